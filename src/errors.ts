@@ -1,0 +1,102 @@
+/**
+ * Every error that the browser can see, in one table: stable code, HTTP status, fixed title.
+ * A code that goes out of use is not used again for another meaning.
+ */
+const TABLE = {
+  invalid_request: { status: 400, title: 'The request is not valid' },
+  invalid_return_to: { status: 400, title: 'The return address is not valid' },
+  login_failed: { status: 400, title: 'The sign-in could not be completed' },
+  login_required: { status: 401, title: 'Sign-in is required' },
+  invalid_credentials: { status: 401, title: 'User name or password is wrong' },
+  cross_origin: { status: 403, title: 'The request comes from another origin' },
+  wac_not_allowed: { status: 403, title: 'This account code is not allowed here' },
+  upstream_refused: { status: 403, title: 'The resource server refused the access token' },
+  not_found: { status: 404, title: 'There is nothing at this address' },
+  method_not_allowed: { status: 405, title: 'This method is not allowed here' },
+  not_acceptable: { status: 406, title: 'None of the accepted formats can be served' },
+  request_timeout: { status: 408, title: 'The request took too long to arrive' },
+  payload_too_large: { status: 413, title: 'The request body is too large' },
+  uri_too_long: { status: 414, title: 'The address is too long' },
+  unsupported_media_type: { status: 415, title: 'The request body must be application/json' },
+  rate_limited: { status: 429, title: 'Too many requests' },
+  headers_too_large: { status: 431, title: 'The request headers are too large' },
+  internal_error: { status: 500, title: 'Something went wrong here' },
+  upstream_error: { status: 502, title: 'The resource server answered with an error' },
+  upstream_unavailable: { status: 502, title: 'The resource server cannot be used now' },
+  store_unavailable: { status: 503, title: 'The session store cannot be used now' },
+  authorization_server_unavailable: { status: 503, title: 'The authorization server cannot be used now' },
+  upstream_timeout: { status: 504, title: 'The resource server took too long to answer' },
+} as const
+
+export type ProblemCode = keyof typeof TABLE
+
+export interface ProblemOptions {
+  /** Fixed text, or text that names a parameter or member; never text of an upstream or of a cause. */
+  detail?: string
+  /** Only for `upstream_error`, which carries the resource server's own status. */
+  status?: number
+  headers?: Record<string, string>
+  /** Further members of the body, for example `loginUrl`. */
+  members?: Record<string, string>
+  /** For the log, never for the answer. */
+  cause?: unknown
+}
+
+/** A fault that is answered as `application/problem+json` (RFC 9457). Made by `problem()`. */
+export class Problem extends Error {
+  readonly code: ProblemCode
+  readonly status: number
+  readonly title: string
+  readonly detail: string | undefined
+  readonly headers: Record<string, string>
+  readonly members: Record<string, string>
+
+  constructor(code: ProblemCode, options: ProblemOptions = {}) {
+    super(options.detail ?? TABLE[code].title, { cause: options.cause })
+    this.name = 'Problem'
+    this.code = code
+    this.status = options.status ?? TABLE[code].status
+    this.title = TABLE[code].title
+    this.detail = options.detail
+    this.headers = { ...EXTRA_HEADERS[code], ...options.headers }
+    this.members = { ...EXTRA_MEMBERS[code], ...options.members }
+  }
+
+  /** The answer's body, a JSON text. */
+  body(requestId: string): string {
+    return JSON.stringify({
+      type: `urn:bff:problem:${this.code}`,
+      title: this.title,
+      status: this.status,
+      detail: this.detail ?? `${this.title}.`,
+      code: this.code,
+      requestId,
+      ...this.members,
+    })
+  }
+}
+
+// RFC 9110 section 11.6.1 wants a challenge with each 401; no browser prompts for these schemes.
+const EXTRA_HEADERS: Partial<Record<ProblemCode, Record<string, string>>> = {
+  login_required: { 'www-authenticate': 'Session realm="bff"' },
+  invalid_credentials: { 'www-authenticate': 'Session realm="bff"' },
+}
+
+const EXTRA_MEMBERS: Partial<Record<ProblemCode, Record<string, string>>> = {
+  login_required: { loginUrl: '/auth/login' },
+}
+
+/** One entry of the error table as something to throw. */
+export function problem(code: ProblemCode, options: ProblemOptions | string = {}): Problem {
+  return new Problem(code, typeof options === 'string' ? { detail: options } : options)
+}
+
+/** A 503 with `Retry-After`, whole seconds, at least 1. */
+export function unavailable(
+  code: 'store_unavailable' | 'authorization_server_unavailable',
+  retryAfterSeconds: number,
+  cause?: unknown,
+): Problem {
+  const seconds = Math.max(1, Math.ceil(retryAfterSeconds))
+  return new Problem(code, { headers: { 'retry-after': String(seconds) }, cause })
+}

@@ -1,0 +1,107 @@
+import type { KeyObject } from 'node:crypto'
+import {
+  createCipheriv,
+  createDecipheriv,
+  createHmac,
+  createSecretKey,
+  hkdfSync,
+  randomBytes,
+  timingSafeEqual,
+} from 'node:crypto'
+import type { Secret } from './secret.ts'
+
+/** What a sealed text is for: a text sealed for one purpose does not open for another. */
+export type Purpose = 'tokens' | 'login' | 'record-key'
+
+export interface Opened {
+  text: string
+  /** Sealed under an older secret: seal it anew when it is next written. */
+  stale: boolean
+}
+
+/**
+ * All keys that are derived from `SESSION_SECRET`. The first secret signs and seals, every secret of
+ * the list verifies and opens, so a rolling change of secrets ends no session.
+ */
+export interface Keyring {
+  /** HMAC-SHA256 of a cookie's value, base64url, 43 characters. */
+  sign(value: string): string
+  /** `stale`: signed under an older secret. */
+  verify(value: string, signature: string): 'current' | 'stale' | 'invalid'
+  /**
+   * AES-256-GCM as `<key id>.<iv, ciphertext and tag in base64url>`. `context` is authenticated with
+   * it: the text opens only where it was sealed for.
+   */
+  seal(purpose: Purpose, text: string, context: string): string
+  /** null where no key of the list opens it in this context. */
+  open(purpose: Purpose, sealed: string, context: string): Opened | null
+}
+
+interface Keys {
+  id: string
+  signing: KeyObject
+  sealing: KeyObject
+}
+
+const IV_BYTES = 12
+const TAG_BYTES = 16
+
+export function createKeyring(secrets: readonly Secret[]): Keyring {
+  const ring = secrets.map(deriveKeys)
+  const newest = ring[0]
+  if (newest === undefined) throw new Error('at least one secret is needed')
+
+  function sign(value: string): string {
+    return createHmac('sha256', newest!.signing).update(value).digest('base64url')
+  }
+
+  function verify(value: string, signature: string): 'current' | 'stale' | 'invalid' {
+    const given = Buffer.from(signature)
+    for (const [age, keys] of ring.entries()) {
+      const expected = Buffer.from(createHmac('sha256', keys.signing).update(value).digest('base64url'))
+      if (given.length === expected.length && timingSafeEqual(given, expected)) {
+        return age === 0 ? 'current' : 'stale'
+      }
+    }
+    return 'invalid'
+  }
+
+  function seal(purpose: Purpose, text: string, context: string): string {
+    const iv = randomBytes(IV_BYTES)
+    const cipher = createCipheriv('aes-256-gcm', newest!.sealing, iv, { authTagLength: TAG_BYTES })
+    cipher.setAAD(Buffer.from(`${purpose}:${context}`))
+    const sealed = Buffer.concat([iv, cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()])
+    return `${newest!.id}.${sealed.toString('base64url')}`
+  }
+
+  function open(purpose: Purpose, sealed: string, context: string): Opened | null {
+    const dot = sealed.indexOf('.')
+    const age = ring.findIndex((keys) => keys.id === sealed.slice(0, dot))
+    const bytes = Buffer.from(sealed.slice(dot + 1), 'base64url')
+    if (age < 0 || bytes.length < IV_BYTES + TAG_BYTES) return null
+    const decipher = createDecipheriv('aes-256-gcm', ring[age]!.sealing, bytes.subarray(0, IV_BYTES), {
+      authTagLength: TAG_BYTES,
+    })
+    decipher.setAAD(Buffer.from(`${purpose}:${context}`))
+    decipher.setAuthTag(bytes.subarray(bytes.length - TAG_BYTES))
+    try {
+      const text = decipher.update(bytes.subarray(IV_BYTES, bytes.length - TAG_BYTES), undefined, 'utf8')
+      return { text: text + decipher.final('utf8'), stale: age > 0 }
+    } catch {
+      return null
+    }
+  }
+
+  return { sign, verify, seal, open }
+}
+
+function deriveKeys(secret: Secret): Keys {
+  const derive = (label: string, bytes: number): Buffer =>
+    Buffer.from(hkdfSync('sha256', secret.reveal(), '', `bff ${label} v1`, bytes))
+  // KeyObjects: with raw buffers Node 24 spends four times as long on each call.
+  return {
+    id: derive('key id', 6).toString('base64url'),
+    signing: createSecretKey(derive('cookie signing', 32)),
+    sealing: createSecretKey(derive('sealing', 32)),
+  }
+}

@@ -1,0 +1,25 @@
+-- Takes the right to refresh and writes the intent, if the tokens are still of the generation read.
+-- KEYS[1] record
+-- ARGV[1] generation
+-- ARGV[2] attempt
+-- ARGV[3] lease in milliseconds
+-- ARGV[4] window of a forced refresh in milliseconds, 0 for one that is not forced
+-- returns {1, doubts before} granted | {2, 0} replaced | {3, wait} busy | {4, wait} backing off | {5, 0} forced before | {0, 0} gone
+local r = redis.call('HMGET', KEYS[1], 'gen', 'lease', 'leaseUntil', 'retryAt', 'doubts', 'forcedAt')
+if not r[1] then return {0, 0} end
+if r[1] ~= ARGV[1] then return {2, 0} end
+local doubts = tonumber(r[5] or 0)
+if r[2] == ARGV[2] then return {1, doubts - 1} end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local leased = tonumber(r[3] or 0) - now
+if leased > 0 then return {3, leased} end
+local backoff = tonumber(r[4] or 0) - now
+if backoff > 0 then return {4, backoff} end
+local window = tonumber(ARGV[4])
+if window > 0 then
+  if tonumber(r[6] or 0) + window > now then return {5, 0} end
+  redis.call('HSET', KEYS[1], 'forcedAt', string.format('%.0f', now))
+end
+redis.call('HSET', KEYS[1], 'lease', ARGV[2], 'leaseUntil', string.format('%.0f', now + ARGV[3]), 'doubts', doubts + 1)
+return {1, doubts}

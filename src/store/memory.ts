@@ -1,0 +1,217 @@
+import type {
+  BeginRefresh,
+  BeginRefreshRequest,
+  DueClaim,
+  EndRecord,
+  NewRecord,
+  RecordKey,
+  ReplaceTokens,
+  SessionRecord,
+  SessionStore,
+} from './port.ts'
+import { DUE_SHARDS, RECORD_SLACK_MS } from './port.ts'
+
+interface Entry extends SessionRecord {
+  attempt: string
+  lease: string
+  forcedAt: number
+  expireAt: number
+}
+
+interface Nonce {
+  attempt: string
+  expireAt: number
+}
+
+/**
+ * The embedded store: one process, lost at exit. The same promises as the Redis store, held by the
+ * same contract tests; `now` is its clock in epoch milliseconds.
+ */
+export function createMemoryStore({ now }: { now: () => number }): SessionStore {
+  const records = new Map<RecordKey, Entry>()
+  const nonces = new Map<string, Nonce>()
+  const due = Array.from({ length: DUE_SHARDS }, () => new Map<RecordKey, number>())
+  const listeners: ((key: RecordKey) => void)[] = []
+
+  const sweeper = setInterval(sweep, 10_000)
+  sweeper.unref()
+
+  function sweep(): void {
+    for (const map of [records, nonces]) {
+      for (const [name, entry] of map) if (entry.expireAt <= now()) map.delete(name)
+    }
+  }
+
+  function live(key: RecordKey): Entry | null {
+    const entry = records.get(key)
+    if (entry === undefined) return null
+    if (entry.expireAt > now()) return entry
+    records.delete(key)
+    return null
+  }
+
+  function liveNonce(nonce: string): Nonce | null {
+    const entry = nonces.get(nonce)
+    return entry !== undefined && entry.expireAt > now() ? entry : null
+  }
+
+  function changed(key: RecordKey): void {
+    for (const listener of listeners) listener(key)
+  }
+
+  function shardOf(key: RecordKey): Map<RecordKey, number> {
+    return due[Number.parseInt(key[0]!, 16)]!
+  }
+
+  function confirm(entry: Entry, idleMs: number): void {
+    entry.expireAt = Math.min(entry.seenAt + idleMs, entry.endsAt) + RECORD_SLACK_MS
+  }
+
+  return {
+    async claimNonce(nonce, attempt, ttlMs) {
+      const held = liveNonce(nonce)
+      if (held !== null) return held.attempt === attempt
+      nonces.set(nonce, { attempt, expireAt: now() + ttlMs })
+      return true
+    },
+
+    async nonceClaimed(nonce) {
+      return liveNonce(nonce) !== null
+    },
+
+    async create(key: RecordKey, record: NewRecord, attempt: string, provisionalMs: number) {
+      if (live(key) !== null) return
+      records.set(key, {
+        ...record,
+        session: '{}',
+        seenAt: record.createdAt,
+        gen: 1,
+        doubts: 0,
+        lease: '',
+        leaseUntil: 0,
+        retryAt: 0,
+        forcedAt: 0,
+        attempt,
+        expireAt: now() + provisionalMs,
+      })
+    },
+
+    async read(key) {
+      const entry = live(key)
+      return entry === null ? null : { ...entry }
+    },
+
+    async saveSession(key, session, idleMs) {
+      const entry = live(key)
+      if (entry === null) return false
+      records.set(key, { ...entry, session })
+      confirm(records.get(key)!, idleMs)
+      return true
+    },
+
+    async touch(key, seenAt, idleMs) {
+      const entry = live(key)
+      if (entry === null || seenAt >= entry.seenAt + idleMs) return false
+      const touched = { ...entry, seenAt: Math.max(entry.seenAt, seenAt) }
+      confirm(touched, idleMs)
+      records.set(key, touched)
+      return true
+    },
+
+    async beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefresh> {
+      const entry = live(key)
+      if (entry === null) return { kind: 'gone' }
+      if (entry.gen !== request.gen) return { kind: 'replaced' }
+      if (entry.lease === request.attempt) return { kind: 'granted', doubts: entry.doubts - 1 }
+      const at = now()
+      if (entry.leaseUntil > at) return { kind: 'busy', waitMs: entry.leaseUntil - at }
+      if (entry.retryAt > at) return { kind: 'backing_off', waitMs: entry.retryAt - at }
+      const forced = request.forcedWindowMs > 0
+      if (forced && entry.forcedAt + request.forcedWindowMs > at) return { kind: 'forced_before' }
+      records.set(key, {
+        ...entry,
+        lease: request.attempt,
+        leaseUntil: at + request.leaseMs,
+        doubts: entry.doubts + 1,
+        forcedAt: forced ? at : entry.forcedAt,
+      })
+      return { kind: 'granted', doubts: entry.doubts }
+    },
+
+    async settleRefresh(key, attempt, answered, retryInMs) {
+      const entry = live(key)
+      if (entry === null || entry.lease !== attempt) return
+      records.set(key, {
+        ...entry,
+        lease: '',
+        leaseUntil: 0,
+        retryAt: now() + retryInMs,
+        doubts: answered ? entry.doubts - 1 : entry.doubts,
+      })
+      changed(key)
+    },
+
+    async replaceTokens(key, gen, attempt, tokens): Promise<ReplaceTokens> {
+      const entry = live(key)
+      if (entry === null) return { kind: 'gone' }
+      if (entry.gen === gen + 1 && entry.attempt === attempt) return { kind: 'replaced', gen: entry.gen }
+      if (entry.gen !== gen) return { kind: 'moved' }
+      records.set(key, {
+        ...entry,
+        tokens,
+        gen: gen + 1,
+        attempt,
+        lease: '',
+        leaseUntil: 0,
+        retryAt: 0,
+        doubts: 0,
+      })
+      changed(key)
+      return { kind: 'replaced', gen: gen + 1 }
+    },
+
+    async end(key, gen): Promise<EndRecord> {
+      const entry = live(key)
+      if (entry === null) return { kind: 'gone' }
+      if (gen !== null && entry.gen !== gen) return { kind: 'moved' }
+      records.delete(key)
+      changed(key)
+      return { kind: 'ended', tokens: entry.tokens }
+    },
+
+    async schedule(key, at) {
+      shardOf(key).set(key, at)
+    },
+
+    async unschedule(key) {
+      shardOf(key).delete(key)
+    },
+
+    async claimDue(shard, limit, leaseMs): Promise<DueClaim> {
+      const entries = due[shard]!
+      const at = now()
+      const claimed = [...entries]
+        .filter(([, when]) => when <= at)
+        .sort((a, b) => a[1] - b[1])
+        .slice(0, limit)
+      for (const [key] of claimed) entries.set(key, at + leaseMs)
+      let next: number | null = null
+      for (const when of entries.values()) if (next === null || when < next) next = when
+      return { keys: claimed.map(([key]) => key), nextInMs: next === null ? null : Math.max(0, next - at) }
+    },
+
+    async queueLength() {
+      return due.reduce((sum, entries) => sum + entries.size, 0)
+    },
+
+    onChange(listener) {
+      listeners.push(listener)
+    },
+    messagesArrive: () => true,
+    onMessagesLost() {},
+    async ping() {},
+    async close() {
+      clearInterval(sweeper)
+    },
+  }
+}

@@ -1,0 +1,129 @@
+/**
+ * The store room keeps one record for each session, the queue of sessions that are due for a
+ * refresh, and the nonces of sign-ins that came back. It promises atomic steps on one record and a
+ * message to every replica when a record changed. It does not know what is inside `tokens`.
+ */
+
+/** SHA-256 of the session id, 64 hex digits: the only name of a session that the store knows. */
+export type RecordKey = string
+
+export type Flow = 'code' | 'token' | 'password'
+
+export interface SessionRecord {
+  /** What @fastify/session keeps, as JSON; never a token. */
+  readonly session: string
+  /** The sealed tokens. */
+  readonly tokens: string
+  /** Generation of the tokens: +1 with each replacement. */
+  readonly gen: number
+  /** Epoch milliseconds, as are all instants here. */
+  readonly createdAt: number
+  /** Last recorded activity of the browser. */
+  readonly seenAt: number
+  /** The absolute limit. */
+  readonly endsAt: number
+  readonly flow: Flow
+  /** The `client_id` that the tokens were issued to. */
+  readonly client: string
+  /** Presentations of this generation's refresh token that had no readable answer, one under way included. */
+  readonly doubts: number
+  /** How long the right to refresh is taken, by the store's clock; 0 when it is free. */
+  readonly leaseUntil: number
+  /** No refresh before this instant, by the store's clock; 0 for none. */
+  readonly retryAt: number
+}
+
+export type NewRecord = Pick<SessionRecord, 'tokens' | 'createdAt' | 'endsAt' | 'flow' | 'client'>
+
+/** What became of asking for the right to refresh. */
+export type BeginRefresh =
+  /** The lease is ours and the intent is written; `doubts` counts the unanswered presentations before this one. */
+  | { kind: 'granted'; doubts: number }
+  /** The tokens are of another generation already. */
+  | { kind: 'replaced' }
+  /** Another attempt holds the lease for so long. */
+  | { kind: 'busy'; waitMs: number }
+  /** An earlier attempt failed; not before this has passed. */
+  | { kind: 'backing_off'; waitMs: number }
+  /** A forced refresh has been made within the window. */
+  | { kind: 'forced_before' }
+  | { kind: 'gone' }
+
+export interface BeginRefreshRequest {
+  gen: number
+  /** Names this attempt: the same call again (after a lost answer) has the same result. */
+  attempt: string
+  leaseMs: number
+  /** Not 0: the refresh is forced; at most one within so many milliseconds. */
+  forcedWindowMs: number
+}
+
+export type ReplaceTokens = { kind: 'replaced'; gen: number } | { kind: 'moved' } | { kind: 'gone' }
+
+export type EndRecord = { kind: 'ended'; tokens: string } | { kind: 'moved' } | { kind: 'gone' }
+
+export interface DueClaim {
+  keys: RecordKey[]
+  /** Milliseconds until the next entry of this shard is due; null when it is empty. */
+  nextInMs: number | null
+}
+
+/** The queue is spread over so many sorted sets, by the first hex digit of the record key. */
+export const DUE_SHARDS = 16
+
+/** A record outlives its limits by this, so that the sweep can count its end with the right reason. */
+export const RECORD_SLACK_MS = 60_000
+
+/**
+ * The store cannot be reached, or refuses. Every method of `SessionStore` rejects with this and
+ * nothing else; the command may have run all the same.
+ */
+export class StoreUnavailable extends Error {
+  constructor(cause: unknown) {
+    super('the session store cannot be used now', { cause })
+    this.name = 'StoreUnavailable'
+  }
+}
+
+export interface SessionStore {
+  /** true for exactly one caller a nonce, over all replicas, for `ttlMs`. `attempt` as in `BeginRefreshRequest`. */
+  claimNonce(nonce: string, attempt: string, ttlMs: number): Promise<boolean>
+  nonceClaimed(nonce: string): Promise<boolean>
+
+  /** A record of generation 1 that lives `provisionalMs` unless `saveSession` confirms it. */
+  create(key: RecordKey, record: NewRecord, attempt: string, provisionalMs: number): Promise<void>
+  read(key: RecordKey): Promise<SessionRecord | null>
+  /** Updates a record that exists and gives it its whole life; false, and nothing written, when there is none. */
+  saveSession(key: RecordKey, session: string, idleMs: number): Promise<boolean>
+  /** Records activity; false when the session is gone or past its idle limit. Never moves `seenAt` back. */
+  touch(key: RecordKey, seenAt: number, idleMs: number): Promise<boolean>
+
+  beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefresh>
+  /**
+   * Gives the lease back without new tokens. `answered`: a readable answer came, or nothing was sent,
+   * so this presentation leaves no doubt. Does nothing unless `attempt` holds the lease.
+   */
+  settleRefresh(key: RecordKey, attempt: string, answered: boolean, retryInMs: number): Promise<void>
+  /** Compare-and-set on the generation; needs no lease. The same call again with `attempt` says `replaced` again. */
+  replaceTokens(key: RecordKey, gen: number, attempt: string, tokens: string): Promise<ReplaceTokens>
+  /** Deletes the record; with `gen` only if the tokens are still of that generation. */
+  end(key: RecordKey, gen: number | null): Promise<EndRecord>
+
+  /** Puts a session into the due queue, or moves it there. A hint: the record is the truth. */
+  schedule(key: RecordKey, at: number): Promise<void>
+  unschedule(key: RecordKey): Promise<void>
+  /** Takes up to `limit` due sessions of one shard and moves them on by `leaseMs`. */
+  claimDue(shard: number, limit: number, leaseMs: number): Promise<DueClaim>
+  /** Entries of the whole queue, due or not. */
+  queueLength(): Promise<number>
+
+  /** Called with the key of each record that was changed or ended, by whichever replica. */
+  onChange(listener: (key: RecordKey) => void): void
+  /** Whether change messages are proven to arrive just now. */
+  messagesArrive(): boolean
+  /** Called when messages stop being proven to arrive; what was missed is not told later. */
+  onMessagesLost(listener: () => void): void
+  /** Rejects with StoreUnavailable unless the store answers and takes writes. */
+  ping(): Promise<void>
+  close(): Promise<void>
+}

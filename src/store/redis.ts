@@ -1,0 +1,214 @@
+import { createHash } from 'node:crypto'
+import type { RedisTarget } from '../config.ts'
+import { createMessages } from './messages.ts'
+import type {
+  BeginRefresh,
+  EndRecord,
+  RecordKey,
+  ReplaceTokens,
+  SessionRecord,
+  SessionStore,
+} from './port.ts'
+import { DUE_SHARDS, RECORD_SLACK_MS, StoreUnavailable } from './port.ts'
+import { createRedisClient } from './redis-client.ts'
+import { defineScripts } from './scripts.ts'
+
+export interface RedisStoreOptions {
+  target: RedisTarget
+  ca: string | null
+  prefix: string
+  /** The server refuses our credentials: retrying will not help. */
+  onRefused: (message: string) => void
+  /** Called for each command with its time in seconds and whether it succeeded. */
+  observe: (command: string, seconds: number, ok: boolean) => void
+}
+
+const FIELDS = [
+  'session',
+  'tokens',
+  'gen',
+  'createdAt',
+  'seenAt',
+  'endsAt',
+  'flow',
+  'client',
+  'doubts',
+  'leaseUntil',
+  'retryAt',
+] as const
+
+/** The store over a single Redis, a Sentinel group or a Cluster; see `SessionStore` for its promises. */
+export function createRedisStore({
+  target,
+  ca,
+  prefix,
+  onRefused,
+  observe,
+}: RedisStoreOptions): SessionStore {
+  const commands = createRedisClient({ target, ca, purpose: 'commands' })
+  const subscriber = createRedisClient({ target, ca, purpose: 'messages' })
+  const run = defineScripts(commands)
+  const messages = createMessages({ prefix, commands, subscriber })
+  for (const client of [commands, subscriber]) {
+    client.on('error', (error: Error) => {
+      if (/WRONGPASS|NOAUTH|NOPERM|invalid password|invalid username/i.test(error.message))
+        onRefused(error.message)
+    })
+  }
+
+  const recordName = (key: RecordKey): string => `${prefix}s:${key}`
+  const nonceName = (nonce: string): string =>
+    `${prefix}n:${createHash('sha256').update(nonce).digest('base64url')}`
+  const shardName = (shard: number): string => `${prefix}due:{${shard.toString(16)}}`
+  const shardOf = (key: RecordKey): string => shardName(Number.parseInt(key[0]!, 16))
+
+  async function ask<T>(command: string, work: () => Promise<T>): Promise<T> {
+    const startedAt = performance.now()
+    let ok = false
+    try {
+      const answer = await work()
+      ok = true
+      return answer
+    } catch (cause) {
+      throw new StoreUnavailable(cause)
+    } finally {
+      observe(command, (performance.now() - startedAt) / 1_000, ok)
+    }
+  }
+
+  const script: typeof run = (name, key, ...args) => ask(name, () => run(name, key, ...args))
+
+  return {
+    async claimNonce(nonce, attempt, ttlMs) {
+      return (await script('claim-nonce', nonceName(nonce), attempt, ttlMs)) === 1
+    },
+
+    async nonceClaimed(nonce) {
+      return (await ask('exists', () => commands.exists(nonceName(nonce)))) === 1
+    },
+
+    async create(key, { tokens, createdAt, endsAt, flow, client }, attempt, provisionalMs) {
+      await script(
+        'create-record',
+        recordName(key),
+        attempt,
+        Math.ceil(provisionalMs),
+        tokens,
+        createdAt,
+        endsAt,
+        flow,
+        client,
+      )
+    },
+
+    async read(key) {
+      return toRecord(await ask('hmget', () => commands.hmget(recordName(key), ...FIELDS)))
+    },
+
+    async saveSession(key, session, idleMs) {
+      return (await script('save-session', recordName(key), session, idleMs, RECORD_SLACK_MS)) === 1
+    },
+
+    async touch(key, seenAt, idleMs) {
+      return (await script('touch', recordName(key), seenAt, idleMs, RECORD_SLACK_MS)) === 1
+    },
+
+    async beginRefresh(key, { gen, attempt, leaseMs, forcedWindowMs }): Promise<BeginRefresh> {
+      const answer = await script('begin-refresh', recordName(key), gen, attempt, leaseMs, forcedWindowMs)
+      const [code, value] = answer as [number, number]
+      switch (code) {
+        case 1:
+          return { kind: 'granted', doubts: value }
+        case 2:
+          return { kind: 'replaced' }
+        case 3:
+          return { kind: 'busy', waitMs: value }
+        case 4:
+          return { kind: 'backing_off', waitMs: value }
+        case 5:
+          return { kind: 'forced_before' }
+        default:
+          return { kind: 'gone' }
+      }
+    },
+
+    async settleRefresh(key, attempt, answered, retryInMs) {
+      const retry = Math.ceil(retryInMs)
+      await script('settle-refresh', recordName(key), attempt, answered ? 1 : 0, retry, messages.channel, key)
+    },
+
+    async replaceTokens(key, gen, attempt, tokens): Promise<ReplaceTokens> {
+      const answer = await script(
+        'replace-tokens',
+        recordName(key),
+        gen,
+        attempt,
+        tokens,
+        messages.channel,
+        key,
+      )
+      if (answer === -1) return { kind: 'gone' }
+      return answer === 0 ? { kind: 'moved' } : { kind: 'replaced', gen: answer as number }
+    },
+
+    async end(key, gen): Promise<EndRecord> {
+      const answer = await script('end-record', recordName(key), gen ?? '', messages.channel, key)
+      const [code, tokens] = answer as [number, string]
+      if (code === 1) return { kind: 'ended', tokens }
+      return { kind: code === 0 ? 'moved' : 'gone' }
+    },
+
+    async schedule(key, at) {
+      await ask('zadd', () => commands.zadd(shardOf(key), Math.round(at), key))
+    },
+
+    async unschedule(key) {
+      await ask('zrem', () => commands.zrem(shardOf(key), key))
+    },
+
+    async claimDue(shard, limit, leaseMs) {
+      const answer = await script('claim-due', shardName(shard), leaseMs, limit)
+      const [next, ...keys] = answer as [number, ...RecordKey[]]
+      return { keys, nextInMs: next < 0 ? null : next }
+    },
+
+    async queueLength() {
+      const shards = Array.from({ length: DUE_SHARDS }, (_, shard) => shardName(shard))
+      const lengths = await ask('zcard', () => Promise.all(shards.map((name) => commands.zcard(name))))
+      return lengths.reduce((sum, length) => sum + length, 0)
+    },
+
+    onChange: messages.onChange,
+    messagesArrive: messages.arrive,
+    onMessagesLost: messages.onLost,
+
+    async ping() {
+      // A write, since a demoted master still answers PING.
+      await ask('ping', () => commands.set(`${prefix}ping`, '1', 'PX', 10_000))
+    },
+
+    async close() {
+      messages.close()
+      commands.disconnect()
+      subscriber.disconnect()
+    },
+  }
+}
+
+function toRecord(values: (string | null)[]): SessionRecord | null {
+  const [session, tokens, gen, createdAt, seenAt, endsAt, flow, client, doubts, leaseUntil, retryAt] = values
+  if (session == null || tokens == null || gen == null) return null
+  return {
+    session,
+    tokens,
+    gen: Number(gen),
+    createdAt: Number(createdAt),
+    seenAt: Number(seenAt),
+    endsAt: Number(endsAt),
+    flow: flow as SessionRecord['flow'],
+    client: client ?? '',
+    doubts: Number(doubts ?? 0),
+    leaseUntil: Number(leaseUntil ?? 0),
+    retryAt: Number(retryAt ?? 0),
+  }
+}
