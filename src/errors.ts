@@ -21,11 +21,11 @@ const TABLE = {
   rate_limited: { status: 429, title: 'Too many requests' },
   headers_too_large: { status: 431, title: 'The request headers are too large' },
   internal_error: { status: 500, title: 'Something went wrong here' },
-  upstream_error: { status: 502, title: 'The resource server answered with an error' },
-  upstream_unavailable: { status: 502, title: 'The resource server cannot be used now' },
+  upstream_error: { status: 502, title: 'The server behind this one answered with an error' },
+  upstream_unavailable: { status: 502, title: 'The server behind this one cannot be used now' },
   store_unavailable: { status: 503, title: 'The session store cannot be used now' },
   authorization_server_unavailable: { status: 503, title: 'The authorization server cannot be used now' },
-  upstream_timeout: { status: 504, title: 'The resource server took too long to answer' },
+  upstream_timeout: { status: 504, title: 'The server behind this one took too long to answer' },
 } as const
 
 export type ProblemCode = keyof typeof TABLE
@@ -96,7 +96,8 @@ export function unavailable(
   code: 'store_unavailable' | 'authorization_server_unavailable',
   retryAfterSeconds: number,
   cause?: unknown,
+  members: Record<string, string> = {},
 ): Problem {
   const seconds = Math.max(1, Math.ceil(retryAfterSeconds))
-  return new Problem(code, { headers: { 'retry-after': String(seconds) }, cause })
+  return new Problem(code, { headers: { 'retry-after': String(seconds) }, members, cause })
 }

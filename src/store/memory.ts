@@ -125,9 +125,11 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       if (entry.lease === request.attempt) return { kind: 'granted', doubts: entry.doubts - 1 }
       const at = now()
       if (entry.leaseUntil > at) return { kind: 'busy', waitMs: entry.leaseUntil - at }
-      if (entry.retryAt > at) return { kind: 'backing_off', waitMs: entry.retryAt - at }
       const forced = request.forcedWindowMs > 0
-      if (forced && entry.forcedAt + request.forcedWindowMs > at) return { kind: 'forced_before' }
+      const forcedBefore = forced && entry.forcedAt + request.forcedWindowMs > at
+      if (entry.retryAt > at && (!forced || forcedBefore))
+        return { kind: 'backing_off', waitMs: entry.retryAt - at }
+      if (forcedBefore) return { kind: 'forced_before' }
       records.set(key, {
         ...entry,
         lease: request.attempt,
@@ -197,7 +199,10 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       for (const [key] of claimed) entries.set(key, at + leaseMs)
       let next: number | null = null
       for (const when of entries.values()) if (next === null || when < next) next = when
-      return { keys: claimed.map(([key]) => key), nextInMs: next === null ? null : Math.max(0, next - at) }
+      return {
+        entries: claimed.map(([key, dueAt]) => ({ key, dueAt })),
+        nextInMs: next === null ? null : Math.max(0, next - at),
+      }
     },
 
     async queueLength() {

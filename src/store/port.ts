@@ -1,3 +1,5 @@
+import { Problem } from '../errors.ts'
+
 /**
  * The store room keeps one record for each session, the queue of sessions that are due for a
  * refresh, and the nonces of sign-ins that came back. It promises atomic steps on one record and a
@@ -43,7 +45,7 @@ export type BeginRefresh =
   | { kind: 'replaced' }
   /** Another attempt holds the lease for so long. */
   | { kind: 'busy'; waitMs: number }
-  /** An earlier attempt failed; not before this has passed. */
+  /** An earlier attempt failed; not before this has passed. A forced refresh does not wait for it. */
   | { kind: 'backing_off'; waitMs: number }
   /** A forced refresh has been made within the window. */
   | { kind: 'forced_before' }
@@ -63,7 +65,7 @@ export type ReplaceTokens = { kind: 'replaced'; gen: number } | { kind: 'moved' 
 export type EndRecord = { kind: 'ended'; tokens: string } | { kind: 'moved' } | { kind: 'gone' }
 
 export interface DueClaim {
-  keys: RecordKey[]
+  entries: { key: RecordKey; dueAt: number }[]
   /** Milliseconds until the next entry of this shard is due; null when it is empty. */
   nextInMs: number | null
 }
@@ -78,9 +80,9 @@ export const RECORD_SLACK_MS = 60_000
  * The store cannot be reached, or refuses. Every method of `SessionStore` rejects with this and
  * nothing else; the command may have run all the same.
  */
-export class StoreUnavailable extends Error {
+export class StoreUnavailable extends Problem {
   constructor(cause: unknown) {
-    super('the session store cannot be used now', { cause })
+    super('store_unavailable', { headers: { 'retry-after': '1' }, cause })
     this.name = 'StoreUnavailable'
   }
 }

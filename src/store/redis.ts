@@ -3,6 +3,7 @@ import type { RedisTarget } from '../config.ts'
 import { createMessages } from './messages.ts'
 import type {
   BeginRefresh,
+  DueClaim,
   EndRecord,
   RecordKey,
   ReplaceTokens,
@@ -168,8 +169,10 @@ export function createRedisStore({
 
     async claimDue(shard, limit, leaseMs) {
       const answer = await script('claim-due', shardName(shard), leaseMs, limit)
-      const [next, ...keys] = answer as [number, ...RecordKey[]]
-      return { keys, nextInMs: next < 0 ? null : next }
+      const [next, ...due] = answer as [number, ...string[]]
+      const entries: DueClaim['entries'] = []
+      for (let at = 0; at < due.length; at += 2) entries.push({ key: due[at]!, dueAt: Number(due[at + 1]) })
+      return { entries, nextInMs: next < 0 ? null : next }
     },
 
     async queueLength() {

@@ -15,11 +15,10 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local leased = tonumber(r[3] or 0) - now
 if leased > 0 then return {3, leased} end
 local backoff = tonumber(r[4] or 0) - now
-if backoff > 0 then return {4, backoff} end
 local window = tonumber(ARGV[4])
-if window > 0 then
-  if tonumber(r[6] or 0) + window > now then return {5, 0} end
-  redis.call('HSET', KEYS[1], 'forcedAt', string.format('%.0f', now))
-end
+local forcedBefore = window > 0 and tonumber(r[6] or 0) + window > now
+if backoff > 0 and (window == 0 or forcedBefore) then return {4, backoff} end
+if forcedBefore then return {5, 0} end
+if window > 0 then redis.call('HSET', KEYS[1], 'forcedAt', string.format('%.0f', now)) end
 redis.call('HSET', KEYS[1], 'lease', ARGV[2], 'leaseUntil', string.format('%.0f', now + ARGV[3]), 'doubts', doubts + 1)
 return {1, doubts}

@@ -1,0 +1,151 @@
+import type { FastifyInstance } from 'fastify'
+import type { Config } from './config.ts'
+import { addHttpManners, createServer } from './http/plugin.ts'
+import { createKeyring } from './keyring.ts'
+import type { Logger } from './log.ts'
+import { addLogin, LOGIN_PATHS } from './login/plugin.ts'
+import { createTransactions } from './login/transaction.ts'
+import { createAuthorizationServer } from './oauth/authorization-server.ts'
+import { createMetrics } from './ops/metrics.ts'
+import { createOps } from './ops/plugin.ts'
+import type { Caller } from './proxy/callers.ts'
+import { createCallers } from './proxy/callers.ts'
+import { createForwarder } from './proxy/forward.ts'
+import { addProxy, PROXY_PATHS } from './proxy/plugin.ts'
+import { createSessionCookies } from './session/cookies.ts'
+import { registerSpa } from './spa/plugin.ts'
+import { createSessionCache } from './store/cache.ts'
+import { createMemoryStore } from './store/memory.ts'
+import { createRedisStore } from './store/redis.ts'
+import { createTokens } from './tokens/tokens.ts'
+
+export interface AppOptions {
+  config: Config
+  log: Logger
+  /** The store refuses our credentials. */
+  onStoreRefused: (message: string) => void
+}
+
+export interface App {
+  /** What browsers reach. */
+  server: FastifyInstance
+  /** Health and metrics. */
+  ops: FastifyInstance
+  /** The background begins its work. */
+  start(): void
+  /** From now on `/readyz` says no. */
+  announceStop(): void
+  /** Open requests finish and refreshes under way are stored; then everything is closed. */
+  stop(): Promise<void>
+}
+
+const CACHED_SESSIONS = 20_000
+
+/** Makes every object and registers every room: the map of the house. */
+export async function buildApp({ config, log, onStoreRefused }: AppOptions): Promise<App> {
+  const now = Date.now
+  const idleMs = config.session.idleSeconds * 1_000
+  const metrics = createMetrics()
+  const keyring = createKeyring(config.sessionSecrets)
+  const cookies = createSessionCookies({ keyring, secure: config.secureCookies })
+
+  const store =
+    config.store.kind === 'memory'
+      ? createMemoryStore({ now })
+      : createRedisStore({ ...config.store, onRefused: onStoreRefused, observe: metrics.store })
+  const authorizationServer = createAuthorizationServer({
+    oauth: config.oauth,
+    concurrency: config.refresh.concurrency,
+    now,
+  })
+  const tokens = createTokens({
+    store,
+    server: authorizationServer,
+    keyring,
+    timing: config.refresh,
+    concurrency: config.refresh.concurrency,
+    timeoutMs: config.oauth.tokenTimeoutMs,
+    idleMs,
+    maxMs: config.session.maxSeconds * 1_000,
+    clientId: config.oauth.clientId,
+    now,
+    random: Math.random,
+    log,
+    events: metrics,
+  })
+  const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS })
+  const callers = createCallers({ cookies, cache, store, tokens, timing: config.refresh, idleMs, now })
+  const forwarder = createForwarder({
+    baseUrl: config.baseUrl,
+    timeoutMs: config.upstream.timeoutMs,
+    tokenIn: config.upstream.tokenIn,
+  })
+
+  const server = createServer(config, log)
+  const fallback = config.staticDir === null ? null : await registerSpa(server, { dir: config.staticDir })
+  addHttpManners(server, {
+    secure: config.secureCookies,
+    knownPaths: [...LOGIN_PATHS, ...PROXY_PATHS],
+    fallback,
+    mode: config.accessLog,
+    log,
+    observe: metrics.request,
+  })
+  await addLogin(server, {
+    publicUrl: config.publicUrl,
+    redirect: config.oauth.redirect,
+    issuer: config.oauth.issuer,
+    server: authorizationServer,
+    store,
+    tokens,
+    cookies,
+    transactions: createTransactions({ keyring, cookies, pkce: config.oauth.pkce, now }),
+    session: { cookies, store, idleMs, now, end: (key) => tokens.end(key, 'logout') },
+    idleMs,
+    defaultWac: config.wac.default,
+    log,
+  })
+  await addProxy(server, {
+    publicUrl: config.publicUrl,
+    callers,
+    forwarder,
+    wac: config.wac,
+    bodyLimitBytes: config.upstream.bodyLimitBytes,
+    observe: metrics.upstream,
+  })
+
+  let stopping = false
+  const ops = createOps({
+    metrics,
+    async objections() {
+      const missing: string[] = []
+      if (stopping) missing.push('the process is stopping')
+      if (!server.server.listening) missing.push('the public port is not open')
+      if (!store.messagesArrive()) missing.push('change messages of the store do not arrive')
+      await store.ping().catch(() => missing.push('the store does not answer'))
+      return missing
+    },
+  })
+  metrics.watch({
+    unsaved: () => tokens.gauges().unsaved,
+    consecutiveFailures: () => tokens.gauges().consecutiveFailures,
+    due: () => store.queueLength().catch(() => null),
+  })
+
+  return {
+    server,
+    ops,
+    start: tokens.start,
+    announceStop() {
+      stopping = true
+    },
+    async stop() {
+      await server.close()
+      await forwarder.close()
+      await tokens.stop()
+      await authorizationServer.close()
+      await ops.close()
+      await store.close()
+    },
+  }
+}

@@ -1,0 +1,40 @@
+import { X509Certificate } from 'node:crypto'
+import { statSync } from 'node:fs'
+import { resolve } from 'node:path'
+import { readText } from './secrets.ts'
+import { type Kind, printable, quoted, Refused } from './values.ts'
+
+/** A directory that is there, as an absolute path. */
+export const DIRECTORY = printable('a directory that exists', (text) => {
+  try {
+    return statSync(text).isDirectory() ? resolve(text) : undefined
+  } catch {
+    return undefined
+  }
+})
+
+/** The text of a file of PEM certificates, each of which can be read. */
+export const CERTIFICATES: Kind<string> = {
+  accepts: 'the path of a file of PEM certificates',
+  read(path) {
+    const text = readText(path)
+    if (text instanceof Refused) {
+      return new Refused(`must be a file that can be read, but ${quoted(path)} cannot (${text.problem})`)
+    }
+    const blocks = text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? []
+    return blocks.length > 0 && blocks.every(isCertificate)
+      ? text
+      : new Refused(
+          `must name a file of PEM certificates, but ${quoted(path)} holds none, or one that cannot be read`,
+        )
+  },
+}
+
+function isCertificate(pem: string): boolean {
+  try {
+    new X509Certificate(pem)
+    return true
+  } catch {
+    return false
+  }
+}

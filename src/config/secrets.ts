@@ -1,0 +1,74 @@
+import { readFileSync } from 'node:fs'
+import { Secret } from '../secret.ts'
+import { type Kind, Refused } from './values.ts'
+
+/** Stands in `.env.example`. Whatever is printed there or in the documentation is known to everyone. */
+const PRINTED_SECRETS: ReadonlySet<string> = new Set(['replace-me-with-the-output-of-openssl-rand-base64-48'])
+
+const MIN_SESSION_SECRET_LENGTH = 32
+const HOW_TO_MAKE_ONE = 'make one with: openssl rand -base64 48'
+
+// Control characters, a byte order mark, and what stands for bytes that are not UTF-8.
+const UNREADABLE = /[\u0000-\u001f\u007f\ufeff\ufffd]/
+
+/** One secret. Text that holds a line break or the like is a file saved wrongly, and is refused. */
+export const SECRET: Kind<Secret> = {
+  accepts: 'text without line breaks or other control characters',
+  read: (text) =>
+    UNREADABLE.test(text)
+      ? new Refused('must not hold line breaks or other control characters')
+      : new Secret(text),
+}
+
+/** The secrets that sign and seal, the one in use first. */
+export const SESSION_SECRETS: Kind<readonly Secret[]> = {
+  accepts: `one or more secrets of at least ${MIN_SESSION_SECRET_LENGTH} characters, comma-separated`,
+  read(text) {
+    if (UNREADABLE.test(text)) return new Refused('must not hold line breaks or other control characters')
+    const values = text.split(',').map((part) => part.trim())
+    for (const [index, value] of values.entries()) {
+      const which = values.length === 1 ? '' : ` (secret ${index + 1} of ${values.length})`
+      if (PRINTED_SECRETS.has(value)) {
+        return new Refused(
+          `is the placeholder of .env.example, which everyone knows${which}; ${HOW_TO_MAKE_ONE}`,
+        )
+      }
+      if (value.length < MIN_SESSION_SECRET_LENGTH) {
+        return new Refused(
+          `needs at least ${MIN_SESSION_SECRET_LENGTH} characters${which}; ${HOW_TO_MAKE_ONE}`,
+        )
+      }
+      if (values.indexOf(value) !== index) return new Refused(`holds the same secret twice${which}`)
+    }
+    return values.map((value) => new Secret(value))
+  },
+}
+
+/**
+ * What the environment gives for a variable: its text, null when it is not set (empty counts as not set), or why
+ * it cannot be had. A secret may stand in the file that `NAME_FILE` names, less one trailing newline. The path is
+ * not printed: the secret itself may have been put there by mistake.
+ */
+export function given(
+  env: Readonly<Record<string, string | undefined>>,
+  name: string,
+  secret: boolean,
+): string | null | Refused {
+  const direct = env[name] || null
+  const path = secret ? env[`${name}_FILE`] || null : null
+  if (path === null) return direct
+  if (direct !== null) return new Refused(`is given twice: as ${name} and as ${name}_FILE`)
+  const text = readText(path)
+  if (text instanceof Refused)
+    return new Refused(`cannot be read from the file that ${name}_FILE names (${text.problem})`)
+  return text.replace(/\r?\n$/, '') || new Refused(`is empty in the file that ${name}_FILE names`)
+}
+
+/** The text of a file, or the system's code for the failure, for example `ENOENT`. */
+export function readText(path: string): string | Refused {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    return new Refused((error as NodeJS.ErrnoException).code ?? 'unreadable')
+  }
+}

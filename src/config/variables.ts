@@ -1,0 +1,202 @@
+import { availableParallelism } from 'node:os'
+import { CERTIFICATES, DIRECTORY } from './files.ts'
+import { REDIS_TARGET } from './redis-url.ts'
+import { SECRET, SESSION_SECRETS } from './secrets.ts'
+import { ADDRESS, ISSUER, ORIGIN } from './urls.ts'
+import {
+  HOST,
+  type Kind,
+  listOf,
+  mapped,
+  matching,
+  NETWORK,
+  oneOf,
+  orWord,
+  SCOPE,
+  WAC,
+  WAC_AND_FLUX,
+  wholeNumber,
+} from './values.ts'
+
+export type Flow = 'code' | 'token' | 'password' | 'client'
+
+/** One variable of the environment. `T` is what its reader and its default give. */
+interface Variable<T> {
+  readonly kind: Kind<T>
+  readonly required: boolean
+  /** Read like a given text; null: the variable is null when it is not set. */
+  readonly default: string | null
+  readonly secret: boolean
+  readonly meaning: string
+}
+
+function required<T>(kind: Kind<T>, meaning: string): Variable<T> {
+  return { kind, required: true, default: null, secret: false, meaning }
+}
+
+function withDefault<T>(text: string, kind: Kind<T>, meaning: string): Variable<T> {
+  return { kind, required: false, default: text, secret: false, meaning }
+}
+
+function optional<T>(kind: Kind<T>, meaning: string): Variable<T | null> {
+  return { kind, required: false, default: null, secret: false, meaning }
+}
+
+function secret<T>(variable: Variable<T>): Variable<T> {
+  return { ...variable, secret: true }
+}
+
+/** Sessions of more than a year are a slip; every timer and instant stays an exact number. */
+const YEAR_SECONDS = 31_536_000
+/** A third of the longest token life that is believed (86400): refreshing earlier than that has no effect. */
+const MAX_REFRESH_AHEAD_SECONDS = 28_800
+
+const asSet = <T>(values: readonly T[]): ReadonlySet<T> => new Set(values)
+
+/** Every variable that the server reads; the parser, the documentation and its tests follow this table. */
+export const TABLE = {
+  BASE_URL: required(ADDRESS, 'address of the resource server'),
+  AUTH_URL: required(ADDRESS, 'address of the authorization server'),
+  PUBLIC_URL: required(ORIGIN, 'the one origin that the browser sees'),
+  CLIENT_ID: required(
+    matching(/^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/, 'printable ASCII text'),
+    'identifier of the registered client',
+  ),
+  CLIENT_SECRET: secret(required(SECRET, 'secret of the registered client')),
+  SESSION_SECRET: secret(
+    required(
+      SESSION_SECRETS,
+      'signs session cookies and seals tokens; the first is in use, all are accepted',
+    ),
+  ),
+
+  OAUTH_AUTHORIZE_URL: optional(ADDRESS, 'authorization endpoint (default: AUTH_URL/oauth/authorize)'),
+  OAUTH_TOKEN_URL: optional(ADDRESS, 'token endpoint (default: AUTH_URL/oauth/token)'),
+  OAUTH_REVOCATION_URL: optional(ADDRESS, 'revocation endpoint (RFC 7009), used at logout'),
+  OAUTH_ISSUER: optional(ISSUER, 'issuer that an `iss` in the callback must equal (RFC 9207)'),
+  OAUTH_SCOPE: optional(SCOPE, 'scope to ask for (default: BASE_URL)'),
+  OAUTH_FLOWS: withDefault(
+    'code',
+    mapped(listOf(oneOf('code', 'token', 'password', 'client')), asSet),
+    'ways to obtain a token; all but code are discouraged (RFC 9700)',
+  ),
+  CLIENT_FLUX_ALLOWED: optional(
+    orWord('*', mapped(listOf(WAC_AND_FLUX), asSet)),
+    'what may be read without a session; required with the client flow',
+  ),
+  OAUTH_REDIRECT: withDefault(
+    'per-login',
+    oneOf('per-login', 'fixed'),
+    'a callback address per login, or one for all',
+  ),
+  OAUTH_PKCE: withDefault('S256', oneOf('S256', 'off'), 'PKCE (RFC 7636)'),
+  TOKEN_TIMEOUT_MS: withDefault(
+    '10000',
+    wholeNumber(100, 60_000),
+    'time to the full answer of the token endpoint',
+  ),
+
+  SESSION_STORE: withDefault(
+    'redis',
+    oneOf('redis', 'memory'),
+    'where sessions live; memory: this process, lost at exit',
+  ),
+  REDIS_URL: secret(optional(REDIS_TARGET, 'where Redis is; required unless SESSION_STORE=memory')),
+  REDIS_SENTINEL_PASSWORD: secret(optional(SECRET, 'password of the Sentinels')),
+  REDIS_CA_FILE: optional(CERTIFICATES, "certificates that sign Redis' own (default: the system's)"),
+  REDIS_PREFIX: withDefault(
+    'bff:',
+    matching(/^[A-Za-z0-9_.:/-]{1,64}$/, '1 to 64 of `A-Z a-z 0-9 _ . : / -`'),
+    'begins the name of every key and channel',
+  ),
+  STORE_OUTAGE_GRACE_SECONDS: withDefault(
+    '0',
+    wholeNumber(0, 86_400),
+    'go on serving cached sessions this long while Redis cannot be reached',
+  ),
+
+  SESSION_IDLE_SECONDS: withDefault(
+    '7200',
+    wholeNumber(1, YEAR_SECONDS),
+    'a session ends after this long without use',
+  ),
+  SESSION_MAX_SECONDS: withDefault(
+    '43200',
+    wholeNumber(1, YEAR_SECONDS),
+    'a session ends this long after sign-in',
+  ),
+  REFRESH_AHEAD_SECONDS: withDefault(
+    '300',
+    wholeNumber(0, MAX_REFRESH_AHEAD_SECONDS),
+    'refresh in the background this long before expiry',
+  ),
+  REFRESH_THRESHOLD_SECONDS: withDefault(
+    '30',
+    wholeNumber(0, MAX_REFRESH_AHEAD_SECONDS),
+    'a request refreshes first when the token has less left',
+  ),
+  REFRESH_CONCURRENCY: withDefault('64', wholeNumber(1, 4096), 'token requests in flight, per process'),
+
+  WAC: optional(WAC, 'account code for routes that name none'),
+  WAC_ALLOWED: optional(mapped(listOf(WAC), asSet), 'account codes that may be used (default: any)'),
+  UPSTREAM_TOKEN_IN: withDefault(
+    'header',
+    oneOf('header', 'query'),
+    'how the resource server is given the access token',
+  ),
+  UPSTREAM_TIMEOUT_MS: withDefault(
+    '30000',
+    wholeNumber(100, 600_000),
+    "time to the resource server's headers and between body chunks",
+  ),
+  BODY_LIMIT_BYTES: withDefault('65536', wholeNumber(256, 10_485_760), 'largest UpdateSite body'),
+
+  HOST: withDefault('0.0.0.0', HOST, 'address to listen on'),
+  PORT: withDefault('3000', wholeNumber(0, 65_535), 'port of the server; 0 picks one and prints it'),
+  OPS_PORT: withDefault('9464', wholeNumber(0, 65_535), 'port of health and metrics; 0 turns them off'),
+  WORKERS: withDefault(
+    '1',
+    mapped(orWord('auto', wholeNumber(1, 256)), (count) =>
+      count === 'auto' ? availableParallelism() : count,
+    ),
+    'processes of this replica; auto: one a core',
+  ),
+  TRUST_PROXY: optional(listOf(NETWORK), 'proxies whose X-Forwarded-For is believed'),
+  LOGIN_RATE_PER_MINUTE: withDefault(
+    '300',
+    wholeNumber(0, 1_000_000),
+    'sign-ins begun per client address; 0 is off',
+  ),
+  STATIC_DIR: optional(DIRECTORY, 'build of the single-page app to serve'),
+  ACCESS_LOG: withDefault('errors', oneOf('errors', 'all', 'off'), 'which requests are logged'),
+  LOG_LEVEL: withDefault(
+    'info',
+    oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'),
+    'least severe log level that is written',
+  ),
+  SHUTDOWN_SECONDS: withDefault(
+    '20',
+    wholeNumber(1, 3600),
+    'time to finish open requests after a stop signal',
+  ),
+  ALLOW_INSECURE_HTTP: withDefault(
+    'false',
+    mapped(oneOf('true', 'false'), (text) => text === 'true'),
+    'true permits http: off loopback',
+  ),
+} as const
+
+type Table = typeof TABLE
+
+/** Every variable read. */
+export type Values = { readonly [Name in keyof Table]: Table[Name] extends Variable<infer T> ? T : never }
+
+/** What the documentation must tell of each variable. */
+export const VARIABLES = Object.entries<Variable<unknown>>(TABLE).map(([name, variable]) => ({
+  name,
+  default: variable.default,
+  secret: variable.secret,
+  required: variable.required,
+  accepts: variable.kind.accepts,
+  meaning: variable.meaning,
+}))

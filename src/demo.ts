@@ -1,0 +1,206 @@
+/**
+ * `npm run demo`: the sandbox platform and the server, as two processes that need nothing else, until
+ * Ctrl-C. It starts what dist/ holds and imports nothing of it.
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { dirname, join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+
+/** Short, so that the refreshes can be watched. The server refreshes when a third of this is left. */
+const TOKEN_SECONDS = 45
+/** What the children have to end in; longer than the server's SHUTDOWN_SECONDS below. */
+const END_MS = 8_000
+/** From the environment of the caller: what Node itself needs, and none of the server's variables. */
+const INHERITED = ['PATH', 'HOME', 'TMPDIR', 'LANG', 'NODE_OPTIONS', 'NODE_EXTRA_CA_CERTS']
+
+/** A failure that is told in one sentence. */
+class Hindrance extends Error {}
+
+const dist = dirname(fileURLToPath(import.meta.url))
+const children: ChildProcess[] = []
+let ending = false
+
+// A terminal that closes sends SIGHUP; npm passes on a signal that the terminal has sent already.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => void end(0))
+
+try {
+  await run()
+} catch (error) {
+  console.error(error instanceof Hindrance ? error.message : error)
+  await end(1)
+}
+
+async function run(): Promise<void> {
+  for (const file of ['main.js', 'sandbox/main.js', 'spa/demo/index.html']) {
+    if (!existsSync(join(dist, file))) {
+      throw new Hindrance(`dist/${file} is missing. Run "npm ci", or "npm run build" after a change.`)
+    }
+  }
+  const host = process.env.HOST ?? 'localhost'
+  const port = await choosePort(host, process.env.PORT ?? '3000', 'PORT')
+  const opsPort = await choosePort(host, process.env.OPS_PORT ?? '0', 'OPS_PORT')
+  const publicUrl = `http://localhost:${port}`
+  const client = { id: 'demo', secret: randomBytes(24).toString('base64url') }
+
+  const sandbox = start('sandbox/main.js', {
+    HOST: '127.0.0.1',
+    PORT: '0',
+    SANDBOX_CLIENT_ID: client.id,
+    SANDBOX_CLIENT_SECRET: client.secret,
+    SANDBOX_CALLBACK: `${publicUrl}/auth/callback`,
+    SANDBOX_TOKEN_SECONDS: String(TOKEN_SECONDS),
+  })
+  const sandboxUrl = await sandboxAddress(sandbox)
+  if (ending) return
+
+  const server = start('main.js', {
+    HOST: host,
+    PORT: String(port),
+    OPS_PORT: String(opsPort),
+    PUBLIC_URL: publicUrl,
+    AUTH_URL: sandboxUrl,
+    BASE_URL: sandboxUrl,
+    OAUTH_REVOCATION_URL: `${sandboxUrl}/oauth/revoke`,
+    CLIENT_ID: client.id,
+    CLIENT_SECRET: client.secret,
+    SESSION_SECRET: randomBytes(32).toString('base64url'),
+    SESSION_STORE: 'memory',
+    WAC: 'DEMO',
+    STATIC_DIR: join(dist, 'spa/demo'),
+    REFRESH_AHEAD_SECONDS: '15',
+    REFRESH_THRESHOLD_SECONDS: '5',
+    SHUTDOWN_SECONDS: '5',
+  })
+  await serverListens(server)
+  if (!ending)
+    console.log(welcome({ publicUrl, sandboxUrl, metricsUrl: `http://localhost:${opsPort}/metrics` }))
+}
+
+function start(file: string, env: Record<string, string>): ChildProcess {
+  const inherited = INHERITED.flatMap((name) => {
+    const value = process.env[name]
+    return value === undefined ? [] : [[name, value]]
+  })
+  const child = spawn(process.execPath, [join(dist, file)], {
+    env: { ...Object.fromEntries(inherited), ...env },
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+    // Out of the terminal's group: Ctrl-C comes here alone, and each child is told once.
+    detached: true,
+  })
+  children.push(child)
+  child.once('exit', () => {
+    if (ending) return
+    console.error(
+      `The ${file === 'main.js' ? 'server' : 'sandbox'} has ended by itself; the demo ends with it.`,
+    )
+    void end(1)
+  })
+  return child
+}
+
+/** The base address that the sandbox tells its parent. */
+function sandboxAddress(sandbox: ChildProcess): Promise<string> {
+  sandbox.stdout?.resume()
+  return new Promise((resolve) => {
+    sandbox.on('message', (message: unknown) => {
+      if (typeof message === 'object' && message !== null && 'url' in message) resolve(String(message.url))
+    })
+  })
+}
+
+/** Resolves once the server listens. Its log is JSON lines: warnings and worse are shown, as text. */
+function serverListens(server: ChildProcess): Promise<void> {
+  return new Promise((resolve) => {
+    if (server.stdout === null) return
+    createInterface(server.stdout).on('line', (line) => {
+      const entry = parseLine(line)
+      if (entry === null) console.log(line)
+      else if (entry.msg === 'listening') resolve()
+      else if (['warn', 'error', 'fatal'].includes(String(entry.level))) {
+        console.log(`server: ${entry.level}: ${entry.msg}`)
+      }
+    })
+  })
+}
+
+function parseLine(line: string): { msg?: unknown; level?: unknown } | null {
+  try {
+    const value: unknown = JSON.parse(line)
+    return typeof value === 'object' ? value : null
+  } catch {
+    return null
+  }
+}
+
+/** This port if it is free on every address of the host; 0 chooses one. */
+async function choosePort(host: string, text: string, name: string): Promise<number> {
+  const asked = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN
+  if (!(asked <= 65_535)) throw new Hindrance(`${name} must be a port number, but is "${text}".`)
+  // Browsers try both addresses of localhost: whoever holds one of them would be met in our place.
+  const [first = host, ...others] = host === 'localhost' ? ['127.0.0.1', '::1'] : [host]
+  const port = await tryPort(first, asked, name)
+  for (const other of others) await tryPort(other, port, name)
+  return port
+}
+
+function tryPort(host: string, port: number, name: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const probe = createServer()
+    probe.once('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EADDRINUSE') {
+        reject(new Hindrance(`Port ${port} is taken. Choose another: ${name}=${port + 1} npm run demo`))
+      } else if (error.code === 'EACCES') {
+        reject(new Hindrance(`Port ${port} needs rights that this user lacks. Choose one above 1023.`))
+      } else if (host === '::1') {
+        // A machine without IPv6 has no second address to hold.
+        resolve(port)
+      } else {
+        reject(new Hindrance(`Cannot listen on ${host}: ${error.message}`))
+      }
+    })
+    probe.listen(port, host, () => {
+      const address = probe.address()
+      probe.close(() => resolve(typeof address === 'object' && address !== null ? address.port : port))
+    })
+  })
+}
+
+/** Ends both children and then this process. A child that does not follow is killed. */
+async function end(code: number): Promise<void> {
+  if (ending) return
+  ending = true
+  const alive = children.filter((child) => child.exitCode === null && child.signalCode === null)
+  await Promise.all(
+    alive.map((child) => {
+      const timer = setTimeout(() => child.kill('SIGKILL'), END_MS)
+      child.kill('SIGTERM')
+      return new Promise((resolve) => child.once('exit', resolve)).finally(() => clearTimeout(timer))
+    }),
+  )
+  process.exit(code)
+}
+
+function welcome(at: { publicUrl: string; sandboxUrl: string; metricsUrl: string }): string {
+  return `
+  The demo is running.
+
+    Open        ${at.publicUrl}
+    Sign in as  alice, password wonderland
+
+  What to try
+    - Sign in, allow access, read a Flux and change a Site. The page never holds a token: look at its
+      storage and at its requests in the developer tools.
+    - Wait. Tokens live ${TOKEN_SECONDS} seconds here; the server replaces them before they expire, also while the
+      tab is closed, and the page shows the new expiry.
+    - Open a second tab, sign out in one of the two and read in the other.
+    - Refuse access instead of allowing it.
+    - See what the server counts: ${at.metricsUrl}
+
+  The stand-in for the data platform is at ${at.sandboxUrl}
+  Sessions live in memory and end with the demo. Stop it with Ctrl-C.
+`
+}

@@ -1,0 +1,148 @@
+import { randomBytes } from 'node:crypto'
+import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import Fastify, { LogController } from 'fastify'
+import type { Config } from '../config.ts'
+import type { Problem } from '../errors.ts'
+import { problem } from '../errors.ts'
+import type { Logger } from '../log.ts'
+import type { RequestLogOptions } from './access-log.ts'
+import { createRequestLog } from './access-log.ts'
+import { answerExpectations, createClientErrorHandler } from './client-errors.ts'
+import { objectionTo } from './request-checks.ts'
+import { toProblem } from './to-problem.ts'
+
+/** A path that exists, and the methods that it takes. */
+export interface KnownPath {
+  path: RegExp
+  allow: string
+}
+
+export interface HttpOptions extends RequestLogOptions {
+  secure: boolean
+  knownPaths: readonly KnownPath[]
+  /** Answers what no route takes, with a file or by throwing a problem. */
+  fallback: ((request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>) | null
+}
+
+// A number, not a random text for each request: it costs next to nothing and tells as much.
+const PROCESS_ID = randomBytes(6).toString('hex')
+let requests = 0
+
+function newRequestId(): string {
+  requests += 1
+  return `${PROCESS_ID}-${requests.toString(36)}`
+}
+
+/** Fastify, made so that it answers, logs and coerces nothing behind our back. */
+export function createServer(config: Config, log: Logger): FastifyInstance {
+  return Fastify({
+    loggerInstance: log as FastifyBaseLogger,
+    // Fastify's own lines hold the query, and with it codes.
+    logController: new LogController({ disableRequestLogging: true }),
+    childLoggerFactory: (parent) => parent,
+    genReqId: newRequestId,
+    requestIdHeader: false,
+    trustProxy: config.trustProxy.length === 0 ? false : [...config.trustProxy],
+    exposeHeadRoutes: false,
+    return503OnClosing: false,
+    forceCloseConnections: 'idle',
+    routerOptions: { maxParamLength: 4_096 },
+    requestTimeout: 60_000,
+    keepAliveTimeout: 72_000,
+    http: { requireHostHeader: false, headersTimeout: 30_000, connectionsCheckingInterval: 5_000 },
+    ajv: {
+      customOptions: {
+        coerceTypes: false,
+        removeAdditional: false,
+        useDefaults: false,
+        allowUnionTypes: true,
+      },
+    },
+    clientErrorHandler: createClientErrorHandler(newRequestId),
+    frameworkErrors: (error, request, reply) => void sendProblem(request, reply, toProblem(error)),
+  })
+}
+
+/**
+ * The manners of every answer: one form of error, security headers, 404 and 405 before anything else
+ * is looked at, and a line in the log.
+ */
+export function addHttpManners(app: FastifyInstance, options: HttpOptions): void {
+  const { secure, knownPaths, fallback, log } = options
+  const follow = createRequestLog(options)
+  let warnedOfForwarded = false
+
+  app.decorateRequest('problemPage', null)
+  answerExpectations(app.server, newRequestId)
+
+  app.addHook('onRequest', async (request, reply) => {
+    follow(request, reply)
+    const objection = objectionTo(request.raw)
+    if (objection !== null) {
+      // What follows on this connection may not be what it seems to be.
+      reply.header('connection', 'close')
+      throw objection
+    }
+    if (!warnedOfForwarded && request.headers['x-forwarded-for'] !== undefined) warnOfForwarded(request)
+    // Here and not in a handler, before which Fastify would read the body.
+    if (request.is404) return await answerUnknown(request, reply)
+  })
+
+  app.addHook('onSend', async (request, reply) => {
+    for (const [name, value] of Object.entries(secure ? SECURE_HEADERS : HEADERS)) {
+      if (!reply.hasHeader(name)) reply.header(name, value)
+    }
+    reply.header('x-request-id', request.id)
+  })
+
+  app.setErrorHandler((error, request, reply) => {
+    const fault = toProblem(error)
+    if (fault.status >= 500) {
+      const level = fault.code === 'internal_error' ? 'error' : 'warn'
+      log[level](
+        { event: 'fault', reqId: request.id, code: fault.code, err: fault.cause ?? fault },
+        fault.title,
+      )
+    }
+    return sendProblem(request, reply, fault)
+  })
+
+  async function answerUnknown(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const path = request.url.split('?', 1)[0]!
+    const known = knownPaths.find((candidate) => candidate.path.test(path))
+    if (known !== undefined && !known.allow.split(', ').includes(request.method)) {
+      throw problem('method_not_allowed', { headers: { allow: known.allow } })
+    }
+    if (known !== undefined || fallback === null) throw problem('not_found')
+    return await fallback(request, reply)
+  }
+
+  function warnOfForwarded(request: FastifyRequest): void {
+    const peer = request.raw.socket.remoteAddress
+    if (request.ip !== peer) return
+    warnedOfForwarded = true
+    log.warn(
+      { event: 'proxy.untrusted', peer },
+      'X-Forwarded-For from a peer that TRUST_PROXY does not name is ignored',
+    )
+  }
+}
+
+function sendProblem(request: FastifyRequest, reply: FastifyReply, fault: Problem): unknown {
+  for (const [name, value] of Object.entries(fault.headers)) reply.header(name, value)
+  if (request.problemPage) return request.problemPage(fault)
+  return reply.code(fault.status).type('application/problem+json').send(fault.body(request.id))
+}
+
+const HEADERS: Record<string, string> = {
+  'cache-control': 'no-store',
+  'content-security-policy':
+    "default-src 'none'; base-uri 'none'; object-src 'none'; form-action 'none'; frame-ancestors 'none'",
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'permissions-policy': 'camera=(), geolocation=(), microphone=(), payment=(), usb=()',
+}
+
+const SECURE_HEADERS = { ...HEADERS, 'strict-transport-security': 'max-age=31536000' }

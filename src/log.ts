@@ -1,0 +1,39 @@
+import type { DestinationStream, Logger } from 'pino'
+import { pino, stdSerializers } from 'pino'
+import type { Config } from './config.ts'
+
+export type { Logger }
+
+/** Longest text of a request that may stand in one line. */
+const MAX_TEXT = 200
+
+/**
+ * The log of the process: JSON lines on stdout. Requests are described by method and path alone,
+ * never by query, cookie, header or body, since these hold codes and session ids; errors by type,
+ * message, stack and cause.
+ */
+export function createLog(level: Config['logLevel'], destination?: DestinationStream): Logger {
+  const options = {
+    level,
+    base: { pid: process.pid },
+    timestamp: () => `,"time":"${new Date().toISOString()}"`,
+    formatters: { level: (label: string) => ({ level: label }) },
+    serializers: { req: describeRequest, res: describeResponse, err: stdSerializers.errWithCause },
+  }
+  return destination === undefined ? pino(options) : pino(options, destination)
+}
+
+function describeRequest(request: { method?: string; url?: string; id?: unknown }): object {
+  return { id: request.id, method: request.method, path: pathOf(request.url ?? '') }
+}
+
+function describeResponse(response: { statusCode?: number }): object {
+  return { status: response.statusCode }
+}
+
+/** The path of a request target, without its query, cut to what a log line should hold. */
+export function pathOf(url: string): string {
+  const end = url.search(/[?#]/)
+  // The callback's path ends in the nonce of a sign-in.
+  return (end < 0 ? url : url.slice(0, end)).replace(/^(\/auth\/callback\/).+/, '$1-').slice(0, MAX_TEXT)
+}

@@ -1,0 +1,16 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { SessionCookies } from '../session/cookies.ts'
+import type { Tokens } from '../tokens/tokens.ts'
+
+/**
+ * `POST /auth/logout`: the session is gone before the answer, or the answer is 503 and nothing has
+ * changed. 204 without a session too.
+ */
+export function createLogout({ tokens, cookies }: { tokens: Tokens; cookies: SessionCookies }) {
+  return async function logout(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    if (request.recordKey !== null) await tokens.end(request.recordKey, 'logout')
+    reply.clearCookie(cookies.sessionName, { ...cookies.attributes, sameSite: 'strict' })
+    reply.clearCookie(cookies.recordName, { ...cookies.attributes, sameSite: 'lax' })
+    return reply.code(204).header('clear-site-data', '"cache"').send()
+  }
+}

@@ -1,0 +1,81 @@
+import type { FastifyInstance } from 'fastify'
+import type { Problem } from '../errors.ts'
+import { problem } from '../errors.ts'
+import { comesFromOwnOrigin } from '../session/origin-guard.ts'
+import type { SessionScopeOptions } from '../session/plugin.ts'
+import { addBrowserSession, addCookies } from '../session/plugin.ts'
+import type { CallbackOptions } from './callback.ts'
+import { createCallback } from './callback.ts'
+import { createLogout } from './logout.ts'
+import { navigates, sendPage } from './pages.ts'
+import { createSessionInfo } from './session-info.ts'
+import { createStart } from './start.ts'
+
+export interface LoginOptions extends CallbackOptions {
+  session: SessionScopeOptions
+  idleMs: number
+  defaultWac: string | null
+}
+
+/** The paths of this room and what they take; for the answer to any other method. */
+export const LOGIN_PATHS = [
+  { path: /^\/auth\/login$/, allow: 'GET' },
+  { path: /^\/auth\/callback(\/[^/]+)?$/, allow: 'GET' },
+  { path: /^\/auth\/session$/, allow: 'GET, HEAD' },
+  { path: /^\/auth\/logout$/, allow: 'POST' },
+]
+
+/**
+ * The authorization code flow as the browser sees it: start, callback, session facts, logout. It
+ * never sees a token after handing it to the tokens room.
+ */
+export async function addLogin(app: FastifyInstance, options: LoginOptions): Promise<void> {
+  await app.register(async (auth) => {
+    await addCookies(auth, options.cookies)
+    addPages(auth)
+    auth.get('/auth/login', { config: { page: true } }, createStart(options))
+
+    await auth.register(async (scope) => {
+      // Before anything that would ask the store.
+      scope.addHook('onRequest', async (request) => {
+        if (request.method !== 'POST') return
+        if (!comesFromOwnOrigin(request.method, request.headers, options.publicUrl))
+          throw problem('cross_origin')
+      })
+      await addBrowserSession(scope, options.session)
+      const path = options.redirect === 'fixed' ? '/auth/callback' : '/auth/callback/:nonce'
+      scope.get(path, { config: { page: true, newSession: true } }, createCallback(options))
+      scope.route({ method: ['GET', 'HEAD'], url: '/auth/session', handler: createSessionInfo(options) })
+      scope.post('/auth/logout', createLogout(options))
+    })
+  })
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** A browser that navigates here is told of a problem on a page. */
+    page?: boolean
+  }
+  interface FastifyRequest {
+    /** Set where a problem is to be shown as a page. */
+    problemPage: ((fault: Problem) => unknown) | null
+  }
+}
+
+/** Lets the one error handler of the app answer with a page where a person looks at it. */
+function addPages(scope: FastifyInstance): void {
+  scope.addHook('onRequest', async (request, reply) => {
+    if (request.routeOptions.config.page !== true || !navigates(request)) return
+    request.problemPage = (fault) =>
+      sendPage(reply, {
+        status: fault.status,
+        title: fault.title,
+        text: fault.detail ?? `${fault.title}.`,
+        link: {
+          href: fault.members.loginUrl ?? '/',
+          words: fault.members.loginUrl ? 'Try again' : 'Go to the start',
+        },
+        requestId: request.id,
+      })
+  })
+}

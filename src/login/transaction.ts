@@ -1,0 +1,94 @@
+import { createHash, randomBytes } from 'node:crypto'
+import type { FastifyReply } from 'fastify'
+import type { Keyring } from '../keyring.ts'
+import type { SessionCookies } from '../session/cookies.ts'
+
+/** What this server must remember between sending a browser away and its coming back. */
+export interface Transaction {
+  returnTo: string
+  /** PKCE verifier, or null when PKCE is off. */
+  verifier: string | null
+  startedAt: number
+}
+
+/** Also how long a nonce stays claimed. */
+export const TRANSACTION_MS = 600_000
+const MAX_KEPT = 5
+
+export interface Transactions {
+  /** A new sign-in; sets its cookie and drops those that are too many or too old. */
+  begin(
+    reply: FastifyReply,
+    header: string | undefined,
+    returnTo: string,
+  ): { nonce: string; verifier: string | null }
+  /** The transaction of this nonce if this browser began it and it is not too old, else null. */
+  find(header: string | undefined, nonce: string): Transaction | null
+  forget(reply: FastifyReply, nonce: string): void
+}
+
+export interface TransactionsOptions {
+  keyring: Keyring
+  cookies: SessionCookies
+  pkce: boolean
+  now: () => number
+}
+
+/**
+ * Sign-ins under way, each in a sealed cookie of its own at the browser: visitors who never come back
+ * cost nothing here, and parallel tabs do not disturb each other.
+ */
+export function createTransactions({ keyring, cookies, pkce, now }: TransactionsOptions): Transactions {
+  const { loginPrefix, attributes } = cookies
+  const idOf = (nonce: string): string => createHash('sha256').update(nonce).digest('base64url').slice(0, 16)
+
+  function set(reply: FastifyReply, id: string, value: string, maxAgeSeconds: number): void {
+    reply.setCookie(loginPrefix + id, value, { ...attributes, sameSite: 'lax', maxAge: maxAgeSeconds })
+  }
+
+  function open(id: string, value: string): Transaction | null {
+    const opened = keyring.open('login', value, id)
+    if (opened === null) return null
+    const { r, v, t } = JSON.parse(opened.text) as { r: string; v: string | null; t: number }
+    return now() - t < TRANSACTION_MS ? { returnTo: r, verifier: v, startedAt: t } : null
+  }
+
+  function* sent(header: string | undefined): Generator<{ id: string; value: string }> {
+    for (const pair of (header ?? '').split(';')) {
+      const at = pair.indexOf('=')
+      const name = pair.slice(0, at).trim()
+      if (at > 0 && name.startsWith(loginPrefix)) {
+        yield { id: name.slice(loginPrefix.length), value: pair.slice(at + 1).trim() }
+      }
+    }
+  }
+
+  return {
+    begin(reply, header, returnTo) {
+      const nonce = randomBytes(32).toString('base64url')
+      const verifier = pkce ? randomBytes(32).toString('base64url') : null
+      const plain = JSON.stringify({ r: returnTo, v: verifier, t: now() })
+      const id = idOf(nonce)
+      const kept: { id: string; startedAt: number }[] = []
+      for (const cookie of sent(header)) {
+        kept.push({ id: cookie.id, startedAt: open(cookie.id, cookie.value)?.startedAt ?? 0 })
+      }
+      kept.sort((a, b) => b.startedAt - a.startedAt)
+      const dropped = kept.filter((cookie, at) => cookie.startedAt === 0 || at >= MAX_KEPT - 1)
+      for (const cookie of dropped) if (/^[A-Za-z0-9_-]{1,64}$/.test(cookie.id)) set(reply, cookie.id, '', 0)
+      set(reply, id, keyring.seal('login', plain, id), TRANSACTION_MS / 1_000)
+      return { nonce, verifier }
+    },
+
+    find(header, nonce) {
+      const id = idOf(nonce)
+      for (const cookie of sent(header)) {
+        const transaction = cookie.id === id ? open(id, cookie.value) : null
+        if (transaction !== null) return transaction
+      }
+      return null
+    },
+
+    forget: (reply, nonce) => set(reply, idOf(nonce), '', 0),
+  }
+}

@@ -1,0 +1,154 @@
+import type { CustomFetch, ServerMetadata, TokenEndpointResponse } from 'openid-client'
+import {
+  allowInsecureRequests,
+  authorizationCodeGrant,
+  buildAuthorizationUrl,
+  ClientSecretPost,
+  Configuration,
+  calculatePKCECodeChallenge,
+  customFetch,
+  refreshTokenGrant,
+  skipStateCheck,
+  tokenRevocation,
+} from 'openid-client'
+import type { Config } from '../config.ts'
+import { Secret } from '../secret.ts'
+import type { TokenOutcome } from './outcome.ts'
+import { classifyFailure } from './outcome.ts'
+import { createTokenHttp } from './token-http.ts'
+
+export interface AuthorizationRequest {
+  redirectUri: string
+  state: string
+  /** PKCE verifier (RFC 7636), or null to send no challenge. */
+  verifier: string | null
+}
+
+export interface CodeExchange {
+  /** Byte for byte the `redirect_uri` of the authorization request. */
+  redirectUri: string
+  code: string
+  verifier: string | null
+}
+
+/** The authorization server as this client uses it. No method rejects. */
+export interface AuthorizationServer {
+  /** Where to send the browser (service document, section 5.4, code flow step 1). */
+  authorizeUrl(request: AuthorizationRequest): Promise<string>
+  redeemCode(exchange: CodeExchange): Promise<TokenOutcome>
+  /** `timeoutMs` bounds the whole answer. */
+  refresh(refreshToken: Secret, timeoutMs: number): Promise<TokenOutcome>
+  /** RFC 7009. null when revoked, else why not. Does nothing without a revocation endpoint. */
+  revoke(token: Secret, hint: 'access_token' | 'refresh_token'): Promise<string | null>
+  close(): Promise<void>
+}
+
+export interface AuthorizationServerOptions {
+  oauth: Config['oauth']
+  /** Token requests that may be in flight at once. */
+  concurrency: number
+  now: () => number
+}
+
+export function createAuthorizationServer({
+  oauth,
+  concurrency,
+  now,
+}: AuthorizationServerOptions): AuthorizationServer {
+  const http = createTokenHttp({ connections: concurrency })
+  const configurations = new Map<number, Configuration>()
+
+  function configuration(timeoutMs: number): Configuration {
+    const known = configurations.get(timeoutMs)
+    if (known !== undefined) return known
+    const metadata: ServerMetadata = {
+      issuer: oauth.issuer ?? new URL(oauth.authorizeUrl).origin,
+      authorization_endpoint: oauth.authorizeUrl,
+      token_endpoint: oauth.tokenUrl,
+      ...(oauth.revocationUrl === null ? {} : { revocation_endpoint: oauth.revocationUrl }),
+    }
+    const secret = oauth.clientSecret.reveal()
+    const made = new Configuration(metadata, oauth.clientId, {}, ClientSecretPost(secret))
+    made.timeout = timeoutMs / 1_000
+    made[customFetch] = http.tokenFetch as CustomFetch
+    // Whether plain http may be used at all was decided when the configuration was read.
+    allowInsecureRequests(made)
+    configurations.set(timeoutMs, made)
+    return made
+  }
+
+  async function request(grant: () => Promise<TokenEndpointResponse>): Promise<TokenOutcome> {
+    const requestedAt = now()
+    try {
+      return accept(await grant(), requestedAt)
+    } catch (error) {
+      return classifyFailure(error)
+    }
+  }
+
+  return {
+    async authorizeUrl({ redirectUri, state, verifier }) {
+      const url = buildAuthorizationUrl(configuration(oauth.tokenTimeoutMs), {
+        redirect_uri: redirectUri,
+        scope: oauth.scope,
+        state,
+        ...(verifier === null
+          ? {}
+          : { code_challenge: await calculatePKCECodeChallenge(verifier), code_challenge_method: 'S256' }),
+      })
+      return url.href
+    },
+
+    redeemCode({ redirectUri, code, verifier }) {
+      // openid-client sends this address without its query as redirect_uri. State and issuer have
+      // been checked by the caller, who also knows servers that do not echo them.
+      const cameBack = new URL(redirectUri)
+      cameBack.searchParams.set('code', code)
+      return request(() =>
+        authorizationCodeGrant(configuration(oauth.tokenTimeoutMs), cameBack, {
+          expectedState: skipStateCheck,
+          ...(verifier === null ? {} : { pkceCodeVerifier: verifier }),
+        }),
+      )
+    },
+
+    refresh(refreshToken, timeoutMs) {
+      return request(() => refreshTokenGrant(configuration(timeoutMs), refreshToken.reveal()))
+    },
+
+    async revoke(token, hint) {
+      if (oauth.revocationUrl === null) return null
+      try {
+        await tokenRevocation(configuration(oauth.tokenTimeoutMs), token.reveal(), { token_type_hint: hint })
+        return null
+      } catch (error) {
+        const failure = classifyFailure(error)
+        return failure.kind === 'refused' ? failure.error : failure.reason
+      }
+    },
+
+    close: () => http.close(),
+  }
+}
+
+/** An access token that could not stand in a header (RFC 6750 section 2.1) makes the answer unreadable. */
+function accept(answer: TokenEndpointResponse, requestedAt: number): TokenOutcome {
+  if (!/^[\x21-\x7e]+$/.test(answer.access_token)) {
+    return {
+      kind: 'in_doubt',
+      reason: 'the access token holds characters outside visible ASCII',
+      timedOut: false,
+    }
+  }
+  const lifeSeconds = answer.expires_in ?? 0
+  return {
+    kind: 'granted',
+    tokens: {
+      accessToken: new Secret(answer.access_token),
+      refreshToken: answer.refresh_token === undefined ? null : new Secret(answer.refresh_token),
+      lifeSeconds,
+      expiresAt: requestedAt + lifeSeconds * 1_000,
+      scope: answer.scope ?? null,
+    },
+  }
+}

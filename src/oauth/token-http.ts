@@ -1,0 +1,124 @@
+import type { Dispatcher } from 'undici'
+import { Agent } from 'undici'
+import { tidyTokenAnswer } from './tidy.ts'
+
+/** The token endpoint gave no readable answer. `sent`: the request may have reached it. */
+export class NoAnswer extends Error {
+  readonly sent: boolean
+  readonly timedOut: boolean
+
+  constructor(sent: boolean, cause: unknown) {
+    super(sent ? 'no readable answer came' : 'the request never left', { cause })
+    this.name = 'NoAnswer'
+    this.sent = sent
+    this.timedOut = cause instanceof Error && /Timeout/.test(cause.name)
+  }
+}
+
+/** What openid-client hands to its `customFetch`. */
+export interface FetchOptions {
+  body?: unknown
+  headers: Record<string, string>
+  method: string
+  signal?: AbortSignal | undefined
+}
+
+/** A token answer is a few kilobytes; more than this is not one. */
+const MAX_ANSWER_BYTES = 65_536
+
+/**
+ * `fetch` for openid-client over undici's dispatch: a quarter of the cost of the built-in one, and it
+ * knows whether a request that failed had been written. Rejects with `NoAnswer`. Follows no redirect.
+ */
+export function createTokenHttp({ connections }: { connections: number }) {
+  const agent = new Agent({
+    connections,
+    pipelining: 1,
+    // A request written to a socket that the other side has just closed leaves a doubt about the
+    // refresh token, so a socket is used again only soon after its last answer.
+    keepAliveTimeout: 1_000,
+    connect: { timeout: 5_000 },
+    // The signal of openid-client bounds the whole call.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+  })
+
+  async function tokenFetch(url: string, options: FetchOptions): Promise<Response> {
+    const answer = await exchange(agent, new URL(url), options)
+    const body = answer.status === 200 ? tidyTokenAnswer(answer.body) : answer.body
+    const nullBody = answer.status === 204 || answer.status === 304
+    return new Response(nullBody ? null : body, { status: answer.status, headers: answer.headers })
+  }
+
+  return { tokenFetch, close: () => agent.close() }
+}
+
+interface Answer {
+  status: number
+  headers: Headers
+  body: string
+}
+
+function exchange(
+  agent: Dispatcher,
+  url: URL,
+  { body, headers, method, signal }: FetchOptions,
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    let sent = false
+    let controller: Dispatcher.DispatchController | null = null
+    const chunks: Buffer[] = []
+    let size = 0
+    let status = 0
+    const answerHeaders = new Headers()
+
+    function fail(cause: unknown): void {
+      signal?.removeEventListener('abort', onAbort)
+      reject(new NoAnswer(sent, cause))
+      controller?.abort(cause instanceof Error ? cause : new Error('aborted'))
+    }
+    function onAbort(): void {
+      fail(signal?.reason)
+    }
+    signal?.addEventListener('abort', onAbort, { once: true })
+
+    const handler: Dispatcher.DispatchHandler = {
+      onRequestStart(started) {
+        // Given up while it waited for a connection: it must not be written now.
+        if (signal?.aborted) return started.abort(new Error('given up'))
+        controller = started
+        sent = true
+      },
+      onResponseStart(_controller, statusCode, received) {
+        status = statusCode
+        for (const [name, value] of Object.entries(received)) {
+          if (value !== undefined) answerHeaders.set(name, Array.isArray(value) ? value.join(', ') : value)
+        }
+      },
+      onResponseData(_controller, chunk) {
+        size += chunk.length
+        if (size > MAX_ANSWER_BYTES) fail(new Error('the answer is too large'))
+        else chunks.push(chunk)
+      },
+      onResponseEnd() {
+        signal?.removeEventListener('abort', onAbort)
+        // Decoded already, whatever these say of the bytes on the wire.
+        answerHeaders.delete('content-length')
+        resolve({ status, headers: answerHeaders, body: Buffer.concat(chunks).toString('utf8') })
+      },
+      onResponseError(_controller, error) {
+        fail(error)
+      },
+    }
+    agent.dispatch(
+      {
+        origin: url.origin,
+        path: url.pathname + url.search,
+        method: method as Dispatcher.HttpMethod,
+        headers,
+        body: body === undefined || body === null ? null : String(body),
+      },
+      handler,
+    )
+  })
+}

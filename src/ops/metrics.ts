@@ -1,0 +1,99 @@
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import type { TokenEvents } from '../tokens/events.ts'
+
+export interface MetricsSources {
+  unsaved: () => number
+  consecutiveFailures: () => number
+  /** Sessions in the due queue; null when the store does not say. */
+  due: () => Promise<number | null>
+}
+
+export interface Metrics extends TokenEvents {
+  request(route: string, method: string, status: number, seconds: number): void
+  upstream(operation: string, status: number, seconds: number): void
+  store(command: string, seconds: number, ok: boolean): void
+  cache(result: 'hit' | 'miss' | 'bypass'): void
+  /** Where the gauges read from, once it exists. */
+  watch(sources: MetricsSources): void
+  text(): Promise<string>
+  readonly contentType: string
+}
+
+const FAST_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
+
+/** The counters of this process, by the names that operators rely on. No ids in labels. */
+export function createMetrics(): Metrics {
+  const registry = new Registry()
+  const registers = [registry]
+  collectDefaultMetrics({ register: registry })
+
+  const histogram = <Label extends string>(
+    name: string,
+    help: string,
+    labelNames: Label[],
+  ): Histogram<Label> => new Histogram({ name, help, labelNames, buckets: FAST_BUCKETS, registers })
+  const counter = <Label extends string>(name: string, help: string, labelNames: Label[]): Counter<Label> =>
+    new Counter({ name, help, labelNames, registers })
+
+  const requests = histogram('bff_http_request_duration_seconds', 'Requests of browsers', [
+    'route',
+    'method',
+    'status',
+  ])
+  const upstream = histogram('bff_upstream_duration_seconds', 'Calls to the resource server', [
+    'operation',
+    'status',
+  ])
+  const started = counter('bff_sessions_started_total', 'Sessions started', ['flow'])
+  const ended = counter('bff_sessions_ended_total', 'Sessions ended', ['reason'])
+  const refreshes = counter('bff_refresh_total', 'Refreshes of tokens', ['trigger', 'outcome'])
+  const refreshSeconds = histogram('bff_refresh_duration_seconds', 'Token requests of refreshes', [
+    'trigger',
+    'outcome',
+  ])
+  const lag = histogram('bff_refresh_lag_seconds', 'Start of background refreshes after they were due', [])
+  const cached = counter('bff_session_cache_total', 'Look-ups of sessions in the process', ['result'])
+  const commands = histogram('bff_store_duration_seconds', 'Commands to the session store', ['command'])
+  const storeUp = new Gauge({
+    name: 'bff_store_up',
+    help: 'Whether the last command to the store succeeded',
+    registers,
+  })
+  storeUp.set(0)
+
+  function watch({ unsaved, consecutiveFailures, due }: MetricsSources): void {
+    const gauge = (name: string, help: string, read: () => number | null | Promise<number | null>): void => {
+      new Gauge({
+        name,
+        help,
+        registers,
+        async collect() {
+          this.set((await read()) ?? Number.NaN)
+        },
+      })
+    }
+    gauge('bff_refresh_due', 'Sessions in the queue for background refresh, over all replicas', due)
+    gauge('bff_refresh_consecutive_failures', 'Token requests that failed in a row', consecutiveFailures)
+    gauge('bff_refresh_unsaved', 'Refreshed tokens that the store has not taken yet', unsaved)
+  }
+
+  return {
+    request: (route, method, status, seconds) => requests.observe({ route, method, status }, seconds),
+    upstream: (operation, status, seconds) => upstream.observe({ operation, status }, seconds),
+    store(command, seconds, ok) {
+      commands.observe({ command }, seconds)
+      storeUp.set(ok ? 1 : 0)
+    },
+    cache: (result) => cached.inc({ result }),
+    refreshed(trigger, outcome, seconds) {
+      refreshes.inc({ trigger, outcome })
+      refreshSeconds.observe({ trigger, outcome }, seconds)
+    },
+    lagged: (seconds) => lag.observe(seconds),
+    started: (flow) => started.inc({ flow }),
+    ended: (reason) => ended.inc({ reason }),
+    watch,
+    text: () => registry.metrics(),
+    contentType: registry.contentType,
+  }
+}

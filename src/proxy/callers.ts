@@ -1,0 +1,182 @@
+import type { Problem } from '../errors.ts'
+import { problem, unavailable } from '../errors.ts'
+import type { SessionCookies } from '../session/cookies.ts'
+import type { ReadGuard, SessionCache } from '../store/cache.ts'
+import { idleEndsAt, touchInterval } from '../store/limits.ts'
+import type { RecordKey, SessionStore } from '../store/port.ts'
+import type { Access } from '../tokens/access.ts'
+import type { EndReason } from '../tokens/events.ts'
+import type { LiveSession } from '../tokens/live.ts'
+import type { RefreshTiming } from '../tokens/timing.ts'
+import { refreshesFirstAt } from '../tokens/timing.ts'
+import type { Tokens } from '../tokens/tokens.ts'
+
+/** A signed-in browser, ready to call: the access token as it goes into the header, and until when. */
+export interface Caller {
+  readonly key: RecordKey
+  readonly gen: number
+  readonly authorization: string
+  /** Epoch milliseconds; after it the store is asked again. */
+  readonly usableUntil: number
+  seenAt: number
+}
+
+export interface Callers {
+  /** The caller if it is known in this process: no store, no signature check. */
+  hit(header: string | undefined): Caller | null
+  /**
+   * Looks the session up. Throws `login_required`; a store that fails is told by `proceed`, which
+   * refreshes where that is due and gives the caller.
+   */
+  identify(header: string | undefined): Promise<() => Promise<Caller>>
+  /** A caller with a newer token than the one that the resource server refused; throws as `identify` does. */
+  renew(refused: Caller): Promise<Caller>
+  /** The token that `renew` gave was refused as well; `named`: as an invalid token. What to answer. */
+  giveUp(refused: Caller, named: boolean): Promise<Problem>
+}
+
+export interface CallersOptions {
+  cookies: SessionCookies
+  cache: SessionCache<Caller>
+  store: SessionStore
+  tokens: Tokens
+  timing: RefreshTiming
+  idleMs: number
+  now: () => number
+}
+
+const MAX_ENTRY_AGE_MS = 60_000
+
+export function createCallers({
+  cookies,
+  cache,
+  store,
+  tokens,
+  timing,
+  idleMs,
+  now,
+}: CallersOptions): Callers {
+  const touchEvery = touchInterval(idleMs)
+
+  function hit(header: string | undefined): Caller | null {
+    const cookie = cookies.read(header)
+    const caller = cookie === null ? null : cache.get(cookie)
+    if (caller === null || now() >= caller.usableUntil) return null
+    noteActivity(caller)
+    return caller
+  }
+
+  async function identify(header: string | undefined): Promise<() => Promise<Caller>> {
+    const cookie = cookies.read(header)
+    if (cookie === null) throw problem('login_required', 'There is no session cookie.')
+    const verified = cookies.verify(cookie)
+    if (verified === null) throw problem('login_required', 'The session cookie is not one of ours.')
+    const guard = cache.reading(verified.recordKey)
+    const found = await tokens.find(verified.recordKey)
+    switch (found.kind) {
+      case 'live':
+        return async () => {
+          const caller = await ready(found.session, await tokens.accessToken(found.session))
+          keep(cookie, caller, found.session, guard)
+          return caller
+        }
+      case 'ended':
+        cache.abandon(guard)
+        throw loginRequired(found.reason)
+      case 'unreadable':
+        cache.abandon(guard)
+        throw problem('login_required', 'The session cannot be read here any more.')
+      case 'store_unavailable':
+        cache.abandon(guard)
+        return () => Promise.reject(found.cause)
+    }
+  }
+
+  function keep(cookie: string, caller: Caller, read: LiveSession, guard: ReadGuard): void {
+    // A refresh on the way here has changed the record, which its own message says as well.
+    if (caller.gen === read.gen) cache.put(cookie, caller, guard)
+    else cache.abandon(guard)
+  }
+
+  async function ready(session: LiveSession, access: Access): Promise<Caller> {
+    switch (access.kind) {
+      case 'token': {
+        const caller = toCaller(access.session)
+        noteActivity(caller)
+        return caller
+      }
+      case 'login_required':
+        throw loginRequired(access.reason)
+      case 'unavailable':
+        throw unavailable(
+          access.what === 'store' ? 'store_unavailable' : 'authorization_server_unavailable',
+          access.retryAfterSeconds,
+        )
+      case 'token_refused':
+        cache.drop(session.key)
+        throw problem('upstream_refused')
+    }
+  }
+
+  function toCaller({ key, gen, tokens: held, record }: LiveSession): Caller {
+    return {
+      key,
+      gen,
+      authorization: `Bearer ${held.accessToken.reveal()}`,
+      usableUntil: Math.min(
+        refreshesFirstAt(held, timing),
+        idleEndsAt(record, idleMs),
+        now() + MAX_ENTRY_AGE_MS,
+      ),
+      seenAt: record.seenAt,
+    }
+  }
+
+  /** Not waited for: a lost note is made up for by the next one, long before the idle limit. */
+  function noteActivity(caller: Caller): void {
+    const at = now()
+    if (at - caller.seenAt < touchEvery) return
+    caller.seenAt = at
+    store.touch(caller.key, at, idleMs).then(
+      (there) => {
+        if (!there) cache.drop(caller.key)
+      },
+      () => {},
+    )
+  }
+
+  async function renew(refused: Caller): Promise<Caller> {
+    cache.drop(refused.key)
+    const found = await tokens.find(refused.key)
+    switch (found.kind) {
+      case 'live':
+        return await ready(found.session, await tokens.accessToken(found.session, refused.gen))
+      case 'ended':
+        throw loginRequired(found.reason)
+      case 'unreadable':
+        throw problem('upstream_refused')
+      case 'store_unavailable':
+        throw found.cause
+    }
+  }
+
+  async function giveUp(refused: Caller, named: boolean): Promise<Problem> {
+    if (!named || !(await tokens.end(refused.key, 'refused', refused.gen))) return problem('upstream_refused')
+    return loginRequired('refused')
+  }
+
+  return { hit, identify, renew, giveUp }
+}
+
+const WHY: Record<EndReason, string> = {
+  logout: 'The session was ended by signing out.',
+  idle: 'The session ended after a time without use.',
+  absolute: 'The session has reached its longest duration.',
+  refused: 'The session ended: the authorization server or the resource server no longer accepts its tokens.',
+  replaced: 'The session ended when a new one was started.',
+  operator: 'The session was ended by an operator.',
+}
+
+function loginRequired(reason: EndReason | null): Problem {
+  return problem('login_required', reason === null ? 'The session has ended.' : WHY[reason])
+}

@@ -1,0 +1,126 @@
+import zlib from 'node:zlib'
+
+/** At most so many bytes of a body are read, and so many decoded, in search of its error code. */
+export const INSPECTED_BYTES = 16 * 1024
+
+const INVALID_TOKEN = /^invalid_?token$/i
+const CODE_MEMBERS = new Set(['error', 'errorcode', 'error_code', 'code'])
+const CODE_OBJECTS = new Set(['error', 'responsestatus'])
+
+// A quoted string is taken whole, so that text inside a description is never read as a parameter.
+const AUTH_PARAM = /([\w!#$%&'*+.^`|~-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))/g
+
+/** Whether a `WWW-Authenticate` value has `error="invalid_token"` (RFC 6750 section 3). */
+export function challengeNamesInvalidToken(challenge: string | string[] | undefined): boolean {
+  if (challenge === undefined) return false
+  for (const [, name, quoted, plain] of String(challenge).matchAll(AUTH_PARAM)) {
+    if (name?.toLowerCase() === 'error' && INVALID_TOKEN.test(quoted ?? plain ?? '')) return true
+  }
+  return false
+}
+
+/**
+ * Whether the beginning of an error body names `invalid_token` (or `InvalidToken`) as its error code. The
+ * service does not document its error body, so the usual places are looked at: a member `error`,
+ * `errorCode`, `error_code` or `code` of the whole, or of its `error` or `responseStatus`, in JSON (also
+ * wrapped as JSONP) and JSV; the same names as elements in XML; `error=` in a form. Lists of field errors and prose do not count.
+ */
+export function bodyNamesInvalidToken(text: string): boolean {
+  const start = text.replace(/^\uFEFF?\s*(?:[\w$.]{1,64}\(\s*)?/, '')
+  if (start.startsWith('{')) return objectNamesInvalidToken(start)
+  if (start.startsWith('<')) return xmlNamesInvalidToken(start)
+  return new URLSearchParams(start).getAll('error').some((code) => INVALID_TOKEN.test(code.trim()))
+}
+
+// JSON and JSV in one: JSV is JSON without most of the quotes. A string that the end of the text cuts
+// through swallows the rest.
+const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|".*|[{}[\],:]|[^\s"{}[\],:][^"{}[\],:]*/gs
+
+function objectNamesInvalidToken(text: string): boolean {
+  const enclosing: string[] = []
+  let member = ''
+  let inValue = false
+  for (const [token] of text.matchAll(TOKENS)) {
+    switch (token) {
+      case '{':
+      case '[':
+        enclosing.push(token === '{' ? member : '[]')
+        member = ''
+        inValue = false
+        break
+      case '}':
+      case ']':
+        enclosing.pop()
+        inValue = true
+        break
+      case ',':
+        inValue = false
+        break
+      case ':':
+        inValue = true
+        break
+      default: {
+        const word = (token.startsWith('"') ? token.slice(1, -1) : token).trim()
+        if (!inValue) member = word.toLowerCase()
+        else if (isCodeMember(enclosing, member) && INVALID_TOKEN.test(word)) return true
+      }
+    }
+  }
+  return false
+}
+
+function isCodeMember([outer, inner, ...deeper]: string[], member: string): boolean {
+  if (outer !== '' || deeper.length > 0 || !CODE_MEMBERS.has(member)) return false
+  return inner === undefined || CODE_OBJECTS.has(inner)
+}
+
+function xmlNamesInvalidToken(text: string): boolean {
+  const [general = ''] = text.split(/<(?:[\w.-]+:)?errors[\s>]/i)
+  return /<(?:[\w.-]+:)?(?:error|error_?code|code)(?:\s[^>]*)?>\s*invalid_?token\s*<\//i.test(general)
+}
+
+/**
+ * The first characters of a body, its content coding undone. An unknown or broken coding gives what
+ * could be read, possibly nothing. Never rejects.
+ */
+export function decodedStart(chunks: Buffer[], contentEncoding: string | undefined): Promise<string> {
+  const bytes = Buffer.concat(chunks).subarray(0, INSPECTED_BYTES)
+  const coding = contentEncoding?.trim().toLowerCase()
+  if (coding === undefined || coding === '' || coding === 'identity') return Promise.resolve(bytes.toString())
+  const decoder = decoderFor(coding, bytes)
+  if (decoder === null) return Promise.resolve('')
+  return new Promise((resolve) => {
+    const parts: Buffer[] = []
+    let size = 0
+    const finish = () => {
+      decoder.destroy()
+      resolve(Buffer.concat(parts).subarray(0, INSPECTED_BYTES).toString())
+    }
+    decoder.on('data', (part: Buffer) => {
+      parts.push(part)
+      size += part.length
+      if (size >= INSPECTED_BYTES) finish()
+    })
+    decoder.on('end', finish)
+    decoder.on('error', finish)
+    decoder.end(bytes)
+  })
+}
+
+function decoderFor(coding: string, bytes: Buffer) {
+  switch (coding) {
+    case 'gzip':
+    case 'x-gzip':
+      return zlib.createGunzip()
+    case 'deflate':
+      // Some servers send the raw form, which RFC 9110 section 8.4.1.2 mentions as an error to be expected.
+      return ((bytes[0] ?? 0) & 0x0f) === 8 ? zlib.createInflate() : zlib.createInflateRaw()
+    case 'br':
+      return zlib.createBrotliDecompress()
+    case 'zstd':
+      // Node 20 has no decoder for it.
+      return typeof zlib.createZstdDecompress === 'function' ? zlib.createZstdDecompress() : null
+    default:
+      return null
+  }
+}

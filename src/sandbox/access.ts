@@ -1,0 +1,65 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import { type Answer, jsonAnswer, textAnswer } from './answer.ts'
+import type { Authorization, Authorizations } from './authorizations.ts'
+import type { Faults } from './faults.ts'
+
+/** Who calls, or the answer for a caller that cannot be let in. */
+export type Caller =
+  | { kind: 'caller'; authorization: Authorization }
+  | { kind: 'turned-away'; answer: Answer }
+
+/**
+ * Finds the access token in the header or in the query (document section 5.6) and looks it up. Both
+ * at once is an error (RFC 6750 section 2).
+ */
+export function identify(
+  query: URLSearchParams,
+  headers: IncomingHttpHeaders,
+  authorizations: Authorizations,
+  shape: Faults['invalidToken'],
+): Caller {
+  const inQuery = query.getAll('access_token')
+  const inHeader = headers.authorization
+  if (inQuery.length + (inHeader === undefined ? 0 : 1) > 1) {
+    return turnedAway(errorAnswer(400, 'invalid_request', 'The access token is given more than once.'))
+  }
+  const token = inQuery[0] ?? /^Bearer +(\S+)$/i.exec(inHeader ?? '')?.[1] ?? ''
+  const authorization = authorizations.accessTokenOwner(token)
+  return authorization === null ? turnedAway(invalidToken(shape)) : { kind: 'caller', authorization }
+}
+
+/** The "invalid-token error response" of document section 7, whose shape the document does not show. */
+export function invalidToken(shape: Faults['invalidToken']): Answer {
+  const description = 'The access token is missing, expired or revoked.'
+  const challenge = { 'www-authenticate': 'Bearer realm="sandbox", error="invalid_token"' }
+  switch (shape) {
+    case 'standard':
+      return errorAnswer(401, 'invalid_token', description, challenge)
+    case 'bare401':
+      return textAnswer(401, '', 'invalid_token', {})
+    case 'json400':
+      return errorAnswer(400, 'invalid_token', description)
+    case 'challenge403':
+      return textAnswer(403, '', 'invalid_token', challenge)
+    case 'servicestack':
+      return jsonAnswer(
+        401,
+        { responseStatus: { errorCode: 'invalid_token', message: description } },
+        'invalid_token',
+      )
+  }
+}
+
+/** An error of the resource server; the document shows none, this has the form of OAuth's. */
+export function errorAnswer(
+  status: number,
+  error: string,
+  description: string,
+  headers: Record<string, string> = {},
+): Answer {
+  return jsonAnswer(status, { error, error_description: description }, error, headers)
+}
+
+function turnedAway(answer: Answer): Caller {
+  return { kind: 'turned-away', answer }
+}

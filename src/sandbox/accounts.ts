@@ -1,0 +1,69 @@
+import { createHash, timingSafeEqual } from 'node:crypto'
+import type { SandboxUser, Settings } from './settings.ts'
+
+export type Accounts = ReturnType<typeof createAccounts>
+
+/** The users and the one client, and what they may do. */
+export function createAccounts({ settings }: { settings: Settings }) {
+  const { client, users, wacs } = settings
+  const callbackHost = new URL(client.callback).hostname
+
+  function signIn(username: string, password: string): SandboxUser | null {
+    const user = users.find((candidate) => candidate.username === username)
+    return user !== undefined && isSameText(user.password, password) ? user : null
+  }
+
+  return {
+    /** The user whose name and password these are. */
+    signIn,
+
+    /** Whether these are the client's credentials, compared exactly as decoded from the form. */
+    isClient(clientId: string, clientSecret: string): boolean {
+      return isSameText(client.clientId, clientId) && isSameText(client.clientSecret, clientSecret)
+    },
+
+    /** Whether this user may sign in by the password grant (document section 5.4). */
+    mayUsePasswordGrant(user: SandboxUser): boolean {
+      return settings.passwordGrant === 'everyone' || user === users[0]
+    },
+
+    /** The scope that is granted where this one is asked for; null: it cannot be granted. */
+    grantedScope(asked: string | undefined, ownAddress: string): string | null {
+      if (asked === undefined) return settings.scope ?? ownAddress
+      if (settings.scope !== null) return asked === settings.scope ? asked : null
+      return /^https?:\/\/[\x21-\x7e]+$/.test(asked) && URL.canParse(asked) ? asked : null
+    },
+
+    /** Whether a token of this user (null: of the client alone) reaches this account. */
+    mayEnter(username: string | null, wac: string): boolean {
+      const user = users.find((candidate) => candidate.username === username)
+      return user?.wacs === undefined || user.wacs.includes(wac)
+    },
+
+    isWac(wac: string): boolean {
+      return wacs.includes(wac)
+    },
+
+    /**
+     * Whether a code or token may be sent to this address: the host name of the registered callback
+     * (document section 5.4), or exactly that callback.
+     */
+    isRedirectUri(redirectUri: string, exact: boolean): boolean {
+      if (exact) return redirectUri === client.callback
+      // The URL parser removes or replaces characters that a browser would read in another way.
+      if (!/^https?:\/\/[\x21-\x7e]+$/.test(redirectUri) || /[\\#]/.test(redirectUri)) return false
+      if (!URL.canParse(redirectUri)) return false
+      const url = new URL(redirectUri)
+      const hasUser = url.username !== '' || url.password !== ''
+      return !hasUser && url.hostname === callbackHost
+    },
+  }
+}
+
+function isSameText(a: string, b: string): boolean {
+  return timingSafeEqual(digest(a), digest(b))
+}
+
+function digest(text: string): Buffer {
+  return createHash('sha256').update(text).digest()
+}

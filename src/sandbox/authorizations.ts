@@ -1,0 +1,116 @@
+import { randomBytes } from 'node:crypto'
+
+/** What a user (or, without one, the client itself) has allowed; ends as a whole. */
+export interface Authorization {
+  readonly username: string | null
+  readonly scope: string
+  revoked: boolean
+}
+
+export interface CodeRecord {
+  readonly authorization: Authorization
+  readonly redirectUri: string
+  /** PKCE S256 challenge; null where none was sent. */
+  readonly challenge: string | null
+  readonly expiresAt: number
+  used: boolean
+}
+
+interface AccessRecord {
+  readonly authorization: Authorization
+  expiresAt: number
+}
+
+interface RefreshRecord {
+  readonly authorization: Authorization
+  used: boolean
+}
+
+export type Authorizations = ReturnType<typeof createAuthorizations>
+
+/** Every code and token that was issued, in memory; the tokens are opaque random strings. */
+export function createAuthorizations({ now }: { now: () => number }) {
+  const authorizations = new Set<Authorization>()
+  const codes = new Map<string, CodeRecord>()
+  const accessTokens = new Map<string, AccessRecord>()
+  const refreshTokens = new Map<string, RefreshRecord>()
+
+  return {
+    open(username: string | null, scope: string): Authorization {
+      const authorization: Authorization = { username, scope, revoked: false }
+      authorizations.add(authorization)
+      return authorization
+    },
+
+    issueCode(record: Omit<CodeRecord, 'used'>): string {
+      const code = opaque('code')
+      codes.set(code, { ...record, used: false })
+      return code
+    },
+
+    findCode(code: string): CodeRecord | null {
+      return codes.get(code) ?? null
+    },
+
+    issueAccessToken(authorization: Authorization, lifeSeconds: number): string {
+      const token = opaque('at')
+      accessTokens.set(token, { authorization, expiresAt: now() + lifeSeconds * 1000 })
+      return token
+    },
+
+    /** The authorization behind an access token that is good now; null for any other text. */
+    accessTokenOwner(token: string): Authorization | null {
+      const record = accessTokens.get(token)
+      if (record === undefined || record.authorization.revoked || record.expiresAt <= now()) return null
+      return record.authorization
+    },
+
+    issueRefreshToken(authorization: Authorization): string {
+      const token = opaque('rt')
+      refreshTokens.set(token, { authorization, used: false })
+      return token
+    },
+
+    findRefreshToken(token: string): RefreshRecord | null {
+      return refreshTokens.get(token) ?? null
+    },
+
+    /** Ends the access tokens of one authorization, or of all, and nothing else. */
+    expireAccessTokens(authorization?: Authorization): void {
+      for (const record of accessTokens.values()) {
+        if (authorization === undefined || record.authorization === authorization) record.expiresAt = 0
+      }
+    },
+
+    /**
+     * Ends what a token stands for (RFC 7009 section 2.1): the whole authorization for a refresh
+     * token, itself alone for an access token. Unknown tokens are none of anybody's business.
+     */
+    revokeToken(token: string): Authorization | null {
+      const refresh = refreshTokens.get(token)
+      if (refresh !== undefined) {
+        refresh.authorization.revoked = true
+        return refresh.authorization
+      }
+      const access = accessTokens.get(token)
+      if (access === undefined) return null
+      access.expiresAt = 0
+      return access.authorization
+    },
+
+    /** Ends every authorization of this user, or of everybody; answers how many were alive. */
+    revoke(username?: string): number {
+      let ended = 0
+      for (const authorization of authorizations) {
+        if (authorization.revoked || (username !== undefined && authorization.username !== username)) continue
+        authorization.revoked = true
+        ended += 1
+      }
+      return ended
+    },
+  }
+}
+
+function opaque(kind: 'code' | 'at' | 'rt'): string {
+  return `${kind}-${randomBytes(32).toString('base64url')}`
+}

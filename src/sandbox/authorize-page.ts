@@ -1,0 +1,55 @@
+import { type Answer, textAnswer } from './answer.ts'
+import { escapeHtml, PAGE_HEADERS, page } from './html.ts'
+import type { SandboxUser } from './settings.ts'
+
+export interface SignInPage {
+  clientId: string
+  redirectUri: string
+  scope: string
+  /** Shown as a hint, since nobody can look them up elsewhere. */
+  users: readonly SandboxUser[]
+  /** What the last attempt had as user name; null on the first visit. */
+  failedUsername: string | null
+}
+
+/**
+ * The page where the user signs in and accepts or refuses. One form that is posted to its own
+ * address, query included, so it does not matter under which address the browser sees it. Stable for
+ * scripts: inputs `username` and `password`, buttons `decision` = `accept` or `refuse` (ids: the
+ * same words), `error` for a failed sign-in.
+ */
+export function signInPage({ clientId, redirectUri, scope, users, failedUsername }: SignInPage): Answer {
+  const failed = failedUsername !== null
+  const hints = users
+    .map(
+      ({ username, password }) =>
+        `<code>${escapeHtml(username)}</code> / <code>${escapeHtml(password)}</code>`,
+    )
+    .join(', ')
+  const body = `<h1>Sign in to the sandbox platform</h1>
+<p><strong id="client">${escapeHtml(clientId)}</strong> asks to read and change your data at
+<span id="scope">${escapeHtml(scope)}</span>.</p>
+${failed ? '<p class="alarm" id="error" role="alert">User name or password is wrong.</p>' : ''}
+<form method="post">
+<label for="username">User name</label>
+<input id="username" name="username" value="${escapeHtml(failedUsername ?? '')}" autocomplete="username"
+  autocapitalize="none" spellcheck="false" required${failed ? ' aria-describedby="error"' : ' autofocus'}>
+<label for="password">Password</label>
+<input id="password" name="password" type="password" autocomplete="current-password" required${failed ? ' autofocus aria-describedby="error"' : ''}>
+<button id="accept" name="decision" value="accept">Sign in and accept</button>
+<button id="refuse" name="decision" value="refuse" formnovalidate>Refuse</button>
+</form>
+<p class="soft">You go back to ${escapeHtml(new URL(redirectUri).host)} afterwards.</p>
+<p class="soft">This is a stand-in, not a real account. Who can sign in: ${hints}.</p>`
+  const answer = textAnswer(failed ? 403 : 200, page('Sign in', body), failed ? 'wrong_password' : 'page', {})
+  return { ...answer, headers: { ...answer.headers, ...PAGE_HEADERS } }
+}
+
+/** The page for a request that must not lead to a redirect (RFC 6749 section 4.1.2.1). */
+export function refusalPage(reason: string, outcome: string): Answer {
+  const body = `<h1>This sign-in cannot go on</h1>
+<p id="error">${escapeHtml(reason)}</p>
+<p class="soft">Go back to the application and start again.</p>`
+  const answer = textAnswer(400, page('Sign-in refused', body), outcome, {})
+  return { ...answer, headers: { ...answer.headers, ...PAGE_HEADERS } }
+}

@@ -1,0 +1,106 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { Authorizations } from './authorizations.ts'
+import { faultsSchema, holdSchema, releaseSchema, revokeSchema } from './control-schemas.ts'
+import type { FaultSwitches, Faults, Station } from './faults.ts'
+import type { GateOptions, Gates } from './gates.ts'
+import type { EntryFilter, Journal } from './journal.ts'
+
+/**
+ * `/_sandbox/…`: the switches, gates and journal over HTTP, for tests and visitors outside of the
+ * process. Whoever reaches it reads every token: a sandbox is not for the open network.
+ */
+export function registerControlRoutes(
+  app: FastifyInstance,
+  {
+    faults,
+    gates,
+    journal,
+    authorizations,
+    counters,
+    reset,
+  }: {
+    faults: FaultSwitches
+    gates: Gates
+    journal: Journal
+    authorizations: Authorizations
+    counters: () => Record<string, number>
+    reset: () => void
+  },
+): void {
+  // A web page that the visitor has open elsewhere must not be able to throw the switches.
+  app.addHook('onRequest', async (request, reply) => {
+    const site = request.headers['sec-fetch-site'] ?? 'none'
+    const foreign = site !== 'none' && site !== 'same-origin'
+    if (foreign || (request.method !== 'GET' && request.headers.origin !== undefined && site === 'none')) {
+      await reply.code(403).send({ error: 'cross_origin' })
+    }
+  })
+
+  app.get('/_sandbox/faults', async () => faults.current())
+
+  app.post<{ Body: Partial<Faults> }>(
+    '/_sandbox/faults',
+    { schema: { body: faultsSchema } },
+    async (request) => {
+      faults.set(request.body)
+      return faults.current()
+    },
+  )
+
+  app.post('/_sandbox/reset', async () => {
+    reset()
+    return faults.current()
+  })
+
+  app.get('/_sandbox/journal', async (request) => journal.entries(filterOf(request)))
+
+  app.get('/_sandbox/counters', async () => counters())
+
+  app.post<{ Body: GateOptions & { station: Station } }>(
+    '/_sandbox/hold',
+    { schema: { body: holdSchema } },
+    async ({ body: { station, ...options } }) => ({ id: gates.hold(station, options).id }),
+  )
+
+  app.get('/_sandbox/gates', async () => gates.list())
+
+  app.get<{ Params: { id: string }; Querystring: { count?: string } }>(
+    '/_sandbox/gates/:id/arrived',
+    async (request, reply) => {
+      const gate = gates.find(Number(request.params.id))
+      if (gate === null) return reply.code(404).send({ error: 'not_found' })
+      await gate.arrivals(Number(request.query.count ?? 1))
+      return { waiting: gate.waiting() }
+    },
+  )
+
+  app.post<{ Body: { id?: number } | null }>(
+    '/_sandbox/release',
+    { schema: { body: releaseSchema } },
+    async (request) => {
+      const id = request.body?.id
+      if (id === undefined) gates.releaseAll()
+      else gates.find(id)?.release()
+      return { gates: gates.list() }
+    },
+  )
+
+  app.post<{ Body: { username?: string } | null }>(
+    '/_sandbox/revoke',
+    { schema: { body: revokeSchema } },
+    async (request) => ({ revoked: authorizations.revoke(request.body?.username) }),
+  )
+
+  app.post('/_sandbox/expire', async () => {
+    authorizations.expireAccessTokens()
+    return {}
+  })
+}
+
+const FILTERS = ['endpoint', 'kind', 'method', 'path', 'outcome', 'fault', 'username'] as const
+
+function filterOf(request: FastifyRequest): EntryFilter {
+  const query = request.query as Record<string, unknown>
+  const wanted = FILTERS.filter((name) => typeof query[name] === 'string')
+  return Object.fromEntries(wanted.map((name) => [name, query[name]]))
+}

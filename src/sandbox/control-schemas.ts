@@ -1,0 +1,99 @@
+/** JSON schemas of what `/_sandbox/…` accepts: a misspelled switch must not pass as "nothing happens". */
+
+const which = {
+  point: { enum: ['before', 'after'] },
+  times: { type: 'integer', minimum: 1 },
+  only: { type: 'string' },
+}
+
+const COMMON_MODES = ['ok', 'status', 'html', 'slow', 'hang', 'drop', 'truncated', 'cut', 'stall'] as const
+
+function answerFault(ownModes: readonly string[]) {
+  return {
+    type: 'object',
+    required: ['mode'],
+    additionalProperties: false,
+    properties: {
+      ...which,
+      mode: { enum: [...COMMON_MODES, ...ownModes] },
+      status: { type: 'integer', minimum: 200, maximum: 599 },
+      headers: { type: 'object', additionalProperties: { type: 'string' } },
+      body: { type: 'string' },
+      ms: { type: 'integer', minimum: 0 },
+      error: { type: 'string' },
+    },
+    anyOf: [
+      { properties: { mode: { const: 'status' } }, required: ['status'] },
+      { properties: { mode: { const: 'slow' } }, required: ['ms'] },
+      { properties: { mode: { not: { enum: ['status', 'slow'] } } } },
+    ],
+  }
+}
+
+const textOrNull = { type: ['string', 'null'] }
+
+export const faultsSchema = {
+  type: 'object',
+  additionalProperties: false,
+  properties: {
+    state: { enum: ['none', 'echo', 'wrong'] },
+    issuer: textOrNull,
+    authorizeError: textOrNull,
+    exactRedirect: { type: 'boolean' },
+    redirectAtTokenEndpoint: { enum: ['check', 'ignore'] },
+    pkce: { enum: ['honour', 'ignore'] },
+    tokenLifeSeconds: { type: 'number', minimum: 0 },
+    expiresIn: {
+      anyOf: [
+        { enum: ['truth', 'absent'] },
+        { type: 'object', required: ['value'], additionalProperties: false, properties: { value: {} } },
+      ],
+    },
+    omitRefreshToken: { type: 'boolean' },
+    sameRefreshToken: { type: 'boolean' },
+    refreshReuse: { enum: ['revoke', 'refuse', 'allow'] },
+    revokeAccessTokenAtRefresh: { type: 'boolean' },
+    tokenAnswer: {
+      type: 'object',
+      additionalProperties: false,
+      properties: {
+        set: { type: 'object' },
+        remove: { type: 'array', items: { type: 'string' } },
+      },
+    },
+    tokenEndpoint: answerFault(['refuse', 'invalid_client']),
+    revocationEndpoint: answerFault(['refuse', 'invalid_client']),
+    resource: answerFault(['invalid-token']),
+    invalidToken: { enum: ['standard', 'bare401', 'json400', 'challenge403', 'servicestack'] },
+    resourceHeaders: {
+      type: 'object',
+      additionalProperties: {
+        anyOf: [textOrNull, { type: 'array', items: { type: 'string' } }],
+      },
+    },
+    resourceEncoding: { enum: ['identity', 'gzip', 'deflate', 'br'] },
+  },
+}
+
+export const holdSchema = {
+  type: 'object',
+  required: ['station'],
+  additionalProperties: false,
+  properties: {
+    station: { enum: ['token', 'revoke', 'resource'] },
+    point: which.point,
+    only: which.only,
+  },
+}
+
+export const releaseSchema = {
+  type: ['object', 'null'],
+  additionalProperties: false,
+  properties: { id: { type: 'integer' } },
+}
+
+export const revokeSchema = {
+  type: ['object', 'null'],
+  additionalProperties: false,
+  properties: { username: { type: 'string' } },
+}

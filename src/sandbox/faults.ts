@@ -1,0 +1,155 @@
+/**
+ * Everything in which the sandbox can be made to differ from a well-behaved platform. `docs/sandbox.md`
+ * has the same as a table. A fault is set for the whole sandbox, at run time, in process or over HTTP.
+ */
+export interface Faults {
+  /** `state` at the redirect back: left out (the document does not name it), echoed, or replaced. */
+  state: 'none' | 'echo' | 'wrong'
+  /** Value of `iss` at the redirect back (RFC 9207); null: none is sent. */
+  issuer: string | null
+  /** Error code that the redirect back carries although the user accepted, for example `server_error`. */
+  authorizeError: string | null
+  /** Whether `redirect_uri` must equal the registered callback, instead of sharing its host name. */
+  exactRedirect: boolean
+  /** Whether the token endpoint compares `redirect_uri` with that of the authorize request. */
+  redirectAtTokenEndpoint: 'check' | 'ignore'
+  /** Whether a `code_challenge` is honoured (RFC 7636) or overlooked. */
+  pkce: 'honour' | 'ignore'
+  /** True life, in seconds, of the access tokens that are issued from now on. */
+  tokenLifeSeconds: number
+  /** `expires_in` of the token answer: the true life, left out, or any JSON value. */
+  expiresIn: 'truth' | 'absent' | { value: unknown }
+  /** No `refresh_token` in the token answer; at a refresh the presented one stays good. */
+  omitRefreshToken: boolean
+  /** A refresh answers with the presented refresh token, which stays good. */
+  sameRefreshToken: boolean
+  /**
+   * A refresh token that was used already: ends the whole authorization and its access tokens
+   * (RFC 9700 section 4.14.2), is merely refused, or is accepted once more.
+   */
+  refreshReuse: 'revoke' | 'refuse' | 'allow'
+  /** Whether a refresh ends the access tokens that the authorization had before. */
+  revokeAccessTokenAtRefresh: boolean
+  /** Last change to the token answer: members to put in, then members to take out. */
+  tokenAnswer: { set?: Record<string, unknown>; remove?: readonly string[] }
+  /** What the next answers of each endpoint meet. */
+  tokenEndpoint: AnswerFault<Misbehaviour | OAuthMisbehaviour>
+  revocationEndpoint: AnswerFault<Misbehaviour | OAuthMisbehaviour>
+  resource: AnswerFault<Misbehaviour | ResourceMisbehaviour>
+  /** How the resource server says that an access token is not, or no longer, good. */
+  invalidToken: 'standard' | 'bare401' | 'json400' | 'challenge403' | 'servicestack'
+  /** Header fields put on every resource answer; null takes one away. */
+  resourceHeaders: Record<string, string | string[] | null>
+  /** Content coding of every resource answer with a body, whatever `Accept-Encoding` says. */
+  resourceEncoding: 'identity' | 'gzip' | 'deflate' | 'br'
+}
+
+interface Which {
+  /** Before anything was done, or once the work (a rotation, an update) is done. Default `before`. */
+  point?: 'before' | 'after'
+  /** How many requests meet it before it returns to `ok`. Default: all, until it is changed. */
+  times?: number
+  /** Only this grant type (token endpoint) or this operation, `GetFlux` or `UpdateSite` (resource). */
+  only?: string
+}
+
+export type AnswerFault<Mode> = { mode: 'ok' } | (Which & Mode)
+
+export type Misbehaviour =
+  /** This status; a plain text body unless one is given. */
+  | { mode: 'status'; status: number; headers?: Record<string, string>; body?: string }
+  /** 200 with a web page, as captive portals and maintenance pages send. */
+  | { mode: 'html' }
+  /** The right answer, so many milliseconds late. */
+  | { mode: 'slow'; ms: number }
+  /** No answer, the connection stays open. */
+  | { mode: 'hang' }
+  /** No answer, the connection is reset. */
+  | { mode: 'drop' }
+  /** A complete HTTP message that holds the first half of the right body. Always after the work. */
+  | { mode: 'truncated' }
+  /** The first half of the right body, then the connection closes. Always after the work. */
+  | { mode: 'cut' }
+  /** The first half of the right body, then nothing. Always after the work. */
+  | { mode: 'stall' }
+
+export type OAuthMisbehaviour =
+  /** 400 with this error of RFC 6749 section 5.2, default `invalid_grant`. */
+  | { mode: 'refuse'; error?: string }
+  /** 401 `invalid_client`. */
+  | { mode: 'invalid_client' }
+
+/** Every access token counts as invalid; said in the shape that `invalidToken` names. */
+export type ResourceMisbehaviour = { mode: 'invalid-token' }
+
+/** What one request has to meet. */
+export type TakenFault = AnswerFault<Misbehaviour | OAuthMisbehaviour | ResourceMisbehaviour>
+
+/** Who can meet an `AnswerFault`, and the switch that holds it. */
+const SWITCHES = {
+  token: 'tokenEndpoint',
+  revoke: 'revocationEndpoint',
+  resource: 'resource',
+} as const
+
+export type Station = keyof typeof SWITCHES
+
+export type FaultSwitches = ReturnType<typeof createFaults>
+
+/** The switches of one sandbox, standing at `initial` until they are set. */
+export function createFaults(initial: Faults) {
+  let current = { ...initial }
+
+  return {
+    /** The switches as they stand. */
+    current(): Readonly<Faults> {
+      return current
+    },
+
+    /** Changes the switches that are named; each value replaces the former one whole. */
+    set(change: Partial<Faults>): void {
+      current = { ...current, ...change }
+    },
+
+    reset(): void {
+      current = { ...initial }
+    },
+
+    /** What the request that is here now has to meet; uses up one of its `times`. */
+    take(station: Station, kind: string | null): TakenFault {
+      const fault: TakenFault = current[SWITCHES[station]]
+      if (fault.mode === 'ok') return fault
+      if (fault.only !== undefined && fault.only !== kind) return { mode: 'ok' }
+      if (fault.times !== undefined) {
+        const left = fault.times - 1
+        current = { ...current, [SWITCHES[station]]: left > 0 ? { ...fault, times: left } : { mode: 'ok' } }
+      }
+      return fault
+    },
+  }
+}
+
+/** The platform as the document describes it. */
+export function noFaults(tokenLifeSeconds: number): Faults {
+  return {
+    state: 'none',
+    issuer: null,
+    authorizeError: null,
+    exactRedirect: false,
+    redirectAtTokenEndpoint: 'check',
+    pkce: 'honour',
+    tokenLifeSeconds,
+    expiresIn: 'truth',
+    omitRefreshToken: false,
+    sameRefreshToken: false,
+    refreshReuse: 'revoke',
+    revokeAccessTokenAtRefresh: false,
+    tokenAnswer: {},
+    tokenEndpoint: { mode: 'ok' },
+    revocationEndpoint: { mode: 'ok' },
+    resource: { mode: 'ok' },
+    invalidToken: 'standard',
+    resourceHeaders: {},
+    resourceEncoding: 'identity',
+  }
+}

@@ -1,0 +1,112 @@
+import { createHash } from 'node:crypto'
+import type { Format } from './formats.ts'
+
+/**
+ * The document does not show the body of a Flux. This one is made up: a named series of numbers with
+ * their times, one every five seconds up to now. It carries on purpose what a careless client breaks:
+ * an integer beyond 2^53, times with seven fractional digits, decimals that end in zero.
+ */
+export interface Flux {
+  id: bigint
+  fluxId: string
+  wac: string
+  name: string
+  unit: string
+  updateDate: string
+  values: readonly { date: string; value: string }[]
+}
+
+const STEP_MS = 5_000
+
+const NAMED: Readonly<Record<string, { name: string; unit: string; middle: number; swing: number }>> = {
+  temperature: { name: 'Outdoor temperature', unit: '°C', middle: 12, swing: 8 },
+  power: { name: 'Electric power', unit: 'kW', middle: 140, swing: 60 },
+  water: { name: 'Cold water', unit: 'm³/h', middle: 3, swing: 2 },
+}
+
+/** The series as it stands at `now`; it changes at every full five seconds and depends on nothing else. */
+export function fluxAt(wac: string, fluxId: string, count: number, now: number): Flux {
+  const seed = createHash('sha256').update(`${wac}/${fluxId}`).digest()
+  const series = (Object.hasOwn(NAMED, fluxId) ? NAMED[fluxId] : undefined) ?? {
+    name: `Series ${fluxId}`,
+    unit: '1',
+    middle: 50,
+    swing: 50,
+  }
+  const last = Math.floor(now / STEP_MS)
+  const phase = seed.readUInt16BE(0)
+  const values = Array.from({ length: count }, (_, index) => {
+    const step = last - count + 1 + index
+    const value = series.middle + series.swing * Math.sin((step + phase) / 30)
+    return { date: sevenDigits(step * STEP_MS, 1234567 + (step % 1000)), value: value.toFixed(2) }
+  })
+  return {
+    id: 9_007_199_254_740_993n + BigInt(seed.readUInt32BE(2)) * 2n,
+    fluxId,
+    wac,
+    name: series.name,
+    unit: series.unit,
+    updateDate: sevenDigits(last * STEP_MS, 1234567),
+    values,
+  }
+}
+
+/** ISO 8601 UTC with seven fractional digits and `Z` (document section 2.1), the digits given. */
+function sevenDigits(epochMs: number, digits: number): string {
+  return new Date(epochMs)
+    .toISOString()
+    .replace(/\.\d+Z$/, `.${String(digits % 10_000_000).padStart(7, '0')}Z`)
+}
+
+/** The series in one of the four formats. */
+export function renderFlux(flux: Flux, format: Format): string {
+  switch (format) {
+    case 'JSON':
+      return renderJson(flux)
+    case 'XML':
+      return renderXml(flux)
+    case 'CSV':
+      return renderCsv(flux)
+    case 'JSV':
+      return renderJsv(flux)
+  }
+}
+
+// Written by hand: JSON.stringify has no 64-bit integers and drops the zeros at the end of 21.50.
+function renderJson(flux: Flux): string {
+  const text = (value: string) => JSON.stringify(value)
+  const values = flux.values.map(({ date, value }) => `{"date":${text(date)},"value":${value}}`)
+  return (
+    `{"wType":"Flux","id":${flux.id},"fluxID":${text(flux.fluxId)},"wac":${text(flux.wac)},` +
+    `"name":${text(flux.name)},"unit":${text(flux.unit)},"updateDate":${text(flux.updateDate)},` +
+    `"values":[${values.join(',')}]}`
+  )
+}
+
+function renderXml(flux: Flux): string {
+  const text = (value: string) => value.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
+  const values = flux.values.map(({ date, value }) => `<Value date="${date}">${value}</Value>`)
+  return (
+    `<?xml version="1.0" encoding="utf-8"?>\n<Flux id="${flux.id}" fluxID="${text(flux.fluxId)}" ` +
+    `wac="${text(flux.wac)}" name="${text(flux.name)}" unit="${text(flux.unit)}" ` +
+    `updateDate="${flux.updateDate}">${values.join('')}</Flux>\n`
+  )
+}
+
+// RFC 4180.
+function renderCsv(flux: Flux): string {
+  const text = (value: string) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value)
+  const front = [String(flux.id), flux.fluxId, flux.name, flux.unit].map(text).join(',')
+  const lines = flux.values.map(({ date, value }) => `${front},${date},${value}`)
+  return `${['id,fluxID,name,unit,date,value', ...lines].join('\r\n')}\r\n`
+}
+
+// ServiceStack's text format: like JSON without quotes, which a value has only where it needs them.
+function renderJsv(flux: Flux): string {
+  const text = (value: string) => (/[",{}[\]\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value)
+  const values = flux.values.map(({ date, value }) => `{date:${date},value:${value}}`)
+  return (
+    `{wType:Flux,id:${flux.id},fluxID:${text(flux.fluxId)},wac:${text(flux.wac)},name:${text(flux.name)},` +
+    `unit:${text(flux.unit)},updateDate:${flux.updateDate},values:[${values.join(',')}]}`
+  )
+}

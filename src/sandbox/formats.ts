@@ -1,0 +1,37 @@
+/** The four formats of document sections 4.2 and 5.6, and the media types that they are known by. */
+const FORMATS = {
+  JSON: { contentType: 'application/json; charset=utf-8', known: ['application/json'] },
+  XML: { contentType: 'application/xml; charset=utf-8', known: ['application/xml', 'text/xml'] },
+  CSV: { contentType: 'text/csv; charset=utf-8', known: ['text/csv'] },
+  JSV: { contentType: 'text/jsv; charset=utf-8', known: ['text/jsv', 'application/jsv'] },
+} as const
+
+export type Format = keyof typeof FORMATS
+
+export function contentTypeOf(format: Format): string {
+  return FORMATS[format].contentType
+}
+
+/**
+ * The format of an answer: the `format` parameter, else `Content-Type`, else `Accept` (in its order,
+ * without weights), else JSON. Null: the parameter names no format, or stands there twice.
+ */
+export function chooseFormat(
+  parameters: readonly string[],
+  contentType: string | undefined,
+  accept: string | undefined,
+): Format | null {
+  if (parameters.length > 1) return null
+  const [parameter] = parameters
+  if (parameter !== undefined) {
+    const name = parameter.toUpperCase()
+    return Object.hasOwn(FORMATS, name) ? (name as Format) : null
+  }
+  return formatOf(contentType) ?? accept?.split(',').map(formatOf).find(Boolean) ?? 'JSON'
+}
+
+function formatOf(mediaType: string | undefined): Format | undefined {
+  const essence = mediaType?.split(';')[0]?.trim().toLowerCase()
+  const names = Object.keys(FORMATS) as Format[]
+  return names.find((name) => FORMATS[name].known.some((known) => known === essence))
+}

@@ -1,0 +1,128 @@
+import type { Station } from './faults.ts'
+import type { JournalEntry } from './journal.ts'
+
+export interface GateOptions {
+  /** Before anything is done for the request (default), or after the work and before the answer. */
+  point?: 'before' | 'after'
+  /** Only this grant type, or this operation. */
+  only?: string
+}
+
+/** Holds every request that it matches until it is released. */
+export interface Gate {
+  readonly id: number
+  /** Resolves with the first request that is held here. */
+  readonly arrived: Promise<JournalEntry>
+  /** Resolves once so many requests have been held here; rejects if it is released before. */
+  arrivals(count: number): Promise<void>
+  /** Requests held at this moment. */
+  waiting(): number
+  /** Lets the held requests go on and removes the gate. */
+  release(): void
+}
+
+interface OpenGate extends Gate {
+  station: Station
+  options: GateOptions
+  hold(entry: JournalEntry): Promise<void>
+}
+
+export type Gates = ReturnType<typeof createGates>
+
+/** The places where a test can stop requests, so that no test needs to sleep to win a race. */
+export function createGates() {
+  const open = new Map<number, OpenGate>()
+  let lastId = 0
+
+  return {
+    /** Puts up a gate; requests already under way behind its point are not caught. */
+    hold(station: Station, options: GateOptions = {}): Gate {
+      lastId += 1
+      const gate = createGate(lastId, station, options, () => open.delete(gate.id))
+      open.set(gate.id, gate)
+      return gate
+    },
+
+    find(id: number): Gate | null {
+      return open.get(id) ?? null
+    },
+
+    list(): { id: number; station: Station; options: GateOptions; waiting: number }[] {
+      return [...open.values()].map((gate) => ({
+        id: gate.id,
+        station: gate.station,
+        options: gate.options,
+        waiting: gate.waiting(),
+      }))
+    },
+
+    /** Releases every gate. */
+    releaseAll(): void {
+      for (const gate of [...open.values()]) gate.release()
+    },
+
+    /** Resolves when no gate holds the request at this point any more. */
+    async pass(station: Station, point: 'before' | 'after', entry: JournalEntry): Promise<void> {
+      for (const gate of open.values()) {
+        const { only, point: at = 'before' } = gate.options
+        const matches = gate.station === station && at === point
+        if (matches && (only === undefined || only === entry.kind)) await gate.hold(entry)
+      }
+    },
+  }
+}
+
+function createGate(id: number, station: Station, options: GateOptions, remove: () => void): OpenGate {
+  const first = deferred<JournalEntry>()
+  const opened = deferred<void>()
+  const watchers = new Set<() => void>()
+  let released = false
+  let arrivals = 0
+  let waiting = 0
+
+  return {
+    id,
+    station,
+    options,
+    arrived: first.promise,
+    waiting: () => waiting,
+
+    arrivals(count) {
+      return new Promise((resolve, reject) => {
+        function look(): void {
+          if (arrivals >= count) resolve()
+          else if (released) reject(new Error(`gate released after ${arrivals} of ${count} arrivals`))
+          else return
+          watchers.delete(look)
+        }
+        watchers.add(look)
+        look()
+      })
+    },
+
+    async hold(entry) {
+      arrivals += 1
+      waiting += 1
+      first.resolve(entry)
+      for (const look of [...watchers]) look()
+      await opened.promise
+      waiting -= 1
+    },
+
+    release() {
+      released = true
+      remove()
+      opened.resolve()
+      for (const look of [...watchers]) look()
+    },
+  }
+}
+
+// Promise.withResolvers is not there before Node 22.
+function deferred<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
+  let resolve!: (value: T) => void
+  const promise = new Promise<T>((settle) => {
+    resolve = settle
+  })
+  return { promise, resolve }
+}

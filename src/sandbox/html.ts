@@ -1,0 +1,61 @@
+import { createHash } from 'node:crypto'
+
+/** Text as it may stand in an element or in a quoted attribute. */
+export function escapeHtml(text: string): string {
+  return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
+}
+
+// 16 px and more in the inputs: phones zoom into a form whose text is smaller.
+const STYLE = `
+:root { color-scheme: light dark; --ink: #1c2430; --soft: #5a6675; --paper: #fff; --ground: #eef1f5;
+  --line: #c3cad4; --accent: #0b57a4; --on-accent: #fff; --alarm: #a3171f; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e9edf2; --soft: #a9b4c2; --paper: #1b222c;
+  --ground: #10151c; --line: #465262; --accent: #7db8f2; --on-accent: #0b1a2a; --alarm: #ff9a9f; } }
+* { box-sizing: border-box; }
+body { margin: 0; min-height: 100vh; display: grid; place-items: center; padding: 1rem;
+  background: var(--ground); color: var(--ink); font: 1.0625rem/1.5 system-ui, sans-serif; }
+main { width: 100%; max-width: 26rem; padding: 1.5rem; border-radius: 1rem; background: var(--paper); }
+h1 { margin: 0 0 .75rem; font-size: 1.375rem; line-height: 1.25; }
+p { margin: 0 0 1rem; overflow-wrap: anywhere; }
+.soft { color: var(--soft); font-size: .9375rem; }
+.alarm { color: var(--alarm); font-weight: 600; }
+label { display: block; margin-bottom: .25rem; font-weight: 600; }
+input { width: 100%; min-height: 3rem; margin-bottom: 1rem; padding: .5rem .75rem; font: inherit;
+  color: inherit; background: transparent; border: 1px solid var(--line); border-radius: .5rem; }
+button { width: 100%; min-height: 3rem; margin-top: .5rem; font: inherit; font-weight: 600; cursor: pointer;
+  color: var(--accent); background: transparent; border: 1px solid var(--line); border-radius: .5rem; }
+#accept { color: var(--on-accent); background: var(--accent); border-color: var(--accent); }
+:focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
+`
+
+const STYLE_HASH = createHash('sha256').update(STYLE).digest('base64')
+
+/**
+ * Header fields of every page. No `form-action` directive: Chromium applies it to the redirect that
+ * answers the form, and that redirect leads to the client.
+ */
+export const PAGE_HEADERS: Readonly<Record<string, string>> = {
+  'content-type': 'text/html; charset=utf-8',
+  'content-security-policy': `default-src 'none'; style-src 'sha256-${STYLE_HASH}'; base-uri 'none'; frame-ancestors 'none'`,
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+}
+
+/** A whole page around a body that is HTML already. */
+export function page(title: string, body: string): string {
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escapeHtml(title)}</title>
+<style>${STYLE}</style>
+</head>
+<body>
+<main>
+${body}
+</main>
+</body>
+</html>
+`
+}

@@ -1,0 +1,159 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import type { FastifyRequest } from 'fastify'
+
+/** A string where a name stands once, an array where it is repeated. */
+export type Fields = Record<string, string | string[]>
+
+/** One request as it arrived, and what became of it. Holds secrets in clear: it serves tests. */
+export interface JournalEntry {
+  readonly seq: number
+  /** Epoch milliseconds of the arrival. */
+  readonly at: number
+  readonly endpoint: 'authorize' | 'token' | 'revoke' | 'resource' | 'unknown'
+  /** The grant type as sent (token), or `GetFlux` or `UpdateSite` (resource). */
+  readonly kind: string | null
+  readonly method: string
+  /** Path and query exactly as they came. */
+  readonly url: string
+  readonly path: string
+  readonly query: Fields
+  readonly headers: IncomingHttpHeaders
+  /** Names and values in turn, repeated fields included. */
+  readonly rawHeaders: readonly string[]
+  readonly form: Fields | null
+  /** The body's text where it is not a form. */
+  readonly body: string | null
+  /** Null while nothing was done yet; `granted`, `answered`, an error code, `fault`, … */
+  outcome: string | null
+  /** Mode of the fault that the request met. */
+  fault: string | null
+  /** Whom the request acts for; null where there is no user context. */
+  username: string | null
+  /** Status that was sent; null before that and where no complete answer was sent. */
+  status: number | null
+}
+
+/** What `entries` and `until` compare; members left out match anything. */
+export type EntryFilter = Partial<
+  Pick<JournalEntry, 'endpoint' | 'kind' | 'method' | 'path' | 'outcome' | 'fault' | 'username' | 'status'>
+>
+
+export type Journal = ReturnType<typeof createJournal>
+
+/** The last `size` requests, and counters that forget nothing until they are cleared. */
+export function createJournal({ size, now }: { size: number; now: () => number }) {
+  let entries: JournalEntry[] = []
+  let counts: Record<string, number> = {}
+  let seq = 0
+  const watchers = new Set<() => void>()
+
+  function changed(): void {
+    for (const look of [...watchers]) look()
+  }
+
+  function matching(filter: EntryFilter): JournalEntry[] {
+    const wanted = Object.entries(filter)
+    return entries.filter((entry) =>
+      wanted.every(([name, value]) => entry[name as keyof EntryFilter] === value),
+    )
+  }
+
+  return {
+    /** Oldest first. */
+    entries(filter: EntryFilter = {}): JournalEntry[] {
+      return matching(filter)
+    },
+
+    /** Requests by `endpoint kind outcome`, for example `token refresh_token granted`. */
+    counters(): Record<string, number> {
+      return { ...counts }
+    },
+
+    /** Resolves as soon as `count` kept entries match, with them. Never rejects: bound the test in time. */
+    until(filter: EntryFilter, count = 1): Promise<JournalEntry[]> {
+      return new Promise((resolve) => {
+        function look(): void {
+          const found = matching(filter)
+          if (found.length < count) return
+          watchers.delete(look)
+          resolve(found)
+        }
+        watchers.add(look)
+        look()
+      })
+    },
+
+    clear(): void {
+      entries = []
+      counts = {}
+    },
+
+    /** Notes the arrival of a request. */
+    arrived(
+      request: FastifyRequest,
+      what: Pick<JournalEntry, 'endpoint' | 'kind'> & { form?: URLSearchParams; body?: string },
+    ): JournalEntry {
+      const url = request.raw.url ?? '/'
+      const mark = url.indexOf('?')
+      seq += 1
+      const entry: JournalEntry = {
+        seq,
+        at: now(),
+        endpoint: what.endpoint,
+        kind: what.kind,
+        method: request.method,
+        url,
+        path: mark === -1 ? url : url.slice(0, mark),
+        query: fieldsOf(queryOf(request)),
+        headers: request.headers,
+        rawHeaders: request.raw.rawHeaders,
+        form: what.form === undefined ? null : fieldsOf(what.form),
+        body: what.body ?? null,
+        outcome: null,
+        fault: null,
+        username: null,
+        status: null,
+      }
+      entries.push(entry)
+      if (entries.length > size) entries.shift()
+      changed()
+      return entry
+    },
+
+    /** Notes the fault that the request meets. */
+    met(entry: JournalEntry, fault: string): void {
+      entry.fault = fault
+      changed()
+    },
+
+    /** Notes what was done for the request, and counts it. */
+    decided(entry: JournalEntry, outcome: string): void {
+      entry.outcome = outcome
+      const key = [entry.endpoint, entry.kind, outcome].filter((part) => part !== null).join(' ')
+      counts[key] = (counts[key] ?? 0) + 1
+      changed()
+    },
+
+    /** Notes that an answer was sent whole. */
+    answered(entry: JournalEntry, status: number): void {
+      entry.status = status
+      changed()
+    },
+  }
+}
+
+/** The query of a request, repeated and odd parameters included. */
+export function queryOf(request: FastifyRequest): URLSearchParams {
+  const url = request.raw.url ?? '/'
+  const mark = url.indexOf('?')
+  return new URLSearchParams(mark === -1 ? '' : url.slice(mark + 1))
+}
+
+function fieldsOf(params: URLSearchParams): Fields {
+  return Object.fromEntries(
+    [...new Set(params.keys())].map((name) => {
+      const values = params.getAll(name)
+      return [name, values.length === 1 ? (values[0] ?? '') : values]
+    }),
+  )
+}

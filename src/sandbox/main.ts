@@ -1,0 +1,41 @@
+import { createSandbox } from './sandbox.ts'
+
+/**
+ * The sandbox as a process of its own. Everything has a default that fits a server on
+ * `http://localhost:3000`; prints its address when it listens, and sends it as `{url}` to a parent
+ * that forked it. Ends at SIGTERM and SIGINT, or with that parent.
+ */
+const { env } = process
+
+const wacs = env.SANDBOX_WAC?.split(',').map((wac) => wac.trim())
+const sandbox = createSandbox({
+  client: {
+    clientId: env.SANDBOX_CLIENT_ID ?? 'demo-client',
+    clientSecret: env.SANDBOX_CLIENT_SECRET ?? 'demo-secret',
+    callback: env.SANDBOX_CALLBACK ?? 'http://localhost:3000/auth/callback',
+  },
+  tokenLifeSeconds: numberFrom('SANDBOX_TOKEN_SECONDS', 3600),
+  control: env.SANDBOX_CONTROL !== 'off',
+  ...(wacs === undefined ? {} : { wacs }),
+  ...(env.SANDBOX_SCOPE === undefined ? {} : { scope: env.SANDBOX_SCOPE }),
+})
+
+const url = await sandbox.listen({ host: env.HOST ?? '127.0.0.1', port: numberFrom('PORT', 4000) })
+console.log(`Sandbox platform on ${url}`)
+process.send?.({ url })
+
+for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, stop)
+if (process.connected) process.once('disconnect', stop)
+
+async function stop(): Promise<void> {
+  await sandbox.close()
+  process.exit(0)
+}
+
+function numberFrom(name: string, fallback: number): number {
+  const text = env[name]
+  if (text === undefined) return fallback
+  if (/^\d{1,9}$/.test(text)) return Number(text)
+  console.error(`${name} must be a whole number`)
+  process.exit(1)
+}

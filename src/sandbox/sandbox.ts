@@ -1,0 +1,202 @@
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import fastify, { type FastifyInstance } from 'fastify'
+import { createAccounts } from './accounts.ts'
+import { registerAuthorizationServer } from './authorization-server.ts'
+import { createAuthorizations } from './authorizations.ts'
+import { createAuthorizeEndpoint } from './authorize-endpoint.ts'
+import { keepBodiesAsText } from './bodies.ts'
+import { registerControlRoutes } from './control-routes.ts'
+import { createFaults, type FaultSwitches, noFaults, type Station } from './faults.ts'
+import { createGates, type Gate, type GateOptions } from './gates.ts'
+import { createJournal, type Journal } from './journal.ts'
+import { registerResourceServer } from './resource-server.ts'
+import { type SandboxOptions, settingsOf } from './settings.ts'
+import { createSites } from './sites.ts'
+import { createStation } from './station.ts'
+import { createTokenEndpoint, type TokenAnswerWire } from './token-endpoint.ts'
+
+/** The stand-in platform: both roles of the document on one listener, and the means to steer it. */
+export interface Sandbox {
+  /** Listens and answers the address, without a slash at its end. Port 0 picks one. */
+  listen(at?: { host?: string; port?: number }): Promise<string>
+  /** Stops for good: gates open, connections are cut. */
+  close(): Promise<void>
+  /** Refuses connections and cuts those that are open, as a platform that is down; keeps its state. */
+  goOffline(): Promise<void>
+  /** Listens again where it did before. */
+  goOnline(): Promise<void>
+  /** Address of the listener. */
+  readonly url: string
+  /** `{auth_url}`: `url` and `authPath`. */
+  readonly authUrl: string
+  /** `{base_url}`: `url` and `resourcePath`. */
+  readonly baseUrl: string
+  readonly faults: Omit<FaultSwitches, 'take'>
+  readonly journal: Pick<Journal, 'entries' | 'until' | 'clear'>
+  /** Requests by `endpoint kind outcome`, and `reuseDetected`. */
+  counters(): Record<string, number>
+  /** Stops requests at a point until the gate is released. */
+  hold(station: Station, options?: GateOptions): Gate
+  /** Releases every gate. */
+  release(): void
+  /** Switches, gates, journal and counters as at the start; tokens and sites stay. */
+  reset(): void
+  /** A token answer for a user who needs not sign in (null: for the client itself). */
+  issueTokens(username: string | null): TokenAnswerWire
+  /** Ends every authorization of the user; answers how many there were. */
+  revokeUser(username: string): number
+  revokeAll(): number
+  /** Ends every access token; refresh tokens stay good. */
+  expireAccessTokens(): void
+}
+
+/** A sandbox that does not listen yet. */
+export function createSandbox(options: SandboxOptions): Sandbox {
+  const settings = settingsOf(options)
+  const { now } = settings
+  const closing = new AbortController()
+  const faults = createFaults({ ...noFaults(settings.tokenLifeSeconds), ...options.faults })
+  const gates = createGates()
+  const journal = createJournal({ size: settings.journalSize, now })
+  const accounts = createAccounts({ settings })
+  const authorizations = createAuthorizations({ now })
+  const sites = createSites({ now })
+  const station = createStation({ gates, faults, journal, closing: closing.signal })
+  let reuseDetected = 0
+  let address: { host: string; port: number } | null = null
+  let server: Server | null = null
+
+  function url(): string {
+    if (address === null) throw new Error('the sandbox does not listen yet')
+    const host = address.host.includes(':') ? `[${address.host}]` : address.host
+    return `http://${host}:${address.port}`
+  }
+
+  const ownAddress = () => `${url()}${settings.resourcePath}`
+  const onReuse = () => {
+    reuseDetected += 1
+  }
+  const context = { settings, accounts, authorizations, faults, ownAddress, onReuse }
+  const tokens = createTokenEndpoint(context)
+  const authorize = createAuthorizeEndpoint({ ...context, tokens })
+
+  function counters(): Record<string, number> {
+    return { ...journal.counters(), reuseDetected }
+  }
+
+  function reset(): void {
+    faults.reset()
+    gates.releaseAll()
+    journal.clear()
+    reuseDetected = 0
+  }
+
+  const app = createApp(journal)
+  app.register(
+    async (scope) => {
+      keepBodiesAsText(scope)
+      registerAuthorizationServer(scope, { authorize, tokens, journal, station })
+    },
+    { prefix: settings.authPath },
+  )
+  app.register(
+    async (scope) => {
+      keepBodiesAsText(scope)
+      registerResourceServer(scope, { settings, accounts, authorizations, faults, sites, journal, station })
+    },
+    { prefix: settings.resourcePath },
+  )
+  if (settings.control) {
+    app.register(async (scope) => {
+      registerControlRoutes(scope, { faults, gates, journal, authorizations, counters, reset })
+    })
+  }
+
+  async function open(host: string, port: number): Promise<void> {
+    await app.ready()
+    const opened = createServer((request, response) => app.routing(request, response))
+    // Longer than any client keeps an idle connection: a connection that this side closes at the
+    // moment of reuse would look like a fault that nobody asked for.
+    opened.keepAliveTimeout = 120_000
+    await new Promise<void>((resolve, reject) => {
+      opened.once('error', reject)
+      opened.listen(port, host, resolve)
+    })
+    server = opened
+    address = { host, port: (opened.address() as AddressInfo).port }
+  }
+
+  async function shut(): Promise<void> {
+    const closed = server
+    server = null
+    if (closed === null) return
+    await new Promise<void>((resolve) => {
+      closed.close(() => resolve())
+      closed.closeAllConnections()
+    })
+  }
+
+  return {
+    async listen({ host = '127.0.0.1', port = 0 } = {}) {
+      await open(host, port)
+      return url()
+    },
+    async close() {
+      // Connections first: what waits below must not get an answer out any more.
+      const down = shut()
+      closing.abort()
+      gates.releaseAll()
+      await down
+      await app.close()
+    },
+    goOffline: shut,
+    async goOnline() {
+      if (address === null) throw new Error('the sandbox has not listened yet')
+      if (server === null) await open(address.host, address.port)
+    },
+    get url() {
+      return url()
+    },
+    get authUrl() {
+      return `${url()}${settings.authPath}`
+    },
+    get baseUrl() {
+      return ownAddress()
+    },
+    faults,
+    journal,
+    counters,
+    hold: gates.hold,
+    release: gates.releaseAll,
+    reset,
+    issueTokens(username) {
+      const scope = settings.scope ?? ownAddress()
+      const kind = username === null ? 'none' : 'new'
+      return tokens.tokenAnswer(authorizations.open(username, scope), kind)
+    },
+    revokeUser: (username) => authorizations.revoke(username),
+    revokeAll: () => authorizations.revoke(),
+    expireAccessTokens: () => authorizations.expireAccessTokens(),
+  }
+}
+
+function createApp(journal: Journal): FastifyInstance {
+  const app = fastify({
+    ajv: { customOptions: { removeAdditional: false, coerceTypes: false, useDefaults: false } },
+    routerOptions: { maxParamLength: 512 },
+  })
+  app.setNotFoundHandler((request, reply) => {
+    const entry = journal.arrived(request, { endpoint: 'unknown', kind: null })
+    journal.decided(entry, 'not_found')
+    journal.answered(entry, 404)
+    return reply.code(404).send({ error: 'not_found' })
+  })
+  app.setErrorHandler((error: Error & { statusCode?: number }, _request, reply) => {
+    const status = error.statusCode ?? 500
+    return reply
+      .code(status)
+      .send({ error: status < 500 ? 'invalid_request' : 'server_error', error_description: error.message })
+  })
+  return app
+}

@@ -1,0 +1,92 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import { type Answer, jsonAnswer, oauthError } from './answer.ts'
+import type { Authorization } from './authorizations.ts'
+import { GRANTS, type GrantContext, type GrantResult } from './grants.ts'
+
+/** The members of document section 2.3; the wire's own spelling. */
+export interface TokenAnswerWire {
+  access_token: string
+  token_type: 'bearer'
+  expires_in?: unknown
+  callback: string
+  refresh_token?: string
+  scope: string
+  [member: string]: unknown
+}
+
+export type TokenEndpoint = ReturnType<typeof createTokenEndpoint>
+
+/** `POST /oauth/token` and `POST /oauth/revoke`, as functions from a form to an answer. */
+export function createTokenEndpoint(context: GrantContext) {
+  const { settings, accounts, authorizations, faults } = context
+
+  function tokenAnswer(authorization: Authorization, refreshToken: Granted['refreshToken']): TokenAnswerWire {
+    const { tokenLifeSeconds, expiresIn, tokenAnswer: patch, omitRefreshToken } = faults.current()
+    const answer: TokenAnswerWire = {
+      access_token: authorizations.issueAccessToken(authorization, tokenLifeSeconds),
+      token_type: 'bearer',
+      expires_in: tokenLifeSeconds,
+      callback: settings.client.callback,
+      scope: authorization.scope,
+    }
+    if (typeof refreshToken === 'object') answer.refresh_token = refreshToken.keep
+    if (refreshToken === 'new' && !omitRefreshToken) {
+      answer.refresh_token = authorizations.issueRefreshToken(authorization)
+    }
+    if (expiresIn === 'absent') delete answer.expires_in
+    else if (expiresIn !== 'truth') answer.expires_in = expiresIn.value
+    Object.assign(answer, patch.set)
+    for (const member of patch.remove ?? []) delete answer[member]
+    return answer
+  }
+
+  /** The error that keeps this form from being looked at further; null: client and form are good. */
+  function clientError(form: URLSearchParams, headers: IncomingHttpHeaders): Answer | null {
+    if (!/^application\/x-www-form-urlencoded\s*(;|$)/i.test(headers['content-type'] ?? '')) {
+      return oauthError('invalid_request', 'The body must be application/x-www-form-urlencoded.')
+    }
+    const repeated = [...new Set(form.keys())].find((name) => form.getAll(name).length > 1)
+    if (repeated !== undefined) return oauthError('invalid_request', 'A parameter is repeated.')
+    if (accounts.isClient(form.get('client_id') ?? '', form.get('client_secret') ?? '')) return null
+    // RFC 6749 section 5.2 wants a challenge where the client came with an Authorization header.
+    const challenge =
+      headers.authorization === undefined ? {} : { 'www-authenticate': 'Basic realm="sandbox"' }
+    return oauthError('invalid_client', 'client_id and client_secret do not name a client.', 401, challenge)
+  }
+
+  return {
+    tokenAnswer,
+
+    token(form: URLSearchParams, headers: IncomingHttpHeaders): Answer {
+      const error = clientError(form, headers)
+      if (error !== null) return error
+      const grantType = form.get('grant_type')
+      if (grantType === null) return oauthError('invalid_request', 'grant_type is missing.')
+      const grant = Object.hasOwn(GRANTS, grantType) ? GRANTS[grantType] : undefined
+      if (grant === undefined) return oauthError('unsupported_grant_type', 'There is no such grant.')
+      const missing = grant.required.find((name) => !form.get(name))
+      if (missing !== undefined) return oauthError('invalid_request', `${missing} is missing.`)
+
+      const result = grant.redeem((name) => form.get(name) ?? undefined, context)
+      if (result.kind === 'refused') return oauthError(result.error, result.description)
+      const { authorization, refreshToken } = result
+      const answer = jsonAnswer(200, tokenAnswer(authorization, refreshToken), 'granted', {
+        pragma: 'no-cache',
+      })
+      return { ...answer, username: authorization.username }
+    },
+
+    /** Token revocation (RFC 7009): 200 for a token that nobody knows, too. */
+    revoke(form: URLSearchParams, headers: IncomingHttpHeaders): Answer {
+      const error = clientError(form, headers)
+      if (error !== null) return error
+      const token = form.get('token')
+      if (token === null) return oauthError('invalid_request', 'token is missing.')
+      const authorization = authorizations.revokeToken(token)
+      const outcome = authorization === null ? 'unknown_token' : 'revoked'
+      return { ...jsonAnswer(200, {}, outcome), username: authorization?.username ?? null }
+    },
+  }
+}
+
+type Granted = Extract<GrantResult, { kind: 'granted' }>

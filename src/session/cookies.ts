@@ -1,0 +1,113 @@
+import { createHash, randomBytes } from 'node:crypto'
+import type { CookieSerializeOptions } from '@fastify/cookie'
+import type { Keyring } from '../keyring.ts'
+
+export interface VerifiedCookie {
+  sessionId: string
+  recordKey: string
+  /** Signed under an older secret: to be set anew. */
+  stale: boolean
+}
+
+/** The two cookies of a session, and what may be believed of them. */
+export interface SessionCookies {
+  readonly sessionName: string
+  /** `Lax`, so that it comes back from the authorization server; names the sealed record key. */
+  readonly recordName: string
+  readonly loginPrefix: string
+  readonly attributes: CookieSerializeOptions & { path: string; httpOnly: true; secure: boolean }
+  newSessionId(): string
+  /** `{sign, unsign}` as @fastify/session wants it: its own would sign users out at a change of secrets. */
+  readonly signer: {
+    sign(sessionId: string): string
+    unsign(value: string): { valid: boolean; renew: boolean; value: string | null }
+  }
+  /** The raw session cookie if it stands there once and has the one form that we give out, else null. */
+  read(header: string | undefined): string | null
+  /** null where no current secret signed it. */
+  verify(value: string): VerifiedCookie | null
+  sealRecordKey(recordKey: string): string
+  openRecordKey(value: string | undefined): string | null
+}
+
+/** Percent-encoded or padded variants of one cookie would verify too: only this form is looked at. */
+const CANONICAL = /^[A-Za-z0-9_-]{43}\.[A-Za-z0-9_-]{43}$/
+const CANONICAL_LENGTH = 87
+
+export function createSessionCookies({
+  keyring,
+  secure,
+}: {
+  keyring: Keyring
+  secure: boolean
+}): SessionCookies {
+  // Browsers keep scripts and plain http from setting cookies of this prefix.
+  const prefix = secure ? '__Host-Http-' : ''
+  const sessionName = `${prefix}session`
+  const recordName = `${prefix}record`
+
+  function sign(sessionId: string): string {
+    return `${sessionId}.${keyring.sign(sessionId)}`
+  }
+
+  function verify(value: string): VerifiedCookie | null {
+    const sessionId = value.slice(0, 43)
+    const verdict = keyring.verify(sessionId, value.slice(44))
+    if (verdict === 'invalid') return null
+    return { sessionId, recordKey: recordKeyOf(sessionId), stale: verdict === 'stale' }
+  }
+
+  return {
+    sessionName,
+    recordName,
+    loginPrefix: `${prefix}login-`,
+    attributes: { path: '/', httpOnly: true, secure },
+    newSessionId: () => randomBytes(32).toString('base64url'),
+    signer: {
+      sign,
+      unsign(value) {
+        const verified = CANONICAL.test(value) ? verify(value) : null
+        if (verified === null) return { valid: false, renew: false, value: null }
+        return { valid: true, renew: verified.stale, value: verified.sessionId }
+      },
+    },
+    read(header) {
+      if (header === undefined) return null
+      const value = soleCookie(header, sessionName)
+      return value !== null && value.length === CANONICAL_LENGTH && CANONICAL.test(value) ? value : null
+    },
+    verify,
+    sealRecordKey: (recordKey) => keyring.seal('record-key', recordKey, 'cookie'),
+    openRecordKey(value) {
+      const opened = value === undefined ? null : keyring.open('record-key', value, 'cookie')
+      return opened !== null && /^[0-9a-f]{64}$/.test(opened.text) ? opened.text : null
+    },
+  }
+}
+
+/** The name under which the store knows a session: it never sees a cookie's value. */
+export function recordKeyOf(sessionId: string): string {
+  return createHash('sha256').update(sessionId).digest('hex')
+}
+
+/** The value of a cookie that stands in the header exactly once, else null. Does not decode. */
+function soleCookie(header: string, name: string): string | null {
+  const first = cookieAt(header, name, 0)
+  if (first < 0 || cookieAt(header, name, first + 1) >= 0) return null
+  const start = first + name.length + 1
+  const end = header.indexOf(';', start)
+  return (end < 0 ? header.slice(start) : header.slice(start, end)).trim()
+}
+
+function cookieAt(header: string, name: string, from: number): number {
+  for (let at = header.indexOf(`${name}=`, from); at >= 0; at = header.indexOf(`${name}=`, at + 1)) {
+    const before = at === 0 ? ';' : header[at - 1]
+    if (
+      before === ';' ||
+      (before === ' ' && header.lastIndexOf(';', at) === header.slice(0, at).trimEnd().length - 1)
+    ) {
+      return at
+    }
+  }
+  return -1
+}

@@ -1,0 +1,40 @@
+import type { SessionStore as FastifySessionStore } from '@fastify/session'
+import type { Session } from 'fastify'
+import { passedLimit } from '../store/limits.ts'
+import type { RecordKey, SessionStore } from '../store/port.ts'
+import { StoreUnavailable } from '../store/port.ts'
+import { recordKeyOf } from './cookies.ts'
+
+export interface StoreAdapterOptions {
+  store: SessionStore
+  idleMs: number
+  now: () => number
+  /** Ends a session that the browser gave up. */
+  end: (key: RecordKey) => Promise<unknown>
+}
+
+/**
+ * The store as @fastify/session sees it. `set` updates a record that exists and never makes one:
+ * the library writes a whole session back at the end of a request, which would bring one back to
+ * life that was ended meanwhile.
+ */
+export function createStoreAdapter({ store, idleMs, now, end }: StoreAdapterOptions): FastifySessionStore {
+  async function get(sessionId: string): Promise<Session | null> {
+    const record = await store.read(recordKeyOf(sessionId))
+    if (record === null || passedLimit(record, now(), idleMs) !== null) return null
+    return JSON.parse(record.session) as Session
+  }
+
+  async function set(sessionId: string, session: Session): Promise<void> {
+    const { cookie: _attributes, ...kept } = session
+    if (await store.saveSession(recordKeyOf(sessionId), JSON.stringify(kept), idleMs)) return
+    throw new StoreUnavailable(new Error('there is no record to keep the session in'))
+  }
+
+  // Callbacks: with a store of promises the library waits for ever.
+  return {
+    get: (sessionId, done) => void get(sessionId).then((session) => done(null, session), done),
+    set: (sessionId, session, done) => void set(sessionId, session).then(() => done(), done),
+    destroy: (sessionId, done) => void end(recordKeyOf(sessionId)).then(() => done(), done),
+  }
+}

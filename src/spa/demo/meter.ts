@@ -1,0 +1,41 @@
+import { byId } from './dom.ts'
+import { formatSpan, type LiveSession, type Session } from './session.ts'
+
+export interface Span {
+  /** Milliseconds since 1970; where it is not told, the longest time that was seen to be left stands for the whole. */
+  start?: number
+  end: number
+}
+
+/** A countdown: the time that is left in words (`<name>-remaining`) and as a bar (`<name>-progress`). */
+export function createMeter(name: string, spanOf: (session: LiveSession) => Span) {
+  const text = byId(`${name}-remaining`, HTMLElement)
+  const bar = byId(`${name}-progress`, HTMLProgressElement)
+  let end: number | null = null
+  let createdAt = 0
+
+  const tick = (now: number): void => {
+    if (end === null) return
+    const left = Math.max(0, end - now)
+    text.textContent = left === 0 ? 'expired' : `${formatSpan(left)} left`
+    bar.value = Math.min(left, bar.max)
+    bar.dataset.low = String(left < bar.max / 3)
+  }
+
+  const update = (session: Session, now: number): void => {
+    if (session === null) {
+      end = null
+      return
+    }
+    const next = spanOf(session)
+    if (next.end !== end || session.createdAt !== createdAt) {
+      const whole = Math.max(1, next.end - (next.start ?? now))
+      bar.max = session.createdAt === createdAt ? Math.max(bar.max, whole) : whole
+    }
+    createdAt = session.createdAt
+    end = next.end
+    tick(now)
+  }
+
+  return { tick, update }
+}

@@ -1,0 +1,12 @@
+export type RefreshTrigger = 'request' | 'schedule' | 'invalid_token'
+export type RefreshOutcome = 'granted' | 'refused' | 'unavailable' | 'in_doubt'
+export type EndReason = 'logout' | 'idle' | 'absolute' | 'refused' | 'replaced' | 'operator'
+
+/** What the tokens room tells those who count. */
+export interface TokenEvents {
+  refreshed(trigger: RefreshTrigger, outcome: RefreshOutcome, seconds: number): void
+  /** Seconds between the instant that a background refresh was due and its start. */
+  lagged(seconds: number): void
+  started(flow: string): void
+  ended(reason: EndReason): void
+}

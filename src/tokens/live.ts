@@ -1,0 +1,78 @@
+import type { Keyring } from '../keyring.ts'
+import type { Logger } from '../log.ts'
+import { passedLimit } from '../store/limits.ts'
+import type { RecordKey, SessionRecord, SessionStore } from '../store/port.ts'
+import { StoreUnavailable } from '../store/port.ts'
+import type { EndReason } from './events.ts'
+import type { TokenSet } from './token-set.ts'
+import { openTokens } from './token-set.ts'
+import type { Unsaved } from './unsaved.ts'
+
+/** A session that lives, with its tokens open. */
+export interface LiveSession {
+  key: RecordKey
+  record: SessionRecord
+  tokens: TokenSet
+  /** Of `tokens`; ahead of the record's while they wait to be stored. */
+  gen: number
+}
+
+export type Found =
+  | { kind: 'live'; session: LiveSession }
+  /** `reason` where this look-up is what found it ended, else null. */
+  | { kind: 'ended'; reason: EndReason | null }
+  | { kind: 'unreadable' }
+  | { kind: 'store_unavailable'; cause: StoreUnavailable }
+
+export interface LiveOptions {
+  store: SessionStore
+  keyring: Keyring
+  unsaved: Unsaved
+  idleMs: number
+  now: () => number
+  log: Logger
+  /** Told when the store fails, so that nobody takes a lapsed lease for a dead holder. */
+  onStoreFailure: () => void
+  onEnded: (key: RecordKey, reason: EndReason) => void
+}
+
+export type FindSession = (key: RecordKey) => Promise<Found>
+
+/** Looks a session up in the store, and ends it where it has passed a limit. Never rejects. */
+export function createFindSession(options: LiveOptions): FindSession {
+  const { store, keyring, unsaved, idleMs, now, log, onStoreFailure, onEnded } = options
+
+  return async function findSession(key) {
+    const waiting = unsaved.get(key)
+    let record: SessionRecord | null
+    try {
+      record = await store.read(key)
+      if (record === null) return { kind: 'ended', reason: null }
+      const limit = passedLimit(record, now(), idleMs)
+      if (limit !== null) {
+        const { kind } = await store.end(key, record.gen)
+        if (kind === 'ended') onEnded(key, limit)
+        return { kind: 'ended', reason: limit }
+      }
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error
+      onStoreFailure()
+      const limit = waiting === null ? null : passedLimit(waiting.record, now(), idleMs)
+      if (waiting === null || limit !== null) return { kind: 'store_unavailable', cause: error }
+      return { kind: 'live', session: { key, ...waiting } }
+    }
+    if (waiting !== null && waiting.gen > record.gen) {
+      return { kind: 'live', session: { key, record, tokens: waiting.tokens, gen: waiting.gen } }
+    }
+    const tokens = openTokens(keyring, key, record.tokens)
+    if (tokens === null) {
+      // Left in place: a replica that still knows the secret can read it.
+      log.error(
+        { event: 'session.unreadable', recordKey: key.slice(0, 12) },
+        'a session record does not open',
+      )
+      return { kind: 'unreadable' }
+    }
+    return { kind: 'live', session: { key, record, tokens, gen: record.gen } }
+  }
+}

@@ -1,0 +1,33 @@
+/** Bounds how many pieces of work run at once; waits in order of asking. */
+export interface Slots {
+  take(): Promise<() => void>
+  free(): number
+}
+
+export function createSlots(count: number): Slots {
+  let free = count
+  const waiting: (() => void)[] = []
+
+  function release(): void {
+    const next = waiting.shift()
+    if (next === undefined) free += 1
+    else next()
+  }
+
+  function once(): () => void {
+    let released = false
+    return () => {
+      if (!released) release()
+      released = true
+    }
+  }
+
+  return {
+    async take() {
+      if (free > 0) free -= 1
+      else await new Promise<void>((resolve) => waiting.push(resolve))
+      return once()
+    },
+    free: () => free,
+  }
+}

@@ -1,0 +1,192 @@
+import { randomUUID } from 'node:crypto'
+import type { Keyring } from '../keyring.ts'
+import type { Logger } from '../log.ts'
+import type { AuthorizationServer } from '../oauth/authorization-server.ts'
+import type { GrantedTokens } from '../oauth/outcome.ts'
+import type { Flow, RecordKey, SessionStore } from '../store/port.ts'
+import { StoreUnavailable } from '../store/port.ts'
+import type { Access } from './access.ts'
+import { createTokenAccess } from './access.ts'
+import { createBreaker } from './breaker.ts'
+import { createWaitForChange } from './changes.ts'
+import type { EndReason, TokenEvents } from './events.ts'
+import type { Found, LiveSession } from './live.ts'
+import { createFindSession } from './live.ts'
+import { createRefresh, leaseMs } from './refresh.ts'
+import { createRevoker } from './revoker.ts'
+import { createScheduler } from './scheduler.ts'
+import { createSlots } from './slots.ts'
+import type { RefreshTiming } from './timing.ts'
+import type { TokenSet } from './token-set.ts'
+import { openTokens, sealTokens } from './token-set.ts'
+import { createUnsaved } from './unsaved.ts'
+
+export interface TokensOptions {
+  store: SessionStore
+  server: AuthorizationServer
+  keyring: Keyring
+  timing: RefreshTiming
+  /** Token requests of this process in flight at once. */
+  concurrency: number
+  timeoutMs: number
+  idleMs: number
+  maxMs: number
+  clientId: string
+  now: () => number
+  random: () => number
+  log: Logger
+  events: TokenEvents
+}
+
+/**
+ * The tokens room. It owns the tokens of every session: keeps them sealed in the session's record,
+ * replaces them before they expire, with and without requests, and ends the session when the
+ * authorization server refuses. Nobody outside sees a refresh token.
+ */
+export interface Tokens {
+  /** Starts a session's record at sign-in. Rejects with `StoreUnavailable`; the tokens are then dropped. */
+  keep(key: RecordKey, granted: GrantedTokens, flow: Flow): Promise<void>
+  find(key: RecordKey): Promise<Found>
+  accessToken(session: LiveSession, refusedGen?: number): Promise<Access>
+  /**
+   * Whether there was a session to end; with `gen` only one whose tokens are of that generation.
+   * Rejects with `StoreUnavailable`.
+   */
+  end(key: RecordKey, reason: EndReason, gen?: number): Promise<boolean>
+  /** Revokes tokens that nobody will use. */
+  drop(tokens: Pick<TokenSet, 'accessToken' | 'refreshToken'>): void
+  gauges(): { unsaved: number; consecutiveFailures: number }
+  start(): void
+  /** Resolves when every refresh under way has been stored. */
+  stop(): Promise<void>
+}
+
+/** A record whose sign-in is not completed dies after this. */
+const PROVISIONAL_MS = 15_000
+
+export function createTokens(options: TokensOptions): Tokens {
+  const { store, server, keyring, timing, timeoutMs, idleMs, now, random, log, events } = options
+  let storeFailedAt = 0
+  const onStoreFailure = (): void => {
+    storeFailedAt = now()
+  }
+  const onEnded = (_key: RecordKey, reason: EndReason): void => events.ended(reason)
+
+  const revoker = createRevoker({ server, log })
+  const slots = createSlots(options.concurrency)
+  const breaker = createBreaker({
+    now,
+    timeoutMs,
+    random,
+    onChange: (open, failures) =>
+      log.warn(
+        { event: open ? 'breaker.open' : 'breaker.closed', failures },
+        open ? 'the token endpoint keeps failing: one request at a time' : 'the token endpoint answers again',
+      ),
+  })
+  const unsaved = createUnsaved({
+    now,
+    log,
+    onSettled(key, waiting, result) {
+      if (result === 'replaced') onGranted(key, waiting.tokens, waiting.record)
+      else if (result !== 'moved') revoker.revoke(waiting.tokens)
+    },
+  })
+  const findSession = createFindSession({
+    store,
+    keyring,
+    unsaved,
+    idleMs,
+    now,
+    log,
+    onStoreFailure,
+    onEnded,
+  })
+  const refresh = createRefresh({
+    store,
+    server,
+    keyring,
+    breaker,
+    slots,
+    unsaved,
+    timing,
+    timeoutMs,
+    now,
+    random,
+    log,
+    events,
+    storeFailedAt: () => storeFailedAt,
+    onStoreFailure,
+    onGranted,
+    onEnded,
+    drop: revoker.revoke,
+  })
+  const waitForChange = createWaitForChange(store)
+  const access = createTokenAccess({ findSession, refresh, waitForChange, timing, timeoutMs, now })
+  const scheduler = createScheduler({
+    store,
+    findSession,
+    access,
+    breaker,
+    slots,
+    timing,
+    idleMs,
+    leaseMs: leaseMs(timeoutMs),
+    now,
+    random,
+    log,
+    events,
+  })
+
+  function onGranted(key: RecordKey, tokens: TokenSet, limits: { seenAt: number; endsAt: number }): void {
+    // Not waited for, and free to fail: the queue holds an older entry that leads here as well.
+    scheduler.plan(key, tokens, limits).catch(ignoreStoreFailure)
+  }
+
+  async function keep(key: RecordKey, granted: GrantedTokens, flow: Flow): Promise<void> {
+    const createdAt = now()
+    const limit = createdAt + options.maxMs
+    const endsAt = granted.refreshToken === null ? Math.min(limit, granted.expiresAt) : limit
+    const record = {
+      tokens: sealTokens(keyring, key, granted),
+      createdAt,
+      endsAt,
+      flow,
+      client: options.clientId,
+    }
+    const attempt = randomUUID()
+    // First the hint, then the record: an entry without a record is dropped when it is claimed.
+    await scheduler.plan(key, granted, { seenAt: createdAt, endsAt })
+    await store.create(key, record, attempt, PROVISIONAL_MS)
+    events.started(flow)
+  }
+
+  async function end(key: RecordKey, reason: EndReason, gen?: number): Promise<boolean> {
+    const ended = await store.end(key, gen ?? null)
+    if (ended.kind !== 'ended') return false
+    events.ended(reason)
+    const tokens = openTokens(keyring, key, ended.tokens)
+    if (tokens !== null) revoker.revoke(tokens)
+    store.unschedule(key).catch(ignoreStoreFailure)
+    return true
+  }
+
+  return {
+    keep,
+    find: findSession,
+    accessToken: access.accessToken,
+    end,
+    drop: revoker.revoke,
+    gauges: () => ({ unsaved: unsaved.size(), consecutiveFailures: breaker.failures() }),
+    start: scheduler.start,
+    async stop() {
+      await scheduler.stop()
+      await access.settled()
+      await Promise.all([unsaved.settled(), revoker.settled()])
+    },
+  }
+}
+
+function ignoreStoreFailure(error: unknown): void {
+  if (!(error instanceof StoreUnavailable)) throw error
+}

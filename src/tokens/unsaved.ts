@@ -1,0 +1,76 @@
+import type { Logger } from '../log.ts'
+import type { RecordKey, ReplaceTokens, SessionRecord } from '../store/port.ts'
+import { StoreUnavailable } from '../store/port.ts'
+import type { TokenSet } from './token-set.ts'
+
+export interface Waiting {
+  tokens: TokenSet
+  gen: number
+  /** As read before the refresh; its limits still hold. */
+  record: SessionRecord
+}
+
+export interface Unsaved {
+  /**
+   * Keeps tokens that the store did not take and tries again, at least every two seconds, until it
+   * takes them, the session is gone or its absolute limit has passed.
+   */
+  hold(key: RecordKey, waiting: Waiting, save: () => Promise<ReplaceTokens>): void
+  get(key: RecordKey): Waiting | null
+  size(): number
+  /** Resolves when nothing waits any more. */
+  settled(): Promise<void>
+}
+
+const FIRST_RETRY_MS = 100
+const MAX_RETRY_MS = 1_500
+
+export interface UnsavedOptions {
+  now: () => number
+  log: Logger
+  /** How it ended for tokens that were held. */
+  onSettled: (key: RecordKey, waiting: Waiting, result: ReplaceTokens['kind'] | 'expired') => void
+}
+
+export function createUnsaved({ now, log, onSettled }: UnsavedOptions): Unsaved {
+  const held = new Map<RecordKey, Waiting>()
+  const running = new Set<Promise<void>>()
+
+  async function retry(key: RecordKey, waiting: Waiting, save: () => Promise<ReplaceTokens>): Promise<void> {
+    let pause = FIRST_RETRY_MS
+    let result: ReplaceTokens['kind'] | 'expired' | null = null
+    while (result === null) {
+      await new Promise((resolve) => setTimeout(resolve, pause))
+      pause = Math.min(pause * 2, MAX_RETRY_MS)
+      if (now() >= waiting.record.endsAt) result = 'expired'
+      else {
+        try {
+          result = (await save()).kind
+        } catch (error) {
+          if (!(error instanceof StoreUnavailable)) throw error
+        }
+      }
+    }
+    held.delete(key)
+    log.info({ event: 'refresh.saved_late', result }, 'tokens that the store had not taken are settled')
+    onSettled(key, waiting, result)
+  }
+
+  return {
+    hold(key, waiting, save) {
+      held.set(key, waiting)
+      log.warn({ event: 'refresh.unsaved', waiting: held.size }, 'the store did not take refreshed tokens')
+      const run = retry(key, waiting, save).catch((error: unknown) => {
+        held.delete(key)
+        log.error({ event: 'refresh.unsaved_failed', err: error }, 'refreshed tokens could not be stored')
+      })
+      running.add(run)
+      void run.then(() => running.delete(run))
+    },
+    get: (key) => held.get(key) ?? null,
+    size: () => held.size,
+    async settled() {
+      await Promise.all(running)
+    },
+  }
+}

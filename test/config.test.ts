@@ -1,0 +1,218 @@
+import { availableParallelism } from 'node:os'
+import t from 'tap'
+import { parseConfig } from '../src/config.ts'
+import {
+  BASE,
+  CERTIFICATE,
+  configOf,
+  faultsOf,
+  OTHER_SECRET,
+  revealed,
+  SESSION_SECRET,
+  warningsOf,
+} from './config/environment.ts'
+
+t.test('only what is required has to be given, and everything else has its documented default', async (t) => {
+  const parsed = parseConfig({ ...BASE, UNKNOWN_VARIABLE: 'ignored', WAC: '', PORT: '' })
+  if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
+  t.strictSame(parsed.warnings, [])
+  t.strictSame(revealed(parsed.config), {
+    publicUrl: 'https://app.example.com',
+    secureCookies: true,
+    baseUrl: 'https://api.example.com',
+    oauth: {
+      authorizeUrl: 'https://auth.example.com/oauth/authorize',
+      tokenUrl: 'https://auth.example.com/oauth/token',
+      revocationUrl: null,
+      issuer: null,
+      clientId: 'client-1',
+      clientSecret: 'client-secret-value',
+      scope: 'https://api.example.com',
+      flows: ['code'],
+      redirect: 'per-login',
+      pkce: true,
+      tokenTimeoutMs: 10_000,
+    },
+    clientFluxAllowed: [],
+    sessionSecrets: [SESSION_SECRET],
+    store: {
+      kind: 'redis',
+      target: {
+        kind: 'single',
+        address: { host: 'redis', port: 6379 },
+        db: 0,
+        login: { username: null, password: null },
+        tls: false,
+      },
+      ca: null,
+      prefix: 'bff:',
+    },
+    wac: { default: null, allowed: null },
+    listen: { host: '0.0.0.0', port: 3000, opsPort: 9464 },
+    session: { idleSeconds: 7200, maxSeconds: 43_200, outageGraceSeconds: 0 },
+    refresh: { aheadSeconds: 300, thresholdSeconds: 30, concurrency: 64 },
+    upstream: { tokenIn: 'header', timeoutMs: 30_000, bodyLimitBytes: 65_536 },
+    loginRatePerMinute: 300,
+    trustProxy: [],
+    staticDir: null,
+    workers: 1,
+    accessLog: 'errors',
+    logLevel: 'info',
+    shutdownSeconds: 20,
+  })
+})
+
+t.test('every variable that is given arrives in the configuration', async (t) => {
+  const dir = t.testdir({ 'ca.pem': CERTIFICATE, site: { 'index.html': '' } })
+  const config = configOf({
+    BASE_URL: 'https://API.example.com:8443/v1/',
+    AUTH_URL: 'https://auth.example.com/identity/',
+    PUBLIC_URL: 'http://LOCALHOST:3000/',
+    OAUTH_AUTHORIZE_URL: 'https://auth.example.com/a/',
+    OAUTH_TOKEN_URL: 'https://auth.example.com/t',
+    OAUTH_REVOCATION_URL: 'https://auth.example.com/r',
+    OAUTH_ISSUER: 'https://auth.example.com/',
+    OAUTH_SCOPE: 'one two',
+    OAUTH_FLOWS: 'code, client',
+    CLIENT_FLUX_ALLOWED: 'DEMO/flux-1,DEMO/a.b~c',
+    OAUTH_REDIRECT: 'fixed',
+    OAUTH_PKCE: 'off',
+    TOKEN_TIMEOUT_MS: '500',
+    SESSION_SECRET: `${SESSION_SECRET}, ${OTHER_SECRET}`,
+    REDIS_URL: 'rediss://redis/3',
+    REDIS_CA_FILE: `${dir}/ca.pem`,
+    REDIS_PREFIX: 'one:',
+    STORE_OUTAGE_GRACE_SECONDS: '60',
+    SESSION_IDLE_SECONDS: '100',
+    SESSION_MAX_SECONDS: '100',
+    REFRESH_AHEAD_SECONDS: '20',
+    REFRESH_THRESHOLD_SECONDS: '20',
+    REFRESH_CONCURRENCY: '8',
+    WAC: 'DEMO',
+    WAC_ALLOWED: 'DEMO,ACME',
+    UPSTREAM_TOKEN_IN: 'query',
+    UPSTREAM_TIMEOUT_MS: '1000',
+    BODY_LIMIT_BYTES: '1024',
+    HOST: '::1',
+    PORT: '0',
+    OPS_PORT: '0',
+    WORKERS: '3',
+    TRUST_PROXY: '10.0.0.0/8, 192.0.2.7,2001:db8::/32',
+    LOGIN_RATE_PER_MINUTE: '0',
+    STATIC_DIR: `${dir}/site`,
+    ACCESS_LOG: 'off',
+    LOG_LEVEL: 'silent',
+    SHUTDOWN_SECONDS: '5',
+  })
+  t.strictSame(revealed(config), {
+    publicUrl: 'http://localhost:3000',
+    secureCookies: false,
+    baseUrl: 'https://api.example.com:8443/v1',
+    oauth: {
+      authorizeUrl: 'https://auth.example.com/a',
+      tokenUrl: 'https://auth.example.com/t',
+      revocationUrl: 'https://auth.example.com/r',
+      issuer: 'https://auth.example.com/',
+      clientId: 'client-1',
+      clientSecret: 'client-secret-value',
+      scope: 'one two',
+      flows: ['code', 'client'],
+      redirect: 'fixed',
+      pkce: false,
+      tokenTimeoutMs: 500,
+    },
+    clientFluxAllowed: ['DEMO/flux-1', 'DEMO/a.b~c'],
+    sessionSecrets: [SESSION_SECRET, OTHER_SECRET],
+    store: {
+      kind: 'redis',
+      target: {
+        kind: 'single',
+        address: { host: 'redis', port: 6379 },
+        db: 3,
+        login: { username: null, password: null },
+        tls: true,
+      },
+      ca: CERTIFICATE,
+      prefix: 'one:',
+    },
+    wac: { default: 'DEMO', allowed: ['DEMO', 'ACME'] },
+    listen: { host: '::1', port: 0, opsPort: 0 },
+    session: { idleSeconds: 100, maxSeconds: 100, outageGraceSeconds: 60 },
+    refresh: { aheadSeconds: 20, thresholdSeconds: 20, concurrency: 8 },
+    upstream: { tokenIn: 'query', timeoutMs: 1000, bodyLimitBytes: 1024 },
+    loginRatePerMinute: 0,
+    trustProxy: ['10.0.0.0/8', '192.0.2.7', '2001:db8::/32'],
+    staticDir: `${dir}/site`,
+    workers: 3,
+    accessLog: 'off',
+    logLevel: 'silent',
+    shutdownSeconds: 5,
+  })
+})
+
+t.test('a URL loses one trailing slash and no more, and the scope follows the resource server', async (t) => {
+  const config = configOf({
+    BASE_URL: 'https://api.example.com/v1//',
+    OAUTH_TOKEN_URL: 'https://a.example/token//',
+  })
+  t.equal(config.baseUrl, 'https://api.example.com/v1/')
+  t.equal(config.oauth.scope, 'https://api.example.com/v1/')
+  t.equal(config.oauth.tokenUrl, 'https://a.example/token/')
+})
+
+t.test(
+  'plain http is permitted on loopback, and elsewhere only by ALLOW_INSECURE_HTTP, with a warning',
+  async (t) => {
+    for (const host of ['localhost', 'app.localhost', '127.0.0.1', '127.1.2.3', '[::1]']) {
+      t.strictSame(faultsOf({ BASE_URL: `http://${host}:4000` }), [], host)
+      t.strictSame(warningsOf({ BASE_URL: `http://${host}:4000` }), [], host)
+    }
+    const insecure = {
+      PUBLIC_URL: 'http://app.test',
+      AUTH_URL: 'http://auth.test',
+      BASE_URL: 'http://api.test',
+    }
+    t.equal(faultsOf({ ...insecure, ALLOW_INSECURE_HTTP: 'false' }).length, 3)
+    t.equal(configOf({ ...insecure, ALLOW_INSECURE_HTTP: 'true' }).secureCookies, false)
+    const warnings = warningsOf({ ...insecure, ALLOW_INSECURE_HTTP: 'true' })
+    t.strictSame(warnings.map((warning) => warning.split(' ')[0]).sort(), [
+      'AUTH_URL',
+      'BASE_URL',
+      'PUBLIC_URL',
+    ])
+  },
+)
+
+t.test('discouraged flows, the memory store and settings without effect are warned of', async (t) => {
+  const flows = warningsOf({ OAUTH_FLOWS: 'code,token,password,client', CLIENT_FLUX_ALLOWED: '*' })
+  t.equal(flows.length, 3)
+  for (const [index, flow] of ['token', 'password', 'client'].entries()) {
+    t.match(flows[index], new RegExp(`^OAUTH_FLOWS .*\\b${flow}\\b.*RFC 9700`))
+  }
+  t.match(warningsOf({ SESSION_STORE: 'memory', REDIS_URL: undefined }), [/^SESSION_STORE=memory.*lost/])
+  t.match(warningsOf({ CLIENT_FLUX_ALLOWED: '*' }), [/^CLIENT_FLUX_ALLOWED has no effect/])
+  t.match(warningsOf({ REDIS_SENTINEL_PASSWORD: 'pass' }), [/^REDIS_SENTINEL_PASSWORD has no effect/])
+  const dir = t.testdir({ 'ca.pem': CERTIFICATE })
+  t.match(warningsOf({ REDIS_CA_FILE: `${dir}/ca.pem` }), [/^REDIS_CA_FILE has no effect/])
+})
+
+t.test(
+  'what may be read by the client flow is a list, everything, or nothing while the flow is off',
+  async (t) => {
+    t.equal(configOf({ OAUTH_FLOWS: 'client', CLIENT_FLUX_ALLOWED: '*' }).clientFluxAllowed, '*')
+    t.strictSame(configOf({ CLIENT_FLUX_ALLOWED: '*' }).clientFluxAllowed, new Set())
+  },
+)
+
+t.test(
+  'WORKERS=auto is one process a core, and so a fault with the memory store on several cores',
+  async (t) => {
+    t.equal(configOf({ WORKERS: 'auto' }).workers, availableParallelism())
+    const faults = faultsOf({ WORKERS: 'auto', SESSION_STORE: 'memory' })
+    t.equal(faults.length, availableParallelism() > 1 ? 1 : 0)
+  },
+)
+
+t.test('the memory store needs no Redis', async (t) => {
+  t.strictSame(configOf({ SESSION_STORE: 'memory', REDIS_URL: undefined }).store, { kind: 'memory' })
+})

@@ -1,0 +1,116 @@
+import t from 'tap'
+import { REDIS_TARGET, type RedisTarget } from '../../src/config/redis-url.ts'
+import { Refused } from '../../src/config/values.ts'
+
+const NO_LOGIN = { username: null, password: null }
+
+function read(text: string): Record<string, unknown> {
+  const target: RedisTarget | Refused = REDIS_TARGET.read(text)
+  if (target instanceof Refused) throw new Error(target.problem)
+  const { username, password } = target.login
+  return { ...target, login: { username, password: password?.reveal() ?? null } }
+}
+
+t.test(
+  'redis:// names one server, with 6379, database 0 and no login where nothing else is said',
+  async (t) => {
+    const single = {
+      kind: 'single',
+      address: { host: 'redis', port: 6379 },
+      db: 0,
+      login: NO_LOGIN,
+      tls: false,
+    }
+    t.strictSame(read('redis://redis'), single)
+    t.strictSame(read('redis://redis/'), single)
+    t.strictSame(read('REDIS://redis:6379/0'), single)
+    t.strictSame(read('rediss://redis_1:7000/12'), {
+      ...single,
+      address: { host: 'redis_1', port: 7000 },
+      db: 12,
+      tls: true,
+    })
+    t.strictSame(read('redis://[2001:db8::1]:7000').address, { host: '2001:db8::1', port: 7000 })
+    t.strictSame(read('redis://[::1]').address, { host: '::1', port: 6379 })
+  },
+)
+
+t.test('credentials are percent-decoded, with or without a user name', async (t) => {
+  const login = (userinfo: string) => read(`redis://${userinfo}@redis`).login
+  t.strictSame(login('app:p%40s%2Fs%3A%25'), { username: 'app', password: 'p@s/s:%' })
+  t.strictSame(login(':pass'), { username: null, password: 'pass' })
+  t.strictSame(login('a%3Ab:c:d'), { username: 'a:b', password: 'c:d' })
+  t.strictSame(login('app:p@ss'), { username: 'app', password: 'p@ss' })
+})
+
+t.test('redis-sentinel:// names the Sentinels, the master and perhaps a database', async (t) => {
+  t.strictSame(read('redis-sentinel://app:pass@one,[::1]:5000,three:26380/main/2'), {
+    kind: 'sentinel',
+    sentinels: [
+      { host: 'one', port: 26379 },
+      { host: '::1', port: 5000 },
+      { host: 'three', port: 26380 },
+    ],
+    master: 'main',
+    db: 2,
+    login: { username: 'app', password: 'pass' },
+    sentinelPassword: null,
+    tls: false,
+  })
+  t.match(read('rediss-sentinel://one/main'), { master: 'main', db: 0, tls: true })
+})
+
+t.test('redis-cluster:// names nodes, and has no database number', async (t) => {
+  t.strictSame(read('redis-cluster://:pass@one,two:7001'), {
+    kind: 'cluster',
+    nodes: [
+      { host: 'one', port: 6379 },
+      { host: 'two', port: 7001 },
+    ],
+    login: { username: null, password: 'pass' },
+    tls: false,
+  })
+  t.match(read('rediss-cluster://one/'), { kind: 'cluster', tls: true })
+})
+
+t.test('a URL that could mean something else is refused', async (t) => {
+  const cases: [url: string, says: RegExp][] = [
+    ['http://redis', /must begin with/],
+    ['redis:redis', /must begin with/],
+    ['redis-cluster:/one', /must begin with/],
+    ['redis+sentinel://one/main', /must begin with/],
+    ['redis://', /number 1/],
+    ['redis:///0', /number 1/],
+    ['redis://one,two', /one host/],
+    ['redis://redis:0', /number 1/],
+    ['redis://redis:65536', /number 1/],
+    ['redis://redis:port', /number 1/],
+    ['redis://::1', /number 1/],
+    ['redis://[redis]', /number 1/],
+    ['redis://[fe80::1%25eth0]', /number 1/],
+    ['redis://redis/zero', /database number/],
+    ['redis://redis/-1', /database number/],
+    ['redis://redis/0/1', /database number/],
+    ['redis://redis?db=1', /no query/],
+    ['redis://redis#1', /no query/],
+    ['redis://redis /0', /blank/],
+    ['redis://app@redis', /user name without a password/],
+    ['redis://app:@redis', /user name without a password/],
+    ['redis://:%zz@redis', /percent-encoding/],
+    ['redis://:pa/ss@redis', /percent-encode/],
+    ['redis-sentinel://one', /master's name/],
+    ['redis-sentinel://one/', /master's name/],
+    ['redis-sentinel://one//0', /master's name/],
+    ['redis-sentinel://one/a%20b', /master's name/],
+    ['redis-sentinel://one/main/x', /database number/],
+    ['redis-sentinel://one/main/0/1', /\/MASTER/],
+    ['redis-sentinel://one,,two/main', /number 2/],
+    ['redis-cluster://one,two/0', /database 0 alone/],
+    ['redis-cluster://one,two:', /number 2/],
+  ]
+  for (const [url, says] of cases) {
+    const target = REDIS_TARGET.read(url)
+    if (!(target instanceof Refused)) t.fail(`${url} is taken`)
+    else t.match(target.problem, says, url)
+  }
+})

@@ -1,0 +1,97 @@
+import { inspect } from 'node:util'
+import t from 'tap'
+import { configOf, type Env, faultsOf, OTHER_SECRET, revealed } from './environment.ts'
+
+t.test('a secret may stand in a file, of which one trailing newline is dropped', async (t) => {
+  const dir = t.testdir({
+    plain: 'from a file\n',
+    windows: 'from a file\r\n',
+    bare: 'from a file',
+    twice: 'from a file\n\n',
+    empty: '\n',
+    redis: 'redis://file\n',
+    session: `${OTHER_SECRET}\n`,
+  })
+  for (const name of ['plain', 'windows', 'bare']) {
+    const config = configOf({ CLIENT_SECRET: '', CLIENT_SECRET_FILE: `${dir}/${name}` })
+    t.equal(config.oauth.clientSecret.reveal(), 'from a file', name)
+  }
+  const config = configOf({
+    SESSION_SECRET: undefined,
+    SESSION_SECRET_FILE: `${dir}/session`,
+    REDIS_URL: undefined,
+    REDIS_URL_FILE: `${dir}/redis`,
+  })
+  t.equal(config.sessionSecrets[0]?.reveal(), OTHER_SECRET)
+  t.match(config.store, { target: { address: { host: 'file' } } })
+  t.equal(configOf({ CLIENT_SECRET_FILE: '' }).oauth.clientSecret.reveal(), 'client-secret-value')
+
+  const faultOf = (env: Env) => faultsOf({ CLIENT_SECRET: undefined, ...env }).join('\n')
+  t.match(faultOf({ CLIENT_SECRET_FILE: `${dir}/twice` }), /^CLIENT_SECRET must not hold line breaks/)
+  t.match(faultOf({ CLIENT_SECRET_FILE: `${dir}/empty` }), /^CLIENT_SECRET is empty in the file/)
+  t.match(
+    faultOf({ CLIENT_SECRET_FILE: dir }),
+    /^CLIENT_SECRET cannot be read .*CLIENT_SECRET_FILE.*\(EISDIR\)$/,
+  )
+  t.match(
+    faultOf({ CLIENT_SECRET_FILE: 'the secret itself' }),
+    /^CLIENT_SECRET cannot be read from the file that CLIENT_SECRET_FILE names \(ENOENT\)$/,
+  )
+  t.match(
+    faultOf({ CLIENT_SECRET: 'x', CLIENT_SECRET_FILE: `${dir}/plain` }),
+    /^CLIENT_SECRET is given twice/,
+  )
+})
+
+t.test('only secrets may stand in files', async (t) => {
+  const dir = t.testdir({ id: 'client-2' })
+  t.match(faultsOf({ CLIENT_ID: undefined, CLIENT_ID_FILE: `${dir}/id` }), [/^CLIENT_ID is required/])
+})
+
+t.test('no secret stands in a fault', async (t) => {
+  const marked = 'MARKED'
+  const long = `${marked}-0123456789-0123456789-0123456789`
+  const faulty: Env[] = [
+    { CLIENT_SECRET: `${marked}\n` },
+    { SESSION_SECRET: marked },
+    { SESSION_SECRET: `${long},${long}` },
+    { SESSION_SECRET_FILE: marked, SESSION_SECRET: undefined },
+    { REDIS_SENTINEL_PASSWORD: `${marked}\u0000` },
+    { BASE_URL: `https://user:${marked}@api.example.com` },
+    { BASE_URL: `user:${marked}@api.example.com` },
+    { BASE_URL: `https://api.example.com/?key=${marked}` },
+    { REDIS_URL: marked },
+    { REDIS_URL: `http://:${marked}@redis` },
+    { REDIS_URL: `redis://:${marked}/x@redis` },
+    { REDIS_URL: `redis://:${marked}#x@redis` },
+    { REDIS_URL: `redis://:${marked}%zz@redis` },
+    { REDIS_URL: `redis://:${marked}@redis,${marked}` },
+    { REDIS_URL: `redis://:${marked}@redis:0` },
+    { REDIS_URL: `redis://:${marked}@redis/${marked}` },
+    { REDIS_URL: `redis-cluster://:${marked}@redis/${marked}` },
+    { REDIS_URL: `redis-sentinel://:${marked}@redis/${marked}/${marked}` },
+  ]
+  for (const env of faulty) {
+    const faults = faultsOf(env)
+    t.equal(faults.length, 1, Object.keys(env).join())
+    t.notMatch(faults.join('\n'), marked)
+  }
+})
+
+t.test('no secret can be printed from the configuration, which is frozen', async (t) => {
+  const marked = 'MARKED'
+  const long = `${marked}-0123456789-0123456789-0123456789`
+  const config = configOf({
+    CLIENT_SECRET: marked,
+    SESSION_SECRET: long,
+    REDIS_URL: `redis-sentinel://user:${marked}@one,two/main`,
+    REDIS_SENTINEL_PASSWORD: marked,
+  })
+  t.match(JSON.stringify(revealed(config)).match(/MARKED/g), { length: 4 }, 'they are in it')
+  t.notMatch(JSON.stringify(config), marked)
+  t.notMatch(inspect(config, { depth: null, showHidden: true, getters: true }), marked)
+  const assign = (object: object) => Reflect.set(object, 'host', 'x')
+  t.notOk([config, config.listen, config.sessionSecrets, config.store].some(assign))
+  if (config.store.kind !== 'redis') throw new Error('not redis')
+  t.notOk([config.store.target, config.store.target.login].some(assign))
+})

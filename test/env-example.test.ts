@@ -1,0 +1,92 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import t from 'tap'
+import { parseConfig, VARIABLES } from '../src/config.ts'
+
+const ROOT = new URL('../', import.meta.url)
+const example = readFileSync(new URL('.env.example', ROOT), 'utf8')
+const page = readFileSync(new URL('docs/configuration.md', ROOT), 'utf8')
+
+const names = VARIABLES.map(({ name }) => name).sort()
+
+/** Lines `NAME=value` or `#NAME=value`, with the comment right above them. */
+const entries = [...example.matchAll(/((?:^# .*\n)+)^(#?)([A-Z_]+)=(.*)$/gm)].map(
+  ([, comment = '', hash, name = '', value = '']) => ({ comment, isSet: hash === '', name, value }),
+)
+
+/** Rows of the tables: cells without the blanks around them. */
+const rows = [...page.matchAll(/^\| `([A-Z_]+)`(.*)$/gm)].map(([line, name = '']) => ({
+  name,
+  cells: line.split('|').map((cell) => cell.trim()),
+}))
+
+/** What the file sets, as `node --env-file` reads it. */
+const exampleEnv: Record<string, string> = Object.fromEntries(
+  [...example.matchAll(/^([A-Z_]+)=(.*)$/gm)].map(([, name = '', value = '']) => [name, value]),
+)
+
+t.test(
+  '.env.example lists exactly the variables that are read, each with its meaning and default',
+  async (t) => {
+    t.strictSame([...example.matchAll(/^#?([A-Z_]+)=/gm)].map(([, name]) => name).sort(), names)
+    t.strictSame(entries.map(({ name }) => name).sort(), names, 'each has a comment')
+    for (const variable of VARIABLES) {
+      const entry = entries.find(({ name }) => name === variable.name)
+      t.ok(entry?.comment.startsWith(`# ${variable.meaning}`), `${variable.name}: ${variable.meaning}`)
+      t.equal(entry?.isSet, variable.required || variable.name === 'REDIS_URL', `${variable.name} is set`)
+      if (!entry?.isSet) t.equal(entry?.value, variable.default ?? '', `${variable.name}: default`)
+      const file = `${variable.name}_FILE`
+      if (variable.secret) t.match(entry?.comment, file)
+      else t.notMatch(entry?.comment, file)
+    }
+  },
+)
+
+t.test(
+  'docs/configuration.md lists exactly the variables that are read, with default and range',
+  async (t) => {
+    t.strictSame(rows.map(({ name }) => name).sort(), names)
+    for (const variable of VARIABLES) {
+      const [, name, fallback, accepts] = rows.find((row) => row.name === variable.name)?.cells ?? []
+      t.equal(name, `\`${variable.name}\`${variable.secret ? ' (secret)' : ''}`)
+      t.equal(accepts, variable.accepts, variable.name)
+      if (variable.required) t.equal(fallback, 'required', variable.name)
+      else if (variable.default !== null) t.equal(fallback, `\`${variable.default}\``, variable.name)
+      else t.notMatch(fallback, /^`|^required$|^$/, variable.name)
+      t.equal(page.includes(`\`${variable.name}_FILE\``), variable.secret, `${variable.name}_FILE`)
+    }
+  },
+)
+
+t.test('.env.example works as it stands once its placeholder is replaced, and not before', async (t) => {
+  const untouched = parseConfig(exampleEnv)
+  if (untouched.ok) throw new Error('the placeholder is taken')
+  t.match(untouched.faults, [/^SESSION_SECRET is the placeholder.*openssl rand -base64 48$/])
+  t.equal(untouched.faults.length, 1)
+  const replaced = parseConfig({ ...exampleEnv, SESSION_SECRET: 'a-secret-of-32-characters-or-more' })
+  t.strictSame(replaced.ok && replaced.warnings, [])
+})
+
+t.test('every optional line of .env.example may be uncommented as it stands', async (t) => {
+  const all = Object.fromEntries(entries.map(({ name, value }) => [name, value]))
+  const parsed = parseConfig({ ...all, SESSION_SECRET: 'a-secret-of-32-characters-or-more' })
+  t.strictSame(parsed.ok || parsed.faults, true)
+})
+
+t.test('no session secret that is printed in the documentation is accepted', async (t) => {
+  const pages = [
+    '.env.example',
+    ...readdirSync(ROOT).filter((file) => file.endsWith('.md')),
+    ...readdirSync(new URL('docs/', ROOT), { recursive: true, encoding: 'utf8' })
+      .filter((file) => file.endsWith('.md'))
+      .map((file) => `docs/${file}`),
+  ]
+  let printed = 0
+  for (const file of pages) {
+    const text = readFileSync(new URL(file, ROOT), 'utf8')
+    for (const [, secret = ''] of text.matchAll(/\bSESSION_SECRET\s*[=:]\s*["']?([^\s"'`$(]+)/g)) {
+      printed += 1
+      t.equal(parseConfig({ ...exampleEnv, SESSION_SECRET: secret }).ok, false, `${file}: ${secret}`)
+    }
+  }
+  t.ok(printed > 0, 'the placeholder is among them')
+})

@@ -1,0 +1,27 @@
+import { execFile } from 'node:child_process'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { findTool } from '../setup/tools.mjs'
+
+export interface Certificate {
+  readonly keyFile: string
+  readonly certFile: string
+  /** The certificate to trust: it is its own CA. */
+  readonly caFile: string
+}
+
+const run = promisify(execFile)
+
+/** A new self-signed certificate for localhost, 127.0.0.1 and ::1, good for one day, in this folder. */
+export async function createCertificate(folder: string): Promise<Certificate> {
+  const openssl = findTool('openssl')
+  if (openssl === null) throw new Error('openssl is not installed: run the tests through npm test')
+  const keyFile = join(folder, 'key.pem')
+  const certFile = join(folder, 'cert.pem')
+  await run(openssl, [
+    ...['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'],
+    ...['-days', '1', '-subj', '/CN=localhost', '-keyout', keyFile, '-out', certFile],
+    ...['-addext', 'subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1'],
+  ])
+  return { keyFile, certFile, caFile: certFile }
+}

@@ -1,0 +1,147 @@
+import { type ChildProcess, spawn } from 'node:child_process'
+import { guard } from './watchdog.ts'
+
+/** What a helper needs of tap's `t`. */
+export interface Teardown {
+  teardown(handler: () => unknown): unknown
+}
+
+export interface Ended {
+  readonly code: number | null
+  readonly signal: NodeJS.Signals | null
+}
+
+/** A program that a test has started. */
+export interface Child {
+  readonly pid: number
+  readonly ended: Promise<Ended>
+  hasEnded(): boolean
+  stdout(): string
+  stderr(): string
+  /** Standard output and standard error, in order of arrival. */
+  output(): string
+  /** Calls back after each piece of output and once at the end, until the returned function is called. */
+  onOutput(listener: () => void): () => void
+  send(signal: NodeJS.Signals): void
+  /** Sends the signal and waits for the end; after ten seconds it is killed, and that is an error. */
+  stop(signal?: NodeJS.Signals): Promise<Ended>
+  /** The process, with its IPC channel where there is one. */
+  readonly process: ChildProcess
+}
+
+export interface ChildOptions {
+  /** The whole environment; nothing is inherited. */
+  readonly env?: Record<string, string>
+  readonly cwd?: string
+  readonly ipc?: boolean
+}
+
+const STOP_MS = 10_000
+
+/** Starts a program that is killed at the latest when the test ends, or when the test process dies. */
+export function startChild(
+  t: Teardown,
+  command: string,
+  args: readonly string[],
+  options: ChildOptions = {},
+): Child {
+  const child = spawn(command, args, {
+    cwd: options.cwd,
+    env: options.env ?? { PATH: process.env.PATH ?? '' },
+    stdio: options.ipc === true ? ['ignore', 'pipe', 'pipe', 'ipc'] : ['ignore', 'pipe', 'pipe'],
+  })
+  guard(child)
+  const texts = { stdout: '', stderr: '', both: '' }
+  const listeners = new Set<() => void>()
+  const notify = () => {
+    for (const listener of [...listeners]) listener()
+  }
+  for (const name of ['stdout', 'stderr'] as const) {
+    child[name]?.setEncoding('utf8').on('data', (text: string) => {
+      texts[name] += text
+      texts.both += text
+      notify()
+    })
+  }
+
+  let over = false
+  const ended = new Promise<Ended>((resolve) => {
+    child.once('error', (error) => {
+      texts.both += String(error)
+      over = true
+      resolve({ code: null, signal: null })
+    })
+    // 'close' and not 'exit': by then everything that was written has been read.
+    child.once('close', (code, signal) => {
+      over = true
+      resolve({ code, signal })
+    })
+  }).finally(notify)
+
+  const send = (signal: NodeJS.Signals) => {
+    if (!over) child.kill(signal)
+  }
+  const stop = async (signal: NodeJS.Signals = 'SIGTERM') => {
+    send(signal)
+    let late = false
+    const timer = setTimeout(() => {
+      late = true
+      send('SIGKILL')
+    }, STOP_MS)
+    const result = await ended
+    clearTimeout(timer)
+    if (late) throw new Error(`${command} ignored ${signal} for ${STOP_MS / 1000} s\n${texts.both}`)
+    return result
+  }
+  t.teardown(() => {
+    send('SIGCONT')
+    send('SIGKILL')
+    return ended
+  })
+
+  return {
+    pid: child.pid ?? -1,
+    ended,
+    hasEnded: () => over,
+    stdout: () => texts.stdout,
+    stderr: () => texts.stderr,
+    output: () => texts.both,
+    onOutput: (listener) => {
+      listeners.add(listener)
+      return () => listeners.delete(listener)
+    },
+    send,
+    stop,
+    process: child,
+  }
+}
+
+/**
+ * What `read` finds in the child's output, as soon as it finds something. Null: the child ended first.
+ * Throws, with the output, when the time is over.
+ */
+export async function waitForOutput<T>(
+  child: Child,
+  read: (output: string) => T | null,
+  milliseconds = 15_000,
+): Promise<T | null> {
+  return await new Promise<T | null>((resolve, reject) => {
+    const look = () => {
+      const found = read(child.output())
+      if (found === null && !child.hasEnded()) return
+      clearTimeout(timer)
+      off()
+      resolve(found)
+    }
+    const off = child.onOutput(look)
+    const timer = setTimeout(() => {
+      off()
+      reject(
+        new Error(
+          `nothing of what was awaited within ${milliseconds} ms; the output was:\n${child.output()}`,
+        ),
+      )
+    }, milliseconds)
+    look()
+  })
+}

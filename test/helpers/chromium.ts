@@ -1,0 +1,25 @@
+import { type Browser, chromium } from 'playwright-core'
+import { findTool } from '../setup/tools.mjs'
+import type { Teardown } from './child.ts'
+
+const ARGS = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+]
+
+/**
+ * A headless Chromium (`CHROMIUM_PATH`, or the installed Chromium or Chrome), closed when the test ends.
+ * `browser.newContext()` gives an empty profile; `ignoreHTTPSErrors` there accepts test certificates.
+ */
+export async function launchChromium(t: Teardown): Promise<Browser> {
+  const executablePath = findTool('chromium')
+  if (executablePath === null) throw new Error('Chromium is not installed: run the tests through npm test')
+  const browser = await chromium.launch({ executablePath, args: ARGS })
+  t.teardown(() => browser.close())
+  return browser
+}

@@ -1,0 +1,165 @@
+import { existsSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { type Child, type Ended, startChild, type Teardown, waitForOutput } from './child.ts'
+import { freePort } from './ports.ts'
+
+/** Environment variables; undefined takes a default away. */
+export type Env = Record<string, string | undefined>
+
+export interface ServerProcess {
+  /** Where the public port listens, as the process says it. */
+  readonly url: string
+  /** Where health and metrics are served; null when `OPS_PORT` is 0. */
+  readonly opsUrl: string | null
+  /** `PUBLIC_URL`, by default `http://localhost:<port>`. */
+  readonly publicUrl: string
+  readonly pid: number
+  /** Every line of the log so far, parsed; what is not JSON is `{ msg: <the line> }`. */
+  logs(): LogLine[]
+  /** Standard output and standard error as they came. */
+  output(): string
+  /** Sends the signal (default SIGTERM), waits for the end, and answers with the exit code (null: killed). */
+  stop(signal?: NodeJS.Signals): Promise<number | null>
+  /** Sends a signal and does not wait. */
+  send(signal: NodeJS.Signals): void
+  readonly ended: Promise<Ended>
+}
+
+export interface SandboxProcess {
+  /** Its base address: authorization server and resource server. */
+  readonly url: string
+  readonly pid: number
+  output(): string
+  stop(signal?: NodeJS.Signals): Promise<number | null>
+}
+
+export interface LogLine {
+  readonly msg?: string
+  readonly level?: string
+  readonly [member: string]: unknown
+}
+
+const ROOT = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
+const ATTEMPTS = 5
+
+/**
+ * Values that make a valid configuration together with the two ports and `PUBLIC_URL`: one process, the
+ * memory store, a platform that nobody serves.
+ */
+export const SERVER_ENV: Readonly<Record<string, string>> = {
+  HOST: '127.0.0.1',
+  AUTH_URL: 'http://127.0.0.1:9',
+  BASE_URL: 'http://127.0.0.1:9',
+  CLIENT_ID: 'test-client',
+  CLIENT_SECRET: 'test-client-secret',
+  SESSION_SECRET: 'a-secret-of-the-tests-longer-than-32-characters',
+  SESSION_STORE: 'memory',
+}
+
+/**
+ * The built server as a process of its own, ready for requests. Its environment is `SERVER_ENV`, two free
+ * ports, and `env` over them. Throws with its output when it ends instead.
+ */
+export async function startServer(t: Teardown, env: Env = {}): Promise<ServerProcess> {
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const port = await freePort()
+    const whole = defined({
+      ...SERVER_ENV,
+      PORT: String(port),
+      OPS_PORT: String(await freePort()),
+      PUBLIC_URL: `http://localhost:${port}`,
+      ...env,
+    })
+    const child = startBuilt(t, 'main.js', whole)
+    const listening = await waitForOutput(child, readListening)
+    if (listening !== null) return serverProcess(child, listening, whole.PUBLIC_URL ?? '')
+    if (!child.output().includes('EADDRINUSE')) {
+      throw new Error(`the server ended at its start:\n${child.output()}`)
+    }
+  }
+  throw new Error(`no free port for the server in ${ATTEMPTS} attempts`)
+}
+
+/** Runs the built server with exactly this environment until it ends by itself; throws if it has not in 15 s. */
+export async function runServer(
+  t: Teardown,
+  env: Env,
+): Promise<{ code: number | null; stdout: string; stderr: string; milliseconds: number }> {
+  const begin = performance.now()
+  const child = startBuilt(t, 'main.js', defined(env))
+  await waitForOutput(child, () => null)
+  const { code } = await child.ended
+  return { code, stdout: child.stdout(), stderr: child.stderr(), milliseconds: performance.now() - begin }
+}
+
+/** The built sandbox platform as a process of its own, listening on a port that it picks, with `env` on top. */
+export async function startSandbox(t: Teardown, env: Env = {}): Promise<SandboxProcess> {
+  const whole = defined({
+    HOST: '127.0.0.1',
+    PORT: '0',
+    SANDBOX_CLIENT_ID: SERVER_ENV.CLIENT_ID,
+    SANDBOX_CLIENT_SECRET: SERVER_ENV.CLIENT_SECRET,
+    ...env,
+  })
+  const child = startBuilt(t, 'sandbox/main.js', whole)
+  const url = await waitForOutput(child, (text) => /https?:\/\/[^\s"]+/.exec(text)?.[0] ?? null)
+  if (url === null) throw new Error(`the sandbox ended at its start:\n${child.output()}`)
+  return {
+    url: url.replace(/\/$/, ''),
+    pid: child.pid,
+    output: child.output,
+    stop: async (signal) => (await child.stop(signal)).code,
+  }
+}
+
+/** A program of dist/ under this Node, with nothing inherited but the path. */
+export function startBuilt(t: Teardown, file: string, env: Record<string, string>): Child {
+  const path = join(ROOT, 'dist', file)
+  if (!existsSync(path)) throw new Error(`dist/${file} is missing: run npm run build`)
+  return startChild(t, process.execPath, [path], {
+    cwd: ROOT,
+    env: { PATH: process.env.PATH ?? '', ...env },
+  })
+}
+
+function serverProcess(child: Child, listening: LogLine, publicUrl: string): ServerProcess {
+  const { url, opsUrl } = listening
+  if (typeof url !== 'string') throw new Error(`the listening line has no url: ${JSON.stringify(listening)}`)
+  return {
+    url,
+    opsUrl: typeof opsUrl === 'string' ? opsUrl : null,
+    publicUrl,
+    pid: child.pid,
+    logs: () => parseLines(child.output()),
+    output: child.output,
+    stop: async (signal) => (await child.stop(signal)).code,
+    send: child.send,
+    ended: child.ended,
+  }
+}
+
+function readListening(output: string): LogLine | null {
+  return parseLines(output).find((line) => line.msg === 'listening') ?? null
+}
+
+function parseLines(output: string): LogLine[] {
+  // Only whole lines: the last piece may still be growing.
+  const lines = output.slice(0, output.lastIndexOf('\n') + 1).split('\n')
+  return lines.filter((line) => line !== '').map(parseLine)
+}
+
+function parseLine(line: string): LogLine {
+  try {
+    const value: unknown = JSON.parse(line)
+    if (typeof value === 'object' && value !== null) return value as LogLine
+  } catch {
+    // Faults of the configuration, and Node's own messages, are plain text.
+  }
+  return { msg: line }
+}
+
+function defined(env: Env): Record<string, string> {
+  const entries = Object.entries(env).filter((entry): entry is [string, string] => entry[1] !== undefined)
+  return Object.fromEntries(entries)
+}

@@ -1,0 +1,134 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { startChild, type Teardown, waitForOutput } from './child.ts'
+import { freePort } from './ports.ts'
+import { type RedisServer, redisCli, startOnFreePort, startRedis, toolPath } from './redis.ts'
+import { makeFolder } from './watchdog.ts'
+
+const MASTER_NAME = 'mymaster'
+
+export interface SentinelGroup {
+  readonly master: RedisServer
+  readonly replica: RedisServer
+  readonly sentinelPorts: readonly number[]
+  /** `redis-sentinel://…/mymaster` */
+  readonly url: string
+  /** The port of the data node that the sentinels hold for the master now. */
+  masterPort(): Promise<number>
+}
+
+/**
+ * A master, its replica in sync with it, and three sentinels that know each other, so that a failover
+ * begins one second after the death of the master and is over within some seconds.
+ */
+export async function startSentinelGroup(t: Teardown): Promise<SentinelGroup> {
+  const master = await startRedis(t)
+  const replica = await startRedis(t, { args: ['--replicaof', `127.0.0.1 ${master.port}`] })
+  await until('the replica is in sync', async () =>
+    (await replica.cli('info', 'replication')).includes('master_link_status:up'),
+  )
+
+  const sentinelPorts: number[] = []
+  for (let i = 0; i < 3; i++) sentinelPorts.push(await startSentinel(t, master.port))
+  const [first] = sentinelPorts
+  if (first === undefined) throw new Error('no sentinel')
+  const ask = (port: number, ...args: string[]) => redisCli(port, ['sentinel', ...args])
+  for (const port of sentinelPorts) {
+    await until('each sentinel knows the two others and the replica', async () => {
+      const state = await ask(port, 'master', MASTER_NAME)
+      return /num-other-sentinels\n2\n/.test(state) && /num-slaves\n1\n/.test(state)
+    })
+  }
+
+  return {
+    master,
+    replica,
+    sentinelPorts,
+    url: `redis-sentinel://${sentinelPorts.map((port) => `127.0.0.1:${port}`).join(',')}/${MASTER_NAME}`,
+    masterPort: async () => {
+      const answer = await ask(first, 'get-master-addr-by-name', MASTER_NAME)
+      return Number(answer.split('\n')[1])
+    },
+  }
+}
+
+export interface RedisCluster {
+  readonly nodes: readonly RedisServer[]
+  /** `redis-cluster://…` with every node. */
+  readonly url: string
+  /** One command through redis-cli, which follows redirections to the node that has the key. */
+  cli(...args: string[]): Promise<string>
+}
+
+/** A Redis Cluster whose nodes all say that its state is ok. At least three masters. */
+export async function startCluster(
+  t: Teardown,
+  options: { masters?: number; replicas?: number } = {},
+): Promise<RedisCluster> {
+  const masters = options.masters ?? 3
+  const replicas = options.replicas ?? 0
+  const nodes: RedisServer[] = []
+  for (let i = 0; i < masters * (1 + replicas); i++) nodes.push(await startClusterNode(t))
+  const addresses = nodes.map((node) => `127.0.0.1:${node.port}`)
+
+  const creation = startChild(t, toolPath('redis-cli'), [
+    ...['--cluster', 'create', ...addresses],
+    ...['--cluster-replicas', String(replicas), '--cluster-yes'],
+  ])
+  await waitForOutput(creation, () => null, 30_000)
+  const { code } = await creation.ended
+  if (code !== 0) throw new Error(`the cluster was not made:\n${creation.output()}`)
+  for (const node of nodes) {
+    await until('each node sees the whole cluster', async () => {
+      const info = await node.cli('cluster', 'info')
+      return info.includes('cluster_state:ok') && info.includes(`cluster_known_nodes:${nodes.length}`)
+    })
+  }
+
+  return {
+    nodes,
+    url: `redis-cluster://${addresses.join(',')}`,
+    cli: async (...args) => {
+      const [node] = nodes
+      if (node === undefined) throw new Error('the cluster has no node')
+      return await node.cli('-c', ...args)
+    },
+  }
+}
+
+// The bus port is 10000 above the data port by default, which the highest free ports do not allow.
+async function startClusterNode(t: Teardown): Promise<RedisServer> {
+  return await startRedis(t, {
+    args: [
+      ...['--cluster-enabled', 'yes', '--cluster-port', String(await freePort())],
+      ...['--cluster-node-timeout', '2000', '--repl-diskless-sync-delay', '0'],
+    ],
+  })
+}
+
+async function startSentinel(t: Teardown, masterPort: number): Promise<number> {
+  const folder = makeFolder('sentinel')
+  const { port } = await startOnFreePort(t, 'redis-sentinel', (candidate) => {
+    const file = join(folder, `${candidate}.conf`)
+    const lines = [
+      `port ${candidate}`,
+      'bind 127.0.0.1',
+      `dir ${folder}`,
+      `sentinel monitor ${MASTER_NAME} 127.0.0.1 ${masterPort} 2`,
+      `sentinel down-after-milliseconds ${MASTER_NAME} 1000`,
+      `sentinel failover-timeout ${MASTER_NAME} 5000`,
+    ]
+    writeFileSync(file, `${lines.join('\n')}\n`)
+    return [file]
+  })
+  return port
+}
+
+/** Asks again every 50 ms until it is so; after 20 seconds it throws. */
+async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {
+  const deadline = Date.now() + 20_000
+  while (!(await isSo())) {
+    if (Date.now() > deadline) throw new Error(`waited 20 s in vain until ${what}`)
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+}

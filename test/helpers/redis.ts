@@ -1,0 +1,140 @@
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import { findTool, type Tool } from '../setup/tools.mjs'
+import { createCertificate } from './certificate.ts'
+import { type Child, startChild, type Teardown, waitForOutput } from './child.ts'
+import { freePort } from './ports.ts'
+import { makeFolder } from './watchdog.ts'
+
+export interface RedisOptions {
+  /** Further arguments of redis-server, for example `['--appendonly', 'yes']`. */
+  readonly args?: readonly string[]
+  /** TLS only, with a certificate for localhost and 127.0.0.1 whose CA is in `caFile`. */
+  readonly tls?: boolean
+  readonly password?: string
+}
+
+/** A Redis of one test's own. */
+export interface RedisServer {
+  readonly port: number
+  /** `redis://` or `rediss://`, with the password where there is one. */
+  readonly url: string
+  /** Path of the CA certificate; null without TLS. */
+  readonly caFile: string | null
+  readonly pid: number
+  /** Ends it in good order. */
+  stop(): Promise<void>
+  /** Ends it with a signal (default SIGKILL), and waits until it is gone. */
+  kill(signal?: NodeJS.Signals): Promise<void>
+  /** Freezes it: connections stay open, nothing is answered. */
+  pause(): void
+  resume(): void
+  /** Starts it once more on the same port and folder; what was in it is kept only with `--appendonly yes`. */
+  restart(): Promise<void>
+  /** One command through redis-cli; its answer as text, without the last newline. */
+  cli(...args: string[]): Promise<string>
+}
+
+const ATTEMPTS = 5
+const run = promisify(execFile)
+
+/** A private redis-server that answers and is empty. It ends with the test. */
+export async function startRedis(t: Teardown, options: RedisOptions = {}): Promise<RedisServer> {
+  const folder = makeFolder('redis')
+  const certificate = options.tls === true ? await createCertificate(folder) : null
+  const tlsArgs = certificate === null ? [] : ['--tls', '--cacert', certificate.caFile]
+  const passwordArgs = options.password === undefined ? [] : ['--requirepass', options.password]
+
+  const argsFor = (port: number) => [
+    ...['--bind', '127.0.0.1', '--dir', folder, '--save', ''],
+    ...(certificate === null
+      ? ['--port', String(port)]
+      : [
+          ...['--port', '0', '--tls-port', String(port), '--tls-auth-clients', 'no'],
+          ...['--tls-cert-file', certificate.certFile, '--tls-key-file', certificate.keyFile],
+          ...['--tls-ca-cert-file', certificate.caFile],
+        ]),
+    ...passwordArgs,
+    ...(options.args ?? []),
+  ]
+
+  const first = await startOnFreePort(t, 'redis-server', argsFor)
+  let { child } = first
+  const { port } = first
+  const scheme = certificate === null ? 'redis' : 'rediss'
+  const login = options.password === undefined ? '' : `:${encodeURIComponent(options.password)}@`
+
+  return {
+    port,
+    url: `${scheme}://${login}127.0.0.1:${port}`,
+    caFile: certificate?.caFile ?? null,
+    get pid() {
+      return child.pid
+    },
+    stop: async () => {
+      await child.stop()
+    },
+    kill: async (signal = 'SIGKILL') => {
+      await child.stop(signal)
+    },
+    pause: () => child.send('SIGSTOP'),
+    resume: () => child.send('SIGCONT'),
+    restart: async () => {
+      if (!child.hasEnded()) throw new Error('end this Redis before it is started again')
+      const next = await tryStart(t, 'redis-server', argsFor(port))
+      if (next === null) throw new Error(`port ${port} was taken while Redis was down`)
+      child = next
+    },
+    cli: (...args) => redisCli(port, args, { tlsArgs, password: options.password }),
+  }
+}
+
+/** One command through redis-cli on 127.0.0.1. An error reply of Redis is thrown with its text. */
+export async function redisCli(
+  port: number,
+  args: readonly string[],
+  options: { tlsArgs?: readonly string[]; password?: string | undefined } = {},
+): Promise<string> {
+  const env = options.password === undefined ? {} : { REDISCLI_AUTH: options.password }
+  // -e: an error reply sets the exit code, so that it is not taken for a value.
+  const all = ['-e', '-h', '127.0.0.1', '-p', String(port), ...(options.tlsArgs ?? []), ...args]
+  const { stdout } = await run(toolPath('redis-cli'), all, { env, timeout: 20_000 })
+  return stdout.replace(/\n$/, '')
+}
+
+/** The path of a program that `npm test` has made sure of. */
+export function toolPath(tool: Tool): string {
+  const path = findTool(tool)
+  if (path === null) throw new Error(`${tool} is not installed: run the tests through npm test`)
+  return path
+}
+
+/** Starts redis-server or redis-sentinel on a free port, with another one when the first was taken meanwhile. */
+export async function startOnFreePort(
+  t: Teardown,
+  tool: 'redis-server' | 'redis-sentinel',
+  argsFor: (port: number) => readonly string[] | Promise<readonly string[]>,
+): Promise<{ child: Child; port: number }> {
+  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
+    const port = await freePort()
+    const child = await tryStart(t, tool, await argsFor(port))
+    if (child !== null) return { child, port }
+  }
+  throw new Error(`${tool}: no free port in ${ATTEMPTS} attempts`)
+}
+
+/** Null when the port is taken. Any other failure is thrown with the program's output. */
+async function tryStart(
+  t: Teardown,
+  tool: 'redis-server' | 'redis-sentinel',
+  args: readonly string[],
+): Promise<Child | null> {
+  const child = startChild(t, toolPath(tool), args)
+  // A Redis with data first loads it, and a sentinel has a line of its own.
+  const ready = await waitForOutput(child, (text) =>
+    /Ready to accept connections|Sentinel ID is/.test(text) ? true : null,
+  )
+  if (ready !== null) return child
+  if (/Address already in use/.test(child.output())) return null
+  throw new Error(`${tool} ended at its start:\n${child.output()}`)
+}

@@ -1,0 +1,69 @@
+import { lookup } from 'node:dns/promises'
+import { createServer } from 'node:net'
+import t from 'tap'
+import { type Teardown, waitForOutput } from '../helpers/child.ts'
+import { startBuilt } from '../helpers/processes.ts'
+
+async function startDemo(t: Teardown) {
+  const demo = startBuilt(t, 'demo.js', { PORT: '0' })
+  // A demo that is ended by the teardown's SIGKILL would leave its two servers behind.
+  t.teardown(() => demo.stop('SIGTERM'))
+  const text = await waitForOutput(demo, (output) =>
+    /Open +(http:\/\/localhost:\d+)[\s\S]*Ctrl-C/.exec(output),
+  )
+  if (text === null) throw new Error(`the demo ended:\n${demo.output()}`)
+  const port = new URL(text[1] ?? '').port
+  const metricsUrl = /http:\/\/localhost:\d+\/metrics/.exec(demo.output())?.[0] ?? ''
+  const sandboxUrl = /platform is at (\S+)/.exec(demo.output())?.[1] ?? ''
+  return { demo, port, metricsUrl, sandboxUrl }
+}
+
+t.test(
+  'the demo serves its page on every address of localhost and sends a sign-in to its sandbox',
+  async (t) => {
+    const { port, metricsUrl, sandboxUrl } = await startDemo(t)
+    for (const { address, family } of await lookup('localhost', { all: true })) {
+      const host = family === 6 ? `[${address}]` : address
+      const page = await fetch(`http://${host}:${port}/`, { headers: { accept: 'text/html' } })
+      t.equal(page.status, 200, host)
+      t.match(page.headers.get('content-type'), /^text\/html/)
+    }
+    t.equal((await fetch(metricsUrl)).status, 200)
+
+    const login = await fetch(`http://localhost:${port}/auth/login?returnTo=/`, {
+      redirect: 'manual',
+      headers: { 'sec-fetch-mode': 'navigate', 'sec-fetch-site': 'same-origin' },
+    })
+    t.equal(login.status, 303)
+    const target = login.headers.get('location') ?? ''
+    t.ok(target.startsWith(`${sandboxUrl}/oauth/authorize?`), target)
+    t.equal((await fetch(target)).status, 200, 'the sandbox knows the client and the callback')
+  },
+)
+
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+  t.test(`${signal} ends the demo and both of its processes with code 0`, async (t) => {
+    const { demo, port, sandboxUrl } = await startDemo(t)
+    t.equal((await demo.stop(signal)).code, 0)
+    await t.rejects(fetch(`http://localhost:${port}/`), 'the server is gone')
+    await t.rejects(fetch(sandboxUrl), 'the sandbox is gone')
+  })
+}
+
+t.test('a port that is taken is one sentence and code 1', async (t) => {
+  const holder = createServer()
+  await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => holder.close())
+  const address = holder.address()
+  const port = typeof address === 'object' && address !== null ? String(address.port) : ''
+
+  const demo = startBuilt(t, 'demo.js', { PORT: port })
+  t.equal((await demo.ended).code, 1)
+  t.match(demo.output(), new RegExp(`^Port ${port} is taken\\. .*npm run demo\n$`))
+})
+
+t.test('a port that is no port is one sentence and code 1', async (t) => {
+  const demo = startBuilt(t, 'demo.js', { PORT: 'front' })
+  t.equal((await demo.ended).code, 1)
+  t.equal(demo.output(), 'PORT must be a port number, but is "front".\n')
+})

@@ -1,0 +1,60 @@
+import t from 'tap'
+import { runServer, SERVER_ENV, startServer } from '../helpers/processes.ts'
+
+t.test('the built server listens, is live and ready, and ends with code 0 on SIGTERM', async (t) => {
+  const server = await startServer(t)
+  const answers = async (path: string) => (await fetch(`${server.opsUrl}${path}`)).status
+  t.equal(await answers('/livez'), 200)
+  t.equal(await answers('/readyz'), 200)
+
+  const session = await fetch(`${server.url}/auth/session`, { headers: { accept: 'application/json' } })
+  t.equal(session.status, 200)
+  t.strictSame(await session.json(), { authenticated: false, loginUrl: '/auth/login' })
+
+  t.equal(await server.stop('SIGTERM'), 0)
+  await t.rejects(fetch(server.url), 'nothing listens any more')
+})
+
+t.test('SIGINT ends the built server with code 0 too', async (t) => {
+  const server = await startServer(t)
+  t.equal(await server.stop('SIGINT'), 0)
+})
+
+t.test(
+  'a faulty configuration ends the process within a second, and names every fault and no secret',
+  async (t) => {
+    const attempt = () =>
+      runServer(t, {
+        ...SERVER_ENV,
+        PUBLIC_URL: 'https://app.example.com/path',
+        PORT: 'many',
+        SESSION_SECRET: 'too-short',
+        CLIENT_SECRET: undefined,
+        SESSION_STORE: 'redis',
+      })
+    // Other test files share this machine: the fastest of three tells what the process itself needs.
+    const runs = [await attempt(), await attempt(), await attempt()]
+    for (const run of runs) {
+      t.equal(run.code, 1)
+      for (const name of ['PUBLIC_URL', 'PORT', 'SESSION_SECRET', 'CLIENT_SECRET', 'REDIS_URL']) {
+        t.match(run.stderr, new RegExp(`\\b${name} `), `${name} is named`)
+      }
+      t.notMatch(run.stdout + run.stderr, 'too-short')
+    }
+    const fastest = Math.round(Math.min(...runs.map((run) => run.milliseconds)))
+    t.ok(fastest < 1000, `within a second: ${fastest} ms`)
+  },
+)
+
+t.test('a port that is taken ends the process with code 1 and is named', async (t) => {
+  const first = await startServer(t)
+  const port = new URL(first.url).port
+  const run = await runServer(t, {
+    ...SERVER_ENV,
+    PORT: port,
+    OPS_PORT: '0',
+    PUBLIC_URL: `http://localhost:${port}`,
+  })
+  t.equal(run.code, 1)
+  t.match(run.stdout + run.stderr, port)
+})

@@ -1,0 +1,220 @@
+import { once } from 'node:events'
+import http, { type IncomingMessage } from 'node:http'
+import net, { type AddressInfo, type Socket } from 'node:net'
+import { type Call, createForwarder, type ForwarderOptions, type Outcome } from '../../src/proxy/forward.ts'
+
+interface Teardown {
+  teardown(handler: () => unknown): unknown
+}
+
+/** One request as the resource server received it, byte for byte. */
+export interface Received {
+  text: string
+  /** Header lines, in order. */
+  lines: string[]
+  path: string
+  body: string
+  socket: Socket
+  /** How many requests came before it on the same connection. */
+  position: number
+}
+
+export interface RawUpstream {
+  url: string
+  received: Received[]
+  sockets: Socket[]
+  /** The request of that index, as soon as it is there. */
+  request(index: number): Promise<Received>
+}
+
+/** A resource server on a bare socket: what it says is exactly what `answer` writes. */
+export async function rawUpstream(
+  t: Teardown,
+  answer: (socket: Socket, request: Received) => void,
+): Promise<RawUpstream> {
+  const received: Received[] = []
+  const sockets: Socket[] = []
+  const waiting: (() => void)[] = []
+  const server = net.createServer((socket) => {
+    sockets.push(socket)
+    socket.on('error', () => {})
+    let text = ''
+    let position = 0
+    socket.on('data', (data) => {
+      text += data.toString('latin1')
+      for (;;) {
+        const end = text.indexOf('\r\n\r\n')
+        if (end === -1) return
+        const [start = '', ...lines] = text.slice(0, end).split('\r\n')
+        const length = Number(/^content-length: (\d+)$/im.exec(lines.join('\n'))?.[1] ?? 0)
+        if (text.length < end + 4 + length) return
+        const whole = text.slice(0, end + 4 + length)
+        text = text.slice(whole.length)
+        const path = start.split(' ')[1] ?? ''
+        const request = { text: whole, lines, path, body: whole.slice(end + 4), socket, position: position++ }
+        received.push(request)
+        for (const wake of waiting.splice(0)) wake()
+        answer(socket, request)
+      }
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  })
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    received,
+    sockets,
+    async request(index) {
+      while (received.length <= index) await new Promise<void>((wake) => waiting.push(wake))
+      return received[index]!
+    },
+  }
+}
+
+export interface Bff {
+  port: number
+  /** The outcome of the call of that index, as soon as it is there. */
+  outcome(index: number): Promise<Outcome>
+  /** Closes the forwarder alone. */
+  close(): Promise<void>
+}
+
+/** A server that forwards each request as it comes, and answers 599 itself where nothing was written. */
+export async function bff(
+  t: Teardown,
+  options: Partial<ForwarderOptions> & { baseUrl: string },
+  change: Partial<Call> = {},
+): Promise<Bff> {
+  const forwarder = createForwarder({ timeoutMs: 5000, tokenIn: 'header', ...options })
+  const outcomes: Outcome[] = []
+  const waiting: (() => void)[] = []
+  const server = http.createServer(async (request, response) => {
+    const body = await bodyOf(request)
+    const outcome = await forwarder.forward({
+      request,
+      response,
+      method: request.method as Call['method'],
+      path: request.url ?? '/',
+      accept: 'application/json',
+      contentType: 'application/json',
+      body,
+      jsonp: false,
+      authorization: 'Bearer the-token',
+      requestId: 'req-1',
+      ...change,
+    })
+    outcomes.push(outcome)
+    for (const wake of waiting.splice(0)) wake()
+    if (response.headersSent || response.destroyed) return
+    response.statusCode = 599
+    response.end(outcome.kind)
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(async () => {
+    server.closeAllConnections()
+    server.close()
+    await forwarder.close()
+  })
+  return {
+    port: (server.address() as AddressInfo).port,
+    close: () => forwarder.close(),
+    async outcome(index) {
+      while (outcomes.length <= index) await new Promise<void>((wake) => waiting.push(wake))
+      return outcomes[index]!
+    },
+  }
+}
+
+async function bodyOf(request: IncomingMessage): Promise<Buffer | null> {
+  if (request.method !== 'PUT' && request.method !== 'POST') return null
+  const chunks: Buffer[] = []
+  for await (const chunk of request) chunks.push(chunk as Buffer)
+  return Buffer.concat(chunks)
+}
+
+export interface RawAnswer {
+  status: number
+  /** Lower-case names. */
+  headers: Record<string, string>
+  /** The bytes after the head, framing included, one character a byte. */
+  raw: string
+  /** Set where the connection failed rather than ended. */
+  error: string | null
+}
+
+export interface RawBrowser {
+  socket: Socket
+  /** Everything received until the connection was over. */
+  answer: Promise<RawAnswer>
+  /** Resolves once the text received so far contains `part`. */
+  sees(part: string): Promise<void>
+}
+
+/** A browser on a bare socket. Lines are joined by CRLF; the head is closed here. */
+export function rawBrowser(t: Teardown, port: number, lines: string[], body = ''): RawBrowser {
+  const socket = net.connect(port, '127.0.0.1')
+  let text = ''
+  let error: string | null = null
+  const waiting: (() => void)[] = []
+  socket.on('connect', () => socket.write(`${lines.join('\r\n')}\r\n\r\n${body}`, 'latin1'))
+  socket.on('data', (data) => {
+    text += data.toString('latin1')
+    for (const wake of waiting.splice(0)) wake()
+  })
+  socket.on('error', (failure: NodeJS.ErrnoException) => {
+    error = failure.code ?? failure.message
+  })
+  t.teardown(() => socket.destroy())
+  return {
+    socket,
+    answer: new Promise((resolve) => {
+      socket.on('close', () => resolve(parse(text, error)))
+    }),
+    async sees(part) {
+      while (!text.includes(part)) await new Promise<void>((wake) => waiting.push(wake))
+    },
+  }
+}
+
+function parse(text: string, error: string | null): RawAnswer {
+  const end = text.indexOf('\r\n\r\n')
+  const [start = '', ...lines] = (end === -1 ? text : text.slice(0, end)).split('\r\n')
+  const headers: Record<string, string> = {}
+  for (const line of lines) {
+    const colon = line.indexOf(':')
+    const name = line.slice(0, colon).toLowerCase()
+    const value = line.slice(colon + 1).trim()
+    headers[name] = name in headers ? `${headers[name]} AND ${value}` : value
+  }
+  return { status: Number(start.split(' ')[1]), headers, raw: end === -1 ? '' : text.slice(end + 4), error }
+}
+
+/** One GET with `Connection: close`, to its end. */
+export function get(t: Teardown, port: number, path = '/x', ...lines: string[]): Promise<RawAnswer> {
+  return rawBrowser(t, port, [`GET ${path} HTTP/1.1`, 'Host: bff.test', 'Connection: close', ...lines]).answer
+}
+
+/** Resolves when the connection is over, in whatever way. */
+export function closed(socket: Socket): Promise<void> {
+  if (socket.closed) return Promise.resolve()
+  return new Promise((resolve) => socket.once('close', () => resolve()))
+}
+
+/** A whole answer with a length. */
+export function answerText(status: string, lines: string[], body = ''): string {
+  return [
+    `HTTP/1.1 ${status}`,
+    ...lines,
+    `Content-Length: ${Buffer.byteLength(body, 'latin1')}`,
+    '',
+    body,
+  ].join('\r\n')
+}
+
+/** A good small JSON answer. */
+export const OK = answerText('200 OK', ['Content-Type: application/json'], '{"id":9007199254740993}')

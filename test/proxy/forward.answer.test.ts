@@ -1,0 +1,388 @@
+import t from 'tap'
+import { answerText, bff, closed, get, rawBrowser, rawUpstream } from './forward-harness.ts'
+
+const PROTECTION = {
+  'x-content-type-options': 'nosniff',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'; sandbox",
+  'cross-origin-resource-policy': 'same-origin',
+  'referrer-policy': 'no-referrer',
+  'x-request-id': 'req-1',
+}
+
+type T = Parameters<typeof rawUpstream>[0]
+
+/** The browser's view of one answer of the resource server. */
+async function relayed(t: T, text: string, change = {}, ...lines: string[]) {
+  const upstream = await rawUpstream(t, (socket) => socket.write(text, 'latin1'))
+  const server = await bff(t, { baseUrl: upstream.url }, change)
+  const answer = await get(t, server.port, '/x', ...lines)
+  return { answer, outcome: await server.outcome(0), upstream }
+}
+
+t.test(
+  'status and bytes come through unchanged, with the listed headers and the protective ones',
+  async (t) => {
+    const body = '{"big":9007199254740993,"at":"2026-11-20T10:00:00.1234567Z","bin":"\xff\x00"}'
+    const { answer, outcome } = await relayed(
+      t,
+      answerText(
+        '206 Partial Content',
+        [
+          'Content-Type: application/json; charset=utf-8',
+          'Content-Encoding: gzip',
+          'Content-Language: fr',
+          'Content-Disposition: attachment; filename="a.json"',
+          'Content-Range: bytes 0-1/9',
+          'Accept-Ranges: bytes',
+          'ETag: W/"v1"',
+          'Last-Modified: Mon, 02 Nov 2026 10:00:00 GMT',
+          'Retry-After: 7',
+          'Connection: X-Internal, keep-alive',
+          'Date: Mon, 02 Nov 2026 10:00:00 GMT',
+          'Age: 3',
+          'Expires: Mon, 02 Nov 2030 10:00:00 GMT',
+          'Vary: Accept',
+          'Set-Cookie: session=stolen',
+          'Set-Cookie: b=c',
+          'Access-Control-Allow-Origin: *',
+          'Access-Control-Allow-Credentials: true',
+          'Strict-Transport-Security: max-age=1',
+          'Clear-Site-Data: "cookies"',
+          'Content-Security-Policy: default-src *',
+          'WWW-Authenticate: Basic',
+          'Server: IIS',
+          'X-Powered-By: x',
+          'Via: 1.1 varnish',
+          'Location: https://evil.test/',
+          'Refresh: 0; url=https://evil.test/',
+          'SourceMap: /x.map',
+          'Link: </x>; rel=preload',
+          'Service-Worker-Allowed: /',
+          'Alt-Svc: h3=":443"',
+          'X-Request-Id: theirs',
+          'X-Internal: 1',
+          'Trailer: X-Checksum',
+        ],
+        body,
+      ),
+    )
+    t.equal(answer.status, 206)
+    t.equal(answer.raw, body)
+    const { date, ...headers } = answer.headers
+    t.ok(Math.abs(Date.parse(date ?? '') - Date.now()) < 60_000, 'the date is our own')
+    t.same(headers, {
+      ...PROTECTION,
+      'cache-control': 'no-store',
+      'content-type': 'application/json; charset=utf-8',
+      'content-encoding': 'gzip',
+      'content-language': 'fr',
+      'content-disposition': 'attachment; filename="a.json"',
+      'content-range': 'bytes 0-1/9',
+      'accept-ranges': 'bytes',
+      etag: 'W/"v1"',
+      'last-modified': 'Mon, 02 Nov 2026 10:00:00 GMT',
+      'retry-after': '7',
+      'content-length': String(body.length),
+      connection: 'close',
+    })
+    t.same(outcome, { kind: 'finished', status: 206, bytes: body.length })
+  },
+)
+
+for (const [said, kept] of [
+  ['private', true],
+  ['Private, max-age=60', true],
+  ['max-age=0,private="x-a"', true],
+  ['private, no-store', false],
+  ['public, max-age=60', false],
+  ['x-private, unprivate=1', false],
+  ['max-age=60', false],
+] as const) {
+  t.test(
+    `an answer with Cache-Control "${said}" ${kept ? 'may' : 'may not'} be kept by the browser`,
+    async (t) => {
+      const { answer } = await relayed(
+        t,
+        answerText('200 OK', ['Content-Type: text/csv', `Cache-Control: ${said}`], 'a'),
+      )
+      t.equal(answer.headers['cache-control'], kept ? 'private, no-cache' : 'no-store')
+      t.equal(answer.headers.vary, kept ? 'Cookie' : undefined)
+    },
+  )
+}
+
+t.test('headers that the resource server names in Connection stay here', async (t) => {
+  const { answer } = await relayed(
+    t,
+    answerText(
+      '200 OK',
+      [
+        'Content-Type: text/csv',
+        'Connection: ETag, retry-after',
+        'Connection: cache-control',
+        'ETag: "a"',
+        'Retry-After: 7',
+        'Cache-Control: private',
+      ],
+      'a',
+    ),
+  )
+  t.equal(answer.status, 200)
+  t.notOk('etag' in answer.headers)
+  t.notOk('retry-after' in answer.headers)
+  t.equal(answer.headers['cache-control'], 'no-store')
+})
+
+t.test('a repeated list header is joined, a repeated single one is dropped', async (t) => {
+  const { answer } = await relayed(
+    t,
+    answerText(
+      '200 OK',
+      ['Content-Type: text/csv', 'Content-Language: fr', 'Content-Language: de', 'ETag: "a"', 'ETag: "b"'],
+      'a',
+    ),
+  )
+  t.equal(answer.headers['content-language'], 'fr,de')
+  t.notOk('etag' in answer.headers)
+})
+
+t.test('a 304 keeps its validators and has no body, also where it names a length', async (t) => {
+  const { answer, outcome } = await relayed(
+    t,
+    'HTTP/1.1 304 Not Modified\r\nETag: "v"\r\nCache-Control: private\r\nContent-Length: 100\r\n\r\n',
+    {},
+    'If-None-Match: "v"',
+  )
+  t.equal(answer.status, 304)
+  t.equal(answer.raw, '')
+  t.equal(answer.headers.etag, '"v"')
+  t.equal(answer.headers['cache-control'], 'private, no-cache')
+  t.same(outcome, { kind: 'finished', status: 304, bytes: 0 })
+})
+
+t.test('a 204 is relayed without type, length and body', async (t) => {
+  const { answer } = await relayed(t, 'HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n')
+  t.equal(answer.status, 204)
+  t.equal(answer.raw, '')
+  t.notOk('content-length' in answer.headers)
+})
+
+for (const [what, text] of [
+  ['with a length of zero', 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n'],
+  ['in chunks', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
+] as const) {
+  t.test(`an empty answer ${what} needs no type`, async (t) => {
+    const { answer, outcome } = await relayed(t, text)
+    t.equal(answer.status, 200)
+    t.same(outcome, { kind: 'finished', status: 200, bytes: 0 })
+  })
+}
+
+t.test('early hints and trailers are dropped', async (t) => {
+  const { answer } = await relayed(
+    t,
+    'HTTP/1.1 103 Early Hints\r\nLink: </x>\r\nSet-Cookie: a=b\r\n\r\nHTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\nTrailer: Set-Cookie\r\n\r\n3\r\nabc\r\n0\r\nSet-Cookie: a=b\r\n\r\n',
+  )
+  t.equal(answer.status, 200)
+  t.equal(answer.raw, '3\r\nabc\r\n0\r\n\r\n')
+  t.notOk('link' in answer.headers || 'set-cookie' in answer.headers || 'trailer' in answer.headers)
+})
+
+for (const [what, status, lines] of [
+  ['a redirect', '302 Found', ['Location: /x', 'Content-Type: application/json']],
+  ['a permanent redirect', '308 Permanent Redirect', ['Location: /x', 'Content-Type: application/json']],
+  ['a page', '200 OK', ['Content-Type: Text/HTML; charset=utf-8']],
+  ['an XHTML page', '200 OK', ['Content-Type: application/xhtml+xml']],
+  ['a script', '200 OK', ['Content-Type: text/javascript']],
+  ['a script by an older name', '201 Created', ['Content-Type: application/x-javascript;charset=utf-8']],
+  ['a body without a type', '200 OK', []],
+  ['a body with an empty type', '200 OK', ['Content-Type: ']],
+  ['a body with half a type', '200 OK', ['Content-Type: json']],
+  ['two types in two lines', '200 OK', ['Content-Type: application/json', 'Content-Type: text/html']],
+  ['two types in one line', '200 OK', ['Content-Type: application/json, text/html']],
+  ['two lengths', '200 OK', ['Content-Type: application/json', 'Content-Length: 3']],
+  ['a length that is no number', '200 OK', ['Content-Type: application/json', 'Content-Length: +3']],
+  ['a length and chunks', '200 OK', ['Content-Type: application/json', 'Transfer-Encoding: chunked']],
+] as const) {
+  t.test(`${what} is not usable and leaves the response untouched`, async (t) => {
+    const { answer, outcome } = await relayed(t, answerText(status, [...lines], 'evil'))
+    t.equal(outcome.kind, 'unusable')
+    t.equal(answer.status, 599)
+    t.equal(answer.raw, 'unusable')
+    t.notOk('content-security-policy' in answer.headers)
+  })
+}
+
+t.test('a body without a type is not usable in chunks either', async (t) => {
+  const { outcome, answer } = await relayed(
+    t,
+    'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n',
+  )
+  t.equal(outcome.kind, 'unusable')
+  t.equal(answer.status, 599)
+})
+
+t.test('a body under a further transfer coding is not usable', async (t) => {
+  const { outcome } = await relayed(
+    t,
+    'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n',
+  )
+  t.equal(outcome.kind, 'unusable')
+})
+
+t.test('a redirect is not followed', async (t) => {
+  const { upstream } = await relayed(t, answerText('307 Temporary Redirect', ['Location: /elsewhere'], ''))
+  t.equal(upstream.received.length, 1)
+})
+
+t.test('something that is not HTTP is not usable', async (t) => {
+  const { outcome } = await relayed(t, 'SSH-2.0-OpenSSH_9.0\r\n')
+  t.equal(outcome.kind, 'unusable')
+})
+
+t.test('an answer whose head is too large is not usable', async (t) => {
+  const { outcome } = await relayed(
+    t,
+    answerText('200 OK', ['Content-Type: text/csv', `X-Big: ${'x'.repeat(20_000)}`], 'a'),
+  )
+  t.equal(outcome.kind, 'unusable')
+})
+
+t.test('a script comes through where one was asked for', async (t) => {
+  const { answer, outcome } = await relayed(
+    t,
+    answerText('200 OK', ['Content-Type: application/javascript'], 'cb({"id":1})'),
+    { jsonp: true },
+  )
+  t.equal(outcome.kind, 'finished')
+  t.equal(answer.raw, 'cb({"id":1})')
+  t.equal(answer.headers['x-content-type-options'], 'nosniff')
+})
+
+t.test('a page does not come through where a script was asked for', async (t) => {
+  const { outcome } = await relayed(t, answerText('200 OK', ['Content-Type: text/html'], 'x'), {
+    jsonp: true,
+  })
+  t.equal(outcome.kind, 'unusable')
+})
+
+for (const [status, type] of [
+  ['404 Not Found', 'application/json'],
+  ['409 Conflict', 'application/problem+json'],
+  ['422 Unprocessable Entity', 'application/xml'],
+  ['500 Internal Server Error', 'text/csv'],
+  ['503 Service Unavailable', 'text/plain'],
+] as const) {
+  t.test(`an error ${status} of type ${type} is relayed as it is`, async (t) => {
+    const { answer, outcome } = await relayed(
+      t,
+      answerText(status, [`Content-Type: ${type}`, 'Retry-After: 3'], 'wrong'),
+    )
+    t.equal(answer.status, Number(status.slice(0, 3)))
+    t.equal(answer.raw, 'wrong')
+    t.equal(answer.headers['retry-after'], '3')
+    t.equal(answer.headers['x-content-type-options'], 'nosniff')
+    t.equal(outcome.kind, 'finished')
+  })
+}
+
+for (const [what, lines] of [
+  ['a page', ['Content-Type: text/html']],
+  ['a script', ['Content-Type: text/javascript']],
+  ['an untyped body', []],
+] as const) {
+  t.test(
+    `an error with ${what} leaves the response untouched and gives its status and Retry-After`,
+    async (t) => {
+      const { answer, outcome } = await relayed(
+        t,
+        answerText('503 Service Unavailable', [...lines, 'Retry-After: 9'], '<b>x</b>'),
+      )
+      t.same(outcome, { kind: 'upstream_error', status: 503, retryAfter: '9' })
+      t.equal(answer.status, 599)
+    },
+  )
+}
+
+t.test('an error without a body is relayed', async (t) => {
+  const { answer } = await relayed(t, answerText('404 Not Found', []))
+  t.equal(answer.status, 404)
+})
+
+t.test('the connection of a refused answer is used again', async (t) => {
+  const upstream = await rawUpstream(t, (socket) =>
+    socket.write(answerText('200 OK', ['Content-Type: text/html'], 'x'.repeat(2000))),
+  )
+  const { port } = await bff(t, { baseUrl: upstream.url })
+  for (let i = 0; i < 3; i++) t.equal((await get(t, port)).status, 599)
+  t.equal(upstream.sockets.length, 1)
+})
+
+t.test('a large refused answer is not read to its end', async (t) => {
+  const length = 1e9
+  const upstream = await rawUpstream(t, (socket) => {
+    socket.write(`HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: ${length}\r\n\r\n`)
+    const more = () => {
+      while (!socket.destroyed && socket.write(Buffer.alloc(65_536)));
+    }
+    socket.on('drain', more)
+    more()
+  })
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+  await get(t, port)
+  t.equal((await outcome(0)).kind, 'unusable')
+  const socket = upstream.sockets[0]!
+  await closed(socket)
+  t.ok(socket.bytesWritten < length / 2)
+})
+
+t.test('a browser on HTTP/1.0 gets a body that ends with the connection, and no chunks', async (t) => {
+  const upstream = await rawUpstream(t, (socket) =>
+    socket.write(
+      'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n',
+    ),
+  )
+  const { port } = await bff(t, { baseUrl: upstream.url })
+  const answer = await rawBrowser(t, port, ['GET /x HTTP/1.0']).answer
+  t.equal(answer.raw, 'abcde')
+  t.notOk('transfer-encoding' in answer.headers)
+})
+
+t.test('an answer that ends with its connection is relayed whole', async (t) => {
+  const upstream = await rawUpstream(t, (socket) =>
+    socket.end('HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\n\r\nabc'),
+  )
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+  t.equal((await get(t, port)).raw, '3\r\nabc\r\n0\r\n\r\n')
+  t.same(await outcome(0), { kind: 'finished', status: 200, bytes: 3 })
+})
+
+t.test('the head reaches the browser before the body exists, and each part as it comes', async (t) => {
+  const upstream = await rawUpstream(t, (socket) =>
+    socket.write('HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n'),
+  )
+  const { port } = await bff(t, { baseUrl: upstream.url })
+  const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a', 'Connection: close'])
+  await browser.sees('content-type: text/csv\r\n')
+  const socket = upstream.sockets[0]!
+  socket.write('3\r\nabc\r\n')
+  await browser.sees('abc')
+  socket.write('3\r\ndef\r\n0\r\n\r\n')
+  t.equal((await browser.answer).raw, '3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n')
+})
+
+t.test('many requests on one browser connection each get their own answer', async (t) => {
+  const upstream = await rawUpstream(t, (socket, { path }) =>
+    socket.write(answerText('200 OK', ['Content-Type: text/csv'], `[${path}]`)),
+  )
+  const { port } = await bff(t, { baseUrl: upstream.url })
+  const requests = Array.from(
+    { length: 20 },
+    (_, i) => `GET /n${i} HTTP/1.1\r\nHost: a${i === 19 ? '\r\nConnection: close' : ''}`,
+  )
+  const { raw } = await rawBrowser(t, port, [requests.join('\r\n\r\n')]).answer
+  t.same(
+    raw.match(/\[\/n\d+\]/g),
+    Array.from({ length: 20 }, (_, i) => `[/n${i}]`),
+  )
+})

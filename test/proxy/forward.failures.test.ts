@@ -1,0 +1,387 @@
+import { once } from 'node:events'
+import net, { type AddressInfo } from 'node:net'
+import t from 'tap'
+import { answerText, bff, closed, get, OK, rawBrowser, rawUpstream } from './forward-harness.ts'
+
+const HALF = 'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length: 10\r\n\r\nabc'
+const HALF_CHUNKED =
+  'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n'
+const UNENDED = 'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\n\r\nabc'
+
+for (const [what, text, version] of [
+  ['with a length', HALF, '1.1'],
+  ['in chunks', HALF_CHUNKED, '1.1'],
+  ['that ends with its connection', UNENDED, '1.1'],
+  ['with a length', HALF, '1.0'],
+  ['in chunks', HALF_CHUNKED, '1.0'],
+  ['that ends with its connection', UNENDED, '1.0'],
+] as const) {
+  t.test(`an answer ${what} that is reset half-way is cut for the browser on HTTP/${version}`, async (t) => {
+    const upstream = await rawUpstream(t, (socket) => socket.write(text))
+    const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+    const browser = rawBrowser(t, port, [`GET /x HTTP/${version}`, 'Host: a', 'Connection: close'])
+    await browser.sees('abc')
+    upstream.sockets[0]?.resetAndDestroy()
+    const { raw, headers, error } = await browser.answer
+    t.same(await outcome(0), { kind: 'cut', status: 200 })
+    if (headers['transfer-encoding'] === 'chunked') t.notMatch(raw, /0\r\n\r\n$/)
+    else if ('content-length' in headers) t.equal(raw, 'abc')
+    else t.equal(error, 'ECONNRESET', 'no orderly end that could be taken for the end of the body')
+  })
+}
+
+for (const [what, text] of [
+  ['ends short of its length', HALF],
+  ['ends within its chunks', HALF_CHUNKED],
+] as const) {
+  t.test(`an answer that ${what} is cut for the browser too`, async (t) => {
+    const upstream = await rawUpstream(t, (socket) => socket.write(text))
+    const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+    const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a', 'Connection: close'])
+    await browser.sees('abc')
+    upstream.sockets[0]?.end()
+    t.notMatch((await browser.answer).raw, /0\r\n\r\n$/)
+    t.same(await outcome(0), { kind: 'cut', status: 200 })
+  })
+}
+
+t.test('an answer with broken chunks is cut', async (t) => {
+  const upstream = await rawUpstream(t, (socket) => socket.write(HALF_CHUNKED))
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+  const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a', 'Connection: close'])
+  await browser.sees('abc')
+  upstream.sockets[0]?.write('zz\r\n')
+  t.equal((await browser.answer).raw, '3\r\nabc\r\n')
+  t.same(await outcome(0), { kind: 'cut', status: 200 })
+})
+
+t.test('an answer that dies between its head and its body is cut', async (t) => {
+  const upstream = await rawUpstream(t, (socket) => socket.write(HALF.slice(0, -3)))
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+  const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a', 'Connection: close'])
+  await browser.sees('content-length: 10\r\n')
+  upstream.sockets[0]?.resetAndDestroy()
+  t.equal((await browser.answer).raw, '')
+  t.same(await outcome(0), { kind: 'cut', status: 200 })
+})
+
+t.test('a resource server that nobody listens at is unavailable', async (t) => {
+  const free = net.createServer().listen(0, '127.0.0.1')
+  await once(free, 'listening')
+  const { port: unused } = free.address() as AddressInfo
+  free.close()
+  await once(free, 'close')
+  const { port, outcome } = await bff(t, { baseUrl: `http://127.0.0.1:${unused}`, connections: 1 })
+  const answers = await Promise.all([get(t, port), get(t, port), get(t, port)])
+  for (const [index, answer] of answers.entries()) {
+    t.equal(answer.status, 599)
+    t.equal((await outcome(index)).kind, 'unavailable')
+  }
+})
+
+for (const end of ['end', 'resetAndDestroy'] as const) {
+  t.test(
+    `a new connection that dies before the head (${end}) is unavailable, after one request`,
+    async (t) => {
+      const upstream = await rawUpstream(t, (socket) => socket[end]())
+      const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+      t.equal((await get(t, port)).status, 599)
+      t.equal((await outcome(0)).kind, 'unavailable')
+      t.equal(upstream.received.length, 1)
+    },
+  )
+
+  t.test(
+    `a kept connection that was closed at the far end (${end}) is not noticed by a reading browser`,
+    async (t) => {
+      const upstream = await rawUpstream(t, (socket, { position }) => {
+        if (position === 0) socket.write(OK)
+        else socket[end]()
+      })
+      const { port } = await bff(t, { baseUrl: upstream.url })
+      for (let i = 0; i < 4; i++) t.equal((await get(t, port)).status, 200)
+      t.ok(
+        upstream.received.some(({ position }) => position > 0),
+        'a kept connection was used',
+      )
+    },
+  )
+
+  t.test(`a read is sent again once only, and not where an answer had begun (${end})`, async (t) => {
+    let healthy = true
+    const upstream = await rawUpstream(t, (socket, { path }) => {
+      if (healthy) socket.write(OK)
+      else if (path === '/begun')
+        socket.write('HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 20', () => socket[end]())
+      else socket[end]()
+    })
+    const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+    await get(t, port)
+    healthy = false
+    await get(t, port)
+    t.equal((await outcome(1)).kind, 'unavailable')
+    t.equal(upstream.received.length, 3)
+    healthy = true
+    await get(t, port)
+    healthy = false
+    await get(t, port, '/begun')
+    t.not((await outcome(3)).kind, 'finished')
+    t.equal(upstream.received.filter(({ path }) => path === '/begun').length, 1)
+  })
+}
+
+for (const method of ['PUT', 'POST']) {
+  t.test(`each ${method} has a connection of its own and is never sent twice`, async (t) => {
+    let dies = false
+    const upstream = await rawUpstream(t, (socket) => (dies ? socket.resetAndDestroy() : socket.write(OK)))
+    const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+    const send = () =>
+      rawBrowser(
+        t,
+        port,
+        [`${method} /x HTTP/1.1`, 'Host: a', 'Connection: close', 'Content-Length: 2'],
+        '{}',
+      ).answer
+    for (let i = 0; i < 3; i++) t.equal((await send()).status, 200)
+    t.same(
+      upstream.received.map(({ position }) => position),
+      [0, 0, 0],
+    )
+    dies = true
+    t.equal((await send()).status, 599)
+    t.equal((await outcome(3)).kind, 'unavailable')
+    t.equal(upstream.received.length, 4)
+  })
+}
+
+t.test(
+  'a resource server that closes idle connections after a second, unannounced, shows no errors',
+  async (t) => {
+    const upstream = await rawUpstream(t, (socket) => {
+      socket.write(OK)
+      socket.setTimeout(1000, () => socket.destroy())
+    })
+    const { port } = await bff(t, { baseUrl: upstream.url })
+    const lane = async (pauseMs: number) => {
+      for (let i = 0; i < 4; i++) {
+        t.equal((await get(t, port)).status, 200)
+        await new Promise((resolve) => setTimeout(resolve, pauseMs))
+      }
+    }
+    await Promise.all([990, 994, 997, 998, 999, 1000, 1001, 1002, 1005, 1010].map(lane))
+  },
+)
+
+t.test('a browser that goes away while the head is awaited ends the call upstream at once', async (t) => {
+  const upstream = await rawUpstream(t, () => {})
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+  const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a'])
+  const { socket } = await upstream.request(0)
+  const over = closed(socket)
+  const started = performance.now()
+  browser.socket.destroy()
+  await over
+  t.ok(performance.now() - started < 100)
+  t.same(await outcome(0), { kind: 'client_gone' })
+})
+
+t.test('a browser that goes away in mid-body ends the call upstream at once', async (t) => {
+  const upstream = await rawUpstream(t, (socket) => socket.write(HALF))
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+  const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a'])
+  await browser.sees('abc')
+  const over = closed(upstream.sockets[0]!)
+  const started = performance.now()
+  browser.socket.destroy()
+  await over
+  t.ok(performance.now() - started < 100)
+  t.same(await outcome(0), { kind: 'client_gone' })
+})
+
+t.test('a browser that goes away during an inspection ends the call upstream', async (t) => {
+  const upstream = await rawUpstream(t, (socket) =>
+    socket.write('HTTP/1.1 400 Bad Request\r\nContent-Type: text/csv\r\nContent-Length: 10\r\n\r\nabc'),
+  )
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+  const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a'])
+  const { socket } = await upstream.request(0)
+  const over = closed(socket)
+  browser.socket.destroy()
+  await over
+  t.same(await outcome(0), { kind: 'client_gone' })
+})
+
+t.test('a browser that goes away while its call waits for a connection is not sent for', async (t) => {
+  const upstream = await rawUpstream(t, (socket, { path }) => {
+    if (path !== '/held') socket.write(OK)
+  })
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url, connections: 1 })
+  const held = rawBrowser(t, port, ['GET /held HTTP/1.1', 'Host: a', 'Connection: close'])
+  await upstream.request(0)
+  const leaving = rawBrowser(t, port, ['GET /leaving HTTP/1.1', 'Host: a'])
+  await once(leaving.socket, 'connect')
+  const staying = rawBrowser(t, port, ['GET /staying HTTP/1.1', 'Host: a', 'Connection: close'])
+  await once(staying.socket, 'connect')
+  leaving.socket.end()
+  t.same(await outcome(0), { kind: 'client_gone' })
+  upstream.sockets[0]?.write(OK)
+  t.equal((await held.answer).status, 200)
+  t.equal((await staying.answer).status, 200)
+  t.same(
+    upstream.received.map(({ path }) => path),
+    ['/held', '/staying'],
+  )
+  t.equal(upstream.sockets.length, 1, 'the connection outlives the call that was withdrawn')
+})
+
+t.test('a browser that left before the call sends nothing upstream', async (t) => {
+  const upstream = await rawUpstream(t, (socket) => socket.write(OK))
+  const gone = { closed: false, destroyed: true }
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url }, { response: gone as never })
+  const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a'])
+  t.same(await outcome(0), { kind: 'client_gone' })
+  browser.socket.destroy()
+  t.equal(upstream.received.length, 0)
+})
+
+t.test('pipelined requests behind one that is still open end with their connection', async (t) => {
+  const upstream = await rawUpstream(t, (socket, { path }) => {
+    if (path === '/done') socket.write(OK)
+  })
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+  const get = (path: string) => `GET ${path} HTTP/1.1\r\nHost: a`
+  const browser = rawBrowser(t, port, [[get('/open'), get('/done'), get('/open')].join('\r\n\r\n')])
+  await upstream.request(2)
+  browser.socket.destroy()
+  for (const index of [0, 1, 2]) t.same(await outcome(index), { kind: 'client_gone' })
+})
+
+t.test('a resource server that does not answer, or stops answering, runs into the timeout', async (t) => {
+  const upstream = await rawUpstream(t, (socket, { path }) => {
+    if (path === '/half') socket.write(HALF)
+  })
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url, timeoutMs: 200 })
+  const started = performance.now()
+  t.equal((await get(t, port, '/silent')).status, 599)
+  t.same(await outcome(0), { kind: 'timeout' })
+  const between = performance.now()
+  t.ok(between - started >= 200 && between - started < 1500)
+  t.equal((await get(t, port, '/half')).raw, 'abc')
+  t.same(await outcome(1), { kind: 'cut', status: 200 })
+  t.ok(performance.now() - between < 1500)
+})
+
+t.test('a call that gets no connection in time runs into the timeout', async (t) => {
+  const upstream = await rawUpstream(t, (socket, { path }) => {
+    socket.write(path === '/slow' ? HALF : OK)
+  })
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url, timeoutMs: 400, connections: 1 })
+  const slow = rawBrowser(t, port, ['GET /slow HTTP/1.1', 'Host: a', 'Connection: close'])
+  await slow.sees('abc')
+  const alive = setInterval(() => upstream.sockets[0]?.write('d'), 100)
+  t.teardown(() => clearInterval(alive))
+  t.equal((await get(t, port, '/waiting')).status, 599)
+  t.same(await outcome(0), { kind: 'timeout' })
+  clearInterval(alive)
+  await slow.answer
+  t.equal((await get(t, port, '/later')).status, 200)
+  t.same(
+    upstream.received.map(({ path }) => path),
+    ['/slow', '/later'],
+  )
+})
+
+t.test('a connection that is not accepted in time is a timeout', async (t) => {
+  // A certificate is awaited from a peer that never speaks.
+  const upstream = await rawUpstream(t, () => {})
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url.replace('http:', 'https:'), timeoutMs: 200 })
+  t.equal((await get(t, port)).status, 599)
+  t.same(await outcome(0), { kind: 'timeout' })
+})
+
+const BIG = 96 * 1024 * 1024
+
+t.test(
+  'a browser that reads slowly holds the resource server back, and gets everything in the end',
+  async (t) => {
+    let written = 0
+    const upstream = await rawUpstream(t, (socket) => {
+      socket.write(`HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length: ${BIG}\r\n\r\n`)
+      const chunk = Buffer.alloc(65_536, 'a')
+      const more = () => {
+        while (written < BIG) {
+          written += chunk.length
+          if (!socket.write(chunk)) return
+        }
+      }
+      socket.on('drain', more)
+      more()
+    })
+    const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+    const socket = net.connect(port, '127.0.0.1')
+    t.teardown(() => socket.destroy())
+    socket.write('GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
+    await once(socket, 'readable')
+    await stable(() => written)
+    t.ok(written < BIG / 2, `${written} bytes were let through to buffers`)
+    let received = 0
+    socket.on('data', (data: Buffer) => {
+      received += data.length
+    })
+    await once(socket, 'end')
+    t.ok(received > BIG)
+    t.same(await outcome(0), { kind: 'finished', status: 200, bytes: BIG })
+  },
+)
+
+t.test('a browser that stops reading counts as gone after a while', async (t) => {
+  const upstream = await rawUpstream(t, (socket) => {
+    socket.write(`HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length: ${BIG}\r\n\r\n`)
+    socket.write(Buffer.alloc(BIG))
+  })
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url, readerTimeoutMs: 300 })
+  const socket = net.connect(port, '127.0.0.1')
+  t.teardown(() => socket.destroy())
+  socket.on('error', () => {})
+  socket.write('GET /x HTTP/1.1\r\nHost: a\r\n\r\n')
+  t.same(await outcome(0), { kind: 'client_gone' })
+  const far = upstream.sockets[0]!
+  await closed(far)
+})
+
+t.test('a browser that leaves with the end of its answer unread is not counted as served', async (t) => {
+  const size = 32 * 1024 * 1024
+  const upstream = await rawUpstream(t, (socket) => {
+    socket.write(`HTTP/1.1 400 Bad Request\r\nContent-Type: text/csv\r\nContent-Length: ${size}\r\n\r\n`)
+    socket.write(Buffer.alloc(size))
+  })
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+  const socket = net.connect(port, '127.0.0.1')
+  socket.on('error', () => {})
+  socket.write('GET /x HTTP/1.1\r\nHost: a\r\n\r\n')
+  await once(socket, 'readable')
+  socket.destroy()
+  t.same(await outcome(0), { kind: 'client_gone' })
+})
+
+t.test('a closed forwarder answers that the resource server is unavailable', async (t) => {
+  const upstream = await rawUpstream(t, (socket) =>
+    socket.write(answerText('200 OK', ['Content-Type: text/csv'], 'a')),
+  )
+  const { port, outcome, close } = await bff(t, { baseUrl: upstream.url })
+  t.equal((await get(t, port)).status, 200)
+  await close()
+  t.equal((await get(t, port)).status, 599)
+  t.equal((await outcome(1)).kind, 'unavailable')
+})
+
+/** Resolves once `read()` has given the same value for 300 ms. */
+async function stable(read: () => number): Promise<void> {
+  for (let last = -1, since = performance.now(); performance.now() - since < 300; ) {
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    if (read() !== last) {
+      last = read()
+      since = performance.now()
+    }
+  }
+}

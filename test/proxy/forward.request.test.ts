@@ -1,0 +1,241 @@
+import t from 'tap'
+import { bff, get, OK, rawBrowser, rawUpstream } from './forward-harness.ts'
+
+t.test(
+  'a read carries our own headers and those of the browser that are on the list, and nothing else',
+  async (t) => {
+    const upstream = await rawUpstream(t, (socket) => socket.write(OK))
+    const { port } = await bff(t, { baseUrl: upstream.url })
+    const answer = await get(
+      t,
+      port,
+      '/WAC1/flux/a?format=JSON',
+      'Cookie: session=secret',
+      'Authorization: Bearer of-the-browser',
+      'X-Forwarded-For: 10.0.0.1',
+      'X-Forwarded-Host: evil.test',
+      'X_Forwarded_User: root',
+      'Forwarded: for=10.0.0.1',
+      'X-HTTP-Method-Override: DELETE',
+      'X-CSRF: 1',
+      'Origin: https://app.test',
+      'Referer: https://app.test/secret',
+      'Sec-Fetch-Site: same-origin',
+      'User-Agent: Mozilla/5.0',
+      'Proxy-Authorization: Basic eA==',
+      'TE: trailers',
+      'Expect-CT: x',
+      'Accept: text/html',
+      'Content-Type: text/evil',
+      'Via: 1.1 edge',
+      'If-Match: "a"',
+      'If-None-Match: "b"',
+      'If-Modified-Since: Mon, 02 Nov 2026 10:00:00 GMT',
+      'If-Unmodified-Since: Tue, 03 Nov 2026 10:00:00 GMT',
+      'If-Range: "c"',
+      'Range: bytes=0-1',
+      'Accept-Encoding: gzip, br',
+      'Accept-Language: fr',
+      'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
+      'tracestate: a=b',
+    )
+    t.equal(answer.status, 200)
+    t.match(upstream.received[0]?.text, /^GET \/WAC1\/flux\/a\?format=JSON HTTP\/1\.1\r\n/)
+    t.same(upstream.received[0]?.lines.toSorted(), [
+      'accept-encoding: gzip, br',
+      'accept-language: fr',
+      'accept: application/json',
+      'authorization: Bearer the-token',
+      'connection: keep-alive',
+      'content-type: application/json',
+      `host: ${new URL(upstream.url).host}`,
+      'if-match: "a"',
+      'if-modified-since: Mon, 02 Nov 2026 10:00:00 GMT',
+      'if-none-match: "b"',
+      'if-range: "c"',
+      'if-unmodified-since: Tue, 03 Nov 2026 10:00:00 GMT',
+      'range: bytes=0-1',
+      'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
+      'via: 1.1 edge, 1.1 bff',
+    ])
+  },
+)
+
+t.test('a bare request gets Via and the identity coding, and no other additions', async (t) => {
+  const upstream = await rawUpstream(t, (socket) => socket.write(OK))
+  const { port } = await bff(t, { baseUrl: upstream.url })
+  await get(t, port)
+  t.same(upstream.received[0]?.lines.toSorted(), [
+    'accept-encoding: identity',
+    'accept: application/json',
+    'authorization: Bearer the-token',
+    'connection: keep-alive',
+    'content-type: application/json',
+    `host: ${new URL(upstream.url).host}`,
+    'via: 1.1 bff',
+  ])
+})
+
+t.test(
+  'headers that the browser names in Connection stay here, and ours cannot be removed that way',
+  async (t) => {
+    const upstream = await rawUpstream(t, (socket) => socket.write(OK))
+    const { port } = await bff(t, { baseUrl: upstream.url })
+    const named =
+      'Authorization, accept, Content-Type, RANGE, if-none-match,via , accept-language, traceparent'
+    await rawBrowser(t, port, [
+      'GET /x HTTP/1.1',
+      'Host: bff.test',
+      `Connection: close, ${named}`,
+      'Connection: accept-encoding',
+      'Authorization: Bearer of-the-browser',
+      'Range: bytes=0-1',
+      'If-None-Match: "b"',
+      'Via: 1.1 edge',
+      'Accept-Language: fr',
+      'Accept-Encoding: br',
+      'If-Match: "kept"',
+      'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
+    ]).answer
+    t.same(upstream.received[0]?.lines.toSorted(), [
+      'accept-encoding: identity',
+      'accept: application/json',
+      'authorization: Bearer the-token',
+      'connection: keep-alive',
+      'content-type: application/json',
+      `host: ${new URL(upstream.url).host}`,
+      'if-match: "kept"',
+      'via: 1.1 bff',
+    ])
+  },
+)
+
+t.test('a header that the browser repeats goes on as one line', async (t) => {
+  const upstream = await rawUpstream(t, (socket) => socket.write(OK))
+  const { port } = await bff(t, { baseUrl: upstream.url })
+  await get(
+    t,
+    port,
+    '/x',
+    'If-None-Match: "a"',
+    'If-None-Match: "b"',
+    'Range: bytes=0-1',
+    'Range: bytes=5-6',
+    'Via: 1.0 a',
+    'Via: 1.1 b',
+  )
+  const lines = upstream.received[0]?.lines ?? []
+  t.same(
+    lines.filter((line) => line.startsWith('if-none-match:')),
+    ['if-none-match: "a", "b"'],
+  )
+  t.same(
+    lines.filter((line) => line.startsWith('range:')),
+    ['range: bytes=0-1, bytes=5-6'],
+  )
+  t.same(
+    lines.filter((line) => line.startsWith('via:')),
+    ['via: 1.0 a, 1.1 b, 1.1 bff'],
+  )
+})
+
+t.test('a malformed traceparent is dropped', async (t) => {
+  const upstream = await rawUpstream(t, (socket) => socket.write(OK))
+  const { port } = await bff(t, { baseUrl: upstream.url })
+  await get(t, port, '/x', 'traceparent: 00-xyz-01')
+  t.notMatch(upstream.received[0]?.text, /traceparent/)
+})
+
+t.test('the Via entry of a request over HTTP/1.0 says 1.0', async (t) => {
+  const upstream = await rawUpstream(t, (socket) => socket.write(OK))
+  const { port } = await bff(t, { baseUrl: upstream.url })
+  await rawBrowser(t, port, ['GET /x HTTP/1.0']).answer
+  t.ok(upstream.received[0]?.lines.includes('via: 1.0 bff'))
+})
+
+t.test('in query form the token is one parameter of the address and there is no Authorization', async (t) => {
+  const upstream = await rawUpstream(t, (socket) => socket.write(OK))
+  const { port } = await bff(
+    t,
+    { baseUrl: upstream.url, tokenIn: 'query' },
+    { authorization: 'Bearer a+b/c=&d' },
+  )
+  await get(t, port, '/x?format=JSON')
+  await get(t, port, '/y')
+  t.equal(upstream.received[0]?.path, '/x?format=JSON&access_token=a%2Bb%2Fc%3D%26d')
+  t.equal(upstream.received[1]?.path, '/y?access_token=a%2Bb%2Fc%3D%26d')
+  t.notMatch(upstream.received[0]?.text, /authorization/i)
+})
+
+t.test('without a token no Authorization is sent', async (t) => {
+  const upstream = await rawUpstream(t, (socket) => socket.write(OK))
+  const { port } = await bff(t, { baseUrl: upstream.url }, { authorization: null })
+  await get(t, port)
+  t.notMatch(upstream.received[0]?.text, /authorization|bearer/i)
+})
+
+t.test('the path prefix of the base address is kept', async (t) => {
+  const upstream = await rawUpstream(t, (socket) => socket.write(OK))
+  const { port } = await bff(t, { baseUrl: `${upstream.url}/api/v1` })
+  await get(t, port, '/WAC1/flux/a')
+  t.equal(upstream.received[0]?.path, '/api/v1/WAC1/flux/a')
+})
+
+for (const method of ['PUT', 'POST']) {
+  t.test(
+    `${method} sends the given bytes with their length, and preconditions, but nothing that only reads use`,
+    async (t) => {
+      const upstream = await rawUpstream(t, (socket) => socket.write(OK))
+      const { port } = await bff(t, { baseUrl: upstream.url })
+      const body = '{"name":"é"}'
+      const { answer } = rawBrowser(
+        t,
+        port,
+        [
+          `${method} /site HTTP/1.1`,
+          'Host: bff.test',
+          'Connection: close',
+          'Transfer-Encoding: chunked',
+          'If-Match: "a"',
+          'If-Unmodified-Since: Tue, 03 Nov 2026 10:00:00 GMT',
+          'If-None-Match: "b"',
+          'If-Modified-Since: Tue, 03 Nov 2026 10:00:00 GMT',
+          'If-Range: "c"',
+          'Range: bytes=0-1',
+        ],
+        `${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`,
+      )
+      t.equal((await answer).status, 200)
+      const request = upstream.received[0]
+      t.equal(request?.body, body)
+      t.same(request?.lines.toSorted(), [
+        'accept-encoding: identity',
+        'accept: application/json',
+        'authorization: Bearer the-token',
+        'connection: close',
+        `content-length: ${body.length}`,
+        'content-type: application/json',
+        `host: ${new URL(upstream.url).host}`,
+        'if-match: "a"',
+        'if-unmodified-since: Tue, 03 Nov 2026 10:00:00 GMT',
+        'via: 1.1 bff',
+      ])
+    },
+  )
+}
+
+t.test('HEAD goes upstream as HEAD, and its answer keeps the length and has no body', async (t) => {
+  const upstream = await rawUpstream(t, (socket) =>
+    socket.write(
+      'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1234\r\nETag: "v"\r\n\r\n',
+    ),
+  )
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+  const answer = await rawBrowser(t, port, ['HEAD /x HTTP/1.1', 'Host: bff.test', 'Connection: close']).answer
+  t.match(upstream.received[0]?.text, /^HEAD \/x /)
+  t.equal(answer.status, 200)
+  t.equal(answer.headers['content-length'], '1234')
+  t.equal(answer.headers.etag, '"v"')
+  t.equal(answer.raw, '')
+  t.same(await outcome(0), { kind: 'finished', status: 200, bytes: 0 })
+})

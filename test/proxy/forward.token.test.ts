@@ -1,0 +1,247 @@
+import { createServer } from 'node:http'
+import zlib from 'node:zlib'
+import t from 'tap'
+import { createForwarder } from '../../src/proxy/forward.ts'
+import { answerText, bff, closed, get, OK, rawBrowser, rawUpstream } from './forward-harness.ts'
+
+type T = Parameters<typeof rawUpstream>[0]
+
+const JSON_TYPE = 'Content-Type: application/json'
+
+async function relayed(t: T, text: string, change = {}, options = {}) {
+  const upstream = await rawUpstream(t, (socket) => socket.write(text, 'latin1'))
+  const server = await bff(t, { baseUrl: upstream.url, ...options }, change)
+  const answer = await get(t, server.port)
+  return { answer, outcome: await server.outcome(0), upstream }
+}
+
+for (const [what, text, named] of [
+  ['a 401 without a word', answerText('401 Unauthorized', []), false],
+  [
+    'a 401 with another body',
+    answerText('401 Unauthorized', ['Content-Type: text/html'], '<p>no</p>'),
+    false,
+  ],
+  [
+    'a 401 whose challenge names it',
+    answerText('401 Unauthorized', ['WWW-Authenticate: Bearer error="invalid_token"']),
+    true,
+  ],
+  [
+    'a 401 whose body names it',
+    answerText('401 Unauthorized', [JSON_TYPE], '{"error":"invalid_token"}'),
+    true,
+  ],
+  [
+    'a 401 whose challenge says something else',
+    answerText('401 Unauthorized', ['WWW-Authenticate: Bearer error="insufficient_scope"']),
+    false,
+  ],
+  [
+    'a 400 whose body names it',
+    answerText('400 Bad Request', [JSON_TYPE], '{"error":"invalid_token"}'),
+    true,
+  ],
+  [
+    'a 403 whose challenge names it',
+    answerText('403 Forbidden', ['WWW-Authenticate: Bearer error="invalid_token"', JSON_TYPE], '{}'),
+    true,
+  ],
+  [
+    'a 403 whose untyped body names it',
+    answerText('403 Forbidden', [], '{"responseStatus":{"errorCode":"InvalidToken"}}'),
+    true,
+  ],
+  [
+    'a 403 in chunks that names it',
+    `HTTP/1.1 403 Forbidden\r\n${JSON_TYPE}\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{"error":\r\n10\r\n"invalid_token"}\r\n0\r\n\r\n`,
+    true,
+  ],
+] as const) {
+  t.test(
+    `${what} is an invalid token, ${named ? 'named' : 'not named'}, and leaves the response untouched`,
+    async (t) => {
+      const { answer, outcome } = await relayed(t, text)
+      t.same(outcome, { kind: 'invalid_token', named, status: Number(text.slice(9, 12)) })
+      t.equal(answer.status, 599)
+      t.equal(answer.raw, 'invalid_token')
+    },
+  )
+}
+
+for (const [coding, code] of [
+  ['gzip', zlib.gzipSync],
+  ['deflate', zlib.deflateSync],
+  ['br', zlib.brotliCompressSync],
+] as const) {
+  t.test(`an invalid token is found in a body coded with ${coding}`, async (t) => {
+    const body = code('{"error":"invalid_token"}').toString('latin1')
+    const { outcome } = await relayed(
+      t,
+      answerText('400 Bad Request', [JSON_TYPE, `Content-Encoding: ${coding}`], body),
+    )
+    t.same(outcome, { kind: 'invalid_token', named: true, status: 400 })
+  })
+
+  t.test(`another error coded with ${coding} comes through byte for byte`, async (t) => {
+    const body = code('{"error":"invalid_request"}').toString('latin1')
+    const { answer } = await relayed(
+      t,
+      answerText('400 Bad Request', [JSON_TYPE, `Content-Encoding: ${coding}`], body),
+    )
+    t.equal(answer.status, 400)
+    t.equal(answer.raw, body)
+    t.equal(answer.headers['content-encoding'], coding)
+  })
+}
+
+for (const size of [0, 1, 16_383, 16_384, 16_385, 70_000, 3_000_000]) {
+  t.test(`another error of ${size} bytes comes through byte for byte`, async (t) => {
+    const body = Array.from({ length: Math.ceil(size / 7) }, (_, i) => String(i).padStart(7, '.'))
+      .join('')
+      .slice(0, size)
+    const { answer, outcome } = await relayed(t, answerText('400 Bad Request', [JSON_TYPE], body))
+    t.equal(answer.status, 400)
+    t.ok(answer.raw === body, 'the bytes are the same')
+    t.equal(answer.headers['x-content-type-options'], 'nosniff')
+    t.same(outcome, { kind: 'finished', status: 400, bytes: size })
+  })
+}
+
+t.test('a name beyond the first 16 KiB is not looked for', async (t) => {
+  const body = `{"x":"${'x'.repeat(17_000)}","error":"invalid_token"}`
+  const { outcome } = await relayed(t, answerText('403 Forbidden', [JSON_TYPE], body))
+  t.equal(outcome.kind, 'finished')
+})
+
+t.test('a name at the beginning of a long body is found without waiting for the rest', async (t) => {
+  const upstream = await rawUpstream(t, (socket) =>
+    socket.write(
+      `HTTP/1.1 400 Bad Request\r\n${JSON_TYPE}\r\nContent-Length: 40000\r\n\r\n{"error":"invalid_token","x":"${'x'.repeat(17_000)}`,
+    ),
+  )
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+  void get(t, port)
+  t.same(await outcome(0), { kind: 'invalid_token', named: true, status: 400 })
+})
+
+t.test('a good answer is not inspected', async (t) => {
+  const { answer } = await relayed(
+    t,
+    answerText(
+      '200 OK',
+      [JSON_TYPE, 'WWW-Authenticate: Bearer error="invalid_token"'],
+      '{"error":"invalid_token"}',
+    ),
+  )
+  t.equal(answer.status, 200)
+  t.equal(answer.raw, '{"error":"invalid_token"}')
+})
+
+t.test('a 400 with a page that is not about the token leaves the response untouched', async (t) => {
+  const { outcome } = await relayed(
+    t,
+    answerText('400 Bad Request', ['Content-Type: text/html'], '<p>no</p>'),
+  )
+  t.same(outcome, { kind: 'upstream_error', status: 400, retryAfter: null })
+})
+
+t.test('HEAD answered with 401 or 400 is judged by its head', async (t) => {
+  for (const [text, kind] of [
+    ['HTTP/1.1 401 Unauthorized\r\nContent-Length: 20\r\n\r\n', 'invalid_token'],
+    [
+      'HTTP/1.1 400 Bad Request\r\nContent-Length: 20\r\nWWW-Authenticate: Bearer error="invalid_token"\r\n\r\n',
+      'invalid_token',
+    ],
+    [`HTTP/1.1 400 Bad Request\r\n${JSON_TYPE}\r\nContent-Length: 20\r\n\r\n`, 'finished'],
+  ] as const) {
+    const upstream = await rawUpstream(t, (socket) => socket.write(text))
+    const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+    await rawBrowser(t, port, ['HEAD /x HTTP/1.1', 'Host: a', 'Connection: close']).answer
+    t.equal((await outcome(0)).kind, kind)
+  }
+})
+
+t.test('an inspection that lasts too long ends', async (t) => {
+  for (const [status, expected] of [
+    ['400 Bad Request', { kind: 'timeout' }],
+    ['401 Unauthorized', { kind: 'invalid_token', named: false, status: 401 }],
+  ] as const) {
+    const upstream = await rawUpstream(t, (socket) => {
+      socket.write(`HTTP/1.1 ${status}\r\n${JSON_TYPE}\r\nContent-Length: 4000\r\n\r\n`)
+      const drip = setInterval(() => socket.write(' '), 50)
+      socket.on('close', () => clearInterval(drip))
+    })
+    const { port, outcome } = await bff(t, { baseUrl: upstream.url, timeoutMs: 300 })
+    const started = performance.now()
+    void get(t, port)
+    t.same(await outcome(0), expected)
+    t.ok(performance.now() - started < 1500)
+    const socket = upstream.sockets[0]!
+    await closed(socket)
+  }
+})
+
+t.test('a connection lost during the inspection is no answer, and nothing was written', async (t) => {
+  const upstream = await rawUpstream(t, (socket) => {
+    socket.end(`HTTP/1.1 403 Forbidden\r\n${JSON_TYPE}\r\nContent-Length: 4000\r\n\r\n{"error"`)
+  })
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+  t.equal((await get(t, port)).status, 599)
+  t.equal((await outcome(0)).kind, 'unavailable')
+})
+
+t.test(
+  'after an invalid token the same response takes a second call, and its connection is used again',
+  async (t) => {
+    const upstream = await rawUpstream(t, (socket, { text }) => {
+      socket.write(
+        text.includes('Bearer new')
+          ? OK
+          : answerText('401 Unauthorized', [JSON_TYPE], '{"error":"invalid_token"}'),
+      )
+    })
+    const forwarder = createForwarder({ baseUrl: upstream.url, timeoutMs: 5000, tokenIn: 'header' })
+    t.teardown(() => forwarder.close())
+    const { port, server, listeners } = await twice(t, forwarder)
+    const answer = await get(t, port)
+    t.equal(answer.status, 200)
+    t.equal(answer.raw, '{"id":9007199254740993}')
+    t.equal(upstream.received.length, 2)
+    t.equal(upstream.sockets.length, 1)
+    t.same(listeners(), [0, 0], 'nothing of the first call stays on the response')
+    server.close()
+  },
+)
+
+async function twice(t: T, forwarder: ReturnType<typeof createForwarder>) {
+  const counts: number[] = []
+  const server = createServer(async (request, response) => {
+    const before = response.listenerCount('close')
+    const call = {
+      request,
+      response,
+      method: 'GET',
+      path: '/x',
+      accept: 'a/b',
+      contentType: 'a/b',
+      body: null,
+      jsonp: false,
+      requestId: 'r',
+    } as const
+    await forwarder.forward({ ...call, authorization: 'Bearer old' })
+    counts.push(response.listenerCount('close') - before)
+    // A refresh takes far longer than undici needs to take its connection back.
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    await forwarder.forward({ ...call, authorization: 'Bearer new' })
+    counts.push(response.listenerCount('close') - before)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.closeAllConnections())
+  const address = server.address()
+  return {
+    port: typeof address === 'object' && address !== null ? address.port : 0,
+    server,
+    listeners: () => counts,
+  }
+}

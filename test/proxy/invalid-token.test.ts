@@ -1,0 +1,127 @@
+import zlib from 'node:zlib'
+import t from 'tap'
+import {
+  bodyNamesInvalidToken,
+  challengeNamesInvalidToken,
+  decodedStart,
+} from '../../src/proxy/invalid-token.ts'
+
+for (const challenge of [
+  'Bearer error="invalid_token"',
+  'Bearer realm="a, b", error="invalid_token", error_description="expired"',
+  'Bearer error=invalid_token',
+  'Basic realm="x", Bearer ERROR = "Invalid_Token"',
+  ['Basic realm="x"', 'Bearer error="invalid_token"'],
+]) {
+  t.ok(challengeNamesInvalidToken(challenge), `a challenge that names it: ${challenge}`)
+}
+
+for (const challenge of [
+  undefined,
+  '',
+  'Bearer',
+  'Bearer error="insufficient_scope"',
+  'Bearer error_description="error=invalid_token"',
+  'Bearer error_description="a \\" error=\\"invalid_token\\" b"',
+  'Bearer x_error="invalid_token"',
+  'Bearer error="not_invalid_token"',
+]) {
+  t.notOk(challengeNamesInvalidToken(challenge), `a challenge that does not: ${challenge}`)
+}
+
+for (const body of [
+  '{"error":"invalid_token"}',
+  '\uFEFF { "error_description": "x, {y}", "error" : "Invalid_Token" }',
+  '{"error":{"code":"invalid_token","message":"x"}}',
+  '{"code":"InvalidToken"}',
+  '{"errorCode":"invalid_token"}',
+  '{"ResponseStatus":{"ErrorCode":"InvalidToken","Message":"Token has expired","Errors":[]}}',
+  '{"data":{"a":[1,{"b":2}]},"responseStatus":{"errors":[{"errorCode":"NotNull"}],"errorCode":"invalid_token"}}',
+  `{"error":"invalid_token","error_description":"${'x'.repeat(20_000)}`,
+  'callback.name({"error":"invalid_token"})',
+  '{ResponseStatus:{ErrorCode:InvalidToken,Message:Token is expired}}',
+  '{ResponseStatus:{Message:"He said ""no"", twice",ErrorCode:InvalidToken}}',
+  '<?xml version="1.0"?><ErrorResponse><ResponseStatus><ErrorCode>InvalidToken</ErrorCode></ResponseStatus></ErrorResponse>',
+  '<o:error xmlns:o="x"> invalid_token </o:error>',
+  'error=invalid_token&error_description=expired',
+]) {
+  t.ok(bodyNamesInvalidToken(body), `a body that names it: ${body.slice(0, 90)}`)
+}
+
+for (const body of [
+  '',
+  'invalid_token',
+  '[{"error":"invalid_token"}]',
+  '{"error":"invalid_request","error_description":"invalid_token"}',
+  '{"error":"invalid_request","error_description":"\\"error\\":\\"invalid_token\\""}',
+  '{"message":"the invalid_token"}',
+  '{"site":{"code":"invalid_token"}}',
+  '{"name":"error","value":"invalid_token"}',
+  '{"responseStatus":{"errorCode":"ValidationException","errors":[{"errorCode":"invalid_token","fieldName":"Code"}]}}',
+  '{"error":{"details":{"code":"invalid_token"}}}',
+  '{"error":"invalid_token_format"}',
+  '{"description":"cut off, \\"error\\":\\"invalid_token\\", still the text',
+  '{ResponseStatus:{ErrorCode:Validation,Message:"x,ErrorCode:InvalidToken,"}}',
+  '{ResponseStatus:{ErrorCode:Validation,Message:bad error:invalid_token}}',
+  '<ErrorResponse><ErrorCode>Validation</ErrorCode><Errors><Error><ErrorCode>InvalidToken</ErrorCode></Error></Errors></ErrorResponse>',
+  '<Message>&lt;error&gt;invalid_token&lt;/error&gt;</Message>',
+  'message=error%3Dinvalid_token',
+]) {
+  t.notOk(bodyNamesInvalidToken(body), `a body that does not: ${body.slice(0, 90)}`)
+}
+
+t.test('a hostile body is read in time proportional to its length', async (t) => {
+  const started = performance.now()
+  for (const part of ['{', '"', '\\', '{"a":', '<error', '<error ', 'a=', '"\\', '[,', ' ']) {
+    const text = part.repeat(16_384 / part.length)
+    bodyNamesInvalidToken(text)
+    bodyNamesInvalidToken(`{${text}`)
+    bodyNamesInvalidToken(`<${text}`)
+    challengeNamesInvalidToken(text)
+  }
+  t.ok(performance.now() - started < 2000)
+})
+
+const BODY = Buffer.from('{"error":"invalid_token"}')
+for (const [coding, bytes] of [
+  [undefined, BODY],
+  ['identity', BODY],
+  ['gzip', zlib.gzipSync(BODY)],
+  ['X-GZIP', zlib.gzipSync(BODY)],
+  ['deflate', zlib.deflateSync(BODY)],
+  ['deflate', zlib.deflateRawSync(BODY)],
+  ['br', zlib.brotliCompressSync(BODY)],
+] as const) {
+  t.test(`a body in coding ${coding} is decoded, in whatever pieces it came`, async (t) => {
+    t.equal(await decodedStart([bytes], coding), BODY.toString())
+    t.equal(
+      await decodedStart(
+        Array.from(bytes, (byte) => Buffer.from([byte])),
+        coding,
+      ),
+      BODY.toString(),
+    )
+  })
+}
+
+t.test('the beginning of a cut compressed body is decoded as far as it goes', async (t) => {
+  const noise = Array.from({ length: 60_000 }, (_, i) => ((i * 2654435761) >>> 8).toString(36)).join('')
+  const whole = zlib.gzipSync(`{"error":"invalid_token","x":"${noise}"}`)
+  t.ok(whole.length > 20_000)
+  t.match(await decodedStart([whole.subarray(0, 20_000)], 'gzip'), /^\{"error":"invalid_token"/)
+})
+
+t.test('a decompression bomb is decoded to 16 KiB and no further', async (t) => {
+  const bomb = zlib.gzipSync(Buffer.alloc(50_000_000, 'a')).subarray(0, 16_384)
+  const started = performance.now()
+  t.equal((await decodedStart([bomb], 'gzip')).length, 16_384)
+  t.ok(performance.now() - started < 500)
+})
+
+t.test('an unknown or broken coding gives nothing and does not fail', async (t) => {
+  t.equal(await decodedStart([BODY], 'compress'), '')
+  t.equal(await decodedStart([BODY], 'gzip, br'), '')
+  t.equal(await decodedStart([BODY], 'gzip'), '')
+  t.equal(await decodedStart([BODY], 'br'), '')
+  t.equal(await decodedStart([], 'gzip'), '')
+})

@@ -1,0 +1,82 @@
+import t from 'tap'
+import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import { getFlux, refresh, startSandbox } from './started.ts'
+
+function post(sandbox: Sandbox, path: string, body?: unknown, headers = {}): Promise<Response> {
+  const json = body === undefined ? {} : { body: JSON.stringify(body) }
+  const type = body === undefined ? {} : { 'content-type': 'application/json' }
+  return fetch(`${sandbox.url}/_sandbox/${path}`, {
+    method: 'POST',
+    headers: { ...type, ...headers },
+    ...json,
+  })
+}
+
+t.test('switches are merged over HTTP, and a misspelled one is refused', async (t) => {
+  const sandbox = await startSandbox(t)
+  const set = await post(sandbox, 'faults', { state: 'echo', tokenEndpoint: { mode: 'drop', times: 2 } })
+  t.match(await set.json(), { state: 'echo', pkce: 'honour', tokenEndpoint: { mode: 'drop', times: 2 } })
+  const wrong = [
+    { stat: 'echo' },
+    { state: 'maybe' },
+    { tokenEndpoint: { mode: 'invalid-token' } },
+    { tokenEndpoint: { mode: 'status' } },
+    { resource: { mode: 'slow' } },
+    { resource: { mode: 'refuse' } },
+    { resource: { mode: 'drop', time: 1 } },
+  ]
+  for (const faults of wrong) {
+    t.equal((await post(sandbox, 'faults', faults)).status, 400, JSON.stringify(faults))
+  }
+  t.equal(sandbox.faults.current().state, 'echo')
+  t.match(await (await post(sandbox, 'reset')).json(), { state: 'none', tokenEndpoint: { mode: 'ok' } })
+})
+
+t.test('gates work over HTTP', async (t) => {
+  const sandbox = await startSandbox(t)
+  const { access_token } = sandbox.issueTokens('alice')
+  const hold = await post(sandbox, 'hold', { station: 'resource', point: 'after' })
+  const { id } = (await hold.json()) as { id: number }
+  const arrived = fetch(`${sandbox.url}/_sandbox/gates/${id}/arrived`)
+  const held = getFlux(sandbox, access_token)
+  t.strictSame(await (await arrived).json(), { waiting: 1 })
+  t.match(await (await fetch(`${sandbox.url}/_sandbox/gates`)).json(), [{ id, waiting: 1 }])
+  t.strictSame(await (await post(sandbox, 'release', { id })).json(), { gates: [] })
+  t.equal((await held).status, 200)
+  t.equal((await fetch(`${sandbox.url}/_sandbox/gates/${id}/arrived`)).status, 404)
+  await post(sandbox, 'hold', { station: 'token' })
+  t.strictSame(await (await post(sandbox, 'release')).json(), { gates: [] })
+})
+
+t.test('journal, counters, revocation and expiry work over HTTP', async (t) => {
+  const sandbox = await startSandbox(t)
+  const { access_token, refresh_token } = sandbox.issueTokens('alice')
+  await getFlux(sandbox, access_token)
+  const journal = await fetch(`${sandbox.url}/_sandbox/journal?endpoint=resource&outcome=answered`)
+  t.match(await journal.json(), [{ kind: 'GetFlux', status: 200 }])
+  const counters = await (await fetch(`${sandbox.url}/_sandbox/counters`)).json()
+  t.strictSame(counters, { 'resource GetFlux answered': 1, reuseDetected: 0 })
+  t.equal((await post(sandbox, 'expire')).status, 200)
+  t.equal((await getFlux(sandbox, access_token)).status, 401)
+  t.strictSame(await (await post(sandbox, 'revoke', { username: 'bob' })).json(), { revoked: 0 })
+  t.strictSame(await (await post(sandbox, 'revoke')).json(), { revoked: 1 })
+  t.equal((await refresh(sandbox, refresh_token)).status, 400)
+})
+
+t.test('a page of another origin cannot throw switches, and they can be shut off whole', async (t) => {
+  const sandbox = await startSandbox(t)
+  t.equal((await post(sandbox, 'revoke', undefined, { 'sec-fetch-site': 'cross-site' })).status, 403)
+  t.equal((await post(sandbox, 'reset', undefined, { origin: 'http://evil.example' })).status, 403)
+  const closed = await startSandbox(t, { control: false })
+  t.equal((await post(closed, 'reset')).status, 404)
+})
+
+t.test('each role can stand under a path of its own', async (t) => {
+  const sandbox = await startSandbox(t, { authPath: '/identity', resourcePath: '/api' })
+  t.equal(sandbox.authUrl, `${sandbox.url}/identity`)
+  const { refresh_token, access_token, scope } = sandbox.issueTokens('alice')
+  t.equal(scope, `${sandbox.url}/api`)
+  t.equal((await refresh(sandbox, refresh_token)).status, 200)
+  t.equal((await getFlux(sandbox, access_token)).status, 200)
+  t.equal((await fetch(`${sandbox.url}/oauth/authorize`)).status, 404)
+})

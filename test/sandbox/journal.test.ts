@@ -1,0 +1,63 @@
+import { once } from 'node:events'
+import { get } from 'node:http'
+import t from 'tap'
+import { codeFor, getFlux, refresh, startSandbox } from './started.ts'
+
+t.test('the journal has every request as it came and what became of it', async (t) => {
+  const sandbox = await startSandbox(t)
+  const { access_token, refresh_token = '' } = sandbox.issueTokens('alice')
+  await codeFor(sandbox)
+  await refresh(sandbox, refresh_token)
+  await fetch(`${sandbox.url}/DEMO/flux/a%20b?x=1&x=2&access_token=${access_token}`)
+  await fetch(`${sandbox.url}/elsewhere`)
+  const [authorize, token, resource, unknown] = sandbox.journal.entries()
+  t.match(authorize, { endpoint: 'authorize', method: 'POST', outcome: 'granted', status: 302 })
+  t.match(token, {
+    endpoint: 'token',
+    kind: 'refresh_token',
+    form: { grant_type: 'refresh_token', refresh_token },
+    outcome: 'granted',
+    username: 'alice',
+    status: 200,
+  })
+  t.match(resource, {
+    endpoint: 'resource',
+    kind: 'GetFlux',
+    path: '/DEMO/flux/a%20b',
+    query: { x: ['1', '2'], access_token },
+    outcome: 'answered',
+    username: 'alice',
+  })
+  t.match(unknown, { endpoint: 'unknown', path: '/elsewhere', outcome: 'not_found', status: 404 })
+  t.equal(sandbox.journal.entries({ endpoint: 'token', username: 'alice' }).length, 1)
+  t.equal(sandbox.journal.entries({ endpoint: 'token', username: 'bob' }).length, 0)
+})
+
+t.test('header fields that are sent twice are both in the journal', async (t) => {
+  const sandbox = await startSandbox(t)
+  const [path, headers] = ['/DEMO/flux/x', { 'X-Twice': ['1', '2'], connection: 'close' }]
+  const [response] = await once(get(`${sandbox.url}${path}`, { headers }), 'response')
+  response.resume()
+  const raw = sandbox.journal.entries({ path })[0]?.rawHeaders ?? []
+  t.strictSame(
+    raw.filter((_text, index) => raw[index - 1] === 'X-Twice'),
+    ['1', '2'],
+  )
+})
+
+t.test('the journal is bounded, the counters are not', async (t) => {
+  const sandbox = await startSandbox(t, { journalSize: 2 })
+  for (let count = 0; count < 3; count += 1) await getFlux(sandbox, 'x')
+  t.equal(sandbox.journal.entries().length, 2)
+  t.strictSame(sandbox.counters(), { 'resource GetFlux invalid_token': 3, reuseDetected: 0 })
+})
+
+t.test('until() resolves when enough requests have met the filter, those before it included', async (t) => {
+  const sandbox = await startSandbox(t)
+  const { access_token } = sandbox.issueTokens('alice')
+  await getFlux(sandbox, access_token)
+  const twice = sandbox.journal.until({ kind: 'GetFlux', status: 200 }, 2)
+  await getFlux(sandbox, 'x')
+  await getFlux(sandbox, access_token)
+  t.equal((await twice).length, 2)
+})

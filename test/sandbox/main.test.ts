@@ -1,0 +1,40 @@
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import t, { type Test } from 'tap'
+import { type Child, startChild } from '../helpers/child.ts'
+
+const MAIN = fileURLToPath(new URL('../../src/sandbox/main.ts', import.meta.url))
+
+function start(t: Test, env: Record<string, string>): Child {
+  // The arguments of this process carry the loader that lets Node run TypeScript.
+  const args = [...process.execArgv, MAIN]
+  return startChild(t, process.execPath, args, { env: { PORT: '0', ...env }, ipc: true })
+}
+
+t.test('the process says where it listens, takes its settings, and ends at SIGTERM', async (t) => {
+  const child = start(t, { SANDBOX_CLIENT_ID: 'abc', SANDBOX_WAC: 'X1, X2' })
+  const [{ url }] = await once(child.process, 'message')
+  const query = new URLSearchParams({
+    client_id: 'abc',
+    response_type: 'code',
+    redirect_uri: 'http://localhost:3000/auth/callback/1',
+  })
+  t.equal((await fetch(`${url}/oauth/authorize?${query}`)).status, 200)
+  t.strictSame(await child.stop('SIGTERM'), { code: 0, signal: null })
+  t.equal(child.stdout(), `Sandbox platform on ${url}\n`)
+})
+
+t.test('the process ends with the one that forked it', async (t) => {
+  const child = start(t, {})
+  await once(child.process, 'message')
+  // Not `child.ended`: Node emits no 'close' for a child whose channel was closed from this side.
+  const exit = once(child.process, 'exit')
+  child.process.disconnect()
+  t.strictSame(await exit, [0, null])
+})
+
+t.test('a faulty setting ends the process and is named', async (t) => {
+  const child = start(t, { SANDBOX_TOKEN_SECONDS: 'soon' })
+  t.equal((await child.ended).code, 1)
+  t.match(child.stderr(), 'SANDBOX_TOKEN_SECONDS')
+})

@@ -1,0 +1,106 @@
+import t from 'tap'
+import { CLIENT, errorOf, getFlux, refresh, startSandbox, tokensOf } from './started.ts'
+
+t.test('a refresh gives a new refresh token and leaves the old access token alone', async (t) => {
+  const sandbox = await startSandbox(t)
+  const first = sandbox.issueTokens('alice')
+  const response = await refresh(sandbox, first.refresh_token)
+  const second = await tokensOf(response)
+  t.equal(response.status, 200)
+  t.not(second.refresh_token, first.refresh_token)
+  t.not(second.access_token, first.access_token)
+  t.equal((await getFlux(sandbox, first.access_token)).status, 200)
+  t.equal((await getFlux(sandbox, second.access_token)).status, 200)
+})
+
+t.test('a refresh token that comes twice ends the whole authorization and is counted', async (t) => {
+  const sandbox = await startSandbox(t)
+  const other = sandbox.issueTokens('alice')
+  const first = sandbox.issueTokens('alice')
+  const second = await tokensOf(await refresh(sandbox, first.refresh_token))
+  const again = await refresh(sandbox, first.refresh_token)
+  t.equal(again.status, 400)
+  t.equal(await errorOf(again), 'invalid_grant')
+  t.equal(sandbox.counters().reuseDetected, 1)
+  t.equal((await refresh(sandbox, second.refresh_token)).status, 400, 'the newest refresh token is dead')
+  t.equal((await getFlux(sandbox, first.access_token)).status, 401)
+  t.equal((await getFlux(sandbox, second.access_token)).status, 401)
+  t.equal((await refresh(sandbox, other.refresh_token)).status, 200, 'another authorization lives on')
+})
+
+t.test('of many refreshes with one token at the same time, one is granted', async (t) => {
+  const sandbox = await startSandbox(t)
+  const { refresh_token } = sandbox.issueTokens('alice')
+  const all = await Promise.all(Array.from({ length: 10 }, () => refresh(sandbox, refresh_token)))
+  t.equal(all.filter(({ status }) => status === 200).length, 1)
+  t.equal(sandbox.counters()['token refresh_token granted'], 1)
+  t.equal(sandbox.counters()['token refresh_token invalid_grant'], 9)
+  t.equal(sandbox.counters().reuseDetected, 9)
+})
+
+t.test('reuse can be merely refused, or allowed', async (t) => {
+  const sandbox = await startSandbox(t, { faults: { refreshReuse: 'refuse' } })
+  const first = sandbox.issueTokens('alice')
+  const second = await tokensOf(await refresh(sandbox, first.refresh_token))
+  t.equal((await refresh(sandbox, first.refresh_token)).status, 400)
+  t.equal((await refresh(sandbox, second.refresh_token)).status, 200)
+  sandbox.faults.set({ refreshReuse: 'allow' })
+  t.equal((await refresh(sandbox, first.refresh_token)).status, 200)
+  t.equal(sandbox.counters().reuseDetected, 2)
+})
+
+t.test('a refresh can keep the refresh token, leave it out, or end the old access token', async (t) => {
+  const sandbox = await startSandbox(t, { faults: { sameRefreshToken: true } })
+  const { refresh_token, access_token } = sandbox.issueTokens('alice')
+  t.equal((await tokensOf(await refresh(sandbox, refresh_token))).refresh_token, refresh_token)
+  sandbox.faults.set({ sameRefreshToken: false, omitRefreshToken: true })
+  t.notOk('refresh_token' in (await tokensOf(await refresh(sandbox, refresh_token))))
+  t.equal((await getFlux(sandbox, access_token)).status, 200)
+  sandbox.faults.set({ omitRefreshToken: false, revokeAccessTokenAtRefresh: true })
+  t.equal((await refresh(sandbox, refresh_token)).status, 200)
+  t.equal((await getFlux(sandbox, access_token)).status, 401)
+})
+
+t.test('the user can revoke, and access tokens can end while refresh tokens live', async (t) => {
+  const sandbox = await startSandbox(t)
+  const alice = sandbox.issueTokens('alice')
+  const bob = sandbox.issueTokens('bob')
+  sandbox.expireAccessTokens()
+  t.equal((await getFlux(sandbox, alice.access_token)).status, 401)
+  t.equal((await refresh(sandbox, alice.refresh_token)).status, 200)
+  t.equal(sandbox.revokeUser('alice'), 1)
+  t.equal((await refresh(sandbox, alice.refresh_token)).status, 400)
+  const renewed = await tokensOf(await refresh(sandbox, bob.refresh_token))
+  t.equal(sandbox.revokeAll(), 1)
+  t.equal((await getFlux(sandbox, renewed.access_token)).status, 401)
+})
+
+t.test('an access token ends with its life', async (t) => {
+  let now = Date.now()
+  const sandbox = await startSandbox(t, { now: () => now, tokenLifeSeconds: 60 })
+  const { access_token, expires_in } = sandbox.issueTokens('alice')
+  t.equal(expires_in, 60)
+  now += 59_999
+  t.equal((await getFlux(sandbox, access_token)).status, 200)
+  now += 1
+  t.equal((await getFlux(sandbox, access_token)).status, 401)
+})
+
+t.test('revocation ends a refresh token with its authorization, an access token alone', async (t) => {
+  const sandbox = await startSandbox(t)
+  const revoke = async (token: string, secret = CLIENT.clientSecret) => {
+    const form = { client_id: CLIENT.clientId, client_secret: secret, token }
+    const body = new URLSearchParams(form)
+    return (await fetch(`${sandbox.url}/oauth/revoke`, { method: 'POST', body })).status
+  }
+  const one = sandbox.issueTokens('alice')
+  t.equal(await revoke(one.access_token, 'wrong'), 401)
+  t.equal((await getFlux(sandbox, one.access_token)).status, 200)
+  t.equal(await revoke(one.access_token), 200)
+  t.equal((await getFlux(sandbox, one.access_token)).status, 401)
+  const renewed = await tokensOf(await refresh(sandbox, one.refresh_token))
+  t.equal(await revoke(renewed.refresh_token ?? ''), 200)
+  t.equal((await getFlux(sandbox, renewed.access_token)).status, 401)
+  t.equal((await refresh(sandbox, renewed.refresh_token ?? '')).status, 400)
+  t.equal(await revoke('unknown'), 200)
+})

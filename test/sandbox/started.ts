@@ -1,0 +1,93 @@
+import type { Test } from 'tap'
+import { createSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { SandboxOptions } from '../../src/sandbox/settings.ts'
+import type { TokenAnswerWire } from '../../src/sandbox/token-endpoint.ts'
+
+/** A secret with every character that a form encoding must carry. */
+export const CLIENT = {
+  clientId: 'the client/1',
+  clientSecret: 's3+c&r=e%t ü',
+  callback: 'http://app.localhost:3000/auth/callback',
+}
+
+export const REDIRECT_URI = 'http://app.localhost:3000/auth/callback/abc'
+export const SCOPE = 'http://platform.example'
+
+/** A sandbox that listens and ends with the test. */
+export async function startSandbox(t: Test, options: Partial<SandboxOptions> = {}): Promise<Sandbox> {
+  const sandbox = createSandbox({ client: CLIENT, ...options })
+  await sandbox.listen()
+  t.teardown(() => sandbox.close())
+  return sandbox
+}
+
+/** A token request with the client's credentials; a field given here wins. */
+export async function tokenRequest(sandbox: Sandbox, fields: Record<string, string>): Promise<Response> {
+  const { clientId, clientSecret } = CLIENT
+  return fetch(`${sandbox.authUrl}/oauth/token`, {
+    method: 'POST',
+    body: new URLSearchParams({ client_id: clientId, client_secret: clientSecret, ...fields }),
+  })
+}
+
+/** The documented form of a refresh. */
+export function refresh(sandbox: Sandbox, refreshToken: string | undefined): Promise<Response> {
+  return tokenRequest(sandbox, { grant_type: 'refresh_token', refresh_token: refreshToken ?? '' })
+}
+
+export function authorizeUrl(sandbox: Sandbox, changes: Record<string, string | null> = {}): string {
+  const url = new URL(`${sandbox.authUrl}/oauth/authorize`)
+  const query = {
+    client_id: CLIENT.clientId,
+    response_type: 'code',
+    redirect_uri: REDIRECT_URI,
+    scope: SCOPE,
+    ...changes,
+  }
+  for (const [name, value] of Object.entries(query)) if (value !== null) url.searchParams.set(name, value)
+  return url.href
+}
+
+/** What the browser sends when the user presses a button of the authorize page. */
+export async function decide(
+  url: string,
+  decision: 'accept' | 'refuse' = 'accept',
+  user: { username: string; password: string } = { username: 'alice', password: 'wonderland' },
+): Promise<Response> {
+  const body = new URLSearchParams({ ...user, decision })
+  return fetch(url, { method: 'POST', body, redirect: 'manual' })
+}
+
+/** The address that the authorize page sends the browser to. */
+export function locationOf(response: Response): URL {
+  return new URL(response.headers.get('location') ?? '')
+}
+
+/** A code for alice. */
+export async function codeFor(
+  sandbox: Sandbox,
+  changes: Record<string, string | null> = {},
+): Promise<string> {
+  const response = await decide(authorizeUrl(sandbox, changes))
+  return locationOf(response).searchParams.get('code') ?? ''
+}
+
+/** A GetFlux call with this access token in the header. */
+export function getFlux(
+  sandbox: Sandbox,
+  accessToken: string,
+  headers: Record<string, string> = {},
+): Promise<Response> {
+  return fetch(`${sandbox.baseUrl}/DEMO/flux/temperature`, {
+    headers: { authorization: `Bearer ${accessToken}`, ...headers },
+  })
+}
+
+export async function tokensOf(response: Response): Promise<TokenAnswerWire> {
+  return (await response.json()) as TokenAnswerWire
+}
+
+/** The `error` member of a JSON body. */
+export async function errorOf(response: Response): Promise<unknown> {
+  return ((await response.json()) as Record<string, unknown>).error
+}

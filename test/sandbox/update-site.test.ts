@@ -1,0 +1,102 @@
+import t, { type Test } from 'tap'
+import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { SiteWire } from '../../src/sandbox/sites.ts'
+import { startSandbox } from './started.ts'
+
+async function start(t: Test): Promise<{ sandbox: Sandbox; call: Call }> {
+  const sandbox = await startSandbox(t)
+  const { access_token } = sandbox.issueTokens('alice')
+  const call: Call = (method, path, body, headers = {}) =>
+    fetch(`${sandbox.url}${path}`, {
+      method,
+      headers: { authorization: `Bearer ${access_token}`, 'content-type': 'application/json', ...headers },
+      body: typeof body === 'string' ? body : JSON.stringify(body),
+    })
+  return { sandbox, call }
+}
+
+type Call = (
+  method: 'PUT' | 'POST',
+  path: string,
+  body: unknown,
+  headers?: Record<string, string>,
+) => Promise<Response>
+
+t.test('PUT changes the members that are given and answers the Site of the document', async (t) => {
+  const { call } = await start(t)
+  const body = { wType: 'UpdateSite', siteID: 1, wac: 'DEMO', name: 'Ünique', parentInfrastructureID: 7 }
+  const response = await call('PUT', '/DEMO/Infrastructure/Site/1', body)
+  const site = (await response.json()) as SiteWire
+  t.equal(response.status, 200)
+  t.match(response.headers.get('content-type'), /^application\/json/)
+  t.strictSame(Object.keys(site).sort(), [
+    'code',
+    'creationDate',
+    'description',
+    'id',
+    'name',
+    'parentInfrastructureID',
+    'picture',
+    'updateDate',
+    'wType',
+  ])
+  t.match(site, { wType: 'Site', id: 1, name: 'Ünique', code: 'HQ-01', parentInfrastructureID: 7 })
+  t.match(site.creationDate, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z$/)
+  t.match(site.updateDate, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z$/)
+  t.match(site.picture, /^[0-9a-f]{32}$/)
+  const cleared = await call('PUT', '/DEMO/Infrastructure/Site/1', { parentInfrastructureID: null })
+  t.match(await cleared.json(), { name: 'Ünique', parentInfrastructureID: null })
+})
+
+t.test('both routes change the same site', async (t) => {
+  const { call } = await start(t)
+  const reply = { wType: 'UpdateSite', siteID: 9007199254740991, wac: 'ACME', description: 'by reply' }
+  t.equal((await call('POST', '/json/reply/UpdateSite', reply)).status, 200)
+  const response = await call('PUT', '/ACME/Infrastructure/Site/9007199254740991', { code: 'C' })
+  t.match(await response.json(), { id: 9007199254740991, description: 'by reply', code: 'C' })
+})
+
+t.test('.json, format=json and callback follow the conventions of the document', async (t) => {
+  const { call } = await start(t)
+  for (const path of ['Site/2.json', 'Site/2?format=json', 'Site/2.json?format=json']) {
+    const response = await call('PUT', `/DEMO/Infrastructure/${path}`, {}, { accept: 'application/xml' })
+    t.equal(response.status, 200, path)
+    t.match(response.headers.get('content-type'), 'application/json')
+  }
+  const jsonp = await call('PUT', '/DEMO/Infrastructure/Site/2?callback=my.app', {})
+  t.match(jsonp.headers.get('content-type'), 'text/javascript')
+  t.match(await jsonp.text(), /^my\.app\(\{"wType":"Site".*\}\)$/)
+  t.equal((await call('PUT', '/DEMO/Infrastructure/Site/2?callback=alert(1)', {})).status, 400)
+})
+
+t.test('a token without user context is turned away', async (t) => {
+  const { sandbox, call } = await start(t)
+  const authorization = `Bearer ${sandbox.issueTokens(null).access_token}`
+  const response = await call('PUT', '/DEMO/Infrastructure/Site/1', {}, { authorization })
+  t.equal(response.status, 403)
+})
+
+t.test('a request that UpdateSite cannot understand changes nothing', async (t) => {
+  const { call } = await start(t)
+  const put = '/DEMO/Infrastructure/Site/1'
+  const cases = [
+    { path: put, body: '{', status: 400 },
+    { path: put, body: '[]', status: 400 },
+    { path: put, body: { Name: 'upper case' }, status: 400 },
+    { path: put, body: { wType: 'Site' }, status: 400 },
+    { path: put, body: { siteID: 2 }, status: 400 },
+    { path: put, body: { wac: 'ACME' }, status: 400 },
+    { path: put, body: { name: 1 }, status: 400 },
+    { path: put, body: { parentInfrastructureID: '7' }, status: 400 },
+    { path: '/DEMO/Infrastructure/Site/x', body: {}, status: 400 },
+    { path: '/DEMO/Infrastructure/Site/9007199254740992', body: {}, status: 400 },
+    { path: '/DEMO/Infrastructure/Site/404', body: {}, status: 404 },
+    { path: '/NONE/Infrastructure/Site/1', body: {}, status: 404 },
+  ]
+  for (const { path, body, status } of cases) {
+    t.equal((await call('PUT', path, body)).status, status, `${path} ${JSON.stringify(body)}`)
+  }
+  t.equal((await call('POST', '/json/reply/UpdateSite', { siteID: 1 })).status, 400, 'no wac')
+  t.equal((await call('PUT', put, 'name=x', { 'content-type': 'text/plain' })).status, 415)
+  t.match(await (await call('PUT', put, {})).json(), { name: 'Head office' })
+})

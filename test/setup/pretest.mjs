@@ -1,0 +1,97 @@
+// Runs before `npm test`: nothing is skipped for want of a program. What is missing is installed
+// where that needs no question (root on Debian or Ubuntu); elsewhere the command to type is printed.
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { findTool, TOOLS } from './tools.mjs'
+
+const DEBIAN_PACKAGES = {
+  'redis-server': 'redis-server',
+  'redis-sentinel': 'redis-sentinel',
+  'redis-cli': 'redis-tools',
+  openssl: 'openssl',
+  chromium: 'chromium',
+}
+
+// A browser that CHROMIUM_PATH names is the user's to provide.
+const missing = missingTools().filter((tool) => tool !== 'chromium' || !process.env.CHROMIUM_PATH)
+if (missing.length > 0) {
+  const platform = detectPlatform()
+  if (isDebian(platform) && process.getuid?.() === 0) {
+    console.log(`Installing what the tests need and this machine lacks: ${missing.join(', ')}`)
+    apt(['update', '-qq'])
+    apt(['install', '-y', '-qq', '--no-install-recommends', ...packages(missing, platform)])
+  }
+}
+
+const stillMissing = missingTools()
+if (stillMissing.length > 0) {
+  console.error(`The tests need programs that are not installed here: ${stillMissing.join(', ')}.`)
+  if (process.env.CHROMIUM_PATH && stillMissing.includes('chromium')) {
+    console.error(`CHROMIUM_PATH names no executable file: ${process.env.CHROMIUM_PATH}`)
+  }
+  console.error(`Install them and run npm test again:\n\n  ${installCommand(stillMissing)}\n`)
+  console.error('A Chromium or Chrome at another place is named with CHROMIUM_PATH.')
+  process.exit(1)
+}
+
+function missingTools() {
+  return Object.keys(TOOLS).filter((tool) => !runs(tool))
+}
+
+// Being there is not enough: Ubuntu's chromium-browser may be a stub that only names its snap.
+function runs(tool) {
+  const path = findTool(tool)
+  if (path === null) return false
+  const { status } = spawnSync(path, [tool === 'openssl' ? 'version' : '--version'], {
+    stdio: 'ignore',
+    timeout: 30_000,
+  })
+  return status === 0
+}
+
+/** The ids of the distribution, most special first ('ubuntu', 'debian'), or of the operating system. */
+function detectPlatform() {
+  if (process.platform !== 'linux') return [process.platform]
+  try {
+    const release = readFileSync('/etc/os-release', 'utf8')
+    const read = (key) => release.match(new RegExp(`^${key}="?([^"\n]*)"?$`, 'm'))?.[1] ?? ''
+    return `${read('ID')} ${read('ID_LIKE')}`.split(' ').filter(Boolean)
+  } catch {
+    return ['linux']
+  }
+}
+
+function isDebian(platform) {
+  return platform.includes('debian') || platform.includes('ubuntu')
+}
+
+function packages(tools, platform) {
+  // Ubuntu has the browser under the older name, as a snap.
+  const names = platform.includes('ubuntu')
+    ? { ...DEBIAN_PACKAGES, chromium: 'chromium-browser' }
+    : DEBIAN_PACKAGES
+  return tools.map((tool) => names[tool])
+}
+
+function installCommand(tools) {
+  const platform = detectPlatform()
+  const sudo = process.getuid?.() === 0 ? '' : 'sudo '
+  if (isDebian(platform)) {
+    const names = packages(tools, platform).join(' ')
+    return `${sudo}apt-get update && ${sudo}apt-get install -y --no-install-recommends ${names}`
+  }
+  if (platform.includes('fedora') || platform.includes('rhel')) {
+    return `${sudo}dnf install -y redis chromium openssl`
+  }
+  if (platform.includes('arch')) return `${sudo}pacman -S --needed valkey chromium openssl`
+  if (platform.includes('alpine')) return `${sudo}apk add redis chromium openssl`
+  if (platform.includes('darwin')) {
+    return 'brew install redis openssl && brew install --cask google-chrome'
+  }
+  return `your package manager, for: ${tools.join(', ')}`
+}
+
+function apt(args) {
+  const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
+  spawnSync('apt-get', args, { env, stdio: ['ignore', 'inherit', 'inherit'] })
+}
