@@ -1,7 +1,9 @@
+import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { type Child, startChild } from '../helpers/child.ts'
+import { guard } from '../helpers/watchdog.ts'
 
 const MAIN = fileURLToPath(new URL('../../src/sandbox/main.ts', import.meta.url))
 
@@ -25,11 +27,13 @@ t.test('the process says where it listens, takes its settings, and ends at SIGTE
 })
 
 t.test('the process ends with the one that forked it', async (t) => {
-  const child = start(t, {})
-  await once(child.process, 'message')
-  // Not `child.ended`: Node emits no 'close' for a child whose channel was closed from this side.
-  const exit = once(child.process, 'exit')
-  child.process.disconnect()
+  // Not startChild: it waits for 'close', which Node does not emit once this side has disconnected.
+  const child = fork(MAIN, { execArgv: process.execArgv, env: { PORT: '0' }, stdio: 'ignore' })
+  guard(child)
+  t.teardown(() => child.kill('SIGKILL'))
+  await once(child, 'message')
+  const exit = once(child, 'exit')
+  child.disconnect()
   t.strictSame(await exit, [0, null])
 })
 

@@ -1,0 +1,128 @@
+import { request as httpRequest } from 'node:http'
+
+export interface Answer {
+  status: number
+  headers: Record<string, string | string[] | undefined>
+  /** Each `Set-Cookie` line. */
+  setCookies: string[]
+  text: string
+  json: () => Record<string, unknown>
+}
+
+export interface RequestOptions {
+  method?: string
+  headers?: Record<string, string>
+  body?: string | Buffer
+  /** Which cookies travel: a Strict one does not on the way back from another site. Default 'same-site'. */
+  from?: 'same-site' | 'cross-site'
+  /** No Fetch Metadata of our own. */
+  bare?: boolean
+}
+
+interface Cookie {
+  value: string
+  strict: boolean
+}
+
+/** A browser as far as this server can tell: cookies, Fetch Metadata, no following of redirects. */
+export interface Browser {
+  readonly cookies: Map<string, Cookie>
+  fetch(url: string, options?: RequestOptions): Promise<Answer>
+  /** A click on a link, or an address typed in. */
+  navigate(url: string, options?: RequestOptions): Promise<Answer>
+}
+
+export function createBrowser(publicUrl: string): Browser {
+  const cookies = new Map<string, Cookie>()
+
+  async function send(
+    url: string,
+    options: RequestOptions,
+    metadata: Record<string, string>,
+  ): Promise<Answer> {
+    const { method = 'GET', headers = {}, body, from = 'same-site', bare = false } = options
+    const target = new URL(url, publicUrl)
+    const own = target.origin === publicUrl
+    const sent = own ? [...cookies].filter(([, cookie]) => from === 'same-site' || !cookie.strict) : []
+    const answer = await exchange(
+      target,
+      method,
+      {
+        ...(bare ? {} : metadata),
+        ...(sent.length === 0
+          ? {}
+          : { cookie: sent.map(([name, { value }]) => `${name}=${value}`).join('; ') }),
+        ...headers,
+      },
+      body,
+    )
+    if (own) for (const line of answer.setCookies) keep(line)
+    return answer
+  }
+
+  function keep(line: string): void {
+    const [pair = '', ...attributes] = line.split(';').map((part) => part.trim())
+    const at = pair.indexOf('=')
+    const lower = attributes.map((attribute) => attribute.toLowerCase())
+    if (lower.includes('max-age=0')) cookies.delete(pair.slice(0, at))
+    else
+      cookies.set(pair.slice(0, at), { value: pair.slice(at + 1), strict: lower.includes('samesite=strict') })
+  }
+
+  return {
+    cookies,
+    fetch: (url, options = {}) =>
+      send(url, options, {
+        'sec-fetch-site': 'same-origin',
+        'sec-fetch-mode': 'cors',
+        'sec-fetch-dest': 'empty',
+      }),
+    navigate: (url, options = {}) =>
+      send(url, options, {
+        'sec-fetch-site': options.from === 'cross-site' ? 'cross-site' : 'none',
+        'sec-fetch-mode': 'navigate',
+        'sec-fetch-dest': 'document',
+        accept: 'text/html,application/xhtml+xml,*/*;q=0.8',
+      }),
+  }
+}
+
+function exchange(
+  url: URL,
+  method: string,
+  headers: Record<string, string>,
+  body?: string | Buffer,
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    // `localhost` is where the tests' servers say they are; they listen on the IPv4 loopback alone.
+    const host = url.hostname === 'localhost' ? '127.0.0.1' : url.hostname
+    const request = httpRequest(
+      {
+        host,
+        port: url.port,
+        path: url.pathname + url.search,
+        method,
+        headers: { host: url.host, ...headers },
+        agent: false,
+      },
+      (response) => {
+        const chunks: Buffer[] = []
+        response.on('data', (chunk: Buffer) => chunks.push(chunk))
+        response.on('error', reject)
+        response.on('end', () => {
+          const text = Buffer.concat(chunks).toString('utf8')
+          resolve({
+            status: response.statusCode ?? 0,
+            headers: response.headers,
+            setCookies: response.headers['set-cookie'] ?? [],
+            text,
+            json: () => JSON.parse(text) as Record<string, unknown>,
+          })
+        })
+      },
+    )
+    request.setTimeout(20_000, () => request.destroy(new Error('no answer within 20 s')))
+    request.on('error', reject)
+    request.end(body)
+  })
+}

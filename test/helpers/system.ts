@@ -1,0 +1,119 @@
+import { Writable } from 'node:stream'
+import type { App } from '../../src/app.ts'
+import { buildApp } from '../../src/app.ts'
+import { parseConfig } from '../../src/config.ts'
+import { createLog } from '../../src/log.ts'
+import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import { createSandbox } from '../../src/sandbox/sandbox.ts'
+import type { SandboxOptions } from '../../src/sandbox/settings.ts'
+import type { Answer, Browser } from './browser.ts'
+import { createBrowser } from './browser.ts'
+import type { Teardown } from './child.ts'
+import { freePort } from './ports.ts'
+
+/** Characters that a form must encode: a secret that is not encoded rightly is refused. */
+export const CLIENT = { clientId: 'test-client', clientSecret: 's3cr&t+%/=?ü "x' }
+
+export interface Bff {
+  readonly publicUrl: string
+  readonly opsUrl: string
+  readonly app: App
+  /** Everything that was logged, at the most verbose level. */
+  readonly log: () => string
+  browser(): Browser
+}
+
+/** The sandbox platform on a port of its own, for one registered client. */
+export async function startSandbox(t: Teardown, options: Partial<SandboxOptions> = {}): Promise<Sandbox> {
+  const client = { ...CLIENT, callback: 'http://localhost/registered' }
+  const sandbox = createSandbox({ client, ...options })
+  await sandbox.listen()
+  t.teardown(() => sandbox.close())
+  return sandbox
+}
+
+/** The server in this process, on real sockets, in front of `platform`; `env` over a valid configuration. */
+export async function startBff(
+  t: Teardown,
+  platform: { authUrl: string; baseUrl: string },
+  env: Record<string, string> = {},
+): Promise<Bff> {
+  const port = await freePort()
+  const opsPort = await freePort()
+  const parsed = parseConfig({
+    HOST: '127.0.0.1',
+    PORT: String(port),
+    OPS_PORT: String(opsPort),
+    PUBLIC_URL: `http://localhost:${port}`,
+    AUTH_URL: platform.authUrl,
+    BASE_URL: platform.baseUrl,
+    CLIENT_ID: CLIENT.clientId,
+    CLIENT_SECRET: CLIENT.clientSecret,
+    SESSION_SECRET: 'the-first-secret-of-the-tests-of-32-characters',
+    SESSION_STORE: env.REDIS_URL === undefined ? 'memory' : 'redis',
+    WAC: 'DEMO',
+    LOG_LEVEL: 'trace',
+    ACCESS_LOG: 'all',
+    ...env,
+  })
+  if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
+  const { config } = parsed
+  const lines: string[] = []
+  const sink = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      lines.push(chunk.toString())
+      done()
+    },
+  })
+  const app = await buildApp({
+    config,
+    log: createLog(config.logLevel, sink),
+    onStoreRefused: (message) => lines.push(`refused: ${message}\n`),
+  })
+  await app.ops.listen({ host: '127.0.0.1', port: opsPort })
+  await app.server.listen({ host: '127.0.0.1', port })
+  app.start()
+  t.teardown(() => app.stop())
+  const { publicUrl } = config
+  return {
+    publicUrl,
+    opsUrl: `http://127.0.0.1:${opsPort}`,
+    app,
+    log: () => lines.join(''),
+    browser: () => createBrowser(publicUrl),
+  }
+}
+
+/** Asks `/readyz` until it says yes. */
+export async function untilReady(bff: Bff): Promise<void> {
+  for (let attempt = 0; attempt < 100; attempt += 1) {
+    const response = await fetch(`${bff.opsUrl}/readyz`)
+    await response.text()
+    if (response.status === 200) return
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+  throw new Error('the server did not become ready')
+}
+
+/** Sends the browser to the authorization server, has the user decide there, and gives the address to come back to. */
+export async function decide(
+  sandbox: Sandbox,
+  authorizeUrl: string,
+  decision: 'accept' | 'refuse' = 'accept',
+  user = { username: 'alice', password: 'wonderland' },
+): Promise<string> {
+  const form = new URLSearchParams({ ...user, decision })
+  const response = await fetch(authorizeUrl, { method: 'POST', body: form, redirect: 'manual' })
+  const location = response.headers.get('location')
+  if (location === null)
+    throw new Error(`${sandbox.url} did not send the browser back: ${await response.text()}`)
+  return location
+}
+
+/** The whole sign-in as a browser goes through it; answers the callback's answer. */
+export async function signIn(browser: Browser, sandbox: Sandbox, returnTo = '/'): Promise<Answer> {
+  const start = await browser.navigate(`/auth/login?returnTo=${encodeURIComponent(returnTo)}`)
+  if (start.status !== 303) throw new Error(`/auth/login answered ${start.status}: ${start.text}`)
+  const back = await decide(sandbox, String(start.headers.location))
+  return await browser.navigate(back, { from: 'cross-site' })
+}
