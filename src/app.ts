@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import type { Config } from './config.ts'
+import { openApiDocument } from './http/openapi.ts'
 import { addHttpManners, createServer } from './http/plugin.ts'
 import { createKeyring } from './keyring.ts'
 import type { Logger } from './log.ts'
@@ -40,6 +41,7 @@ export interface App {
 }
 
 const CACHED_SESSIONS = 20_000
+const CALLBACK_PATH = { 'per-login': '/auth/callback/{nonce}', fixed: '/auth/callback' } as const
 
 /** Makes every object and registers every room: the map of the house. */
 export async function buildApp({ config, log, onStoreRefused }: AppOptions): Promise<App> {
@@ -87,6 +89,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     secure: config.secureCookies,
     knownPaths: [...LOGIN_PATHS, ...PROXY_PATHS],
     fallback,
+    openApi: openApiDocument(config.publicUrl, CALLBACK_PATH[config.oauth.redirect]),
     mode: config.accessLog,
     log,
     observe: metrics.request,

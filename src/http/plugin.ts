@@ -18,6 +18,8 @@ export interface KnownPath {
 }
 
 export interface HttpOptions extends RequestLogOptions {
+  /** What `GET /openapi.json` answers. */
+  openApi: object
   secure: boolean
   knownPaths: readonly KnownPath[]
   /** Answers what no route takes, with a file or by throwing a problem. */
@@ -68,7 +70,8 @@ export function createServer(config: Config, log: Logger): FastifyInstance {
  * is looked at, and a line in the log.
  */
 export function addHttpManners(app: FastifyInstance, options: HttpOptions): void {
-  const { secure, knownPaths, fallback, log } = options
+  const { secure, fallback, log } = options
+  const knownPaths = [...options.knownPaths, { path: /^\/openapi\.json$/, allow: 'GET, HEAD' }]
   const follow = createRequestLog(options)
   let warnedOfForwarded = false
 
@@ -105,6 +108,13 @@ export function addHttpManners(app: FastifyInstance, options: HttpOptions): void
       )
     }
     return sendProblem(request, reply, fault)
+  })
+
+  const description = JSON.stringify(options.openApi)
+  app.route({
+    method: ['GET', 'HEAD'],
+    url: '/openapi.json',
+    handler: (_request, reply) => reply.type('application/json').send(description),
   })
 
   async function answerUnknown(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {

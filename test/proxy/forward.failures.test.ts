@@ -349,7 +349,7 @@ t.test('a browser that stops reading counts as gone after a while', async (t) =>
   await closed(far)
 })
 
-t.test('a browser that leaves with the end of its answer unread is not counted as served', async (t) => {
+t.test('a browser that leaves in the middle of a long error is not counted as served', async (t) => {
   const size = 32 * 1024 * 1024
   const upstream = await rawUpstream(t, (socket) => {
     socket.write(`HTTP/1.1 400 Bad Request\r\nContent-Type: text/csv\r\nContent-Length: ${size}\r\n\r\n`)

@@ -146,6 +146,19 @@ t.test('a 400 with a page that is not about the token leaves the response untouc
   t.same(outcome, { kind: 'upstream_error', status: 400, retryAfter: null })
 })
 
+t.test('the connection of a refused token is used again, also where the refusal is long', async (t) => {
+  const body = `{"error":"invalid_token","x":"${'x'.repeat(40_000)}"}`
+  const upstream = await rawUpstream(t, (socket) => {
+    socket.write(answerText('401 Unauthorized', [JSON_TYPE], body))
+  })
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+  for (let i = 0; i < 3; i++) {
+    await get(t, port)
+    t.same(await outcome(i), { kind: 'invalid_token', named: true, status: 401 })
+  }
+  t.equal(upstream.sockets.length, 1)
+})
+
 t.test('HEAD answered with 401 or 400 is judged by its head', async (t) => {
   for (const [text, kind] of [
     ['HTTP/1.1 401 Unauthorized\r\nContent-Length: 20\r\n\r\n', 'invalid_token'],
