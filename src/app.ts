@@ -34,6 +34,9 @@ export interface App {
   ops: FastifyInstance
   /** The background begins its work. */
   start(): void
+  /** Why this process should get no traffic now; empty when it should. */
+  objections(): Promise<string[]>
+  shareMetricsWithPrimary(): void
   /** From now on `/readyz` says no. */
   announceStop(): void
   /** Open requests finish and refreshes under way are stored; then everything is closed. */
@@ -118,17 +121,15 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
   })
 
   let stopping = false
-  const ops = createOps({
-    metrics,
-    async objections() {
-      const missing: string[] = []
-      if (stopping) missing.push('the process is stopping')
-      if (!server.server.listening) missing.push('the public port is not open')
-      if (!store.messagesArrive()) missing.push('change messages of the store do not arrive')
-      await store.ping().catch(() => missing.push('the store does not answer'))
-      return missing
-    },
-  })
+  async function objections(): Promise<string[]> {
+    const missing: string[] = []
+    if (stopping) missing.push('the process is stopping')
+    if (!server.server.listening) missing.push('the public port is not open')
+    if (!store.messagesArrive()) missing.push('change messages of the store do not arrive')
+    await store.ping().catch(() => missing.push('the store does not answer'))
+    return missing
+  }
+  const ops = createOps({ objections, metrics })
   metrics.watch({
     unsaved: () => tokens.gauges().unsaved,
     consecutiveFailures: () => tokens.gauges().consecutiveFailures,
@@ -139,6 +140,8 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     server,
     ops,
     start: tokens.start,
+    objections,
+    shareMetricsWithPrimary: metrics.shareWithPrimary,
     announceStop() {
       stopping = true
     },

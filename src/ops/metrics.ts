@@ -1,4 +1,4 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { TokenEvents } from '../tokens/events.ts'
 
 export interface MetricsSources {
@@ -15,6 +15,8 @@ export interface Metrics extends TokenEvents {
   cache(result: 'hit' | 'miss' | 'bypass'): void
   /** Where the gauges read from, once it exists. */
   watch(sources: MetricsSources): void
+  /** As one worker of several: answers when the primary collects the metrics of all. */
+  shareWithPrimary(): void
   text(): Promise<string>
   readonly contentType: string
 }
@@ -58,23 +60,30 @@ export function createMetrics(): Metrics {
     name: 'bff_store_up',
     help: 'Whether the last command to the store succeeded',
     registers,
+    aggregator: 'min',
   })
-  storeUp.set(0)
 
   function watch({ unsaved, consecutiveFailures, due }: MetricsSources): void {
-    const gauge = (name: string, help: string, read: () => number | null | Promise<number | null>): void => {
+    type Read = () => number | null | Promise<number | null>
+    const gauge = (name: string, help: string, aggregator: 'max' | 'sum', read: Read): void => {
       new Gauge({
         name,
         help,
         registers,
+        aggregator,
         async collect() {
           this.set((await read()) ?? Number.NaN)
         },
       })
     }
-    gauge('bff_refresh_due', 'Sessions in the queue for background refresh, over all replicas', due)
-    gauge('bff_refresh_consecutive_failures', 'Token requests that failed in a row', consecutiveFailures)
-    gauge('bff_refresh_unsaved', 'Refreshed tokens that the store has not taken yet', unsaved)
+    gauge('bff_refresh_due', 'Sessions in the queue for background refresh, over all replicas', 'max', due)
+    gauge(
+      'bff_refresh_consecutive_failures',
+      'Token requests that failed in a row',
+      'max',
+      consecutiveFailures,
+    )
+    gauge('bff_refresh_unsaved', 'Refreshed tokens that the store has not taken yet', 'sum', unsaved)
   }
 
   return {
@@ -93,6 +102,10 @@ export function createMetrics(): Metrics {
     started: (flow) => started.inc({ flow }),
     ended: (reason) => ended.inc({ reason }),
     watch,
+    shareWithPrimary() {
+      new AggregatorRegistry()
+      AggregatorRegistry.setRegistries(registry)
+    },
     text: () => registry.metrics(),
     contentType: registry.contentType,
   }

@@ -2,12 +2,7 @@ import type { Dispatcher } from 'undici'
 import { wasDelivered } from './browser.ts'
 import type { Call, Outcome } from './call.ts'
 import { failureOutcome, isLostConnection, refusalOutcome } from './failures.ts'
-import {
-  bodyNamesInvalidToken,
-  challengeNamesInvalidToken,
-  decodedStart,
-  INSPECTED_BYTES,
-} from './invalid-token.ts'
+import { beginningNamesInvalidToken, challengeNamesInvalidToken, INSPECTED_BYTES } from './invalid-token.ts'
 import { hasNoBody, judgeAnswer } from './judge-answer.ts'
 import { Relay } from './relay.ts'
 import type { AnswerHeaders } from './response-headers.ts'
@@ -194,10 +189,8 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   /** Called once, with the whole body or its beginning in `held`. */
   private decide(): void {
-    const coding: string | string[] | undefined = this.headers['content-encoding']
-    const heldText = decodedStart(this.held, coding === undefined ? undefined : String(coding))
-    heldText
-      .then((text) => this.decided(bodyNamesInvalidToken(text)))
+    beginningNamesInvalidToken(this.held, this.headers['content-encoding'])
+      .then((named) => this.decided(named))
       .catch((error: Error) => {
         this.onResponseError(null, error)
         this.controller?.abort(error)
@@ -220,19 +213,10 @@ export class Exchange implements Dispatcher.DispatchHandler {
     const { status, headers } = this
     const { method, jsonp } = this.options.call
     const verdict = judgeAnswer({ status, headers, method, jsonp })
-    switch (verdict.kind) {
-      case 'relay':
-        this.relay()
-        break
-      case 'relay_if_empty':
-        if (this.held.length > 0) this.refuse('body without a type')
-        else if (this.complete) this.relay()
-        else this.phase = 'untyped'
-        break
-      case 'refuse':
-        this.refuse(verdict.reason)
-        break
-    }
+    if (verdict.kind === 'refuse') this.refuse(verdict.reason)
+    else if (verdict.kind === 'relay' || (this.complete && this.held.length === 0)) this.relay()
+    else if (this.held.length > 0) this.refuse('body without a type')
+    else this.phase = 'untyped'
   }
 
   private refuse(reason: string): void {

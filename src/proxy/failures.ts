@@ -22,7 +22,8 @@ export function failureOutcome(error: Error): Outcome {
 /** What an answer comes to that may not be relayed. `reason` is for the log. */
 export function refusalOutcome(status: number, headers: AnswerHeaders, reason: string): Outcome {
   if (status < 400) return { kind: 'unusable', reason }
-  return { kind: 'upstream_error', status, retryAfter: headers['retry-after'] ?? null }
+  const retryAfter: string | string[] | undefined = headers['retry-after']
+  return { kind: 'upstream_error', status, retryAfter: typeof retryAfter === 'string' ? retryAfter : null }
 }
 
 /** Whether the connection went away, rather than being slow or speaking something else. */

@@ -79,6 +79,14 @@ function xmlNamesInvalidToken(text: string): boolean {
   return /<(?:[\w.-]+:)?(?:error|error_?code|code)(?:\s[^>]*)?>\s*invalid_?token\s*<\//i.test(general)
 }
 
+/** `bodyNamesInvalidToken` for a body, or its beginning, as it came. */
+export async function beginningNamesInvalidToken(
+  chunks: Buffer[],
+  contentEncoding: string | string[] | undefined,
+): Promise<boolean> {
+  return bodyNamesInvalidToken(await decodedStart(chunks, contentEncoding?.toString()))
+}
+
 /**
  * The first characters of a body, its content coding undone. An unknown or broken coding gives what
  * could be read, possibly nothing. Never rejects.

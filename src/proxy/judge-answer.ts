@@ -21,9 +21,9 @@ export interface Judged {
 export function judgeAnswer({ status, headers, method, jsonp }: Judged): Verdict {
   if (status === 304) return RELAY
   if (status >= 300 && status < 400) return refuse('redirect')
-  const coding = headers['transfer-encoding']
+  const coding: string | string[] | undefined = headers['transfer-encoding']
   // The chunks are undone on the way, another transfer coding is not and would go on undeclared.
-  if (coding !== undefined && coding.toLowerCase() !== 'chunked') return refuse('transfer coding')
+  if (coding !== undefined && String(coding).toLowerCase() !== 'chunked') return refuse('transfer coding')
 
   switch (mediaKind(headers['content-type'])) {
     case 'data':

@@ -1,0 +1,168 @@
+import type { Page } from 'playwright-core'
+import t, { type Test } from 'tap'
+import { launchChromium } from '../helpers/chromium.ts'
+import { findLeaks, secretsOf, storageOf } from './leaks.ts'
+import { decideOnPage, PATIENCE_MS, showsState, signInByHand, startWorld, type World } from './world.ts'
+
+const browser = await launchChromium(t)
+
+t.test(
+  'a person signs in, reads, writes, waits and signs out, and no token enters the browser',
+  async (t) => {
+    const world = await startWorld(t, browser, { tokenLifeSeconds: 6 })
+    const { front, context } = world
+    const page = await context.newPage()
+    await page.goto(`${front.publicUrl}/?tab=readings`)
+    await showsState(page, 'out')
+    t.strictSame(await context.cookies(), [], 'a visitor gets no cookie')
+
+    await signInByHand(page, front.publicUrl)
+    t.equal(page.url(), `${front.publicUrl}/?tab=readings`, 'back where the person was, the address clean')
+    await holdsTwoCookies(t, world)
+
+    for (const [format, type] of FORMATS) await readFlux(t, page, world, format, type)
+    await editSite(t, page, world)
+    await seeBackgroundRefresh(t, page, world)
+    t.strictSame(await findLeaks(world, [page]), [], 'while signed in')
+
+    await page.locator('#sign-out').click()
+    await showsState(page, 'out')
+    t.strictSame(await context.cookies(), [], 'nothing is left in the browser')
+    t.equal(await page.locator('#flux-body').textContent(), '', 'the data is off the page')
+    await world.sandbox.journal.until({ endpoint: 'revoke' }, 2)
+
+    t.strictSame(await storageOf(page), [])
+    t.strictSame(await findLeaks(world, [page]), [], 'after signing out')
+    const kinds = [...secretsOf(world).values()]
+    for (const kind of ['code', 'refresh_token', 'code_verifier', 'token', 'an access token'])
+      t.ok(kinds.includes(kind), `the search knew ${kind}`)
+    t.ok(
+      front.passed.some(({ path }) => /^\/auth\/callback\/.*code=code-/.test(path)),
+      'the search would have seen a code',
+    )
+    t.strictSame(world.complaints, [], 'the console is silent')
+  },
+)
+
+t.test('a person who refuses gets a friendly word, a clean address and no session', async (t) => {
+  const world = await startWorld(t, browser)
+  const { front, context, sandbox } = world
+  const page = await context.newPage()
+  await page.goto(`${front.publicUrl}/?tab=readings#charts`)
+  await page.locator('#sign-in-large').click()
+  await decideOnPage(page, front.publicUrl, 'refuse')
+  await page.locator('#login-notice').waitFor()
+  t.match(await page.locator('#login-notice-text').textContent(), /You refused access/)
+  t.equal(page.url(), `${front.publicUrl}/?tab=readings`)
+  await showsState(page, 'out')
+  t.strictSame(await context.cookies(), [])
+  t.strictSame(sandbox.journal.entries({ endpoint: 'token' }), [])
+
+  await page.locator('#login-notice-close').click()
+  await page.locator('#login-notice').waitFor({ state: 'hidden' })
+  await signInByHand(page, front.publicUrl)
+  t.equal(page.url(), `${front.publicUrl}/?tab=readings`, 'the next attempt succeeds')
+  t.strictSame(await findLeaks(world, [page]), [])
+  t.strictSame(world.complaints, [])
+})
+
+t.test('a person whose authorization is taken back is asked to sign in again', async (t) => {
+  const world = await startWorld(t, browser)
+  const { front, context, sandbox } = world
+  const page = await context.newPage()
+  await page.goto(front.publicUrl)
+  await signInByHand(page, front.publicUrl)
+  sandbox.revokeUser('alice')
+  await page.locator('#flux-read').click()
+  await page.locator('#flux-problem .problem-code', { hasText: 'login_required' }).waitFor()
+  await page.locator('#sign-in-again').waitFor()
+  await showsState(page, 'out')
+  await page.locator('#sign-in-again-link').click()
+  await decideOnPage(page, front.publicUrl)
+  await showsState(page, 'in')
+  await page.locator('#flux-read').click()
+  await page.locator('#flux-chart polyline.line').waitFor()
+  t.strictSame(await findLeaks(world, [page]), [])
+  t.match(world.complaints, [/status of 401/], 'the one refused call is all that the console shows')
+})
+
+const FORMATS = [
+  ['json', 'application/json'],
+  ['xml', 'application/xml'],
+  ['csv', 'text/csv'],
+  ['jsv', 'text/jsv'],
+] as const
+
+async function holdsTwoCookies(t: Test, { context }: World): Promise<void> {
+  const cookies = (await context.cookies()).sort((a, b) => (a.name < b.name ? -1 : 1))
+  const common = { domain: 'localhost', path: '/', expires: -1, httpOnly: true, secure: false }
+  t.match(cookies, [
+    { name: 'record', sameSite: 'Lax', ...common },
+    { name: 'session', sameSite: 'Strict', ...common },
+  ])
+  t.equal(cookies.length, 2, 'the cookie of the sign-in is gone')
+  for (const { name, value } of cookies) {
+    if (name === 'session') t.ok(`${name}=${value}`.length < 128, 'the session cookie is short')
+  }
+}
+
+async function readFlux(t: Test, page: Page, world: World, format: string, type: string): Promise<void> {
+  await page.locator('#flux-result').evaluate('(element) => { element.hidden = true }')
+  await page.locator('label', { has: page.locator(`#flux-format-${format}`) }).click()
+  await page.locator('#flux-read').click()
+  await page.locator('#flux-status', { hasText: `200 · ${type}` }).waitFor()
+  await page.locator('#flux-chart polyline.line').waitFor()
+  const points = (await page.locator('#flux-chart polyline.line').getAttribute('points')) ?? ''
+  t.ok(points.split(' ').length > 10, `${format}: a line through the values`)
+  t.match(await page.locator('#flux-chart').getAttribute('aria-label'), 'Outdoor temperature')
+
+  const last = world.front.passed.findLast(({ path }) => path.startsWith('/flux/'))
+  t.equal(last?.path, `/flux/temperature?format=${format.toUpperCase()}`)
+  const shown = (await page.locator('#flux-body').textContent()) ?? ''
+  t.equal(shown, last?.body, `${format}: shown as it came`)
+  t.match(shown, /\.\d{7}Z/, `${format}: all seven digits of the fraction`)
+}
+
+async function editSite(t: Test, page: Page, { sandbox }: World): Promise<void> {
+  await page.locator('#site-id').fill('1')
+  await page.locator('#site-name').fill('Nord & Süd')
+  await page.locator('#site-parent-none').check()
+  await page.locator('#site-save').click()
+  await page.locator('#site-status', { hasText: '200 · application/json' }).waitFor()
+  const byPut = JSON.parse((await page.locator('#site-body').textContent()) ?? '') as object
+  t.match(byPut, { wType: 'Site', id: 1, name: 'Nord & Süd', parentInfrastructureID: null })
+
+  await page.locator('label', { has: page.locator('#site-route-post') }).click()
+  await page.locator('#site-name').fill('')
+  await page.locator('#site-code').fill('N-1')
+  await page.locator('#site-parent-by-id').check()
+  await page.locator('#site-parent').fill('2')
+  await page.locator('#site-save').click()
+  await page.locator('#site-body', { hasText: 'N-1' }).waitFor()
+  const byPost = JSON.parse((await page.locator('#site-body').textContent()) ?? '') as object
+  t.match(byPost, { id: 1, name: 'Nord & Süd', code: 'N-1', parentInfrastructureID: 2 })
+  t.match(
+    sandbox.journal.entries({ kind: 'UpdateSite' }).map(({ method, path }) => `${method} ${path}`),
+    ['PUT /DEMO/Infrastructure/Site/1', 'POST /json/reply/UpdateSite'],
+  )
+}
+
+/** Nobody clicks, and the page asks for nothing but the state of its session. */
+async function seeBackgroundRefresh(t: Test, page: Page, { sandbox, front, bff }: World): Promise<void> {
+  const refreshes = () => sandbox.journal.entries({ kind: 'refresh_token', outcome: 'granted' }).length
+  const before = { exchanges: front.passed.length, refreshes: refreshes() }
+  const seen = Number(await page.locator('#refresh-count').textContent())
+  await page
+    .locator('#refresh-count')
+    .filter({ hasNotText: new RegExp(`^${seen}$`) })
+    .waitFor()
+  await page.locator('#refresh-flash').waitFor()
+  await page.locator('#session-log li.event-refreshed').first().waitFor()
+  t.ok(refreshes() > before.refreshes, 'the sandbox gave new tokens')
+  const asked = front.passed.slice(before.exchanges).map(({ method, path }) => `${method} ${path}`)
+  t.strictSame([...new Set(asked)], ['GET /auth/session'])
+  const metrics = await (
+    await fetch(`${bff.opsUrl}/metrics`, { signal: AbortSignal.timeout(PATIENCE_MS) })
+  ).text()
+  t.match(metrics, /bff_refresh_total\{trigger="schedule",outcome="granted"\} [1-9]/)
+}

@@ -1,0 +1,102 @@
+import { fileURLToPath } from 'node:url'
+import type { Browser, BrowserContext, Page } from 'playwright-core'
+import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { Teardown } from '../helpers/child.ts'
+import { type Front, startFront, startTlsFront, type TlsFront } from '../helpers/front.ts'
+import { type Bff, CLIENT, startBff, startSandbox } from '../helpers/system.ts'
+
+/** Longer than anything here takes; a test that waits in vain ends by this. */
+export const PATIENCE_MS = 15_000
+
+const DEMO_PAGE = fileURLToPath(new URL('../../dist/spa/demo', import.meta.url))
+
+export interface World<F extends Front = Front> {
+  readonly sandbox: Sandbox
+  readonly bff: Bff
+  readonly front: F
+  /** The profile of one person's browser, empty at first. */
+  readonly context: BrowserContext
+  /** What browsers complained of on any page of that profile: errors in scripts, policies, failed loads. */
+  readonly complaints: readonly string[]
+}
+
+export interface WorldOptions {
+  tokenLifeSeconds?: number
+  env?: Record<string, string>
+}
+
+/** The sandbox, the server with the demo page, and an empty browser profile, on `http://localhost`. */
+export async function startWorld(t: Teardown, browser: Browser, options: WorldOptions = {}): Promise<World> {
+  const front = await startFront(t)
+  return await assemble(t, front, options, () => browser.newContext())
+}
+
+/** The same on `https://<host>`, with TLS ended in front of the server. */
+export async function startHttpsWorld(
+  t: Teardown,
+  browser: Browser,
+  host: string,
+  options: WorldOptions = {},
+): Promise<World<TlsFront>> {
+  const front = await startTlsFront(t, host)
+  return await assemble(t, front, options, () =>
+    browser.newContext({ proxy: front.proxy, ignoreHTTPSErrors: true }),
+  )
+}
+
+async function assemble<F extends Front>(
+  t: Teardown,
+  front: F,
+  { tokenLifeSeconds = 3_600, env = {} }: WorldOptions,
+  open: () => Promise<BrowserContext>,
+): Promise<World<F>> {
+  const client = { ...CLIENT, callback: `${front.publicUrl}/registered` }
+  const sandbox = await startSandbox(t, { client, tokenLifeSeconds })
+  const bff = await startBff(t, sandbox, {
+    PUBLIC_URL: front.publicUrl,
+    STATIC_DIR: DEMO_PAGE,
+    TRUST_PROXY: '127.0.0.1/32',
+    // The last tokens of a session reach the sandbox's journal by it.
+    OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`,
+    ...env,
+  })
+  front.forwardTo(bff.app.server.server)
+  const context = await open()
+  t.teardown(() => context.close())
+  context.setDefaultTimeout(PATIENCE_MS)
+  const complaints: string[] = []
+  context.on('console', (message) => {
+    if (message.type() === 'error' || message.type() === 'warning') complaints.push(message.text())
+  })
+  context.on('weberror', (error) => complaints.push(String(error.error())))
+  return { sandbox, bff, front, context, complaints }
+}
+
+/** What a person does on the sandbox's page; answers when the browser is back at `origin`. */
+export async function decideOnPage(
+  page: Page,
+  origin: string,
+  decision: 'accept' | 'refuse' = 'accept',
+): Promise<void> {
+  await page.locator('#username').fill('alice')
+  await page.locator('#password').fill('wonderland')
+  await page.locator(`#${decision}`).click()
+  await page.waitForURL(`${origin}/**`)
+}
+
+/** From the signed-out demo page through the sandbox's page and back. */
+export async function signInByHand(page: Page, origin: string): Promise<void> {
+  await page.locator('#sign-in').click()
+  await decideOnPage(page, origin)
+  await showsState(page, 'in')
+}
+
+/** Waits until the demo page says whether somebody is signed in. */
+export async function showsState(page: Page, state: 'in' | 'out'): Promise<void> {
+  await page.locator(`#session-pill[data-state="${state}"]`).waitFor()
+}
+
+/** The problem code that a page of the demo, or the server itself, shows as JSON text. */
+export async function shownText(page: Page): Promise<string> {
+  return (await page.locator('body').textContent()) ?? ''
+}

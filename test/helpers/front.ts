@@ -1,0 +1,141 @@
+import { readFile } from 'node:fs/promises'
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  request,
+  type Server,
+  type ServerResponse,
+} from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+import type { AddressInfo, Socket } from 'node:net'
+import { createCertificate } from './certificate.ts'
+import type { Teardown } from './child.ts'
+import { makeFolder } from './watchdog.ts'
+
+/** One exchange between a browser and the server, as it was on the wire. */
+export interface Passed {
+  readonly method: string
+  /** The whole address. */
+  readonly url: string
+  readonly path: string
+  readonly requestHeaders: IncomingHttpHeaders
+  readonly status: number
+  /** Names and values in turn. */
+  readonly headers: readonly string[]
+  readonly body: string
+}
+
+/** What stands between browsers and the server: a proxy that passes everything on and writes it down. */
+export interface Front {
+  /** The origin under which the server behind it is seen. */
+  readonly publicUrl: string
+  /** Oldest first; an exchange stands here once its answer is complete. */
+  readonly passed: readonly Passed[]
+  /** Where the server listens. */
+  forwardTo(server: { address(): string | AddressInfo | null }): void
+}
+
+export interface TlsFront extends Front {
+  /** The proxy that a browser must use: it answers for every https host, and leaves 127.0.0.1 alone. */
+  readonly proxy: { server: string; bypass: string }
+  /** Serves another https host, which is none of the server's. */
+  addHost(name: string, listener: (request: IncomingMessage, response: ServerResponse) => void): void
+}
+
+/** A front without TLS, at a port of `localhost`. */
+export async function startFront(t: Teardown): Promise<Front> {
+  const relay = createRelay('http')
+  const server = createServer(relay.handle)
+  const port = await listen(t, server)
+  const publicUrl = `http://localhost:${port}`
+  return { publicUrl, passed: relay.passed, forwardTo: relay.forwardTo }
+}
+
+/**
+ * A front that ends TLS for `https://<host>`, with a certificate of its own. Browsers reach it as
+ * their proxy, so that any host name leads here, at the port that https has, and none is looked up.
+ */
+export async function startTlsFront(t: Teardown, host: string): Promise<TlsFront> {
+  const { keyFile, certFile } = await createCertificate(makeFolder('front'))
+  const relay = createRelay('https')
+  const hosts = new Map([[host, relay.handle]])
+  const tls = createTlsServer(
+    { key: await readFile(keyFile), cert: await readFile(certFile) },
+    (incoming, response) => {
+      const listener = hosts.get(incoming.headers.host ?? '')
+      if (listener === undefined) response.writeHead(421).end()
+      else listener(incoming, response)
+    },
+  )
+  const server = createServer((_request, response) => response.writeHead(501).end())
+  server.on('connect', (_request, socket: Socket) => {
+    socket.on('error', () => {})
+    socket.write('HTTP/1.1 200 Connection established\r\n\r\n')
+    tls.emit('connection', socket)
+  })
+  const port = await listen(t, server)
+  return {
+    publicUrl: `https://${host}`,
+    passed: relay.passed,
+    forwardTo: relay.forwardTo,
+    proxy: { server: `http://127.0.0.1:${port}`, bypass: '127.0.0.1' },
+    addHost: (name, listener) => hosts.set(name, listener),
+  }
+}
+
+const HOP_BY_HOP = new Set(['connection', 'keep-alive'])
+
+function createRelay(scheme: 'http' | 'https') {
+  const passed: Passed[] = []
+  let port = 0
+
+  function handle(incoming: IncomingMessage, response: ServerResponse): void {
+    const { method = '', url: path = '', rawHeaders, headers: requestHeaders } = incoming
+    const forwarded = ['X-Forwarded-For', incoming.socket.remoteAddress ?? '', 'X-Forwarded-Proto', scheme]
+    const headers = [...endToEnd(rawHeaders), ...forwarded]
+    const outgoing = request({ host: '127.0.0.1', port, method, path, headers, agent: false }, (answer) => {
+      const kept = endToEnd(answer.rawHeaders)
+      const status = answer.statusCode ?? 0
+      const chunks: Buffer[] = []
+      response.writeHead(status, kept)
+      answer.on('data', (chunk: Buffer) => chunks.push(chunk))
+      answer.on('end', () => {
+        const body = Buffer.concat(chunks).toString('utf8')
+        const url = `${scheme}://${requestHeaders.host}${path}`
+        passed.push({ method, url, path, requestHeaders, status, headers: kept, body })
+      })
+      answer.on('error', () => response.destroy())
+      answer.pipe(response)
+    })
+    outgoing.on('error', () => response.destroy())
+    response.on('close', () => outgoing.destroy())
+    incoming.pipe(outgoing)
+  }
+
+  return {
+    passed,
+    handle,
+    forwardTo(server: { address(): string | AddressInfo | null }): void {
+      port = (server.address() as AddressInfo).port
+    },
+  }
+}
+
+function endToEnd(rawHeaders: readonly string[]): string[] {
+  return rawHeaders.filter((_text, at) => !HOP_BY_HOP.has(rawHeaders[at - (at % 2)]!.toLowerCase()))
+}
+
+async function listen(t: Teardown, server: Server): Promise<number> {
+  const sockets = new Set<Socket>()
+  server.on('connection', (socket) => {
+    sockets.add(socket)
+    socket.once('close', () => sockets.delete(socket))
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy()
+    return new Promise((resolve) => server.close(resolve))
+  })
+  return (server.address() as AddressInfo).port
+}

@@ -1,0 +1,111 @@
+import { createHash, randomUUID } from 'node:crypto'
+import type { RedisTarget } from '../../src/config.ts'
+import { Secret } from '../../src/secret.ts'
+import { createMemoryStore } from '../../src/store/memory.ts'
+import type { NewRecord, RecordKey, SessionStore } from '../../src/store/port.ts'
+import type { RedisStoreOptions } from '../../src/store/redis.ts'
+import { createRedisStore } from '../../src/store/redis.ts'
+import type { Teardown } from '../helpers/child.ts'
+
+/** A store under test, with the clock that it goes by. */
+export interface TestStore {
+  readonly store: SessionStore
+  now(): number
+  /** Resolves when at least so many milliseconds have passed on that clock. */
+  pass(ms: number): Promise<void>
+}
+
+export const PREFIX = 'bff:'
+export const IDLE_MS = 7_200_000
+
+/** A memory store whose clock moves only when it is told to. */
+export function memoryStore(t: Teardown): TestStore {
+  let clock = Date.now()
+  const store = createMemoryStore({ now: () => clock })
+  t.teardown(() => store.close())
+  return {
+    store,
+    now: () => clock,
+    async pass(ms) {
+      clock += ms
+    },
+  }
+}
+
+/** A Redis store whose change messages arrive. */
+export async function redisStore(
+  t: Teardown,
+  target: RedisTarget,
+  options: Partial<RedisStoreOptions> = {},
+): Promise<TestStore> {
+  const store = openRedisStore(t, target, options)
+  await until('change messages arrive', () => store.messagesArrive())
+  return { store, now: Date.now, pass: wait }
+}
+
+/** A Redis store that may not be connected yet. */
+export function openRedisStore(
+  t: Teardown,
+  target: RedisTarget,
+  options: Partial<RedisStoreOptions> = {},
+): SessionStore {
+  const store = createRedisStore({
+    target,
+    ca: null,
+    prefix: PREFIX,
+    onRefused: (message) => {
+      throw new Error(`refused: ${message}`)
+    },
+    observe: () => {},
+    ...options,
+  })
+  t.teardown(() => store.close())
+  return store
+}
+
+export function singleTarget(port: number, password?: string): RedisTarget {
+  return {
+    kind: 'single',
+    address: { host: '127.0.0.1', port },
+    db: 0,
+    login: { username: null, password: password === undefined ? null : new Secret(password) },
+    tls: false,
+  }
+}
+
+/** A record key that nobody has used yet; with `shard`, one of that shard of the due queue. */
+export function newKey(shard?: number): RecordKey {
+  const key = createHash('sha256').update(randomUUID()).digest('hex')
+  return shard === undefined ? key : shard.toString(16) + key.slice(1)
+}
+
+export function newRecord(createdAt: number, changes: Partial<NewRecord> = {}): NewRecord {
+  const whole = { tokens: 'sealed-1', createdAt, endsAt: createdAt + 43_200_000, flow: 'code', client: 'app' }
+  return { ...whole, flow: 'code', ...changes }
+}
+
+/** Makes a session that lives as a signed-in one does, and answers its key. */
+export async function startSession(
+  { store, now }: TestStore,
+  changes: Partial<NewRecord> = {},
+): Promise<RecordKey> {
+  const key = newKey()
+  await store.create(key, newRecord(now(), changes), randomUUID(), 15_000)
+  await store.saveSession(key, '{}', IDLE_MS)
+  return key
+}
+
+export function wait(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms))
+}
+
+/** Looks every 10 ms until it is so; answers how many milliseconds that took, or throws. */
+export async function until(what: string, isSo: () => boolean, withinMs = 10_000): Promise<number> {
+  const startedAt = performance.now()
+  while (!isSo()) {
+    if (performance.now() - startedAt > withinMs)
+      throw new Error(`waited ${withinMs} ms in vain until ${what}`)
+    await wait(10)
+  }
+  return performance.now() - startedAt
+}
