@@ -4,7 +4,7 @@ import { AggregatorRegistry } from 'prom-client'
 import type { Config } from './config.ts'
 import type { Logger } from './log.ts'
 import { createOps } from './ops/plugin.ts'
-import { askWorker } from './ops/worker-messages.ts'
+import { askWorker, WORKER_FAULT } from './ops/worker-messages.ts'
 
 const FIRST_PAUSE_MS = 100
 const MAX_PAUSE_MS = 10_000
@@ -36,10 +36,8 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
   function start(): void {
     const worker = cluster.fork()
     const startedAt = Date.now()
-    let ready = false
     worker.on('message', (message: { listening?: string }) => {
       if (message.listening === undefined) return
-      ready = true
       listening += 1
       if (listening === config.workers) announce(message.listening)
     })
@@ -48,8 +46,8 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
         if (code !== 0) exitCode = 1
         return
       }
-      // What is wrong at the first start, and was told there, a second start does not cure.
-      if (!ready && listening === 0) {
+      // What kept every worker from its first start is told on stderr, and another start would not cure it.
+      if (code === WORKER_FAULT || listening === 0) {
         exitCode = 1
         return void stop('a worker could not start')
       }

@@ -2,7 +2,7 @@ import cluster from 'node:cluster'
 import { buildApp } from './app.ts'
 import type { Config } from './config.ts'
 import type { Logger } from './log.ts'
-import { answerPrimary } from './ops/worker-messages.ts'
+import { answerPrimary, WORKER_FAULT } from './ops/worker-messages.ts'
 
 /**
  * One replica in this process: alone with its own ops port, or one of several workers, whose primary
@@ -51,5 +51,5 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
 
 function fail(message: string): never {
   process.stderr.write(`${message}\n`)
-  process.exit(1)
+  process.exit(cluster.isWorker ? WORKER_FAULT : 1)
 }

@@ -7,8 +7,9 @@ import { problem } from '../errors.ts'
 import type { Logger } from '../log.ts'
 import type { RequestLogOptions } from './access-log.ts'
 import { createRequestLog } from './access-log.ts'
-import { answerExpectations, createClientErrorHandler } from './client-errors.ts'
+import { createClientErrors } from './client-errors.ts'
 import { objectionTo } from './request-checks.ts'
+import { securityHeaders } from './security-headers.ts'
 import { toProblem } from './to-problem.ts'
 
 /** A path that exists, and the methods that it takes. */
@@ -37,7 +38,8 @@ function newRequestId(): string {
 
 /** Fastify, made so that it answers, logs and coerces nothing behind our back. */
 export function createServer(config: Config, log: Logger): FastifyInstance {
-  return Fastify({
+  const clientErrors = createClientErrors({ newRequestId, secure: config.secureCookies })
+  const server = Fastify({
     loggerInstance: log as FastifyBaseLogger,
     // Fastify's own lines hold the query, and with it codes.
     logController: new LogController({ disableRequestLogging: true }),
@@ -60,9 +62,24 @@ export function createServer(config: Config, log: Logger): FastifyInstance {
         allowUnionTypes: true,
       },
     },
-    clientErrorHandler: createClientErrorHandler(newRequestId),
-    frameworkErrors: (error, request, reply) => void sendProblem(request, reply, toProblem(error)),
+    clientErrorHandler: clientErrors.onClientError,
+    // These bypass every hook.
+    frameworkErrors(error, request, reply) {
+      request.server.followAnswer(request, reply)
+      addOwnHeaders(request, reply, config.secureCookies)
+      reply.header('connection', 'close')
+      sendProblem(request, reply, toProblem(error))
+    },
   })
+  clientErrors.watch(server.server)
+  return server
+}
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Logs and measures an answer when it is over. */
+    followAnswer: (request: FastifyRequest, reply: FastifyReply) => void
+  }
 }
 
 /**
@@ -75,8 +92,8 @@ export function addHttpManners(app: FastifyInstance, options: HttpOptions): void
   const follow = createRequestLog(options)
   let warnedOfForwarded = false
 
+  app.decorate('followAnswer', follow)
   app.decorateRequest('problemPage', null)
-  answerExpectations(app.server, newRequestId)
 
   app.addHook('onRequest', async (request, reply) => {
     follow(request, reply)
@@ -88,14 +105,11 @@ export function addHttpManners(app: FastifyInstance, options: HttpOptions): void
     }
     if (!warnedOfForwarded && request.headers['x-forwarded-for'] !== undefined) warnOfForwarded(request)
     // Here and not in a handler, before which Fastify would read the body.
-    if (request.is404) return await answerUnknown(request, reply)
+    if (request.is404 || lacksSegment(request)) return await answerUnknown(request, reply)
   })
 
   app.addHook('onSend', async (request, reply) => {
-    for (const [name, value] of Object.entries(secure ? SECURE_HEADERS : HEADERS)) {
-      if (!reply.hasHeader(name)) reply.header(name, value)
-    }
-    reply.header('x-request-id', request.id)
+    addOwnHeaders(request, reply, secure)
   })
 
   app.setErrorHandler((error, request, reply) => {
@@ -118,7 +132,7 @@ export function addHttpManners(app: FastifyInstance, options: HttpOptions): void
   })
 
   async function answerUnknown(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    const path = request.url.split('?', 1)[0]!
+    const path = routedPath(request.url)
     const known = knownPaths.find((candidate) => candidate.path.test(path))
     if (known !== undefined && !known.allow.split(', ').includes(request.method)) {
       throw problem('method_not_allowed', { headers: { allow: known.allow } })
@@ -138,21 +152,31 @@ export function addHttpManners(app: FastifyInstance, options: HttpOptions): void
   }
 }
 
+function addOwnHeaders(request: FastifyRequest, reply: FastifyReply, secure: boolean): void {
+  for (const [name, value] of Object.entries(securityHeaders(secure))) {
+    if (!reply.hasHeader(name)) reply.header(name, value)
+  }
+  reply.header('x-request-id', request.id)
+}
+
+/** `/flux/` and `/flux/DEMO/` match their routes with an empty parameter. */
+function lacksSegment(request: FastifyRequest): boolean {
+  const params = request.params as Record<string, string>
+  for (const name in params) if (params[name] === '') return true
+  return false
+}
+
+/** The path as the router reads it: `/%66lux/a` is `/flux/a`, `%2F` parts nothing. */
+function routedPath(url: string): string {
+  try {
+    return decodeURI(url.split('?', 1)[0]!)
+  } catch (cause) {
+    throw problem('invalid_request', { detail: 'The path is not valid UTF-8.', cause })
+  }
+}
+
 function sendProblem(request: FastifyRequest, reply: FastifyReply, fault: Problem): unknown {
   for (const [name, value] of Object.entries(fault.headers)) reply.header(name, value)
   if (request.problemPage) return request.problemPage(fault)
   return reply.code(fault.status).type('application/problem+json').send(fault.body(request.id))
 }
-
-const HEADERS: Record<string, string> = {
-  'cache-control': 'no-store',
-  'content-security-policy':
-    "default-src 'none'; base-uri 'none'; object-src 'none'; form-action 'none'; frame-ancestors 'none'",
-  'x-content-type-options': 'nosniff',
-  'referrer-policy': 'no-referrer',
-  'cross-origin-opener-policy': 'same-origin',
-  'cross-origin-resource-policy': 'same-origin',
-  'permissions-policy': 'camera=(), geolocation=(), microphone=(), payment=(), usb=()',
-}
-
-const SECURE_HEADERS = { ...HEADERS, 'strict-transport-security': 'max-age=31536000' }

@@ -11,6 +11,9 @@ interface Answer {
   objections: string[]
 }
 
+/** Exit code of a worker whose fault another start would not cure; it has told it on stderr. */
+export const WORKER_FAULT = 78
+
 /** A worker that says nothing for so long counts as one that should get no traffic. */
 const PATIENCE_MS = 2_000
 

@@ -4,8 +4,8 @@ import type { Format } from './format.ts'
 import { acceptedFormat, MEDIA_TYPE, namedFormat } from './format.ts'
 import type { WacOptions } from './path-parts.ts'
 import { fluxIdOf, wacOf } from './path-parts.ts'
-import { queryPieces } from './query-pieces.ts'
 import type { Operation } from './perform.ts'
+import { queryPieces } from './query-pieces.ts'
 
 /** Names that would present a token of the browser's choice, or turn the answer into a script. */
 const REFUSED = new Set(['access_token', 'oauth_token', 'callback'])

@@ -12,7 +12,6 @@ export interface WacOptions {
 
 /** The account code of a call: the one given, else the configured default. */
 export function wacOf(given: string | undefined, { default: configured }: WacOptions): string {
-  if (given === '') throw problem('not_found')
   const wac = given ?? configured
   if (wac === null) throw problem('invalid_request', 'No account code: wac is neither given nor configured.')
   if (!WAC.test(wac)) throw problem('invalid_request', 'wac must be 1 to 64 letters, digits, "-" or "_".')
@@ -24,7 +23,6 @@ export function mayUse(wac: string, { allowed }: WacOptions): boolean {
 }
 
 export function fluxIdOf(given: string): string {
-  if (given === '') throw problem('not_found')
   if (!FLUX_ID.test(given) || given === '.' || given === '..') {
     throw problem('invalid_request', 'fluxId must be 1 to 128 letters, digits, "-", "_", "." or "~".')
   }
@@ -33,7 +31,6 @@ export function fluxIdOf(given: string): string {
 
 /** A site's id and whether the path asked for JSON by its suffix (service document, section 4.3). */
 export function siteIdOf(given: string): { siteId: number; json: boolean } {
-  if (given === '') throw problem('not_found')
   const json = given.endsWith('.json')
   const digits = json ? given.slice(0, -'.json'.length) : given
   const siteId = Number(digits)

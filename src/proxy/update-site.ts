@@ -2,8 +2,8 @@ import type { FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
 import type { WacOptions } from './path-parts.ts'
 import { siteIdOf, wacOf } from './path-parts.ts'
-import { queryPieces } from './query-pieces.ts'
 import type { Operation } from './perform.ts'
+import { queryPieces } from './query-pieces.ts'
 
 /** Of a request, what is known before its body is read. */
 export interface SiteTarget {

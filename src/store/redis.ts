@@ -50,10 +50,15 @@ export function createRedisStore({
   const subscriber = createRedisClient({ target, ca, purpose: 'messages' })
   const run = defineScripts(commands)
   const messages = createMessages({ prefix, commands, subscriber })
+  // Later on a refusal is an outage like any other: sessions wait here, and may be held in memory.
+  let wasUp = false
+  commands.once('ready', () => {
+    wasUp = true
+  })
   for (const client of [commands, subscriber]) {
     client.on('error', (error: Error) => {
-      if (/WRONGPASS|NOAUTH|NOPERM|invalid password|invalid username/i.test(error.message))
-        onRefused(error.message)
+      const refused = /WRONGPASS|NOAUTH|NOPERM|invalid password|invalid username/i.test(error.message)
+      if (refused && !wasUp) onRefused(error.message)
     })
   }
 

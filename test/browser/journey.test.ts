@@ -83,7 +83,34 @@ t.test('a person whose authorization is taken back is asked to sign in again', a
   await page.locator('#flux-read').click()
   await page.locator('#flux-chart polyline.line').waitFor()
   t.strictSame(await findLeaks(world, [page]), [])
-  t.match(world.complaints, [/status of 401/], 'the one refused call is all that the console shows')
+  t.equal(world.complaints.length, 1, 'the one refused call is all that the console shows')
+  t.match(world.complaints[0], /status of 401/)
+})
+
+t.test('the search for tokens finds one that is hidden, in each place where it looks', async (t) => {
+  const world = await startWorld(t, browser)
+  const { front, context, sandbox } = world
+  const page = await context.newPage()
+  await page.goto(front.publicUrl)
+  await signInByHand(page, front.publicUrl)
+  await page.locator('#flux-read').click()
+  await page.locator('#flux-chart polyline.line').waitFor()
+  t.strictSame(await findLeaks(world, [page]), [])
+  const token = String(sandbox.journal.entries({ endpoint: 'resource' })[0]?.headers.authorization).slice(7)
+
+  for (const padding of ['', '.', '..']) {
+    await page.evaluate(`localStorage.setItem('a', btoa(${JSON.stringify(`${padding}{"a":"${token}"}`)}))`)
+    t.strictSame(await findLeaks(world, [page]), [`an access token: localStorage of ${page.url()}`])
+  }
+  await page.evaluate('localStorage.clear()')
+  t.strictSame(await storageOf(page), [])
+  await context.addCookies([{ name: 'a', value: token, url: front.publicUrl }])
+  t.match(await findLeaks(world, [page]), ['an access token: cookie a'])
+  await context.clearCookies({ name: 'a' })
+  sandbox.faults.set({ resourceHeaders: { etag: `"${sandbox.issueTokens('alice').access_token}"` } })
+  await page.locator('#flux-read').click()
+  await page.locator('#flux-read[aria-busy]').waitFor({ state: 'detached' })
+  t.match(await findLeaks(world, [page]), ['unused at: GET /flux/temperature'], 'nobody ever presented it')
 })
 
 const FORMATS = [

@@ -76,7 +76,6 @@ const EVERYTHING_KEPT = `(async () => ({
   databases: JSON.stringify(await indexedDB.databases()),
   caches: typeof caches === 'object' ? JSON.stringify(await caches.keys()) : '',
   history: JSON.stringify(navigation.entries().map((entry) => entry.url)),
-  globals: JSON.stringify(Object.keys(window)),
   inputs: JSON.stringify([...document.querySelectorAll('input, textarea')].map((field) => field.value)),
 }))()`
 

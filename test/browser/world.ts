@@ -95,8 +95,3 @@ export async function signInByHand(page: Page, origin: string): Promise<void> {
 export async function showsState(page: Page, state: 'in' | 'out'): Promise<void> {
   await page.locator(`#session-pill[data-state="${state}"]`).waitFor()
 }
-
-/** The problem code that a page of the demo, or the server itself, shows as JSON text. */
-export async function shownText(page: Page): Promise<string> {
-  return (await page.locator('body').textContent()) ?? ''
-}

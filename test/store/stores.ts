@@ -6,6 +6,9 @@ import type { NewRecord, RecordKey, SessionStore } from '../../src/store/port.ts
 import type { RedisStoreOptions } from '../../src/store/redis.ts'
 import { createRedisStore } from '../../src/store/redis.ts'
 import type { Teardown } from '../helpers/child.ts'
+import { freePort } from '../helpers/ports.ts'
+import type { RedisOptions, RedisServer } from '../helpers/redis.ts'
+import { startRedis } from '../helpers/redis.ts'
 
 /** A store under test, with the clock that it goes by. */
 export interface TestStore {
@@ -68,6 +71,30 @@ export function singleTarget(port: number, password?: string): RedisTarget {
     kind: 'single',
     address: { host: '127.0.0.1', port },
     db: 0,
+    login: { username: null, password: password === undefined ? null : new Secret(password) },
+    tls: false,
+  }
+}
+
+/** A Cluster of one node that has every slot. */
+export async function startClusterOfOne(t: Teardown, options: RedisOptions = {}): Promise<RedisServer> {
+  const redis = await startRedis(t, {
+    ...options,
+    args: [
+      ...['--cluster-enabled', 'yes', '--cluster-port', String(await freePort())],
+      // Alone it has nobody to learn its address from.
+      ...['--cluster-announce-ip', '127.0.0.1'],
+      ...(options.args ?? []),
+    ],
+  })
+  await redis.cli('cluster', 'addslotsrange', '0', '16383')
+  return redis
+}
+
+export function clusterTarget(port: number, password?: string): RedisTarget {
+  return {
+    kind: 'cluster',
+    nodes: [{ host: '127.0.0.1', port }],
     login: { username: null, password: password === undefined ? null : new Secret(password) },
     tls: false,
   }

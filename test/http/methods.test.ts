@@ -1,0 +1,135 @@
+import t from 'tap'
+import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { ask, field, OWN, portOf, problemOf } from './wire.ts'
+
+const PATHS: readonly (readonly [path: string, allow: string])[] = [
+  ['/auth/login', 'GET'],
+  ['/auth/callback/abc', 'GET'],
+  ['/auth/session', 'GET, HEAD'],
+  ['/auth/logout', 'POST'],
+  ['/flux/a', 'GET, HEAD'],
+  ['/flux/DEMO/a', 'GET, HEAD'],
+  ['/%66lux/a', 'GET, HEAD'],
+  ['/site', 'POST'],
+  ['/site/42', 'PUT'],
+  ['/site/42.json', 'PUT'],
+  ['/site/DEMO/42', 'PUT'],
+  ['/openapi.json', 'GET, HEAD'],
+]
+
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE', 'PROPFIND', 'SEARCH']
+
+const UNKNOWN = [
+  '/auth',
+  '/auth/',
+  '/auth/login/',
+  '/auth/Login',
+  '/auth/login/more',
+  '/auth/password',
+  '/auth/callback/',
+  '/auth/callback/a/b',
+  '/auth%2Flogin',
+  '//auth/login',
+  '/flux',
+  '/flux/',
+  '/flux//',
+  '/flux/a/',
+  '/flux//a',
+  '/flux/a/b/c',
+  '/FLUX/a',
+  '//flux/a',
+  '/site/',
+  '/site//',
+  '/site/DEMO/',
+  '/site//42',
+  '/site/a/b/c',
+  '/json/reply/UpdateSite',
+  '/oauth/token',
+  '/DEMO/flux/a',
+  '/livez',
+  '/readyz',
+  '/metrics',
+  '/',
+  '/nothing',
+  '/index.html',
+]
+
+t.test('every other method on a known path is 405 with Allow, whoever asks', async (t) => {
+  const sandbox = await startSandbox(t)
+  const port = portOf(await startBff(t, sandbox))
+  for (const [target, allow] of PATHS) {
+    for (const method of METHODS) {
+      if (allow.split(', ').includes(method)) continue
+      for (const site of ['same-origin', 'cross-site']) {
+        const answer = await ask(port, { method, target, headers: [['Sec-Fetch-Site', site]] })
+        t.equal(answer.status, 405, `${method} ${target} ${site}`)
+        t.equal(field(answer, 'allow'), allow, `${method} ${target}`)
+        if (method !== 'HEAD') t.match(problemOf(answer), { code: 'method_not_allowed', status: 405 })
+        t.notOk(answer.headers.has('set-cookie'), `${method} ${target} sets nothing`)
+      }
+    }
+  }
+  t.equal(sandbox.journal.entries().length, 0)
+})
+
+t.test('every other path is 404, whoever asks, by whatever method and with whatever body', async (t) => {
+  const sandbox = await startSandbox(t)
+  const port = portOf(await startBff(t, sandbox))
+  for (const target of UNKNOWN) {
+    for (const method of ['GET', 'HEAD', 'POST', 'PUT', 'OPTIONS']) {
+      const body = method === 'POST' || method === 'PUT' ? '{' : undefined
+      const headers = [
+        ['Sec-Fetch-Site', 'cross-site'],
+        ['Content-Type', 'application/json'],
+      ] as const
+      const answer = await ask(port, { method, target, headers, ...(body === undefined ? {} : { body }) })
+      t.equal(answer.status, 404, `${method} ${target}`)
+      t.notOk(answer.headers.has('location'), `${method} ${target} does not redirect`)
+      if (method !== 'HEAD') t.match(problemOf(answer), { code: 'not_found', status: 404 }, target)
+    }
+  }
+  t.equal(sandbox.journal.entries().length, 0)
+})
+
+t.test('HEAD has the head of GET and no body', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  for (const target of ['/auth/session', '/openapi.json', '/flux/a?values=3']) {
+    const head = await browser.fetch(target, { method: 'HEAD' })
+    const get = await browser.fetch(target)
+    t.equal(head.status, 200, target)
+    t.equal(head.text, '', target)
+    t.equal(head.headers['content-type'], get.headers['content-type'], target)
+  }
+  t.strictSame(
+    sandbox.journal.entries({ kind: 'GetFlux' }).map(({ method }) => method),
+    ['HEAD', 'GET'],
+    'a HEAD goes upstream as HEAD',
+  )
+})
+
+t.test('a preflight gets no approval', async (t) => {
+  const port = portOf(await startBff(t, await startSandbox(t)))
+  for (const target of ['/flux/a', '/site/42', '/site', '/auth/session', '/auth/logout', '/auth/login']) {
+    const answer = await ask(port, {
+      method: 'OPTIONS',
+      target,
+      headers: [
+        ['Origin', 'https://evil.test'],
+        ['Access-Control-Request-Method', 'PUT'],
+        ['Access-Control-Request-Headers', 'x-csrf'],
+      ],
+    })
+    t.equal(answer.status, 405, target)
+    const names = [...answer.headers.keys()].filter((name) => name.startsWith('access-control-'))
+    t.strictSame(names, [], target)
+  }
+})
+
+t.test('in the fixed redirect mode the callback is one path', async (t) => {
+  const port = portOf(await startBff(t, await startSandbox(t), { OAUTH_REDIRECT: 'fixed' }))
+  t.equal((await ask(port, { target: '/auth/callback/abc', headers: [OWN] })).status, 404)
+  t.equal(field(await ask(port, { method: 'POST', target: '/auth/callback' }), 'allow'), 'GET')
+})

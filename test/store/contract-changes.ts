@@ -1,0 +1,80 @@
+import type { Test } from 'tap'
+import type { RecordKey, SessionStore } from '../../src/store/port.ts'
+import type { TestStore } from './stores.ts'
+import { IDLE_MS, newKey, newRecord, startSession, until } from './stores.ts'
+
+/** Who is told of what. */
+export async function changeContract(t: Test, made: TestStore): Promise<void> {
+  const { store, now } = made
+  const told: RecordKey[] = []
+  store.onChange((key) => void told.push(key))
+
+  /** How often `key` was told, once everything that was sent has arrived. */
+  async function countOf(key: RecordKey): Promise<number> {
+    await passMarker(made, told)
+    return told.filter((one) => one === key).length
+  }
+
+  await t.test('messages are proven to arrive', async (t) => {
+    t.equal(store.messagesArrive(), true)
+  })
+
+  await t.test('replaced tokens are told once, even if the same attempt comes twice', async (t) => {
+    const key = await startSession(made)
+    await store.replaceTokens(key, 1, 'a', 'sealed-2')
+    t.equal(await countOf(key), 1)
+    await store.replaceTokens(key, 1, 'a', 'sealed-2')
+    await store.replaceTokens(key, 1, 'b', 'other')
+    t.equal(await countOf(key), 1)
+  })
+
+  await t.test('the end of a session is told once', async (t) => {
+    const key = await startSession(made)
+    await store.end(key, 7)
+    t.equal(await countOf(key), 0, 'not where the generation is another')
+    await store.end(key, 1)
+    t.equal(await countOf(key), 1)
+    await store.end(key, null)
+    t.equal(await countOf(key), 1, 'not where there is nothing to end')
+  })
+
+  await t.test('a lease that is given back is told, a lease that is not held is not', async (t) => {
+    const key = await startSession(made)
+    await store.beginRefresh(key, { gen: 1, attempt: 'a', leaseMs: 60_000, forcedWindowMs: 0 })
+    await store.settleRefresh(key, 'b', true, 0)
+    t.equal(await countOf(key), 0)
+    await store.settleRefresh(key, 'a', false, 0)
+    t.equal(await countOf(key), 1)
+    await store.settleRefresh(key, 'a', false, 0)
+    t.equal(await countOf(key), 1)
+  })
+
+  await t.test('nothing else is told', async (t) => {
+    const key = newKey()
+    await store.create(key, newRecord(now()), 'a', 15_000)
+    await store.saveSession(key, '{}', IDLE_MS)
+    await store.read(key)
+    await store.touch(key, now() + 1_000, IDLE_MS)
+    await store.schedule(key, now() + 60_000)
+    await store.unschedule(key)
+    await store.beginRefresh(key, { gen: 1, attempt: 'a', leaseMs: 60_000, forcedWindowMs: 0 })
+    await store.beginRefresh(key, { gen: 1, attempt: 'b', leaseMs: 60_000, forcedWindowMs: 0 })
+    t.equal(await countOf(key), 0)
+  })
+
+  await t.test('every listener is told', async (t) => {
+    const other: RecordKey[] = []
+    store.onChange((key) => void other.push(key))
+    const key = await startSession(made)
+    await store.end(key, null)
+    await passMarker(made, told)
+    t.same(other.filter((one) => one === key).length, 1)
+  })
+}
+
+/** Messages of one store come in order: when this one has come, so have all before it. */
+async function passMarker(made: TestStore & { store: SessionStore }, told: RecordKey[]): Promise<void> {
+  const marker = await startSession(made)
+  await made.store.end(marker, null)
+  await until('the marker is told', () => told.includes(marker))
+}

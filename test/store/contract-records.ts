@@ -1,0 +1,158 @@
+import type { Test } from 'tap'
+import { RECORD_SLACK_MS } from '../../src/store/port.ts'
+import type { TestStore } from './stores.ts'
+import { IDLE_MS, newKey, newRecord, startSession } from './stores.ts'
+
+/** Making, reading, keeping and ending records. */
+export async function recordContract(t: Test, made: TestStore): Promise<void> {
+  const { store, now, pass } = made
+
+  await t.test('a new record has these fields and no others', async (t) => {
+    const key = newKey()
+    const createdAt = now()
+    await store.create(key, newRecord(createdAt, { flow: 'password', client: 'the app' }), 'a', 15_000)
+    t.strictSame(await store.read(key), {
+      session: '{}',
+      tokens: 'sealed-1',
+      gen: 1,
+      createdAt,
+      seenAt: createdAt,
+      endsAt: createdAt + 43_200_000,
+      flow: 'password',
+      client: 'the app',
+      doubts: 0,
+      leaseUntil: 0,
+      retryAt: 0,
+    })
+  })
+
+  await t.test('a key that nobody made a record for reads as null', async (t) => {
+    t.equal(await store.read(newKey()), null)
+  })
+
+  await t.test('making a record again, by the same attempt or another, changes nothing', async (t) => {
+    const key = newKey()
+    await store.create(key, newRecord(now()), 'a', 15_000)
+    await store.replaceTokens(key, 1, 'b', 'sealed-2')
+    const before = await store.read(key)
+    await store.create(key, newRecord(now()), 'a', 15_000)
+    await store.create(key, newRecord(now(), { tokens: 'other' }), 'c', 15_000)
+    t.strictSame(await store.read(key), before)
+  })
+
+  await t.test('a record that is not confirmed dies, a confirmed one lives on', async (t) => {
+    const [dying, living] = [newKey(), newKey()]
+    await store.create(dying, newRecord(now()), 'a', 400)
+    await store.create(living, newRecord(now()), 'a', 400)
+    t.equal(await store.saveSession(living, '{"kept":1}', IDLE_MS), true)
+    t.not(await store.read(dying), null)
+    await pass(450)
+    t.equal(await store.read(dying), null)
+    t.equal((await store.read(living))?.session, '{"kept":1}')
+    t.equal(await store.saveSession(dying, '{}', IDLE_MS), false, 'it is too late to confirm it')
+  })
+
+  await t.test('an unconfirmed record whose tokens are replaced still dies', async (t) => {
+    const key = newKey()
+    await store.create(key, newRecord(now()), 'a', 300)
+    t.equal((await store.replaceTokens(key, 1, 'b', 'sealed-2')).kind, 'replaced')
+    await pass(350)
+    t.equal(await store.read(key), null)
+  })
+
+  await t.test('saving a session changes what it says and nothing else', async (t) => {
+    const key = await startSession(made)
+    const before = await store.read(key)
+    const session = JSON.stringify({ text: 'quotes " \\ and ü €  \u0000', long: 'x'.repeat(5_000) })
+    t.equal(await store.saveSession(key, session, IDLE_MS), true)
+    t.strictSame(await store.read(key), { ...before, session })
+  })
+
+  await t.test('no method brings back a session that ended, or makes one', async (t) => {
+    const key = await startSession(made)
+    await store.beginRefresh(key, { gen: 1, attempt: 'a', leaseMs: 60_000, forcedWindowMs: 0 })
+    t.strictSame(await store.end(key, null), { kind: 'ended', tokens: 'sealed-1' })
+    t.equal(await store.saveSession(key, '{"late":1}', IDLE_MS), false)
+    t.equal(await store.touch(key, now(), IDLE_MS), false)
+    t.strictSame(
+      await store.beginRefresh(key, { gen: 1, attempt: 'b', leaseMs: 60_000, forcedWindowMs: 0 }),
+      { kind: 'gone' },
+    )
+    await store.settleRefresh(key, 'a', true, 0)
+    t.strictSame(await store.replaceTokens(key, 1, 'a', 'sealed-2'), { kind: 'gone' })
+    t.strictSame(await store.end(key, null), { kind: 'gone' })
+    t.strictSame(await store.end(key, 1), { kind: 'gone' })
+    t.equal(await store.read(key), null)
+  })
+
+  await t.test('ending by generation ends only that one, and answers its tokens', async (t) => {
+    const key = await startSession(made)
+    await store.replaceTokens(key, 1, 'a', 'sealed-2')
+    t.strictSame(await store.end(key, 1), { kind: 'moved' })
+    t.equal((await store.read(key))?.tokens, 'sealed-2')
+    t.strictSame(await store.end(key, 2), { kind: 'ended', tokens: 'sealed-2' })
+    t.equal(await store.read(key), null)
+  })
+
+  await t.test('ending without a generation ends whichever there is', async (t) => {
+    const key = await startSession(made)
+    await store.replaceTokens(key, 1, 'a', 'sealed-2')
+    t.strictSame(await store.end(key, null), { kind: 'ended', tokens: 'sealed-2' })
+  })
+
+  await t.test('activity moves forward, never back', async (t) => {
+    const key = await startSession(made)
+    const at = now()
+    t.equal(await store.touch(key, at + 5_000, IDLE_MS), true)
+    t.equal((await store.read(key))?.seenAt, at + 5_000)
+    t.equal(await store.touch(key, at + 1_000, IDLE_MS), true)
+    t.equal((await store.read(key))?.seenAt, at + 5_000)
+  })
+
+  await t.test('activity after the idle limit is refused, up to it it is recorded', async (t) => {
+    const createdAt = now()
+    const key = await startSession(made, { createdAt })
+    t.equal(await store.touch(key, createdAt + IDLE_MS, IDLE_MS), false)
+    t.equal((await store.read(key))?.seenAt, createdAt)
+    t.equal(await store.touch(key, createdAt + IDLE_MS - 1, IDLE_MS), true)
+    t.equal((await store.read(key))?.seenAt, createdAt + IDLE_MS - 1)
+  })
+
+  await t.test('a record outlives its nearer limit by the slack, and no longer', async (t) => {
+    const at = now()
+    const pastBy = RECORD_SLACK_MS - 300
+    const limits = {
+      idle: { createdAt: at - IDLE_MS - pastBy },
+      absolute: { endsAt: at - pastBy },
+    }
+    for (const [name, changes] of Object.entries(limits)) {
+      const key = await startSession(made, changes)
+      t.not(await store.read(key), null, `the ${name} limit has passed, the slack has not`)
+    }
+    const keys = await Promise.all(Object.values(limits).map((changes) => startSession(made, changes)))
+    await pass(400)
+    for (const key of keys) t.equal(await store.read(key), null)
+  })
+
+  await t.test('activity lengthens the life of a record, but not past the absolute limit', async (t) => {
+    const at = now()
+    const pastBy = RECORD_SLACK_MS - 300
+    const idle = at - IDLE_MS - pastBy
+    const [lives, dies] = [
+      await startSession(made, { createdAt: idle }),
+      await startSession(made, { createdAt: idle, endsAt: at - pastBy }),
+    ]
+    // The limit that it is measured against has grown, as after a restart with other settings.
+    for (const key of [lives, dies]) t.equal(await store.touch(key, at, 2 * IDLE_MS), true)
+    await pass(400)
+    t.equal((await store.read(lives))?.seenAt, at)
+    t.equal(await store.read(dies), null)
+  })
+
+  await t.test('a session that is saved when its life is over is gone', async (t) => {
+    const key = newKey()
+    await store.create(key, newRecord(now() - 50_000_000), 'a', 15_000)
+    await store.saveSession(key, '{}', IDLE_MS)
+    t.equal(await store.read(key), null)
+  })
+}

@@ -1,0 +1,150 @@
+import type { Test } from 'tap'
+import type { RecordKey } from '../../src/store/port.ts'
+import type { TestStore } from './stores.ts'
+import { newKey, startSession } from './stores.ts'
+
+const LONG = 60_000
+
+/** Giving the right back, with new tokens and without. */
+export async function settleContract(t: Test, made: TestStore): Promise<void> {
+  const { store, pass } = made
+  const begin = (key: RecordKey, attempt: string, leaseMs = LONG) =>
+    store.beginRefresh(key, { gen: 1, attempt, leaseMs, forcedWindowMs: 0 })
+
+  await t.test('a presentation that was answered or never left leaves no doubt', async (t) => {
+    const key = await startSession(made)
+    await begin(key, 'a')
+    await store.settleRefresh(key, 'a', true, 0)
+    const record = await store.read(key)
+    t.equal(record?.doubts, 0)
+    t.equal(record?.leaseUntil, 0)
+    t.strictSame(await begin(key, 'b'), { kind: 'granted', doubts: 0 })
+  })
+
+  await t.test('a presentation without an answer leaves a doubt, and doubts add up', async (t) => {
+    const key = await startSession(made)
+    for (const [before, attempt] of ['a', 'b', 'c'].entries()) {
+      t.strictSame(await begin(key, attempt), { kind: 'granted', doubts: before })
+      await store.settleRefresh(key, attempt, false, 0)
+      t.equal((await store.read(key))?.doubts, before + 1)
+    }
+    await begin(key, 'd')
+    await store.settleRefresh(key, 'd', true, 0)
+    t.equal((await store.read(key))?.doubts, 3, 'a later answer does not settle earlier doubts')
+  })
+
+  await t.test('settling twice counts once', async (t) => {
+    const key = await startSession(made)
+    await begin(key, 'a')
+    await store.settleRefresh(key, 'a', true, 0)
+    await store.settleRefresh(key, 'a', true, LONG)
+    const record = await store.read(key)
+    t.equal(record?.doubts, 0)
+    t.equal((await begin(key, 'b')).kind, 'granted', 'the second call set no wait')
+  })
+
+  await t.test('who does not hold the lease settles nothing', async (t) => {
+    const key = await startSession(made)
+    await store.settleRefresh(key, 'a', true, LONG)
+    await begin(key, 'a', 40)
+    await pass(60)
+    await begin(key, 'b')
+    const before = await store.read(key)
+    await store.settleRefresh(key, 'a', true, LONG)
+    await store.settleRefresh(key, 'c', false, LONG)
+    t.strictSame(await store.read(key), before)
+    await store.settleRefresh(newKey(), 'a', true, LONG)
+  })
+
+  await t.test('a holder whose lease lapsed but was not taken still settles', async (t) => {
+    const key = await startSession(made)
+    await begin(key, 'a', 40)
+    await pass(60)
+    await store.settleRefresh(key, 'a', true, 0)
+    t.equal((await store.read(key))?.doubts, 0)
+  })
+
+  await t.test('new tokens raise the generation and clear lease, wait and doubts', async (t) => {
+    const key = await startSession(made)
+    await begin(key, 'a')
+    await store.settleRefresh(key, 'a', false, 0)
+    await begin(key, 'b')
+    const before = await store.read(key)
+    t.strictSame(await store.replaceTokens(key, 1, 'b', 'sealed-2'), { kind: 'replaced', gen: 2 })
+    t.strictSame(await store.read(key), {
+      ...before,
+      tokens: 'sealed-2',
+      gen: 2,
+      doubts: 0,
+      leaseUntil: 0,
+      retryAt: 0,
+    })
+    const next = { gen: 2, attempt: 'c', leaseMs: LONG, forcedWindowMs: 0 }
+    t.strictSame(await store.beginRefresh(key, next), { kind: 'granted', doubts: 0 })
+  })
+
+  await t.test('the same replacement again says the same and writes nothing', async (t) => {
+    const key = await startSession(made)
+    await store.replaceTokens(key, 1, 'a', 'sealed-2')
+    const next = { gen: 2, attempt: 'b', leaseMs: LONG, forcedWindowMs: 0 }
+    await store.beginRefresh(key, next)
+    const before = await store.read(key)
+    t.strictSame(await store.replaceTokens(key, 1, 'a', 'sealed-2'), { kind: 'replaced', gen: 2 })
+    t.strictSame(await store.read(key), before, 'the lease of the next generation stands')
+  })
+
+  await t.test('tokens of another generation are not written over', async (t) => {
+    const key = await startSession(made)
+    await store.replaceTokens(key, 1, 'a', 'sealed-2')
+    t.strictSame(await store.replaceTokens(key, 1, 'b', 'other'), { kind: 'moved' })
+    t.strictSame(await store.replaceTokens(key, 2, 'b', 'sealed-3'), { kind: 'replaced', gen: 3 })
+    t.strictSame(await store.replaceTokens(key, 1, 'a', 'sealed-2'), { kind: 'moved' })
+    t.strictSame(await store.replaceTokens(key, 9, 'a', 'sealed-9'), { kind: 'moved' })
+    t.equal((await store.read(key))?.tokens, 'sealed-3')
+  })
+
+  await t.test('the attempt that made the record is not taken for one that replaced its tokens', async (t) => {
+    const key = await startSession(made)
+    const record = await store.read(key)
+    t.equal(record?.gen, 1)
+    t.strictSame(await store.replaceTokens(key, 0, 'z', 'sealed-0'), { kind: 'moved' })
+    t.equal((await store.read(key))?.tokens, 'sealed-1')
+  })
+
+  await t.test('new tokens are stored without a lease, and even while another holds it', async (t) => {
+    const key = await startSession(made)
+    await begin(key, 'a', 40)
+    await pass(60)
+    await begin(key, 'b')
+    t.strictSame(await store.replaceTokens(key, 1, 'a', 'sealed-2'), { kind: 'replaced', gen: 2 })
+    t.strictSame(await store.replaceTokens(key, 1, 'b', 'other'), { kind: 'moved' })
+  })
+
+  await t.test('of 50 replacements of one generation exactly one is stored, in each of 20 rounds', async (t) => {
+    for (let round = 0; round < 20; round++) {
+      const key = await startSession(made)
+      const names = Array.from({ length: 50 }, (_, i) => `attempt-${i}`)
+      const answers = await Promise.all(names.map((name) => store.replaceTokens(key, 1, name, name)))
+      const winners = names.filter((_, i) => answers[i]?.kind === 'replaced')
+      t.equal(winners.length, 1)
+      t.equal(answers.filter((answer) => answer.kind === 'moved').length, 49)
+      const record = await store.read(key)
+      t.equal(record?.gen, 2)
+      t.equal(record?.tokens, winners[0])
+    }
+  })
+
+  await t.test('logout beats a refresh: whichever comes first, the session stays ended', async (t) => {
+    for (let round = 0; round < 20; round++) {
+      const key = await startSession(made)
+      const [replaced, ended] = await Promise.all([
+        store.replaceTokens(key, 1, 'a', 'sealed-2'),
+        store.end(key, null),
+      ])
+      t.equal(ended.kind, 'ended')
+      const tokens = replaced.kind === 'replaced' ? 'sealed-2' : 'sealed-1'
+      if (ended.kind === 'ended') t.equal(ended.tokens, tokens, 'the tokens of the time come back')
+      t.equal(await store.read(key), null)
+    }
+  })
+}
