@@ -1,16 +1,19 @@
 import type { DestinationStream, Logger } from 'pino'
-import { pino, stdSerializers } from 'pino'
+import { pino } from 'pino'
 import type { Config } from './config.ts'
 
 export type { Logger }
 
 /** Longest text of a request that may stand in one line. */
 const MAX_TEXT = 200
+/** Causes of causes that are described; one can be its own. */
+const MAX_CAUSES = 4
 
 /**
  * The log of the process: JSON lines on stdout. Requests are described by method and path alone,
  * never by query, cookie, header or body, since these hold codes and session ids; errors by type,
- * message, stack and cause.
+ * message, code, stack and causes, and not by what libraries hang on them, such as a command with
+ * its password.
  */
 export function createLog(level: Config['logLevel'], destination?: DestinationStream): Logger {
   const options = {
@@ -18,7 +21,11 @@ export function createLog(level: Config['logLevel'], destination?: DestinationSt
     base: { pid: process.pid },
     timestamp: () => `,"time":"${new Date().toISOString()}"`,
     formatters: { level: (label: string) => ({ level: label }) },
-    serializers: { req: describeRequest, res: describeResponse, err: stdSerializers.errWithCause },
+    serializers: {
+      req: describeRequest,
+      res: describeResponse,
+      err: (error: unknown) => describeError(error),
+    },
   }
   return destination === undefined ? pino(options) : pino(options, destination)
 }
@@ -29,6 +36,18 @@ function describeRequest(request: { method?: string; url?: string; id?: unknown 
 
 function describeResponse(response: { statusCode?: number }): object {
   return { status: response.statusCode }
+}
+
+function describeError(error: unknown, depth = 0): object {
+  if (!(error instanceof Error)) return { message: String(error).slice(0, MAX_TEXT) }
+  const { message, stack, cause } = error
+  return {
+    type: error.constructor.name,
+    message,
+    ...('code' in error && typeof error.code === 'string' ? { code: error.code } : {}),
+    stack,
+    ...(cause !== undefined && depth < MAX_CAUSES ? { cause: describeError(cause, depth + 1) } : {}),
+  }
 }
 
 /** The path of a request target, without its query, cut to what a log line should hold. */

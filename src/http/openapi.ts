@@ -23,6 +23,7 @@ export function openApiDocument(
       '/site/{siteId}': { put: updateSite([SITE_ID]) },
       '/site/{wac}/{siteId}': { put: updateSite([WAC, SITE_ID]) },
       '/site': { post: updateSite([]) },
+      '/site.json': { post: updateSite([]) },
     },
     components: {
       securitySchemes: {

@@ -78,10 +78,12 @@ export function createCallback(options: CallbackOptions) {
     const key = recordKeyOf(request.session.sessionId)
     try {
       await tokens.keep(key, granted, 'code')
-      request.session.flow = 'code'
+      // Unchanged before, or the library would save it once more at the end of a request that failed.
       await request.session.save()
     } catch (cause) {
       tokens.drop(granted)
+      // Either step may have run without an answer; a session that nobody knows would be refreshed for hours.
+      store.end(key, null).catch(() => {})
       log.error({ event: 'login.unsaved', reqId: request.id, err: cause }, 'a sign-in could not be stored')
       throw unavailable('store_unavailable', 1, cause, retryMembers(transaction))
     }

@@ -8,7 +8,9 @@ import type { Tokens } from '../tokens/tokens.ts'
  */
 export function createLogout({ tokens, cookies }: { tokens: Tokens; cookies: SessionCookies }) {
   return async function logout(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    if (request.recordKey !== null) await tokens.end(request.recordKey, 'logout')
+    // Where the session cookie does not count, since it is repeated, the second one still names the session.
+    const key = request.recordKey ?? cookies.openRecordKey(request.cookies[cookies.recordName])
+    if (key !== null) await tokens.end(key, 'logout')
     reply.clearCookie(cookies.sessionName, { ...cookies.attributes, sameSite: 'strict' })
     reply.clearCookie(cookies.recordName, { ...cookies.attributes, sameSite: 'lax' })
     return reply.code(204).header('clear-site-data', '"cache"').send()

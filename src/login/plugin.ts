@@ -46,7 +46,9 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
       const path = options.redirect === 'fixed' ? '/auth/callback' : '/auth/callback/:nonce'
       scope.get(path, { config: { page: true, newSession: true } }, createCallback(options))
       scope.route({ method: ['GET', 'HEAD'], url: '/auth/session', handler: createSessionInfo(options) })
-      scope.post('/auth/logout', createLogout(options))
+      const logout = createLogout(options)
+      // Answered before the body is read: browsers send whatever a page or a form gives them.
+      scope.route({ method: 'POST', url: '/auth/logout', onRequest: logout, handler: logout })
     })
   })
 }

@@ -5,24 +5,12 @@ const MAX_LIFE_SECONDS = 86_400
 /**
  * Brings odd optional members of a token answer into the form that openid-client takes: for them it
  * throws the whole answer away, after the authorization server has already rotated the refresh token.
- * Text that is not a JSON object comes back as it is.
+ * null where the text is not a JSON object.
  */
-export function tidyTokenAnswer(text: string): string {
-  let answer: unknown
-  try {
-    answer = JSON.parse(text)
-  } catch {
-    return text
-  }
-  if (typeof answer !== 'object' || answer === null || Array.isArray(answer)) return text
-  const {
-    refresh_token,
-    scope,
-    token_type,
-    expires_in,
-    id_token: _unused,
-    ...rest
-  } = answer as Record<string, unknown>
+export function tidyTokenAnswer(text: string): string | null {
+  const answer = parseObject(text)
+  if (answer === null) return null
+  const { refresh_token, scope, token_type, expires_in, id_token: _unused, ...rest } = answer
   return JSON.stringify({
     ...rest,
     token_type: token_type === undefined || token_type === null ? 'bearer' : token_type,
@@ -30,6 +18,23 @@ export function tidyTokenAnswer(text: string): string {
     ...(typeof refresh_token === 'string' && refresh_token !== '' ? { refresh_token } : {}),
     ...(typeof scope === 'string' ? { scope } : {}),
   })
+}
+
+/** Whether a body holds an error code as RFC 6749 section 5.2 has it, whatever type it says it is of. */
+export function hasErrorCode(text: string): boolean {
+  const error = parseObject(text)?.error
+  return typeof error === 'string' && error !== ''
+}
+
+function parseObject(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    if (typeof value === 'object' && value !== null && !Array.isArray(value))
+      return value as Record<string, unknown>
+  } catch {
+    // A web page, or half of an answer.
+  }
+  return null
 }
 
 /**

@@ -1,6 +1,6 @@
 import type { Dispatcher } from 'undici'
 import { Agent } from 'undici'
-import { tidyTokenAnswer } from './tidy.ts'
+import { hasErrorCode, tidyTokenAnswer } from './tidy.ts'
 
 /** The token endpoint gave no readable answer. `sent`: the request may have reached it. */
 export class NoAnswer extends Error {
@@ -44,13 +44,22 @@ export function createTokenHttp({ connections }: { connections: number }) {
   })
 
   async function tokenFetch(url: string, options: FetchOptions): Promise<Response> {
-    const answer = await exchange(agent, new URL(url), options)
-    const body = answer.status === 200 ? tidyTokenAnswer(answer.body) : answer.body
-    const nullBody = answer.status === 204 || answer.status === 304
-    return new Response(nullBody ? null : body, { status: answer.status, headers: answer.headers })
+    const { status, headers, body } = await exchange(agent, new URL(url), options)
+    const tidied = status === 200 ? tidyTokenAnswer(body) : null
+    if (tidied !== null || (status !== 200 && hasErrorCode(body))) {
+      // openid-client reads neither a body of another type nor one that comes with a challenge.
+      headers.set('content-type', 'application/json')
+      headers.delete('www-authenticate')
+    }
+    const nullBody = status === 204 || status === 304
+    return new Response(nullBody ? null : (tidied ?? body), { status, headers })
   }
 
-  return { tokenFetch, close: () => agent.close() }
+  return {
+    tokenFetch,
+    /** Cuts what is still open. */
+    close: () => agent.destroy(),
+  }
 }
 
 interface Answer {
@@ -72,9 +81,17 @@ function exchange(
     let status = 0
     const answerHeaders = new Headers()
 
+    function finish(): void {
+      signal?.removeEventListener('abort', onAbort)
+      // Decoded already, whatever these say of the bytes on the wire.
+      answerHeaders.delete('content-length')
+      resolve({ status, headers: answerHeaders, body: Buffer.concat(chunks).toString('utf8') })
+    }
     function fail(cause: unknown): void {
       signal?.removeEventListener('abort', onAbort)
-      reject(new NoAnswer(sent, cause))
+      // A status that says no says it without its body.
+      if (status >= 300) finish()
+      else reject(new NoAnswer(sent, cause))
       controller?.abort(cause instanceof Error ? cause : new Error('aborted'))
     }
     function onAbort(): void {
@@ -100,12 +117,7 @@ function exchange(
         if (size > MAX_ANSWER_BYTES) fail(new Error('the answer is too large'))
         else chunks.push(chunk)
       },
-      onResponseEnd() {
-        signal?.removeEventListener('abort', onAbort)
-        // Decoded already, whatever these say of the bytes on the wire.
-        answerHeaders.delete('content-length')
-        resolve({ status, headers: answerHeaders, body: Buffer.concat(chunks).toString('utf8') })
-      },
+      onResponseEnd: finish,
       onResponseError(_controller, error) {
         fail(error)
       },

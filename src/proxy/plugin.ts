@@ -52,6 +52,8 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
       { method: 'PUT', url: '/site/:siteId' },
       { method: 'PUT', url: '/site/:wac/:siteId' },
       { method: 'POST', url: '/site' },
+      // Not among the known paths: to other methods this may be a file of the app.
+      { method: 'POST', url: '/site.json' },
     ]) {
       scope.route({
         method,

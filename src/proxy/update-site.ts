@@ -49,7 +49,7 @@ export function readSiteTarget(request: FastifyRequest, wacOptions: WacOptions):
   const { wac, siteId: given } = request.params as { wac?: string; siteId?: string }
   const site = given === undefined ? null : siteIdOf(given)
   const path = site === null ? null : { siteId: site.siteId, wac: wacOf(wac, wacOptions) }
-  let format = site?.json ?? false
+  let format = site?.json ?? request.routeOptions.url === '/site.json'
   let formatNamed = false
   let callback: string | null = null
   for (const { name, value } of queryPieces(request.url)) {

@@ -16,9 +16,6 @@ declare module 'fastify' {
     /** The route starts a session: whatever the browser sent, @fastify/session makes a new id. */
     newSession?: boolean
   }
-  interface Session {
-    flow?: string
-  }
 }
 
 export interface SessionScopeOptions {

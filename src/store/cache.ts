@@ -4,7 +4,8 @@ import type { RecordKey, SessionStore } from './port.ts'
 /** A read that was begun before its session changed must not be kept. */
 export interface ReadGuard {
   readonly key: RecordKey
-  spoiled: boolean
+  /** How many changes had been told when it was begun; -1 when it must not be kept in any case. */
+  since: number
 }
 
 /**
@@ -21,6 +22,9 @@ export interface SessionCache<Entry extends { key: RecordKey }> {
   drop(key: RecordKey): void
 }
 
+/** Changes that are remembered for the reads under way; a read that saw more go by is not kept. */
+const REMEMBERED_CHANGES = 10_000
+
 export interface SessionCacheOptions {
   store: SessionStore
   /** Entries at most. */
@@ -32,13 +36,22 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
   max,
 }: SessionCacheOptions): SessionCache<Entry> {
   const cookiesOf = new Map<RecordKey, Set<string>>()
-  const reads = new Map<RecordKey, Set<ReadGuard>>()
   const entries = new LRUCache<string, Entry>({ max, dispose: (entry, cookie) => forget(entry.key, cookie) })
+  let changes = 0
+  // Reads under way are not listed: one that nobody ends would stay for ever.
+  let forgottenUpTo = 0
+  const changedAt = new LRUCache<RecordKey, number>({
+    max: REMEMBERED_CHANGES,
+    dispose(at, _key, why) {
+      if (why === 'evict') forgottenUpTo = Math.max(forgottenUpTo, at)
+    },
+  })
 
   store.onChange(drop)
   store.onMessagesLost(() => {
+    changes += 1
+    forgottenUpTo = changes
     entries.clear()
-    for (const guards of reads.values()) for (const guard of guards) guard.spoiled = true
   })
 
   function forget(key: RecordKey, cookie: string): void {
@@ -48,14 +61,13 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
   }
 
   function drop(key: RecordKey): void {
-    for (const guard of reads.get(key) ?? []) guard.spoiled = true
+    changes += 1
+    changedAt.set(key, changes)
     for (const cookie of [...(cookiesOf.get(key) ?? [])]) entries.delete(cookie)
   }
 
-  function abandon(guard: ReadGuard): void {
-    const guards = reads.get(guard.key)
-    guards?.delete(guard)
-    if (guards?.size === 0) reads.delete(guard.key)
+  function isSpoiled({ key, since }: ReadGuard): boolean {
+    return since < forgottenUpTo || since < (changedAt.peek(key) ?? 0)
   }
 
   return {
@@ -64,19 +76,17 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
     },
     reading(key) {
       // Begun while messages did not arrive, a change could pass it by unseen.
-      const guard = { key, spoiled: !store.messagesArrive() }
-      const guards = reads.get(key) ?? new Set()
-      reads.set(key, guards.add(guard))
-      return guard
+      return { key, since: store.messagesArrive() ? changes : -1 }
     },
     put(cookie, entry, guard) {
-      abandon(guard)
-      if (guard.spoiled) return
+      if (isSpoiled(guard)) return
       entries.set(cookie, entry)
       const cookies = cookiesOf.get(entry.key) ?? new Set()
       cookiesOf.set(entry.key, cookies.add(cookie))
     },
-    abandon,
+    abandon(guard) {
+      guard.since = -1
+    },
     drop,
   }
 }

@@ -98,7 +98,9 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
 
     async read(key) {
       const entry = live(key)
-      return entry === null ? null : { ...entry }
+      if (entry === null) return null
+      const { attempt: _attempt, lease: _lease, forcedAt: _forcedAt, expireAt: _expireAt, ...record } = entry
+      return record
     },
 
     async saveSession(key, session, idleMs) {
@@ -182,7 +184,7 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
     },
 
     async schedule(key, at) {
-      shardOf(key).set(key, at)
+      shardOf(key).set(key, Math.round(at))
     },
 
     async unschedule(key) {
@@ -196,7 +198,7 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
         .filter(([, when]) => when <= at)
         .sort((a, b) => a[1] - b[1])
         .slice(0, limit)
-      for (const [key] of claimed) entries.set(key, at + leaseMs)
+      for (const [key] of claimed) entries.set(key, Math.round(at + leaseMs))
       let next: number | null = null
       for (const when of entries.values()) if (next === null || when < next) next = when
       return {

@@ -1,15 +1,18 @@
 import { randomUUID } from 'node:crypto'
+import type { Redis } from 'ioredis'
 import type { RecordKey } from './port.ts'
 import type { RedisClient } from './redis-client.ts'
 
 const BEAT_EVERY_MS = 700
 /** Silence after which messages are no longer counted on. */
 const TRUSTED_FOR_MS = 2_000
+/** Silence after which the subscriber connects anew. */
+const RENEWED_AFTER_MS = 3_000
 
 export interface MessagesOptions {
   prefix: string
   commands: RedisClient
-  subscriber: RedisClient
+  subscriber: Redis
 }
 
 export interface Messages {
@@ -30,33 +33,40 @@ export function createMessages({ prefix, commands, subscriber }: MessagesOptions
   const beatChannel = `${prefix}beat:${randomUUID()}`
   const changeListeners: ((key: RecordKey) => void)[] = []
   const lostListeners: (() => void)[] = []
+  // Of the monotonic clock: the other one may be set back while nothing arrives.
   let lastBeatAt = 0
+  let subscribedAt = 0
   let arriving = false
 
   subscriber.on('message', (from: string, payload: string) => {
     if (from === channel) for (const listener of changeListeners) listener(payload)
-    else if (from === beatChannel && Date.now() - Number(payload) < TRUSTED_FOR_MS) {
-      lastBeatAt = Date.now()
+    else if (from === beatChannel && performance.now() - Number(payload) < TRUSTED_FOR_MS) {
+      lastBeatAt = performance.now()
       arriving = true
     }
   })
   subscriber.on('close', lose)
-  subscribe()
+  subscriber.on('ready', subscribe)
 
   const timer = setInterval(beat, BEAT_EVERY_MS)
   timer.unref()
 
   function subscribe(): void {
-    // Resubscribing after a reconnect is the client's; only the first time may fail for good.
-    subscriber.subscribe(channel, beatChannel).then(beat, () => {
-      if (subscriber.status !== 'end') setTimeout(subscribe, BEAT_EVERY_MS).unref()
-    })
+    subscribedAt = performance.now()
+    // Where it fails no beat comes, and the connection is renewed.
+    subscriber.subscribe(channel, beatChannel).then(sendBeat, () => {})
   }
 
   function beat(): void {
     if (!arrive()) lose()
+    const silentMs = performance.now() - Math.max(lastBeatAt, subscribedAt)
+    if (subscriber.status === 'ready' && silentMs > RENEWED_AFTER_MS) subscriber.disconnect(true)
+    sendBeat()
+  }
+
+  function sendBeat(): void {
     // The time of sending is in the beat: one that waited somewhere proves nothing about now.
-    commands.publish(beatChannel, String(Date.now())).catch(() => {})
+    commands.publish(beatChannel, String(performance.now())).catch(() => {})
   }
 
   function lose(): void {
@@ -66,7 +76,7 @@ export function createMessages({ prefix, commands, subscriber }: MessagesOptions
   }
 
   function arrive(): boolean {
-    return arriving && Date.now() - lastBeatAt < TRUSTED_FOR_MS
+    return arriving && performance.now() - lastBeatAt < TRUSTED_FOR_MS
   }
 
   return {

@@ -1,42 +1,92 @@
-import type { ClusterOptions, RedisOptions } from 'ioredis'
+import type { RedisOptions } from 'ioredis'
 import { Cluster, Redis } from 'ioredis'
-import type { RedisTarget } from '../config.ts'
+import type { RedisAddress, RedisTarget } from '../config.ts'
 
 export type RedisClient = Redis | Cluster
 
 /** A request must be told within a second that the store does not answer. */
 const COMMAND_TIMEOUT_MS = 800
 const CONNECT_TIMEOUT_MS = 2_000
+/** A connection that owes an answer for so long is given up: its other end may be gone without a word. */
+const SILENCE_MS = 2_000
 const RECONNECT_MAX_MS = 1_000
 
 export interface RedisClientOptions {
   target: RedisTarget
   /** PEM of the certificate authorities to trust; null: those of the system. */
   ca: string | null
-  purpose: 'commands' | 'messages'
 }
 
 /**
- * A client that connects by itself, for ever, and fails commands at once while it is not connected:
- * nothing is queued and nothing is sent twice, since a command that failed may have run.
+ * The client for commands. It connects by itself, for ever, and fails commands at once while it is
+ * not connected: nothing is queued and nothing is sent twice, since a command that failed may have run.
  */
-export function createRedisClient({ target, ca, purpose }: RedisClientOptions): RedisClient {
-  const tls = target.tls ? { tls: ca === null ? {} : { ca } } : {}
-  const common = {
-    ...tls,
+export function createCommandClient({ target, ca }: RedisClientOptions): RedisClient {
+  const common = { ...commonOptions(target, ca, 'commands'), commandTimeout: COMMAND_TIMEOUT_MS }
+  if (target.kind !== 'cluster') return createOneConnection(target, ca, common)
+  return new Cluster([...target.nodes], {
+    redisOptions: common,
+    clusterRetryStrategy: reconnectDelay,
+    enableOfflineQueue: false,
+    slotsRefreshTimeout: CONNECT_TIMEOUT_MS,
+    retryDelayOnFailover: 100,
+    maxRedirections: 6,
+  })
+}
+
+/**
+ * The client for messages, always one connection. What it has subscribed to is not subscribed to again
+ * when it reconnects: whoever uses it does so each time that it is ready.
+ *
+ * In a Cluster it goes to one node after the other until one answers; a message that is published on
+ * any node reaches all. The library's own subscriber for a Cluster does not say when it was cut off.
+ */
+export function createMessageClient({ target, ca }: RedisClientOptions, commands: RedisClient): Redis {
+  // Subscribing again, the library leaves a failure to nobody, and forgets the channels after it.
+  const common = { ...commonOptions(target, ca, 'messages'), autoResubscribe: false }
+  if (target.kind !== 'cluster') return createOneConnection(target, ca, common)
+  let turn = Math.floor(Math.random() * target.nodes.length)
+  const nextNode = (): RedisAddress => {
+    const known = commands instanceof Cluster ? commands.nodes().map(({ options }) => options) : []
+    const nodes = known.length > 0 ? known : target.nodes
+    turn += 1
+    const { host, port } = nodes[turn % nodes.length]!
+    return { host: host!, port: port! }
+  }
+  const client: Redis = new Redis({
+    ...common,
+    ...nextNode(),
+    retryStrategy(times) {
+      Object.assign(client.options, nextNode())
+      return reconnectDelay(times)
+    },
+  })
+  return client
+}
+
+function commonOptions(target: RedisTarget, ca: string | null, purpose: string) {
+  return {
+    ...(target.tls ? { tls: ca === null ? {} : { ca } } : {}),
     ...(target.login.username === null ? {} : { username: target.login.username }),
     ...(target.login.password === null ? {} : { password: target.login.password.reveal() }),
     connectionName: `bff-${purpose}`,
     connectTimeout: CONNECT_TIMEOUT_MS,
+    disconnectTimeout: 500,
+    socketTimeout: SILENCE_MS,
     keepAlive: 10_000,
     // Not 1 or more: commands that were under way would be sent again after a reconnect.
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
     retryStrategy: reconnectDelay,
-    // The subscriber resubscribes through its queue once it is connected again.
-    enableOfflineQueue: purpose === 'messages',
-    ...(purpose === 'commands' ? { commandTimeout: COMMAND_TIMEOUT_MS } : {}),
+    enableOfflineQueue: false,
   } satisfies RedisOptions
+}
+
+function createOneConnection(
+  target: Exclude<RedisTarget, { kind: 'cluster' }>,
+  ca: string | null,
+  common: ReturnType<typeof commonOptions> & Pick<RedisOptions, 'commandTimeout' | 'autoResubscribe'>,
+): Redis {
   switch (target.kind) {
     case 'single':
       return new Redis({ ...common, host: target.address.host, port: target.address.port, db: target.db })
@@ -50,20 +100,6 @@ export function createRedisClient({ target, ca, purpose }: RedisClientOptions): 
         ...(target.sentinelPassword === null ? {} : { sentinelPassword: target.sentinelPassword.reveal() }),
         ...(target.tls ? { enableTLSForSentinelMode: true, sentinelTLS: ca === null ? {} : { ca } } : {}),
       })
-    case 'cluster': {
-      const options = {
-        redisOptions: common,
-        clusterRetryStrategy: reconnectDelay,
-        enableOfflineQueue: purpose === 'messages',
-        slotsRefreshTimeout: CONNECT_TIMEOUT_MS,
-        retryDelayOnFailover: 100,
-        maxRedirections: 6,
-      } satisfies ClusterOptions
-      return new Cluster(
-        target.nodes.map(({ host, port }) => ({ host, port })),
-        options,
-      )
-    }
   }
 }
 

@@ -11,7 +11,7 @@ import type {
   SessionStore,
 } from './port.ts'
 import { DUE_SHARDS, RECORD_SLACK_MS, StoreUnavailable } from './port.ts'
-import { createRedisClient } from './redis-client.ts'
+import { createCommandClient, createMessageClient } from './redis-client.ts'
 import { defineScripts } from './scripts.ts'
 
 export interface RedisStoreOptions {
@@ -46,8 +46,8 @@ export function createRedisStore({
   onRefused,
   observe,
 }: RedisStoreOptions): SessionStore {
-  const commands = createRedisClient({ target, ca, purpose: 'commands' })
-  const subscriber = createRedisClient({ target, ca, purpose: 'messages' })
+  const commands = createCommandClient({ target, ca })
+  const subscriber = createMessageClient({ target, ca }, commands)
   const run = defineScripts(commands)
   const messages = createMessages({ prefix, commands, subscriber })
   // Later on a refusal is an outage like any other: sessions wait here, and may be held in memory.

@@ -1,11 +1,10 @@
-import type { RecordKey } from '../store/port.ts'
-import type { WaitForChange } from './changes.ts'
-import type { EndReason, RefreshTrigger } from './events.ts'
+import type { WatchChanges } from './changes.ts'
+import type { EndReason } from './events.ts'
+import type { Flight, Flights } from './flights.ts'
 import type { FindSession, LiveSession } from './live.ts'
-import type { Refresh, RefreshResult } from './refresh.ts'
-import { leaseMs } from './refresh.ts'
+import type { RefreshResult } from './refresh.ts'
 import type { RefreshTiming } from './timing.ts'
-import { refreshesFirstAt } from './timing.ts'
+import { leaseMs, refreshesFirstAt } from './timing.ts'
 
 export type Access =
   | { kind: 'token'; session: LiveSession }
@@ -16,120 +15,128 @@ export type Access =
 
 export interface AccessOptions {
   findSession: FindSession
-  refresh: Refresh
-  waitForChange: WaitForChange
+  flights: Flights
+  watchChanges: WatchChanges
+  /** Whether the token endpoint is taken to be down. */
+  isDown: () => boolean
   timing: RefreshTiming
   timeoutMs: number
   now: () => number
 }
 
-export interface TokenAccess {
-  /**
-   * An access token that is fresh enough to send. `refusedGen`: the resource server refused the
-   * token of this generation, so only a newer one will do.
-   */
-  accessToken(session: LiveSession, refusedGen?: number): Promise<Access>
-  /** Refreshes for the background; null where nothing was due. */
-  refreshDue(session: LiveSession): Promise<RefreshResult | null>
-  /** Resolves when no refresh of this process is under way. */
-  settled(): Promise<void>
-}
+/**
+ * An access token that is fresh enough to send. `refusedGen`: the resource server refused the token
+ * of this generation, so only a newer one will do.
+ */
+export type AccessToken = (session: LiveSession, refusedGen?: number) => Promise<Access>
 
 /** With a token that is still good a caller waits for a refresh only while that refresh is this young. */
 const PATIENCE_WITH_GOOD_TOKEN_MS = 1_000
-/** Once it is woken, the change that woke a waiter is there to be read. */
-const LOOK_AGAIN_MS = 250
+/** Without one, while the token endpoint is taken to be down: time enough for an answer of one that is not. */
+const PATIENCE_IN_OUTAGE_MS = 2_600
+/** Beyond a whole token request: time to read what came of it. */
+const LOOK_AGAIN_MS = 500
+/** A record that should have changed and does not look so is not read in a tight loop. */
+const REREAD_MS = 50
 
-interface Flight {
-  startedAt: number
-  result: Promise<RefreshResult>
-}
+export function createAccessToken(options: AccessOptions): AccessToken {
+  const { findSession, flights, watchChanges, isDown, timing, timeoutMs, now } = options
 
-/** One refresh for each session and process at a time, shared by all who need it. */
-export function createTokenAccess(options: AccessOptions): TokenAccess {
-  const { findSession, refresh, waitForChange, timing, timeoutMs, now } = options
-  const flights = new Map<RecordKey, Flight>()
-
-  function fly(session: LiveSession, trigger: RefreshTrigger): Flight {
-    const known = flights.get(session.key)
-    if (known !== undefined) return known
-    const result = refresh(session, trigger).finally(() => flights.delete(session.key))
-    const flight = { startedAt: now(), result }
-    flights.set(session.key, flight)
-    return flight
+  return async function accessToken(first, refusedGen) {
+    const isFresh = ({ tokens }: LiveSession): boolean => now() < refreshesFirstAt(tokens, timing)
+    if (refusedGen === undefined ? isFresh(first) : first.gen > refusedGen)
+      return { kind: 'token', session: first }
+    // Before anything is asked, so that no change passes by unseen.
+    const watch = watchChanges(first.key)
+    try {
+      return await replaced(first, refusedGen, watch.next)
+    } finally {
+      watch.stop()
+    }
   }
 
-  async function accessToken(first: LiveSession, refusedGen?: number): Promise<Access> {
+  async function replaced(
+    first: LiveSession,
+    refusedGen: number | undefined,
+    nextChange: (ms: number) => Promise<void>,
+  ): Promise<Access> {
     const deadline = now() + timeoutMs + LOOK_AGAIN_MS
     const trigger = refusedGen === undefined ? 'request' : 'invalid_token'
     for (let session = first; ; ) {
-      const wanted = refusedGen === undefined ? isFresh(session) : session.gen > refusedGen
-      // Whatever its life: it has been replaced since this caller began, so it is as new as can be.
-      if (wanted || session.gen > first.gen) return { kind: 'token', session }
-      const usable = refusedGen === undefined && now() < session.tokens.expiresAt
+      const usable = (): boolean => refusedGen === undefined && now() < session.tokens.expiresAt
       if (session.tokens.refreshToken === null)
-        return usable ? { kind: 'token', session } : refusedOrEnded(refusedGen)
-      const result = await bounded(fly(session, trigger), usable)
-      switch (result.kind) {
+        return usable() ? { kind: 'token', session } : refusedOrEnded(refusedGen)
+      const flight = flights.join(session, trigger)
+      const result = await bounded(flight, patienceMs(flight.startedAt, usable(), deadline))
+      switch (result?.kind) {
         case 'granted':
-          return { kind: 'token', session: { ...session, tokens: result.tokens, gen: result.gen } }
+          session = { ...session, tokens: result.tokens, gen: result.gen }
+          break
         case 'ended':
           return { kind: 'login_required', reason: result.reason }
         case 'forced_before':
           return { kind: 'token_refused' }
         case 'later':
-          if (usable) return { kind: 'token', session }
+          if (usable()) return { kind: 'token', session }
+          // A flight of another kind knows nothing of a token that was refused.
+          if (flight.trigger !== trigger && refusedGen !== undefined && now() < deadline) continue
           return { kind: 'unavailable', what: result.why, retryAfterSeconds: result.retryInMs / 1_000 }
         case 'busy': {
-          const heldMs = leaseMs(timeoutMs) - result.waitMs
-          if (usable && heldMs > PATIENCE_WITH_GOOD_TOKEN_MS) return { kind: 'token', session }
-          const patience = usable ? PATIENCE_WITH_GOOD_TOKEN_MS : deadline - now()
-          await waitForChange(session.key, Math.max(1, Math.min(result.waitMs + 10, patience)))
+          if (flight.changed()) break
+          const takenAt = now() - (leaseMs(timeoutMs) - result.waitMs)
+          const patience = patienceMs(takenAt, usable(), deadline)
+          if (patience <= 0) return usable() ? { kind: 'token', session } : noAnswer()
+          await nextChange(Math.min(result.waitMs + 10, patience))
           break
         }
+        case undefined:
+          if (usable()) return { kind: 'token', session }
+          break
         case 'changed':
       }
+      // Whatever its life: it has been replaced since this caller began, so it is as new as can be.
+      if (isNewer(session)) return { kind: 'token', session }
       const again = await findSession(session.key)
       if (again.kind === 'ended') return { kind: 'login_required', reason: again.reason }
       if (again.kind === 'unreadable') return { kind: 'login_required', reason: null }
       if (again.kind === 'store_unavailable') {
-        if (usable) return { kind: 'token', session }
+        if (usable()) return { kind: 'token', session }
         return { kind: 'unavailable', what: 'store', retryAfterSeconds: 1 }
       }
-      if (now() >= deadline && again.session.gen === session.gen) {
-        if (usable) return { kind: 'token', session }
-        return { kind: 'unavailable', what: 'authorization_server', retryAfterSeconds: 1 }
-      }
+      const stayed = again.session.gen === session.gen
       session = again.session
+      if (isNewer(session)) return { kind: 'token', session }
+      if (now() >= deadline || (result === null && isDown())) {
+        return usable() ? { kind: 'token', session } : noAnswer()
+      }
+      if (result?.kind === 'changed' && stayed) await nextChange(REREAD_MS)
+    }
+
+    function isNewer({ gen }: LiveSession): boolean {
+      return gen > Math.max(first.gen, refusedGen ?? 0)
     }
   }
 
-  function isFresh({ tokens }: LiveSession): boolean {
-    return now() < refreshesFirstAt(tokens, timing)
+  /** How long a caller waits for a refresh that began then. */
+  function patienceMs(startedAt: number, usable: boolean, deadline: number): number {
+    if (usable) return startedAt + PATIENCE_WITH_GOOD_TOKEN_MS - now()
+    const left = deadline - now()
+    return isDown() ? Math.min(left, startedAt + PATIENCE_IN_OUTAGE_MS - now()) : left
   }
+}
 
-  /** With a usable token a hanging authorization server slows nobody: the flight goes on without this caller. */
-  async function bounded(flight: Flight, usable: boolean): Promise<RefreshResult> {
-    if (!usable) return await flight.result
-    const left = flight.startedAt + PATIENCE_WITH_GOOD_TOKEN_MS - now()
-    const later: RefreshResult = { kind: 'later', retryInMs: 0, why: 'authorization_server' }
-    if (left <= 0) return later
-    let timer: NodeJS.Timeout | undefined
-    const impatient = new Promise<RefreshResult>((resolve) => {
-      timer = setTimeout(() => resolve(later), left)
-    })
-    return await Promise.race([flight.result, impatient]).finally(() => clearTimeout(timer))
-  }
+/** null when it takes longer: the flight goes on without this caller. */
+async function bounded(flight: Flight, ms: number): Promise<RefreshResult | null> {
+  if (ms <= 0) return null
+  let timer: NodeJS.Timeout | undefined
+  const patience = new Promise<null>((resolve) => {
+    timer = setTimeout(() => resolve(null), ms)
+  })
+  return await Promise.race([flight.result, patience]).finally(() => clearTimeout(timer))
+}
 
-  return {
-    accessToken,
-    async refreshDue(session) {
-      return session.tokens.refreshToken === null ? null : await fly(session, 'schedule').result
-    },
-    async settled() {
-      await Promise.allSettled([...flights.values()].map((flight) => flight.result))
-    },
-  }
+function noAnswer(): Access {
+  return { kind: 'unavailable', what: 'authorization_server', retryAfterSeconds: 1 }
 }
 
 function refusedOrEnded(refusedGen: number | undefined): Access {

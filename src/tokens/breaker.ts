@@ -1,7 +1,5 @@
 export interface BreakerOptions {
   now: () => number
-  /** Bounds a token request while all is well. */
-  timeoutMs: number
   /** In [0, 1). */
   random: () => number
   /** Told with each change; `failures` counts consecutive ones. */
@@ -9,10 +7,10 @@ export interface BreakerOptions {
 }
 
 export type Admission =
-  /** Send it, within this time, and report what came of it; `release` in any case. */
+  /** Send it and report what came of it, also when that comes late; `release` if it was not sent. */
   | {
       kind: 'go'
-      timeoutMs: number
+      /** `retryAfterMs`: what the answer asked for, if it did. */
       report: (answered: boolean, retryAfterMs: number | null) => void
       release: () => void
     }
@@ -20,66 +18,65 @@ export type Admission =
 
 export interface Breaker {
   admit(): Admission
-  /** How many of `wanted` requests would be let through now. */
-  room(wanted: number): number
+  /** Milliseconds until a request would be let through; 0 for now. */
+  waitMs(): number
+  /** Whether the token endpoint is taken to be down. */
+  isOpen(): boolean
   failures(): number
 }
 
 const OPENS_AFTER = 3
-/** With the probe's own time this keeps "it is back" within five seconds. */
-const MAX_PAUSE_MS = 2_000
-const PROBE_TIMEOUT_MS = 2_500
-/** An answer may have become slow: every third probe is given its whole time. */
-const PATIENT_PROBE_EVERY = 3
+/** With `PROBE_MS` this keeps "it is back" within five seconds. */
+const MAX_PAUSE_MS = 1_600
+const MAX_JITTER_MS = 2_000
+/** A probe without an answer for so long keeps the next one out no longer; it may still be answered. */
+export const PROBE_MS = 2_500
 
 /**
  * Stands in front of the token endpoint, one a process. After consecutive failures it lets one
  * request through at a time, so that an outage is neither hammered nor waited for by every caller.
+ * It cuts no request short: an answer that comes late may hold the only live refresh token.
  */
-export function createBreaker({ now, timeoutMs, random, onChange }: BreakerOptions): Breaker {
+export function createBreaker({ now, random, onChange }: BreakerOptions): Breaker {
   let failures = 0
-  let probes = 0
-  let probing = false
   let nextProbeAt = 0
+  let lastProbe = 0
 
-  function report(answered: boolean, retryAfterMs: number | null): void {
-    if (answered) {
-      if (failures >= OPENS_AFTER) onChange(false, 0)
-      failures = 0
-      probes = 0
-      return
-    }
+  const isOpen = (): boolean => failures >= OPENS_AFTER
+  const waitMs = (): number => (isOpen() ? Math.max(0, nextProbeAt - now()) : 0)
+
+  function succeeded(): void {
+    if (isOpen()) onChange(false, 0)
+    failures = 0
+  }
+
+  function failed(probe: number | null, retryAfterMs: number | null): void {
+    const wasOpen = isOpen()
     failures += 1
     const pause = retryAfterMs ?? Math.min(MAX_PAUSE_MS, 250 * 2 ** Math.min(failures - OPENS_AFTER, 4))
-    nextProbeAt = now() + pause * (1 + random() / 4)
-    if (failures === OPENS_AFTER) onChange(true, failures)
+    const next = now() + pause + random() * Math.min(pause / 4, MAX_JITTER_MS)
+    // Requests that were sent before the outage was known fail late, and say nothing about now.
+    if (!wasOpen || probe === lastProbe) nextProbeAt = next
+    else if (retryAfterMs !== null) nextProbeAt = Math.max(nextProbeAt, next)
+    if (!wasOpen && isOpen()) onChange(true, failures)
   }
 
   function admit(): Admission {
-    const probe = failures >= OPENS_AFTER
-    if (probe && (probing || now() < nextProbeAt)) {
-      return { kind: 'wait', retryInMs: Math.max(500, nextProbeAt - now()) }
-    }
-    let timeout = timeoutMs
-    if (probe) {
-      probing = true
-      probes += 1
-      if (probes % PATIENT_PROBE_EVERY !== 0) timeout = Math.min(timeoutMs, PROBE_TIMEOUT_MS)
+    const retryInMs = waitMs()
+    if (retryInMs > 0) return { kind: 'wait', retryInMs }
+    const probe = isOpen() ? lastProbe + 1 : null
+    if (probe !== null) {
+      lastProbe = probe
+      nextProbeAt = now() + PROBE_MS
     }
     return {
       kind: 'go',
-      timeoutMs: timeout,
-      report,
+      report: (answered, retryAfterMs) => (answered ? succeeded() : failed(probe, retryAfterMs)),
       release() {
-        if (probe) probing = false
+        if (probe !== null && probe === lastProbe) nextProbeAt = now()
       },
     }
   }
 
-  function room(wanted: number): number {
-    if (failures < OPENS_AFTER) return wanted
-    return probing || now() < nextProbeAt ? 0 : Math.min(1, wanted)
-  }
-
-  return { admit, room, failures: () => failures }
+  return { admit, waitMs, isOpen, failures: () => failures }
 }

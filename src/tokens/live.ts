@@ -57,9 +57,11 @@ export function createFindSession(options: LiveOptions): FindSession {
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error
       onStoreFailure()
-      const limit = waiting === null ? null : passedLimit(waiting.record, now(), idleMs)
-      if (waiting === null || limit !== null) return { kind: 'store_unavailable', cause: error }
-      return { kind: 'live', session: { key, ...waiting } }
+      // Asked anew: they may have come to wait while the store was being tried.
+      const here = unsaved.get(key)
+      if (here === null || passedLimit(here.record, now(), idleMs) !== null)
+        return { kind: 'store_unavailable', cause: error }
+      return { kind: 'live', session: { key, ...here } }
     }
     if (waiting !== null && waiting.gen > record.gen) {
       return { kind: 'live', session: { key, record, tokens: waiting.tokens, gen: waiting.gen } }

@@ -2,17 +2,19 @@ import { randomUUID } from 'node:crypto'
 import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/authorization-server.ts'
-import type { GrantedTokens, TokenOutcome } from '../oauth/outcome.ts'
-import type { RecordKey, ReplaceTokens, SessionStore } from '../store/port.ts'
+import type { TokenOutcome } from '../oauth/outcome.ts'
+import type { RecordKey, SessionStore } from '../store/port.ts'
 import { StoreUnavailable } from '../store/port.ts'
-import type { Breaker } from './breaker.ts'
+import type { Admission, Breaker } from './breaker.ts'
+import { PROBE_MS } from './breaker.ts'
+import { createConclude } from './conclude.ts'
 import type { EndReason, RefreshTrigger, TokenEvents } from './events.ts'
+import type { Insist } from './insist.ts'
 import type { LiveSession } from './live.ts'
 import type { Slots } from './slots.ts'
 import type { RefreshTiming } from './timing.ts'
-import { presentableFrom } from './timing.ts'
+import { issuedAt, leaseMs, presentableFrom } from './timing.ts'
 import type { TokenSet } from './token-set.ts'
-import { sealTokens } from './token-set.ts'
 import type { Unsaved } from './unsaved.ts'
 
 export type RefreshResult =
@@ -33,6 +35,7 @@ export interface RefreshOptions {
   breaker: Breaker
   slots: Slots
   unsaved: Unsaved
+  insist: Insist['insist']
   timing: RefreshTiming
   /** Time to the whole token answer. */
   timeoutMs: number
@@ -49,70 +52,62 @@ export interface RefreshOptions {
   drop: (tokens: TokenSet) => void
 }
 
-export type Refresh = (session: LiveSession, trigger: RefreshTrigger) => Promise<RefreshResult>
+export interface Refresh {
+  /**
+   * One attempt to replace a session's tokens: lease, one token request, store. It belongs to nobody's
+   * request and is not cancelled with one: dropping the answer would lose the only live refresh token.
+   */
+  refresh(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult>
+  /** Resolves when no token request is without its answer, those that nobody waits for included. */
+  settled(): Promise<void>
+}
 
-/** The lease outlives the token call and the first tries to store its answer. */
-const LEASE_MARGIN_MS = 5_000
 const FORCED_WINDOW_MS = 60_000
 /** A holder whose answer the store did not take tries again within two seconds of its return. */
 const STORE_RETURN_GRACE_MS = 5_000
-const MAX_BACKOFF_EXPIRED_MS = 3_500
-const MAX_BACKOFF_VALID_MS = 60_000
 
-export function leaseMs(timeoutMs: number): number {
-  return timeoutMs + LEASE_MARGIN_MS
-}
+const STILL_WAITING: TokenOutcome = { kind: 'in_doubt', reason: 'no answer so far', timedOut: true }
 
-/**
- * One attempt to replace a session's tokens: lease, one token request, store. It belongs to nobody's
- * request and is not cancelled with one: dropping the answer would lose the only live refresh token.
- */
+type Begun = RefreshResult | { kind: 'go'; doubts: number; nothingToLose: boolean }
+
 export function createRefresh(options: RefreshOptions): Refresh {
-  const { store, server, keyring, breaker, slots, unsaved, timing, now, random, log, events } = options
+  const { store, server, breaker, slots, insist, timing, timeoutMs, now, log, events } = options
+  const { conclude, settle } = createConclude(options)
+  const unanswered = new Set<Promise<unknown>>()
 
-  return async function refresh(session, trigger) {
+  async function refresh(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
+    // These tokens still wait to be stored; until then there is nothing to compare with.
+    if (session.gen !== session.record.gen) return { kind: 'later', retryInMs: 1_000, why: 'store' }
+    // Before the queue for a slot as well: behind requests that hang it would be a long one.
+    if (breaker.waitMs() > 0) return downFor(breaker.waitMs())
+    const release = await slots.take()
     const admission = breaker.admit()
     if (admission.kind === 'wait') {
-      return { kind: 'later', retryInMs: admission.retryInMs, why: 'authorization_server' }
+      release()
+      return downFor(admission.retryInMs)
     }
-    const release = await slots.take()
+    const attempt = randomUUID()
+    let begun: Begun | null = null
     try {
-      const attempt = randomUUID()
-      const begun = await begin(session, trigger, attempt)
-      if (begun !== 'go') return begun
-      const startedAt = performance.now()
-      const outcome = await server.refresh(session.tokens.refreshToken!, admission.timeoutMs)
-      events.refreshed(trigger, outcome.kind, (performance.now() - startedAt) / 1_000)
-      const answered = outcome.kind === 'granted' || outcome.kind === 'refused'
-      const retryAfter = outcome.kind === 'unavailable' ? outcome.retryAfterSeconds : null
-      admission.report(answered, retryAfter === null ? null : retryAfter * 1_000)
-      return await conclude(session, attempt, outcome)
+      begun = await begin(session, trigger, attempt)
+      if (begun.kind !== 'go') return begun
+      return await present(session, trigger, attempt, { ...begun, admission, release })
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error
       options.onStoreFailure()
       return { kind: 'later', retryInMs: 1_000, why: 'store' }
     } finally {
-      admission.release()
-      release()
+      if (begun?.kind !== 'go') {
+        admission.release()
+        release()
+      }
     }
   }
 
   /** Takes the lease, or says why not. */
-  async function begin(
-    session: LiveSession,
-    trigger: RefreshTrigger,
-    attempt: string,
-  ): Promise<RefreshResult | 'go'> {
-    const { key, tokens, gen, record } = session
-    // These tokens still wait to be stored; until then there is nothing to compare with.
-    if (gen !== record.gen) return { kind: 'later', retryInMs: 1_000, why: 'store' }
-    const forced = trigger === 'invalid_token'
-    const begun = await store.beginRefresh(key, {
-      gen,
-      attempt,
-      leaseMs: leaseMs(options.timeoutMs),
-      forcedWindowMs: forced ? FORCED_WINDOW_MS : 0,
-    })
+  async function begin(session: LiveSession, trigger: RefreshTrigger, attempt: string): Promise<Begun> {
+    const { key, tokens } = session
+    const begun = await takeLease(session, attempt, trigger === 'invalid_token' ? FORCED_WINDOW_MS : 0)
     switch (begun.kind) {
       case 'replaced':
         return { kind: 'changed' }
@@ -121,99 +116,116 @@ export function createRefresh(options: RefreshOptions): Refresh {
       case 'busy':
         return { kind: 'busy', waitMs: begun.waitMs }
       case 'backing_off':
-        return { kind: 'later', retryInMs: begun.waitMs, why: 'authorization_server' }
+        return downFor(begun.waitMs)
       case 'forced_before':
-        return { kind: 'forced_before' }
+        // Older tokens: that refresh came to nothing, so this one is like any that failed before.
+        if (issuedAt(tokens) + FORCED_WINDOW_MS > now()) return { kind: 'forced_before' }
+        return await begin(session, 'request', attempt)
       case 'granted': {
-        if (begun.doubts === 0) return 'go'
+        const { doubts } = begun
         // An access token that the resource server refuses is as good as expired.
-        const from = forced ? 0 : presentableFrom(tokens, timing, begun.doubts)
-        const holderMayReturn = options.storeFailedAt() + STORE_RETURN_GRACE_MS
-        const waitMs = Math.max(from, holderMayReturn) - now()
-        if (waitMs <= 0) return 'go'
-        await store.settleRefresh(key, attempt, true, waitMs)
-        return { kind: 'later', retryInMs: waitMs, why: 'authorization_server' }
+        const expired = trigger === 'invalid_token' || now() >= tokens.expiresAt
+        if (doubts === 0) return { kind: 'go', doubts, nothingToLose: false }
+        const from = expired ? 0 : presentableFrom(tokens, timing, doubts)
+        const waitMs = Math.max(from, options.storeFailedAt() + STORE_RETURN_GRACE_MS) - now()
+        if (waitMs <= 0) return { kind: 'go', doubts, nothingToLose: expired }
+        await settle(key, attempt, true, waitMs)
+        return downFor(waitMs)
       }
     }
   }
 
-  async function conclude(
+  async function takeLease({ key, gen }: LiveSession, attempt: string, forcedWindowMs: number) {
+    try {
+      return await store.beginRefresh(key, { gen, attempt, leaseMs: leaseMs(timeoutMs), forcedWindowMs })
+    } catch (error) {
+      // It may have run: then nobody would hold a lease that keeps everybody out, with a doubt that is none.
+      if (error instanceof StoreUnavailable) {
+        insist(`lease ${key}`, now() + leaseMs(timeoutMs), () => store.settleRefresh(key, attempt, true, 0))
+      }
+      throw error
+    }
+  }
+
+  interface Permit {
+    doubts: number
+    nothingToLose: boolean
+    admission: Admission & { kind: 'go' }
+    release: () => void
+  }
+
+  async function present(
+    session: LiveSession,
+    trigger: RefreshTrigger,
+    attempt: string,
+    { doubts, nothingToLose, admission, release }: Permit,
+  ): Promise<RefreshResult> {
+    const startedAt = performance.now()
+    const answer = server
+      .refresh(session.tokens.refreshToken!, timeoutMs)
+      .finally(release)
+      .then((outcome) => {
+        events.refreshed(trigger, outcome.kind, (performance.now() - startedAt) / 1_000)
+        return outcome
+      })
+    track(answer)
+    // The refresh token is in doubt and the access token is gone: a server that hangs is asked anew
+    // soon, or its return would not be noticed. The answer counts all the same if it comes.
+    const outcome = nothingToLose ? await within(answer, PROBE_MS) : await answer
+    if (outcome === null) {
+      admission.report(false, null)
+      track(answer.then((late) => takeLate(session, attempt, late, admission)))
+      return await conclude(session, attempt, STILL_WAITING, doubts)
+    }
+    report(admission, outcome)
+    return await conclude(session, attempt, outcome, doubts)
+  }
+
+  async function takeLate(
     session: LiveSession,
     attempt: string,
     outcome: TokenOutcome,
-  ): Promise<RefreshResult> {
-    const { key, gen } = session
-    switch (outcome.kind) {
-      case 'granted':
-        return await save(session, attempt, keepRefreshToken(outcome.tokens, session.tokens))
-      case 'refused': {
-        // Compare-and-set: a sibling may have replaced the tokens that were refused.
-        const ended = await store.end(key, gen)
-        if (ended.kind === 'moved') return { kind: 'changed' }
-        log.info(
-          { event: 'refresh.refused', error: outcome.error },
-          'the refresh token was refused: session ended',
-        )
-        if (ended.kind === 'ended') options.onEnded(key, 'refused')
-        return { kind: 'ended', reason: 'refused' }
-      }
-      case 'unavailable':
-      case 'in_doubt': {
-        const inDoubt = outcome.kind === 'in_doubt'
-        const retryInMs = backoff(session, outcome)
-        log.warn(
-          { event: `refresh.${outcome.kind}`, reason: outcome.reason, retryInMs },
-          'a refresh did not succeed',
-        )
-        await store.settleRefresh(key, attempt, !inDoubt, retryInMs)
-        return { kind: 'later', retryInMs, why: 'authorization_server' }
-      }
-    }
-  }
-
-  async function save(session: LiveSession, attempt: string, tokens: TokenSet): Promise<RefreshResult> {
-    const { key, gen, record } = session
-    const sealed = sealTokens(keyring, key, tokens)
-    const write = (): Promise<ReplaceTokens> => store.replaceTokens(key, gen, attempt, sealed)
+    admission: Admission & { kind: 'go' },
+  ): Promise<void> {
+    if (outcome.kind !== 'granted' && outcome.kind !== 'refused') return
+    report(admission, outcome)
     try {
-      const replaced = await write()
-      switch (replaced.kind) {
-        case 'replaced':
-          options.onGranted(key, tokens, record)
-          return { kind: 'granted', tokens, gen: replaced.gen }
-        case 'moved':
-          log.warn(
-            { event: 'refresh.overtaken' },
-            'newer tokens were stored while this refresh was under way',
-          )
-          return { kind: 'changed' }
-        case 'gone':
-          options.drop(tokens)
-          return { kind: 'ended', reason: null }
-      }
+      await conclude(session, attempt, outcome, 0)
     } catch (error) {
-      if (!(error instanceof StoreUnavailable)) throw error
-      options.onStoreFailure()
-      unsaved.hold(key, { tokens, gen: gen + 1, record }, write)
-      return { kind: 'granted', tokens, gen: gen + 1 }
+      if (error instanceof StoreUnavailable) options.onStoreFailure()
+      else log.error({ event: 'refresh.late_failed', err: error }, 'a late token answer could not be used')
     }
   }
 
-  /** How long this session waits; an expired one not long, since only its next try shows that all is well. */
-  function backoff({ tokens, record }: LiveSession, outcome: TokenOutcome): number {
-    const leftMs = tokens.expiresAt - now()
-    const doubts = outcome.kind === 'in_doubt' ? record.doubts + 1 : 0
-    const asked = outcome.kind === 'unavailable' ? (outcome.retryAfterSeconds ?? 0) * 1_000 : 0
-    const patience =
-      leftMs > 0
-        ? Math.min(MAX_BACKOFF_VALID_MS, Math.max(1_000, leftMs / 4))
-        : MAX_BACKOFF_EXPIRED_MS / 2 ** random()
-    const presentable = presentableFrom(tokens, timing, doubts) - now()
-    return Math.max(asked, presentable, patience * (0.75 + random() / 4))
+  function track(work: Promise<unknown>): void {
+    unanswered.add(work)
+    const done = (): void => void unanswered.delete(work)
+    work.then(done, done)
+  }
+
+  return {
+    refresh,
+    async settled() {
+      while (unanswered.size > 0) await Promise.allSettled(unanswered)
+    },
   }
 }
 
-/** A refresh answer without a refresh token leaves the old one in force (RFC 6749 section 6). */
-function keepRefreshToken(granted: GrantedTokens, before: TokenSet): TokenSet {
-  return { ...granted, refreshToken: granted.refreshToken ?? before.refreshToken }
+function report(admission: Admission & { kind: 'go' }, outcome: TokenOutcome): void {
+  const answered = outcome.kind === 'granted' || outcome.kind === 'refused'
+  const retryAfter = outcome.kind === 'unavailable' ? outcome.retryAfterSeconds : null
+  admission.report(answered, retryAfter === null ? null : retryAfter * 1_000)
+}
+
+function downFor(ms: number): RefreshResult {
+  return { kind: 'later', retryInMs: ms, why: 'authorization_server' }
+}
+
+/** null when it takes longer. */
+async function within<T>(work: Promise<T>, ms: number): Promise<T | null> {
+  let timer: NodeJS.Timeout | undefined
+  const patience = new Promise<null>((resolve) => {
+    timer = setTimeout(() => resolve(null), ms)
+  })
+  return await Promise.race([work, patience]).finally(() => clearTimeout(timer))
 }

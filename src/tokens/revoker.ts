@@ -1,48 +1,64 @@
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/authorization-server.ts'
-import { createSlots } from './slots.ts'
 import type { TokenSet } from './token-set.ts'
+
+type Revocable = Pick<TokenSet, 'accessToken' | 'refreshToken'>
 
 export interface Revoker {
   /** Revokes both tokens in the background (RFC 7009); a failure is logged and nothing more. */
-  revoke(tokens: Pick<TokenSet, 'accessToken' | 'refreshToken'>): void
-  settled(): Promise<void>
+  revoke(tokens: Revocable): void
+  /** Resolves when all is done, or after five seconds; then nothing more is begun. */
+  stop(): Promise<void>
 }
 
 const AT_ONCE = 8
 /** Revocation is a courtesy: an authorization server that is down must not fill our memory. */
 const MAX_WAITING = 1_000
+/** Nor keep the process from ending. */
+const STOP_MS = 5_000
 
 export function createRevoker({ server, log }: { server: AuthorizationServer; log: Logger }): Revoker {
-  const slots = createSlots(AT_ONCE)
+  const waiting: Revocable[] = []
   const running = new Set<Promise<void>>()
 
-  async function run({
-    accessToken,
-    refreshToken,
-  }: Pick<TokenSet, 'accessToken' | 'refreshToken'>): Promise<void> {
-    const release = await slots.take()
-    try {
-      const failure =
-        (refreshToken === null ? null : await server.revoke(refreshToken, 'refresh_token')) ??
-        (await server.revoke(accessToken, 'access_token'))
-      if (failure !== null)
-        log.warn({ event: 'revocation.failed', reason: failure }, 'tokens could not be revoked')
-    } finally {
-      release()
-    }
+  function next(): void {
+    const tokens = running.size < AT_ONCE ? waiting.shift() : undefined
+    if (tokens === undefined) return
+    const work = run(tokens).finally(() => {
+      running.delete(work)
+      next()
+    })
+    running.add(work)
+  }
+
+  async function idle(): Promise<void> {
+    while (running.size > 0) await Promise.allSettled(running)
+  }
+
+  async function run({ accessToken, refreshToken }: Revocable): Promise<void> {
+    const failures = [
+      refreshToken === null ? null : await server.revoke(refreshToken, 'refresh_token'),
+      await server.revoke(accessToken, 'access_token'),
+    ]
+    const reason = failures.find((failure) => failure !== null)
+    if (reason !== undefined) log.warn({ event: 'revocation.failed', reason }, 'tokens could not be revoked')
   }
 
   return {
     revoke(tokens) {
-      if (running.size >= MAX_WAITING)
+      if (waiting.length >= MAX_WAITING)
         return log.warn({ event: 'revocation.skipped' }, 'too many revocations wait')
-      const work = run(tokens)
-      running.add(work)
-      void work.finally(() => running.delete(work))
+      waiting.push(tokens)
+      next()
     },
-    async settled() {
-      await Promise.allSettled(running)
+    async stop() {
+      let timer: NodeJS.Timeout | undefined
+      const enough = new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, STOP_MS)
+      })
+      await Promise.race([idle(), enough])
+      clearTimeout(timer)
+      waiting.length = 0
     },
   }
 }

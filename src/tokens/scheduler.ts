@@ -2,9 +2,9 @@ import type { Logger } from '../log.ts'
 import { idleEndsAt } from '../store/limits.ts'
 import type { RecordKey, SessionStore } from '../store/port.ts'
 import { DUE_SHARDS, StoreUnavailable } from '../store/port.ts'
-import type { TokenAccess } from './access.ts'
 import type { Breaker } from './breaker.ts'
 import type { TokenEvents } from './events.ts'
+import type { Flights } from './flights.ts'
 import type { FindSession, LiveSession } from './live.ts'
 import type { Slots } from './slots.ts'
 import type { RefreshTiming } from './timing.ts'
@@ -14,9 +14,11 @@ import type { TokenSet } from './token-set.ts'
 export interface SchedulerOptions {
   store: SessionStore
   findSession: FindSession
-  access: TokenAccess
-  breaker: Breaker
+  flights: Flights
+  breaker: Pick<Breaker, 'isOpen' | 'waitMs'>
   slots: Slots
+  /** Sessions attended to at once. */
+  concurrency: number
   timing: RefreshTiming
   idleMs: number
   /** A claimed session comes back after this if its replica dies. */
@@ -25,12 +27,18 @@ export interface SchedulerOptions {
   random: () => number
   log: Logger
   events: TokenEvents
+  onStoreFailure: () => void
+}
+
+interface Limits {
+  seenAt: number
+  endsAt: number
 }
 
 export interface Scheduler {
   start(): void
   /** Puts a session into the queue at the instant when it next needs attention. */
-  plan(key: RecordKey, tokens: TokenSet, limits: { seenAt: number; endsAt: number }): Promise<void>
+  plan(key: RecordKey, tokens: TokenSet, limits: Limits): Promise<void>
   /** Stops claiming and waits for what is under way. */
   stop(): Promise<void>
 }
@@ -40,60 +48,85 @@ const POLL_EVERY_MS = 5_000
 const FIRST_POLL_WITHIN_MS = 1_000
 const BLOCKED_PAUSE_MS = 250
 const UNREADABLE_PAUSE_MS = 600_000
+/** For what cannot be decided now; also where our clock lags behind the store's, by which it was due. */
+const LOOK_AGAIN_MS = 1_000
 
 /**
  * Refreshes without any browser's help. Every replica claims due sessions from the same queue; the
  * queue is only a hint of when to look, the record decides.
  */
 export function createScheduler(options: SchedulerOptions): Scheduler {
-  const { store, findSession, access, breaker, slots, timing, idleMs, now, random, log, events } = options
+  const { store, findSession, flights, breaker, slots, timing, idleMs, now, random, log, events } = options
   const pollAt = Array.from({ length: DUE_SHARDS }, () => now() + random() * FIRST_POLL_WITHIN_MS)
   const working = new Set<Promise<void>>()
-  let timer: NodeJS.Timeout | null = null
-  let polling: Promise<void> = Promise.resolve()
+  /** Claimed, and not seen in the breaker yet. */
+  let arriving = 0
+  let timer: NodeJS.Timeout | undefined
+  let polling: Promise<void> | null = null
   let stopped = true
 
   function sleep(): void {
-    if (stopped) return
-    if (timer !== null) clearTimeout(timer)
-    const inMs = Math.max(10, Math.min(...pollAt) - now())
-    timer = setTimeout(() => {
-      polling = poll().then(sleep)
-    }, inMs)
+    // A poll that is under way comes back here when it has ended: there is never more than one.
+    if (stopped || polling !== null) return
+    clearTimeout(timer)
+    timer = setTimeout(wake, Math.max(10, Math.min(...pollAt) - now()))
+  }
+
+  function wake(): void {
+    polling = poll()
+      .catch((error: unknown) => {
+        pollAt.fill(now() + LOOK_AGAIN_MS)
+        log.error({ event: 'schedule.failed', err: error }, 'the queue of due sessions could not be read')
+      })
+      .finally(() => {
+        polling = null
+        sleep()
+      })
   }
 
   async function poll(): Promise<void> {
     for (const [shard, at] of pollAt.entries()) {
       if (stopped || at > now()) continue
-      const room = breaker.room(slots.free())
-      if (room === 0) {
+      const limit = room()
+      if (limit === 0) {
         pollAt[shard] = now() + BLOCKED_PAUSE_MS
         continue
       }
       try {
         pollAt[shard] = now() + POLL_EVERY_MS
-        const { entries, nextInMs } = await store.claimDue(shard, room, options.leaseMs)
+        const { entries, nextInMs } = await store.claimDue(shard, limit, options.leaseMs)
         for (const entry of entries) work(entry.key, entry.dueAt)
         if (nextInMs !== null) pollAt[shard] = Math.min(pollAt[shard]!, now() + nextInMs)
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) throw error
-        pollAt[shard] = now() + 1_000 * (1 + random())
+        options.onStoreFailure()
+        pollAt[shard] = now() + LOOK_AGAIN_MS * (1 + random())
       }
     }
+  }
+
+  /** How many sessions may be claimed now. While the token endpoint is down one, to try it with. */
+  function room(): number {
+    const free = Math.min(slots.free(), options.concurrency - working.size)
+    if (!breaker.isOpen()) return Math.max(0, free)
+    return arriving === 0 && free > 0 && breaker.waitMs() === 0 ? 1 : 0
   }
 
   function work(key: RecordKey, due: number): void {
     const run = attend(key, due).catch((error: unknown) => {
       // What could not be written is handed out again when the claim lapses.
-      if (!(error instanceof StoreUnavailable))
-        log.error({ event: 'schedule.failed', err: error }, 'a refresh failed')
+      if (error instanceof StoreUnavailable) return options.onStoreFailure()
+      log.error({ event: 'schedule.failed', err: error }, 'a refresh failed')
     })
     working.add(run)
     void run.then(() => working.delete(run))
   }
 
   async function attend(key: RecordKey, due: number): Promise<void> {
-    const found = await findSession(key)
+    arriving += 1
+    const found = await findSession(key).finally(() => {
+      arriving -= 1
+    })
     switch (found.kind) {
       case 'ended':
         return await store.unschedule(key)
@@ -103,37 +136,44 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
         return
       case 'live': {
         const { tokens, record } = found.session
-        if (tokens.refreshToken === null || now() < dueAt(tokens, timing, 0))
-          return await plan(key, tokens, record)
-        return await refresh(found.session, due)
+        const refreshAt = nextRefreshAt(tokens, 0)
+        if (Math.max(now(), due) >= refreshAt) return await refresh(found.session, due)
+        const next = nextLook(tokens, record)
+        return await put(key, next <= due ? now() + LOOK_AGAIN_MS : next)
       }
     }
   }
 
   async function refresh(session: LiveSession, due: number): Promise<void> {
+    // Not begun any more: another replica takes it up.
+    if (stopped) return await store.schedule(session.key, due)
     events.lagged(Math.max(0, now() - due) / 1_000)
-    const result = await access.refreshDue(session)
-    switch (result?.kind) {
+    const result = await flights.join(session, 'schedule').result
+    switch (result.kind) {
       case 'ended':
         return await store.unschedule(session.key)
-      case 'later':
-        return await put(session.key, now() + result.retryInMs * (1 + random() / 4))
+      case 'later': {
+        const retryAt = now() + result.retryInMs + random() * Math.min(result.retryInMs / 4, 500)
+        // Not beyond its end, so that the end is counted.
+        return await put(session.key, Math.min(retryAt, idleEndsAt(session.record, idleMs)))
+      }
       case 'busy':
         return await put(session.key, now() + result.waitMs)
       case 'changed':
       case 'forced_before':
-        return await put(session.key, now() + 1_000)
+        return await put(session.key, now() + LOOK_AGAIN_MS)
       // Granted tokens were planned when they were stored.
       case 'granted':
-      case undefined:
     }
   }
 
-  function plan(key: RecordKey, tokens: TokenSet, limits: { seenAt: number; endsAt: number }): Promise<void> {
-    const refreshAt =
-      tokens.refreshToken === null ? Number.POSITIVE_INFINITY : dueAt(tokens, timing, random())
-    // At its end a session is looked at once more, so that the end is counted.
-    return put(key, Math.min(refreshAt, idleEndsAt(limits, idleMs)))
+  function nextRefreshAt(tokens: TokenSet, jitter: number): number {
+    return tokens.refreshToken === null ? Number.POSITIVE_INFINITY : dueAt(tokens, timing, jitter)
+  }
+
+  /** At its end a session is looked at once more, so that the end is counted. */
+  function nextLook(tokens: TokenSet, limits: Limits): number {
+    return Math.min(nextRefreshAt(tokens, random()), idleEndsAt(limits, idleMs))
   }
 
   async function put(key: RecordKey, at: number): Promise<void> {
@@ -149,12 +189,12 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       stopped = false
       sleep()
     },
-    plan,
+    plan: (key, tokens, limits) => put(key, nextLook(tokens, limits)),
     async stop() {
       stopped = true
-      if (timer !== null) clearTimeout(timer)
+      clearTimeout(timer)
       await polling
-      await Promise.all(working)
+      while (working.size > 0) await Promise.all(working)
     },
   }
 }

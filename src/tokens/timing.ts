@@ -13,6 +13,14 @@ const MAX_PART_OF_LIFE = 1 / 3
 /** A token that is due at once would be refreshed without a pause if nobody waited. */
 const PAUSE_FOR_DUE_AT_ONCE_MS = 10_000
 
+/** The lease outlives the token call and the first tries to store its answer. */
+const LEASE_MARGIN_MS = 5_000
+
+/** How long one process has the right to refresh a session. */
+export function leaseMs(timeoutMs: number): number {
+  return timeoutMs + LEASE_MARGIN_MS
+}
+
 /** From this instant on a request refreshes before it uses the access token. Epoch milliseconds. */
 export function refreshesFirstAt(tokens: Life, timing: RefreshTiming): number {
   return tokens.expiresAt - marginMs(timing.thresholdSeconds, tokens)
@@ -37,6 +45,11 @@ export function dueAt(tokens: Life, timing: RefreshTiming, random: number): numb
 export function presentableFrom(tokens: Life, timing: RefreshTiming, doubts: number): number {
   if (doubts === 0) return 0
   return doubts === 1 ? tokens.expiresAt - marginMs(timing.thresholdSeconds, tokens) / 3 : tokens.expiresAt
+}
+
+/** When the tokens were asked for. Epoch milliseconds. */
+export function issuedAt(tokens: Life): number {
+  return tokens.expiresAt - tokens.lifeSeconds * 1_000
 }
 
 function marginMs(seconds: number, { lifeSeconds }: Life): number {

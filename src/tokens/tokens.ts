@@ -6,17 +6,20 @@ import type { GrantedTokens } from '../oauth/outcome.ts'
 import type { Flow, RecordKey, SessionStore } from '../store/port.ts'
 import { StoreUnavailable } from '../store/port.ts'
 import type { Access } from './access.ts'
-import { createTokenAccess } from './access.ts'
+import { createAccessToken } from './access.ts'
 import { createBreaker } from './breaker.ts'
-import { createWaitForChange } from './changes.ts'
+import { createWatchChanges } from './changes.ts'
 import type { EndReason, TokenEvents } from './events.ts'
+import { createFlights } from './flights.ts'
+import { createInsist } from './insist.ts'
 import type { Found, LiveSession } from './live.ts'
 import { createFindSession } from './live.ts'
-import { createRefresh, leaseMs } from './refresh.ts'
+import { createRefresh } from './refresh.ts'
 import { createRevoker } from './revoker.ts'
 import { createScheduler } from './scheduler.ts'
 import { createSlots } from './slots.ts'
 import type { RefreshTiming } from './timing.ts'
+import { leaseMs } from './timing.ts'
 import type { TokenSet } from './token-set.ts'
 import { openTokens, sealTokens } from './token-set.ts'
 import { createUnsaved } from './unsaved.ts'
@@ -74,9 +77,9 @@ export function createTokens(options: TokensOptions): Tokens {
 
   const revoker = createRevoker({ server, log })
   const slots = createSlots(options.concurrency)
+  const insist = createInsist({ now, log })
   const breaker = createBreaker({
     now,
-    timeoutMs,
     random,
     onChange: (open, failures) =>
       log.warn(
@@ -109,6 +112,7 @@ export function createTokens(options: TokensOptions): Tokens {
     breaker,
     slots,
     unsaved,
+    insist: insist.insist,
     timing,
     timeoutMs,
     now,
@@ -121,14 +125,24 @@ export function createTokens(options: TokensOptions): Tokens {
     onEnded,
     drop: revoker.revoke,
   })
-  const waitForChange = createWaitForChange(store)
-  const access = createTokenAccess({ findSession, refresh, waitForChange, timing, timeoutMs, now })
+  const watchChanges = createWatchChanges(store)
+  const flights = createFlights({ refresh, findSession, watchChanges, now })
+  const accessToken = createAccessToken({
+    findSession,
+    flights,
+    watchChanges,
+    isDown: breaker.isOpen,
+    timing,
+    timeoutMs,
+    now,
+  })
   const scheduler = createScheduler({
     store,
     findSession,
-    access,
+    flights,
     breaker,
     slots,
+    concurrency: options.concurrency,
     timing,
     idleMs,
     leaseMs: leaseMs(timeoutMs),
@@ -136,11 +150,17 @@ export function createTokens(options: TokensOptions): Tokens {
     random,
     log,
     events,
+    onStoreFailure,
   })
 
   function onGranted(key: RecordKey, tokens: TokenSet, limits: { seenAt: number; endsAt: number }): void {
     // Not waited for, and free to fail: the queue holds an older entry that leads here as well.
-    scheduler.plan(key, tokens, limits).catch(ignoreStoreFailure)
+    scheduler.plan(key, tokens, limits).catch(logUnlessStoreFailure)
+  }
+
+  function logUnlessStoreFailure(error: unknown): void {
+    if (!(error instanceof StoreUnavailable))
+      log.error({ event: 'schedule.failed', err: error }, 'not planned')
   }
 
   async function keep(key: RecordKey, granted: GrantedTokens, flow: Flow): Promise<void> {
@@ -167,26 +187,24 @@ export function createTokens(options: TokensOptions): Tokens {
     events.ended(reason)
     const tokens = openTokens(keyring, key, ended.tokens)
     if (tokens !== null) revoker.revoke(tokens)
-    store.unschedule(key).catch(ignoreStoreFailure)
+    store.unschedule(key).catch(logUnlessStoreFailure)
     return true
   }
 
   return {
     keep,
     find: findSession,
-    accessToken: access.accessToken,
+    accessToken,
     end,
     drop: revoker.revoke,
     gauges: () => ({ unsaved: unsaved.size(), consecutiveFailures: breaker.failures() }),
     start: scheduler.start,
     async stop() {
       await scheduler.stop()
-      await access.settled()
-      await Promise.all([unsaved.settled(), revoker.settled()])
+      await flights.settled()
+      insist.stop()
+      await unsaved.settled()
+      await revoker.stop()
     },
   }
-}
-
-function ignoreStoreFailure(error: unknown): void {
-  if (!(error instanceof StoreUnavailable)) throw error
 }

@@ -23,7 +23,8 @@ export interface Unsaved {
 }
 
 const FIRST_RETRY_MS = 100
-const MAX_RETRY_MS = 1_500
+/** With the time that a command may take, less than two seconds lie between two tries. */
+const MAX_RETRY_MS = 1_000
 
 export interface UnsavedOptions {
   now: () => number
@@ -51,9 +52,14 @@ export function createUnsaved({ now, log, onSettled }: UnsavedOptions): Unsaved 
         }
       }
     }
-    held.delete(key)
+    release(key, waiting)
     log.info({ event: 'refresh.saved_late', result }, 'tokens that the store had not taken are settled')
     onSettled(key, waiting, result)
+  }
+
+  /** Newer tokens may be held meanwhile. */
+  function release(key: RecordKey, waiting: Waiting): void {
+    if (held.get(key) === waiting) held.delete(key)
   }
 
   return {
@@ -61,7 +67,7 @@ export function createUnsaved({ now, log, onSettled }: UnsavedOptions): Unsaved 
       held.set(key, waiting)
       log.warn({ event: 'refresh.unsaved', waiting: held.size }, 'the store did not take refreshed tokens')
       const run = retry(key, waiting, save).catch((error: unknown) => {
-        held.delete(key)
+        release(key, waiting)
         log.error({ event: 'refresh.unsaved_failed', err: error }, 'refreshed tokens could not be stored')
       })
       running.add(run)

@@ -1,3 +1,4 @@
+import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import type { Browser, BrowserContext, Page } from 'playwright-core'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
@@ -14,6 +15,8 @@ export interface World<F extends Front = Front> {
   readonly sandbox: Sandbox
   readonly bff: Bff
   readonly front: F
+  /** Where the server listens, behind the front. */
+  readonly serverUrl: string
   /** The profile of one person's browser, empty at first. */
   readonly context: BrowserContext
   /** What browsers complained of on any page of that profile: errors in scripts, policies, failed loads. */
@@ -60,7 +63,8 @@ async function assemble<F extends Front>(
     OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`,
     ...env,
   })
-  front.forwardTo(bff.app.server.server)
+  const { port } = bff.app.server.server.address() as AddressInfo
+  front.forwardTo(port)
   const context = await open()
   t.teardown(() => context.close())
   context.setDefaultTimeout(PATIENCE_MS)
@@ -69,7 +73,7 @@ async function assemble<F extends Front>(
     if (message.type() === 'error' || message.type() === 'warning') complaints.push(message.text())
   })
   context.on('weberror', (error) => complaints.push(String(error.error())))
-  return { sandbox, bff, front, context, complaints }
+  return { sandbox, bff, front, serverUrl: `http://127.0.0.1:${port}`, context, complaints }
 }
 
 /** What a person does on the sandbox's page; answers when the browser is back at `origin`. */

@@ -32,8 +32,8 @@ export interface Front {
   readonly publicUrl: string
   /** Oldest first; an exchange stands here once its answer is complete. */
   readonly passed: readonly Passed[]
-  /** Where the server listens. */
-  forwardTo(server: { address(): string | AddressInfo | null }): void
+  /** Where on 127.0.0.1 the server listens. */
+  forwardTo(port: number): void
 }
 
 export interface TlsFront extends Front {
@@ -88,26 +88,29 @@ const HOP_BY_HOP = new Set(['connection', 'keep-alive'])
 
 function createRelay(scheme: 'http' | 'https') {
   const passed: Passed[] = []
-  let port = 0
+  let serverPort = 0
 
   function handle(incoming: IncomingMessage, response: ServerResponse): void {
     const { method = '', url: path = '', rawHeaders, headers: requestHeaders } = incoming
     const forwarded = ['X-Forwarded-For', incoming.socket.remoteAddress ?? '', 'X-Forwarded-Proto', scheme]
     const headers = [...endToEnd(rawHeaders), ...forwarded]
-    const outgoing = request({ host: '127.0.0.1', port, method, path, headers, agent: false }, (answer) => {
-      const kept = endToEnd(answer.rawHeaders)
-      const status = answer.statusCode ?? 0
-      const chunks: Buffer[] = []
-      response.writeHead(status, kept)
-      answer.on('data', (chunk: Buffer) => chunks.push(chunk))
-      answer.on('end', () => {
-        const body = Buffer.concat(chunks).toString('utf8')
-        const url = `${scheme}://${requestHeaders.host}${path}`
-        passed.push({ method, url, path, requestHeaders, status, headers: kept, body })
-      })
-      answer.on('error', () => response.destroy())
-      answer.pipe(response)
-    })
+    const outgoing = request(
+      { host: '127.0.0.1', port: serverPort, method, path, headers, agent: false },
+      (answer) => {
+        const kept = endToEnd(answer.rawHeaders)
+        const status = answer.statusCode ?? 0
+        const chunks: Buffer[] = []
+        response.writeHead(status, kept)
+        answer.on('data', (chunk: Buffer) => chunks.push(chunk))
+        answer.on('end', () => {
+          const body = Buffer.concat(chunks).toString('utf8')
+          const url = `${scheme}://${requestHeaders.host}${path}`
+          passed.push({ method, url, path, requestHeaders, status, headers: kept, body })
+        })
+        answer.on('error', () => response.destroy())
+        answer.pipe(response)
+      },
+    )
     outgoing.on('error', () => response.destroy())
     response.on('close', () => outgoing.destroy())
     incoming.pipe(outgoing)
@@ -116,8 +119,8 @@ function createRelay(scheme: 'http' | 'https') {
   return {
     passed,
     handle,
-    forwardTo(server: { address(): string | AddressInfo | null }): void {
-      port = (server.address() as AddressInfo).port
+    forwardTo(port: number): void {
+      serverPort = port
     },
   }
 }

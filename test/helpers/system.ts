@@ -38,8 +38,9 @@ export async function startBff(
   platform: { authUrl: string; baseUrl: string },
   env: Record<string, string> = {},
 ): Promise<Bff> {
-  const port = await freePort()
-  const opsPort = await freePort()
+  const port = env.PORT === undefined ? await freePort() : Number(env.PORT)
+  let opsPort = await freePort()
+  while (opsPort === port) opsPort = await freePort()
   const parsed = parseConfig({
     HOST: '127.0.0.1',
     PORT: String(port),
@@ -70,8 +71,15 @@ export async function startBff(
     log: createLog(config.logLevel, sink),
     onStoreRefused: (message) => lines.push(`refused: ${message}\n`),
   })
-  await app.ops.listen({ host: '127.0.0.1', port: opsPort })
-  await app.server.listen({ host: '127.0.0.1', port })
+  try {
+    await app.ops.listen({ host: '127.0.0.1', port: opsPort })
+    await app.server.listen({ host: '127.0.0.1', port })
+  } catch (error) {
+    await app.stop()
+    // Somebody was faster with a port that was free a moment ago.
+    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE' || env.PORT !== undefined) throw error
+    return await startBff(t, platform, env)
+  }
   app.start()
   t.teardown(() => app.stop())
   const { publicUrl } = config

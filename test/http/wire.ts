@@ -26,6 +26,8 @@ export interface Question {
   /** Pairs, so that a name may stand twice and in any case. */
   headers?: readonly (readonly [name: string, value: string])[]
   body?: string
+  /** A body without a length, in two chunks. */
+  chunked?: string
   /** Leave out the Host line that each request needs. */
   noHost?: boolean
 }
@@ -60,7 +62,7 @@ export function speak(port: number, bytes: string | Buffer, quietMs = 1_500): Pr
 
 /** One request on a connection of its own, written by hand. Throws unless exactly one answer comes. */
 export async function ask(port: number, question: Question = {}): Promise<WireAnswer> {
-  const { method = 'GET', target = '/', headers = [], body, noHost = false } = question
+  const { method = 'GET', target = '/', headers = [], body, chunked, noHost = false } = question
   const lines = [
     `${method} ${target} HTTP/1.1`,
     ...(noHost ? [] : ['Host: bff.test']),
@@ -68,12 +70,19 @@ export async function ask(port: number, question: Question = {}): Promise<WireAn
     ...(body === undefined ? [] : [`Content-Length: ${Buffer.byteLength(body)}`]),
     ...headers.map(([name, value]) => `${name}: ${value}`),
   ]
-  const heard = await speak(port, `${lines.join('\r\n')}\r\n\r\n${body ?? ''}`, 10_000)
+  const sent = chunked === undefined ? (body ?? '') : inChunks(chunked)
+  const heard = await speak(port, `${lines.join('\r\n')}\r\n\r\n${sent}`, 10_000)
   const [answer] = heard.answers
   if (answer === undefined || heard.answers.length > 1 || heard.rest !== '') {
     throw new Error(`not exactly one answer to ${method} ${target}: ${JSON.stringify(heard)}`)
   }
   return answer
+}
+
+function inChunks(text: string): string {
+  const middle = text.length >> 1
+  const chunks = [text.slice(0, middle), text.slice(middle), '']
+  return chunks.map((chunk) => `${Buffer.byteLength(chunk).toString(16)}\r\n${chunk}\r\n`).join('')
 }
 
 /** The one value of a response field; undefined when it is absent, both values when it is repeated. */

@@ -100,12 +100,15 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     )
   })
 
-  await t.test('a second forced refresh within the window waits for the back-off like any other', async (t) => {
-    const key = await startSession(made)
-    await begin(key, 'a', { forcedWindowMs: LONG })
-    await store.settleRefresh(key, 'a', true, LONG)
-    t.equal((await begin(key, 'b', { forcedWindowMs: LONG })).kind, 'backing_off')
-  })
+  await t.test(
+    'a second forced refresh within the window waits for the back-off like any other',
+    async (t) => {
+      const key = await startSession(made)
+      await begin(key, 'a', { forcedWindowMs: LONG })
+      await store.settleRefresh(key, 'a', true, LONG)
+      t.equal((await begin(key, 'b', { forcedWindowMs: LONG })).kind, 'backing_off')
+    },
+  )
 
   await t.test('a second forced refresh within the window is refused, and another may go on', async (t) => {
     const key = await startSession(made)

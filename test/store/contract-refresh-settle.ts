@@ -103,13 +103,16 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     t.equal((await store.read(key))?.tokens, 'sealed-3')
   })
 
-  await t.test('the attempt that made the record is not taken for one that replaced its tokens', async (t) => {
-    const key = await startSession(made)
-    const record = await store.read(key)
-    t.equal(record?.gen, 1)
-    t.strictSame(await store.replaceTokens(key, 0, 'z', 'sealed-0'), { kind: 'moved' })
-    t.equal((await store.read(key))?.tokens, 'sealed-1')
-  })
+  await t.test(
+    'the attempt that made the record is not taken for one that replaced its tokens',
+    async (t) => {
+      const key = await startSession(made)
+      const record = await store.read(key)
+      t.equal(record?.gen, 1)
+      t.strictSame(await store.replaceTokens(key, 0, 'z', 'sealed-0'), { kind: 'moved' })
+      t.equal((await store.read(key))?.tokens, 'sealed-1')
+    },
+  )
 
   await t.test('new tokens are stored without a lease, and even while another holds it', async (t) => {
     const key = await startSession(made)
@@ -120,19 +123,22 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     t.strictSame(await store.replaceTokens(key, 1, 'b', 'other'), { kind: 'moved' })
   })
 
-  await t.test('of 50 replacements of one generation exactly one is stored, in each of 20 rounds', async (t) => {
-    for (let round = 0; round < 20; round++) {
-      const key = await startSession(made)
-      const names = Array.from({ length: 50 }, (_, i) => `attempt-${i}`)
-      const answers = await Promise.all(names.map((name) => store.replaceTokens(key, 1, name, name)))
-      const winners = names.filter((_, i) => answers[i]?.kind === 'replaced')
-      t.equal(winners.length, 1)
-      t.equal(answers.filter((answer) => answer.kind === 'moved').length, 49)
-      const record = await store.read(key)
-      t.equal(record?.gen, 2)
-      t.equal(record?.tokens, winners[0])
-    }
-  })
+  await t.test(
+    'of 50 replacements of one generation exactly one is stored, in each of 20 rounds',
+    async (t) => {
+      for (let round = 0; round < 20; round++) {
+        const key = await startSession(made)
+        const names = Array.from({ length: 50 }, (_, i) => `attempt-${i}`)
+        const answers = await Promise.all(names.map((name) => store.replaceTokens(key, 1, name, name)))
+        const winners = names.filter((_, i) => answers[i]?.kind === 'replaced')
+        t.equal(winners.length, 1)
+        t.equal(answers.filter((answer) => answer.kind === 'moved').length, 49)
+        const record = await store.read(key)
+        t.equal(record?.gen, 2)
+        t.equal(record?.tokens, winners[0])
+      }
+    },
+  )
 
   await t.test('logout beats a refresh: whichever comes first, the session stays ended', async (t) => {
     for (let round = 0; round < 20; round++) {

@@ -127,9 +127,13 @@ export function wait(ms: number): Promise<void> {
 }
 
 /** Looks every 10 ms until it is so; answers how many milliseconds that took, or throws. */
-export async function until(what: string, isSo: () => boolean, withinMs = 10_000): Promise<number> {
+export async function until(
+  what: string,
+  isSo: () => boolean | Promise<boolean>,
+  withinMs = 10_000,
+): Promise<number> {
   const startedAt = performance.now()
-  while (!isSo()) {
+  while (!(await isSo())) {
     if (performance.now() - startedAt > withinMs)
       throw new Error(`waited ${withinMs} ms in vain until ${what}`)
     await wait(10)

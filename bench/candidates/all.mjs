@@ -1,0 +1,23 @@
+import { findProgram } from '../places.mjs'
+import { apache } from './apache.mjs'
+import { nginx } from './nginx.mjs'
+import { bare, expressOidc, fastifySession, replyFrom } from './node-servers.mjs'
+import { ours, oursLogged, oursUncached } from './ours.mjs'
+
+/** In the order of the table. */
+export const CANDIDATES = [
+  ours,
+  oursUncached,
+  oursLogged,
+  bare,
+  replyFrom,
+  fastifySession,
+  expressOidc,
+  nginx,
+  apache,
+]
+
+/** Whether what a candidate is made of is installed on this machine. */
+export function isInstalled({ program, isThere }) {
+  return (program === undefined || findProgram(program) !== null) && (isThere === undefined || isThere())
+}

@@ -1,0 +1,57 @@
+// nginx as a plain reverse proxy: no session, one worker. The floor for any server.
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { findProgram } from '../places.mjs'
+import { freePort } from '../processes.mjs'
+import { get } from '../sign-in.mjs'
+
+export const nginx = {
+  name: 'nginx',
+  title: 'nginx proxy_pass, no session',
+  program: 'nginx',
+  async start(world) {
+    const port = await freePort()
+    const url = `http://127.0.0.1:${port}`
+    const file = join(world.folder, 'nginx.conf')
+    writeFileSync(
+      file,
+      configuration({ port, folder: world.folder, upstream: new URL(world.upstreamUrl).host }),
+    )
+    const { pid } = await world.processes.start(findProgram('nginx'), ['-c', file, '-p', world.folder], {
+      core: 'server',
+      ready: () => get(url, {}),
+    })
+    return { pid, url, cookies: null }
+  },
+}
+
+const TEMPORARY = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
+
+function configuration({ port, folder, upstream }) {
+  return `
+daemon off;
+worker_processes 1;
+${process.getuid?.() === 0 ? 'user root;' : ''}
+pid ${folder}/nginx.pid;
+error_log ${folder}/nginx-error.log;
+events { worker_connections 1024; }
+http {
+  access_log off;
+  keepalive_requests 100000000;
+  ${TEMPORARY.map((name) => `${name}_temp_path ${folder}/nginx-${name};`).join('\n  ')}
+  upstream resource { server ${upstream}; keepalive 128; keepalive_requests 100000000; }
+  server {
+    listen 127.0.0.1:${port};
+    location / {
+      proxy_pass http://resource;
+      proxy_http_version 1.1;
+      proxy_set_header Connection "";
+      proxy_set_header Cookie "";
+      proxy_set_header Authorization "Bearer ${'a'.repeat(800)}";
+      proxy_buffers 32 16k;
+      proxy_max_temp_file_size 0;
+    }
+  }
+}
+`
+}

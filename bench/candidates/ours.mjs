@@ -1,0 +1,84 @@
+// This server, as it is shipped, three times: three replicas of one deployment over one Redis, so that
+// the browsers that signed in at the first are known to all.
+import { closeSync, ftruncateSync, openSync } from 'node:fs'
+import { join } from 'node:path'
+import { DIST } from '../places.mjs'
+import { freePort } from '../processes.mjs'
+import { get, manyTimes, signIn } from '../sign-in.mjs'
+
+const PREFIX = 'bench:'
+
+/** Redis commands a request that show whether the cache was used. */
+const NEXT_TO_NONE = 0.2
+const ONE_EACH = 0.9
+
+export const ours = {
+  name: 'ours',
+  title: 'this server, as it starts by default',
+  start: (world) => startOurs(world, {}),
+  check: ({ redisCommands }) =>
+    redisCommands < NEXT_TO_NONE ? null : `${redisCommands} Redis commands a request: the cache was not used`,
+}
+
+export const oursUncached = {
+  name: 'ours-uncached',
+  title: 'this server, session cache bypassed (one Redis read a request)',
+  async start(world) {
+    // This user may use no channel, so change messages never arrive, and the cache is not trusted.
+    await world.redis.call('ACL', 'SETUSER', 'deaf', 'on', '>bench', '~*', '+@all', 'resetchannels')
+    return await startOurs(world, { REDIS_URL: `redis://deaf:bench@127.0.0.1:${world.redisPort}` })
+  },
+  check: ({ redisCommands }) =>
+    redisCommands > ONE_EACH ? null : `${redisCommands} Redis commands a request: the cache was used`,
+}
+
+export const oursLogged = {
+  name: 'ours-logged',
+  title: 'this server, ACCESS_LOG=all to a file, /metrics read every second',
+  async start(world) {
+    const file = openSync(join(world.folder, 'access.log'), 'a')
+    const started = await startOurs(world, { ACCESS_LOG: 'all' }, file)
+    return {
+      ...started,
+      beside() {
+        const timer = setInterval(() => get(`${started.opsUrl}/metrics`, {}).catch(() => {}), 1_000)
+        return () => {
+          clearInterval(timer)
+          ftruncateSync(file)
+        }
+      },
+      stop: () => closeSync(file),
+    }
+  },
+}
+
+async function startOurs(world, env, stdout) {
+  const port = await freePort()
+  const opsPort = await freePort()
+  const url = `http://127.0.0.1:${port}`
+  const opsUrl = `http://127.0.0.1:${opsPort}`
+  world.publicUrl ??= url
+  const { pid } = await world.processes.start(process.execPath, [join(DIST, 'main.js')], {
+    core: 'server',
+    stdout,
+    ready: async () => await get(`${opsUrl}/livez`, {}).then(() => get(`${url}/auth/session`, {})),
+    env: {
+      HOST: '127.0.0.1',
+      PORT: String(port),
+      OPS_PORT: String(opsPort),
+      PUBLIC_URL: world.publicUrl,
+      AUTH_URL: world.authUrl,
+      BASE_URL: world.upstreamUrl,
+      CLIENT_ID: 'bench',
+      CLIENT_SECRET: 'bench-secret',
+      SESSION_SECRET: 'a-secret-of-the-benchmark-longer-than-32-characters',
+      REDIS_URL: `redis://127.0.0.1:${world.redisPort}`,
+      REDIS_PREFIX: PREFIX,
+      LOGIN_RATE_PER_MINUTE: '0',
+      ...env,
+    },
+  })
+  // The callback leads to PUBLIC_URL, so the first replica must be there when the others sign in.
+  world.ourCookies ??= await manyTimes(world.sessions, () => signIn(`${world.publicUrl}/auth/login`))
+  return { pid, url, opsUrl, cookies: world.ourCookies }
+}

@@ -1,0 +1,77 @@
+// The flags of `npm run bench`.
+import { parseArgs } from 'node:util'
+import { PAGE } from './places.mjs'
+
+const FLAGS = {
+  rounds: { type: 'string' },
+  seconds: { type: 'string' },
+  warmup: { type: 'string' },
+  sessions: { type: 'string' },
+  connections: { type: 'string' },
+  sizes: { type: 'string' },
+  only: { type: 'string' },
+  load: { type: 'string' },
+  page: { type: 'string' },
+  quick: { type: 'boolean', default: false },
+  help: { type: 'boolean', default: false },
+}
+
+export const HELP = `npm run bench -- [flags]
+  --rounds <n>       rounds over all candidates (5); every second one in reverse order
+  --seconds <s>      length of one load (4)
+  --warmup <s>       load before the first round, each candidate (3)
+  --only <a,b>       only these candidates
+  --sizes <kb,kb>    sizes of the answer: 1, 256 (1,256)
+  --connections <n>  keep-alive connections of the load (64; a quarter of it for 256 KB)
+  --sessions <n>     signed-in browsers that take turns (300)
+  --load <how>       wrk or sockets (wrk where it is installed)
+  --page <file>      the page to write (docs/benchmarks.md; its chart stands beside it)
+  --quick            two rounds of one second: to see that it works; writes no page unless --page is given`
+
+const USUAL = { rounds: 5, seconds: 4, warmup: 3, sessions: 300 }
+const QUICK = { rounds: 2, seconds: 1, warmup: 0.5, sessions: 40 }
+/** Part of the connections that loads of an answer of so many kilobytes use. */
+const SIZES = new Map([
+  ['1', 1],
+  ['256', 1 / 4],
+])
+
+/** Reads the command line; throws an Error whose message is for the person who typed it. */
+export function readOptions(args, candidateNames) {
+  const { values } = parseArgs({ args, options: FLAGS })
+  const base = values.quick ? QUICK : USUAL
+  const number = (name, usual) => {
+    const value = values[name] === undefined ? usual : Number(values[name])
+    if (!(value > 0)) throw new Error(`--${name} must be a number above 0`)
+    return value
+  }
+  const only = list(values.only) ?? candidateNames
+  for (const name of only) {
+    if (!candidateNames.includes(name))
+      throw new Error(`--only: ${name} is none of ${candidateNames.join(', ')}`)
+  }
+  const sizes = list(values.sizes) ?? [...SIZES.keys()]
+  for (const size of sizes) if (!SIZES.has(size)) throw new Error('--sizes: 1, 256 or both')
+  const load = values.load ?? null
+  if (load !== null && load !== 'wrk' && load !== 'sockets') throw new Error('--load must be wrk or sockets')
+  const connections = number('connections', 64)
+  return {
+    help: values.help,
+    rounds: number('rounds', base.rounds),
+    seconds: number('seconds', base.seconds),
+    warmupSeconds: number('warmup', base.warmup),
+    sessions: number('sessions', base.sessions),
+    sizes: sizes.map((kilobytes) => ({
+      kilobytes,
+      connections: Math.max(1, Math.round(connections * SIZES.get(kilobytes))),
+    })),
+    only,
+    load,
+    // A part of a table must not take the place of the whole one.
+    page: values.page ?? (values.quick || values.only || values.sizes ? null : PAGE),
+  }
+}
+
+function list(text) {
+  return text === undefined ? null : text.split(',').map((part) => part.trim())
+}

@@ -1,0 +1,112 @@
+// Programs that the benchmark starts, each on the core that it is given, all ended when it ends.
+import { spawn } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pinned } from './machine.mjs'
+
+const READY_MS = 20_000
+const STOP_MS = 10_000
+
+// Outlives the benchmark: when the pipe closes, for whatever reason, it ends what was left.
+const WATCHDOG = `
+alive=
+while read -r sign pid; do
+  if [ "$sign" = + ]; then alive="$alive $pid"; continue; fi
+  rest=
+  for p in $alive; do [ "$p" = "$pid" ] || rest="$rest $p"; done
+  alive=$rest
+done
+for p in $alive; do kill -TERM "$p"; done 2>/dev/null
+sleep 1
+for p in $alive; do kill -KILL "$p"; done 2>/dev/null
+rm -rf "$1"
+`
+
+/** Everything that one run starts; `end` stops it, last started first. */
+export function createProcesses() {
+  const folder = mkdtempSync(join(tmpdir(), 'bff-bench-'))
+  const running = []
+  const watchdog = spawn('sh', ['-c', WATCHDOG, 'watchdog', folder], {
+    detached: true,
+    stdio: ['pipe', 'ignore', 'ignore'],
+  })
+  watchdog.unref()
+  watchdog.stdin.on('error', () => {})
+  watchdog.stdin.unref?.()
+
+  /**
+   * Starts a program and waits until `ready` (a pattern for its output, or an async function that is
+   * tried until it does not throw). `stdout` is a file descriptor, else the output is kept.
+   */
+  async function start(command, args, { core, env = {}, ready, stdout = 'pipe', ipc = false }) {
+    const [program, programArgs] = pinned(core, command, args)
+    const child = spawn(program, programArgs, {
+      cwd: folder,
+      env: { PATH: process.env.PATH ?? '', NODE_ENV: 'production', ...env },
+      stdio: ipc ? ['ignore', stdout, 'pipe', 'ipc'] : ['ignore', stdout, 'pipe'],
+    })
+    watchdog.stdin.write(`+ ${child.pid}\n`)
+    let output = ''
+    for (const stream of [child.stdout, child.stderr]) {
+      stream?.setEncoding('utf8').on('data', (text) => {
+        output = (output + text).slice(-100_000)
+      })
+    }
+    let over = false
+    const ended = new Promise((resolve) => {
+      child.once('error', (error) => {
+        output += String(error)
+        over = true
+        resolve()
+      })
+      child.once('close', () => {
+        over = true
+        watchdog.stdin.write(`- ${child.pid}\n`)
+        resolve()
+      })
+    })
+    async function stop() {
+      if (!over) child.kill('SIGTERM')
+      const late = setTimeout(() => child.kill('SIGKILL'), STOP_MS)
+      await ended
+      clearTimeout(late)
+    }
+    const started = { pid: child.pid, child, output: () => output, stop }
+    running.push(started)
+    const deadline = performance.now() + READY_MS
+    while (!(await isReady(ready, output))) {
+      if (over) throw new Error(`${command} ended at its start:\n${output}`)
+      if (performance.now() > deadline) throw new Error(`${command} is not ready:\n${output}`)
+      await new Promise((resolve) => setTimeout(resolve, 25))
+    }
+    return started
+  }
+
+  async function end() {
+    for (const started of running.reverse()) await started.stop()
+    rmSync(folder, { recursive: true, force: true })
+  }
+
+  return { folder, start, end }
+}
+
+async function isReady(ready, output) {
+  if (ready instanceof RegExp) return ready.test(output)
+  try {
+    await ready()
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** A TCP port of 127.0.0.1 that was free a moment ago. */
+export async function freePort() {
+  const server = createServer()
+  await new Promise((resolve, reject) => server.once('error', reject).listen(0, '127.0.0.1', resolve))
+  const { port } = server.address()
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}

@@ -1,0 +1,13 @@
+// The page keeps its own words; a run replaces what stands between its two marks.
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { PAGE } from '../places.mjs'
+
+/** Writes `text` into the section `name` of `page`; a page that does not exist begins as a copy of the usual one. */
+export function writeSection(page, name, text) {
+  const before = readFileSync(existsSync(page) ? page : PAGE, 'utf8')
+  const [begin, end] = [`<!-- ${name}: written by the benchmark -->`, `<!-- /${name} -->`]
+  const from = before.indexOf(begin)
+  const to = before.indexOf(end, from)
+  if (from < 0 || to < 0) throw new Error(`${page} has no place for ${name}`)
+  writeFileSync(page, `${before.slice(0, from + begin.length)}\n\n${text.trim()}\n\n${before.slice(to)}`)
+}

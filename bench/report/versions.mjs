@@ -1,0 +1,50 @@
+// Under which conditions the figures came about.
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describeMachine, versionOf } from '../machine.mjs'
+import { BENCH, ROOT } from '../places.mjs'
+
+const PROGRAMS = {
+  wrk: ['wrk', ['-v']],
+  Redis: ['redis-server', ['--version']],
+  nginx: ['nginx', ['-v']],
+  Apache: ['apache2', ['-v']],
+}
+
+export function conditions({ options, kind, candidates }) {
+  const names = ['Redis', ...(kind === 'wrk' ? ['wrk'] : [])]
+  for (const { name } of candidates) {
+    if (name === 'nginx') names.push('nginx')
+    if (name === 'apache') names.push('Apache')
+  }
+  const peers = candidates.some(({ needsPeers }) => needsPeers) ? peerVersions() : []
+  const { rounds, seconds, warmupSeconds, sessions } = options
+  return [
+    `- ${today()}; ${describeMachine()}`,
+    `- Node ${process.versions.node}; ${[...names.map(nameAndVersion), ...peers].join(', ')}`,
+    `- ${rounds} rounds of ${seconds} s for each candidate, after ${warmupSeconds} s to warm up; ${sessions} browsers ` +
+      `taking turns; load: ${kind === 'wrk' ? 'wrk, one thread' : 'bench/load/sockets.mjs'}; every answer was a good one`,
+  ].join('\n')
+}
+
+/** The line that heads a section of another run. */
+export function whenAndWhere() {
+  return `- ${today()}; ${describeMachine()}\n- Node ${process.versions.node}; ${nameAndVersion('Redis')}, ${packageVersion(ROOT, 'undici')}, ${packageVersion(ROOT, 'openid-client')}, ${packageVersion(ROOT, 'ioredis')}`
+}
+
+function nameAndVersion(name) {
+  return `${name} ${versionOf(...PROGRAMS[name]) ?? 'of unknown version'}`
+}
+
+function peerVersions() {
+  const { dependencies } = JSON.parse(readFileSync(join(BENCH, 'package.json'), 'utf8'))
+  return Object.entries(dependencies).map(([name, version]) => `${name} ${version}`)
+}
+
+function packageVersion(root, name) {
+  return `${name} ${JSON.parse(readFileSync(join(root, 'node_modules', name, 'package.json'), 'utf8')).version}`
+}
+
+function today() {
+  return new Date().toISOString().slice(0, 10)
+}

@@ -1,0 +1,80 @@
+// A browser, as far as signing in and checking one answer need it.
+import { Agent, request } from 'node:http'
+
+/** What a browser sends with a script's request. Every candidate gets the same. */
+export const BROWSER_HEADERS = {
+  'user-agent':
+    'Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36',
+  accept: 'application/json',
+  'accept-encoding': 'gzip, deflate, br, zstd',
+  'accept-language': 'en-GB,en;q=0.9',
+  'sec-fetch-site': 'same-origin',
+  'sec-fetch-mode': 'cors',
+  'sec-fetch-dest': 'empty',
+}
+
+const NAVIGATION = {
+  ...BROWSER_HEADERS,
+  accept: 'text/html',
+  'sec-fetch-mode': 'navigate',
+  'sec-fetch-dest': 'document',
+  'sec-fetch-site': 'none',
+}
+const MAX_HOPS = 8
+const agent = new Agent({ keepAlive: true, maxSockets: 16 })
+
+/** One GET; no redirect is followed. */
+export function get(url, headers) {
+  return new Promise((resolve, reject) => {
+    const sent = request(url, { agent, headers }, (response) => {
+      const chunks = []
+      response.on('data', (chunk) => chunks.push(chunk)).on('error', reject)
+      response.on('end', () =>
+        resolve({ status: response.statusCode, headers: response.headers, body: Buffer.concat(chunks) }),
+      )
+    })
+    sent.on('error', reject).end()
+  })
+}
+
+/**
+ * Starts at `url`, follows the redirects to the authorization server and back, and gives the `Cookie`
+ * header of a browser that is signed in.
+ */
+export async function signIn(url) {
+  const jar = new Map()
+  const home = new URL(url).origin
+  const cookies = () => [...jar].map(([name, value]) => `${name}=${value}`).join('; ')
+  let at = new URL(url)
+  for (let hop = 0; hop < MAX_HOPS; hop += 1) {
+    const atHome = at.origin === home
+    const answer = await get(at, atHome && jar.size > 0 ? { ...NAVIGATION, cookie: cookies() } : NAVIGATION)
+    if (atHome) keepCookies(jar, answer.headers['set-cookie'] ?? [])
+    if (answer.status >= 400) throw new Error(`${at}: ${answer.status} ${answer.body}`)
+    const isBack = atHome && (at.searchParams.has('code') || answer.headers.location === undefined)
+    if (isBack) return cookies()
+    at = new URL(answer.headers.location, at)
+  }
+  throw new Error(`${url}: the redirects do not end`)
+}
+
+function keepCookies(jar, lines) {
+  for (const line of lines) {
+    const [pair, ...attributes] = line.split(';')
+    const at = pair.indexOf('=')
+    const gone = attributes.some((attribute) => /^\s*(max-age=0|expires=thu, 01 jan 1970)/i.test(attribute))
+    if (gone) jar.delete(pair.slice(0, at))
+    else jar.set(pair.slice(0, at), pair.slice(at + 1))
+  }
+}
+
+/** The results of `count` calls, eight at a time. */
+export async function manyTimes(count, work) {
+  const results = []
+  const batch = 8
+  for (let at = 0; at < count; at += batch) {
+    const size = Math.min(batch, count - at)
+    results.push(...(await Promise.all(Array.from({ length: size }, work))))
+  }
+  return results
+}

@@ -1,0 +1,47 @@
+// What every candidate needs around it: Redis, an authorization server, a resource server.
+
+import { fileURLToPath } from 'node:url'
+import { Redis } from 'ioredis'
+import { findProgram } from './places.mjs'
+import { freePort } from './processes.mjs'
+
+const standIn = (name) => fileURLToPath(new URL(`stand-ins/${name}.mjs`, import.meta.url))
+
+/** Starts the surroundings; all of it runs on the load's cores. */
+export async function startWorld(processes) {
+  const redisPort = await freePort()
+  const upstreamPort = await freePort()
+  const authPort = await freePort()
+  await processes.start(
+    findProgram('redis-server'),
+    ['--port', String(redisPort), '--bind', '127.0.0.1', '--save', '', '--dir', processes.folder],
+    { core: 'load', ready: /Ready to accept connections/ },
+  )
+  const upstream = await startNode(processes, standIn('resource-server'), upstreamPort)
+  await startNode(processes, standIn('authorization-server'), authPort)
+  const redis = new Redis({ port: redisPort, host: '127.0.0.1' })
+
+  return {
+    processes,
+    folder: processes.folder,
+    redis,
+    redisPort,
+    upstreamUrl: `http://127.0.0.1:${upstreamPort}`,
+    authUrl: `http://127.0.0.1:${authPort}`,
+    /** How many answers the resource server gave to calls with a token, and token requests granted. */
+    counts: () =>
+      new Promise((resolve) => {
+        upstream.child.once('message', resolve)
+        upstream.child.send('counts')
+      }),
+    /** Commands that Redis has executed so far. */
+    async redisCommands() {
+      return Number(/total_commands_processed:(\d+)/.exec(await redis.info('stats'))[1])
+    },
+    close: () => redis.disconnect(),
+  }
+}
+
+function startNode(processes, file, port) {
+  return processes.start(process.execPath, [file, String(port)], { core: 'load', ready: /ready/, ipc: true })
+}

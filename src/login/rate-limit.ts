@@ -1,0 +1,52 @@
+import { isIPv6 } from 'node:net'
+import { LRUCache } from 'lru-cache'
+import { problem } from '../errors.ts'
+
+export interface RateLimitOptions {
+  /** 0: no limit. */
+  perMinute: number
+  now: () => number
+}
+
+const MINUTE_MS = 60_000
+/** Beyond this many clients a minute the quietest are forgotten: memory stays bounded. */
+const CLIENTS = 50_000
+
+/**
+ * Counts sign-ins that are started, by client address and minute; this process counts for itself.
+ * The returned function throws `rate_limited` (RFC 6585 section 4) when there are too many.
+ */
+export function createRateLimit({ perMinute, now }: RateLimitOptions): (address: string) => void {
+  const clients = new LRUCache<string, { count: number; since: number }>({ max: CLIENTS })
+
+  return function countSignIn(address) {
+    if (perMinute === 0) return
+    const client = networkOf(address)
+    const at = now()
+    const known = clients.get(client)
+    if (known === undefined || at - known.since >= MINUTE_MS) {
+      clients.set(client, { count: 1, since: at })
+      return
+    }
+    known.count += 1
+    if (known.count <= perMinute) return
+    const seconds = Math.max(1, Math.ceil((known.since + MINUTE_MS - at) / 1_000))
+    throw problem('rate_limited', { headers: { 'retry-after': String(seconds) } })
+  }
+}
+
+/** One client: an IPv4 address, or the /64 network of an IPv6 address, which one household has whole. */
+export function networkOf(address: string): string {
+  if (!isIPv6(address)) return address
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)
+  if (mapped !== null) return mapped[1]!
+  const [head = '', tail] = (address.split('%')[0] ?? '').split('::')
+  const before = head === '' ? [] : head.split(':')
+  const after = tail === undefined || tail === '' ? [] : tail.split(':')
+  const zeros = tail === undefined ? 0 : 8 - before.length - after.length
+  const groups = [...before, ...Array.from({ length: zeros }, () => '0'), ...after]
+  return groups
+    .slice(0, 4)
+    .map((group) => Number.parseInt(group, 16).toString(16))
+    .join(':')
+}

@@ -1,0 +1,33 @@
+import type { TokenOutcome } from '../oauth/outcome.ts'
+import type { RefreshTiming } from './timing.ts'
+import { presentableFrom } from './timing.ts'
+import type { TokenSet } from './token-set.ts'
+
+/** With the time that a presentation without an answer takes, "it is back" stays within five seconds. */
+const MAX_EXPIRED_MS = 2_000
+const MAX_VALID_MS = 60_000
+const MIN_VALID_MS = 1_000
+
+export interface BackoffInput {
+  tokens: TokenSet
+  outcome: Extract<TokenOutcome, { kind: 'unavailable' | 'in_doubt' }>
+  /** Presentations of this refresh token that leave a doubt, the one that has just failed included. */
+  doubts: number
+  timing: RefreshTiming
+  now: number
+  /** In [0, 1). */
+  random: number
+}
+
+/**
+ * Milliseconds until a session is refreshed again after a failure. While its access token lives there
+ * is time; once that has expired not much, since only the next try shows that all is well.
+ */
+export function backoffMs({ tokens, outcome, doubts, timing, now, random }: BackoffInput): number {
+  const leftMs = tokens.expiresAt - now
+  const patience =
+    leftMs > 0 ? Math.min(MAX_VALID_MS, Math.max(MIN_VALID_MS, leftMs / 4)) : MAX_EXPIRED_MS / 2
+  const asked = outcome.kind === 'unavailable' ? (outcome.retryAfterSeconds ?? 0) * 1_000 : 0
+  const jittered = leftMs > 0 ? patience * (0.75 + random / 4) : patience * (1 + random)
+  return Math.max(asked, presentableFrom(tokens, timing, doubts) - now, jittered)
+}

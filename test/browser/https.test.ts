@@ -1,0 +1,106 @@
+import t from 'tap'
+import { launchChromium } from '../helpers/chromium.ts'
+import type { Passed } from '../helpers/front.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { untilReady } from '../helpers/system.ts'
+import { findLeaks } from './leaks.ts'
+import { decideOnPage, showsState, signInByHand, startHttpsWorld } from './world.ts'
+
+const HOST = 'bff.example'
+const SESSION = '__Host-Http-session'
+const RECORD = '__Host-Http-record'
+
+const browser = await launchChromium(t)
+
+t.test(
+  'on https the session is a __Host-Http- cookie that the browser keeps, sends and drops at sign-out',
+  async (t) => {
+    const world = await startHttpsWorld(t, browser, HOST)
+    const { front, context } = world
+    const page = await context.newPage()
+    await page.goto(front.publicUrl)
+    await signInByHand(page, front.publicUrl)
+
+    const cookies = (await context.cookies()).sort((a, b) => (a.name < b.name ? -1 : 1))
+    // Without a dot in front: it is for this host alone.
+    const common = { domain: HOST, path: '/', expires: -1, httpOnly: true, secure: true }
+    t.match(cookies, [
+      { name: RECORD, sameSite: 'Lax', ...common },
+      { name: SESSION, sameSite: 'Strict', ...common },
+    ])
+    t.equal(cookies.length, 2)
+    t.equal(await page.evaluate('document.cookie'), '')
+
+    await page.locator('#flux-read').click()
+    await page.locator('#flux-chart polyline.line').waitFor()
+    const read = front.passed.findLast(({ path }) => path.startsWith('/flux/'))
+    t.strictSame(cookieNames(read), [RECORD, SESSION])
+    t.match(read?.requestHeaders, { 'sec-fetch-site': 'same-origin' })
+
+    await page.locator('#sign-out').click()
+    await showsState(page, 'out')
+    t.strictSame(await context.cookies(), [])
+    t.strictSame(await findLeaks(world, [page]), [])
+    t.strictSame(world.complaints, [])
+  },
+)
+
+t.test('no script of the page can read, replace or remove the cookies of the session', async (t) => {
+  const world = await startHttpsWorld(t, browser, HOST)
+  const { front, context } = world
+  const page = await context.newPage()
+  await page.goto(front.publicUrl)
+  await signInByHand(page, front.publicUrl)
+  const before = await context.cookies()
+  for (const name of [SESSION, RECORD]) {
+    await page.evaluate(`document.cookie = '${name}=forged; Secure; Path=/'`)
+    await page.evaluate(`document.cookie = '${name}=forged; Secure; Path=/flux'`)
+    await page.evaluate(`document.cookie = '${name}=; Secure; Path=/; Max-Age=0'`)
+  }
+  t.strictSame(await context.cookies(), before)
+  await page.locator('#flux-read').click()
+  await page.locator('#flux-chart polyline.line').waitFor()
+})
+
+t.test(
+  'the Strict cookie stays away on the way back, and the session before is ended all the same',
+  async (t) => {
+    const redis = await startRedis(t)
+    const world = await startHttpsWorld(t, browser, HOST, { env: { REDIS_URL: redis.url } })
+    await untilReady(world.bff)
+    const { front, context } = world
+    const page = await context.newPage()
+    await page.goto(front.publicUrl)
+    await signInByHand(page, front.publicUrl)
+    const [old] = (await context.cookies()).filter(({ name }) => name === SESSION)
+    const [record] = lines(await redis.cli('KEYS', 'bff:s:*'))
+
+    await page.goto(`${front.publicUrl}/auth/login`)
+    await decideOnPage(page, front.publicUrl)
+    await showsState(page, 'in')
+    const back = front.passed.findLast(({ path }) => path.startsWith('/auth/callback/'))
+    t.match(back?.requestHeaders, { 'sec-fetch-site': 'cross-site' })
+    const [login, ...others] = cookieNames(back)
+    t.match(login, /^__Host-Http-login-/)
+    t.strictSame(others, [RECORD], 'no session cookie came along')
+
+    const records = lines(await redis.cli('KEYS', 'bff:s:*'))
+    t.equal(records.length, 1)
+    t.not(records[0], record, 'the new session has a record of its own')
+    const [renewed] = (await context.cookies()).filter(({ name }) => name === SESSION)
+    t.not(renewed?.value, old?.value)
+    const { port } = new URL(world.bff.opsUrl)
+    t.match(await (await fetch(`http://127.0.0.1:${port}/metrics`)).text(), /reason="replaced"\} 1\b/)
+    t.strictSame(await findLeaks(world, [page]), [])
+  },
+)
+
+/** Names of the cookies that a request carried, sorted. */
+function cookieNames(exchange: Passed | undefined): string[] {
+  const pairs = (exchange?.requestHeaders.cookie ?? '').split('; ')
+  return pairs.map((pair) => pair.split('=')[0] ?? '').sort()
+}
+
+function lines(text: string): string[] {
+  return text.split('\n').filter((line) => line !== '')
+}

@@ -1,0 +1,244 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t, { type Test } from 'tap'
+import type { Browser } from '../helpers/browser.ts'
+import { startFront } from '../helpers/front.ts'
+import { type ForeignServer, listenOnLoopback, startForeignServer } from '../helpers/oidc-provider.ts'
+import { type Bff, startBff } from '../helpers/system.ts'
+
+t.jobs = 4
+
+t.test(
+  'sign-in, calls and sign-out work with an authorization server that was not written here',
+  async (t) => {
+    const { foreign, bff, bearers } = await startWorld(t)
+    const browser = bff.browser()
+    const start = await browser.navigate('/auth/login?returnTo=/app')
+    const asked = new URL(String(start.headers.location)).searchParams
+    t.match(Object.fromEntries(asked), {
+      response_type: 'code',
+      redirect_uri: `${bff.publicUrl}/auth/callback`,
+      scope: 'platform',
+      code_challenge: /^[\w-]{43}$/,
+      code_challenge_method: 'S256',
+      state: /^[\w-]{43}$/,
+    })
+    const cameBack = new URL(await foreign.decide(String(start.headers.location)))
+    t.equal(cameBack.searchParams.get('iss'), foreign.issuer)
+    t.equal(cameBack.searchParams.get('state'), asked.get('state'))
+    const back = await browser.navigate(cameBack.href, { from: 'cross-site' })
+    t.equal(back.status, 303, back.text)
+    t.equal(back.headers.location, '/app#_')
+    const session = (await browser.fetch('/auth/session')).json()
+    t.match(session, { authenticated: true, flow: 'code', refreshable: true })
+
+    t.equal((await browser.fetch('/flux/temperature')).status, 200)
+    const tokens = foreign.tokenRequests[0]?.granted
+    if (tokens?.refresh_token === undefined) throw new Error('no refresh token was given')
+    t.strictSame(bearers, [tokens.access_token])
+    t.equal(await foreign.isActive(tokens.refresh_token), true)
+
+    t.equal((await browser.fetch('/auth/logout', { method: 'POST' })).status, 204)
+    t.equal(browser.cookies.size, 0)
+    await until(async () => !(await foreign.isActive(tokens.access_token)))
+    t.equal(await foreign.isActive(tokens.refresh_token), false, 'the provider knows neither token any more')
+    t.match(
+      await foreign.askForTokens({ grant_type: 'refresh_token', refresh_token: tokens.refresh_token }),
+      {
+        status: 400,
+        body: { error: 'invalid_grant' },
+      },
+    )
+    t.equal((await browser.fetch('/flux/temperature')).status, 401)
+  },
+)
+
+t.test('an answer that names another issuer, or comes without its state, redeems nothing', async (t) => {
+  const { foreign, bff } = await startWorld(t)
+  const changes: Record<string, (query: URLSearchParams) => void> = {
+    'another issuer': (query) => query.set('iss', 'http://127.0.0.1:1'),
+    'another state': (query) => query.set('state', 'x'.repeat(43)),
+    'no state': (query) => query.delete('state'),
+  }
+  for (const [what, change] of Object.entries(changes)) {
+    const browser = bff.browser()
+    const start = await browser.navigate('/auth/login')
+    const cameBack = new URL(await foreign.decide(String(start.headers.location)))
+    change(cameBack.searchParams)
+    const back = await browser.navigate(cameBack.href, { from: 'cross-site' })
+    t.equal(back.status, 400, what)
+    t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
+  }
+  t.strictSame(foreign.tokenRequests, [])
+})
+
+t.test('the provider insists on PKCE, and a code is worth nothing without its verifier', async (t) => {
+  const { foreign, bff } = await startWorld(t)
+  const victim = bff.browser()
+  const start = await victim.navigate('/auth/login')
+  const cameBack = await foreign.decide(String(start.headers.location))
+  const code = new URL(cameBack).searchParams.get('code') ?? ''
+  const stolen = { grant_type: 'authorization_code', redirect_uri: `${bff.publicUrl}/auth/callback`, code }
+  for (const verifier of [{}, { code_verifier: 'v'.repeat(43) }]) {
+    t.match(await foreign.askForTokens({ ...stolen, ...verifier }), { body: { error: 'invalid_grant' } })
+  }
+  t.equal(
+    (await victim.navigate(cameBack, { from: 'cross-site' })).status,
+    303,
+    'nothing else was wrong with it',
+  )
+
+  const { foreign: strict, bff: without } = await startWorld(t, { env: { OAUTH_PKCE: 'off' } })
+  const browser = without.browser()
+  const begun = await browser.navigate('/auth/login?returnTo=/app')
+  const back = await browser.navigate(await strict.decide(String(begun.headers.location)), {
+    from: 'cross-site',
+  })
+  t.equal(back.headers.location, '/app?login_error=server_error#_')
+  t.strictSame(strict.tokenRequests, [])
+})
+
+t.test('a refusal on the pages of the provider comes back as a word, not as a session', async (t) => {
+  const { foreign, bff } = await startWorld(t)
+  const browser = bff.browser()
+  const start = await browser.navigate('/auth/login?returnTo=/app')
+  const cameBack = await foreign.decide(String(start.headers.location), 'refuse')
+  const back = await browser.navigate(cameBack, { from: 'cross-site' })
+  t.equal(back.headers.location, '/app?login_error=access_denied#_')
+  t.equal(browser.cookies.size, 0)
+  t.strictSame(foreign.tokenRequests, [])
+})
+
+t.test('an id_token in the answer, which nobody asked this server to read, does no harm', async (t) => {
+  const { foreign, bff, bearers } = await startWorld(t, { scope: 'openid platform' })
+  const browser = await signIn(bff, foreign)
+  t.type(foreign.tokenRequests[0]?.granted?.id_token, 'string')
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  t.strictSame(bearers, [foreign.tokenRequests[0]?.granted?.access_token])
+})
+
+t.test(
+  'a request whose token is about to expire is sent with a new one, and the old one is dead',
+  async (t) => {
+    const env = { REFRESH_AHEAD_SECONDS: '0' }
+    const { foreign, bff, bearers } = await startWorld(t, { tokenLifeSeconds: 3, env })
+    const browser = await signIn(bff, foreign)
+    const statuses = new Set<number>()
+    await until(async () => {
+      statuses.add((await browser.fetch('/flux/temperature')).status)
+      return foreign.tokenRequests.length > 1
+    })
+    t.strictSame([...statuses], [200], 'no request noticed')
+    const [first, second] = foreign.tokenRequests
+    t.match(second, { grantType: 'refresh_token', params: { refresh_token: first?.granted?.refresh_token } })
+    t.not(second?.granted?.refresh_token, first?.granted?.refresh_token, 'it rotates')
+    t.equal(bearers.at(-1), second?.granted?.access_token)
+    t.match(await metricsOf(bff), /bff_refresh_total\{trigger="request",outcome="granted"\} 1\n/)
+    const old = { grant_type: 'refresh_token', refresh_token: first?.granted?.refresh_token ?? '' }
+    t.match(await foreign.askForTokens(old), { status: 400, body: { error: 'invalid_grant' } })
+  },
+)
+
+t.test('with no request the token is refreshed in time, again and again', async (t) => {
+  const { foreign, bff, bearers } = await startWorld(t, { tokenLifeSeconds: 3 })
+  const browser = await signIn(bff, foreign)
+  await until(async () => foreign.tokenRequests.length >= 3)
+  const [, second, third] = foreign.tokenRequests
+  t.equal(third?.params.refresh_token, second?.granted?.refresh_token, 'each with the newest token')
+  t.match(await metricsOf(bff), /bff_refresh_total\{trigger="schedule",outcome="granted"\} 2\n/)
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  t.strictSame(bearers, [foreign.tokenRequests.at(-1)?.granted?.access_token])
+})
+
+t.test(
+  'when somebody else uses an old refresh token, the provider ends all, and the session with it',
+  async (t) => {
+    const { foreign, bff } = await startWorld(t, { tokenLifeSeconds: 3 })
+    const browser = await signIn(bff, foreign)
+    await until(async () => foreign.tokenRequests.length >= 2)
+    const old = foreign.tokenRequests[0]?.granted?.refresh_token ?? ''
+    t.match(await foreign.askForTokens({ grant_type: 'refresh_token', refresh_token: old }), {
+      status: 400,
+      body: { error: 'invalid_grant' },
+    })
+    const refused = await browser.fetch('/flux/temperature')
+    t.equal(refused.status, 401)
+    t.match(refused.json(), { code: 'login_required', loginUrl: '/auth/login' })
+    t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
+    t.match(await metricsOf(bff), /bff_sessions_ended_total\{reason="refused"\} 1\n/)
+  },
+)
+
+t.test('a wrong client secret leads to a page that says so in plain words, and to no session', async (t) => {
+  const { foreign, bff } = await startWorld(t, { env: { CLIENT_SECRET: 'not-the-secret-of-this-client' } })
+  const browser = bff.browser()
+  const start = await browser.navigate('/auth/login?returnTo=/app')
+  const cameBack = await foreign.decide(String(start.headers.location))
+  const back = await browser.navigate(cameBack, { from: 'cross-site' })
+  t.equal(back.status, 503)
+  t.match(back.headers, { 'content-type': /^text\/html/, 'retry-after': /^\d+$/ })
+  t.match(back.text, /authorization server/i)
+  t.match(back.text, 'href="/auth/login?returnTo=%2Fapp"', 'it offers another attempt')
+  t.notMatch(back.text, /not-the-secret|invalid_client/)
+  t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
+  t.match(bff.log(), /invalid_client/, 'the log says what is wrong')
+  t.notMatch(bff.log(), /not-the-secret/)
+})
+
+interface WorldOptions {
+  tokenLifeSeconds?: number
+  scope?: string
+  env?: Record<string, string>
+}
+
+/** The provider, a resource server that asks it about every token, and the server between them. */
+async function startWorld(t: Test, { tokenLifeSeconds = 600, scope, env = {} }: WorldOptions = {}) {
+  // The provider must know the address to come back to before the server is there.
+  const front = await startFront(t)
+  const foreign = await startForeignServer(t, {
+    redirectUri: `${front.publicUrl}/auth/callback`,
+    tokenLifeSeconds,
+    ...(scope === undefined ? {} : { scope }),
+  })
+  const bearers: string[] = []
+  const resource = createServer(async (request, response) => {
+    const token = /^Bearer (.+)$/.exec(request.headers.authorization ?? '')?.[1] ?? ''
+    bearers.push(token)
+    const active = await foreign.isActive(token)
+    response.writeHead(active ? 200 : 401, {
+      'content-type': 'application/json',
+      ...(active ? {} : { 'www-authenticate': 'Bearer error="invalid_token"' }),
+    })
+    response.end(active ? '{"values":[]}' : '{"error":"invalid_token"}')
+  })
+  const baseUrl = await listenOnLoopback(t, resource)
+  const bff = await startBff(
+    t,
+    { authUrl: foreign.issuer, baseUrl },
+    { ...foreign.env, PUBLIC_URL: front.publicUrl, TRUST_PROXY: '127.0.0.1/32', ...env },
+  )
+  front.forwardTo((bff.app.server.server.address() as AddressInfo).port)
+  return { foreign, bff, bearers }
+}
+
+async function signIn(bff: Bff, foreign: ForeignServer): Promise<Browser> {
+  const browser = bff.browser()
+  const start = await browser.navigate('/auth/login')
+  const cameBack = await foreign.decide(String(start.headers.location))
+  const back = await browser.navigate(cameBack, { from: 'cross-site' })
+  if (back.status !== 303) throw new Error(`the callback answered ${back.status}: ${back.text}`)
+  return browser
+}
+
+async function metricsOf(bff: Bff): Promise<string> {
+  return await (await fetch(`${bff.opsUrl}/metrics`)).text()
+}
+
+/** Looks every 50 ms, for 15 seconds at most. */
+async function until(holds: () => Promise<boolean>): Promise<void> {
+  const end = Date.now() + 15_000
+  while (!(await holds())) {
+    if (Date.now() > end) throw new Error('it did not come about')
+    await new Promise((resolve) => setTimeout(resolve, 50))
+  }
+}

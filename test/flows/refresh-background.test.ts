@@ -1,0 +1,118 @@
+import t from 'tap'
+import type { Browser } from '../helpers/browser.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { type Bff, signIn, startSandbox } from '../helpers/system.ts'
+import { elapsed, presentations, startReplica, startWorld, through, until } from '../tokens/world.ts'
+
+t.jobs = 4
+
+for (const { limit, env } of [
+  { limit: 'idle', env: { SESSION_IDLE_SECONDS: '7' } },
+  { limit: 'absolute', env: { SESSION_MAX_SECONDS: '7' } },
+]) {
+  t.test(
+    `with no traffic tokens are refreshed until the ${limit} limit, which that does not move`,
+    async (t) => {
+      const sandbox = await startSandbox(t, { tokenLifeSeconds: 2 })
+      const bff = await startReplica(t, sandbox, env)
+      const browser = bff.browser()
+      await signIn(browser, sandbox)
+      const before = (await browser.fetch('/auth/session')).json()
+      await elapsed(5_500)
+      const after = (await browser.fetch('/auth/session')).json()
+      t.equal(after.idleExpiresAt, before.idleExpiresAt)
+      t.equal(after.expiresAt, before.expiresAt)
+      const count = presentations(sandbox).length
+      t.ok(count >= 3 && count <= 4, `refreshed ${count} times in 5.5 s of tokens that live 2 s`)
+      t.equal((await metric(bff, `bff_sessions_ended_total{reason="${limit}"}`)) ?? 0, 0)
+      await until('its end', async () => {
+        return (await metric(bff, `bff_sessions_ended_total{reason="${limit}"}`)) === 1
+      })
+      t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
+      const last = presentations(sandbox).length
+      await elapsed(2_500)
+      t.equal(presentations(sandbox).length, last, 'no refresh of a session that has ended')
+      t.equal(await metric(bff, 'bff_refresh_due'), 0)
+      t.equal(sandbox.counters().reuseDetected, 0)
+    },
+  )
+}
+
+t.test('three replicas share the work of the background, once for each session and expiry', async (t) => {
+  const { sandbox, replicas } = await startWorld(t)
+  sandbox.faults.set({ tokenLifeSeconds: 3 })
+  const browsers: Browser[] = []
+  for (let at = 0; at < 24; at += 1) {
+    const browser = replicas[at % 3]!.browser()
+    await signIn(browser, sandbox)
+    browsers.push(browser)
+  }
+  await elapsed(6_500)
+  const count = presentations(sandbox).length
+  t.ok(count >= 24 * 2 && count <= 24 * 4, `${count} refreshes`)
+  const sent = presentations(sandbox).map(({ form }) => form?.refresh_token)
+  t.equal(new Set(sent).size, sent.length, 'no refresh token was presented twice')
+  t.equal(sandbox.counters().reuseDetected, 0)
+  for (const [at, browser] of browsers.entries()) {
+    t.equal((await through(replicas[(at + 1) % 3]!, browser).fetch('/flux/temperature')).status, 200)
+  }
+})
+
+t.test('with the token endpoint down for two token lives nobody is signed out', async (t) => {
+  const sandbox = await startSandbox(t, { tokenLifeSeconds: 3 })
+  const redis = await startRedis(t)
+  const env = { REDIS_URL: redis.url, TOKEN_TIMEOUT_MS: '2000' }
+  const replicas = [await startReplica(t, sandbox, env), await startReplica(t, sandbox, env)] as const
+  const browsers: Browser[] = []
+  for (let at = 0; at < 12; at += 1) {
+    const browser = replicas[at % 2]!.browser()
+    await signIn(browser, sandbox)
+    browsers.push(browser)
+  }
+  sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 503, only: 'refresh_token' } })
+  const downAt = Date.now()
+  const seen = new Set<string>()
+  while (Date.now() - downAt < 6_500) {
+    for (const browser of browsers) {
+      const session = (await browser.fetch('/auth/session')).json()
+      const alive = Date.parse(String(session.accessTokenExpiresAt)) - Date.now() > 50
+      const answer = await browser.fetch('/flux/temperature')
+      seen.add(`${alive ? 'alive' : 'expired'} ${answer.status}`)
+      if (answer.status === 503) t.ok(answer.headers['retry-after'], 'says when to come back')
+    }
+    await elapsed(200)
+  }
+  t.notOk(seen.has('alive 503'), 'tokens that live go on being used')
+  t.ok(seen.has('expired 503'))
+  const tried = presentations(sandbox).length
+  t.ok(tried < 80, `tried ${tried} times in six seconds for twelve sessions on two replicas`)
+
+  sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
+  const took = await until('everybody', async () => {
+    const answers = await Promise.all(browsers.map((browser) => browser.fetch('/flux/temperature')))
+    return answers.every(({ status }) => status === 200)
+  })
+  t.ok(took < 5_000, `noticed after ${Math.round(took)} ms`)
+  t.equal(sandbox.counters().reuseDetected, 0)
+})
+
+t.test('after an outage in which nothing was answered the sessions go on by themselves', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startReplica(t, sandbox, { TOKEN_TIMEOUT_MS: '3000' })
+  sandbox.faults.set({ tokenLifeSeconds: 3 })
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  sandbox.faults.set({ tokenEndpoint: { mode: 'hang', only: 'refresh_token' }, tokenLifeSeconds: 60 })
+  await elapsed(9_000)
+  sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
+  const granted = { endpoint: 'token', kind: 'refresh_token', outcome: 'granted' } as const
+  const took = await until('a refresh', () => sandbox.journal.entries(granted).length === 1)
+  t.ok(took < 5_000, `noticed after ${Math.round(took)} ms, without any request`)
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+})
+
+async function metric(bff: Bff, name: string): Promise<number | null> {
+  const text = await (await fetch(`${bff.opsUrl}/metrics`)).text()
+  const line = text.split('\n').find((each) => each.startsWith(`${name} `))
+  return line === undefined ? null : Number(line.slice(name.length + 1))
+}

@@ -1,0 +1,220 @@
+import t from 'tap'
+import type { Faults } from '../../src/sandbox/faults.ts'
+import { startSandbox } from '../helpers/system.ts'
+import {
+  elapsed,
+  lastBearer,
+  presentations,
+  signInExpired,
+  signInFor,
+  startReplica,
+  until,
+} from '../tokens/world.ts'
+
+t.jobs = 6
+
+const FAST = { TOKEN_TIMEOUT_MS: '1000' }
+
+/** The authorization server says no, or nothing at all, and has not used the refresh token up. */
+const HARMLESS: Record<string, Faults['tokenEndpoint']> = {
+  'a 500': { mode: 'status', status: 500 },
+  'a 502': { mode: 'status', status: 502 },
+  'a 503': { mode: 'status', status: 503 },
+  'a 504': { mode: 'status', status: 504 },
+  'a 429': { mode: 'status', status: 429 },
+  'a redirect': { mode: 'status', status: 302, headers: { location: '/elsewhere' } },
+  'a web page': { mode: 'html' },
+  invalid_client: { mode: 'invalid_client' },
+  temporarily_unavailable: { mode: 'refuse', error: 'temporarily_unavailable' },
+  'invalid_grant with status 503': {
+    mode: 'status',
+    status: 503,
+    headers: { 'content-type': 'application/json' },
+    body: '{"error":"invalid_grant"}',
+  },
+  'a reset connection': { mode: 'drop' },
+  silence: { mode: 'hang' },
+}
+
+for (const [what, fault] of Object.entries(HARMLESS)) {
+  t.test(
+    `${what} instead of tokens ends no session, and the recovery is noticed within five seconds`,
+    async (t) => {
+      const sandbox = await startSandbox(t)
+      const bff = await startReplica(t, sandbox, FAST)
+      const browser = await signInExpired(bff, sandbox)
+      sandbox.faults.set({ tokenEndpoint: fault })
+      const first = await browser.fetch('/flux/temperature')
+      t.equal(first.status, 503)
+      t.match(first.json(), { code: 'authorization_server_unavailable' })
+      t.match(first.headers['retry-after'], /^[1-5]$/)
+
+      const before = presentations(sandbox).length
+      const again = await browser.fetch('/flux/temperature')
+      t.equal(again.status, 503)
+      t.equal(presentations(sandbox).length, before, 'answered at once while backing off')
+      t.match((await browser.fetch('/auth/session')).json(), { authenticated: true })
+
+      sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
+      const took = await until('a good answer', async () => {
+        return (await browser.fetch('/flux/temperature')).status === 200
+      })
+      t.ok(took < 5_000, `noticed after ${Math.round(took)} ms`)
+      t.equal(sandbox.counters().reuseDetected, 0)
+    },
+  )
+}
+
+for (const status of [400, 401]) {
+  t.test(`invalid_grant with status ${status} ends the session`, async (t) => {
+    const sandbox = await startSandbox(t)
+    const bff = await startReplica(t, sandbox, FAST)
+    const browser = await signInExpired(bff, sandbox)
+    const body = JSON.stringify({ error: 'invalid_grant' })
+    const headers = { 'content-type': 'text/plain', 'www-authenticate': 'Bearer error="invalid_token"' }
+    sandbox.faults.set({ tokenEndpoint: { mode: 'status', status, headers, body } })
+    const answer = await browser.fetch('/flux/temperature')
+    t.equal(answer.status, 401)
+    t.match(answer.json(), { code: 'login_required', detail: /no longer accepts/ })
+    t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
+    t.equal(presentations(sandbox).length, 1)
+  })
+}
+
+t.test('a Retry-After is honoured', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startReplica(t, sandbox, FAST)
+  const browser = await signInExpired(bff, sandbox)
+  const headers = { 'retry-after': '4' }
+  sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 429, headers, times: 1 } })
+  t.equal((await browser.fetch('/flux/temperature')).headers['retry-after'], '4')
+  await until('a good answer', async () => (await browser.fetch('/flux/temperature')).status === 200)
+  const [first, second] = presentations(sandbox)
+  const gap = second!.at - first!.at
+  t.ok(gap >= 3_950 && gap < 7_000, `tried again after ${gap} ms`)
+})
+
+t.test('an answer that is lost after the rotation leads to one clean sign-in', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startReplica(t, sandbox, FAST)
+  const browser = await signInExpired(bff, sandbox)
+  sandbox.faults.set({ tokenEndpoint: { mode: 'drop', point: 'after', times: 1 } })
+  t.equal((await browser.fetch('/flux/temperature')).status, 503)
+  await until('the end', async () => (await browser.fetch('/flux/temperature')).status === 401)
+  t.equal(presentations(sandbox).length, 2)
+  t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
+})
+
+t.test('an answer that is slow is waited for and kept', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startReplica(t, sandbox)
+  const browser = await signInExpired(bff, sandbox)
+  sandbox.faults.set({ tokenEndpoint: { mode: 'slow', ms: 3_500, point: 'after' } })
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  t.equal(presentations(sandbox).length, 1)
+})
+
+t.test('an answer that is slow is kept also while the server was taken to be down', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startReplica(t, sandbox)
+  const browsers = [
+    await signInExpired(bff, sandbox),
+    await signInExpired(bff, sandbox),
+    await signInExpired(bff, sandbox),
+  ]
+  const unhurt = await signInExpired(bff, sandbox)
+  sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 503, only: 'refresh_token' } })
+  await Promise.all(browsers.map((browser) => browser.fetch('/flux/temperature')))
+  t.match(bff.log(), /breaker\.open/)
+  sandbox.faults.set({ tokenEndpoint: { mode: 'slow', ms: 3_500, point: 'after', only: 'refresh_token' } })
+  await until('a good answer', async () => (await unhurt.fetch('/flux/temperature')).status === 200)
+  for (const browser of browsers) {
+    await until('a good answer', async () => (await browser.fetch('/flux/temperature')).status === 200)
+  }
+  t.equal(sandbox.counters().reuseDetected, 0)
+})
+
+t.test('in doubt, a refresh token is presented once more before expiry, and then freely', async (t) => {
+  const sandbox = await startSandbox(t, { tokenLifeSeconds: 6 })
+  const bff = await startReplica(t, sandbox, FAST)
+  const signedInAt = Date.now()
+  const browser = await signInFor(bff, sandbox, 6)
+  // Without its tokens being used up: so that it can be seen how often it is presented.
+  sandbox.faults.set({ tokenEndpoint: { mode: 'drop' } })
+  await sandbox.journal.until({ endpoint: 'token', kind: 'refresh_token' })
+  t.equal((await browser.fetch('/flux/temperature')).status, 200, 'the token that lives is used')
+  await until('two more', () => presentations(sandbox).length >= 3)
+  sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
+  const afterMs = presentations(sandbox).map(({ at }) => at - signedInAt)
+  t.equal(afterMs.length, 3)
+  t.ok(afterMs[0]! >= 3_900 && afterMs[0]! < 5_300, `at first after ${afterMs[0]} ms`)
+  t.ok(afterMs[1]! >= 5_300 && afterMs[1]! < 6_050, `again after ${afterMs[1]} ms`)
+  t.ok(afterMs[2]! >= 6_000, `once it had expired after ${afterMs[2]} ms`)
+  await until('a good answer', async () => (await browser.fetch('/flux/temperature')).status === 200)
+})
+
+t.test('a no to the last chance does not make another one', async (t) => {
+  const sandbox = await startSandbox(t, { tokenLifeSeconds: 12 })
+  const bff = await startReplica(t, sandbox, FAST)
+  const signedInAt = Date.now()
+  const browser = await signInFor(bff, sandbox, 12)
+  sandbox.faults.set({ tokenEndpoint: { mode: 'drop', times: 1 } })
+  await sandbox.journal.until({ endpoint: 'token', fault: 'drop' })
+  sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 503 } })
+  await until('the end of its life', () => Date.now() - signedInAt > 11_800, 12_000)
+  t.equal(presentations(sandbox).length, 2)
+  sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
+  await until('a good answer', async () => (await browser.fetch('/flux/temperature')).status === 200)
+})
+
+t.test('a hanging authorization server slows nobody whose token still lives', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startReplica(t, sandbox)
+  const browser = await signInFor(bff, sandbox, 9)
+  sandbox.faults.set({ tokenEndpoint: { mode: 'hang' } })
+  await sandbox.journal.until({ endpoint: 'token', kind: 'refresh_token' })
+  await elapsed(1_000)
+  const startedAt = performance.now()
+  for (let call = 0; call < 10; call += 1) t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  const took = performance.now() - startedAt
+  t.ok(took < 500, `ten calls took ${Math.round(took)} ms`)
+})
+
+t.test('a request within the threshold goes out with the new token', async (t) => {
+  const sandbox = await startSandbox(t)
+  // Nothing in the background before expiry.
+  const bff = await startReplica(t, sandbox, { REFRESH_AHEAD_SECONDS: '0' })
+  const browser = await signInFor(bff, sandbox, 6)
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  const before = lastBearer(sandbox)
+  t.equal(presentations(sandbox).length, 0)
+  await elapsed(4_200)
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  t.not(lastBearer(sandbox), before)
+  t.equal(presentations(sandbox).length, 1)
+})
+
+t.test('without a refresh token the session lasts as long as its access token', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startReplica(t, sandbox)
+  sandbox.faults.set({ omitRefreshToken: true })
+  const browser = await signInFor(bff, sandbox, 2)
+  const session = (await browser.fetch('/auth/session')).json()
+  t.match(session, { authenticated: true, refreshable: false })
+  t.equal(session.expiresAt, session.accessTokenExpiresAt)
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  await until('its end', async () => (await browser.fetch('/flux/temperature')).status === 401)
+  t.equal(presentations(sandbox).length, 0)
+})
+
+t.test('a refresh answer without a refresh token leaves the old one in force', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startReplica(t, sandbox)
+  const browser = await signInExpired(bff, sandbox)
+  sandbox.faults.set({ omitRefreshToken: true, expiresIn: { value: 0 } })
+  for (let call = 0; call < 3; call += 1) t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  const sent = presentations(sandbox).map(({ form }) => form?.refresh_token)
+  t.equal(sent.length, 3)
+  t.equal(new Set(sent).size, 1)
+  t.match((await browser.fetch('/auth/session')).json(), { refreshable: true })
+})

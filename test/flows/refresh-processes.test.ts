@@ -1,0 +1,76 @@
+import t from 'tap'
+import type { Browser } from '../helpers/browser.ts'
+import { createBrowser } from '../helpers/browser.ts'
+import { startServer } from '../helpers/processes.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
+import { elapsed, presentations } from '../tokens/world.ts'
+
+const SESSIONS = 60
+const LIFE_SECONDS = 3
+const TOKEN_TIMEOUT_MS = 1_000
+
+t.test('replicas that are killed or stopped amid background refreshes lose no session', async (t) => {
+  const redis = await startRedis(t)
+  const sandbox = await startSandbox(t, { tokenLifeSeconds: LIFE_SECONDS, journalSize: 10_000 })
+  const env = {
+    REDIS_URL: redis.url,
+    SESSION_STORE: 'redis',
+    AUTH_URL: sandbox.authUrl,
+    BASE_URL: sandbox.baseUrl,
+    CLIENT_ID: CLIENT.clientId,
+    CLIENT_SECRET: CLIENT.clientSecret,
+    TOKEN_TIMEOUT_MS: String(TOKEN_TIMEOUT_MS),
+    WAC: 'DEMO',
+  }
+  const [killed, stopped, stays] = await Promise.all([
+    startServer(t, env),
+    startServer(t, env),
+    startServer(t, env),
+  ])
+  const browsers: Browser[] = []
+  for (let at = 0; at < SESSIONS; at += 1) {
+    const browser = createBrowser([killed, stopped, stays][at % 3]!.publicUrl)
+    const answer = await signIn(browser, sandbox)
+    if (answer.status !== 303) throw new Error(answer.text)
+    browsers.push(browser)
+  }
+  // Each answer takes a little, so that some are under way at any moment.
+  sandbox.faults.set({ tokenEndpoint: { mode: 'slow', ms: 150, point: 'after' } })
+  await elapsed(LIFE_SECONDS * 1_000)
+
+  const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
+  await gate.arrived
+  stopped.send('SIGTERM')
+  gate.release()
+  t.equal((await stopped.ended).code, 0, 'it stored what was under way')
+  t.notMatch(stopped.output(), /"level":"(error|fatal)"/)
+
+  await elapsed(LIFE_SECONDS * 1_000)
+  const beforeKill = sandbox.counters().reuseDetected
+  t.equal(beforeKill, 0)
+  const lost = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
+  await lost.arrived
+  // Those that had passed the gate before are answered.
+  await elapsed(300)
+  const underWay = lost.waiting()
+  await killed.stop('SIGKILL')
+  lost.release()
+  t.ok(underWay > 0 && underWay < SESSIONS, `${underWay} refreshes were under way at the kill`)
+
+  await elapsed(LIFE_SECONDS * 1_000 + TOKEN_TIMEOUT_MS + 6_000)
+  const answers = await Promise.all(
+    browsers.map(async (browser) => {
+      const there = createBrowser(stays.publicUrl)
+      for (const [name, cookie] of browser.cookies) there.cookies.set(name, cookie)
+      return (await there.fetch('/flux/temperature')).status
+    }),
+  )
+  const gone = answers.filter((status) => status !== 200)
+  t.ok(gone.every((status) => status === 401))
+  t.ok(gone.length <= underWay, `${gone.length} sessions of ${SESSIONS} are gone`)
+  const sent = presentations(sandbox).map(({ form }) => form?.refresh_token)
+  const again = sent.length - new Set(sent).size
+  t.ok(again <= underWay, `${again} refresh tokens were presented again, in doubt`)
+  t.equal(await stays.stop(), 0)
+})

@@ -1,0 +1,154 @@
+import { request } from 'node:http'
+import t from 'tap'
+import { presentations, signInExpired, startWorld, through } from '../tokens/world.ts'
+
+t.test('200 calls over three replicas on an expired token send one refresh, and all succeed', async (t) => {
+  const { sandbox, replicas } = await startWorld(t)
+  const browser = await signInExpired(replicas[0], sandbox)
+  const gate = sandbox.hold('token', { only: 'refresh_token' })
+  const browsers = replicas.map((replica) => through(replica, browser))
+  const calls = Array.from({ length: 200 }, (_, at) => browsers[at % 3]!.fetch('/flux/temperature'))
+  await gate.arrived
+  gate.release()
+  const answers = await Promise.all(calls)
+  t.strictSame([...new Set(answers.map(({ status }) => status))], [200])
+  t.equal(presentations(sandbox).length, 1)
+  const bearers = sandbox.journal
+    .entries({ endpoint: 'resource' })
+    .map(({ headers }) => headers.authorization)
+  t.equal(bearers.length, 200)
+  t.equal(new Set(bearers).size, 1, 'all with the new token')
+  t.equal(sandbox.counters().reuseDetected, 0)
+})
+
+t.test('callers whose token was refused share one forced refresh and are sent again once', async (t) => {
+  const { sandbox, replicas } = await startWorld(t)
+  const browser = await signInExpired(replicas[0], sandbox)
+  const browsers = replicas.map((replica) => through(replica, browser))
+  for (const each of browsers) t.equal((await each.fetch('/flux/temperature')).status, 200)
+  sandbox.journal.clear()
+  sandbox.expireAccessTokens()
+  const answers = await Promise.all(
+    Array.from({ length: 60 }, (_, at) => browsers[at % 3]!.fetch('/flux/temperature')),
+  )
+  t.strictSame([...new Set(answers.map(({ status }) => status))], [200])
+  t.equal(presentations(sandbox).length, 1)
+  t.equal(sandbox.counters().reuseDetected, 0)
+})
+
+t.test('a new token that is called invalid as well ends the session everywhere', async (t) => {
+  const { sandbox, replicas } = await startWorld(t)
+  const browser = await signInExpired(replicas[0], sandbox)
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  sandbox.journal.clear()
+  sandbox.faults.set({ resource: { mode: 'invalid-token' } })
+  const answer = await browser.fetch('/flux/temperature')
+  t.equal(answer.status, 401)
+  t.match(answer.json(), { code: 'login_required', loginUrl: '/auth/login' })
+  t.equal(presentations(sandbox).length, 1)
+  t.equal(sandbox.journal.entries({ endpoint: 'resource' }).length, 2, 'one retry')
+  for (const replica of replicas) {
+    t.equal((await through(replica, browser).fetch('/flux/temperature')).status, 401)
+  }
+  await sandbox.journal.until({ endpoint: 'revoke' }, 2)
+})
+
+t.test(
+  'a new token that is refused without that word leaves the session, and is not forced again',
+  async (t) => {
+    const { sandbox, replicas } = await startWorld(t)
+    const browser = await signInExpired(replicas[0], sandbox)
+    t.equal((await browser.fetch('/flux/temperature')).status, 200)
+    sandbox.journal.clear()
+    sandbox.faults.set({ resource: { mode: 'invalid-token' }, invalidToken: 'bare401' })
+    for (const each of [browser, browser, through(replicas[1], browser)]) {
+      const answer = await each.fetch('/flux/temperature')
+      t.equal(answer.status, 403)
+      t.match(answer.json(), { code: 'upstream_refused' })
+    }
+    t.equal(presentations(sandbox).length, 1, 'one forced refresh a minute')
+    sandbox.faults.set({ resource: { mode: 'ok' } })
+    t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  },
+)
+
+t.test('a browser that leaves during a refresh changes nothing', async (t) => {
+  const { sandbox, replicas } = await startWorld(t)
+  const browser = await signInExpired(replicas[0], sandbox)
+  const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
+  const { cookies } = browser
+  const url = new URL('/flux/temperature', replicas[0].publicUrl)
+  const leaving = request({
+    host: '127.0.0.1',
+    port: url.port,
+    path: url.pathname,
+    headers: {
+      host: url.host,
+      cookie: `session=${cookies.get('session')!.value}`,
+      'sec-fetch-site': 'same-origin',
+    },
+  })
+  leaving.on('error', () => {})
+  leaving.end()
+  await gate.arrived
+  leaving.destroy()
+  await new Promise((resolve) => leaving.once('close', resolve))
+  gate.release()
+  const answer = await through(replicas[1], browser).fetch('/flux/temperature')
+  t.equal(answer.status, 200)
+  t.equal(presentations(sandbox).length, 1, 'its refresh was kept')
+  t.equal(sandbox.counters().reuseDetected, 0)
+})
+
+for (const { where, from } of [
+  { where: 'the same replica', from: 0 },
+  { where: 'another replica', from: 1 },
+]) {
+  t.test(`signing out on ${where} beats a refresh that is under way`, async (t) => {
+    const { sandbox, replicas, redis } = await startWorld(t)
+    const browser = await signInExpired(replicas[0], sandbox)
+    const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
+    const waiting = [0, 1, 2].map((at) => through(replicas[at]!, browser).fetch('/flux/temperature'))
+    await gate.arrived
+    const out = await through(replicas[from]!, browser).fetch('/auth/logout', { method: 'POST' })
+    t.equal(out.status, 204)
+    for (const answer of await Promise.all(waiting)) {
+      t.equal(answer.status, 401, 'without waiting for the authorization server')
+      t.match(answer.json(), { code: 'login_required' })
+    }
+    t.equal(gate.waiting(), 1)
+    await sandbox.journal.until({ endpoint: 'revoke' }, 2)
+    gate.release()
+    // The tokens of before, and those that came too late.
+    await sandbox.journal.until({ endpoint: 'revoke' }, 4)
+    t.equal(await redis.cli('--scan', '--pattern', 'bff:s:*'), '')
+    t.equal((await through(replicas[2], browser).fetch('/flux/temperature')).status, 401)
+    t.equal(sandbox.journal.entries({ endpoint: 'resource' }).length, 0)
+  })
+}
+
+t.test('a session that ends while the authorization server hangs gets 401, not 503', async (t) => {
+  const { sandbox, replicas } = await startWorld(t, { TOKEN_TIMEOUT_MS: '1500' })
+  const browser = await signInExpired(replicas[0], sandbox)
+  sandbox.faults.set({ tokenEndpoint: { mode: 'hang' } })
+  const waiting = browser.fetch('/flux/temperature')
+  await sandbox.journal.until({ endpoint: 'token', kind: 'refresh_token' })
+  await browser.fetch('/auth/logout', { method: 'POST' })
+  t.equal((await waiting).status, 401)
+})
+
+t.test('a change message that is lost delays a waiting request, and does not hang it', async (t) => {
+  const { sandbox, replicas, redis } = await startWorld(t)
+  const browser = await signInExpired(replicas[0], sandbox)
+  const gate = sandbox.hold('token', { only: 'refresh_token' })
+  const first = browser.fetch('/flux/temperature')
+  await gate.arrived
+  const second = through(replicas[1], browser).fetch('/flux/temperature')
+  await redis.cli('client', 'kill', 'type', 'pubsub')
+  gate.release()
+  t.equal((await first).status, 200)
+  const startedAt = performance.now()
+  t.equal((await second).status, 200)
+  const took = performance.now() - startedAt
+  t.ok(took < 2_000, `took ${Math.round(took)} ms`)
+})

@@ -1,0 +1,98 @@
+import t from 'tap'
+import { elapsed, presentations, signInExpired, startWorld, through, until } from '../tokens/world.ts'
+
+t.jobs = 3
+
+t.test('tokens that a dead Redis did not take are served from memory, and stored later', async (t) => {
+  const { redis, sandbox, replicas } = await startWorld(t)
+  const browser = await signInExpired(replicas[0], sandbox)
+  const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
+  const waiting = browser.fetch('/flux/temperature')
+  await gate.arrived
+  await redis.kill()
+  gate.release()
+  t.equal((await waiting).status, 200, 'the holder serves its tokens')
+  t.equal((await browser.fetch('/flux/temperature')).status, 200, 'and goes on doing so')
+  const other = await through(replicas[1], browser).fetch('/flux/temperature')
+  t.equal(other.status, 503)
+  t.match(other.json(), { code: 'store_unavailable' })
+  await redis.restart()
+  await until('the other replica', async () => {
+    return (await through(replicas[1], browser).fetch('/flux/temperature')).status === 200
+  })
+  t.equal(presentations(sandbox).length, 1)
+  t.equal(sandbox.counters().reuseDetected, 0)
+})
+
+t.test('tokens that a frozen Redis did not take are stored when it goes on', async (t) => {
+  const { redis, sandbox, replicas } = await startWorld(t)
+  const browser = await signInExpired(replicas[0], sandbox)
+  const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
+  const waiting = browser.fetch('/flux/temperature')
+  await gate.arrived
+  redis.pause()
+  t.teardown(() => redis.resume())
+  gate.release()
+  t.equal((await waiting).status, 200)
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  t.equal((await through(replicas[1], browser).fetch('/flux/temperature')).status, 503)
+  redis.resume()
+  await until('the other replica', async () => {
+    return (await through(replicas[1], browser).fetch('/flux/temperature')).status === 200
+  })
+  t.equal(presentations(sandbox).length, 1)
+  t.equal(sandbox.counters().reuseDetected, 0)
+})
+
+t.test('a Redis that refuses writes for longer than a lease leads to no second presentation', async (t) => {
+  const { redis, sandbox, replicas } = await startWorld(t, { TOKEN_TIMEOUT_MS: '1000' })
+  const browser = await signInExpired(replicas[0], sandbox)
+  const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
+  const waiting = browser.fetch('/flux/temperature')
+  await gate.arrived
+  // Reads are answered all the while: as by a master that has lost its replicas, or with a full disk.
+  await redis.cli('config', 'set', 'min-replicas-to-write', '1')
+  gate.release()
+  t.equal((await waiting).status, 200)
+  await elapsed(7_000)
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  t.equal((await through(replicas[1], browser).fetch('/flux/temperature')).status, 503)
+  await redis.cli('config', 'set', 'min-replicas-to-write', '0')
+  const took = await until('the other replica', async () => {
+    return (await through(replicas[1], browser).fetch('/flux/temperature')).status === 200
+  })
+  t.ok(took < 3_000, `took ${Math.round(took)} ms`)
+  t.equal(presentations(sandbox).length, 1)
+  t.equal(sandbox.counters().reuseDetected, 0)
+})
+
+t.test('signing out while new tokens wait to be stored has those revoked as well', async (t) => {
+  const { redis, sandbox, replicas } = await startWorld(t)
+  const browser = await signInExpired(replicas[0], sandbox)
+  const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
+  const waiting = browser.fetch('/flux/temperature')
+  await gate.arrived
+  // Tokens cannot be written, and a record can be deleted.
+  await redis.cli('acl', 'setuser', 'default', '-hset')
+  gate.release()
+  t.equal((await waiting).status, 200)
+  const out = await through(replicas[1], browser).fetch('/auth/logout', { method: 'POST' })
+  t.equal(out.status, 204)
+  t.equal((await browser.fetch('/flux/temperature')).status, 401)
+  const revoked = await sandbox.journal.until({ endpoint: 'revoke' }, 4)
+  t.equal(new Set(revoked.map(({ form }) => form?.token)).size, 4)
+})
+
+t.test('a session that was to be refreshed when Redis froze works soon after it goes on', async (t) => {
+  const { redis, sandbox, replicas } = await startWorld(t)
+  const browser = await signInExpired(replicas[0], sandbox)
+  redis.pause()
+  t.teardown(() => redis.resume())
+  t.equal((await browser.fetch('/flux/temperature')).status, 503)
+  redis.resume()
+  const took = await until('an answer', async () => {
+    return (await through(replicas[1], browser).fetch('/flux/temperature')).status === 200
+  })
+  t.ok(took < 5_000, `took ${Math.round(took)} ms`)
+  t.equal(presentations(sandbox).length, 1)
+})

@@ -1,0 +1,177 @@
+import { generateKeyPairSync, randomBytes } from 'node:crypto'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import Provider, { type Configuration, type GrantContext } from 'oidc-provider'
+import type { Teardown } from './child.ts'
+
+/** One request to the token endpoint, and what it came to. */
+export interface TokenRequest {
+  readonly grantType: string
+  /** The form as the provider read it. */
+  readonly params: Record<string, unknown>
+  /** The tokens, or null where the provider refused. */
+  readonly granted: { access_token: string; refresh_token?: string; id_token?: string; scope?: string } | null
+}
+
+/** An authorization server that was not written here: oidc-provider, on loopback, for one client. */
+export interface ForeignServer {
+  readonly issuer: string
+  readonly tokenUrl: string
+  /** The variables that make the server use it, the client's included. */
+  readonly env: Record<string, string>
+  /** Oldest first. */
+  readonly tokenRequests: readonly TokenRequest[]
+  /** Whether the provider takes this token for good (RFC 7662). */
+  isActive(token: string): Promise<boolean>
+  /** Sends a form to the token endpoint as the client. */
+  askForTokens(form: Record<string, string>): Promise<{ status: number; body: Record<string, unknown> }>
+  /** Goes through the provider's own pages as a person does; answers the address that they lead back to. */
+  decide(authorizeUrl: string, decision?: 'accept' | 'refuse'): Promise<string>
+}
+
+export interface ForeignServerOptions {
+  redirectUri: string
+  /** Life of an access token in seconds. */
+  tokenLifeSeconds: number
+  scope?: string
+}
+
+const CLIENT_ID = 'the-bff'
+
+/** PKCE is required, refresh tokens rotate, and a reused one ends all that came from it. */
+export async function startForeignServer(
+  t: Teardown,
+  { redirectUri, tokenLifeSeconds, scope = 'platform' }: ForeignServerOptions,
+): Promise<ForeignServer> {
+  const server = createServer()
+  const issuer = await listenOnLoopback(t, server)
+  const clientSecret = randomBytes(32).toString('base64url')
+  const provider = createQuietly(issuer, {
+    clients: [
+      {
+        client_id: CLIENT_ID,
+        client_secret: clientSecret,
+        redirect_uris: [redirectUri],
+        grant_types: ['authorization_code', 'refresh_token'],
+        response_types: ['code'],
+        token_endpoint_auth_method: 'client_secret_post',
+      },
+    ],
+    scopes: ['openid', 'offline_access', 'platform'],
+    cookies: { keys: [randomBytes(32).toString('hex')] },
+    jwks: { keys: [signingKey()] },
+    ttl: {
+      ...{ AccessToken: tokenLifeSeconds, AuthorizationCode: 60, IdToken: 60, RefreshToken: 3_600 },
+      ...{ Grant: 3_600, Interaction: 600, Session: 3_600 },
+    },
+    features: {
+      devInteractions: { enabled: true },
+      revocation: { enabled: true, allowedPolicy: () => true },
+      introspection: { enabled: true, allowedPolicy: () => true },
+    },
+    pkce: { required: () => true },
+    rotateRefreshToken: true,
+    issueRefreshToken: (_ctx, client) => client.grantTypeAllowed('refresh_token'),
+    findAccount: (_ctx, id) => ({ accountId: id, claims: async () => ({ sub: id }) }),
+  })
+  const tokenRequests: TokenRequest[] = []
+  const note = ({ oidc: { params = {} }, body }: GrantContext, granted: boolean): void => {
+    const answer = granted ? (body as unknown as TokenRequest['granted']) : null
+    tokenRequests.push({ grantType: String(params.grant_type), params: { ...params }, granted: answer })
+  }
+  provider.on('grant.success', (ctx) => note(ctx, true))
+  provider.on('grant.error', (ctx) => note(ctx, false))
+  server.on('request', provider.callback())
+
+  const credentials = { client_id: CLIENT_ID, client_secret: clientSecret }
+  const post = async (path: string, form: Record<string, string>) => {
+    const body = new URLSearchParams({ ...form, ...credentials })
+    const response = await fetch(issuer + path, { method: 'POST', body })
+    return { status: response.status, body: (await response.json()) as Record<string, unknown> }
+  }
+
+  return {
+    issuer,
+    tokenUrl: `${issuer}/token`,
+    env: {
+      AUTH_URL: issuer,
+      OAUTH_AUTHORIZE_URL: `${issuer}/auth`,
+      OAUTH_TOKEN_URL: `${issuer}/token`,
+      OAUTH_REVOCATION_URL: `${issuer}/token/revocation`,
+      OAUTH_ISSUER: issuer,
+      OAUTH_REDIRECT: 'fixed',
+      OAUTH_SCOPE: scope,
+      CLIENT_ID,
+      CLIENT_SECRET: clientSecret,
+    },
+    tokenRequests,
+    isActive: async (token) => (await post('/token/introspection', { token })).body.active === true,
+    askForTokens: (form) => post('/token', form),
+    decide: (authorizeUrl, decision = 'accept') => walk(issuer, authorizeUrl, decision),
+  }
+}
+
+const MOST_PAGES = 12
+
+/** Follows redirects and fills in forms until an address is not the provider's. */
+async function walk(issuer: string, start: string, decision: 'accept' | 'refuse'): Promise<string> {
+  const jar = new Map<string, string>()
+  const visit = async (url: string, form?: Record<string, string>): Promise<Response> => {
+    const cookie = [...jar].map(([name, value]) => `${name}=${value}`).join('; ')
+    const sent = form === undefined ? {} : { method: 'POST', body: new URLSearchParams(form) }
+    const response = await fetch(url, { ...sent, headers: { cookie }, redirect: 'manual' })
+    for (const line of response.headers.getSetCookie()) {
+      const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(line) ?? []
+      if (value === '') jar.delete(name)
+      else jar.set(name, value)
+    }
+    return response
+  }
+
+  let response = await visit(start)
+  for (let pages = 0; pages < MOST_PAGES; pages += 1) {
+    const location = response.headers.get('location')
+    const text = await response.text()
+    if (location !== null) {
+      const next = new URL(location, issuer).href
+      if (!next.startsWith(`${issuer}/`)) return next
+      response = await visit(next)
+      continue
+    }
+    const prompt = /name="prompt" value="(\w+)"/.exec(text)?.[1]
+    const action = /<form[^>]* action="([^"]+)"/.exec(text)?.[1]
+    const cancel = /<a href="([^"]+\/abort)"/.exec(text)?.[1]
+    if (prompt === undefined || action === undefined || cancel === undefined) {
+      throw new Error(`the provider shows no form, but ${response.status}: ${text}`)
+    }
+    const form = { prompt, login: 'alice', password: 'wonderland' }
+    response = decision === 'accept' ? await visit(action, form) : await visit(cancel)
+  }
+  throw new Error('the pages of the provider lead nowhere')
+}
+
+/** It warns that this is no set-up for production, which the tests know. */
+function createQuietly(issuer: string, configuration: Configuration): Provider {
+  const { warn } = console
+  console.warn = () => {}
+  try {
+    return new Provider(issuer, configuration)
+  } finally {
+    console.warn = warn
+  }
+}
+
+function signingKey(): object {
+  const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2_048 })
+  return { ...privateKey.export({ format: 'jwk' }), use: 'sig', alg: 'RS256' }
+}
+
+/** Its address. Ends with the test, open connections included. */
+export async function listenOnLoopback(t: Teardown, server: Server): Promise<string> {
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    server.closeAllConnections()
+    return new Promise((resolve) => server.close(resolve))
+  })
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}

@@ -1,0 +1,101 @@
+import t, { type Test } from 'tap'
+import { freePort } from '../helpers/ports.ts'
+import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import type { WireAnswer } from './wire.ts'
+import { field, portOf, speak } from './wire.ts'
+
+const OWN = 'Sec-Fetch-Site: same-origin\r\n'
+const JSON_TYPE = 'Content-Type: application/json\r\n'
+const PAGE = 'Sec-Fetch-Mode: navigate\r\n'
+
+/** One of every kind of answer that is ours: by route, hook, router, parser and page. */
+const KINDS: readonly (readonly [what: string, status: number, request: string])[] = [
+  ['facts', 200, 'GET /auth/session HTTP/1.1\r\n'],
+  ['facts, head', 200, 'HEAD /auth/session HTTP/1.1\r\n'],
+  ['description', 200, 'GET /openapi.json HTTP/1.1\r\n'],
+  ['redirect', 303, 'GET /auth/login HTTP/1.1\r\n'],
+  ['page', 200, `GET /auth/login HTTP/1.1\r\n${PAGE}Sec-Fetch-Site: cross-site\r\n`],
+  ['fault page', 400, `GET /auth/callback/x HTTP/1.1\r\n${PAGE}`],
+  ['no content', 204, `POST /auth/logout HTTP/1.1\r\n${OWN}`],
+  ['not signed in', 401, `GET /flux/a HTTP/1.1\r\n${OWN}`],
+  ['not signed in, head', 401, `HEAD /flux/a HTTP/1.1\r\n${OWN}`],
+  ['cross origin', 403, 'GET /flux/a HTTP/1.1\r\n'],
+  ['bad part', 400, `GET /flux/! HTTP/1.1\r\n${OWN}`],
+  ['not acceptable', 406, `GET /flux/a HTTP/1.1\r\n${OWN}Accept: image/png\r\n`],
+  ['unknown path', 404, 'GET /nothing HTTP/1.1\r\n'],
+  ['other method', 405, 'DELETE /flux/a HTTP/1.1\r\n'],
+  ['wrong type', 415, `PUT /site/1 HTTP/1.1\r\n${OWN}Content-Length: 0\r\n`],
+  ['too large', 413, `PUT /site/1 HTTP/1.1\r\n${OWN}${JSON_TYPE}Content-Length: 70000\r\n`],
+  ['bad escape', 400, 'GET /flux/%zz HTTP/1.1\r\n'],
+  ['long path', 414, `GET /flux/${'a'.repeat(5_000)} HTTP/1.1\r\n`],
+  ['long target', 414, `GET /flux/a?${'a'.repeat(9_000)} HTTP/1.1\r\n`],
+  ['bad request line', 400, 'BREW / HTTP/1.1\r\n'],
+  ['large head', 431, `GET / HTTP/1.1\r\nX: ${'a'.repeat(20_000)}\r\n`],
+  ['bad expectation', 400, 'GET / HTTP/1.1\r\nExpect: sugar\r\n'],
+  ['bad coding', 400, `PUT /site/1 HTTP/1.1\r\n${OWN}${JSON_TYPE}Transfer-Encoding: x\r\n`],
+  ['connect', 400, 'CONNECT a:1 HTTP/1.1\r\n'],
+]
+
+function isHardened(t: Test, answer: WireAnswer, what: string): void {
+  t.equal(field(answer, 'cache-control'), 'no-store', `${what}: cache-control`)
+  t.equal(field(answer, 'x-content-type-options'), 'nosniff', `${what}: nosniff`)
+  t.equal(field(answer, 'referrer-policy'), 'no-referrer', `${what}: referrer-policy`)
+  t.equal(field(answer, 'cross-origin-opener-policy'), 'same-origin', `${what}: opener`)
+  t.equal(field(answer, 'cross-origin-resource-policy'), 'same-origin', `${what}: resource`)
+  t.match(field(answer, 'permissions-policy'), /camera=\(\)/, `${what}: permissions`)
+  t.match(field(answer, 'content-security-policy'), /^default-src 'none'; .*frame-ancestors 'none'$/, what)
+  t.match(field(answer, 'x-request-id'), /^[0-9a-f]+-[0-9a-z]+$/, `${what}: request id`)
+  t.match(field(answer, 'date'), /GMT$/, `${what}: date`)
+  for (const name of answer.headers.keys()) {
+    t.notMatch(name, /^(access-control-.*|server|x-powered-by)$/, `${what}: ${name}`)
+  }
+}
+
+for (const scheme of ['http', 'https']) {
+  t.test(`every kind of answer of an ${scheme} site carries the security headers, each once`, async (t) => {
+    const port = String(await freePort())
+    const bff = await startBff(t, await startSandbox(t), {
+      PORT: port,
+      PUBLIC_URL: `${scheme}://localhost:${port}`,
+    })
+    const ids = new Set<string>()
+    for (const [what, status, request] of KINDS) {
+      const { answers } = await speak(portOf(bff), `${request}Host: a\r\nConnection: close\r\n\r\n`)
+      const [answer] = answers
+      if (answer === undefined || answers.length > 1) {
+        t.fail(`${what}: ${answers.length} answers`)
+        continue
+      }
+      t.equal(answer.status, status, what)
+      isHardened(t, answer, what)
+      const hsts = scheme === 'https' ? 'max-age=31536000' : undefined
+      t.equal(field(answer, 'strict-transport-security'), hsts, `${what}: HSTS`)
+      ids.add(field(answer, 'x-request-id')!)
+    }
+    t.equal(ids.size, KINDS.length, 'no two requests share an id')
+  })
+}
+
+t.test('a relayed answer cannot act in a page, and no shared cache keeps it', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  for (const target of ['/flux/a', '/flux/missing', '/flux/a?format=xml']) {
+    const { headers } = await browser.fetch(target)
+    t.equal(headers['x-content-type-options'], 'nosniff', target)
+    t.match(headers['content-security-policy'], /sandbox/, target)
+    t.match(headers['cache-control'], /^(no-store|private, no-cache)$/, target)
+    t.equal(headers['cross-origin-resource-policy'], 'same-origin', target)
+    t.match(headers['x-request-id'], /./, target)
+  }
+})
+
+t.test('a request id of the client is not taken over', async (t) => {
+  const bff = await startBff(t, await startSandbox(t))
+  const { answers } = await speak(
+    portOf(bff),
+    'GET /nothing HTTP/1.1\r\nHost: a\r\nX-Request-Id: forged\r\nRequest-Id: forged\r\nConnection: close\r\n\r\n',
+  )
+  t.notMatch(JSON.stringify([...answers[0]!.headers, answers[0]!.body]), /forged/)
+})

@@ -1,0 +1,116 @@
+import t from 'tap'
+import type { Bff } from '../helpers/system.ts'
+import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { ask, OWN, portOf, speak } from './wire.ts'
+
+type Line = Record<string, unknown>
+
+function lines(bff: Bff, event: string): Line[] {
+  return bff
+    .log()
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Line)
+    .filter((line) => line.event === event)
+}
+
+/** Waits for so many lines: they are written when the response is closed, just after it was sent. */
+async function requestLines(bff: Bff, count: number): Promise<Line[]> {
+  for (let attempt = 0; attempt < 50 && lines(bff, 'request').length < count; attempt += 1) {
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+  return lines(bff, 'request')
+}
+
+t.test('ACCESS_LOG=all writes a line for each request, with its id and without its query', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { ACCESS_LOG: 'all' })
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  await browser.fetch('/flux/a?values=3&private=query')
+  await browser.fetch('/flux/%zz?private=query')
+  await browser.fetch('/nothing?private=query')
+  const seen = await requestLines(bff, 5)
+  t.match(
+    seen.map(({ method, path, status, level }) => ({ method, path, status, level })),
+    [
+      { method: 'GET', path: '/auth/login', status: 303, level: 'info' },
+      { method: 'GET', path: '/auth/callback/-', status: 303, level: 'info' },
+      { method: 'GET', path: '/flux/a', status: 200, level: 'info' },
+      { method: 'GET', path: '/flux/%zz', status: 400, level: 'info' },
+      { method: 'GET', path: '/nothing', status: 404, level: 'info' },
+    ],
+  )
+  for (const line of seen) {
+    t.type(line.ms, 'number')
+    t.match(line.reqId, /./)
+    t.equal(line.complete, true)
+    t.match(line.time, /^\d{4}-\d\d-\d\dT.*Z$/)
+  }
+  t.notMatch(bff.log(), /private|query/)
+})
+
+t.test(
+  'ACCESS_LOG=errors writes a line for answers from 400 on, and ours from 500 on as errors',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, { ACCESS_LOG: 'errors' })
+    const browser = bff.browser()
+    await signIn(browser, sandbox)
+    await browser.fetch('/flux/a')
+    await browser.fetch('/nothing')
+    sandbox.faults.set({ resource: { mode: 'html', times: 1 } })
+    await browser.fetch('/flux/a')
+    const seen = await requestLines(bff, 2)
+    t.match(
+      seen.map(({ path, status, level }) => ({ path, status, level })),
+      [
+        { path: '/nothing', status: 404, level: 'info' },
+        { path: '/flux/a', status: 502, level: 'error' },
+      ],
+    )
+  },
+)
+
+t.test('ACCESS_LOG=off writes none', async (t) => {
+  const bff = await startBff(t, await startSandbox(t), { ACCESS_LOG: 'off' })
+  await ask(portOf(bff), { target: '/nothing' })
+  await ask(portOf(bff), { target: '/auth/session' })
+  await new Promise((resolve) => setTimeout(resolve, 50))
+  t.strictSame(lines(bff, 'request'), [])
+})
+
+t.test('what a request says cannot forge a line or fill the log', async (t) => {
+  const bff = await startBff(t, await startSandbox(t), { ACCESS_LOG: 'all' })
+  const port = portOf(bff)
+  await ask(port, { target: '/x%0a%7b%22event%22:%22forged%22%7d' })
+  await ask(port, { target: '/x\x1b[31m"},{"event":"forged"' })
+  await ask(port, { target: `/${'y'.repeat(7_000)}` })
+  await ask(port, {
+    target: '/flux/a',
+    headers: [OWN, ['X-Request-Id', 'forged-id'], ['User-Agent', '{"event":"forged"}']],
+  })
+  await speak(port, 'GET /z\x01 HTTP/1.1\r\nHost: a\r\n\r\n')
+  const seen = await requestLines(bff, 3)
+  t.ok(seen.length >= 3)
+  t.strictSame(lines(bff, 'forged'), [])
+  for (const line of bff.log().split('\n')) {
+    t.ok(line.length < 1_000, 'no line is long')
+    t.notMatch(line, /[\x00-\x1f\x7f]/, 'no control character')
+  }
+})
+
+t.test('X-Forwarded-For from a peer that is not trusted is told once', async (t) => {
+  const sandbox = await startSandbox(t)
+  const headers = [['X-Forwarded-For', '203.0.113.9']] as const
+  const open = await startBff(t, sandbox)
+  for (let i = 0; i < 3; i += 1) await ask(portOf(open), { target: '/auth/session', headers })
+  const [warning, ...more] = lines(open, 'proxy.untrusted')
+  t.match(warning, { level: 'warn', peer: '127.0.0.1', msg: /TRUST_PROXY/ })
+  t.strictSame(more, [])
+  t.notMatch(JSON.stringify(warning), /203\.0\.113/)
+
+  const behind = await startBff(t, sandbox, { TRUST_PROXY: '127.0.0.0/8' })
+  await ask(portOf(behind), { target: '/auth/session', headers })
+  t.strictSame(lines(behind, 'proxy.untrusted'), [])
+})

@@ -1,0 +1,135 @@
+import { createHmac } from 'node:crypto'
+import { inspect } from 'node:util'
+import t from 'tap'
+import { createKeyring, type Purpose } from '../src/keyring.ts'
+import { Secret } from '../src/secret.ts'
+
+const A = 'the first secret of at least 32 characters'
+const B = 'the second secret of at least 32 characters'
+const ring = (...secrets: string[]) => createKeyring(secrets.map((secret) => new Secret(secret)))
+const PURPOSES: Purpose[] = ['tokens', 'login', 'record-key']
+
+t.test('a ring without a secret is not made', async (t) => {
+  t.throws(() => createKeyring([]), /at least one secret/)
+})
+
+t.test('a signature is 43 characters of base64url, the same for the same value in any process', async (t) => {
+  const signature = ring(A).sign('value')
+  t.match(signature, /^[A-Za-z0-9_-]{43}$/)
+  t.equal(ring(A).sign('value'), signature)
+  t.not(ring(A).sign('valuf'), signature)
+  t.not(ring(B).sign('value'), signature)
+  t.not(createHmac('sha256', A).update('value').digest('base64url'), signature, 'the key is a derived one')
+})
+
+t.test('the newest secret signs, every secret of the list verifies', async (t) => {
+  const signature = ring(A).sign('value')
+  t.equal(ring(A).verify('value', signature), 'current')
+  t.equal(ring(A, B).verify('value', signature), 'current')
+  t.equal(ring(B, A).verify('value', signature), 'stale')
+  t.equal(ring(B).verify('value', signature), 'invalid')
+  t.equal(ring(B, A).verify('value', ring(B, A).sign('value')), 'current')
+})
+
+t.test('a signature of another value, or that is changed or cut in any way, is invalid', async (t) => {
+  const keyring = ring(A, B)
+  const signature = keyring.sign('value')
+  const other = (character: string) => (character === 'A' ? 'B' : 'A')
+  const wrong = [
+    '',
+    signature.slice(1),
+    signature.slice(0, -1),
+    `${signature}A`,
+    `${signature}=`,
+    signature.toUpperCase(),
+    'ü'.repeat(43),
+    ...Array.from(
+      signature,
+      (character, i) => signature.slice(0, i) + other(character) + signature.slice(i + 1),
+    ),
+  ]
+  for (const one of wrong) t.equal(keyring.verify('value', one), 'invalid', one)
+  t.equal(keyring.verify('other', signature), 'invalid')
+})
+
+t.test('what is sealed opens for its purpose and context, and cannot be read', async (t) => {
+  const keyring = ring(A)
+  for (const purpose of PURPOSES) {
+    for (const text of ['', 'text', 'ü€\u0000"', 'x'.repeat(10_000)]) {
+      const sealed = keyring.seal(purpose, text, 'context')
+      t.match(sealed, /^[A-Za-z0-9_-]{8}\.[A-Za-z0-9_-]+$/)
+      t.strictSame(keyring.open(purpose, sealed, 'context'), { text, stale: false })
+      if (text !== '') t.notOk(Buffer.from(sealed.slice(9), 'base64url').includes(text))
+    }
+  }
+})
+
+t.test('the same text is sealed differently each time', async (t) => {
+  const keyring = ring(A)
+  const sealed = Array.from({ length: 100 }, () => keyring.seal('tokens', 'text', 'context'))
+  t.equal(new Set(sealed).size, 100)
+})
+
+t.test('a sealed text opens for no other purpose and in no other context', async (t) => {
+  const keyring = ring(A)
+  for (const purpose of PURPOSES) {
+    const sealed = keyring.seal(purpose, 'text', 'context')
+    for (const other of PURPOSES) {
+      if (other !== purpose) t.equal(keyring.open(other, sealed, 'context'), null, `${purpose} as ${other}`)
+    }
+    for (const context of ['', 'contex', 'context ', `${purpose}:context`]) {
+      t.equal(keyring.open(purpose, sealed, context), null, context)
+    }
+  }
+})
+
+t.test('a sealed text with any byte changed, cut or added does not open', async (t) => {
+  const keyring = ring(A)
+  const sealed = keyring.seal('tokens', 'text', 'context')
+  const [id, body] = sealed.split('.') as [string, string]
+  const bytes = Buffer.from(body, 'base64url')
+  const open = (changed: Uint8Array) =>
+    keyring.open('tokens', `${id}.${Buffer.from(changed).toString('base64url')}`, 'context')
+  t.equal(open(bytes)?.text, 'text', 'unchanged it opens')
+  for (const [i, byte] of bytes.entries()) {
+    const changed = Buffer.from(bytes)
+    changed[i] = byte ^ 1
+    t.equal(open(changed), null, `byte ${i}`)
+  }
+  for (let length = 0; length < bytes.length; length++) t.equal(open(bytes.subarray(0, length)), null)
+  t.equal(open(Buffer.concat([bytes, Buffer.alloc(1)])), null)
+  for (const text of ['', '.', id, `${id}.`, body, `.${body}`, `AAAAAAAA.${body}`, `${id}${body}`]) {
+    t.equal(keyring.open('tokens', text, 'context'), null, text)
+  }
+})
+
+t.test('the newest secret seals, every secret of the list opens', async (t) => {
+  const sealed = ring(A).seal('tokens', 'text', 'context')
+  t.strictSame(ring(A, B).open('tokens', sealed, 'context'), { text: 'text', stale: false })
+  t.strictSame(ring(B, A).open('tokens', sealed, 'context'), { text: 'text', stale: true })
+  t.equal(ring(B).open('tokens', sealed, 'context'), null)
+  const anew = ring(B, A).seal('tokens', 'text', 'context')
+  t.strictSame(ring(B).open('tokens', anew, 'context'), { text: 'text', stale: false })
+})
+
+t.test('through a rolling change of secrets each replica reads what its neighbours write', async (t) => {
+  // Replicas run the step before and the step after at the same time.
+  const steps = [[A], [A, B], [B, A], [B]]
+  for (const [i, before] of steps.entries()) {
+    const after = steps[i + 1]
+    if (after === undefined) break
+    for (const [writer, reader] of [
+      [ring(...before), ring(...after)],
+      [ring(...after), ring(...before)],
+    ] as const) {
+      // What is as old as the first secret has run out before the last step.
+      t.not(reader.verify('value', writer.sign('value')), 'invalid', `step ${i}`)
+      t.equal(reader.open('tokens', writer.seal('tokens', 'text', 'c'), 'c')?.text, 'text', `step ${i}`)
+    }
+  }
+})
+
+t.test('a ring that is printed shows no secret', async (t) => {
+  const text = inspect(ring(A), { depth: null, showHidden: true }) + JSON.stringify(ring(A))
+  t.notMatch(text, A)
+})

@@ -1,0 +1,210 @@
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import type { AddressInfo } from 'node:net'
+import net from 'node:net'
+import t, { type Test } from 'tap'
+import type { Answer, Browser } from '../helpers/browser.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+
+/** A page that says no more than that, with a link to try again. */
+function isRetryPage(t: Test, answer: Answer, status: number, what: string): void {
+  t.equal(answer.status, status, what)
+  t.match(answer.headers['content-type'], /^text\/html/, what)
+  t.match(answer.text, '<a href="/auth/login?returnTo=%2Fapp%3Fx%3D1">', what)
+  t.notMatch(answer.setCookies.join(), /session|record/, what)
+}
+
+async function noSession(t: Test, browser: Browser): Promise<void> {
+  t.notOk(browser.cookies.has('session'))
+  t.strictSame((await browser.fetch('/auth/session')).json(), {
+    authenticated: false,
+    loginUrl: '/auth/login',
+  })
+}
+
+t.test('a code that is refused is a 400 page with a way back, and no session', async (t) => {
+  const sandbox = await startSandbox(t, { faults: { tokenEndpoint: { mode: 'refuse' } } })
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  isRetryPage(t, await signIn(browser, sandbox, '/app?x=1'), 400, 'invalid_grant')
+  await noSession(t, browser)
+})
+
+t.test(
+  'a token endpoint that fails is told by a page with a way back, and the code is sent once',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, { TOKEN_TIMEOUT_MS: '300' })
+    for (const [fault, status] of [
+      [{ mode: 'status', status: 500 }, 503],
+      [{ mode: 'status', status: 503, headers: { 'retry-after': '7' } }, 503],
+      [{ mode: 'status', status: 429 }, 503],
+      [{ mode: 'invalid_client' }, 503],
+      [{ mode: 'refuse', error: 'unauthorized_client' }, 503],
+      [{ mode: 'status', status: 302, headers: { location: 'https://evil.test' } }, 503],
+      [{ mode: 'status', status: 502 }, 502],
+      [{ mode: 'status', status: 504 }, 502],
+      [{ mode: 'html' }, 502],
+      [{ mode: 'truncated' }, 502],
+      [{ mode: 'drop' }, 502],
+      [{ mode: 'cut' }, 502],
+      [{ mode: 'hang' }, 504],
+      [{ mode: 'stall' }, 504],
+    ] as const) {
+      sandbox.journal.clear()
+      sandbox.faults.set({ tokenEndpoint: fault })
+      const browser = bff.browser()
+      const what = JSON.stringify(fault)
+      const answer = await signIn(browser, sandbox, '/app?x=1')
+      isRetryPage(t, answer, status, what)
+      t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 1, what)
+      t.equal(answer.headers['retry-after'] !== undefined, status === 503, what)
+      t.notOk(browser.cookies.has('session'), what)
+      t.notMatch(answer.text, /invalid_client|unauthorized|evil/, what)
+    }
+  },
+)
+
+t.test('a token endpoint that cannot be reached is a 503 page', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { OAUTH_TOKEN_URL: 'http://127.0.0.1:9/token' })
+  isRetryPage(t, await signIn(bff.browser(), sandbox, '/app?x=1'), 503, 'refused')
+})
+
+t.test('a failed sign-in leaves the session that was there', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  for (const mode of ['refuse', 'drop', 'html'] as const) {
+    sandbox.faults.set({ tokenEndpoint: { mode, times: 1 } })
+    await signIn(browser, sandbox)
+    t.equal((await browser.fetch('/flux/a')).status, 200, mode)
+  }
+})
+
+t.test(
+  'while the store is down an answer is a 503 page and is not redeemed, and works afterwards',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const redis = await startRedis(t, { args: ['--appendonly', 'yes'] })
+    const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
+    await untilReady(bff)
+    const browser = bff.browser()
+    const start = await browser.navigate('/auth/login?returnTo=/app')
+    const back = await decide(sandbox, String(start.headers.location))
+    await redis.stop()
+    const begin = performance.now()
+    const answer = await browser.navigate(back, { from: 'cross-site' })
+    t.ok(performance.now() - begin < 1_500, 'at once')
+    t.equal(answer.status, 503)
+    t.match(answer.headers['content-type'], /^text\/html/)
+    t.match(answer.headers['retry-after'], /^\d+$/)
+    t.strictSame(answer.setCookies, [])
+    t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
+    await redis.restart()
+    await untilReady(bff)
+    t.equal((await browser.navigate(back, { from: 'cross-site' })).headers.location, '/app#_')
+  },
+)
+
+t.test('tokens that cannot be stored are revoked and make no session, then or later', async (t) => {
+  const sandbox = await startSandbox(t)
+  const redis = await startRedis(t)
+  const bff = await startBff(t, sandbox, {
+    REDIS_URL: redis.url,
+    OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`,
+  })
+  await untilReady(bff)
+  const browser = bff.browser()
+  const start = await browser.navigate(`/auth/login?returnTo=${encodeURIComponent('/app?x=1')}`)
+  const back = await decide(sandbox, String(start.headers.location))
+  const gate = sandbox.hold('token', { point: 'after' })
+  const returning = browser.navigate(back, { from: 'cross-site' })
+  await gate.arrived
+  redis.pause()
+  gate.release()
+  const answer = await returning
+  isRetryPage(t, answer, 503, 'the tokens came, and could not be kept')
+  t.match(answer.headers['retry-after'], /^\d+$/)
+  await sandbox.journal.until({ endpoint: 'revoke' })
+  redis.resume()
+  await untilReady(bff)
+  await noSession(t, browser)
+})
+
+t.test(
+  'a session whose saving had no answer in time is not signed in, then or later',
+  { timeout: 8_000 },
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const redis = await startRedis(t)
+    const slow = await slowAnswersTo(t, redis.port, 'save-session')
+    const bff = await startBff(t, sandbox, {
+      REDIS_URL: `redis://127.0.0.1:${slow.port}`,
+      OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`,
+    })
+    await untilReady(bff)
+    await signIn(bff.browser(), sandbox)
+    const kept = (await redis.cli('KEYS', 'bff:s:*')).split('\n')
+    t.equal(kept.length, 1)
+
+    const browser = bff.browser()
+    slow.begin()
+    isRetryPage(t, await signIn(browser, sandbox, '/app?x=1'), 503, 'no answer in time')
+    t.ok(slow.wasMet(), 'it was the saving that had no answer')
+    await sandbox.journal.until({ endpoint: 'revoke' })
+    await untilReady(bff)
+    await noSession(t, browser)
+    await untilEqual(async () => (await redis.cli('KEYS', 'bff:s:*')).split('\n'), kept)
+    t.pass('no record is left behind')
+  },
+)
+
+/** A way to Redis that, once begun, answers one script of ours later than anybody waits. */
+async function slowAnswersTo(t: Test, redisPort: number, script: string) {
+  const lua = readFileSync(new URL(`../../src/store/lua/${script}.lua`, import.meta.url))
+  const sha = createHash('sha1').update(lua).digest('hex')
+  const sockets = new Set<net.Socket>()
+  let armed = false
+  let met = false
+  const server = net.createServer((client) => {
+    const redis = net.connect(redisPort, '127.0.0.1')
+    for (const socket of [client, redis]) {
+      sockets.add(socket)
+      socket.on('error', () => {})
+    }
+    client.on('close', () => redis.destroy())
+    redis.on('close', () => client.destroy())
+    client.on('data', (data) => {
+      if (armed && data.includes(sha)) {
+        armed = false
+        met = true
+        redis.pause()
+        setTimeout(() => redis.resume(), 1_000)
+      }
+      redis.write(data)
+    })
+    redis.on('data', (data) => client.write(data))
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  })
+  return {
+    port: (server.address() as AddressInfo).port,
+    begin() {
+      armed = true
+    },
+    wasMet: () => met,
+  }
+}
+
+/** Looks until the value is the expected one; bounded by the test's own time. */
+async function untilEqual(look: () => Promise<string[]>, expected: string[]): Promise<void> {
+  while ((await look()).join() !== expected.join()) await new Promise((resolve) => setTimeout(resolve, 50))
+}

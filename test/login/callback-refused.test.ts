@@ -1,0 +1,138 @@
+import t, { type Test } from 'tap'
+import type { Answer } from '../helpers/browser.ts'
+import { startRedis } from '../helpers/redis.ts'
+import type { Bff } from '../helpers/system.ts'
+import { decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { ask, field, portOf } from '../http/wire.ts'
+
+/** A page of the server's own, without a word of the request on it. */
+function isFaultPage(t: Test, answer: Answer, status: number, what: string): void {
+  t.equal(answer.status, status, what)
+  t.match(answer.headers['content-type'], /^text\/html/, what)
+  t.match(answer.headers['content-security-policy'], /default-src 'none'/, what)
+  t.equal(answer.headers['cache-control'], 'no-store', what)
+  t.notOk(answer.headers.location, what)
+  t.notMatch(answer.text, /<script|evil|long-story/i, what)
+}
+
+t.test('what is no answer to a sign-in of this browser is 400, and changes nothing', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  sandbox.journal.clear()
+  const start = await browser.navigate('/auth/login')
+  const nonce = new URL(String(start.headers.location)).searchParams.get('state')!
+  const cookies = new Map(browser.cookies)
+  for (const [path, what] of [
+    [`${nonce}?code=a&code=b`, 'two codes'],
+    [`${nonce}?code=a&code=a`, 'the same code twice'],
+    [`${nonce}?code=a&error=access_denied`, 'a code and an error'],
+    [`${nonce}`, 'neither'],
+    [`${nonce}?code=`, 'an empty code'],
+    [`${nonce}?error=`, 'an empty error'],
+    [`${nonce}?error=a&error=b`, 'two errors'],
+    [`${nonce}?code=a&state=${nonce}&state=${nonce}`, 'two states'],
+    [`${nonce}?code=a&iss=https://a.test&iss=https://a.test`, 'two issuers'],
+    [`${nonce}?code=a&state=evil`, 'another state'],
+    [`${nonce}?code=a&state=`, 'an empty state'],
+    [`${nonce}?error=access_denied&state=evil`, 'another state with an error'],
+    [`${'A'.repeat(43)}?code=a`, 'a nonce of nobody'],
+    [`${nonce}x?code=a`, 'a longer nonce'],
+    [`${nonce.slice(1)}?code=a`, 'a shorter nonce'],
+    ['evil?code=a', 'no nonce'],
+    ['%3Cscript%3E?code=a', 'a script for a nonce'],
+    [`${nonce.toLowerCase()}?code=a`, 'a nonce in lower case'],
+    [`${nonce}?code=a&error_description=long-story&error=x`, 'a long story'],
+  ] as const) {
+    const answer = await browser.navigate(`/auth/callback/${path}`, { from: 'cross-site' })
+    isFaultPage(t, answer, 400, what)
+    t.strictSame(answer.setCookies, [], what)
+  }
+  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0, 'no token request')
+  t.strictSame(browser.cookies, cookies)
+  t.equal((await browser.fetch('/flux/a')).status, 200, 'the session before lives on')
+})
+
+t.test('the login cookie of one browser is of no use to another', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const [attacker, victim] = [bff.browser(), bff.browser()]
+  const start = await attacker.navigate('/auth/login')
+  const back = await decide(sandbox, String(start.headers.location))
+  isFaultPage(t, await victim.navigate(back, { from: 'cross-site' }), 400, 'without a login cookie')
+  await victim.navigate('/auth/login')
+  isFaultPage(t, await victim.navigate(back, { from: 'cross-site' }), 400, 'with one of its own')
+  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
+  t.notOk(victim.cookies.has('session'))
+})
+
+t.test('a sign-in that took more than ten minutes is over', async (t) => {
+  const clock = Date.now
+  let behindMs = 0
+  Date.now = () => clock() - behindMs
+  t.teardown(() => {
+    Date.now = clock
+  })
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const begunAgo = async (ms: number): Promise<number> => {
+    const browser = bff.browser()
+    behindMs = ms
+    const start = await browser.navigate('/auth/login')
+    behindMs = 0
+    const back = await decide(sandbox, String(start.headers.location))
+    return (await browser.navigate(back, { from: 'cross-site' })).status
+  }
+  t.equal(await begunAgo(600_000), 400)
+  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
+  t.equal(await begunAgo(590_000), 303)
+})
+
+t.test('an answer that comes twice is redeemed once: home for who is signed in, else 400', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  const start = await browser.navigate('/auth/login?returnTo=/app')
+  const loginCookie = [...browser.cookies]
+  const back = await decide(sandbox, String(start.headers.location))
+  t.equal((await browser.navigate(back, { from: 'cross-site' })).headers.location, '/app#_')
+  const session = browser.cookies.get('session')!.value
+
+  for (const from of ['cross-site', 'same-site'] as const) {
+    const again = await browser.navigate(back, { from })
+    t.equal(again.status, 303, `reloaded, ${from}`)
+    t.equal(again.headers.location, '/#_')
+  }
+  for (const [name, cookie] of loginCookie) browser.cookies.set(name, cookie)
+  const withCookie = await browser.navigate(back, { from: 'cross-site' })
+  t.equal(withCookie.headers.location, '/#_', 'also while the login cookie is still there')
+  t.equal(browser.cookies.get('session')!.value, session, 'it is still the same session')
+  t.equal((await browser.fetch('/flux/a')).status, 200)
+
+  await browser.fetch('/auth/logout', { method: 'POST' })
+  isFaultPage(t, await browser.navigate(back, { from: 'cross-site' }), 400, 'signed out')
+  isFaultPage(t, await bff.browser().navigate(back, { from: 'cross-site' }), 400, 'another browser')
+  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 1, 'one token request')
+})
+
+t.test('of two replicas that get the same answer at once, one redeems it', async (t) => {
+  const sandbox = await startSandbox(t)
+  const { url } = await startRedis(t)
+  const one = await startBff(t, sandbox, { REDIS_URL: url })
+  const two = await startBff(t, sandbox, { REDIS_URL: url, PUBLIC_URL: one.publicUrl })
+  await Promise.all([untilReady(one), untilReady(two)])
+  const start = await one.browser().navigate('/auth/login?returnTo=/app')
+  const back = new URL(await decide(sandbox, String(start.headers.location)))
+  const cookie = start.setCookies[0]!.split(';', 1)[0]!
+  const callback = (bff: Bff) =>
+    ask(portOf(bff), { target: back.pathname + back.search, headers: [['Cookie', cookie]] })
+  const answers = await Promise.all([one, two, one, two].map(callback))
+  t.strictSame(answers.map(({ status }) => status).sort(), [303, 400, 400, 400])
+  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 1)
+  const winner = answers.find(({ status }) => status === 303)!
+  t.equal(field(winner, 'location'), '/app#_')
+  for (const loser of answers.filter(({ status }) => status === 400)) {
+    t.notMatch(field(loser, 'set-cookie') ?? '', /session|record/)
+  }
+})

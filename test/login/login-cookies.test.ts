@@ -1,0 +1,173 @@
+import t from 'tap'
+import { freePort } from '../helpers/ports.ts'
+import { decide, startBff, startSandbox } from '../helpers/system.ts'
+import { ask, field, portOf } from '../http/wire.ts'
+
+/** Of every server here unless it is given another. */
+const SECRET = 'the-first-secret-of-the-tests-of-32-characters'
+
+/** The attributes of a `Set-Cookie` line, sorted. */
+function attributesOf(line: string): string[] {
+  return line
+    .split('; ')
+    .slice(1)
+    .map((attribute) => attribute.replace(/^Expires=.*/, 'Expires'))
+    .sort()
+}
+
+t.test('the login cookie of an https site is locked to it and lives ten minutes', async (t) => {
+  const port = await freePort()
+  const bff = await startBff(t, await startSandbox(t), {
+    PORT: String(port),
+    PUBLIC_URL: `https://localhost:${port}`,
+  })
+  const { setCookies } = await bff.browser().navigate(`/auth/login?returnTo=/${'%C3%A4'.repeat(85)}`)
+  t.equal(setCookies.length, 1)
+  t.match(setCookies[0], /^__Host-Http-login-[A-Za-z0-9_-]{16}=[A-Za-z0-9_.-]+;/)
+  t.strictSame(attributesOf(setCookies[0]!), ['HttpOnly', 'Max-Age=600', 'Path=/', 'SameSite=Lax', 'Secure'])
+})
+
+t.test('the login cookie of an http site has no prefix and is not Secure', async (t) => {
+  const bff = await startBff(t, await startSandbox(t))
+  const { setCookies } = await bff.browser().navigate('/auth/login')
+  t.match(setCookies[0], /^login-[A-Za-z0-9_-]{16}=/)
+  t.strictSame(attributesOf(setCookies[0]!), ['HttpOnly', 'Max-Age=600', 'Path=/', 'SameSite=Lax'])
+})
+
+t.test('the login cookie is at most 1 KiB with all that belongs to it', async (t) => {
+  const port = await freePort()
+  const bff = await startBff(t, await startSandbox(t), {
+    PORT: String(port),
+    PUBLIC_URL: `https://localhost:${port}`,
+  })
+  for (const returnTo of [
+    `/${'a'.repeat(511)}`,
+    `/?${"'".repeat(170)}`,
+    `/?${'~'.repeat(510)}`,
+    `/#${'/'.repeat(510)}`,
+    `/?${'"'.repeat(170)}`,
+    `/${'ä'.repeat(85)}`,
+  ]) {
+    const { status, setCookies } = await bff
+      .browser()
+      .navigate(`/auth/login?returnTo=${encodeURIComponent(returnTo)}`)
+    t.equal(status, 303, returnTo.slice(0, 5))
+    t.ok(Buffer.byteLength(setCookies[0]!) <= 1_024, `${Buffer.byteLength(setCookies[0]!)} bytes`)
+  }
+})
+
+t.test('the login cookie tells nobody what is in it', async (t) => {
+  const bff = await startBff(t, await startSandbox(t))
+  const { setCookies, headers } = await bff.browser().navigate('/auth/login?returnTo=/hidden-place')
+  const value = /=([^;]+)/.exec(setCookies[0]!)![1]!
+  const { searchParams } = new URL(String(headers.location))
+  for (const text of [value, Buffer.from(value, 'base64url').toString('latin1')]) {
+    t.notMatch(text, /hidden-place/)
+    t.notOk(text.includes(searchParams.get('state')!))
+  }
+  t.notOk(setCookies[0]!.includes(searchParams.get('state')!), 'not in its name either')
+})
+
+t.test('five sign-ins may be under way in a browser, and the oldest gives way to a sixth', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  const starts: string[] = []
+  const firstName = (lines: string[]): string => lines[0]!.split('=', 1)[0]!
+  const names: string[] = []
+  for (let i = 0; i < 5; i += 1) {
+    const start = await browser.navigate(`/auth/login?returnTo=/tab-${i}`)
+    t.equal(start.setCookies.length, 1, 'nothing is dropped yet')
+    names.push(firstName(start.setCookies))
+    starts.push(String(start.headers.location))
+    // The age is counted in milliseconds.
+    await new Promise((resolve) => setTimeout(resolve, 2))
+  }
+  t.equal(browser.cookies.size, 5)
+  const sixth = await browser.navigate('/auth/login?returnTo=/tab-5')
+  starts.push(String(sixth.headers.location))
+  t.equal(sixth.setCookies.length, 2)
+  const dropped = sixth.setCookies.filter((line) => line.includes('Max-Age=0'))
+  t.strictSame(
+    dropped.map((line) => line.split('=', 1)[0]),
+    [names[0]],
+  )
+  t.strictSame(
+    attributesOf(dropped[0]!).filter((attribute) => !/^(Max-Age|Expires)/.test(attribute)),
+    ['HttpOnly', 'Path=/', 'SameSite=Lax'],
+  )
+  t.equal(browser.cookies.size, 5)
+  for (const tab of [3, 5, 1]) {
+    const back = await decide(sandbox, starts[tab]!)
+    const answer = await browser.navigate(back, { from: 'cross-site' })
+    t.equal(answer.headers.location, `/tab-${tab}#_`, 'the others come back, in any order')
+  }
+  const late = await browser.navigate(await decide(sandbox, starts[0]!), { from: 'cross-site' })
+  t.equal(late.status, 400)
+})
+
+t.test('login cookies that are not ours are dropped, and lock nobody out', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  const garbage = ['login-x', `login-${'a'.repeat(16)}`, 'login-0000000000000000', 'login-']
+  for (const [index, name] of garbage.entries()) {
+    browser.cookies.set(name, {
+      value: ['rubbish', `AAAAAAAA.${'A'.repeat(60)}`, '', '%%%'][index]!,
+      strict: false,
+    })
+  }
+  const start = await browser.navigate('/auth/login?returnTo=/app')
+  t.equal(start.status, 303)
+  const back = await browser.navigate(await decide(sandbox, String(start.headers.location)), {
+    from: 'cross-site',
+  })
+  t.equal(back.headers.location, '/app#_')
+  for (const name of garbage.slice(0, 3)) t.notOk(browser.cookies.has(name), `${name} is dropped`)
+})
+
+t.test('a login cookie of another sign-in, of another name or altered is none', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  const [one, two] = [await browser.navigate('/auth/login'), await browser.navigate('/auth/login')]
+  const [nameOne, nameTwo] = [one, two].map(({ setCookies }) => setCookies[0]!.split('=', 1)[0]!)
+  const valueTwo = browser.cookies.get(nameTwo!)!.value
+  const back = new URL(await decide(sandbox, String(one.headers.location)))
+  const own = browser.cookies.get(nameOne!)!.value
+  const flipped = own.slice(0, -3) + (own.at(-3) === 'A' ? 'B' : 'A') + own.slice(-2)
+  for (const cookie of [
+    `${nameOne}=${valueTwo}`,
+    `${nameTwo}=${own}`,
+    `${nameOne}=${flipped}`,
+    `${nameOne}=`,
+    `${nameOne}`,
+    `${nameOne}=${own.split('.')[1]}`,
+    `x${nameOne}=${own}`,
+  ]) {
+    const answer = await ask(portOf(bff), {
+      target: back.pathname + back.search,
+      headers: [['Cookie', cookie]],
+    })
+    t.equal(answer.status, 400, cookie.slice(0, 30))
+  }
+  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
+  const good = await browser.navigate(back.href, { from: 'cross-site' })
+  t.equal(good.status, 303, 'and the right one still works after all that')
+})
+
+t.test('a sign-in under way survives a change of secrets', async (t) => {
+  const sandbox = await startSandbox(t)
+  const before = await startBff(t, sandbox)
+  const start = await before.browser().navigate('/auth/login?returnTo=/app')
+  const after = await startBff(t, sandbox, {
+    PUBLIC_URL: before.publicUrl,
+    SESSION_SECRET: `another-secret-that-is-32-characters-long,${SECRET}`,
+  })
+  const back = new URL(await decide(sandbox, String(start.headers.location)))
+  const answer = await ask(portOf(after), {
+    target: back.pathname + back.search,
+    headers: [['Cookie', start.setCookies[0]!.split(';', 1)[0]!]],
+  })
+  t.equal(field(answer, 'location'), '/app#_')
+})

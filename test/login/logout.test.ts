@@ -1,0 +1,165 @@
+import t from 'tap'
+import { freePort } from '../helpers/ports.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { ask, field, OWN, portOf } from '../http/wire.ts'
+
+/** What a `Set-Cookie` line says apart from value and times. */
+function shape(line: string): string {
+  const [pair, ...attributes] = line.split('; ')
+  const kept = attributes.filter((attribute) => !/^(Expires|Max-Age)=/.test(attribute)).sort()
+  return [pair!.split('=', 1)[0], ...kept].join('; ')
+}
+
+for (const scheme of ['http', 'https']) {
+  t.test(
+    `signing out of an ${scheme} site ends the session and clears its cookies as they were set`,
+    async (t) => {
+      const sandbox = await startSandbox(t)
+      const port = String(await freePort())
+      const bff = await startBff(t, sandbox, { PORT: port, PUBLIC_URL: `${scheme}://localhost:${port}` })
+      const browser = bff.browser()
+      const set = (await signIn(browser, sandbox)).setCookies.filter((line) => /session|record/.test(line))
+      const cookie = [...browser.cookies].map(([name, { value }]) => `${name}=${value}`).join('; ')
+      t.equal((await browser.fetch('/flux/a')).status, 200)
+
+      const out = await browser.fetch('/auth/logout', { method: 'POST' })
+      t.equal(out.status, 204)
+      t.equal(out.text, '')
+      t.equal(out.headers['clear-site-data'], '"cache"')
+      t.equal(out.headers['cache-control'], 'no-store')
+      t.strictSame(out.setCookies.map(shape).sort(), set.map(shape).sort())
+      for (const line of out.setCookies) {
+        t.match(line, /^[^=]+=;/)
+        t.match(line, /Max-Age=0|Expires=Thu, 01 Jan 1970/)
+      }
+      t.equal(browser.cookies.size, 0)
+      const old = await ask(portOf(bff), { target: '/flux/a', headers: [OWN, ['Cookie', cookie]] })
+      t.equal(old.status, 401, 'the old cookie is dead')
+      const again = await ask(portOf(bff), {
+        method: 'POST',
+        target: '/auth/logout',
+        headers: [OWN, ['Cookie', cookie]],
+      })
+      t.equal(again.status, 204, 'and signing out once more is fine')
+    },
+  )
+}
+
+t.test('signing out without a session is 204 too', async (t) => {
+  const bff = await startBff(t, await startSandbox(t))
+  for (const cookie of ['', 'session=rubbish', `session=${'A'.repeat(43)}.${'B'.repeat(43)}`]) {
+    const answer = await ask(portOf(bff), {
+      method: 'POST',
+      target: '/auth/logout',
+      headers: [OWN, ['Cookie', cookie]],
+    })
+    t.equal(answer.status, 204, cookie)
+    t.equal(field(answer, 'clear-site-data'), '"cache"')
+  }
+})
+
+t.test('signing out takes any body of any type, or none', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  for (const [type, body] of [
+    [null, undefined],
+    [null, ''],
+    [null, 'x'],
+    ['application/json', ''],
+    ['application/json', '{}'],
+    ['application/json', '{"a":'],
+    ['text/plain;charset=UTF-8', 'x'],
+    ['application/x-www-form-urlencoded', 'a=b'],
+    ['multipart/form-data; boundary=x', '--x--'],
+    ['image/png', '\0\x01'],
+    ['rubbish', 'x'],
+    ['', 'x'],
+    ['application/json', `"${'x'.repeat(20_000)}"`],
+  ] as const) {
+    const browser = bff.browser()
+    await signIn(browser, sandbox)
+    const answer = await browser.fetch('/auth/logout', {
+      method: 'POST',
+      ...(body === undefined ? {} : { body }),
+      headers: type === null ? {} : { 'content-type': type },
+    })
+    t.equal(answer.status, 204, `${type} ${body?.slice(0, 10)}`)
+    t.equal(browser.cookies.size, 0)
+  }
+})
+
+t.test('a link, an image or another site signs nobody out', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  for (const method of ['GET', 'HEAD', 'PUT', 'DELETE']) {
+    const answer = await browser.fetch('/auth/logout', { method })
+    t.equal(answer.status, 405, method)
+    t.equal(answer.headers.allow, 'POST')
+  }
+  for (const site of ['cross-site', 'same-site', 'none']) {
+    const answer = await browser.fetch('/auth/logout', {
+      method: 'POST',
+      headers: { 'sec-fetch-site': site },
+    })
+    t.equal(answer.status, 403, site)
+    t.strictSame(answer.setCookies, [])
+  }
+  t.equal((await browser.fetch('/flux/a')).status, 200)
+})
+
+t.test('signing out revokes the tokens, and a revocation that fails does not stop it', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, {
+    OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`,
+    TOKEN_TIMEOUT_MS: '300',
+  })
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  t.equal((await browser.fetch('/auth/logout', { method: 'POST' })).status, 204)
+  const [revoked] = await sandbox.journal.until({ endpoint: 'revoke', outcome: 'revoked' })
+  t.match(revoked?.form, { token: /./, client_id: /./, client_secret: /./ })
+  sandbox.faults.set({ revocationEndpoint: { mode: 'hang' } })
+  await signIn(browser, sandbox)
+  const begin = performance.now()
+  t.equal((await browser.fetch('/auth/logout', { method: 'POST' })).status, 204)
+  t.ok(performance.now() - begin < 500, 'nobody waits for it')
+  sandbox.faults.set({ revocationEndpoint: { mode: 'ok' } })
+})
+
+t.test('a session whose cookie stands there twice is ended by signing out all the same', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  const [session, record] = ['session', 'record'].map((name) => browser.cookies.get(name)!.value)
+  const answer = await ask(portOf(bff), {
+    method: 'POST',
+    target: '/auth/logout',
+    headers: [OWN, ['Cookie', `session=planted; session=${session}; record=${record}`]],
+  })
+  t.equal(answer.status, 204)
+  t.equal((await browser.fetch('/flux/a')).status, 401)
+})
+
+t.test('a session that is ended on one replica is ended on every other within 200 ms', async (t) => {
+  const sandbox = await startSandbox(t)
+  const { url } = await startRedis(t)
+  const one = await startBff(t, sandbox, { REDIS_URL: url })
+  const two = await startBff(t, sandbox, { REDIS_URL: url, PUBLIC_URL: one.publicUrl })
+  await Promise.all([untilReady(one), untilReady(two)])
+  const browser = one.browser()
+  await signIn(browser, sandbox)
+  const cookie = `session=${browser.cookies.get('session')!.value}`
+  const atTwo = () => ask(portOf(two), { target: '/flux/a', headers: [OWN, ['Cookie', cookie]] })
+  for (let i = 0; i < 3; i += 1) t.equal((await atTwo()).status, 200, 'it is in the cache there')
+  await browser.fetch('/auth/logout', { method: 'POST' })
+  const here = await ask(portOf(one), { target: '/flux/a', headers: [OWN, ['Cookie', cookie]] })
+  t.equal(here.status, 401, 'at once where it was asked')
+  const deadline = performance.now() + 200
+  let status = 200
+  while (status === 200 && performance.now() < deadline) status = (await atTwo()).status
+  t.equal(status, 401)
+})

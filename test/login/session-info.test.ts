@@ -1,0 +1,251 @@
+import t from 'tap'
+import { startRedis } from '../helpers/redis.ts'
+import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { ask, portOf, problemOf } from '../http/wire.ts'
+
+const A = 'secret-A-of-the-tests-of-at-least-32-characters'
+const B = 'secret-B-of-the-tests-of-at-least-32-characters'
+const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
+const ANONYMOUS = { authenticated: false, loginUrl: '/auth/login' }
+
+t.test(
+  'a session is described by times in UTC, its flow and the default account, and never a token',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, { SESSION_IDLE_SECONDS: '600', SESSION_MAX_SECONDS: '1200' })
+    const browser = bff.browser()
+    const begin = Date.now()
+    await signIn(browser, sandbox)
+    const answer = await browser.fetch('/auth/session')
+    t.equal(answer.status, 200)
+    t.match(answer.headers['content-type'], /^application\/json/)
+    t.equal(answer.headers['cache-control'], 'no-store')
+    t.strictSame(answer.setCookies, [])
+    const session = answer.json()
+    t.strictSame(Object.keys(session), [
+      'authenticated',
+      'flow',
+      'createdAt',
+      'idleExpiresAt',
+      'expiresAt',
+      'accessTokenExpiresAt',
+      'refreshable',
+      'wac',
+    ])
+    t.match(session, { authenticated: true, flow: 'code', refreshable: true, wac: 'DEMO' })
+    for (const name of ['createdAt', 'idleExpiresAt', 'expiresAt', 'accessTokenExpiresAt']) {
+      t.match(session[name], ISO, name)
+    }
+    const at = (name: string): number => Date.parse(String(session[name]))
+    t.ok(at('createdAt') >= begin && at('createdAt') <= Date.now())
+    t.equal(at('idleExpiresAt') - at('createdAt'), 600_000)
+    t.equal(at('expiresAt') - at('createdAt'), 1_200_000)
+    t.ok(Math.abs(at('accessTokenExpiresAt') - begin - 3_600_000) < 5_000)
+    const granted = sandbox.journal.entries({ kind: 'GetFlux' })
+    t.equal(granted.length, 0, 'asking calls nobody')
+  },
+)
+
+t.test('no default account is null', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { WAC: '' })
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  t.equal((await browser.fetch('/auth/session')).json().wac, null)
+})
+
+t.test('whoever has no session is told so with 200, whatever the cookies hold', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  const good = browser.cookies.get('session')!.value
+  for (const cookie of [
+    '',
+    'session=',
+    'session',
+    'session=rubbish',
+    `session=${'A'.repeat(43)}.${'A'.repeat(43)}`,
+    `session=${good.slice(0, -1)}`,
+    `session=${good}x`,
+    `session="${good}"`,
+    `session=${encodeURIComponent(good).replace('.', '%2E')}`,
+    `session=${good}; session=${good}`,
+    `session=${good}; session=other`,
+    `session=first;session=${good}`,
+    `SESSION=${good}`,
+    `xsession=${good}`,
+    `record=${good}`,
+    `session=${'x'.repeat(8_000)}`,
+    `x=session=${good}`,
+    '=;;=; ;session',
+  ]) {
+    for (const target of ['/auth/session', '/flux/a']) {
+      const answer = await ask(portOf(bff), {
+        target,
+        headers: [
+          ['Cookie', cookie],
+          ['Sec-Fetch-Site', 'same-origin'],
+        ],
+      })
+      const what = `${target} ${cookie.slice(0, 40)}`
+      if (target === '/auth/session') {
+        t.equal(answer.status, 200, what)
+        t.strictSame(problemOf(answer), ANONYMOUS, what)
+      } else {
+        t.equal(answer.status, 401, what)
+        t.match(problemOf(answer), { code: 'login_required', loginUrl: '/auth/login' }, what)
+        t.ok(answer.headers.get('www-authenticate')?.[0]?.startsWith('Session'), what)
+      }
+    }
+  }
+  t.match(
+    (await browser.fetch('/auth/session')).json(),
+    { authenticated: true },
+    'the good one is still good',
+  )
+})
+
+t.test('a good cookie is found among others, however large and odd they are', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  const good = browser.cookies.get('session')!.value
+  for (const cookie of [
+    `a=1; session=${good}; b=2`,
+    `session=${good};b=2`,
+    `a=1;session=${good}`,
+    `big=${'x'.repeat(8_000)}; session=${good}`,
+    `session=${good}; big=${'x'.repeat(8_000)}`,
+    `%=%; bad%zz=%zz; session=${good}`,
+    `=; ; =x; session=${good}; session`,
+    `xsession=other; session=${good}; sessionx=other; my.session=other`,
+    `Session=other; session=${good}`,
+    `a="b; session=${good}`,
+    `__proto__=x; constructor=y; session=${good}`,
+    `record=rubbish; session=${good}`,
+  ]) {
+    for (const target of ['/auth/session', '/flux/a?values=1']) {
+      const answer = await ask(portOf(bff), {
+        target,
+        headers: [
+          ['Cookie', cookie],
+          ['Sec-Fetch-Site', 'same-origin'],
+        ],
+      })
+      t.equal(answer.status, 200, `${target} ${cookie.slice(0, 40)}`)
+      t.not(problemOf(answer).authenticated, false, `${target} ${cookie.slice(0, 40)}`)
+    }
+  }
+  const twoLines = await ask(portOf(bff), {
+    target: '/flux/a?values=1',
+    headers: [
+      ['Cookie', 'a=1'],
+      ['Cookie', `session=${good}`],
+      ['X-CSRF', '1'],
+    ],
+  })
+  t.equal(twoLines.status, 200, 'in a second Cookie line')
+})
+
+t.test('asking does not extend the session', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { SESSION_IDLE_SECONDS: '1' })
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  const { idleExpiresAt } = (await browser.fetch('/auth/session')).json()
+  const until = Date.parse(String(idleExpiresAt))
+  let asked = 0
+  while (Date.now() < until - 50) {
+    const answer = (await browser.fetch('/auth/session')).json()
+    if (answer.authenticated !== true) break
+    t.equal(answer.idleExpiresAt, idleExpiresAt)
+    asked += 1
+    await new Promise((resolve) => setTimeout(resolve, 100))
+  }
+  t.ok(asked > 3)
+  await new Promise((resolve) => setTimeout(resolve, until - Date.now() + 20))
+  t.strictSame((await browser.fetch('/auth/session')).json(), ANONYMOUS)
+  const refused = await browser.fetch('/flux/a')
+  t.equal(refused.status, 401)
+})
+
+t.test('a cookie that an older secret signed is set anew, each name once, and works on', async (t) => {
+  const sandbox = await startSandbox(t)
+  const { url } = await startRedis(t)
+  const old = await startBff(t, sandbox, { REDIS_URL: url, SESSION_SECRET: A })
+  await untilReady(old)
+  const browser = old.browser()
+  await signIn(browser, sandbox)
+  const signedByA = browser.cookies.get('session')!.value
+
+  const common = { REDIS_URL: url, PUBLIC_URL: old.publicUrl }
+  const both = await startBff(t, sandbox, { ...common, SESSION_SECRET: `${B},${A}` })
+  const onlyB = await startBff(t, sandbox, { ...common, SESSION_SECRET: B })
+  await Promise.all([untilReady(both), untilReady(onlyB)])
+  const get = (bff: typeof both, target: string, session: string) =>
+    ask(portOf(bff), {
+      target,
+      headers: [
+        ['Cookie', `session=${session}`],
+        ['Sec-Fetch-Site', 'same-origin'],
+      ],
+    })
+
+  t.equal((await get(both, '/flux/a', signedByA)).status, 200, 'it works without being set anew')
+  const renewed = await get(both, '/auth/session', signedByA)
+  t.match(problemOf(renewed), { authenticated: true })
+  const lines = renewed.headers.get('set-cookie') ?? []
+  t.strictSame(lines.map((line) => line.split('=', 1)[0]).sort(), ['record', 'session'])
+  t.match(lines.find((line) => line.startsWith('session='))!, /; Path=\/; HttpOnly; SameSite=Strict$/)
+  t.match(lines.find((line) => line.startsWith('record='))!, /; Path=\/; HttpOnly; SameSite=Lax$/)
+  const signedByB = lines
+    .find((line) => line.startsWith('session='))!
+    .slice(8)
+    .split(';', 1)[0]!
+  t.equal(signedByB.split('.')[0], signedByA.split('.')[0], 'it is the same session')
+  t.not(signedByB, signedByA)
+  const again = await get(both, '/auth/session', signedByB)
+  t.notOk(again.headers.has('set-cookie'), 'and is not set again')
+  t.equal((await get(onlyB, '/auth/session', signedByA)).status, 200)
+  t.strictSame(problemOf(await get(onlyB, '/auth/session', signedByA)), ANONYMOUS)
+  t.notMatch(await old.log(), /session record does not open/)
+})
+
+t.test('while the store is down the answer is 503, and no cookie is set or cleared', async (t) => {
+  const sandbox = await startSandbox(t)
+  const redis = await startRedis(t, { args: ['--appendonly', 'yes'] })
+  const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
+  await untilReady(bff)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  await redis.stop()
+  for (const [method, target] of [
+    ['GET', '/auth/session'],
+    ['HEAD', '/auth/session'],
+    ['POST', '/auth/logout'],
+    ['GET', '/flux/a'],
+  ] as const) {
+    const begin = performance.now()
+    const answer = await browser.fetch(target, { method })
+    t.ok(performance.now() - begin < 1_200, `${target} within a second`)
+    t.equal(answer.status, 503, target)
+    t.match(answer.headers['retry-after'], /^[1-9]\d*$/, target)
+    t.strictSame(answer.setCookies, [], target)
+    t.notOk(answer.headers['clear-site-data'], target)
+    if (method !== 'HEAD') t.match(answer.json(), { code: 'store_unavailable', status: 503 }, target)
+  }
+  t.strictSame(
+    (await ask(portOf(bff), { target: '/auth/session' })).status,
+    200,
+    'without a cookie none is asked',
+  )
+  await redis.restart()
+  await untilReady(bff)
+  t.match(
+    (await browser.fetch('/auth/session')).json(),
+    { authenticated: true },
+    'the same cookie works again',
+  )
+})

@@ -1,0 +1,241 @@
+import type { Socket } from 'node:net'
+import t from 'tap'
+import { Secret } from '../../src/secret.ts'
+import type { Teardown } from '../helpers/child.ts'
+import { freePort } from '../helpers/ports.ts'
+import { clientOf, http, rawTokenEndpoint } from './raw-server.ts'
+
+const TOKEN = new Secret('the refresh token+&=')
+const GOOD = { access_token: 'at', token_type: 'bearer', expires_in: 3600, refresh_token: 'rt', scope: 's' }
+
+async function refreshAt(t: Teardown, answer: (socket: Socket, request: string) => void) {
+  const { url, requests } = await rawTokenEndpoint(t, answer)
+  return { outcome: await clientOf(t, url).refresh(TOKEN, 300), requests }
+}
+
+t.test('a refresh is one POST of the documented fields, with the credentials in the form', async (t) => {
+  const { outcome, requests } = await refreshAt(t, (socket) =>
+    socket.write(http('200 OK', JSON.stringify(GOOD))),
+  )
+  t.equal(outcome.kind, 'granted')
+  t.equal(requests.length, 1)
+  const [head = '', body = ''] = requests[0]!.split('\r\n\r\n')
+  t.match(head, /^POST \/oauth\/token HTTP\/1\.1\r\n/)
+  t.match(head, /content-type: application\/x-www-form-urlencoded/i)
+  t.notMatch(head, /authorization:/i)
+  t.strictSame(Object.fromEntries(new URLSearchParams(body)), {
+    grant_type: 'refresh_token',
+    refresh_token: 'the refresh token+&=',
+    client_id: 'the-client',
+    client_secret: 'a secret+/&=',
+  })
+})
+
+/** What is said, and what it comes to. */
+const ANSWERS: [what: string, answer: string, expected: object][] = [
+  [
+    '429 with seconds',
+    http('429 Too Many', '', ['Retry-After: 7']),
+    { kind: 'unavailable', retryAfterSeconds: 7 },
+  ],
+  ['429 with too many seconds', http('429 Too Many', '', ['Retry-After: 86400']), { retryAfterSeconds: 60 }],
+  [
+    '429 with 0',
+    http('429 Too Many', '', ['Retry-After: 0']),
+    { kind: 'unavailable', retryAfterSeconds: null },
+  ],
+  ['429 with nonsense', http('429 Too Many', '', ['Retry-After: soon']), { retryAfterSeconds: null }],
+  ['500', http('500 Oh', 'x'), { kind: 'unavailable', retryAfterSeconds: null }],
+  ['501', http('501 Oh', 'x'), { kind: 'unavailable' }],
+  ['502', http('502 Oh', '<html>', ['Content-Type: text/html']), { kind: 'in_doubt' }],
+  ['503', http('503 Oh', '{}', ['Retry-After: 3']), { kind: 'unavailable', retryAfterSeconds: 3 }],
+  ['504', http('504 Oh', ''), { kind: 'in_doubt' }],
+  ['520', http('520 Oh', ''), { kind: 'in_doubt' }],
+  ['302', http('302 Found', '', ['Location: /login']), { kind: 'unavailable' }],
+  ['404', http('404 Not Found', 'x', ['Content-Type: text/html']), { kind: 'unavailable' }],
+  ['400 without a body', http('400 Bad', ''), { kind: 'unavailable' }],
+  ['400 with half of an error', http('400 Bad', '{"error":"invalid_gra'), { kind: 'unavailable' }],
+  ['201 with tokens', http('201 Created', JSON.stringify(GOOD)), { kind: 'in_doubt' }],
+  ['204', 'HTTP/1.1 204 No Content\r\n\r\n', { kind: 'in_doubt' }],
+  ['200 with a web page', http('200 OK', '<html>', ['Content-Type: text/html']), { kind: 'in_doubt' }],
+  ['200 with nothing', http('200 OK', ''), { kind: 'in_doubt' }],
+  ['200 with half of the tokens', http('200 OK', '{"access_token":"at"'), { kind: 'in_doubt' }],
+  ['200 with a list', http('200 OK', '[]'), { kind: 'in_doubt' }],
+  ['200 without an access token', http('200 OK', '{"token_type":"bearer"}'), { kind: 'in_doubt' }],
+  ['200 with more than 64 KiB', http('200 OK', `{"a":"${'x'.repeat(70_000)}"}`), { kind: 'in_doubt' }],
+  ['503 with more than 64 KiB', http('503 Oh', 'x'.repeat(70_000)), { kind: 'unavailable' }],
+  [
+    '200 and then silence',
+    'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{',
+    { kind: 'in_doubt', timedOut: true },
+  ],
+  ['503 and then silence', 'HTTP/1.1 503 Oh\r\nContent-Length: 99\r\n\r\n{', { kind: 'unavailable' }],
+  ['what is not HTTP', 'SSH-2.0-OpenSSH_9.2\r\n', { kind: 'in_doubt' }],
+  [
+    'invalid_grant with 400',
+    http('400 Bad', '{"error":"invalid_grant"}'),
+    { kind: 'refused', error: 'invalid_grant' },
+  ],
+  ['invalid_grant with 401', http('401 No', '{"error":"invalid_grant"}'), { kind: 'refused' }],
+  [
+    'invalid_grant beside a challenge',
+    http('401 No', '{"error":"invalid_grant"}', [
+      'Content-Type: application/json',
+      'WWW-Authenticate: Basic realm="x"',
+    ]),
+    { kind: 'refused' },
+  ],
+  [
+    'invalid_grant as text',
+    http('400 Bad', '{"error":"invalid_grant"}', ['Content-Type: text/plain']),
+    { kind: 'refused' },
+  ],
+  ['invalid_grant with 403', http('403 No', '{"error":"invalid_grant"}'), { kind: 'unavailable' }],
+  ['invalid_grant with 503', http('503 No', '{"error":"invalid_grant"}'), { kind: 'unavailable' }],
+  ['invalid_grant with 200', http('200 OK', '{"error":"invalid_grant"}'), { kind: 'in_doubt' }],
+  [
+    'invalid_client with 401',
+    http('401 No', '{"error":"invalid_client"}'),
+    { kind: 'unavailable', reason: /invalid_client/ },
+  ],
+  [
+    'invalid_client with a challenge',
+    http('401 No', '{"error":"invalid_client"}', [
+      'Content-Type: application/json',
+      'WWW-Authenticate: Basic realm="x"',
+    ]),
+    { kind: 'unavailable', reason: /invalid_client/ },
+  ],
+  ['a bare challenge', http('401 No', '', ['WWW-Authenticate: Basic realm="x"']), { kind: 'unavailable' }],
+  ['unauthorized_client', http('400 Bad', '{"error":"unauthorized_client"}'), { kind: 'unavailable' }],
+  [
+    'temporarily_unavailable',
+    http('400 Bad', '{"error":"temporarily_unavailable"}'),
+    { kind: 'unavailable' },
+  ],
+  [
+    'an error code of another type',
+    http('400 Bad', '{"error":{"invalid_grant":1}}'),
+    { kind: 'unavailable' },
+  ],
+  [
+    'an unprintable error code',
+    http('400 Bad', '{"error":"\\u001b[2J"}'),
+    { reason: /unreadable error code/ },
+  ],
+  ['token_type mac', http('200 OK', JSON.stringify({ ...GOOD, token_type: 'mac' })), { kind: 'in_doubt' }],
+  [
+    'an access token outside ASCII',
+    http('200 OK', JSON.stringify({ ...GOOD, access_token: 'ä' })),
+    { kind: 'in_doubt' },
+  ],
+  [
+    'an access token with a line break',
+    http('200 OK', JSON.stringify({ ...GOOD, access_token: 'a\r\nb' })),
+    { kind: 'in_doubt' },
+  ],
+  [
+    'an empty access token',
+    http('200 OK', JSON.stringify({ ...GOOD, access_token: '' })),
+    { kind: 'in_doubt' },
+  ],
+]
+
+for (const [what, answer, expected] of ANSWERS) {
+  t.test(`${what} comes to ${JSON.stringify(expected)}`, async (t) => {
+    const { outcome } = await refreshAt(t, (socket) => socket.write(answer))
+    t.match(outcome, expected)
+    t.notMatch(JSON.stringify(outcome), /refresh token\+/, 'and names no token')
+  })
+}
+
+t.test('a Retry-After may be a date', async (t) => {
+  const date = new Date(Date.now() + 20_000).toUTCString()
+  const { outcome } = await refreshAt(t, (socket) =>
+    socket.write(http('503 Oh', '', [`Retry-After: ${date}`])),
+  )
+  t.ok(outcome.kind === 'unavailable' && outcome.retryAfterSeconds! > 17 && outcome.retryAfterSeconds! <= 20)
+})
+
+t.test('a refused connection means that nothing was sent', async (t) => {
+  const outcome = await clientOf(t, `http://127.0.0.1:${await freePort()}`).refresh(TOKEN, 300)
+  t.match(outcome, { kind: 'unavailable', timedOut: false, reason: 'the request never left' })
+})
+
+t.test('a host name that is not known means that nothing was sent', async (t) => {
+  const outcome = await clientOf(t, 'http://nobody.invalid', { ALLOW_INSECURE_HTTP: 'true' }).refresh(
+    TOKEN,
+    2_000,
+  )
+  t.match(outcome, { kind: 'unavailable' })
+})
+
+t.test('a connection that is lost after the request was written leaves a doubt', async (t) => {
+  const reset = await refreshAt(t, (socket) => socket.resetAndDestroy())
+  t.match(reset.outcome, { kind: 'in_doubt', timedOut: false })
+  const ended = await refreshAt(t, (socket) => socket.end())
+  t.match(ended.outcome, { kind: 'in_doubt', timedOut: false })
+  const half = await refreshAt(t, (socket) =>
+    socket.end('HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"acc'),
+  )
+  t.match(half.outcome, { kind: 'in_doubt' })
+})
+
+t.test('silence leaves a doubt when its time is over', async (t) => {
+  const startedAt = performance.now()
+  const { outcome } = await refreshAt(t, () => {})
+  t.match(outcome, { kind: 'in_doubt', timedOut: true })
+  const took = performance.now() - startedAt
+  t.ok(took >= 290 && took < 1_500, `took ${Math.round(took)} ms`)
+})
+
+t.test('a request that got no connection in time was not sent, and is not sent later', async (t) => {
+  const { url, requests } = await rawTokenEndpoint(t, () => {})
+  const client = clientOf(t, url)
+  const hanging = [client.refresh(TOKEN, 600), client.refresh(TOKEN, 600)]
+  const outcome = await client.refresh(TOKEN, 200)
+  t.match(outcome, { kind: 'unavailable', timedOut: true, reason: 'the request never left' })
+  await Promise.all(hanging)
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  t.equal(requests.length, 2)
+})
+
+t.test('odd optional members do not cost the tokens', async (t) => {
+  const odd = {
+    ...GOOD,
+    token_type: 'Bearer',
+    expires_in: '1800',
+    scope: null,
+    id_token: 'garbage',
+    callback: 5,
+  }
+  const type = ['Content-Type: text/html']
+  const { outcome } = await refreshAt(t, (socket) => socket.write(http('200 OK', JSON.stringify(odd), type)))
+  t.match(outcome, { kind: 'granted', tokens: { lifeSeconds: 1_800, expiresAt: 2_800_000, scope: null } })
+  if (outcome.kind !== 'granted') return
+  t.equal(outcome.tokens.accessToken.reveal(), 'at')
+  t.equal(outcome.tokens.refreshToken?.reveal(), 'rt')
+})
+
+t.test('without token_type, expires_in and refresh_token the tokens are kept as well', async (t) => {
+  for (const refresh_token of [undefined, null, '']) {
+    const answer = JSON.stringify({ access_token: 'at', refresh_token })
+    const { outcome } = await refreshAt(t, (socket) => socket.write(http('200 OK', answer)))
+    t.match(outcome, { kind: 'granted', tokens: { refreshToken: null, lifeSeconds: 3_600 } })
+  }
+})
+
+t.test('a revocation says why it failed, and null when it did not', async (t) => {
+  const answers = [
+    http('200 OK', ''),
+    http('503 Oh', ''),
+    http('400 Bad', '{"error":"unsupported_token_type"}'),
+  ]
+  const { url, requests } = await rawTokenEndpoint(t, (socket) => socket.write(answers.shift() ?? ''))
+  const client = clientOf(t, url)
+  t.equal(await client.revoke(TOKEN, 'refresh_token'), null)
+  t.equal(await client.revoke(TOKEN, 'refresh_token'), 'the answer was 503')
+  t.match(await client.revoke(TOKEN, 'access_token'), /unsupported_token_type/)
+  t.match(requests[0], /^POST \/oauth\/revoke /)
+  t.match(requests[0], /token_type_hint=refresh_token/)
+})

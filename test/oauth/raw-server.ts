@@ -1,0 +1,72 @@
+import { once } from 'node:events'
+import net, { type AddressInfo, type Socket } from 'node:net'
+import { parseConfig } from '../../src/config.ts'
+import type { AuthorizationServer } from '../../src/oauth/authorization-server.ts'
+import { createAuthorizationServer } from '../../src/oauth/authorization-server.ts'
+import type { Teardown } from '../helpers/child.ts'
+
+/** A token endpoint on a bare socket: each whole request is handed to `answer`. */
+export async function rawTokenEndpoint(
+  t: Teardown,
+  answer: (socket: Socket, request: string) => void,
+): Promise<{ url: string; requests: string[] }> {
+  const requests: string[] = []
+  const sockets = new Set<Socket>()
+  const server = net.createServer((socket) => {
+    sockets.add(socket)
+    socket.on('error', () => {})
+    let text = ''
+    socket.on('data', (data) => {
+      text += data.toString('latin1')
+      const end = text.indexOf('\r\n\r\n')
+      const length = Number(/^content-length: (\d+)$/im.exec(text)?.[1] ?? 0)
+      if (end < 0 || text.length < end + 4 + length) return
+      const request = text
+      text = ''
+      requests.push(request)
+      answer(socket, request)
+    })
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    for (const socket of sockets) socket.destroy()
+    server.close()
+  })
+  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests }
+}
+
+/** This server's client for the authorization server at `url`. */
+export function clientOf(t: Teardown, url: string, env: Record<string, string> = {}): AuthorizationServer {
+  const parsed = parseConfig({
+    AUTH_URL: url,
+    BASE_URL: url,
+    PUBLIC_URL: 'http://localhost:1',
+    CLIENT_ID: 'the-client',
+    CLIENT_SECRET: 'a secret+/&=',
+    SESSION_SECRET: 'the-first-secret-of-the-tests-of-32-characters',
+    SESSION_STORE: 'memory',
+    OAUTH_REVOCATION_URL: `${url}/oauth/revoke`,
+    TOKEN_TIMEOUT_MS: '300',
+    ...env,
+  })
+  if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
+  const server = createAuthorizationServer({
+    oauth: parsed.config.oauth,
+    concurrency: 2,
+    now: () => 1_000_000,
+  })
+  t.teardown(() => server.close())
+  return server
+}
+
+/** A whole answer with a length. */
+export function http(
+  status: string,
+  body: string,
+  headers: string[] = ['Content-Type: application/json'],
+): string {
+  return [`HTTP/1.1 ${status}`, ...headers, `Content-Length: ${Buffer.byteLength(body)}`, '', body].join(
+    '\r\n',
+  )
+}

@@ -1,0 +1,56 @@
+import t from 'tap'
+import { hasErrorCode, lifeSeconds, tidyTokenAnswer } from '../../src/oauth/tidy.ts'
+
+t.test('expires_in of whatever type becomes a life in seconds', async (t) => {
+  const cases: [given: unknown, seconds: number][] = [
+    [undefined, 3_600],
+    [null, 3_600],
+    [3_600, 3_600],
+    ['3600', 3_600],
+    [1, 1],
+    [1.9, 1],
+    [0.5, 0],
+    [0, 0],
+    ['0', 0],
+    [-5, 0],
+    ['-5', 0],
+    ['', 0],
+    ['soon', 0],
+    ['1e3', 0],
+    [Number.NaN, 0],
+    [true, 0],
+    [{}, 0],
+    [[], 0],
+    [86_400, 86_400],
+    [86_401, 86_400],
+    ['99999999999999999999', 86_400],
+    [1e300, 86_400],
+    [Number.POSITIVE_INFINITY, 86_400],
+  ]
+  for (const [given, seconds] of cases) t.equal(lifeSeconds(given), seconds, String(given))
+})
+
+t.test('only odd optional members are changed, and unknown ones stay', async (t) => {
+  const given = {
+    access_token: 'a',
+    token_type: 'mac',
+    expires_in: 60,
+    refresh_token: 'r',
+    scope: 's',
+    more: [1],
+  }
+  t.strictSame(JSON.parse(tidyTokenAnswer(JSON.stringify(given))!), given)
+  t.strictSame(
+    JSON.parse(tidyTokenAnswer('{"access_token":"a","refresh_token":7,"scope":["s"],"id_token":"x"}')!),
+    { access_token: 'a', token_type: 'bearer', expires_in: 3_600 },
+  )
+})
+
+t.test('what is not a JSON object is not tidied', async (t) => {
+  for (const text of ['', '[]', 'null', '"text"', '{"a":', '<html>']) t.equal(tidyTokenAnswer(text), null)
+})
+
+t.test('an error code is a text that is not empty', async (t) => {
+  t.ok(hasErrorCode('{"error":"invalid_grant"}'))
+  for (const text of ['{"error":""}', '{"error":1}', '{}', '[]', 'invalid_grant']) t.notOk(hasErrorCode(text))
+})

@@ -1,0 +1,200 @@
+import t, { type Test } from 'tap'
+import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { ask, field, OWN, portOf, problemOf } from '../http/wire.ts'
+
+type Header = readonly [name: string, value: string]
+
+async function ready(t: Test) {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  sandbox.journal.clear()
+  const cookie = ['Cookie', `session=${browser.cookies.get('session')!.value}`] as const
+  return {
+    sandbox,
+    get: (target: string, ...headers: Header[]) =>
+      ask(portOf(bff), { target, headers: [OWN, cookie, ...headers] }),
+  }
+}
+
+const TYPES: Record<string, string> = {
+  JSON: 'application/json',
+  XML: 'application/xml',
+  CSV: 'text/csv',
+  JSV: 'text/jsv',
+}
+
+t.test('the format comes from the query in any case, and goes out as three things that agree', async (t) => {
+  const { sandbox, get } = await ready(t)
+  for (const [query, format] of [
+    ['', 'JSON'],
+    ['?format=JSON', 'JSON'],
+    ['?format=json', 'JSON'],
+    ['?format=XML', 'XML'],
+    ['?format=xMl', 'XML'],
+    ['?Format=csv', 'CSV'],
+    ['?FORMAT=JSV', 'JSV'],
+    ['?f%6frmat=%58ML', 'XML'],
+    ['?a=1&format=csv&b=2', 'CSV'],
+  ] as const) {
+    sandbox.journal.clear()
+    const answer = await get(`/flux/a${query}`, ['Accept', 'image/png'], ['Content-Type', 'text/plain'])
+    if (query === '') {
+      t.equal(answer.status, 406, 'without one in the query the Accept counts')
+      continue
+    }
+    t.equal(answer.status, 200, query)
+    const [entry] = sandbox.journal.entries()
+    t.equal(entry?.query.format, format, query)
+    t.equal(entry?.headers.accept, TYPES[format], query)
+    t.equal(entry?.headers['content-type'], TYPES[format], query)
+    t.match(field(answer, 'content-type'), TYPES[format]!, query)
+  }
+})
+
+t.test('a format that is unknown, empty or repeated is 400', async (t) => {
+  const { sandbox, get } = await ready(t)
+  for (const query of [
+    'format=',
+    'format',
+    'format=zip',
+    'format=html',
+    'format=json%20',
+    'format=json,xml',
+    'format=JSON&format=JSON',
+    'format=json&Format=xml',
+    'format=json&form%61t=json',
+    'format=jsonp',
+  ]) {
+    const answer = await get(`/flux/a?${query}`)
+    t.equal(answer.status, 400, query)
+    t.match(problemOf(answer), { code: 'invalid_request', detail: /format/ }, query)
+  }
+  t.equal(sandbox.journal.entries().length, 0)
+})
+
+t.test('without a format in the query the best of the Accept header is taken', async (t) => {
+  const { sandbox, get } = await ready(t)
+  const HTML = 'text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8'
+  for (const [accept, format] of [
+    [undefined, 'JSON'],
+    ['', 'JSON'],
+    ['*/*', 'JSON'],
+    ['application/json', 'JSON'],
+    ['APPLICATION/JSON', 'JSON'],
+    ['application/json; charset=utf-8', 'JSON'],
+    ['application/xml', 'XML'],
+    ['text/xml', 'XML'],
+    ['text/csv', 'CSV'],
+    ['text/jsv', 'JSV'],
+    ['application/jsv', 'JSV'],
+    ['text/csv, */*', 'JSON'],
+    ['text/csv, */*;q=0.1', 'CSV'],
+    ['text/csv;q=0.5, application/xml;q=0.6', 'XML'],
+    ['text/csv;q=0.6,application/xml;q=0.6', 'XML'],
+    ['text/csv;q=1.000, text/jsv;q=0.999', 'CSV'],
+    ['text/csv ; q=0.4 , text/jsv ; q=0.5', 'JSV'],
+    ['text/csv;Q=0.4, text/jsv;q=0.5', 'JSV'],
+    ['application/json;q=0, */*', 'XML'],
+    ['application/json;q=0, application/xml;q=0, */*', 'XML'],
+    ['application/*', 'JSON'],
+    ['text/*', 'XML'],
+    ['text/*;q=0.5, text/csv', 'CSV'],
+    ['text/csv;q=0, text/*', 'XML'],
+    ['image/png, text/csv;q=0.001', 'CSV'],
+    [HTML, 'JSON'],
+    ['text/html', 'JSON'],
+    ['TEXT/HTML;q=0.1, text/csv', 'JSON'],
+    ['text/csv,,', 'CSV'],
+  ] as const) {
+    sandbox.journal.clear()
+    const answer = await get('/flux/a', ...(accept === undefined ? [] : [['Accept', accept] as const]))
+    t.equal(answer.status, 200, accept)
+    const [entry] = sandbox.journal.entries()
+    t.equal(entry?.query.format, format, accept)
+    t.equal(entry?.headers.accept, TYPES[format], accept)
+  }
+})
+
+t.test('an Accept that none of the formats meets is 406', async (t) => {
+  const { sandbox, get } = await ready(t)
+  for (const accept of [
+    'image/png',
+    'image/*',
+    'application/pdf, image/png;q=0.5',
+    '*/*;q=0',
+    'application/json;q=0',
+    'application/json;q=0, text/csv;q=0.0',
+    'application/json;q=2',
+    'application/json;q=-1',
+    'application/json;q=x',
+    'application/jsonx',
+    'application',
+    'application/xhtml+xml',
+  ]) {
+    const answer = await get('/flux/a', ['Accept', accept])
+    t.equal(answer.status, 406, accept)
+    t.match(problemOf(answer), { code: 'not_acceptable' }, accept)
+  }
+  t.equal(sandbox.journal.entries().length, 0)
+})
+
+t.test('names that would carry a token or make a script are 400, however they are written', async (t) => {
+  const { sandbox, get } = await ready(t)
+  for (const name of ['access_token', 'oauth_token', 'callback']) {
+    for (const written of [
+      name,
+      name.toUpperCase(),
+      name[0]!.toUpperCase() + name.slice(1),
+      `%${name.charCodeAt(0).toString(16)}${name.slice(1)}`,
+      name.replace('_', '%5F'),
+      [...name].map((char) => `%${char.charCodeAt(0).toString(16)}`).join(''),
+    ]) {
+      for (const query of [
+        `${written}=x`,
+        `${written}=`,
+        written,
+        `a=1&${written}=x`,
+        `${written}=x&${written}=y`,
+      ]) {
+        const answer = await get(`/flux/a?${query}`)
+        t.equal(answer.status, 400, query)
+        t.match(problemOf(answer), { code: 'invalid_request', detail: new RegExp(name) }, query)
+      }
+    }
+  }
+  t.equal(sandbox.journal.entries().length, 0)
+})
+
+t.test('other parameters pass as they came, in their order', async (t) => {
+  const { sandbox, get } = await ready(t)
+  for (const [query, sent] of [
+    ['a=1&b=2&a=3', 'format=JSON&a=1&b=2&a=3'],
+    ['q=%C3%A4+b%20c&x=%2F%3F%26%3D', 'format=JSON&q=%C3%A4+b%20c&x=%2F%3F%26%3D'],
+    ['a=1&format=xml&b=2', 'format=XML&a=1&b=2'],
+    ['flag&empty=&=x', 'format=JSON&flag&empty=&=x'],
+    ['a=b=c&d=//evil.test/..', 'format=JSON&a=b=c&d=//evil.test/..'],
+    ['a[]=1&a[]=2&b.c=3&$filter=x', 'format=JSON&a[]=1&a[]=2&b.c=3&$filter=x'],
+    ['a=1;access_token=2', 'format=JSON&a=1%3Baccess_token=2'],
+    ['my_access_token=1&callbacks=2&formats=3', 'format=JSON&my_access_token=1&callbacks=2&formats=3'],
+    ['&&a=1&&', 'format=JSON&a=1'],
+    ['', 'format=JSON'],
+    ['a=?b', 'format=JSON&a=?b'],
+    ["a='b'", "format=JSON&a='b'"],
+  ] as const) {
+    sandbox.journal.clear()
+    await get(`/flux/a?${query}`)
+    t.equal(sandbox.journal.entries()[0]?.url, `/DEMO/flux/a?${sent}`, query)
+  }
+})
+
+t.test('a query that is not well encoded is 400', async (t) => {
+  const { sandbox, get } = await ready(t)
+  for (const query of ['a=%', 'a=%z', 'a=%zz', '%=1', 'a=%c3%28', 'a=%ff', 'é=1', 'a=é', 'a=%E9']) {
+    const answer = await get(`/flux/a?${query}`)
+    t.equal(answer.status, 400, query)
+    t.match(problemOf(answer), { code: 'invalid_request' }, query)
+  }
+  t.equal(sandbox.journal.entries().length, 0)
+})

@@ -1,0 +1,95 @@
+import t from 'tap'
+import { freePort } from '../helpers/ports.ts'
+import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+
+const SETS = [
+  {
+    scheme: 'https',
+    names: ['__Host-Http-record', '__Host-Http-session'],
+    session: ['HttpOnly', 'Path=/', 'SameSite=Strict', 'Secure'],
+    record: ['HttpOnly', 'Path=/', 'SameSite=Lax', 'Secure'],
+  },
+  {
+    scheme: 'http',
+    names: ['record', 'session'],
+    session: ['HttpOnly', 'Path=/', 'SameSite=Strict'],
+    record: ['HttpOnly', 'Path=/', 'SameSite=Lax'],
+  },
+]
+
+for (const { scheme, names, session, record } of SETS) {
+  t.test(
+    `the cookies of an ${scheme} site have its attributes, though the connection is plain`,
+    async (t) => {
+      const sandbox = await startSandbox(t)
+      const port = String(await freePort())
+      const bff = await startBff(t, sandbox, { PORT: port, PUBLIC_URL: `${scheme}://localhost:${port}` })
+      const browser = bff.browser()
+      const { setCookies, headers } = await signIn(browser, sandbox)
+      const lines = setCookies.filter((line) => !line.includes('login-'))
+      t.strictSame(lines.map((line) => line.split('=', 1)[0]).sort(), names)
+      for (const line of lines) {
+        const [pair, ...attributes] = line.split('; ')
+        const expected = pair!.includes('session=') ? session : record
+        t.strictSame(attributes.sort(), expected, `${pair!.split('=', 1)[0]}: neither Domain nor an end`)
+        if (expected === session) t.ok(Buffer.byteLength(pair!) < 128, `${Buffer.byteLength(pair!)} bytes`)
+      }
+      t.equal('strict-transport-security' in headers, scheme === 'https')
+      t.match((await browser.fetch('/auth/session')).json(), { authenticated: true })
+      t.equal((await browser.fetch('/flux/a')).status, 200)
+    },
+  )
+}
+
+t.test('the second cookie alone is no session', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  browser.cookies.delete('session')
+  t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
+  t.equal((await browser.fetch('/flux/a')).status, 401)
+})
+
+t.test('the second cookie tells neither the session id nor the name of the record', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const [one, two] = [bff.browser(), bff.browser()]
+  await signIn(one, sandbox)
+  await signIn(two, sandbox)
+  const record = one.cookies.get('record')!.value
+  t.notOk(record.includes(one.cookies.get('session')!.value.slice(0, 43)))
+  t.notMatch(record, /[0-9a-f]{64}/)
+  t.not(record.slice(0, 60), two.cookies.get('record')!.value.slice(0, 60))
+})
+
+t.test('a record cookie of somebody else, or an altered one, ends nobody at a sign-in', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const [victim, attacker] = [bff.browser(), bff.browser()]
+  await signIn(victim, sandbox)
+  const value = victim.cookies.get('record')!.value
+  const session = victim.cookies.get('session')!.value
+  for (const planted of [
+    session,
+    session.slice(0, 43),
+    value.slice(0, -4),
+    `x${value}`,
+    value.toLowerCase(),
+    '',
+  ]) {
+    attacker.cookies.set('record', { value: planted, strict: false })
+    await signIn(attacker, sandbox)
+    t.equal((await victim.fetch('/flux/a?values=1')).status, 200, planted.slice(0, 12))
+  }
+})
+
+t.test('nothing but signing in, signing out and a change of secrets sets a cookie', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  for (const target of ['/flux/a', '/flux/..', '/nothing', '/auth/session', '/openapi.json', '/site/1']) {
+    t.strictSame((await browser.fetch(target)).setCookies, [], target)
+  }
+})

@@ -1,0 +1,155 @@
+import t from 'tap'
+import { comesFromOwnOrigin } from '../../src/session/origin-guard.ts'
+import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import type { Question } from '../http/wire.ts'
+import { ask, portOf, problemOf } from '../http/wire.ts'
+
+const SITES = [
+  undefined,
+  'same-origin',
+  'same-site',
+  'cross-site',
+  'none',
+  '',
+  'Same-Origin',
+  'same-origin, same-origin',
+]
+const CSRF = [undefined, '1', '0', 'true', '']
+
+function origins(own: string): (string | undefined)[] {
+  const { port } = new URL(own)
+  return [
+    undefined,
+    own,
+    'null',
+    'https://evil.test',
+    `${own}.evil.test`,
+    `${own}/`,
+    own.replace('http:', 'https:'),
+    own.replace(`:${port}`, ''),
+    own.replace(`:${port}`, ':1'),
+    own.toUpperCase(),
+    `${own}, ${own}`,
+    '',
+  ]
+}
+
+/** The rule as the documentation tells it, in other words than the code. */
+function shouldPass(method: string, site?: string, origin?: string, csrf?: string, own?: string): boolean {
+  if (origin !== undefined && origin !== own) return false
+  const reads = method === 'GET' || method === 'HEAD'
+  switch (site) {
+    case 'same-origin':
+      return true
+    case 'none':
+      return reads
+    case undefined:
+      return origin === own || csrf === '1'
+    default:
+      return false
+  }
+}
+
+t.test('the rule of origins holds for every combination of its headers', async (t) => {
+  const own = 'http://localhost:3000'
+  let combinations = 0
+  for (const method of ['GET', 'HEAD', 'POST', 'PUT'])
+    for (const site of SITES)
+      for (const origin of origins(own))
+        for (const csrf of CSRF) {
+          const headers = { 'sec-fetch-site': site, origin, 'x-csrf': csrf }
+          const expected = shouldPass(method, site, origin, csrf, own)
+          combinations += 1
+          if (comesFromOwnOrigin(method, headers, own) !== expected)
+            t.fail(`${method} ${JSON.stringify(headers)} should ${expected ? 'pass' : 'be refused'}`)
+        }
+  t.equal(combinations, 4 * SITES.length * 12 * CSRF.length)
+})
+
+t.test('every route that acts for the user keeps the rule on the wire, before all else', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  const cookie = `session=${browser.cookies.get('session')!.value}`
+  const routes: (Question & { good: number })[] = [
+    { method: 'GET', target: '/flux/a?values=1', good: 200 },
+    { method: 'HEAD', target: '/flux/DEMO/a?values=1', good: 200 },
+    { method: 'PUT', target: '/site/42', body: '{}', good: 200 },
+    { method: 'PUT', target: '/site/DEMO/42', body: '{}', good: 200 },
+    { method: 'POST', target: '/site', body: '{"siteID":42}', good: 200 },
+  ]
+  for (const { good, ...route } of routes)
+    for (const site of SITES)
+      for (const origin of [
+        undefined,
+        bff.publicUrl,
+        'null',
+        'https://evil.test',
+        `${bff.publicUrl}.evil.test`,
+      ])
+        for (const csrf of [undefined, '1']) {
+          const passes = shouldPass(route.method!, site, origin, csrf, bff.publicUrl)
+          const headers: [string, string][] = [
+            ['Cookie', cookie],
+            ['Content-Type', 'application/json'],
+          ]
+          if (site !== undefined) headers.push(['Sec-Fetch-Site', site])
+          if (origin !== undefined) headers.push(['Origin', origin])
+          if (csrf !== undefined) headers.push(['X-CSRF', csrf])
+          const before = sandbox.journal.entries().length
+          const answer = await ask(portOf(bff), { ...route, headers })
+          const what = `${route.method} ${route.target} site=${site} origin=${origin} csrf=${csrf}`
+          const reached = sandbox.journal.entries().length - before
+          if (answer.status !== (passes ? good : 403)) t.equal(answer.status, passes ? good : 403, what)
+          if (reached !== (passes ? 1 : 0)) t.equal(reached, passes ? 1 : 0, `${what} upstream`)
+          if (!passes && route.method !== 'HEAD') t.match(problemOf(answer), { code: 'cross_origin' }, what)
+          const cors = [...answer.headers.keys()].filter((name) => name.startsWith('access-control-'))
+          if (cors.length > 0) t.strictSame(cors, [], what)
+        }
+  t.equal((await browser.fetch('/flux/a')).status, 200, 'the session is as it was')
+})
+
+t.test('a request of another origin learns nothing from its refusal', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const bodies = new Set<string>()
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  for (const target of ['/flux/a', '/flux/NOPE/a', '/flux/!', '/flux/a?callback=x', '/flux/a?format=zip']) {
+    for (const cookie of ['', `session=${browser.cookies.get('session')!.value}`]) {
+      const answer = await ask(portOf(bff), {
+        target,
+        headers: [
+          ['Cookie', cookie],
+          ['Sec-Fetch-Site', 'cross-site'],
+        ],
+      })
+      t.equal(answer.status, 403, target)
+      bodies.add(answer.body.replace(/"requestId":"[^"]+"/, ''))
+    }
+  }
+  t.equal(bodies.size, 1)
+})
+
+t.test('only the exact value of the custom header counts, in any case of its name', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  for (const [headers, status] of [
+    [[['x-csrf', '1']], 401],
+    [
+      [
+        ['X-CSRF', '1'],
+        ['X-CSRF', '1'],
+      ],
+      403,
+    ],
+    [[['X-CSRF', '1 ']], 401],
+    [[['X-CSRF', '11']], 403],
+    [[['X-CSRF-Token', '1']], 403],
+    [[['X_CSRF', '1']], 403],
+  ] as const) {
+    const answer = await ask(portOf(bff), { target: '/flux/a', headers })
+    t.equal(answer.status, status, JSON.stringify(headers))
+  }
+})

@@ -1,0 +1,216 @@
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
+import t, { type Test } from 'tap'
+import { createSessionCache, type SessionCache } from '../../src/store/cache.ts'
+import { createMemoryStore } from '../../src/store/memory.ts'
+import type { RecordKey, SessionStore } from '../../src/store/port.ts'
+import { newKey, newRecord } from './stores.ts'
+
+interface Entry {
+  key: RecordKey
+  token: string
+}
+
+interface Made {
+  cache: SessionCache<Entry>
+  /** A session of the store; what is done to it there is told to the cache. */
+  session(): Promise<RecordKey>
+  store: SessionStore
+  lose(): void
+  setArriving(value: boolean): void
+}
+
+/** A cache over the memory store, whose messages fail when they are told to. */
+function make(t: Test, max = 100): Made {
+  const memory = createMemoryStore({ now: Date.now })
+  t.teardown(() => memory.close())
+  let arriving = true
+  const listeners: (() => void)[] = []
+  const store: SessionStore = {
+    ...memory,
+    messagesArrive: () => arriving,
+    onMessagesLost: (listener) => void listeners.push(listener),
+  }
+  return {
+    store,
+    cache: createSessionCache<Entry>({ store, max }),
+    async session() {
+      const key = newKey()
+      await store.create(key, newRecord(Date.now()), 'a', 15_000)
+      return key
+    },
+    lose() {
+      for (const listener of listeners) listener()
+    },
+    setArriving(value) {
+      arriving = value
+    },
+  }
+}
+
+function keep(cache: SessionCache<Entry>, cookie: string, key: RecordKey, token = 'token'): Entry {
+  const entry = { key, token }
+  cache.put(cookie, entry, cache.reading(key))
+  return entry
+}
+
+t.test('what was put is found by its cookie, and by no other', async (t) => {
+  const { cache, session } = make(t)
+  const entry = keep(cache, 'one', await session())
+  t.equal(cache.get('one'), entry)
+  t.equal(cache.get('other'), null)
+})
+
+t.test('each kind of change drops every cookie of its session, and those of no other', async (t) => {
+  const { cache, session, store } = make(t)
+  const changes: Record<string, (key: RecordKey) => Promise<unknown>> = {
+    'new tokens': (key) => store.replaceTokens(key, 1, 'b', 'sealed-2'),
+    'a lease given back': async (key) => {
+      await store.beginRefresh(key, { gen: 1, attempt: 'b', leaseMs: 1_000, forcedWindowMs: 0 })
+      await store.settleRefresh(key, 'b', true, 0)
+    },
+    'the end': (key) => store.end(key, null),
+  }
+  for (const [name, change] of Object.entries(changes)) {
+    const [key, otherKey] = [await session(), await session()]
+    keep(cache, 'one', key)
+    keep(cache, 'two', key)
+    const other = keep(cache, 'three', otherKey)
+    await change(key)
+    t.equal(cache.get('one'), null, name)
+    t.equal(cache.get('two'), null, name)
+    t.equal(cache.get('three'), other, name)
+  }
+})
+
+t.test('a session may be dropped by hand', async (t) => {
+  const { cache, session } = make(t)
+  const key = await session()
+  keep(cache, 'one', key)
+  cache.drop(key)
+  t.equal(cache.get('one'), null)
+})
+
+t.test('a read that a change overtakes is not kept, the next one is', async (t) => {
+  const { cache, session, store } = make(t)
+  const key = await session()
+  const guard = cache.reading(key)
+  await store.replaceTokens(key, 1, 'b', 'sealed-2')
+  cache.put('one', { key, token: 'old' }, guard)
+  t.equal(cache.get('one'), null)
+  const entry = keep(cache, 'one', key, 'new')
+  t.equal(cache.get('one'), entry)
+})
+
+t.test('of two reads under way a change spoils the one that began before it', async (t) => {
+  const { cache, session, store } = make(t)
+  const key = await session()
+  const early = cache.reading(key)
+  await store.replaceTokens(key, 1, 'b', 'sealed-2')
+  const late = cache.reading(key)
+  const entry = { key, token: 'new' }
+  cache.put('one', entry, late)
+  cache.put('two', { key, token: 'old' }, early)
+  t.equal(cache.get('one'), entry)
+  t.equal(cache.get('two'), null)
+})
+
+t.test('a change of another session spoils no read', async (t) => {
+  const { cache, session, store } = make(t)
+  const [key, other] = [await session(), await session()]
+  const guard = cache.reading(key)
+  await store.end(other, null)
+  const entry = { key, token: 'token' }
+  cache.put('one', entry, guard)
+  t.equal(cache.get('one'), entry)
+})
+
+t.test('more changes than are remembered spoil a read that was begun before them', async (t) => {
+  const { cache, session } = make(t)
+  const key = await session()
+  const guard = cache.reading(key)
+  cache.drop(key)
+  for (let i = 0; i < 30_000; i++) cache.drop(newKey())
+  cache.put('one', { key, token: 'old' }, guard)
+  t.equal(cache.get('one'), null)
+  const entry = keep(cache, 'one', key)
+  t.equal(cache.get('one'), entry)
+})
+
+t.test('a read that was abandoned cannot be put any more', async (t) => {
+  const { cache, session } = make(t)
+  const key = await session()
+  const guard = cache.reading(key)
+  cache.abandon(guard)
+  cache.put('one', { key, token: 'token' }, guard)
+  t.equal(cache.get('one'), null)
+})
+
+t.test('lost messages empty the cache and spoil the reads under way', async (t) => {
+  const { cache, session, lose } = make(t)
+  const key = await session()
+  keep(cache, 'one', key)
+  const guard = cache.reading(key)
+  lose()
+  t.equal(cache.get('one'), null)
+  cache.put('two', { key, token: 'token' }, guard)
+  t.equal(cache.get('two'), null)
+  const entry = keep(cache, 'three', key)
+  t.equal(cache.get('three'), entry, 'what is read from then on is kept')
+})
+
+t.test('while messages do not arrive nothing is handed out, and what is read is not kept', async (t) => {
+  const { cache, session, setArriving } = make(t)
+  const [key, other] = [await session(), await session()]
+  keep(cache, 'one', key)
+  setArriving(false)
+  t.equal(cache.get('one'), null)
+  const guard = cache.reading(other)
+  setArriving(true)
+  cache.put('two', { key: other, token: 'token' }, guard)
+  t.equal(cache.get('two'), null)
+})
+
+t.test('no more than the bound is kept, the longest unused goes first', async (t) => {
+  const { cache, session } = make(t, 3)
+  const keys = [await session(), await session(), await session(), await session()]
+  for (const [i, key] of keys.slice(0, 3).entries()) keep(cache, `cookie-${i}`, key)
+  cache.get('cookie-0')
+  keep(cache, 'cookie-3', keys[3]!)
+  const found = [0, 1, 2, 3].map((i) => cache.get(`cookie-${i}`) !== null)
+  t.strictSame(found, [true, false, true, true])
+})
+
+t.test('a cookie that is put again, for the same session or another, follows the last one', async (t) => {
+  const { cache, session } = make(t)
+  const [first, second] = [await session(), await session()]
+  keep(cache, 'one', first)
+  keep(cache, 'one', first, 'newer')
+  t.equal(cache.get('one')?.token, 'newer')
+  cache.drop(first)
+  t.equal(cache.get('one'), null, 'it is still known by its session')
+  keep(cache, 'one', first)
+  const entry = keep(cache, 'one', second)
+  cache.drop(first)
+  t.equal(cache.get('one'), entry)
+  cache.drop(second)
+  t.equal(cache.get('one'), null)
+})
+
+t.test('reads that come to nothing and cookies that were pushed out take no memory', async (t) => {
+  const { cache } = make(t)
+  const before = heapUsed()
+  for (let i = 0; i < 100_000; i++) cache.reading(newKey())
+  for (let i = 0; i < 100_000; i++) keep(cache, `cookie-${i}`, newKey())
+  const grownBy = (heapUsed() - before) / 1_048_576
+  t.ok(grownBy < 8, `the heap has grown by ${grownBy.toFixed(1)} MiB`)
+  t.equal(cache.get('cookie-99999')?.token, 'token')
+})
+
+/** Bytes of the heap that are still needed. */
+function heapUsed(): number {
+  setFlagsFromString('--expose-gc')
+  const gc = runInNewContext('gc') as () => void
+  gc()
+  return process.memoryUsage().heapUsed
+}

@@ -1,0 +1,32 @@
+import { randomUUID } from 'node:crypto'
+import type { RecordKey, SessionStore } from '../../src/store/port.ts'
+import { IDLE_MS, newKey, newRecord } from './stores.ts'
+
+/** One call of each method that asks the server, by name; `key` is of a record that need not exist. */
+export function everyMethod(store: SessionStore, key: RecordKey): Record<string, () => Promise<unknown>> {
+  const attempt = randomUUID()
+  const nonce = randomUUID()
+  const at = Date.now()
+  return {
+    claimNonce: () => store.claimNonce(nonce, attempt, 600_000),
+    nonceClaimed: () => store.nonceClaimed(nonce),
+    create: () => store.create(key, newRecord(at), attempt, 15_000),
+    saveSession: () => store.saveSession(key, '{}', IDLE_MS),
+    read: () => store.read(key),
+    touch: () => store.touch(key, at + 1, IDLE_MS),
+    beginRefresh: () => store.beginRefresh(key, { gen: 1, attempt, leaseMs: 15_000, forcedWindowMs: 60_000 }),
+    settleRefresh: () => store.settleRefresh(key, attempt, false, 1_000.5),
+    replaceTokens: () => store.replaceTokens(key, 1, attempt, 'sealed-2'),
+    schedule: () => store.schedule(key, at - 1_000),
+    claimDue: () => store.claimDue(Number.parseInt(key[0]!, 16), 10, 15_000),
+    unschedule: () => store.unschedule(key),
+    queueLength: () => store.queueLength(),
+    ping: () => store.ping(),
+    end: () => store.end(key, null),
+  }
+}
+
+/** Calls each method once, one after another. */
+export async function callEveryMethod(store: SessionStore): Promise<void> {
+  for (const call of Object.values(everyMethod(store, newKey()))) await call()
+}

@@ -1,0 +1,82 @@
+import { once } from 'node:events'
+import net, { type AddressInfo, type Socket } from 'node:net'
+import type { Teardown } from '../helpers/child.ts'
+
+/** A network between a client and a server that fails as it is told to. */
+export interface Proxy {
+  readonly port: number
+  /** From now on the connections that are open carry nothing any more, and nobody is told. New ones work. */
+  freezeOpen(): void
+  /** New and open connections carry nothing until `thaw`. */
+  freeze(): void
+  thaw(): void
+  /** The next so many connections are cut as soon as the client sends a command of this name. */
+  cutAt(command: string, times: number): void
+  /** How many are still to be cut. */
+  cutsLeft(): number
+  /** Connections that were made so far. */
+  made(): number
+}
+
+export async function startProxy(t: Teardown, targetPort: number): Promise<Proxy> {
+  const open = new Set<Socket>()
+  const frozen = new Set<Socket>()
+  let freezing = false
+  let made = 0
+  let cuts = { command: '', left: 0 }
+
+  const server = net.createServer((client) => {
+    made += 1
+    const upstream = net.connect(targetPort, '127.0.0.1')
+    open.add(client)
+    if (freezing) frozen.add(client)
+    client.on('data', (data) => {
+      if (frozen.has(client)) return
+      if (cuts.left > 0 && data.toString('latin1').toLowerCase().includes(`\r\n${cuts.command}\r\n`)) {
+        cuts.left -= 1
+        client.destroy()
+        return
+      }
+      upstream.write(data)
+    })
+    upstream.on('data', (data) => {
+      if (!frozen.has(client)) client.write(data)
+    })
+    for (const [one, other] of [
+      [client, upstream],
+      [upstream, client],
+    ] as const) {
+      one.on('error', () => {})
+      one.on('close', () => {
+        open.delete(client)
+        frozen.delete(client)
+        other.destroy()
+      })
+    }
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    for (const socket of open) socket.destroy()
+    server.close()
+  })
+
+  return {
+    port: (server.address() as AddressInfo).port,
+    freezeOpen() {
+      for (const socket of open) frozen.add(socket)
+    },
+    freeze() {
+      freezing = true
+      for (const socket of open) frozen.add(socket)
+    },
+    thaw() {
+      freezing = false
+    },
+    cutAt(command, times) {
+      cuts = { command, left: times }
+    },
+    cutsLeft: () => cuts.left,
+    made: () => made,
+  }
+}

@@ -1,0 +1,18 @@
+import t from 'tap'
+import { startRedis } from '../helpers/redis.ts'
+import { redisStore, singleTarget, until } from './stores.ts'
+
+// Alone in its file, since the clock is the whole process's.
+t.test('a clock that is set back does not make silence look like messages', async (t) => {
+  const redis = await startRedis(t)
+  const { store } = await redisStore(t, singleTarget(redis.port))
+  const { now } = Date
+  t.teardown(() => {
+    Date.now = now
+  })
+  redis.pause()
+  Date.now = () => now() - 3_600_000
+  await until('messages stop counting', () => !store.messagesArrive(), 2_500)
+  redis.resume()
+  await until('messages arrive again', () => store.messagesArrive())
+})

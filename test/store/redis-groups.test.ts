@@ -1,0 +1,89 @@
+import t from 'tap'
+import type { RedisTarget } from '../../src/config.ts'
+import type { RecordKey } from '../../src/store/port.ts'
+import { startCluster, startSentinelGroup } from '../helpers/redis-groups.ts'
+import { callEveryMethod } from './every-method.ts'
+import type { TestStore } from './stores.ts'
+import { newKey, redisStore, startSession, until } from './stores.ts'
+import { refusesEveryMethod, untilItWorks } from './unavailable.ts'
+
+const NOBODY = { username: null, password: null }
+const addressOf = (port: number) => ({ host: '127.0.0.1', port })
+
+/** A change that one makes is told to the other. */
+async function hears(other: TestStore, one: TestStore): Promise<void> {
+  const told: RecordKey[] = []
+  other.store.onChange((key) => void told.push(key))
+  const key = await startSession(one)
+  await one.store.end(key, null)
+  await until('the change is told', () => told.includes(key), 2_000)
+}
+
+// Most of the time is spent waiting.
+t.jobs = 2
+
+t.test('a Sentinel failover: sessions go on at the new master, and messages too', async (t) => {
+  const group = await startSentinelGroup(t)
+  const target: RedisTarget = {
+    kind: 'sentinel',
+    sentinels: group.sentinelPorts.map(addressOf),
+    master: 'mymaster',
+    db: 0,
+    login: NOBODY,
+    sentinelPassword: null,
+    tls: false,
+  }
+  const one = await redisStore(t, target)
+  const other = await redisStore(t, target)
+  const key = await startSession(one)
+  await hears(other, one)
+  await until('the replica has the session', async () =>
+    (await group.replica.cli('exists', `bff:s:${key}`)).includes('1'),
+  )
+  await group.master.kill()
+  await refusesEveryMethod(t, one.store, newKey())
+  await untilItWorks(one.store, 15_000)
+  await untilItWorks(other.store, 5_000)
+  t.equal((await one.store.replaceTokens(key, 1, 'a', 'sealed-2')).kind, 'replaced')
+  await callEveryMethod(one.store)
+  for (const { store } of [one, other]) await until('messages arrive', () => store.messagesArrive())
+  await hears(other, one)
+})
+
+t.test('a Cluster of several nodes, one of which dies: its sessions go on at its replica', async (t) => {
+  const cluster = await startCluster(t, { replicas: 1 })
+  const target: RedisTarget = {
+    kind: 'cluster',
+    nodes: cluster.nodes.slice(0, 2).map(({ port }) => addressOf(port)),
+    login: NOBODY,
+    tls: false,
+  }
+  const one = await redisStore(t, target)
+  const other = await redisStore(t, target)
+  const keys: RecordKey[] = []
+  for (let i = 0; i < 30; i++) keys.push(await startSession(one))
+  for (let i = 0; i < 5; i++) await hears(other, one)
+  await until('every record is on two nodes', async () => {
+    const sizes = await Promise.all(cluster.nodes.map(async (node) => Number(await node.cli('dbsize'))))
+    return sizes.reduce((sum, size) => sum + size, 0) >= 60
+  })
+
+  // Its masters are the first three; nobody knows which node the subscribers are on.
+  await cluster.nodes[0]!.kill()
+  const all = () => Promise.allSettled(keys.map((key) => one.store.touch(key, Date.now(), 7_200_000)))
+  const startedAt = performance.now()
+  const answers = await all()
+  t.ok(performance.now() - startedAt < 1_000, 'no call hangs')
+  t.ok(
+    answers.some(({ status }) => status === 'fulfilled'),
+    'sessions of the other nodes go on meanwhile',
+  )
+  await until(
+    'all sessions go on',
+    async () => (await all()).every((answer) => answer.status === 'fulfilled' && answer.value),
+    20_000,
+  )
+  for (const { store } of [one, other]) await until('messages arrive', () => store.messagesArrive())
+  for (let i = 0; i < 5; i++) await hears(other, one)
+  await callEveryMethod(one.store)
+})

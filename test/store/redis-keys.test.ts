@@ -1,0 +1,131 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import t from 'tap'
+import { createKeyring } from '../../src/keyring.ts'
+import { Secret } from '../../src/secret.ts'
+import { createSessionCookies, recordKeyOf } from '../../src/session/cookies.ts'
+import { RECORD_SLACK_MS } from '../../src/store/port.ts'
+import { openTokens, sealTokens } from '../../src/tokens/token-set.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { everyMethod } from './every-method.ts'
+import { IDLE_MS, newKey, newRecord, redisStore, singleTarget, startSession } from './stores.ts'
+
+const MAX_MS = 43_200_000
+
+async function keysOf(redis: RedisServer): Promise<string[]> {
+  return (await redis.cli('--scan')).split('\n').filter((key) => key !== '')
+}
+
+/** Everything that a key holds, in plain text. */
+async function textOf(redis: RedisServer, key: string): Promise<string> {
+  switch (await redis.cli('type', key)) {
+    case 'hash':
+      return await redis.cli('hgetall', key)
+    case 'string':
+      return await redis.cli('get', key)
+    case 'zset':
+      return await redis.cli('zrange', key, '0', '-1', 'withscores')
+    default:
+      throw new Error(`${key} is of a type that no key of ours has`)
+  }
+}
+
+t.test(
+  'every key starts with the prefix and has a life, the due queue aside, after any method',
+  async (t) => {
+    const redis = await startRedis(t)
+    const { store } = await redisStore(t, singleTarget(redis.port), { prefix: 'app:{1}:' })
+    const key = newKey()
+    const seen = new Set<string>()
+    for (const [name, call] of Object.entries(everyMethod(store, key))) {
+      await call()
+      for (const one of await keysOf(redis)) {
+        seen.add(one)
+        t.ok(one.startsWith('app:{1}:'), `${name}: ${one}`)
+        const life = Number(await redis.cli('pttl', one))
+        if (one.includes(':due:')) t.equal(life, -1)
+        else t.ok(life > 0 && life <= IDLE_MS + RECORD_SLACK_MS, `${name}: ${one} lives ${life} ms`)
+      }
+    }
+    const kinds = [...seen].map((one) => one.slice('app:{1}:'.length).replace(/:.*/, ''))
+    t.strictSame(new Set(kinds), new Set(['s', 'n', 'due', 'ping']))
+  },
+)
+
+t.test(
+  'no method but the one that makes a record leaves anything at the key of one that is gone',
+  async (t) => {
+    const redis = await startRedis(t)
+    const { store } = await redisStore(t, singleTarget(redis.port))
+    for (const [name, call] of Object.entries(everyMethod(store, newKey()))) {
+      if (name === 'create') continue
+      await call()
+      const records = (await keysOf(redis)).filter((key) => key.startsWith('bff:s:'))
+      t.strictSame(records, [], name)
+    }
+  },
+)
+
+t.test('the life of a record is its nearer limit and the slack, to the millisecond', async (t) => {
+  const redis = await startRedis(t)
+  const made = await redisStore(t, singleTarget(redis.port))
+  const createdAt = Date.now() - 5_000
+  const expiryOf = async (key: string) => Number(await redis.cli('pexpiretime', `bff:s:${key}`))
+
+  const key = await startSession(made, { createdAt, endsAt: createdAt + MAX_MS })
+  t.equal(await expiryOf(key), createdAt + IDLE_MS + RECORD_SLACK_MS)
+  await made.store.touch(key, createdAt + 4_000, IDLE_MS)
+  t.equal(await expiryOf(key), createdAt + 4_000 + IDLE_MS + RECORD_SLACK_MS)
+  await made.store.replaceTokens(key, 1, 'a', 'sealed-2')
+  t.equal(await expiryOf(key), createdAt + 4_000 + IDLE_MS + RECORD_SLACK_MS, 'new tokens lengthen nothing')
+
+  const short = await startSession(made, { createdAt, endsAt: createdAt + 60_000 })
+  t.equal(await expiryOf(short), createdAt + 60_000 + RECORD_SLACK_MS)
+  await made.store.touch(short, createdAt + 4_000, IDLE_MS)
+  t.equal(await expiryOf(short), createdAt + 60_000 + RECORD_SLACK_MS)
+
+  const provisional = newKey()
+  await made.store.create(provisional, newRecord(createdAt), 'a', 15_000.2)
+  const life = Number(await redis.cli('pttl', `bff:s:${provisional}`))
+  t.ok(life > 5_000 && life <= 15_001)
+})
+
+t.test('nothing in Redis can be read or used: no token, session id, cookie value or nonce', async (t) => {
+  const redis = await startRedis(t)
+  const { store } = await redisStore(t, singleTarget(redis.port))
+  const keyring = createKeyring([new Secret('a-secret-of-at-least-32-characters')])
+  const cookies = createSessionCookies({ keyring, secure: true })
+  const sessionId = cookies.newSessionId()
+  const key = recordKeyOf(sessionId)
+  const nonce = randomUUID()
+  const accessToken = `access-${randomBytes(24).toString('hex')}`
+  const refreshToken = `refresh-${randomBytes(24).toString('hex')}`
+  const sealed = sealTokens(keyring, key, {
+    accessToken: new Secret(accessToken),
+    refreshToken: new Secret(refreshToken),
+    expiresAt: Date.now() + 3_600_000,
+    lifeSeconds: 3_600,
+    scope: null,
+  })
+
+  await store.claimNonce(nonce, 'a', 600_000)
+  await store.schedule(key, Date.now() + 60_000)
+  await store.create(key, { ...newRecord(Date.now()), tokens: sealed }, 'a', 15_000)
+  await store.saveSession(key, '{}', IDLE_MS)
+  await store.beginRefresh(key, { gen: 1, attempt: 'b', leaseMs: 15_000, forcedWindowMs: 0 })
+
+  const names = await keysOf(redis)
+  const texts = await Promise.all(names.map((name) => textOf(redis, name)))
+  const dump = [...names, ...texts].join('\n')
+  t.match(dump, key, 'the dump has the record')
+  t.match(dump, sealed, 'and the sealed tokens')
+  const cookie = cookies.signer.sign(sessionId)
+  const secrets = { accessToken, refreshToken, sessionId, cookie, signature: cookie.slice(44), nonce }
+  for (const [name, secret] of Object.entries(secrets)) {
+    for (const encoding of ['utf8', 'base64', 'base64url', 'hex'] as const) {
+      t.notOk(dump.includes(Buffer.from(secret).toString(encoding)), `${name} as ${encoding}`)
+    }
+  }
+
+  t.equal(openTokens(keyring, key, sealed)?.accessToken.reveal(), accessToken)
+  t.equal(openTokens(keyring, newKey(), sealed), null, 'moved to another record it does not open')
+})

@@ -1,0 +1,169 @@
+import t from 'tap'
+import { StoreUnavailable } from '../../src/store/port.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { callEveryMethod, everyMethod } from './every-method.ts'
+import { startProxy } from './proxy.ts'
+import {
+  clusterTarget,
+  newKey,
+  openRedisStore,
+  redisStore,
+  singleTarget,
+  startClusterOfOne,
+  startSession,
+  until,
+} from './stores.ts'
+import { refusesEveryMethod, untilItWorks } from './unavailable.ts'
+
+// Most of the time is spent waiting.
+t.jobs = 4
+
+t.test('a server that hangs: each method fails within a second, and works once it goes on', async (t) => {
+  const redis = await startRedis(t)
+  const made = await redisStore(t, singleTarget(redis.port))
+  const key = await startSession(made)
+  redis.pause()
+  await refusesEveryMethod(t, made.store, key)
+  redis.resume()
+  await untilItWorks(made.store)
+  await callEveryMethod(made.store)
+  await until('messages arrive again', () => made.store.messagesArrive())
+})
+
+t.test('a Cluster node that hangs: each method fails within a second, and works again', async (t) => {
+  const redis = await startClusterOfOne(t)
+  const made = await redisStore(t, clusterTarget(redis.port))
+  const key = await startSession(made)
+  redis.pause()
+  await refusesEveryMethod(t, made.store, key)
+  redis.resume()
+  await untilItWorks(made.store)
+  await callEveryMethod(made.store)
+})
+
+t.test('a server that hangs for long is given up, so that calls fail at once', async (t) => {
+  const redis = await startRedis(t)
+  const { store } = await redisStore(t, singleTarget(redis.port))
+  redis.pause()
+  const startedAt = performance.now()
+  for (;;) {
+    const before = performance.now()
+    await t.rejects(store.ping(), StoreUnavailable)
+    if (performance.now() - before < 100) break
+    if (performance.now() - startedAt > 6_000) throw new Error('calls still wait for their time to run out')
+  }
+  redis.resume()
+  await untilItWorks(store)
+})
+
+t.test('a connection that went dead without a word is replaced within some seconds', async (t) => {
+  const redis = await startRedis(t)
+  const proxy = await startProxy(t, redis.port)
+  const { store } = await redisStore(t, singleTarget(proxy.port))
+  proxy.freezeOpen()
+  await t.rejects(store.ping(), StoreUnavailable)
+  await untilItWorks(store, 8_000)
+})
+
+t.test('a network that swallows everything for a while is survived, handshakes included', async (t) => {
+  const redis = await startRedis(t)
+  const proxy = await startProxy(t, redis.port)
+  const { store } = await redisStore(t, singleTarget(proxy.port))
+  const before = proxy.made()
+  proxy.freeze()
+  await t.rejects(store.ping(), StoreUnavailable)
+  await until('both connections are made anew, and hang in their handshake', () => proxy.made() >= before + 2)
+  proxy.thaw()
+  await untilItWorks(store, 8_000)
+  await until('messages arrive again', () => store.messagesArrive())
+})
+
+t.test('a server that was killed: calls fail at once, and work when it is back on its port', async (t) => {
+  const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
+  const made = await redisStore(t, singleTarget(redis.port))
+  const { store } = made
+  const key = await startSession(made)
+  let lost = 0
+  store.onMessagesLost(() => {
+    lost += 1
+  })
+  await redis.kill()
+  await refusesEveryMethod(t, store, key, 200)
+  t.equal(store.messagesArrive(), false)
+  t.equal(lost, 1)
+  await redis.restart()
+  await untilItWorks(store)
+  t.equal((await store.read(key))?.gen, 1, 'the session is still there')
+  await callEveryMethod(store)
+  await until('messages arrive again', () => store.messagesArrive())
+})
+
+t.test('calls made while the server is away are not kept to be sent later', async (t) => {
+  const redis = await startRedis(t)
+  const { store } = await redisStore(t, singleTarget(redis.port))
+  await redis.kill()
+  const before = performance.now()
+  const calls = Array.from({ length: 5_000 }, () => store.schedule(newKey(), Date.now()))
+  const answers = await Promise.allSettled(calls)
+  t.ok(answers.every(({ status }) => status === 'rejected'))
+  t.ok(performance.now() - before < 1_000)
+  await redis.restart()
+  await untilItWorks(store)
+  t.equal(await store.queueLength(), 0)
+  t.notMatch(await redis.cli('info', 'commandstats'), /cmdstat_zadd/)
+})
+
+t.test('what was under way when the connection broke fails and is not sent again', async (t) => {
+  const redis = await startRedis(t)
+  const proxy = await startProxy(t, redis.port)
+  const { store } = await redisStore(t, singleTarget(proxy.port))
+  proxy.cutAt('zadd', 1)
+  await t.rejects(store.schedule(newKey(), Date.now()), StoreUnavailable)
+  await untilItWorks(store)
+  t.equal(await store.queueLength(), 0)
+})
+
+t.test('a server that is not there at the start is found when it comes', async (t) => {
+  const redis = await startRedis(t)
+  await redis.kill()
+  const store = openRedisStore(t, singleTarget(redis.port))
+  await t.rejects(store.ping(), StoreUnavailable)
+  await redis.restart()
+  await untilItWorks(store)
+  await until('messages arrive', () => store.messagesArrive())
+})
+
+t.test('a server that takes no writes is unavailable, though it answers', async (t) => {
+  const redis = await startRedis(t)
+  const { store } = await redisStore(t, singleTarget(redis.port))
+  await redis.cli('config', 'set', 'min-replicas-to-write', '1')
+  await t.rejects(store.ping(), StoreUnavailable)
+  await t.rejects(store.claimNonce('nonce', 'a', 1_000), StoreUnavailable)
+  await redis.cli('config', 'set', 'min-replicas-to-write', '0')
+  await store.ping()
+})
+
+t.test('a closed store fails at once', async (t) => {
+  const redis = await startRedis(t)
+  const { store } = await redisStore(t, singleTarget(redis.port))
+  await store.close()
+  await refusesEveryMethod(t, store, newKey(), 100)
+})
+
+t.test('each command is observed with its name, its time and whether it succeeded', async (t) => {
+  const redis = await startRedis(t)
+  const seen: [command: string, ok: boolean][] = []
+  const { store } = await redisStore(t, singleTarget(redis.port), {
+    observe(command, seconds, ok) {
+      t.ok(seconds > 0 && seconds < 5)
+      seen.push([command, ok])
+    },
+  })
+  await callEveryMethod(store)
+  t.equal(seen.length, Object.keys(everyMethod(store, newKey())).length)
+  t.ok(seen.every(([, ok]) => ok))
+  await redis.kill()
+  seen.length = 0
+  await t.rejects(store.read(newKey()), StoreUnavailable)
+  t.strictSame(seen, [['hmget', false]])
+})

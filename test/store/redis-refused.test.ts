@@ -1,0 +1,96 @@
+import t from 'tap'
+import type { RedisTarget } from '../../src/config.ts'
+import { Secret } from '../../src/secret.ts'
+import { StoreUnavailable } from '../../src/store/port.ts'
+import { redisCli, startRedis } from '../helpers/redis.ts'
+import {
+  clusterTarget,
+  openRedisStore,
+  redisStore,
+  singleTarget,
+  startClusterOfOne,
+  until,
+} from './stores.ts'
+import { untilItWorks } from './unavailable.ts'
+
+const PASSWORD = 'the right password'
+
+/** What `onRefused` is told about a target, once it is told anything. */
+async function refusal(t: Parameters<typeof openRedisStore>[0], target: RedisTarget): Promise<string> {
+  const messages: string[] = []
+  const store = openRedisStore(t, target, { onRefused: (message) => void messages.push(message) })
+  await until('the refusal is told', () => messages.length > 0, 5_000)
+  await store.close()
+  return messages.join('\n')
+}
+
+// Most of the time is spent waiting.
+t.jobs = 3
+
+t.test('credentials that the server refuses are told, without the password', async (t) => {
+  const redis = await startRedis(t, { password: PASSWORD })
+  await redis.cli('acl', 'setuser', 'app', 'on', '>app-password', '~*', '&*', '+@all')
+  const single = singleTarget(redis.port)
+  const login = (username: string | null, password: string): RedisTarget => ({
+    ...single,
+    login: { username, password: new Secret(password) },
+  })
+
+  t.match(await refusal(t, single), /NOAUTH/, 'no password')
+  for (const target of [
+    login(null, 'wrong-one'),
+    login('app', 'wrong-one'),
+    login('nobody', 'app-password'),
+  ]) {
+    const message = await refusal(t, target)
+    t.match(message, /WRONGPASS/)
+    t.notMatch(message, /wrong-one|app-password/)
+  }
+
+  for (const target of [login(null, PASSWORD), login('app', 'app-password')]) {
+    const { store } = await redisStore(t, target)
+    await store.ping()
+  }
+})
+
+t.test('credentials that a Cluster refuses are told', async (t) => {
+  const redis = await startClusterOfOne(t, { password: PASSWORD })
+  t.match(await refusal(t, clusterTarget(redis.port)), /NOAUTH/)
+  t.match(await refusal(t, clusterTarget(redis.port, 'wrong-one')), /WRONGPASS/)
+  const { store } = await redisStore(t, clusterTarget(redis.port, PASSWORD))
+  await store.ping()
+})
+
+t.test('a server that is away refuses nothing', async (t) => {
+  const redis = await startRedis(t)
+  await redis.kill()
+  const messages: string[] = []
+  const store = openRedisStore(t, singleTarget(redis.port), {
+    onRefused: (message) => void messages.push(message),
+  })
+  for (let call = 0; call < 5; call++) await t.rejects(store.ping(), StoreUnavailable)
+  await redis.restart()
+  await until('messages arrive', () => store.messagesArrive())
+  t.strictSame(messages, [])
+})
+
+t.test(
+  'credentials that are refused later on, when they had been taken, are an outage like any other',
+  async (t) => {
+    const redis = await startRedis(t)
+    const messages: string[] = []
+    const { store } = await redisStore(t, singleTarget(redis.port), {
+      onRefused: (message) => void messages.push(message),
+    })
+    await redis.cli('config', 'set', 'requirepass', PASSWORD)
+    const cli = (...args: string[]) => redisCli(redis.port, args, { password: PASSWORD })
+    await cli('client', 'kill', 'type', 'normal', 'skipme', 'yes')
+    await cli('client', 'kill', 'type', 'pubsub')
+    await until('it was refused', async () => (await cli('info', 'errorstats')).includes('NOAUTH'))
+    await t.rejects(store.ping(), StoreUnavailable)
+    await cli('config', 'set', 'requirepass', '')
+    await untilItWorks(store)
+    await until('messages arrive again', () => store.messagesArrive())
+    t.strictSame(messages, [])
+  },
+)

@@ -1,0 +1,197 @@
+import { createHash } from 'node:crypto'
+import { readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { createCommandClient } from '../../src/store/redis-client.ts'
+import type { RunScript, ScriptName } from '../../src/store/scripts.ts'
+import { defineScripts } from '../../src/store/scripts.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { callEveryMethod } from './every-method.ts'
+import { newKey, PREFIX, redisStore, singleTarget } from './stores.ts'
+
+const FOLDER = fileURLToPath(new URL('../../src/store/lua/', import.meta.url))
+const LONG = 60_000
+const CHANNEL = `${PREFIX}changed`
+
+const scripts = readdirSync(FOLDER).map((file) => {
+  const lua = readFileSync(FOLDER + file, 'utf8')
+  const lines = lua.split('\n')
+  const head = lines.filter((line) => line.startsWith('--')).join('\n')
+  const code = lines.filter((line) => !line.startsWith('--')).join('\n')
+  const sha = createHash('sha1').update(lua).digest('hex')
+  return { name: file.replace('.lua', '') as ScriptName, head, code, sha }
+})
+
+/** The distinct `KEYS[n]` or `ARGV[n]` of a text, as sorted numbers. */
+function indexes(array: 'KEYS' | 'ARGV', text: string): number[] {
+  const found = [...text.matchAll(new RegExp(`${array}\\[(\\d+)\\]`, 'g'))].map(([, index]) => Number(index))
+  return [...new Set(found)].sort((a, b) => a - b)
+}
+
+t.test('the head of each script names its key and arguments as the script uses them', async (t) => {
+  t.equal(scripts.length, 9)
+  for (const { name, head, code } of scripts) {
+    t.strictSame(indexes('KEYS', head), [1], name)
+    t.strictSame(indexes('KEYS', code), [1], name)
+    const documented = indexes('ARGV', head)
+    t.strictSame(
+      documented,
+      documented.map((_, i) => i + 1),
+      name,
+    )
+    t.strictSame(indexes('ARGV', code), documented, name)
+    t.match(head, /-- returns /, name)
+  }
+})
+
+t.test('each command of each script is on its one key, or on none', async (t) => {
+  for (const { name, code } of scripts) {
+    const calls = [...code.matchAll(/redis\.\w+\('(\w+)'(?:, ([^,)]+))?/g)]
+    t.ok(calls.length > 0, name)
+    for (const [, command, first] of calls) {
+      if (command === 'TIME' || command === 'PUBLISH') continue
+      t.equal(first, 'KEYS[1]', `${name}: ${command}`)
+    }
+  }
+})
+
+t.test('the store gives each script one key and as many arguments as it takes', async (t) => {
+  const redis = await startRedis(t)
+  const { store } = await redisStore(t, singleTarget(redis.port))
+  // Once so that the server knows the scripts: from then on they are called by their hash.
+  await callEveryMethod(store)
+  await redis.cli('config', 'set', 'slowlog-max-len', '1000')
+  await redis.cli('config', 'set', 'slowlog-log-slower-than', '0')
+  await callEveryMethod(store)
+  await redis.cli('config', 'set', 'slowlog-log-slower-than', '-1')
+
+  const calls = await evalshaCalls(redis)
+  for (const { name, head, sha } of scripts) {
+    const [call, ...more] = calls.filter((args) => args[0] === sha)
+    t.ok(call, `${name} is called`)
+    for (const args of [call ?? [], ...more]) {
+      t.equal(args[1], '1', `${name}: one key`)
+      t.ok(args[2]?.startsWith(PREFIX), `${name}: under the prefix`)
+      t.equal(args.length - 3, indexes('ARGV', head).length, `${name}: arguments`)
+    }
+  }
+})
+
+/** The arguments of each EVALSHA that the slow log holds. */
+async function evalshaCalls(redis: RedisServer): Promise<string[][]> {
+  const log = JSON.parse(await redis.cli('--json', 'slowlog', 'get', '1000')) as unknown[][]
+  return log
+    .map((entry) => entry[3] as string[])
+    .flatMap(([name, ...args]) => (/^evalsha$/i.test(name ?? '') ? [args] : []))
+}
+
+t.test('after SCRIPT FLUSH the scripts are sent again, also to many callers at once', async (t) => {
+  const redis = await startRedis(t)
+  const { store } = await redisStore(t, singleTarget(redis.port))
+  await callEveryMethod(store)
+  await redis.cli('script', 'flush')
+  await callEveryMethod(store)
+  await redis.cli('script', 'flush')
+  const nonces = Array.from({ length: 50 }, (_, i) => store.claimNonce(`nonce-${i}`, 'a', LONG))
+  t.strictSame(new Set(await Promise.all(nonces)), new Set([true]))
+})
+
+t.test('each script has each return code that its head documents', async (t) => {
+  const redis = await startRedis(t)
+  const client = createCommandClient({ target: singleTarget(redis.port), ca: null })
+  t.teardown(() => client.disconnect())
+  await new Promise((resolve) => client.once('ready', resolve))
+  const run: RunScript = defineScripts(client)
+  const make = async (key: string): Promise<unknown> =>
+    run('create-record', key, 'made', LONG, 'sealed-1', 1_000_000, 9e12, 'code', 'app')
+  const begin = (key: string, gen: number, attempt: string, leaseMs: number, windowMs: number) =>
+    run('begin-refresh', key, gen, attempt, leaseMs, windowMs)
+
+  t.test('claim-nonce', async (t) => {
+    const key = newKey()
+    t.equal(await run('claim-nonce', key, 'a', LONG), 1)
+    t.equal(await run('claim-nonce', key, 'a', LONG), 1)
+    t.equal(await run('claim-nonce', key, 'b', LONG), 0)
+  })
+
+  t.test('create-record', async (t) => {
+    const key = newKey()
+    t.equal(await make(key), 1)
+    t.equal(await make(key), 0)
+  })
+
+  t.test('save-session', async (t) => {
+    const key = newKey()
+    t.equal(await run('save-session', key, '{}', 9e12, LONG), 0)
+    await make(key)
+    t.equal(await run('save-session', key, '{}', 9e12, LONG), 1)
+  })
+
+  t.test('touch', async (t) => {
+    const key = newKey()
+    t.equal(await run('touch', key, 1_000_001, 5_000, 9e12), 0, 'no record')
+    await make(key)
+    t.equal(await run('touch', key, 1_005_000, 5_000, 9e12), 0, 'past its idle limit')
+    t.equal(await run('touch', key, 1_004_999, 5_000, 9e12), 1)
+  })
+
+  t.test('begin-refresh', async (t) => {
+    const key = newKey()
+    t.strictSame(await begin(key, 1, 'a', LONG, 0), [0, 0], 'gone')
+    await make(key)
+    t.strictSame(await begin(key, 2, 'a', LONG, 0), [2, 0], 'replaced')
+    t.strictSame(await begin(key, 1, 'a', LONG, LONG), [1, 0], 'granted')
+    const busy = (await begin(key, 1, 'b', LONG, 0)) as [number, number]
+    t.equal(busy[0], 3, 'busy')
+    t.ok(busy[1] > 0 && busy[1] <= LONG)
+    await run('settle-refresh', key, 'a', 0, LONG, CHANNEL, key)
+    const backingOff = (await begin(key, 1, 'b', LONG, 0)) as [number, number]
+    t.equal(backingOff[0], 4, 'backing off')
+    t.ok(backingOff[1] > 0 && backingOff[1] <= LONG)
+    await client.hset(key, 'retryAt', 0)
+    t.strictSame(await begin(key, 1, 'b', LONG, LONG), [5, 0], 'forced before')
+    t.strictSame(await begin(key, 1, 'b', LONG, 0), [1, 1], 'granted, one doubt before')
+  })
+
+  t.test('settle-refresh', async (t) => {
+    const key = newKey()
+    t.equal(await run('settle-refresh', key, 'a', 1, 0, CHANNEL, key), 0, 'no record')
+    await make(key)
+    t.equal(await run('settle-refresh', key, 'a', 1, 0, CHANNEL, key), 0, 'no lease')
+    await begin(key, 1, 'a', LONG, 0)
+    t.equal(await run('settle-refresh', key, 'b', 1, 0, CHANNEL, key), 0, 'the lease of another')
+    t.equal(await run('settle-refresh', key, 'a', 1, 0, CHANNEL, key), 1)
+    t.equal(await client.exists(key), 1)
+  })
+
+  t.test('replace-tokens', async (t) => {
+    const key = newKey()
+    t.equal(await run('replace-tokens', key, 1, 'a', 'sealed-2', CHANNEL, key), -1)
+    t.equal(await client.exists(key), 0)
+    await make(key)
+    t.equal(await run('replace-tokens', key, 1, 'a', 'sealed-2', CHANNEL, key), 2)
+    t.equal(await run('replace-tokens', key, 1, 'a', 'sealed-2', CHANNEL, key), 2)
+    t.equal(await run('replace-tokens', key, 1, 'b', 'other', CHANNEL, key), 0)
+    t.equal(await run('replace-tokens', key, 2, 'b', 'sealed-3', CHANNEL, key), 3)
+  })
+
+  t.test('end-record', async (t) => {
+    const key = newKey()
+    t.strictSame(await run('end-record', key, '', CHANNEL, key), [-1, ''])
+    await make(key)
+    t.strictSame(await run('end-record', key, 2, CHANNEL, key), [0, ''])
+    t.strictSame(await run('end-record', key, 1, CHANNEL, key), [1, 'sealed-1'])
+    t.equal(await client.exists(key), 0)
+  })
+
+  t.test('claim-due', async (t) => {
+    const key = newKey()
+    t.strictSame(await run('claim-due', key, LONG, 10), [-1])
+    await client.zadd(key, 1_000, 'one', 2_000, 'two', 9e12, 'far')
+    t.strictSame(await run('claim-due', key, LONG, 1), [0, 'one', '1000'])
+    const [next, ...due] = (await run('claim-due', key, LONG, 10)) as [number, ...string[]]
+    t.strictSame(due, ['two', '2000'])
+    t.ok(next > 0 && next <= LONG)
+    t.equal(await client.zcard(key), 3)
+  })
+})

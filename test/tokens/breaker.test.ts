@@ -1,0 +1,113 @@
+import t from 'tap'
+import { type Admission, createBreaker } from '../../src/tokens/breaker.ts'
+
+function made(random = 0) {
+  let now = 0
+  const changes: boolean[] = []
+  const breaker = createBreaker({
+    now: () => now,
+    random: () => random,
+    onChange: (open) => changes.push(open),
+  })
+  function go(): Extract<Admission, { kind: 'go' }> {
+    const admission = breaker.admit()
+    if (admission.kind !== 'go') throw new Error('not let through')
+    return admission
+  }
+  return {
+    breaker,
+    changes,
+    go,
+    fail: (times: number) => {
+      for (let at = 0; at < times; at += 1) go().report(false, null)
+    },
+    pass: (ms: number) => {
+      now += ms
+    },
+  }
+}
+
+t.test('three failures in a row open it, and one success closes it', async (t) => {
+  const { breaker, changes, fail, go, pass } = made()
+  fail(2)
+  t.notOk(breaker.isOpen())
+  go().report(true, null)
+  fail(2)
+  t.notOk(breaker.isOpen(), 'not in a row')
+  fail(1)
+  t.ok(breaker.isOpen())
+  t.equal(breaker.failures(), 3)
+  t.match(breaker.admit(), { kind: 'wait', retryInMs: 250 })
+  pass(250)
+  go().report(true, null)
+  t.notOk(breaker.isOpen())
+  t.equal(breaker.failures(), 0)
+  t.strictSame(changes, [true, false])
+})
+
+t.test('while open it lets one request through at a time', async (t) => {
+  const { breaker, fail, go, pass } = made()
+  fail(3)
+  pass(250)
+  const probe = go()
+  t.equal(breaker.admit().kind, 'wait')
+  pass(1_000)
+  t.equal(breaker.admit().kind, 'wait')
+  probe.report(false, null)
+  t.equal(breaker.waitMs(), 500)
+})
+
+t.test('a probe that was not sent makes way for another at once', async (t) => {
+  const { breaker, fail, go, pass } = made()
+  fail(3)
+  pass(250)
+  go().release()
+  t.equal(breaker.waitMs(), 0)
+})
+
+t.test(
+  'a probe that hangs keeps the next one out for no more than 2.5 seconds, and may still succeed',
+  async (t) => {
+    const { breaker, fail, go, pass } = made()
+    fail(3)
+    pass(250)
+    const hanging = go()
+    pass(2_500)
+    const next = go()
+    next.release()
+    hanging.report(true, null)
+    t.notOk(breaker.isOpen())
+  },
+)
+
+t.test('with all its jitter the pause stays below what noticing within five seconds needs', async (t) => {
+  const { breaker, fail, go, pass } = made(0.999)
+  fail(3)
+  for (let probe = 0; probe < 20; probe += 1) {
+    t.ok(breaker.waitMs() <= 2_000)
+    pass(breaker.waitMs() + 1)
+    go().report(false, null)
+  }
+})
+
+t.test('requests of before the outage that fail late do not put the next probe off', async (t) => {
+  const { breaker, go, pass } = made()
+  const early = Array.from({ length: 64 }, go)
+  for (const request of early.slice(0, 3)) request.report(false, null)
+  pass(200)
+  for (const request of early.slice(3)) request.report(false, null)
+  t.equal(breaker.waitMs(), 50)
+})
+
+t.test('a Retry-After is waited for, and little longer', async (t) => {
+  const { breaker, fail, go } = made(0.999)
+  fail(2)
+  go().report(false, 60_000)
+  t.ok(breaker.waitMs() >= 60_000 && breaker.waitMs() <= 62_000)
+})
+
+t.test('a failure below the third is not waited for by others', async (t) => {
+  const { breaker, go } = made()
+  go().report(false, 60_000)
+  t.equal(breaker.admit().kind, 'go')
+})

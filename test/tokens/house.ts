@@ -1,0 +1,259 @@
+import { createHash } from 'node:crypto'
+import { createKeyring } from '../../src/keyring.ts'
+import { createLog } from '../../src/log.ts'
+import type { AuthorizationServer } from '../../src/oauth/authorization-server.ts'
+import type { GrantedTokens, TokenOutcome } from '../../src/oauth/outcome.ts'
+import { Secret } from '../../src/secret.ts'
+import { createMemoryStore } from '../../src/store/memory.ts'
+import type { RecordKey, SessionStore } from '../../src/store/port.ts'
+import { StoreUnavailable } from '../../src/store/port.ts'
+import type { Access } from '../../src/tokens/access.ts'
+import type { EndReason, RefreshOutcome } from '../../src/tokens/events.ts'
+import { createTokens, type Tokens } from '../../src/tokens/tokens.ts'
+import type { Teardown } from '../helpers/child.ts'
+import { installVirtualTime, type VirtualTime } from './virtual-time.ts'
+
+export const TIMING = { aheadSeconds: 300, thresholdSeconds: 30 }
+export const TIMEOUT_MS = 10_000
+export const LIFE_SECONDS = 60
+
+/** How the authorization server treats a refresh; after `ms` where that is given. */
+export type Behaviour =
+  | { kind: 'granted'; ms?: number }
+  | { kind: 'refused'; ms?: number }
+  | { kind: 'unavailable'; ms?: number; retryAfterSeconds?: number }
+  /** No readable answer. `rotates`: it has used the refresh token up. */
+  | { kind: 'in_doubt'; ms?: number; rotates: boolean }
+
+/** One time that a refresh token was presented. */
+export interface Presentation {
+  family: number
+  token: string
+  at: number
+  by: number
+  /** Expiry of the access token that was issued with it. */
+  expiresAt: number
+  /** null while there is no answer, and for ever where its replica died. */
+  outcome: TokenOutcome['kind'] | null
+  rotated: boolean
+}
+
+export interface Replica {
+  readonly id: number
+  readonly tokens: Tokens
+  readonly store: SessionStore
+  readonly ended: EndReason[]
+  readonly outcomes: RefreshOutcome[]
+  /** Commands to the store, by name. */
+  readonly commands: Map<string, number>
+  alive: boolean
+}
+
+export type House = ReturnType<typeof createHouse>
+
+/**
+ * Replicas of the tokens room over one store in memory, an authorization server that rotates and
+ * revokes at reuse, and a clock that stands still until it is moved.
+ */
+export function createHouse(
+  t: Teardown,
+  options: { idleMs?: number; maxMs?: number; concurrency?: number } = {},
+) {
+  const time: VirtualTime = installVirtualTime(t)
+  const shared = createMemoryStore({ now: time.now })
+  t.teardown(() => shared.close())
+  const keyring = createKeyring([new Secret('the-first-secret-of-the-tests-of-32-characters')])
+  const presentations: Presentation[] = []
+  const revoked = new Set<string>()
+  const families = new Map<string, { family: number; expiresAt: number; used: boolean }>()
+  const endedFamilies = new Set<number>()
+  const replicas: Replica[] = []
+  const deaths = new Map<number, number>()
+  let lastToken = 0
+  let behave: (by: number) => Behaviour = () => ({ kind: 'granted' })
+  let storeIsDown = false
+  /** Of the next commands of this name, so many run and their answer is lost. */
+  const losesAnswer = new Map<string, number>()
+
+  function issue(family: number, lifeSeconds = LIFE_SECONDS): GrantedTokens {
+    lastToken += 1
+    const refreshToken = `rt-${lastToken}`
+    const expiresAt = time.now() + lifeSeconds * 1_000
+    families.set(refreshToken, { family, expiresAt, used: false })
+    return {
+      accessToken: new Secret(`at-${lastToken}`),
+      refreshToken: new Secret(refreshToken),
+      lifeSeconds,
+      expiresAt,
+      scope: null,
+    }
+  }
+
+  function decide(presented: Presentation, behaviour: Behaviour): TokenOutcome {
+    const known = families.get(presented.token)!
+    switch (behaviour.kind) {
+      case 'unavailable': {
+        const retryAfterSeconds = behaviour.retryAfterSeconds ?? null
+        return { kind: 'unavailable', reason: 'no', retryAfterSeconds, timedOut: false }
+      }
+      case 'refused':
+        endedFamilies.add(known.family)
+        return { kind: 'refused', error: 'invalid_grant' }
+      case 'in_doubt':
+        if (behaviour.rotates) rotate(presented)
+        return { kind: 'in_doubt', reason: 'lost', timedOut: true }
+      case 'granted':
+        if (!rotate(presented)) return { kind: 'refused', error: 'invalid_grant' }
+        return { kind: 'granted', tokens: issue(known.family) }
+    }
+  }
+
+  /** false where it was used before, or its family has ended. */
+  function rotate(presented: Presentation): boolean {
+    const known = families.get(presented.token)!
+    if (known.used) endedFamilies.add(known.family)
+    if (endedFamilies.has(known.family)) return false
+    known.used = true
+    presented.rotated = true
+    return true
+  }
+
+  function serverFor(replica: () => Replica): AuthorizationServer {
+    return {
+      authorizeUrl: async () => '',
+      redeemCode: () => Promise.reject(new Error('not here')),
+      async refresh(refreshToken, timeoutMs) {
+        const token = refreshToken.reveal()
+        const { family, expiresAt } = families.get(token)!
+        const by = replica().id
+        const presented: Presentation = {
+          family,
+          token,
+          at: time.now(),
+          by,
+          expiresAt,
+          outcome: null,
+          rotated: false,
+        }
+        presentations.push(presented)
+        const behaviour = behave(by)
+        const ms = behaviour.ms ?? 0
+        if (ms > 0) await new Promise((resolve) => setTimeout(resolve, Math.min(ms, timeoutMs)))
+        const late = ms > timeoutMs
+        const outcome = decide(
+          presented,
+          late ? { kind: 'in_doubt', rotates: behaviour.kind === 'granted' } : behaviour,
+        )
+        // A process that has died hears nothing.
+        if (!replica().alive) return await new Promise<TokenOutcome>(() => {})
+        presented.outcome = outcome.kind
+        return outcome
+      },
+      async revoke(token) {
+        revoked.add(token.reveal())
+        return null
+      },
+      close: async () => {},
+    }
+  }
+
+  function storeFor(replica: () => Replica): SessionStore {
+    return new Proxy(shared, {
+      get(target, name: keyof SessionStore) {
+        const member = target[name]
+        if (name === 'messagesArrive') return () => !storeIsDown
+        if (name === 'onChange') {
+          return (listener: (key: RecordKey) => void) =>
+            target.onChange((key) => {
+              if (replica().alive) queueMicrotask(() => listener(key))
+            })
+        }
+        if (name === 'onMessagesLost' || name === 'close') return member
+        return async (...args: never[]) => {
+          const { commands, alive } = replica()
+          commands.set(name, (commands.get(name) ?? 0) + 1)
+          if (storeIsDown || !alive) throw new StoreUnavailable(new Error('down'))
+          const answer = await (member as (...args: never[]) => Promise<unknown>)(...args)
+          const lost = losesAnswer.get(name) ?? 0
+          if (lost > 0) {
+            losesAnswer.set(name, lost - 1)
+            throw new StoreUnavailable(new Error('the answer was lost'))
+          }
+          return answer
+        }
+      },
+    })
+  }
+
+  function addReplica(random: () => number = Math.random): Replica {
+    const ended: EndReason[] = []
+    const outcomes: RefreshOutcome[] = []
+    const it = (): Replica => replica
+    const store = storeFor(it)
+    const tokens = createTokens({
+      store,
+      server: serverFor(it),
+      keyring,
+      timing: TIMING,
+      concurrency: options.concurrency ?? 64,
+      timeoutMs: TIMEOUT_MS,
+      idleMs: options.idleMs ?? 3_600_000,
+      maxMs: options.maxMs ?? 36_000_000,
+      clientId: 'client',
+      now: time.now,
+      random,
+      log: createLog('silent'),
+      events: {
+        refreshed: (_trigger, outcome) => void outcomes.push(outcome),
+        lagged() {},
+        started() {},
+        ended: (reason) => void ended.push(reason),
+      },
+    })
+    const commands = new Map<string, number>()
+    const replica: Replica = { id: replicas.length, tokens, store, ended, outcomes, commands, alive: true }
+    replicas.push(replica)
+    tokens.start()
+    return replica
+  }
+
+  return {
+    time,
+    shared,
+    presentations,
+    revoked,
+    endedFamilies,
+    replicas,
+    addReplica,
+    /** A session with fresh tokens; its key begins with the shard's digit. */
+    async addSession(replica: Replica, name: number, lifeSeconds = LIFE_SECONDS): Promise<RecordKey> {
+      const key = createHash('sha256').update(`session ${name}`).digest('hex')
+      await replica.tokens.keep(key, issue(name, lifeSeconds), 'code')
+      await replica.store.saveSession(key, '{}', options.idleMs ?? 3_600_000)
+      return key
+    },
+    /** What a request of this session gets; null where it has none. */
+    async request(replica: Replica, key: RecordKey, refusedGen?: number): Promise<Access> {
+      const found = await replica.tokens.find(key)
+      if (found.kind === 'ended') return { kind: 'login_required', reason: found.reason }
+      if (found.kind === 'unreadable') return { kind: 'login_required', reason: null }
+      if (found.kind === 'store_unavailable')
+        return { kind: 'unavailable', what: 'store', retryAfterSeconds: 1 }
+      return await replica.tokens.accessToken(found.session, refusedGen)
+    },
+    behave(how: Behaviour | ((by: number) => Behaviour)): void {
+      behave = typeof how === 'function' ? how : () => how
+    },
+    storeDown(down: boolean): void {
+      storeIsDown = down
+    },
+    loseAnswer(command: keyof SessionStore, times = 1): void {
+      losesAnswer.set(command, times)
+    },
+    crash(replica: Replica): void {
+      replica.alive = false
+      deaths.set(replica.id, time.now())
+    },
+    diedAt: (id: number): number => deaths.get(id) ?? Number.POSITIVE_INFINITY,
+  }
+}

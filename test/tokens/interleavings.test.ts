@@ -1,0 +1,205 @@
+import fc from 'fast-check'
+import t from 'tap'
+import type { RecordKey, SessionStore } from '../../src/store/port.ts'
+import { type Behaviour, createHouse, type House, LIFE_SECONDS, type Presentation, TIMING } from './house.ts'
+
+const SESSIONS = 3
+const REPLICAS = 2
+
+type Step =
+  | { do: 'request'; replica: number; session: number }
+  | { do: 'pass'; ms: number }
+  | { do: 'behave'; how: Behaviour }
+  | { do: 'store'; down: boolean }
+  | { do: 'lose'; command: keyof SessionStore }
+  | { do: 'crash'; replica: number }
+  | { do: 'logout'; replica: number; session: number }
+
+const replica = fc.nat(REPLICAS - 1)
+const session = fc.nat(SESSIONS - 1)
+const delay = fc.constantFrom(0, 300, 2_000, 4_000, 9_000, 20_000)
+const behaviour: fc.Arbitrary<Behaviour> = fc.oneof(
+  { weight: 4, arbitrary: delay.map((ms) => ({ kind: 'granted' as const, ms })) },
+  { weight: 2, arbitrary: delay.map((ms) => ({ kind: 'unavailable' as const, ms })) },
+  {
+    weight: 2,
+    arbitrary: fc.record({ kind: fc.constant('in_doubt' as const), ms: delay, rotates: fc.boolean() }),
+  },
+)
+const step: fc.Arbitrary<Step> = fc.oneof(
+  { weight: 5, arbitrary: fc.record({ do: fc.constant('request' as const), replica, session }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      do: fc.constant('pass' as const),
+      ms: fc.constantFrom(50, 500, 2_000, 6_000, 15_000, 40_000),
+    }),
+  },
+  { weight: 4, arbitrary: behaviour.map((how) => ({ do: 'behave' as const, how })) },
+  { weight: 2, arbitrary: fc.boolean().map((down) => ({ do: 'store' as const, down })) },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      do: fc.constant('lose' as const),
+      command: fc.constantFrom(
+        'beginRefresh',
+        'settleRefresh',
+        'replaceTokens',
+        'end',
+        'schedule',
+        'claimDue',
+      ),
+    }),
+  },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('crash' as const), replica }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('logout' as const), replica, session }) },
+)
+
+interface Model {
+  house: House
+  keys: RecordKey[]
+  loggedOut: Set<number>
+  /** The store did not answer a sign-out, which may have been done all the same. */
+  perhapsOut: Set<number>
+  running: Promise<unknown>[]
+}
+
+t.test(
+  'whatever happens in whatever order, no session is lost, none comes back, no token is replayed',
+  async (t) => {
+    let steps = 0
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 5, maxLength: 40 }), async (script) => {
+        const teardowns: (() => unknown)[] = []
+        try {
+          const model = await begin({ teardown: (handler) => teardowns.push(handler) })
+          for (const each of script) {
+            await take(model, each)
+            steps += 1
+            await neverBack(model)
+          }
+          noReplay(model.house)
+          await heal(model)
+          await noneLost(model)
+          noReplay(model.house)
+        } finally {
+          for (const handler of teardowns.reverse()) await handler()
+        }
+      }),
+      { numRuns: 150, endOnFailure: false, interruptAfterTimeLimit: 12_000 },
+    )
+    t.ok(steps > 100, `${steps} steps`)
+  },
+)
+
+async function begin(t: { teardown(handler: () => unknown): unknown }): Promise<Model> {
+  const house = createHouse(t)
+  const replicas = Array.from({ length: REPLICAS }, () => house.addReplica(() => 0.5))
+  const keys = []
+  for (let name = 0; name < SESSIONS; name += 1) keys.push(await house.addSession(replicas[0]!, name))
+  return { house, keys, loggedOut: new Set(), perhapsOut: new Set(), running: [] }
+}
+
+async function take({ house, keys, loggedOut, perhapsOut, running }: Model, step: Step): Promise<void> {
+  const living = house.replicas.filter(({ alive }) => alive)
+  switch (step.do) {
+    case 'request':
+      running.push(house.request(living[step.replica]!, keys[step.session]!))
+      return await house.time.settle()
+    case 'pass':
+      return await house.time.advance(step.ms)
+    case 'behave':
+      return house.behave(step.how)
+    case 'store':
+      return house.storeDown(step.down)
+    case 'lose':
+      return house.loseAnswer(step.command)
+    case 'crash':
+      house.crash(living[step.replica]!)
+      house.addReplica(() => 0.5)
+      return
+    case 'logout': {
+      const ended = living[step.replica]!.tokens.end(keys[step.session]!, 'logout')
+      running.push(
+        ended.then(
+          () => loggedOut.add(step.session),
+          () => perhapsOut.add(step.session),
+        ),
+      )
+      return await house.time.settle()
+    }
+  }
+}
+
+/** A session that ended has no record any more, and gets no token. */
+async function neverBack({ house, keys, loggedOut }: Model): Promise<void> {
+  for (const name of loggedOut) {
+    if ((await house.shared.read(keys[name]!)) !== null) throw new Error(`session ${name} is back`)
+  }
+}
+
+/**
+ * Only one presentation in doubt may be repeated while its access token lives, and that shortly before
+ * its expiry; and none that was answered by tokens which somebody has.
+ */
+function noReplay({ presentations, diedAt }: House): void {
+  const byToken = new Map<string, Presentation[]>()
+  for (const each of presentations) byToken.set(each.token, [...(byToken.get(each.token) ?? []), each])
+  for (const [token, all] of byToken) {
+    const { expiresAt } = all[0]!
+    const lastChance = expiresAt - (Math.min(TIMING.thresholdSeconds, LIFE_SECONDS / 3) * 1_000) / 3
+    for (const [at, each] of all.entries()) {
+      const before = all.slice(0, at)
+      const hasTokens = before.some(({ outcome, by }) => outcome === 'granted' && each.at < diedAt(by))
+      const doubts = before.filter(({ outcome }) => outcome !== 'unavailable').length
+      const what = `${token} after ${doubts} in doubt, ${each.at - expiresAt} ms from expiry`
+      if (hasTokens) throw new Error(`presented though there are newer tokens: ${what}`)
+      if (doubts === 1 && each.at < lastChance) throw new Error(`presented too early: ${what}`)
+      if (doubts > 1 && each.at < expiresAt) throw new Error(`presented too often: ${what}`)
+    }
+  }
+}
+
+/** Everything works again, and time enough passes for it to be noticed. */
+async function heal({ house, keys, running }: Model): Promise<void> {
+  house.behave({ kind: 'granted' })
+  house.storeDown(false)
+  for (const command of [
+    'beginRefresh',
+    'settleRefresh',
+    'replaceTokens',
+    'end',
+    'schedule',
+    'claimDue',
+  ] as const) {
+    house.loseAnswer(command, 0)
+  }
+  await house.time.advance(90_000)
+  await Promise.all(running)
+  const living = house.replicas.find(({ alive }) => alive)!
+  for (const key of keys) {
+    const asking = house.request(living, key)
+    await house.time.advance(20_000)
+    await asking
+  }
+}
+
+/** A session lives on unless it was signed out, or its tokens were lost on the way from the authorization server. */
+async function noneLost({ house, keys, loggedOut, perhapsOut }: Model): Promise<void> {
+  const living = house.replicas.find(({ alive }) => alive)!
+  for (const [name, key] of keys.entries()) {
+    const asked = house.request(living, key)
+    await house.time.advance(20_000)
+    const { kind } = await asked
+    if (loggedOut.has(name)) {
+      if (kind !== 'login_required') throw new Error(`session ${name} was signed out, and has ${kind}`)
+      continue
+    }
+    const lost = house.presentations.some(
+      ({ family, rotated, outcome, by }) =>
+        family === name && rotated && (outcome !== 'granted' || house.diedAt(by) < Number.POSITIVE_INFINITY),
+    )
+    if (kind === 'token' || ((lost || perhapsOut.has(name)) && kind === 'login_required')) continue
+    throw new Error(`session ${name} has ${kind}, lost on the way: ${lost}`)
+  }
+}

@@ -1,0 +1,202 @@
+import t from 'tap'
+import { createHouse, LIFE_SECONDS, type Replica } from './house.ts'
+
+const sum = (replica: Replica, name: string): number => replica.commands.get(name) ?? 0
+
+t.test('tokens are refreshed before they expire, once for each life, whoever does it', async (t) => {
+  const { time, addReplica, addSession, presentations, shared } = createHouse(t)
+  const replicas = [addReplica(), addReplica(), addReplica()]
+  for (let name = 0; name < 30; name += 1) await addSession(replicas[name % 3]!, name)
+  await time.advance(10 * LIFE_SECONDS * 1_000)
+  for (const { at, expiresAt } of presentations) t.ok(at < expiresAt)
+  t.equal(new Set(presentations.map(({ token }) => token)).size, presentations.length)
+  // Two thirds of a life, and up to a fifteenth more, lie between two refreshes.
+  t.ok(presentations.length >= 30 * 13 && presentations.length <= 30 * 15, `${presentations.length}`)
+  t.equal(await shared.queueLength(), 30)
+})
+
+t.test('sessions that began together do not come due together', async (t) => {
+  const { time, addReplica, addSession, presentations } = createHouse(t)
+  const replica = addReplica()
+  for (let name = 0; name < 50; name += 1) await addSession(replica, name)
+  await time.advance(LIFE_SECONDS * 1_000)
+  const spread =
+    Math.max(...presentations.map(({ at }) => at)) - Math.min(...presentations.map(({ at }) => at))
+  t.ok(spread > 2_500, `over ${spread} ms`)
+})
+
+for (const { limit, options } of [
+  { limit: 'idle', options: { idleMs: 130_000 } },
+  { limit: 'absolute', options: { maxMs: 130_000 } },
+] as const) {
+  t.test(`a session is refreshed until its ${limit} limit, and its end is counted once`, async (t) => {
+    const { time, addReplica, addSession, presentations, shared } = createHouse(t, options)
+    const replicas = [addReplica(() => 0.5), addReplica(() => 0.5)]
+    const key = await addSession(replicas[0]!, 1)
+    await time.advance(129_000)
+    t.equal(presentations.length, 3)
+    t.not(await shared.read(key), null)
+    await time.advance(2_000)
+    t.equal(await shared.read(key), null)
+    await time.advance(200_000)
+    t.strictSame(
+      replicas.flatMap(({ ended }) => ended),
+      [limit],
+    )
+    t.equal(presentations.length, 3)
+    t.equal(await shared.queueLength(), 0)
+  })
+}
+
+t.test('the end of a session that waits for its last chance is counted as well', async (t) => {
+  const { time, addReplica, addSession, behave, presentations } = createHouse(t, { idleMs: 600_000 })
+  const replica = addReplica()
+  await addSession(replica, 1, 3_600)
+  behave({ kind: 'in_doubt', rotates: false })
+  const found = await replica.tokens.find(await addSession(replica, 2, 3_600))
+  // Forced at the beginning of a long life: then nothing more is due for an hour.
+  if (found.kind === 'live') await replica.tokens.accessToken(found.session, 1)
+  t.equal(presentations.length, 1)
+  await time.advance(620_000)
+  t.strictSame(replica.ended, ['idle', 'idle'])
+})
+
+t.test('an entry without a record is dropped', async (t) => {
+  const { time, addReplica, shared } = createHouse(t)
+  addReplica()
+  await shared.schedule('0'.repeat(64), time.now())
+  await time.advance(10_000)
+  t.equal(await shared.queueLength(), 0)
+})
+
+t.test('what a replica had claimed when it died is taken up by another', async (t) => {
+  const { time, addReplica, addSession, behave, crash, presentations, request } = createHouse(t)
+  const dies = addReplica()
+  const key = await addSession(dies, 1)
+  behave(() => ({ kind: 'granted', ms: 5_000 }))
+  await time.advance(40_000)
+  for (let waited = 0; presentations.length === 0 && waited < 50; waited += 1) await time.advance(200)
+  t.equal(presentations.length, 1)
+  crash(dies)
+  const other = addReplica()
+  behave({ kind: 'granted' })
+  // The answer was lost with it: nothing more before the last chance, and that one ends the session.
+  await time.advance(60_000)
+  t.equal(presentations.length, 2)
+  t.equal(presentations[1]!.by, other.id)
+  t.ok(presentations[1]!.at >= presentations[0]!.expiresAt - 20_000 / 3)
+  t.match(await request(other, key), { kind: 'login_required' })
+  t.strictSame(other.ended, ['refused'])
+})
+
+t.test('a claimed session of a replica that died before it sent anything loses nothing', async (t) => {
+  const { time, addReplica, addSession, crash, presentations, request } = createHouse(t)
+  const dies = addReplica()
+  const key = await addSession(dies, 1)
+  await time.advance(30_000)
+  crash(dies)
+  const other = addReplica()
+  await time.advance(40_000)
+  t.equal(presentations.length, 1)
+  t.match(await request(other, key), { kind: 'token' })
+})
+
+t.test(
+  'an outage with many due sessions hammers neither the store nor the authorization server',
+  async (t) => {
+    const { time, addReplica, addSession, behave, presentations, request } = createHouse(t)
+    const replica = addReplica()
+    const keys = []
+    for (let name = 0; name < 1_000; name += 1) keys.push(await addSession(replica, name))
+    behave({ kind: 'unavailable' })
+    await time.advance(120_000)
+    const [sent, asked] = [presentations.length, [...replica.commands.values()].reduce((a, b) => a + b, 0)]
+    await time.advance(60_000)
+    const perMinute = presentations.length - sent
+    t.ok(perMinute >= 12 && perMinute <= 60, `${perMinute} token requests in a minute`)
+    const commands = [...replica.commands.values()].reduce((a, b) => a + b, 0) - asked
+    t.ok(commands < 60 * 30, `${commands} commands in a minute`)
+
+    behave({ kind: 'granted' })
+    await time.advance(5_000)
+    t.ok(replica.outcomes.includes('granted'), 'noticed within five seconds')
+    await time.advance(15_000)
+    for (const key of keys) t.match(await request(replica, key), { kind: 'token' })
+    t.strictSame(replica.ended, [])
+  },
+)
+
+t.test('while the store is down it is asked now and then', async (t) => {
+  const { time, addReplica, addSession, storeDown, presentations } = createHouse(t)
+  const replica = addReplica()
+  for (let name = 0; name < 100; name += 1) await addSession(replica, name)
+  storeDown(true)
+  const before = sum(replica, 'claimDue')
+  await time.advance(60_000)
+  const asked = sum(replica, 'claimDue') - before
+  t.ok(asked <= 60 * 16, `${asked} times in a minute`)
+  t.equal(presentations.length, 0)
+  storeDown(false)
+  await time.advance(20_000)
+  t.equal(presentations.length, 100)
+})
+
+t.test('no more are under way than may be at once', async (t) => {
+  const { time, addReplica, addSession, behave } = createHouse(t, { concurrency: 4 })
+  const replica = addReplica()
+  for (let name = 0; name < 40; name += 1) await addSession(replica, name)
+  let most = 0
+  let underWay = 0
+  behave(() => {
+    underWay += 1
+    most = Math.max(most, underWay)
+    setTimeout(() => {
+      underWay -= 1
+    }, 200)
+    return { kind: 'granted', ms: 200 }
+  })
+  await time.advance(60_000)
+  t.equal(most, 4)
+})
+
+t.test('a replica whose clock lags behind the one of the store does not turn in circles', async (t) => {
+  const { time, addReplica, addSession, shared } = createHouse(t, { idleMs: 60_000 })
+  const replica = addReplica()
+  const key = await addSession(replica, 1, 3_600)
+  // Due by the store's clock, and three seconds early by ours.
+  const ahead = 3_000
+  const claimDue = shared.claimDue.bind(shared)
+  shared.claimDue = async (shard, limit, leaseMs) => {
+    if (shard !== Number.parseInt(key[0]!, 16)) return await claimDue(shard, limit, leaseMs)
+    const due = (await shared.queueLength()) > 0 && time.now() + ahead >= endsAt && time.now() < endsAt
+    return due ? { entries: [{ key, dueAt: endsAt }], nextInMs: 0 } : { entries: [], nextInMs: null }
+  }
+  const endsAt = time.now() + 60_000
+  await time.advance(56_000)
+  const before = sum(replica, 'read')
+  await time.advance(4_500)
+  t.ok(sum(replica, 'read') - before < 500, `${sum(replica, 'read') - before} reads in three seconds`)
+})
+
+t.test('stopping waits for the refresh under way, begins no other and leaves no timer', async (t) => {
+  const { time, addReplica, addSession, behave, presentations, shared } = createHouse(t)
+  const replica = addReplica()
+  const keys = [await addSession(replica, 1), await addSession(replica, 2)]
+  behave(() => ({ kind: 'granted', ms: 3_000 }))
+  await time.advance(40_000)
+  for (let waited = 0; presentations.length === 0 && waited < 100; waited += 1) await time.advance(100)
+  let stopped = false
+  const stopping = replica.tokens.stop().then(() => {
+    stopped = true
+  })
+  await time.settle()
+  t.notOk(stopped)
+  await time.advance(6_000)
+  await stopping
+  const gens = await Promise.all(keys.map(async (key) => (await shared.read(key))?.gen))
+  t.equal(gens.filter((gen) => gen === 2).length, presentations.length)
+  await time.advance(300_000)
+  t.ok(presentations.length <= 2)
+  // The store's own sweeper.
+  t.equal(time.waiting(), 1)
+})

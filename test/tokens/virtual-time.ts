@@ -1,0 +1,81 @@
+import type { Teardown } from '../helpers/child.ts'
+
+/** A clock that stands still until it is moved, for everything that uses timers while it is there. */
+export interface VirtualTime {
+  now(): number
+  /** Moves the clock on, timer by timer, and lets all that follows from each one happen. */
+  advance(ms: number): Promise<void>
+  /** Lets all happen that needs no time. */
+  settle(): Promise<void>
+  /** Timers that wait. */
+  waiting(): number
+}
+
+interface Timer {
+  id: number
+  at: number
+  every: number | null
+  work: () => void
+}
+
+const real = { setTimeout, clearTimeout, setInterval, clearInterval, setImmediate }
+
+/** Takes the place of the timers until the test ends. Only for code that waits for nothing but them. */
+export function installVirtualTime(t: Teardown, startAt = 1_700_000_000_000): VirtualTime {
+  const timers = new Map<number, Timer>()
+  let now = startAt
+  let lastId = 0
+
+  function add(work: () => void, ms: number, every: number | null): NodeJS.Timeout {
+    lastId += 1
+    const id = lastId
+    timers.set(id, { id, at: now + Math.max(1, ms), every, work })
+    const handle = {
+      unref: () => handle,
+      ref: () => handle,
+      hasRef: () => true,
+      [Symbol.toPrimitive]: () => id,
+    }
+    return handle as unknown as NodeJS.Timeout
+  }
+  const remove = (handle: unknown): void => {
+    if (handle !== undefined && handle !== null) timers.delete(Number(handle))
+  }
+
+  globalThis.setTimeout = ((work: () => void, ms = 0) => add(work, ms, null)) as typeof setTimeout
+  globalThis.setInterval = ((work: () => void, ms = 0) => add(work, ms, ms)) as typeof setInterval
+  globalThis.clearTimeout = remove as typeof clearTimeout
+  globalThis.clearInterval = remove as typeof clearInterval
+  const restore = (): void => void Object.assign(globalThis, real)
+  t.teardown(restore)
+
+  function next(until: number): Timer | null {
+    let first: Timer | null = null
+    for (const timer of timers.values()) {
+      if (timer.at <= until && (first === null || timer.at < first.at)) first = timer
+    }
+    return first
+  }
+
+  async function settle(): Promise<void> {
+    for (let turn = 0; turn < 3; turn += 1) await new Promise<void>((resolve) => real.setImmediate(resolve))
+  }
+
+  return {
+    now: () => now,
+    settle,
+    waiting: () => timers.size,
+    async advance(ms) {
+      const until = now + ms
+      await settle()
+      for (let timer = next(until); timer !== null; timer = next(until)) {
+        now = Math.max(now, timer.at)
+        if (timer.every === null) timers.delete(timer.id)
+        else timer.at = now + timer.every
+        timer.work()
+        await settle()
+      }
+      now = until
+    },
+  }
+}
