@@ -5,6 +5,7 @@ import { addHttpManners, createServer } from './http/plugin.ts'
 import { createKeyring } from './keyring.ts'
 import type { Logger } from './log.ts'
 import { addLogin, LOGIN_PATHS } from './login/plugin.ts'
+import { createRateLimit } from './login/rate-limit.ts'
 import { createTransactions } from './login/transaction.ts'
 import { createAuthorizationServer } from './oauth/authorization-server.ts'
 import { createMetrics } from './ops/metrics.ts'
@@ -106,6 +107,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     tokens,
     cookies,
     transactions: createTransactions({ keyring, cookies, pkce: config.oauth.pkce, now }),
+    countSignIn: createRateLimit({ perMinute: config.loginRatePerMinute, now }),
     session: { cookies, store, idleMs, now, end: (key) => tokens.end(key, 'logout') },
     idleMs,
     defaultWac: config.wac.default,

@@ -9,9 +9,10 @@ import { createCallback } from './callback.ts'
 import { createLogout } from './logout.ts'
 import { navigates, sendPage } from './pages.ts'
 import { createSessionInfo } from './session-info.ts'
+import type { StartOptions } from './start.ts'
 import { createStart } from './start.ts'
 
-export interface LoginOptions extends CallbackOptions {
+export interface LoginOptions extends CallbackOptions, StartOptions {
   session: SessionScopeOptions
   idleMs: number
   defaultWac: string | null

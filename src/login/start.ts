@@ -12,6 +12,8 @@ export interface StartOptions {
   redirect: Config['oauth']['redirect']
   server: AuthorizationServer
   transactions: Transactions
+  /** Throws where this client begins too many sign-ins. */
+  countSignIn: (address: string) => void
 }
 
 /** `redirect_uri` of a sign-in: one for each where the authorization server need not echo `state`. */
@@ -23,13 +25,14 @@ export function redirectUri(publicUrl: string, redirect: Config['oauth']['redire
  * `GET /auth/login`: sends a navigating browser to the authorization server. Uses no store, so that
  * visitors who never sign in cost nothing.
  */
-export function createStart({ publicUrl, redirect, server, transactions }: StartOptions) {
+export function createStart({ publicUrl, redirect, server, transactions, countSignIn }: StartOptions) {
   return async function start(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const { headers } = request
     const mode = headers['sec-fetch-mode']
     if (mode !== undefined && mode !== 'navigate') {
       throw problem('cross_origin', 'Sign-in starts with a navigation, not with a request of a script.')
     }
+    countSignIn(request.ip)
     const query = queryOf(request.url)
     const flow = soleParameter(query, 'flow')
     if (flow !== null && flow !== 'code') throw problem('invalid_request', 'The parameter flow must be code.')

@@ -4,7 +4,8 @@ import type { Browser, BrowserContext, Page } from 'playwright-core'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { type Front, startFront, startTlsFront, type TlsFront } from '../helpers/front.ts'
-import { type Bff, CLIENT, startBff, startSandbox } from '../helpers/system.ts'
+import type { RedisServer } from '../helpers/redis.ts'
+import { type Bff, CLIENT, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 
 /** Longer than anything here takes; a test that waits in vain ends by this. */
 export const PATIENCE_MS = 15_000
@@ -74,6 +75,39 @@ async function assemble<F extends Front>(
   })
   context.on('weberror', (error) => complaints.push(String(error.error())))
   return { sandbox, bff, front, serverUrl: `http://127.0.0.1:${port}`, context, complaints }
+}
+
+/** A world over Redis, with a function that counts the sessions in it. `name` keeps the worlds apart. */
+export async function startStoredWorld(
+  t: Teardown,
+  browser: Browser,
+  redis: RedisServer,
+  name: string,
+): Promise<World & { records: () => Promise<number> }> {
+  const env = { REDIS_URL: redis.url, REDIS_PREFIX: `${name}:` }
+  const world = await startWorld(t, browser, { env })
+  await untilReady(world.bff)
+  const records = async (): Promise<number> => {
+    const keys = await redis.cli('KEYS', `${name}:s:*`)
+    return keys === '' ? 0 : keys.split('\n').length
+  }
+  return { ...world, records }
+}
+
+/** One more tab, on the demo page. */
+export async function openTab({ context, front }: World, path: string): Promise<Page> {
+  const page = await context.newPage()
+  await page.goto(front.publicUrl + path)
+  return page
+}
+
+/** Clicks for a flux; answers the status that came. */
+export async function readFlux(page: Page): Promise<number> {
+  const answered = page.waitForResponse((response) => new URL(response.url()).pathname.startsWith('/flux/'))
+  await page.locator('#flux-read').click()
+  const response = await answered
+  await response.finished()
+  return response.status()
 }
 
 /** What a person does on the sandbox's page; answers when the browser is back at `origin`. */

@@ -2,7 +2,7 @@ import type { Test } from 'tap'
 import type { RecordKey } from '../../src/store/port.ts'
 import { DUE_SHARDS } from '../../src/store/port.ts'
 import type { TestStore } from './stores.ts'
-import { newKey, startSession } from './stores.ts'
+import { newKey, newRecord } from './stores.ts'
 
 const LONG = 60_000
 
@@ -106,7 +106,8 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
   })
 
   await t.test('the end of a session leaves its entry, which is a hint', async (t) => {
-    const key = await startSession(made)
+    const key = newKey(10)
+    await store.create(key, newRecord(now()), 'a', 15_000)
     const before = await store.queueLength()
     await store.schedule(key, now() - 1_000)
     await store.end(key, null)

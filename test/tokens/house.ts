@@ -252,6 +252,8 @@ export function createHouse(
     },
     crash(replica: Replica): void {
       replica.alive = false
+      // Of a process that is gone no timers are left.
+      void replica.tokens.stop()
       deaths.set(replica.id, time.now())
     },
     diedAt: (id: number): number => deaths.get(id) ?? Number.POSITIVE_INFINITY,

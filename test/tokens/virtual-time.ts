@@ -57,8 +57,9 @@ export function installVirtualTime(t: Teardown, startAt = 1_700_000_000_000): Vi
     return first
   }
 
+  /** By then everything has happened that waits for promises alone. */
   async function settle(): Promise<void> {
-    for (let turn = 0; turn < 3; turn += 1) await new Promise<void>((resolve) => real.setImmediate(resolve))
+    await new Promise<void>((resolve) => real.setImmediate(resolve))
   }
 
   return {

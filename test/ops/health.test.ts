@@ -1,0 +1,137 @@
+import t from 'tap'
+import { startRedis } from '../helpers/redis.ts'
+import type { Bff } from '../helpers/system.ts'
+import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { ask, portOf } from '../http/wire.ts'
+
+async function health(bff: Bff, path: string): Promise<{ status: number; body: Record<string, unknown> }> {
+  const response = await fetch(bff.opsUrl + path)
+  return { status: response.status, body: (await response.json()) as Record<string, unknown> }
+}
+
+/** Asks until the status is another than it was; bounded by the test's own time. */
+async function untilStatus(bff: Bff, status: number): Promise<Record<string, unknown>> {
+  for (;;) {
+    const answer = await health(bff, '/readyz')
+    if (answer.status === status) return answer.body
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+}
+
+t.test('a process with the embedded store is alive and ready as soon as it listens', async (t) => {
+  const bff = await startBff(t, await startSandbox(t))
+  t.equal((await health(bff, '/livez')).status, 200)
+  t.strictSame(await health(bff, '/readyz'), { status: 200, body: { status: 'ready', missing: [] } })
+})
+
+t.test('without its store a process is alive and not ready, and says why', { timeout: 15_000 }, async (t) => {
+  const redis = await startRedis(t)
+  const bff = await startBff(t, await startSandbox(t), { REDIS_URL: redis.url })
+  await untilReady(bff)
+  await redis.stop()
+  const down = await untilStatus(bff, 503)
+  t.match(down, { status: 'not ready', missing: [/store/] })
+  t.equal((await health(bff, '/livez')).status, 200)
+  await redis.restart()
+  await untilStatus(bff, 200)
+  redis.pause()
+  t.teardown(() => redis.resume())
+  const begin = performance.now()
+  const frozen = await untilStatus(bff, 503)
+  t.ok(performance.now() - begin < 3_500, 'noticed')
+  t.match(frozen.missing, [/store/])
+  const asked = performance.now()
+  t.equal((await health(bff, '/livez')).status, 200)
+  t.ok(performance.now() - asked < 500, 'liveness waits for nobody')
+  redis.resume()
+  t.strictSame((await untilStatus(bff, 200)).missing, [])
+})
+
+t.test(
+  'a process that started without its store becomes ready when the store is there',
+  { timeout: 15_000 },
+  async (t) => {
+    const redis = await startRedis(t)
+    await redis.stop()
+    const bff = await startBff(t, await startSandbox(t), { REDIS_URL: redis.url })
+    const { missing } = await untilStatus(bff, 503)
+    t.match(missing, [/message/, /store/])
+    t.equal((await health(bff, '/livez')).status, 200)
+    await redis.restart()
+    t.strictSame((await untilStatus(bff, 200)).missing, [])
+  },
+)
+
+t.test('a store whose change messages do not arrive is not enough', { timeout: 15_000 }, async (t) => {
+  const redis = await startRedis(t)
+  await redis.cli('ACL', 'SETUSER', 'deaf', 'on', '>pw-of-the-deaf', '~*', '+@all', 'resetchannels')
+  const bff = await startBff(t, await startSandbox(t), {
+    REDIS_URL: `redis://deaf:pw-of-the-deaf@127.0.0.1:${redis.port}`,
+  })
+  let missing: unknown[] = []
+  while (missing.length !== 1) ({ missing } = (await untilStatus(bff, 503)) as { missing: unknown[] })
+  t.match(missing, [/messages/], 'the store itself answers')
+})
+
+t.test('from the stop signal on a process is not ready, and goes on serving', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  bff.app.announceStop()
+  t.match(await health(bff, '/readyz'), { status: 503, body: { missing: [/stopping/] } })
+  t.equal((await health(bff, '/livez')).status, 200)
+  t.equal((await browser.fetch('/flux/a')).status, 200)
+})
+
+t.test('a process whose public port is closed is not ready', async (t) => {
+  const bff = await startBff(t, await startSandbox(t))
+  await new Promise((resolve) => bff.app.server.server.close(resolve))
+  t.match(await health(bff, '/readyz'), { status: 503, body: { missing: [/port/] } })
+})
+
+t.test('health and metrics are not there for browsers, nor the app for operators', async (t) => {
+  const bff = await startBff(t, await startSandbox(t))
+  for (const path of ['/livez', '/readyz', '/metrics']) {
+    t.equal((await ask(portOf(bff), { target: path })).status, 404, path)
+  }
+  for (const path of ['/auth/session', '/flux/a', '/']) {
+    t.equal((await fetch(bff.opsUrl + path)).status, 404, path)
+  }
+})
+
+t.test('metrics are Prometheus text, without an id of anybody in a label', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  await browser.fetch('/flux/ACME/private-flux?note=private-note')
+  await browser.fetch('/site/4242', {
+    method: 'PUT',
+    headers: { 'content-type': 'application/json' },
+    body: '{}',
+  })
+  await browser.fetch('/private-path')
+  await browser.fetch('/flux/%zz')
+  const response = await fetch(`${bff.opsUrl}/metrics`)
+  t.equal(response.status, 200)
+  t.match(response.headers.get('content-type'), /^text\/plain; version=/)
+  const text = await response.text()
+  const labels = (name: string): string[] =>
+    [...text.matchAll(new RegExp(`^${name}_count\\{(.*)\\}`, 'gm'))].map(([, set]) => set!).sort()
+  t.strictSame(labels('bff_http_request_duration_seconds'), [
+    'route="/auth/callback/:nonce",method="GET",status="303"',
+    'route="/auth/login",method="GET",status="303"',
+    'route="/flux/:wac/:fluxId",method="GET",status="200"',
+    'route="/site/:siteId",method="PUT",status="200"',
+    'route="none",method="GET",status="400"',
+    'route="none",method="GET",status="404"',
+  ])
+  t.strictSame(labels('bff_upstream_duration_seconds'), [
+    'operation="GetFlux",status="200"',
+    'operation="UpdateSite",status="200"',
+  ])
+  t.match(text, 'bff_sessions_started_total{flow="code"} 1')
+  t.notMatch(text, /private|ACME|4242|[0-9a-f]{64}/)
+  for (const [, { value }] of browser.cookies) t.notOk(text.includes(value))
+})
