@@ -40,7 +40,11 @@ export function createProcesses() {
    * Starts a program and waits until `ready` (a pattern for its output, or an async function that is
    * tried until it does not throw). `stdout` is a file descriptor, else the output is kept.
    */
-  async function start(command, args, { core, env = {}, ready, stdout = 'pipe', ipc = false }) {
+  async function start(
+    command,
+    args,
+    { core, env = {}, ready, readyMs = READY_MS, stdout = 'pipe', ipc = false },
+  ) {
     const [program, programArgs] = pinned(core, command, args)
     const child = spawn(program, programArgs, {
       cwd: folder,
@@ -75,7 +79,7 @@ export function createProcesses() {
     }
     const started = { pid: child.pid, child, output: () => output, stop }
     running.push(started)
-    const deadline = performance.now() + READY_MS
+    const deadline = performance.now() + readyMs
     while (!(await isReady(ready, output))) {
       if (over) throw new Error(`${command} ended at its start:\n${output}`)
       if (performance.now() > deadline) throw new Error(`${command} is not ready:\n${output}`)

@@ -37,7 +37,8 @@ export async function runRounds({ world, candidates, size, options, kind, say })
 
   for (const candidate of candidates) {
     await checkAnswer(candidate, size, fallback)
-    await one(candidate, options.warmupSeconds)
+    // A cache that is still empty is no fault yet.
+    await one({ ...candidate, check: undefined }, options.warmupSeconds)
     forgetPeak(candidate.started.pid)
   }
   for (let round = 1; round <= options.rounds; round += 1) {
@@ -76,8 +77,7 @@ async function load({ world, candidate, requests, size, seconds, kind }) {
     seconds,
   })
   const cpuAfter = cpuOf(pid)
-  // The two INFO calls of this measurement are not the candidate's.
-  const redisCommands = ((await world.redisCommands()) - redisBefore - 1) / outcome.requests
+  const redisCommands = ((await world.redisCommands()) - redisBefore) / outcome.requests
   const served = (await world.counts()).served - servedBefore
   stopBeside?.()
 
@@ -92,8 +92,8 @@ async function load({ world, candidate, requests, size, seconds, kind }) {
   return { ...result, fault: faultOf(outcome, served) ?? candidate.check?.(result) ?? null }
 }
 
-/** Each good answer was fetched from the resource server: a redirect or a page of its own was not. */
-function faultOf({ requests, failed }, served) {
+/** Why a load does not count, or null. A redirect, or a page of the candidate's own, was not fetched upstream. */
+export function faultOf({ requests, failed }, served) {
   if (requests === 0) return 'no answers at all'
   if (failed > 0) return `${failed} of ${requests} answers were errors`
   return served < requests ? `${requests - served} of ${requests} answers did not come from upstream` : null

@@ -30,6 +30,8 @@ const TABLE = {
 
 export type ProblemCode = keyof typeof TABLE
 
+export const PROBLEM_CODES = Object.keys(TABLE) as readonly ProblemCode[]
+
 export interface ProblemOptions {
   /** Fixed text, or text that names a parameter or member; never text of an upstream or of a cause. */
   detail?: string

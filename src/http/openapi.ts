@@ -1,3 +1,5 @@
+import { PROBLEM_CODES } from '../errors.ts'
+
 /** OpenAPI 3.1 description of what browsers may call, as data; `publicUrl` is its one server. */
 export function openApiDocument(
   publicUrl: string,
@@ -47,7 +49,7 @@ const PROBLEM = {
     title: { type: 'string' },
     status: { type: 'integer' },
     detail: { type: 'string' },
-    code: { type: 'string', description: 'Stable; what a program should look at.' },
+    code: { enum: PROBLEM_CODES, description: 'Stable; what a program should look at.' },
     requestId: { type: 'string' },
     loginUrl: { type: 'string', description: 'Where to navigate to sign in.' },
   },

@@ -16,6 +16,8 @@ import { toProblem } from './to-problem.ts'
 export interface KnownPath {
   path: RegExp
   allow: string
+  /** Where a person may look at a problem: how to show it, null where nobody does. */
+  page?: (request: FastifyRequest, reply: FastifyReply) => FastifyRequest['problemPage']
 }
 
 export interface HttpOptions extends RequestLogOptions {
@@ -88,7 +90,7 @@ declare module 'fastify' {
  */
 export function addHttpManners(app: FastifyInstance, options: HttpOptions): void {
   const { secure, fallback, log } = options
-  const knownPaths = [...options.knownPaths, { path: /^\/openapi\.json$/, allow: 'GET, HEAD' }]
+  const knownPaths: KnownPath[] = [...options.knownPaths, { path: /^\/openapi\.json$/, allow: 'GET, HEAD' }]
   const follow = createRequestLog(options)
   let warnedOfForwarded = false
 
@@ -134,6 +136,7 @@ export function addHttpManners(app: FastifyInstance, options: HttpOptions): void
   async function answerUnknown(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const path = routedPath(request.url)
     const known = knownPaths.find((candidate) => candidate.path.test(path))
+    request.problemPage = known?.page?.(request, reply) ?? null
     if (known !== undefined && !known.allow.split(', ').includes(request.method)) {
       throw problem('method_not_allowed', { headers: { allow: known.allow } })
     }

@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Problem } from '../errors.ts'
 import { problem } from '../errors.ts'
 import { comesFromOwnOrigin } from '../session/origin-guard.ts'
@@ -20,8 +20,8 @@ export interface LoginOptions extends CallbackOptions, StartOptions {
 
 /** The paths of this room and what they take; for the answer to any other method. */
 export const LOGIN_PATHS = [
-  { path: /^\/auth\/login$/, allow: 'GET' },
-  { path: /^\/auth\/callback(\/[^/]+)?$/, allow: 'GET' },
+  { path: /^\/auth\/login$/, allow: 'GET', page: faultPage },
+  { path: /^\/auth\/callback(\/[^/]+)?$/, allow: 'GET', page: faultPage },
   { path: /^\/auth\/session$/, allow: 'GET, HEAD' },
   { path: /^\/auth\/logout$/, allow: 'POST' },
 ]
@@ -68,17 +68,22 @@ declare module 'fastify' {
 /** Lets the one error handler of the app answer with a page where a person looks at it. */
 function addPages(scope: FastifyInstance): void {
   scope.addHook('onRequest', async (request, reply) => {
-    if (request.routeOptions.config.page !== true || !navigates(request)) return
-    request.problemPage = (fault) =>
-      sendPage(reply, {
-        status: fault.status,
-        title: fault.title,
-        text: fault.detail ?? `${fault.title}.`,
-        link: {
-          href: fault.members.loginUrl ?? '/',
-          words: fault.members.loginUrl ? 'Try again' : 'Go to the start',
-        },
-        requestId: request.id,
-      })
+    if (request.routeOptions.config.page === true) request.problemPage = faultPage(request, reply)
   })
+}
+
+/** How to show a problem to the person who navigates here; null where nobody does. */
+function faultPage(request: FastifyRequest, reply: FastifyReply): FastifyRequest['problemPage'] {
+  if (!navigates(request)) return null
+  return (fault) =>
+    sendPage(reply, {
+      status: fault.status,
+      title: fault.title,
+      text: fault.detail ?? `${fault.title}.`,
+      link: {
+        href: fault.members.loginUrl ?? '/',
+        words: fault.members.loginUrl ? 'Try again' : 'Go to the start',
+      },
+      requestId: request.id,
+    })
 }

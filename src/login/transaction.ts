@@ -14,6 +14,8 @@ export interface Transaction {
 /** Also how long a nonce stays claimed. */
 export const TRANSACTION_MS = 600_000
 const MAX_KEPT = 5
+/** More would make a response head that proxies refuse; the rest goes with the next sign-ins. */
+const MAX_DROPPED = 20
 
 export interface Transactions {
   /** A new sign-in; sets its cookie and drops those that are too many or too old. */
@@ -57,9 +59,8 @@ export function createTransactions({ keyring, cookies, pkce, now }: Transactions
     for (const pair of (header ?? '').split(';')) {
       const at = pair.indexOf('=')
       const name = pair.slice(0, at).trim()
-      if (at > 0 && name.startsWith(loginPrefix)) {
-        yield { id: name.slice(loginPrefix.length), value: pair.slice(at + 1).trim() }
-      }
+      const id = name.startsWith(loginPrefix) ? name.slice(loginPrefix.length) : ''
+      if (at > 0 && /^[A-Za-z0-9_-]{1,64}$/.test(id)) yield { id, value: pair.slice(at + 1).trim() }
     }
   }
 
@@ -75,7 +76,7 @@ export function createTransactions({ keyring, cookies, pkce, now }: Transactions
       }
       kept.sort((a, b) => b.startedAt - a.startedAt)
       const dropped = kept.filter((cookie, at) => cookie.startedAt === 0 || at >= MAX_KEPT - 1)
-      for (const cookie of dropped) if (/^[A-Za-z0-9_-]{1,64}$/.test(cookie.id)) set(reply, cookie.id, '', 0)
+      for (const cookie of dropped.slice(0, MAX_DROPPED)) set(reply, cookie.id, '', 0)
       set(reply, id, keyring.seal('login', plain, id), TRANSACTION_MS / 1_000)
       return { nonce, verifier }
     },

@@ -40,6 +40,8 @@ export function createUpstream({ origin, timeoutMs, connections }: UpstreamOptio
     connectTimeout: timeoutMs,
     headersTimeout: timeoutMs,
     bodyTimeout: timeoutMs,
+    // Said here, so that no environment variable of Node switches the check off.
+    connect: { rejectUnauthorized: true },
     factory: trackedClient,
   }
   const kept = new Pool(origin, { ...options, pipelining: 1 })

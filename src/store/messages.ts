@@ -3,9 +3,9 @@ import type { Redis } from 'ioredis'
 import type { RecordKey } from './port.ts'
 import type { RedisClient } from './redis-client.ts'
 
-const BEAT_EVERY_MS = 700
-/** Silence after which messages are no longer counted on. */
-const TRUSTED_FOR_MS = 2_000
+const BEAT_EVERY_MS = 350
+/** Silence after which messages are no longer counted on: with the store down nobody is served for a second. */
+const TRUSTED_FOR_MS = 900
 /** Silence after which the subscriber connects anew. */
 const RENEWED_AFTER_MS = 3_000
 

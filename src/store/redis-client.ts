@@ -66,7 +66,7 @@ export function createMessageClient({ target, ca }: RedisClientOptions, commands
 
 function commonOptions(target: RedisTarget, ca: string | null, purpose: string) {
   return {
-    ...(target.tls ? { tls: ca === null ? {} : { ca } } : {}),
+    ...(target.tls ? { tls: tlsOptions(ca) } : {}),
     ...(target.login.username === null ? {} : { username: target.login.username }),
     ...(target.login.password === null ? {} : { password: target.login.password.reveal() }),
     connectionName: `bff-${purpose}`,
@@ -98,9 +98,14 @@ function createOneConnection(
         db: target.db,
         sentinelRetryStrategy: reconnectDelay,
         ...(target.sentinelPassword === null ? {} : { sentinelPassword: target.sentinelPassword.reveal() }),
-        ...(target.tls ? { enableTLSForSentinelMode: true, sentinelTLS: ca === null ? {} : { ca } } : {}),
+        ...(target.tls ? { enableTLSForSentinelMode: true, sentinelTLS: tlsOptions(ca) } : {}),
       })
   }
+}
+
+/** Said here, so that no environment variable of Node switches the check off. */
+function tlsOptions(ca: string | null) {
+  return { rejectUnauthorized: true, ...(ca === null ? {} : { ca }) }
 }
 
 function reconnectDelay(times: number): number {

@@ -16,7 +16,7 @@ const HTTP = ['http', 'login', 'ops', 'proxy', 'spa']
 
 /** Which rooms a room may import, besides itself. Nothing may import what stands in no list. */
 const MAY_IMPORT: Readonly<Record<Room, readonly Room[]>> = {
-  main: ['primary', 'replica', ...GROUND],
+  main: ['app', 'primary', 'replica', ...GROUND],
   primary: ['ops', ...GROUND],
   replica: ['app', 'ops', ...GROUND],
   app: [...HTTP, ...STATE, ...EDGES, ...GROUND],

@@ -126,6 +126,18 @@ t.test('login cookies that are not ours are dropped, and lock nobody out', async
   for (const name of garbage.slice(0, 3)) t.notOk(browser.cookies.has(name), `${name} is dropped`)
 })
 
+t.test('a heap of login cookies that are not ours is dropped bit by bit', async (t) => {
+  const bff = await startBff(t, await startSandbox(t))
+  const browser = bff.browser()
+  for (let i = 0; i < 300; i += 1) browser.cookies.set(`login-${i}`, { value: 'x', strict: false })
+  const start = await browser.navigate('/auth/login')
+  t.equal(start.status, 303)
+  t.ok(start.setCookies.join().length < 4_096, `${start.setCookies.length} lines`)
+  t.ok(browser.cookies.size < 300)
+  for (let i = 0; i < 40; i += 1) await browser.navigate('/auth/login')
+  t.equal(browser.cookies.size, 5)
+})
+
 t.test('a login cookie of another sign-in, of another name or altered is none', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)

@@ -169,6 +169,19 @@ t.test('a fault is a page for who navigates and a problem for all others', async
   }
 })
 
+t.test('a page is shown for a method that is not taken as well', async (t) => {
+  const port = portOf(await startBff(t, await startSandbox(t)))
+  for (const target of ['/auth/login', `/auth/callback/${'A'.repeat(43)}`]) {
+    const question = { method: 'POST', target, body: 'code=hidden' }
+    const page = await ask(port, { ...question, headers: [['Sec-Fetch-Mode', 'navigate']] })
+    t.equal(page.status, 405, target)
+    t.equal(field(page, 'allow'), 'GET', target)
+    t.match(field(page, 'content-type'), /^text\/html/, target)
+    t.notMatch(page.body, /hidden/)
+    t.match(problemOf(await ask(port, question)), { code: 'method_not_allowed' }, target)
+  }
+})
+
 t.test('another flow than those that are switched on is 400', async (t) => {
   const port = portOf(await startBff(t, await startSandbox(t)))
   t.equal((await ask(port, { target: '/auth/login?flow=code' })).status, 303)

@@ -110,10 +110,10 @@ t.test('without a format in the query the best of the Accept header is taken', a
   ] as const) {
     sandbox.journal.clear()
     const answer = await get('/flux/a', ...(accept === undefined ? [] : [['Accept', accept] as const]))
-    t.equal(answer.status, 200, accept)
+    t.equal(answer.status, 200, `Accept: ${accept}`)
     const [entry] = sandbox.journal.entries()
-    t.equal(entry?.query.format, format, accept)
-    t.equal(entry?.headers.accept, TYPES[format], accept)
+    t.equal(entry?.query.format, format, `Accept: ${accept}`)
+    t.equal(entry?.headers.accept, TYPES[format], `Accept: ${accept}`)
   }
 })
 

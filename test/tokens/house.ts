@@ -35,6 +35,7 @@ export interface Presentation {
   expiresAt: number
   /** null while there is no answer, and for ever where its replica died. */
   outcome: TokenOutcome['kind'] | null
+  answeredAt: number
   rotated: boolean
 }
 
@@ -133,6 +134,7 @@ export function createHouse(
           by,
           expiresAt,
           outcome: null,
+          answeredAt: Number.POSITIVE_INFINITY,
           rotated: false,
         }
         presentations.push(presented)
@@ -147,6 +149,7 @@ export function createHouse(
         // A process that has died hears nothing.
         if (!replica().alive) return await new Promise<TokenOutcome>(() => {})
         presented.outcome = outcome.kind
+        presented.answeredAt = time.now()
         return outcome
       },
       async revoke(token) {

@@ -1,0 +1,113 @@
+// Refreshes on order, in a process of its own. Started with JSON: `{way, redisPort, tokenUrl, prefix}`.
+// Each message `{seconds}` or `{count}` is one piece of work, answered by `{refreshes, seconds, cpu}`.
+import { Pool } from 'undici'
+import { forEach, openRoom } from './tokens-room.mjs'
+
+const settings = JSON.parse(process.argv[2])
+const AT_ONCE = 64
+const SESSIONS = 512
+
+const WAYS = { plain, request, schedule }
+const run = await WAYS[settings.way]()
+
+process.on('message', async (order) => {
+  const { refreshes, before, startedAt } = await run(order)
+  const { user, system } = process.cpuUsage(before)
+  process.send({
+    refreshes,
+    seconds: (performance.now() - startedAt) / 1_000,
+    cpu: (user + system) / refreshes,
+  })
+})
+process.on('disconnect', () => process.exit(0))
+console.log('ready')
+
+const begin = () => ({ before: process.cpuUsage(), startedAt: performance.now() })
+
+/** Sixty-four lanes that refresh one after another until the time is over. */
+async function lanes(seconds, refresh) {
+  const begun = begin()
+  const deadline = begun.startedAt + seconds * 1_000
+  let refreshes = 0
+  const lane = async (first) => {
+    for (let at = first; performance.now() < deadline; at += AT_ONCE) {
+      await refresh(at)
+      refreshes += 1
+    }
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, (_, at) => lane(at)))
+  return { ...begun, refreshes }
+}
+
+/** The least that any refresh can be: one POST over a kept connection, and its JSON. */
+async function plain() {
+  const { origin, pathname: path } = new URL(settings.tokenUrl)
+  const pool = new Pool(origin, { connections: AT_ONCE, pipelining: 1 })
+  const body = new URLSearchParams({
+    grant_type: 'refresh_token',
+    client_id: 'bench',
+    client_secret: 'bench-secret',
+    refresh_token: 'r'.repeat(64),
+  }).toString()
+  const headers = { 'content-type': 'application/x-www-form-urlencoded', accept: 'application/json' }
+  return ({ seconds }) =>
+    lanes(seconds, async () => {
+      const answer = await pool.request({ path, method: 'POST', headers, body })
+      const { access_token: token } = await answer.body.json()
+      if (answer.statusCode !== 200 || token === undefined) throw new Error('not granted')
+    })
+}
+
+/** As a request does it that finds its token due: read the record, take the lease, ask, store. */
+async function request() {
+  const { tokens, signedIn } = openRoom(settings, () => {})
+  const keys = []
+  await connected(async () => keys.push(await signedIn(0)))
+  await forEach(SESSIONS - 1, AT_ONCE, async () => keys.push(await signedIn(0)))
+  return ({ seconds }) =>
+    lanes(seconds, async (at) => {
+      const found = await tokens.find(keys[at % SESSIONS])
+      if (found.kind !== 'live') throw new Error(`the session is ${found.kind}`)
+      const access = await tokens.accessToken(found.session)
+      if (access.kind !== 'token' || access.session.gen === found.session.gen)
+        throw new Error('not refreshed')
+    })
+}
+
+/** As the background does it: so many sessions that are all due, claimed from the queue. */
+async function schedule() {
+  let granted = 0
+  let wanted = 0
+  let done
+  const { tokens, signedIn } = openRoom(settings, (outcome) => {
+    if (outcome !== 'granted') throw new Error(outcome)
+    granted += 1
+    if (granted === wanted) done()
+  })
+  await connected(() => signedIn(3_600))
+  return async ({ count }) => {
+    granted = 0
+    wanted = count
+    await forEach(count, AT_ONCE, () => signedIn(60))
+    const all = new Promise((resolve) => {
+      done = resolve
+    })
+    const begun = begin()
+    tokens.start()
+    await all
+    await tokens.stop()
+    return { ...begun, refreshes: count }
+  }
+}
+
+/** The store fails at once until its connection stands. */
+async function connected(work) {
+  for (let tries = 0; ; tries += 1) {
+    try {
+      return await work()
+    } catch (error) {
+      if (tries === 100) throw error
+      await new Promise((resolve) => setTimeout(resolve, 50))
+    }
+  }
+}

@@ -1,0 +1,100 @@
+import t from 'tap'
+import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { ask, portOf, problemOf } from '../http/wire.ts'
+
+const ANONYMOUS = { authenticated: false, loginUrl: '/auth/login' }
+
+t.test('whoever has no session is told so with 200, whatever the cookies hold', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  const good = browser.cookies.get('session')!.value
+  for (const cookie of [
+    '',
+    'session=',
+    'session',
+    'session=rubbish',
+    `session=${'A'.repeat(43)}.${'A'.repeat(43)}`,
+    `session=${good.slice(0, -1)}`,
+    `session=${good}x`,
+    `session="${good}"`,
+    `session=${encodeURIComponent(good).replace('.', '%2E')}`,
+    `session=${good}; session=${good}`,
+    `session=${good}; session=other`,
+    `session=first;session=${good}`,
+    `SESSION=${good}`,
+    `xsession=${good}`,
+    `record=${good}`,
+    `session=${'x'.repeat(8_000)}`,
+    `x=session=${good}`,
+    '=;;=; ;session',
+  ]) {
+    for (const target of ['/auth/session', '/flux/a']) {
+      const answer = await ask(portOf(bff), {
+        target,
+        headers: [
+          ['Cookie', cookie],
+          ['Sec-Fetch-Site', 'same-origin'],
+        ],
+      })
+      const what = `${target} ${cookie.slice(0, 40)}`
+      if (target === '/auth/session') {
+        t.equal(answer.status, 200, what)
+        t.strictSame(problemOf(answer), ANONYMOUS, what)
+      } else {
+        t.equal(answer.status, 401, what)
+        t.match(problemOf(answer), { code: 'login_required', loginUrl: '/auth/login' }, what)
+        t.ok(answer.headers.get('www-authenticate')?.[0]?.startsWith('Session'), what)
+      }
+    }
+  }
+  t.match(
+    (await browser.fetch('/auth/session')).json(),
+    { authenticated: true },
+    'the good one is still good',
+  )
+})
+
+t.test('a good cookie is found among others, however large and odd they are', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  const good = browser.cookies.get('session')!.value
+  for (const cookie of [
+    `a=1; session=${good}; b=2`,
+    `session=${good};b=2`,
+    `a=1;session=${good}`,
+    `big=${'x'.repeat(8_000)}; session=${good}`,
+    `session=${good}; big=${'x'.repeat(8_000)}`,
+    `%=%; bad%zz=%zz; session=${good}`,
+    `=; ; =x; session=${good}; session`,
+    `xsession=other; session=${good}; sessionx=other; my.session=other`,
+    `Session=other; session=${good}`,
+    `a="b; session=${good}`,
+    `__proto__=x; constructor=y; session=${good}`,
+    `record=rubbish; session=${good}`,
+  ]) {
+    for (const target of ['/auth/session', '/flux/a?values=1']) {
+      const answer = await ask(portOf(bff), {
+        target,
+        headers: [
+          ['Cookie', cookie],
+          ['Sec-Fetch-Site', 'same-origin'],
+        ],
+      })
+      t.equal(answer.status, 200, `${target} ${cookie.slice(0, 40)}`)
+      t.not(problemOf(answer).authenticated, false, `${target} ${cookie.slice(0, 40)}`)
+    }
+  }
+  const twoLines = await ask(portOf(bff), {
+    target: '/flux/a?values=1',
+    headers: [
+      ['Cookie', 'a=1'],
+      ['Cookie', `session=${good}`],
+      ['X-CSRF', '1'],
+    ],
+  })
+  t.equal(twoLines.status, 200, 'in a second Cookie line')
+})

@@ -1,0 +1,147 @@
+import t from 'tap'
+import { createHouse } from './house.ts'
+
+t.test('an answer that comes late is kept although another try was made meanwhile', async (t) => {
+  const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
+  const replica = addReplica()
+  const key = await addSession(replica, 1, 0)
+  behave({ kind: 'in_doubt', rotates: false })
+  t.match(await request(replica, key), { kind: 'unavailable' })
+  // Nothing is left to lose now: a presentation that hangs is not waited for longer than 2.5 seconds.
+  await time.advance(2_000)
+  behave({ kind: 'granted', ms: 3_200 })
+  const asked = request(replica, key)
+  await time.advance(2_600)
+  t.match(await asked, { kind: 'unavailable', what: 'authorization_server' })
+  behave({ kind: 'unavailable' })
+  await time.advance(1_000)
+  t.equal((await shared.read(key))?.gen, 2, 'the late answer was stored')
+  t.match(await request(replica, key), { kind: 'token', session: { gen: 2 } })
+  t.equal(presentations.length, 2)
+})
+
+t.test('a first presentation is given its whole time', async (t) => {
+  const { time, addReplica, addSession, behave, presentations, request } = createHouse(t)
+  const replica = addReplica()
+  const key = await addSession(replica, 1, 0)
+  behave({ kind: 'granted', ms: 9_500 })
+  const asked = request(replica, key)
+  await time.advance(9_600)
+  t.match(await asked, { kind: 'token' })
+  t.equal(presentations.length, 1)
+})
+
+t.test('a lease that was taken without an answer is given back, and leaves no doubt', async (t) => {
+  const { time, addReplica, addSession, loseAnswer, presentations, request, shared } = createHouse(t)
+  const replica = addReplica()
+  const key = await addSession(replica, 1, 0)
+  loseAnswer('beginRefresh')
+  t.match(await request(replica, key), { kind: 'unavailable', what: 'store' })
+  t.match(await shared.read(key), { doubts: 1 })
+  t.not((await shared.read(key))?.leaseUntil, 0)
+  await time.advance(1_100)
+  t.match(await shared.read(key), { doubts: 0, leaseUntil: 0 })
+  t.match(await request(replica, key), { kind: 'token' })
+  t.equal(presentations.length, 1)
+})
+
+t.test('what a readable no leaves behind is written although the store was down then', async (t) => {
+  const { time, addReplica, addSession, behave, request, shared, storeDown } = createHouse(t)
+  const replica = addReplica()
+  const key = await addSession(replica, 1, 0)
+  behave({ kind: 'unavailable', ms: 500 })
+  const asked = request(replica, key)
+  await time.settle()
+  storeDown(true)
+  await time.advance(600)
+  t.match(await asked, { kind: 'unavailable', what: 'store' })
+  storeDown(false)
+  await time.advance(1_200)
+  t.match(await shared.read(key), { doubts: 0, leaseUntil: 0 })
+})
+
+t.test('a refusal that could not be written ends the session when the store is back, unasked', async (t) => {
+  const { time, addReplica, addSession, behave, presentations, request, shared, storeDown } = createHouse(t)
+  const replica = addReplica()
+  const key = await addSession(replica, 1, 0)
+  behave({ kind: 'refused', ms: 500 })
+  const asked = request(replica, key)
+  await time.settle()
+  storeDown(true)
+  await time.advance(600)
+  t.match(await asked, { kind: 'unavailable', what: 'store' })
+  await time.advance(60_000)
+  storeDown(false)
+  await time.advance(1_200)
+  t.equal(await shared.read(key), null)
+  t.strictSame(replica.ended, ['refused'])
+  t.equal(presentations.length, 1)
+})
+
+t.test(
+  'tokens that the store does not take are served by their holder alone, and never replayed',
+  async (t) => {
+    const { time, addReplica, addSession, behave, presentations, request, storeDown } = createHouse(t)
+    const [holder, other] = [addReplica(), addReplica()]
+    const key = await addSession(holder, 1, 0)
+    behave({ kind: 'granted', ms: 500 })
+    const asked = request(holder, key)
+    await time.settle()
+    storeDown(true)
+    await time.advance(600)
+    t.match(await asked, { kind: 'token' })
+    t.equal(holder.tokens.gauges().unsaved, 1)
+    // Longer than the lease, and for less than these tokens live.
+    for (let waited = 0; waited < 30; waited += 1) {
+      await time.advance(1_000)
+      t.match(await request(holder, key), { kind: 'token', session: { gen: 2 } })
+      t.match(await request(other, key), { kind: 'unavailable', what: 'store' })
+    }
+    storeDown(false)
+    const early = request(other, key)
+    await time.advance(2_000)
+    await early
+    t.match(await request(other, key), { kind: 'token', session: { gen: 2 } })
+    t.equal(holder.tokens.gauges().unsaved, 0)
+    t.equal(presentations.length, 1)
+  },
+)
+
+t.test('a forced refresh that failed does not leave the session refused for a minute', async (t) => {
+  const { time, addReplica, addSession, behave, presentations, request } = createHouse(t)
+  const replica = addReplica()
+  const key = await addSession(replica, 1, 3_600)
+  await time.advance(100_000)
+  behave({ kind: 'unavailable' })
+  t.match(await request(replica, key, 1), { kind: 'unavailable', what: 'authorization_server' })
+  behave({ kind: 'granted' })
+  t.match(await request(replica, key, 1), { kind: 'unavailable' }, 'not before its back-off has passed')
+  await time.advance(60_000 - 1_000)
+  t.match(await request(replica, key, 1), { kind: 'token', session: { gen: 2 } })
+  t.equal(presentations.length, 2)
+})
+
+t.test('a new token that is refused at once is not refreshed again within a minute', async (t) => {
+  const { time, addReplica, addSession, presentations, request } = createHouse(t)
+  const replica = addReplica()
+  const key = await addSession(replica, 1, 3_600)
+  t.match(await request(replica, key, 1), { kind: 'token', session: { gen: 2 } })
+  await time.advance(20_000)
+  t.match(await request(replica, key, 2), { kind: 'token_refused' })
+  t.equal(presentations.length, 1)
+})
+
+t.test('tokens that arrive after the session ended are revoked', async (t) => {
+  const { time, addReplica, addSession, behave, request, revoked, shared } = createHouse(t)
+  const [replica, other] = [addReplica(), addReplica()]
+  const key = await addSession(replica, 1, 0)
+  behave({ kind: 'granted', ms: 3_000 })
+  const asked = request(replica, key)
+  await time.advance(100)
+  t.ok(await other.tokens.end(key, 'logout'))
+  await time.advance(100)
+  t.match(await asked, { kind: 'login_required' }, 'long before the answer')
+  await time.advance(3_000)
+  t.equal(await shared.read(key), null)
+  t.strictSame([...revoked].sort(), ['at-1', 'at-2', 'rt-1', 'rt-2'])
+})
