@@ -20,7 +20,7 @@ const USED = {
 
 export const apache = {
   name: 'apache',
-  title: 'Apache + mod_auth_openidc in Redis',
+  title: 'Apache + mod_auth_openidc (Redis)',
   program: 'apache2',
   isThere: () => existsSync(join(MODULES, 'mod_auth_openidc.so')),
   async start(world) {

@@ -20,14 +20,14 @@ export const replyFrom = {
 
 export const fastifySession = {
   name: 'fastify-session',
-  title: 'Fastify + @fastify/session in Redis + @fastify/reply-from',
+  title: 'Fastify + @fastify/session (Redis) + @fastify/reply-from',
   needsPeers: true,
   start: (world) => startServer(world, 'fastify-session', '/sign-in'),
 }
 
 export const expressOidc = {
   name: 'express-oidc',
-  title: 'Express + express-openid-connect in Redis + http-proxy-middleware',
+  title: 'express-openid-connect (Redis) + http-proxy-middleware',
   needsPeers: true,
   start: (world) => startServer(world, 'express-oidc', '/login'),
 }

@@ -1,7 +1,7 @@
 // A bar chart as SVG: readable on light and dark pages, by text alone too.
 
-const WIDTH = 820
-const LABEL_WIDTH = 430
+const WIDTH = 840
+const LABEL_WIDTH = 400
 const ROW_HEIGHT = 34
 const BAR_HEIGHT = 18
 const TOP = 52
@@ -9,7 +9,7 @@ const TOP = 52
 /** `bars`: `{label, value, text, own}`, in order; `own` ones stand out. */
 export function barChart({ title, bars }) {
   const height = TOP + bars.length * ROW_HEIGHT + 10
-  const room = WIDTH - LABEL_WIDTH - 90
+  const room = WIDTH - LABEL_WIDTH - 115
   const most = Math.max(...bars.map(({ value }) => value))
   const rows = bars.map(({ label, value, text, own }, at) => {
     const top = TOP + at * ROW_HEIGHT

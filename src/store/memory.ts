@@ -15,6 +15,7 @@ interface Entry extends SessionRecord {
   attempt: string
   lease: string
   forcedAt: number
+  forcedGen: number
   expireAt: number
 }
 
@@ -91,6 +92,7 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
         leaseUntil: 0,
         retryAt: 0,
         forcedAt: 0,
+        forcedGen: 0,
         attempt,
         expireAt: now() + provisionalMs,
       })
@@ -99,7 +101,7 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
     async read(key) {
       const entry = live(key)
       if (entry === null) return null
-      const { attempt: _attempt, lease: _lease, forcedAt: _forcedAt, expireAt: _expireAt, ...record } = entry
+      const { attempt: _attempt, lease: _lease, forcedAt: _at, forcedGen: _gen, expireAt: _expireAt, ...record } = entry
       return record
     },
 
@@ -129,15 +131,17 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       if (entry.leaseUntil > at) return { kind: 'busy', waitMs: entry.leaseUntil - at }
       const forced = request.forcedWindowMs > 0
       const forcedBefore = forced && entry.forcedAt + request.forcedWindowMs > at
-      if (entry.retryAt > at && (!forced || forcedBefore))
+      if (forcedBefore && entry.forcedGen !== request.gen) return { kind: 'forced_before' }
+      if (entry.retryAt > at && (!forced || forcedBefore)) {
         return { kind: 'backing_off', waitMs: entry.retryAt - at }
-      if (forcedBefore) return { kind: 'forced_before' }
+      }
       records.set(key, {
         ...entry,
         lease: request.attempt,
         leaseUntil: at + request.leaseMs,
         doubts: entry.doubts + 1,
         forcedAt: forced ? at : entry.forcedAt,
+        forcedGen: forced ? entry.gen : entry.forcedGen,
       })
       return { kind: 'granted', doubts: entry.doubts }
     },

@@ -47,7 +47,7 @@ export type BeginRefresh =
   | { kind: 'busy'; waitMs: number }
   /** An earlier attempt failed; not before this has passed. A forced refresh does not wait for it. */
   | { kind: 'backing_off'; waitMs: number }
-  /** A forced refresh has been made within the window. */
+  /** A forced refresh has brought these tokens within the window. */
   | { kind: 'forced_before' }
   | { kind: 'gone' }
 

@@ -2,7 +2,7 @@ import type { WatchChanges } from './changes.ts'
 import type { EndReason } from './events.ts'
 import type { Flight, Flights } from './flights.ts'
 import type { FindSession, LiveSession } from './live.ts'
-import type { RefreshResult } from './refresh.ts'
+import type { RefreshResult } from './refresh-terms.ts'
 import type { RefreshTiming } from './timing.ts'
 import { leaseMs, refreshesFirstAt } from './timing.ts'
 

@@ -2,7 +2,8 @@ import type { RecordKey } from '../store/port.ts'
 import type { Watch, WatchChanges } from './changes.ts'
 import type { RefreshTrigger } from './events.ts'
 import type { FindSession, LiveSession } from './live.ts'
-import type { Refresh, RefreshResult } from './refresh.ts'
+import type { Refresh } from './refresh.ts'
+import type { RefreshResult } from './refresh-terms.ts'
 
 /** A refresh under way in this process, shared by all who need it. */
 export interface Flight {

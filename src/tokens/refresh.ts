@@ -1,56 +1,13 @@
 import { randomUUID } from 'node:crypto'
-import type { Keyring } from '../keyring.ts'
-import type { Logger } from '../log.ts'
-import type { AuthorizationServer } from '../oauth/authorization-server.ts'
 import type { TokenOutcome } from '../oauth/outcome.ts'
-import type { RecordKey, SessionStore } from '../store/port.ts'
 import { StoreUnavailable } from '../store/port.ts'
-import type { Admission, Breaker } from './breaker.ts'
+import type { Admission } from './breaker.ts'
 import { PROBE_MS } from './breaker.ts'
 import { createConclude } from './conclude.ts'
-import type { EndReason, RefreshTrigger, TokenEvents } from './events.ts'
-import type { Insist } from './insist.ts'
+import type { RefreshTrigger } from './events.ts'
 import type { LiveSession } from './live.ts'
-import type { Slots } from './slots.ts'
-import type { RefreshTiming } from './timing.ts'
-import { issuedAt, leaseMs, presentableFrom } from './timing.ts'
-import type { TokenSet } from './token-set.ts'
-import type { Unsaved } from './unsaved.ts'
-
-export type RefreshResult =
-  | { kind: 'granted'; tokens: TokenSet; gen: number }
-  /** Another replica holds the lease for so long. */
-  | { kind: 'busy'; waitMs: number }
-  /** The record has changed since it was read: read it again. */
-  | { kind: 'changed' }
-  | { kind: 'ended'; reason: EndReason | null }
-  | { kind: 'later'; retryInMs: number; why: 'authorization_server' | 'store' }
-  /** A forced refresh was made within the last minute. */
-  | { kind: 'forced_before' }
-
-export interface RefreshOptions {
-  store: SessionStore
-  server: AuthorizationServer
-  keyring: Keyring
-  breaker: Breaker
-  slots: Slots
-  unsaved: Unsaved
-  insist: Insist['insist']
-  timing: RefreshTiming
-  /** Time to the whole token answer. */
-  timeoutMs: number
-  now: () => number
-  random: () => number
-  log: Logger
-  events: TokenEvents
-  /** Epoch milliseconds of the last failure of the store that this process saw; 0 for none. */
-  storeFailedAt: () => number
-  onStoreFailure: () => void
-  onGranted: (key: RecordKey, tokens: TokenSet, limits: LiveSession['record']) => void
-  onEnded: (key: RecordKey, reason: EndReason) => void
-  /** Tokens that nobody will use: revoked where there is an endpoint for it. */
-  drop: (tokens: TokenSet) => void
-}
+import type { RefreshOptions, RefreshResult } from './refresh-terms.ts'
+import { leaseMs, presentableFrom } from './timing.ts'
 
 export interface Refresh {
   /**
@@ -75,7 +32,8 @@ export function createRefresh(options: RefreshOptions): Refresh {
   const { conclude, settle } = createConclude(options)
   const unanswered = new Set<Promise<unknown>>()
 
-  async function refresh(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
+  async function refresh(found: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
+    const session = trigger === 'invalid_token' ? asExpired(found, now()) : found
     // These tokens still wait to be stored; until then there is nothing to compare with.
     if (session.gen !== session.record.gen) return { kind: 'later', retryInMs: 1_000, why: 'store' }
     // Before the queue for a slot as well: behind requests that hang it would be a long one.
@@ -118,13 +76,10 @@ export function createRefresh(options: RefreshOptions): Refresh {
       case 'backing_off':
         return downFor(begun.waitMs)
       case 'forced_before':
-        // Older tokens: that refresh came to nothing, so this one is like any that failed before.
-        if (issuedAt(tokens) + FORCED_WINDOW_MS > now()) return { kind: 'forced_before' }
-        return await begin(session, 'request', attempt)
+        return { kind: 'forced_before' }
       case 'granted': {
         const { doubts } = begun
-        // An access token that the resource server refuses is as good as expired.
-        const expired = trigger === 'invalid_token' || now() >= tokens.expiresAt
+        const expired = now() >= tokens.expiresAt
         if (doubts === 0) return { kind: 'go', doubts, nothingToLose: false }
         const from = expired ? 0 : presentableFrom(tokens, timing, doubts)
         const waitMs = Math.max(from, options.storeFailedAt() + STORE_RETURN_GRACE_MS) - now()
@@ -187,7 +142,9 @@ export function createRefresh(options: RefreshOptions): Refresh {
     outcome: TokenOutcome,
     admission: Admission & { kind: 'go' },
   ): Promise<void> {
-    if (outcome.kind !== 'granted' && outcome.kind !== 'refused') return
+    // A refusal may come of the try that was made meanwhile, which decides.
+    if (outcome.kind === 'refused') report(admission, outcome)
+    if (outcome.kind !== 'granted') return
     report(admission, outcome)
     try {
       await conclude(session, attempt, outcome, 0)
@@ -228,4 +185,10 @@ async function within<T>(work: Promise<T>, ms: number): Promise<T | null> {
     timer = setTimeout(() => resolve(null), ms)
   })
   return await Promise.race([work, patience]).finally(() => clearTimeout(timer))
+}
+
+/** An access token that the resource server refuses is as good as expired, whatever its life. */
+function asExpired(session: LiveSession, at: number): LiveSession {
+  const { tokens } = session
+  return { ...session, tokens: { ...tokens, expiresAt: Math.min(tokens.expiresAt, at) } }
 }

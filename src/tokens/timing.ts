@@ -47,11 +47,6 @@ export function presentableFrom(tokens: Life, timing: RefreshTiming, doubts: num
   return doubts === 1 ? tokens.expiresAt - marginMs(timing.thresholdSeconds, tokens) / 3 : tokens.expiresAt
 }
 
-/** When the tokens were asked for. Epoch milliseconds. */
-export function issuedAt(tokens: Life): number {
-  return tokens.expiresAt - tokens.lifeSeconds * 1_000
-}
-
 function marginMs(seconds: number, { lifeSeconds }: Life): number {
   return Math.min(seconds, lifeSeconds * MAX_PART_OF_LIFE) * 1_000
 }

@@ -69,7 +69,8 @@ const PROVISIONAL_MS = 15_000
 
 export function createTokens(options: TokensOptions): Tokens {
   const { store, server, keyring, timing, timeoutMs, idleMs, now, random, log, events } = options
-  let storeFailedAt = 0
+  // What was before this process began it has not seen.
+  let storeFailedAt = now()
   const onStoreFailure = (): void => {
     storeFailedAt = now()
   }

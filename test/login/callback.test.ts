@@ -71,6 +71,24 @@ t.test('a session id that the browser brought along is not signed in', async (t)
   }
 })
 
+t.test('a live session that an attacker planted does not become that of the victim', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const [attacker, victim] = [bff.browser(), bff.browser()]
+  await signIn(attacker, sandbox)
+  const planted = attacker.cookies.get('session')!.value
+  victim.cookies.set('session', { value: planted, strict: false })
+  const start = await victim.navigate('/auth/login')
+  const bob = { username: 'bob', password: 'builder' }
+  const back = await decide(sandbox, String(start.headers.location), 'accept', bob)
+  t.equal((await victim.navigate(back, { from: 'cross-site' })).status, 303)
+  t.not(victim.cookies.get('session')!.value.split('.')[0], planted.split('.')[0])
+  t.equal((await attacker.fetch('/flux/a')).status, 401, 'the planted one is over')
+  sandbox.journal.clear()
+  await victim.fetch('/flux/a')
+  t.equal(sandbox.journal.entries({ kind: 'GetFlux' })[0]?.username, 'bob')
+})
+
 t.test('a refusal by the user goes back to the app, which is told so', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)

@@ -148,7 +148,7 @@ t.test('each script has each return code that its head documents', async (t) => 
     const backingOff = (await begin(key, 1, 'b', LONG, 0)) as [number, number]
     t.equal(backingOff[0], 4, 'backing off')
     t.ok(backingOff[1] > 0 && backingOff[1] <= LONG)
-    await client.hset(key, 'retryAt', 0)
+    await client.hset(key, 'retryAt', 0, 'forcedGen', 0)
     t.strictSame(await begin(key, 1, 'b', LONG, LONG), [5, 0], 'forced before')
     t.strictSame(await begin(key, 1, 'b', LONG, 0), [1, 1], 'granted, one doubt before')
   })

@@ -19,7 +19,8 @@ export const LIFE_SECONDS = 60
 
 /** How the authorization server treats a refresh; after `ms` where that is given. */
 export type Behaviour =
-  | { kind: 'granted'; ms?: number }
+  /** `early`: it is the answer that takes so long, and not what is done for it. */
+  | { kind: 'granted'; ms?: number; early?: boolean }
   | { kind: 'refused'; ms?: number }
   | { kind: 'unavailable'; ms?: number; retryAfterSeconds?: number }
   /** No readable answer. `rotates`: it has used the refresh token up. */
@@ -31,8 +32,9 @@ export interface Presentation {
   token: string
   at: number
   by: number
-  /** Expiry of the access token that was issued with it. */
+  /** Of the access token that was issued with it. */
   expiresAt: number
+  lifeSeconds: number
   /** null while there is no answer, and for ever where its replica died. */
   outcome: TokenOutcome['kind'] | null
   answeredAt: number
@@ -66,7 +68,10 @@ export function createHouse(
   const keyring = createKeyring([new Secret('the-first-secret-of-the-tests-of-32-characters')])
   const presentations: Presentation[] = []
   const revoked = new Set<string>()
-  const families = new Map<string, { family: number; expiresAt: number; used: boolean }>()
+  const families = new Map<
+    string,
+    { family: number; expiresAt: number; lifeSeconds: number; used: boolean }
+  >()
   const endedFamilies = new Set<number>()
   const replicas: Replica[] = []
   const deaths = new Map<number, number>()
@@ -80,7 +85,7 @@ export function createHouse(
     lastToken += 1
     const refreshToken = `rt-${lastToken}`
     const expiresAt = time.now() + lifeSeconds * 1_000
-    families.set(refreshToken, { family, expiresAt, used: false })
+    families.set(refreshToken, { family, expiresAt, lifeSeconds, used: false })
     return {
       accessToken: new Secret(`at-${lastToken}`),
       refreshToken: new Secret(refreshToken),
@@ -125,7 +130,7 @@ export function createHouse(
       redeemCode: () => Promise.reject(new Error('not here')),
       async refresh(refreshToken, timeoutMs) {
         const token = refreshToken.reveal()
-        const { family, expiresAt } = families.get(token)!
+        const { family, expiresAt, lifeSeconds } = families.get(token)!
         const by = replica().id
         const presented: Presentation = {
           family,
@@ -133,6 +138,7 @@ export function createHouse(
           at: time.now(),
           by,
           expiresAt,
+          lifeSeconds,
           outcome: null,
           answeredAt: Number.POSITIVE_INFINITY,
           rotated: false,
@@ -140,12 +146,12 @@ export function createHouse(
         presentations.push(presented)
         const behaviour = behave(by)
         const ms = behaviour.ms ?? 0
+        const decided = behaviour.kind === 'granted' && behaviour.early ? decide(presented, behaviour) : null
         if (ms > 0) await new Promise((resolve) => setTimeout(resolve, Math.min(ms, timeoutMs)))
         const late = ms > timeoutMs
-        const outcome = decide(
-          presented,
-          late ? { kind: 'in_doubt', rotates: behaviour.kind === 'granted' } : behaviour,
-        )
+        const outcome =
+          decided ??
+          decide(presented, late ? { kind: 'in_doubt', rotates: behaviour.kind === 'granted' } : behaviour)
         // A process that has died hears nothing.
         if (!replica().alive) return await new Promise<TokenOutcome>(() => {})
         presented.outcome = outcome.kind

@@ -4,6 +4,8 @@ import { createHouse } from './house.ts'
 t.test('an answer that comes late is kept although another try was made meanwhile', async (t) => {
   const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
   const replica = addReplica()
+  // A process that has just started does not yet count on what it sees of others.
+  await time.advance(5_000)
   const key = await addSession(replica, 1, 0)
   behave({ kind: 'in_doubt', rotates: false })
   t.match(await request(replica, key), { kind: 'unavailable' })
@@ -18,6 +20,31 @@ t.test('an answer that comes late is kept although another try was made meanwhil
   t.equal((await shared.read(key))?.gen, 2, 'the late answer was stored')
   t.match(await request(replica, key), { kind: 'token', session: { gen: 2 } })
   t.equal(presentations.length, 2)
+})
+
+t.test('a late refusal does not end a session that a later try has renewed', async (t) => {
+  const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
+  const replica = addReplica()
+  // A process that has just started does not yet count on what it sees of others.
+  await time.advance(5_000)
+  const key = await addSession(replica, 1, 0)
+  behave({ kind: 'in_doubt', rotates: false })
+  await request(replica, key)
+  await time.advance(2_000)
+  behave({ kind: 'refused', ms: 6_000 })
+  const asked = request(replica, key)
+  await time.advance(2_600)
+  await asked
+  behave({ kind: 'granted', ms: 2_400, early: true })
+  await time.advance(2_100)
+  const again = request(replica, key)
+  await time.advance(4_500)
+  t.match(await again, { kind: 'token' })
+  t.strictSame(
+    presentations.map(({ outcome }) => outcome),
+    ['in_doubt', 'refused', 'granted'],
+  )
+  t.not(await shared.read(key), null)
 })
 
 t.test('a first presentation is given its whole time', async (t) => {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { dueAt, issuedAt, leaseMs, presentableFrom, refreshesFirstAt } from '../../src/tokens/timing.ts'
+import { dueAt, leaseMs, presentableFrom, refreshesFirstAt } from '../../src/tokens/timing.ts'
 
 const HOUR = { expiresAt: 3_600_000, lifeSeconds: 3_600 }
 const SHORT = { expiresAt: 6_000, lifeSeconds: 6 }
@@ -33,8 +33,4 @@ t.test('a refresh token in doubt is presented once shortly before expiry, and fr
 
 t.test('the lease outlives the token request', async (t) => {
   t.ok(leaseMs(10_000) >= 13_000)
-})
-
-t.test('when tokens were asked for is known from their expiry', async (t) => {
-  t.equal(issuedAt(SHORT), 0)
 })

@@ -5,7 +5,7 @@
 -- ARGV[3] lease in milliseconds
 -- ARGV[4] window of a forced refresh in milliseconds, 0 for one that is not forced
 -- returns {1, doubts before} granted | {2, 0} replaced | {3, wait} busy | {4, wait} backing off | {5, 0} forced before | {0, 0} gone
-local r = redis.call('HMGET', KEYS[1], 'gen', 'lease', 'leaseUntil', 'retryAt', 'doubts', 'forcedAt')
+local r = redis.call('HMGET', KEYS[1], 'gen', 'lease', 'leaseUntil', 'retryAt', 'doubts', 'forcedAt', 'forcedGen')
 if not r[1] then return {0, 0} end
 if r[1] ~= ARGV[1] then return {2, 0} end
 local doubts = tonumber(r[5] or 0)
@@ -17,8 +17,11 @@ if leased > 0 then return {3, leased} end
 local backoff = tonumber(r[4] or 0) - now
 local window = tonumber(ARGV[4])
 local forcedBefore = window > 0 and tonumber(r[6] or 0) + window > now
+-- One that brought new tokens is enough; one that came to nothing waits like any other.
+if forcedBefore and r[7] ~= ARGV[1] then return {5, 0} end
 if backoff > 0 and (window == 0 or forcedBefore) then return {4, backoff} end
-if forcedBefore then return {5, 0} end
-if window > 0 then redis.call('HSET', KEYS[1], 'forcedAt', string.format('%.0f', now)) end
+if window > 0 then
+  redis.call('HSET', KEYS[1], 'forcedAt', string.format('%.0f', now), 'forcedGen', ARGV[1])
+end
 redis.call('HSET', KEYS[1], 'lease', ARGV[2], 'leaseUntil', string.format('%.0f', now + ARGV[3]), 'doubts', doubts + 1)
 return {1, doubts}

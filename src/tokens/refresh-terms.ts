@@ -1,0 +1,47 @@
+import type { Keyring } from '../keyring.ts'
+import type { Logger } from '../log.ts'
+import type { AuthorizationServer } from '../oauth/authorization-server.ts'
+import type { RecordKey, SessionStore } from '../store/port.ts'
+import type { Breaker } from './breaker.ts'
+import type { EndReason, TokenEvents } from './events.ts'
+import type { Insist } from './insist.ts'
+import type { LiveSession } from './live.ts'
+import type { Slots } from './slots.ts'
+import type { RefreshTiming } from './timing.ts'
+import type { TokenSet } from './token-set.ts'
+import type { Unsaved } from './unsaved.ts'
+
+export type RefreshResult =
+  | { kind: 'granted'; tokens: TokenSet; gen: number }
+  /** Another replica holds the lease for so long. */
+  | { kind: 'busy'; waitMs: number }
+  /** The record has changed since it was read: read it again. */
+  | { kind: 'changed' }
+  | { kind: 'ended'; reason: EndReason | null }
+  | { kind: 'later'; retryInMs: number; why: 'authorization_server' | 'store' }
+  /** A forced refresh was made within the last minute. */
+  | { kind: 'forced_before' }
+
+export interface RefreshOptions {
+  store: SessionStore
+  server: AuthorizationServer
+  keyring: Keyring
+  breaker: Breaker
+  slots: Slots
+  unsaved: Unsaved
+  insist: Insist['insist']
+  timing: RefreshTiming
+  /** Time to the whole token answer. */
+  timeoutMs: number
+  now: () => number
+  random: () => number
+  log: Logger
+  events: TokenEvents
+  /** Epoch milliseconds until which this process cannot say that the store was always there. */
+  storeFailedAt: () => number
+  onStoreFailure: () => void
+  onGranted: (key: RecordKey, tokens: TokenSet, limits: LiveSession['record']) => void
+  onEnded: (key: RecordKey, reason: EndReason) => void
+  /** Tokens that nobody will use: revoked where there is an endpoint for it. */
+  drop: (tokens: TokenSet) => void
+}
