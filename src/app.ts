@@ -51,7 +51,7 @@ const CALLBACK_PATH = { 'per-login': '/auth/callback/{nonce}', fixed: '/auth/cal
 export async function buildApp({ config, log, onStoreRefused }: AppOptions): Promise<App> {
   const now = Date.now
   const idleMs = config.session.idleSeconds * 1_000
-  const metrics = createMetrics()
+  const metrics = createMetrics({ storeUp: config.store.kind === 'memory' })
   const keyring = createKeyring(config.sessionSecrets)
   const cookies = createSessionCookies({ keyring, secure: config.secureCookies })
 
@@ -80,7 +80,16 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     events: metrics,
   })
   const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS })
-  const callers = createCallers({ cookies, cache, store, tokens, timing: config.refresh, idleMs, now })
+  const callers = createCallers({
+    cookies,
+    cache,
+    store,
+    tokens,
+    timing: config.refresh,
+    idleMs,
+    now,
+    observe: metrics.cache,
+  })
   const forwarder = createForwarder({
     baseUrl: config.baseUrl,
     timeoutMs: config.upstream.timeoutMs,

@@ -53,7 +53,9 @@ export function relationWarnings(values: Values): string[] {
   const warnings: string[] = []
   for (const flow of values.OAUTH_FLOWS) {
     if (flow !== 'code')
-      warnings.push(`OAUTH_FLOWS permits the discouraged flow ${flow}, which is not served yet: ${ADVICE_AGAINST[flow]}`)
+      warnings.push(
+        `OAUTH_FLOWS permits the discouraged flow ${flow}, which is not served yet: ${ADVICE_AGAINST[flow]}`,
+      )
   }
   if (values.SESSION_STORE === 'memory') {
     warnings.push('SESSION_STORE=memory: sessions live in this one process and are lost when it ends')

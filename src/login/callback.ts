@@ -58,6 +58,8 @@ export function createCallback(options: CallbackOptions) {
     if (!(await store.claimNonce(nonce, randomUUID(), TRANSACTION_MS))) {
       return await withoutTransaction(request, reply, nonce)
     }
+    // Used up, however it ends: left behind, it would count among the few that a browser may have.
+    transactions.forget(reply, nonce)
     const outcome = await server.redeemCode({
       redirectUri: redirectUri(publicUrl, redirect, nonce),
       code: answer.code,

@@ -28,9 +28,12 @@ export function redirectUri(publicUrl: string, redirect: Config['oauth']['redire
 export function createStart({ publicUrl, redirect, server, transactions, countSignIn }: StartOptions) {
   return async function start(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const { headers } = request
-    const mode = headers['sec-fetch-mode']
-    if (mode !== undefined && mode !== 'navigate') {
-      throw problem('cross_origin', 'Sign-in starts with a navigation, not with a request of a script.')
+    const { 'sec-fetch-mode': mode = 'navigate', 'sec-fetch-dest': destination = 'document' } = headers
+    if (mode !== 'navigate' || destination !== 'document') {
+      throw problem(
+        'cross_origin',
+        'Sign-in starts with a navigation of the whole page, not in a script or a frame.',
+      )
     }
     countSignIn(request.ip)
     const query = queryOf(request.url)

@@ -24,7 +24,7 @@ export interface Metrics extends TokenEvents {
 const FAST_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 
 /** The counters of this process, by the names that operators rely on. No ids in labels. */
-export function createMetrics(): Metrics {
+export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metrics {
   const registry = new Registry()
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
@@ -62,6 +62,7 @@ export function createMetrics(): Metrics {
     registers,
     aggregator: 'min',
   })
+  storeUp.set(upAtOnce ? 1 : 0)
 
   function watch({ unsaved, consecutiveFailures, due }: MetricsSources): void {
     type Read = () => number | null | Promise<number | null>

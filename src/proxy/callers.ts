@@ -43,6 +43,8 @@ export interface CallersOptions {
   timing: RefreshTiming
   idleMs: number
   now: () => number
+  /** Told of each look-up with a session cookie; `bypass`: change messages do not arrive. */
+  observe: (result: 'hit' | 'miss' | 'bypass') => void
 }
 
 const MAX_ENTRY_AGE_MS = 60_000
@@ -55,13 +57,19 @@ export function createCallers({
   timing,
   idleMs,
   now,
+  observe,
 }: CallersOptions): Callers {
   const touchEvery = touchInterval(idleMs)
 
   function hit(header: string | undefined): Caller | null {
     const cookie = cookies.read(header)
-    const caller = cookie === null ? null : cache.get(cookie)
-    if (caller === null || now() >= caller.usableUntil) return null
+    if (cookie === null) return null
+    const caller = cache.get(cookie)
+    if (caller === null || now() >= caller.usableUntil) {
+      observe(store.messagesArrive() ? 'miss' : 'bypass')
+      return null
+    }
+    observe('hit')
     noteActivity(caller)
     return caller
   }

@@ -32,7 +32,8 @@ export function namedFormat(value: string): Format {
  * accepts none of them. A header that names HTML comes from an address bar, so anything will do.
  */
 export function acceptedFormat(accept: string | undefined): Format | null {
-  if (accept === undefined || accept.trim() === '' || accept === '*/*') return 'JSON'
+  if (accept === undefined || accept === '*/*' || accept === 'application/json' || accept.trim() === '')
+    return 'JSON'
   const ranges = accept.split(',').map(parseRange)
   if (ranges.some(({ type }) => type === 'text/html')) return 'JSON'
   let best: { format: Format; q: number } | null = null

@@ -101,7 +101,14 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
     async read(key) {
       const entry = live(key)
       if (entry === null) return null
-      const { attempt: _attempt, lease: _lease, forcedAt: _at, forcedGen: _gen, expireAt: _expireAt, ...record } = entry
+      const {
+        attempt: _attempt,
+        lease: _lease,
+        forcedAt: _at,
+        forcedGen: _gen,
+        expireAt: _expireAt,
+        ...record
+      } = entry
       return record
     },
 

@@ -47,6 +47,8 @@ export interface Scheduler {
 const POLL_EVERY_MS = 5_000
 const FIRST_POLL_WITHIN_MS = 1_000
 const BLOCKED_PAUSE_MS = 250
+/** While every slot is taken: short, since one may be free at any moment. */
+const FULL_PAUSE_MS = 25
 const UNREADABLE_PAUSE_MS = 600_000
 /** For what cannot be decided now; also where our clock lags behind the store's, by which it was due. */
 const LOOK_AGAIN_MS = 1_000
@@ -89,7 +91,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       if (stopped || at > now()) continue
       const limit = room()
       if (limit === 0) {
-        pollAt[shard] = now() + BLOCKED_PAUSE_MS
+        pollAt[shard] = now() + (breaker.isOpen() ? BLOCKED_PAUSE_MS : FULL_PAUSE_MS)
         continue
       }
       try {

@@ -6,7 +6,7 @@ import { startRedis } from '../helpers/redis.ts'
 import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
 import { elapsed, presentations } from '../tokens/world.ts'
 
-const SESSIONS = 60
+const SESSIONS = 300
 const LIFE_SECONDS = 3
 const TOKEN_TIMEOUT_MS = 1_000
 

@@ -208,3 +208,11 @@ async function slowAnswersTo(t: Test, redisPort: number, script: string) {
 async function untilEqual(look: () => Promise<string[]>, expected: string[]): Promise<void> {
   while ((await look()).join() !== expected.join()) await new Promise((resolve) => setTimeout(resolve, 50))
 }
+
+t.test('a sign-in that fails leaves no login cookie behind', async (t) => {
+  const sandbox = await startSandbox(t, { faults: { tokenEndpoint: { mode: 'refuse' } } })
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  t.strictSame([...browser.cookies.keys()], [])
+})

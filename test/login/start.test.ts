@@ -198,3 +198,12 @@ t.test('sign-in begins while the store is down', async (t) => {
   t.equal(answer.status, 303)
   t.equal(answer.setCookies.length, 1)
 })
+
+t.test('a sign-in does not start in a frame', async (t) => {
+  const bff = await startBff(t, await startSandbox(t))
+  for (const destination of ['iframe', 'frame', 'embed', 'object']) {
+    const answer = await bff.browser().navigate('/auth/login', { headers: { 'sec-fetch-dest': destination } })
+    t.equal(answer.status, 403, destination)
+    t.strictSame(answer.setCookies, [])
+  }
+})

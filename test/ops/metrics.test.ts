@@ -1,0 +1,42 @@
+import t from 'tap'
+import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+
+async function metricsOf(opsUrl: string): Promise<string> {
+  return await (await fetch(`${opsUrl}/metrics`)).text()
+}
+
+t.test('what happens is counted under the promised names, with no id in a label', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  await browser.fetch('/flux/temperature')
+  await browser.fetch('/flux/temperature')
+  sandbox.expireAccessTokens()
+  await browser.fetch('/flux/humidity')
+  await browser.fetch('/auth/logout', { method: 'POST' })
+
+  const text = await metricsOf(bff.opsUrl)
+  for (const line of [
+    'bff_http_request_duration_seconds_count{route="/flux/:fluxId",method="GET",status="200"} 3',
+    'bff_http_request_duration_seconds_count{route="/auth/logout",method="POST",status="204"} 1',
+    'bff_upstream_duration_seconds_count{operation="GetFlux",status="200"} 3',
+    'bff_upstream_duration_seconds_count{operation="GetFlux",status="401"} 1',
+    'bff_sessions_started_total{flow="code"} 1',
+    'bff_sessions_ended_total{reason="logout"} 1',
+    'bff_refresh_total{trigger="invalid_token",outcome="granted"} 1',
+    'bff_refresh_duration_seconds_count{trigger="invalid_token",outcome="granted"} 1',
+    'bff_session_cache_total{result="miss"} 1',
+    'bff_session_cache_total{result="hit"} 2',
+    'bff_refresh_due 0',
+    'bff_refresh_consecutive_failures 0',
+    'bff_refresh_unsaved 0',
+    'bff_store_up 1',
+  ]) {
+    t.ok(text.includes(`${line}\n`), line)
+  }
+  for (const name of ['bff_refresh_lag_seconds', 'bff_store_duration_seconds', 'process_cpu_seconds_total']) {
+    t.match(text, `# TYPE ${name} `, name)
+  }
+  t.notMatch(text, /temperature|humidity|DEMO/)
+})
