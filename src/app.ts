@@ -157,8 +157,12 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
       stopping = true
     },
     async stop() {
+      // At once: a refresh that begins now might not be stored any more.
+      const background = tokens.stop()
       await server.close()
       await forwarder.close()
+      await background
+      // Requests that were still open may have refreshed meanwhile.
       await tokens.stop()
       await authorizationServer.close()
       await ops.close()

@@ -34,6 +34,8 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
   // Started by another process (the demo, a primary): not to be left behind when that is killed.
   if (process.connected) process.once('disconnect', () => void stop('disconnect'))
   if (cluster.isWorker) {
+    // Else Node ends a worker at once when its primary is killed, with refreshes under way.
+    cluster.worker!.exitedAfterDisconnect = true
     app.shareMetricsWithPrimary()
     answerPrimary(app.objections)
   }

@@ -57,6 +57,9 @@ export function relationWarnings(values: Values): string[] {
         `OAUTH_FLOWS permits the discouraged flow ${flow}, which is not served yet: ${ADVICE_AGAINST[flow]}`,
       )
   }
+  if (values.STORE_OUTAGE_GRACE_SECONDS > 0) {
+    warnings.push('STORE_OUTAGE_GRACE_SECONDS is not in force yet: sessions wait while the store is away')
+  }
   if (values.SESSION_STORE === 'memory') {
     warnings.push('SESSION_STORE=memory: sessions live in this one process and are lost when it ends')
   }

@@ -8,6 +8,7 @@ import type { Logger } from '../log.ts'
 import type { RequestLogOptions } from './access-log.ts'
 import { createRequestLog } from './access-log.ts'
 import { createClientErrors } from './client-errors.ts'
+import { trackConnections } from './connections.ts'
 import { objectionTo } from './request-checks.ts'
 import { securityHeaders } from './security-headers.ts'
 import { toProblem } from './to-problem.ts'
@@ -96,6 +97,9 @@ export function addHttpManners(app: FastifyInstance, options: HttpOptions): void
 
   app.decorate('followAnswer', follow)
   app.decorateRequest('problemPage', null)
+
+  const connections = trackConnections(app.server)
+  app.addHook('preClose', async () => connections.close())
 
   app.addHook('onRequest', async (request, reply) => {
     follow(request, reply)

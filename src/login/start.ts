@@ -16,6 +16,8 @@ export interface StartOptions {
   countSignIn: (address: string) => void
 }
 
+const FRAMED = /^(iframe|frame|fencedframe|embed|object)$/
+
 /** `redirect_uri` of a sign-in: one for each where the authorization server need not echo `state`. */
 export function redirectUri(publicUrl: string, redirect: Config['oauth']['redirect'], nonce: string): string {
   return redirect === 'fixed' ? `${publicUrl}/auth/callback` : `${publicUrl}/auth/callback/${nonce}`
@@ -29,7 +31,7 @@ export function createStart({ publicUrl, redirect, server, transactions, countSi
   return async function start(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const { headers } = request
     const { 'sec-fetch-mode': mode = 'navigate', 'sec-fetch-dest': destination = 'document' } = headers
-    if (mode !== 'navigate' || destination !== 'document') {
+    if (mode !== 'navigate' || FRAMED.test(destination)) {
       throw problem(
         'cross_origin',
         'Sign-in starts with a navigation of the whole page, not in a script or a frame.',

@@ -128,7 +128,8 @@ function exchange(
         origin: url.origin,
         path: url.pathname + url.search,
         method: method as Dispatcher.HttpMethod,
-        headers,
+        // Nothing here decodes an answer.
+        headers: { ...headers, 'accept-encoding': 'identity' },
         body: body === undefined || body === null ? null : String(body),
       },
       handler,

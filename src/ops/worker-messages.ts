@@ -44,6 +44,6 @@ export function answerPrimary(objections: () => Promise<string[]>): void {
   process.on('message', async (message: Partial<Question>) => {
     if (message.question !== 'objections' || message.number === undefined) return
     const answer: Answer = { number: message.number, objections: await objections() }
-    process.send?.(answer)
+    process.send?.(answer, undefined, undefined, () => {})
   })
 }

@@ -21,7 +21,7 @@ export function failureOutcome(error: Error): Outcome {
 
 /** What an answer comes to that may not be relayed. `reason` is for the log. */
 export function refusalOutcome(status: number, headers: AnswerHeaders, reason: string): Outcome {
-  if (status < 400) return { kind: 'unusable', reason }
+  if (status < 400 || status > 599) return { kind: 'unusable', reason }
   const retryAfter: string | string[] | undefined = headers['retry-after']
   return { kind: 'upstream_error', status, retryAfter: typeof retryAfter === 'string' ? retryAfter : null }
 }

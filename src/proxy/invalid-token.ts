@@ -8,12 +8,14 @@ const CODE_MEMBERS = new Set(['error', 'errorcode', 'error_code', 'code'])
 const CODE_OBJECTS = new Set(['error', 'responsestatus'])
 
 // A quoted string is taken whole, so that text inside a description is never read as a parameter.
+/** A longer one is no challenge that names an error, and would take its time to search. */
+const MAX_CHALLENGE = 2_048
 const AUTH_PARAM = /([\w!#$%&'*+.^`|~-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))/g
 
 /** Whether a `WWW-Authenticate` value has `error="invalid_token"` (RFC 6750 section 3). */
 export function challengeNamesInvalidToken(challenge: string | string[] | undefined): boolean {
   if (challenge === undefined) return false
-  for (const [, name, quoted, plain] of String(challenge).matchAll(AUTH_PARAM)) {
+  for (const [, name, quoted, plain] of String(challenge).slice(0, MAX_CHALLENGE).matchAll(AUTH_PARAM)) {
     if (name?.toLowerCase() === 'error' && INVALID_TOKEN.test(quoted ?? plain ?? '')) return true
   }
   return false

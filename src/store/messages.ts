@@ -18,6 +18,8 @@ export interface MessagesOptions {
 export interface Messages {
   readonly channel: string
   arrive(): boolean
+  /** Tells the listeners of this process at once what the message will tell all. */
+  tell(key: RecordKey): void
   onChange(listener: (key: RecordKey) => void): void
   onLost(listener: () => void): void
   close(): void
@@ -39,7 +41,7 @@ export function createMessages({ prefix, commands, subscriber }: MessagesOptions
   let arriving = false
 
   subscriber.on('message', (from: string, payload: string) => {
-    if (from === channel) for (const listener of changeListeners) listener(payload)
+    if (from === channel) tell(payload)
     else if (from === beatChannel && performance.now() - Number(payload) < TRUSTED_FOR_MS) {
       lastBeatAt = performance.now()
       arriving = true
@@ -69,6 +71,10 @@ export function createMessages({ prefix, commands, subscriber }: MessagesOptions
     commands.publish(beatChannel, String(performance.now())).catch(() => {})
   }
 
+  function tell(key: RecordKey): void {
+    for (const listener of changeListeners) listener(key)
+  }
+
   function lose(): void {
     if (!arriving) return
     arriving = false
@@ -82,6 +88,7 @@ export function createMessages({ prefix, commands, subscriber }: MessagesOptions
   return {
     channel,
     arrive,
+    tell,
     onChange: (listener) => void changeListeners.push(listener),
     onLost: (listener) => void lostListeners.push(listener),
     close: () => clearInterval(timer),

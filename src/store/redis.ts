@@ -160,8 +160,9 @@ export function createRedisStore({
     async end(key, gen): Promise<EndRecord> {
       const answer = await script('end-record', recordName(key), gen ?? '', messages.channel, key)
       const [code, tokens] = answer as [number, string]
-      if (code === 1) return { kind: 'ended', tokens }
-      return { kind: code === 0 ? 'moved' : 'gone' }
+      if (code !== 1) return { kind: code === 0 ? 'moved' : 'gone' }
+      messages.tell(key)
+      return { kind: 'ended', tokens }
     },
 
     async schedule(key, at) {

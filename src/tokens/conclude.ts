@@ -4,9 +4,11 @@ import { StoreUnavailable } from '../store/port.ts'
 import { backoffMs } from './backoff.ts'
 import type { LiveSession } from './live.ts'
 import type { RefreshOptions, RefreshResult } from './refresh-terms.ts'
-import { leaseMs } from './timing.ts'
 import type { TokenSet } from './token-set.ts'
 import { sealTokens } from './token-set.ts'
+
+/** A lease that could not be given back by then has long run out; what stays is a doubt too many. */
+const SETTLED_WITHIN_MS = 600_000
 
 export interface Conclude {
   /**
@@ -25,7 +27,7 @@ export interface Conclude {
 }
 
 export function createConclude(options: RefreshOptions): Conclude {
-  const { store, keyring, unsaved, insist, timing, timeoutMs, now, random, log } = options
+  const { store, keyring, unsaved, insist, timing, now, random, log } = options
 
   async function conclude(
     session: LiveSession,
@@ -65,7 +67,7 @@ export function createConclude(options: RefreshOptions): Conclude {
       await store.settleRefresh(key, attempt, answered, retryInMs)
     } catch (error) {
       if (error instanceof StoreUnavailable) {
-        insist(`lease ${key}`, now() + leaseMs(timeoutMs), () =>
+        insist(`lease ${key}`, now() + SETTLED_WITHIN_MS, () =>
           store.settleRefresh(key, attempt, answered, retryInMs),
         )
       }

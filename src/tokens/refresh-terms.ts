@@ -37,7 +37,7 @@ export interface RefreshOptions {
   random: () => number
   log: Logger
   events: TokenEvents
-  /** Epoch milliseconds until which this process cannot say that the store was always there. */
+  /** Epoch milliseconds of the last failure of the store that this process saw; 0 for none. */
   storeFailedAt: () => number
   onStoreFailure: () => void
   onGranted: (key: RecordKey, tokens: TokenSet, limits: LiveSession['record']) => void

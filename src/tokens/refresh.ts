@@ -23,6 +23,9 @@ const FORCED_WINDOW_MS = 60_000
 /** A holder whose answer the store did not take tries again within two seconds of its return. */
 const STORE_RETURN_GRACE_MS = 5_000
 
+/** An intent that could not be withdrawn by then stays: a doubt too many. */
+const WITHDRAWN_WITHIN_MS = 600_000
+
 const STILL_WAITING: TokenOutcome = { kind: 'in_doubt', reason: 'no answer so far', timedOut: true }
 
 type Begun = RefreshResult | { kind: 'go'; doubts: number; nothingToLose: boolean }
@@ -31,6 +34,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
   const { store, server, breaker, slots, insist, timing, timeoutMs, now, log, events } = options
   const { conclude, settle } = createConclude(options)
   const unanswered = new Set<Promise<unknown>>()
+  const beganAt = now()
 
   async function refresh(found: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
     const session = trigger === 'invalid_token' ? asExpired(found, now()) : found
@@ -82,7 +86,10 @@ export function createRefresh(options: RefreshOptions): Refresh {
         const expired = now() >= tokens.expiresAt
         if (doubts === 0) return { kind: 'go', doubts, nothingToLose: false }
         const from = expired ? 0 : presentableFrom(tokens, timing, doubts)
-        const waitMs = Math.max(from, options.storeFailedAt() + STORE_RETURN_GRACE_MS) - now()
+        // What was before this process began it has not seen; a lease that was given back is no matter.
+        const unseen = session.record.leaseUntil > 0 ? beganAt : 0
+        const holderBackBy = Math.max(options.storeFailedAt(), unseen) + STORE_RETURN_GRACE_MS
+        const waitMs = Math.max(from, holderBackBy) - now()
         if (waitMs <= 0) return { kind: 'go', doubts, nothingToLose: expired }
         await settle(key, attempt, true, waitMs)
         return downFor(waitMs)
@@ -96,7 +103,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
     } catch (error) {
       // It may have run: then nobody would hold a lease that keeps everybody out, with a doubt that is none.
       if (error instanceof StoreUnavailable) {
-        insist(`lease ${key}`, now() + leaseMs(timeoutMs), () => store.settleRefresh(key, attempt, true, 0))
+        insist(`lease ${key}`, now() + WITHDRAWN_WITHIN_MS, () => store.settleRefresh(key, attempt, true, 0))
       }
       throw error
     }

@@ -69,8 +69,7 @@ const PROVISIONAL_MS = 15_000
 
 export function createTokens(options: TokensOptions): Tokens {
   const { store, server, keyring, timing, timeoutMs, idleMs, now, random, log, events } = options
-  // What was before this process began it has not seen.
-  let storeFailedAt = now()
+  let storeFailedAt = 0
   const onStoreFailure = (): void => {
     storeFailedAt = now()
   }

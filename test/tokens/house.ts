@@ -75,6 +75,7 @@ export function createHouse(
   const endedFamilies = new Set<number>()
   const replicas: Replica[] = []
   const deaths = new Map<number, number>()
+  let intentsLost = false
   let lastToken = 0
   let behave: (by: number) => Behaviour = () => ({ kind: 'granted' })
   let storeIsDown = false
@@ -186,6 +187,7 @@ export function createHouse(
           const lost = losesAnswer.get(name) ?? 0
           if (lost > 0) {
             losesAnswer.set(name, lost - 1)
+            if (name === 'beginRefresh') intentsLost = true
             throw new StoreUnavailable(new Error('the answer was lost'))
           }
           return answer
@@ -265,6 +267,8 @@ export function createHouse(
       void replica.tokens.stop()
       deaths.set(replica.id, time.now())
     },
+    /** Whether an intent may stand for a presentation that was never made. */
+    strayIntents: (): boolean => intentsLost || deaths.size > 0,
     diedAt: (id: number): number => deaths.get(id) ?? Number.POSITIVE_INFINITY,
   }
 }

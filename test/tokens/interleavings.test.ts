@@ -177,13 +177,12 @@ async function neverBack({ house, keys, loggedOut }: Model): Promise<void> {
 }
 
 /** What must never be seen at the token endpoint. */
-function noReplay({ presentations, replicas, diedAt }: House): void {
-  const nobodyDied = replicas.every(({ alive }) => alive)
+function noReplay({ presentations, diedAt, strayIntents }: House): void {
   const byToken = new Map<string, Presentation[]>()
   for (const each of presentations) byToken.set(each.token, [...(byToken.get(each.token) ?? []), each])
   for (const all of byToken.values()) {
     for (const [at, each] of all.entries()) {
-      const fault = faultOf(each, all.slice(0, at), { nobodyDied, diedAt })
+      const fault = faultOf(each, all.slice(0, at), { strayIntents, diedAt })
       if (fault !== null)
         throw new Error(`${each.token}, ${each.at - each.expiresAt} ms from expiry, presented ${fault}`)
     }
@@ -193,7 +192,7 @@ function noReplay({ presentations, replicas, diedAt }: House): void {
 function faultOf(
   each: Presentation,
   before: Presentation[],
-  { nobodyDied, diedAt }: { nobodyDied: boolean; diedAt: House['diedAt'] },
+  { strayIntents, diedAt }: Pick<House, 'strayIntents' | 'diedAt'>,
 ): string | null {
   const isHeld = ({ by }: Presentation): boolean => each.at < diedAt(by)
   const unanswered = before.filter(({ answeredAt }) => answeredAt > each.at)
@@ -203,8 +202,7 @@ function faultOf(
   const replaced = before.some((one) => one.outcome === 'granted' && one.answeredAt <= each.at && isHeld(one))
   if (replaced) return 'though somebody holds newer tokens'
   const [first] = unanswered
-  // Where a replica died its intent may stand for a presentation that was never made.
-  if (before.length === 1 && first && nobodyDied && each.at < first.at + TIMEOUT_MS)
+  if (before.length === 1 && first && !strayIntents() && each.at < first.at + TIMEOUT_MS)
     return 'while the first time was under way'
   if (doubtful < 0 || each.at >= each.expiresAt) return null
   const marginMs = Math.min(TIMING.thresholdSeconds, each.lifeSeconds / 3) * 1_000
