@@ -1,7 +1,7 @@
 import type { Problem } from '../errors.ts'
 import { problem, unavailable } from '../errors.ts'
 import type { SessionCookies } from '../session/cookies.ts'
-import type { ReadGuard, SessionCache } from '../store/cache.ts'
+import type { SessionCache } from '../store/cache.ts'
 import { idleEndsAt, touchInterval } from '../store/limits.ts'
 import type { RecordKey, SessionStore } from '../store/port.ts'
 import type { Access } from '../tokens/access.ts'
@@ -85,25 +85,17 @@ export function createCallers({
       case 'live':
         return async () => {
           const caller = await ready(found.session, await tokens.accessToken(found.session))
-          keep(cookie, caller, found.session, guard)
+          // A refresh on the way here has changed the record, which its own message says as well.
+          if (caller.gen === found.session.gen) cache.put(cookie, caller, guard)
           return caller
         }
       case 'ended':
-        cache.abandon(guard)
         throw loginRequired(found.reason)
       case 'unreadable':
-        cache.abandon(guard)
         throw problem('login_required', 'The session cannot be read here any more.')
       case 'store_unavailable':
-        cache.abandon(guard)
         return () => Promise.reject(found.cause)
     }
-  }
-
-  function keep(cookie: string, caller: Caller, read: LiveSession, guard: ReadGuard): void {
-    // A refresh on the way here has changed the record, which its own message says as well.
-    if (caller.gen === read.gen) cache.put(cookie, caller, guard)
-    else cache.abandon(guard)
   }
 
   async function ready(session: LiveSession, access: Access): Promise<Caller> {

@@ -5,7 +5,7 @@ import type { RecordKey, SessionStore } from './port.ts'
 export interface ReadGuard {
   readonly key: RecordKey
   /** How many changes had been told when it was begun; -1 when it must not be kept in any case. */
-  since: number
+  readonly since: number
 }
 
 /**
@@ -17,8 +17,6 @@ export interface SessionCache<Entry extends { key: RecordKey }> {
   /** To be called before the read whose result may be put. */
   reading(key: RecordKey): ReadGuard
   put(cookie: string, entry: Entry, guard: ReadGuard): void
-  /** The read came to nothing that could be kept. */
-  abandon(guard: ReadGuard): void
   drop(key: RecordKey): void
 }
 
@@ -83,9 +81,6 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
       entries.set(cookie, entry)
       const cookies = cookiesOf.get(entry.key) ?? new Set()
       cookiesOf.set(entry.key, cookies.add(cookie))
-    },
-    abandon(guard) {
-      guard.since = -1
     },
     drop,
   }

@@ -137,15 +137,6 @@ t.test('more changes than are remembered spoil a read that was begun before them
   t.equal(cache.get('one'), entry)
 })
 
-t.test('a read that was abandoned cannot be put any more', async (t) => {
-  const { cache, session } = make(t)
-  const key = await session()
-  const guard = cache.reading(key)
-  cache.abandon(guard)
-  cache.put('one', { key, token: 'token' }, guard)
-  t.equal(cache.get('one'), null)
-})
-
 t.test('lost messages empty the cache and spoil the reads under way', async (t) => {
   const { cache, session, lose } = make(t)
   const key = await session()
