@@ -29,9 +29,12 @@ export interface Callers {
    * refreshes where that is due and gives the caller.
    */
   identify(header: string | undefined): Promise<() => Promise<Caller>>
-  /** A caller with a newer token than the one that the resource server refused; throws as `identify` does. */
-  renew(refused: Caller): Promise<Caller>
-  /** The token that `renew` gave was refused as well; `named`: as an invalid token. What to answer. */
+  /**
+   * A caller with a newer token than the one that the resource server refused; throws as `identify` does.
+   * `named`: it was refused as an invalid token, which ends a session that has no refresh token.
+   */
+  renew(refused: Caller, named: boolean): Promise<Caller>
+  /** The newest token that can be had was refused; `named`: as an invalid token. What to answer. */
   giveUp(refused: Caller, named: boolean): Promise<Problem>
 }
 
@@ -145,12 +148,16 @@ export function createCallers({
     )
   }
 
-  async function renew(refused: Caller): Promise<Caller> {
+  async function renew(refused: Caller, named: boolean): Promise<Caller> {
     cache.drop(refused.key)
     const found = await tokens.find(refused.key)
     switch (found.kind) {
-      case 'live':
-        return await ready(found.session, await tokens.accessToken(found.session, refused.gen))
+      case 'live': {
+        const access = await tokens.accessToken(found.session, refused.gen)
+        const last = access.kind === 'token_refused' && found.session.tokens.refreshToken === null
+        if (last) throw await giveUp(refused, named)
+        return await ready(found.session, access)
+      }
       case 'ended':
         throw loginRequired(found.reason)
       case 'unreadable':
@@ -161,8 +168,11 @@ export function createCallers({
   }
 
   async function giveUp(refused: Caller, named: boolean): Promise<Problem> {
-    if (!named || !(await tokens.end(refused.key, 'refused', refused.gen))) return problem('upstream_refused')
-    return loginRequired('refused')
+    if (!named) return problem('upstream_refused')
+    if (await tokens.end(refused.key, 'refused', refused.gen)) return loginRequired('refused')
+    // Of several callers with this token one ends the session, and all are told the same.
+    const found = await tokens.find(refused.key)
+    return found.kind === 'ended' ? loginRequired(found.reason ?? 'refused') : problem('upstream_refused')
   }
 
   return { hit, identify, renew, giveUp }

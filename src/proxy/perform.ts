@@ -38,7 +38,7 @@ export function createPerform({ callers, forwarder, wac, observe }: PerformOptio
     caller ??= await proceed!()
     let outcome = await send(request, reply, operation, caller)
     if (outcome.kind === 'invalid_token') {
-      caller = await callers.renew(caller)
+      caller = await callers.renew(caller, outcome.named)
       outcome = await send(request, reply, operation, caller)
       if (outcome.kind === 'invalid_token') throw await callers.giveUp(caller, outcome.named)
     }

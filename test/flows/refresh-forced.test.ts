@@ -1,5 +1,6 @@
 import t from 'tap'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { startWorld, through } from '../tokens/world.ts'
 
 t.test(
   'a refused token during an outage of the authorization server is replaced within five seconds of its return',
@@ -32,3 +33,60 @@ t.test(
     t.equal(sandbox.counters().reuseDetected, 0)
   },
 )
+
+t.test(
+  'an only token that is called invalid ends the session on every replica, for all callers',
+  async (t) => {
+    const { sandbox, replicas } = await startWorld(t)
+    sandbox.faults.set({ omitRefreshToken: true })
+    const browser = replicas[0].browser()
+    await signIn(browser, sandbox)
+    const browsers = replicas.map((replica) => through(replica, browser))
+    for (const each of browsers) t.equal((await each.fetch('/flux/temperature')).status, 200)
+    sandbox.expireAccessTokens()
+    const answers = await Promise.all(
+      Array.from({ length: 30 }, (_, at) => browsers[at % 3]!.fetch('/flux/temperature')),
+    )
+    for (const answer of answers) {
+      t.equal(answer.status, 401, answer.text)
+      t.match(answer.json(), { code: 'login_required', loginUrl: '/auth/login', detail: /ended/ })
+    }
+    t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
+    const ended: number[] = []
+    for (const { opsUrl } of replicas) {
+      const text = await (await fetch(`${opsUrl}/metrics`)).text()
+      ended.push(Number(/^bff_sessions_ended_total{reason="refused"} (\d+)$/m.exec(text)?.[1] ?? 0))
+    }
+    t.equal(
+      ended.reduce((sum, count) => sum + count),
+      1,
+      'counted once',
+    )
+  },
+)
+
+t.test('an only token that is refused without that word leaves the session', async (t) => {
+  const sandbox = await startSandbox(t, { faults: { omitRefreshToken: true } })
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  sandbox.faults.set({ resource: { mode: 'invalid-token' }, invalidToken: 'bare401' })
+  const answer = await browser.fetch('/flux/temperature')
+  t.equal(answer.status, 403)
+  t.match(answer.json(), { code: 'upstream_refused' })
+  sandbox.faults.set({ resource: { mode: 'ok' } })
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+})
+
+t.test('all callers whose new token is called invalid as well are told that the session ended', async (t) => {
+  const { sandbox, replicas } = await startWorld(t)
+  const browser = replicas[0].browser()
+  await signIn(browser, sandbox)
+  const browsers = replicas.map((replica) => through(replica, browser))
+  for (const each of browsers) t.equal((await each.fetch('/flux/temperature')).status, 200)
+  sandbox.faults.set({ resource: { mode: 'invalid-token' } })
+  const answers = await Promise.all(
+    Array.from({ length: 30 }, (_, at) => browsers[at % 3]!.fetch('/flux/temperature')),
+  )
+  t.strictSame([...new Set(answers.map(({ status }) => status))], [401])
+})
