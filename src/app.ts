@@ -94,6 +94,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     baseUrl: config.baseUrl,
     timeoutMs: config.upstream.timeoutMs,
     tokenIn: config.upstream.tokenIn,
+    secure: config.secureCookies,
   })
 
   const server = createServer(config, log)

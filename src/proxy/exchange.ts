@@ -31,6 +31,7 @@ export interface ExchangeOptions {
   upstream: Upstream
   timeoutMs: number
   readerTimeoutMs: number
+  protection: readonly string[]
   settle: (outcome: Outcome) => void
 }
 
@@ -225,9 +226,9 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   private relay(): void {
     const { status, headers, controller, held } = this
-    const { call, readerTimeoutMs } = this.options
+    const { call, readerTimeoutMs, protection } = this.options
     if (controller === null) return
-    const relay = new Relay({ call, controller, status, headers, readerTimeoutMs })
+    const relay = new Relay({ call, controller, status, headers, readerTimeoutMs, protection })
     this.relaying = relay
     this.phase = 'relaying'
     for (const chunk of held) relay.write(chunk)

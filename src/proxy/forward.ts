@@ -2,6 +2,7 @@ import { isGone } from './browser.ts'
 import type { Call, Outcome } from './call.ts'
 import { Exchange } from './exchange.ts'
 import { requestHeaders } from './request-headers.ts'
+import { protectiveFields } from './response-headers.ts'
 import { createUpstream } from './upstream.ts'
 
 export type { Call, Outcome } from './call.ts'
@@ -13,6 +14,8 @@ export interface ForwarderOptions {
   timeoutMs: number
   /** `query`: `access_token` is appended to the query, and no `Authorization` is sent. */
   tokenIn: 'header' | 'query'
+  /** Browsers come by https. */
+  secure: boolean
   /** Connections to the resource server at most, for reads and for updates each. */
   connections?: number
   /** A browser that takes nothing of a waiting answer for so long counts as gone. */
@@ -35,6 +38,7 @@ export function createForwarder(options: ForwarderOptions): Forwarder {
   const base = new URL(options.baseUrl)
   const prefix = base.pathname.replace(/\/$/, '')
   const upstream = createUpstream({ origin: base.origin, timeoutMs, connections })
+  const protection = protectiveFields(options.secure)
   let underWay = 0
   let whenIdle: (() => void) | null = null
 
@@ -52,7 +56,16 @@ export function createForwarder(options: ForwarderOptions): Forwarder {
           if (underWay === 0) whenIdle?.()
           resolve(outcome)
         }
-        new Exchange({ call, path, headers, upstream, timeoutMs, readerTimeoutMs, settle }).start()
+        new Exchange({
+          call,
+          path,
+          headers,
+          upstream,
+          timeoutMs,
+          readerTimeoutMs,
+          protection,
+          settle,
+        }).start()
       })
     },
     async close() {

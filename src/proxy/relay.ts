@@ -9,6 +9,8 @@ export interface RelayOptions {
   status: number
   headers: AnswerHeaders
   readerTimeoutMs: number
+  /** As `protectiveFields` gives them. */
+  protection: readonly string[]
 }
 
 /** An answer on its way to the browser, at the browser's pace. */
@@ -20,8 +22,8 @@ export class Relay {
   /** Writes the head. */
   constructor(options: RelayOptions) {
     this.options = options
-    const { call, status, headers } = options
-    writeAnswerHead(call.response, status, headers, call.requestId)
+    const { call, status, headers, protection } = options
+    writeAnswerHead(call.response, status, headers, call.requestId, protection)
   }
 
   write(chunk: Buffer): void {

@@ -15,9 +15,29 @@ const SINGLE = [
 ] as const
 const LISTS = ['content-encoding', 'content-language', 'accept-ranges'] as const
 
+const PROTECTION: readonly string[] = [
+  'x-content-type-options',
+  'nosniff',
+  'content-security-policy',
+  "default-src 'none'; frame-ancestors 'none'; sandbox",
+  'cross-origin-resource-policy',
+  'same-origin',
+  'referrer-policy',
+  'no-referrer',
+]
+const SECURE_PROTECTION = [...PROTECTION, 'strict-transport-security', 'max-age=31536000']
+
+/**
+ * Names and values in turn of what stands on every relayed answer. `secure`: browsers come by https, and
+ * are to come by nothing else (RFC 6797 section 7.1).
+ */
+export function protectiveFields(secure: boolean): readonly string[] {
+  return secure ? SECURE_PROTECTION : PROTECTION
+}
+
 /**
  * Writes the head of a relayed answer: status, the resource server's fields that are on the
- * allow-list, and the fixed protective fields. This is the only place that does, since hooks that
+ * allow-list, and the fixed `protection` fields. This is the only place that does, since hooks that
  * normally add such fields do not run for a response that was taken over.
  */
 export function writeAnswerHead(
@@ -25,18 +45,12 @@ export function writeAnswerHead(
   status: number,
   received: AnswerHeaders,
   requestId: string,
+  protection: readonly string[],
 ): void {
   const hop = connectionOptions(received.connection)
   const keepable = !hop.has('cache-control') && mayBeKept(received['cache-control'])
   const sent: string[] = [
-    'x-content-type-options',
-    'nosniff',
-    'content-security-policy',
-    "default-src 'none'; frame-ancestors 'none'; sandbox",
-    'cross-origin-resource-policy',
-    'same-origin',
-    'referrer-policy',
-    'no-referrer',
+    ...protection,
     'cache-control',
     keepable ? 'private, no-cache' : 'no-store',
     'x-request-id',

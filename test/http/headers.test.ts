@@ -76,20 +76,28 @@ for (const scheme of ['http', 'https']) {
   })
 }
 
-t.test('a relayed answer cannot act in a page, and no shared cache keeps it', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  for (const target of ['/flux/a', '/flux/missing', '/flux/a?format=xml']) {
-    const { headers } = await browser.fetch(target)
-    t.equal(headers['x-content-type-options'], 'nosniff', target)
-    t.match(headers['content-security-policy'], /sandbox/, target)
-    t.match(headers['cache-control'], /^(no-store|private, no-cache)$/, target)
-    t.equal(headers['cross-origin-resource-policy'], 'same-origin', target)
-    t.match(headers['x-request-id'], /./, target)
-  }
-})
+for (const scheme of ['http', 'https']) {
+  t.test(
+    `a relayed answer of an ${scheme} site cannot act in a page, and no shared cache keeps it`,
+    async (t) => {
+      const sandbox = await startSandbox(t)
+      const port = String(await freePort())
+      const bff = await startBff(t, sandbox, { PORT: port, PUBLIC_URL: `${scheme}://localhost:${port}` })
+      const browser = bff.browser()
+      await signIn(browser, sandbox)
+      for (const target of ['/flux/a', '/flux/missing', '/flux/a?format=xml']) {
+        const { headers } = await browser.fetch(target)
+        t.equal(headers['x-content-type-options'], 'nosniff', target)
+        t.match(headers['content-security-policy'], /sandbox/, target)
+        t.match(headers['cache-control'], /^(no-store|private, no-cache)$/, target)
+        t.equal(headers['cross-origin-resource-policy'], 'same-origin', target)
+        t.match(headers['x-request-id'], /./, target)
+        const hsts = scheme === 'https' ? 'max-age=31536000' : undefined
+        t.equal(headers['strict-transport-security'], hsts, target)
+      }
+    },
+  )
+}
 
 t.test('a request id of the client is not taken over', async (t) => {
   const bff = await startBff(t, await startSandbox(t))

@@ -89,7 +89,7 @@ export async function bff(
   options: Partial<ForwarderOptions> & { baseUrl: string },
   change: Partial<Call> = {},
 ): Promise<Bff> {
-  const forwarder = createForwarder({ timeoutMs: 5000, tokenIn: 'header', ...options })
+  const forwarder = createForwarder({ timeoutMs: 5000, tokenIn: 'header', secure: false, ...options })
   const outcomes: Outcome[] = []
   const waiting: (() => void)[] = []
   const server = http.createServer(async (request, response) => {

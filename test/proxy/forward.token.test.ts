@@ -214,7 +214,12 @@ t.test(
           : answerText('401 Unauthorized', [JSON_TYPE], '{"error":"invalid_token"}'),
       )
     })
-    const forwarder = createForwarder({ baseUrl: upstream.url, timeoutMs: 5000, tokenIn: 'header' })
+    const forwarder = createForwarder({
+      baseUrl: upstream.url,
+      timeoutMs: 5000,
+      tokenIn: 'header',
+      secure: false,
+    })
     t.teardown(() => forwarder.close())
     const { port, server, listeners } = await twice(t, forwarder)
     const answer = await get(t, port)
