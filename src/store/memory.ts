@@ -24,6 +24,8 @@ interface Nonce {
   expireAt: number
 }
 
+const KEYS_AT_ONCE = 1_000
+
 /**
  * The embedded store: one process, lost at exit. The same promises as the Redis store, held by the
  * same contract tests; `now` is its clock in epoch milliseconds.
@@ -185,6 +187,13 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       return { kind: 'replaced', gen: gen + 1 }
     },
 
+    async reseal(key, was, sealed) {
+      const entry = live(key)
+      if (entry === null || entry.tokens !== was) return false
+      records.set(key, { ...entry, tokens: sealed })
+      return true
+    },
+
     async end(key, gen): Promise<EndRecord> {
       const entry = live(key)
       if (entry === null) return { kind: 'gone' }
@@ -200,6 +209,12 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
 
     async unschedule(key) {
       shardOf(key).delete(key)
+    },
+
+    async scheduleMissing(entries) {
+      const missing = entries.filter(({ key }) => !shardOf(key).has(key))
+      for (const { key, at } of missing) shardOf(key).set(key, Math.round(at))
+      return missing.length
     },
 
     async claimDue(shard, limit, leaseMs): Promise<DueClaim> {
@@ -220,6 +235,17 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
 
     async queueLength() {
       return due.reduce((sum, entries) => sum + entries.size, 0)
+    },
+
+    async *keys() {
+      let batch: RecordKey[] = []
+      for (const key of records.keys()) {
+        if (live(key) !== null) batch.push(key)
+        if (batch.length < KEYS_AT_ONCE) continue
+        yield batch
+        batch = []
+      }
+      yield batch
     },
 
     onChange(listener) {

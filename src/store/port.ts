@@ -108,16 +108,32 @@ export interface SessionStore {
   settleRefresh(key: RecordKey, attempt: string, answered: boolean, retryInMs: number): Promise<void>
   /** Compare-and-set on the generation; needs no lease. The same call again with `attempt` says `replaced` again. */
   replaceTokens(key: RecordKey, gen: number, attempt: string, tokens: string): Promise<ReplaceTokens>
+  /**
+   * Puts the same tokens, sealed anew, in the place of those that were read, and changes nothing else.
+   * false, and nothing written, where the record is gone or holds another text than `was`: no text is
+   * sealed twice, so that stands for the generation too.
+   */
+  reseal(key: RecordKey, was: string, sealed: string): Promise<boolean>
   /** Deletes the record; with `gen` only if the tokens are still of that generation. */
   end(key: RecordKey, gen: number | null): Promise<EndRecord>
 
   /** Puts a session into the due queue, or moves it there. A hint: the record is the truth. */
   schedule(key: RecordKey, at: number): Promise<void>
   unschedule(key: RecordKey): Promise<void>
+  /** Puts those into the due queue that are not in it, and moves none that is; answers how many it put there. */
+  scheduleMissing(entries: readonly { key: RecordKey; at: number }[]): Promise<number>
   /** Takes up to `limit` due sessions of one shard and moves them on by `leaseMs`. */
   claimDue(shard: number, limit: number, leaseMs: number): Promise<DueClaim>
   /** Entries of the whole queue, due or not. */
   queueLength(): Promise<number>
+
+  /**
+   * The keys of all records, in batches, some of them empty. A record that is there from the beginning
+   * of the walk to its end is found; one that comes or goes meanwhile may be. One key may be told more
+   * than once while the server makes room: who counts has to tell them apart. Rejects, and has to be
+   * begun again, where a connection breaks on the way, since what was passed over is not known then.
+   */
+  keys(): AsyncIterable<RecordKey[]>
 
   /** Called with the key of each record that was changed or ended, by whichever replica. */
   onChange(listener: (key: RecordKey) => void): void

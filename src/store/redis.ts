@@ -12,6 +12,7 @@ import type {
 } from './port.ts'
 import { DUE_SHARDS, RECORD_SLACK_MS, StoreUnavailable } from './port.ts'
 import { createCommandClient, createMessageClient } from './redis-client.ts'
+import { scanKeys } from './scan.ts'
 import { defineScripts } from './scripts.ts'
 
 export interface RedisStoreOptions {
@@ -37,6 +38,9 @@ const FIELDS = [
   'leaseUntil',
   'retryAt',
 ] as const
+
+/** Another deployment's prefix may begin with the whole of ours. */
+const RECORD_KEY = /^[0-9a-f]{64}$/
 
 /** The store over a single Redis, a Sentinel group or a Cluster; see `SessionStore` for its promises. */
 export function createRedisStore({
@@ -157,6 +161,10 @@ export function createRedisStore({
       return answer === 0 ? { kind: 'moved' } : { kind: 'replaced', gen: answer as number }
     },
 
+    async reseal(key, was, sealed) {
+      return (await script('reseal-tokens', recordName(key), was, sealed)) === 1
+    },
+
     async end(key, gen): Promise<EndRecord> {
       const answer = await script('end-record', recordName(key), gen ?? '', messages.channel, key)
       const [code, tokens] = answer as [number, string]
@@ -173,6 +181,18 @@ export function createRedisStore({
       await ask('zrem', () => commands.zrem(shardOf(key), key))
     },
 
+    async scheduleMissing(entries) {
+      const shards = new Map<string, (string | number)[]>()
+      for (const { key, at } of entries) {
+        const members = shards.get(shardOf(key)) ?? []
+        shards.set(shardOf(key), members)
+        members.push(Math.round(at), key)
+      }
+      const adding = () => [...shards].map(([name, members]) => commands.zadd(name, 'NX', ...members))
+      const added = await ask('zadd', () => Promise.all(adding()))
+      return added.reduce<number>((sum, count) => sum + Number(count), 0)
+    },
+
     async claimDue(shard, limit, leaseMs) {
       const answer = await script('claim-due', shardName(shard), leaseMs, limit)
       const [next, ...due] = answer as [number, ...string[]]
@@ -185,6 +205,11 @@ export function createRedisStore({
       const shards = Array.from({ length: DUE_SHARDS }, (_, shard) => shardName(shard))
       const lengths = await ask('zcard', () => Promise.all(shards.map((name) => commands.zcard(name))))
       return lengths.reduce((sum, length) => sum + length, 0)
+    },
+
+    async *keys() {
+      const names = scanKeys(commands, recordName(''), (command) => ask('scan', command))
+      for await (const batch of names) yield batch.filter((key) => RECORD_KEY.test(key))
     },
 
     onChange: messages.onChange,

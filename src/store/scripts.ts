@@ -8,6 +8,7 @@ const NAMES = [
   'create-record',
   'end-record',
   'replace-tokens',
+  'reseal-tokens',
   'save-session',
   'settle-refresh',
   'touch',

@@ -58,6 +58,8 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
     await store.touch(key, now() + 1_000, IDLE_MS)
     await store.schedule(key, now() + 60_000)
     await store.unschedule(key)
+    await store.scheduleMissing([{ key, at: now() + 60_000 }])
+    await store.reseal(key, 'sealed-1', 'resealed')
     await store.beginRefresh(key, { gen: 1, attempt: 'a', leaseMs: 60_000, forcedWindowMs: 0 })
     await store.beginRefresh(key, { gen: 1, attempt: 'b', leaseMs: 60_000, forcedWindowMs: 0 })
     t.equal(await countOf(key), 0)

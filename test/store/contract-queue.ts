@@ -105,6 +105,25 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
     }
   })
 
+  await t.test('what is missing is put into the queue, what is there keeps its place', async (t) => {
+    const at = now()
+    const [there, missing] = [newKey(11), newKey(11)]
+    const elsewhere = newKey(12)
+    await store.schedule(there, at + 30_000)
+    const before = await store.queueLength()
+    const entries = [
+      { key: there, at: at - 5_000 },
+      { key: missing, at: at - 1_000.4 },
+      { key: elsewhere, at: at - 2_000 },
+    ]
+    t.equal(await store.scheduleMissing(entries), 2)
+    t.equal(await store.queueLength(), before + 2)
+    t.strictSame((await store.claimDue(11, 10, LONG)).entries, [{ key: missing, dueAt: at - 1_000 }])
+    t.strictSame(keysOf((await store.claimDue(12, 10, LONG)).entries), [elsewhere])
+    t.equal(await store.scheduleMissing(entries), 0, 'what is claimed is not missing')
+    t.equal(await store.scheduleMissing([]), 0)
+  })
+
   await t.test('the end of a session leaves its entry, which is a hint', async (t) => {
     const key = newKey(10)
     await store.create(key, newRecord(now()), 'a', 15_000)

@@ -29,7 +29,7 @@ function indexes(array: 'KEYS' | 'ARGV', text: string): number[] {
 }
 
 t.test('the head of each script names its key and arguments as the script uses them', async (t) => {
-  t.equal(scripts.length, 9)
+  t.equal(scripts.length, 10)
   for (const { name, head, code } of scripts) {
     t.strictSame(indexes('KEYS', head), [1], name)
     t.strictSame(indexes('KEYS', code), [1], name)
@@ -173,6 +173,16 @@ t.test('each script has each return code that its head documents', async (t) => 
     t.equal(await run('replace-tokens', key, 1, 'a', 'sealed-2', CHANNEL, key), 2)
     t.equal(await run('replace-tokens', key, 1, 'b', 'other', CHANNEL, key), 0)
     t.equal(await run('replace-tokens', key, 2, 'b', 'sealed-3', CHANNEL, key), 3)
+  })
+
+  t.test('reseal-tokens', async (t) => {
+    const key = newKey()
+    t.equal(await run('reseal-tokens', key, 'sealed-1', 'resealed'), 0)
+    t.equal(await client.exists(key), 0)
+    await make(key)
+    t.equal(await run('reseal-tokens', key, 'sealed-1', 'resealed'), 1)
+    t.equal(await run('reseal-tokens', key, 'sealed-1', 'other'), 0)
+    t.equal(await client.hget(key, 'tokens'), 'resealed')
   })
 
   t.test('end-record', async (t) => {

@@ -1,0 +1,59 @@
+import type { Test } from 'tap'
+import type { RecordKey, SessionStore } from '../../src/store/port.ts'
+import type { TestStore } from './stores.ts'
+import { newKey, newRecord, startSession } from './stores.ts'
+
+/** Every key that a walk tells, sorted, each once. */
+export async function walk(store: Pick<SessionStore, 'keys'>): Promise<RecordKey[]> {
+  const found = new Set<RecordKey>()
+  for await (const batch of store.keys()) for (const key of batch) found.add(key)
+  return [...found].sort()
+}
+
+/** The walk over all records, of which there are none at the beginning. */
+export async function walkContract(t: Test, made: TestStore): Promise<void> {
+  const { store, now, pass } = made
+
+  await t.test('without a record a walk ends, and finds none', async (t) => {
+    await store.claimNonce('nonce', 'a', 60_000)
+    await store.schedule(newKey(), now() + 60_000)
+    t.strictSame(await walk(store), [])
+  })
+
+  await t.test('a walk finds every record, confirmed or not, and none that has ended or died', async (t) => {
+    const keys = await Promise.all(Array.from({ length: 2_500 }, () => startSession(made)))
+    const [unconfirmed, dying] = [newKey(), newKey()]
+    await store.create(unconfirmed, newRecord(now()), 'a', 15_000)
+    await store.create(dying, newRecord(now()), 'a', 200)
+    await store.end(keys.pop()!, null)
+    await pass(250)
+    t.strictSame(await walk(store), [...keys, unconfirmed].sort())
+  })
+
+  await t.test('a walk comes in batches, and may be left early', async (t) => {
+    let batches = 0
+    for await (const batch of store.keys()) {
+      batches += 1
+      t.ok(batch.length <= 2_000, `${batch.length} at once`)
+      if (batches === 2) break
+    }
+    t.equal(batches, 2)
+  })
+
+  await t.test('records that end and begin during a walk do not disturb it', async (t) => {
+    const before = await walk(store)
+    const ending = new Set(before.slice(0, 500))
+    const found = new Set<RecordKey>()
+    let turn = 0
+    for await (const batch of store.keys()) {
+      for (const key of batch) found.add(key)
+      if (turn === 0) for (const key of ending) await store.end(key, null)
+      else await startSession(made)
+      turn += 1
+    }
+    t.strictSame(
+      before.filter((key) => !ending.has(key) && !found.has(key)),
+      [],
+    )
+  })
+}

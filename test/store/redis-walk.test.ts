@@ -1,0 +1,79 @@
+import t from 'tap'
+import type { RedisTarget } from '../../src/config.ts'
+import type { RecordKey } from '../../src/store/port.ts'
+import { StoreUnavailable } from '../../src/store/port.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { startCluster } from '../helpers/redis-groups.ts'
+import { walk } from './contract-walk.ts'
+import { newKey, openRedisStore, redisStore, singleTarget, startSession, until } from './stores.ts'
+import { untilItWorks } from './unavailable.ts'
+
+// Most of the time is spent waiting.
+t.jobs = 3
+
+t.test('a walk finds the records of its own prefix alone, whatever characters that has', async (t) => {
+  const redis = await startRedis(t)
+  const prefixes = ['app:', 'app:s:', 'a*:', 'a[p]p:', 'ap?:', 'a\\p', 'a^-:', 'app']
+  for (const prefix of prefixes) {
+    const made = await redisStore(t, singleTarget(redis.port), { prefix })
+    const keys = [await startSession(made), await startSession(made)].sort()
+    t.strictSame(await walk(made.store), keys, prefix)
+    await redis.cli('set', `${prefix}s:something-else`, '1')
+    t.strictSame(await walk(made.store), keys, prefix)
+  }
+})
+
+t.test('a walk asks in small steps, and never for all keys at once', async (t) => {
+  const redis = await startRedis(t)
+  const made = await redisStore(t, singleTarget(redis.port))
+  await Promise.all(Array.from({ length: 3_000 }, () => startSession(made)))
+  t.equal((await walk(made.store)).length, 3_000)
+  const stats = await redis.cli('info', 'commandstats')
+  t.notMatch(stats, /cmdstat_keys:/)
+  const scans = Number(/cmdstat_scan:calls=(\d+)/.exec(stats)?.[1])
+  t.ok(scans >= 3 && scans <= 6, `${scans} steps`)
+})
+
+t.test('a walk whose connection breaks on the way says so, also where it is back by then', async (t) => {
+  const redis = await startRedis(t)
+  const made = await redisStore(t, singleTarget(redis.port))
+  await Promise.all(Array.from({ length: 2_500 }, () => startSession(made)))
+  const steps = made.store.keys()[Symbol.asyncIterator]()
+  t.not((await steps.next()).value.length, 0)
+  const connection = async () =>
+    /id=\d+ .*name=bff-commands/.exec(await redis.cli('client', 'list'))?.[0] ?? ''
+  const [first] = (await connection()).split(' ')
+  await redis.cli('client', 'kill', 'type', 'normal', 'skipme', 'yes')
+  await until('there is another connection', async () => {
+    const [now = ''] = (await connection()).split(' ')
+    return now !== '' && now !== first
+  })
+  await untilItWorks(made.store)
+  await t.rejects(steps.next(), StoreUnavailable)
+  t.equal((await walk(made.store)).length, 2_500, 'the next one is whole')
+})
+
+t.test('a walk over a Cluster goes over every master, or fails', async (t) => {
+  const cluster = await startCluster(t)
+  const target: RedisTarget = {
+    kind: 'cluster',
+    nodes: cluster.nodes.slice(0, 1).map(({ port }) => ({ host: '127.0.0.1', port })),
+    login: { username: null, password: null },
+    tls: false,
+  }
+  await t.rejects(walk(openRedisStore(t, target)), StoreUnavailable, 'while it is not known what there is')
+  const made = await redisStore(t, target)
+  const keys: RecordKey[] = []
+  for (let i = 0; i < 60; i++) keys.push(await startSession(made))
+  // One that has not used its connections yet has to make them.
+  const other = await redisStore(t, target)
+  for (const { store } of [made, other]) t.strictSame(await walk(store), keys.sort())
+  t.equal(await other.store.scheduleMissing(keys.map((key) => ({ key, at: Date.now() }))), 60)
+  t.equal(await other.store.reseal(keys[0]!, 'sealed-1', 'resealed'), true)
+
+  await cluster.nodes[2]!.kill()
+  for (let round = 0; round < 20; round++) {
+    for (const { store } of [made, other]) await t.rejects(walk(store), StoreUnavailable)
+    await made.store.read(newKey()).catch(() => {})
+  }
+})
