@@ -94,7 +94,7 @@ export function createConclude(options: RefreshOptions): Conclude {
 
   async function save(session: LiveSession, attempt: string, tokens: TokenSet): Promise<RefreshResult> {
     const { key, gen, record } = session
-    const sealed = sealTokens(keyring, key, tokens)
+    const sealed = sealTokens(keyring, key, tokens, now())
     const write = (): Promise<ReplaceTokens> => store.replaceTokens(key, gen, attempt, sealed)
     try {
       const replaced = await write()

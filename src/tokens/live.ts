@@ -4,7 +4,7 @@ import { passedLimit } from '../store/limits.ts'
 import type { RecordKey, SessionRecord, SessionStore } from '../store/port.ts'
 import { StoreUnavailable } from '../store/port.ts'
 import type { EndReason } from './events.ts'
-import type { TokenSet } from './token-set.ts'
+import type { OpenedTokens, TokenSet } from './token-set.ts'
 import { openTokens } from './token-set.ts'
 import type { Unsaved } from './unsaved.ts'
 
@@ -34,13 +34,15 @@ export interface LiveOptions {
   /** Told when the store fails, so that nobody takes a lapsed lease for a dead holder. */
   onStoreFailure: () => void
   onEnded: (key: RecordKey, reason: EndReason) => void
+  /** Told what each record that was read holds, sealed and opened. */
+  onOpened: (key: RecordKey, sealed: string, opened: OpenedTokens) => void
 }
 
 export type FindSession = (key: RecordKey) => Promise<Found>
 
 /** Looks a session up in the store, and ends it where it has passed a limit. Never rejects. */
 export function createFindSession(options: LiveOptions): FindSession {
-  const { store, keyring, unsaved, idleMs, now, log, onStoreFailure, onEnded } = options
+  const { store, keyring, unsaved, idleMs, now, log, onStoreFailure, onEnded, onOpened } = options
 
   return async function findSession(key) {
     const waiting = unsaved.get(key)
@@ -66,8 +68,8 @@ export function createFindSession(options: LiveOptions): FindSession {
     if (waiting !== null && waiting.gen > record.gen) {
       return { kind: 'live', session: { key, record, tokens: waiting.tokens, gen: waiting.gen } }
     }
-    const tokens = openTokens(keyring, key, record.tokens)
-    if (tokens === null) {
+    const opened = openTokens(keyring, key, record.tokens)
+    if (opened === null) {
       // Left in place: a replica that still knows the secret can read it.
       log.error(
         { event: 'session.unreadable', recordKey: key.slice(0, 12) },
@@ -75,6 +77,7 @@ export function createFindSession(options: LiveOptions): FindSession {
       )
       return { kind: 'unreadable' }
     }
-    return { kind: 'live', session: { key, record, tokens, gen: record.gen } }
+    onOpened(key, record.tokens, opened)
+    return { kind: 'live', session: { key, record, tokens: opened.tokens, gen: record.gen } }
   }
 }

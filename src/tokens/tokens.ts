@@ -15,6 +15,7 @@ import { createInsist } from './insist.ts'
 import type { Found, LiveSession } from './live.ts'
 import { createFindSession } from './live.ts'
 import { createRefresh } from './refresh.ts'
+import { createResealer } from './reseal.ts'
 import { createRevoker } from './revoker.ts'
 import { createScheduler } from './scheduler.ts'
 import { createSlots } from './slots.ts'
@@ -95,6 +96,7 @@ export function createTokens(options: TokensOptions): Tokens {
       else if (result !== 'moved') revoker.revoke(waiting.tokens)
     },
   })
+  const resealer = createResealer({ store, keyring, now, log })
   const findSession = createFindSession({
     store,
     keyring,
@@ -104,6 +106,7 @@ export function createTokens(options: TokensOptions): Tokens {
     log,
     onStoreFailure,
     onEnded,
+    onOpened: resealer.look,
   })
   const refresh = createRefresh({
     store,
@@ -168,7 +171,7 @@ export function createTokens(options: TokensOptions): Tokens {
     const limit = createdAt + options.maxMs
     const endsAt = granted.refreshToken === null ? Math.min(limit, granted.expiresAt) : limit
     const record = {
-      tokens: sealTokens(keyring, key, granted),
+      tokens: sealTokens(keyring, key, granted, createdAt),
       createdAt,
       endsAt,
       flow,
@@ -185,8 +188,8 @@ export function createTokens(options: TokensOptions): Tokens {
     const ended = await store.end(key, gen ?? null)
     if (ended.kind !== 'ended') return false
     events.ended(reason)
-    const tokens = openTokens(keyring, key, ended.tokens)
-    if (tokens !== null) revoker.revoke(tokens)
+    const opened = openTokens(keyring, key, ended.tokens)
+    if (opened !== null) revoker.revoke(opened.tokens)
     store.unschedule(key).catch(logUnlessStoreFailure)
     return true
   }
@@ -204,6 +207,7 @@ export function createTokens(options: TokensOptions): Tokens {
       await flights.settled()
       insist.stop()
       await unsaved.settled()
+      await resealer.settled()
       await revoker.stop()
     },
   }

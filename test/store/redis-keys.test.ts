@@ -99,13 +99,18 @@ t.test('nothing in Redis can be read or used: no token, session id, cookie value
   const nonce = randomUUID()
   const accessToken = `access-${randomBytes(24).toString('hex')}`
   const refreshToken = `refresh-${randomBytes(24).toString('hex')}`
-  const sealed = sealTokens(keyring, key, {
-    accessToken: new Secret(accessToken),
-    refreshToken: new Secret(refreshToken),
-    expiresAt: Date.now() + 3_600_000,
-    lifeSeconds: 3_600,
-    scope: null,
-  })
+  const sealed = sealTokens(
+    keyring,
+    key,
+    {
+      accessToken: new Secret(accessToken),
+      refreshToken: new Secret(refreshToken),
+      expiresAt: Date.now() + 3_600_000,
+      lifeSeconds: 3_600,
+      scope: null,
+    },
+    Date.now(),
+  )
 
   await store.claimNonce(nonce, 'a', 600_000)
   await store.schedule(key, Date.now() + 60_000)
@@ -126,6 +131,6 @@ t.test('nothing in Redis can be read or used: no token, session id, cookie value
     }
   }
 
-  t.equal(openTokens(keyring, key, sealed)?.accessToken.reveal(), accessToken)
+  t.equal(openTokens(keyring, key, sealed)?.tokens.accessToken.reveal(), accessToken)
   t.equal(openTokens(keyring, newKey(), sealed), null, 'moved to another record it does not open')
 })

@@ -16,6 +16,7 @@ import { installVirtualTime, type VirtualTime } from './virtual-time.ts'
 export const TIMING = { aheadSeconds: 300, thresholdSeconds: 30 }
 export const TIMEOUT_MS = 10_000
 export const LIFE_SECONDS = 60
+const SECRETS = ['the-first-secret-of-the-tests-of-32-characters']
 
 /** How the authorization server treats a refresh; after `ms` where that is given. */
 export type Behaviour =
@@ -65,7 +66,6 @@ export function createHouse(
   const time: VirtualTime = installVirtualTime(t)
   const shared = createMemoryStore({ now: time.now })
   t.teardown(() => shared.close())
-  const keyring = createKeyring([new Secret('the-first-secret-of-the-tests-of-32-characters')])
   const presentations: Presentation[] = []
   const revoked = new Set<string>()
   const families = new Map<
@@ -179,6 +179,7 @@ export function createHouse(
             })
         }
         if (name === 'onMessagesLost' || name === 'close') return member
+        if (name === 'keys') return () => walk(target, replica())
         return async (...args: never[]) => {
           const { commands, alive } = replica()
           commands.set(name, (commands.get(name) ?? 0) + 1)
@@ -196,7 +197,15 @@ export function createHouse(
     })
   }
 
-  function addReplica(random: () => number = Math.random): Replica {
+  async function* walk(target: SessionStore, { commands, alive }: Replica): AsyncGenerator<RecordKey[]> {
+    for await (const batch of target.keys()) {
+      commands.set('keys', (commands.get('keys') ?? 0) + 1)
+      if (storeIsDown || !alive) throw new StoreUnavailable(new Error('down'))
+      yield batch
+    }
+  }
+
+  function addReplica(random: () => number = Math.random, secrets = SECRETS): Replica {
     const ended: EndReason[] = []
     const outcomes: RefreshOutcome[] = []
     const it = (): Replica => replica
@@ -204,7 +213,7 @@ export function createHouse(
     const tokens = createTokens({
       store,
       server: serverFor(it),
-      keyring,
+      keyring: createKeyring(secrets.map((text) => new Secret(text))),
       timing: TIMING,
       concurrency: options.concurrency ?? 64,
       timeoutMs: TIMEOUT_MS,
