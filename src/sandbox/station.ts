@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events'
 import type { FastifyReply } from 'fastify'
 import { type Answer, firstHalf, oauthError, send, sendHalf, textAnswer } from './answer.ts'
 import type { FaultSwitches, Station, TakenFault } from './faults.ts'
@@ -27,6 +28,9 @@ export function createStation({
   /** Ends what hangs or waits when the sandbox stops. */
   closing: AbortSignal
 }) {
+  // As many as there are slow answers under way.
+  setMaxListeners(0, closing)
+
   async function pass({ station, entry, reply, work, invalidToken }: Passage): Promise<void> {
     await gates.pass(station, 'before', entry)
     const fault = faults.take(station, entry.kind)

@@ -173,3 +173,16 @@ t.test(
     t.equal((await getFlux(sandbox, renewed.access_token)).status, 200)
   },
 )
+
+t.test('any number of answers may be slow at once, without a warning of Node', async (t) => {
+  const sandbox = await startSandbox(t)
+  const warnings: Error[] = []
+  const note = (warning: Error): void => void warnings.push(warning)
+  process.on('warning', note)
+  t.teardown(() => process.off('warning', note))
+  sandbox.faults.set({ resource: { mode: 'slow', ms: 100 } })
+  const { access_token } = sandbox.issueTokens('alice')
+  const answers = await Promise.all(Array.from({ length: 30 }, () => getFlux(sandbox, access_token)))
+  t.strictSame([...new Set(answers.map(({ status }) => status))], [200])
+  t.strictSame(warnings, [])
+})
