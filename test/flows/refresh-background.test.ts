@@ -1,8 +1,8 @@
 import t from 'tap'
 import type { Browser } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { type Bff, signIn, startSandbox } from '../helpers/system.ts'
-import { elapsed, presentations, startReplica, startWorld, through, until } from '../tokens/world.ts'
+import { type Bff, signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { elapsed, presentations, startWorld, through, until } from '../tokens/world.ts'
 
 t.jobs = 4
 
@@ -14,7 +14,7 @@ for (const { limit, env } of [
     `with no traffic tokens are refreshed until the ${limit} limit, which that does not move`,
     async (t) => {
       const sandbox = await startSandbox(t, { tokenLifeSeconds: 2 })
-      const bff = await startReplica(t, sandbox, env)
+      const bff = await startBff(t, sandbox, env)
       const browser = bff.browser()
       await signIn(browser, sandbox)
       const before = (await browser.fetch('/auth/session')).json()
@@ -64,7 +64,7 @@ t.test('with the token endpoint down for two token lives nobody is signed out', 
   const sandbox = await startSandbox(t, { tokenLifeSeconds: 3 })
   const redis = await startRedis(t)
   const env = { REDIS_URL: redis.url, TOKEN_TIMEOUT_MS: '2000' }
-  const replicas = [await startReplica(t, sandbox, env), await startReplica(t, sandbox, env)] as const
+  const replicas = [await startBff(t, sandbox, env), await startBff(t, sandbox, env)] as const
   const browsers: Browser[] = []
   for (let at = 0; at < 12; at += 1) {
     const browser = replicas[at % 2]!.browser()
@@ -100,7 +100,7 @@ t.test('with the token endpoint down for two token lives nobody is signed out', 
 
 t.test('after an outage in which nothing was answered the sessions go on by themselves', async (t) => {
   const sandbox = await startSandbox(t)
-  const bff = await startReplica(t, sandbox, { TOKEN_TIMEOUT_MS: '3000' })
+  const bff = await startBff(t, sandbox, { TOKEN_TIMEOUT_MS: '3000' })
   sandbox.faults.set({ tokenLifeSeconds: 3 })
   const browser = bff.browser()
   await signIn(browser, sandbox)

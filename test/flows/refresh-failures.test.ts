@@ -1,15 +1,7 @@
 import t from 'tap'
 import type { Faults } from '../../src/sandbox/faults.ts'
-import { startSandbox } from '../helpers/system.ts'
-import {
-  elapsed,
-  lastBearer,
-  presentations,
-  signInExpired,
-  signInFor,
-  startReplica,
-  until,
-} from '../tokens/world.ts'
+import { startBff, startSandbox } from '../helpers/system.ts'
+import { elapsed, lastBearer, presentations, signInExpired, signInFor, until } from '../tokens/world.ts'
 
 t.jobs = 6
 
@@ -41,7 +33,7 @@ for (const [what, fault] of Object.entries(HARMLESS)) {
     `${what} instead of tokens ends no session, and the recovery is noticed within five seconds`,
     async (t) => {
       const sandbox = await startSandbox(t)
-      const bff = await startReplica(t, sandbox, FAST)
+      const bff = await startBff(t, sandbox, FAST)
       const browser = await signInExpired(bff, sandbox)
       sandbox.faults.set({ tokenEndpoint: fault })
       const first = await browser.fetch('/flux/temperature')
@@ -68,7 +60,7 @@ for (const [what, fault] of Object.entries(HARMLESS)) {
 for (const status of [400, 401]) {
   t.test(`invalid_grant with status ${status} ends the session`, async (t) => {
     const sandbox = await startSandbox(t)
-    const bff = await startReplica(t, sandbox, FAST)
+    const bff = await startBff(t, sandbox, FAST)
     const browser = await signInExpired(bff, sandbox)
     const body = JSON.stringify({ error: 'invalid_grant' })
     const headers = { 'content-type': 'text/plain', 'www-authenticate': 'Bearer error="invalid_token"' }
@@ -83,7 +75,7 @@ for (const status of [400, 401]) {
 
 t.test('a Retry-After is honoured', async (t) => {
   const sandbox = await startSandbox(t)
-  const bff = await startReplica(t, sandbox, FAST)
+  const bff = await startBff(t, sandbox, FAST)
   const browser = await signInExpired(bff, sandbox)
   const headers = { 'retry-after': '4' }
   sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 429, headers, times: 1 } })
@@ -96,7 +88,7 @@ t.test('a Retry-After is honoured', async (t) => {
 
 t.test('an answer that is lost after the rotation leads to one clean sign-in', async (t) => {
   const sandbox = await startSandbox(t)
-  const bff = await startReplica(t, sandbox, FAST)
+  const bff = await startBff(t, sandbox, FAST)
   const browser = await signInExpired(bff, sandbox)
   sandbox.faults.set({ tokenEndpoint: { mode: 'drop', point: 'after', times: 1 } })
   t.equal((await browser.fetch('/flux/temperature')).status, 503)
@@ -107,7 +99,7 @@ t.test('an answer that is lost after the rotation leads to one clean sign-in', a
 
 t.test('an answer that is slow is waited for and kept', async (t) => {
   const sandbox = await startSandbox(t)
-  const bff = await startReplica(t, sandbox)
+  const bff = await startBff(t, sandbox)
   const browser = await signInExpired(bff, sandbox)
   sandbox.faults.set({ tokenEndpoint: { mode: 'slow', ms: 3_500, point: 'after' } })
   t.equal((await browser.fetch('/flux/temperature')).status, 200)
@@ -116,7 +108,7 @@ t.test('an answer that is slow is waited for and kept', async (t) => {
 
 t.test('an answer that is slow is kept also while the server was taken to be down', async (t) => {
   const sandbox = await startSandbox(t)
-  const bff = await startReplica(t, sandbox)
+  const bff = await startBff(t, sandbox)
   const browsers = [
     await signInExpired(bff, sandbox),
     await signInExpired(bff, sandbox),
@@ -136,7 +128,7 @@ t.test('an answer that is slow is kept also while the server was taken to be dow
 
 t.test('in doubt, a refresh token is presented once more before expiry, and then freely', async (t) => {
   const sandbox = await startSandbox(t, { tokenLifeSeconds: 6 })
-  const bff = await startReplica(t, sandbox, FAST)
+  const bff = await startBff(t, sandbox, FAST)
   const signedInAt = Date.now()
   const browser = await signInFor(bff, sandbox, 6)
   // Without its tokens being used up: so that it can be seen how often it is presented.
@@ -155,7 +147,7 @@ t.test('in doubt, a refresh token is presented once more before expiry, and then
 
 t.test('a no to the last chance does not make another one', async (t) => {
   const sandbox = await startSandbox(t, { tokenLifeSeconds: 12 })
-  const bff = await startReplica(t, sandbox, FAST)
+  const bff = await startBff(t, sandbox, FAST)
   const signedInAt = Date.now()
   const browser = await signInFor(bff, sandbox, 12)
   sandbox.faults.set({ tokenEndpoint: { mode: 'drop', times: 1 } })
@@ -169,7 +161,7 @@ t.test('a no to the last chance does not make another one', async (t) => {
 
 t.test('a hanging authorization server slows nobody whose token still lives', async (t) => {
   const sandbox = await startSandbox(t)
-  const bff = await startReplica(t, sandbox)
+  const bff = await startBff(t, sandbox)
   const browser = await signInFor(bff, sandbox, 9)
   sandbox.faults.set({ tokenEndpoint: { mode: 'hang' } })
   await sandbox.journal.until({ endpoint: 'token', kind: 'refresh_token' })
@@ -183,7 +175,7 @@ t.test('a hanging authorization server slows nobody whose token still lives', as
 t.test('a request within the threshold goes out with the new token', async (t) => {
   const sandbox = await startSandbox(t)
   // Nothing in the background before expiry.
-  const bff = await startReplica(t, sandbox, { REFRESH_AHEAD_SECONDS: '0' })
+  const bff = await startBff(t, sandbox, { REFRESH_AHEAD_SECONDS: '0' })
   const browser = await signInFor(bff, sandbox, 6)
   t.equal((await browser.fetch('/flux/temperature')).status, 200)
   const before = lastBearer(sandbox)
@@ -196,7 +188,7 @@ t.test('a request within the threshold goes out with the new token', async (t) =
 
 t.test('without a refresh token the session lasts as long as its access token', async (t) => {
   const sandbox = await startSandbox(t)
-  const bff = await startReplica(t, sandbox)
+  const bff = await startBff(t, sandbox)
   sandbox.faults.set({ omitRefreshToken: true })
   const browser = await signInFor(bff, sandbox, 2)
   const session = (await browser.fetch('/auth/session')).json()
@@ -209,7 +201,7 @@ t.test('without a refresh token the session lasts as long as its access token', 
 
 t.test('a refresh answer without a refresh token leaves the old one in force', async (t) => {
   const sandbox = await startSandbox(t)
-  const bff = await startReplica(t, sandbox)
+  const bff = await startBff(t, sandbox)
   const browser = await signInExpired(bff, sandbox)
   sandbox.faults.set({ omitRefreshToken: true, expiresIn: { value: 0 } })
   for (let call = 0; call < 3; call += 1) t.equal((await browser.fetch('/flux/temperature')).status, 200)

@@ -1,6 +1,23 @@
 import t from 'tap'
-import { runServer, SERVER_ENV, startServer } from '../helpers/processes.ts'
+import { createBrowser } from '../helpers/browser.ts'
+import { runServer, SERVER_ENV, type ServerProcess, startServer } from '../helpers/processes.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
+import { until } from '../tokens/world.ts'
+
+/** Of all workers so far. */
+function workerPids(server: ServerProcess): number[] {
+  const lines = server.logs().filter(({ msg }) => msg?.startsWith('Server listening'))
+  return [...new Set(lines.map(({ pid }) => Number(pid)))]
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch {
+    return false
+  }
+}
 
 t.test('two workers serve one port, are replaced when they die, and stop together', async (t) => {
   const redis = await startRedis(t)
@@ -16,21 +33,8 @@ t.test('two workers serve one port, are replaced when they die, and stop togethe
     await answer.text()
     return answer.status
   }
-  async function until(holds: () => Promise<boolean>, what: string): Promise<void> {
-    const deadline = Date.now() + 10_000
-    while (!(await holds())) {
-      if (Date.now() > deadline) throw new Error(`not within ten seconds: ${what}`)
-      await new Promise((resolve) => setTimeout(resolve, 50))
-    }
-  }
-  const workerPids = (): number[] =>
-    server
-      .logs()
-      .filter((line) => line.msg?.startsWith('Server listening'))
-      .map((line) => Number(line.pid))
-
-  await until(async () => (await ready()) === 200, 'ready')
-  t.equal(new Set(workerPids()).size, 2, 'two processes besides the primary')
+  await until('ready', async () => (await ready()) === 200)
+  t.equal(workerPids(server).length, 2, 'two processes besides the primary')
 
   for (let count = 0; count < 20; count += 1) await (await fetch(`${server.url}/auth/session`)).text()
   const metrics = await (await fetch(`${server.opsUrl}/metrics`)).text()
@@ -38,11 +42,43 @@ t.test('two workers serve one port, are replaced when they die, and stop togethe
     /bff_http_request_duration_seconds_count\{route="\/auth\/session",method="GET",status="200"\} (\d+)/
   t.equal(counted.exec(metrics)?.[1], '20', 'the metrics of all workers are summed')
 
-  process.kill(workerPids()[0]!, 'SIGKILL')
-  await until(async () => new Set(workerPids()).size === 3, 'a new worker')
-  await until(async () => (await ready()) === 200, 'ready again')
+  process.kill(workerPids(server)[0]!, 'SIGKILL')
+  await until('a new worker', () => workerPids(server).length === 3)
+  await until('ready again', async () => (await ready()) === 200)
   t.equal((await fetch(`${server.url}/auth/session`)).status, 200)
   t.equal(await server.stop('SIGTERM'), 0, 'one signal stops them all')
+})
+
+t.test('workers whose primary is killed finish what is open and end', async (t) => {
+  const redis = await startRedis(t)
+  const sandbox = await startSandbox(t)
+  const server = await startServer(t, {
+    SESSION_STORE: undefined,
+    REDIS_URL: redis.url,
+    WORKERS: '2',
+    WAC: 'DEMO',
+    AUTH_URL: sandbox.authUrl,
+    BASE_URL: sandbox.baseUrl,
+    CLIENT_ID: CLIENT.clientId,
+    CLIENT_SECRET: CLIENT.clientSecret,
+  })
+  await until('both workers', () => workerPids(server).length === 2)
+  const pids = workerPids(server)
+  t.teardown(() => {
+    for (const pid of pids.filter(isAlive)) process.kill(pid, 'SIGKILL')
+  })
+  const browser = createBrowser(server.publicUrl)
+  await signIn(browser, sandbox)
+  const gate = sandbox.hold('resource', { only: 'GetFlux' })
+  const open = browser.fetch('/flux/temperature')
+  await gate.arrived
+
+  server.send('SIGKILL')
+  const runs = (): number => pids.filter(isAlive).length
+  await until('the end of the idle worker', () => runs() === 1)
+  gate.release()
+  t.equal((await open).status, 200, 'the other one answers first')
+  await until('the end of the other', () => runs() === 0)
 })
 
 t.test('credentials that the store refuses end the process, workers or not', async (t) => {

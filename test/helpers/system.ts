@@ -39,8 +39,7 @@ export async function startBff(
   env: Record<string, string> = {},
 ): Promise<Bff> {
   const port = env.PORT === undefined ? await freePort() : Number(env.PORT)
-  let opsPort = await freePort()
-  while (opsPort === port) opsPort = await freePort()
+  const opsPort = await freePort()
   const parsed = parseConfig({
     HOST: '127.0.0.1',
     PORT: String(port),

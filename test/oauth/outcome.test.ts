@@ -23,6 +23,7 @@ t.test('a refresh is one POST of the documented fields, with the credentials in 
   t.match(head, /^POST \/oauth\/token HTTP\/1\.1\r\n/)
   t.match(head, /content-type: application\/x-www-form-urlencoded/i)
   t.notMatch(head, /authorization:/i)
+  t.match(head, /\r\naccept-encoding: identity(\r\n|$)/i, 'what comes is not decoded')
   t.strictSame(Object.fromEntries(new URLSearchParams(body)), {
     grant_type: 'refresh_token',
     refresh_token: 'the refresh token+&=',

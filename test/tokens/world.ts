@@ -17,27 +17,10 @@ export async function startWorld(t: Teardown, env: Record<string, string> = {}):
   const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
   const sandbox = await startSandbox(t)
   const all = { REDIS_URL: redis.url, OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`, ...env }
-  const start = (): Promise<Bff> => startReplica(t, sandbox, all)
+  const start = (): Promise<Bff> => startBff(t, sandbox, all)
   const replicas: [Bff, Bff, Bff] = [await start(), await start(), await start()]
   await Promise.all(replicas.map(untilReady))
   return { redis, sandbox, replicas }
-}
-
-let starting: Promise<unknown> = Promise.resolve()
-
-/** One replica. They start one after the other, since each looks for free ports and binds them later. */
-export async function startReplica(
-  t: Teardown,
-  sandbox: Sandbox,
-  env: Record<string, string> = {},
-): Promise<Bff> {
-  const start = (): Promise<Bff> => startBff(t, sandbox, env)
-  const started = starting.then(start).catch((error: unknown) => {
-    if (String(error).includes('OPS_PORT must not be the same')) return start()
-    throw error
-  })
-  starting = started.catch(() => {})
-  return await started
 }
 
 /** A browser that is signed in with a token that is due at once: nothing in the background for ten seconds. */
