@@ -1,6 +1,7 @@
 import type { Worker } from 'node:cluster'
 import cluster from 'node:cluster'
 import { AggregatorRegistry } from 'prom-client'
+import { listenAddress } from './config/listen-address.ts'
 import type { Config } from './config.ts'
 import type { Logger } from './log.ts'
 import { createOps } from './ops/plugin.ts'
@@ -16,7 +17,7 @@ const SOUND_AFTER_MS = 30_000
  * on one signal, and answers for them on the one ops port.
  */
 export async function runPrimary(config: Config, log: Logger): Promise<void> {
-  const { host, opsPort } = config.listen
+  const { opsPort } = config.listen
   let stopping = false
   let listening = 0
   let pauseMs = FIRST_PAUSE_MS
@@ -81,6 +82,7 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
 
   let opsUrl: string | null = null
   try {
+    const host = await listenAddress(config.listen.host)
     if (opsPort !== 0) opsUrl = await ops.listen({ host, port: opsPort })
   } catch (error) {
     process.stderr.write(

@@ -1,5 +1,6 @@
 import cluster from 'node:cluster'
 import { buildApp } from './app.ts'
+import { listenAddress } from './config/listen-address.ts'
 import type { Config } from './config.ts'
 import type { Logger } from './log.ts'
 import { answerPrimary, WORKER_FAULT } from './ops/worker-messages.ts'
@@ -9,7 +10,7 @@ import { answerPrimary, WORKER_FAULT } from './ops/worker-messages.ts'
  * has that. Ends the process: with 0 after a stop that was asked for, else with 1.
  */
 export async function runReplica(config: Config, log: Logger): Promise<void> {
-  const { host, port, opsPort } = config.listen
+  const { port, opsPort } = config.listen
   const app = await buildApp({
     config,
     log,
@@ -41,6 +42,7 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
   }
 
   try {
+    const host = await listenAddress(config.listen.host)
     const opsUrl = opsPort === 0 || cluster.isWorker ? null : await app.ops.listen({ host, port: opsPort })
     const url = await app.server.listen({ host, port })
     app.start()
