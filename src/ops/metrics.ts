@@ -1,5 +1,6 @@
-import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
+import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { TokenEvents } from '../tokens/events.ts'
+import { Histogram } from './histogram.ts'
 
 export interface MetricsSources {
   unsaved: () => number
@@ -29,11 +30,8 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
 
-  const histogram = <Label extends string>(
-    name: string,
-    help: string,
-    labelNames: Label[],
-  ): Histogram<Label> => new Histogram({ name, help, labelNames, buckets: FAST_BUCKETS, registers })
+  const histogram = (name: string, help: string, labelNames: string[]): Histogram =>
+    new Histogram({ name, help, labelNames, buckets: FAST_BUCKETS, registry })
   const counter = <Label extends string>(name: string, help: string, labelNames: Label[]): Counter<Label> =>
     new Counter({ name, help, labelNames, registers })
 
@@ -54,7 +52,18 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
     'outcome',
   ])
   const lag = histogram('bff_refresh_lag_seconds', 'Start of background refreshes after they were due', [])
-  const cached = counter('bff_session_cache_total', 'Look-ups of sessions in the process', ['result'])
+  const lookUps = { hit: 0, miss: 0, bypass: 0 }
+  new Counter({
+    name: 'bff_session_cache_total',
+    help: 'Look-ups of sessions in the process',
+    labelNames: ['result'],
+    registers,
+    // Each request makes one: counted here, and told when somebody asks.
+    collect() {
+      this.reset()
+      for (const [result, count] of Object.entries(lookUps)) if (count > 0) this.inc({ result }, count)
+    },
+  })
   const commands = histogram('bff_store_duration_seconds', 'Commands to the session store', ['command'])
   const storeUp = new Gauge({
     name: 'bff_store_up',
@@ -88,16 +97,18 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
   }
 
   return {
-    request: (route, method, status, seconds) => requests.observe({ route, method, status }, seconds),
-    upstream: (operation, status, seconds) => upstream.observe({ operation, status }, seconds),
+    request: (route, method, status, seconds) => requests.observe(seconds, route, method, String(status)),
+    upstream: (operation, status, seconds) => upstream.observe(seconds, operation, String(status)),
     store(command, seconds, ok) {
-      commands.observe({ command }, seconds)
+      commands.observe(seconds, command)
       storeUp.set(ok ? 1 : 0)
     },
-    cache: (result) => cached.inc({ result }),
+    cache(result) {
+      lookUps[result] += 1
+    },
     refreshed(trigger, outcome, seconds) {
       refreshes.inc({ trigger, outcome })
-      refreshSeconds.observe({ trigger, outcome }, seconds)
+      refreshSeconds.observe(seconds, trigger, outcome)
     },
     lagged: (seconds) => lag.observe(seconds),
     started: (flow) => started.inc({ flow }),
