@@ -97,7 +97,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     secure: config.secureCookies,
   })
 
-  const server = createServer(config, log)
+  const server = createServer(config)
   const fallback = config.staticDir === null ? null : await registerSpa(server, { dir: config.staticDir })
   addHttpManners(server, {
     secure: config.secureCookies,
@@ -130,6 +130,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     wac: config.wac,
     bodyLimitBytes: config.upstream.bodyLimitBytes,
     observe: metrics.upstream,
+    log,
   })
 
   let stopping = false

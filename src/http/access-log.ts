@@ -1,4 +1,5 @@
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { ServerResponse } from 'node:http'
+import type { FastifyRequest } from 'fastify'
 import type { Config } from '../config.ts'
 import type { Logger } from '../log.ts'
 import { pathOf } from '../log.ts'
@@ -14,29 +15,24 @@ export interface RequestLogOptions {
 }
 
 /**
- * Follows each answer to its end, whoever writes it. `errors` logs answers from 400 on, at `info`,
- * and from 500 on at `error`.
+ * Tells of an answer that is over, whoever wrote it. `errors` logs answers from 400 on, at `info`, and
+ * from 500 on at `error`.
  */
 export function createRequestLog({ mode, log, observe }: RequestLogOptions) {
-  return function follow(request: FastifyRequest, reply: FastifyReply): void {
-    const startedAt = performance.now()
-    const { raw } = reply
-    raw.once('close', () => {
-      const status = raw.headersSent ? raw.statusCode : CLIENT_GONE
-      const seconds = (performance.now() - startedAt) / 1_000
-      observe(request.routeOptions.url ?? 'none', request.method, status, seconds)
-      if (mode === 'off' || (mode === 'errors' && status < 400)) return
-      const line = {
-        event: 'request',
-        reqId: request.id,
-        method: request.method,
-        path: pathOf(request.url),
-        status,
-        ms: Math.round(seconds * 1e6) / 1e3,
-        complete: raw.writableFinished,
-      }
-      if (status >= 500) log.error(line)
-      else log.info(line)
-    })
+  return function answered(request: FastifyRequest, response: ServerResponse, ms: number): void {
+    const status = response.headersSent ? response.statusCode : CLIENT_GONE
+    observe(request.routeOptions.url ?? 'none', request.method, status, ms / 1_000)
+    if (mode === 'off' || (mode === 'errors' && status < 400)) return
+    const line = {
+      event: 'request',
+      reqId: request.id,
+      method: request.method,
+      path: pathOf(request.url),
+      status,
+      ms: Math.round(ms * 1e3) / 1e3,
+      complete: response.writableFinished,
+    }
+    if (status >= 500) log.error(line)
+    else log.info(line)
   }
 }

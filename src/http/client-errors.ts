@@ -2,6 +2,7 @@ import type { Server, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import type { Problem } from '../errors.ts'
 import { problem } from '../errors.ts'
+import { newestResponse } from './connections.ts'
 import { securityHeaders } from './security-headers.ts'
 
 export interface ClientErrorOptions {
@@ -13,7 +14,7 @@ export interface ClientErrorOptions {
 export interface ClientErrors {
   /** Node's `clientError`: what its parser objects to, and connections that break. */
   onClientError(error: Error & { code?: string }, socket: Duplex): void
-  /** Follows the requests of `server`, and answers what Node would answer by itself, or not at all. */
+  /** Answers what Node would answer by itself, or not at all. */
   watch(server: Server): void
 }
 
@@ -25,14 +26,13 @@ const LINGER_MS = 1_000
  * is written: it would be taken for a part of that response, or for the answer to another request.
  */
 export function createClientErrors({ newRequestId, secure }: ClientErrorOptions): ClientErrors {
-  const newest = new WeakMap<Duplex, ServerResponse>()
   const answered = new WeakSet<Duplex>()
 
   function onClientError(error: Error & { code?: string }, socket: Duplex): void {
     // The parser goes on to object to whatever else arrives; a reset now could overtake the answer.
     if (answered.has(socket)) return
     const fault = parserProblem(error.code)
-    const response = newest.get(socket)
+    const response = newestResponse(socket)
     if (fault === null || !socket.writable) socket.destroy()
     else if (response === undefined) answer(socket, fault)
     else if (!response.req.complete) objectToBody(socket, response, fault)
@@ -76,7 +76,6 @@ export function createClientErrors({ newRequestId, secure }: ClientErrorOptions)
   return {
     onClientError,
     watch(server) {
-      server.on('request', (request, response) => newest.set(request.socket, response))
       // An expectation that cannot be met; Node would answer it with an empty 417.
       server.on('checkExpectation', (_request, response) => {
         const fault = problem('invalid_request', 'The Expect header must be 100-continue.')

@@ -1,10 +1,9 @@
 import { randomBytes } from 'node:crypto'
-import type { FastifyBaseLogger, FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import Fastify, { LogController } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import Fastify from 'fastify'
 import type { Config } from '../config.ts'
 import type { Problem } from '../errors.ts'
 import { problem } from '../errors.ts'
-import type { Logger } from '../log.ts'
 import type { RequestLogOptions } from './access-log.ts'
 import { createRequestLog } from './access-log.ts'
 import { createClientErrors } from './client-errors.ts'
@@ -40,13 +39,11 @@ function newRequestId(): string {
 }
 
 /** Fastify, made so that it answers, logs and coerces nothing behind our back. */
-export function createServer(config: Config, log: Logger): FastifyInstance {
+export function createServer(config: Config): FastifyInstance {
   const clientErrors = createClientErrors({ newRequestId, secure: config.secureCookies })
   const server = Fastify({
-    loggerInstance: log as FastifyBaseLogger,
-    // Fastify's own lines hold the query, and with it codes.
-    logController: new LogController({ disableRequestLogging: true }),
-    childLoggerFactory: (parent) => parent,
+    // Its lines hold the query, and with it codes; and with a logger it follows each answer by itself.
+    logger: false,
     genReqId: newRequestId,
     requestIdHeader: false,
     trustProxy: config.trustProxy.length === 0 ? false : [...config.trustProxy],
@@ -92,7 +89,7 @@ declare module 'fastify' {
 export function addHttpManners(app: FastifyInstance, options: HttpOptions): void {
   const { secure, fallback, log } = options
   const knownPaths: KnownPath[] = [...options.knownPaths, { path: /^\/openapi\.json$/, allow: 'GET, HEAD' }]
-  const follow = createRequestLog(options)
+  const answered = createRequestLog(options)
   let warnedOfForwarded = false
 
   app.decorate('followAnswer', follow)
@@ -101,17 +98,19 @@ export function addHttpManners(app: FastifyInstance, options: HttpOptions): void
   const connections = trackConnections(app.server)
   app.addHook('preClose', async () => connections.close())
 
-  app.addHook('onRequest', async (request, reply) => {
+  // With a callback: the promise of an async hook would cost each request more than all that it does.
+  app.addHook('onRequest', (request, reply, done) => {
     follow(request, reply)
     const objection = objectionTo(request.raw)
     if (objection !== null) {
       // What follows on this connection may not be what it seems to be.
       reply.header('connection', 'close')
-      throw objection
+      return done(objection)
     }
     if (!warnedOfForwarded && request.headers['x-forwarded-for'] !== undefined) warnOfForwarded(request)
     // Here and not in a handler, before which Fastify would read the body.
-    if (request.is404 || lacksSegment(request)) return await answerUnknown(request, reply)
+    if (request.is404 || lacksSegment(request)) answerUnknown(request, reply).catch(done)
+    else done()
   })
 
   app.addHook('onSend', async (request, reply) => {
@@ -136,6 +135,16 @@ export function addHttpManners(app: FastifyInstance, options: HttpOptions): void
     url: '/openapi.json',
     handler: (_request, reply) => reply.type('application/json').send(description),
   })
+
+  function follow(request: FastifyRequest, reply: FastifyReply): void {
+    const startedAt = performance.now()
+    const { raw } = reply
+    connections.begin(raw)
+    raw.on('close', () => {
+      connections.end(raw)
+      answered(request, raw, performance.now() - startedAt)
+    })
+  }
 
   async function answerUnknown(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const path = routedPath(request.url)

@@ -64,7 +64,8 @@ export class Histogram {
     const { name, help, type, aggregator } = this
     // As of prom-client's own, one that has no labels is there before it has counted anything.
     const all = [...this.series.values()]
-    if (all.length === 0 && this.labelNames.length === 0) all.push({ labels: {}, counts: this.noCounts(), sum: 0 })
+    if (all.length === 0 && this.labelNames.length === 0)
+      all.push({ labels: {}, counts: this.noCounts(), sum: 0 })
     const values = all.flatMap((series) => this.valuesOf(series))
     return { name, help, type, aggregator, values }
   }

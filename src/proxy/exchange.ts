@@ -24,15 +24,13 @@ const NOTHING: Buffer[] = []
 const GONE = new Error('the browser went away')
 const DROPPED = new Error('the rest of a refused answer is not wanted')
 
-export interface ExchangeOptions {
-  call: Call
-  path: string
-  headers: string[]
+/** The same for every call. */
+export interface ExchangeTerms {
   upstream: Upstream
   timeoutMs: number
   readerTimeoutMs: number
+  /** As `protectiveFields` gives them. */
   protection: readonly string[]
-  settle: (outcome: Outcome) => void
 }
 
 /**
@@ -42,7 +40,9 @@ export interface ExchangeOptions {
 export class Exchange implements Dispatcher.DispatchHandler {
   connection: Connection = { answered: false, broken: false }
 
-  private readonly options: ExchangeOptions
+  private readonly call: Call
+  private readonly terms: ExchangeTerms
+  private readonly settle: (outcome: Outcome) => void
   private readonly request: UpstreamRequest
   private phase: Phase = 'waiting'
   private controller: Dispatcher.DispatchController | null = null
@@ -55,18 +55,27 @@ export class Exchange implements Dispatcher.DispatchHandler {
   private begun = false
   private repeated = false
   private pipelined = false
+  private closed = false
   private timer: NodeJS.Timeout | undefined
   private readonly onClose = () => this.browserClosed()
 
-  constructor(options: ExchangeOptions) {
-    const { call, path, headers } = options
-    this.options = options
+  constructor(
+    call: Call,
+    path: string,
+    headers: string[],
+    terms: ExchangeTerms,
+    settle: (outcome: Outcome) => void,
+  ) {
+    this.call = call
+    this.terms = terms
+    this.settle = settle
     this.request = { path, method: call.method, headers, body: call.body, exchange: this }
   }
 
   start(): void {
-    const { call, upstream } = this.options
+    const { call } = this
     const { request, response } = call
+    const { upstream } = this.terms
     response.on('close', this.onClose)
     if (response.socket === null) {
       // A pipelined response that still waits for its turn is not told when its connection ends.
@@ -83,7 +92,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     const accepted = pool.dispatch(this.request, this)
     // undici does not bound the time that a request waits for one of its connections.
     if (!accepted && this.controller === null && this.phase === 'waiting') {
-      this.timer = setTimeout(() => this.give({ kind: 'timeout' }), this.options.timeoutMs)
+      this.timer = setTimeout(() => this.give({ kind: 'timeout' }), this.terms.timeoutMs)
     }
   }
 
@@ -146,7 +155,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
         if (this.maySendAgain(error)) {
           this.repeated = true
           this.controller = null
-          this.dispatch(this.options.upstream.fresh)
+          this.dispatch(this.terms.upstream.fresh)
         } else {
           this.give(failureOutcome(error))
         }
@@ -167,7 +176,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   /** RFC 9112 section 9.3.1: a kept connection may be closed at the far end just as it is used again. */
   private maySendAgain(error: Error): boolean {
-    const { method } = this.options.call
+    const { method } = this.call
     const repeatable = method === 'GET' || method === 'HEAD'
     const stale = this.connection.answered && !this.begun && isLostConnection(error)
     return repeatable && stale && !this.repeated
@@ -185,7 +194,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
       if (status === 401) this.giveInvalidToken(false)
       else this.give({ kind: 'timeout' })
       this.controller?.abort(DROPPED)
-    }, this.options.timeoutMs)
+    }, this.terms.timeoutMs)
   }
 
   /** Called once, with the whole body or its beginning in `held`. */
@@ -202,7 +211,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
     if (this.phase !== 'inspecting') return
     if (named || this.status === 401) this.giveInvalidToken(named)
     else this.judge()
-    if (!this.options.call.response.writableNeedDrain) this.controller?.resume()
+    if (!this.call.response.writableNeedDrain) this.controller?.resume()
   }
 
   private giveInvalidToken(named: boolean): void {
@@ -212,7 +221,7 @@ export class Exchange implements Dispatcher.DispatchHandler {
   private judge(): void {
     clearTimeout(this.timer)
     const { status, headers } = this
-    const { method, jsonp } = this.options.call
+    const { method, jsonp } = this.call
     const verdict = judgeAnswer({ status, headers, method, jsonp })
     if (verdict.kind === 'refuse') this.refuse(verdict.reason)
     else if (verdict.kind === 'relay' || (this.complete && this.held.length === 0)) this.relay()
@@ -226,7 +235,8 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   private relay(): void {
     const { status, headers, controller, held } = this
-    const { call, readerTimeoutMs, protection } = this.options
+    const { call } = this
+    const { readerTimeoutMs, protection } = this.terms
     if (controller === null) return
     const relay = new Relay({ call, controller, status, headers, readerTimeoutMs, protection })
     this.relaying = relay
@@ -246,8 +256,9 @@ export class Exchange implements Dispatcher.DispatchHandler {
 
   private browserClosed(): void {
     const { phase, status, bytes } = this
+    this.closed = true
     if (phase === 'over') return
-    if (phase === 'ended' && wasDelivered(this.options.call.response)) {
+    if (phase === 'ended' && wasDelivered(this.call.response)) {
       this.give({ kind: 'finished', status, bytes })
     } else {
       this.give({ kind: 'client_gone' })
@@ -259,9 +270,9 @@ export class Exchange implements Dispatcher.DispatchHandler {
     this.phase = 'over'
     this.held = NOTHING
     clearTimeout(this.timer)
-    const { call, settle } = this.options
-    call.response.off('close', this.onClose)
-    if (this.pipelined) call.request.socket.off('close', this.onClose)
-    settle(outcome)
+    // After its `close` a response goes away with its listeners; taking one off is dear.
+    if (!this.closed) this.call.response.off('close', this.onClose)
+    if (this.pipelined) this.call.request.socket.off('close', this.onClose)
+    this.settle(outcome)
   }
 }

@@ -24,10 +24,10 @@ export interface ForwarderOptions {
 
 export interface Forwarder {
   /**
-   * Sends one call and relays its answer. Never rejects. Where nothing was written, the same response may
-   * be used for another call, or for an error.
+   * Sends one call and relays its answer; `settle` is called once, when it is known what became of it.
+   * Where nothing was written, the same response may then be used for another call, or for an error.
    */
-  forward(call: Call): Promise<Outcome>
+  forward(call: Call, settle: (outcome: Outcome) => void): void
   /** Waits for the calls under way, then closes the connections. */
   close(): Promise<void>
 }
@@ -38,35 +38,24 @@ export function createForwarder(options: ForwarderOptions): Forwarder {
   const base = new URL(options.baseUrl)
   const prefix = base.pathname.replace(/\/$/, '')
   const upstream = createUpstream({ origin: base.origin, timeoutMs, connections })
-  const protection = protectiveFields(options.secure)
+  const terms = { upstream, timeoutMs, readerTimeoutMs, protection: protectiveFields(options.secure) }
   let underWay = 0
   let whenIdle: (() => void) | null = null
 
   return {
-    forward(call) {
+    forward(call, settle) {
       const { request, method, accept, contentType } = call
-      if (isGone(call)) return Promise.resolve({ kind: 'client_gone' })
+      if (isGone(call)) return settle({ kind: 'client_gone' })
       const authorization = tokenIn === 'header' ? call.authorization : null
       const path = prefix + (tokenIn === 'header' ? call.path : withToken(call.path, call.authorization))
       const headers = requestHeaders(request, { method, accept, contentType, authorization })
       underWay += 1
-      return new Promise((resolve) => {
-        const settle = (outcome: Outcome) => {
-          underWay -= 1
-          if (underWay === 0) whenIdle?.()
-          resolve(outcome)
-        }
-        new Exchange({
-          call,
-          path,
-          headers,
-          upstream,
-          timeoutMs,
-          readerTimeoutMs,
-          protection,
-          settle,
-        }).start()
-      })
+      const over = (outcome: Outcome): void => {
+        underWay -= 1
+        if (underWay === 0) whenIdle?.()
+        settle(outcome)
+      }
+      new Exchange(call, path, headers, terms, over).start()
     },
     async close() {
       if (underWay > 0) await new Promise<void>((resolve) => (whenIdle = resolve))

@@ -13,6 +13,13 @@ export interface RelayOptions {
   protection: readonly string[]
 }
 
+/** Answers whose head may have to go alone; one immediate for all that came in one turn. */
+const HEADS: Relay[] = []
+
+function sendHeads(): void {
+  for (const relay of HEADS.splice(0)) relay.sendHead()
+}
+
 /** An answer on its way to the browser, at the browser's pace. */
 export class Relay {
   private readonly options: RelayOptions
@@ -50,15 +57,13 @@ export class Relay {
 
   /**
    * Node sends the head with the first part of the body. Where that does not follow at once, the head
-   * goes alone; a body in the same packet is here before the microtask runs.
+   * goes alone; a body in the same packet is here before the immediate runs.
    */
   sendHeadSoon(): void {
-    queueMicrotask(() => {
-      if (!this.begun && !this.over) setImmediate(() => this.sendHead())
-    })
+    if (HEADS.push(this) === 1) setImmediate(sendHeads)
   }
 
-  private sendHead(): void {
+  sendHead(): void {
     const { response } = this.options.call
     if (!this.begun && !this.over && !response.destroyed) response.flushHeaders()
   }

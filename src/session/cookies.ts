@@ -22,9 +22,9 @@ export interface SessionCookies {
     sign(sessionId: string): string
     unsign(value: string): { valid: boolean; renew: boolean; value: string | null }
   }
-  /** The raw session cookie if it stands there once and has the one form that we give out, else null. */
+  /** The raw session cookie if it stands there once and is as long as ours are, else null; not verified. */
   read(header: string | undefined): string | null
-  /** null where no current secret signed it. */
+  /** null where it has not the one form that we give out, or no current secret signed it. */
   verify(value: string): VerifiedCookie | null
   sealRecordKey(recordKey: string): string
   openRecordKey(value: string | undefined): string | null
@@ -51,6 +51,7 @@ export function createSessionCookies({
   }
 
   function verify(value: string): VerifiedCookie | null {
+    if (!CANONICAL.test(value)) return null
     const sessionId = value.slice(0, 43)
     const verdict = keyring.verify(sessionId, value.slice(44))
     if (verdict === 'invalid') return null
@@ -66,7 +67,7 @@ export function createSessionCookies({
     signer: {
       sign,
       unsign(value) {
-        const verified = CANONICAL.test(value) ? verify(value) : null
+        const verified = verify(value)
         if (verified === null) return { valid: false, renew: false, value: null }
         return { valid: true, renew: verified.stale, value: verified.sessionId }
       },
@@ -74,7 +75,7 @@ export function createSessionCookies({
     read(header) {
       if (header === undefined) return null
       const value = soleCookie(header, sessionName)
-      return value !== null && value.length === CANONICAL_LENGTH && CANONICAL.test(value) ? value : null
+      return value !== null && value.length === CANONICAL_LENGTH ? value : null
     },
     verify,
     sealRecordKey: (recordKey) => keyring.seal('record-key', recordKey, 'cookie'),

@@ -70,7 +70,8 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
 
   return {
     get(cookie) {
-      return store.messagesArrive() ? (entries.get(cookie) ?? null) : null
+      // Entries are put anew each minute: their age is order enough, and moving one costs a request more.
+      return store.messagesArrive() ? (entries.peek(cookie) ?? null) : null
     },
     reading(key) {
       // Begun while messages did not arrive, a change could pass it by unseen.

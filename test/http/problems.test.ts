@@ -180,7 +180,7 @@ t.test('what nobody foresaw is a 500 that tells nothing, and the log tells all',
     },
   })
   const log = createLog('info', sink)
-  const server = createServer(parsed.config, log)
+  const server = createServer(parsed.config)
   addHttpManners(server, {
     secure: false,
     knownPaths: [],

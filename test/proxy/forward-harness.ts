@@ -1,7 +1,13 @@
 import { once } from 'node:events'
 import http, { type IncomingMessage } from 'node:http'
 import net, { type AddressInfo, type Socket } from 'node:net'
-import { type Call, createForwarder, type ForwarderOptions, type Outcome } from '../../src/proxy/forward.ts'
+import {
+  type Call,
+  createForwarder,
+  type Forwarder,
+  type ForwarderOptions,
+  type Outcome,
+} from '../../src/proxy/forward.ts'
 
 interface Teardown {
   teardown(handler: () => unknown): unknown
@@ -83,6 +89,10 @@ export interface Bff {
   close(): Promise<void>
 }
 
+export function forwarded(forwarder: Forwarder, call: Call): Promise<Outcome> {
+  return new Promise((resolve) => forwarder.forward(call, resolve))
+}
+
 /** A server that forwards each request as it comes, and answers 599 itself where nothing was written. */
 export async function bff(
   t: Teardown,
@@ -94,7 +104,7 @@ export async function bff(
   const waiting: (() => void)[] = []
   const server = http.createServer(async (request, response) => {
     const body = await bodyOf(request)
-    const outcome = await forwarder.forward({
+    const outcome = await forwarded(forwarder, {
       request,
       response,
       method: request.method as Call['method'],
