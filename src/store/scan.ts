@@ -2,7 +2,7 @@ import { Cluster, type Redis } from 'ioredis'
 import { StoreUnavailable } from './port.ts'
 import type { RedisClient } from './redis-client.ts'
 
-/** Half a millisecond of the server's time, during which it answers nobody else. */
+/** About a millisecond of the server's time, during which it answers nobody else. */
 const SCANNED_AT_ONCE = 1_000
 const CLUSTER_SLOTS = 16_384
 

@@ -14,6 +14,7 @@ import { createFlights } from './flights.ts'
 import { createInsist } from './insist.ts'
 import type { Found, LiveSession } from './live.ts'
 import { createFindSession } from './live.ts'
+import { createMissingScan, SCAN_PACE } from './missing.ts'
 import { createRefresh } from './refresh.ts'
 import { createResealer } from './reseal.ts'
 import { createRevoker } from './revoker.ts'
@@ -156,6 +157,8 @@ export function createTokens(options: TokensOptions): Tokens {
     onStoreFailure,
   })
 
+  const missingScan = createMissingScan({ store, ...SCAN_PACE, now, random, log, onStoreFailure })
+
   function onGranted(key: RecordKey, tokens: TokenSet, limits: { seenAt: number; endsAt: number }): void {
     // Not waited for, and free to fail: the queue holds an older entry that leads here as well.
     scheduler.plan(key, tokens, limits).catch(logUnlessStoreFailure)
@@ -201,9 +204,12 @@ export function createTokens(options: TokensOptions): Tokens {
     end,
     drop: revoker.revoke,
     gauges: () => ({ unsaved: unsaved.size(), consecutiveFailures: breaker.failures() }),
-    start: scheduler.start,
+    start() {
+      scheduler.start()
+      missingScan.start()
+    },
     async stop() {
-      await scheduler.stop()
+      await Promise.all([scheduler.stop(), missingScan.stop()])
       await flights.settled()
       insist.stop()
       await unsaved.settled()

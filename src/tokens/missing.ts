@@ -1,0 +1,105 @@
+import { randomUUID } from 'node:crypto'
+import type { Logger } from '../log.ts'
+import type { SessionStore } from '../store/port.ts'
+import { StoreUnavailable } from '../store/port.ts'
+
+export interface MissingScan {
+  start(): void
+  /** Resolves when the step under way has ended; no other is begun. */
+  stop(): Promise<void>
+}
+
+/** How often, over all replicas, and the rest between two batches of about a thousand records. */
+export interface ScanPace {
+  everyMs: number
+  pauseMs: number
+}
+
+/**
+ * A million sessions take about two minutes, and 2.5 seconds of Redis' time in that, in steps of a
+ * millisecond (docs/decisions/0005-slow-scan.md).
+ */
+export const SCAN_PACE: ScanPace = { everyMs: 600_000, pauseMs: 100 }
+
+export interface MissingScanOptions extends ScanPace {
+  store: Pick<SessionStore, 'claimNonce' | 'keys' | 'scheduleMissing'>
+  now: () => number
+  /** In [0, 1). */
+  random: () => number
+  log: Logger
+  onStoreFailure: () => void
+}
+
+const CLAIM = 'scan for sessions that are missing from the due queue'
+/** Those of one batch are not all looked at in the same moment. */
+const SPREAD_MS = 10_000
+
+/**
+ * Puts sessions back into the due queue that have no entry there, and would never be refreshed in the
+ * background: the queue, or a part of it, was lost. Of all replicas one at a time goes over the records.
+ */
+export function createMissingScan(options: MissingScanOptions): MissingScan {
+  const { store, everyMs, pauseMs, now, random, log } = options
+  // One for the life of the process: after a failure the claim is still ours.
+  const attempt = randomUUID()
+  let timer: NodeJS.Timeout | undefined
+  let endPause: () => void = () => {}
+  let scanning: Promise<void> | null = null
+  let stopped = true
+
+  function later(ms: number): void {
+    timer = setTimeout(() => {
+      scanning = next()
+    }, ms)
+  }
+
+  async function next(): Promise<void> {
+    const beganAt = now()
+    let waitMs = everyMs * (1 + random() / 10)
+    try {
+      if (await store.claimNonce(CLAIM, attempt, everyMs)) await scan()
+    } catch (error) {
+      if (error instanceof StoreUnavailable) options.onStoreFailure()
+      else log.error({ event: 'schedule.failed', err: error }, 'the search for missing sessions failed')
+      waitMs /= 10
+    }
+    scanning = null
+    if (!stopped) later(Math.max(0, beganAt + waitMs - now()))
+  }
+
+  async function scan(): Promise<void> {
+    let missing = 0
+    for await (const keys of store.keys()) {
+      const entries = keys.map((key) => ({ key, at: now() + random() * SPREAD_MS }))
+      if (entries.length > 0 && !stopped) missing += await store.scheduleMissing(entries)
+      await pause()
+      if (stopped) break
+    }
+    if (missing > 0)
+      log.warn({ event: 'schedule.missing', missing }, 'sessions were missing from the due queue')
+  }
+
+  async function pause(): Promise<void> {
+    if (stopped) return
+    await new Promise<void>((resolve) => {
+      const resting = setTimeout(resolve, pauseMs)
+      endPause = () => {
+        clearTimeout(resting)
+        resolve()
+      }
+    })
+  }
+
+  return {
+    start() {
+      stopped = false
+      later(random() * everyMs)
+    },
+    async stop() {
+      stopped = true
+      clearTimeout(timer)
+      endPause()
+      await scanning
+    },
+  }
+}

@@ -1,0 +1,42 @@
+import t from 'tap'
+import { createLog } from '../../src/log.ts'
+import { createMissingScan } from '../../src/tokens/missing.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { redisStore, singleTarget } from '../store/stores.ts'
+import { presentations, signInFor, until } from './world.ts'
+
+const LIFE_SECONDS = 9
+const SESSIONS = 5
+
+t.test('sessions whose due queue was lost are refreshed in the background all the same', async (t) => {
+  const redis = await startRedis(t)
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
+  await untilReady(bff)
+  sandbox.faults.set({ expiresIn: { value: 3_600 } })
+  for (let i = 0; i < SESSIONS; i += 1) await signInFor(bff, sandbox, LIFE_SECONDS)
+  const signedInAt = performance.now()
+  const queues = (await redis.cli('--scan', '--pattern', 'bff:due:*')).split('\n')
+  await redis.cli('del', ...queues)
+
+  const { store } = await redisStore(t, singleTarget(redis.port))
+  const scans = ['one', 'other'].map(() =>
+    createMissingScan({
+      store,
+      everyMs: 300,
+      pauseMs: 10,
+      now: Date.now,
+      random: () => 0.1,
+      log: createLog('silent'),
+      onStoreFailure() {},
+    }),
+  )
+  for (const scan of scans) scan.start()
+  await until('every session is in the queue again', async () => (await store.queueLength()) === SESSIONS)
+  await Promise.all(scans.map((scan) => scan.stop()))
+  await until('every session is refreshed', () => presentations(sandbox).length === SESSIONS, 15_000)
+  t.ok(performance.now() - signedInAt < LIFE_SECONDS * 1_000, 'before its token has expired')
+  await until('each is planned anew', async () => (await store.queueLength()) === SESSIONS)
+  t.equal(presentations(sandbox).length, SESSIONS)
+})

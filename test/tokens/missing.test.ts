@@ -1,0 +1,140 @@
+import t from 'tap'
+import { createLog } from '../../src/log.ts'
+import type { RecordKey, SessionStore } from '../../src/store/port.ts'
+import { StoreUnavailable } from '../../src/store/port.ts'
+import { createMissingScan } from '../../src/tokens/missing.ts'
+import { newKey } from '../store/stores.ts'
+import { createHouse } from './house.ts'
+import { installVirtualTime } from './virtual-time.ts'
+
+const MINUTE = 60_000
+const HOUR_SECONDS = 3_600
+const half = () => 0.5
+
+type House = ReturnType<typeof createHouse>
+
+async function addSessions(house: House, count: number): Promise<RecordKey[]> {
+  const keys = []
+  for (let name = 0; name < count; name += 1)
+    keys.push(await house.addSession(house.replicas[0]!, name, HOUR_SECONDS))
+  return keys
+}
+
+t.test(
+  'sessions without an entry in the due queue get one, and are refreshed before they expire',
+  async (t) => {
+    const house = createHouse(t, { idleMs: 7_200_000 })
+    for (let count = 0; count < 3; count += 1) house.addReplica()
+    const keys = await addSessions(house, 40)
+    const lost = keys.filter((_, i) => i % 2 === 0)
+    for (const key of lost) await house.shared.unschedule(key)
+    await house.time.advance(23 * MINUTE)
+    t.equal(await house.shared.queueLength(), keys.length)
+    t.equal(house.presentations.length, 0, 'and nothing is refreshed too early')
+    await house.time.advance(37 * MINUTE)
+    t.equal(new Set(house.presentations.map(({ family }) => family)).size, keys.length)
+    for (const { at, expiresAt } of house.presentations) t.ok(at < expiresAt)
+  },
+)
+
+t.test('over all replicas there is one scan in about ten minutes', async (t) => {
+  const house = createHouse(t, { idleMs: 36_000_000 })
+  for (let count = 0; count < 5; count += 1) house.addReplica()
+  await addSessions(house, 1)
+  await house.time.advance(300 * MINUTE)
+  const scans = house.replicas.reduce((sum, { commands }) => sum + (commands.get('keys') ?? 0), 0)
+  t.ok(scans >= 26 && scans <= 30, `${scans} in 300 minutes`)
+})
+
+t.test('a replica that dies during a scan is followed by another', async (t) => {
+  const house = createHouse(t, { idleMs: 7_200_000 })
+  const dies = house.addReplica(() => 0)
+  const [key] = await addSessions(house, 1)
+  await house.time.advance(10)
+  t.equal(dies.commands.get('keys'), 1)
+  house.crash(dies)
+  await house.shared.unschedule(key!)
+  house.addReplica()
+  await house.time.advance(22 * MINUTE)
+  t.equal(await house.shared.queueLength(), 1)
+})
+
+t.test('a store that fails ends one scan, and the next comes soon', async (t) => {
+  const house = createHouse(t, { idleMs: 7_200_000 })
+  const replica = house.addReplica(half)
+  const [key] = await addSessions(house, 1)
+  await house.time.advance(4 * MINUTE)
+  await house.shared.unschedule(key!)
+  house.storeDown(true)
+  await house.time.advance(5 * MINUTE)
+  house.storeDown(false)
+  t.equal(await house.shared.queueLength(), 0)
+  await house.time.advance(2 * MINUTE)
+  t.equal(await house.shared.queueLength(), 1)
+  t.match(await house.request(replica, key!), { kind: 'token' })
+})
+
+/** A store of as many batches as are asked for; its clock stands still until it is moved. */
+function makeScan(t: Parameters<typeof installVirtualTime>[0], fails: () => boolean = () => false) {
+  const time = installVirtualTime(t)
+  const batchesAt: number[] = []
+  const put: { key: RecordKey; at: number }[] = []
+  let left = false
+  const store: Pick<SessionStore, 'claimNonce' | 'keys' | 'scheduleMissing'> = {
+    claimNonce: async () => true,
+    async *keys() {
+      try {
+        for (;;) {
+          if (fails()) throw new StoreUnavailable(new Error('down'))
+          batchesAt.push(time.now())
+          yield [newKey(), newKey()]
+        }
+      } finally {
+        left = true
+      }
+    },
+    async scheduleMissing(entries) {
+      put.push(...entries)
+      return 0
+    },
+  }
+  const scan = createMissingScan({
+    store,
+    everyMs: 1_000,
+    pauseMs: 100,
+    now: time.now,
+    random: Math.random,
+    log: createLog('silent'),
+    onStoreFailure() {},
+  })
+  return { time, scan, batchesAt, put, hasLeft: () => left }
+}
+
+t.test('it rests between two batches, and spreads what it puts back', async (t) => {
+  const { time, scan, batchesAt, put } = makeScan(t)
+  scan.start()
+  await time.advance(6_000)
+  t.ok(batchesAt.length >= 49 && batchesAt.length <= 61, `${batchesAt.length} batches in six seconds`)
+  for (let i = 1; i < batchesAt.length; i += 1) t.ok(batchesAt[i]! - batchesAt[i - 1]! >= 100)
+  const waits = put.map(({ at }, i) => at - batchesAt[Math.floor(i / 2)]!)
+  t.ok(Math.min(...waits) >= 0 && Math.max(...waits) <= 10_000)
+  t.ok(Math.max(...waits) - Math.min(...waits) > 5_000)
+  await scan.stop()
+})
+
+t.test('a stop ends it at once, in mid-walk or before, and leaves no timer', async (t) => {
+  const { time, scan, batchesAt, hasLeft } = makeScan(t)
+  scan.start()
+  await scan.stop()
+  t.equal(time.waiting(), 0)
+  scan.start()
+  await time.advance(3_050)
+  const { length } = batchesAt
+  t.ok(length > 0)
+  await scan.stop()
+  t.ok(hasLeft(), 'the walk is ended as well')
+  await scan.stop()
+  await time.advance(60_000)
+  t.equal(batchesAt.length, length)
+  t.equal(time.waiting(), 0)
+})
