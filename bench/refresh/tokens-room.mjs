@@ -68,6 +68,7 @@ export function openRoom(settings, onRefreshed) {
       lagged() {},
       started() {},
       ended() {},
+      retried() {},
     },
   })
 

@@ -65,6 +65,7 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
     },
   })
   const commands = histogram('bff_store_duration_seconds', 'Commands to the session store', ['command'])
+  const retries = counter('bff_store_retries_total', 'Repeated steps that the store had not taken', ['step'])
   const storeUp = new Gauge({
     name: 'bff_store_up',
     help: 'Whether the last command to the store succeeded',
@@ -113,6 +114,7 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
     lagged: (seconds) => lag.observe(seconds),
     started: (flow) => started.inc({ flow }),
     ended: (reason) => ended.inc({ reason }),
+    retried: (step) => retries.inc({ step }),
     watch,
     shareWithPrimary() {
       new AggregatorRegistry()

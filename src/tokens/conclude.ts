@@ -67,7 +67,7 @@ export function createConclude(options: RefreshOptions): Conclude {
       await store.settleRefresh(key, attempt, answered, retryInMs)
     } catch (error) {
       if (error instanceof StoreUnavailable) {
-        insist(`lease ${key}`, now() + SETTLED_WITHIN_MS, () =>
+        insist('lease', key, now() + SETTLED_WITHIN_MS, () =>
           store.settleRefresh(key, attempt, answered, retryInMs),
         )
       }
@@ -87,7 +87,7 @@ export function createConclude(options: RefreshOptions): Conclude {
     try {
       return await step()
     } catch (failure) {
-      if (failure instanceof StoreUnavailable) insist(`end ${key}`, record.endsAt, step)
+      if (failure instanceof StoreUnavailable) insist('end', key, record.endsAt, step)
       throw failure
     }
   }

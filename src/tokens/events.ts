@@ -1,5 +1,7 @@
 export type RefreshTrigger = 'request' | 'schedule' | 'invalid_token'
 export type RefreshOutcome = 'granted' | 'refused' | 'unavailable' | 'in_doubt'
+/** What the store did not take at once: refreshed tokens, the return of a lease, the end of a session. */
+export type StoreStep = 'tokens' | 'lease' | 'end'
 export type EndReason = 'logout' | 'idle' | 'absolute' | 'refused' | 'replaced' | 'operator'
 
 /** What the tokens room tells those who count. */
@@ -9,4 +11,6 @@ export interface TokenEvents {
   lagged(seconds: number): void
   started(flow: string): void
   ended(reason: EndReason): void
+  /** A step was tried again. */
+  retried(step: StoreStep): void
 }

@@ -1,45 +1,63 @@
 import type { Logger } from '../log.ts'
+import type { RecordKey } from '../store/port.ts'
 import { StoreUnavailable } from '../store/port.ts'
+import type { StoreStep } from './events.ts'
 
 /** A step on a record that the store did not take, and that must not be forgotten. */
 export interface Insist {
   /**
-   * Repeats `step` every second until the store takes it or `untilMs` (epoch milliseconds) has
-   * passed. While a step of this name waits, a newer one is dropped.
+   * Repeats `run` every second until the store takes it or `untilMs` (epoch milliseconds) has
+   * passed. While such a step on this record waits, a newer one is dropped.
    */
-  insist(name: string, untilMs: number, step: () => Promise<unknown>): void
+  insist(
+    step: Exclude<StoreStep, 'tokens'>,
+    key: RecordKey,
+    untilMs: number,
+    run: () => Promise<unknown>,
+  ): void
   /** Gives all of them up. */
   stop(): void
 }
 
 const EVERY_MS = 1_000
 
-export function createInsist({ now, log }: { now: () => number; log: Logger }): Insist {
+export interface InsistOptions {
+  now: () => number
+  log: Logger
+  onRetry: (step: StoreStep) => void
+}
+
+export function createInsist({ now, log, onRetry }: InsistOptions): Insist {
   const waiting = new Map<string, NodeJS.Timeout>()
   let stopped = false
 
-  function later(name: string, untilMs: number, step: () => Promise<unknown>): void {
+  function later(name: string, untilMs: number, retry: () => Promise<unknown>): void {
     if (stopped || now() + EVERY_MS > untilMs) return void waiting.delete(name)
     waiting.set(
       name,
-      setTimeout(() => void again(name, untilMs, step), EVERY_MS),
+      setTimeout(() => void again(name, untilMs, retry), EVERY_MS),
     )
   }
 
-  async function again(name: string, untilMs: number, step: () => Promise<unknown>): Promise<void> {
+  async function again(name: string, untilMs: number, retry: () => Promise<unknown>): Promise<void> {
     try {
-      await step()
+      await retry()
       waiting.delete(name)
     } catch (error) {
-      if (error instanceof StoreUnavailable) return later(name, untilMs, step)
+      if (error instanceof StoreUnavailable) return later(name, untilMs, retry)
       waiting.delete(name)
       log.error({ event: 'store.step_failed', err: error }, 'a step on a session record failed')
     }
   }
 
   return {
-    insist(name, untilMs, step) {
-      if (!waiting.has(name)) later(name, untilMs, step)
+    insist(step, key, untilMs, run) {
+      const name = `${step} ${key}`
+      if (waiting.has(name)) return
+      later(name, untilMs, () => {
+        onRetry(step)
+        return run()
+      })
     },
     stop() {
       stopped = true

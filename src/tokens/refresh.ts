@@ -103,7 +103,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
     } catch (error) {
       // It may have run: then nobody would hold a lease that keeps everybody out, with a doubt that is none.
       if (error instanceof StoreUnavailable) {
-        insist(`lease ${key}`, now() + WITHDRAWN_WITHIN_MS, () => store.settleRefresh(key, attempt, true, 0))
+        insist('lease', key, now() + WITHDRAWN_WITHIN_MS, () => store.settleRefresh(key, attempt, true, 0))
       }
       throw error
     }

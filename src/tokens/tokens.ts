@@ -79,7 +79,7 @@ export function createTokens(options: TokensOptions): Tokens {
 
   const revoker = createRevoker({ server, log })
   const slots = createSlots(options.concurrency)
-  const insist = createInsist({ now, log })
+  const insist = createInsist({ now, log, onRetry: events.retried })
   const breaker = createBreaker({
     now,
     random,
@@ -92,6 +92,7 @@ export function createTokens(options: TokensOptions): Tokens {
   const unsaved = createUnsaved({
     now,
     log,
+    onRetry: () => events.retried('tokens'),
     onSettled(key, waiting, result) {
       if (result === 'replaced') onGranted(key, waiting.tokens, waiting.record)
       else if (result !== 'moved') revoker.revoke(waiting.tokens)

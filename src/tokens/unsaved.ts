@@ -29,11 +29,12 @@ const MAX_RETRY_MS = 1_000
 export interface UnsavedOptions {
   now: () => number
   log: Logger
+  onRetry: () => void
   /** How it ended for tokens that were held. */
   onSettled: (key: RecordKey, waiting: Waiting, result: ReplaceTokens['kind'] | 'expired') => void
 }
 
-export function createUnsaved({ now, log, onSettled }: UnsavedOptions): Unsaved {
+export function createUnsaved({ now, log, onRetry, onSettled }: UnsavedOptions): Unsaved {
   const held = new Map<RecordKey, Waiting>()
   const running = new Set<Promise<void>>()
 
@@ -45,6 +46,7 @@ export function createUnsaved({ now, log, onSettled }: UnsavedOptions): Unsaved 
       pause = Math.min(pause * 2, MAX_RETRY_MS)
       if (now() >= waiting.record.endsAt) result = 'expired'
       else {
+        onRetry()
         try {
           result = (await save()).kind
         } catch (error) {

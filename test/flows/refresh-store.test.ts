@@ -13,6 +13,11 @@ t.test('tokens that a dead Redis did not take are served from memory, and stored
   gate.release()
   t.equal((await waiting).status, 200, 'the holder serves its tokens')
   t.equal((await browser.fetch('/flux/temperature')).status, 200, 'and goes on doing so')
+  const metrics = async (): Promise<string> => await (await fetch(`${replicas[0].opsUrl}/metrics`)).text()
+  await until('retries are counted', async () =>
+    /^bff_store_retries_total{step="tokens"} [1-9]/m.test(await metrics()),
+  )
+  t.match(await metrics(), /^bff_refresh_unsaved 1$/m)
   const other = await through(replicas[1], browser).fetch('/flux/temperature')
   t.equal(other.status, 503)
   t.match(other.json(), { code: 'store_unavailable' })

@@ -42,6 +42,8 @@ t.test('two workers serve one port, are replaced when they die, and stop togethe
     /bff_http_request_duration_seconds_count\{route="\/auth\/session",method="GET",status="200"\} (\d+)/
   t.equal(counted.exec(metrics)?.[1], '20', 'the metrics of all workers are summed')
 
+  t.match(metrics, '# TYPE bff_store_retries_total counter')
+
   process.kill(workerPids(server)[0]!, 'SIGKILL')
   await until('a new worker', () => workerPids(server).length === 3)
   await until('ready again', async () => (await ready()) === 200)

@@ -228,6 +228,7 @@ export function createHouse(
         lagged() {},
         started() {},
         ended: (reason) => void ended.push(reason),
+        retried() {},
       },
     })
     const commands = new Map<string, number>()

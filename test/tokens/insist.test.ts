@@ -1,32 +1,44 @@
 import t from 'tap'
 import { createLog } from '../../src/log.ts'
 import { StoreUnavailable } from '../../src/store/port.ts'
+import type { StoreStep } from '../../src/tokens/events.ts'
 import { createInsist } from '../../src/tokens/insist.ts'
 import { installVirtualTime } from './virtual-time.ts'
 
 t.test('a step is repeated every second until the store takes it', async (t) => {
   const time = installVirtualTime(t)
-  const insist = createInsist({ now: time.now, log: createLog('silent') })
+  const retried: StoreStep[] = []
+  const insist = createInsist({
+    now: time.now,
+    log: createLog('silent'),
+    onRetry: (step) => retried.push(step),
+  })
   let tries = 0
-  insist.insist('lease a', time.now() + 10_000, async () => {
+  insist.insist('lease', 'a', time.now() + 10_000, async () => {
     tries += 1
     if (tries < 3) throw new StoreUnavailable(new Error('down'))
   })
   await time.advance(10_000)
   t.equal(tries, 3)
+  t.strictSame(retried, ['lease', 'lease', 'lease'])
   t.equal(time.waiting(), 0)
 })
 
-t.test('it is given up at its time, and while it waits another of its name is dropped', async (t) => {
+t.test('it is given up at its time, and while it waits another like it is dropped', async (t) => {
   const time = installVirtualTime(t)
-  const insist = createInsist({ now: time.now, log: createLog('silent') })
+  const retried: StoreStep[] = []
+  const insist = createInsist({
+    now: time.now,
+    log: createLog('silent'),
+    onRetry: (step) => retried.push(step),
+  })
   let tries = 0
   const fail = async () => {
     tries += 1
     throw new StoreUnavailable(new Error('down'))
   }
-  insist.insist('lease a', time.now() + 3_000, fail)
-  insist.insist('lease a', time.now() + 60_000, () => Promise.reject(new Error('must not be tried')))
+  insist.insist('lease', 'a', time.now() + 3_000, fail)
+  insist.insist('lease', 'a', time.now() + 60_000, () => Promise.reject(new Error('must not be tried')))
   await time.advance(60_000)
   t.equal(tries, 3)
   t.equal(time.waiting(), 0)
@@ -34,10 +46,15 @@ t.test('it is given up at its time, and while it waits another of its name is dr
 
 t.test('stopping leaves no timer', async (t) => {
   const time = installVirtualTime(t)
-  const insist = createInsist({ now: time.now, log: createLog('silent') })
-  insist.insist('lease a', time.now() + 60_000, async () => {})
+  const retried: StoreStep[] = []
+  const insist = createInsist({
+    now: time.now,
+    log: createLog('silent'),
+    onRetry: (step) => retried.push(step),
+  })
+  insist.insist('lease', 'a', time.now() + 60_000, async () => {})
   insist.stop()
   t.equal(time.waiting(), 0)
-  insist.insist('lease b', time.now() + 60_000, async () => {})
+  insist.insist('lease', 'b', time.now() + 60_000, async () => {})
   t.equal(time.waiting(), 0)
 })

@@ -36,9 +36,13 @@ t.test('tokens that the store refuses are held, and tried again at least every t
   const unsaved = createUnsaved({
     now: time.now,
     log: createLog('silent'),
+    onRetry() {
+      retries += 1
+    },
     onSettled: (_key, _waiting, result) => settled.push(result),
   })
   const tries: number[] = []
+  let retries = 0
   let up = false
   const save = async (): Promise<ReplaceTokens> => {
     tries.push(time.now())
@@ -54,6 +58,7 @@ t.test('tokens that the store refuses are held, and tried again at least every t
   await time.advance(30_000)
   for (let at = 1; at < tries.length; at += 1) t.ok(tries[at]! - tries[at - 1]! <= 2_000)
   t.ok(tries.length > 10)
+  t.equal(retries, tries.length, 'each is told')
   up = true
   await time.advance(3_000)
   t.strictSame(settled, ['replaced'])
@@ -68,6 +73,7 @@ t.test('they are given up at the absolute limit of the session', async (t) => {
   const unsaved = createUnsaved({
     now: time.now,
     log: createLog('silent'),
+    onRetry: () => {},
     onSettled: (_key, _waiting, result) => settled.push(result),
   })
   unsaved.hold('a', waitingTokens(time.now() + 5_000), () => Promise.reject(new StoreUnavailable(null)))
@@ -78,7 +84,12 @@ t.test('they are given up at the absolute limit of the session', async (t) => {
 
 t.test('settling older tokens leaves newer ones of the same session held', async (t) => {
   const time = installVirtualTime(t)
-  const unsaved = createUnsaved({ now: time.now, log: createLog('silent'), onSettled: () => {} })
+  const unsaved = createUnsaved({
+    now: time.now,
+    log: createLog('silent'),
+    onRetry: () => {},
+    onSettled: () => {},
+  })
   unsaved.hold('a', waitingTokens(time.now() + 600_000, 2), async () => ({ kind: 'moved' }))
   const newer = waitingTokens(time.now() + 600_000, 3)
   unsaved.hold('a', newer, () => Promise.reject(new StoreUnavailable(null)))
