@@ -46,8 +46,10 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
     const opsUrl = opsPort === 0 || cluster.isWorker ? null : await app.ops.listen({ host, port: opsPort })
     const url = await app.server.listen({ host, port })
     app.start()
-    if (cluster.isWorker) process.send?.({ listening: url })
-    else log.info({ event: 'listening', url, opsUrl, publicUrl: config.publicUrl }, 'listening')
+    if (cluster.isWorker) {
+      log.info({ event: 'worker.listening' }, 'worker listening')
+      process.send?.({ listening: url })
+    } else log.info({ event: 'listening', url, opsUrl, publicUrl: config.publicUrl }, 'listening')
   } catch (error) {
     fail(`The server could not start: ${error instanceof Error ? error.message : String(error)}`)
   }

@@ -7,7 +7,7 @@ import { until } from '../tokens/world.ts'
 
 /** Of all workers so far. */
 function workerPids(server: ServerProcess): number[] {
-  const lines = server.logs().filter(({ msg }) => msg?.startsWith('Server listening'))
+  const lines = server.logs().filter(({ event }) => event === 'worker.listening')
   return [...new Set(lines.map(({ pid }) => Number(pid)))]
 }
 
