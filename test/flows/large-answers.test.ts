@@ -1,0 +1,101 @@
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { createServer, get, type IncomingMessage } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import t from 'tap'
+import { createBrowser } from '../helpers/browser.ts'
+import { type ServerProcess, startServer } from '../helpers/processes.ts'
+import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
+
+const MIB = 1024 * 1024
+const SIZE = 256 * MIB
+const CHUNK = Buffer.alloc(64 * 1024, 'x')
+
+type Pace = (sentSoFar: number) => Promise<void>
+
+/** A resource server that answers with 256 MiB, and `Small` with nothing; `pace` is waited for between two parts. */
+async function startSource(pace: Pace): Promise<{ url: string; close(): void }> {
+  const server = createServer(async (request, response) => {
+    if (request.url?.includes('/Small')) return response.writeHead(204).end()
+    response.writeHead(200, { 'content-type': 'application/json', 'content-length': SIZE })
+    for (let sent = 0; sent < SIZE; sent += CHUNK.length) {
+      await pace(sent)
+      if (!response.write(CHUNK)) await once(response, 'drain')
+    }
+    response.end()
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  return {
+    url: `http://127.0.0.1:${port}`,
+    close() {
+      server.closeAllConnections()
+      server.close()
+    },
+  }
+}
+
+function residentMib({ pid }: ServerProcess): number {
+  const kib = /^VmRSS:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'latin1'))?.[1]
+  return Number(kib) / 1024
+}
+
+/** Bytes that came, and the most memory that the server held meanwhile. */
+async function take(server: ServerProcess, path: string, cookie: string, pace: Pace) {
+  let peak = 0
+  const watch = setInterval(() => {
+    peak = Math.max(peak, residentMib(server))
+  }, 10)
+  const headers = { cookie, 'sec-fetch-site': 'same-origin' }
+  const [answer] = (await once(get(`${server.url}${path}`, { headers }), 'response')) as [IncomingMessage]
+  let bytes = 0
+  for await (const chunk of answer) {
+    bytes += chunk.length
+    await pace(bytes)
+  }
+  clearInterval(watch)
+  return { status: answer.statusCode, bytes, peak }
+}
+
+const atOnce: Pace = async () => {}
+
+/** A pause after each so many MiB. */
+function pausing(everyMib: number, ms: number): Pace {
+  let next = everyMib * MIB
+  return async (bytes) => {
+    if (bytes < next) return
+    next += everyMib * MIB
+    await sleep(ms)
+  }
+}
+
+for (const { what, write, read } of [
+  { what: 'as fast as it goes', write: atOnce, read: atOnce },
+  { what: 'to a slow reader', write: atOnce, read: pausing(2, 15) },
+  { what: 'from a slow writer', write: pausing(2, 15), read: atOnce },
+]) {
+  t.test(`256 MiB ${what} are relayed in memory that stays flat`, async (t) => {
+    const source = await startSource(write)
+    t.teardown(source.close)
+    const sandbox = await startSandbox(t)
+    const server = await startServer(t, {
+      AUTH_URL: sandbox.authUrl,
+      BASE_URL: source.url,
+      CLIENT_ID: CLIENT.clientId,
+      CLIENT_SECRET: CLIENT.clientSecret,
+      WAC: 'DEMO',
+    })
+    const browser = createBrowser(server.publicUrl)
+    await signIn(browser, sandbox)
+    const cookie = [...browser.cookies].map(([name, { value }]) => `${name}=${value}`).join('; ')
+    // A server that has just started is smaller than one at rest.
+    for (let call = 0; call < 500; call += 1) await take(server, '/flux/Small', cookie, atOnce)
+    const rest = residentMib(server)
+    const { status, bytes, peak } = await take(server, '/flux/Any', cookie, read)
+    t.equal(status, 200)
+    t.equal(bytes, SIZE)
+    t.ok(peak - rest < 64, `${Math.round(peak - rest)} MiB above the ${Math.round(rest)} MiB at rest`)
+  })
+}
