@@ -13,11 +13,14 @@ import { createOps } from './ops/plugin.ts'
 import type { Caller } from './proxy/callers.ts'
 import { createCallers } from './proxy/callers.ts'
 import { createForwarder } from './proxy/forward.ts'
+import { createGrace } from './proxy/grace.ts'
 import { addProxy, PROXY_PATHS } from './proxy/plugin.ts'
 import { createSessionCookies } from './session/cookies.ts'
 import { registerSpa } from './spa/plugin.ts'
 import { createSessionCache } from './store/cache.ts'
 import { createMemoryStore } from './store/memory.ts'
+import { createOutage } from './store/outage.ts'
+import type { StoreUnavailable } from './store/port.ts'
 import { createRedisStore } from './store/redis.ts'
 import { createTokens } from './tokens/tokens.ts'
 
@@ -79,14 +82,18 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     log,
     events: metrics,
   })
-  const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS })
+  const graceMs = config.session.outageGraceSeconds * 1_000
+  const outage = createOutage({ store, graceMs, log })
+  const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS, asideMs: graceMs })
   const callers = createCallers({
     cookies,
     cache,
     store,
     tokens,
+    grace: createGrace({ cache, outage, store, idleMs, now }),
     timing: config.refresh,
     idleMs,
+    graceMs,
     now,
     observe: metrics.cache,
   })
@@ -138,8 +145,13 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     const missing: string[] = []
     if (stopping) missing.push('the process is stopping')
     if (!server.server.listening) missing.push('the public port is not open')
+    const fault = await store.ping().then(
+      () => null,
+      (error: StoreUnavailable) => error,
+    )
+    if (fault?.unreached !== false && outage.isBorne()) return missing
     if (!store.messagesArrive()) missing.push('change messages of the store do not arrive')
-    await store.ping().catch(() => missing.push('the store does not answer'))
+    if (fault !== null) missing.push('the store does not answer')
     return missing
   }
   const ops = createOps({ objections, metrics })

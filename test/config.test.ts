@@ -190,6 +190,12 @@ t.test('discouraged flows, the memory store and settings without effect are warn
     t.match(flows[index], new RegExp(`^OAUTH_FLOWS .*\\b${flow}\\b.*RFC 9700`))
   }
   t.match(warningsOf({ SESSION_STORE: 'memory', REDIS_URL: undefined }), [/^SESSION_STORE=memory.*lost/])
+  t.match(warningsOf({ STORE_OUTAGE_GRACE_SECONDS: '60' }), [/^STORE_OUTAGE_GRACE_SECONDS=60.*sign-out/])
+  t.strictSame(warningsOf({ STORE_OUTAGE_GRACE_SECONDS: '0' }), [])
+  t.match(warningsOf({ STORE_OUTAGE_GRACE_SECONDS: '60', SESSION_STORE: 'memory', REDIS_URL: undefined }), [
+    /^STORE_OUTAGE_GRACE_SECONDS has no effect/,
+    /^SESSION_STORE=memory/,
+  ])
   t.match(warningsOf({ CLIENT_FLUX_ALLOWED: '*' }), [/^CLIENT_FLUX_ALLOWED has no effect/])
   t.match(warningsOf({ REDIS_SENTINEL_PASSWORD: 'pass' }), [/^REDIS_SENTINEL_PASSWORD has no effect/])
   const dir = t.testdir({ 'ca.pem': CERTIFICATE })

@@ -58,7 +58,11 @@ export function relationWarnings(values: Values): string[] {
       )
   }
   if (values.STORE_OUTAGE_GRACE_SECONDS > 0) {
-    warnings.push('STORE_OUTAGE_GRACE_SECONDS is not in force yet: sessions wait while the store is away')
+    warnings.push(
+      values.SESSION_STORE === 'memory'
+        ? 'STORE_OUTAGE_GRACE_SECONDS has no effect with SESSION_STORE=memory, which is never away'
+        : `STORE_OUTAGE_GRACE_SECONDS=${values.STORE_OUTAGE_GRACE_SECONDS}: while Redis is away, a sign-out on another replica is not seen for that long`,
+    )
   }
   if (values.SESSION_STORE === 'memory') {
     warnings.push('SESSION_STORE=memory: sessions live in this one process and are lost when it ends')

@@ -3,13 +3,15 @@ import type { SessionCookies } from '../session/cookies.ts'
 import type { Tokens } from '../tokens/tokens.ts'
 
 /**
- * `POST /auth/logout`: the session is gone before the answer, or the answer is 503 and nothing has
- * changed. 204 without a session too.
+ * `POST /auth/logout`: the session is gone before the answer, or the answer is 503 and the browser
+ * keeps its cookies to try again; this process has forgotten the session then. 204 without a session too.
  */
 export function createLogout({ tokens, cookies }: { tokens: Tokens; cookies: SessionCookies }) {
   return async function logout(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     // Where the session cookie does not count, since it is repeated, the second one still names the session.
-    const key = request.recordKey ?? cookies.openRecordKey(request.cookies[cookies.recordName])
+    const value = cookies.read(request.headers.cookie)
+    const verified = value === null ? null : cookies.verify(value)
+    const key = verified?.recordKey ?? cookies.openRecordKey(request.cookies[cookies.recordName])
     if (key !== null) await tokens.end(key, 'logout')
     reply.clearCookie(cookies.sessionName, { ...cookies.attributes, sameSite: 'strict' })
     reply.clearCookie(cookies.recordName, { ...cookies.attributes, sameSite: 'lax' })

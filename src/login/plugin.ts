@@ -34,22 +34,23 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
   await app.register(async (auth) => {
     await addCookies(auth, options.cookies)
     addPages(auth)
+    // Before anything that would ask the store.
+    auth.addHook('onRequest', async (request) => {
+      if (request.method !== 'POST') return
+      if (!comesFromOwnOrigin(request.method, request.headers, options.publicUrl))
+        throw problem('cross_origin')
+    })
     auth.get('/auth/login', { config: { page: true } }, createStart(options))
+    // Outside of the browser session: whether it can be read is no matter to its end.
+    const logout = createLogout(options)
+    // Answered before the body is read: browsers send whatever a page or a form gives them.
+    auth.route({ method: 'POST', url: '/auth/logout', onRequest: logout, handler: logout })
 
     await auth.register(async (scope) => {
-      // Before anything that would ask the store.
-      scope.addHook('onRequest', async (request) => {
-        if (request.method !== 'POST') return
-        if (!comesFromOwnOrigin(request.method, request.headers, options.publicUrl))
-          throw problem('cross_origin')
-      })
       await addBrowserSession(scope, options.session)
       const path = options.redirect === 'fixed' ? '/auth/callback' : '/auth/callback/:nonce'
       scope.get(path, { config: { page: true, newSession: true } }, createCallback(options))
       scope.route({ method: ['GET', 'HEAD'], url: '/auth/session', handler: createSessionInfo(options) })
-      const logout = createLogout(options)
-      // Answered before the body is read: browsers send whatever a page or a form gives them.
-      scope.route({ method: 'POST', url: '/auth/logout', onRequest: logout, handler: logout })
     })
   })
 }

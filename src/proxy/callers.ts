@@ -3,22 +3,21 @@ import { problem, unavailable } from '../errors.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { SessionCache } from '../store/cache.ts'
 import { idleEndsAt, touchInterval } from '../store/limits.ts'
-import type { RecordKey, SessionStore } from '../store/port.ts'
+import type { SessionStore } from '../store/port.ts'
 import type { Access } from '../tokens/access.ts'
 import type { EndReason } from '../tokens/events.ts'
 import type { LiveSession } from '../tokens/live.ts'
 import type { RefreshTiming } from '../tokens/timing.ts'
 import { refreshesFirstAt } from '../tokens/timing.ts'
 import type { Tokens } from '../tokens/tokens.ts'
+import type { Grace, Known } from './grace.ts'
 
 /** A signed-in browser, ready to call: the access token as it goes into the header, and until when. */
-export interface Caller {
-  readonly key: RecordKey
+export interface Caller extends Known {
   readonly gen: number
   readonly authorization: string
   /** Epoch milliseconds; after it the store is asked again. */
   readonly usableUntil: number
-  seenAt: number
 }
 
 export interface Callers {
@@ -43,8 +42,11 @@ export interface CallersOptions {
   cache: SessionCache<Caller>
   store: SessionStore
   tokens: Tokens
+  grace: Grace<Caller>
   timing: RefreshTiming
   idleMs: number
+  /** How long an outage of the store is borne. */
+  graceMs: number
   now: () => number
   /** Told of each look-up with a session cookie; `bypass`: change messages do not arrive. */
   observe: (result: 'hit' | 'miss' | 'bypass') => void
@@ -57,8 +59,10 @@ export function createCallers({
   cache,
   store,
   tokens,
+  grace,
   timing,
   idleMs,
+  graceMs,
   now,
   observe,
 }: CallersOptions): Callers {
@@ -82,22 +86,31 @@ export function createCallers({
     if (cookie === null) throw problem('login_required', 'There is no session cookie.')
     const verified = cookies.verify(cookie)
     if (verified === null) throw problem('login_required', 'The session cookie is not one of ours.')
+    // Known to be away: nobody waits to be told so again.
+    const known = store.unreached() ? grace.find(cookie) : null
+    if (known !== null) return async () => known
+    if (!store.unreached()) await grace.settle(verified.recordKey)
     const guard = cache.reading(verified.recordKey)
     const found = await tokens.find(verified.recordKey)
     switch (found.kind) {
       case 'live':
         return async () => {
           const caller = await ready(found.session, await tokens.accessToken(found.session))
-          // A refresh on the way here has changed the record, which its own message says as well.
+          // A refresh on the way here has changed the record, which its own message says only if it arrives.
           if (caller.gen === found.session.gen) cache.put(cookie, caller, guard)
+          else cache.drop(caller.key)
           return caller
         }
       case 'ended':
+        cache.drop(verified.recordKey)
         throw loginRequired(found.reason)
       case 'unreadable':
+        cache.drop(verified.recordKey)
         throw problem('login_required', 'The session cannot be read here any more.')
-      case 'store_unavailable':
-        return () => Promise.reject(found.cause)
+      case 'store_unavailable': {
+        const still = found.cause.unreached ? grace.find(cookie) : null
+        return () => (still === null ? Promise.reject(found.cause) : Promise.resolve(still))
+      }
     }
   }
 
@@ -131,6 +144,7 @@ export function createCallers({
         idleEndsAt(record, idleMs),
         now() + MAX_ENTRY_AGE_MS,
       ),
+      graceUntil: Math.min(held.expiresAt, record.endsAt, now() + MAX_ENTRY_AGE_MS + graceMs),
       seenAt: record.seenAt,
     }
   }

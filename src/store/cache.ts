@@ -1,19 +1,27 @@
 import { LRUCache } from 'lru-cache'
 import type { RecordKey, SessionStore } from './port.ts'
+import { createShelf, type Shelf } from './shelf.ts'
 
 /** A read that was begun before its session changed must not be kept. */
 export interface ReadGuard {
   readonly key: RecordKey
-  /** How many changes had been told when it was begun; -1 when it must not be kept in any case. */
+  /** How many changes had been told when it was begun. */
   readonly since: number
+  /** Whether messages arrived then; else a change could pass it by unseen. */
+  readonly sound: boolean
 }
 
 /**
  * What is known of live sessions, by the raw cookie value, in front of the store. Nothing is handed
- * out unless change messages are proven to arrive; what changed, wherever, is dropped.
+ * out by `get` unless change messages are proven to arrive; what changed, wherever, is dropped.
  */
 export interface SessionCache<Entry extends { key: RecordKey }> {
   get(cookie: string): Entry | null
+  /**
+   * What was known when messages stopped, or was read since; changes that were told in between have
+   * passed it by. For an outage that is borne, and nothing else.
+   */
+  getStale(cookie: string): Entry | null
   /** To be called before the read whose result may be put. */
   reading(key: RecordKey): ReadGuard
   put(cookie: string, entry: Entry, guard: ReadGuard): void
@@ -27,14 +35,18 @@ export interface SessionCacheOptions {
   store: SessionStore
   /** Entries at most. */
   max: number
+  /** So long entries are put aside when messages stop; 0 drops them at once. */
+  asideMs: number
 }
 
 export function createSessionCache<Entry extends { key: RecordKey }>({
   store,
   max,
+  asideMs,
 }: SessionCacheOptions): SessionCache<Entry> {
-  const cookiesOf = new Map<RecordKey, Set<string>>()
-  const entries = new LRUCache<string, Entry>({ max, dispose: (entry, cookie) => forget(entry.key, cookie) })
+  let entries = createShelf<Entry>(max)
+  let aside: Shelf<Entry> | null = null
+  let timer: NodeJS.Timeout | undefined
   let changes = 0
   // Reads under way are not listed: one that nobody ends would stay for ever.
   let forgottenUpTo = 0
@@ -49,19 +61,26 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
   store.onMessagesLost(() => {
     changes += 1
     forgottenUpTo = changes
-    entries.clear()
+    if (asideMs > 0) {
+      aside = entries
+      clearTimeout(timer)
+      timer = setTimeout(forgetAside, asideMs).unref()
+    }
+    entries = createShelf(max)
   })
+  // What was missed meanwhile is not told any more.
+  store.onMessagesBack(forgetAside)
 
-  function forget(key: RecordKey, cookie: string): void {
-    const cookies = cookiesOf.get(key)
-    cookies?.delete(cookie)
-    if (cookies?.size === 0) cookiesOf.delete(key)
+  function forgetAside(): void {
+    clearTimeout(timer)
+    aside = null
   }
 
   function drop(key: RecordKey): void {
     changes += 1
     changedAt.set(key, changes)
-    for (const cookie of [...(cookiesOf.get(key) ?? [])]) entries.delete(cookie)
+    entries.drop(key)
+    aside?.drop(key)
   }
 
   function isSpoiled({ key, since }: ReadGuard): boolean {
@@ -73,15 +92,14 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
       // Entries are put anew each minute: their age is order enough, and moving one costs a request more.
       return store.messagesArrive() ? (entries.peek(cookie) ?? null) : null
     },
+    getStale: (cookie) => entries.peek(cookie) ?? aside?.peek(cookie) ?? null,
     reading(key) {
-      // Begun while messages did not arrive, a change could pass it by unseen.
-      return { key, since: store.messagesArrive() ? changes : -1 }
+      return { key, since: changes, sound: store.messagesArrive() }
     },
     put(cookie, entry, guard) {
       if (isSpoiled(guard)) return
-      entries.set(cookie, entry)
-      const cookies = cookiesOf.get(entry.key) ?? new Set()
-      cookiesOf.set(entry.key, cookies.add(cookie))
+      if (guard.sound) entries.set(cookie, entry)
+      else aside?.set(cookie, entry)
     },
     drop,
   }

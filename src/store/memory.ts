@@ -253,6 +253,8 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
     },
     messagesArrive: () => true,
     onMessagesLost() {},
+    onMessagesBack() {},
+    unreached: () => false,
     async ping() {},
     async close() {
       clearInterval(sweeper)

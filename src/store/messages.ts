@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Redis } from 'ioredis'
 import type { RecordKey } from './port.ts'
+import type { Reach } from './reach.ts'
 import type { RedisClient } from './redis-client.ts'
 
 const BEAT_EVERY_MS = 350
@@ -13,6 +14,7 @@ export interface MessagesOptions {
   prefix: string
   commands: RedisClient
   subscriber: Redis
+  reach: Reach
 }
 
 export interface Messages {
@@ -22,6 +24,7 @@ export interface Messages {
   tell(key: RecordKey): void
   onChange(listener: (key: RecordKey) => void): void
   onLost(listener: () => void): void
+  onBack(listener: () => void): void
   close(): void
 }
 
@@ -30,11 +33,12 @@ export interface Messages {
  * the command connection, comes back to the subscriber: after a failover a subscriber can stay
  * connected to a master that nobody publishes to any more, and still answer a PING.
  */
-export function createMessages({ prefix, commands, subscriber }: MessagesOptions): Messages {
+export function createMessages({ prefix, commands, subscriber, reach }: MessagesOptions): Messages {
   const channel = `${prefix}changed`
   const beatChannel = `${prefix}beat:${randomUUID()}`
   const changeListeners: ((key: RecordKey) => void)[] = []
   const lostListeners: (() => void)[] = []
+  const backListeners: (() => void)[] = []
   // Of the monotonic clock: the other one may be set back while nothing arrives.
   let lastBeatAt = 0
   let subscribedAt = 0
@@ -44,7 +48,7 @@ export function createMessages({ prefix, commands, subscriber }: MessagesOptions
     if (from === channel) tell(payload)
     else if (from === beatChannel && performance.now() - Number(payload) < TRUSTED_FOR_MS) {
       lastBeatAt = performance.now()
-      arriving = true
+      if (!arriving) recover()
     }
   })
   subscriber.on('close', lose)
@@ -68,7 +72,7 @@ export function createMessages({ prefix, commands, subscriber }: MessagesOptions
 
   function sendBeat(): void {
     // The time of sending is in the beat: one that waited somewhere proves nothing about now.
-    commands.publish(beatChannel, String(performance.now())).catch(() => {})
+    commands.publish(beatChannel, String(performance.now())).then(reach.answered, reach.failed)
   }
 
   function tell(key: RecordKey): void {
@@ -81,6 +85,11 @@ export function createMessages({ prefix, commands, subscriber }: MessagesOptions
     for (const listener of lostListeners) listener()
   }
 
+  function recover(): void {
+    arriving = true
+    for (const listener of backListeners) listener()
+  }
+
   function arrive(): boolean {
     return arriving && performance.now() - lastBeatAt < TRUSTED_FOR_MS
   }
@@ -91,6 +100,7 @@ export function createMessages({ prefix, commands, subscriber }: MessagesOptions
     tell,
     onChange: (listener) => void changeListeners.push(listener),
     onLost: (listener) => void lostListeners.push(listener),
+    onBack: (listener) => void backListeners.push(listener),
     close: () => clearInterval(timer),
   }
 }

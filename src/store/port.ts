@@ -81,9 +81,13 @@ export const RECORD_SLACK_MS = 60_000
  * nothing else; the command may have run all the same.
  */
 export class StoreUnavailable extends Problem {
-  constructor(cause: unknown) {
+  /** No answer came; a store that answers with an error was reached. */
+  readonly unreached: boolean
+
+  constructor(cause: unknown, unreached = false) {
     super('store_unavailable', { headers: { 'retry-after': '1' }, cause })
     this.name = 'StoreUnavailable'
+    this.unreached = unreached
   }
 }
 
@@ -141,6 +145,10 @@ export interface SessionStore {
   messagesArrive(): boolean
   /** Called when messages stop being proven to arrive; what was missed is not told later. */
   onMessagesLost(listener: () => void): void
+  /** Called when messages are proven to arrive, for the first time and after each loss. */
+  onMessagesBack(listener: () => void): void
+  /** Whether the store could not be reached when it was last tried; it is tried several times a second. */
+  unreached(): boolean
   /** Rejects with StoreUnavailable unless the store answers and takes writes. */
   ping(): Promise<void>
   close(): Promise<void>

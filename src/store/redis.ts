@@ -11,6 +11,7 @@ import type {
   SessionStore,
 } from './port.ts'
 import { DUE_SHARDS, RECORD_SLACK_MS, StoreUnavailable } from './port.ts'
+import { createReach, isRefusal } from './reach.ts'
 import { createCommandClient, createMessageClient } from './redis-client.ts'
 import { scanKeys } from './scan.ts'
 import { defineScripts } from './scripts.ts'
@@ -53,7 +54,8 @@ export function createRedisStore({
   const commands = createCommandClient({ target, ca })
   const subscriber = createMessageClient({ target, ca }, commands)
   const run = defineScripts(commands)
-  const messages = createMessages({ prefix, commands, subscriber })
+  const reach = createReach(commands)
+  const messages = createMessages({ prefix, commands, subscriber, reach })
   // Later on a refusal is an outage like any other: sessions wait here, and may be held in memory.
   let wasUp = false
   commands.once('ready', () => {
@@ -61,8 +63,7 @@ export function createRedisStore({
   })
   for (const client of [commands, subscriber]) {
     client.on('error', (error: Error) => {
-      const refused = /WRONGPASS|NOAUTH|NOPERM|invalid password|invalid username/i.test(error.message)
-      if (refused && !wasUp) onRefused(error.message)
+      if (isRefusal(error) && !wasUp) onRefused(error.message)
     })
   }
 
@@ -78,9 +79,10 @@ export function createRedisStore({
     try {
       const answer = await work()
       ok = true
+      reach.answered()
       return answer
     } catch (cause) {
-      throw new StoreUnavailable(cause)
+      throw new StoreUnavailable(cause, reach.failed(cause))
     } finally {
       observe(command, (performance.now() - startedAt) / 1_000, ok)
     }
@@ -166,7 +168,12 @@ export function createRedisStore({
     },
 
     async end(key, gen): Promise<EndRecord> {
-      const answer = await script('end-record', recordName(key), gen ?? '', messages.channel, key)
+      const ended = script('end-record', recordName(key), gen ?? '', messages.channel, key)
+      // It may have run, and its message need not arrive.
+      const answer = await ended.catch((error: unknown) => {
+        messages.tell(key)
+        throw error
+      })
       const [code, tokens] = answer as [number, string]
       if (code !== 1) return { kind: code === 0 ? 'moved' : 'gone' }
       messages.tell(key)
@@ -215,6 +222,8 @@ export function createRedisStore({
     onChange: messages.onChange,
     messagesArrive: messages.arrive,
     onMessagesLost: messages.onLost,
+    onMessagesBack: messages.onBack,
+    unreached: reach.isLost,
 
     async ping() {
       // A write, since a demoted master still answers PING.

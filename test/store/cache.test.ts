@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import { createSessionCache, type SessionCache } from '../../src/store/cache.ts'
 import { createMemoryStore } from '../../src/store/memory.ts'
 import type { RecordKey, SessionStore } from '../../src/store/port.ts'
-import { newKey, newRecord } from './stores.ts'
+import { newKey, newRecord, until } from './stores.ts'
 
 interface Entry {
   key: RecordKey
@@ -18,29 +18,38 @@ interface Made {
   store: SessionStore
   lose(): void
   setArriving(value: boolean): void
+  /** Messages arrive again. */
+  recover(): void
 }
 
 /** A cache over the memory store, whose messages fail when they are told to. */
-function make(t: Test, max = 100): Made {
+function make(t: Test, max = 100, asideMs = 0): Made {
   const memory = createMemoryStore({ now: Date.now })
   t.teardown(() => memory.close())
   let arriving = true
   const listeners: (() => void)[] = []
+  const backListeners: (() => void)[] = []
   const store: SessionStore = {
     ...memory,
     messagesArrive: () => arriving,
     onMessagesLost: (listener) => void listeners.push(listener),
+    onMessagesBack: (listener) => void backListeners.push(listener),
   }
   return {
     store,
-    cache: createSessionCache<Entry>({ store, max }),
+    cache: createSessionCache<Entry>({ store, max, asideMs }),
     async session() {
       const key = newKey()
       await store.create(key, newRecord(Date.now()), 'a', 15_000)
       return key
     },
     lose() {
+      arriving = false
       for (const listener of listeners) listener()
+    },
+    recover() {
+      arriving = true
+      for (const listener of backListeners) listener()
     },
     setArriving(value) {
       arriving = value
@@ -138,11 +147,12 @@ t.test('more changes than are remembered spoil a read that was begun before them
 })
 
 t.test('lost messages empty the cache and spoil the reads under way', async (t) => {
-  const { cache, session, lose } = make(t)
+  const { cache, session, lose, recover } = make(t)
   const key = await session()
   keep(cache, 'one', key)
   const guard = cache.reading(key)
   lose()
+  recover()
   t.equal(cache.get('one'), null)
   cache.put('two', { key, token: 'token' }, guard)
   t.equal(cache.get('two'), null)
@@ -197,6 +207,76 @@ t.test('reads that come to nothing and cookies that were pushed out take no memo
   const grownBy = (heapUsed() - before) / 1_048_576
   t.ok(grownBy < 8, `the heap has grown by ${grownBy.toFixed(1)} MiB`)
   t.equal(cache.get('cookie-99999')?.token, 'token')
+})
+
+t.test('without an aside nothing is known after a loss', async (t) => {
+  const { cache, session, lose } = make(t)
+  keep(cache, 'one', await session())
+  lose()
+  t.equal(cache.getStale('one'), null)
+})
+
+t.test('what is put aside at a loss is handed out as stale alone, until messages are back', async (t) => {
+  const { cache, session, lose, recover } = make(t, 100, 60_000)
+  const entry = keep(cache, 'one', await session())
+  lose()
+  t.equal(cache.get('one'), null)
+  t.equal(cache.getStale('one'), entry)
+  recover()
+  t.equal(cache.get('one'), null)
+  t.equal(cache.getStale('one'), null)
+  lose()
+  t.equal(cache.getStale('one'), null, 'it does not come back with the next loss')
+})
+
+t.test('what is put aside is forgotten when its time is over', async (t) => {
+  const { cache, session, lose } = make(t, 100, 50)
+  keep(cache, 'one', await session())
+  lose()
+  t.not(cache.getStale('one'), null)
+  await until('it is forgotten', () => cache.getStale('one') === null)
+})
+
+t.test('a change and a drop by hand reach what is aside', async (t) => {
+  const { cache, session, store, lose } = make(t, 100, 60_000)
+  const [ended, dropped, other] = [await session(), await session(), await session()]
+  keep(cache, 'one', ended)
+  keep(cache, 'two', dropped)
+  const entry = keep(cache, 'three', other)
+  lose()
+  await store.end(ended, null)
+  cache.drop(dropped)
+  t.equal(cache.getStale('one'), null)
+  t.equal(cache.getStale('two'), null)
+  t.equal(cache.getStale('three'), entry)
+})
+
+t.test('what is read during a loss goes aside, unless a change overtook it', async (t) => {
+  const { cache, session, store, lose, recover } = make(t, 100, 60_000)
+  const [read, changed, late] = [await session(), await session(), await session()]
+  keep(cache, 'one', read, 'old')
+  lose()
+  const entry = keep(cache, 'one', read, 'new')
+  t.equal(cache.getStale('one'), entry)
+  const guard = cache.reading(changed)
+  await store.end(changed, null)
+  cache.put('two', { key: changed, token: 'token' }, guard)
+  t.equal(cache.getStale('two'), null)
+  const begun = cache.reading(late)
+  recover()
+  cache.put('three', { key: late, token: 'token' }, begun)
+  t.equal(cache.getStale('three'), null, 'one that ends after messages are back is not kept at all')
+})
+
+t.test('no more is kept aside than the bound', async (t) => {
+  const { cache, session, lose } = make(t, 2, 60_000)
+  for (const cookie of ['one', 'two']) keep(cache, cookie, await session())
+  lose()
+  keep(cache, 'three', await session())
+  t.strictSame(
+    ['one', 'two', 'three'].map((cookie) => cache.getStale(cookie) !== null),
+    [false, true, true],
+  )
 })
 
 /** Bytes of the heap that are still needed. */

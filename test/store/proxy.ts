@@ -10,6 +10,9 @@ export interface Proxy {
   /** New and open connections carry nothing until `thaw`. */
   freeze(): void
   thaw(): void
+  /** Open connections are cut, and new ones as soon as they are made, until `mend`. */
+  cut(): void
+  mend(): void
   /** The next so many connections are cut as soon as the client sends a command of this name. */
   cutAt(command: string, times: number): void
   /** How many are still to be cut. */
@@ -22,11 +25,13 @@ export async function startProxy(t: Teardown, targetPort: number): Promise<Proxy
   const open = new Set<Socket>()
   const frozen = new Set<Socket>()
   let freezing = false
+  let cutting = false
   let made = 0
   let cuts = { command: '', left: 0 }
 
   const server = net.createServer((client) => {
     made += 1
+    if (cutting) return void client.on('error', () => {}).destroy()
     const upstream = net.connect(targetPort, '127.0.0.1')
     open.add(client)
     if (freezing) frozen.add(client)
@@ -72,6 +77,13 @@ export async function startProxy(t: Teardown, targetPort: number): Promise<Proxy
     },
     thaw() {
       freezing = false
+    },
+    cut() {
+      cutting = true
+      for (const socket of open) socket.destroy()
+    },
+    mend() {
+      cutting = false
     },
     cutAt(command, times) {
       cuts = { command, left: times }

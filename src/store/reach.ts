@@ -1,0 +1,44 @@
+import { ReplyError } from 'ioredis'
+import type { RedisClient } from './redis-client.ts'
+
+/** What the last word from the store says about whether it is there. */
+export interface Reach {
+  answered(): void
+  /** Tells whether that failure means that the store could not be reached. */
+  failed(error: unknown): boolean
+  /** Whether the last command found nobody. */
+  isLost(): boolean
+}
+
+const REFUSAL = /WRONGPASS|NOAUTH|NOPERM|invalid password|invalid username/i
+
+/** Whether a server that answered with this does not take our credentials. */
+export function isRefusal(error: Error): boolean {
+  return REFUSAL.test(error.message)
+}
+
+/**
+ * A server that answers with an error is there, whatever it refuses. So is one that does not take our
+ * credentials, which shows at its connection alone: the commands find none then.
+ */
+export function createReach(commands: RedisClient): Reach {
+  let lost = false
+  let refused = false
+  commands.on('error', (error: Error) => {
+    if (isRefusal(error)) refused = true
+  })
+  commands.on('ready', () => {
+    refused = false
+  })
+
+  return {
+    answered() {
+      lost = false
+    },
+    failed(error) {
+      lost = !refused && !(error instanceof ReplyError)
+      return lost
+    },
+    isLost: () => lost && !refused,
+  }
+}

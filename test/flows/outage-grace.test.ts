@@ -1,0 +1,288 @@
+import type { Test } from 'tap'
+import t from 'tap'
+import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { Answer, Browser } from '../helpers/browser.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { type Proxy as Network, startProxy } from '../store/proxy.ts'
+import { elapsed, signInFor, through, until } from '../tokens/world.ts'
+
+// Most of the time is spent waiting.
+t.jobs = 3
+
+interface Away {
+  redis: RedisServer
+  proxy: Network
+  sandbox: Sandbox
+  /** Reaches Redis through `proxy`. */
+  bff: Bff
+}
+
+async function start(t: Test, graceSeconds: number, env: Record<string, string> = {}): Promise<Away> {
+  const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
+  const proxy = await startProxy(t, redis.port)
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, {
+    REDIS_URL: `redis://127.0.0.1:${proxy.port}`,
+    STORE_OUTAGE_GRACE_SECONDS: String(graceSeconds),
+    ...env,
+  })
+  await untilReady(bff)
+  return { redis, proxy, sandbox, bff }
+}
+
+/** A browser whose session the replica has in its cache. */
+async function known(bff: Bff, sandbox: Sandbox, tokenSeconds?: number): Promise<Browser> {
+  const browser = tokenSeconds === undefined ? bff.browser() : await signInFor(bff, sandbox, tokenSeconds)
+  if (tokenSeconds === undefined) await signIn(browser, sandbox)
+  const { status } = await browser.fetch('/flux/a')
+  if (status !== 200) throw new Error(`a call before the outage answered ${status}`)
+  return browser
+}
+
+async function readyz(bff: Bff): Promise<number> {
+  const response = await fetch(`${bff.opsUrl}/readyz`)
+  await response.arrayBuffer()
+  return response.status
+}
+
+function isStoreUnavailable(t: Test, answer: Answer, what: string): void {
+  t.equal(answer.status, 503, what)
+  t.match(answer.json(), { code: 'store_unavailable' })
+  t.match(answer.headers['retry-after'], /^[1-9]\d*$/)
+  t.strictSame(answer.setCookies, [])
+}
+
+const OUTAGES: Record<string, { begin: (away: Away) => unknown; end: (away: Away) => unknown }> = {
+  'a killed Redis': { begin: ({ redis }) => redis.kill(), end: ({ redis }) => redis.restart() },
+  'a frozen Redis': { begin: ({ redis }) => redis.pause(), end: ({ redis }) => redis.resume() },
+  'a network that cuts': { begin: ({ proxy }) => proxy.cut(), end: ({ proxy }) => proxy.mend() },
+  'a network that swallows': { begin: ({ proxy }) => proxy.freeze(), end: ({ proxy }) => proxy.thaw() },
+}
+
+for (const [name, outage] of Object.entries(OUTAGES)) {
+  t.test(`${name}: a known session is served for the grace, no other, and not for longer`, async (t) => {
+    const graceMs = 4_000
+    const away = await start(t, graceMs / 1_000)
+    const { bff, sandbox } = away
+    const browser = await known(bff, sandbox)
+    const stranger = bff.browser()
+    await signIn(stranger, sandbox)
+    const leaver = await known(bff, sandbox)
+
+    const begun = performance.now()
+    await outage.begin(away)
+    isStoreUnavailable(t, await stranger.fetch('/flux/a'), 'a session that was not in the cache')
+    const ready: number[] = []
+    const served: number[] = []
+    let slowest = 0
+    while (performance.now() - begun < graceMs - 500) {
+      const at = performance.now()
+      served.push((await browser.fetch('/flux/a')).status)
+      slowest = Math.max(slowest, performance.now() - at)
+      ready.push(await readyz(bff))
+    }
+    t.strictSame([...new Set(served)], [200], `${served.length} calls`)
+    t.ok(slowest < 1_000, `the slowest took ${slowest.toFixed()} ms`)
+    t.strictSame([...new Set(ready)], [200])
+    const update = { method: 'PUT', headers: { 'content-type': 'application/json' }, body: '{"name":"n"}' }
+    t.equal((await browser.fetch('/site/42', update)).status, 200)
+    isStoreUnavailable(t, await browser.fetch('/auth/session'), 'what only the store can say')
+
+    isStoreUnavailable(t, await leaver.fetch('/auth/logout', { method: 'POST' }), 'a sign-out')
+    isStoreUnavailable(t, await leaver.fetch('/flux/a'), 'whoever wanted to sign out is not served')
+
+    await until('the grace is over', async () => (await browser.fetch('/flux/a')).status === 503)
+    t.ok(performance.now() - begun < graceMs + 2_500)
+    isStoreUnavailable(t, await browser.fetch('/flux/a'), 'after the grace')
+    t.equal(await readyz(bff), 503)
+
+    await outage.end(away)
+    for (const one of [browser, stranger, leaver]) {
+      await until('the same cookies work', async () => (await one.fetch('/flux/a')).status === 200)
+    }
+    await untilReady(bff)
+    const lines = bff
+      .log()
+      .split('\n')
+      .filter((line) => line.includes('"event":"grace.'))
+      .map((line) => JSON.parse(line) as { event: string; level: string })
+    t.strictSame(
+      lines.map(({ event, level }) => [event, level]),
+      [
+        ['grace.begun', 'warn'],
+        ['grace.ended', 'warn'],
+      ],
+    )
+  })
+}
+
+t.test('without a grace a known session is refused within a second', async (t) => {
+  for (const [name, outage] of Object.entries(OUTAGES)) {
+    const away = await start(t, 0)
+    const browser = await known(away.bff, away.sandbox)
+    const begun = performance.now()
+    await outage.begin(away)
+    await until(name, async () => (await browser.fetch('/flux/a')).status === 503)
+    t.ok(performance.now() - begun < 2_200, name)
+    isStoreUnavailable(t, await browser.fetch('/flux/a'), name)
+    t.equal(await readyz(away.bff), 503)
+    await outage.end(away)
+  }
+})
+
+t.test('in the grace of a frozen Redis no call waits for it', async (t) => {
+  const { redis, bff, sandbox } = await start(t, 60)
+  const browser = await known(bff, sandbox)
+  redis.pause()
+  await until('the grace has begun', async () => {
+    await browser.fetch('/flux/a')
+    return bff.log().includes('grace.begun')
+  })
+  for (let call = 0; call < 40; call += 1) {
+    const at = performance.now()
+    t.equal((await browser.fetch('/flux/a')).status, 200)
+    const took = performance.now() - at
+    if (took > 400) t.fail(`a call took ${took.toFixed()} ms`)
+    await elapsed(50)
+  }
+  t.match(
+    await (await fetch(`${bff.opsUrl}/metrics`)).text(),
+    /bff_session_cache_total\{result="bypass"\} \d\d/,
+  )
+  redis.resume()
+})
+
+t.test('a sign-out made elsewhere in the outage is seen as soon as the store is', async (t) => {
+  for (const [begin, end] of [
+    ['cut', 'mend'],
+    ['freeze', 'thaw'],
+  ] as const) {
+    const { redis, proxy, bff, sandbox } = await start(t, 60)
+    const other = await startBff(t, sandbox, { REDIS_URL: redis.url })
+    await untilReady(other)
+    const browser = await known(bff, sandbox)
+    const stays = await known(bff, sandbox)
+    proxy[begin]()
+    await until('the grace has begun', async () => {
+      await browser.fetch('/flux/a')
+      return bff.log().includes('grace.begun')
+    })
+    t.equal((await through(other, browser).fetch('/auth/logout', { method: 'POST' })).status, 204)
+    t.equal((await browser.fetch('/flux/a')).status, 200, 'not seen while the store is away')
+    proxy[end]()
+    await until('the grace has ended', () => bff.log().includes('grace.ended'))
+    for (let call = 0; call < 10; call += 1) t.equal((await browser.fetch('/flux/a')).status, 401)
+    t.equal((await stays.fetch('/flux/a')).status, 200)
+  }
+})
+
+t.test('a store that can be read again is believed before its messages arrive', async (t) => {
+  const { redis, proxy, bff, sandbox } = await start(t, 60)
+  const other = await startBff(t, sandbox, { REDIS_URL: redis.url })
+  await untilReady(other)
+  const browser = await known(bff, sandbox)
+  proxy.cut()
+  await until('the grace has begun', async () => {
+    await browser.fetch('/flux/a')
+    return bff.log().includes('grace.begun')
+  })
+  t.equal((await through(other, browser).fetch('/auth/logout', { method: 'POST' })).status, 204)
+  // Nobody may hear messages any more; commands work.
+  await redis.cli('acl', 'setuser', 'default', 'resetchannels')
+  proxy.mend()
+  await until('it is seen', async () => (await browser.fetch('/flux/a')).status === 401, 3_000)
+  t.equal(bff.log().includes('grace.ended'), false, 'messages are still away')
+  proxy.cut()
+  const after = await browser.fetch('/flux/a')
+  t.not(after.status, 200, 'nor is it served when the store goes away once more')
+})
+
+t.test('no access token is used beyond its end', async (t) => {
+  const { redis, bff, sandbox } = await start(t, 60)
+  const browser = await known(bff, sandbox, 4)
+  const signedIn = performance.now()
+  await redis.kill()
+  // Beyond the threshold of a refresh it is used, since no refresh can be made.
+  await elapsed(3_200 - (performance.now() - signedIn))
+  t.equal((await browser.fetch('/flux/a')).status, 200)
+  await elapsed(4_200 - (performance.now() - signedIn))
+  isStoreUnavailable(t, await browser.fetch('/flux/a'), 'after its end')
+  t.equal(await readyz(bff), 200, 'the grace goes on for others')
+})
+
+t.test('the idle limit holds in the grace', async (t) => {
+  const { proxy, bff, sandbox } = await start(t, 60, { SESSION_IDLE_SECONDS: '2' })
+  const [busy, idle] = [await known(bff, sandbox), await known(bff, sandbox)]
+  proxy.cut()
+  const begun = performance.now()
+  while (performance.now() - begun < 2_800) {
+    if ((await busy.fetch('/flux/a')).status !== 200) t.fail('a browser that is busy is served')
+    await elapsed(200)
+  }
+  isStoreUnavailable(t, await idle.fetch('/flux/a'), 'beyond the idle limit')
+})
+
+t.test('what a browser did in the grace keeps its session from ending as idle', async (t) => {
+  const { proxy, bff, sandbox } = await start(t, 60, { SESSION_IDLE_SECONDS: '8' })
+  const [busy, idle] = [await known(bff, sandbox), await known(bff, sandbox)]
+  const seen = performance.now()
+  proxy.cut()
+  await elapsed(3_000)
+  t.equal((await busy.fetch('/flux/a')).status, 200)
+  proxy.mend()
+  await until('the grace has ended', () => bff.log().includes('grace.ended'))
+  await elapsed(9_000 - (performance.now() - seen))
+  t.equal((await idle.fetch('/flux/a')).status, 401)
+  t.equal((await busy.fetch('/flux/a')).status, 200)
+})
+
+t.test('the absolute limit holds in the grace', async (t) => {
+  const { proxy, bff, sandbox } = await start(t, 60, { SESSION_MAX_SECONDS: '4' })
+  const browser = await known(bff, sandbox)
+  const signedIn = performance.now()
+  proxy.cut()
+  t.equal((await browser.fetch('/flux/a')).status, 200)
+  await elapsed(4_100 - (performance.now() - signedIn))
+  isStoreUnavailable(t, await browser.fetch('/flux/a'), 'at the absolute limit')
+})
+
+t.test('a token that is refused upstream in the grace is not used again', async (t) => {
+  const { proxy, bff, sandbox } = await start(t, 60)
+  const browser = await known(bff, sandbox)
+  proxy.cut()
+  t.equal((await browser.fetch('/flux/a')).status, 200)
+  sandbox.faults.set({ resource: { mode: 'invalid-token', times: 1 } })
+  isStoreUnavailable(t, await browser.fetch('/flux/a'), 'no other token can be had')
+  isStoreUnavailable(t, await browser.fetch('/flux/a'), 'and the one that was refused is not tried again')
+})
+
+t.test('a store that refuses is no store that is away', async (t) => {
+  const refusals: Record<string, (redis: RedisServer) => Promise<unknown>> = {
+    'permissions taken away': (redis) =>
+      redis.cli('acl', 'setuser', 'app', '-@all', '+client', '+ping', '+info'),
+    'the user deleted': (redis) => redis.cli('acl', 'deluser', 'app'),
+    'the password changed': async (redis) => {
+      await redis.cli('acl', 'setuser', 'app', 'resetpass', '>another')
+      await redis.cli('client', 'kill', 'user', 'app')
+    },
+  }
+  for (const [name, refuse] of Object.entries(refusals)) {
+    const redis = await startRedis(t)
+    await redis.cli('acl', 'setuser', 'app', 'on', '>app-password', '~*', '&*', '+@all')
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, {
+      REDIS_URL: `redis://app:app-password@127.0.0.1:${redis.port}`,
+      STORE_OUTAGE_GRACE_SECONDS: '60',
+    })
+    await untilReady(bff)
+    const browser = await known(bff, sandbox)
+    await refuse(redis)
+    await until(name, async () => (await browser.fetch('/flux/a')).status === 503)
+    for (let call = 0; call < 30; call += 1) {
+      isStoreUnavailable(t, await browser.fetch('/flux/a'), name)
+      await elapsed(50)
+    }
+    t.equal(await readyz(bff), 503, name)
+  }
+})
