@@ -1,15 +1,16 @@
+import { createMemoryQueue } from './memory-queue.ts'
 import type {
   BeginRefresh,
   BeginRefreshRequest,
-  DueClaim,
   EndRecord,
   NewRecord,
   RecordKey,
   ReplaceTokens,
+  RestoreTokens,
   SessionRecord,
   SessionStore,
 } from './port.ts'
-import { DUE_SHARDS, RECORD_SLACK_MS } from './port.ts'
+import { RECORD_SLACK_MS } from './port.ts'
 
 interface Entry extends SessionRecord {
   attempt: string
@@ -26,6 +27,9 @@ interface Nonce {
 
 const KEYS_AT_ONCE = 1_000
 
+/** Of a record whose tokens have just been written. */
+const FREE = { lease: '', leaseUntil: 0, retryAt: 0, doubts: 0 }
+
 /**
  * The embedded store: one process, lost at exit. The same promises as the Redis store, held by the
  * same contract tests; `now` is its clock in epoch milliseconds.
@@ -33,7 +37,6 @@ const KEYS_AT_ONCE = 1_000
 export function createMemoryStore({ now }: { now: () => number }): SessionStore {
   const records = new Map<RecordKey, Entry>()
   const nonces = new Map<string, Nonce>()
-  const due = Array.from({ length: DUE_SHARDS }, () => new Map<RecordKey, number>())
   const listeners: ((key: RecordKey) => void)[] = []
 
   const sweeper = setInterval(sweep, 10_000)
@@ -60,10 +63,6 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
 
   function changed(key: RecordKey): void {
     for (const listener of listeners) listener(key)
-  }
-
-  function shardOf(key: RecordKey): Map<RecordKey, number> {
-    return due[Number.parseInt(key[0]!, 16)]!
   }
 
   function confirm(entry: Entry, idleMs: number): void {
@@ -172,17 +171,8 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       const entry = live(key)
       if (entry === null) return { kind: 'gone' }
       if (entry.gen === gen + 1 && entry.attempt === attempt) return { kind: 'replaced', gen: entry.gen }
-      if (entry.gen !== gen) return { kind: 'moved' }
-      records.set(key, {
-        ...entry,
-        tokens,
-        gen: gen + 1,
-        attempt,
-        lease: '',
-        leaseUntil: 0,
-        retryAt: 0,
-        doubts: 0,
-      })
+      if (entry.gen > gen) return { kind: 'moved' }
+      records.set(key, { ...entry, ...FREE, tokens, gen: gen + 1, attempt })
       changed(key)
       return { kind: 'replaced', gen: gen + 1 }
     },
@@ -194,6 +184,15 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       return true
     },
 
+    async restoreTokens(key, gen, tokens): Promise<RestoreTokens> {
+      const entry = live(key)
+      if (entry === null) return { kind: 'gone' }
+      if (entry.gen >= gen) return { kind: 'newer' }
+      records.set(key, { ...entry, ...FREE, tokens, gen, attempt: '' })
+      changed(key)
+      return { kind: 'restored' }
+    },
+
     async end(key, gen): Promise<EndRecord> {
       const entry = live(key)
       if (entry === null) return { kind: 'gone' }
@@ -203,39 +202,7 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       return { kind: 'ended', tokens: entry.tokens }
     },
 
-    async schedule(key, at) {
-      shardOf(key).set(key, Math.round(at))
-    },
-
-    async unschedule(key) {
-      shardOf(key).delete(key)
-    },
-
-    async scheduleMissing(entries) {
-      const missing = entries.filter(({ key }) => !shardOf(key).has(key))
-      for (const { key, at } of missing) shardOf(key).set(key, Math.round(at))
-      return missing.length
-    },
-
-    async claimDue(shard, limit, leaseMs): Promise<DueClaim> {
-      const entries = due[shard]!
-      const at = now()
-      const claimed = [...entries]
-        .filter(([, when]) => when <= at)
-        .sort((a, b) => a[1] - b[1])
-        .slice(0, limit)
-      for (const [key] of claimed) entries.set(key, Math.round(at + leaseMs))
-      let next: number | null = null
-      for (const when of entries.values()) if (next === null || when < next) next = when
-      return {
-        entries: claimed.map(([key, dueAt]) => ({ key, dueAt })),
-        nextInMs: next === null ? null : Math.max(0, next - at),
-      }
-    },
-
-    async queueLength() {
-      return due.reduce((sum, entries) => sum + entries.size, 0)
-    },
+    ...createMemoryQueue({ now }),
 
     async *keys() {
       let batch: RecordKey[] = []
@@ -255,6 +222,7 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
     onMessagesLost() {},
     onMessagesBack() {},
     unreached: () => false,
+    onTrouble() {},
     async ping() {},
     async close() {
       clearInterval(sweeper)

@@ -62,6 +62,9 @@ export interface BeginRefreshRequest {
 
 export type ReplaceTokens = { kind: 'replaced'; gen: number } | { kind: 'moved' } | { kind: 'gone' }
 
+/** `newer`: the record has this generation or a newer one. */
+export type RestoreTokens = { kind: 'restored' } | { kind: 'newer' } | { kind: 'gone' }
+
 export type EndRecord = { kind: 'ended'; tokens: string } | { kind: 'moved' } | { kind: 'gone' }
 
 export interface DueClaim {
@@ -110,7 +113,10 @@ export interface SessionStore {
    * so this presentation leaves no doubt. Does nothing unless `attempt` holds the lease.
    */
   settleRefresh(key: RecordKey, attempt: string, answered: boolean, retryInMs: number): Promise<void>
-  /** Compare-and-set on the generation; needs no lease. The same call again with `attempt` says `replaced` again. */
+  /**
+   * Compare-and-set on the generation `gen`, or an older one where the store has lost some; needs no
+   * lease. The same call again with `attempt` says `replaced` again.
+   */
   replaceTokens(key: RecordKey, gen: number, attempt: string, tokens: string): Promise<ReplaceTokens>
   /**
    * Puts the same tokens, sealed anew, in the place of those that were read, and changes nothing else.
@@ -118,6 +124,8 @@ export interface SessionStore {
    * sealed twice, so that stands for the generation too.
    */
   reseal(key: RecordKey, was: string, sealed: string): Promise<boolean>
+  /** Writes tokens of generation `gen` again where the record has an older one: the store has lost them. */
+  restoreTokens(key: RecordKey, gen: number, tokens: string): Promise<RestoreTokens>
   /** Deletes the record; with `gen` only if the tokens are still of that generation. */
   end(key: RecordKey, gen: number | null): Promise<EndRecord>
 
@@ -149,6 +157,11 @@ export interface SessionStore {
   onMessagesBack(listener: () => void): void
   /** Whether the store could not be reached when it was last tried; it is tried several times a second. */
   unreached(): boolean
+  /**
+   * Called when a command failed or a connection was lost or made: the store may have lost what was
+   * written shortly before, as by a failover.
+   */
+  onTrouble(listener: () => void): void
   /** Rejects with StoreUnavailable unless the store answers and takes writes. */
   ping(): Promise<void>
   close(): Promise<void>

@@ -64,6 +64,13 @@ export function createMessageClient({ target, ca }: RedisClientOptions, commands
   return client
 }
 
+/** Calls back when a connection of the client, to any node, is lost or made. */
+export function onConnection(client: RedisClient, listener: () => void): void {
+  client.on('ready', listener)
+  client.on('close', listener)
+  if (client instanceof Cluster) client.on('+node', (node: Redis) => onConnection(node, listener))
+}
+
 function commonOptions(target: RedisTarget, ca: string | null, purpose: string) {
   return {
     ...(target.tls ? { tls: tlsOptions(ca) } : {}),

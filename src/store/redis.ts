@@ -7,12 +7,13 @@ import type {
   EndRecord,
   RecordKey,
   ReplaceTokens,
-  SessionRecord,
+  RestoreTokens,
   SessionStore,
 } from './port.ts'
 import { DUE_SHARDS, RECORD_SLACK_MS, StoreUnavailable } from './port.ts'
 import { createReach, isRefusal } from './reach.ts'
-import { createCommandClient, createMessageClient } from './redis-client.ts'
+import { createCommandClient, createMessageClient, onConnection } from './redis-client.ts'
+import { FIELDS, toRecord } from './redis-record.ts'
 import { scanKeys } from './scan.ts'
 import { defineScripts } from './scripts.ts'
 
@@ -26,22 +27,14 @@ export interface RedisStoreOptions {
   observe: (command: string, seconds: number, ok: boolean) => void
 }
 
-const FIELDS = [
-  'session',
-  'tokens',
-  'gen',
-  'createdAt',
-  'seenAt',
-  'endsAt',
-  'flow',
-  'client',
-  'doubts',
-  'leaseUntil',
-  'retryAt',
-] as const
-
 /** Another deployment's prefix may begin with the whole of ours. */
 const RECORD_KEY = /^[0-9a-f]{64}$/
+
+/**
+ * For a replica to find the new master and to write again what it lacks: a connect attempt to a host
+ * that is gone without a word, the longest wait for the next, and a little.
+ */
+const NEW_HISTORY_PAUSE_MS = 4_000
 
 /** The store over a single Redis, a Sentinel group or a Cluster; see `SessionStore` for its promises. */
 export function createRedisStore({
@@ -67,6 +60,13 @@ export function createRedisStore({
     })
   }
 
+  const troubleListeners: (() => void)[] = []
+  const tellTrouble = (): void => {
+    for (const listener of troubleListeners) listener()
+  }
+  messages.onLost(tellTrouble)
+  onConnection(commands, tellTrouble)
+
   const recordName = (key: RecordKey): string => `${prefix}s:${key}`
   const nonceName = (nonce: string): string =>
     `${prefix}n:${createHash('sha256').update(nonce).digest('base64url')}`
@@ -82,6 +82,7 @@ export function createRedisStore({
       reach.answered()
       return answer
     } catch (cause) {
+      tellTrouble()
       throw new StoreUnavailable(cause, reach.failed(cause))
     } finally {
       observe(command, (performance.now() - startedAt) / 1_000, ok)
@@ -126,7 +127,8 @@ export function createRedisStore({
     },
 
     async beginRefresh(key, { gen, attempt, leaseMs, forcedWindowMs }): Promise<BeginRefresh> {
-      const answer = await script('begin-refresh', recordName(key), gen, attempt, leaseMs, forcedWindowMs)
+      const args = [gen, attempt, leaseMs, forcedWindowMs, NEW_HISTORY_PAUSE_MS]
+      const answer = await script('begin-refresh', recordName(key), ...args)
       const [code, value] = answer as [number, number]
       switch (code) {
         case 1:
@@ -165,6 +167,12 @@ export function createRedisStore({
 
     async reseal(key, was, sealed) {
       return (await script('reseal-tokens', recordName(key), was, sealed)) === 1
+    },
+
+    async restoreTokens(key, gen, tokens): Promise<RestoreTokens> {
+      const answer = await script('restore-tokens', recordName(key), gen, tokens, messages.channel, key)
+      if (answer === -1) return { kind: 'gone' }
+      return { kind: answer === 0 ? 'newer' : 'restored' }
     },
 
     async end(key, gen): Promise<EndRecord> {
@@ -224,6 +232,7 @@ export function createRedisStore({
     onMessagesLost: messages.onLost,
     onMessagesBack: messages.onBack,
     unreached: reach.isLost,
+    onTrouble: (listener) => void troubleListeners.push(listener),
 
     async ping() {
       // A write, since a demoted master still answers PING.
@@ -235,23 +244,5 @@ export function createRedisStore({
       commands.disconnect()
       subscriber.disconnect()
     },
-  }
-}
-
-function toRecord(values: (string | null)[]): SessionRecord | null {
-  const [session, tokens, gen, createdAt, seenAt, endsAt, flow, client, doubts, leaseUntil, retryAt] = values
-  if (session == null || tokens == null || gen == null) return null
-  return {
-    session,
-    tokens,
-    gen: Number(gen),
-    createdAt: Number(createdAt),
-    seenAt: Number(seenAt),
-    endsAt: Number(endsAt),
-    flow: flow as SessionRecord['flow'],
-    client: client ?? '',
-    doubts: Number(doubts ?? 0),
-    leaseUntil: Number(leaseUntil ?? 0),
-    retryAt: Number(retryAt ?? 0),
   }
 }

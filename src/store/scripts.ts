@@ -9,6 +9,7 @@ const NAMES = [
   'end-record',
   'replace-tokens',
   'reseal-tokens',
+  'restore-tokens',
   'save-session',
   'settle-refresh',
   'touch',

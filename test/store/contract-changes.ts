@@ -28,6 +28,14 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
     t.equal(await countOf(key), 1)
   })
 
+  await t.test('restored tokens are told, tokens that need not be are not', async (t) => {
+    const key = await startSession(made)
+    await store.restoreTokens(key, 2, 'sealed-2')
+    t.equal(await countOf(key), 1)
+    await store.restoreTokens(key, 2, 'sealed-2')
+    t.equal(await countOf(key), 1)
+  })
+
   await t.test('the end of a session is told at once where it was asked, and to all', async (t) => {
     const key = await startSession(made)
     await store.end(key, 7)

@@ -99,8 +99,48 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     t.strictSame(await store.replaceTokens(key, 1, 'b', 'other'), { kind: 'moved' })
     t.strictSame(await store.replaceTokens(key, 2, 'b', 'sealed-3'), { kind: 'replaced', gen: 3 })
     t.strictSame(await store.replaceTokens(key, 1, 'a', 'sealed-2'), { kind: 'moved' })
-    t.strictSame(await store.replaceTokens(key, 9, 'a', 'sealed-9'), { kind: 'moved' })
     t.equal((await store.read(key))?.tokens, 'sealed-3')
+  })
+
+  await t.test('tokens are stored over those of an older generation than was read', async (t) => {
+    const key = await startSession(made)
+    t.strictSame(await store.replaceTokens(key, 4, 'a', 'sealed-5'), { kind: 'replaced', gen: 5 })
+    t.strictSame(await store.replaceTokens(key, 4, 'a', 'sealed-5'), { kind: 'replaced', gen: 5 })
+    t.equal((await store.read(key))?.tokens, 'sealed-5')
+  })
+
+  await t.test(
+    'tokens are restored over an older generation, and clear lease, wait and doubts',
+    async (t) => {
+      const key = await startSession(made)
+      await begin(key, 'a')
+      await store.settleRefresh(key, 'a', false, LONG)
+      const before = await store.read(key)
+      t.strictSame(await store.restoreTokens(key, 3, 'sealed-3'), { kind: 'restored' })
+      const restored = { ...before, tokens: 'sealed-3', gen: 3, doubts: 0, leaseUntil: 0, retryAt: 0 }
+      t.strictSame(await store.read(key), restored)
+      for (const gen of [1, 2, 3]) {
+        t.strictSame(await store.restoreTokens(key, gen, 'other'), { kind: 'newer' })
+      }
+      t.strictSame(await store.read(key), restored)
+      t.strictSame(await store.replaceTokens(key, 3, 'b', 'sealed-4'), { kind: 'replaced', gen: 4 })
+    },
+  )
+
+  await t.test('restored tokens take the lease from whoever holds it for an older generation', async (t) => {
+    const key = await startSession(made)
+    await begin(key, 'a')
+    await store.restoreTokens(key, 2, 'sealed-2')
+    const next = { gen: 2, attempt: 'b', leaseMs: LONG, forcedWindowMs: 0 }
+    t.strictSame(await store.beginRefresh(key, next), { kind: 'granted', doubts: 0 })
+    await store.settleRefresh(key, 'a', true, LONG)
+    t.ok(((await store.read(key))?.leaseUntil ?? 0) > 0, 'the older attempt settles nothing')
+  })
+
+  await t.test('no session is made by restoring its tokens', async (t) => {
+    const key = newKey()
+    t.strictSame(await store.restoreTokens(key, 2, 'sealed-2'), { kind: 'gone' })
+    t.equal(await store.read(key), null)
   })
 
   await t.test(

@@ -11,6 +11,7 @@ import { newKey, PREFIX, redisStore, singleTarget } from './stores.ts'
 
 const FOLDER = fileURLToPath(new URL('../../src/store/lua/', import.meta.url))
 const LONG = 60_000
+const PAUSE = 1_000
 const CHANNEL = `${PREFIX}changed`
 
 const scripts = readdirSync(FOLDER).map((file) => {
@@ -29,7 +30,7 @@ function indexes(array: 'KEYS' | 'ARGV', text: string): number[] {
 }
 
 t.test('the head of each script names its key and arguments as the script uses them', async (t) => {
-  t.equal(scripts.length, 10)
+  t.equal(scripts.length, 11)
   for (const { name, head, code } of scripts) {
     t.strictSame(indexes('KEYS', head), [1], name)
     t.strictSame(indexes('KEYS', code), [1], name)
@@ -49,7 +50,7 @@ t.test('each command of each script is on its one key, or on none', async (t) =>
     const calls = [...code.matchAll(/redis\.\w+\('(\w+)'(?:, ([^,)]+))?/g)]
     t.ok(calls.length > 0, name)
     for (const [, command, first] of calls) {
-      if (command === 'TIME' || command === 'PUBLISH') continue
+      if (['TIME', 'PUBLISH', 'INFO'].includes(command ?? '')) continue
       t.equal(first, 'KEYS[1]', `${name}: ${command}`)
     }
   }
@@ -105,7 +106,7 @@ t.test('each script has each return code that its head documents', async (t) => 
   const make = async (key: string): Promise<unknown> =>
     run('create-record', key, 'made', LONG, 'sealed-1', 1_000_000, 9e12, 'code', 'app')
   const begin = (key: string, gen: number, attempt: string, leaseMs: number, windowMs: number) =>
-    run('begin-refresh', key, gen, attempt, leaseMs, windowMs)
+    run('begin-refresh', key, gen, attempt, leaseMs, windowMs, PAUSE)
 
   t.test('claim-nonce', async (t) => {
     const key = newKey()
@@ -183,6 +184,17 @@ t.test('each script has each return code that its head documents', async (t) => 
     t.equal(await run('reseal-tokens', key, 'sealed-1', 'resealed'), 1)
     t.equal(await run('reseal-tokens', key, 'sealed-1', 'other'), 0)
     t.equal(await client.hget(key, 'tokens'), 'resealed')
+  })
+
+  t.test('restore-tokens', async (t) => {
+    const key = newKey()
+    t.equal(await run('restore-tokens', key, 3, 'sealed-3', CHANNEL, key), -1)
+    t.equal(await client.exists(key), 0)
+    await make(key)
+    t.equal(await run('restore-tokens', key, 1, 'other', CHANNEL, key), 0, 'the same generation')
+    t.equal(await run('restore-tokens', key, 3, 'sealed-3', CHANNEL, key), 1)
+    t.equal(await run('restore-tokens', key, 2, 'sealed-2', CHANNEL, key), 0, 'a newer one')
+    t.strictSame(await client.hmget(key, 'gen', 'tokens'), ['3', 'sealed-3'])
   })
 
   t.test('end-record', async (t) => {

@@ -9,7 +9,11 @@
 -- ARGV[7] client
 -- returns 1 made | 0 it is there already
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
+-- By its replication id begin-refresh will know whether the server has been another one since.
+local info = redis.pcall('INFO', 'replication')
+local history = type(info) == 'string' and string.match(info, 'master_replid:(%x%x%x%x%x%x%x%x)') or ''
 redis.call('HSET', KEYS[1], 'session', '{}', 'tokens', ARGV[3], 'gen', 1, 'attempt', ARGV[1],
-  'createdAt', ARGV[4], 'seenAt', ARGV[4], 'endsAt', ARGV[5], 'flow', ARGV[6], 'client', ARGV[7])
+  'createdAt', ARGV[4], 'seenAt', ARGV[4], 'endsAt', ARGV[5], 'flow', ARGV[6], 'client', ARGV[7],
+  'history', history)
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1

@@ -1,17 +1,17 @@
 -- Compare-and-set of the tokens on their generation. Needs no lease: if ours ran out but nobody
--- replaced the tokens, these are the only live ones.
+-- replaced the tokens, these are the only live ones. A server with an older generation has lost some.
 -- KEYS[1] record
 -- ARGV[1] generation
 -- ARGV[2] attempt
 -- ARGV[3] tokens, sealed
 -- ARGV[4] channel
 -- ARGV[5] record key
--- returns n > 0 replaced, now of generation n | 0 the generation has moved | -1 gone
+-- returns n > 0 replaced, now of generation n | 0 the record has newer ones | -1 gone
 local r = redis.call('HMGET', KEYS[1], 'gen', 'attempt')
 if not r[1] then return -1 end
 local nextGen = tonumber(ARGV[1]) + 1
 if tonumber(r[1]) == nextGen and r[2] == ARGV[2] then return nextGen end
-if r[1] ~= ARGV[1] then return 0 end
+if tonumber(r[1]) >= nextGen then return 0 end
 redis.call('HSET', KEYS[1], 'tokens', ARGV[3], 'gen', nextGen, 'attempt', ARGV[2],
   'lease', '', 'leaseUntil', 0, 'retryAt', 0, 'doubts', 0)
 redis.call('PUBLISH', ARGV[4], ARGV[5])

@@ -1,0 +1,86 @@
+import t from 'tap'
+import type { RecordKey } from '../../src/store/port.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import type { TestStore } from './stores.ts'
+import { PREFIX, redisStore, singleTarget, startSession, until } from './stores.ts'
+
+const LONG = 60_000
+const begin = ({ store }: TestStore, key: RecordKey, attempt: string, gen = 1, forcedWindowMs = 0) =>
+  store.beginRefresh(key, { gen, attempt, leaseMs: LONG, forcedWindowMs })
+
+/** A server that can be given another history, as a replica has that is made the master. */
+async function start(t: Parameters<typeof startRedis>[0]): Promise<{ redis: RedisServer; made: TestStore }> {
+  const redis = await startRedis(t, { args: ['--enable-debug-command', 'yes'] })
+  return { redis, made: await redisStore(t, singleTarget(redis.port)) }
+}
+
+t.jobs = 4
+
+t.test('after a change of history nobody begins for some seconds, by force neither', async (t) => {
+  const { redis, made } = await start(t)
+  const key = await startSession(made)
+  await redis.cli('debug', 'change-repl-id')
+  for (const [attempt, window] of [
+    ['a', 0],
+    ['b', LONG],
+  ] as const) {
+    const begun = await begin(made, key, attempt, 1, window)
+    t.equal(begun.kind, 'busy')
+    t.ok(begun.kind === 'busy' && begun.waitMs > 3_000 && begun.waitMs <= 4_000)
+  }
+  const waited = await until(
+    'the pause is over',
+    async () => (await begin(made, key, 'a')).kind === 'granted',
+  )
+  t.ok(waited > 3_000 && waited < 5_000, `after ${Math.round(waited)} ms`)
+  t.equal((await made.store.read(key))?.doubts, 1, 'the pause leaves no doubt')
+})
+
+t.test('the pause is made once for each history', async (t) => {
+  const { redis, made } = await start(t)
+  const key = await startSession(made)
+  t.equal((await begin(made, key, 'a')).kind, 'granted', 'none in the history that it was made in')
+  await made.store.settleRefresh(key, 'a', true, 0)
+  await redis.cli('debug', 'change-repl-id')
+  await begin(made, key, 'a')
+  await redis.cli('hset', `${PREFIX}s:${key}`, 'leaseUntil', '0')
+  t.equal((await begin(made, key, 'a')).kind, 'granted')
+  await made.store.settleRefresh(key, 'a', true, 0)
+  await redis.cli('debug', 'change-repl-id')
+  t.equal((await begin(made, key, 'b')).kind, 'busy')
+})
+
+t.test('whoever holds the lease already goes on with it, and the pause comes after', async (t) => {
+  const { redis, made } = await start(t)
+  const key = await startSession(made)
+  await begin(made, key, 'a')
+  await redis.cli('debug', 'change-repl-id')
+  t.strictSame(await begin(made, key, 'a'), { kind: 'granted', doubts: 0 })
+  const other = await begin(made, key, 'b')
+  t.ok(other.kind === 'busy' && other.waitMs > 30_000)
+  await made.store.settleRefresh(key, 'a', true, 0)
+  const next = await begin(made, key, 'b')
+  t.ok(next.kind === 'busy' && next.waitMs <= 4_000)
+})
+
+t.test('tokens that are restored in the pause leave it standing, since newer ones may come', async (t) => {
+  const { redis, made } = await start(t)
+  const key = await startSession(made)
+  await redis.cli('debug', 'change-repl-id')
+  await begin(made, key, 'a')
+  await made.store.restoreTokens(key, 2, 'sealed-2')
+  t.equal((await begin(made, key, 'a', 2)).kind, 'busy')
+  await made.store.restoreTokens(key, 3, 'sealed-3')
+  t.equal((await begin(made, key, 'a', 3)).kind, 'busy')
+  t.strictSame(await made.store.replaceTokens(key, 3, 'b', 'sealed-4'), { kind: 'replaced', gen: 4 })
+  t.equal((await begin(made, key, 'a', 4)).kind, 'granted', 'new tokens end it')
+})
+
+t.test('a user who may not ask for the history has refreshes without a pause', async (t) => {
+  const { redis, made } = await start(t)
+  const key = await startSession(made)
+  await redis.cli('acl', 'setuser', 'default', '-info')
+  await redis.cli('debug', 'change-repl-id')
+  t.equal((await begin(made, key, 'a')).kind, 'granted')
+  t.equal((await begin(made, await startSession(made), 'a')).kind, 'granted')
+})
