@@ -66,6 +66,11 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
   })
   const commands = histogram('bff_store_duration_seconds', 'Commands to the session store', ['command'])
   const retries = counter('bff_store_retries_total', 'Repeated steps that the store had not taken', ['step'])
+  const restored = counter(
+    'bff_store_restored_total',
+    'Writes that the store had lost, as by a failover, and that were made again',
+    ['what'],
+  )
   const storeUp = new Gauge({
     name: 'bff_store_up',
     help: 'Whether the last command to the store succeeded',
@@ -115,6 +120,7 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
     started: (flow) => started.inc({ flow }),
     ended: (reason) => ended.inc({ reason }),
     retried: (step) => retries.inc({ step }),
+    restored: (what) => restored.inc({ what }),
     watch,
     shareWithPrimary() {
       new AggregatorRegistry()

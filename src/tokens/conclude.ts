@@ -95,7 +95,11 @@ export function createConclude(options: RefreshOptions): Conclude {
   async function save(session: LiveSession, attempt: string, tokens: TokenSet): Promise<RefreshResult> {
     const { key, gen, record } = session
     const sealed = sealTokens(keyring, key, tokens, now())
-    const write = (): Promise<ReplaceTokens> => store.replaceTokens(key, gen, attempt, sealed)
+    const write = async (): Promise<ReplaceTokens> => {
+      const replaced = await store.replaceTokens(key, gen, attempt, sealed)
+      if (replaced.kind === 'replaced') options.onStored(key, replaced.gen, sealed)
+      return replaced
+    }
     try {
       const replaced = await write()
       switch (replaced.kind) {
@@ -114,7 +118,6 @@ export function createConclude(options: RefreshOptions): Conclude {
       }
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error
-      options.onStoreFailure()
       unsaved.hold(key, { tokens, gen: gen + 1, record }, write)
       return { kind: 'granted', tokens, gen: gen + 1 }
     }

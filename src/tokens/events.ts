@@ -13,4 +13,6 @@ export interface TokenEvents {
   ended(reason: EndReason): void
   /** A step was tried again. */
   retried(step: StoreStep): void
+  /** A write that the store had lost was made again: new tokens, or the end of a session. */
+  restored(what: 'tokens' | 'end'): void
 }

@@ -4,6 +4,7 @@ import { passedLimit } from '../store/limits.ts'
 import type { RecordKey, SessionRecord, SessionStore } from '../store/port.ts'
 import { StoreUnavailable } from '../store/port.ts'
 import type { EndReason } from './events.ts'
+import type { Recent } from './recent.ts'
 import type { OpenedTokens, TokenSet } from './token-set.ts'
 import { openTokens } from './token-set.ts'
 import type { Unsaved } from './unsaved.ts'
@@ -28,11 +29,10 @@ export interface LiveOptions {
   store: SessionStore
   keyring: Keyring
   unsaved: Unsaved
+  recent: Recent
   idleMs: number
   now: () => number
   log: Logger
-  /** Told when the store fails, so that nobody takes a lapsed lease for a dead holder. */
-  onStoreFailure: () => void
   onEnded: (key: RecordKey, reason: EndReason) => void
   /** Told what each record that was read holds, sealed and opened. */
   onOpened: (key: RecordKey, sealed: string, opened: OpenedTokens) => void
@@ -42,13 +42,23 @@ export type FindSession = (key: RecordKey) => Promise<Found>
 
 /** Looks a session up in the store, and ends it where it has passed a limit. Never rejects. */
 export function createFindSession(options: LiveOptions): FindSession {
-  const { store, keyring, unsaved, idleMs, now, log, onStoreFailure, onEnded, onOpened } = options
+  const { store, keyring, unsaved, recent, idleMs, now, log, onEnded, onOpened } = options
+
+  async function readNewest(key: RecordKey): Promise<SessionRecord | null> {
+    const record = await store.read(key)
+    const written = recent.get(key)
+    if (record === null || written?.kind !== 'tokens' || written.gen <= record.gen) return record
+    await recent.writeAgain(key)
+    return await store.read(key)
+  }
 
   return async function findSession(key) {
+    // A server that has lost the end of a session still shows it.
+    if (recent.get(key)?.kind === 'end') return { kind: 'ended', reason: null }
     const waiting = unsaved.get(key)
     let record: SessionRecord | null
     try {
-      record = await store.read(key)
+      record = await readNewest(key)
       if (record === null) return { kind: 'ended', reason: null }
       const limit = passedLimit(record, now(), idleMs)
       if (limit !== null) {
@@ -58,7 +68,6 @@ export function createFindSession(options: LiveOptions): FindSession {
       }
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error
-      onStoreFailure()
       // Asked anew: they may have come to wait while the store was being tried.
       const here = unsaved.get(key)
       if (here === null || passedLimit(here.record, now(), idleMs) !== null)

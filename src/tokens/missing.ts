@@ -27,7 +27,6 @@ export interface MissingScanOptions extends ScanPace {
   /** In [0, 1). */
   random: () => number
   log: Logger
-  onStoreFailure: () => void
 }
 
 const CLAIM = 'scan for sessions that are missing from the due queue'
@@ -59,8 +58,8 @@ export function createMissingScan(options: MissingScanOptions): MissingScan {
     try {
       if (await store.claimNonce(CLAIM, attempt, everyMs)) await scan()
     } catch (error) {
-      if (error instanceof StoreUnavailable) options.onStoreFailure()
-      else log.error({ event: 'schedule.failed', err: error }, 'the search for missing sessions failed')
+      if (!(error instanceof StoreUnavailable))
+        log.error({ event: 'schedule.failed', err: error }, 'the search for missing sessions failed')
       waitMs /= 10
     }
     scanning = null

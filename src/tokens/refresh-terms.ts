@@ -39,7 +39,8 @@ export interface RefreshOptions {
   events: TokenEvents
   /** Epoch milliseconds of the last failure of the store that this process saw; 0 for none. */
   storeFailedAt: () => number
-  onStoreFailure: () => void
+  /** Told of the tokens that the store has taken, as they are sealed. */
+  onStored: (key: RecordKey, gen: number, sealed: string) => void
   onGranted: (key: RecordKey, tokens: TokenSet, limits: LiveSession['record']) => void
   onEnded: (key: RecordKey, reason: EndReason) => void
   /** Tokens that nobody will use: revoked where there is an endpoint for it. */

@@ -56,7 +56,6 @@ export function createRefresh(options: RefreshOptions): Refresh {
       return await present(session, trigger, attempt, { ...begun, admission, release })
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error
-      options.onStoreFailure()
       return { kind: 'later', retryInMs: 1_000, why: 'store' }
     } finally {
       if (begun?.kind !== 'go') {
@@ -156,8 +155,8 @@ export function createRefresh(options: RefreshOptions): Refresh {
     try {
       await conclude(session, attempt, outcome, 0)
     } catch (error) {
-      if (error instanceof StoreUnavailable) options.onStoreFailure()
-      else log.error({ event: 'refresh.late_failed', err: error }, 'a late token answer could not be used')
+      if (!(error instanceof StoreUnavailable))
+        log.error({ event: 'refresh.late_failed', err: error }, 'a late token answer could not be used')
     }
   }
 

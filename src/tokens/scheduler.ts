@@ -27,7 +27,6 @@ export interface SchedulerOptions {
   random: () => number
   log: Logger
   events: TokenEvents
-  onStoreFailure: () => void
 }
 
 interface Limits {
@@ -101,7 +100,6 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
         if (nextInMs !== null) pollAt[shard] = Math.min(pollAt[shard]!, now() + nextInMs)
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) throw error
-        options.onStoreFailure()
         pollAt[shard] = now() + LOOK_AGAIN_MS * (1 + random())
       }
     }
@@ -117,7 +115,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   function work(key: RecordKey, due: number): void {
     const run = attend(key, due).catch((error: unknown) => {
       // What could not be written is handed out again when the claim lapses.
-      if (error instanceof StoreUnavailable) return options.onStoreFailure()
+      if (error instanceof StoreUnavailable) return
       log.error({ event: 'schedule.failed', err: error }, 'a refresh failed')
     })
     working.add(run)

@@ -15,6 +15,8 @@ import { createInsist } from './insist.ts'
 import type { Found, LiveSession } from './live.ts'
 import { createFindSession } from './live.ts'
 import { createMissingScan, SCAN_PACE } from './missing.ts'
+import type { Written } from './recent.ts'
+import { createRecent } from './recent.ts'
 import { createRefresh } from './refresh.ts'
 import { createResealer } from './reseal.ts'
 import { createRevoker } from './revoker.ts'
@@ -72,10 +74,10 @@ const PROVISIONAL_MS = 15_000
 export function createTokens(options: TokensOptions): Tokens {
   const { store, server, keyring, timing, timeoutMs, idleMs, now, random, log, events } = options
   let storeFailedAt = 0
-  const onStoreFailure = (): void => {
+  store.onTrouble(() => {
     storeFailedAt = now()
-  }
-  const onEnded = (_key: RecordKey, reason: EndReason): void => events.ended(reason)
+  })
+  const recent = createRecent({ store, now, log, onWrittenAgain })
 
   const revoker = createRevoker({ server, log })
   const slots = createSlots(options.concurrency)
@@ -103,10 +105,10 @@ export function createTokens(options: TokensOptions): Tokens {
     store,
     keyring,
     unsaved,
+    recent,
     idleMs,
     now,
     log,
-    onStoreFailure,
     onEnded,
     onOpened: resealer.look,
   })
@@ -125,7 +127,7 @@ export function createTokens(options: TokensOptions): Tokens {
     log,
     events,
     storeFailedAt: () => storeFailedAt,
-    onStoreFailure,
+    onStored: (key, gen, sealed) => recent.note(key, { kind: 'tokens', gen, sealed }),
     onGranted,
     onEnded,
     drop: revoker.revoke,
@@ -155,14 +157,24 @@ export function createTokens(options: TokensOptions): Tokens {
     random,
     log,
     events,
-    onStoreFailure,
   })
 
-  const missingScan = createMissingScan({ store, ...SCAN_PACE, now, random, log, onStoreFailure })
+  const missingScan = createMissingScan({ store, ...SCAN_PACE, now, random, log })
 
   function onGranted(key: RecordKey, tokens: TokenSet, limits: { seenAt: number; endsAt: number }): void {
     // Not waited for, and free to fail: the queue holds an older entry that leads here as well.
     scheduler.plan(key, tokens, limits).catch(logUnlessStoreFailure)
+  }
+
+  function onEnded(key: RecordKey, reason: EndReason): void {
+    recent.note(key, { kind: 'end' })
+    events.ended(reason)
+  }
+
+  function onWrittenAgain(key: RecordKey, what: Written['kind']): void {
+    events.restored(what)
+    // Its place in the queue may be lost as well: the scheduler finds out when it is due.
+    if (what === 'tokens') store.schedule(key, now()).catch(logUnlessStoreFailure)
   }
 
   function logUnlessStoreFailure(error: unknown): void {
@@ -191,7 +203,7 @@ export function createTokens(options: TokensOptions): Tokens {
   async function end(key: RecordKey, reason: EndReason, gen?: number): Promise<boolean> {
     const ended = await store.end(key, gen ?? null)
     if (ended.kind !== 'ended') return false
-    events.ended(reason)
+    onEnded(key, reason)
     const opened = openTokens(keyring, key, ended.tokens)
     if (opened !== null) revoker.revoke(opened.tokens)
     store.unschedule(key).catch(logUnlessStoreFailure)
@@ -215,6 +227,7 @@ export function createTokens(options: TokensOptions): Tokens {
       insist.stop()
       await unsaved.settled()
       await resealer.settled()
+      await recent.stop()
       await revoker.stop()
     },
   }

@@ -15,6 +15,8 @@ export interface SentinelGroup {
   readonly url: string
   /** The port of the data node that the sentinels hold for the master now. */
   masterPort(): Promise<number>
+  /** From now on the replica receives nothing of what the master takes, and can be promoted all the same. */
+  cutReplication(): Promise<void>
 }
 
 /**
@@ -48,6 +50,13 @@ export async function startSentinelGroup(t: Teardown): Promise<SentinelGroup> {
     masterPort: async () => {
       const answer = await ask(first, 'get-master-addr-by-name', MASTER_NAME)
       return Number(answer.split('\n')[1])
+    },
+    async cutReplication() {
+      await master.cli('acl', 'setuser', 'default', '-psync', '-sync')
+      await master.cli('client', 'kill', 'type', 'replica')
+      await until('the replica has no master', async () =>
+        (await replica.cli('info', 'replication')).includes('master_link_status:down'),
+      )
     },
   }
 }

@@ -168,6 +168,11 @@ export function createHouse(
   }
 
   function storeFor(replica: () => Replica): SessionStore {
+    const troubleListeners: (() => void)[] = []
+    function fail(why: string): never {
+      for (const listener of troubleListeners) listener()
+      throw new StoreUnavailable(new Error(why))
+    }
     return new Proxy(shared, {
       get(target, name: keyof SessionStore) {
         const member = target[name]
@@ -180,16 +185,17 @@ export function createHouse(
         }
         if (name === 'onMessagesLost' || name === 'close') return member
         if (name === 'keys') return () => walk(target, replica())
+        if (name === 'onTrouble') return (listener: () => void) => void troubleListeners.push(listener)
         return async (...args: never[]) => {
           const { commands, alive } = replica()
           commands.set(name, (commands.get(name) ?? 0) + 1)
-          if (storeIsDown || !alive) throw new StoreUnavailable(new Error('down'))
+          if (storeIsDown || !alive) return fail('down')
           const answer = await (member as (...args: never[]) => Promise<unknown>)(...args)
           const lost = losesAnswer.get(name) ?? 0
           if (lost > 0) {
             losesAnswer.set(name, lost - 1)
             if (name === 'beginRefresh') intentsLost = true
-            throw new StoreUnavailable(new Error('the answer was lost'))
+            return fail('the answer was lost')
           }
           return answer
         }
@@ -229,6 +235,7 @@ export function createHouse(
         started() {},
         ended: (reason) => void ended.push(reason),
         retried() {},
+        restored() {},
       },
     })
     const commands = new Map<string, number>()

@@ -29,7 +29,6 @@ t.test('sessions whose due queue was lost are refreshed in the background all th
       now: Date.now,
       random: () => 0.1,
       log: createLog('silent'),
-      onStoreFailure() {},
     }),
   )
   for (const scan of scans) scan.start()

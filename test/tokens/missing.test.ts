@@ -105,7 +105,6 @@ function makeScan(t: Parameters<typeof installVirtualTime>[0], fails: () => bool
     now: time.now,
     random: Math.random,
     log: createLog('silent'),
-    onStoreFailure() {},
   })
   return { time, scan, batchesAt, put, hasLeft: () => left }
 }

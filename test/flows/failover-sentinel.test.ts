@@ -1,0 +1,84 @@
+import t from 'tap'
+import { type SentinelGroup, startSentinelGroup } from '../helpers/redis-groups.ts'
+import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { elapsed, presentations, through, until } from '../tokens/world.ts'
+import { counted, presentedAgain, signInMany, startLoad } from './load.ts'
+
+t.jobs = 2
+
+const LIFE_SECONDS = 5
+
+async function promoted(group: SentinelGroup): Promise<void> {
+  await until(
+    'the replica is the master',
+    async () => (await group.masterPort()) === group.replica.port,
+    20_000,
+  )
+}
+
+t.test('a master that is killed under load signs nobody out', async (t) => {
+  const group = await startSentinelGroup(t)
+  const sandbox = await startSandbox(t, { tokenLifeSeconds: LIFE_SECONDS })
+  const env = { REDIS_URL: group.url }
+  const replicas = [await startBff(t, sandbox, env), await startBff(t, sandbox, env)]
+  await Promise.all(replicas.map(untilReady))
+  const load = startLoad(await signInMany(replicas, sandbox, 10), replicas)
+  await load.untilAllServed(5_000)
+  await elapsed(LIFE_SECONDS * 500)
+  t.strictSame(load.answers(), ['200'], 'before')
+
+  load.mark()
+  await group.master.kill()
+  await promoted(group)
+  await load.untilAllServed(10_000)
+  const meanwhile = load.answers().filter((kind) => !kind.startsWith('503 '))
+  t.strictSame(meanwhile, ['200'], 'meanwhile nothing but answers and 503')
+
+  load.mark()
+  await elapsed(LIFE_SECONDS * 1_000)
+  await load.stop()
+  t.strictSame(load.answers(), ['200'], 'after')
+  t.equal(sandbox.counters().reuseDetected, 0)
+  t.equal(presentedAgain(sandbox), 0, 'no refresh token was presented twice')
+})
+
+t.test('rotations and sign-outs that the promoted replica had not received are not lost', async (t) => {
+  const group = await startSentinelGroup(t)
+  const sandbox = await startSandbox(t, { tokenLifeSeconds: LIFE_SECONDS })
+  const env = { REDIS_URL: group.url }
+  const replicas = [await startBff(t, sandbox, env), await startBff(t, sandbox, env)]
+  await Promise.all(replicas.map(untilReady))
+  const browsers = await signInMany(replicas, sandbox, 10)
+  const [leaving, ...staying] = browsers
+  const load = startLoad(staying, replicas)
+  await load.untilAllServed(5_000)
+
+  await group.cutReplication()
+  const before = presentations(sandbox).length
+  t.equal((await through(replicas[0]!, leaving!).fetch('/auth/logout', { method: 'POST' })).status, 204)
+  await until('each session is refreshed', () => presentations(sandbox).length >= before + staying.length)
+  t.strictSame(load.answers(), ['200'], 'before')
+
+  load.mark()
+  await group.master.kill()
+  // It has seen nothing of what came before.
+  const late = await startBff(t, sandbox, env)
+  await promoted(group)
+  await load.untilAllServed(10_000)
+  for (const browser of staying)
+    t.equal((await through(late, browser).fetch('/flux/temperature')).status, 200)
+  const meanwhile = load.answers().filter((kind) => !kind.startsWith('503 '))
+  t.strictSame(meanwhile, ['200'], 'meanwhile nothing but answers and 503')
+
+  load.mark()
+  await elapsed(LIFE_SECONDS * 1_000)
+  await load.stop()
+  t.strictSame(load.answers(), ['200'], 'after')
+  for (const replica of [...replicas, late]) {
+    t.equal((await through(replica, leaving!).fetch('/flux/temperature')).status, 401)
+  }
+  t.equal(sandbox.counters().reuseDetected, 0)
+  t.equal(presentedAgain(sandbox), 0, 'no refresh token was presented twice')
+  t.ok((await counted(replicas, 'bff_store_restored_total{what="tokens"}')) >= staying.length)
+  t.equal(await counted(replicas, 'bff_store_restored_total{what="end"}'), 1)
+})

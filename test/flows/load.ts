@@ -1,0 +1,93 @@
+import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { Answer, Browser } from '../helpers/browser.ts'
+import type { Bff } from '../helpers/system.ts'
+import { signIn } from '../helpers/system.ts'
+import { elapsed, presentations, through, until } from '../tokens/world.ts'
+
+/** Sessions that call all the time, each through every replica in turn. */
+export interface Load {
+  /** What the calls that began after the last `mark` were answered, by status, as `200` or `503 store_unavailable`. */
+  answers(): string[]
+  mark(): void
+  /** Milliseconds until every session has been served by every replica, by calls that begin from now on. */
+  untilAllServed(withinMs: number): Promise<number>
+  stop(): Promise<void>
+}
+
+const PAUSE_MS = 60
+
+export async function signInMany(replicas: Bff[], sandbox: Sandbox, count: number): Promise<Browser[]> {
+  const browsers: Browser[] = []
+  for (let at = 0; at < count; at += 1) {
+    const browser = replicas[at % replicas.length]!.browser()
+    const answer = await signIn(browser, sandbox)
+    if (answer.status !== 303) throw new Error(`the sign-in answered ${answer.status}: ${answer.text}`)
+    browsers.push(browser)
+  }
+  return browsers
+}
+
+export function startLoad(browsers: Browser[], replicas: Bff[]): Load {
+  let seen = new Set<string>()
+  let served = new Set<string>()
+  let round = 0
+  let stopped = false
+
+  async function call(session: number): Promise<void> {
+    const ways = replicas.map((replica) => through(replica, browsers[session]!))
+    for (let turn = session; !stopped; turn += 1) {
+      const way = turn % ways.length
+      const began = round
+      const kind = kindOf(await ways[way]!.fetch('/flux/temperature'))
+      if (began === round) {
+        seen.add(kind)
+        if (kind === '200') served.add(`${session} ${way}`)
+      }
+      await elapsed(PAUSE_MS)
+    }
+  }
+
+  const calls = Promise.all(browsers.map((_, session) => call(session)))
+
+  function mark(): void {
+    round += 1
+    seen = new Set()
+    served = new Set()
+  }
+
+  return {
+    answers: () => [...seen].sort(),
+    mark,
+    async untilAllServed(withinMs) {
+      const before = seen
+      mark()
+      const all = browsers.length * replicas.length
+      const took = await until('all sessions are served', () => served.size === all, withinMs)
+      for (const kind of before) seen.add(kind)
+      return took
+    },
+    async stop() {
+      stopped = true
+      await calls
+    },
+  }
+}
+
+/** Refresh tokens that were presented more than once. */
+export function presentedAgain(sandbox: Sandbox): number {
+  const sent = presentations(sandbox).map(({ form }) => form?.refresh_token)
+  return sent.length - new Set(sent).size
+}
+
+/** The sum of a counter with these labels over the replicas. */
+export async function counted(replicas: Bff[], name: string): Promise<number> {
+  const texts = replicas.map(async ({ opsUrl }) => await (await fetch(`${opsUrl}/metrics`)).text())
+  const lines = (await Promise.all(texts)).flatMap((text) => text.split('\n'))
+  const found = lines.filter((line) => line.startsWith(`${name} `))
+  return found.reduce((sum, line) => sum + Number(line.slice(name.length + 1)), 0)
+}
+
+function kindOf(answer: Answer): string {
+  if (answer.status === 200) return '200'
+  return `${answer.status} ${answer.json().code}`
+}
