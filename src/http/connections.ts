@@ -2,14 +2,21 @@ import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 
-type Followed = Duplex & { [NEWEST]?: ServerResponse }
+interface Answers {
+  /** The response to the last request that came on the connection, over or not. */
+  newest: ServerResponse | null
+  underWay: number
+}
 
-// A property and no weak map, which costs the garbage collector more than the request costs this room.
-const NEWEST = Symbol('newest response')
+// On the socket itself. A set of responses would be the shorter program, but what a set or map has
+// outgrown points to what came after it, so the garbage collector would keep whole series of answers.
+const ANSWERS = Symbol('answers')
 
-/** The response to the last request that came on a connection, over or not; undefined before the first. */
-export function newestResponse(socket: Duplex): ServerResponse | undefined {
-  return (socket as Followed)[NEWEST]
+type Followed = Duplex & { [ANSWERS]?: Answers }
+
+/** The response to the last request that came on a connection, over or not; null before the first. */
+export function newestResponse(socket: Duplex): ServerResponse | null {
+  return (socket as Followed)[ANSWERS]?.newest ?? null
 }
 
 export interface Connections {
@@ -27,7 +34,6 @@ export interface Connections {
  */
 export function trackConnections(server: Server): Connections {
   const connections = new Set<Socket>()
-  const underWay = new Set<ServerResponse>()
   let closing = false
 
   server.on('connection', (socket: Socket) => {
@@ -36,31 +42,31 @@ export function trackConnections(server: Server): Connections {
     socket.once('close', () => connections.delete(socket))
   })
 
-  function isBusy(socket: Socket): boolean {
-    for (const { req } of underWay) if (req.socket === socket) return true
-    return false
-  }
-
   return {
     begin(response) {
-      const socket: Followed = response.req.socket
-      socket[NEWEST] = response
-      underWay.add(response)
+      const answers = answersOn(response.req.socket)
+      answers.newest = response
+      answers.underWay += 1
       if (closing) response.shouldKeepAlive = false
     },
     end(response) {
-      underWay.delete(response)
       const { socket } = response.req
-      if (closing && !isBusy(socket)) socket.destroySoon()
+      const answers = answersOn(socket)
+      answers.underWay -= 1
+      if (closing && answers.underWay === 0) socket.destroySoon()
     },
     close() {
       closing = true
-      const busy = new Set<Socket>()
-      for (const response of underWay) {
-        response.shouldKeepAlive = false
-        busy.add(response.req.socket)
+      for (const socket of connections) {
+        const { newest, underWay } = answersOn(socket)
+        if (underWay === 0) socket.destroy()
+        else newest!.shouldKeepAlive = false
       }
-      for (const socket of connections) if (!busy.has(socket)) socket.destroy()
     },
   }
+}
+
+function answersOn(socket: Followed): Answers {
+  socket[ANSWERS] ??= { newest: null, underWay: 0 }
+  return socket[ANSWERS]
 }
