@@ -7,13 +7,17 @@ import { findProgram } from './places.mjs'
 const taskset = findProgram('taskset')
 const allowed = allowedCores()
 
-/** Core lists for taskset: the server has one for itself. null where nothing can be pinned. */
+/** Core lists for taskset: `server` has one for itself, `any` may use all. null where nothing can be pinned. */
 export const CORES =
   taskset === null || allowed.length < 2
     ? null
-    : { server: String(allowed[1]), load: allowed.filter((_, at) => at !== 1).join(',') }
+    : {
+        server: String(allowed[1]),
+        load: allowed.filter((_, at) => at !== 1).join(','),
+        any: allowed.join(','),
+      }
 
-/** The command line that runs a program on the core(s) of `which`, 'server' or 'load'. */
+/** The command line that runs a program on the core(s) of `which`: 'server', 'load' or 'any'. */
 export function pinned(which, command, args) {
   return CORES === null ? [command, args] : [taskset, ['-c', CORES[which], command, ...args]]
 }

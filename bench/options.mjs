@@ -20,7 +20,7 @@ export const HELP = `npm run bench -- [flags]
   --rounds <n>       rounds over all candidates (5); every second one in reverse order
   --seconds <s>      length of one load (4)
   --warmup <s>       load before the first round, each candidate (3)
-  --only <a,b>       only these candidates
+  --only <a,b>       only these candidates; workers is one of them
   --sizes <kb,kb>    sizes of the answer: 1, 256 (1,256)
   --connections <n>  keep-alive connections of the load (64; a quarter of it for 256 KB)
   --sessions <n>     signed-in browsers that take turns (300)

@@ -2,7 +2,7 @@
 // Starts everything itself on 127.0.0.1, prints a table, and writes docs/benchmarks.md with its chart.
 import { spawnSync } from 'node:child_process'
 import { existsSync, writeFileSync } from 'node:fs'
-import { CANDIDATES, isInstalled } from './candidates/all.mjs'
+import { CANDIDATES, isInstalled, WORKERS } from './candidates/all.mjs'
 import { chooseLoad } from './load/load.mjs'
 import { moveToLoad } from './machine.mjs'
 import { HELP, readOptions } from './options.mjs'
@@ -10,17 +10,14 @@ import { BENCH, PEERS, requireServer } from './places.mjs'
 import { createProcesses } from './processes.mjs'
 import { barChart } from './report/chart.mjs'
 import { writeSection } from './report/page.mjs'
-import { proxyTable, rowsOf } from './report/table.mjs'
-import { conditions } from './report/versions.mjs'
+import { proxyTable, rowsOf, workersTable } from './report/table.mjs'
+import { conditions, whenAndWhere } from './report/versions.mjs'
 import { runRounds } from './rounds.mjs'
 
 const say = (line) => process.stderr.write(`${line}\n`)
 
 try {
-  const options = readOptions(
-    process.argv.slice(2),
-    CANDIDATES.map(({ name }) => name),
-  )
+  const options = readOptions(process.argv.slice(2), [...CANDIDATES.map(({ name }) => name), 'workers'])
   if (options.help) console.log(HELP)
   else await run(options)
 } catch (error) {
@@ -45,7 +42,11 @@ async function run(options) {
   try {
     const { startWorld } = await import('./world.mjs')
     const world = { ...(await startWorld(processes)), sessions: options.sessions }
-    await measureAll({ world, candidates, options, kind }).finally(world.close)
+    const measures = async () => {
+      if (candidates.length > 0) await measureAll({ world, candidates, options, kind })
+      if (options.only.includes('workers')) await measureWorkers({ world, options, kind })
+    }
+    await measures().finally(world.close)
   } finally {
     await processes.end()
   }
@@ -62,7 +63,7 @@ async function measureAll({ world, candidates, options, kind }) {
   for (const size of options.sizes) {
     const results = await runRounds({ world, candidates: started, size, options, kind, say })
     const rows = rowsOf(candidates, results)
-    const heading = `### Answers of ${size.kilobytes} KB, ${size.connections} connections`
+    const heading = `### Answers of ${size.kilobytes} KB, ${size.connections} connections; the workers may use every core, and share them with the load`
     sections.push(`${heading}\n\n${proxyTable(rows)}`)
     console.log(`\n${heading}\n\n${proxyTable(rows)}`)
     chart ??= chartOf(rows, size)
@@ -72,6 +73,21 @@ async function measureAll({ world, candidates, options, kind }) {
   writeSection(options.page, 'proxy', sections.join('\n\n'))
   if (chart !== null) writeFileSync(options.page.replace(/(\.md)?$/, '.svg'), chart)
   say(`written: ${options.page}`)
+}
+
+async function measureWorkers({ world, options, kind }) {
+  const [size] = options.sizes
+  const started = []
+  for (const candidate of WORKERS) {
+    say(`starting ${candidate.name}`)
+    started.push({ ...candidate, started: await candidate.start(world) })
+  }
+  const results = await runRounds({ world, candidates: started, size, options, kind, say })
+  const table = workersTable(rowsOf(WORKERS, results))
+  console.log(`\n### Workers\n\n${table}`)
+  if (options.page === null) return
+  const about = `- ${options.rounds} rounds of ${options.seconds} s, answers of ${size.kilobytes} KB, ${size.connections} connections`
+  writeSection(options.page, 'workers', `${whenAndWhere()}\n${about}\n\n${table}`)
 }
 
 function chartOf(rows, { kilobytes }) {

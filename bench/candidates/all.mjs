@@ -2,7 +2,7 @@ import { findProgram } from '../places.mjs'
 import { apache } from './apache.mjs'
 import { nginx } from './nginx.mjs'
 import { bare, expressOidc, fastifySession, replyFrom } from './node-servers.mjs'
-import { ours, oursLogged, oursUncached } from './ours.mjs'
+import { ours, oursLogged, oursUncached, oursWithWorkers } from './ours.mjs'
 
 /** In the order of the table. */
 export const CANDIDATES = [
@@ -16,6 +16,9 @@ export const CANDIDATES = [
   nginx,
   apache,
 ]
+
+/** Measured apart: they share the cores with the load. */
+export const WORKERS = [oursWithWorkers(1), oursWithWorkers(2)]
 
 /** Whether what a candidate is made of is installed on this machine. */
 export function isInstalled({ program, isThere }) {

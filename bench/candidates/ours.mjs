@@ -52,14 +52,23 @@ export const oursLogged = {
   },
 }
 
-async function startOurs(world, env, stdout) {
+/** With so many processes behind one port, on every core, the load's too. */
+export function oursWithWorkers(count) {
+  return {
+    name: `workers-${count}`,
+    title: `WORKERS=${count}`,
+    start: (world) => startOurs(world, { WORKERS: String(count) }, undefined, 'any'),
+  }
+}
+
+async function startOurs(world, env, stdout, core = 'server') {
   const port = await freePort()
   const opsPort = await freePort()
   const url = `http://127.0.0.1:${port}`
   const opsUrl = `http://127.0.0.1:${opsPort}`
   world.publicUrl ??= url
   const { pid } = await world.processes.start(process.execPath, [join(DIST, 'main.js')], {
-    core: 'server',
+    core,
     stdout,
     ready: async () => await get(`${opsUrl}/livez`, {}).then(() => get(`${url}/auth/session`, {})),
     env: {

@@ -49,6 +49,15 @@ const COLUMNS = [
   ['RSS MB', 'right', ({ peak }) => (peak === null ? '–' : Math.round(peak / 1e6).toString())],
 ]
 
+const FOR_WORKERS = ['', 'requests/s', 'p50 ms', 'CPU µs/request (median)', 'RSS MB']
+
+export function workersTable(rows) {
+  return markdownTable(
+    COLUMNS.filter(([heading]) => FOR_WORKERS.includes(heading)),
+    rows,
+  )
+}
+
 export function proxyTable(rows) {
   return markdownTable(COLUMNS, rows)
 }

@@ -24,7 +24,7 @@ async function bench(t: Teardown, file: string, ...args: string[]): Promise<Run>
 /** A page with a place for each section. */
 function emptyPage(): string {
   const page = join(makeFolder('bench'), 'page.md')
-  const places = ['proxy', 'refresh', 'rest'].map(
+  const places = ['proxy', 'workers', 'refresh', 'rest'].map(
     (name) => `<!-- ${name}: written by the benchmark -->\n<!-- /${name} -->\n`,
   )
   writeFileSync(page, `# Kept\n\n${places.join('\n')}`)
@@ -42,7 +42,7 @@ t.test(
   'the benchmark signs in, loads each server that needs no further package, and writes its page and chart',
   async (t) => {
     const page = emptyPage()
-    const only = ['--only', 'ours,ours-uncached,ours-logged,bare', '--load', 'sockets']
+    const only = ['--only', 'ours,ours-uncached,ours-logged,bare,workers', '--load', 'sockets']
     const short = [
       '--rounds',
       '1',
@@ -61,7 +61,7 @@ t.test(
     const written = readFileSync(page, 'utf8')
     t.match(written, /^# Kept\n/)
     const rows = rowsOf(written)
-    t.equal(rows.length, 8, 'four candidates, two sizes')
+    t.equal(rows.length, 10, 'four candidates, two sizes; one worker and two')
     for (const [title, perSecond = ''] of rows) {
       t.ok(Number(perSecond.replaceAll(',', '')) > 0, `${title} answered: ${perSecond}`)
     }
