@@ -6,6 +6,9 @@ interface Sample {
   value: number
 }
 
+/** By the first label's value, then by the second's, and so on: no key has to be built. */
+type Branch = Map<string, Branch | Series>
+
 interface Series {
   labels: Record<string, string>
   /** How many fell into each bucket, not into those below it; the last one has no bound. */
@@ -33,7 +36,8 @@ export class Histogram {
   readonly aggregator = 'sum'
   private readonly labelNames: readonly string[]
   private readonly buckets: readonly number[]
-  private readonly series = new Map<string, Series>()
+  private readonly branches: Branch = new Map()
+  private readonly series: Series[] = []
 
   constructor({ name, help, labelNames, buckets, registry }: HistogramOptions) {
     this.name = name
@@ -46,12 +50,7 @@ export class Histogram {
 
   /** Counts one value; the label values in the order of `labelNames`. */
   observe(value: number, ...labelValues: string[]): void {
-    const key = labelValues.length === 1 ? labelValues[0]! : labelValues.join('\n')
-    let series = this.series.get(key)
-    if (series === undefined) {
-      series = { labels: this.labelled(labelValues), counts: this.noCounts(), sum: 0 }
-      this.series.set(key, series)
-    }
+    const series = this.seriesOf(labelValues)
     const { buckets } = this
     let at = 0
     while (at < buckets.length && value > buckets[at]!) at += 1
@@ -63,15 +62,36 @@ export class Histogram {
   async get() {
     const { name, help, type, aggregator } = this
     // As of prom-client's own, one that has no labels is there before it has counted anything.
-    const all = [...this.series.values()]
-    if (all.length === 0 && this.labelNames.length === 0)
-      all.push({ labels: {}, counts: this.noCounts(), sum: 0 })
-    const values = all.flatMap((series) => this.valuesOf(series))
+    if (this.labelNames.length === 0) this.seriesOf([])
+    const values = this.series.flatMap((series) => this.valuesOf(series))
     return { name, help, type, aggregator, values }
   }
 
   reset(): void {
-    this.series.clear()
+    this.branches.clear()
+    this.series.length = 0
+  }
+
+  private seriesOf(labelValues: string[]): Series {
+    let branch = this.branches
+    let at = 0
+    for (; at < labelValues.length - 1; at += 1) {
+      let next = branch.get(labelValues[at]!) as Branch | undefined
+      if (next === undefined) {
+        next = new Map()
+        branch.set(labelValues[at]!, next)
+      }
+      branch = next
+    }
+    const last = labelValues[at] ?? ''
+    const known = branch.get(last)
+    if (known !== undefined) return known as Series
+    const labels = Object.fromEntries(this.labelNames.map((name, index) => [name, labelValues[index] ?? '']))
+    const counts = new Array<number>(this.buckets.length + 1).fill(0)
+    const series: Series = { labels, counts, sum: 0 }
+    branch.set(last, series)
+    this.series.push(series)
+    return series
   }
 
   private valuesOf({ labels, counts, sum }: Series): Sample[] {
@@ -86,13 +106,5 @@ export class Histogram {
       { metricName: `${this.name}_sum`, labels, value: sum },
       { metricName: `${this.name}_count`, labels, value: below },
     ]
-  }
-
-  private labelled(values: string[]): Record<string, string> {
-    return Object.fromEntries(this.labelNames.map((name, at) => [name, values[at] ?? '']))
-  }
-
-  private noCounts(): number[] {
-    return new Array<number>(this.buckets.length + 1).fill(0)
   }
 }
