@@ -67,6 +67,15 @@ export interface RedisCluster {
   readonly url: string
   /** One command through redis-cli, which follows redirections to the node that has the key. */
   cli(...args: string[]): Promise<string>
+  /** Whether every other node has seen that this master is dead, and that its slots are served by another. */
+  hasReplaced(master: RedisServer): Promise<boolean>
+  /** From now on the replica of this master receives nothing of what it takes, and can be promoted all the same. */
+  cutReplication(master: RedisServer): Promise<void>
+  /**
+   * Begins to move a slot to another master and moves its keys: until `end` the source still has the
+   * slot and sends on who asks for a key.
+   */
+  beginMove(slot: number): Promise<{ end(): Promise<void> }>
 }
 
 /** A Redis Cluster whose nodes all say that its state is ok. At least three masters. */
@@ -102,7 +111,61 @@ export async function startCluster(
       if (node === undefined) throw new Error('the cluster has no node')
       return await node.cli('-c', ...args)
     },
+    async hasReplaced(master) {
+      const living = nodes.filter((node) => node !== master)
+      const views = await Promise.all(living.map(async (node) => await node.cli('cluster', 'nodes')))
+      return views.every((view) => {
+        const line = view.split('\n').find((each) => each.includes(`:${master.port}@`)) ?? ''
+        return line.includes('fail') && line.split(' ').length === 8
+      })
+    },
+    async cutReplication(master) {
+      const id = await master.cli('cluster', 'myid')
+      const own = await master.cli('cluster', 'replicas', id)
+      await master.cli('acl', 'setuser', 'default', '-psync', '-sync')
+      await master.cli('client', 'kill', 'type', 'replica')
+      for (const replica of nodes.filter(({ port }) => own.includes(`127.0.0.1:${port}@`))) {
+        await until('the replica has no master', async () =>
+          (await replica.cli('info', 'replication')).includes('master_link_status:down'),
+        )
+      }
+    },
+    async beginMove(slot) {
+      const owners = await Promise.all(
+        nodes.map(async (node) => ownsSlot(await node.cli('cluster', 'nodes'), slot)),
+      )
+      const from = nodes[owners.indexOf(true)]!
+      const to = nodes[(owners.indexOf(true) + 1) % masters]!
+      const ids = { from: await from.cli('cluster', 'myid'), to: await to.cli('cluster', 'myid') }
+      await to.cli('cluster', 'setslot', String(slot), 'importing', ids.from)
+      await from.cli('cluster', 'setslot', String(slot), 'migrating', ids.to)
+      const moveKeys = async (): Promise<void> => {
+        const names = (await from.cli('cluster', 'getkeysinslot', String(slot), '1000')).split('\n')
+        const keys = names.filter((name) => name !== '')
+        if (keys.length > 0)
+          await from.cli('migrate', '127.0.0.1', String(to.port), '', '0', '5000', 'keys', ...keys)
+      }
+      await moveKeys()
+      return {
+        async end() {
+          await moveKeys()
+          for (const node of [to, from]) await node.cli('cluster', 'setslot', String(slot), 'node', ids.to)
+        },
+      }
+    },
   }
+}
+
+/** Whether the node that says this serves the slot. */
+function ownsSlot(clusterNodes: string, slot: number): boolean {
+  const own = clusterNodes.split('\n').find((line) => line.includes('myself')) ?? ''
+  return own
+    .split(' ')
+    .slice(8)
+    .some((range) => {
+      const [first, last = first] = range.split('-').map(Number)
+      return first! <= slot && slot <= last!
+    })
 }
 
 // The bus port is 10000 above the data port by default, which the highest free ports do not allow.

@@ -1,0 +1,84 @@
+import t from 'tap'
+import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
+import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { elapsed, presentations, until } from '../tokens/world.ts'
+import { counted, presentedAgain, signInMany, startLoad } from './load.ts'
+
+t.jobs = 2
+
+const LIFE_SECONDS = 5
+
+t.test('a Cluster master that is killed under load, its replica behind, signs nobody out', async (t) => {
+  const cluster = await startCluster(t, { replicas: 1 })
+  const sandbox = await startSandbox(t, { tokenLifeSeconds: LIFE_SECONDS })
+  const env = { REDIS_URL: cluster.url }
+  const replicas = [await startBff(t, sandbox, env), await startBff(t, sandbox, env)]
+  await Promise.all(replicas.map(untilReady))
+  const browsers = await signInMany(replicas, sandbox, 12)
+  const [victim] = cluster.nodes
+  await until('the killed node has a session', async () => (await namesOn(victim!, 'bff:s:*')).length > 0)
+  const load = startLoad(browsers, replicas)
+  await load.untilAllServed(5_000)
+
+  await cluster.cutReplication(victim!)
+  // Each is refreshed meanwhile.
+  await elapsed(LIFE_SECONDS * 1_000)
+  t.strictSame(load.answers(), ['200'], 'before')
+
+  load.mark()
+  await victim!.kill()
+  await until('its replica has its slots', () => cluster.hasReplaced(victim!), 20_000)
+  await load.untilAllServed(12_000)
+  const meanwhile = load.answers().filter((kind) => !kind.startsWith('503 '))
+  t.strictSame(meanwhile, ['200'], 'meanwhile nothing but answers and 503')
+
+  load.mark()
+  await elapsed(LIFE_SECONDS * 1_000)
+  await load.stop()
+  t.strictSame(load.answers(), ['200'], 'after')
+  t.equal(sandbox.counters().reuseDetected, 0)
+  t.equal(presentedAgain(sandbox), 0, 'no refresh token was presented twice')
+  t.ok((await counted(replicas, 'bff_store_restored_total{what="tokens"}')) > 0)
+})
+
+t.test('slots that move from node to node under load fail no call', async (t) => {
+  const cluster = await startCluster(t)
+  const sandbox = await startSandbox(t, { tokenLifeSeconds: LIFE_SECONDS })
+  const env = { REDIS_URL: cluster.url }
+  const replicas = [await startBff(t, sandbox, env), await startBff(t, sandbox, env)]
+  await Promise.all(replicas.map(untilReady))
+  const browsers = await signInMany(replicas, sandbox, 8)
+  const load = startLoad(browsers, replicas)
+  await load.untilAllServed(5_000)
+
+  load.mark()
+  const before = presentations(sandbox).length
+  // Two at once are half on their way: the source has the slot, the target the keys.
+  for (const slots of await slotsInUse(cluster)) {
+    const moves = await Promise.all(slots.map((slot) => cluster.beginMove(slot)))
+    await elapsed(400)
+    for (const move of moves) await move.end()
+  }
+  t.ok(presentations(sandbox).length > before, 'tokens were refreshed meanwhile')
+  await load.untilAllServed(5_000)
+  await load.stop()
+  t.strictSame(load.answers(), ['200'])
+  t.equal(sandbox.counters().reuseDetected, 0)
+  t.equal(presentedAgain(sandbox), 0, 'no refresh token was presented twice')
+})
+
+type Node = RedisCluster['nodes'][number]
+
+async function namesOn(node: Node, name: string): Promise<string[]> {
+  return (await node.cli('keys', name)).split('\n').filter((name) => name !== '')
+}
+
+/** Slots that hold something, two and two. */
+async function slotsInUse(cluster: RedisCluster): Promise<number[][]> {
+  const names = (await Promise.all(cluster.nodes.map((node) => namesOn(node, 'bff:*')))).flat()
+  const slots = new Set(
+    await Promise.all(names.map(async (name) => Number(await cluster.cli('cluster', 'keyslot', name)))),
+  )
+  const all = [...slots]
+  return all.flatMap((_, at) => (at % 2 === 0 ? [all.slice(at, at + 2)] : []))
+}
