@@ -1,8 +1,8 @@
+import { readVariables } from './config/read.ts'
 import type { RedisTarget } from './config/redis-url.ts'
-import { relationFaults, relationWarnings } from './config/relations.ts'
-import { given } from './config/secrets.ts'
-import { Refused } from './config/values.ts'
-import { type Flow, TABLE, type Values } from './config/variables.ts'
+import { relationWarnings } from './config/relations.ts'
+import type { Flow, OauthName, StoreName, Values } from './config/variables.ts'
+import { VARIABLE_NAMES } from './config/variables.ts'
 import type { Secret } from './secret.ts'
 
 export type { RedisAddress, RedisLogin, RedisTarget } from './config/redis-url.ts'
@@ -78,26 +78,9 @@ export type ParsedConfig =
  * holding a secret's value. Reads the files that variables name; has no other effect.
  */
 export function parseConfig(env: Readonly<Record<string, string | undefined>>): ParsedConfig {
-  const read = new Map<string, unknown>()
-  const faults: string[] = []
-  for (const [name, variable] of Object.entries(TABLE)) {
-    const text = given(env, name, variable.secret)
-    const value = readValue(variable, text)
-    if (value instanceof Refused) faults.push(`${name} ${value.problem}`)
-    else read.set(name, value)
-  }
-  const values = Object.fromEntries(read) as Partial<Values>
-  faults.push(...relationFaults(values))
-  if (faults.length > 0) return { ok: false, faults }
-  const complete = values as Values
-  return { ok: true, config: toConfig(complete), warnings: relationWarnings(complete) }
-}
-
-function readValue(variable: (typeof TABLE)[keyof typeof TABLE], text: string | null | Refused): unknown {
-  if (text instanceof Refused) return text
-  const effective = text ?? variable.default
-  if (effective !== null) return variable.kind.read(effective)
-  return variable.required ? new Refused(`is required: ${variable.meaning}`) : null
+  const read = readVariables(env, VARIABLE_NAMES)
+  if (!read.ok) return read
+  return { ok: true, config: toConfig(read.values), warnings: relationWarnings(read.values) }
 }
 
 function toConfig(values: Values): Config {
@@ -105,19 +88,7 @@ function toConfig(values: Values): Config {
     publicUrl: values.PUBLIC_URL,
     secureCookies: values.PUBLIC_URL.startsWith('https:'),
     baseUrl: values.BASE_URL,
-    oauth: {
-      authorizeUrl: values.OAUTH_AUTHORIZE_URL ?? `${values.AUTH_URL}/oauth/authorize`,
-      tokenUrl: values.OAUTH_TOKEN_URL ?? `${values.AUTH_URL}/oauth/token`,
-      revocationUrl: values.OAUTH_REVOCATION_URL,
-      issuer: values.OAUTH_ISSUER,
-      clientId: values.CLIENT_ID,
-      clientSecret: values.CLIENT_SECRET,
-      scope: values.OAUTH_SCOPE ?? values.BASE_URL,
-      flows: values.OAUTH_FLOWS,
-      redirect: values.OAUTH_REDIRECT,
-      pkce: values.OAUTH_PKCE === 'S256',
-      tokenTimeoutMs: values.TOKEN_TIMEOUT_MS,
-    },
+    oauth: toOauth(values),
     clientFluxAllowed: (values.OAUTH_FLOWS.has('client') && values.CLIENT_FLUX_ALLOWED) || new Set<string>(),
     sessionSecrets: values.SESSION_SECRET,
     store: toStore(values),
@@ -148,7 +119,25 @@ function toConfig(values: Values): Config {
   })
 }
 
-function toStore(values: Values): Config['store'] {
+/** What these variables say of the authorization server. */
+export function toOauth(values: Pick<Values, OauthName>): Config['oauth'] {
+  return {
+    authorizeUrl: values.OAUTH_AUTHORIZE_URL ?? `${values.AUTH_URL}/oauth/authorize`,
+    tokenUrl: values.OAUTH_TOKEN_URL ?? `${values.AUTH_URL}/oauth/token`,
+    revocationUrl: values.OAUTH_REVOCATION_URL,
+    issuer: values.OAUTH_ISSUER,
+    clientId: values.CLIENT_ID,
+    clientSecret: values.CLIENT_SECRET,
+    scope: values.OAUTH_SCOPE ?? values.BASE_URL,
+    flows: values.OAUTH_FLOWS,
+    redirect: values.OAUTH_REDIRECT,
+    pkce: values.OAUTH_PKCE === 'S256',
+    tokenTimeoutMs: values.TOKEN_TIMEOUT_MS,
+  }
+}
+
+/** What these variables say of the session store. */
+export function toStore(values: Pick<Values, StoreName>): Config['store'] {
   if (values.SESSION_STORE === 'memory' || values.REDIS_URL === null) return { kind: 'memory' }
   const target =
     values.REDIS_URL.kind === 'sentinel'

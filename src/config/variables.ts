@@ -191,6 +191,40 @@ type Table = typeof TABLE
 /** Every variable read. */
 export type Values = { readonly [Name in keyof Table]: Table[Name] extends Variable<infer T> ? T : never }
 
+export type VariableName = keyof Table
+
+export const VARIABLE_NAMES = Object.keys(TABLE) as VariableName[]
+
+/** Those that say where sessions are kept. */
+export const STORE_NAMES = [
+  'SESSION_STORE',
+  'REDIS_URL',
+  'REDIS_SENTINEL_PASSWORD',
+  'REDIS_CA_FILE',
+  'REDIS_PREFIX',
+] as const satisfies VariableName[]
+
+export type StoreName = (typeof STORE_NAMES)[number]
+
+/** Those that say who this client is, and to whom. */
+export const OAUTH_NAMES = [
+  'AUTH_URL',
+  'BASE_URL',
+  'CLIENT_ID',
+  'CLIENT_SECRET',
+  'OAUTH_AUTHORIZE_URL',
+  'OAUTH_TOKEN_URL',
+  'OAUTH_REVOCATION_URL',
+  'OAUTH_ISSUER',
+  'OAUTH_SCOPE',
+  'OAUTH_FLOWS',
+  'OAUTH_REDIRECT',
+  'OAUTH_PKCE',
+  'TOKEN_TIMEOUT_MS',
+] as const satisfies VariableName[]
+
+export type OauthName = (typeof OAUTH_NAMES)[number]
+
 /** What the documentation must tell of each variable. */
 export const VARIABLES = Object.entries<Variable<unknown>>(TABLE).map(([name, variable]) => ({
   name,

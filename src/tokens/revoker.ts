@@ -7,6 +7,8 @@ type Revocable = Pick<TokenSet, 'accessToken' | 'refreshToken'>
 export interface Revoker {
   /** Revokes both tokens in the background (RFC 7009); a failure is logged and nothing more. */
   revoke(tokens: Revocable): void
+  /** Resolves when what is revoked next would be begun at once: for who ends many sessions. */
+  room(): Promise<void>
   /** Resolves when all is done, or after five seconds; then nothing more is begun. */
   stop(): Promise<void>
 }
@@ -17,7 +19,12 @@ const MAX_WAITING = 1_000
 /** Nor keep the process from ending. */
 const STOP_MS = 5_000
 
-export function createRevoker({ server, log }: { server: AuthorizationServer; log: Logger }): Revoker {
+export interface RevokerOptions {
+  server: Pick<AuthorizationServer, 'revoke'>
+  log: Logger
+}
+
+export function createRevoker({ server, log }: RevokerOptions): Revoker {
   const waiting: Revocable[] = []
   const running = new Set<Promise<void>>()
 
@@ -50,6 +57,9 @@ export function createRevoker({ server, log }: { server: AuthorizationServer; lo
         return log.warn({ event: 'revocation.skipped' }, 'too many revocations wait')
       waiting.push(tokens)
       next()
+    },
+    async room() {
+      while (running.size >= AT_ONCE) await Promise.race(running)
     },
     async stop() {
       let timer: NodeJS.Timeout | undefined

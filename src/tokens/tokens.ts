@@ -9,6 +9,8 @@ import type { Access } from './access.ts'
 import { createAccessToken } from './access.ts'
 import { createBreaker } from './breaker.ts'
 import { createWatchChanges } from './changes.ts'
+import type { EndSession } from './end.ts'
+import { createEndSession } from './end.ts'
 import type { EndReason, TokenEvents } from './events.ts'
 import { createFlights } from './flights.ts'
 import { createInsist } from './insist.ts'
@@ -25,7 +27,7 @@ import { createSlots } from './slots.ts'
 import type { RefreshTiming } from './timing.ts'
 import { leaseMs } from './timing.ts'
 import type { TokenSet } from './token-set.ts'
-import { openTokens, sealTokens } from './token-set.ts'
+import { sealTokens } from './token-set.ts'
 import { createUnsaved } from './unsaved.ts'
 
 export interface TokensOptions {
@@ -55,11 +57,7 @@ export interface Tokens {
   keep(key: RecordKey, granted: GrantedTokens, flow: Flow): Promise<void>
   find(key: RecordKey): Promise<Found>
   accessToken(session: LiveSession, refusedGen?: number): Promise<Access>
-  /**
-   * Whether there was a session to end; with `gen` only one whose tokens are of that generation.
-   * Rejects with `StoreUnavailable`.
-   */
-  end(key: RecordKey, reason: EndReason, gen?: number): Promise<boolean>
+  end: EndSession
   /** Revokes tokens that nobody will use. */
   drop(tokens: Pick<TokenSet, 'accessToken' | 'refreshToken'>): void
   gauges(): { unsaved: number; consecutiveFailures: number }
@@ -200,21 +198,11 @@ export function createTokens(options: TokensOptions): Tokens {
     events.started(flow)
   }
 
-  async function end(key: RecordKey, reason: EndReason, gen?: number): Promise<boolean> {
-    const ended = await store.end(key, gen ?? null)
-    if (ended.kind !== 'ended') return false
-    onEnded(key, reason)
-    const opened = openTokens(keyring, key, ended.tokens)
-    if (opened !== null) revoker.revoke(opened.tokens)
-    store.unschedule(key).catch(logUnlessStoreFailure)
-    return true
-  }
-
   return {
     keep,
     find: findSession,
     accessToken,
-    end,
+    end: createEndSession({ store, keyring, revoke: revoker.revoke, log, onEnded }),
     drop: revoker.revoke,
     gauges: () => ({ unsaved: unsaved.size(), consecutiveFailures: breaker.failures() }),
     start() {

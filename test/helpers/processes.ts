@@ -114,10 +114,15 @@ export async function startSandbox(t: Teardown, env: Env = {}): Promise<SandboxP
 }
 
 /** A program of dist/ under this Node, with nothing inherited but the path. */
-export function startBuilt(t: Teardown, file: string, env: Record<string, string>): Child {
+export function startBuilt(
+  t: Teardown,
+  file: string,
+  env: Record<string, string>,
+  args: readonly string[] = [],
+): Child {
   const path = join(ROOT, 'dist', file)
   if (!existsSync(path)) throw new Error(`dist/${file} is missing: run npm run build`)
-  return startChild(t, process.execPath, [path], {
+  return startChild(t, process.execPath, [path, ...args], {
     cwd: ROOT,
     env: { PATH: process.env.PATH ?? '', ...env },
   })

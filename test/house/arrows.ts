@@ -19,6 +19,8 @@ const MAY_IMPORT: Readonly<Record<Room, readonly Room[]>> = {
   main: ['app', 'primary', 'replica', ...GROUND],
   primary: ['ops', ...GROUND],
   replica: ['app', 'ops', ...GROUND],
+  sessions: ['operator', 'store', ...GROUND],
+  operator: ['tokens', ...EDGES, ...GROUND],
   app: [...HTTP, ...STATE, ...EDGES, ...GROUND],
   ...each(HTTP, [...STATE, ...EDGES, ...GROUND]),
   ...each(STATE, [...EDGES, ...GROUND]),

@@ -1,0 +1,49 @@
+import type { Config } from '../config.ts'
+import { toOauth, toStore } from '../config.ts'
+import type { Environment } from './read.ts'
+import { readVariables } from './read.ts'
+import { OAUTH_NAMES, STORE_NAMES } from './variables.ts'
+
+/** What an operator's command needs beyond the place of the sessions. */
+export interface OperatorNeeds {
+  /** Opening what is sealed. */
+  readonly secrets: boolean
+  /** Revoking tokens, where there is an endpoint for it. */
+  readonly revocation: boolean
+}
+
+export interface OperatorConfig {
+  readonly store: Extract<Config['store'], { kind: 'redis' }>
+  readonly idleSeconds: number
+  /** Empty where they are not needed. */
+  readonly sessionSecrets: Config['sessionSecrets']
+  /** null where nothing is revoked. */
+  readonly oauth: Config['oauth'] | null
+}
+
+export type ParsedOperatorConfig =
+  | { readonly ok: true; readonly config: OperatorConfig }
+  | { readonly ok: false; readonly faults: readonly string[] }
+
+/** The part of the server's configuration that a command needs, or every fault in that part. */
+export function parseOperatorConfig(env: Environment, needs: OperatorNeeds): ParsedOperatorConfig {
+  const revokes = needs.revocation && Boolean(env.OAUTH_REVOCATION_URL)
+  const base = readVariables(env, [...STORE_NAMES, 'SESSION_IDLE_SECONDS'])
+  const secrets = needs.secrets ? readVariables(env, ['SESSION_SECRET']) : null
+  const oauth = revokes ? readVariables(env, [...OAUTH_NAMES, 'ALLOW_INSECURE_HTTP']) : null
+  const faults = [base, secrets, oauth].flatMap((read) => (read === null || read.ok ? [] : read.faults))
+  const store = base.ok ? toStore(base.values) : null
+  if (store?.kind === 'memory')
+    faults.push('SESSION_STORE must be redis: in memory, sessions are within the server itself')
+  if (!base.ok || store?.kind !== 'redis' || secrets?.ok === false || oauth?.ok === false)
+    return { ok: false, faults }
+  return {
+    ok: true,
+    config: {
+      store,
+      idleSeconds: base.values.SESSION_IDLE_SECONDS,
+      sessionSecrets: secrets?.values.SESSION_SECRET ?? [],
+      oauth: oauth === null ? null : toOauth(oauth.values),
+    },
+  }
+}

@@ -1,0 +1,34 @@
+import type { OperatorConfig } from '../config/operator.ts'
+import type { SessionStore } from '../store/port.ts'
+import { createRedisStore } from '../store/redis.ts'
+
+const CONNECTED_WITHIN_MS = 5_000
+const LOOK_EVERY_MS = 50
+
+/** A store that answers. Rejects where none does within five seconds, or refuses our credentials. */
+export async function connect(config: OperatorConfig['store']): Promise<SessionStore> {
+  let refused: string | null = null
+  const store = createRedisStore({
+    ...config,
+    onRefused: (message) => {
+      refused = message
+    },
+    observe() {},
+  })
+  const givesUpAt = performance.now() + CONNECTED_WITHIN_MS
+  for (;;) {
+    try {
+      await store.ping()
+      return store
+    } catch {
+      if (refused === null && performance.now() < givesUpAt) {
+        await new Promise((resolve) => setTimeout(resolve, LOOK_EVERY_MS))
+        continue
+      }
+      await store.close()
+      throw new Error(
+        refused === null ? 'Redis cannot be reached.' : `Redis refuses our credentials (${refused}).`,
+      )
+    }
+  }
+}

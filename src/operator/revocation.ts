@@ -1,0 +1,31 @@
+import type { AuthorizationServer } from '../oauth/authorization-server.ts'
+
+export interface CountedRevocation {
+  server: Pick<AuthorizationServer, 'revoke'>
+  /** Tokens that were to be revoked, and of which it is not known that they are. */
+  unrevoked(): number
+}
+
+/** An endpoint that fails so often without a break is not asked for each of a million sessions. */
+const GIVES_UP_AFTER = 20
+
+/** Counts what is not revoked, and gives up where the endpoint keeps failing. */
+export function countRevocation(server: Pick<AuthorizationServer, 'revoke'>): CountedRevocation {
+  let unrevoked = 0
+  let failures = 0
+
+  return {
+    unrevoked: () => unrevoked,
+    server: {
+      async revoke(token, hint) {
+        // Until it is known to be: this process may end before the answer comes.
+        unrevoked += 1
+        if (failures >= GIVES_UP_AFTER) return null
+        const failure = await server.revoke(token, hint)
+        if (failure === null) unrevoked -= 1
+        failures = failure === null ? 0 : failures + 1
+        return failure
+      },
+    },
+  }
+}

@@ -1,0 +1,54 @@
+import t from 'tap'
+import { HELP, parseArguments } from '../../src/operator/arguments.ts'
+
+t.test('every command that is understood', async (t) => {
+  const understood: [string, object][] = [
+    ['count', { kind: 'count', json: false }],
+    ['count --json', { kind: 'count', json: true }],
+    ['count --old-key', { kind: 'count_seals', json: false }],
+    ['--old-key count --json', { kind: 'count_seals', json: true }],
+    ['list', { kind: 'list', json: false }],
+    ['list --json', { kind: 'list', json: true }],
+    ['end 0aF', { kind: 'end', id: '0af', revokes: true }],
+    [`end ${'0'.repeat(64)} --no-revoke`, { kind: 'end', id: '0'.repeat(64), revokes: false }],
+    ['end-all --yes', { kind: 'end_all', revokes: true }],
+    ['end-all --yes --no-revoke', { kind: 'end_all', revokes: false }],
+    ['reseal', { kind: 'reseal', json: false }],
+    ['--help', { kind: 'help' }],
+    ['help', { kind: 'help' }],
+    ['end-all -h', { kind: 'help' }],
+  ]
+  for (const [line, command] of understood) t.strictSame(parseArguments(line.split(' ')), command, line)
+})
+
+t.test('what is not understood says why, and ends nothing', async (t) => {
+  const wrong: [string, RegExp][] = [
+    ['', /missing/],
+    ['destroy', /no command "destroy"/],
+    ['toString', /no command/],
+    ['end', /id of a session/],
+    ['end xyz', /hex digits/],
+    [`end ${'0'.repeat(65)}`, /hex digits/],
+    ['end 0a 0b', /one id/],
+    ['end-all', /add --yes/],
+    ['end-all 0a --yes', /no further argument/],
+    ['end 0a --yes', /takes no --yes/],
+    ['count --yes', /takes no --yes/],
+    ['list --old-key', /takes no --old-key/],
+    ['count --force', /--force/],
+    ['count --json=1', /--json/],
+  ]
+  for (const [line, message] of wrong) {
+    const command = parseArguments(line === '' ? [] : line.split(' '))
+    t.match(command, { kind: 'wrong', message }, line)
+  }
+})
+
+t.test('the help names every command, every option and every exit code', async (t) => {
+  for (const word of [
+    ...['count', 'count --old-key', 'list', 'end <id>', 'end-all --yes', 'reseal'],
+    ...['--json', '--no-revoke', '--help', '0: done', '1: not done', '2: called wrongly'],
+  ]) {
+    t.ok(HELP.includes(word), word)
+  }
+})

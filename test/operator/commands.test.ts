@@ -1,0 +1,238 @@
+import { Writable } from 'node:stream'
+import t from 'tap'
+import type { OperatorConfig } from '../../src/config/operator.ts'
+import { createKeyring } from '../../src/keyring.ts'
+import type { Work } from '../../src/operator/commands.ts'
+import { perform } from '../../src/operator/commands.ts'
+import { countRevocation } from '../../src/operator/revocation.ts'
+import { createTerminal } from '../../src/operator/terminal.ts'
+import { Secret } from '../../src/secret.ts'
+import type { RecordKey, SessionStore } from '../../src/store/port.ts'
+import { StoreUnavailable } from '../../src/store/port.ts'
+import { sealTokens } from '../../src/tokens/token-set.ts'
+import type { TestStore } from '../store/stores.ts'
+import { IDLE_MS, memoryStore, newKey, newRecord, startSession } from '../store/stores.ts'
+
+const [A, B, C] = ['A', 'B', 'C'].map((name) => new Secret(`secret-${name}-of-the-tests-of-32-characters`))
+
+interface Desk {
+  made: TestStore
+  run(work: Work, secrets?: Secret[], store?: SessionStore): Promise<boolean>
+  out: string[]
+  err: string[]
+}
+
+/** An operator at a store in memory, whose clock moves by 300 ms at each look. */
+function desk(t: Parameters<typeof memoryStore>[0]): Desk {
+  const made = memoryStore(t)
+  const [out, err] = [[], []] as [string[], string[]]
+  const into = (lines: string[]) =>
+    new Writable({
+      highWaterMark: 64,
+      write(chunk: Buffer, _encoding, done) {
+        lines.push(...chunk.toString().split('\n').slice(0, -1))
+        setImmediate(done)
+      },
+    })
+  let clock = 0
+  const elapsed = () => {
+    clock += 300
+    return clock
+  }
+  return {
+    made,
+    out,
+    err,
+    async run(work, sessionSecrets = [A!], store = made.store) {
+      out.length = 0
+      err.length = 0
+      // These commands do not ask where the store is.
+      const config = {
+        idleSeconds: IDLE_MS / 1_000,
+        sessionSecrets,
+        oauth: null,
+      } as unknown as OperatorConfig
+      const streams = [into(out), into(err)] as const
+      const terminal = createTerminal(...streams, elapsed)
+      try {
+        return await perform(work, { store, config, terminal, now: made.now })
+      } finally {
+        for (const stream of streams) await new Promise<void>((resolve) => stream.end(resolve))
+      }
+    },
+  }
+}
+
+function sealFor(made: TestStore, key: RecordKey, secret: Secret): string {
+  const tokens = {
+    accessToken: new Secret('an-access-token'),
+    refreshToken: new Secret('a-refresh-token'),
+    expiresAt: made.now() + 3_600_000,
+    lifeSeconds: 3_600,
+    scope: null,
+  }
+  return sealTokens(createKeyring([secret]), key, tokens, made.now())
+}
+
+async function sealedSession(made: TestStore, secret: Secret): Promise<RecordKey> {
+  const key = newKey()
+  const sealed = sealFor(made, key, secret)
+  await made.store.create(key, newRecord(made.now(), { tokens: sealed }), 'a', 15_000)
+  await made.store.saveSession(key, '{}', IDLE_MS)
+  return key
+}
+
+t.test('sessions are counted once, although a walk may tell them twice', async (t) => {
+  const { made, run, out } = desk(t)
+  for (let count = 0; count < 450; count += 1) await startSession(made)
+  const twice: SessionStore = {
+    ...made.store,
+    async *keys() {
+      for await (const keys of made.store.keys()) yield [...keys, ...keys.slice(0, 100)]
+      yield* made.store.keys()
+    },
+  }
+  t.ok(await run({ kind: 'count', json: false }, [], twice))
+  t.strictSame(out, ['450'])
+  await run({ kind: 'count', json: true }, [], twice)
+  t.strictSame(out, ['{"sessions":450}'])
+  await run({ kind: 'list', json: false }, [], twice)
+  t.equal(out.length, 450)
+})
+
+t.test('a line tells of a session what an operator may know', async (t) => {
+  const { made, run, out } = desk(t)
+  const createdAt = made.now()
+  const iso = (at: number) => new Date(at).toISOString()
+  const key = await startSession(made, { client: 'the\u001b[31m app' })
+  await made.pass(60_000)
+  await made.store.touch(key, made.now(), IDLE_MS)
+  await run({ kind: 'list', json: false })
+  const seenAt = made.now()
+  t.strictSame(out, [
+    [key, iso(createdAt), iso(seenAt), iso(seenAt + IDLE_MS), 'code', '1', 'the?[31m app'].join('  '),
+  ])
+  await run({ kind: 'list', json: true })
+  t.strictSame(JSON.parse(out[0]!), {
+    id: key,
+    createdAt: iso(createdAt),
+    lastSeenAt: iso(seenAt),
+    idleExpiresAt: iso(seenAt + IDLE_MS),
+    expiresAt: iso(createdAt + 43_200_000),
+    flow: 'code',
+    client: 'the\u001b[31m app',
+    generation: 1,
+  })
+})
+
+t.test('the beginning of an id is enough where it is the only one', async (t) => {
+  const { made, run, out, err } = desk(t)
+  const keys = ['aa00', 'aa01', 'bb00'].map((beginning) => beginning + newKey().slice(4))
+  for (const key of keys) await made.store.create(key, newRecord(made.now()), 'a', 15_000)
+  const end = (id: string) => run({ kind: 'end', id, revokes: true })
+  t.equal(await end('aa0'), false)
+  t.match(err.join(), /2 sessions begin with aa0/)
+  t.equal(await end('cc'), false)
+  t.match(err.join(), /no session whose id begins with cc/)
+  t.equal(await end('b'), true)
+  t.strictSame(out, [`ended ${keys[2]}`])
+  t.equal(await end(keys[0]!), true)
+  t.equal(await end(keys[0]!), false)
+  t.match(err.join(), /no session with the id/)
+  t.not(await made.store.read(keys[1]!), null, 'and nobody else is ended')
+})
+
+t.test('all sessions are ended, with word of how far it is', async (t) => {
+  const { made, run, out, err } = desk(t)
+  for (let count = 0; count < 3_000; count += 1) await startSession(made)
+  t.ok(await run({ kind: 'end_all', revokes: true }))
+  t.strictSame(out, ['ended 3000'])
+  t.ok(err.length >= 2 && err.length <= 4, `${err.length} notes in about four seconds`)
+  t.match(err[0], /^\d+ sessions ended so far$/)
+  await run({ kind: 'count', json: false })
+  t.strictSame(out, ['0'])
+})
+
+t.test('what was ended before the store failed is told', async (t) => {
+  const { made, run, out } = desk(t)
+  for (let count = 0; count < 10; count += 1) await startSession(made)
+  let ends = 0
+  const failing: SessionStore = {
+    ...made.store,
+    async end(...args) {
+      ends += 1
+      if (ends > 4) throw new StoreUnavailable(new Error('down'))
+      return await made.store.end(...args)
+    },
+  }
+  await t.rejects(run({ kind: 'end_all', revokes: true }, [A!], failing), StoreUnavailable)
+  t.equal(out.length, 1)
+})
+
+t.test('older and unreadable seals are counted apart, and the older ones sealed anew', async (t) => {
+  const { made, run, out } = desk(t)
+  const keys = { old: [] as RecordKey[], other: '' as RecordKey }
+  for (let count = 0; count < 300; count += 1) keys.old.push(await sealedSession(made, A!))
+  for (let count = 0; count < 20; count += 1) await sealedSession(made, B!)
+  keys.other = await sealedSession(made, C!)
+  const before = await made.store.read(keys.old[0]!)
+  const other = await made.store.read(keys.other)
+
+  await run({ kind: 'count_seals', json: false }, [B!, A!])
+  t.strictSame(out, ['older 300', 'unreadable 1', 'newest 20'])
+  await run({ kind: 'count_seals', json: true }, [A!, B!])
+  t.strictSame(out, ['{"older":20,"unreadable":1,"newest":300}'])
+
+  t.ok(await run({ kind: 'reseal', json: false }, [B!, A!]))
+  t.strictSame(out, ['resealed 300', 'older 0', 'unreadable 1', 'newest 20'])
+  await run({ kind: 'count_seals', json: true }, [B!])
+  t.strictSame(out, ['{"older":0,"unreadable":1,"newest":320}'])
+  const after = await made.store.read(keys.old[0]!)
+  t.strictSame({ ...after, tokens: before!.tokens }, before, 'nothing else of the record changes')
+  t.strictSame(await made.store.read(keys.other), other, 'what cannot be read is left alone')
+})
+
+t.test('tokens that are replaced while they are sealed anew stay, and are looked at again', async (t) => {
+  const { made, run, out } = desk(t)
+  const key = await sealedSession(made, A!)
+  const newer = sealFor(made, key, B!)
+  const racing: SessionStore = {
+    ...made.store,
+    async reseal(...args) {
+      await made.store.replaceTokens(key, 1, 'x', newer)
+      return await made.store.reseal(...args)
+    },
+  }
+  t.ok(await run({ kind: 'reseal', json: true }, [B!, A!], racing))
+  t.match(JSON.parse(out[0]!), { resealed: 0, older: 0, newest: 1 })
+  t.match(await made.store.read(key), { gen: 2, tokens: newer })
+  const never: SessionStore = { ...made.store, reseal: async () => false }
+  await sealedSession(made, A!)
+  t.equal(await run({ kind: 'reseal', json: true }, [B!, A!], never), false, 'it says where some stay')
+  t.match(JSON.parse(out[0]!), { resealed: 0, older: 1 })
+})
+
+t.test(
+  'a revocation endpoint that keeps failing is not asked for ever, and the rest is counted',
+  async (t) => {
+    let asked = 0
+    let failure: string | null = 'down'
+    const revoke = async () => {
+      asked += 1
+      return failure
+    }
+    const counted = countRevocation({ revoke })
+    const token = new Secret('token')
+    for (let count = 0; count < 100; count += 1) await counted.server.revoke(token, 'access_token')
+    t.equal(asked, 20)
+    t.equal(counted.unrevoked(), 100)
+
+    const mixed = countRevocation({ revoke })
+    for (let count = 0; count < 100; count += 1) {
+      failure = count % 10 === 0 ? null : 'down'
+      await mixed.server.revoke(token, 'access_token')
+    }
+    t.equal(mixed.unrevoked(), 90)
+    t.equal(asked, 120, 'one that works now and then is asked each time')
+  },
+)

@@ -1,0 +1,44 @@
+import t from 'tap'
+import { parseOperatorConfig } from '../../src/config/operator.ts'
+import { BASE, OTHER_SECRET, revealed, SESSION_SECRET } from '../config/environment.ts'
+
+const NOTHING = { secrets: false, revocation: false }
+const ALL = { secrets: true, revocation: true }
+const REDIS = { REDIS_URL: 'rediss://user:word@redis:6380/2', REDIS_PREFIX: 'app:' }
+
+t.test('a command reads what it needs, and no more than that', async (t) => {
+  const counting = parseOperatorConfig({ ...REDIS, SESSION_SECRET: 'short', CLIENT_ID: '' }, NOTHING)
+  if (!counting.ok) throw new Error(counting.faults.join('\n'))
+  t.match(counting.config, { store: { kind: 'redis', prefix: 'app:' }, idleSeconds: 7_200, oauth: null })
+  t.strictSame(counting.config.sessionSecrets, [])
+
+  const env = { ...REDIS, SESSION_SECRET: `${SESSION_SECRET},${OTHER_SECRET}` }
+  const ending = parseOperatorConfig(env, ALL)
+  if (!ending.ok) throw new Error(ending.faults.join('\n'))
+  t.strictSame(revealed(ending.config.sessionSecrets), [SESSION_SECRET, OTHER_SECRET])
+  t.equal(ending.config.oauth, null, 'the client is not needed where nothing can be revoked')
+
+  const revocation = { ...BASE, ...env, OAUTH_REVOCATION_URL: 'https://auth.example.com/revoke' }
+  const revoking = parseOperatorConfig(revocation, ALL)
+  if (!revoking.ok) throw new Error(revoking.faults.join('\n'))
+  t.match(revoking.config.oauth, { revocationUrl: 'https://auth.example.com/revoke', clientId: 'client-1' })
+  t.match(parseOperatorConfig(revocation, { ...ALL, revocation: false }), { config: { oauth: null } })
+})
+
+t.test('every fault in what it needs is listed', async (t) => {
+  const faultsOf = (env: Record<string, string>, needs = ALL): readonly string[] => {
+    const parsed = parseOperatorConfig(env, needs)
+    return parsed.ok ? [] : parsed.faults
+  }
+  const names = (faults: readonly string[]) => faults.map((fault) => fault.split(' ')[0]).sort()
+  t.strictSame(names(faultsOf({})), ['REDIS_URL', 'SESSION_SECRET'])
+  t.strictSame(names(faultsOf({}, NOTHING)), ['REDIS_URL'])
+  t.strictSame(names(faultsOf({ ...REDIS, SESSION_IDLE_SECONDS: 'x' }, NOTHING)), ['SESSION_IDLE_SECONDS'])
+  t.strictSame(names(faultsOf({ SESSION_STORE: 'memory' }, NOTHING)), ['SESSION_STORE'])
+  t.match(faultsOf({ SESSION_STORE: 'memory' }, NOTHING)[0], /within the server itself/)
+  const http = 'http://auth.example.com'
+  t.strictSame(
+    names(faultsOf({ ...REDIS, SESSION_SECRET, AUTH_URL: http, OAUTH_REVOCATION_URL: `${http}/revoke` })),
+    ['AUTH_URL', 'BASE_URL', 'CLIENT_ID', 'CLIENT_SECRET', 'OAUTH_REVOCATION_URL'],
+  )
+})

@@ -1,0 +1,190 @@
+import t from 'tap'
+import type { Browser } from '../helpers/browser.ts'
+import { startChild } from '../helpers/child.ts'
+import { startRedis } from '../helpers/redis.ts'
+import type { Bff } from '../helpers/system.ts'
+import { CLIENT, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { walk } from '../store/contract-walk.ts'
+import { redisStore, singleTarget, until as untilStore } from '../store/stores.ts'
+import { through, until } from '../tokens/world.ts'
+import { sessions } from './run.ts'
+
+const SECRET = 'the-first-secret-of-the-tests-of-32-characters'
+
+// Most of the time is spent in processes that start.
+t.jobs = 2
+
+async function statusOf(browser: Browser): Promise<number> {
+  return (await browser.fetch('/flux/temperature')).status
+}
+
+/** Milliseconds until a call that was answered is refused. */
+function untilSignedOut(browser: Browser): Promise<number> {
+  return until('it is signed out', async () => (await statusOf(browser)) === 401, 5_000)
+}
+
+t.test('an operator sees the sessions of a running deployment, and ends them on every replica', async (t) => {
+  const redis = await startRedis(t)
+  const sandbox = await startSandbox(t)
+  const revocation = `${sandbox.authUrl}/oauth/revoke`
+  const env = { REDIS_URL: redis.url, OAUTH_REVOCATION_URL: revocation }
+  const replicas: Bff[] = [await startBff(t, sandbox, env), await startBff(t, sandbox, env)]
+  await Promise.all(replicas.map(untilReady))
+  const [one, other] = replicas as [Bff, Bff]
+  const operator = {
+    REDIS_URL: redis.url,
+    SESSION_SECRET: SECRET,
+    OAUTH_REVOCATION_URL: revocation,
+    AUTH_URL: sandbox.authUrl,
+    BASE_URL: sandbox.baseUrl,
+    CLIENT_ID: CLIENT.clientId,
+    CLIENT_SECRET: CLIENT.clientSecret,
+  }
+  const printed: string[] = []
+  const run = async (...args: string[]) => {
+    const ran = await sessions(t, operator, ...args)
+    printed.push(...ran.lines, ran.stderr)
+    return ran
+  }
+
+  const browsers: Browser[] = []
+  for (let count = 0; count < 5; count += 1) {
+    const browser = one.browser()
+    t.equal((await signIn(browser, sandbox)).status, 303)
+    browsers.push(browser)
+  }
+  t.match(await run('count'), { code: 0, lines: ['5'], stderr: '' })
+  const listed = await run('list')
+  t.equal(listed.lines.length, 5)
+  for (const line of listed.lines)
+    t.match(line, /^[0-9a-f]{64}( {2}\d{4}-\d\d-\d\dT\S+Z){3} {2}code {2}1 {2}test-client$/)
+  const json = (await run('list', '--json')).lines.map((line) => JSON.parse(line) as { id: string })
+  t.strictSame(json.map(({ id }) => id).sort(), listed.lines.map((line) => line.slice(0, 64)).sort())
+
+  // In both replicas' caches, before they are ended.
+  for (const browser of browsers) {
+    t.equal(await statusOf(browser), 200)
+    t.equal(await statusOf(through(other, browser)), 200)
+  }
+  const unknown = ['0', '1']
+    .map((digit) => digit.repeat(64))
+    .find((id) => json.every((one) => one.id !== id))!
+  t.match(await run('end', unknown), { code: 1, lines: [], stderr: /There is no session with the id/ })
+  t.match(await run('end', ''), { code: 2 })
+  t.equal(await statusOf(browsers[0]!), 200)
+  const { id } = json[0]!
+  const beginning = id.slice(0, 12)
+  t.match(await run('end', beginning), { code: 0, lines: [`ended ${id}`], stderr: '' })
+  const statuses = await Promise.all(
+    browsers.map(async (browser) => [await statusOf(browser), await statusOf(through(other, browser))]),
+  )
+  t.equal(statuses.flat().filter((status) => status === 401).length, 2, 'one session, at both replicas')
+  t.equal(sandbox.journal.entries({ endpoint: 'revoke' }).length, 2, 'its two tokens are revoked')
+  t.match(await run('end', beginning), { code: 1, stderr: /no session whose id begins/ })
+
+  t.match(await run('end-all'), { code: 2, lines: [], stderr: /add --yes/ })
+  t.match(await run('count'), { lines: ['4'] })
+  t.match(await run('end-all', '--yes'), { code: 0, lines: ['ended 4'], stderr: '' })
+  for (const browser of browsers) {
+    t.equal(await statusOf(browser), 401)
+    t.equal(await statusOf(through(other, browser)), 401)
+  }
+  t.equal(sandbox.journal.entries({ endpoint: 'revoke' }).length, 10)
+  t.match(await run('count', '--json'), { lines: ['{"sessions":0}'] })
+
+  const text = printed.join('\n')
+  const tokens = sandbox.journal
+    .entries({ endpoint: 'resource' })
+    .map(({ headers }) => headers.authorization!.slice(7))
+  t.ok(tokens.length > 0)
+  for (const token of tokens) t.notOk(text.includes(token), 'no token is printed')
+  for (const browser of browsers) {
+    for (const { value } of browser.cookies.values()) t.notOk(text.includes(value), 'no cookie is printed')
+  }
+})
+
+t.test('the end of a session by an operator is seen by a replica within 200 ms', async (t) => {
+  const redis = await startRedis(t)
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
+  await untilReady(bff)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  t.equal(await statusOf(browser), 200)
+  const { store } = await redisStore(t, singleTarget(redis.port))
+  const [key] = await walk(store)
+  const gone = untilStore('the record is gone', async () => (await store.read(key!)) === null)
+  const seen = untilSignedOut(browser)
+  t.match(await sessions(t, { REDIS_URL: redis.url, SESSION_SECRET: SECRET }, 'end-all', '--yes'), {
+    code: 0,
+  })
+  const ms = (await seen) - (await gone)
+  t.ok(ms < 200, `${ms.toFixed()} ms after the record was gone`)
+})
+
+t.test('tokens that cannot be revoked are told, and their sessions end all the same', async (t) => {
+  const redis = await startRedis(t)
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
+  await untilReady(bff)
+  for (let count = 0; count < 3; count += 1) await signIn(bff.browser(), sandbox)
+  const env = {
+    REDIS_URL: redis.url,
+    SESSION_SECRET: SECRET,
+    OAUTH_REVOCATION_URL: 'http://127.0.0.1:9/revoke',
+    AUTH_URL: sandbox.authUrl,
+    BASE_URL: sandbox.baseUrl,
+    CLIENT_ID: CLIENT.clientId,
+    CLIENT_SECRET: CLIENT.clientSecret,
+  }
+  const [id] = (await sessions(t, env, 'list')).lines.map((line) => line.slice(0, 64))
+  t.match(await sessions(t, env, 'end', id!, '--no-revoke'), { code: 0, stderr: '' })
+  t.match(await sessions(t, env, 'end-all', '--yes'), {
+    code: 0,
+    lines: ['ended 2'],
+    stderr: /^4 tokens could not be revoked/,
+  })
+})
+
+t.test('what goes wrong has an exit code and a sentence, and no secret in it', async (t) => {
+  const redis = await startRedis(t, { password: 'the-right-password' })
+  const right = redis.url
+  const wrong = right.replace('the-right-password', 'a-wrong-password')
+  t.match(await sessions(t, { REDIS_URL: right }, 'count'), { code: 0, lines: ['0'], stderr: '' })
+  const refused = await sessions(t, { REDIS_URL: wrong }, 'count')
+  t.match(refused, { code: 1, lines: [], stderr: /^Redis refuses our credentials/ })
+  t.notMatch(refused.stderr, 'a-wrong-password')
+  t.match(await sessions(t, { REDIS_URL: 'redis://127.0.0.1:9' }, 'count'), {
+    code: 1,
+    stderr: 'Redis cannot be reached.\n',
+  })
+  const faulty = await sessions(t, { REDIS_URL: right, SESSION_SECRET: 'too-short-a-secret' }, 'reseal')
+  t.match(faulty, { code: 2, lines: [], stderr: /SESSION_SECRET needs at least 32/ })
+  t.notMatch(faulty.stderr, 'too-short-a-secret')
+  t.match(await sessions(t, {}, 'list'), { code: 2, stderr: /REDIS_URL is required/ })
+  t.match(await sessions(t, {}, 'destroy'), { code: 2, stderr: /There is no command "destroy"/ })
+  const help = await sessions(t, {}, '--help')
+  t.match(help, { code: 0, stderr: '' })
+  t.match(help.lines.join('\n'), /end-all --yes/)
+})
+
+t.test('who reads only the beginning of a long list is no fault', async (t) => {
+  const redis = await startRedis(t)
+  await redis.cli(
+    'eval',
+    `for i = 1, 5000 do
+      local key = 'bff:s:' .. redis.sha1hex(i) .. string.sub(redis.sha1hex(i), 1, 24)
+      redis.call('HSET', key, 'session', '{}', 'tokens', 'x', 'gen', 1, 'createdAt', 0, 'seenAt', 0, 'endsAt', 9e12,
+        'flow', 'code', 'client', 'app')
+    end`,
+    '0',
+  )
+  const command = `"${process.execPath}" dist/sessions.js list | head -n 2; echo "code \${PIPESTATUS[0]}"`
+  const child = startChild(t, 'bash', ['-c', command], {
+    env: { PATH: process.env.PATH ?? '', REDIS_URL: redis.url },
+  })
+  await child.ended
+  t.match(child.stdout().split('\n'), [/^[0-9a-f]{64} /, /^[0-9a-f]{64} /, 'code 0', ''])
+  t.equal(child.stderr(), '')
+  t.match(await sessions(t, { REDIS_URL: redis.url }, 'count'), { lines: ['5000'] })
+})
