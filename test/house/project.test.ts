@@ -71,6 +71,7 @@ t.test(
     const dependencies = stages.find((stage) => / AS dependencies$/m.test(stage)) ?? ''
     t.match(dependencies, /npm ci --omit=dev --ignore-scripts/)
     t.match(last, /--from=dependencies \/app\/node_modules/)
+    t.match(last, /--from=build \/app\/dist \.\/dist$/m, "with the operator's command, dist/sessions.js")
   },
 )
 
