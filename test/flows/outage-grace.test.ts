@@ -40,6 +40,13 @@ async function known(bff: Bff, sandbox: Sandbox, tokenSeconds?: number): Promise
   return browser
 }
 
+async function graceBegun(bff: Bff, browser: Browser): Promise<void> {
+  await until('the grace has begun', async () => {
+    await browser.fetch('/flux/a')
+    return bff.log().includes('grace.begun')
+  })
+}
+
 async function readyz(bff: Bff): Promise<number> {
   const response = await fetch(`${bff.opsUrl}/readyz`)
   await response.arrayBuffer()
@@ -73,24 +80,28 @@ for (const [name, outage] of Object.entries(OUTAGES)) {
     const begun = performance.now()
     await outage.begin(away)
     isStoreUnavailable(t, await stranger.fetch('/flux/a'), 'a session that was not in the cache')
-    const ready: number[] = []
-    const served: number[] = []
-    let slowest = 0
-    while (performance.now() - begun < graceMs - 500) {
-      const at = performance.now()
-      served.push((await browser.fetch('/flux/a')).status)
-      slowest = Math.max(slowest, performance.now() - at)
-      ready.push(await readyz(bff))
-    }
-    t.strictSame([...new Set(served)], [200], `${served.length} calls`)
-    t.ok(slowest < 1_000, `the slowest took ${slowest.toFixed()} ms`)
-    t.strictSame([...new Set(ready)], [200])
-    const update = { method: 'PUT', headers: { 'content-type': 'application/json' }, body: '{"name":"n"}' }
-    t.equal((await browser.fetch('/site/42', update)).status, 200)
-    isStoreUnavailable(t, await browser.fetch('/auth/session'), 'what only the store can say')
-
     isStoreUnavailable(t, await leaver.fetch('/auth/logout', { method: 'POST' }), 'a sign-out')
     isStoreUnavailable(t, await leaver.fetch('/flux/a'), 'whoever wanted to sign out is not served')
+    isStoreUnavailable(t, await browser.fetch('/auth/session'), 'what only the store can say')
+    const seen = new Set<string>()
+    // What is answered later is no matter here: a busy machine may be slow.
+    const note = async (what: string, status: Promise<number>): Promise<void> => {
+      const text = `${what} ${await status}`
+      if (performance.now() - begun < graceMs) seen.add(text)
+    }
+    const update = { method: 'PUT', headers: { 'content-type': 'application/json' }, body: '{"name":"n"}' }
+    while (performance.now() - begun < graceMs) {
+      await note(
+        'GetFlux',
+        browser.fetch('/flux/a').then(({ status }) => status),
+      )
+      await note(
+        'UpdateSite',
+        browser.fetch('/site/42', update).then(({ status }) => status),
+      )
+      await note('readyz', readyz(bff))
+    }
+    t.strictSame([...seen].sort(), ['GetFlux 200', 'UpdateSite 200', 'readyz 200'])
 
     await until('the grace is over', async () => (await browser.fetch('/flux/a')).status === 503)
     t.ok(performance.now() - begun < graceMs + 2_500)
@@ -98,9 +109,11 @@ for (const [name, outage] of Object.entries(OUTAGES)) {
     t.equal(await readyz(bff), 503)
 
     await outage.end(away)
-    for (const one of [browser, stranger, leaver]) {
+    for (const one of [browser, stranger]) {
       await until('the same cookies work', async () => (await one.fetch('/flux/a')).status === 200)
     }
+    // A sign-out that a frozen Redis had already received is done when it goes on.
+    t.ok([200, 401].includes((await leaver.fetch('/flux/a')).status))
     await untilReady(bff)
     const lines = bff
       .log()
@@ -131,25 +144,28 @@ t.test('without a grace a known session is refused within a second', async (t) =
   }
 })
 
-t.test('in the grace of a frozen Redis no call waits for it', async (t) => {
+t.test('in the grace of a frozen Redis no call asks it, or waits for it', async (t) => {
   const { redis, bff, sandbox } = await start(t, 60)
   const browser = await known(bff, sandbox)
+  const counted = async (metric: string): Promise<number> => {
+    const text = await (await fetch(`${bff.opsUrl}/metrics`)).text()
+    const line = text.split('\n').find((one) => one.startsWith(metric))
+    return Number(line?.split(' ').at(-1) ?? 0)
+  }
+  const lookUps = 'bff_store_duration_seconds_count{command="hmget"}'
   redis.pause()
-  await until('the grace has begun', async () => {
-    await browser.fetch('/flux/a')
-    return bff.log().includes('grace.begun')
-  })
+  await graceBegun(bff, browser)
+  const [asked, bypassed] = [
+    await counted(lookUps),
+    await counted('bff_session_cache_total{result="bypass"}'),
+  ]
+  t.ok(asked > 0)
   for (let call = 0; call < 40; call += 1) {
-    const at = performance.now()
     t.equal((await browser.fetch('/flux/a')).status, 200)
-    const took = performance.now() - at
-    if (took > 400) t.fail(`a call took ${took.toFixed()} ms`)
     await elapsed(50)
   }
-  t.match(
-    await (await fetch(`${bff.opsUrl}/metrics`)).text(),
-    /bff_session_cache_total\{result="bypass"\} \d\d/,
-  )
+  t.equal(await counted(lookUps), asked)
+  t.equal(await counted('bff_session_cache_total{result="bypass"}'), bypassed + 40)
   redis.resume()
 })
 
@@ -164,15 +180,14 @@ t.test('a sign-out made elsewhere in the outage is seen as soon as the store is'
     const browser = await known(bff, sandbox)
     const stays = await known(bff, sandbox)
     proxy[begin]()
-    await until('the grace has begun', async () => {
-      await browser.fetch('/flux/a')
-      return bff.log().includes('grace.begun')
-    })
+    await graceBegun(bff, browser)
     t.equal((await through(other, browser).fetch('/auth/logout', { method: 'POST' })).status, 204)
     t.equal((await browser.fetch('/flux/a')).status, 200, 'not seen while the store is away')
     proxy[end]()
     await until('the grace has ended', () => bff.log().includes('grace.ended'))
-    for (let call = 0; call < 10; call += 1) t.equal((await browser.fetch('/flux/a')).status, 401)
+    const after: number[] = []
+    for (let call = 0; call < 10; call += 1) after.push((await browser.fetch('/flux/a')).status)
+    t.strictSame([...new Set(after)], [401])
     t.equal((await stays.fetch('/flux/a')).status, 200)
   }
 })
@@ -183,10 +198,7 @@ t.test('a store that can be read again is believed before its messages arrive', 
   await untilReady(other)
   const browser = await known(bff, sandbox)
   proxy.cut()
-  await until('the grace has begun', async () => {
-    await browser.fetch('/flux/a')
-    return bff.log().includes('grace.begun')
-  })
+  await graceBegun(bff, browser)
   t.equal((await through(other, browser).fetch('/auth/logout', { method: 'POST' })).status, 204)
   // Nobody may hear messages any more; commands work.
   await redis.cli('acl', 'setuser', 'default', 'resetchannels')

@@ -1,8 +1,3 @@
-import { createHash } from 'node:crypto'
-import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
-import type { AddressInfo } from 'node:net'
-import net from 'node:net'
 import t, { type Test } from 'tap'
 import type { Answer, Browser } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
@@ -134,80 +129,6 @@ t.test('tokens that cannot be stored are revoked and make no session, then or la
   await untilReady(bff)
   await noSession(t, browser)
 })
-
-t.test(
-  'a session whose saving had no answer in time is not signed in, then or later',
-  { timeout: 8_000 },
-  async (t) => {
-    const sandbox = await startSandbox(t)
-    const redis = await startRedis(t)
-    const slow = await slowAnswersTo(t, redis.port, 'save-session')
-    const bff = await startBff(t, sandbox, {
-      REDIS_URL: `redis://127.0.0.1:${slow.port}`,
-      OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`,
-    })
-    await untilReady(bff)
-    await signIn(bff.browser(), sandbox)
-    const kept = (await redis.cli('KEYS', 'bff:s:*')).split('\n')
-    t.equal(kept.length, 1)
-
-    const browser = bff.browser()
-    slow.begin()
-    isRetryPage(t, await signIn(browser, sandbox, '/app?x=1'), 503, 'no answer in time')
-    t.ok(slow.wasMet(), 'it was the saving that had no answer')
-    await sandbox.journal.until({ endpoint: 'revoke' })
-    await untilReady(bff)
-    await noSession(t, browser)
-    await untilEqual(async () => (await redis.cli('KEYS', 'bff:s:*')).split('\n'), kept)
-    t.pass('no record is left behind')
-  },
-)
-
-/** A way to Redis that, once begun, answers one script of ours later than anybody waits. */
-async function slowAnswersTo(t: Test, redisPort: number, script: string) {
-  const lua = readFileSync(new URL(`../../src/store/lua/${script}.lua`, import.meta.url))
-  const sha = createHash('sha1').update(lua).digest('hex')
-  const sockets = new Set<net.Socket>()
-  let armed = false
-  let met = false
-  const server = net.createServer((client) => {
-    const redis = net.connect(redisPort, '127.0.0.1')
-    for (const socket of [client, redis]) {
-      sockets.add(socket)
-      socket.on('error', () => {})
-    }
-    client.on('close', () => redis.destroy())
-    redis.on('close', () => client.destroy())
-    client.on('data', (data) => {
-      if (armed && data.includes(sha)) {
-        armed = false
-        met = true
-        redis.pause()
-        setTimeout(() => redis.resume(), 1_000)
-      }
-      redis.write(data)
-    })
-    redis.on('data', (data) => client.write(data))
-  })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy()
-    server.close()
-  })
-  return {
-    port: (server.address() as AddressInfo).port,
-    begin() {
-      armed = true
-    },
-    wasMet: () => met,
-  }
-}
-
-/** Looks until the value is the expected one; bounded by the test's own time. */
-async function untilEqual(look: () => Promise<string[]>, expected: string[]): Promise<void> {
-  while ((await look()).join() !== expected.join()) await new Promise((resolve) => setTimeout(resolve, 50))
-}
 
 t.test('a sign-in that fails leaves no login cookie behind', async (t) => {
   const sandbox = await startSandbox(t, { faults: { tokenEndpoint: { mode: 'refuse' } } })

@@ -1,9 +1,8 @@
-import { setFlagsFromString } from 'node:v8'
-import { runInNewContext } from 'node:vm'
 import t, { type Test } from 'tap'
 import { createSessionCache, type SessionCache } from '../../src/store/cache.ts'
 import { createMemoryStore } from '../../src/store/memory.ts'
 import type { RecordKey, SessionStore } from '../../src/store/port.ts'
+import { heapUsed } from './heap.ts'
 import { newKey, newRecord, until } from './stores.ts'
 
 interface Entry {
@@ -278,11 +277,3 @@ t.test('no more is kept aside than the bound', async (t) => {
     [false, true, true],
   )
 })
-
-/** Bytes of the heap that are still needed. */
-function heapUsed(): number {
-  setFlagsFromString('--expose-gc')
-  const gc = runInNewContext('gc') as () => void
-  gc()
-  return process.memoryUsage().heapUsed
-}

@@ -15,6 +15,11 @@ export interface Proxy {
   mend(): void
   /** The next so many connections are cut as soon as the client sends a command of this name. */
   cutAt(command: string, times: number): void
+  /**
+   * From the next sending on that holds this text, the answers on that connection are held: what is
+   * asked is done, and nobody is told. `release` lets them through.
+   */
+  holdAnswers(text: string): { wasMet(): boolean; release(): void }
   /** How many are still to be cut. */
   cutsLeft(): number
   /** Connections that were made so far. */
@@ -28,6 +33,7 @@ export async function startProxy(t: Teardown, targetPort: number): Promise<Proxy
   let cutting = false
   let made = 0
   let cuts = { command: '', left: 0 }
+  let onSending: ((data: Buffer, upstream: Socket) => void) | null = null
 
   const server = net.createServer((client) => {
     made += 1
@@ -42,6 +48,7 @@ export async function startProxy(t: Teardown, targetPort: number): Promise<Proxy
         client.destroy()
         return
       }
+      onSending?.(data, upstream)
       upstream.write(data)
     })
     upstream.on('data', (data) => {
@@ -87,6 +94,21 @@ export async function startProxy(t: Teardown, targetPort: number): Promise<Proxy
     },
     cutAt(command, times) {
       cuts = { command, left: times }
+    },
+    holdAnswers(text) {
+      let held: Socket | null = null
+      onSending = (data, upstream) => {
+        if (held !== null || !data.includes(text)) return
+        held = upstream
+        upstream.pause()
+      }
+      return {
+        wasMet: () => held !== null,
+        release() {
+          onSending = null
+          held?.resume()
+        },
+      }
     },
     cutsLeft: () => cuts.left,
     made: () => made,

@@ -1,0 +1,218 @@
+import t from 'tap'
+import type { Answer } from '../helpers/browser.ts'
+import { freePort } from '../helpers/ports.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { elapsed, presentations, signInExpired, until } from '../tokens/world.ts'
+
+/** A Redis that is there and does not do what it should. */
+interface Trouble {
+  begin(redis: RedisServer): Promise<unknown>
+  end(redis: RedisServer): Promise<unknown>
+  /** It still answers reads: a session whose token is fresh needs no more. */
+  reads?: boolean
+  /** It still deletes: a session can be ended. */
+  deletes?: boolean
+  /** What was asked of it may be done later. */
+  mayRunLate?: boolean
+}
+
+const PAUSE_MS = 4_000
+
+let reloading: Promise<unknown> = Promise.resolve()
+
+const TROUBLES: Record<string, Trouble> = {
+  'a full memory': {
+    begin: (redis) => redis.cli('config', 'set', 'maxmemory', '1'),
+    end: (redis) => redis.cli('config', 'set', 'maxmemory', '0'),
+    reads: true,
+    deletes: true,
+  },
+  'a master that was made a replica': {
+    begin: async (redis) => redis.cli('replicaof', '127.0.0.1', String(await freePort())),
+    end: (redis) => redis.cli('replicaof', 'no', 'one'),
+    reads: true,
+  },
+  'a master whose replicas are lost': {
+    begin: (redis) => redis.cli('config', 'set', 'min-replicas-to-write', '1'),
+    end: (redis) => redis.cli('config', 'set', 'min-replicas-to-write', '0'),
+    reads: true,
+  },
+  'clients that are paused': {
+    begin: (redis) => redis.cli('client', 'pause', String(PAUSE_MS), 'all'),
+    end: () => elapsed(PAUSE_MS),
+    mayRunLate: true,
+  },
+  'data that is being loaded': {
+    async begin(redis) {
+      await redis.cli(
+        'eval',
+        `for i = 1, 50 do redis.call('SET', 'pad' .. i, string.rep('x', 4096)) end`,
+        '0',
+      )
+      await redis.cli('config', 'set', 'key-load-delay', '100000')
+      reloading = redis.cli('debug', 'reload')
+      const isLoading = (): Promise<boolean> =>
+        redis.cli('get', 'pad1').then(
+          () => false,
+          (error: unknown) => String(error).includes('LOADING'),
+        )
+      await until('it is loading', isLoading)
+    },
+    async end(redis) {
+      await reloading
+      await redis.cli('config', 'set', 'key-load-delay', '0')
+    },
+  },
+  'permissions that were taken away': {
+    begin: (redis) => redis.cli('acl', 'setuser', 'app', '-@all'),
+    end: (redis) => redis.cli('acl', 'setuser', 'app', '+@all'),
+  },
+  'a password that was changed': {
+    async begin(redis) {
+      await redis.cli('acl', 'setuser', 'app', 'resetpass', '>another')
+      await redis.cli('client', 'kill', 'user', 'app')
+    },
+    end: (redis) => redis.cli('acl', 'setuser', 'app', 'resetpass', '>app-password'),
+  },
+}
+
+/** What the contract's second is when the machine is busy with other tests. */
+const A_SECOND_MS = 1_500
+
+// Most of the time is spent waiting.
+t.jobs = 3
+
+for (const [name, trouble] of Object.entries(TROUBLES)) {
+  t.test(
+    `${name}: what needs the store is 503 at once, nothing is lost, the cookies work afterwards`,
+    async (t) => {
+      const redis = await startRedis(t, {
+        args: ['--enable-debug-command', 'local', '--loading-process-events-interval-bytes', '1024'],
+      })
+      await redis.cli('acl', 'setuser', 'app', 'on', '>app-password', '~*', '&*', '+@all')
+      const sandbox = await startSandbox(t)
+      const bff = await startBff(t, sandbox, {
+        REDIS_URL: `redis://app:app-password@127.0.0.1:${redis.port}`,
+      })
+      await untilReady(bff)
+      const [fresh, leaver, coming] = [bff.browser(), bff.browser(), bff.browser()]
+      await signIn(fresh, sandbox)
+      await signIn(leaver, sandbox)
+      const start = await coming.navigate('/auth/login?returnTo=%2Fapp')
+      const back = await decide(sandbox, String(start.headers.location))
+      const due = await signInExpired(bff, sandbox)
+      const redeemed = (): number =>
+        sandbox.journal.entries({ endpoint: 'token', kind: 'authorization_code' }).length
+      const redeemedBefore = redeemed()
+
+      const timed = async (what: string, answer: Promise<Answer>): Promise<Answer> => {
+        const at = performance.now()
+        const got = await answer
+        const took = performance.now() - at
+        t.ok(took < A_SECOND_MS, `${what}: ${got.status} after ${took.toFixed()} ms`)
+        return got
+      }
+      const isRefused = (what: string, answer: Answer): void => {
+        t.equal(answer.status, 503, what)
+        t.match(answer.headers['retry-after'], /^[1-9]\d*$/, what)
+        t.strictSame(answer.setCookies, [], what)
+      }
+
+      await trouble.begin(redis)
+      const [dueCall, freshCall, session, logout, callback, login, ready] = await Promise.all([
+        timed('a call that needs a refresh', due.fetch('/flux/a')),
+        timed('a call', fresh.fetch('/flux/a')),
+        timed('/auth/session', fresh.fetch('/auth/session')),
+        timed('a sign-out', leaver.fetch('/auth/logout', { method: 'POST' })),
+        timed('a callback', coming.navigate(back, { from: 'cross-site' })),
+        timed('/auth/login', bff.browser().navigate('/auth/login')),
+        fetch(`${bff.opsUrl}/readyz`),
+      ])
+      isRefused('a call that needs a refresh', dueCall)
+      t.match(dueCall.json(), { code: 'store_unavailable' })
+      if (trouble.reads === true) {
+        t.equal(freshCall.status, 200, 'a call that needs a read alone')
+        t.match(session.json(), { authenticated: true })
+      } else {
+        isRefused('a call', freshCall)
+        t.match(freshCall.json(), { code: 'store_unavailable' })
+        isRefused('/auth/session', session)
+      }
+      if (trouble.deletes === true) t.equal(logout.status, 204, 'a sign-out')
+      else isRefused('a sign-out', logout)
+      isRefused('a callback', callback)
+      t.match(callback.headers['content-type'], /^text\/html/, 'a page, and no way round in a circle')
+      t.equal(callback.headers.location, undefined)
+      t.equal(redeemed(), redeemedBefore, 'no code is redeemed')
+      t.equal(login.status, 303, 'to begin a sign-in needs no store')
+      t.equal(ready.status, 503)
+      await ready.arrayBuffer()
+
+      await trouble.end(redis)
+      await untilReady(bff)
+      await until(
+        'a call that needs a refresh',
+        async () => (await due.fetch('/flux/a')).status === 200,
+        20_000,
+      )
+      t.equal((await fresh.fetch('/flux/a')).status, 200)
+      const stays = trouble.deletes === true ? 401 : 200
+      // A pause ends with what was asked in it being done: the sign-out as well.
+      const after = await until('the one who signed out', async () => {
+        const { status } = await leaver.fetch('/flux/a')
+        return status === stays || (name.includes('paused') && status === 401)
+      })
+      t.ok(after >= 0)
+      t.equal((await signIn(coming, sandbox)).status, 303)
+      t.equal((await coming.fetch('/flux/a')).status, 200)
+      t.equal(presentations(sandbox).length, 1, 'the refresh token was presented once')
+      t.equal(sandbox.counters().reuseDetected, 0)
+    },
+  )
+}
+
+t.test(
+  'connections that are killed again and again: each call is answered, and no session is lost',
+  async (t) => {
+    const redis = await startRedis(t)
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
+    await untilReady(bff)
+    const browsers = await Promise.all(
+      Array.from({ length: 10 }, async () => {
+        const browser = bff.browser()
+        await signIn(browser, sandbox)
+        return browser
+      }),
+    )
+    let killing = true
+    const killer = (async () => {
+      while (killing) {
+        await redis.cli('client', 'kill', 'type', 'normal', 'skipme', 'yes')
+        await redis.cli('client', 'kill', 'type', 'pubsub')
+      }
+    })()
+    const statuses = new Map<number, number>()
+    const until = performance.now() + 3_000
+    await Promise.all(
+      browsers.map(async (browser) => {
+        while (performance.now() < until) {
+          const at = performance.now()
+          const answer = await browser.fetch('/flux/a')
+          if (performance.now() - at > A_SECOND_MS) t.fail('a call took longer than a second')
+          if (answer.status === 503) t.match(answer.json(), { code: 'store_unavailable' })
+          statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1)
+        }
+      }),
+    )
+    killing = false
+    await killer
+    t.strictSame(
+      [...statuses.keys()].filter((status) => status !== 200 && status !== 503),
+      [],
+    )
+    await untilReady(bff)
+    for (const browser of browsers) t.equal((await browser.fetch('/flux/a')).status, 200)
+  },
+)

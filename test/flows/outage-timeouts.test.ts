@@ -1,0 +1,146 @@
+import t, { type Test } from 'tap'
+import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { type Bff, decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { startProxy, type Proxy as Way } from '../store/proxy.ts'
+import { scriptSha } from '../store/script-sha.ts'
+import { presentations, signInExpired, through, until } from '../tokens/world.ts'
+
+/** Two replicas over one Redis; what it answers to the first may be held on the way. */
+interface Slow {
+  redis: RedisServer
+  way: Way
+  sandbox: Sandbox
+  bff: Bff
+  other: Bff
+}
+
+async function start(t: Test): Promise<Slow> {
+  const redis = await startRedis(t)
+  const way = await startProxy(t, redis.port)
+  const sandbox = await startSandbox(t)
+  const env = { OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke` }
+  const bff = await startBff(t, sandbox, { ...env, REDIS_URL: `redis://127.0.0.1:${way.port}` })
+  const other = await startBff(t, sandbox, { ...env, REDIS_URL: redis.url })
+  await Promise.all([bff, other].map(untilReady))
+  // Redis knows every script from now on, so that the first sending is the one that runs.
+  const before = await signInExpired(bff, sandbox)
+  if ((await before.fetch('/flux/a')).status !== 200) throw new Error('no call succeeds')
+  await before.fetch('/auth/logout', { method: 'POST' })
+  await sandbox.journal.until({ endpoint: 'revoke' }, 2)
+  sandbox.journal.clear()
+  return { redis, way, sandbox, bff, other }
+}
+
+async function records(redis: RedisServer): Promise<string[]> {
+  return (await redis.cli('keys', 'bff:s:*')).split('\n').filter((name) => name !== '')
+}
+
+// Most of the time is spent waiting.
+t.jobs = 3
+
+t.test('the right to refresh, taken without an answer: one presentation, and soon', async (t) => {
+  const { way, sandbox, bff, other } = await start(t)
+  const browser = await signInExpired(bff, sandbox)
+  const held = way.holdAnswers(scriptSha('begin-refresh'))
+  const answer = await browser.fetch('/flux/a')
+  t.ok(held.wasMet())
+  t.equal(answer.status, 503)
+  t.match(answer.json(), { code: 'store_unavailable' })
+  held.release()
+  await until('both replicas', async () => {
+    const statuses = await Promise.all(
+      [browser, through(other, browser)].map(async (one) => (await one.fetch('/flux/a')).status),
+    )
+    return statuses.every((status) => status === 200)
+  })
+  t.equal(presentations(sandbox).length, 1)
+  t.equal(sandbox.counters().reuseDetected, 0)
+})
+
+t.test('new tokens, stored without an answer: they serve, and the refresh is not made again', async (t) => {
+  const { way, sandbox, bff, other } = await start(t)
+  const browser = await signInExpired(bff, sandbox)
+  const held = way.holdAnswers(scriptSha('replace-tokens'))
+  t.equal((await browser.fetch('/flux/a')).status, 200, 'from memory')
+  t.ok(held.wasMet())
+  t.equal((await through(other, browser).fetch('/flux/a')).status, 200, 'they are in the store')
+  held.release()
+  await untilReady(bff)
+  await until('nothing is unsaved', () => bff.log().includes('refresh.saved_late'))
+  t.match(bff.log(), /"event":"refresh.saved_late","result":"replaced"/)
+  for (const one of [browser, through(other, browser)]) t.equal((await one.fetch('/flux/a')).status, 200)
+  t.equal(presentations(sandbox).length, 1)
+  t.equal(sandbox.counters().reuseDetected, 0)
+  t.equal(sandbox.journal.entries({ endpoint: 'revoke' }).length, 0)
+})
+
+t.test(
+  'a sign-in that was claimed without an answer: a page, no code redeemed, and no way in a circle',
+  async (t) => {
+    const { redis, way, sandbox, bff } = await start(t)
+    const browser = bff.browser()
+    const begun = await browser.navigate('/auth/login?returnTo=%2Fapp')
+    const back = await decide(sandbox, String(begun.headers.location))
+    const held = way.holdAnswers(scriptSha('claim-nonce'))
+    const answer = await browser.navigate(back, { from: 'cross-site' })
+    t.ok(held.wasMet())
+    t.equal(answer.status, 503)
+    t.match(answer.headers['content-type'], /^text\/html/)
+    t.match(answer.headers['retry-after'], /^[1-9]\d*$/)
+    t.strictSame(answer.setCookies, [])
+    t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
+    held.release()
+    await untilReady(bff)
+    const again = await browser.navigate(back, { from: 'cross-site' })
+    t.equal(again.status, 400, 'the claim stands: asked again it is a page, not one more redirect')
+    t.match(again.headers['content-type'], /^text\/html/)
+    t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
+    t.equal((await signIn(browser, sandbox)).status, 303)
+    t.equal((await browser.fetch('/flux/a')).status, 200)
+    t.equal((await records(redis)).length, 1)
+  },
+)
+
+t.test('a session that was made without an answer: no sign-in, tokens revoked, no record left', async (t) => {
+  for (const script of ['create-record', 'save-session'] as const) {
+    const { redis, way, sandbox, bff } = await start(t)
+    const browser = bff.browser()
+    const held = way.holdAnswers(scriptSha(script))
+    const answer = await signIn(browser, sandbox, '/app?x=1')
+    t.ok(held.wasMet(), script)
+    t.equal(answer.status, 503)
+    t.match(answer.headers['content-type'], /^text\/html/)
+    t.match(answer.text, '<a href="/auth/login?returnTo=%2Fapp%3Fx%3D1">')
+    t.notMatch(answer.setCookies.join(), /session|record/)
+    const revoked = await sandbox.journal.until({ endpoint: 'revoke' }, 2)
+    t.equal(new Set(revoked.map(({ form }) => form?.token)).size, 2, 'both tokens')
+    held.release()
+    await untilReady(bff)
+    await until('no record is left', async () => (await records(redis)).length === 0)
+    t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
+    t.equal((await signIn(browser, sandbox)).status, 303)
+    t.equal((await browser.fetch('/flux/a')).status, 200)
+    t.equal((await records(redis)).length, 1)
+    t.equal(presentations(sandbox).length, 0)
+  }
+})
+
+t.test('a sign-out without an answer: 503 and the cookies stay, but it counts everywhere', async (t) => {
+  const { way, sandbox, bff, other } = await start(t)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  for (const one of [browser, through(other, browser)]) t.equal((await one.fetch('/flux/a')).status, 200)
+  const held = way.holdAnswers(scriptSha('end-record'))
+  const answer = await browser.fetch('/auth/logout', { method: 'POST' })
+  t.ok(held.wasMet())
+  t.equal(answer.status, 503)
+  t.match(answer.json(), { code: 'store_unavailable' })
+  t.strictSame(answer.setCookies, [])
+  t.equal((await through(other, browser).fetch('/flux/a')).status, 401)
+  t.not((await browser.fetch('/flux/a')).status, 200, 'not served where it was asked either')
+  held.release()
+  await untilReady(bff)
+  t.equal((await browser.fetch('/flux/a')).status, 401)
+  t.equal((await browser.fetch('/auth/logout', { method: 'POST' })).status, 204)
+})

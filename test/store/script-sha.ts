@@ -1,0 +1,9 @@
+import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
+import type { ScriptName } from '../../src/store/scripts.ts'
+
+/** The name by which a script of ours is sent to a Redis that knows it. */
+export function scriptSha(name: ScriptName): string {
+  const lua = readFileSync(new URL(`../../src/store/lua/${name}.lua`, import.meta.url))
+  return createHash('sha1').update(lua).digest('hex')
+}
