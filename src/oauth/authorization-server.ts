@@ -36,8 +36,11 @@ export interface AuthorizationServer {
   /** Where to send the browser (service document, section 5.4, code flow step 1). */
   authorizeUrl(request: AuthorizationRequest): Promise<string>
   redeemCode(exchange: CodeExchange): Promise<TokenOutcome>
-  /** `timeoutMs` bounds the whole answer. */
-  refresh(refreshToken: Secret, timeoutMs: number): Promise<TokenOutcome>
+  /**
+   * Sent within `timeoutMs` or not at all; `listenMs`, which is not shorter, bounds the whole answer. Of
+   * many that are slow at once some are given up after `timeoutMs`.
+   */
+  refresh(refreshToken: Secret, timeoutMs: number, listenMs: number): Promise<TokenOutcome>
   /** RFC 7009. null when revoked, else why not. Does nothing without a revocation endpoint. */
   revoke(token: Secret, hint: 'access_token' | 'refresh_token'): Promise<string | null>
   close(): Promise<void>
@@ -50,16 +53,21 @@ export interface AuthorizationServerOptions {
   now: () => number
 }
 
+/** Connections for answers that are slower than their timeout, besides those of other requests. */
+const LISTENERS = 64
+
 export function createAuthorizationServer({
   oauth,
   concurrency,
   now,
 }: AuthorizationServerOptions): AuthorizationServer {
-  const http = createTokenHttp({ connections: concurrency })
-  const configurations = new Map<number, Configuration>()
+  const http = createTokenHttp({ connections: concurrency + LISTENERS })
+  const configurations = new Map<string, Configuration>()
+  let listeners = 0
 
-  function configuration(timeoutMs: number): Configuration {
-    const known = configurations.get(timeoutMs)
+  function configuration(timeoutMs: number, listenMs = timeoutMs): Configuration {
+    const name = `${timeoutMs} ${listenMs}`
+    const known = configurations.get(name)
     if (known !== undefined) return known
     const metadata: ServerMetadata = {
       issuer: oauth.issuer ?? new URL(oauth.authorizeUrl).origin,
@@ -69,11 +77,11 @@ export function createAuthorizationServer({
     }
     const secret = oauth.clientSecret.reveal()
     const made = new Configuration(metadata, oauth.clientId, {}, ClientSecretPost(secret))
-    made.timeout = timeoutMs / 1_000
-    made[customFetch] = http.tokenFetch as CustomFetch
+    made.timeout = listenMs / 1_000
+    made[customFetch] = http.tokenFetch(timeoutMs) as CustomFetch
     // Whether plain http may be used at all was decided when the configuration was read.
     allowInsecureRequests(made)
-    configurations.set(timeoutMs, made)
+    configurations.set(name, made)
     return made
   }
 
@@ -112,8 +120,13 @@ export function createAuthorizationServer({
       )
     },
 
-    refresh(refreshToken, timeoutMs) {
-      return request(() => refreshTokenGrant(configuration(timeoutMs), refreshToken.reveal()))
+    async refresh(refreshToken, timeoutMs, listenMs) {
+      const listens = listeners < LISTENERS
+      const how = configuration(timeoutMs, listens ? listenMs : timeoutMs)
+      if (listens) listeners += 1
+      const outcome = await request(() => refreshTokenGrant(how, refreshToken.reveal()))
+      if (listens) listeners -= 1
+      return outcome
     },
 
     async revoke(token, hint) {

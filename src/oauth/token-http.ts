@@ -44,8 +44,8 @@ export function createTokenHttp({ connections }: { connections: number }) {
     bodyTimeout: 0,
   })
 
-  async function tokenFetch(url: string, options: FetchOptions): Promise<Response> {
-    const { status, headers, body } = await exchange(agent, new URL(url), options)
+  const tokenFetch = (sentWithinMs: number) => async (url: string, options: FetchOptions) => {
+    const { status, headers, body } = await exchange(agent, new URL(url), options, sentWithinMs)
     const tidied = status === 200 ? tidyTokenAnswer(body) : null
     if (tidied !== null || (status !== 200 && hasErrorCode(body))) {
       // openid-client reads neither a body of another type nor one that comes with a challenge.
@@ -57,6 +57,7 @@ export function createTokenHttp({ connections }: { connections: number }) {
   }
 
   return {
+    /** A `fetch` whose requests are written within so long, or never. */
     tokenFetch,
     /** Cuts what is still open. */
     close: () => agent.destroy(),
@@ -73,22 +74,30 @@ function exchange(
   agent: Dispatcher,
   url: URL,
   { body, headers, method, signal }: FetchOptions,
+  sentWithinMs: number,
 ): Promise<Answer> {
   return new Promise((resolve, reject) => {
     let sent = false
+    let givenUp = false
     let controller: Dispatcher.DispatchController | null = null
     const chunks: Buffer[] = []
     let size = 0
     let status = 0
     const answerHeaders = new Headers()
+    const timer = setTimeout(() => {
+      if (!sent) fail(new DOMException('it could not be sent in time', 'TimeoutError'))
+    }, sentWithinMs)
 
     function finish(): void {
+      clearTimeout(timer)
       signal?.removeEventListener('abort', onAbort)
       // Decoded already, whatever these say of the bytes on the wire.
       answerHeaders.delete('content-length')
       resolve({ status, headers: answerHeaders, body: Buffer.concat(chunks).toString('utf8') })
     }
     function fail(cause: unknown): void {
+      givenUp = true
+      clearTimeout(timer)
       signal?.removeEventListener('abort', onAbort)
       // A status that says no says it without its body.
       if (status >= 300) finish()
@@ -103,7 +112,7 @@ function exchange(
     const handler: Dispatcher.DispatchHandler = {
       onRequestStart(started) {
         // Given up while it waited for a connection: it must not be written now.
-        if (signal?.aborted) return started.abort(new Error('given up'))
+        if (givenUp || signal?.aborted) return started.abort(new Error('given up'))
         controller = started
         sent = true
       },

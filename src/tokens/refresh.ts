@@ -7,7 +7,7 @@ import { createConclude } from './conclude.ts'
 import type { RefreshTrigger } from './events.ts'
 import type { LiveSession } from './live.ts'
 import type { RefreshOptions, RefreshResult } from './refresh-terms.ts'
-import { leaseMs, presentableFrom } from './timing.ts'
+import { leaseMs, listenMs, presentableFrom } from './timing.ts'
 
 export interface Refresh {
   /**
@@ -15,7 +15,10 @@ export interface Refresh {
    * request and is not cancelled with one: dropping the answer would lose the only live refresh token.
    */
   refresh(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult>
-  /** Resolves when no token request is without its answer, those that nobody waits for included. */
+  /**
+   * Resolves when each token request has its answer or has outlasted its timeout, and every answer is
+   * stored, those that nobody waits for included.
+   */
   settled(): Promise<void>
 }
 
@@ -25,6 +28,9 @@ const STORE_RETURN_GRACE_MS = 5_000
 
 /** An intent that could not be withdrawn by then stays: a doubt too many. */
 const WITHDRAWN_WITHIN_MS = 600_000
+
+/** A request that could not be sent by its timeout is told so a moment later: then there is no doubt. */
+const UNSENT_TOLD_MS = 100
 
 const STILL_WAITING: TokenOutcome = { kind: 'in_doubt', reason: 'no answer so far', timedOut: true }
 
@@ -121,21 +127,21 @@ export function createRefresh(options: RefreshOptions): Refresh {
     attempt: string,
     { doubts, nothingToLose, admission, release }: Permit,
   ): Promise<RefreshResult> {
-    const startedAt = performance.now()
-    const answer = server
-      .refresh(session.tokens.refreshToken!, timeoutMs)
-      .finally(release)
-      .then((outcome) => {
-        events.refreshed(trigger, outcome.kind, (performance.now() - startedAt) / 1_000)
-        return outcome
-      })
-    track(answer)
+    const startedAt = now()
+    const count = (outcome: TokenOutcome['kind']): void =>
+      events.refreshed(trigger, outcome, (now() - startedAt) / 1_000)
+    const answer = server.refresh(session.tokens.refreshToken!, timeoutMs, listenMs(timeoutMs))
+    const inTime = within(answer, timeoutMs + UNSENT_TOLD_MS).finally(release)
+    track(inTime.then((outcome) => count(outcome?.kind ?? 'in_doubt')))
     // The refresh token is in doubt and the access token is gone: a server that hangs is asked anew
     // soon, or its return would not be noticed. The answer counts all the same if it comes.
-    const outcome = nothingToLose ? await within(answer, PROBE_MS) : await answer
+    const outcome = nothingToLose ? await within(answer, PROBE_MS) : await inTime
     if (outcome === null) {
       admission.report(false, null)
-      track(answer.then((late) => takeLate(session, attempt, late, admission)))
+      void answer.then((late) => {
+        if (late.kind === 'granted' && now() - startedAt > timeoutMs + UNSENT_TOLD_MS) count('granted')
+        track(takeLate(session, attempt, late, admission))
+      })
       return await conclude(session, attempt, STILL_WAITING, doubts)
     }
     report(admission, outcome)

@@ -21,6 +21,17 @@ export function leaseMs(timeoutMs: number): number {
   return timeoutMs + LEASE_MARGIN_MS
 }
 
+/** As many leases as an answer may take and still be heard by the process that asked. */
+const LISTENED_LEASES = 4
+
+/**
+ * How long an answer is listened for. Once its timeout has passed nobody waits for it any more and the
+ * refresh is in doubt, but it may hold the only live refresh token.
+ */
+export function listenMs(timeoutMs: number): number {
+  return LISTENED_LEASES * leaseMs(timeoutMs)
+}
+
 /** From this instant on a request refreshes before it uses the access token. Epoch milliseconds. */
 export function refreshesFirstAt(tokens: Life, timing: RefreshTiming): number {
   return tokens.expiresAt - marginMs(timing.thresholdSeconds, tokens)

@@ -106,6 +106,28 @@ t.test('an answer that is slow is waited for and kept', async (t) => {
   t.equal(presentations(sandbox).length, 1)
 })
 
+t.test('an answer that comes long after its timeout is kept, and its token presented once', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, FAST)
+  sandbox.faults.set({ tokenEndpoint: { mode: 'slow', ms: 2_500, only: 'refresh_token' } })
+  const browser = await signInFor(bff, sandbox, 18)
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  const before = lastBearer(sandbox)
+  const granted = /^bff_refresh_total{trigger="\w+",outcome="granted"} 1$/m
+  await until(
+    'the late answer',
+    async () => {
+      t.equal((await browser.fetch('/flux/temperature')).status, 200)
+      return granted.test(await (await fetch(`${bff.opsUrl}/metrics`)).text())
+    },
+    20_000,
+  )
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  t.not(lastBearer(sandbox), before)
+  t.equal(presentations(sandbox).length, 1)
+  t.equal(sandbox.counters().reuseDetected, 0)
+})
+
 t.test('an answer that is slow is kept also while the server was taken to be down', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)

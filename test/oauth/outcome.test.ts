@@ -10,7 +10,7 @@ const GOOD = { access_token: 'at', token_type: 'bearer', expires_in: 3600, refre
 
 async function refreshAt(t: Teardown, answer: (socket: Socket, request: string) => void) {
   const { url, requests } = await rawTokenEndpoint(t, answer)
-  return { outcome: await clientOf(t, url).refresh(TOKEN, 300), requests }
+  return { outcome: await clientOf(t, url).refresh(TOKEN, 300, 300), requests }
 }
 
 t.test('a refresh is one POST of the documented fields, with the credentials in the form', async (t) => {
@@ -159,13 +159,14 @@ t.test('a Retry-After may be a date', async (t) => {
 })
 
 t.test('a refused connection means that nothing was sent', async (t) => {
-  const outcome = await clientOf(t, `http://127.0.0.1:${await freePort()}`).refresh(TOKEN, 300)
+  const outcome = await clientOf(t, `http://127.0.0.1:${await freePort()}`).refresh(TOKEN, 300, 300)
   t.match(outcome, { kind: 'unavailable', timedOut: false, reason: 'the request never left' })
 })
 
 t.test('a host name that is not known means that nothing was sent', async (t) => {
   const outcome = await clientOf(t, 'http://nobody.invalid', { ALLOW_INSECURE_HTTP: 'true' }).refresh(
     TOKEN,
+    2_000,
     2_000,
   )
   t.match(outcome, { kind: 'unavailable' })
@@ -193,13 +194,38 @@ t.test('silence leaves a doubt when its time is over', async (t) => {
 t.test('a request that got no connection in time was not sent, and is not sent later', async (t) => {
   const { url, requests } = await rawTokenEndpoint(t, () => {})
   const client = clientOf(t, url)
-  const hanging = [client.refresh(TOKEN, 600), client.refresh(TOKEN, 600)]
-  const outcome = await client.refresh(TOKEN, 200)
+  // As many as there may be connections.
+  const hanging = Array.from({ length: 66 }, () => client.refresh(TOKEN, 900, 900))
+  const startedAt = performance.now()
+  const outcome = await client.refresh(TOKEN, 200, 5_000)
+  t.ok(performance.now() - startedAt < 800, 'known long before it stops listening')
   t.match(outcome, { kind: 'unavailable', timedOut: true, reason: 'the request never left' })
   await Promise.all(hanging)
   await new Promise((resolve) => setTimeout(resolve, 100))
-  t.equal(requests.length, 2)
+  t.equal(requests.length, 66)
 })
+
+t.test('an answer that comes after its time is taken while it is listened for', async (t) => {
+  const { url, requests } = await rawTokenEndpoint(t, (socket) => {
+    setTimeout(() => socket.write(http('200 OK', JSON.stringify(GOOD))), 600)
+  })
+  t.match(await clientOf(t, url).refresh(TOKEN, 200, 5_000), { kind: 'granted' })
+  t.equal(requests.length, 1)
+})
+
+t.test(
+  'of many answers that are slow at once no more than 64 are listened for beyond their time',
+  async (t) => {
+    const { url } = await rawTokenEndpoint(t, () => {})
+    const client = clientOf(t, url)
+    const slow = Array.from({ length: 66 }, async () => {
+      const startedAt = performance.now()
+      await client.refresh(TOKEN, 1_000, 2_500)
+      return performance.now() - startedAt > 2_000
+    })
+    t.equal((await Promise.all(slow)).filter(Boolean).length, 64)
+  },
+)
 
 t.test('odd optional members do not cost the tokens', async (t) => {
   const odd = {

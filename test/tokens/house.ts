@@ -129,7 +129,7 @@ export function createHouse(
     return {
       authorizeUrl: async () => '',
       redeemCode: () => Promise.reject(new Error('not here')),
-      async refresh(refreshToken, timeoutMs) {
+      async refresh(refreshToken, _timeoutMs, listenMs) {
         const token = refreshToken.reveal()
         const { family, expiresAt, lifeSeconds } = families.get(token)!
         const by = replica().id
@@ -148,8 +148,8 @@ export function createHouse(
         const behaviour = behave(by)
         const ms = behaviour.ms ?? 0
         const decided = behaviour.kind === 'granted' && behaviour.early ? decide(presented, behaviour) : null
-        if (ms > 0) await new Promise((resolve) => setTimeout(resolve, Math.min(ms, timeoutMs)))
-        const late = ms > timeoutMs
+        if (ms > 0) await new Promise((resolve) => setTimeout(resolve, Math.min(ms, listenMs)))
+        const late = ms > listenMs
         const outcome =
           decided ??
           decide(presented, late ? { kind: 'in_doubt', rotates: behaviour.kind === 'granted' } : behaviour)

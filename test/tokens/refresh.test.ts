@@ -1,5 +1,6 @@
 import t from 'tap'
-import { createHouse } from './house.ts'
+import { leaseMs } from '../../src/tokens/timing.ts'
+import { createHouse, TIMEOUT_MS, TIMING } from './house.ts'
 
 t.test('an answer that comes late is kept although another try was made meanwhile', async (t) => {
   const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
@@ -198,4 +199,93 @@ t.test('a presentation by a replica that died is repeated only shortly before ex
   await time.advance(1_500)
   t.equal(presentations.length, 1)
   t.match(await request(replica, key), { kind: 'token', session: { gen: 2 } })
+})
+
+for (const rotatesAtOnce of [true, false]) {
+  t.test(
+    `a slow answer of three leases is kept, rotated at its ${rotatesAtOnce ? 'beginning' : 'end'}, and its token presented once`,
+    async (t) => {
+      const { time, addReplica, addSession, behave, presentations, request, shared, endedFamilies } =
+        createHouse(t)
+      const replicas = [addReplica(), addReplica(), addReplica()]
+      const key = await addSession(replicas[0]!, 1, 3_600)
+      behave({ kind: 'granted', ms: 3 * leaseMs(TIMEOUT_MS), early: rotatesAtOnce })
+      await time.advance(3_600_000 - TIMING.aheadSeconds * 1_000)
+      while (presentations.length === 0) await time.advance(1_000)
+      // All the while every replica is asked for, and nobody waits.
+      for (let second = 0; second < 44; second += 4) {
+        for (const replica of replicas) {
+          const asked = request(replica, key)
+          await time.advance(1_100)
+          t.match(await asked, { kind: 'token', session: { gen: 1 } })
+        }
+        await time.advance(700)
+      }
+      t.match(await shared.read(key), { gen: 1, doubts: 1 }, 'in doubt meanwhile')
+      behave({ kind: 'granted' })
+      await time.advance(3_000)
+      for (const replica of replicas) {
+        const access = await request(replica, key)
+        t.ok(access.kind === 'token' && access.session.gen >= 2, access.kind)
+      }
+      t.equal(presentations.filter(({ token }) => token === presentations[0]!.token).length, 1)
+      t.strictSame(endedFamilies.size, 0)
+      t.match(await shared.read(key), { doubts: 0, leaseUntil: 0 })
+      t.strictSame(
+        replicas[presentations[0]!.by]!.outcomes.slice(0, 2),
+        ['in_doubt', 'granted'],
+        'both are counted',
+      )
+    },
+  )
+}
+
+t.test(
+  'a slow answer of three leases that comes to an expired token follows the rule of doubt',
+  async (t) => {
+    const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
+    const replica = addReplica(() => 0.5)
+    await time.advance(5_000)
+    const key = await addSession(replica, 1, 0)
+    behave((_by) =>
+      presentations.length === 1
+        ? { kind: 'granted', ms: 3 * leaseMs(TIMEOUT_MS), early: true }
+        : { kind: 'unavailable' },
+    )
+    const asked = request(replica, key)
+    await time.advance(TIMEOUT_MS - 100)
+    t.equal(presentations.length, 1, 'not while the first time is within its timeout')
+    await time.advance(700)
+    t.match(await asked, { kind: 'unavailable', what: 'authorization_server' })
+    await time.advance(3 * leaseMs(TIMEOUT_MS) - TIMEOUT_MS)
+    const [first, ...later] = presentations
+    t.ok(later.length > 3, 'it is asked anew, since nothing is left to lose')
+    for (const each of later) t.ok(each.at >= first!.at + TIMEOUT_MS)
+    t.match(await shared.read(key), { gen: 2 }, 'and the late answer is what saves the session')
+    const count = presentations.length
+    t.match(await request(replica, key), { kind: 'token', session: { gen: 2 } })
+    await time.advance(10_000)
+    t.ok(
+      presentations.slice(count).every(({ token }) => token !== first!.token),
+      'never again the old one',
+    )
+  },
+)
+
+t.test('a stop waits for an answer as long as its timeout, and no longer', async (t) => {
+  const { time, addReplica, addSession, behave, request } = createHouse(t)
+  const replica = addReplica()
+  const key = await addSession(replica, 1, 0)
+  behave({ kind: 'granted', ms: 3 * leaseMs(TIMEOUT_MS) })
+  const asked = request(replica, key)
+  await time.settle()
+  let stopped = false
+  void replica.tokens.stop().then(() => {
+    stopped = true
+  })
+  await time.advance(TIMEOUT_MS - 100)
+  t.notOk(stopped)
+  await time.advance(700)
+  t.ok(stopped)
+  await asked
 })
