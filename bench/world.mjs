@@ -15,7 +15,7 @@ export async function startWorld(processes) {
   const redisPort = await freePort()
   const upstreamPort = await freePort()
   const authPort = await freePort()
-  await processes.start(
+  const { pid: redisPid } = await processes.start(
     findProgram('redis-server'),
     ['--port', String(redisPort), '--bind', '127.0.0.1', '--save', '', '--dir', processes.folder],
     { core: 'load', ready: /Ready to accept connections/ },
@@ -29,6 +29,7 @@ export async function startWorld(processes) {
     folder: processes.folder,
     redis,
     redisPort,
+    redisPid,
     upstreamUrl: `http://127.0.0.1:${upstreamPort}`,
     authUrl: `http://127.0.0.1:${authPort}`,
     /** How many answers the resource server gave to calls with a token, and token requests granted. */

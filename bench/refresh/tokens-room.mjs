@@ -31,8 +31,8 @@ export function replicaEnv({ redisPort, tokenUrl, prefix }) {
   }
 }
 
-/** `onRefreshed` is told of the outcome of each token request. */
-export function openRoom(settings, onRefreshed) {
+/** The store of such a replica, and the keys that seal its tokens. */
+export function openStore(settings) {
   const parsed = parseConfig(replicaEnv(settings))
   if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
   const { config } = parsed
@@ -45,6 +45,23 @@ export function openRoom(settings, onRefreshed) {
     },
     observe() {},
   })
+  return { config, keyring, store, idleMs }
+}
+
+/** New tokens whose access token has so many random bytes, a third more in characters. */
+export function newTokens(leftSeconds, accessTokenBytes) {
+  return {
+    accessToken: new Secret(randomBytes(accessTokenBytes).toString('base64url')),
+    refreshToken: new Secret(randomBytes(48).toString('base64url')),
+    lifeSeconds: 3_600,
+    expiresAt: Date.now() + leftSeconds * 1_000,
+    scope: null,
+  }
+}
+
+/** `onRefreshed` is told of the outcome of each token request. */
+export function openRoom(settings, onRefreshed) {
+  const { config, keyring, store, idleMs } = openStore(settings)
   const server = createAuthorizationServer({
     oauth: config.oauth,
     concurrency: config.refresh.concurrency,
@@ -75,14 +92,7 @@ export function openRoom(settings, onRefreshed) {
   /** A session as a sign-in leaves it behind, whose access token lives for so many seconds more. */
   async function signedIn(leftSeconds) {
     const key = randomBytes(32).toString('hex')
-    const granted = {
-      accessToken: new Secret(randomBytes(600).toString('base64url')),
-      refreshToken: new Secret(randomBytes(48).toString('base64url')),
-      lifeSeconds: 3_600,
-      expiresAt: Date.now() + leftSeconds * 1_000,
-      scope: null,
-    }
-    await tokens.keep(key, granted, 'code')
+    await tokens.keep(key, newTokens(leftSeconds, 600), 'code')
     await store.saveSession(key, '{"flow":"code"}', idleMs)
     return key
   }

@@ -22,11 +22,9 @@ async function bench(t: Teardown, file: string, ...args: string[]): Promise<Run>
 }
 
 /** A page with a place for each section. */
-function emptyPage(): string {
+function emptyPage(names = ['proxy', 'workers', 'refresh', 'rest']): string {
   const page = join(makeFolder('bench'), 'page.md')
-  const places = ['proxy', 'workers', 'refresh', 'rest'].map(
-    (name) => `<!-- ${name}: written by the benchmark -->\n<!-- /${name} -->\n`,
-  )
+  const places = names.map((name) => `<!-- ${name}: written by the benchmark -->\n<!-- /${name} -->\n`)
   writeFileSync(page, `# Kept\n\n${places.join('\n')}`)
   return page
 }
@@ -130,3 +128,19 @@ t.test(
     t.ok(bytes > 800 && bytes < 10_000, `a session takes ${bytes} bytes, its tokens alone more than 800`)
   },
 )
+
+t.test('the capacity benchmark weighs a full store, times it, and reckons for larger ones', async (t) => {
+  const page = emptyPage(['capacity', 'growth'])
+  const short = ['--sessions', '1000', '--calls', '100', '--starts', '1', '--messages', '2000']
+  const run = await bench(t, 'capacity.mjs', ...short, '--page', page)
+  t.equal(run.code, 0, run.stderr)
+  const rows = rowsOf(readFileSync(page, 'utf8'))
+  t.strictSame(rowsOf(run.stdout), rows, 'what is printed is what is written')
+  const of = (title: string): string => rows.find(([first]) => first === title)?.[1] ?? ''
+  const bytes = Number(of('memory of one session, its queue entry included').replace(/\D/g, ''))
+  t.ok(bytes > 1_300 && bytes < 10_000, `a session takes ${bytes} bytes, its tokens alone more than 1300`)
+  t.match(of('`claimDue`, 10 due (1 %), up to 64 a call'), /^p50 [\d.]+ ms, p99 [\d.]+ ms$/)
+  t.match(of('a new replica: start to its first call served'), /^[\d,]+ ms$/)
+  t.equal(of('refreshes a second'), '3,003')
+  t.equal(of('masters of 16 GB, filled to 70 %'), String(Math.ceil((10e6 * bytes) / 11.2e9)))
+})

@@ -1,0 +1,74 @@
+// `npm run bench:capacity`: what a Redis full of sessions weighs, how fast it answers, how fast a replica
+// starts on it, and what that makes of ten and a hundred million.
+import { loadavg } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { measureCapacity } from './capacity/measure.mjs'
+import { capacityTable, growthTable } from './capacity/tables.mjs'
+import { moveToLoad } from './machine.mjs'
+import { ROOT, requireServer } from './places.mjs'
+import { createProcesses } from './processes.mjs'
+import { writeSection } from './report/page.mjs'
+import { whenAndWhere } from './report/versions.mjs'
+import { startWorld } from './world.mjs'
+
+const HELP = `npm run bench:capacity -- [flags]
+  --sessions <n>   sessions in the store (1000000; each needs about 3 KB of memory)
+  --calls <n>      calls of each kind whose latency is taken (5000)
+  --starts <n>     replicas that are started one after the other (5)
+  --messages <n>   change messages that are sent to a replica (500000)
+  --page <file>    the page to write (none; ours is docs/capacity.md)`
+
+const USUAL = { sessions: 1_000_000, calls: 5_000, starts: 5, messages: 500_000 }
+
+const say = (line) => process.stderr.write(`${line}\n`)
+
+try {
+  const options = readOptions()
+  if (options.help) console.log(HELP)
+  else await run(options)
+} catch (error) {
+  say(error instanceof Error ? (error.stack ?? error.message) : String(error))
+  process.exitCode = 1
+}
+
+function readOptions() {
+  const text = { type: 'string' }
+  const { values } = parseArgs({
+    options: {
+      sessions: text,
+      calls: text,
+      starts: text,
+      messages: text,
+      page: text,
+      help: { type: 'boolean', default: false },
+    },
+  })
+  const numbers = Object.entries(USUAL).map(([name, value]) => [name, Number(values[name] ?? value)])
+  for (const [name, value] of numbers) if (!(value > 0)) throw new Error(`--${name} must be a number above 0`)
+  return { ...Object.fromEntries(numbers), help: values.help, page: values.page ?? null }
+}
+
+async function run(options) {
+  requireServer()
+  moveToLoad()
+  const load = loadavg()[0].toFixed(1)
+  const processes = createProcesses()
+  for (const signal of ['SIGINT', 'SIGTERM']) {
+    process.once(signal, () => void processes.end().finally(() => process.exit(1)))
+  }
+  try {
+    const world = await startWorld(processes)
+    const figures = await measureCapacity(world, options, say).finally(world.close)
+    const measured = capacityTable(figures)
+    const growth = growthTable(figures, join(ROOT, 'docs', 'benchmarks.md'))
+    console.log(`\n${measured}\n\n${growth}\n`)
+    if (options.page === null) return
+    const machine = `${whenAndWhere()}\n- load average of the machine before the run: ${load}`
+    writeSection(options.page, 'capacity', `${machine}\n\n${measured}`)
+    writeSection(options.page, 'growth', growth)
+    say(`written: ${options.page}`)
+  } finally {
+    await processes.end()
+  }
+}

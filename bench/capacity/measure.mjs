@@ -1,0 +1,149 @@
+// Fills the store and takes every figure of the page, one after the other.
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { cpuOf } from '../machine.mjs'
+import { DIST } from '../places.mjs'
+import { freePort } from '../processes.mjs'
+import { replicaEnv } from '../refresh/tokens-room.mjs'
+import { get, signIn } from '../sign-in.mjs'
+
+const WORKER = fileURLToPath(new URL('store-worker.mjs', import.meta.url))
+const PREFIX = 'capacity:'
+const SHARDS = 16
+const AT_ONCE = 64
+const SETTLE_MS = 2_000
+const AT_REST_MS = 5_000
+
+export async function measureCapacity(world, { sessions, calls, starts, messages }, say) {
+  const settings = { redisPort: world.redisPort, tokenUrl: `${world.authUrl}/oauth/token`, prefix: PREFIX }
+  const empty = await usedMemory(world)
+  const worker = await startWorker(world, settings, (filled) => say(`${filled} of ${sessions} sessions`))
+  const startedAt = performance.now()
+  await worker.ask({ name: 'fill', sessions })
+  say(`filled in ${Math.round((performance.now() - startedAt) / 1_000)} s`)
+  const bytesEach = ((await usedMemory(world)) - empty) / sessions
+  const queueBytesEach = (await queueMemory(world)) / sessions
+
+  const read = await worker.ask({ name: 'time', what: 'read', calls })
+  const queueLength = await worker.ask({ name: 'time', what: 'queueLength', calls: calls / 10 })
+  const idleClaim = await worker.ask({ name: 'time', what: 'claimDue', calls })
+  const due = Math.ceil(sessions / 100)
+  const dueClaim = await worker.ask({ name: 'claimDue', due })
+  say('claims and reads are timed')
+  const replace = await worker.ask({ name: 'refreshes', calls, atOnce: 1 })
+  const cpuBefore = cpuOf(world.redisPid)
+  const startedRefreshes = performance.now()
+  await worker.ask({ name: 'refreshes', calls, atOnce: AT_ONCE })
+  const refreshSeconds = (performance.now() - startedRefreshes) / 1_000
+  const redisCpuEach = cpuBefore === null ? null : (cpuOf(world.redisPid) - cpuBefore) / calls
+
+  const replicas = await timeStarts(world, settings, starts, say)
+  const message = await weighMessages(world, settings, worker, messages)
+  await worker.stop()
+  return {
+    ...{ sessions, bytesEach, queueBytesEach, calls, due },
+    ...{ read: read.took, queueLength: queueLength.took, replace: replace.took },
+    ...{ idleClaim: idleClaim.took, dueClaim: dueClaim.took },
+    ...{ refreshesEach: calls / refreshSeconds, redisCpuEach, ...replicas, ...message, messages },
+  }
+}
+
+async function startWorker(world, settings, onProgress) {
+  const { child, output, stop } = await world.processes.start(
+    process.execPath,
+    [WORKER, JSON.stringify(settings)],
+    { core: 'server', ready: /ready/, ipc: true },
+  )
+  child.on('message', ({ progress }) => progress !== undefined && onProgress(progress))
+  const ask = (order) =>
+    new Promise((resolve, reject) => {
+      const onEnd = () => reject(new Error(`the worker ended:\n${output()}`))
+      child.once('exit', onEnd)
+      child.on('message', function listen({ result, fault }) {
+        if (result === undefined && fault === undefined) return
+        child.off('message', listen)
+        child.off('exit', onEnd)
+        if (fault === undefined) resolve(result)
+        else reject(new Error(`${order.name}: ${fault}`))
+      })
+      child.send(order)
+    })
+  return { ask, stop }
+}
+
+/** Milliseconds from the start of a new process to `/readyz` 200, and to its first call that was served. */
+async function timeStarts(world, settings, starts, say) {
+  const place = { port: await freePort(), opsPort: await freePort() }
+  const first = await startReplica(world, settings, place)
+  const cookie = await signIn(`${first.url}/auth/login`)
+  await first.stop()
+  const [readyMs, servedMs] = [[], []]
+  for (let at = 0; at < starts; at += 1) {
+    const begun = performance.now()
+    const replica = await startReplica(world, settings, place)
+    readyMs.push(performance.now() - begun)
+    const headers = { cookie, 'sec-fetch-site': 'same-origin' }
+    const { status, body } = await get(`${replica.url}/flux/DEMO/small`, headers)
+    if (status !== 200) throw new Error(`the first call: ${status} ${body}`)
+    servedMs.push(performance.now() - begun)
+    await replica.stop()
+  }
+  say('starts are timed')
+  return { readyMs, servedMs }
+}
+
+/** CPU time of a replica for one change message, and of Redis, in microseconds; null where it is not known. */
+async function weighMessages(world, settings, worker, count) {
+  const replica = await startReplica(world, settings, { port: await freePort(), opsPort: await freePort() })
+  await pause(SETTLE_MS)
+  const cpu = () => ({ replica: cpuOf(replica.pid), redis: cpuOf(world.redisPid), at: performance.now() })
+  const begin = cpu()
+  await pause(AT_REST_MS)
+  const idle = cpu()
+  await worker.ask({ name: 'messages', count, channel: `${settings.prefix}changed` })
+  await pause(SETTLE_MS)
+  const end = cpu()
+  await replica.stop()
+  if (begin.replica === null) return { messageCpu: null, messageRedisCpu: null }
+  const each = (of) => {
+    const atRest = (idle[of] - begin[of]) / (idle.at - begin.at)
+    return (end[of] - idle[of] - atRest * (end.at - idle.at)) / count
+  }
+  return { messageCpu: each('replica'), messageRedisCpu: each('redis') }
+}
+
+async function startReplica(world, settings, { port, opsPort }) {
+  const url = `http://127.0.0.1:${port}`
+  const { pid, stop } = await world.processes.start(process.execPath, [join(DIST, 'main.js')], {
+    core: 'server',
+    env: {
+      ...replicaEnv(settings),
+      PORT: String(port),
+      OPS_PORT: String(opsPort),
+      PUBLIC_URL: url,
+      AUTH_URL: world.authUrl,
+      BASE_URL: world.upstreamUrl,
+    },
+    async ready() {
+      const { status } = await get(`http://127.0.0.1:${opsPort}/readyz`, {})
+      if (status !== 200) throw new Error(`/readyz says ${status}`)
+    },
+  })
+  return { url, pid, stop }
+}
+
+async function usedMemory({ redis }) {
+  return Number(/used_memory:(\d+)/.exec(await redis.info('memory'))[1])
+}
+
+async function queueMemory({ redis }) {
+  let bytes = 0
+  for (let shard = 0; shard < SHARDS; shard += 1) {
+    bytes += (await redis.memory('USAGE', `${PREFIX}due:{${shard.toString(16)}}`, 'SAMPLES', 0)) ?? 0
+  }
+  return bytes
+}
+
+function pause(milliseconds) {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds))
+}

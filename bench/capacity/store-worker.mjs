@@ -1,0 +1,137 @@
+// Works on the store through the product's own code, in a process of its own. Started with JSON:
+// `{redisPort, tokenUrl, prefix}`. Each message `{name, ...}` is one order, answered by its result.
+import { randomBytes, randomUUID } from 'node:crypto'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { Redis } from 'ioredis'
+import { DIST } from '../places.mjs'
+import { forEach, newTokens, openStore } from '../refresh/tokens-room.mjs'
+
+const { sealTokens } = await import(pathToFileURL(join(DIST, 'tokens', 'token-set.js')).href)
+const settings = JSON.parse(process.argv[2])
+const { config, keyring, store, idleMs } = openStore(settings)
+const maxMs = config.session.maxSeconds * 1_000
+const clientId = config.oauth.clientId
+
+/** An access token of 1200 characters and a refresh token of 64. */
+const seal = (key) => sealTokens(keyring, key, newTokens(3_600, 900), Date.now())
+const AT_ONCE = 256
+const SAMPLE = 20_000
+const SHARDS = 16
+const LEASE_MS = 15_000
+const CLAIM_AT_MOST = 64
+/** Nothing falls due while this runs. */
+const DUE_FROM_MS = 1_200_000
+const DUE_WITHIN_MS = 3_600_000
+
+/** Keys of sessions to work on; spread over the whole of them. */
+const keys = []
+
+const ORDERS = { fill, claimDue, time, refreshes, messages }
+
+process.on('message', async ({ name, ...order }) => {
+  try {
+    process.send({ result: (await ORDERS[name](order)) ?? null })
+  } catch (error) {
+    process.send({ fault: String(error?.cause ?? error) })
+  }
+})
+process.on('disconnect', () => process.exit(0))
+
+while (
+  !(await store.ping().then(
+    () => true,
+    () => false,
+  ))
+)
+  await new Promise((resolve) => setTimeout(resolve, 50))
+console.log('ready')
+
+async function fill({ sessions }) {
+  const every = Math.max(1, Math.floor(sessions / SAMPLE))
+  let filled = 0
+  await forEach(sessions, AT_ONCE, async (at) => {
+    const key = await signedIn()
+    if (at % every === 0) keys.push(key)
+    filled += 1
+    if (filled % 50_000 === 0) process.send({ progress: filled })
+  })
+}
+
+/** The commands of a sign-in: queue entry, record, confirmation. */
+async function signedIn() {
+  const key = randomBytes(32).toString('hex')
+  const at = Date.now()
+  const record = { tokens: seal(key), createdAt: at, endsAt: at + maxMs, flow: 'code', client: clientId }
+  await store.schedule(key, at + DUE_FROM_MS + Math.random() * DUE_WITHIN_MS)
+  await store.create(key, record, randomUUID(), 60_000)
+  await store.saveSession(key, '{"flow":"code"}', idleMs)
+  return key
+}
+
+/** Makes so many sessions due and claims them all; milliseconds of each claim that handed some out. */
+async function claimDue({ due }) {
+  const at = Date.now() - 1_000
+  await forEach(due, AT_ONCE, (each) => store.schedule(keys[each], at))
+  const took = []
+  let claimed = 0
+  let emptyInARow = 0
+  for (let turn = 0; emptyInARow < SHARDS; turn += 1) {
+    const startedAt = performance.now()
+    const { entries } = await store.claimDue(turn % SHARDS, CLAIM_AT_MOST, LEASE_MS)
+    claimed += entries.length
+    emptyInARow = entries.length === 0 ? emptyInARow + 1 : 0
+    if (entries.length > 0) took.push(performance.now() - startedAt)
+  }
+  if (claimed !== due) throw new Error(`${claimed} sessions were claimed of ${due}`)
+  return { took }
+}
+
+/** Milliseconds of each of `calls` calls, one after the other. */
+async function time({ what, calls }) {
+  const steps = {
+    read: (at) => store.read(keys[at % keys.length]),
+    queueLength: () => store.queueLength(),
+    claimDue: (at) => store.claimDue(at % SHARDS, CLAIM_AT_MOST, LEASE_MS),
+  }
+  const took = []
+  for (let at = 0; at < calls; at += 1) {
+    const startedAt = performance.now()
+    await steps[what](at)
+    took.push(performance.now() - startedAt)
+  }
+  return { took }
+}
+
+/** The commands of a refresh, so many sessions at a time; milliseconds of each `replaceTokens`. */
+async function refreshes({ calls, atOnce }) {
+  const took = []
+  await forEach(calls, atOnce, async (at) => {
+    const key = keys[at % keys.length]
+    const attempt = randomUUID()
+    const { gen } = await store.read(key)
+    const begun = await store.beginRefresh(key, { gen, attempt, leaseMs: LEASE_MS, forcedWindowMs: 0 })
+    if (begun.kind !== 'granted') throw new Error(`the lease is ${begun.kind}`)
+    const tokens = seal(key)
+    const startedAt = performance.now()
+    const replaced = await store.replaceTokens(key, gen, attempt, tokens)
+    took.push(performance.now() - startedAt)
+    if (replaced.kind !== 'replaced') throw new Error(`the tokens are ${replaced.kind}`)
+    await store.schedule(key, Date.now() + DUE_FROM_MS + Math.random() * DUE_WITHIN_MS)
+  })
+  return { took }
+}
+
+/** Change messages of sessions that the replica does not know, as nearly all are; at most 50,000 a second. */
+async function messages({ count, channel }) {
+  const redis = new Redis({ host: '127.0.0.1', port: settings.redisPort })
+  const perBatch = 500
+  for (let sent = 0; sent < count; sent += perBatch) {
+    const batch = redis.pipeline()
+    for (let at = 0; at < Math.min(perBatch, count - sent); at += 1) {
+      batch.publish(channel, randomBytes(32).toString('hex'))
+    }
+    await Promise.all([batch.exec(), new Promise((resolve) => setTimeout(resolve, 10))])
+  }
+  redis.disconnect()
+}

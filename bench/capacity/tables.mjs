@@ -1,0 +1,113 @@
+// The figures as they were taken, and what follows from them for stores that no one machine can hold.
+import { readFileSync } from 'node:fs'
+import { markdownTable, median } from '../report/table.mjs'
+
+const LEFT_AND_LEFT = [
+  ['', 'left', ([name]) => name],
+  ['', 'left', ([, value]) => value],
+]
+
+export function capacityTable(figures) {
+  const { sessions, bytesEach, queueBytesEach, calls, due } = figures
+  return markdownTable(LEFT_AND_LEFT, [
+    ['sessions in the store', whole(sessions)],
+    ['memory of one session, its queue entry included', `${whole(bytesEach)} bytes`],
+    ['of which the queue entry', `${whole(queueBytesEach)} bytes`],
+    ['`read`', latency(figures.read)],
+    ['`replaceTokens`', latency(figures.replace)],
+    ['`claimDue`, nothing due', latency(figures.idleClaim)],
+    [`\`claimDue\`, ${whole(due)} due (1 %), up to 64 a call`, latency(figures.dueClaim)],
+    ['`queueLength`', latency(figures.queueLength)],
+    [`store commands of ${whole(calls)} refreshes, 64 at a time`, `${whole(figures.refreshesEach)} a second`],
+    ['CPU of Redis for those of one refresh', micro(figures.redisCpuEach)],
+    ['a new replica: start to `/readyz` 200', `${whole(median(figures.readyMs))} ms`],
+    ['a new replica: start to its first call served', `${whole(median(figures.servedMs))} ms`],
+    ['CPU of a replica for one change message', micro(figures.messageCpu)],
+    ['CPU of Redis for one change message, one subscriber', micro(figures.messageRedisCpu)],
+  ])
+}
+
+const MASTER_BYTES = 16e9
+/** Redis needs the rest for buffers, fragmentation and the copy-on-write of a save. */
+const FILLED = 0.7
+/** Access tokens of an hour are refreshed five minutes ahead, and up to one minute later. */
+const REFRESH_EVERY_SECONDS = 3_600 - 300 + 30
+/** Part of a core that a process may use for refreshes and messages; the rest is for calls, and for peaks. */
+const REPLICA_SHARE = 0.5
+
+/** `benchmarks`: the page that holds the cost of one refresh. */
+export function growthTable(figures, benchmarks) {
+  const refreshCpu = refreshCost(readFileSync(benchmarks, 'utf8'))
+  const columns = [10e6, 100e6].map((sessions) => growth(figures, refreshCpu, sessions))
+  const row = (name, cell) => [name, ...columns.map(cell)]
+  const known = figures.messageCpu !== null
+  return markdownTable(
+    [
+      ['', 'left', ([name]) => name],
+      ...columns.map(({ sessions }, at) => [
+        `${whole(sessions / 1e6)} million sessions`,
+        'right',
+        (cells) => cells[at + 1],
+      ]),
+    ],
+    [
+      row('memory of the records and the queue', ({ bytes }) => `${whole(bytes / 1e9)} GB`),
+      row('masters of 16 GB, filled to 70 %', ({ masters }) => whole(masters)),
+      row('refreshes a second', ({ perSecond }) => whole(perSecond)),
+      row('the same for one master', ({ perSecond, masters }) => whole(perSecond / masters)),
+      ...(known
+        ? [
+            row(
+              'one master: CPU for its refreshes',
+              ({ masterRefreshShare }) => `${percent(masterRefreshShare)} of a core`,
+            ),
+            row(
+              'every node: CPU to pass on all change messages',
+              ({ nodeMessageShare }) => `${percent(nodeMessageShare)} of a core`,
+            ),
+            row(
+              'every process: CPU to take all change messages',
+              ({ messageShare }) => `${percent(messageShare)} of a core`,
+            ),
+            row(
+              `all processes: CPU for the refreshes, ${refreshCpu} µs each`,
+              ({ refreshCores }) => `${refreshCores.toFixed(1)} cores`,
+            ),
+            row('processes, each half a core busy with both', ({ processes }) => whole(processes)),
+          ]
+        : []),
+    ],
+  )
+}
+
+function growth({ bytesEach, messageCpu, messageRedisCpu, redisCpuEach }, refreshCpu, sessions) {
+  const bytes = sessions * bytesEach
+  const masters = Math.ceil(bytes / (MASTER_BYTES * FILLED))
+  const perSecond = sessions / REFRESH_EVERY_SECONDS
+  // One refresh that succeeds is one message, and each message comes to every node and every process.
+  const messageShare = (perSecond * messageCpu) / 1e6
+  const refreshCores = (perSecond * refreshCpu) / 1e6
+  return {
+    ...{ sessions, bytes, masters, perSecond, messageShare, refreshCores },
+    masterRefreshShare: ((perSecond / masters) * redisCpuEach) / 1e6,
+    nodeMessageShare: (perSecond * messageRedisCpu) / 1e6,
+    processes: Math.ceil(refreshCores / (REPLICA_SHARE - messageShare)),
+  }
+}
+
+/** CPU in microseconds of one refresh in the background, as `npm run bench:refresh` wrote it. */
+function refreshCost(page) {
+  const [, cost] = /^\| this server, in the background[^|]*\|[^|]*\| (\d+) \|/m.exec(page) ?? []
+  if (cost === undefined) throw new Error('docs/benchmarks.md holds no cost of a refresh')
+  return Number(cost)
+}
+
+function latency(milliseconds) {
+  const sorted = milliseconds.toSorted((a, b) => a - b)
+  const at = (part) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))]
+  return `p50 ${at(0.5).toFixed(2)} ms, p99 ${at(0.99).toFixed(2)} ms`
+}
+
+const whole = (number) => Math.round(number).toLocaleString('en')
+const percent = (part) => `${(part * 100).toFixed(1)} %`
+const micro = (microseconds) => (microseconds === null ? '–' : `${microseconds.toFixed(1)} µs`)
