@@ -385,3 +385,11 @@ async function stable(read: () => number): Promise<void> {
     }
   }
 }
+
+t.test('a 100 Continue that nobody asked for is no answer, as the limits say', async (t) => {
+  const upstream = await rawUpstream(t, (socket) => socket.write(`HTTP/1.1 100 Continue\r\n\r\n${OK}`))
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+  t.equal((await get(t, port)).status, 599, 'nothing was written, so a problem can be')
+  t.match(await outcome(0), { kind: 'unavailable' })
+  t.equal(upstream.received.length, 1, 'and the call is not repeated')
+})
