@@ -61,7 +61,16 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
   const store =
     config.store.kind === 'memory'
       ? createMemoryStore({ now })
-      : createRedisStore({ ...config.store, onRefused: onStoreRefused, observe: metrics.store })
+      : createRedisStore({
+          ...config.store,
+          onRefused: onStoreRefused,
+          onUnreachable: (reason) =>
+            log.warn(
+              { event: 'store.unreachable', reason },
+              'no connection to Redis (with TLS, REDIS_CA_FILE names whom to trust)',
+            ),
+          observe: metrics.store,
+        })
   const authorizationServer = createAuthorizationServer({
     oauth: config.oauth,
     concurrency: config.refresh.concurrency,

@@ -43,6 +43,7 @@ export function openStore(settings) {
     onRefused(message) {
       throw new Error(message)
     },
+    onUnreachable() {},
     observe() {},
   })
   return { config, keyring, store, idleMs }

@@ -8,10 +8,14 @@ const LOOK_EVERY_MS = 50
 /** A store that answers. Rejects where none does within five seconds, or refuses our credentials. */
 export async function connect(config: OperatorConfig['store']): Promise<SessionStore> {
   let refused: string | null = null
+  let reason = 'no answer'
   const store = createRedisStore({
     ...config,
     onRefused: (message) => {
       refused = message
+    },
+    onUnreachable: (why) => {
+      reason = why
     },
     observe() {},
   })
@@ -27,7 +31,9 @@ export async function connect(config: OperatorConfig['store']): Promise<SessionS
       }
       await store.close()
       throw new Error(
-        refused === null ? 'Redis cannot be reached.' : `Redis refuses our credentials (${refused}).`,
+        refused === null
+          ? `Redis cannot be reached (${reason}).`
+          : `Redis refuses our credentials (${refused}).`,
       )
     }
   }

@@ -24,7 +24,7 @@ export interface RedisClientOptions {
 export function createCommandClient({ target, ca }: RedisClientOptions): RedisClient {
   const common = { ...commonOptions(target, ca, 'commands'), commandTimeout: COMMAND_TIMEOUT_MS }
   if (target.kind !== 'cluster') return createOneConnection(target, ca, common)
-  return new Cluster([...target.nodes], {
+  const cluster = new Cluster([...target.nodes], {
     redisOptions: common,
     clusterRetryStrategy: reconnectDelay,
     enableOfflineQueue: false,
@@ -32,6 +32,8 @@ export function createCommandClient({ target, ca }: RedisClientOptions): RedisCl
     retryDelayOnFailover: 100,
     maxRedirections: 6,
   })
+  cluster.on('+node', hearEveryError)
+  return cluster
 }
 
 /**
@@ -61,7 +63,35 @@ export function createMessageClient({ target, ca }: RedisClientOptions, commands
       return reconnectDelay(times)
     },
   })
+  return hearEveryError(client)
+}
+
+/**
+ * The library listens for one error of a socket. A TLS handshake that is broken off makes two, and the
+ * second would end the process.
+ */
+function hearEveryError(client: Redis): Redis {
+  const listen = (): void => void client.stream?.on('error', () => {})
+  client.on('connecting', () => setImmediate(listen))
   return client
+}
+
+/** Ends the connections of a client for good. */
+export function disconnect(client: RedisClient): void {
+  // Through Sentinels the socket may be younger than its client thinks.
+  if (client instanceof Redis) client.stream?.on('error', () => {})
+  client.disconnect()
+}
+
+/** What a client's error says of the node that was tried last. */
+export function reasonOf(
+  error: Error & { code?: string; lastNodeError?: Error & { code?: string } },
+): string {
+  const { message, code = 'no answer' } = error.lastNodeError ?? error
+  // The library's own sentence holds its next delay, and would be another one each time.
+  const sentinels = /^All sentinels are unreachable.*?(?:Last error: (.*))?$/.exec(message)
+  if (sentinels !== null) return `no Sentinel can be reached: ${sentinels[1] ?? code}`
+  return message || code
 }
 
 /** Calls back when a connection of the client, to any node, is lost or made. */
@@ -96,7 +126,9 @@ function createOneConnection(
 ): Redis {
   switch (target.kind) {
     case 'single':
-      return new Redis({ ...common, host: target.address.host, port: target.address.port, db: target.db })
+      return hearEveryError(
+        new Redis({ ...common, host: target.address.host, port: target.address.port, db: target.db }),
+      )
     case 'sentinel':
       return new Redis({
         ...common,

@@ -12,7 +12,13 @@ import type {
 } from './port.ts'
 import { DUE_SHARDS, RECORD_SLACK_MS, StoreUnavailable } from './port.ts'
 import { createReach, isRefusal } from './reach.ts'
-import { createCommandClient, createMessageClient, onConnection } from './redis-client.ts'
+import {
+  createCommandClient,
+  createMessageClient,
+  disconnect,
+  onConnection,
+  reasonOf,
+} from './redis-client.ts'
 import { FIELDS, toRecord } from './redis-record.ts'
 import { scanKeys } from './scan.ts'
 import { defineScripts } from './scripts.ts'
@@ -23,6 +29,8 @@ export interface RedisStoreOptions {
   prefix: string
   /** The server refuses our credentials: retrying will not help. */
   onRefused: (message: string) => void
+  /** Called with why there is no connection, once for each reason until there is one again. */
+  onUnreachable: (reason: string) => void
   /** Called for each command with its time in seconds and whether it succeeded. */
   observe: (command: string, seconds: number, ok: boolean) => void
 }
@@ -42,6 +50,7 @@ export function createRedisStore({
   ca,
   prefix,
   onRefused,
+  onUnreachable,
   observe,
 }: RedisStoreOptions): SessionStore {
   const commands = createCommandClient({ target, ca })
@@ -51,12 +60,18 @@ export function createRedisStore({
   const messages = createMessages({ prefix, commands, subscriber, reach })
   // Later on a refusal is an outage like any other: sessions wait here, and may be held in memory.
   let wasUp = false
-  commands.once('ready', () => {
+  const reasons = new Set<string>()
+  commands.on('ready', () => {
     wasUp = true
+    reasons.clear()
   })
   for (const client of [commands, subscriber]) {
     client.on('error', (error: Error) => {
-      if (isRefusal(error) && !wasUp) onRefused(error.message)
+      if (isRefusal(error) && !wasUp) return onRefused(error.message)
+      const reason = reasonOf(error)
+      if (reasons.has(reason)) return
+      reasons.add(reason)
+      onUnreachable(reason)
     })
   }
 
@@ -241,8 +256,8 @@ export function createRedisStore({
 
     async close() {
       messages.close()
-      commands.disconnect()
-      subscriber.disconnect()
+      disconnect(commands)
+      disconnect(subscriber)
     },
   }
 }

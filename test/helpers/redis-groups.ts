@@ -1,5 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { type Certificate, createCertificate } from './certificate.ts'
 import { startChild, type Teardown, waitForOutput } from './child.ts'
 import { freePort } from './ports.ts'
 import { type RedisServer, redisCli, startOnFreePort, startRedis, toolPath } from './redis.ts'
@@ -11,7 +12,9 @@ export interface SentinelGroup {
   readonly master: RedisServer
   readonly replica: RedisServer
   readonly sentinelPorts: readonly number[]
-  /** `redis-sentinel://…/mymaster` */
+  /** Path of the CA certificate of all; null without TLS. */
+  readonly caFile: string | null
+  /** `redis-sentinel://…/mymaster`, or with TLS `rediss-sentinel://` */
   readonly url: string
   /** The port of the data node that the sentinels hold for the master now. */
   masterPort(): Promise<number>
@@ -23,18 +26,23 @@ export interface SentinelGroup {
  * A master, its replica in sync with it, and three sentinels that know each other, so that a failover
  * begins one second after the death of the master and is over within some seconds.
  */
-export async function startSentinelGroup(t: Teardown): Promise<SentinelGroup> {
-  const master = await startRedis(t)
-  const replica = await startRedis(t, { args: ['--replicaof', `127.0.0.1 ${master.port}`] })
+export async function startSentinelGroup(
+  t: Teardown,
+  options: { tls?: boolean } = {},
+): Promise<SentinelGroup> {
+  const tls = options.tls === true ? await createCertificate(makeFolder('certificate')) : false
+  const tlsArgs = tls === false ? [] : ['--tls', '--cacert', tls.caFile]
+  const master = await startRedis(t, { tls })
+  const replica = await startRedis(t, { tls, args: ['--replicaof', `127.0.0.1 ${master.port}`] })
   await until('the replica is in sync', async () =>
     (await replica.cli('info', 'replication')).includes('master_link_status:up'),
   )
 
   const sentinelPorts: number[] = []
-  for (let i = 0; i < 3; i++) sentinelPorts.push(await startSentinel(t, master.port))
+  for (let i = 0; i < 3; i++) sentinelPorts.push(await startSentinel(t, master.port, tls))
   const [first] = sentinelPorts
   if (first === undefined) throw new Error('no sentinel')
-  const ask = (port: number, ...args: string[]) => redisCli(port, ['sentinel', ...args])
+  const ask = (port: number, ...args: string[]) => redisCli(port, ['sentinel', ...args], { tlsArgs })
   for (const port of sentinelPorts) {
     await until('each sentinel knows the two others and the replica', async () => {
       const state = await ask(port, 'master', MASTER_NAME)
@@ -46,7 +54,8 @@ export async function startSentinelGroup(t: Teardown): Promise<SentinelGroup> {
     master,
     replica,
     sentinelPorts,
-    url: `redis-sentinel://${sentinelPorts.map((port) => `127.0.0.1:${port}`).join(',')}/${MASTER_NAME}`,
+    caFile: tls === false ? null : tls.caFile,
+    url: `redis${tls === false ? '' : 's'}-sentinel://${sentinelPorts.map((port) => `127.0.0.1:${port}`).join(',')}/${MASTER_NAME}`,
     masterPort: async () => {
       const answer = await ask(first, 'get-master-addr-by-name', MASTER_NAME)
       return Number(answer.split('\n')[1])
@@ -63,7 +72,9 @@ export async function startSentinelGroup(t: Teardown): Promise<SentinelGroup> {
 
 export interface RedisCluster {
   readonly nodes: readonly RedisServer[]
-  /** `redis-cluster://…` with every node. */
+  /** Path of the CA certificate of all; null without TLS. */
+  readonly caFile: string | null
+  /** `redis-cluster://…` with every node, or with TLS `rediss-cluster://`. */
   readonly url: string
   /** One command through redis-cli, which follows redirections to the node that has the key. */
   cli(...args: string[]): Promise<string>
@@ -81,17 +92,19 @@ export interface RedisCluster {
 /** A Redis Cluster whose nodes all say that its state is ok. At least three masters. */
 export async function startCluster(
   t: Teardown,
-  options: { masters?: number; replicas?: number } = {},
+  options: { masters?: number; replicas?: number; tls?: boolean } = {},
 ): Promise<RedisCluster> {
   const masters = options.masters ?? 3
   const replicas = options.replicas ?? 0
+  const tls = options.tls === true ? await createCertificate(makeFolder('certificate')) : false
+  const tlsArgs = tls === false ? [] : ['--tls', '--cacert', tls.caFile]
   const nodes: RedisServer[] = []
-  for (let i = 0; i < masters * (1 + replicas); i++) nodes.push(await startClusterNode(t))
+  for (let i = 0; i < masters * (1 + replicas); i++) nodes.push(await startClusterNode(t, tls))
   const addresses = nodes.map((node) => `127.0.0.1:${node.port}`)
 
   const creation = startChild(t, toolPath('redis-cli'), [
     ...['--cluster', 'create', ...addresses],
-    ...['--cluster-replicas', String(replicas), '--cluster-yes'],
+    ...['--cluster-replicas', String(replicas), '--cluster-yes', ...tlsArgs],
   ])
   await waitForOutput(creation, () => null, 30_000)
   const { code } = await creation.ended
@@ -105,7 +118,8 @@ export async function startCluster(
 
   return {
     nodes,
-    url: `redis-cluster://${addresses.join(',')}`,
+    caFile: tls === false ? null : tls.caFile,
+    url: `redis${tls === false ? '' : 's'}-cluster://${addresses.join(',')}`,
     cli: async (...args) => {
       const [node] = nodes
       if (node === undefined) throw new Error('the cluster has no node')
@@ -169,21 +183,23 @@ function ownsSlot(clusterNodes: string, slot: number): boolean {
 }
 
 // The bus port is 10000 above the data port by default, which the highest free ports do not allow.
-async function startClusterNode(t: Teardown): Promise<RedisServer> {
+async function startClusterNode(t: Teardown, tls: Certificate | false): Promise<RedisServer> {
   return await startRedis(t, {
+    tls,
     args: [
+      ...(tls === false ? [] : ['--tls-cluster', 'yes']),
       ...['--cluster-enabled', 'yes', '--cluster-port', String(await freePort())],
       ...['--cluster-node-timeout', '2000', '--repl-diskless-sync-delay', '0'],
     ],
   })
 }
 
-async function startSentinel(t: Teardown, masterPort: number): Promise<number> {
+async function startSentinel(t: Teardown, masterPort: number, tls: Certificate | false): Promise<number> {
   const folder = makeFolder('sentinel')
   const { port } = await startOnFreePort(t, 'redis-sentinel', (candidate) => {
     const file = join(folder, `${candidate}.conf`)
     const lines = [
-      `port ${candidate}`,
+      ...(tls === false ? [`port ${candidate}`] : ['port 0', `tls-port ${candidate}`, ...tlsLines(tls)]),
       'bind 127.0.0.1',
       `dir ${folder}`,
       `sentinel monitor ${MASTER_NAME} 127.0.0.1 ${masterPort} 2`,
@@ -194,6 +210,13 @@ async function startSentinel(t: Teardown, masterPort: number): Promise<number> {
     return [file]
   })
   return port
+}
+
+function tlsLines({ certFile, keyFile, caFile }: Certificate): string[] {
+  return [
+    ...[`tls-cert-file ${certFile}`, `tls-key-file ${keyFile}`, `tls-ca-cert-file ${caFile}`],
+    ...['tls-auth-clients no', 'tls-replication yes'],
+  ]
 }
 
 /** Asks again every 50 ms until it is so; after 20 seconds it throws. */

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { findTool, type Tool } from '../setup/tools.mjs'
-import { createCertificate } from './certificate.ts'
+import { type Certificate, createCertificate } from './certificate.ts'
 import { type Child, startChild, type Teardown, waitForOutput } from './child.ts'
 import { freePort } from './ports.ts'
 import { makeFolder } from './watchdog.ts'
@@ -9,8 +9,8 @@ import { makeFolder } from './watchdog.ts'
 export interface RedisOptions {
   /** Further arguments of redis-server, for example `['--appendonly', 'yes']`. */
   readonly args?: readonly string[]
-  /** TLS only, with a certificate for localhost and 127.0.0.1 whose CA is in `caFile`. */
-  readonly tls?: boolean
+  /** TLS only, with this certificate or (`true`) a new one for localhost and 127.0.0.1, whose CA is in `caFile`. */
+  readonly tls?: boolean | Certificate
   readonly password?: string
 }
 
@@ -41,7 +41,8 @@ const run = promisify(execFile)
 /** A private redis-server that answers and is empty. It ends with the test. */
 export async function startRedis(t: Teardown, options: RedisOptions = {}): Promise<RedisServer> {
   const folder = makeFolder('redis')
-  const certificate = options.tls === true ? await createCertificate(folder) : null
+  const { tls = false } = options
+  const certificate = tls === true ? await createCertificate(folder) : tls || null
   const tlsArgs = certificate === null ? [] : ['--tls', '--cacert', certificate.caFile]
   const passwordArgs = options.password === undefined ? [] : ['--requirepass', options.password]
 
@@ -52,7 +53,7 @@ export async function startRedis(t: Teardown, options: RedisOptions = {}): Promi
       : [
           ...['--port', '0', '--tls-port', String(port), '--tls-auth-clients', 'no'],
           ...['--tls-cert-file', certificate.certFile, '--tls-key-file', certificate.keyFile],
-          ...['--tls-ca-cert-file', certificate.caFile],
+          ...['--tls-ca-cert-file', certificate.caFile, '--tls-replication', 'yes'],
         ]),
     ...passwordArgs,
     ...(options.args ?? []),

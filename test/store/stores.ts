@@ -59,6 +59,7 @@ export function openRedisStore(
     onRefused: (message) => {
       throw new Error(`refused: ${message}`)
     },
+    onUnreachable: () => {},
     observe: () => {},
     ...options,
   })

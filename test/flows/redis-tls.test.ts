@@ -1,0 +1,43 @@
+import t from 'tap'
+import { startRedis } from '../helpers/redis.ts'
+import { startCluster, startSentinelGroup } from '../helpers/redis-groups.ts'
+import { type Bff, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { presentations, signInExpired, until } from '../tokens/world.ts'
+
+const FORMS = {
+  'a single Redis': async (t: Parameters<typeof startRedis>[0]) => await startRedis(t, { tls: true }),
+  'a Sentinel group': async (t: Parameters<typeof startRedis>[0]) =>
+    await startSentinelGroup(t, { tls: true }),
+  'a Cluster': async (t: Parameters<typeof startRedis>[0]) => await startCluster(t, { tls: true }),
+}
+
+t.jobs = 3
+
+for (const [what, start] of Object.entries(FORMS)) {
+  t.test(`over TLS ${what} is used if its certificate is trusted, and not otherwise`, async (t) => {
+    const redis = await start(t)
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, { REDIS_URL: redis.url, REDIS_CA_FILE: redis.caFile ?? '' })
+    await untilReady(bff)
+    const browser = await signInExpired(bff, sandbox)
+    t.equal((await browser.fetch('/flux/temperature')).status, 200)
+    t.equal(presentations(sandbox).length, 1, 'refreshed')
+
+    const doubting = await startBff(t, sandbox, { REDIS_URL: redis.url })
+    await until('it says why', () => reasons(doubting).length > 0)
+    // The library does not tell what a Sentinel's certificate lacks.
+    const reason = what === 'a Sentinel group' ? /no Sentinel can be reached/ : /self-signed certificate/
+    t.match(reasons(doubting)[0], reason)
+    t.match(reasons(doubting)[0], /REDIS_CA_FILE/)
+    t.equal((await fetch(`${doubting.opsUrl}/readyz`)).status, 503)
+    t.equal((await doubting.browser().navigate('/auth/login')).status, 303, 'it has not ended')
+    t.strictSame(new Set(reasons(doubting)).size, reasons(doubting).length, 'each reason is told once')
+  })
+}
+
+function reasons({ log }: Bff): string[] {
+  const lines = log().split('\n')
+  return lines
+    .filter((line) => line.includes('"store.unreachable"'))
+    .map((line) => line.replace(/"time":"[^"]*",/, ''))
+}
