@@ -64,7 +64,8 @@ export function createMessages({ prefix, commands, subscriber, reach }: Messages
   }
 
   function beat(): void {
-    if (!arrive()) lose()
+    // A process that was held up may have what came meanwhile still before it.
+    if (!arrive()) setImmediate(loseIfSilent)
     const silentMs = performance.now() - Math.max(lastBeatAt, subscribedAt)
     if (subscriber.status === 'ready' && silentMs > RENEWED_AFTER_MS) subscriber.disconnect(true)
     sendBeat()
@@ -77,6 +78,10 @@ export function createMessages({ prefix, commands, subscriber, reach }: Messages
 
   function tell(key: RecordKey): void {
     for (const listener of changeListeners) listener(key)
+  }
+
+  function loseIfSilent(): void {
+    if (!arrive()) lose()
   }
 
   function lose(): void {
