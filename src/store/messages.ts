@@ -42,16 +42,22 @@ export function createMessages({ prefix, commands, subscriber, reach }: Messages
   // Of the monotonic clock: the other one may be set back while nothing arrives.
   let lastBeatAt = 0
   let subscribedAt = 0
+  let commandsLostAt = 0
   let arriving = false
 
   subscriber.on('message', (from: string, payload: string) => {
     if (from === channel) tell(payload)
-    else if (from === beatChannel && performance.now() - Number(payload) < TRUSTED_FOR_MS) {
+    else if (from === beatChannel && provesArrival(Number(payload))) {
       lastBeatAt = performance.now()
       if (!arriving) recover()
     }
   })
   subscriber.on('close', lose)
+  // They may come back on another master, where nothing says that the subscriber is there as well.
+  commands.on('close', () => {
+    commandsLostAt = performance.now()
+    lose()
+  })
   subscriber.on('ready', subscribe)
 
   const timer = setInterval(beat, BEAT_EVERY_MS)
@@ -82,6 +88,10 @@ export function createMessages({ prefix, commands, subscriber, reach }: Messages
 
   function loseIfSilent(): void {
     if (!arrive()) lose()
+  }
+
+  function provesArrival(sentAt: number): boolean {
+    return sentAt > commandsLostAt && performance.now() - sentAt < TRUSTED_FOR_MS
   }
 
   function lose(): void {

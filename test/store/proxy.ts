@@ -13,6 +13,10 @@ export interface Proxy {
   /** Open connections are cut, and new ones as soon as they are made, until `mend`. */
   cut(): void
   mend(): void
+  /** New connections go to another server. */
+  turnTo(port: number): void
+  /** Cuts the open connections whose client has given itself this name. */
+  cutNamed(clientName: string): void
   /** The next so many connections are cut as soon as the client sends a command of this name. */
   cutAt(command: string, times: number): void
   /**
@@ -26,8 +30,10 @@ export interface Proxy {
   made(): number
 }
 
-export async function startProxy(t: Teardown, targetPort: number): Promise<Proxy> {
+export async function startProxy(t: Teardown, firstPort: number): Promise<Proxy> {
   const open = new Set<Socket>()
+  const handshakes = new Map<Socket, string>()
+  let targetPort = firstPort
   const frozen = new Set<Socket>()
   let freezing = false
   let cutting = false
@@ -43,6 +49,8 @@ export async function startProxy(t: Teardown, targetPort: number): Promise<Proxy
     if (freezing) frozen.add(client)
     client.on('data', (data) => {
       if (frozen.has(client)) return
+      const handshake = handshakes.get(client) ?? ''
+      if (handshake.length < 1_000) handshakes.set(client, handshake + data.toString('latin1'))
       if (cuts.left > 0 && data.toString('latin1').toLowerCase().includes(`\r\n${cuts.command}\r\n`)) {
         cuts.left -= 1
         client.destroy()
@@ -62,6 +70,7 @@ export async function startProxy(t: Teardown, targetPort: number): Promise<Proxy
       one.on('close', () => {
         open.delete(client)
         frozen.delete(client)
+        handshakes.delete(client)
         other.destroy()
       })
     }
@@ -91,6 +100,12 @@ export async function startProxy(t: Teardown, targetPort: number): Promise<Proxy
     },
     mend() {
       cutting = false
+    },
+    turnTo(port) {
+      targetPort = port
+    },
+    cutNamed(clientName) {
+      for (const [socket, text] of handshakes) if (text.includes(clientName)) socket.destroy()
     },
     cutAt(command, times) {
       cuts = { command, left: times }
