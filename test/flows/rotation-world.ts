@@ -81,8 +81,8 @@ export async function makeSessions(
 export interface Deployment {
   /** The status of a call through one of the replicas, whose cookies the jar takes. */
   call(jar: Jar, path: string): Promise<number>
-  /** Restarts one after the other with these secrets. */
-  roll(secrets: string): Promise<void>
+  /** Restarts one after the other with these secrets; `between` while there are old and new ones. */
+  roll(secrets: string, between: () => Promise<void>): Promise<void>
   /** What was logged so far, by processes that have ended too. */
   output(): string
 }
@@ -96,7 +96,6 @@ interface Member {
 
 export async function startDeployment(t: Teardown, env: Env, secrets: string): Promise<Deployment> {
   let output = ''
-  let turn = 0
   const start = async (port?: string): Promise<Member> => {
     const server = await startServer(t, {
       ...env,
@@ -124,8 +123,8 @@ export async function startDeployment(t: Teardown, env: Env, secrets: string): P
 
   return {
     async call(jar, path) {
-      turn += 1
-      const member = members.find((one, at) => one.open && (at === turn % 2 || !members[turn % 2]!.open))!
+      const open = members.filter((member) => member.open)
+      const member = open[Math.floor(Math.random() * open.length)]!
       member.underWay += 1
       try {
         const cookie = [...jar].map(([name, value]) => `${name}=${value}`).join('; ')
@@ -141,14 +140,19 @@ export async function startDeployment(t: Teardown, env: Env, secrets: string): P
         member.underWay -= 1
       }
     },
-    async roll(next) {
-      for (const at of members.keys()) await restart(at, next)
+    async roll(next, between) {
+      await restart(0, next)
+      await between()
+      await restart(1, next)
     },
     output: () => output + members.map(({ server }) => server.output()).join(''),
   }
 }
 
-/** Calls all the time, each session in its turn. */
+/** So many of the sessions call much more often than the others. */
+const LIVELY = 30
+
+/** Calls all the time: each session in its turn, and the lively ones in between. */
 export function startCalls(deployment: Deployment, jars: Jar[], atOnce: number) {
   const answers = new Map<string, number>()
   let next = 0
@@ -156,13 +160,12 @@ export function startCalls(deployment: Deployment, jars: Jar[], atOnce: number) 
 
   async function loop(): Promise<void> {
     while (!stopped) {
-      const at = next
-      next += 1
+      const lively = Math.random() < 0.3
+      const jar = lively ? jars[Math.floor(Math.random() * LIVELY)]! : jars[next % jars.length]!
+      if (!lively) next += 1
       // As a page does when it is opened: now and then it asks who is signed in.
-      const path = at % 10 === 0 ? '/auth/session' : '/flux/temperature'
-      const status = await deployment
-        .call(jars[at % jars.length]!, path)
-        .catch((error: Error) => error.message)
+      const path = Math.random() < 0.1 ? '/auth/session' : '/flux/temperature'
+      const status = await deployment.call(jar, path).catch((error: Error) => error.message)
       const kind = `${status} ${path}`
       answers.set(kind, (answers.get(kind) ?? 0) + 1)
       await elapsed(5)

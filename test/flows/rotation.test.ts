@@ -7,9 +7,9 @@ import { makeSessions, startCalls, startDeployment } from './rotation-world.ts'
 
 const A = 'secret-A-of-the-tests-of-32-characters'
 const B = 'secret-B-of-the-tests-of-32-characters'
-const IDLE = 300
+const IDLE = 400
 const SHORT = 100
-const BUSY = 600
+const BUSY = 500
 
 interface Seals {
   older: number
@@ -58,9 +58,10 @@ t.test('secrets change by rolling restarts under load, and nobody is signed out'
   }
   const calls = startCalls(deployment, called, 8)
   await calls.rounds(1)
+  const mixed = () => calls.rounds(1)
 
-  await deployment.roll(`${A},${B}`)
-  await deployment.roll(`${B},${A}`)
+  await deployment.roll(`${A},${B}`, mixed)
+  await deployment.roll(`${B},${A}`, mixed)
   // Each through both replicas.
   await calls.rounds(3)
   const before = await seals(B, A)
@@ -73,7 +74,7 @@ t.test('secrets change by rolling restarts under load, and nobody is signed out'
 
   // In the place of SESSION_MAX_SECONDS: by then no browser has a cookie that A has signed.
   for (const jar of all) t.equal(await deployment.call(jar, '/auth/session'), 200)
-  await deployment.roll(B)
+  await deployment.roll(B, mixed)
   await calls.rounds(1)
   await calls.stop()
 
