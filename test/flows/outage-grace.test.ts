@@ -34,7 +34,10 @@ async function start(t: Test, graceSeconds: number, env: Record<string, string> 
 /** A browser whose session the replica has in its cache. */
 async function known(bff: Bff, sandbox: Sandbox, tokenSeconds?: number): Promise<Browser> {
   const browser = tokenSeconds === undefined ? bff.browser() : await signInFor(bff, sandbox, tokenSeconds)
-  if (tokenSeconds === undefined) await signIn(browser, sandbox)
+  if (tokenSeconds === undefined) {
+    // A busy machine may take longer than a command to the store may.
+    await until('the sign-in', async () => (await signIn(browser, sandbox)).status === 303)
+  }
   const hits = 'bff_session_cache_total{result="hit"}'
   const before = await counted(bff, hits)
   await until('a call finds the session in the cache', async () => {
