@@ -48,6 +48,8 @@ export interface App {
 }
 
 const CACHED_SESSIONS = 20_000
+/** Of the time for a stop, what is kept for closing everything after the last token answer. */
+const CLOSING_MS = 3_000
 const CALLBACK_PATH = { 'per-login': '/auth/callback/{nonce}', fixed: '/auth/callback' } as const
 
 /** Makes every object and registers every room: the map of the house. */
@@ -83,6 +85,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     timing: config.refresh,
     concurrency: config.refresh.concurrency,
     timeoutMs: config.oauth.tokenTimeoutMs,
+    stopMs: Math.max(0, config.shutdownSeconds * 1_000 - CLOSING_MS),
     idleMs,
     maxMs: config.session.maxSeconds * 1_000,
     clientId: config.oauth.clientId,

@@ -93,7 +93,7 @@ export const TABLE = {
   TOKEN_TIMEOUT_MS: withDefault(
     '10000',
     wholeNumber(100, 60_000),
-    'time to the full answer of the token endpoint',
+    'time to the full answer of the token endpoint; an answer to a refresh that comes later still counts',
   ),
 
   SESSION_STORE: withDefault(

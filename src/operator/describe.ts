@@ -1,6 +1,8 @@
 import { idleEndsAt } from '../store/limits.ts'
 import type { RecordKey, SessionRecord } from '../store/port.ts'
 
+const BEYOND_ASCII = /[^\x20-\x7e]/g
+
 /** One session for a reader, without anything that opens something. `idleMs` is the idle limit. */
 export function describeSession(
   key: RecordKey,
@@ -10,12 +12,12 @@ export function describeSession(
 ): string {
   const { flow, client, gen, createdAt, seenAt, endsAt } = record
   const idleAt = idleEndsAt(record, idleMs)
+  // Whoever can write to Redis shall not write to the operator's terminal.
   if (!json) {
     const parts = [key, iso(createdAt), iso(seenAt), iso(idleAt), flow, gen, client]
-    // Whoever can write to Redis shall not write to the operator's terminal.
-    return parts.join('  ').replace(/[^\x20-\x7e]/g, '?')
+    return parts.join('  ').replace(BEYOND_ASCII, '?')
   }
-  return JSON.stringify({
+  const text = JSON.stringify({
     id: key,
     createdAt: iso(createdAt),
     lastSeenAt: iso(seenAt),
@@ -25,6 +27,7 @@ export function describeSession(
     client,
     generation: gen,
   })
+  return text.replace(BEYOND_ASCII, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
 }
 
 function iso(epochMs: number): string {

@@ -70,6 +70,9 @@ function createEnding({ store, config, terminal, now }: EndingOptions) {
     revoke: revoker.revoke,
     log,
     onEnded() {},
+    onUnreadable() {
+      if (server !== null) counted.unreadable()
+    },
   })
   return {
     async end(key: RecordKey): Promise<boolean> {

@@ -2,6 +2,8 @@ import type { AuthorizationServer } from '../oauth/authorization-server.ts'
 
 export interface CountedRevocation {
   server: Pick<AuthorizationServer, 'revoke'>
+  /** To be told of each session whose tokens cannot even be read; counts as one. */
+  unreadable(): void
   /** Tokens that were to be revoked, and of which it is not known that they are. */
   unrevoked(): number
 }
@@ -15,6 +17,9 @@ export function countRevocation(server: Pick<AuthorizationServer, 'revoke'>): Co
   let failures = 0
 
   return {
+    unreadable() {
+      unrevoked += 1
+    },
     unrevoked: () => unrevoked,
     server: {
       async revoke(token, hint) {

@@ -12,6 +12,8 @@ export interface EndOptions {
   revoke: Revoker['revoke']
   log: Logger
   onEnded: (key: RecordKey, reason: EndReason) => void
+  /** Told of tokens that cannot be revoked, since no known secret opens them. */
+  onUnreadable: (key: RecordKey) => void
 }
 
 /**
@@ -20,13 +22,15 @@ export interface EndOptions {
  */
 export type EndSession = (key: RecordKey, reason: EndReason, gen?: number) => Promise<boolean>
 
-export function createEndSession({ store, keyring, revoke, log, onEnded }: EndOptions): EndSession {
+export function createEndSession(options: EndOptions): EndSession {
+  const { store, keyring, revoke, log, onEnded, onUnreadable } = options
   return async function end(key, reason, gen) {
     const ended = await store.end(key, gen ?? null)
     if (ended.kind !== 'ended') return false
     onEnded(key, reason)
     const opened = openTokens(keyring, key, ended.tokens)
-    if (opened !== null) revoke(opened.tokens)
+    if (opened === null) onUnreadable(key)
+    else revoke(opened.tokens)
     // An entry that stays is dropped when it is claimed.
     store.unschedule(key).catch((error: unknown) => {
       if (!(error instanceof StoreUnavailable))

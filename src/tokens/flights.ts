@@ -18,8 +18,8 @@ export interface Flight {
 export interface Flights {
   /** The flight of this session, begun with `trigger` if there is none. */
   join(session: LiveSession, trigger: RefreshTrigger): Flight
-  /** Resolves when no refresh of this process is under way. */
-  settled(): Promise<void>
+  /** Resolves when no refresh of this process is under way; as `Refresh.settled`. */
+  settled(listenUntil: number): Promise<void>
 }
 
 export interface FlightsOptions {
@@ -77,9 +77,9 @@ export function createFlights({ refresh, findSession, watchChanges, now }: Fligh
       flights.set(session.key, flight)
       return flight
     },
-    async settled() {
+    async settled(listenUntil) {
       await Promise.allSettled(working)
-      await refresh.settled()
+      await refresh.settled(listenUntil)
     },
   }
 }

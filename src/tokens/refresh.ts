@@ -16,10 +16,10 @@ export interface Refresh {
    */
   refresh(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult>
   /**
-   * Resolves when each token request has its answer or has outlasted its timeout, and every answer is
-   * stored, those that nobody waits for included.
+   * Resolves when each token request has its answer, and every answer is stored, those that nobody waits
+   * for included. Answers that outlast their timeout are listened for until `listenUntil`, epoch milliseconds.
    */
-  settled(): Promise<void>
+  settled(listenUntil: number): Promise<void>
 }
 
 const FORCED_WINDOW_MS = 60_000
@@ -40,6 +40,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
   const { store, server, breaker, slots, insist, timing, timeoutMs, now, log, events } = options
   const { conclude, settle } = createConclude(options)
   const unanswered = new Set<Promise<unknown>>()
+  const late = new Set<Promise<unknown>>()
   const beganAt = now()
 
   async function refresh(found: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
@@ -138,10 +139,12 @@ export function createRefresh(options: RefreshOptions): Refresh {
     const outcome = nothingToLose ? await within(answer, PROBE_MS) : await inTime
     if (outcome === null) {
       admission.report(false, null)
-      void answer.then((late) => {
-        if (late.kind === 'granted' && now() - startedAt > timeoutMs + UNSENT_TOLD_MS) count('granted')
-        track(takeLate(session, attempt, late, admission))
+      const heard = answer.then((outcome) => {
+        if (outcome.kind === 'granted' && now() - startedAt > timeoutMs + UNSENT_TOLD_MS) count('granted')
+        late.delete(heard)
+        track(takeLate(session, attempt, outcome, admission))
       })
+      late.add(heard)
       return await conclude(session, attempt, STILL_WAITING, doubts)
     }
     report(admission, outcome)
@@ -174,8 +177,13 @@ export function createRefresh(options: RefreshOptions): Refresh {
 
   return {
     refresh,
-    async settled() {
-      while (unanswered.size > 0) await Promise.allSettled(unanswered)
+    async settled(listenUntil) {
+      for (;;) {
+        while (unanswered.size > 0) await Promise.allSettled(unanswered)
+        const leftMs = listenUntil - now()
+        if (late.size === 0 || leftMs <= 0) return
+        await within(Promise.race(late), leftMs)
+      }
     },
   }
 }

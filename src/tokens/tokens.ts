@@ -38,6 +38,8 @@ export interface TokensOptions {
   /** Token requests of this process in flight at once. */
   concurrency: number
   timeoutMs: number
+  /** So long after a stop began late token answers are listened for. */
+  stopMs: number
   idleMs: number
   maxMs: number
   clientId: string
@@ -72,6 +74,7 @@ const PROVISIONAL_MS = 15_000
 export function createTokens(options: TokensOptions): Tokens {
   const { store, server, keyring, timing, timeoutMs, idleMs, now, random, log, events } = options
   let storeFailedAt = 0
+  let listenUntil: number | null = null
   store.onTrouble(() => {
     storeFailedAt = now()
   })
@@ -175,6 +178,13 @@ export function createTokens(options: TokensOptions): Tokens {
     if (what === 'tokens') store.schedule(key, now()).catch(logUnlessStoreFailure)
   }
 
+  function onUnreadable(key: RecordKey): void {
+    log.warn(
+      { event: 'revocation.unreadable', recordKey: key.slice(0, 12) },
+      'the tokens of an ended session do not open, and are not revoked',
+    )
+  }
+
   function logUnlessStoreFailure(error: unknown): void {
     if (!(error instanceof StoreUnavailable))
       log.error({ event: 'schedule.failed', err: error }, 'not planned')
@@ -202,7 +212,7 @@ export function createTokens(options: TokensOptions): Tokens {
     keep,
     find: findSession,
     accessToken,
-    end: createEndSession({ store, keyring, revoke: revoker.revoke, log, onEnded }),
+    end: createEndSession({ store, keyring, revoke: revoker.revoke, log, onEnded, onUnreadable }),
     drop: revoker.revoke,
     gauges: () => ({ unsaved: unsaved.size(), consecutiveFailures: breaker.failures() }),
     start() {
@@ -211,7 +221,8 @@ export function createTokens(options: TokensOptions): Tokens {
     },
     async stop() {
       await Promise.all([scheduler.stop(), missingScan.stop()])
-      await flights.settled()
+      listenUntil ??= now() + options.stopMs
+      await flights.settled(listenUntil)
       insist.stop()
       await unsaved.settled()
       await resealer.settled()

@@ -3,7 +3,9 @@ import net from 'node:net'
 import t from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
 import { startServer } from '../helpers/processes.ts'
+import { startRedis } from '../helpers/redis.ts'
 import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
+import { presentations, until } from '../tokens/world.ts'
 
 t.test('a stop is not held up by a connection on which nothing was sent', async (t) => {
   const server = await startServer(t, { SHUTDOWN_SECONDS: '10' })
@@ -50,4 +52,42 @@ t.test('an open request is answered, and its kept connection does not hold the s
   t.ok(performance.now() - begin < 5_000, 'well before SHUTDOWN_SECONDS')
   t.match(answer, /^HTTP\/1\.1 200 /)
   t.match(answer, /"wType":"Flux"/)
+})
+
+t.test('an answer of the token endpoint that is late already is stored before the end', async (t) => {
+  const redis = await startRedis(t)
+  const sandbox = await startSandbox(t, { tokenLifeSeconds: 6 })
+  const env = {
+    SESSION_STORE: 'redis',
+    REDIS_URL: redis.url,
+    SHUTDOWN_SECONDS: '15',
+    TOKEN_TIMEOUT_MS: '1000',
+    AUTH_URL: sandbox.authUrl,
+    BASE_URL: sandbox.baseUrl,
+    CLIENT_ID: CLIENT.clientId,
+    CLIENT_SECRET: CLIENT.clientSecret,
+    WAC: 'DEMO',
+  }
+  const server = await startServer(t, env)
+  const browser = createBrowser(server.publicUrl)
+  await signIn(browser, sandbox)
+  const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
+  await gate.arrived
+  await until('nobody waits for it', () => server.logs().some(({ event }) => event === 'refresh.in_doubt'))
+  server.send('SIGTERM')
+  await until('the stop', () => server.logs().some(({ event }) => event === 'stopping'))
+  gate.release()
+  t.equal((await server.ended).code, 0)
+
+  const next = await startServer(t, { ...env, PUBLIC_URL: server.publicUrl })
+  const headers = {
+    cookie: [...browser.cookies].map(([name, { value }]) => `${name}=${value}`).join('; '),
+    'sec-fetch-site': 'same-origin',
+  }
+  const answer = await fetch(`${next.url}/flux/temperature`, { headers })
+  t.equal(answer.status, 200)
+  const [first, ...others] = presentations(sandbox)
+  t.ok(first)
+  for (const { body } of others) t.not(body, first!.body, 'presented once')
+  t.equal(sandbox.counters().reuseDetected, 0)
 })

@@ -104,15 +104,16 @@ t.test('a line tells of a session what an operator may know', async (t) => {
   const { made, run, out } = desk(t)
   const createdAt = made.now()
   const iso = (at: number) => new Date(at).toISOString()
-  const key = await startSession(made, { client: 'the\u001b[31m app' })
+  const key = await startSession(made, { client: 'the\u001b[31m \u009b31m app' })
   await made.pass(60_000)
   await made.store.touch(key, made.now(), IDLE_MS)
   await run({ kind: 'list', json: false })
   const seenAt = made.now()
   t.strictSame(out, [
-    [key, iso(createdAt), iso(seenAt), iso(seenAt + IDLE_MS), 'code', '1', 'the?[31m app'].join('  '),
+    [key, iso(createdAt), iso(seenAt), iso(seenAt + IDLE_MS), 'code', '1', 'the?[31m ?31m app'].join('  '),
   ])
   await run({ kind: 'list', json: true })
+  t.match(out[0], /^[\x20-\x7e]+$/, 'nothing that moves a terminal')
   t.strictSame(JSON.parse(out[0]!), {
     id: key,
     createdAt: iso(createdAt),
@@ -120,7 +121,7 @@ t.test('a line tells of a session what an operator may know', async (t) => {
     idleExpiresAt: iso(seenAt + IDLE_MS),
     expiresAt: iso(createdAt + 43_200_000),
     flow: 'code',
-    client: 'the\u001b[31m app',
+    client: 'the\u001b[31m \u009b31m app',
     generation: 1,
   })
 })

@@ -127,7 +127,7 @@ t.test('tokens that cannot be revoked are told, and their sessions end all the s
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
   await untilReady(bff)
-  for (let count = 0; count < 3; count += 1) await signIn(bff.browser(), sandbox)
+  for (let count = 0; count < 4; count += 1) await signIn(bff.browser(), sandbox)
   const env = {
     REDIS_URL: redis.url,
     SESSION_SECRET: SECRET,
@@ -137,8 +137,13 @@ t.test('tokens that cannot be revoked are told, and their sessions end all the s
     CLIENT_ID: CLIENT.clientId,
     CLIENT_SECRET: CLIENT.clientSecret,
   }
-  const [id] = (await sessions(t, env, 'list')).lines.map((line) => line.slice(0, 64))
+  const [id, another] = (await sessions(t, env, 'list')).lines.map((line) => line.slice(0, 64))
   t.match(await sessions(t, env, 'end', id!, '--no-revoke'), { code: 0, stderr: '' })
+  const stranger = { ...env, SESSION_SECRET: 'a-secret-that-sealed-nothing-of-32-characters' }
+  t.match(await sessions(t, stranger, 'end', another!), {
+    code: 0,
+    stderr: /^1 tokens could not be revoked/,
+  })
   t.match(await sessions(t, env, 'end-all', '--yes'), {
     code: 0,
     lines: ['ended 2'],

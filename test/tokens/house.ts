@@ -223,6 +223,7 @@ export function createHouse(
       timing: TIMING,
       concurrency: options.concurrency ?? 64,
       timeoutMs: TIMEOUT_MS,
+      stopMs: 0,
       idleMs: options.idleMs ?? 3_600_000,
       maxMs: options.maxMs ?? 36_000_000,
       clientId: 'client',
