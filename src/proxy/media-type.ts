@@ -30,7 +30,16 @@ const ESSENCE = /^[!#$%&'*+.^_`|~0-9a-z-]+\/[!#$%&'*+.^_`|~0-9a-z-]+$/
  * lines, a list, or no type/subtype pair. Browsers pick a type out of such values by rules of their own.
  */
 export function mediaKind(contentType: string | string[] | undefined): MediaKind {
-  if (typeof contentType !== 'string' || contentType.includes(',')) return 'untyped'
+  if (typeof contentType !== 'string') return 'untyped'
+  // One answer is like the other, nearly always.
+  if (contentType !== last.contentType) last = { contentType, kind: sort(contentType) }
+  return last.kind
+}
+
+let last: { contentType: string; kind: MediaKind } = { contentType: '', kind: 'untyped' }
+
+function sort(contentType: string): MediaKind {
+  if (contentType.includes(',')) return 'untyped'
   const semicolon = contentType.indexOf(';')
   const essence = (semicolon === -1 ? contentType : contentType.slice(0, semicolon)).trim().toLowerCase()
   if (HTML.has(essence)) return 'html'
