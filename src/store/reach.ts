@@ -1,7 +1,7 @@
 import { ReplyError } from 'ioredis'
-import type { RedisClient } from './redis-client.ts'
+import { type RedisClient, reasonOf } from './redis-client.ts'
 
-/** What the last word from the store says about whether it is there. */
+/** What the last words from the store say about whether it is there. */
 export interface Reach {
   answered(): void
   /** Tells whether that failure means that the store could not be reached. */
@@ -14,7 +14,7 @@ const REFUSAL = /WRONGPASS|NOAUTH|NOPERM|invalid password|invalid username/i
 
 /** Whether a server that answered with this does not take our credentials. */
 export function isRefusal(error: Error): boolean {
-  return REFUSAL.test(error.message)
+  return REFUSAL.test(reasonOf(error))
 }
 
 /**
@@ -24,16 +24,17 @@ export function isRefusal(error: Error): boolean {
 export function createReach(commands: RedisClient): Reach {
   let lost = false
   let refused = false
-  commands.on('error', (error: Error) => {
+  const note = (error: Error): void => {
     if (isRefusal(error)) refused = true
-  })
-  commands.on('ready', () => {
-    refused = false
-  })
+  }
+  commands.on('error', note)
+  // A Cluster names the last of its nodes alone there, which may be down where the others refuse.
+  commands.on('node error', note)
 
   return {
     answered() {
       lost = false
+      refused = false
     },
     failed(error) {
       lost = !refused && !(error instanceof ReplyError)

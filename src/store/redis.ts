@@ -58,7 +58,7 @@ export function createRedisStore({
   const run = defineScripts(commands)
   const reach = createReach(commands)
   const messages = createMessages({ prefix, commands, subscriber, reach })
-  // Later on a refusal is an outage like any other: sessions wait here, and may be held in memory.
+  // Later on the process stays: sessions wait in it until the credentials are taken again.
   let wasUp = false
   const reasons = new Set<string>()
   commands.on('ready', () => {
@@ -67,8 +67,8 @@ export function createRedisStore({
   })
   for (const client of [commands, subscriber]) {
     client.on('error', (error: Error) => {
-      if (isRefusal(error) && !wasUp) return onRefused(error.message)
       const reason = reasonOf(error)
+      if (isRefusal(error) && !wasUp) return onRefused(reason)
       if (reasons.has(reason)) return
       reasons.add(reason)
       onUnreachable(reason)
