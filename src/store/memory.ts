@@ -223,6 +223,7 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
     onMessagesBack() {},
     unreached: () => false,
     onTrouble() {},
+    msSinceTrouble: () => Number.POSITIVE_INFINITY,
     async ping() {},
     async close() {
       clearInterval(sweeper)

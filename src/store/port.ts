@@ -158,10 +158,13 @@ export interface SessionStore {
   /** Whether the store could not be reached when it was last tried; it is tried several times a second. */
   unreached(): boolean
   /**
-   * Called when a command failed or a connection was lost or made: the store may have lost what was
-   * written shortly before, as by a failover.
+   * Called when another server may have taken the place of the one that was written to, or when it
+   * takes no writes: a connection was lost or made, messages stopped, a refusal says so. It may have
+   * lost what was written shortly before. A command that is not allowed or takes too long is no trouble.
    */
   onTrouble(listener: () => void): void
+  /** Milliseconds since this process last saw such trouble with the server of that record; infinite for never. */
+  msSinceTrouble(key: RecordKey): number
   /** Rejects with StoreUnavailable unless the store answers and takes writes. */
   ping(): Promise<void>
   close(): Promise<void>

@@ -1,5 +1,5 @@
 import type { RedisOptions } from 'ioredis'
-import { Cluster, Redis } from 'ioredis'
+import { Cluster, Command, Redis } from 'ioredis'
 import type { RedisAddress, RedisTarget } from '../config.ts'
 
 export type RedisClient = Redis | Cluster
@@ -94,11 +94,28 @@ export function reasonOf(
   return message || code
 }
 
-/** Calls back when a connection of the client, to any node, is lost or made. */
-export function onConnection(client: RedisClient, listener: () => void): void {
-  client.on('ready', listener)
-  client.on('close', listener)
-  if (client instanceof Cluster) client.on('+node', (node: Redis) => onConnection(node, listener))
+/**
+ * Calls back when a connection of the client is made, or one that stood is lost, with the address of
+ * its node as `nodeOf` has it. A node that stays away is told once, however often it is tried.
+ */
+export function onConnection(client: RedisClient, listener: (node: string) => void, node = ''): void {
+  let stands = false
+  client.on('ready', () => {
+    stands = true
+    listener(node)
+  })
+  client.on('close', () => {
+    if (stands) listener(node)
+    stands = false
+  })
+  if (!(client instanceof Cluster)) return
+  client.on('+node', (one: Redis) => onConnection(one, listener, `${one.options.host}:${one.options.port}`))
+}
+
+/** The address of the master that a key is on as far as the client of a Cluster knows, '' elsewhere. */
+export function nodeOf(client: RedisClient, key: string): string {
+  if (!(client instanceof Cluster)) return ''
+  return client.slots[new Command('get', [key]).getSlot()]?.[0] ?? ''
 }
 
 function commonOptions(target: RedisTarget, ca: string | null, purpose: string) {

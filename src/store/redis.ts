@@ -12,16 +12,11 @@ import type {
 } from './port.ts'
 import { DUE_SHARDS, RECORD_SLACK_MS, StoreUnavailable } from './port.ts'
 import { createReach, isRefusal } from './reach.ts'
-import {
-  createCommandClient,
-  createMessageClient,
-  disconnect,
-  onConnection,
-  reasonOf,
-} from './redis-client.ts'
+import { createCommandClient, createMessageClient, disconnect, reasonOf } from './redis-client.ts'
 import { FIELDS, toRecord } from './redis-record.ts'
 import { scanKeys } from './scan.ts'
 import { defineScripts } from './scripts.ts'
+import { createTrouble } from './trouble.ts'
 
 export interface RedisStoreOptions {
   target: RedisTarget
@@ -75,12 +70,8 @@ export function createRedisStore({
     })
   }
 
-  const troubleListeners: (() => void)[] = []
-  const tellTrouble = (): void => {
-    for (const listener of troubleListeners) listener()
-  }
-  messages.onLost(tellTrouble)
-  onConnection(commands, tellTrouble)
+  const trouble = createTrouble(commands)
+  messages.onLost(trouble.lost)
 
   const recordName = (key: RecordKey): string => `${prefix}s:${key}`
   const nonceName = (nonce: string): string =>
@@ -88,7 +79,7 @@ export function createRedisStore({
   const shardName = (shard: number): string => `${prefix}due:{${shard.toString(16)}}`
   const shardOf = (key: RecordKey): string => shardName(Number.parseInt(key[0]!, 16))
 
-  async function ask<T>(command: string, work: () => Promise<T>): Promise<T> {
+  async function ask<T>(command: string, work: () => Promise<T>, name = ''): Promise<T> {
     const startedAt = performance.now()
     let ok = false
     try {
@@ -97,14 +88,14 @@ export function createRedisStore({
       reach.answered()
       return answer
     } catch (cause) {
-      tellTrouble()
+      trouble.failed(cause, name)
       throw new StoreUnavailable(cause, reach.failed(cause))
     } finally {
       observe(command, (performance.now() - startedAt) / 1_000, ok)
     }
   }
 
-  const script: typeof run = (name, key, ...args) => ask(name, () => run(name, key, ...args))
+  const script: typeof run = (name, key, ...args) => ask(name, () => run(name, key, ...args), key)
 
   return {
     async claimNonce(nonce, attempt, ttlMs) {
@@ -247,7 +238,8 @@ export function createRedisStore({
     onMessagesLost: messages.onLost,
     onMessagesBack: messages.onBack,
     unreached: reach.isLost,
-    onTrouble: (listener) => void troubleListeners.push(listener),
+    onTrouble: trouble.onTrouble,
+    msSinceTrouble: (key) => trouble.msSince(recordName(key)),
 
     async ping() {
       // A write, since a demoted master still answers PING.

@@ -37,8 +37,6 @@ export interface RefreshOptions {
   random: () => number
   log: Logger
   events: TokenEvents
-  /** Epoch milliseconds of the last failure of the store that this process saw; 0 for none. */
-  storeFailedAt: () => number
   /** Told of the tokens that the store has taken, as they are sealed. */
   onStored: (key: RecordKey, gen: number, sealed: string) => void
   onGranted: (key: RecordKey, tokens: TokenSet, limits: LiveSession['record']) => void

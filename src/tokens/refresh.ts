@@ -94,7 +94,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
         const from = expired ? 0 : presentableFrom(tokens, timing, doubts)
         // What was before this process began it has not seen; a lease that was given back is no matter.
         const unseen = session.record.leaseUntil > 0 ? beganAt : 0
-        const holderBackBy = Math.max(options.storeFailedAt(), unseen) + STORE_RETURN_GRACE_MS
+        const holderBackBy = Math.max(now() - store.msSinceTrouble(key), unseen) + STORE_RETURN_GRACE_MS
         const waitMs = Math.max(from, holderBackBy) - now()
         if (waitMs <= 0) return { kind: 'go', doubts, nothingToLose: expired }
         await settle(key, attempt, true, waitMs)

@@ -73,11 +73,7 @@ const PROVISIONAL_MS = 15_000
 
 export function createTokens(options: TokensOptions): Tokens {
   const { store, server, keyring, timing, timeoutMs, idleMs, now, random, log, events } = options
-  let storeFailedAt = 0
   let listenUntil: number | null = null
-  store.onTrouble(() => {
-    storeFailedAt = now()
-  })
   const recent = createRecent({ store, now, log, onWrittenAgain })
 
   const revoker = createRevoker({ server, log })
@@ -127,7 +123,6 @@ export function createTokens(options: TokensOptions): Tokens {
     random,
     log,
     events,
-    storeFailedAt: () => storeFailedAt,
     onStored: (key, gen, sealed) => recent.note(key, { kind: 'tokens', gen, sealed }),
     onGranted,
     onEnded,

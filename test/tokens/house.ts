@@ -79,7 +79,10 @@ export function createHouse(
   let lastToken = 0
   let behave: (by: number) => Behaviour = () => ({ kind: 'granted' })
   let storeIsDown = false
+  /** When it last went or came. */
+  let storeTurnedAt = Number.NEGATIVE_INFINITY
   /** Of the next commands of this name, so many run and their answer is lost. */
+  const troubleListeners: (() => void)[] = []
   const losesAnswer = new Map<string, number>()
 
   function issue(family: number, lifeSeconds = LIFE_SECONDS): GrantedTokens {
@@ -168,9 +171,7 @@ export function createHouse(
   }
 
   function storeFor(replica: () => Replica): SessionStore {
-    const troubleListeners: (() => void)[] = []
     function fail(why: string): never {
-      for (const listener of troubleListeners) listener()
       throw new StoreUnavailable(new Error(why))
     }
     return new Proxy(shared, {
@@ -186,6 +187,7 @@ export function createHouse(
         if (name === 'onMessagesLost' || name === 'close') return member
         if (name === 'keys') return () => walk(target, replica())
         if (name === 'onTrouble') return (listener: () => void) => void troubleListeners.push(listener)
+        if (name === 'msSinceTrouble') return () => time.now() - storeTurnedAt
         return async (...args: never[]) => {
           const { commands, alive } = replica()
           commands.set(name, (commands.get(name) ?? 0) + 1)
@@ -274,7 +276,10 @@ export function createHouse(
       behave = typeof how === 'function' ? how : () => how
     },
     storeDown(down: boolean): void {
+      if (storeIsDown === down) return
       storeIsDown = down
+      storeTurnedAt = time.now()
+      for (const listener of troubleListeners) listener()
     },
     loseAnswer(command: keyof SessionStore, times = 1): void {
       losesAnswer.set(command, times)

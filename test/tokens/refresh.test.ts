@@ -135,6 +135,33 @@ t.test(
   },
 )
 
+t.test('failures that are no trouble with its server keep no session in doubt waiting', async (t) => {
+  const { time, addReplica, addSession, loseAnswer, presentations, request, shared } = createHouse(t)
+  const replica = addReplica()
+  const key = await addSession(replica, 1, 0)
+  await shared.beginRefresh(key, { gen: 1, attempt: 'of the dead', leaseMs: 15_000, forcedWindowMs: 0 })
+  loseAnswer('claimDue', 1_000)
+  await time.advance(15_001)
+  t.match(await request(replica, key), { kind: 'token', session: { gen: 2 } })
+  t.equal(presentations.length, 1)
+})
+
+t.test('trouble with its server keeps a session in doubt waiting for five seconds', async (t) => {
+  const { time, addReplica, addSession, presentations, request, shared, storeDown } = createHouse(t)
+  const replica = addReplica()
+  const key = await addSession(replica, 1, 0)
+  await shared.beginRefresh(key, { gen: 1, attempt: 'of another', leaseMs: 15_000, forcedWindowMs: 0 })
+  await time.advance(10_000)
+  storeDown(true)
+  await time.advance(6_000)
+  storeDown(false)
+  t.match(await request(replica, key), { kind: 'unavailable', what: 'authorization_server' })
+  await time.advance(4_900)
+  t.equal(presentations.length, 0)
+  await time.advance(200)
+  t.match(await request(replica, key), { kind: 'token', session: { gen: 2 } })
+})
+
 t.test('a forced refresh that failed does not leave the session refused for a minute', async (t) => {
   const { time, addReplica, addSession, behave, presentations, request } = createHouse(t)
   const replica = addReplica()

@@ -1,0 +1,93 @@
+import t from 'tap'
+import { StoreUnavailable } from '../../src/store/port.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { startCluster } from '../helpers/redis-groups.ts'
+import type { TestStore } from './stores.ts'
+import { newKey, redisStore, singleTarget, startSession, until } from './stores.ts'
+
+t.jobs = 3
+
+/** Counts what is told of trouble from now on. */
+function watch({ store }: TestStore): () => number {
+  let told = 0
+  store.onTrouble(() => {
+    told += 1
+  })
+  return () => told
+}
+
+t.test('a command that is not allowed is no trouble', async (t) => {
+  const redis = await startRedis(t)
+  const made = await redisStore(t, singleTarget(redis.port))
+  const told = watch(made)
+  await redis.cli('acl', 'setuser', 'default', '-zcard', '-scan', '-zadd')
+  const before = made.store.msSinceTrouble(newKey())
+  await t.rejects(made.store.queueLength(), StoreUnavailable)
+  await t.rejects(made.store.schedule(newKey(), 1), StoreUnavailable)
+  t.equal(told(), 0)
+  t.ok(made.store.msSinceTrouble(newKey()) >= before)
+})
+
+t.test('a server that takes no writes is trouble, by whichever code it says so', async (t) => {
+  const redis = await startRedis(t)
+  const made = await redisStore(t, singleTarget(redis.port))
+  const key = await startSession(made)
+  const told = watch(made)
+  let before = 0
+  const refuses = async (code: string): Promise<void> => {
+    const failed = await t.rejects(made.store.touch(key, Date.now(), 60_000), StoreUnavailable)
+    t.match(String((failed as Error | undefined)?.cause), code)
+    t.ok(told() > before, code)
+    t.ok(made.store.msSinceTrouble(key) < 1_000)
+    before = told()
+  }
+  await redis.cli('config', 'set', 'min-replicas-to-write', '1')
+  await refuses('NOREPLICAS')
+  await redis.cli('config', 'set', 'min-replicas-to-write', '0')
+  await redis.cli('replicaof', '127.0.0.1', '1')
+  await refuses('READONLY')
+})
+
+t.test('a connection that is lost is trouble, and one that is made', async (t) => {
+  const redis = await startRedis(t)
+  const made = await redisStore(t, singleTarget(redis.port))
+  const told = watch(made)
+  await redis.kill()
+  await until('the loss is told', () => told() > 0)
+  await until('its silence is told', () => !made.store.messagesArrive())
+  const lost = told()
+  // Tried again and again, and in vain.
+  for (let count = 0; count < 20; count += 1) {
+    await t.rejects(made.store.ping(), StoreUnavailable)
+    await new Promise((resolve) => setTimeout(resolve, 100))
+  }
+  t.ok(told() <= lost + 1, `${told() - lost} times more`)
+  await redis.restart()
+  await until('its return is told', () => told() > lost)
+})
+
+t.test('a shard of a Cluster that stays away is no trouble to the others', async (t) => {
+  const cluster = await startCluster(t)
+  const made = await redisStore(t, {
+    kind: 'cluster',
+    nodes: cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
+    login: { username: null, password: null },
+    tls: false,
+  })
+  const { store } = made
+  for (const node of cluster.nodes) await node.cli('config', 'set', 'cluster-require-full-coverage', 'no')
+  const keys = await Promise.all(Array.from({ length: 40 }, () => startSession(made)))
+  await cluster.nodes[0]!.kill()
+  const isAway = async (key: string): Promise<boolean> =>
+    await store.read(key).then(
+      () => false,
+      () => true,
+    )
+  await until('its trouble is told', () => keys.some((key) => store.msSinceTrouble(key) < 1_000))
+  await until('six seconds have passed, with failures in each', async () => {
+    for (let shard = 0; shard < 16; shard += 1) await store.claimDue(shard, 1, 1_000).catch(() => {})
+    const away = await Promise.all(keys.map(isAway))
+    if (away.every((each) => !each) || away.every((each) => each)) return false
+    return keys.every((key, at) => away[at] || store.msSinceTrouble(key) > 6_000)
+  })
+})
