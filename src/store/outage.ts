@@ -5,7 +5,7 @@ import type { SessionStore } from './port.ts'
 export interface Outage {
   /**
    * Whether what was known before may stand in for a store that cannot be reached: its messages have
-   * been away for less than the grace, and it was not to be reached meanwhile.
+   * been away for less than the grace, and no part of it was to be reached meanwhile.
    */
   isBorne(): boolean
 }
@@ -48,6 +48,7 @@ export function createOutage({ store, graceMs, log }: OutageOptions): Outage {
 
   return {
     isBorne() {
+      // No node answers: messages are missed within a second as well, and the grace begins.
       if (lostAt === null) return haveArrived && store.unreached()
       if (performance.now() - lostAt >= graceMs || !(begun || store.unreached())) return false
       if (!begun) {

@@ -84,7 +84,7 @@ export const RECORD_SLACK_MS = 60_000
  * nothing else; the command may have run all the same.
  */
 export class StoreUnavailable extends Problem {
-  /** No answer came; a store that answers with an error was reached. */
+  /** No answer came, from no part of the store; one that answers with an error was reached. */
   readonly unreached: boolean
 
   constructor(cause: unknown, unreached = false) {
@@ -155,7 +155,7 @@ export interface SessionStore {
   onMessagesLost(listener: () => void): void
   /** Called when messages are proven to arrive, for the first time and after each loss. */
   onMessagesBack(listener: () => void): void
-  /** Whether the store could not be reached when it was last tried; it is tried several times a second. */
+  /** Whether no part of the store could be reached when it was last tried; it is tried several times a second. */
   unreached(): boolean
   /**
    * Called when another server may have taken the place of the one that was written to, or when it

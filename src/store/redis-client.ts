@@ -94,6 +94,12 @@ export function reasonOf(
   return message || code
 }
 
+/** Whether there is a connection to the server, or to any node of a Cluster. */
+export function isConnected(client: RedisClient): boolean {
+  const connections = client instanceof Cluster ? client.nodes() : [client]
+  return connections.some(({ status }) => status === 'ready')
+}
+
 /**
  * Calls back when a connection of the client is made, or one that stood is lost, with the address of
  * its node as `nodeOf` has it. A node that stays away is told once, however often it is tried.

@@ -1,23 +1,27 @@
 import t, { type Test } from 'tap'
 import type { Browser } from '../helpers/browser.ts'
 import type { RedisServer } from '../helpers/redis.ts'
-import { startCluster } from '../helpers/redis-groups.ts'
+import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import { elapsed, until } from '../tokens/world.ts'
+import { elapsed, lastBearer, signInFor, until } from '../tokens/world.ts'
 
 // Most of the time is spent waiting.
 t.jobs = 2
 
 const status = async (browser: Browser): Promise<number> => (await browser.fetch('/flux/a')).status
 
-async function start(t: Test) {
+async function start(t: Test, env: Record<string, string> = {}) {
   const cluster = await startCluster(t)
-  for (const node of cluster.nodes)
+  for (const node of cluster.nodes) {
     await node.cli('acl', 'setuser', 'app', 'on', '>app-password', '~*', '&*', '+@all')
+    // What one node has lost is then no matter to the others.
+    await node.cli('config', 'set', 'cluster-require-full-coverage', 'no')
+  }
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, {
     REDIS_URL: cluster.url.replace('://', '://app:app-password@'),
     STORE_OUTAGE_GRACE_SECONDS: '60',
+    ...env,
   })
   await untilReady(bff)
   return { cluster, sandbox, bff }
@@ -64,3 +68,53 @@ t.test('credentials that a Cluster takes again are used, and its next outage is 
   }
   t.match(bff.log(), /"event":"grace.begun"/)
 })
+
+t.test('a Cluster of which a node is away is not away: what the others have is asked of them', async (t) => {
+  const lifeSeconds = 30
+  const { cluster, sandbox, bff } = await start(t, { REFRESH_AHEAD_SECONDS: '0' })
+  const begun = performance.now()
+  const browsers = new Map<RedisServer, Browser[]>(cluster.nodes.map((node) => [node, []]))
+  for (let each = 0; each < 8; each += 1) {
+    const before = await recordsOn(cluster)
+    const browser = await signInFor(bff, sandbox, lifeSeconds)
+    const after = await recordsOn(cluster)
+    const owner = cluster.nodes[after.findIndex((count, node) => count > before[node]!)]!
+    browsers.get(owner)!.push(browser)
+    t.equal(await status(browser), 200)
+  }
+  const known = performance.now()
+  const victim = await silentNode(cluster, (node) => browsers.get(node)!.length > 0)
+  await victim.kill()
+
+  // From the last third of its life on a token is not used unless the store is away.
+  await elapsed((lifeSeconds * 2_000) / 3 + 100 - (performance.now() - known))
+  const [lost] = browsers.get(victim)!
+  for (const browser of browsers.get(victim)!) t.equal(await status(browser), 503, 'nobody has it')
+  for (const [node, others] of browsers) {
+    if (node === victim) continue
+    for (const browser of others) {
+      const before = lastBearer(sandbox)
+      t.equal(await status(lost!), 503, 'still nobody has it')
+      t.equal(await status(browser), 200)
+      t.not(lastBearer(sandbox), before, 'a token of its own, which was refreshed')
+    }
+  }
+  t.ok(performance.now() - begun < lifeSeconds * 1_000, 'no token had expired')
+  t.notMatch(bff.log(), /grace\.begun/)
+})
+
+async function recordsOn(cluster: RedisCluster): Promise<number[]> {
+  const names = await Promise.all(cluster.nodes.map((node) => node.cli('keys', 'bff:s:*')))
+  return names.map((text) => text.split('\n').filter((name) => name !== '').length)
+}
+
+/** A node that no messages come from. */
+async function silentNode(
+  cluster: RedisCluster,
+  suits: (node: RedisServer) => boolean,
+): Promise<RedisServer> {
+  for (const node of cluster.nodes)
+    if (suits(node) && !(await node.cli('client', 'list', 'type', 'pubsub')).includes('bff-messages'))
+      return node
+  throw new Error('no node suits')
+}
