@@ -97,12 +97,13 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
   const graceMs = config.session.outageGraceSeconds * 1_000
   const outage = createOutage({ store, graceMs, log })
   const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS, asideMs: graceMs })
+  const grace = createGrace({ cache, outage, store, idleMs, now })
   const callers = createCallers({
     cookies,
     cache,
     store,
     tokens,
-    grace: createGrace({ cache, outage, store, idleMs, now }),
+    grace,
     timing: config.refresh,
     idleMs,
     graceMs,
@@ -192,6 +193,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
       await tokens.stop()
       await authorizationServer.close()
       await ops.close()
+      grace.close()
       await store.close()
     },
   }
