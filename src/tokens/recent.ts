@@ -6,8 +6,8 @@ import { StoreUnavailable } from '../store/port.ts'
 export type Written = { kind: 'tokens'; gen: number; sealed: string } | { kind: 'end' }
 
 /**
- * The newest writes of this process, each kept for a minute. After every trouble with the store all
- * are written again where it lacks them, once it answers: a promoted replica may be behind.
+ * The newest writes of this process, each kept for a minute. After trouble with a server of the store
+ * all are written again where it lacks them, once it answers: a promoted replica may be behind.
  */
 export interface Recent {
   note(key: RecordKey, written: Written): void
@@ -24,8 +24,9 @@ const KEPT_AT_MOST = 20_000
 const AT_ONCE = 32
 /** Well below the pause that the store makes before anybody may refresh on a new master. */
 const RETRY_MS = 250
-/** From one round to the next while there is trouble. */
-const ROUND_MS = 1_000
+/** From one round to the next, twice as long each time: each costs the store a command for each write kept. */
+const MIN_ROUND_MS = 1_000
+const MAX_ROUND_MS = 60_000
 const STOP_MS = 2_000
 
 export interface RecentOptions {
@@ -36,43 +37,74 @@ export interface RecentOptions {
   onWrittenAgain: (key: RecordKey, what: Written['kind']) => void
 }
 
+interface Entry {
+  written: Written
+  at: number
+  /** Troubles that had been when the store was last known to have it. */
+  sureAt: number
+}
+
 export function createRecent({ store, now, log, onWrittenAgain }: RecentOptions): Recent {
-  const kept = new Map<RecordKey, Written & { at: number }>()
-  let trouble = false
+  const kept = new Map<RecordKey, Entry>()
+  let troubles = 0
+  let lastTroubleAt = 0
+  /** Troubles that the rounds so far were made for. */
+  let covered = 0
+  let nextRoundAt = 0
+  let roundMs = MIN_ROUND_MS
   let working: Promise<void> | null = null
   let stopped = false
 
-  store.onTrouble(check)
+  store.onTrouble(() => {
+    // What is as old as that already has reached every replica that may be promoted.
+    forgetOld()
+    if (now() - lastTroubleAt >= MAX_ROUND_MS) hurry()
+    lastTroubleAt = now()
+    check()
+  })
+
+  function hurry(): void {
+    nextRoundAt = Math.min(nextRoundAt, now() + MIN_ROUND_MS)
+    roundMs = MIN_ROUND_MS
+  }
 
   function check(): void {
-    trouble = true
+    troubles += 1
     if (kept.size === 0 || working !== null || stopped) return
-    forgetOld()
     working = Promise.resolve().then(rounds)
   }
 
   async function rounds(): Promise<void> {
-    while (trouble && !stopped) {
-      trouble = false
-      await round()
-      if (trouble) await pause(ROUND_MS)
+    while (covered < troubles && !stopped) {
+      while (now() < nextRoundAt && !stopped) await pause(Math.min(nextRoundAt - now(), RETRY_MS))
+      const upTo = troubles
+      nextRoundAt = now() + roundMs
+      roundMs = Math.min(roundMs * 2, MAX_ROUND_MS)
+      await round(upTo)
+      covered = upTo
+      forgetOld()
     }
     working = null
   }
 
-  async function round(): Promise<void> {
+  async function round(upTo: number): Promise<void> {
     // Newest first: the likeliest to be missing.
-    let left = [...kept.keys()].reverse()
-    while (left.length > 0 && !stopped) {
+    let left = [...kept].filter(([, { sureAt }]) => sureAt < upTo).reverse()
+    // A node that stays away does not hold up the round that a later trouble asks for.
+    while (left.length > 0 && !stopped && (troubles === upTo || now() < nextRoundAt)) {
       const part = left.slice(0, AT_ONCE)
-      const done = await Promise.all(part.map(tryAgain))
+      const done = await Promise.all(part.map(([key, entry]) => tryAgain(key, entry)))
       const failed = part.filter((_, at) => !done[at])
       left = [...left.slice(AT_ONCE), ...failed]
-      if (failed.length === part.length) await pause(RETRY_MS)
+      if (failed.length < part.length) continue
+      forgetOld()
+      await pause(RETRY_MS)
     }
   }
 
-  async function tryAgain(key: RecordKey): Promise<boolean> {
+  async function tryAgain(key: RecordKey, entry: Entry): Promise<boolean> {
+    // Its place was taken by a newer one, which the store has taken since.
+    if (kept.get(key) !== entry) return true
     try {
       await writeAgain(key)
     } catch (error) {
@@ -83,11 +115,17 @@ export function createRecent({ store, now, log, onWrittenAgain }: RecentOptions)
   }
 
   async function writeAgain(key: RecordKey): Promise<void> {
-    const written = kept.get(key)
-    if (written === undefined || !(await wasLost(key, written))) return
+    const entry = kept.get(key)
+    if (entry === undefined) return
+    const sureAt = troubles
+    const { written } = entry
+    const lost = await wasLost(key, written)
+    entry.sureAt = sureAt
+    if (!lost) return
     log.warn({ event: 'store.lost_write', what: written.kind }, 'the store had lost a write, now made again')
     onWrittenAgain(key, written.kind)
     // Where one is missing there will be more.
+    hurry()
     check()
   }
 
@@ -96,22 +134,23 @@ export function createRecent({ store, now, log, onWrittenAgain }: RecentOptions)
     return (await store.restoreTokens(key, written.gen, written.sealed)).kind === 'restored'
   }
 
-  /** While there is trouble nothing gets too old: what was kept when it began may be wanted at its end. */
+  /** What was kept when trouble began may be wanted at its end, however long that takes. */
   function forgetOld(): void {
-    for (const [key, { at }] of kept) {
-      if (kept.size <= KEPT_AT_MOST && (working !== null || now() - at < KEPT_MS)) return
-      kept.delete(key)
+    for (const [key, { at, sureAt }] of kept) {
+      const tooMany = kept.size > KEPT_AT_MOST
+      if (!tooMany && now() - at < KEPT_MS) return
+      if (tooMany || sureAt === troubles) kept.delete(key)
     }
   }
 
   return {
     note(key, written) {
-      if (kept.get(key)?.kind === 'end') return
+      if (kept.get(key)?.written.kind === 'end') return
       kept.delete(key)
-      kept.set(key, { ...written, at: now() })
+      kept.set(key, { written, at: now(), sureAt: troubles })
       forgetOld()
     },
-    get: (key) => kept.get(key) ?? null,
+    get: (key) => kept.get(key)?.written ?? null,
     writeAgain,
     async stop() {
       if (working !== null) await Promise.race([working, pause(STOP_MS)])
