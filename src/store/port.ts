@@ -45,6 +45,8 @@ export type BeginRefresh =
   | { kind: 'replaced' }
   /** Another attempt holds the lease for so long. */
   | { kind: 'busy'; waitMs: number }
+  /** The server is another one than at the last refresh and may lack newer tokens: nobody for so long. */
+  | { kind: 'paused'; waitMs: number }
   /** An earlier attempt failed; not before this has passed. A forced refresh does not wait for it. */
   | { kind: 'backing_off'; waitMs: number }
   /** A forced refresh has brought these tokens within the window. */

@@ -147,6 +147,8 @@ export function createRedisStore({
           return { kind: 'backing_off', waitMs: value }
         case 5:
           return { kind: 'forced_before' }
+        case 6:
+          return { kind: 'paused', waitMs: value }
         default:
           return { kind: 'gone' }
       }

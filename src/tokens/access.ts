@@ -60,7 +60,8 @@ export function createAccessToken(options: AccessOptions): AccessToken {
     refusedGen: number | undefined,
     nextChange: (ms: number) => Promise<void>,
   ): Promise<Access> {
-    const deadline = now() + timeoutMs + LOOK_AGAIN_MS
+    let deadline = now() + timeoutMs + LOOK_AGAIN_MS
+    let paused = false
     const trigger = refusedGen === undefined ? 'request' : 'invalid_token'
     for (let session = first; ; ) {
       const usable = (): boolean => refusedGen === undefined && now() < session.tokens.expiresAt
@@ -89,6 +90,14 @@ export function createAccessToken(options: AccessOptions): AccessToken {
           await nextChange(Math.min(result.waitMs + 10, patience))
           break
         }
+        case 'paused':
+          if (usable()) return { kind: 'token', session }
+          // Once: a store that goes from server to server holds up nobody for ever.
+          if (!paused) deadline = Math.max(deadline, now() + result.waitMs + LOOK_AGAIN_MS)
+          paused = true
+          if (now() >= deadline) return storeAway(result.waitMs / 1_000)
+          if (!flight.changed()) await nextChange(Math.min(result.waitMs + 10, deadline - now()))
+          break
         case undefined:
           if (usable()) return { kind: 'token', session }
           break
@@ -101,13 +110,14 @@ export function createAccessToken(options: AccessOptions): AccessToken {
       if (again.kind === 'unreadable') return { kind: 'login_required', reason: null }
       if (again.kind === 'store_unavailable') {
         if (usable()) return { kind: 'token', session }
-        return { kind: 'unavailable', what: 'store', retryAfterSeconds: 1 }
+        return storeAway(1)
       }
       const stayed = again.session.gen === session.gen
       session = again.session
       if (isNewer(session)) return { kind: 'token', session }
       if (now() >= deadline || (result === null && isDown())) {
-        return usable() ? { kind: 'token', session } : noAnswer()
+        if (usable()) return { kind: 'token', session }
+        return result?.kind === 'paused' ? storeAway(1) : noAnswer()
       }
       if (result?.kind === 'changed' && stayed) await nextChange(REREAD_MS)
     }
@@ -137,6 +147,10 @@ async function bounded(flight: Flight, ms: number): Promise<RefreshResult | null
 
 function noAnswer(): Access {
   return { kind: 'unavailable', what: 'authorization_server', retryAfterSeconds: 1 }
+}
+
+function storeAway(retryAfterSeconds: number): Access {
+  return { kind: 'unavailable', what: 'store', retryAfterSeconds }
 }
 
 function refusedOrEnded(refusedGen: number | undefined): Access {

@@ -15,6 +15,8 @@ export type RefreshResult =
   | { kind: 'granted'; tokens: TokenSet; gen: number }
   /** Another replica holds the lease for so long. */
   | { kind: 'busy'; waitMs: number }
+  /** The store may lack newer tokens: nobody refreshes for so long. */
+  | { kind: 'paused'; waitMs: number }
   /** The record has changed since it was read: read it again. */
   | { kind: 'changed' }
   | { kind: 'ended'; reason: EndReason | null }

@@ -82,7 +82,8 @@ export function createRefresh(options: RefreshOptions): Refresh {
       case 'gone':
         return { kind: 'ended', reason: null }
       case 'busy':
-        return { kind: 'busy', waitMs: begun.waitMs }
+      case 'paused':
+        return begun
       case 'backing_off':
         return downFor(begun.waitMs)
       case 'forced_before':

@@ -158,6 +158,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
         return await put(session.key, Math.min(retryAt, idleEndsAt(session.record, idleMs)))
       }
       case 'busy':
+      case 'paused':
         return await put(session.key, now() + result.waitMs)
       case 'changed':
       case 'forced_before':

@@ -25,8 +25,8 @@ t.test('after a change of history nobody begins for some seconds, by force neith
     ['b', LONG],
   ] as const) {
     const begun = await begin(made, key, attempt, 1, window)
-    t.equal(begun.kind, 'busy')
-    t.ok(begun.kind === 'busy' && begun.waitMs > 3_000 && begun.waitMs <= 4_000)
+    t.equal(begun.kind, 'paused')
+    t.ok(begun.kind === 'paused' && begun.waitMs > 3_000 && begun.waitMs <= 4_000)
   }
   const waited = await until(
     'the pause is over',
@@ -47,7 +47,7 @@ t.test('the pause is made once for each history', async (t) => {
   t.equal((await begin(made, key, 'a')).kind, 'granted')
   await made.store.settleRefresh(key, 'a', true, 0)
   await redis.cli('debug', 'change-repl-id')
-  t.equal((await begin(made, key, 'b')).kind, 'busy')
+  t.equal((await begin(made, key, 'b')).kind, 'paused')
 })
 
 t.test('whoever holds the lease already goes on with it, and the pause comes after', async (t) => {
@@ -60,7 +60,7 @@ t.test('whoever holds the lease already goes on with it, and the pause comes aft
   t.ok(other.kind === 'busy' && other.waitMs > 30_000)
   await made.store.settleRefresh(key, 'a', true, 0)
   const next = await begin(made, key, 'b')
-  t.ok(next.kind === 'busy' && next.waitMs <= 4_000)
+  t.ok(next.kind === 'paused' && next.waitMs <= 4_000)
 })
 
 t.test('tokens that are restored in the pause leave it standing, since newer ones may come', async (t) => {
@@ -69,9 +69,9 @@ t.test('tokens that are restored in the pause leave it standing, since newer one
   await redis.cli('debug', 'change-repl-id')
   await begin(made, key, 'a')
   await made.store.restoreTokens(key, 2, 'sealed-2')
-  t.equal((await begin(made, key, 'a', 2)).kind, 'busy')
+  t.equal((await begin(made, key, 'a', 2)).kind, 'paused')
   await made.store.restoreTokens(key, 3, 'sealed-3')
-  t.equal((await begin(made, key, 'a', 3)).kind, 'busy')
+  t.equal((await begin(made, key, 'a', 3)).kind, 'paused')
   t.strictSame(await made.store.replaceTokens(key, 3, 'b', 'sealed-4'), { kind: 'replaced', gen: 4 })
   t.equal((await begin(made, key, 'a', 4)).kind, 'granted', 'new tokens end it')
 })

@@ -152,6 +152,9 @@ t.test('each script has each return code that its head documents', async (t) => 
     await client.hset(key, 'retryAt', 0, 'forcedGen', 0)
     t.strictSame(await begin(key, 1, 'b', LONG, LONG), [5, 0], 'forced before')
     t.strictSame(await begin(key, 1, 'b', LONG, 0), [1, 1], 'granted, one doubt before')
+    await client.hset(key, 'leaseUntil', 0, 'history', 'another')
+    t.strictSame(await begin(key, 1, 'c', LONG, 0), [6, PAUSE], 'paused')
+    t.equal(((await begin(key, 1, 'd', LONG, 0)) as [number, number])[0], 6, 'for all')
   })
 
   t.test('settle-refresh', async (t) => {

@@ -96,6 +96,57 @@ t.test('a lease that nobody gives back is waited for, and not beyond a token req
   t.equal(presentations.length, 1)
 })
 
+/** As a store whose server is another one since now: nobody begins for so long. */
+function pauseRefreshes({ shared, time }: ReturnType<typeof createHouse>, ms: number): void {
+  const begin = shared.beginRefresh
+  const until = time.now() + ms
+  shared.beginRefresh = async (key, request) => {
+    if (time.now() >= until) return await begin(key, request)
+    return { kind: 'paused', waitMs: Math.min(4_000, until - time.now()) }
+  }
+}
+
+t.test('a pause of the store is waited for, however short a token request may be', async (t) => {
+  const house = createHouse(t, { timeoutMs: 1_000 })
+  const { time, addReplica, addSession, behave, presentations, request } = house
+  const replica = addReplica()
+  const keys = await Promise.all([1, 2, 3, 4].map((name) => addSession(replica, name, 0)))
+  // The token endpoint is taken to be down.
+  behave({ kind: 'unavailable' })
+  for (const key of keys.slice(0, 3)) await request(replica, key)
+  behave({ kind: 'granted' })
+  const before = presentations.length
+  await time.advance(500)
+  pauseRefreshes(house, 4_000)
+  const asked = request(replica, keys[3]!)
+  await time.advance(3_900)
+  t.equal(presentations.length, before)
+  await time.advance(200)
+  t.match(await asked, { kind: 'token', session: { gen: 2 } })
+})
+
+t.test('a pause of the store that is not waited for is told as the store’s', async (t) => {
+  const house = createHouse(t, { timeoutMs: 1_000 })
+  const { time, addReplica, addSession, request } = house
+  const replica = addReplica()
+  const key = await addSession(replica, 1, 0)
+  // From one server to the next.
+  pauseRefreshes(house, 20_000)
+  const asked = request(replica, key)
+  await time.advance(4_600)
+  t.match(await asked, { kind: 'unavailable', what: 'store' })
+})
+
+t.test('a pause of the store holds up nobody who has a good token', async (t) => {
+  const house = createHouse(t)
+  const { time, addReplica, addSession, request } = house
+  const replica = addReplica(() => 0.999)
+  const key = await addSession(replica, 1, 90)
+  await time.advance(61_000)
+  pauseRefreshes(house, 4_000)
+  t.match(await request(replica, key), { kind: 'token', session: { gen: 1 } })
+})
+
 t.test('a forced refresh is not taken for done by a plain one that came to nothing', async (t) => {
   const { time, addReplica, addSession, behave, presentations, request } = createHouse(t)
   const replica = addReplica(() => 0.999)

@@ -61,7 +61,7 @@ export type House = ReturnType<typeof createHouse>
  */
 export function createHouse(
   t: Teardown,
-  options: { idleMs?: number; maxMs?: number; concurrency?: number } = {},
+  options: { idleMs?: number; maxMs?: number; concurrency?: number; timeoutMs?: number } = {},
 ) {
   const time: VirtualTime = installVirtualTime(t)
   const shared = createMemoryStore({ now: time.now })
@@ -224,7 +224,7 @@ export function createHouse(
       keyring: createKeyring(secrets.map((text) => new Secret(text))),
       timing: TIMING,
       concurrency: options.concurrency ?? 64,
-      timeoutMs: TIMEOUT_MS,
+      timeoutMs: options.timeoutMs ?? TIMEOUT_MS,
       stopMs: 0,
       idleMs: options.idleMs ?? 3_600_000,
       maxMs: options.maxMs ?? 36_000_000,
