@@ -110,7 +110,13 @@ async function refreshes({ calls, atOnce }) {
     const key = keys[at % keys.length]
     const attempt = randomUUID()
     const { gen } = await store.read(key)
-    const begun = await store.beginRefresh(key, { gen, attempt, leaseMs: LEASE_MS, forcedWindowMs: 0 })
+    const begun = await store.beginRefresh(key, {
+      gen,
+      attempt,
+      leaseMs: LEASE_MS,
+      livesMs: 0,
+      forcedWindowMs: 0,
+    })
     if (begun.kind !== 'granted') throw new Error(`the lease is ${begun.kind}`)
     const tokens = seal(key)
     const startedAt = performance.now()

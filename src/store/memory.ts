@@ -154,16 +154,16 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       return { kind: 'granted', doubts: entry.doubts }
     },
 
-    async settleRefresh(key, attempt, answered, retryInMs) {
+    async settleRefresh(key, attempt, inDoubt, retryInMs) {
       const entry = live(key)
-      if (entry === null || entry.lease !== attempt) return
-      records.set(key, {
-        ...entry,
-        lease: '',
-        leaseUntil: 0,
-        retryAt: now() + retryInMs,
-        doubts: answered ? entry.doubts - 1 : entry.doubts,
-      })
+      if (entry === null) return
+      const retryAt = now() + retryInMs
+      if (entry.lease === attempt) {
+        const doubts = entry.doubts - (inDoubt === null ? 1 : 0)
+        records.set(key, { ...entry, lease: '', leaseUntil: 0, retryAt, doubts })
+      } else if (inDoubt !== null && entry.gen === inDoubt.gen && entry.doubts < inDoubt.doubts) {
+        records.set(key, { ...entry, retryAt: Math.max(retryAt, entry.retryAt), doubts: inDoubt.doubts })
+      } else return
       changed(key)
     },
 

@@ -58,8 +58,15 @@ export interface BeginRefreshRequest {
   /** Names this attempt: the same call again (after a lost answer) has the same result. */
   attempt: string
   leaseMs: number
+  /** How long the access token still lives: for so long a pause hurts nobody. */
+  livesMs: number
   /** Not 0: the refresh is forced; at most one within so many milliseconds. */
   forcedWindowMs: number
+}
+
+export interface InDoubt {
+  gen: number
+  doubts: number
 }
 
 export type ReplaceTokens = { kind: 'replaced'; gen: number } | { kind: 'moved' } | { kind: 'gone' }
@@ -111,10 +118,12 @@ export interface SessionStore {
 
   beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefresh>
   /**
-   * Gives the lease back without new tokens. `answered`: a readable answer came, or nothing was sent,
-   * so this presentation leaves no doubt. Does nothing unless `attempt` holds the lease.
+   * Gives the lease back without new tokens. `inDoubt`: how many presentations of which generation have
+   * had no readable answer, this one included; null where it leaves no doubt, since a readable answer
+   * came or nothing was sent. Unless `attempt` holds the lease this does nothing, but for doubts of
+   * which the record knows fewer: the store has lost that lease, and they are written with the wait.
    */
-  settleRefresh(key: RecordKey, attempt: string, answered: boolean, retryInMs: number): Promise<void>
+  settleRefresh(key: RecordKey, attempt: string, inDoubt: InDoubt | null, retryInMs: number): Promise<void>
   /**
    * Compare-and-set on the generation `gen`, or an older one where the store has lost some; needs no
    * lease. The same call again with `attempt` says `replaced` again.

@@ -35,7 +35,8 @@ const RECORD_KEY = /^[0-9a-f]{64}$/
 
 /**
  * For a replica to find the new master and to write again what it lacks: a connect attempt to a host
- * that is gone without a word, the longest wait for the next, and a little.
+ * that is gone without a word, the longest wait for the next, and a little. Longer, up to a lease, where
+ * the access token lives: a token request may be under way whose lease the server has lost.
  */
 const NEW_HISTORY_PAUSE_MS = 4_000
 
@@ -132,8 +133,9 @@ export function createRedisStore({
       return (await script('touch', recordName(key), seenAt, idleMs, RECORD_SLACK_MS)) === 1
     },
 
-    async beginRefresh(key, { gen, attempt, leaseMs, forcedWindowMs }): Promise<BeginRefresh> {
-      const args = [gen, attempt, leaseMs, forcedWindowMs, NEW_HISTORY_PAUSE_MS]
+    async beginRefresh(key, { gen, attempt, leaseMs, livesMs, forcedWindowMs }): Promise<BeginRefresh> {
+      const pauseMs = Math.max(NEW_HISTORY_PAUSE_MS, Math.ceil(Math.min(livesMs, leaseMs)))
+      const args = [gen, attempt, leaseMs, forcedWindowMs, pauseMs]
       const answer = await script('begin-refresh', recordName(key), ...args)
       const [code, value] = answer as [number, number]
       switch (code) {
@@ -154,9 +156,10 @@ export function createRedisStore({
       }
     },
 
-    async settleRefresh(key, attempt, answered, retryInMs) {
+    async settleRefresh(key, attempt, inDoubt, retryInMs) {
+      const { gen, doubts } = inDoubt ?? { gen: 0, doubts: 0 }
       const retry = Math.ceil(retryInMs)
-      await script('settle-refresh', recordName(key), attempt, answered ? 1 : 0, retry, messages.channel, key)
+      await script('settle-refresh', recordName(key), attempt, doubts, retry, messages.channel, key, gen)
     },
 
     async replaceTokens(key, gen, attempt, tokens): Promise<ReplaceTokens> {

@@ -1,5 +1,5 @@
 import type { GrantedTokens, TokenOutcome } from '../oauth/outcome.ts'
-import type { RecordKey, ReplaceTokens } from '../store/port.ts'
+import type { InDoubt, RecordKey, ReplaceTokens } from '../store/port.ts'
 import { StoreUnavailable } from '../store/port.ts'
 import { backoffMs } from './backoff.ts'
 import type { LiveSession } from './live.ts'
@@ -23,7 +23,7 @@ export interface Conclude {
     doubts: number,
   ): Promise<RefreshResult>
   /** Gives the lease back; as `SessionStore.settleRefresh`, repeated where the store does not take it. */
-  settle(key: RecordKey, attempt: string, answered: boolean, retryInMs: number): Promise<void>
+  settle(key: RecordKey, attempt: string, inDoubt: InDoubt | null, retryInMs: number): Promise<void>
 }
 
 export function createConclude(options: RefreshOptions): Conclude {
@@ -51,7 +51,7 @@ export function createConclude(options: RefreshOptions): Conclude {
           { event: `refresh.${outcome.kind}`, reason: outcome.reason, retryInMs },
           'a refresh did not succeed',
         )
-        await settle(key, attempt, doubtless, retryInMs)
+        await settle(key, attempt, doubtless ? null : { gen: session.gen, doubts: after }, retryInMs)
         return { kind: 'later', retryInMs, why: 'authorization_server' }
       }
     }
@@ -60,15 +60,15 @@ export function createConclude(options: RefreshOptions): Conclude {
   async function settle(
     key: RecordKey,
     attempt: string,
-    answered: boolean,
+    inDoubt: InDoubt | null,
     retryInMs: number,
   ): Promise<void> {
     try {
-      await store.settleRefresh(key, attempt, answered, retryInMs)
+      await store.settleRefresh(key, attempt, inDoubt, retryInMs)
     } catch (error) {
       if (error instanceof StoreUnavailable) {
         insist('lease', key, now() + SETTLED_WITHIN_MS, () =>
-          store.settleRefresh(key, attempt, answered, retryInMs),
+          store.settleRefresh(key, attempt, inDoubt, retryInMs),
         )
       }
       throw error

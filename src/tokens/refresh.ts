@@ -98,19 +98,21 @@ export function createRefresh(options: RefreshOptions): Refresh {
         const holderBackBy = Math.max(now() - store.msSinceTrouble(key), unseen) + STORE_RETURN_GRACE_MS
         const waitMs = Math.max(from, holderBackBy) - now()
         if (waitMs <= 0) return { kind: 'go', doubts, nothingToLose: expired }
-        await settle(key, attempt, true, waitMs)
+        await settle(key, attempt, null, waitMs)
         return downFor(waitMs)
       }
     }
   }
 
-  async function takeLease({ key, gen }: LiveSession, attempt: string, forcedWindowMs: number) {
+  async function takeLease({ key, gen, tokens }: LiveSession, attempt: string, forcedWindowMs: number) {
+    const livesMs = Math.max(0, tokens.expiresAt - now())
+    const request = { gen, attempt, leaseMs: leaseMs(timeoutMs), livesMs, forcedWindowMs }
     try {
-      return await store.beginRefresh(key, { gen, attempt, leaseMs: leaseMs(timeoutMs), forcedWindowMs })
+      return await store.beginRefresh(key, request)
     } catch (error) {
       // It may have run: then nobody would hold a lease that keeps everybody out, with a doubt that is none.
       if (error instanceof StoreUnavailable) {
-        insist('lease', key, now() + WITHDRAWN_WITHIN_MS, () => store.settleRefresh(key, attempt, true, 0))
+        insist('lease', key, now() + WITHDRAWN_WITHIN_MS, () => store.settleRefresh(key, attempt, null, 0))
       }
       throw error
     }

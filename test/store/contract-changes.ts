@@ -49,12 +49,12 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('a lease that is given back is told, a lease that is not held is not', async (t) => {
     const key = await startSession(made)
-    await store.beginRefresh(key, { gen: 1, attempt: 'a', leaseMs: 60_000, forcedWindowMs: 0 })
-    await store.settleRefresh(key, 'b', true, 0)
+    await store.beginRefresh(key, { gen: 1, attempt: 'a', leaseMs: 60_000, livesMs: 0, forcedWindowMs: 0 })
+    await store.settleRefresh(key, 'b', null, 0)
     t.equal(await countOf(key), 0)
-    await store.settleRefresh(key, 'a', false, 0)
+    await store.settleRefresh(key, 'a', { gen: 1, doubts: 1 }, 0)
     t.equal(await countOf(key), 1)
-    await store.settleRefresh(key, 'a', false, 0)
+    await store.settleRefresh(key, 'a', { gen: 1, doubts: 1 }, 0)
     t.equal(await countOf(key), 1)
   })
 
@@ -68,8 +68,8 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
     await store.unschedule(key)
     await store.scheduleMissing([{ key, at: now() + 60_000 }])
     await store.reseal(key, 'sealed-1', 'resealed')
-    await store.beginRefresh(key, { gen: 1, attempt: 'a', leaseMs: 60_000, forcedWindowMs: 0 })
-    await store.beginRefresh(key, { gen: 1, attempt: 'b', leaseMs: 60_000, forcedWindowMs: 0 })
+    await store.beginRefresh(key, { gen: 1, attempt: 'a', leaseMs: 60_000, livesMs: 0, forcedWindowMs: 0 })
+    await store.beginRefresh(key, { gen: 1, attempt: 'b', leaseMs: 60_000, livesMs: 0, forcedWindowMs: 0 })
     t.equal(await countOf(key), 0)
   })
 

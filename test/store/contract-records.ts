@@ -70,15 +70,15 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('no method brings back a session that ended, or makes one', async (t) => {
     const key = await startSession(made)
-    await store.beginRefresh(key, { gen: 1, attempt: 'a', leaseMs: 60_000, forcedWindowMs: 0 })
+    await store.beginRefresh(key, { gen: 1, attempt: 'a', leaseMs: 60_000, livesMs: 0, forcedWindowMs: 0 })
     t.strictSame(await store.end(key, null), { kind: 'ended', tokens: 'sealed-1' })
     t.equal(await store.saveSession(key, '{"late":1}', IDLE_MS), false)
     t.equal(await store.touch(key, now(), IDLE_MS), false)
     t.strictSame(
-      await store.beginRefresh(key, { gen: 1, attempt: 'b', leaseMs: 60_000, forcedWindowMs: 0 }),
+      await store.beginRefresh(key, { gen: 1, attempt: 'b', leaseMs: 60_000, livesMs: 0, forcedWindowMs: 0 }),
       { kind: 'gone' },
     )
-    await store.settleRefresh(key, 'a', true, 0)
+    await store.settleRefresh(key, 'a', null, 0)
     t.strictSame(await store.replaceTokens(key, 1, 'a', 'sealed-2'), { kind: 'gone' })
     t.strictSame(await store.restoreTokens(key, 2, 'sealed-2'), { kind: 'gone' })
     t.strictSame(await store.end(key, null), { kind: 'gone' })

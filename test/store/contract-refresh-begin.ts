@@ -12,7 +12,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     key: RecordKey,
     attempt: string,
     { gen = 1, leaseMs = LONG, forcedWindowMs = 0 } = {},
-  ): Promise<BeginRefresh> => store.beginRefresh(key, { gen, attempt, leaseMs, forcedWindowMs })
+  ): Promise<BeginRefresh> => store.beginRefresh(key, { gen, attempt, leaseMs, livesMs: 0, forcedWindowMs })
 
   await t.test('the right is granted with no doubts, and the intent can be read', async (t) => {
     const key = await startSession(made)
@@ -71,7 +71,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('after a failure the next attempt is told how long to wait', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.settleRefresh(key, 'a', true, LONG)
+    await store.settleRefresh(key, 'a', null, LONG)
     const answer = await begin(key, 'b')
     t.equal(answer.kind, 'backing_off')
     if (answer.kind === 'backing_off') t.ok(answer.waitMs > LONG - 10_000 && answer.waitMs <= LONG)
@@ -83,7 +83,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('after the wait the right is granted', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.settleRefresh(key, 'a', true, 40)
+    await store.settleRefresh(key, 'a', null, 40)
     await pass(60)
     t.strictSame(await begin(key, 'b'), { kind: 'granted', doubts: 0 })
   })
@@ -91,7 +91,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('a forced refresh does not wait for the end of a back-off', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.settleRefresh(key, 'a', true, LONG)
+    await store.settleRefresh(key, 'a', null, LONG)
     t.strictSame(await begin(key, 'b', { forcedWindowMs: LONG }), { kind: 'granted', doubts: 0 })
     t.strictSame(
       await begin(key, 'b', { forcedWindowMs: LONG }),
@@ -105,7 +105,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     async (t) => {
       const key = await startSession(made)
       await begin(key, 'a', { forcedWindowMs: LONG })
-      await store.settleRefresh(key, 'a', true, LONG)
+      await store.settleRefresh(key, 'a', null, LONG)
       t.equal((await begin(key, 'b', { forcedWindowMs: LONG })).kind, 'backing_off')
     },
   )
@@ -113,7 +113,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('a forced refresh that brought no new tokens may be made again', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a', { forcedWindowMs: LONG })
-    await store.settleRefresh(key, 'a', true, 0)
+    await store.settleRefresh(key, 'a', null, 0)
     t.strictSame(await begin(key, 'b', { forcedWindowMs: LONG }), { kind: 'granted', doubts: 0 })
   })
 
@@ -128,7 +128,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('after the window a refresh may be forced again', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a', { forcedWindowMs: 40 })
-    await store.settleRefresh(key, 'a', true, 0)
+    await store.settleRefresh(key, 'a', null, 0)
     await pass(60)
     t.strictSame(await begin(key, 'b', { forcedWindowMs: 40 }), { kind: 'granted', doubts: 0 })
   })
@@ -136,7 +136,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('a refresh that is not forced opens no window', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.settleRefresh(key, 'a', true, 0)
+    await store.settleRefresh(key, 'a', null, 0)
     t.strictSame(await begin(key, 'b', { forcedWindowMs: LONG }), { kind: 'granted', doubts: 0 })
   })
 

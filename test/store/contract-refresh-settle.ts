@@ -9,12 +9,12 @@ const LONG = 60_000
 export async function settleContract(t: Test, made: TestStore): Promise<void> {
   const { store, pass } = made
   const begin = (key: RecordKey, attempt: string, leaseMs = LONG) =>
-    store.beginRefresh(key, { gen: 1, attempt, leaseMs, forcedWindowMs: 0 })
+    store.beginRefresh(key, { gen: 1, attempt, leaseMs, livesMs: 0, forcedWindowMs: 0 })
 
   await t.test('a presentation that was answered or never left leaves no doubt', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.settleRefresh(key, 'a', true, 0)
+    await store.settleRefresh(key, 'a', null, 0)
     const record = await store.read(key)
     t.equal(record?.doubts, 0)
     t.equal(record?.leaseUntil, 0)
@@ -25,19 +25,19 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     const key = await startSession(made)
     for (const [before, attempt] of ['a', 'b', 'c'].entries()) {
       t.strictSame(await begin(key, attempt), { kind: 'granted', doubts: before })
-      await store.settleRefresh(key, attempt, false, 0)
+      await store.settleRefresh(key, attempt, { gen: 1, doubts: before + 1 }, 0)
       t.equal((await store.read(key))?.doubts, before + 1)
     }
     await begin(key, 'd')
-    await store.settleRefresh(key, 'd', true, 0)
+    await store.settleRefresh(key, 'd', null, 0)
     t.equal((await store.read(key))?.doubts, 3, 'a later answer does not settle earlier doubts')
   })
 
   await t.test('settling twice counts once', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.settleRefresh(key, 'a', true, 0)
-    await store.settleRefresh(key, 'a', true, LONG)
+    await store.settleRefresh(key, 'a', null, 0)
+    await store.settleRefresh(key, 'a', null, LONG)
     const record = await store.read(key)
     t.equal(record?.doubts, 0)
     t.equal((await begin(key, 'b')).kind, 'granted', 'the second call set no wait')
@@ -45,29 +45,51 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('who does not hold the lease settles nothing', async (t) => {
     const key = await startSession(made)
-    await store.settleRefresh(key, 'a', true, LONG)
+    await store.settleRefresh(key, 'a', null, LONG)
     await begin(key, 'a', 40)
     await pass(60)
     await begin(key, 'b')
     const before = await store.read(key)
-    await store.settleRefresh(key, 'a', true, LONG)
-    await store.settleRefresh(key, 'c', false, LONG)
+    await store.settleRefresh(key, 'a', null, LONG)
+    await store.settleRefresh(key, 'c', { gen: 1, doubts: 2 }, LONG)
     t.strictSame(await store.read(key), before)
-    await store.settleRefresh(newKey(), 'a', true, LONG)
+    await store.settleRefresh(newKey(), 'a', null, LONG)
+  })
+
+  await t.test('a doubt whose lease the store has lost is written all the same, once', async (t) => {
+    const key = await startSession(made)
+    await store.settleRefresh(key, 'a', { gen: 2, doubts: 1 }, LONG)
+    t.match(await store.read(key), { doubts: 0, retryAt: 0 }, 'not of another generation')
+    await store.settleRefresh(key, 'a', { gen: 1, doubts: 1 }, LONG)
+    const record = await store.read(key)
+    t.equal(record?.doubts, 1)
+    t.equal((await begin(key, 'b')).kind, 'backing_off')
+    await store.settleRefresh(key, 'a', { gen: 1, doubts: 1 }, 2 * LONG)
+    t.strictSame(await store.read(key), record)
+  })
+
+  await t.test('a lost doubt leaves the lease of another to its holder', async (t) => {
+    const key = await startSession(made)
+    await begin(key, 'b')
+    await store.settleRefresh(key, 'a', { gen: 1, doubts: 3 }, 0)
+    t.match(await store.read(key), { doubts: 3 })
+    t.equal((await begin(key, 'c')).kind, 'busy')
+    await store.settleRefresh(key, 'b', null, 0)
+    t.match(await store.read(key), { doubts: 2, leaseUntil: 0 })
   })
 
   await t.test('a holder whose lease lapsed but was not taken still settles', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a', 40)
     await pass(60)
-    await store.settleRefresh(key, 'a', true, 0)
+    await store.settleRefresh(key, 'a', null, 0)
     t.equal((await store.read(key))?.doubts, 0)
   })
 
   await t.test('new tokens raise the generation and clear lease, wait and doubts', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.settleRefresh(key, 'a', false, 0)
+    await store.settleRefresh(key, 'a', { gen: 1, doubts: 1 }, 0)
     await begin(key, 'b')
     const before = await store.read(key)
     t.strictSame(await store.replaceTokens(key, 1, 'b', 'sealed-2'), { kind: 'replaced', gen: 2 })
@@ -79,14 +101,14 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
       leaseUntil: 0,
       retryAt: 0,
     })
-    const next = { gen: 2, attempt: 'c', leaseMs: LONG, forcedWindowMs: 0 }
+    const next = { gen: 2, attempt: 'c', leaseMs: LONG, livesMs: 0, forcedWindowMs: 0 }
     t.strictSame(await store.beginRefresh(key, next), { kind: 'granted', doubts: 0 })
   })
 
   await t.test('the same replacement again says the same and writes nothing', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, 1, 'a', 'sealed-2')
-    const next = { gen: 2, attempt: 'b', leaseMs: LONG, forcedWindowMs: 0 }
+    const next = { gen: 2, attempt: 'b', leaseMs: LONG, livesMs: 0, forcedWindowMs: 0 }
     await store.beginRefresh(key, next)
     const before = await store.read(key)
     t.strictSame(await store.replaceTokens(key, 1, 'a', 'sealed-2'), { kind: 'replaced', gen: 2 })
@@ -114,7 +136,7 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     async (t) => {
       const key = await startSession(made)
       await begin(key, 'a')
-      await store.settleRefresh(key, 'a', false, LONG)
+      await store.settleRefresh(key, 'a', { gen: 1, doubts: 1 }, LONG)
       const before = await store.read(key)
       t.strictSame(await store.restoreTokens(key, 3, 'sealed-3'), { kind: 'restored' })
       const restored = { ...before, tokens: 'sealed-3', gen: 3, doubts: 0, leaseUntil: 0, retryAt: 0 }
@@ -131,9 +153,9 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     const key = await startSession(made)
     await begin(key, 'a')
     await store.restoreTokens(key, 2, 'sealed-2')
-    const next = { gen: 2, attempt: 'b', leaseMs: LONG, forcedWindowMs: 0 }
+    const next = { gen: 2, attempt: 'b', leaseMs: LONG, livesMs: 0, forcedWindowMs: 0 }
     t.strictSame(await store.beginRefresh(key, next), { kind: 'granted', doubts: 0 })
-    await store.settleRefresh(key, 'a', true, LONG)
+    await store.settleRefresh(key, 'a', null, LONG)
     t.ok(((await store.read(key))?.leaseUntil ?? 0) > 0, 'the older attempt settles nothing')
   })
 

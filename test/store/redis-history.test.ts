@@ -5,8 +5,14 @@ import type { TestStore } from './stores.ts'
 import { PREFIX, redisStore, singleTarget, startSession, until } from './stores.ts'
 
 const LONG = 60_000
-const begin = ({ store }: TestStore, key: RecordKey, attempt: string, gen = 1, forcedWindowMs = 0) =>
-  store.beginRefresh(key, { gen, attempt, leaseMs: LONG, forcedWindowMs })
+const begin = (
+  { store }: TestStore,
+  key: RecordKey,
+  attempt: string,
+  gen = 1,
+  forcedWindowMs = 0,
+  livesMs = 0,
+) => store.beginRefresh(key, { gen, attempt, leaseMs: LONG, livesMs, forcedWindowMs })
 
 /** A server that can be given another history, as a replica has that is made the master. */
 async function start(t: Parameters<typeof startRedis>[0]): Promise<{ redis: RedisServer; made: TestStore }> {
@@ -36,16 +42,53 @@ t.test('after a change of history nobody begins for some seconds, by force neith
   t.equal((await made.store.read(key))?.doubts, 1, 'the pause leaves no doubt')
 })
 
+t.test(
+  'while the access token lives the pause is as long as a lease, and not longer than it lives',
+  async (t) => {
+    const { redis, made } = await start(t)
+    for (const [livesMs, pauseMs] of [
+      [2 * LONG, LONG],
+      [LONG / 2, LONG / 2],
+      [1_000, 4_000],
+    ] as const) {
+      const key = await startSession(made)
+      await redis.cli('debug', 'change-repl-id')
+      t.strictSame(await begin(made, key, 'a', 1, 0, livesMs), { kind: 'paused', waitMs: pauseMs })
+    }
+  },
+)
+
+t.test(
+  'a presentation in doubt whose lease was lost counts, and is waited for after the pause',
+  async (t) => {
+    const { redis, made } = await start(t)
+    const key = await startSession(made)
+    const name = `${PREFIX}s:${key}`
+    const before = (await redis.cli('hgetall', name)).split('\n')
+    await begin(made, key, 'a')
+    // As on a replica that had not received it.
+    await redis.cli('del', name)
+    await redis.cli('hset', name, ...before)
+    await redis.cli('debug', 'change-repl-id')
+    t.equal((await begin(made, key, 'b', 1, 0, LONG)).kind, 'paused')
+    await made.store.settleRefresh(key, 'a', { gen: 1, doubts: 1 }, LONG)
+    t.equal((await begin(made, key, 'b', 1, 0, LONG)).kind, 'paused', 'still')
+    t.match(await made.store.read(key), { doubts: 1 })
+    await redis.cli('hset', name, 'leaseUntil', '0')
+    t.equal((await begin(made, key, 'b')).kind, 'backing_off')
+  },
+)
+
 t.test('the pause is made once for each history', async (t) => {
   const { redis, made } = await start(t)
   const key = await startSession(made)
   t.equal((await begin(made, key, 'a')).kind, 'granted', 'none in the history that it was made in')
-  await made.store.settleRefresh(key, 'a', true, 0)
+  await made.store.settleRefresh(key, 'a', null, 0)
   await redis.cli('debug', 'change-repl-id')
   await begin(made, key, 'a')
   await redis.cli('hset', `${PREFIX}s:${key}`, 'leaseUntil', '0')
   t.equal((await begin(made, key, 'a')).kind, 'granted')
-  await made.store.settleRefresh(key, 'a', true, 0)
+  await made.store.settleRefresh(key, 'a', null, 0)
   await redis.cli('debug', 'change-repl-id')
   t.equal((await begin(made, key, 'b')).kind, 'paused')
 })
@@ -58,7 +101,7 @@ t.test('whoever holds the lease already goes on with it, and the pause comes aft
   t.strictSame(await begin(made, key, 'a'), { kind: 'granted', doubts: 0 })
   const other = await begin(made, key, 'b')
   t.ok(other.kind === 'busy' && other.waitMs > 30_000)
-  await made.store.settleRefresh(key, 'a', true, 0)
+  await made.store.settleRefresh(key, 'a', null, 0)
   const next = await begin(made, key, 'b')
   t.ok(next.kind === 'paused' && next.waitMs <= 4_000)
 })

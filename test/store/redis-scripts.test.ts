@@ -145,7 +145,7 @@ t.test('each script has each return code that its head documents', async (t) => 
     const busy = (await begin(key, 1, 'b', LONG, 0)) as [number, number]
     t.equal(busy[0], 3, 'busy')
     t.ok(busy[1] > 0 && busy[1] <= LONG)
-    await run('settle-refresh', key, 'a', 0, LONG, CHANNEL, key)
+    await run('settle-refresh', key, 'a', 1, LONG, CHANNEL, key, 1)
     const backingOff = (await begin(key, 1, 'b', LONG, 0)) as [number, number]
     t.equal(backingOff[0], 4, 'backing off')
     t.ok(backingOff[1] > 0 && backingOff[1] <= LONG)
@@ -159,12 +159,15 @@ t.test('each script has each return code that its head documents', async (t) => 
 
   t.test('settle-refresh', async (t) => {
     const key = newKey()
-    t.equal(await run('settle-refresh', key, 'a', 1, 0, CHANNEL, key), 0, 'no record')
+    t.equal(await run('settle-refresh', key, 'a', 0, 0, CHANNEL, key, 1), 0, 'no record')
     await make(key)
-    t.equal(await run('settle-refresh', key, 'a', 1, 0, CHANNEL, key), 0, 'no lease')
+    t.equal(await run('settle-refresh', key, 'a', 0, 0, CHANNEL, key, 1), 0, 'no lease')
     await begin(key, 1, 'a', LONG, 0)
-    t.equal(await run('settle-refresh', key, 'b', 1, 0, CHANNEL, key), 0, 'the lease of another')
-    t.equal(await run('settle-refresh', key, 'a', 1, 0, CHANNEL, key), 1)
+    t.equal(await run('settle-refresh', key, 'b', 0, 0, CHANNEL, key, 1), 0, 'the lease of another')
+    t.equal(await run('settle-refresh', key, 'a', 0, 0, CHANNEL, key, 1), 1)
+    t.equal(await run('settle-refresh', key, 'c', 1, 0, CHANNEL, key, 2), 0, 'of another generation')
+    t.equal(await run('settle-refresh', key, 'c', 1, 0, CHANNEL, key, 1), 2, 'its doubt was lost')
+    t.equal(await run('settle-refresh', key, 'c', 1, 0, CHANNEL, key, 1), 0, 'and is known')
     t.equal(await client.exists(key), 1)
   })
 

@@ -87,7 +87,13 @@ t.test('a lease that nobody gives back is waited for, and not beyond a token req
   const { time, addReplica, addSession, request, shared, presentations } = createHouse(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
-  await shared.beginRefresh(key, { gen: 1, attempt: 'of the dead', leaseMs: 15_000, forcedWindowMs: 0 })
+  await shared.beginRefresh(key, {
+    gen: 1,
+    attempt: 'of the dead',
+    leaseMs: 15_000,
+    livesMs: 0,
+    forcedWindowMs: 0,
+  })
   const asked = request(replica, key)
   await time.advance(10_600)
   t.match(await asked, { kind: 'unavailable', what: 'authorization_server' })

@@ -139,7 +139,13 @@ t.test('failures that are no trouble with its server keep no session in doubt wa
   const { time, addReplica, addSession, loseAnswer, presentations, request, shared } = createHouse(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
-  await shared.beginRefresh(key, { gen: 1, attempt: 'of the dead', leaseMs: 15_000, forcedWindowMs: 0 })
+  await shared.beginRefresh(key, {
+    gen: 1,
+    attempt: 'of the dead',
+    leaseMs: 15_000,
+    livesMs: 0,
+    forcedWindowMs: 0,
+  })
   loseAnswer('claimDue', 1_000)
   await time.advance(15_001)
   t.match(await request(replica, key), { kind: 'token', session: { gen: 2 } })
@@ -150,7 +156,13 @@ t.test('trouble with its server keeps a session in doubt waiting for five second
   const { time, addReplica, addSession, presentations, request, shared, storeDown } = createHouse(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
-  await shared.beginRefresh(key, { gen: 1, attempt: 'of another', leaseMs: 15_000, forcedWindowMs: 0 })
+  await shared.beginRefresh(key, {
+    gen: 1,
+    attempt: 'of another',
+    leaseMs: 15_000,
+    livesMs: 0,
+    forcedWindowMs: 0,
+  })
   await time.advance(10_000)
   storeDown(true)
   await time.advance(6_000)
@@ -219,7 +231,13 @@ t.test('a presentation by a replica that died is repeated only shortly before ex
   const { time, addReplica, addSession, presentations, request, shared } = createHouse(t)
   const replica = addReplica()
   const key = await addSession(replica, 1)
-  await shared.beginRefresh(key, { gen: 1, attempt: 'of the dead', leaseMs: 15_000, forcedWindowMs: 0 })
+  await shared.beginRefresh(key, {
+    gen: 1,
+    attempt: 'of the dead',
+    leaseMs: 15_000,
+    livesMs: 0,
+    forcedWindowMs: 0,
+  })
   await time.advance(53_000)
   t.match(await request(replica, key), { kind: 'token', session: { gen: 1 } })
   t.equal(presentations.length, 0)

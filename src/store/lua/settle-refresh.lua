@@ -1,16 +1,25 @@
 -- Gives the lease back without new tokens, and wakes those who wait for it.
 -- KEYS[1] record
 -- ARGV[1] attempt
--- ARGV[2] 1 when this presentation leaves no doubt, else 0
+-- ARGV[2] 0 when this presentation leaves no doubt, else how many it leaves, itself included
 -- ARGV[3] no refresh for so many milliseconds
 -- ARGV[4] channel
 -- ARGV[5] record key
--- returns 1 given back | 0 not ours
-local r = redis.call('HMGET', KEYS[1], 'lease', 'doubts')
-if r[1] ~= ARGV[1] then return 0 end
+-- ARGV[6] generation that was presented
+-- returns 1 given back | 2 not given back, but the doubt had been lost | 0 not ours
+local r = redis.call('HMGET', KEYS[1], 'lease', 'doubts', 'gen', 'retryAt')
+local ours = r[1] == ARGV[1]
+local left = tonumber(ARGV[2])
+-- Fewer doubts than this presentation left are those of a server that has lost its lease.
+local lost = not ours and r[3] == ARGV[6] and left > tonumber(r[2] or 0)
+if not ours and not lost then return 0 end
 local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('HSET', KEYS[1], 'lease', '', 'leaseUntil', 0, 'retryAt', string.format('%.0f', now + ARGV[3]),
-  'doubts', tonumber(r[2]) - tonumber(ARGV[2]))
+local retryAt = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[3]
+if ours then
+  redis.call('HSET', KEYS[1], 'lease', '', 'leaseUntil', 0, 'retryAt', string.format('%.0f', retryAt),
+    'doubts', tonumber(r[2]) - (left == 0 and 1 or 0))
+else
+  redis.call('HSET', KEYS[1], 'retryAt', string.format('%.0f', math.max(retryAt, tonumber(r[4] or 0))), 'doubts', left)
+end
 redis.call('PUBLISH', ARGV[4], ARGV[5])
-return 1
+return ours and 1 or 2
