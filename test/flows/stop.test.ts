@@ -80,6 +80,7 @@ t.test('an answer of the token endpoint that is late already is stored before th
   t.equal((await server.ended).code, 0)
 
   const next = await startServer(t, { ...env, PUBLIC_URL: server.publicUrl })
+  await until('ready', async () => (await fetch(`${next.opsUrl}/readyz`)).status === 200)
   const headers = {
     cookie: [...browser.cookies].map(([name, { value }]) => `${name}=${value}`).join('; '),
     'sec-fetch-site': 'same-origin',
