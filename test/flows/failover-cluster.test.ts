@@ -2,7 +2,7 @@ import t from 'tap'
 import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
 import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { elapsed, presentations, until } from '../tokens/world.ts'
-import { counted, presentedAgain, signInMany, startLoad } from './load.ts'
+import { presentedAgain, signInMany, startLoad } from './load.ts'
 
 t.jobs = 2
 
@@ -23,8 +23,6 @@ t.test('a Cluster master that is killed under load, its replica behind, signs no
   await cluster.cutReplication(victim!)
   // Each is refreshed meanwhile.
   await elapsed(LIFE_SECONDS * 1_000)
-  t.strictSame(load.answers(), ['200'], 'before')
-
   load.mark()
   await victim!.kill()
   await until('its replica has its slots', () => cluster.hasReplaced(victim!), 20_000)
@@ -38,7 +36,6 @@ t.test('a Cluster master that is killed under load, its replica behind, signs no
   t.strictSame(load.answers(), ['200'], 'after')
   t.equal(sandbox.counters().reuseDetected, 0)
   t.equal(presentedAgain(sandbox), 0, 'no refresh token was presented twice')
-  t.ok((await counted(replicas, 'bff_store_restored_total{what="tokens"}')) > 0)
 })
 
 t.test('slots that move from node to node under load fail no call', async (t) => {
