@@ -30,7 +30,9 @@ export const HELP = `Looks after the sessions of a running deployment, in its Re
   --help              this text
 
 The environment is the server's: REDIS_URL and what goes with it, SESSION_IDLE_SECONDS for list,
-SESSION_SECRET for all but count and list, and the client where OAUTH_REVOCATION_URL is set.
+SESSION_SECRET for all but list and the plain count, and the client where OAUTH_REVOCATION_URL is
+set. Of reseal's numbers, newest are those that were so before. Which user a session is of is known
+to nobody here: list tells them apart by their times.
 
 Exit code 0: done. 1: not done, for example no such session, or Redis cannot be reached.
 2: called wrongly, or the environment has faults. Nothing was done then.
