@@ -37,8 +37,14 @@ export function createOutage({ store, graceMs, log }: OutageOptions): Outage {
   store.onMessagesLost(() => {
     lostAt = performance.now()
     clearTimeout(timer)
-    timer = setTimeout(end, graceMs, 'the grace is over').unref()
+    timer = setTimeout(giveUp, graceMs).unref()
   })
+
+  function giveUp(): void {
+    // A timer may be a moment early by this clock: it would begin anew.
+    lostAt = Number.NEGATIVE_INFINITY
+    end('the grace is over')
+  }
 
   function end(reason: string): void {
     if (!begun) return

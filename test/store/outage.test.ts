@@ -1,0 +1,29 @@
+import { setImmediate as turn } from 'node:timers/promises'
+import { pino } from 'pino'
+import t from 'tap'
+import { createOutage } from '../../src/store/outage.ts'
+
+t.test('a grace that is over does not begin anew, however close its last call is', async (t) => {
+  for (let round = 0; round < 100; round += 1) {
+    const events: string[] = []
+    const log = pino({}, { write: (line: string) => void events.push(JSON.parse(line).event) })
+    let lose = (): void => {}
+    const store = {
+      onMessagesLost: (listener: () => void) => {
+        lose = listener
+      },
+      onMessagesBack() {},
+      unreached: () => true,
+    }
+    const outage = createOutage({ store, graceMs: 5, log })
+    lose()
+    // Until it is over and two milliseconds more.
+    let until = Number.POSITIVE_INFINITY
+    while (performance.now() < until) {
+      if (events.length > 1) until = Math.min(until, performance.now() + 2)
+      outage.isBorne()
+      await turn()
+    }
+    t.equal(events.join(), 'grace.begun,grace.ended', `round ${round}`)
+  }
+})
