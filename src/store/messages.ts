@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Redis } from 'ioredis'
+import { inTime } from './in-time.ts'
 import type { RecordKey } from './port.ts'
 import type { Reach } from './reach.ts'
 import type { RedisClient } from './redis-client.ts'
@@ -79,7 +80,7 @@ export function createMessages({ prefix, commands, subscriber, reach }: Messages
 
   function sendBeat(): void {
     // The time of sending is in the beat: one that waited somewhere proves nothing about now.
-    commands.publish(beatChannel, String(performance.now())).then(reach.answered, reach.failed)
+    inTime(commands.publish(beatChannel, String(performance.now()))).then(reach.answered, reach.failed)
   }
 
   function tell(key: RecordKey): void {

@@ -4,8 +4,6 @@ import type { RedisAddress, RedisTarget } from '../config.ts'
 
 export type RedisClient = Redis | Cluster
 
-/** A request must be told within a second that the store does not answer. */
-const COMMAND_TIMEOUT_MS = 800
 const CONNECT_TIMEOUT_MS = 2_000
 /** A connection that owes an answer for so long is given up: its other end may be gone without a word. */
 const SILENCE_MS = 2_000
@@ -22,7 +20,7 @@ export interface RedisClientOptions {
  * not connected: nothing is queued and nothing is sent twice, since a command that failed may have run.
  */
 export function createCommandClient({ target, ca }: RedisClientOptions): RedisClient {
-  const common = { ...commonOptions(target, ca, 'commands'), commandTimeout: COMMAND_TIMEOUT_MS }
+  const common = commonOptions(target, ca, 'commands')
   if (target.kind !== 'cluster') return createOneConnection(target, ca, common)
   const cluster = new Cluster([...target.nodes], {
     redisOptions: common,
@@ -145,7 +143,7 @@ function commonOptions(target: RedisTarget, ca: string | null, purpose: string) 
 function createOneConnection(
   target: Exclude<RedisTarget, { kind: 'cluster' }>,
   ca: string | null,
-  common: ReturnType<typeof commonOptions> & Pick<RedisOptions, 'commandTimeout' | 'autoResubscribe'>,
+  common: ReturnType<typeof commonOptions> & Pick<RedisOptions, 'autoResubscribe'>,
 ): Redis {
   switch (target.kind) {
     case 'single':

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { RedisTarget } from '../config.ts'
+import { inTime } from './in-time.ts'
 import { createMessages } from './messages.ts'
 import type {
   BeginRefresh,
@@ -84,7 +85,7 @@ export function createRedisStore({
     const startedAt = performance.now()
     let ok = false
     try {
-      const answer = await work()
+      const answer = await inTime(work())
       ok = true
       reach.answered()
       return answer

@@ -15,19 +15,18 @@ t.test('a Cluster master that is killed under load, its replica behind, signs no
   const replicas = [await startBff(t, sandbox, env), await startBff(t, sandbox, env)]
   await Promise.all(replicas.map(untilReady))
   const browsers = await signInMany(replicas, sandbox, 12)
-  const [victim] = cluster.nodes
-  await until('the killed node has a session', async () => (await namesOn(victim!, 'bff:s:*')).length > 0)
+  const victim = await busiestMaster(cluster)
   const load = startLoad(browsers, replicas)
   await load.untilAllServed(5_000)
 
-  await cluster.cutReplication(victim!)
+  await cluster.cutReplication(victim)
   // Each is refreshed meanwhile.
   await elapsed(LIFE_SECONDS * 1_000)
   t.strictSame(load.answers(), ['200'], 'before')
 
   load.mark()
-  await victim!.kill()
-  await until('its replica has its slots', () => cluster.hasReplaced(victim!), 20_000)
+  await victim.kill()
+  await until('its replica has its slots', () => cluster.hasReplaced(victim), 20_000)
   await load.untilAllServed(12_000)
   const meanwhile = load.answers().filter((kind) => !kind.startsWith('503 '))
   t.strictSame(meanwhile, ['200'], 'meanwhile nothing but answers and 503')
@@ -71,6 +70,18 @@ type Node = RedisCluster['nodes'][number]
 
 async function namesOn(node: Node, name: string): Promise<string[]> {
   return (await node.cli('keys', name)).split('\n').filter((name) => name !== '')
+}
+
+/** A third of all sessions or more: the only one of a node may be under way in a refresh when it is killed. */
+async function busiestMaster(cluster: RedisCluster): Promise<Node> {
+  const counts = await Promise.all(
+    cluster.nodes.map(async (node) => {
+      const role = await node.cli('role')
+      const sessions = role.startsWith('master') ? await namesOn(node, 'bff:s:*') : []
+      return { node, sessions: sessions.length }
+    }),
+  )
+  return counts.reduce((most, one) => (one.sessions > most.sessions ? one : most)).node
 }
 
 /** Slots that hold something, two and two. */

@@ -236,13 +236,17 @@ t.test('no access token is used beyond its end', async (t) => {
 
 t.test('the idle limit holds in the grace', async (t) => {
   const { proxy, bff, sandbox } = await start(t, 60, { SESSION_IDLE_SECONDS: '3' })
-  const [busy, idle] = [await known(bff, sandbox), await known(bff, sandbox)]
+  const [idle, busy] = [await known(bff, sandbox), await known(bff, sandbox)]
+  // A busy machine may have taken a second or two over the sign-ins.
+  t.equal((await busy.fetch('/flux/a')).status, 200)
   proxy.cut()
   const begun = performance.now()
+  const statuses = new Set<number>()
   while (performance.now() - begun < 3_800) {
-    if ((await busy.fetch('/flux/a')).status !== 200) t.fail('a browser that is busy is served')
+    statuses.add((await busy.fetch('/flux/a')).status)
     await elapsed(200)
   }
+  t.strictSame([...statuses], [200], 'a browser that is busy is served')
   isStoreUnavailable(t, await idle.fetch('/flux/a'), 'beyond the idle limit')
 })
 
