@@ -6,6 +6,8 @@ export type { Logger }
 
 /** Longest text of a request that may stand in one line. */
 const MAX_TEXT = 200
+/** Workers share a pipe, and what is longer than this may be torn apart there (POSIX: PIPE_BUF). */
+const MAX_WRITE_BYTES = 4_096
 /** Causes of causes that are described; one can be its own. */
 const MAX_CAUSES = 4
 
@@ -19,7 +21,7 @@ export function createLog(level: Config['logLevel'], destination?: DestinationSt
   const options = {
     level,
     base: { pid: process.pid },
-    timestamp: () => `,"time":"${new Date().toISOString()}"`,
+    timestamp: clock(),
     formatters: { level: (label: string) => ({ level: label }) },
     serializers: {
       req: describeRequest,
@@ -27,7 +29,45 @@ export function createLog(level: Config['logLevel'], destination?: DestinationSt
       err: (error: unknown) => describeError(error),
     },
   }
-  return destination === undefined ? pino(options) : pino(options, destination)
+  return pino(options, destination ?? stdoutByTurns())
+}
+
+/** The time as pino wants it; made once for all lines of a millisecond. */
+function clock(): () => string {
+  let at = 0
+  let text = ''
+  return () => {
+    const now = Date.now()
+    if (now !== at) text = `,"time":"${new Date(now).toISOString()}"`
+    at = now
+    return text
+  }
+}
+
+/**
+ * Stdout, to which the lines of one turn of the event loop go together at its end, or before the process
+ * ends: writing each by itself costs more than making it.
+ */
+function stdoutByTurns(): DestinationStream {
+  const stdout = pino.destination({
+    dest: process.stdout.fd,
+    sync: true,
+    minLength: MAX_WRITE_BYTES / 2,
+    maxWrite: MAX_WRITE_BYTES,
+  })
+  let waiting = false
+  const endTurn = (): void => {
+    waiting = false
+    stdout.flush()
+  }
+  process.on('exit', () => stdout.flushSync())
+  return {
+    write(line) {
+      stdout.write(line)
+      if (!waiting) setImmediate(endTurn)
+      waiting = true
+    },
+  }
 }
 
 function describeRequest(request: { method?: string; url?: string; id?: unknown }): object {

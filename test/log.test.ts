@@ -2,6 +2,7 @@ import { Writable } from 'node:stream'
 import t from 'tap'
 import { createLog, pathOf } from '../src/log.ts'
 import { Secret } from '../src/secret.ts'
+import { startChild } from './helpers/child.ts'
 import { startRedis } from './helpers/redis.ts'
 import { CLIENT, decide, signIn, startBff, startSandbox, untilReady } from './helpers/system.ts'
 import { ask, OWN, portOf, speak } from './http/wire.ts'
@@ -29,6 +30,51 @@ t.test('a line is JSON with a level by name and a time in UTC', async (t) => {
   createLog('info', sink).warn({ event: 'x' }, 'told')
   t.match(lines()[0], { level: 'warn', event: 'x', msg: 'told', pid: process.pid })
   t.match(lines()[0]?.time, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+})
+
+t.test('the last lines before the end of the process are written, whatever ends it', async (t) => {
+  const ends = {
+    'its own exit': 'process.exit(3)',
+    'a fault': "throw new Error('nobody foresaw this')",
+    'a fault in a promise': "await Promise.reject(new Error('nor this'))",
+    'the end of its work': '',
+  }
+  const log = new URL('../dist/log.js', import.meta.url).href
+  for (const [name, end] of Object.entries(ends)) {
+    const code = `import { createLog } from '${log}'
+      const log = createLog('info')
+      for (let line = 0; line < 500; line += 1) log.info({ line })
+      ${end}`
+    const child = startChild(t, process.execPath, ['--input-type=module', '--eval', code])
+    await child.ended
+    const lines = child.stdout().trim().split('\n')
+    t.strictSame(
+      lines.map((text) => (JSON.parse(text) as { line: number }).line),
+      Array.from({ length: 500 }, (_, line) => line),
+      name,
+    )
+  }
+})
+
+t.test('lines of a turn go out together, and in pieces that no other process tears apart', async (t) => {
+  const log = new URL('../dist/log.js', import.meta.url).href
+  const code = `import fs from 'node:fs'
+    import { syncBuiltinESMExports } from 'node:module'
+    const write = fs.writeSync
+    fs.writeSync = (fd, text, ...rest) => {
+      process.stderr.write(Buffer.byteLength(text) + '\\n')
+      return write(fd, text, ...rest)
+    }
+    syncBuiltinESMExports()
+    const { createLog } = await import('${log}')
+    const log = createLog('info')
+    for (let line = 0; line < 100; line += 1) log.info({ line, name: 'ü'.repeat(20) })`
+  const child = startChild(t, process.execPath, ['--input-type=module', '--eval', code])
+  await child.ended
+  const writes = child.stderr().trim().split('\n').map(Number)
+  t.ok(writes.length > 1)
+  t.ok(writes.length < 10)
+  t.ok(Math.max(...writes) <= 4_096)
 })
 
 t.test(

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { RedisTarget } from '../config.ts'
+import { gatherWrites } from './gather.ts'
 import { inTime } from './in-time.ts'
 import { createMessages } from './messages.ts'
 import type {
@@ -53,6 +54,7 @@ export function createRedisStore({
   const commands = createCommandClient({ target, ca })
   const subscriber = createMessageClient({ target, ca }, commands)
   const run = defineScripts(commands)
+  const gather = gatherWrites(commands)
   const reach = createReach(commands)
   const messages = createMessages({ prefix, commands, subscriber, reach })
   // Later on the process stays: sessions wait in it until the credentials are taken again.
@@ -84,6 +86,7 @@ export function createRedisStore({
   async function ask<T>(command: string, work: () => Promise<T>, name = ''): Promise<T> {
     const startedAt = performance.now()
     let ok = false
+    gather()
     try {
       const answer = await inTime(work())
       ok = true

@@ -1,0 +1,49 @@
+import { Cluster, type Redis } from 'ioredis'
+import t from 'tap'
+import { gatherWrites } from '../../src/store/gather.ts'
+import { createCommandClient, disconnect } from '../../src/store/redis-client.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { clusterTarget, singleTarget, startClusterOfOne, until } from './stores.ts'
+
+const TARGETS = {
+  'a single Redis': async () => singleTarget((await startRedis(t)).port),
+  'a Cluster': async () => clusterTarget((await startClusterOfOne(t)).port),
+}
+
+for (const [name, start] of Object.entries(TARGETS)) {
+  t.test(`${name}: the commands of one turn go out together, the next turn's too`, async (t) => {
+    const client = createCommandClient({ target: await start(), ca: null })
+    t.teardown(() => disconnect(client))
+    await until('it is connected', () => client.status === 'ready')
+    const gather = gatherWrites(client)
+    const streamOf = () => (client instanceof Cluster ? client.nodes() : [client as Redis])[0]!.stream
+    for (const turn of ['one', 'two']) {
+      const stream = streamOf()
+      const answers = Array.from({ length: 5 }, (_, at) => {
+        gather()
+        return client.set(`key-${at}`, turn)
+      })
+      t.ok(stream.writableLength > 0, 'they wait for the end of the turn')
+      t.strictSame(await Promise.all(answers), Array(5).fill('OK'))
+      t.equal(stream.writableCorked, 0)
+      t.equal(await client.get('key-4'), turn)
+    }
+  })
+
+  t.test(`${name}: a connection that breaks in that turn is no trouble for the next`, async (t) => {
+    const client = createCommandClient({ target: await start(), ca: null })
+    t.teardown(() => disconnect(client))
+    client.on('error', () => {})
+    await until('it is connected', () => client.status === 'ready')
+    const gather = gatherWrites(client)
+    gather()
+    const failed = client.set('a', '1').catch(() => 'failed')
+    for (const { stream } of client instanceof Cluster ? client.nodes() : [client]) stream.destroy()
+    gather()
+    await failed
+    await until('it works again', async () => {
+      gather()
+      return (await client.set('a', '2').catch(() => null)) === 'OK'
+    })
+  })
+}
