@@ -95,7 +95,8 @@ export function reasonOf(
 /** Whether there is a connection to the server, or to any node of a Cluster. */
 export function isConnected(client: RedisClient): boolean {
   const connections = client instanceof Cluster ? client.nodes() : [client]
-  return connections.some(({ status }) => status === 'ready')
+  // One whose other end has closed it cannot be written to some time before the library calls it closed.
+  return connections.some(({ status, stream }) => status === 'ready' && stream.writable)
 }
 
 /**
