@@ -30,11 +30,13 @@ export interface Connections {
 
 /**
  * Lets a server close while browsers keep connections open: Node itself would wait for one on which
- * nothing was ever sent, and for each that is kept alive after its last answer.
+ * nothing was ever sent, and break off what a slow reader has not yet got of an answer.
  */
 export function trackConnections(server: Server): Connections {
   const connections = new Set<Socket>()
   let closing = false
+  // For Node a connection is idle as soon as its answer is complete, though a slow reader has not got it all.
+  server.closeIdleConnections = () => {}
 
   server.on('connection', (socket: Socket) => {
     if (closing) return socket.destroy()
