@@ -60,7 +60,12 @@ function stdoutByTurns(): DestinationStream {
     waiting = false
     stdout.flush()
   }
-  process.on('exit', () => stdout.flushSync())
+  process.on('exit', () => {
+    try {
+      // Not flushSync, which tries for ever where nobody reads any more or the disk is full.
+      stdout.flush()
+    } catch {}
+  })
   return {
     write(line) {
       stdout.write(line)

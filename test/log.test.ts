@@ -56,6 +56,24 @@ t.test('the last lines before the end of the process are written, whatever ends 
   }
 })
 
+t.test('a crash ends the process though nobody reads its log, or the disk is full', async (t) => {
+  const log = new URL('../dist/log.js', import.meta.url).href
+  const code = `import { createLog } from '${log}'
+    createLog('info').fatal('the first line')
+    process.exit(3)`
+  const shell = `exec "$0" --input-type=module --eval "$1"`
+  for (const into of ['| (exec 0<&-; sleep 0.5)', '> /dev/full']) {
+    const script = `(sleep 0.2; ${shell}; ) ${into}; echo "\${PIPESTATUS[0]}"`
+    const child = startChild(t, '/bin/bash', ['-c', script, process.execPath, code])
+    const ended = await Promise.race([
+      child.ended,
+      new Promise((resolve) => setTimeout(resolve, 10_000, null)),
+    ])
+    t.not(ended, null, into)
+    t.match(child.stdout(), /3/)
+  }
+})
+
 t.test('lines of a turn go out together, and in pieces that no other process tears apart', async (t) => {
   const log = new URL('../dist/log.js', import.meta.url).href
   const code = `import fs from 'node:fs'
