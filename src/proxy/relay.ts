@@ -55,10 +55,12 @@ export class Relay {
 
   end(): void {
     this.over = true
-    const { response } = this.options.call
-    // In the turn of the last part Node would write an empty text after it, and with it a list of two.
-    if (this.begun) process.nextTick(endResponse, response)
-    else response.end()
+    const { call, headers } = this.options
+    // In the turn of the last part Node would write an empty text after it, and with it a list of two. A
+    // body in chunks has an end to be written, which goes with its last part.
+    const hasLength = headers['content-length'] !== undefined
+    if (this.begun && hasLength) process.nextTick(endResponse, call.response)
+    else call.response.end()
   }
 
   /** The rest will not come: the browser must notice. */
