@@ -5,6 +5,8 @@ import type { RedisAddress, RedisTarget } from '../config.ts'
 export type RedisClient = Redis | Cluster
 
 const CONNECT_TIMEOUT_MS = 2_000
+/** The nodes of a Cluster are asked one after the other, and one that is silent must not hold up a failover. */
+const SLOTS_TIMEOUT_MS = 800
 /** A connection that owes an answer for so long is given up: its other end may be gone without a word. */
 const SILENCE_MS = 2_000
 const RECONNECT_MAX_MS = 1_000
@@ -26,7 +28,7 @@ export function createCommandClient({ target, ca }: RedisClientOptions): RedisCl
     redisOptions: common,
     clusterRetryStrategy: reconnectDelay,
     enableOfflineQueue: false,
-    slotsRefreshTimeout: CONNECT_TIMEOUT_MS,
+    slotsRefreshTimeout: SLOTS_TIMEOUT_MS,
     retryDelayOnFailover: 100,
     maxRedirections: 6,
   })
