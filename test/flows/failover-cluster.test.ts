@@ -2,7 +2,7 @@ import t from 'tap'
 import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
 import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { elapsed, presentations, until } from '../tokens/world.ts'
-import { counted, presentedAgain, signInMany, startLoad } from './load.ts'
+import { counted, presentedAgain, sessionsOn, signInMany, startLoad, untilAllRefreshed } from './load.ts'
 
 t.jobs = 2
 
@@ -20,8 +20,7 @@ t.test('a Cluster master that is killed under load, its replica behind, signs no
   await load.untilAllServed(5_000)
 
   await cluster.cutReplication(victim)
-  // Each is refreshed meanwhile.
-  await elapsed(LIFE_SECONDS * 1_000)
+  await untilAllRefreshed(victim)
   t.strictSame(load.answers(), ['200'], 'before')
 
   load.mark()
@@ -68,16 +67,12 @@ t.test('slots that move from node to node under load fail no call', async (t) =>
 
 type Node = RedisCluster['nodes'][number]
 
-async function namesOn(node: Node, name: string): Promise<string[]> {
-  return (await node.cli('keys', name)).split('\n').filter((name) => name !== '')
-}
-
 /** A third of all sessions or more: the only one of a node may be under way in a refresh when it is killed. */
 async function busiestMaster(cluster: RedisCluster): Promise<Node> {
   const counts = await Promise.all(
     cluster.nodes.map(async (node) => {
       const role = await node.cli('role')
-      const sessions = role.startsWith('master') ? await namesOn(node, 'bff:s:*') : []
+      const sessions = role.startsWith('master') ? await sessionsOn(node) : []
       return { node, sessions: sessions.length }
     }),
   )
@@ -86,7 +81,9 @@ async function busiestMaster(cluster: RedisCluster): Promise<Node> {
 
 /** Slots that hold something, two and two. */
 async function slotsInUse(cluster: RedisCluster): Promise<number[][]> {
-  const names = (await Promise.all(cluster.nodes.map((node) => namesOn(node, 'bff:*')))).flat()
+  const names = (await Promise.all(cluster.nodes.map((node) => node.cli('keys', 'bff:*'))))
+    .flatMap((lines) => lines.split('\n'))
+    .filter((name) => name !== '')
   const slots = new Set(
     await Promise.all(names.map(async (name) => Number(await cluster.cli('cluster', 'keyslot', name)))),
   )

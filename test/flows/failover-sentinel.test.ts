@@ -2,7 +2,7 @@ import t from 'tap'
 import { type SentinelGroup, startSentinelGroup } from '../helpers/redis-groups.ts'
 import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { elapsed, through, until } from '../tokens/world.ts'
-import { counted, presentedAgain, signInMany, startLoad } from './load.ts'
+import { counted, presentedAgain, signInMany, startLoad, untilAllRefreshed } from './load.ts'
 
 t.jobs = 2
 
@@ -55,8 +55,7 @@ t.test('rotations and sign-outs that the promoted replica had not received are n
 
   await group.cutReplication()
   t.equal((await through(replicas[0]!, leaving!).fetch('/auth/logout', { method: 'POST' })).status, 204)
-  // Each session is refreshed meanwhile.
-  await elapsed(LIFE_SECONDS * 1_000)
+  await untilAllRefreshed(group.master)
   t.strictSame(load.answers(), ['200'], 'before')
 
   load.mark()

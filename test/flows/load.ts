@@ -1,5 +1,6 @@
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { Answer, Browser } from '../helpers/browser.ts'
+import type { RedisServer } from '../helpers/redis.ts'
 import type { Bff } from '../helpers/system.ts'
 import { signIn } from '../helpers/system.ts'
 import { elapsed, presentations, through, until } from '../tokens/world.ts'
@@ -71,6 +72,27 @@ export function startLoad(browsers: Browser[], replicas: Bff[]): Load {
       await calls
     },
   }
+}
+
+/** Resolves when each session on this node has got new tokens, counted from now. */
+export async function untilAllRefreshed(node: Pick<RedisServer, 'cli'>): Promise<void> {
+  const before = await generations(node)
+  if (before.size === 0) throw new Error('the node has no session')
+  await until('each session has new tokens', async () => {
+    const now = await generations(node)
+    return [...before].every(([name, generation]) => (now.get(name) ?? 0) > generation)
+  })
+}
+
+async function generations(node: Pick<RedisServer, 'cli'>): Promise<Map<string, number>> {
+  const names = await sessionsOn(node)
+  const found = names.map(async (name) => [name, Number(await node.cli('hget', name, 'gen'))] as const)
+  return new Map(await Promise.all(found))
+}
+
+/** The names of the session records on this node. */
+export async function sessionsOn(node: Pick<RedisServer, 'cli'>): Promise<string[]> {
+  return (await node.cli('keys', 'bff:s:*')).split('\n').filter((name) => name !== '')
 }
 
 /** Refresh tokens that were presented more than once. */
