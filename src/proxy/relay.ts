@@ -14,6 +14,7 @@ export interface RelayOptions {
   protection: readonly string[]
 }
 
+/** Up to here a body is copied into a text for less than that saves. */
 const SHORT_BYTES = 8 * 1024
 
 /** Answers whose head may have to go alone; one immediate for all that came in one turn. */
