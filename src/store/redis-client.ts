@@ -21,7 +21,7 @@ export interface RedisClientOptions {
  * The client for commands. It connects by itself, for ever, and fails commands at once while it is
  * not connected: nothing is queued and nothing is sent twice, since a command that failed may have run. A
  * Cluster's does send one again whose connection broke, six times at most, also when nobody waits for it
- * any more: the steps of the store are such that a second time changes nothing.
+ * any more: every step of the store bears that.
  */
 export function createCommandClient({ target, ca }: RedisClientOptions): RedisClient {
   const common = commonOptions(target, ca, 'commands')
