@@ -1,0 +1,30 @@
+import t from 'tap'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { heapUsed } from './heap.ts'
+import { newKey, redisStore, singleTarget } from './stores.ts'
+
+t.test('ten thousand calls in an outage leave nothing behind in memory', async (t) => {
+  const outages: Record<string, (redis: RedisServer) => unknown> = {
+    killed: (redis) => redis.kill(),
+    frozen: (redis) => redis.pause(),
+    full: (redis) => redis.cli('config', 'set', 'maxmemory', '1'),
+    paused: (redis) => redis.cli('client', 'pause', '60000', 'all'),
+  }
+  for (const [name, begin] of Object.entries(outages)) {
+    const redis = await startRedis(t)
+    const { store } = await redisStore(t, singleTarget(redis.port))
+    // What the first failures bring into memory for good is not the matter.
+    await begin(redis)
+    const callMany = async (count: number): Promise<void> => {
+      const key = newKey()
+      const calls = Array.from({ length: count }, () => store.saveSession(key, 'x'.repeat(1_000), 60_000))
+      await Promise.allSettled(calls)
+    }
+    await callMany(10)
+    const before = heapUsed()
+    for (let round = 0; round < 10; round += 1) await callMany(1_000)
+    const grownBy = (heapUsed() - before) / 1_048_576
+    t.ok(grownBy < 6, `${name}: the heap has grown by ${grownBy.toFixed(1)} MiB`)
+    await store.close()
+  }
+})
