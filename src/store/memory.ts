@@ -184,11 +184,12 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       return true
     },
 
-    async restoreTokens(key, gen, tokens): Promise<RestoreTokens> {
+    async restoreTokens(key, gen, attempt, tokens): Promise<RestoreTokens> {
       const entry = live(key)
       if (entry === null) return { kind: 'gone' }
+      if (entry.gen === gen && entry.attempt === attempt) return { kind: 'restored' }
       if (entry.gen >= gen) return { kind: 'newer' }
-      records.set(key, { ...entry, ...FREE, tokens, gen, attempt: '' })
+      records.set(key, { ...entry, ...FREE, tokens, gen, attempt })
       changed(key)
       return { kind: 'restored' }
     },

@@ -135,8 +135,11 @@ export interface SessionStore {
    * sealed twice, so that stands for the generation too.
    */
   reseal(key: RecordKey, was: string, sealed: string): Promise<boolean>
-  /** Writes tokens of generation `gen` again where the record has an older one: the store has lost them. */
-  restoreTokens(key: RecordKey, gen: number, tokens: string): Promise<RestoreTokens>
+  /**
+   * Writes tokens of generation `gen` again where the record has an older one: the store has lost them.
+   * The same call again with `attempt` says `restored` again.
+   */
+  restoreTokens(key: RecordKey, gen: number, attempt: string, tokens: string): Promise<RestoreTokens>
   /** Deletes the record; with `gen` only if the tokens are still of that generation. */
   end(key: RecordKey, gen: number | null): Promise<EndRecord>
 

@@ -184,8 +184,9 @@ export function createRedisStore({
       return (await script('reseal-tokens', recordName(key), was, sealed)) === 1
     },
 
-    async restoreTokens(key, gen, tokens): Promise<RestoreTokens> {
-      const answer = await script('restore-tokens', recordName(key), gen, tokens, messages.channel, key)
+    async restoreTokens(key, gen, attempt, tokens): Promise<RestoreTokens> {
+      const args = [gen, attempt, tokens, messages.channel, key]
+      const answer = await script('restore-tokens', recordName(key), ...args)
       if (answer === -1) return { kind: 'gone' }
       return { kind: answer === 0 ? 'newer' : 'restored' }
     },

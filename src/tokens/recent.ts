@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import type { Logger } from '../log.ts'
 import type { RecordKey, SessionStore } from '../store/port.ts'
 import { StoreUnavailable } from '../store/port.ts'
@@ -40,6 +41,9 @@ export interface RecentOptions {
 interface Entry {
   written: Written
   at: number
+  /** Names the writing again, from the first try until an answer is heard. */
+  attempt: string | null
+  underWay: Promise<void> | null
   /** Troubles that had been when the store was last known to have it. */
   sureAt: number
 }
@@ -117,21 +121,33 @@ export function createRecent({ store, now, log, onWrittenAgain }: RecentOptions)
   async function writeAgain(key: RecordKey): Promise<void> {
     const entry = kept.get(key)
     if (entry === undefined) return
+    entry.underWay ??= once(key, entry).finally(() => {
+      entry.underWay = null
+    })
+    await entry.underWay
+  }
+
+  async function once(key: RecordKey, entry: Entry): Promise<void> {
     const sureAt = troubles
-    const { written } = entry
-    const lost = await wasLost(key, written)
+    const lost = await wasLost(key, entry)
     entry.sureAt = sureAt
     if (!lost) return
-    log.warn({ event: 'store.lost_write', what: written.kind }, 'the store had lost a write, now made again')
-    onWrittenAgain(key, written.kind)
+    const { kind } = entry.written
+    log.warn({ event: 'store.lost_write', what: kind }, 'the store had lost a write, now made again')
+    onWrittenAgain(key, kind)
     // Where one is missing there will be more.
     hurry()
     check()
   }
 
-  async function wasLost(key: RecordKey, written: Written): Promise<boolean> {
+  async function wasLost(key: RecordKey, entry: Entry): Promise<boolean> {
+    const { written } = entry
     if (written.kind === 'end') return (await store.end(key, null)).kind === 'ended'
-    return (await store.restoreTokens(key, written.gen, written.sealed)).kind === 'restored'
+    // A try whose answer is not heard may have written them.
+    entry.attempt ??= randomUUID()
+    const { kind } = await store.restoreTokens(key, written.gen, entry.attempt, written.sealed)
+    entry.attempt = null
+    return kind === 'restored'
   }
 
   /** What was kept when trouble began may be wanted at its end, however long that takes. */
@@ -147,7 +163,7 @@ export function createRecent({ store, now, log, onWrittenAgain }: RecentOptions)
     note(key, written) {
       if (kept.get(key)?.written.kind === 'end') return
       kept.delete(key)
-      kept.set(key, { written, at: now(), sureAt: troubles })
+      kept.set(key, { written, at: now(), sureAt: troubles, attempt: null, underWay: null })
       forgetOld()
     },
     get: (key) => kept.get(key)?.written ?? null,

@@ -30,9 +30,9 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('restored tokens are told, tokens that need not be are not', async (t) => {
     const key = await startSession(made)
-    await store.restoreTokens(key, 2, 'sealed-2')
+    await store.restoreTokens(key, 2, 'r', 'sealed-2')
     t.equal(await countOf(key), 1)
-    await store.restoreTokens(key, 2, 'sealed-2')
+    await store.restoreTokens(key, 2, 'r', 'sealed-2')
     t.equal(await countOf(key), 1)
   })
 

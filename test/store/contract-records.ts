@@ -80,7 +80,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     )
     await store.settleRefresh(key, 'a', null, 0)
     t.strictSame(await store.replaceTokens(key, 1, 'a', 'sealed-2'), { kind: 'gone' })
-    t.strictSame(await store.restoreTokens(key, 2, 'sealed-2'), { kind: 'gone' })
+    t.strictSame(await store.restoreTokens(key, 2, 'r', 'sealed-2'), { kind: 'gone' })
     t.strictSame(await store.end(key, null), { kind: 'gone' })
     t.strictSame(await store.end(key, 1), { kind: 'gone' })
     t.equal(await store.read(key), null)

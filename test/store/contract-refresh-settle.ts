@@ -138,12 +138,18 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
       await begin(key, 'a')
       await store.settleRefresh(key, 'a', { gen: 1, doubts: 1 }, LONG)
       const before = await store.read(key)
-      t.strictSame(await store.restoreTokens(key, 3, 'sealed-3'), { kind: 'restored' })
+      t.strictSame(await store.restoreTokens(key, 3, 'r', 'sealed-3'), { kind: 'restored' })
       const restored = { ...before, tokens: 'sealed-3', gen: 3, doubts: 0, leaseUntil: 0, retryAt: 0 }
       t.strictSame(await store.read(key), restored)
       for (const gen of [1, 2, 3]) {
-        t.strictSame(await store.restoreTokens(key, gen, 'other'), { kind: 'newer' })
+        t.strictSame(await store.restoreTokens(key, gen, 's', 'other'), { kind: 'newer' })
       }
+      t.strictSame(
+        await store.restoreTokens(key, 3, 'r', 'other'),
+        { kind: 'restored' },
+        'the same call again',
+      )
+      t.strictSame(await store.restoreTokens(key, 2, 'r', 'other'), { kind: 'newer' })
       t.strictSame(await store.read(key), restored)
       t.strictSame(await store.replaceTokens(key, 3, 'b', 'sealed-4'), { kind: 'replaced', gen: 4 })
     },
@@ -152,7 +158,7 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
   await t.test('restored tokens take the lease from whoever holds it for an older generation', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.restoreTokens(key, 2, 'sealed-2')
+    await store.restoreTokens(key, 2, 'r', 'sealed-2')
     const next = { gen: 2, attempt: 'b', leaseMs: LONG, livesMs: 0, forcedWindowMs: 0 }
     t.strictSame(await store.beginRefresh(key, next), { kind: 'granted', doubts: 0 })
     await store.settleRefresh(key, 'a', null, LONG)
@@ -161,7 +167,7 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('no session is made by restoring its tokens', async (t) => {
     const key = newKey()
-    t.strictSame(await store.restoreTokens(key, 2, 'sealed-2'), { kind: 'gone' })
+    t.strictSame(await store.restoreTokens(key, 2, 'r', 'sealed-2'), { kind: 'gone' })
     t.equal(await store.read(key), null)
   })
 

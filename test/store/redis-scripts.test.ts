@@ -194,12 +194,13 @@ t.test('each script has each return code that its head documents', async (t) => 
 
   t.test('restore-tokens', async (t) => {
     const key = newKey()
-    t.equal(await run('restore-tokens', key, 3, 'sealed-3', CHANNEL, key), -1)
+    t.equal(await run('restore-tokens', key, 3, 'r3', 'sealed-3', CHANNEL, key), -1)
     t.equal(await client.exists(key), 0)
     await make(key)
-    t.equal(await run('restore-tokens', key, 1, 'other', CHANNEL, key), 0, 'the same generation')
-    t.equal(await run('restore-tokens', key, 3, 'sealed-3', CHANNEL, key), 1)
-    t.equal(await run('restore-tokens', key, 2, 'sealed-2', CHANNEL, key), 0, 'a newer one')
+    t.equal(await run('restore-tokens', key, 1, 'r1', 'other', CHANNEL, key), 0, 'the same generation')
+    t.equal(await run('restore-tokens', key, 3, 'r3', 'sealed-3', CHANNEL, key), 1)
+    t.equal(await run('restore-tokens', key, 3, 'r3', 'other', CHANNEL, key), 1, 'the same attempt')
+    t.equal(await run('restore-tokens', key, 2, 'r2', 'sealed-2', CHANNEL, key), 0, 'a newer one')
     t.strictSame(await client.hmget(key, 'gen', 'tokens'), ['3', 'sealed-3'])
   })
 

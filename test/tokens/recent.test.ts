@@ -21,6 +21,8 @@ interface Scene {
   atNextCall(work: () => void): void
   /** Keys whose node is away; `all` for every one. */
   away: Set<RecordKey | 'all'>
+  /** Keys whose node does what it is told, and whose answers are lost. */
+  unheard: Set<RecordKey>
   session(gen?: number): Promise<RecordKey>
   generation(key: RecordKey): Promise<number | null>
 }
@@ -31,6 +33,7 @@ function start(t: Teardown): Scene {
   t.teardown(() => store.close())
   const listeners: (() => void)[] = []
   const away = new Set<RecordKey | 'all'>()
+  const unheard = new Set<RecordKey>()
   const asked: RecordKey[] = []
   const again: string[] = []
   let duringCall: (() => void) | null = null
@@ -47,9 +50,11 @@ function start(t: Teardown): Scene {
   const recent = createRecent({
     store: {
       onTrouble: (listener) => void listeners.push(listener),
-      async restoreTokens(key, gen, tokens) {
+      async restoreTokens(key, gen, attempt, tokens) {
         reach(key)
-        return await store.restoreTokens(key, gen, tokens)
+        const answer = await store.restoreTokens(key, gen, attempt, tokens)
+        if (unheard.has(key)) throw new StoreUnavailable(new Error('no answer'))
+        return answer
       },
       async end(key, gen) {
         reach(key)
@@ -67,13 +72,14 @@ function start(t: Teardown): Scene {
     asked,
     trouble,
     away,
+    unheard,
     atNextCall(work) {
       duringCall = work
     },
     async session(gen = 1) {
       const key = newKey()
       await store.create(key, newRecord(time.now()), randomUUID(), 600_000)
-      if (gen > 1) await store.restoreTokens(key, gen, 'sealed')
+      if (gen > 1) await store.restoreTokens(key, gen, 'before', 'sealed')
       return key
     },
     generation: async (key) => (await store.read(key))?.gen ?? null,
@@ -276,4 +282,29 @@ t.test('stopping waits for a round to end, but not for a store that stays away',
   const before = asked.length
   await time.advance(10_000)
   t.equal(asked.length, before, 'nothing is begun after')
+})
+
+t.test('a write that was made again unheard is told once it is known', async (t) => {
+  const { time, recent, again, trouble, unheard, session, generation } = start(t)
+  const key = await session(1)
+  recent.note(key, tokens(2))
+  unheard.add(key)
+  trouble()
+  await time.settle()
+  t.equal(await generation(key), 2)
+  t.strictSame(again, [])
+  unheard.delete(key)
+  await time.advance(5_000)
+  t.strictSame(again, [`tokens ${key}`])
+  trouble()
+  await time.advance(5_000)
+  t.strictSame(again, [`tokens ${key}`], 'and no second time')
+})
+
+t.test('who asks while it is being made again waits for that', async (t) => {
+  const { recent, again, session } = start(t)
+  const key = await session(1)
+  recent.note(key, tokens(2))
+  await Promise.all([recent.writeAgain(key), recent.writeAgain(key)])
+  t.strictSame(again, [`tokens ${key}`])
 })

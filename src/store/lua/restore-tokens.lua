@@ -1,16 +1,18 @@
 -- Writes tokens again that the server has lost, as a promoted replica may have.
 -- KEYS[1] record
 -- ARGV[1] generation of the tokens
--- ARGV[2] tokens, sealed
--- ARGV[3] channel
--- ARGV[4] record key
--- returns 1 written | 0 the record has this generation or a newer one | -1 gone
-local r = redis.call('HMGET', KEYS[1], 'gen', 'lease', 'leaseUntil')
+-- ARGV[2] attempt
+-- ARGV[3] tokens, sealed
+-- ARGV[4] channel
+-- ARGV[5] record key
+-- returns 1 written, now or by the same attempt before | 0 the record has this generation or a newer one | -1 gone
+local r = redis.call('HMGET', KEYS[1], 'gen', 'lease', 'leaseUntil', 'attempt')
 if not r[1] then return -1 end
+if r[1] == ARGV[1] and r[4] == ARGV[2] then return 1 end
 if tonumber(r[1]) >= tonumber(ARGV[1]) then return 0 end
 -- A lease that is nobody's is begin-refresh's pause: others may have newer tokens still.
 local pause = r[2] == '' and r[3] or 0
-redis.call('HSET', KEYS[1], 'tokens', ARGV[2], 'gen', ARGV[1], 'attempt', '',
+redis.call('HSET', KEYS[1], 'tokens', ARGV[3], 'gen', ARGV[1], 'attempt', ARGV[2],
   'lease', '', 'leaseUntil', pause, 'retryAt', 0, 'doubts', 0)
-redis.call('PUBLISH', ARGV[3], ARGV[4])
+redis.call('PUBLISH', ARGV[4], ARGV[5])
 return 1
