@@ -29,7 +29,7 @@ export function createLog(level: Config['logLevel'], destination?: DestinationSt
       err: (error: unknown) => describeError(error),
     },
   }
-  return pino(options, destination ?? stdoutByTurns())
+  return pino(options, destination ?? (stdout ??= stdoutByTurns()))
 }
 
 /** The time as pino wants it; made once for all lines of a millisecond. */
@@ -44,12 +44,14 @@ function clock(): () => string {
   }
 }
 
+let stdout: DestinationStream | null = null
+
 /**
  * Stdout, to which the lines of one turn of the event loop go together at its end, or before the process
  * ends: writing each by itself costs more than making it.
  */
 function stdoutByTurns(): DestinationStream {
-  const stdout = pino.destination({
+  const lines = pino.destination({
     dest: process.stdout.fd,
     sync: true,
     minLength: MAX_WRITE_BYTES / 2,
@@ -58,17 +60,17 @@ function stdoutByTurns(): DestinationStream {
   let waiting = false
   const endTurn = (): void => {
     waiting = false
-    stdout.flush()
+    lines.flush()
   }
   process.on('exit', () => {
     try {
       // Not flushSync, which tries for ever where nobody reads any more or the disk is full.
-      stdout.flush()
+      lines.flush()
     } catch {}
   })
   return {
     write(line) {
-      stdout.write(line)
+      lines.write(line)
       if (!waiting) setImmediate(endTurn)
       waiting = true
     },
