@@ -29,7 +29,9 @@ export function createLog(level: Config['logLevel'], destination?: DestinationSt
       err: (error: unknown) => describeError(error),
     },
   }
-  return pino(options, destination ?? (stdout ??= stdoutByTurns()))
+  if (destination !== undefined) return pino(options, destination)
+  stdout ??= stdoutByTurns()
+  return pino(options, stdout)
 }
 
 /** The time as pino wants it; made once for all lines of a millisecond. */
