@@ -2,17 +2,11 @@ import { Cluster, type Redis } from 'ioredis'
 import t from 'tap'
 import { gatherWrites } from '../../src/store/gather.ts'
 import { createCommandClient, disconnect } from '../../src/store/redis-client.ts'
-import { startRedis } from '../helpers/redis.ts'
-import { clusterTarget, singleTarget, startClusterOfOne, until } from './stores.ts'
+import { ONE_SERVER, until } from './stores.ts'
 
-const TARGETS = {
-  'a single Redis': async () => singleTarget((await startRedis(t)).port),
-  'a Cluster': async () => clusterTarget((await startClusterOfOne(t)).port),
-}
-
-for (const [name, start] of Object.entries(TARGETS)) {
+for (const [name, start] of Object.entries(ONE_SERVER)) {
   t.test(`${name}: the commands of one turn go out together, the next turn's too`, async (t) => {
-    const client = createCommandClient({ target: await start(), ca: null })
+    const client = createCommandClient({ target: await start(t), ca: null })
     t.teardown(() => disconnect(client))
     await until('it is connected', () => client.status === 'ready')
     const gather = gatherWrites(client)
@@ -31,7 +25,7 @@ for (const [name, start] of Object.entries(TARGETS)) {
   })
 
   t.test(`${name}: a connection that breaks in that turn is no trouble for the next`, async (t) => {
-    const client = createCommandClient({ target: await start(), ca: null })
+    const client = createCommandClient({ target: await start(t), ca: null })
     t.teardown(() => disconnect(client))
     client.on('error', () => {})
     await until('it is connected', () => client.status === 'ready')

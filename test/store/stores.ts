@@ -141,3 +141,9 @@ export async function until(
   }
   return performance.now() - startedAt
 }
+
+/** What both ways to reach one server have in common is tested on each. */
+export const ONE_SERVER: Record<string, (t: Teardown) => Promise<RedisTarget>> = {
+  'a single Redis': async (t) => singleTarget((await startRedis(t)).port),
+  'a Cluster': async (t) => clusterTarget((await startClusterOfOne(t)).port),
+}
