@@ -40,6 +40,9 @@ export function createUpstream({ origin, timeoutMs, connections }: UpstreamOptio
     connectTimeout: timeoutMs,
     headersTimeout: timeoutMs,
     bodyTimeout: timeoutMs,
+    // A connection costs up to three round trips, and apps poll every few seconds. One that the far end has
+    // closed meanwhile does no harm: only reads go out on kept connections, and are sent again.
+    keepAliveTimeout: 30_000,
     // Said here, so that no environment variable of Node switches the check off.
     connect: { rejectUnauthorized: true },
     factory: (url: URL, given: object) => new TrackedClient(url, given),

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import net, { type AddressInfo } from 'node:net'
+import { setTimeout as wait } from 'node:timers/promises'
 import t from 'tap'
 import { answerText, bff, closed, get, OK, rawBrowser, rawUpstream } from './forward-harness.ts'
 
@@ -77,6 +78,16 @@ t.test('a resource server that nobody listens at is unavailable', async (t) => {
     t.equal(answer.status, 599)
     t.equal((await outcome(index)).kind, 'unavailable')
   }
+})
+
+t.test('an app that asks every five seconds is given the same connection upstream', async (t) => {
+  const upstream = await rawUpstream(t, (socket) => socket.write(OK))
+  const { port } = await bff(t, { baseUrl: upstream.url })
+  await get(t, port)
+  // Longer than undici keeps a connection when it is told nothing.
+  await wait(5_000)
+  await get(t, port)
+  t.equal(upstream.sockets.length, 1)
 })
 
 for (const end of ['end', 'resetAndDestroy'] as const) {
@@ -165,7 +176,7 @@ t.test(
     const lane = async (pauseMs: number) => {
       for (let i = 0; i < 4; i++) {
         t.equal((await get(t, port)).status, 200)
-        await new Promise((resolve) => setTimeout(resolve, pauseMs))
+        await wait(pauseMs)
       }
     }
     await Promise.all([990, 994, 997, 998, 999, 1000, 1001, 1002, 1005, 1010].map(lane))
@@ -378,7 +389,7 @@ t.test('a closed forwarder answers that the resource server is unavailable', asy
 /** Resolves once `read()` has given the same value for 300 ms. */
 async function stable(read: () => number): Promise<void> {
   for (let last = -1, since = performance.now(); performance.now() - since < 300; ) {
-    await new Promise((resolve) => setTimeout(resolve, 20))
+    await wait(20)
     if (read() !== last) {
       last = read()
       since = performance.now()
