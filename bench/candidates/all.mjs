@@ -1,6 +1,6 @@
 import { findProgram } from '../places.mjs'
 import { apache } from './apache.mjs'
-import { nginx } from './nginx.mjs'
+import { nginx, nginxTuned } from './nginx.mjs'
 import { bare, expressOidc, fastifySession, replyFrom } from './node-servers.mjs'
 import { ours, oursLogged, oursUncached, oursWithWorkers } from './ours.mjs'
 
@@ -14,6 +14,7 @@ export const CANDIDATES = [
   fastifySession,
   expressOidc,
   nginx,
+  nginxTuned,
   apache,
 ]
 
