@@ -22,6 +22,8 @@ export interface Metrics extends TokenEvents {
   readonly contentType: string
 }
 
+/** Minutes late is what somebody has to be woken for. */
+const LAG_BUCKETS = [0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
 const FAST_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 
 /** The counters of this process, by the names that operators rely on. No ids in labels. */
@@ -30,8 +32,12 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
 
-  const histogram = (name: string, help: string, labelNames: string[]): Histogram =>
-    new Histogram({ name, help, labelNames, buckets: FAST_BUCKETS, registry })
+  const histogram = (
+    name: string,
+    help: string,
+    labelNames: string[],
+    buckets: readonly number[] = FAST_BUCKETS,
+  ): Histogram => new Histogram({ name, help, labelNames, buckets, registry })
   const counter = <Label extends string>(name: string, help: string, labelNames: Label[]): Counter<Label> =>
     new Counter({ name, help, labelNames, registers })
 
@@ -51,7 +57,12 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
     'trigger',
     'outcome',
   ])
-  const lag = histogram('bff_refresh_lag_seconds', 'Start of background refreshes after they were due', [])
+  const lag = histogram(
+    'bff_refresh_lag_seconds',
+    'Start of background refreshes after they were due',
+    [],
+    LAG_BUCKETS,
+  )
   const lookUps = { hit: 0, miss: 0, bypass: 0 }
   new Counter({
     name: 'bff_session_cache_total',

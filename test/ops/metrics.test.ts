@@ -38,5 +38,6 @@ t.test('what happens is counted under the promised names, with no id in a label'
   for (const name of ['bff_refresh_lag_seconds', 'bff_store_duration_seconds', 'process_cpu_seconds_total']) {
     t.match(text, `# TYPE ${name} `, name)
   }
+  t.match(text, 'bff_refresh_lag_seconds_bucket{le="600"} 0', 'lateness of minutes can be told')
   t.notMatch(text, /temperature|humidity|DEMO/)
 })
