@@ -25,6 +25,9 @@ export type TokenOutcome =
 
 const MAX_RETRY_AFTER_SECONDS = 60
 
+/** RFC 6749 section 5.2: what is wrong is this server's registration, for every user. */
+const CLIENT_FAULTS: ReadonlySet<string> = new Set(['invalid_client', 'unauthorized_client'])
+
 /** Sorts a failure of openid-client's grant functions; never `granted`. */
 export function classifyFailure(error: unknown): Exclude<TokenOutcome, { kind: 'granted' }> {
   const lost = findCause(error, NoAnswer)
@@ -34,7 +37,8 @@ export function classifyFailure(error: unknown): Exclude<TokenOutcome, { kind: '
   if (error instanceof ResponseBodyError) {
     const dead = error.error === 'invalid_grant' && (error.status === 400 || error.status === 401)
     if (dead) return { kind: 'refused', error: error.error }
-    return no(error.response, `the answer was ${error.status} ${knownError(error.error)}`)
+    const hint = CLIENT_FAULTS.has(error.error) ? ': check CLIENT_ID and CLIENT_SECRET' : ''
+    return no(error.response, `the answer was ${error.status} ${knownError(error.error)}${hint}`)
   }
   if (error instanceof WWWAuthenticateChallengeError)
     return no(error.response, `the answer was ${error.status}`)

@@ -8,11 +8,18 @@ export class NoAnswer extends Error {
   readonly timedOut: boolean
 
   constructor(sent: boolean, cause: unknown) {
-    super(sent ? 'no readable answer came' : 'the request never left', { cause })
+    super(`${sent ? 'no readable answer came' : 'the request never left'} (${codeOf(cause)})`, { cause })
     this.name = 'NoAnswer'
     this.sent = sent
     this.timedOut = cause instanceof Error && /Timeout/.test(cause.name)
   }
+}
+
+/** A name that a program gave the failure: free of texts of the other side, so it may be logged. */
+function codeOf(cause: unknown): string {
+  if (!(cause instanceof Error)) return 'unknown'
+  const { code } = cause as NodeJS.ErrnoException
+  return typeof code === 'string' ? code : cause.name
 }
 
 /** What openid-client hands to its `customFetch`. */
