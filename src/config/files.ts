@@ -1,13 +1,13 @@
 import { X509Certificate } from 'node:crypto'
 import { statSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { join, resolve } from 'node:path'
 import { readText } from './secrets.ts'
 import { type Kind, printable, quoted, Refused } from './values.ts'
 
-/** A directory that is there, as an absolute path. */
-export const DIRECTORY = printable('a directory that exists', (text) => {
+/** The directory of a page's build, as an absolute path. */
+export const PAGE_BUILD = printable('a directory with an index.html', (text) => {
   try {
-    return statSync(text).isDirectory() ? resolve(text) : undefined
+    return statSync(join(text, 'index.html')).isFile() ? resolve(text) : undefined
   } catch {
     return undefined
   }

@@ -1,5 +1,5 @@
 import { availableParallelism } from 'node:os'
-import { CERTIFICATES, DIRECTORY } from './files.ts'
+import { CERTIFICATES, PAGE_BUILD } from './files.ts'
 import { REDIS_TARGET } from './redis-url.ts'
 import { SECRET, SESSION_SECRETS } from './secrets.ts'
 import { ADDRESS, ISSUER, ORIGIN } from './urls.ts'
@@ -167,7 +167,7 @@ export const TABLE = {
     wholeNumber(0, 1_000_000),
     'sign-ins begun per client address; 0 is off',
   ),
-  STATIC_DIR: optional(DIRECTORY, 'build of the single-page app to serve'),
+  STATIC_DIR: optional(PAGE_BUILD, 'build of the single-page app to serve'),
   ACCESS_LOG: withDefault('errors', oneOf('errors', 'all', 'off'), 'which requests are logged'),
   LOG_LEVEL: withDefault(
     'info',
