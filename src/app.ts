@@ -69,8 +69,9 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
           onUnreachable: (reason) =>
             log.warn(
               { event: 'store.unreachable', reason },
-              'no connection to Redis (with TLS, REDIS_CA_FILE names whom to trust)',
+              'no connection to Redis (see REDIS_URL, and with TLS REDIS_CA_FILE)',
             ),
+          onReachable: () => log.info({ event: 'store.reachable' }, 'connected to Redis'),
           observe: metrics.store,
         })
   const authorizationServer = createAuthorizationServer({

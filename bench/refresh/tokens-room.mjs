@@ -44,6 +44,7 @@ export function openStore(settings) {
       throw new Error(message)
     },
     onUnreachable() {},
+    onReachable() {},
     observe() {},
   })
   return { config, keyring, store, idleMs }

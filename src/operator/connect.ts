@@ -17,6 +17,7 @@ export async function connect(config: OperatorConfig['store']): Promise<SessionS
     onUnreachable: (why) => {
       reason = why
     },
+    onReachable() {},
     observe() {},
   })
   const givesUpAt = performance.now() + CONNECTED_WITHIN_MS

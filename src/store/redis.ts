@@ -28,6 +28,8 @@ export interface RedisStoreOptions {
   onRefused: (message: string) => void
   /** Called with why there is no connection, once for each reason until there is one again. */
   onUnreachable: (reason: string) => void
+  /** There is a connection again, after `onUnreachable`. */
+  onReachable: () => void
   /** Called for each command with its time in seconds and whether it succeeded. */
   observe: (command: string, seconds: number, ok: boolean) => void
 }
@@ -49,6 +51,7 @@ export function createRedisStore({
   prefix,
   onRefused,
   onUnreachable,
+  onReachable,
   observe,
 }: RedisStoreOptions): SessionStore {
   const commands = createCommandClient({ target, ca })
@@ -62,6 +65,7 @@ export function createRedisStore({
   const reasons = new Set<string>()
   commands.on('ready', () => {
     wasUp = true
+    if (reasons.size > 0) onReachable()
     reasons.clear()
   })
   for (const client of [commands, subscriber]) {

@@ -124,10 +124,16 @@ t.test('what was under way when the connection broke fails and is not sent again
 t.test('a server that is not there at the start is found when it comes', async (t) => {
   const redis = await startRedis(t)
   await redis.kill()
-  const store = openRedisStore(t, singleTarget(redis.port))
+  const told: string[] = []
+  const store = openRedisStore(t, singleTarget(redis.port), {
+    onUnreachable: () => told.push('unreachable'),
+    onReachable: () => told.push('reachable'),
+  })
   await t.rejects(store.ping(), StoreUnavailable)
+  await until('it is told', () => told.length > 0)
   await redis.restart()
   await untilItWorks(store)
+  t.strictSame(told, ['unreachable', 'reachable'])
   await until('messages arrive', () => store.messagesArrive())
 })
 

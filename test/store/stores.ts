@@ -60,6 +60,7 @@ export function openRedisStore(
       throw new Error(`refused: ${message}`)
     },
     onUnreachable: () => {},
+    onReachable: () => {},
     observe: () => {},
     ...options,
   })
