@@ -51,7 +51,25 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
       process.send?.({ listening: url })
     } else log.info({ event: 'listening', url, opsUrl, publicUrl: config.publicUrl }, 'listening')
   } catch (error) {
-    fail(`The server could not start: ${error instanceof Error ? error.message : String(error)}`)
+    fail(`The server could not start. ${startFault(error as NodeJS.ErrnoException, config)}`)
+  }
+}
+
+/** Why it does not listen, by the variable that would change that. */
+function startFault(error: NodeJS.ErrnoException & { port?: number }, { listen }: Config): string {
+  const { code, port, message } = error
+  const name = port === listen.opsPort ? 'OPS_PORT' : 'PORT'
+  switch (code) {
+    case 'EADDRINUSE':
+      return `${name}: port ${port} is in use by another process (${code})`
+    case 'EACCES':
+      return `${name}: port ${port} needs rights that this process lacks (${code})`
+    case 'ENOTFOUND':
+    case 'EAI_AGAIN':
+    case 'EADDRNOTAVAIL':
+      return `HOST: ${listen.host} is no address of this machine (${code})`
+    default:
+      return message
   }
 }
 

@@ -46,15 +46,24 @@ t.test(
   },
 )
 
-t.test('a port that is taken ends the process with code 1 and is named', async (t) => {
+t.test('where it cannot listen the process ends with code 1 and names the variable', async (t) => {
   const first = await startServer(t)
-  const port = new URL(first.url).port
-  const run = await runServer(t, {
-    ...SERVER_ENV,
-    PORT: port,
-    OPS_PORT: '0',
-    PUBLIC_URL: `http://localhost:${port}`,
-  })
-  t.equal(run.code, 1)
-  t.match(run.stdout + run.stderr, port)
+  const { port } = new URL(first.url)
+  for (const [env, says] of [
+    [{ PORT: port }, `PORT: port ${port} is in use`],
+    [{ OPS_PORT: port }, `OPS_PORT: port ${port} is in use`],
+    // RFC 5737: an address of no machine.
+    [{ HOST: '192.0.2.1' }, 'HOST: 192.0.2.1 is no address of this machine'],
+    [{ HOST: 'nobody.invalid' }, 'HOST: nobody.invalid is no address of this machine'],
+  ] as const) {
+    const run = await runServer(t, {
+      ...SERVER_ENV,
+      PORT: '0',
+      OPS_PORT: '0',
+      PUBLIC_URL: 'http://localhost',
+      ...env,
+    })
+    t.equal(run.code, 1, says)
+    t.match(run.stderr, `The server could not start. ${says}`)
+  }
 })
