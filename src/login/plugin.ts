@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Problem } from '../errors.ts'
 import { problem } from '../errors.ts'
-import { comesFromOwnOrigin } from '../session/origin-guard.ts'
+import { comesFromOwnOrigin, OWN_ORIGIN_ONLY } from '../session/origin-guard.ts'
 import type { SessionScopeOptions } from '../session/plugin.ts'
 import { addBrowserSession, addCookies } from '../session/plugin.ts'
 import type { CallbackOptions } from './callback.ts'
@@ -38,7 +38,7 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
     auth.addHook('onRequest', async (request) => {
       if (request.method !== 'POST') return
       if (!comesFromOwnOrigin(request.method, request.headers, options.publicUrl))
-        throw problem('cross_origin')
+        throw problem('cross_origin', OWN_ORIGIN_ONLY)
     })
     auth.get('/auth/login', { config: { page: true } }, createStart(options))
     // Outside of the browser session: whether it can be read is no matter to its end.

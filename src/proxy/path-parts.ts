@@ -13,7 +13,8 @@ export interface WacOptions {
 /** The account code of a call: the one given, else the configured default. */
 export function wacOf(given: string | undefined, { default: configured }: WacOptions): string {
   const wac = given ?? configured
-  if (wac === null) throw problem('invalid_request', 'No account code: wac is neither given nor configured.')
+  if (wac === null)
+    throw problem('invalid_request', 'No account code: wac is neither given nor configured (WAC).')
   if (!WAC.test(wac)) throw problem('invalid_request', 'wac must be 1 to 64 letters, digits, "-" or "_".')
   return wac
 }

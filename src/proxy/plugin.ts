@@ -1,6 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import { problem } from '../errors.ts'
-import { comesFromOwnOrigin } from '../session/origin-guard.ts'
+import { comesFromOwnOrigin, OWN_ORIGIN_ONLY } from '../session/origin-guard.ts'
 import { readGetFlux } from './get-flux.ts'
 import type { WacOptions } from './path-parts.ts'
 import type { PerformOptions } from './perform.ts'
@@ -37,7 +37,7 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
     scope.decorateRequest('siteTarget', null)
     scope.addHook('onRequest', (request, _reply, done) => {
       const own = comesFromOwnOrigin(request.method, request.headers, options.publicUrl)
-      done(own ? undefined : problem('cross_origin'))
+      done(own ? undefined : problem('cross_origin', OWN_ORIGIN_ONLY))
     })
 
     for (const url of ['/flux/:fluxId', '/flux/:wac/:fluxId']) {

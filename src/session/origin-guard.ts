@@ -5,6 +5,10 @@ export interface OriginHeaders {
   'x-csrf'?: string | string[] | undefined
 }
 
+/** What to tell whom `comesFromOwnOrigin` does not let pass. */
+export const OWN_ORIGIN_ONLY =
+  'Only pages of the public origin may ask; a program that is no browser sends X-CSRF: 1.'
+
 /**
  * Whether a request may use the session of the browser that sends it. Fetch Metadata decides where
  * the browser sends it; elsewhere an exact `Origin`, or a header that no other origin can send

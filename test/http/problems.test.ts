@@ -66,7 +66,7 @@ t.test('faults of a request are problems with their code', async (t) => {
     { status: 400, code: 'invalid_request', detail: /fluxId/ },
   )
   await answers(t, bff, { target: '/flux/a', headers: [OWN] }, { status: 401, code: 'login_required' })
-  await answers(t, bff, { target: '/flux/a' }, { status: 403, code: 'cross_origin' })
+  await answers(t, bff, { target: '/flux/a' }, { status: 403, code: 'cross_origin', detail: /X-CSRF: 1/ })
   await answers(
     t,
     bff,
