@@ -81,7 +81,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
   })
   const tokens = createTokens({
     store,
-    server: authorizationServer,
+    authorizationServer,
     keyring,
     timing: config.refresh,
     concurrency: config.refresh.concurrency,
@@ -133,7 +133,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     publicUrl: config.publicUrl,
     redirect: config.oauth.redirect,
     issuer: config.oauth.issuer,
-    server: authorizationServer,
+    authorizationServer,
     store,
     tokens,
     cookies,

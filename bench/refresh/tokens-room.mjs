@@ -64,14 +64,14 @@ export function newTokens(leftSeconds, accessTokenBytes) {
 /** `onRefreshed` is told of the outcome of each token request. */
 export function openRoom(settings, onRefreshed) {
   const { config, keyring, store, idleMs } = openStore(settings)
-  const server = createAuthorizationServer({
+  const authorizationServer = createAuthorizationServer({
     oauth: config.oauth,
     concurrency: config.refresh.concurrency,
     now: Date.now,
   })
   const tokens = createTokens({
     store,
-    server,
+    authorizationServer,
     keyring,
     timing: config.refresh,
     concurrency: config.refresh.concurrency,

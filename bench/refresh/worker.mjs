@@ -68,7 +68,7 @@ async function request() {
     lanes(seconds, async (at) => {
       const found = await tokens.find(keys[at % SESSIONS])
       if (found.kind !== 'live') throw new Error(`the session is ${found.kind}`)
-      const access = await tokens.accessToken(found.session)
+      const access = await tokens.obtainAccessToken(found.session)
       if (access.kind !== 'token' || access.session.gen === found.session.gen)
         throw new Error('not refreshed')
     })

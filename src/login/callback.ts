@@ -20,7 +20,7 @@ export interface CallbackOptions {
   publicUrl: string
   redirect: Config['oauth']['redirect']
   issuer: string | null
-  server: AuthorizationServer
+  authorizationServer: AuthorizationServer
   store: SessionStore
   tokens: Tokens
   cookies: SessionCookies
@@ -36,7 +36,8 @@ const NONCE = /^[A-Za-z0-9_-]{43}$/
  * redeemed unless this browser began this sign-in, and once at most over all replicas.
  */
 export function createCallback(options: CallbackOptions) {
-  const { publicUrl, redirect, issuer, server, store, tokens, cookies, transactions, log } = options
+  const { publicUrl, redirect, issuer, authorizationServer, store, tokens, cookies, transactions, log } =
+    options
 
   return async function callback(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const answer = readAnswer(queryOf(request.url))
@@ -60,7 +61,7 @@ export function createCallback(options: CallbackOptions) {
     }
     // Used up, however it ends: left behind, it would count among the few that a browser may have.
     transactions.forget(reply, nonce)
-    const outcome = await server.redeemCode({
+    const outcome = await authorizationServer.redeemCode({
       redirectUri: redirectUri(publicUrl, redirect, nonce),
       code: answer.code,
       verifier: transaction.verifier,

@@ -10,7 +10,7 @@ import type { Transactions } from './transaction.ts'
 export interface StartOptions {
   publicUrl: string
   redirect: Config['oauth']['redirect']
-  server: AuthorizationServer
+  authorizationServer: AuthorizationServer
   transactions: Transactions
   /** Throws where this client begins too many sign-ins. */
   countSignIn: (address: string) => void
@@ -27,7 +27,13 @@ export function redirectUri(publicUrl: string, redirect: Config['oauth']['redire
  * `GET /auth/login`: sends a navigating browser to the authorization server. Uses no store, so that
  * visitors who never sign in cost nothing.
  */
-export function createStart({ publicUrl, redirect, server, transactions, countSignIn }: StartOptions) {
+export function createStart({
+  publicUrl,
+  redirect,
+  authorizationServer,
+  transactions,
+  countSignIn,
+}: StartOptions) {
   return async function start(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const { headers } = request
     const { 'sec-fetch-mode': mode = 'navigate', 'sec-fetch-dest': destination = 'document' } = headers
@@ -57,7 +63,7 @@ export function createStart({ publicUrl, redirect, server, transactions, countSi
       })
     }
     const { nonce, verifier } = transactions.begin(reply, headers.cookie, returnTo)
-    const location = await server.authorizeUrl({
+    const location = await authorizationServer.authorizeUrl({
       redirectUri: redirectUri(publicUrl, redirect, nonce),
       state: nonce,
       verifier,

@@ -60,10 +60,11 @@ export async function endAll(options: EndingOptions): Promise<boolean> {
 /** Ends sessions as a sign-out does; `settle` waits for what is to be revoked and tells what is not. */
 function createEnding({ store, config, terminal, now }: EndingOptions) {
   const { oauth, sessionSecrets } = config
-  const server = oauth && createAuthorizationServer({ oauth, concurrency: REVOCATIONS_AT_ONCE, now })
-  const counted = countRevocation(server ?? { revoke: async () => null })
+  const authorizationServer =
+    oauth && createAuthorizationServer({ oauth, concurrency: REVOCATIONS_AT_ONCE, now })
+  const counted = countRevocation(authorizationServer ?? { revoke: async () => null })
   const log = createLog('silent')
-  const revoker = createRevoker({ server: counted.server, log })
+  const revoker = createRevoker({ authorizationServer: counted.authorizationServer, log })
   const endSession = createEndSession({
     store,
     keyring: createKeyring(sessionSecrets),
@@ -71,7 +72,7 @@ function createEnding({ store, config, terminal, now }: EndingOptions) {
     log,
     onEnded() {},
     onUnreadable() {
-      if (server !== null) counted.unreadable()
+      if (authorizationServer !== null) counted.unreadable()
     },
   })
   return {
@@ -82,7 +83,7 @@ function createEnding({ store, config, terminal, now }: EndingOptions) {
     async settle(): Promise<void> {
       await revoker.room()
       await revoker.stop()
-      await server?.close()
+      await authorizationServer?.close()
       const unrevoked = counted.unrevoked()
       if (unrevoked > 0)
         terminal.note(`${unrevoked} tokens could not be revoked. They are good until they expire.`)

@@ -1,7 +1,7 @@
 import type { AuthorizationServer } from '../oauth/authorization-server.ts'
 
 export interface CountedRevocation {
-  server: Pick<AuthorizationServer, 'revoke'>
+  authorizationServer: Pick<AuthorizationServer, 'revoke'>
   /** To be told of each session whose tokens cannot even be read; counts as one. */
   unreadable(): void
   /** Tokens that were to be revoked, and of which it is not known that they are. */
@@ -12,7 +12,7 @@ export interface CountedRevocation {
 const GIVES_UP_AFTER = 20
 
 /** Counts what is not revoked, and gives up where the endpoint keeps failing. */
-export function countRevocation(server: Pick<AuthorizationServer, 'revoke'>): CountedRevocation {
+export function countRevocation(authorizationServer: Pick<AuthorizationServer, 'revoke'>): CountedRevocation {
   let unrevoked = 0
   let failures = 0
 
@@ -21,12 +21,12 @@ export function countRevocation(server: Pick<AuthorizationServer, 'revoke'>): Co
       unrevoked += 1
     },
     unrevoked: () => unrevoked,
-    server: {
+    authorizationServer: {
       async revoke(token, hint) {
         // Until it is known to be: this process may end before the answer comes.
         unrevoked += 1
         if (failures >= GIVES_UP_AFTER) return null
-        const failure = await server.revoke(token, hint)
+        const failure = await authorizationServer.revoke(token, hint)
         if (failure === null) unrevoked -= 1
         failures = failure === null ? 0 : failures + 1
         return failure

@@ -95,7 +95,7 @@ export function createCallers({
     switch (found.kind) {
       case 'live':
         return async () => {
-          const caller = await ready(found.session, await tokens.accessToken(found.session))
+          const caller = await ready(found.session, await tokens.obtainAccessToken(found.session))
           // A refresh on the way here has changed the record, which its own message says only if it arrives.
           if (caller.gen === found.session.gen) cache.put(cookie, caller, guard)
           else cache.drop(caller.key)
@@ -167,7 +167,7 @@ export function createCallers({
     const found = await tokens.find(refused.key)
     switch (found.kind) {
       case 'live': {
-        const access = await tokens.accessToken(found.session, refused.gen)
+        const access = await tokens.obtainAccessToken(found.session, refused.gen)
         const last = access.kind === 'token_refused' && found.session.tokens.refreshToken === null
         if (last) throw await giveUp(refused, named)
         return await ready(found.session, access)

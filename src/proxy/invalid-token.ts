@@ -7,9 +7,9 @@ const INVALID_TOKEN = /^invalid_?token$/i
 const CODE_MEMBERS = new Set(['error', 'errorcode', 'error_code', 'code'])
 const CODE_OBJECTS = new Set(['error', 'responsestatus'])
 
-// A quoted string is taken whole, so that text inside a description is never read as a parameter.
 /** A longer one is no challenge that names an error, and would take its time to search. */
 const MAX_CHALLENGE = 2_048
+// A quoted string is taken whole, so that text inside a description is never read as a parameter.
 const AUTH_PARAM = /([\w!#$%&'*+.^`|~-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))/g
 
 /** Whether a `WWW-Authenticate` value has `error="invalid_token"` (RFC 6750 section 3). */

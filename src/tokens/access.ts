@@ -1,10 +1,10 @@
 import type { WatchChanges } from './changes.ts'
 import type { EndReason } from './events.ts'
-import type { Flight, Flights } from './flights.ts'
+import type { Flights } from './flights.ts'
 import type { FindSession, LiveSession } from './live.ts'
-import type { RefreshResult } from './refresh-terms.ts'
 import type { RefreshTiming } from './timing.ts'
 import { leaseMs, refreshesFirstAt } from './timing.ts'
+import { within } from './within.ts'
 
 export type Access =
   | { kind: 'token'; session: LiveSession }
@@ -28,7 +28,7 @@ export interface AccessOptions {
  * An access token that is fresh enough to send. `refusedGen`: the resource server refused the token
  * of this generation, so only a newer one will do.
  */
-export type AccessToken = (session: LiveSession, refusedGen?: number) => Promise<Access>
+export type ObtainAccessToken = (session: LiveSession, refusedGen?: number) => Promise<Access>
 
 /** With a token that is still good a caller waits for a refresh only while that refresh is this young. */
 const PATIENCE_WITH_GOOD_TOKEN_MS = 1_000
@@ -39,10 +39,10 @@ const LOOK_AGAIN_MS = 500
 /** A record that should have changed and does not look so is not read in a tight loop. */
 const REREAD_MS = 50
 
-export function createAccessToken(options: AccessOptions): AccessToken {
+export function createObtainAccessToken(options: AccessOptions): ObtainAccessToken {
   const { findSession, flights, watchChanges, isDown, timing, timeoutMs, now } = options
 
-  return async function accessToken(first, refusedGen) {
+  return async function obtainAccessToken(first, refusedGen) {
     const isFresh = ({ tokens }: LiveSession): boolean => now() < refreshesFirstAt(tokens, timing)
     if (refusedGen === undefined ? isFresh(first) : first.gen > refusedGen)
       return { kind: 'token', session: first }
@@ -68,7 +68,7 @@ export function createAccessToken(options: AccessOptions): AccessToken {
       if (session.tokens.refreshToken === null)
         return usable() ? { kind: 'token', session } : refusedOrEnded(refusedGen)
       const flight = flights.join(session, trigger)
-      const result = await bounded(flight, patienceMs(flight.startedAt, usable(), deadline))
+      const result = await within(flight.result, patienceMs(flight.startedAt, usable(), deadline))
       switch (result?.kind) {
         case 'granted':
           session = { ...session, tokens: result.tokens, gen: result.gen }
@@ -133,16 +133,6 @@ export function createAccessToken(options: AccessOptions): AccessToken {
     const left = deadline - now()
     return isDown() ? Math.min(left, startedAt + PATIENCE_IN_OUTAGE_MS - now()) : left
   }
-}
-
-/** null when it takes longer: the flight goes on without this caller. */
-async function bounded(flight: Flight, ms: number): Promise<RefreshResult | null> {
-  if (ms <= 0) return null
-  let timer: NodeJS.Timeout | undefined
-  const patience = new Promise<null>((resolve) => {
-    timer = setTimeout(() => resolve(null), ms)
-  })
-  return await Promise.race([flight.result, patience]).finally(() => clearTimeout(timer))
 }
 
 function noAnswer(): Access {

@@ -26,7 +26,7 @@ export type RefreshResult =
 
 export interface RefreshOptions {
   store: SessionStore
-  server: AuthorizationServer
+  authorizationServer: AuthorizationServer
   keyring: Keyring
   breaker: Breaker
   slots: Slots

@@ -8,6 +8,7 @@ import type { RefreshTrigger } from './events.ts'
 import type { LiveSession } from './live.ts'
 import type { RefreshOptions, RefreshResult } from './refresh-terms.ts'
 import { leaseMs, listenMs, presentableFrom } from './timing.ts'
+import { within } from './within.ts'
 
 export interface Refresh {
   /**
@@ -37,7 +38,7 @@ const STILL_WAITING: TokenOutcome = { kind: 'in_doubt', reason: 'no answer so fa
 type Begun = RefreshResult | { kind: 'go'; doubts: number; nothingToLose: boolean }
 
 export function createRefresh(options: RefreshOptions): Refresh {
-  const { store, server, breaker, slots, insist, timing, timeoutMs, now, log, events } = options
+  const { store, authorizationServer, breaker, slots, insist, timing, timeoutMs, now, log, events } = options
   const { conclude, settle } = createConclude(options)
   const unanswered = new Set<Promise<unknown>>()
   const late = new Set<Promise<unknown>>()
@@ -134,7 +135,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
     const startedAt = now()
     const count = (outcome: TokenOutcome['kind']): void =>
       events.refreshed(trigger, outcome, (now() - startedAt) / 1_000)
-    const answer = server.refresh(session.tokens.refreshToken!, timeoutMs, listenMs(timeoutMs))
+    const answer = authorizationServer.refresh(session.tokens.refreshToken!, timeoutMs, listenMs(timeoutMs))
     const inTime = within(answer, timeoutMs + UNSENT_TOLD_MS).finally(release)
     track(inTime.then((outcome) => count(outcome?.kind ?? 'in_doubt')))
     // The refresh token is in doubt and the access token is gone: a server that hangs is asked anew
@@ -199,15 +200,6 @@ function report(admission: Admission & { kind: 'go' }, outcome: TokenOutcome): v
 
 function downFor(ms: number): RefreshResult {
   return { kind: 'later', retryInMs: ms, why: 'authorization_server' }
-}
-
-/** null when it takes longer. */
-async function within<T>(work: Promise<T>, ms: number): Promise<T | null> {
-  let timer: NodeJS.Timeout | undefined
-  const patience = new Promise<null>((resolve) => {
-    timer = setTimeout(() => resolve(null), ms)
-  })
-  return await Promise.race([work, patience]).finally(() => clearTimeout(timer))
 }
 
 /** An access token that the resource server refuses is as good as expired, whatever its life. */

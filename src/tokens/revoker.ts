@@ -1,6 +1,7 @@
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/authorization-server.ts'
 import type { TokenSet } from './token-set.ts'
+import { within } from './within.ts'
 
 type Revocable = Pick<TokenSet, 'accessToken' | 'refreshToken'>
 
@@ -20,11 +21,11 @@ const MAX_WAITING = 1_000
 const STOP_MS = 5_000
 
 export interface RevokerOptions {
-  server: Pick<AuthorizationServer, 'revoke'>
+  authorizationServer: Pick<AuthorizationServer, 'revoke'>
   log: Logger
 }
 
-export function createRevoker({ server, log }: RevokerOptions): Revoker {
+export function createRevoker({ authorizationServer, log }: RevokerOptions): Revoker {
   const waiting: Revocable[] = []
   const running = new Set<Promise<void>>()
 
@@ -44,8 +45,8 @@ export function createRevoker({ server, log }: RevokerOptions): Revoker {
 
   async function run({ accessToken, refreshToken }: Revocable): Promise<void> {
     const failures = [
-      refreshToken === null ? null : await server.revoke(refreshToken, 'refresh_token'),
-      await server.revoke(accessToken, 'access_token'),
+      refreshToken === null ? null : await authorizationServer.revoke(refreshToken, 'refresh_token'),
+      await authorizationServer.revoke(accessToken, 'access_token'),
     ]
     const reason = failures.find((failure) => failure !== null)
     if (reason !== undefined) log.warn({ event: 'revocation.failed', reason }, 'tokens could not be revoked')
@@ -62,12 +63,7 @@ export function createRevoker({ server, log }: RevokerOptions): Revoker {
       while (running.size >= AT_ONCE) await Promise.race(running)
     },
     async stop() {
-      let timer: NodeJS.Timeout | undefined
-      const enough = new Promise<void>((resolve) => {
-        timer = setTimeout(resolve, STOP_MS)
-      })
-      await Promise.race([idle(), enough])
-      clearTimeout(timer)
+      await within(idle(), STOP_MS)
       waiting.length = 0
     },
   }

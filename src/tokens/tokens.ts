@@ -5,8 +5,8 @@ import type { AuthorizationServer } from '../oauth/authorization-server.ts'
 import type { GrantedTokens } from '../oauth/outcome.ts'
 import type { Flow, RecordKey, SessionStore } from '../store/port.ts'
 import { StoreUnavailable } from '../store/port.ts'
-import type { Access } from './access.ts'
-import { createAccessToken } from './access.ts'
+import type { ObtainAccessToken } from './access.ts'
+import { createObtainAccessToken } from './access.ts'
 import { createBreaker } from './breaker.ts'
 import { createWatchChanges } from './changes.ts'
 import type { EndSession } from './end.ts'
@@ -14,7 +14,7 @@ import { createEndSession } from './end.ts'
 import type { EndReason, TokenEvents } from './events.ts'
 import { createFlights } from './flights.ts'
 import { createInsist } from './insist.ts'
-import type { Found, LiveSession } from './live.ts'
+import type { Found } from './live.ts'
 import { createFindSession } from './live.ts'
 import { createMissingScan, SCAN_PACE } from './missing.ts'
 import type { Written } from './recent.ts'
@@ -32,7 +32,7 @@ import { createUnsaved } from './unsaved.ts'
 
 export interface TokensOptions {
   store: SessionStore
-  server: AuthorizationServer
+  authorizationServer: AuthorizationServer
   keyring: Keyring
   timing: RefreshTiming
   /** Token requests of this process in flight at once. */
@@ -53,12 +53,16 @@ export interface TokensOptions {
  * The tokens room. It owns the tokens of every session: keeps them sealed in the session's record,
  * replaces them before they expire, with and without requests, and ends the session when the
  * authorization server refuses. Nobody outside sees a refresh token.
+ *
+ * What keeps tokens from being lost: `unsaved` holds new ones until the store takes them, `recent` writes
+ * again what a failover has lost, `insist` repeats a step that the store did not take, `missing` puts back
+ * what fell out of the due queue, and `refresh` uses answers that come long after their time.
  */
 export interface Tokens {
   /** Starts a session's record at sign-in. Rejects with `StoreUnavailable`; the tokens are then dropped. */
   keep(key: RecordKey, granted: GrantedTokens, flow: Flow): Promise<void>
   find(key: RecordKey): Promise<Found>
-  accessToken(session: LiveSession, refusedGen?: number): Promise<Access>
+  obtainAccessToken: ObtainAccessToken
   end: EndSession
   /** Revokes tokens that nobody will use. */
   drop(tokens: Pick<TokenSet, 'accessToken' | 'refreshToken'>): void
@@ -72,11 +76,11 @@ export interface Tokens {
 const PROVISIONAL_MS = 15_000
 
 export function createTokens(options: TokensOptions): Tokens {
-  const { store, server, keyring, timing, timeoutMs, idleMs, now, random, log, events } = options
+  const { store, authorizationServer, keyring, timing, timeoutMs, idleMs, now, random, log, events } = options
   let listenUntil: number | null = null
   const recent = createRecent({ store, now, log, onWrittenAgain })
 
-  const revoker = createRevoker({ server, log })
+  const revoker = createRevoker({ authorizationServer, log })
   const slots = createSlots(options.concurrency)
   const insist = createInsist({ now, log, onRetry: events.retried })
   const breaker = createBreaker({
@@ -111,7 +115,7 @@ export function createTokens(options: TokensOptions): Tokens {
   })
   const refresh = createRefresh({
     store,
-    server,
+    authorizationServer,
     keyring,
     breaker,
     slots,
@@ -130,7 +134,7 @@ export function createTokens(options: TokensOptions): Tokens {
   })
   const watchChanges = createWatchChanges(store)
   const flights = createFlights({ refresh, findSession, watchChanges, now })
-  const accessToken = createAccessToken({
+  const obtainAccessToken = createObtainAccessToken({
     findSession,
     flights,
     watchChanges,
@@ -206,7 +210,7 @@ export function createTokens(options: TokensOptions): Tokens {
   return {
     keep,
     find: findSession,
-    accessToken,
+    obtainAccessToken,
     end: createEndSession({ store, keyring, revoke: revoker.revoke, log, onEnded, onUnreadable }),
     drop: revoker.revoke,
     gauges: () => ({ unsaved: unsaved.size(), consecutiveFailures: breaker.failures() }),

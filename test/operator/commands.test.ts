@@ -224,14 +224,15 @@ t.test(
     }
     const counted = countRevocation({ revoke })
     const token = new Secret('token')
-    for (let count = 0; count < 100; count += 1) await counted.server.revoke(token, 'access_token')
+    for (let count = 0; count < 100; count += 1)
+      await counted.authorizationServer.revoke(token, 'access_token')
     t.equal(asked, 20)
     t.equal(counted.unrevoked(), 100)
 
     const mixed = countRevocation({ revoke })
     for (let count = 0; count < 100; count += 1) {
       failure = count % 10 === 0 ? null : 'down'
-      await mixed.server.revoke(token, 'access_token')
+      await mixed.authorizationServer.revoke(token, 'access_token')
     }
     t.equal(mixed.unrevoked(), 90)
     t.equal(asked, 120, 'one that works now and then is asked each time')

@@ -81,8 +81,8 @@ export function createHouse(
   let storeIsDown = false
   /** When it last went or came. */
   let storeTurnedAt = Number.NEGATIVE_INFINITY
-  /** Of the next commands of this name, so many run and their answer is lost. */
   const troubleListeners: (() => void)[] = []
+  /** Of the next commands of this name, so many run and their answer is lost. */
   const losesAnswer = new Map<string, number>()
 
   function issue(family: number, lifeSeconds = LIFE_SECONDS): GrantedTokens {
@@ -220,7 +220,7 @@ export function createHouse(
     const store = storeFor(it)
     const tokens = createTokens({
       store,
-      server: serverFor(it),
+      authorizationServer: serverFor(it),
       keyring: createKeyring(secrets.map((text) => new Secret(text))),
       timing: TIMING,
       concurrency: options.concurrency ?? 64,
@@ -270,7 +270,7 @@ export function createHouse(
       if (found.kind === 'unreadable') return { kind: 'login_required', reason: null }
       if (found.kind === 'store_unavailable')
         return { kind: 'unavailable', what: 'store', retryAfterSeconds: 1 }
-      return await replica.tokens.accessToken(found.session, refusedGen)
+      return await replica.tokens.obtainAccessToken(found.session, refusedGen)
     },
     behave(how: Behaviour | ((by: number) => Behaviour)): void {
       behave = typeof how === 'function' ? how : () => how

@@ -94,7 +94,7 @@ t.test('tokens that were replaced meanwhile stay', async (t) => {
   const after = house.addReplica(half, [B, A])
   const found = await after.tokens.find(key)
   if (found.kind !== 'live') throw new Error(found.kind)
-  t.match(await after.tokens.accessToken(found.session, 1), { kind: 'token', session: { gen: 2 } })
+  t.match(await after.tokens.obtainAccessToken(found.session, 1), { kind: 'token', session: { gen: 2 } })
   const replaced = await house.shared.read(key)
   release()
   await house.time.settle()

@@ -55,7 +55,7 @@ t.test('the end of a session that waits for its last chance is counted as well',
   behave({ kind: 'in_doubt', rotates: false })
   const found = await replica.tokens.find(await addSession(replica, 2, 3_600))
   // Forced at the beginning of a long life: then nothing more is due for an hour.
-  if (found.kind === 'live') await replica.tokens.accessToken(found.session, 1)
+  if (found.kind === 'live') await replica.tokens.obtainAccessToken(found.session, 1)
   t.equal(presentations.length, 1)
   await time.advance(620_000)
   t.strictSame(replica.ended, ['idle', 'idle'])
