@@ -9,6 +9,7 @@ import type { GrantedTokens, TokenOutcome } from '../oauth/outcome.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import { recordKeyOf } from '../session/cookies.ts'
 import type { RecordKey, SessionStore } from '../store/port.ts'
+import { inLog } from '../store/port.ts'
 import type { Tokens } from '../tokens/tokens.ts'
 import { queryOf, soleParameter } from './query.ts'
 import { comingBack } from './return-to.ts'
@@ -94,7 +95,7 @@ export function createCallback(options: CallbackOptions) {
       ...cookies.attributes,
       sameSite: 'lax',
     })
-    log.info({ event: 'login.succeeded', reqId: request.id }, 'signed in')
+    log.info({ event: 'login.succeeded', reqId: request.id, recordKey: inLog(key) }, 'signed in')
     if (before === null) return
     try {
       await tokens.end(before, 'replaced')

@@ -9,6 +9,11 @@ import { Problem } from '../errors.ts'
 /** SHA-256 of the session id, 64 hex digits: the only name of a session that the store knows. */
 export type RecordKey = string
 
+/** A session as the log names it: the beginning by which `npm run sessions` finds it. */
+export function inLog(key: RecordKey): string {
+  return key.slice(0, 12)
+}
+
 export type Flow = 'code' | 'token' | 'password'
 
 export interface SessionRecord {

@@ -1,6 +1,6 @@
 import type { GrantedTokens, TokenOutcome } from '../oauth/outcome.ts'
 import type { InDoubt, RecordKey, ReplaceTokens } from '../store/port.ts'
-import { StoreUnavailable } from '../store/port.ts'
+import { inLog, StoreUnavailable } from '../store/port.ts'
 import { backoffMs } from './backoff.ts'
 import type { LiveSession } from './live.ts'
 import type { RefreshOptions, RefreshResult } from './refresh-terms.ts'
@@ -80,7 +80,10 @@ export function createConclude(options: RefreshOptions): Conclude {
     const step = async (): Promise<RefreshResult> => {
       const ended = await store.end(key, gen)
       if (ended.kind === 'moved') return { kind: 'changed' }
-      log.info({ event: 'refresh.refused', error }, 'the refresh token was refused: session ended')
+      log.info(
+        { event: 'refresh.refused', error, recordKey: inLog(key) },
+        'the refresh token was refused: the session ends',
+      )
       if (ended.kind === 'ended') options.onEnded(key, 'refused')
       return { kind: 'ended', reason: 'refused' }
     }
@@ -108,7 +111,7 @@ export function createConclude(options: RefreshOptions): Conclude {
           return { kind: 'granted', tokens, gen: replaced.gen }
         case 'moved':
           log.warn(
-            { event: 'refresh.overtaken' },
+            { event: 'refresh.overtaken', recordKey: inLog(key) },
             'newer tokens were stored while this refresh was under way',
           )
           return { kind: 'changed' }

@@ -2,7 +2,7 @@ import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
 import { passedLimit } from '../store/limits.ts'
 import type { RecordKey, SessionRecord, SessionStore } from '../store/port.ts'
-import { StoreUnavailable } from '../store/port.ts'
+import { inLog, StoreUnavailable } from '../store/port.ts'
 import type { EndReason } from './events.ts'
 import type { Recent } from './recent.ts'
 import type { OpenedTokens, TokenSet } from './token-set.ts'
@@ -80,10 +80,7 @@ export function createFindSession(options: LiveOptions): FindSession {
     const opened = openTokens(keyring, key, record.tokens)
     if (opened === null) {
       // Left in place: a replica that still knows the secret can read it.
-      log.error(
-        { event: 'session.unreadable', recordKey: key.slice(0, 12) },
-        'a session record does not open',
-      )
+      log.error({ event: 'session.unreadable', recordKey: inLog(key) }, 'a session record does not open')
       return { kind: 'unreadable' }
     }
     onOpened(key, record.tokens, opened)

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Logger } from '../log.ts'
 import type { RecordKey, SessionStore } from '../store/port.ts'
-import { StoreUnavailable } from '../store/port.ts'
+import { inLog, StoreUnavailable } from '../store/port.ts'
 
 /** What the store has taken, and loses again if its server dies before a replica has it. */
 export type Written = { kind: 'tokens'; gen: number; sealed: string } | { kind: 'end' }
@@ -133,7 +133,10 @@ export function createRecent({ store, now, log, onWrittenAgain }: RecentOptions)
     entry.sureAt = sureAt
     if (!lost) return
     const { kind } = entry.written
-    log.warn({ event: 'store.lost_write', what: kind }, 'the store had lost a write, now made again')
+    log.warn(
+      { event: 'store.lost_write', what: kind, recordKey: inLog(key) },
+      'the store had lost a write, now made again',
+    )
     onWrittenAgain(key, kind)
     // Where one is missing there will be more.
     hurry()

@@ -4,7 +4,7 @@ import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/authorization-server.ts'
 import type { GrantedTokens } from '../oauth/outcome.ts'
 import type { Flow, RecordKey, SessionStore } from '../store/port.ts'
-import { StoreUnavailable } from '../store/port.ts'
+import { inLog, StoreUnavailable } from '../store/port.ts'
 import type { ObtainAccessToken } from './access.ts'
 import { createObtainAccessToken } from './access.ts'
 import { createBreaker } from './breaker.ts'
@@ -169,6 +169,7 @@ export function createTokens(options: TokensOptions): Tokens {
   function onEnded(key: RecordKey, reason: EndReason): void {
     recent.note(key, { kind: 'end' })
     events.ended(reason)
+    log.info({ event: 'session.ended', reason, recordKey: inLog(key) }, 'session ended')
   }
 
   function onWrittenAgain(key: RecordKey, what: Written['kind']): void {
@@ -179,7 +180,7 @@ export function createTokens(options: TokensOptions): Tokens {
 
   function onUnreadable(key: RecordKey): void {
     log.warn(
-      { event: 'revocation.unreadable', recordKey: key.slice(0, 12) },
+      { event: 'revocation.unreadable', recordKey: inLog(key) },
       'the tokens of an ended session do not open, and are not revoked',
     )
   }

@@ -46,6 +46,23 @@ for (const scheme of ['http', 'https']) {
   )
 }
 
+t.test('the log says when a session began and ended, and why, by the beginning of its id', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  await browser.fetch('/auth/logout', { method: 'POST' })
+  const lines = bff
+    .log()
+    .split('\n')
+    .filter((line) => line.includes('"recordKey"'))
+    .map((line) => JSON.parse(line) as Record<string, unknown>)
+  t.match(lines, [{ event: 'login.succeeded' }, { event: 'session.ended', reason: 'logout' }])
+  t.equal(lines.length, 2)
+  t.match(lines[0]!.recordKey, /^[0-9a-f]{12}$/)
+  t.equal(lines[0]!.recordKey, lines[1]!.recordKey)
+})
+
 t.test('signing out without a session is 204 too', async (t) => {
   const bff = await startBff(t, await startSandbox(t))
   for (const cookie of ['', 'session=rubbish', `session=${'A'.repeat(43)}.${'B'.repeat(43)}`]) {
