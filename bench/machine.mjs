@@ -31,7 +31,7 @@ export function describeMachine() {
   const model = cpus()[0]?.model.trim() ?? 'unknown'
   const gigabytes = Math.round(totalmem() / 2 ** 30)
   const pinning = CORES === null ? 'nothing pinned' : 'server under test and load on different cores'
-  return `${cpus().length} cores (${model}), ${gigabytes} GB, ${type()} ${release()}; ${pinning}`
+  return `${cpus().length} cores (${model}), ${gigabytes} GB, ${type()} ${release().split('.', 2).join('.')}; ${pinning}`
 }
 
 /** The first version number that a program prints, or null where it is not installed. */

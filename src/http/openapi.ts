@@ -96,7 +96,12 @@ const SITE_UPDATE = {
     name: { type: 'string' },
     description: { type: 'string' },
     code: { type: 'string' },
-    parentInfrastructureID: { type: ['integer', 'null'], description: 'null: no parent; absent: unchanged.' },
+    parentInfrastructureID: {
+      type: ['integer', 'null'],
+      minimum: Number.MIN_SAFE_INTEGER,
+      maximum: Number.MAX_SAFE_INTEGER,
+      description: 'null: no parent; absent: unchanged.',
+    },
     wType: { const: 'UpdateSite' },
     siteID: { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER },
     wac: { type: 'string', pattern: '^[A-Za-z0-9_-]{1,64}$' },

@@ -1,0 +1,22 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import t from 'tap'
+
+const ROOT = new URL('../../', import.meta.url)
+
+t.test('the page on the log names each event that the server tells of, and no other', (t) => {
+  const files = readdirSync(new URL('src', ROOT), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts') && !name.startsWith('sandbox'))
+    .map((name) => readFileSync(new URL(`src/${name}`, ROOT), 'utf8'))
+  const told = files.flatMap((text) =>
+    [...text.matchAll(/\bevent: ([^,}\n]+)/g)].flatMap(([, names]) =>
+      [...names!.matchAll(/'([a-z_.]+)'/g)].map(([, name]) => name!),
+    ),
+  )
+  const page = readFileSync(new URL('docs/logs.md', ROOT), 'utf8')
+  const described = [...page.matchAll(/^\| (`[^|]+) \|/gm)].flatMap(([, names]) =>
+    [...names!.matchAll(/`([^`]+)`/g)].map(([, name]) => name!),
+  )
+  t.ok(told.length > 30, 'the sources were read')
+  t.strictSame([...new Set(described)].filter((name) => name !== 'event').sort(), [...new Set(told)].sort())
+  t.end()
+})
