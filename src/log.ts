@@ -89,14 +89,23 @@ function describeResponse(response: { statusCode?: number }): object {
 
 function describeError(error: unknown, depth = 0): object {
   if (!(error instanceof Error)) return { message: String(error).slice(0, MAX_TEXT) }
-  const { message, stack, cause } = error
+  const { stack, cause } = error
   return {
     type: error.constructor.name,
-    message,
+    message: messageOf(error),
     ...('code' in error && typeof error.code === 'string' ? { code: error.code } : {}),
-    stack,
+    stack: stack === undefined ? undefined : withoutArguments(stack),
     ...(cause !== undefined && depth < MAX_CAUSES ? { cause: describeError(cause, depth + 1) } : {}),
   }
+}
+
+/** What an error says, without the arguments of a command that Redis repeats: these may be credentials. */
+export function messageOf(error: Error): string {
+  return withoutArguments(error.message)
+}
+
+function withoutArguments(text: string): string {
+  return text.replace(/, with args beginning with:.*/g, '')
 }
 
 /** The path of a request target, without its query, cut to what a log line should hold. */

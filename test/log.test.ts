@@ -137,10 +137,13 @@ t.test(
     t.match(line?.err, { type: 'TypeError', message: 'outer', code: 'EOUTER', stack: /log\.test/ })
     t.match(line?.err, { cause: { type: 'RangeError', message: 'inner', code: 'EINNER' } })
     t.notMatch(JSON.stringify(lines()), /planted/)
+    const repeated = new Error("ERR unknown command 'HELLO', with args beginning with: '3' 'AUTH' 'planted'")
+    createLog('info', sink).error({ err: new Error('outer', { cause: repeated }) })
+    t.notMatch(JSON.stringify(lines()), /planted/, 'what Redis repeats of a command')
     const self = new Error('self')
     self.cause = self
     createLog('info', sink).error({ err: self })
-    t.match(lines()[3]?.err, { message: 'self' }, 'a cause that is its own cause ends somewhere')
+    t.match(lines()[4]?.err, { message: 'self' }, 'a cause that is its own cause ends somewhere')
   },
 )
 

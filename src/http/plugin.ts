@@ -4,6 +4,7 @@ import Fastify from 'fastify'
 import type { Config } from '../config.ts'
 import type { Problem } from '../errors.ts'
 import { problem } from '../errors.ts'
+import { messageOf } from '../log.ts'
 import type { RequestLogOptions } from './access-log.ts'
 import { createRequestLog } from './access-log.ts'
 import { createClientErrors } from './client-errors.ts'
@@ -119,13 +120,7 @@ export function addHttpManners(app: FastifyInstance, options: HttpOptions): void
 
   app.setErrorHandler((error, request, reply) => {
     const fault = toProblem(error)
-    if (fault.status >= 500) {
-      const level = fault.code === 'internal_error' ? 'error' : 'warn'
-      log[level](
-        { event: 'fault', reqId: request.id, code: fault.code, err: fault.cause ?? fault },
-        fault.title,
-      )
-    }
+    if (fault.status >= 500) logFault(request, fault)
     return sendProblem(request, reply, fault)
   })
 
@@ -144,6 +139,14 @@ export function addHttpManners(app: FastifyInstance, options: HttpOptions): void
       connections.end(raw)
       answered(request, raw, performance.now() - startedAt)
     })
+  }
+
+  function logFault(request: FastifyRequest, fault: Problem): void {
+    const { code, title, cause } = fault
+    const line = { event: 'fault', reqId: request.id, code }
+    // Of what was foreseen the stack says nothing, and in an outage there is one for each request.
+    if (code === 'internal_error') log.error({ ...line, err: cause ?? fault }, title)
+    else log.warn({ ...line, reason: cause instanceof Error ? messageOf(cause) : undefined }, title)
   }
 
   async function answerUnknown(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {

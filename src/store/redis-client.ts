@@ -1,6 +1,7 @@
 import type { RedisOptions } from 'ioredis'
 import { Cluster, Command, Redis } from 'ioredis'
 import type { RedisAddress, RedisTarget } from '../config.ts'
+import { messageOf } from '../log.ts'
 
 export type RedisClient = Redis | Cluster
 
@@ -89,7 +90,9 @@ export function disconnect(client: RedisClient): void {
 export function reasonOf(
   error: Error & { code?: string; lastNodeError?: Error & { code?: string } },
 ): string {
-  const { message, code = 'no answer' } = error.lastNodeError ?? error
+  const last = error.lastNodeError ?? error
+  const { code = 'no answer' } = last
+  const message = messageOf(last)
   // The library's own sentence holds its next delay, and would be another one each time.
   const sentinels = /^All sentinels are unreachable.*?(?:Last error: (.*))?$/.exec(message)
   if (sentinels !== null) return `no Sentinel can be reached: ${sentinels[1] ?? code}`

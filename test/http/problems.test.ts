@@ -2,7 +2,7 @@ import type { AddressInfo } from 'node:net'
 import { Writable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { parseConfig } from '../../src/config.ts'
-import type { ProblemCode } from '../../src/errors.ts'
+import { type ProblemCode, unavailable } from '../../src/errors.ts'
 import { addHttpManners, createServer } from '../../src/http/plugin.ts'
 import { createLog } from '../../src/log.ts'
 import { SERVER_ENV } from '../helpers/processes.ts'
@@ -169,7 +169,8 @@ t.test('a store that cannot be reached is a 503', async (t) => {
   }
 })
 
-t.test('what nobody foresaw is a 500 that tells nothing, and the log tells all', async (t) => {
+/** Asks a server each of whose answers is this fault; the answer, and what was logged of the fault. */
+async function askFailing(t: Test, fault: Error) {
   const parsed = parseConfig({ ...SERVER_ENV, PUBLIC_URL: 'http://localhost:3000' })
   if (!parsed.ok) throw new Error(parsed.faults.join())
   let logged = ''
@@ -179,31 +180,45 @@ t.test('what nobody foresaw is a 500 that tells nothing, and the log tells all',
       done()
     },
   })
-  const log = createLog('info', sink)
   const server = createServer(parsed.config)
   addHttpManners(server, {
     secure: false,
     knownPaths: [],
     openApi: {},
     mode: 'errors',
-    log,
+    log: createLog('info', sink),
     observe: () => {},
-    fallback: () => Promise.reject(new TypeError('planted', { cause: new Error('deeper') })),
+    fallback: () => Promise.reject(fault),
   })
   t.teardown(() => server.close())
   await server.listen({ host: '127.0.0.1', port: 0 })
   const { port } = server.server.address() as AddressInfo
   const answer = await ask(port, { target: '/x?code=planted-code' })
-  t.equal(answer.status, 500)
-  t.match(problemOf(answer), { code: 'internal_error', status: 500 })
-  t.notMatch(answer.body, /planted|deeper|TypeError|at /)
   t.notMatch(logged, /planted-code/)
   const lines = logged
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line) as Record<string, unknown>)
-  const fault = lines.find(({ event }) => event === 'fault')
-  t.match(fault, { level: 'error', reqId: field(answer, 'x-request-id'), code: 'internal_error' })
-  t.match(fault?.err, { type: 'TypeError', message: /planted/, stack: /problems\.test/ })
-  t.match(JSON.stringify(fault), /deeper/)
+  return { answer, line: lines.find(({ event }) => event === 'fault') }
+}
+
+t.test('what nobody foresaw is a 500 that tells nothing, and the log tells all', async (t) => {
+  const fault = new TypeError('planted', { cause: new Error('deeper') })
+  const { answer, line } = await askFailing(t, fault)
+  t.equal(answer.status, 500)
+  t.match(problemOf(answer), { code: 'internal_error', status: 500 })
+  t.notMatch(answer.body, /planted|deeper|TypeError|at /)
+  t.match(line, { level: 'error', reqId: field(answer, 'x-request-id'), code: 'internal_error' })
+  t.match(line?.err, { type: 'TypeError', message: /planted/, stack: /problems\.test/ })
+  t.match(JSON.stringify(line), /deeper/)
+})
+
+t.test('what was foreseen is logged in a sentence without a stack', async (t) => {
+  const { answer, line } = await askFailing(
+    t,
+    unavailable('store_unavailable', 1, new Error('why it is away')),
+  )
+  t.equal(answer.status, 503)
+  t.match(line, { level: 'warn', code: 'store_unavailable', reason: 'why it is away' })
+  t.notMatch(JSON.stringify(line), /problems\.test/)
 })
