@@ -1,3 +1,4 @@
+import { nearMisses } from './config/near-misses.ts'
 import { readVariables } from './config/read.ts'
 import type { RedisTarget } from './config/redis-url.ts'
 import { relationWarnings } from './config/relations.ts'
@@ -80,7 +81,8 @@ export type ParsedConfig =
 export function parseConfig(env: Readonly<Record<string, string | undefined>>): ParsedConfig {
   const read = readVariables(env, VARIABLE_NAMES)
   if (!read.ok) return read
-  return { ok: true, config: toConfig(read.values), warnings: relationWarnings(read.values) }
+  const warnings = [...relationWarnings(read.values), ...nearMisses(env)]
+  return { ok: true, config: toConfig(read.values), warnings }
 }
 
 function toConfig(values: Values): Config {

@@ -183,6 +183,22 @@ t.test(
   },
 )
 
+t.test('a name that looks like a slip is warned of, and other names are not', async (t) => {
+  for (const [given, meant] of [
+    ['SESION_IDLE_SECONDS', 'SESSION_IDLE_SECONDS'],
+    ['LOGLEVEL', 'LOG_LEVEL'],
+    ['upstream_timeout_ms', 'UPSTREAM_TIMEOUT_MS'],
+    ['TRUSTED_PROXY', 'TRUST_PROXY'],
+    ['WORKER', 'WORKERS'],
+  ] as const) {
+    t.strictSame(warningsOf({ [given]: '1' }), [`${given} is not read: is ${meant} meant?`])
+  }
+  t.strictSame(warningsOf({ LOGLEVEL: 'warn', LOG_LEVEL: 'info' }), [], 'the right one is set as well')
+  for (const name of ['PATH', 'HOSTNAME', 'APP_PORT', 'REDIS_PORT', 'REDIS_SERVICE_HOST', 'NODE_ENV']) {
+    t.strictSame(warningsOf({ [name]: 'x' }), [], name)
+  }
+})
+
 t.test('discouraged flows, the memory store and settings without effect are warned of', async (t) => {
   const flows = warningsOf({ OAUTH_FLOWS: 'code,token,password,client', CLIENT_FLUX_ALLOWED: '*' })
   t.equal(flows.length, 3)
