@@ -7,12 +7,14 @@ import { createSandbox } from './sandbox.ts'
  */
 const { env } = process
 
+const callback = env.SANDBOX_CALLBACK ?? 'http://localhost:3000/auth/callback'
+if (!URL.canParse(callback)) fail('SANDBOX_CALLBACK must be a URL')
 const wacs = env.SANDBOX_WAC?.split(',').map((wac) => wac.trim())
 const sandbox = createSandbox({
   client: {
     clientId: env.SANDBOX_CLIENT_ID ?? 'demo-client',
     clientSecret: env.SANDBOX_CLIENT_SECRET ?? 'demo-secret',
-    callback: env.SANDBOX_CALLBACK ?? 'http://localhost:3000/auth/callback',
+    callback,
   },
   tokenLifeSeconds: numberFrom('SANDBOX_TOKEN_SECONDS', 3600),
   control: env.SANDBOX_CONTROL !== 'off',
@@ -20,7 +22,13 @@ const sandbox = createSandbox({
   ...(env.SANDBOX_SCOPE === undefined ? {} : { scope: env.SANDBOX_SCOPE }),
 })
 
-const url = await sandbox.listen({ host: env.HOST ?? '127.0.0.1', port: numberFrom('PORT', 4000) })
+const host = env.HOST ?? '127.0.0.1'
+const port = numberFrom('PORT', 4000)
+const url = await sandbox
+  .listen({ host, port })
+  .catch(({ code }: NodeJS.ErrnoException) =>
+    fail(`HOST and PORT: cannot listen on ${host}, port ${port} (${code})`),
+  )
 console.log(`Sandbox platform on ${url}`)
 process.send?.({ url })
 
@@ -36,6 +44,10 @@ function numberFrom(name: string, fallback: number): number {
   const text = env[name]
   if (text === undefined) return fallback
   if (/^\d{1,9}$/.test(text)) return Number(text)
-  console.error(`${name} must be a whole number`)
+  return fail(`${name} must be a whole number`)
+}
+
+function fail(message: string): never {
+  console.error(message)
   process.exit(1)
 }

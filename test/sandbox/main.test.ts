@@ -37,8 +37,15 @@ t.test('the process ends with the one that forked it', async (t) => {
   t.strictSame(await exit, [0, null])
 })
 
-t.test('a faulty setting ends the process and is named', async (t) => {
-  const child = start(t, { SANDBOX_TOKEN_SECONDS: 'soon' })
-  t.equal((await child.ended).code, 1)
-  t.match(child.stderr(), 'SANDBOX_TOKEN_SECONDS')
+t.test('a faulty setting ends the process with a sentence that names it', async (t) => {
+  for (const [env, says] of [
+    [{ SANDBOX_TOKEN_SECONDS: 'soon' }, /^SANDBOX_TOKEN_SECONDS must be a whole number\n$/],
+    [{ SANDBOX_CALLBACK: 'nowhere' }, /^SANDBOX_CALLBACK must be a URL\n$/],
+    // RFC 5737: an address of no machine.
+    [{ HOST: '192.0.2.1' }, /^HOST and PORT: cannot listen on 192\.0\.2\.1, port 0 \(EADDRNOTAVAIL\)\n$/],
+  ] as const) {
+    const child = start(t, env)
+    t.strictSame(await child.ended, { code: 1, signal: null })
+    t.match(child.stderr(), says)
+  }
 })
