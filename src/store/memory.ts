@@ -10,7 +10,7 @@ import type {
   SessionRecord,
   SessionStore,
 } from './port.ts'
-import { RECORD_SLACK_MS } from './port.ts'
+import { END_KEPT_MS, RECORD_SLACK_MS } from './port.ts'
 
 interface Entry extends SessionRecord {
   attempt: string
@@ -37,13 +37,14 @@ const FREE = { lease: '', leaseUntil: 0, retryAt: 0, doubts: 0 }
 export function createMemoryStore({ now }: { now: () => number }): SessionStore {
   const records = new Map<RecordKey, Entry>()
   const nonces = new Map<string, Nonce>()
+  const ends = new Map<RecordKey, { reason: string; expireAt: number }>()
   const listeners: ((key: RecordKey) => void)[] = []
 
   const sweeper = setInterval(sweep, 10_000)
   sweeper.unref()
 
   function sweep(): void {
-    for (const map of [records, nonces]) {
+    for (const map of [records, nonces, ends]) {
       for (const [name, entry] of map) if (entry.expireAt <= now()) map.delete(name)
     }
   }
@@ -194,13 +195,19 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       return { kind: 'restored' }
     },
 
-    async end(key, gen): Promise<EndRecord> {
+    async end(key, gen, reason): Promise<EndRecord> {
       const entry = live(key)
       if (entry === null) return { kind: 'gone' }
       if (gen !== null && entry.gen !== gen) return { kind: 'moved' }
       records.delete(key)
+      if (reason !== undefined) ends.set(key, { reason, expireAt: now() + END_KEPT_MS })
       changed(key)
       return { kind: 'ended', tokens: entry.tokens }
+    },
+
+    async endReason(key) {
+      const end = ends.get(key)
+      return end !== undefined && end.expireAt > now() ? end.reason : null
     },
 
     ...createMemoryQueue({ now }),

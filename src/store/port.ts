@@ -90,6 +90,9 @@ export interface DueClaim {
 /** The queue is spread over so many sorted sets, by the first hex digit of the record key. */
 export const DUE_SHARDS = 16
 
+/** So long it is known why a session ended. */
+export const END_KEPT_MS = 3_600_000
+
 /** A record outlives its limits by this, so that the sweep can count its end with the right reason. */
 export const RECORD_SLACK_MS = 60_000
 
@@ -145,8 +148,10 @@ export interface SessionStore {
    * The same call again with `attempt` says `restored` again.
    */
   restoreTokens(key: RecordKey, gen: number, attempt: string, tokens: string): Promise<RestoreTokens>
-  /** Deletes the record; with `gen` only if the tokens are still of that generation. */
-  end(key: RecordKey, gen: number | null): Promise<EndRecord>
+  /** Deletes the record; with `gen` only if the tokens are still of that generation. Keeps `reason` for an hour. */
+  end(key: RecordKey, gen: number | null, reason?: string): Promise<EndRecord>
+  /** Why the session ended, while that is kept; else null. */
+  endReason(key: RecordKey): Promise<string | null>
 
   /** Puts a session into the due queue, or moves it there. A hint: the record is the truth. */
   schedule(key: RecordKey, at: number): Promise<void>

@@ -12,7 +12,7 @@ import type {
   RestoreTokens,
   SessionStore,
 } from './port.ts'
-import { DUE_SHARDS, RECORD_SLACK_MS, StoreUnavailable } from './port.ts'
+import { DUE_SHARDS, END_KEPT_MS, RECORD_SLACK_MS, StoreUnavailable } from './port.ts'
 import { createReach, isRefusal } from './reach.ts'
 import { createCommandClient, createMessageClient, disconnect, reasonOf } from './redis-client.ts'
 import { FIELDS, toRecord } from './redis-record.ts'
@@ -82,6 +82,8 @@ export function createRedisStore({
   messages.onLost(trouble.lost)
 
   const recordName = (key: RecordKey): string => `${prefix}s:${key}`
+  /** In the slot of the record, so that one script may write both. */
+  const endName = (key: RecordKey): string => `${prefix}e:{${recordName(key)}}`
   const nonceName = (nonce: string): string =>
     `${prefix}n:${createHash('sha256').update(nonce).digest('base64url')}`
   const shardName = (shard: number): string => `${prefix}due:{${shard.toString(16)}}`
@@ -195,8 +197,9 @@ export function createRedisStore({
       return { kind: answer === 0 ? 'newer' : 'restored' }
     },
 
-    async end(key, gen): Promise<EndRecord> {
-      const ended = script('end-record', recordName(key), gen ?? '', messages.channel, key)
+    async end(key, gen, reason = ''): Promise<EndRecord> {
+      const args = [endName(key), gen ?? '', messages.channel, key, reason, END_KEPT_MS]
+      const ended = script('end-record', recordName(key), ...args)
       // It may have run, and its message need not arrive.
       const answer = await ended.catch((error: unknown) => {
         messages.tell(key)
@@ -206,6 +209,10 @@ export function createRedisStore({
       if (code !== 1) return { kind: code === 0 ? 'moved' : 'gone' }
       messages.tell(key)
       return { kind: 'ended', tokens }
+    },
+
+    async endReason(key) {
+      return await ask('get', () => commands.get(endName(key)))
     },
 
     async schedule(key, at) {

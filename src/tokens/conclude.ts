@@ -78,7 +78,7 @@ export function createConclude(options: RefreshOptions): Conclude {
   async function end({ key, gen, record }: LiveSession, error: string): Promise<RefreshResult> {
     // Compare-and-set: a sibling may have replaced the tokens that were refused.
     const step = async (): Promise<RefreshResult> => {
-      const ended = await store.end(key, gen)
+      const ended = await store.end(key, gen, 'refused')
       if (ended.kind === 'moved') return { kind: 'changed' }
       log.info(
         { event: 'refresh.refused', error, recordKey: inLog(key) },

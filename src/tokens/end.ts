@@ -25,7 +25,7 @@ export type EndSession = (key: RecordKey, reason: EndReason, gen?: number) => Pr
 export function createEndSession(options: EndOptions): EndSession {
   const { store, keyring, revoke, log, onEnded, onUnreadable } = options
   return async function end(key, reason, gen) {
-    const ended = await store.end(key, gen ?? null)
+    const ended = await store.end(key, gen ?? null, reason)
     if (ended.kind !== 'ended') return false
     onEnded(key, reason)
     const opened = openTokens(keyring, key, ended.tokens)

@@ -2,7 +2,8 @@ export type RefreshTrigger = 'request' | 'schedule' | 'invalid_token'
 export type RefreshOutcome = 'granted' | 'refused' | 'unavailable' | 'in_doubt'
 /** What the store did not take at once: refreshed tokens, the return of a lease, the end of a session. */
 export type StoreStep = 'tokens' | 'lease' | 'end'
-export type EndReason = 'logout' | 'idle' | 'absolute' | 'refused' | 'replaced' | 'operator'
+export const END_REASONS = ['logout', 'idle', 'absolute', 'refused', 'replaced', 'operator'] as const
+export type EndReason = (typeof END_REASONS)[number]
 
 /** What the tokens room tells those who count. */
 export interface TokenEvents {

@@ -4,6 +4,7 @@ import { passedLimit } from '../store/limits.ts'
 import type { RecordKey, SessionRecord, SessionStore } from '../store/port.ts'
 import { inLog, StoreUnavailable } from '../store/port.ts'
 import type { EndReason } from './events.ts'
+import { END_REASONS } from './events.ts'
 import type { Recent } from './recent.ts'
 import type { OpenedTokens, TokenSet } from './token-set.ts'
 import { openTokens } from './token-set.ts'
@@ -20,7 +21,7 @@ export interface LiveSession {
 
 export type Found =
   | { kind: 'live'; session: LiveSession }
-  /** `reason` where this look-up is what found it ended, else null. */
+  /** `reason`: null where it is not known, or no longer. */
   | { kind: 'ended'; reason: EndReason | null }
   | { kind: 'unreadable' }
   | { kind: 'store_unavailable'; cause: StoreUnavailable }
@@ -52,17 +53,23 @@ export function createFindSession(options: LiveOptions): FindSession {
     return await store.read(key)
   }
 
+  /** Why is a courtesy: where the store does not say, that it has ended is enough. */
+  async function ended(key: RecordKey): Promise<Found> {
+    const kept = await store.endReason(key).catch(() => null)
+    return { kind: 'ended', reason: END_REASONS.find((reason) => reason === kept) ?? null }
+  }
+
   return async function findSession(key) {
     // A server that has lost the end of a session still shows it.
-    if (recent.get(key)?.kind === 'end') return { kind: 'ended', reason: null }
+    if (recent.get(key)?.kind === 'end') return await ended(key)
     const waiting = unsaved.get(key)
     let record: SessionRecord | null
     try {
       record = await readNewest(key)
-      if (record === null) return { kind: 'ended', reason: null }
+      if (record === null) return await ended(key)
       const limit = passedLimit(record, now(), idleMs)
       if (limit !== null) {
-        const { kind } = await store.end(key, record.gen)
+        const { kind } = await store.end(key, record.gen, limit)
         if (kind === 'ended') onEnded(key, limit)
         return { kind: 'ended', reason: limit }
       }

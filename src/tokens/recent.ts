@@ -4,7 +4,7 @@ import type { RecordKey, SessionStore } from '../store/port.ts'
 import { inLog, StoreUnavailable } from '../store/port.ts'
 
 /** What the store has taken, and loses again if its server dies before a replica has it. */
-export type Written = { kind: 'tokens'; gen: number; sealed: string } | { kind: 'end' }
+export type Written = { kind: 'tokens'; gen: number; sealed: string } | { kind: 'end'; reason: string }
 
 /**
  * The newest writes of this process, each kept for a minute. After trouble with a server of the store
@@ -145,7 +145,7 @@ export function createRecent({ store, now, log, onWrittenAgain }: RecentOptions)
 
   async function wasLost(key: RecordKey, entry: Entry): Promise<boolean> {
     const { written } = entry
-    if (written.kind === 'end') return (await store.end(key, null)).kind === 'ended'
+    if (written.kind === 'end') return (await store.end(key, null, written.reason)).kind === 'ended'
     // A try whose answer is not heard may have written them.
     entry.attempt ??= randomUUID()
     const { kind } = await store.restoreTokens(key, written.gen, entry.attempt, written.sealed)

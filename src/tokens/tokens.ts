@@ -167,7 +167,7 @@ export function createTokens(options: TokensOptions): Tokens {
   }
 
   function onEnded(key: RecordKey, reason: EndReason): void {
-    recent.note(key, { kind: 'end' })
+    recent.note(key, { kind: 'end', reason })
     events.ended(reason)
     log.info({ event: 'session.ended', reason, recordKey: inLog(key) }, 'session ended')
   }

@@ -95,6 +95,17 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     t.equal(await store.read(key), null)
   })
 
+  await t.test('why a session ended is kept, and nothing of one that did not end', async (t) => {
+    const key = await startSession(made)
+    t.equal(await store.endReason(key), null)
+    await store.end(key, 7, 'refused')
+    t.equal(await store.endReason(key), null, 'it has not ended')
+    await store.end(key, 1, 'idle')
+    t.equal(await store.endReason(key), 'idle')
+    await store.end(key, null, 'logout')
+    t.equal(await store.endReason(key), 'idle', 'it had ended before')
+  })
+
   await t.test('ending without a generation ends whichever there is', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, 1, 'a', 'sealed-2')

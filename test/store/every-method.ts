@@ -29,7 +29,8 @@ export function everyMethod(store: SessionStore, key: RecordKey): Record<string,
     },
     queueLength: () => store.queueLength(),
     ping: () => store.ping(),
-    end: () => store.end(key, null),
+    end: () => store.end(key, null, 'logout'),
+    endReason: () => store.endReason(key),
   }
 }
 

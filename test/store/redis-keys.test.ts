@@ -47,7 +47,7 @@ t.test(
       }
     }
     const kinds = [...seen].map((one) => one.slice('app:{1}:'.length).replace(/:.*/, ''))
-    t.strictSame(new Set(kinds), new Set(['s', 'n', 'due', 'ping']))
+    t.strictSame(new Set(kinds), new Set(['s', 'e', 'n', 'due', 'ping']))
   },
 )
 

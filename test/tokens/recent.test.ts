@@ -98,7 +98,7 @@ t.test('after trouble what the store lacks is written again, and nothing else', 
     await session(),
   ]
   for (const key of [behind, same, ahead, gone]) recent.note(key, tokens(2))
-  recent.note(back, { kind: 'end' })
+  recent.note(back, { kind: 'end', reason: 'logout' })
   trouble()
   await time.settle()
   t.strictSame(new Set(again), new Set([`tokens ${behind}`, `end ${back}`]))
@@ -258,9 +258,9 @@ t.test('of one session the newest generation counts, and its end counts for good
   recent.note('key', tokens(2))
   recent.note('key', tokens(3))
   t.match(recent.get('key'), tokens(3))
-  recent.note('key', { kind: 'end' })
+  recent.note('key', { kind: 'end', reason: 'logout' })
   recent.note('key', tokens(4))
-  t.match(recent.get('key'), { kind: 'end' })
+  t.match(recent.get('key'), { kind: 'end', reason: 'logout' })
 })
 
 t.test('stopping waits for a round to end, but not for a store that stays away', async (t) => {

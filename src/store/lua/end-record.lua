@@ -1,12 +1,16 @@
 -- Deletes a record, so that everything of the session is gone in one step.
 -- KEYS[1] record
+-- KEYS[2] why it ended
 -- ARGV[1] generation, or '' for any
 -- ARGV[2] channel
 -- ARGV[3] record key
+-- ARGV[4] reason, or '' for none
+-- ARGV[5] milliseconds to keep it
 -- returns {1, tokens} ended | {0, ''} the generation has moved | {-1, ''} gone
 local r = redis.call('HMGET', KEYS[1], 'gen', 'tokens')
 if not r[1] then return {-1, ''} end
 if ARGV[1] ~= '' and r[1] ~= ARGV[1] then return {0, ''} end
 redis.call('DEL', KEYS[1])
+if ARGV[4] ~= '' then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5]) end
 redis.call('PUBLISH', ARGV[2], ARGV[3])
 return {1, r[2]}

@@ -1,0 +1,74 @@
+import t, { type Test } from 'tap'
+import { type Bff, signIn } from '../helpers/system.ts'
+import { sessions } from '../operator/run.ts'
+import { elapsed, startWorld, through, until, type World } from '../tokens/world.ts'
+
+const SECRET = 'the-first-secret-of-the-tests-of-32-characters'
+
+interface Way {
+  name: string
+  env?: Record<string, string>
+  /** Ends the session of the browser that has signed in through this replica. */
+  end: (t: Test, world: World, browser: ReturnType<Bff['browser']>) => Promise<unknown>
+  says: RegExp
+}
+
+const WAYS: Way[] = [
+  {
+    name: 'signed out',
+    end: (_t, _world, browser) => browser.fetch('/auth/logout', { method: 'POST' }),
+    says: /signing out/,
+  },
+  {
+    name: 'signed in anew in the same browser',
+    end: (_t, { sandbox }, browser) => signIn(browser, sandbox),
+    says: /new one was started/,
+  },
+  {
+    name: 'not used for too long',
+    env: { SESSION_IDLE_SECONDS: '1' },
+    // Asking would count as use.
+    end: () => elapsed(1_500),
+    says: /time without use/,
+  },
+  {
+    name: 'at the end of its longest duration',
+    env: { SESSION_MAX_SECONDS: '1' },
+    end: async () => {},
+    says: /longest duration/,
+  },
+  {
+    name: 'refused by the authorization server',
+    end: async (_t, { sandbox }, browser) => {
+      sandbox.expireAccessTokens()
+      sandbox.faults.set({ tokenEndpoint: { mode: 'refuse' } })
+      await browser.fetch('/flux/temperature')
+    },
+    says: /no longer accepts its tokens/,
+  },
+  {
+    name: 'ended by an operator',
+    end: (t, { redis }) => sessions(t, { REDIS_URL: redis.url, SESSION_SECRET: SECRET }, 'end-all', '--yes'),
+    says: /operator/,
+  },
+]
+
+for (const { name, env, end, says } of WAYS) {
+  t.test(`a session that was ${name}: each replica says so, however often it is asked`, async (t) => {
+    const world = await startWorld(t, env)
+    const [here, elsewhere] = world.replicas
+    const browser = here.browser()
+    await signIn(browser, world.sandbox)
+    const before = through(here, browser)
+    await end(t, world, browser)
+    for (const replica of [here, elsewhere, here]) {
+      const old = through(replica, before)
+      let answer = await old.fetch('/flux/temperature')
+      await until('the session has ended', async () => {
+        answer = await old.fetch('/flux/temperature')
+        return answer.status === 401
+      })
+      t.match(answer.json(), { code: 'login_required', detail: says })
+    }
+  })
+}
