@@ -3,7 +3,7 @@ import type { RefreshTiming } from './timing.ts'
 import { presentableFrom } from './timing.ts'
 import type { TokenSet } from './token-set.ts'
 
-/** With the time that a presentation without an answer takes, "it is back" stays within five seconds. */
+/** So that "it is back" is noticed within five seconds wherever answers are not slow to come. */
 const MAX_EXPIRED_MS = 2_000
 const MAX_VALID_MS = 60_000
 const MIN_VALID_MS = 1_000

@@ -26,7 +26,7 @@ export interface Breaker {
 }
 
 const OPENS_AFTER = 3
-/** With `PROBE_MS` this keeps "it is back" within five seconds. */
+/** With `PROBE_MS` this keeps "it is back" within five seconds, but for a session whose own request hangs. */
 const MAX_PAUSE_MS = 1_600
 const MAX_JITTER_MS = 2_000
 /** A probe without an answer for so long keeps the next one out no longer; it may still be answered. */

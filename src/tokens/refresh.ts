@@ -138,11 +138,14 @@ export function createRefresh(options: RefreshOptions): Refresh {
     const answer = authorizationServer.refresh(session.tokens.refreshToken!, timeoutMs, listenMs(timeoutMs))
     const inTime = within(answer, timeoutMs + UNSENT_TOLD_MS).finally(release)
     track(inTime.then((outcome) => count(outcome?.kind ?? 'in_doubt')))
-    // The refresh token is in doubt and the access token is gone: a server that hangs is asked anew
-    // soon, or its return would not be noticed. The answer counts all the same if it comes.
-    const outcome = nothingToLose ? await within(answer, PROBE_MS) : await inTime
+    // The lease is held until its time is over, also where the access token is gone: a server that is slow after
+    // an outage rotates at the first presentation, and would take a second one for theft.
+    const hangs = nothingToLose && (await within(answer, PROBE_MS)) === null
+    // Other sessions need not wait for this one to learn that the endpoint hangs.
+    if (hangs) admission.report(false, null)
+    const outcome = await inTime
     if (outcome === null) {
-      admission.report(false, null)
+      if (!hangs) admission.report(false, null)
       const heard = answer.then((outcome) => {
         if (outcome.kind === 'granted' && now() - startedAt > timeoutMs + UNSENT_TOLD_MS) count('granted')
         late.delete(heard)

@@ -1,5 +1,6 @@
 import t from 'tap'
 import type { Faults } from '../../src/sandbox/faults.ts'
+import type { Browser } from '../helpers/browser.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
 import { elapsed, lastBearer, presentations, signInExpired, signInFor, until } from '../tokens/world.ts'
 
@@ -104,6 +105,25 @@ t.test('an answer that is slow is waited for and kept', async (t) => {
   sandbox.faults.set({ tokenEndpoint: { mode: 'slow', ms: 3_500, point: 'after' } })
   t.equal((await browser.fetch('/flux/temperature')).status, 200)
   t.equal(presentations(sandbox).length, 1)
+})
+
+t.test('a server that is slow after an outage signs nobody out', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browsers: Browser[] = []
+  while (browsers.length < 8) browsers.push(await signInExpired(bff, sandbox))
+  sandbox.faults.set({ tokenEndpoint: { mode: 'drop' } })
+  for (const browser of browsers) t.equal((await browser.fetch('/flux/temperature')).status, 503)
+  // Each refresh token is in doubt and each access token has expired; half of TOKEN_TIMEOUT_MS for an answer.
+  sandbox.faults.set({ tokenEndpoint: { mode: 'slow', ms: 5_000 } })
+  for (const browser of browsers) {
+    await until(
+      'a good answer',
+      async () => (await browser.fetch('/flux/temperature')).status === 200,
+      30_000,
+    )
+  }
+  t.equal(sandbox.counters().reuseDetected, 0)
 })
 
 t.test('an answer that comes long after its timeout is kept, and its token presented once', async (t) => {
