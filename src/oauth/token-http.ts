@@ -44,6 +44,8 @@ export function createTokenHttp({ connections }: { connections: number }) {
     // A request written to a socket that the other side has just closed leaves a doubt about the
     // refresh token, so a socket is used again only soon after its last answer.
     keepAliveTimeout: 1_000,
+    // Else a server that names a longer time would have it.
+    keepAliveMaxTimeout: 1_000,
     // Said here, so that no environment variable of Node switches the check off.
     connect: { timeout: 5_000, rejectUnauthorized: true },
     // The signal of openid-client bounds the whole call.

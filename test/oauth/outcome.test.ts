@@ -183,6 +183,21 @@ t.test('a connection that is lost after the request was written leaves a doubt',
   t.match(half.outcome, { kind: 'in_doubt' })
 })
 
+t.test('a connection is used again only soon after its answer, whatever the server offers', async (t) => {
+  const ports = new Set<number | undefined>()
+  const { url } = await rawTokenEndpoint(t, (socket) => {
+    ports.add(socket.remotePort)
+    const body = '{"access_token":"a","token_type":"bearer","expires_in":60}'
+    const fields = `Content-Type: application/json\r\nKeep-Alive: timeout=75\r\nContent-Length: ${body.length}`
+    socket.write(`HTTP/1.1 200 OK\r\n${fields}\r\n\r\n${body}`)
+  })
+  const client = clientOf(t, url)
+  t.match(await client.refresh(TOKEN, 300, 300), { kind: 'granted' })
+  await new Promise((resolve) => setTimeout(resolve, 2_500))
+  t.match(await client.refresh(TOKEN, 300, 300), { kind: 'granted' })
+  t.equal(ports.size, 2)
+})
+
 t.test('silence leaves a doubt when its time is over', async (t) => {
   const startedAt = performance.now()
   const { outcome } = await refreshAt(t, () => {})
