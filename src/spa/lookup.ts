@@ -10,7 +10,8 @@ export interface StaticFile {
 
 /**
  * The path of a request target, decoded segment by segment; `null` for a target that can name no page and no file:
- * broken percent-encoding, an encoded separator, a control character, a segment that begins with a dot.
+ * broken percent-encoding, an encoded separator, a control character, a segment that begins with a dot, but for
+ * `/.well-known/` (RFC 8615).
  *
  * @param target the request target as received, with or without a query (RFC 9112 section 3.2.1)
  */
@@ -19,7 +20,8 @@ export function decodePath(target: string): string | null {
   if (!encoded.startsWith('/')) return null
   const segments: string[] = []
   for (const segment of encoded.slice(1).split('/')) {
-    const decoded = decodeSegment(segment)
+    const wellKnown = segments.length === 0 && segment === '.well-known'
+    const decoded = wellKnown ? segment : decodeSegment(segment)
     if (decoded === null) return null
     segments.push(decoded)
   }

@@ -33,7 +33,8 @@ export async function registerSpa(app: FastifyInstance, options: SpaOptions): Pr
     root,
     serve: false,
     cacheControl: false,
-    dotfiles: 'ignore',
+    // `decodePath` lets no other but `.well-known` through.
+    dotfiles: 'allow',
     index: false,
   })
 

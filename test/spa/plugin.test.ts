@@ -23,7 +23,8 @@ async function makeBuild(test: Test): Promise<string> {
       'data.bin': '0123456789',
       '.env': 'SECRET=1',
       '.git': { config: 'hidden' },
-      docs: { 'index.html': 'docs page' },
+      '.well-known': { 'security.txt': 'Contact: us', '.hidden': 'no' },
+      docs: { 'index.html': 'docs page', '.well-known': { x: 'no' } },
       empty: {},
       auth: { 'page.html': 'shadow' },
       flux: { 'page.html': 'shadow' },
@@ -204,6 +205,9 @@ t.test('hidden files, folders and anything outside the folder stay out of reach'
     '/.env',
     '/%2eenv',
     '/.git/config',
+    '/.well-known/.hidden',
+    '/docs/.well-known/x',
+    '/%2ewell-known/security.txt',
     '/../secret.txt',
     '/%2e%2e/secret.txt',
     '/..%2fsecret.txt',
@@ -223,6 +227,7 @@ t.test('hidden files, folders and anything outside the folder stay out of reach'
   ]
   await app.listen({ host: '127.0.0.1', port: 0 })
   t.equal(await getRaw(app, '/plain.js'), `200 ${SCRIPT}`)
+  t.equal(await getRaw(app, '/.well-known/security.txt'), '200 Contact: us')
   for (const path of paths) t.equal(await getRaw(app, path), '404 not_found', path)
 })
 
