@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer'
 import type { FastifyInstance } from 'fastify'
 import { problem } from '../errors.ts'
 import { comesFromOwnOrigin, OWN_ORIGIN_ONLY } from '../session/origin-guard.ts'
@@ -38,6 +39,13 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
     scope.addHook('onRequest', (request, _reply, done) => {
       const own = comesFromOwnOrigin(request.method, request.headers, options.publicUrl)
       done(own ? undefined : problem('cross_origin', OWN_ORIGIN_ONLY))
+    })
+
+    const parseJson = scope.getDefaultJsonParser('error', 'error')
+    scope.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body: Buffer, done) => {
+      // RFC 8259 section 8.1. Decoded all the same, it would be changed on its way without a word.
+      if (isUtf8(body)) parseJson(request, body.toString('utf8'), done)
+      else done(problem('invalid_request', 'The body is not valid UTF-8.'))
     })
 
     for (const url of ['/flux/:fluxId', '/flux/:wac/:fluxId']) {

@@ -1,5 +1,6 @@
 import { gzipSync } from 'node:zlib'
 import t from 'tap'
+import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { problemOf } from '../http/wire.ts'
 import { JSON_TYPE, siteCaller } from './site-caller.ts'
 
@@ -83,6 +84,26 @@ t.test('a body that is anything else is 400 and names the member, and nothing go
     t.equal((await post(body)).status, 400, `POST ${body}`)
   }
   t.equal(sandbox.journal.entries().length, 0)
+})
+
+t.test('a body that is not UTF-8 is refused, not changed on its way', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  sandbox.journal.clear()
+  const headers = {
+    'content-type': 'application/json',
+    'x-csrf': '1',
+    cookie: `session=${browser.cookies.get('session')!.value}`,
+  }
+  const send = (body: Buffer) => fetch(`${bff.publicUrl}/site/42`, { method: 'PUT', headers, body })
+  const refused = await send(Buffer.from('{"name":"\xff"}', 'latin1'))
+  t.equal(refused.status, 400)
+  t.match(await refused.json(), { code: 'invalid_request', detail: /UTF-8/ })
+  t.equal(sandbox.journal.entries().length, 0)
+  t.equal((await send(Buffer.from('{"name":"ÿ"}'))).status, 200)
+  t.match(sandbox.journal.entries()[0]?.body, '"name":"ÿ"')
 })
 
 t.test('a name that is not known is cut in the answer', async (t) => {
