@@ -164,11 +164,12 @@ interface AuthorizationAnswer {
   iss: string | null
 }
 
-/** RFC 6749 section 4.1.2: unknown parameters are ignored, none of the known may be repeated. */
+/** RFC 6749 sections 3.1 and 4.1.2: unknown parameters are ignored, none may be repeated. */
 function readAnswer(query: URLSearchParams): AuthorizationAnswer {
   const [code, error, state, iss] = ['code', 'error', 'state', 'iss'].map((name) =>
     soleParameter(query, name),
   )
+  if (new Set(query.keys()).size !== query.size) throw problem('invalid_request', 'A parameter is repeated.')
   if (!code === !error)
     throw problem('invalid_request', 'Exactly one of the parameters code and error is expected.')
   return { code: code || null, error: error || null, state: state ?? null, iss: iss ?? null }

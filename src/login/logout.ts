@@ -1,18 +1,27 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { SessionCookies } from '../session/cookies.ts'
+import type { SessionStore } from '../store/port.ts'
 import type { Tokens } from '../tokens/tokens.ts'
+
+export interface LogoutOptions {
+  tokens: Tokens
+  cookies: SessionCookies
+  store: Pick<SessionStore, 'ping'>
+}
 
 /**
  * `POST /auth/logout`: the session is gone before the answer, or the answer is 503 and the browser
  * keeps its cookies to try again; this process has forgotten the session then. 204 without a session too.
  */
-export function createLogout({ tokens, cookies }: { tokens: Tokens; cookies: SessionCookies }) {
+export function createLogout({ tokens, cookies, store }: LogoutOptions) {
   return async function logout(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     // Where the session cookie does not count, since it is repeated, the second one still names the session.
     const value = cookies.read(request.headers.cookie)
     const verified = value === null ? null : cookies.verify(value)
     const key = verified?.recordKey ?? cookies.openRecordKey(request.cookies[cookies.recordName])
     if (key !== null) await tokens.end(key, 'logout')
+    // Cookies that name nobody here may do so elsewhere: none is cleared while nothing can be ended.
+    else await store.ping()
     reply.clearCookie(cookies.sessionName, { ...cookies.attributes, sameSite: 'strict' })
     reply.clearCookie(cookies.recordName, { ...cookies.attributes, sameSite: 'lax' })
     return reply.code(204).header('clear-site-data', '"cache"').send()

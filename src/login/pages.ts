@@ -12,7 +12,7 @@ export interface Page {
   title: string
   text: string
   /** Address and words of the one link, both made here or validated. */
-  link: { href: string; words: string }
+  link: { href: string; words: string; isButton?: boolean }
   requestId?: string
 }
 
@@ -39,7 +39,7 @@ export function sendPage(reply: FastifyReply, { status, title, text, link, reque
       `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>${escapeHtml(title)}</title>` +
         `<meta name="viewport" content="width=device-width,initial-scale=1"><style>${STYLE}</style></head>` +
         `<body><main><h1>${escapeHtml(title)}</h1><p>${escapeHtml(text)}</p>` +
-        `<a href="${escapeHtml(link.href)}">${escapeHtml(link.words)}</a>${id}</main></body></html>`,
+        `<a href="${escapeHtml(link.href)}"${link.isButton ? ' role="button"' : ''}>${escapeHtml(link.words)}</a>${id}</main></body></html>`,
     )
 }
 

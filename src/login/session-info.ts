@@ -2,21 +2,28 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { unavailable } from '../errors.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import { idleEndsAt } from '../store/limits.ts'
+import type { SessionStore } from '../store/port.ts'
 import type { Tokens } from '../tokens/tokens.ts'
 
 export interface SessionInfoOptions {
   tokens: Tokens
+  store: Pick<SessionStore, 'read'>
   cookies: SessionCookies
   idleMs: number
   defaultWac: string | null
 }
 
-export const ANONYMOUS = { authenticated: false, loginUrl: '/auth/login' }
+const ANONYMOUS = { authenticated: false, loginUrl: '/auth/login' }
+const NOBODY = '0'.repeat(64)
 
 /** `GET /auth/session`: what a page may know of its session. Extends nothing; never holds a token. */
-export function createSessionInfo({ tokens, cookies, idleMs, defaultWac }: SessionInfoOptions) {
+export function createSessionInfo({ tokens, store, cookies, idleMs, defaultWac }: SessionInfoOptions) {
   return async function sessionInfo(request: FastifyRequest, reply: FastifyReply): Promise<object> {
-    if (request.recordKey === null) return ANONYMOUS
+    if (request.recordKey === null) {
+      // A page is not told to send its user to sign in while nobody can.
+      await store.read(NOBODY)
+      return ANONYMOUS
+    }
     const found = await tokens.find(request.recordKey)
     if (found.kind === 'store_unavailable') throw unavailable('store_unavailable', 1, found.cause)
     if (found.kind !== 'live') return ANONYMOUS

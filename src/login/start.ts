@@ -59,7 +59,11 @@ export function createStart({
         status: 200,
         title: 'Sign in',
         text: 'Another site has sent you here to sign in. Go on only if you meant to.',
-        link: { href: `/auth/login?returnTo=${encodeURIComponent(returnTo)}`, words: 'Sign in' },
+        link: {
+          href: `/auth/login?returnTo=${encodeURIComponent(returnTo)}`,
+          words: 'Sign in',
+          isButton: true,
+        },
       })
     }
     const { nonce, verifier } = transactions.begin(reply, headers.cookie, returnTo)

@@ -33,7 +33,7 @@ t.test('a link on another site to sign-in shows a page with a button and sets no
   )
   await nothingHappened(t, world, page)
 
-  await page.getByRole('link', { name: 'Sign in' }).click()
+  await page.getByRole('button', { name: 'Sign in' }).click()
   await decideOnPage(page, home)
   await showsState(page, 'in')
   t.equal(page.url(), `${home}/?tab=7`)

@@ -33,6 +33,8 @@ t.test('what is no answer to a sign-in of this browser is 400, and changes nothi
     [`${nonce}?error=`, 'an empty error'],
     [`${nonce}?error=a&error=b`, 'two errors'],
     [`${nonce}?code=a&state=${nonce}&state=${nonce}`, 'two states'],
+    [`${nonce}?code=a&session_state=b&session_state=b`, 'a parameter of its own twice'],
+    [`${nonce}?error=access_denied&error_uri=a&error_uri=b`, 'two error addresses'],
     [`${nonce}?code=a&iss=https://a.test&iss=https://a.test`, 'two issuers'],
     [`${nonce}?code=a&state=evil`, 'another state'],
     [`${nonce}?code=a&state=`, 'an empty state'],

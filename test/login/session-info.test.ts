@@ -1,7 +1,7 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import { ask, portOf, problemOf } from '../http/wire.ts'
+import { ask, OWN, portOf, problemOf } from '../http/wire.ts'
 
 const A = 'secret-A-of-the-tests-of-at-least-32-characters'
 const B = 'secret-B-of-the-tests-of-at-least-32-characters'
@@ -141,11 +141,15 @@ t.test('while the store is down the answer is 503, and no cookie is set or clear
     t.notOk(answer.headers['clear-site-data'], target)
     if (method !== 'HEAD') t.match(answer.json(), { code: 'store_unavailable', status: 503 }, target)
   }
-  t.strictSame(
-    (await ask(portOf(bff), { target: '/auth/session' })).status,
-    200,
-    'without a cookie none is asked',
-  )
+  const cookie = `session=${browser.cookies.get('session')!.value}`
+  for (const headers of [[], [['Cookie', 'session=junk']], [['Cookie', `${cookie}; ${cookie}`]]] as const) {
+    for (const method of ['GET', 'POST']) {
+      const target = method === 'GET' ? '/auth/session' : '/auth/logout'
+      const answer = await ask(portOf(bff), { method, target, headers: [OWN, ...headers] })
+      t.equal(answer.status, 503, `${target} without a session that counts`)
+      t.notOk(answer.headers.has('set-cookie'), target)
+    }
+  }
   await redis.restart()
   await untilReady(bff)
   t.match(

@@ -111,7 +111,7 @@ t.test('a navigation from another site gets a page with a button, and nothing is
   t.notOk(answer.headers.has('location'))
   t.match(field(answer, 'content-security-policy'), /default-src 'none'.*frame-ancestors 'none'/)
   t.notMatch(answer.body, /<script|alert\(1\)<|http-equiv/i)
-  const [, href] = /<a href="([^"]+)"/.exec(answer.body)!
+  const [, href] = /<a href="([^"]+)" role="button">/.exec(answer.body)!
   const target = href!.replaceAll(/&#(\d+);/g, (_all, code) => String.fromCharCode(Number(code)))
   const start = await ask(port, {
     target,
