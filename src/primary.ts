@@ -44,7 +44,8 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
     })
     worker.once('exit', (code, signal) => {
       if (stopping) {
-        if (code !== 0) exitCode = 1
+        // By the signal itself where it came before the worker could listen for it: nothing was under way.
+        if (code !== 0 && signal !== 'SIGTERM') exitCode = 1
         return
       }
       // What kept every worker from its first start is told on stderr, and another start would not cure it.
@@ -64,6 +65,7 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
   function announce(url: string): void {
     const { publicUrl } = config
     log.info({ event: 'listening', url, opsUrl, publicUrl, workers: config.workers }, 'listening')
+    if (config.listen.port === 0 && !log.isLevelEnabled('info')) process.stdout.write(`listening on ${url}\n`)
   }
 
   async function stop(reason: string): Promise<void> {

@@ -49,7 +49,11 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
     if (cluster.isWorker) {
       log.info({ event: 'worker.listening' }, 'worker listening')
       process.send?.({ listening: url })
-    } else log.info({ event: 'listening', url, opsUrl, publicUrl: config.publicUrl }, 'listening')
+    } else {
+      log.info({ event: 'listening', url, opsUrl, publicUrl: config.publicUrl }, 'listening')
+      // A port that was picked has to be told, whatever the level of the log.
+      if (port === 0 && !log.isLevelEnabled('info')) process.stdout.write(`listening on ${url}\n`)
+    }
   } catch (error) {
     fail(`The server could not start. ${startFault(error as NodeJS.ErrnoException, config)}`)
   }

@@ -23,8 +23,12 @@ export function createOps({ objections, metrics }: OpsOptions): FastifyInstance 
   })
 
   ops.get('/metrics', async (_request, reply) => {
-    reply.type(metrics.contentType)
-    return await metrics.text()
+    try {
+      const text = await metrics.text()
+      return reply.type(metrics.contentType).send(text)
+    } catch {
+      return reply.code(503).type('text/plain').send('A worker does not answer.\n')
+    }
   })
 
   return ops

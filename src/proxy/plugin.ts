@@ -44,8 +44,8 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
     const parseJson = scope.getDefaultJsonParser('error', 'error')
     scope.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body: Buffer, done) => {
       // RFC 8259 section 8.1. Decoded all the same, it would be changed on its way without a word.
-      if (isUtf8(body)) parseJson(request, body.toString('utf8'), done)
-      else done(problem('invalid_request', 'The body is not valid UTF-8.'))
+      if (isUtf8(body)) return void parseJson(request, body.toString('utf8'), done)
+      done(problem('invalid_request', 'The body is not valid UTF-8.'))
     })
 
     for (const url of ['/flux/:fluxId', '/flux/:wac/:fluxId']) {

@@ -1,6 +1,7 @@
+import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
-import { runServer, SERVER_ENV, type ServerProcess, startServer } from '../helpers/processes.ts'
+import { runServer, SERVER_ENV, type ServerProcess, startBuilt, startServer } from '../helpers/processes.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
 import { until } from '../tokens/world.ts'
@@ -49,6 +50,31 @@ t.test('two workers serve one port, are replaced when they die, and stop togethe
   await until('ready again', async () => (await ready()) === 200)
   t.equal((await fetch(`${server.url}/auth/session`)).status, 200)
   t.equal(await server.stop('SIGTERM'), 0, 'one signal stops them all')
+})
+
+t.test('a stop while the workers start, and metrics while one of them hangs', async (t) => {
+  const redis = await startRedis(t)
+  const shared = { SESSION_STORE: 'redis', REDIS_URL: redis.url, WORKERS: '2' }
+  const starting = startBuilt(t, 'main.js', {
+    ...SERVER_ENV,
+    ...shared,
+    PORT: '0',
+    OPS_PORT: '0',
+    PUBLIC_URL: 'http://localhost',
+  })
+  const children = `/proc/${starting.pid}/task/${starting.pid}/children`
+  await until('there are workers', () => readFileSync(children, 'utf8').trim().split(' ').length === 2)
+  t.strictSame(await starting.stop('SIGTERM'), { code: 0, signal: null })
+
+  const server = await startServer(t, shared)
+  const [hanging] = workerPids(server)
+  process.kill(hanging!, 'SIGSTOP')
+  t.teardown(() => isAlive(hanging!) && process.kill(hanging!, 'SIGCONT'))
+  const metrics = await fetch(`${server.opsUrl}/metrics`)
+  t.equal(metrics.status, 503)
+  t.equal(await metrics.text(), 'A worker does not answer.\n')
+  process.kill(hanging!, 'SIGCONT')
+  t.equal(await server.stop('SIGTERM'), 0)
 })
 
 t.test('workers whose primary is killed finish what is open and end', async (t) => {
