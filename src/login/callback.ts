@@ -87,7 +87,7 @@ export function createCallback(options: CallbackOptions) {
     } catch (cause) {
       tokens.drop(granted)
       // Either step may have run without an answer; a session that nobody knows would be refreshed for hours.
-      store.end(key, null).catch(() => {})
+      tokens.abandon(key)
       log.error({ event: 'login.unsaved', reqId: request.id, err: cause }, 'a sign-in could not be stored')
       throw unavailable('store_unavailable', 1, cause, retryMembers(transaction))
     }

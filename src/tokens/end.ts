@@ -16,6 +16,9 @@ export interface EndOptions {
   onUnreadable: (key: RecordKey) => void
 }
 
+/** A few megabytes; beyond, a sign-out that is told to have failed may leave its tokens unrevoked. */
+const MAX_IN_DOUBT = 1_000
+
 /**
  * Ends a session for every replica, and revokes its tokens in the background. Whether there was one
  * to end; with `gen` only one whose tokens are of that generation. Rejects with `StoreUnavailable`.
@@ -24,11 +27,14 @@ export type EndSession = (key: RecordKey, reason: EndReason, gen?: number) => Pr
 
 export function createEndSession(options: EndOptions): EndSession {
   const { store, keyring, revoke, log, onEnded, onUnreadable } = options
+  /** Sealed tokens of sessions that were to be ended here, where it is not known whether they were. */
+  const inDoubt = new Map<RecordKey, string>()
+
   return async function end(key, reason, gen) {
-    const ended = await store.end(key, gen ?? null, reason)
-    if (ended.kind !== 'ended') return false
+    const sealed = await endRecord(key, reason, gen)
+    if (sealed === null) return false
     onEnded(key, reason)
-    const opened = openTokens(keyring, key, ended.tokens)
+    const opened = openTokens(keyring, key, sealed)
     if (opened === null) onUnreadable(key)
     else revoke(opened.tokens)
     // An entry that stays is dropped when it is claimed.
@@ -37,5 +43,22 @@ export function createEndSession(options: EndOptions): EndSession {
         log.error({ event: 'schedule.failed', err: error }, 'not taken out of the due queue')
     })
     return true
+  }
+
+  /** What the record held; null where it was not there, or has newer tokens. */
+  async function endRecord(key: RecordKey, reason: EndReason, gen?: number): Promise<string | null> {
+    const sealed = inDoubt.get(key) ?? (await store.read(key))?.tokens
+    if (sealed === undefined) return null
+    try {
+      const ended = await store.end(key, gen ?? null, reason)
+      const before = inDoubt.get(key) ?? null
+      inDoubt.delete(key)
+      // Gone by the try before, of which nothing was heard: what follows from an end is still to be done.
+      if (ended.kind === 'gone') return before
+      return ended.kind === 'ended' ? ended.tokens : null
+    } catch (error) {
+      if (inDoubt.size < MAX_IN_DOUBT) inDoubt.set(key, sealed)
+      throw error
+    }
   }
 }

@@ -64,6 +64,8 @@ export interface Tokens {
   find(key: RecordKey): Promise<Found>
   obtainAccessToken: ObtainAccessToken
   end: EndSession
+  /** Ends a session that nobody was told of, as soon as the store takes that. */
+  abandon(key: RecordKey): void
   /** Revokes tokens that nobody will use. */
   drop(tokens: Pick<TokenSet, 'accessToken' | 'refreshToken'>): void
   gauges(): { unsaved: number; consecutiveFailures: number }
@@ -208,11 +210,17 @@ export function createTokens(options: TokensOptions): Tokens {
     events.started(flow)
   }
 
+  function abandon(key: RecordKey): void {
+    const step = () => store.end(key, null)
+    step().catch(() => insist.insist('end', key, now() + options.maxMs, step))
+  }
+
   return {
     keep,
     find: findSession,
     obtainAccessToken,
     end: createEndSession({ store, keyring, revoke: revoker.revoke, log, onEnded, onUnreadable }),
+    abandon,
     drop: revoker.revoke,
     gauges: () => ({ unsaved: unsaved.size(), consecutiveFailures: breaker.failures() }),
     start() {

@@ -126,6 +126,20 @@ t.test('a session that was made without an answer: no sign-in, tokens revoked, n
   }
 })
 
+t.test('a session whose last step was lost with the connection is ended when Redis is back', async (t) => {
+  const { redis, way, sandbox, bff } = await start(t)
+  const browser = bff.browser()
+  const held = way.holdAnswers(scriptSha('save-session'))
+  const signing = signIn(browser, sandbox)
+  await until('the step was sent', held.wasMet)
+  await until('and was done', async () => (await records(redis)).length === 1)
+  way.cut()
+  t.equal((await signing).status, 503)
+  t.equal((await records(redis)).length, 1)
+  way.mend()
+  await until('no record is left', async () => (await records(redis)).length === 0, 5_000)
+})
+
 t.test('a sign-out without an answer: 503 and the cookies stay, but it counts everywhere', async (t) => {
   const { way, sandbox, bff, other } = await start(t)
   const browser = bff.browser()
@@ -143,4 +157,11 @@ t.test('a sign-out without an answer: 503 and the cookies stay, but it counts ev
   await untilReady(bff)
   t.equal((await browser.fetch('/flux/a')).status, 401)
   t.equal((await browser.fetch('/auth/logout', { method: 'POST' })).status, 204)
+  const revoked = await sandbox.journal.until({ endpoint: 'revoke' }, 2)
+  t.equal(new Set(revoked.map(({ form }) => form?.token)).size, 2, 'both tokens are revoked all the same')
+  t.match(bff.log(), /"event":"session.ended","reason":"logout"/)
+  t.match(
+    await (await fetch(`${bff.opsUrl}/metrics`)).text(),
+    /bff_sessions_ended_total{reason="logout"} 2\n/,
+  )
 })
