@@ -19,7 +19,14 @@ export type TokenOutcome =
   /** A parsed OAuth `invalid_grant` (RFC 6749 section 5.2). */
   | { kind: 'refused'; error: string }
   /** A readable answer that is neither, or nothing was sent: the grant has not been used up. */
-  | { kind: 'unavailable'; reason: string; retryAfterSeconds: number | null; timedOut: boolean }
+  | {
+      kind: 'unavailable'
+      reason: string
+      retryAfterSeconds: number | null
+      timedOut: boolean
+      /** The token endpoint works, and says no to this grant: it says nothing of others. */
+      ofThisGrant: boolean
+    }
   /** The request left and no readable answer came: the grant may have been used up. */
   | { kind: 'in_doubt'; reason: string; timedOut: boolean }
 
@@ -27,18 +34,31 @@ const MAX_RETRY_AFTER_SECONDS = 60
 
 /** RFC 6749 section 5.2: what is wrong is this server's registration, for every user. */
 const CLIENT_FAULTS: ReadonlySet<string> = new Set(['invalid_client', 'unauthorized_client'])
+const OF_ALL_GRANTS: ReadonlySet<string> = new Set([
+  ...CLIENT_FAULTS,
+  'temporarily_unavailable',
+  'server_error',
+  'slow_down',
+])
 
 /** Sorts a failure of openid-client's grant functions; never `granted`. */
 export function classifyFailure(error: unknown): Exclude<TokenOutcome, { kind: 'granted' }> {
   const lost = findCause(error, NoAnswer)
   if (lost?.sent) return { kind: 'in_doubt', reason: lost.message, timedOut: lost.timedOut }
   if (lost)
-    return { kind: 'unavailable', reason: lost.message, retryAfterSeconds: null, timedOut: lost.timedOut }
+    return {
+      kind: 'unavailable',
+      reason: lost.message,
+      retryAfterSeconds: null,
+      timedOut: lost.timedOut,
+      ofThisGrant: false,
+    }
   if (error instanceof ResponseBodyError) {
     const dead = error.error === 'invalid_grant' && (error.status === 400 || error.status === 401)
     if (dead) return { kind: 'refused', error: error.error }
     const hint = CLIENT_FAULTS.has(error.error) ? ': check CLIENT_ID and CLIENT_SECRET' : ''
-    return no(error.response, `the answer was ${error.status} ${knownError(error.error)}${hint}`)
+    const ofThisGrant = error.status >= 400 && error.status <= 403 && !OF_ALL_GRANTS.has(error.error)
+    return no(error.response, `the answer was ${error.status} ${knownError(error.error)}${hint}`, ofThisGrant)
   }
   if (error instanceof WWWAuthenticateChallengeError)
     return no(error.response, `the answer was ${error.status}`)
@@ -54,11 +74,11 @@ function isReadableNo(status: number): boolean {
   return (status >= 300 && status < 500) || status === 500 || status === 501 || status === 503
 }
 
-function no(response: Response, reason: string): TokenOutcome & { kind: 'unavailable' } {
+function no(response: Response, reason: string, ofThisGrant = false): TokenOutcome & { kind: 'unavailable' } {
   const header = response.headers.get('retry-after') ?? ''
   const seconds = /^\d+$/.test(header) ? Number(header) : (Date.parse(header) - Date.now()) / 1_000
   const retryAfterSeconds = seconds > 0 ? Math.min(seconds, MAX_RETRY_AFTER_SECONDS) : null
-  return { kind: 'unavailable', reason, retryAfterSeconds, timedOut: false }
+  return { kind: 'unavailable', reason, retryAfterSeconds, timedOut: false, ofThisGrant }
 }
 
 // The code goes to the log: only what RFC 6749 allows in one, and not endlessly.

@@ -5,6 +5,7 @@ import type { TokenSet } from './token-set.ts'
 
 /** So that "it is back" is noticed within five seconds wherever answers are not slow to come. */
 const MAX_EXPIRED_MS = 2_000
+const MAX_EXPIRED_ALONE_MS = 4_000
 const MAX_VALID_MS = 60_000
 const MIN_VALID_MS = 1_000
 
@@ -25,8 +26,10 @@ export interface BackoffInput {
  */
 export function backoffMs({ tokens, outcome, doubts, timing, now, random }: BackoffInput): number {
   const leftMs = tokens.expiresAt - now
-  const patience =
-    leftMs > 0 ? Math.min(MAX_VALID_MS, Math.max(MIN_VALID_MS, leftMs / 4)) : MAX_EXPIRED_MS / 2
+  // No breaker spares the endpoint these.
+  const alone = outcome.kind === 'unavailable' && outcome.ofThisGrant
+  const expiredMs = alone ? MAX_EXPIRED_ALONE_MS : MAX_EXPIRED_MS
+  const patience = leftMs > 0 ? Math.min(MAX_VALID_MS, Math.max(MIN_VALID_MS, leftMs / 4)) : expiredMs / 2
   const asked = outcome.kind === 'unavailable' ? (outcome.retryAfterSeconds ?? 0) * 1_000 : 0
   const jittered = leftMs > 0 ? patience * (0.75 + random / 4) : patience * (1 + random)
   return Math.max(asked, presentableFrom(tokens, timing, doubts) - now, jittered)

@@ -196,7 +196,8 @@ export function createRefresh(options: RefreshOptions): Refresh {
 }
 
 function report(admission: Admission & { kind: 'go' }, outcome: TokenOutcome): void {
-  const answered = outcome.kind === 'granted' || outcome.kind === 'refused'
+  const works = outcome.kind === 'granted' || outcome.kind === 'refused'
+  const answered = works || (outcome.kind === 'unavailable' && outcome.ofThisGrant)
   const retryAfter = outcome.kind === 'unavailable' ? outcome.retryAfterSeconds : null
   admission.report(answered, retryAfter === null ? null : retryAfter * 1_000)
 }

@@ -108,7 +108,23 @@ const ANSWERS: [what: string, answer: string, expected: object][] = [
     { kind: 'unavailable', reason: /invalid_client/ },
   ],
   ['a bare challenge', http('401 No', '', ['WWW-Authenticate: Basic realm="x"']), { kind: 'unavailable' }],
-  ['unauthorized_client', http('400 Bad', '{"error":"unauthorized_client"}'), { kind: 'unavailable' }],
+  [
+    'unauthorized_client',
+    http('400 Bad', '{"error":"unauthorized_client"}'),
+    { kind: 'unavailable', ofThisGrant: false },
+  ],
+  ['access_denied', http('400 Bad', '{"error":"access_denied"}'), { kind: 'unavailable', ofThisGrant: true }],
+  [
+    'invalid_scope with 403',
+    http('403 No', '{"error":"invalid_scope"}'),
+    { kind: 'unavailable', ofThisGrant: true },
+  ],
+  ['429', http('429 Slow', '{"error":"access_denied"}'), { kind: 'unavailable', ofThisGrant: false }],
+  [
+    'server_error with 400',
+    http('400 Bad', '{"error":"server_error"}'),
+    { kind: 'unavailable', ofThisGrant: false },
+  ],
   [
     'temporarily_unavailable',
     http('400 Bad', '{"error":"temporarily_unavailable"}'),

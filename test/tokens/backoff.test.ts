@@ -3,7 +3,13 @@ import { Secret } from '../../src/secret.ts'
 import { backoffMs } from '../../src/tokens/backoff.ts'
 
 const TIMING = { aheadSeconds: 300, thresholdSeconds: 30 }
-const NO = { kind: 'unavailable', reason: '', retryAfterSeconds: null, timedOut: false } as const
+const NO = {
+  kind: 'unavailable',
+  reason: '',
+  retryAfterSeconds: null,
+  timedOut: false,
+  ofThisGrant: false,
+} as const
 const DOUBT = { kind: 'in_doubt', reason: '', timedOut: true } as const
 
 function backoff(leftMs: number, change: Partial<Parameters<typeof backoffMs>[0]> = {}): number {
@@ -27,6 +33,12 @@ t.test('while the access token lives there is time, and never more than what is 
 t.test('once it has expired the next try is one to two seconds away', async (t) => {
   t.equal(backoff(0, { random: 0 }), 1_000)
   t.ok(backoff(-100_000, { random: 0.999 }) < 2_000)
+})
+
+t.test('a refusal of this grant alone is tried half as often', async (t) => {
+  const outcome = { ...NO, ofThisGrant: true }
+  t.equal(backoff(0, { outcome, random: 0 }), 2_000)
+  t.ok(backoff(0, { outcome, random: 0.999 }) < 4_000, 'and what has changed is noticed within five seconds')
 })
 
 t.test('a Retry-After is a lower bound', async (t) => {

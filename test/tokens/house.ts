@@ -23,7 +23,7 @@ export type Behaviour =
   /** `early`: it is the answer that takes so long, and not what is done for it. */
   | { kind: 'granted'; ms?: number; early?: boolean }
   | { kind: 'refused'; ms?: number }
-  | { kind: 'unavailable'; ms?: number; retryAfterSeconds?: number }
+  | { kind: 'unavailable'; ms?: number; retryAfterSeconds?: number; ofThisGrant?: boolean }
   /** No readable answer. `rotates`: it has used the refresh token up. */
   | { kind: 'in_doubt'; ms?: number; rotates: boolean }
 
@@ -104,7 +104,8 @@ export function createHouse(
     switch (behaviour.kind) {
       case 'unavailable': {
         const retryAfterSeconds = behaviour.retryAfterSeconds ?? null
-        return { kind: 'unavailable', reason: 'no', retryAfterSeconds, timedOut: false }
+        const { ofThisGrant = false } = behaviour
+        return { kind: 'unavailable', reason: 'no', retryAfterSeconds, timedOut: false, ofThisGrant }
       }
       case 'refused':
         endedFamilies.add(known.family)

@@ -67,6 +67,16 @@ t.test('a late refusal does not end a session that a later try has renewed', asy
   t.not(await shared.read(key), null)
 })
 
+t.test('refusals of single grants that end no session hold up nobody else', async (t) => {
+  const { addReplica, addSession, behave, request } = createHouse(t)
+  const replica = addReplica()
+  const keys = await Promise.all(Array.from({ length: 6 }, (_, at) => addSession(replica, at, 0)))
+  behave({ kind: 'unavailable', ofThisGrant: true })
+  for (const key of keys.slice(0, 5)) t.match(await request(replica, key), { kind: 'unavailable' })
+  behave({ kind: 'granted' })
+  t.match(await request(replica, keys[5]!), { kind: 'token' })
+})
+
 t.test('a first presentation is given its whole time', async (t) => {
   const { time, addReplica, addSession, behave, presentations, request } = createHouse(t)
   const replica = addReplica()
