@@ -1,3 +1,4 @@
+import { idleEndsAt } from './limits.ts'
 import { createMemoryQueue } from './memory-queue.ts'
 import type {
   BeginRefresh,
@@ -10,7 +11,7 @@ import type {
   SessionRecord,
   SessionStore,
 } from './port.ts'
-import { END_KEPT_MS, RECORD_SLACK_MS } from './port.ts'
+import { CLOCK_TOLERANCE_MS, END_KEPT_MS, RECORD_SLACK_MS } from './port.ts'
 
 interface Entry extends SessionRecord {
   attempt: string
@@ -68,6 +69,16 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
 
   function confirm(entry: Entry, idleMs: number): void {
     entry.expireAt = Math.min(entry.seenAt + idleMs, entry.endsAt) + RECORD_SLACK_MS
+  }
+
+  function end(key: RecordKey, gen: number | null, reason?: string): EndRecord {
+    const entry = live(key)
+    if (entry === null) return { kind: 'gone' }
+    if (gen !== null && entry.gen !== gen) return { kind: 'moved' }
+    records.delete(key)
+    if (reason !== undefined) ends.set(key, { reason, expireAt: now() + END_KEPT_MS })
+    changed(key)
+    return { kind: 'ended', tokens: entry.tokens }
   }
 
   return {
@@ -195,14 +206,14 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       return { kind: 'restored' }
     },
 
-    async end(key, gen, reason): Promise<EndRecord> {
+    async end(key, gen, reason) {
+      return end(key, gen, reason)
+    },
+
+    async endPassed(key, gen, reason, idleMs) {
       const entry = live(key)
-      if (entry === null) return { kind: 'gone' }
-      if (gen !== null && entry.gen !== gen) return { kind: 'moved' }
-      records.delete(key)
-      if (reason !== undefined) ends.set(key, { reason, expireAt: now() + END_KEPT_MS })
-      changed(key)
-      return { kind: 'ended', tokens: entry.tokens }
+      if (entry !== null && now() + CLOCK_TOLERANCE_MS < idleEndsAt(entry, idleMs)) return { kind: 'moved' }
+      return end(key, gen, reason)
     },
 
     async endReason(key) {

@@ -90,6 +90,9 @@ export interface DueClaim {
 /** The queue is spread over so many sorted sets, by the first hex digit of the record key. */
 export const DUE_SHARDS = 16
 
+/** By so much the clocks of replicas and store may differ. */
+export const CLOCK_TOLERANCE_MS = 5_000
+
 /** So long it is known why a session ended. */
 export const END_KEPT_MS = 3_600_000
 
@@ -150,6 +153,11 @@ export interface SessionStore {
   restoreTokens(key: RecordKey, gen: number, attempt: string, tokens: string): Promise<RestoreTokens>
   /** Deletes the record; with `gen` only if the tokens are still of that generation. Keeps `reason` for an hour. */
   end(key: RecordKey, gen: number | null, reason?: string): Promise<EndRecord>
+  /**
+   * As `end`, but only where the store's own clock agrees, to within five seconds, that a limit has passed;
+   * else `moved`. A replica whose clock is wrong must not end the sessions of all.
+   */
+  endPassed(key: RecordKey, gen: number, reason: string, idleMs: number): Promise<EndRecord>
   /** Why the session ended, while that is kept; else null. */
   endReason(key: RecordKey): Promise<string | null>
 

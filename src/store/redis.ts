@@ -12,7 +12,7 @@ import type {
   RestoreTokens,
   SessionStore,
 } from './port.ts'
-import { DUE_SHARDS, END_KEPT_MS, RECORD_SLACK_MS, StoreUnavailable } from './port.ts'
+import { CLOCK_TOLERANCE_MS, DUE_SHARDS, END_KEPT_MS, RECORD_SLACK_MS, StoreUnavailable } from './port.ts'
 import { createReach, isRefusal } from './reach.ts'
 import { createCommandClient, createMessageClient, disconnect, reasonOf } from './redis-client.ts'
 import { FIELDS, toRecord } from './redis-record.ts'
@@ -108,6 +108,26 @@ export function createRedisStore({
 
   const script: typeof run = (name, key, ...args) => ask(name, () => run(name, key, ...args), key)
 
+  async function endRecord(
+    key: RecordKey,
+    gen: number | '',
+    reason: string,
+    idleMs: number | '',
+  ): Promise<EndRecord> {
+    const limits = [idleMs, CLOCK_TOLERANCE_MS]
+    const args = [endName(key), gen, messages.channel, key, reason, END_KEPT_MS, ...limits]
+    const ended = script('end-record', recordName(key), ...args)
+    // It may have run, and its message need not arrive.
+    const answer = await ended.catch((error: unknown) => {
+      messages.tell(key)
+      throw error
+    })
+    const [code, tokens] = answer as [number, string]
+    if (code !== 1) return { kind: code === 0 ? 'moved' : 'gone' }
+    messages.tell(key)
+    return { kind: 'ended', tokens }
+  }
+
   return {
     async claimNonce(nonce, attempt, ttlMs) {
       return (await script('claim-nonce', nonceName(nonce), attempt, ttlMs)) === 1
@@ -197,19 +217,8 @@ export function createRedisStore({
       return { kind: answer === 0 ? 'newer' : 'restored' }
     },
 
-    async end(key, gen, reason = ''): Promise<EndRecord> {
-      const args = [endName(key), gen ?? '', messages.channel, key, reason, END_KEPT_MS]
-      const ended = script('end-record', recordName(key), ...args)
-      // It may have run, and its message need not arrive.
-      const answer = await ended.catch((error: unknown) => {
-        messages.tell(key)
-        throw error
-      })
-      const [code, tokens] = answer as [number, string]
-      if (code !== 1) return { kind: code === 0 ? 'moved' : 'gone' }
-      messages.tell(key)
-      return { kind: 'ended', tokens }
-    },
+    end: (key, gen, reason = '') => endRecord(key, gen ?? '', reason, ''),
+    endPassed: (key, gen, reason, idleMs) => endRecord(key, gen, reason, idleMs),
 
     async endReason(key) {
       return await ask('get', () => commands.get(endName(key)))

@@ -69,7 +69,7 @@ export function createFindSession(options: LiveOptions): FindSession {
       if (record === null) return await ended(key)
       const limit = passedLimit(record, now(), idleMs)
       if (limit !== null) {
-        const { kind } = await store.end(key, record.gen, limit)
+        const { kind } = await store.endPassed(key, record.gen, limit, idleMs)
         if (kind === 'ended') onEnded(key, limit)
         return { kind: 'ended', reason: limit }
       }

@@ -106,6 +106,18 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     t.equal(await store.endReason(key), 'idle', 'it had ended before')
   })
 
+  await t.test('a limit ends a session only where it has passed by the clock of the store too', async (t) => {
+    const young = await startSession(made)
+    t.strictSame(await store.endPassed(young, 1, 'idle', IDLE_MS), { kind: 'moved' })
+    t.equal(await store.endReason(young), null)
+    t.not(await store.read(young), null, 'a replica whose clock runs ahead has ended nothing')
+    const idle = await startSession(made, { createdAt: now() - IDLE_MS })
+    t.strictSame(await store.endPassed(idle, 7, 'idle', IDLE_MS), { kind: 'moved' }, 'another generation')
+    t.strictSame(await store.endPassed(idle, 1, 'idle', IDLE_MS), { kind: 'ended', tokens: 'sealed-1' })
+    t.equal(await store.endReason(idle), 'idle')
+    t.strictSame(await store.endPassed(idle, 1, 'idle', IDLE_MS), { kind: 'gone' })
+  })
+
   await t.test('ending without a generation ends whichever there is', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, 1, 'a', 'sealed-2')

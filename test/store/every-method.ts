@@ -30,6 +30,7 @@ export function everyMethod(store: SessionStore, key: RecordKey): Record<string,
     queueLength: () => store.queueLength(),
     ping: () => store.ping(),
     end: () => store.end(key, null, 'logout'),
+    endPassed: () => store.endPassed(key, 1, 'idle', IDLE_MS),
     endReason: () => store.endReason(key),
   }
 }

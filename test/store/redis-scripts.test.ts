@@ -210,7 +210,7 @@ t.test('each script has each return code that its head documents', async (t) => 
     const key = newKey()
     const why = `why:${key}`
     const end = (gen: number | string, reason: string) =>
-      run('end-record', key, why, gen, CHANNEL, key, reason, LONG)
+      run('end-record', key, why, gen, CHANNEL, key, reason, LONG, '', 0)
     t.strictSame(await end('', 'idle'), [-1, ''])
     await make(key)
     t.strictSame(await end(2, 'idle'), [0, ''])

@@ -6,10 +6,19 @@
 -- ARGV[3] record key
 -- ARGV[4] reason, or '' for none
 -- ARGV[5] milliseconds to keep it
--- returns {1, tokens} ended | {0, ''} the generation has moved | {-1, ''} gone
+-- ARGV[6] idle limit in milliseconds: end it only where a limit has passed; '' for at any time
+-- ARGV[7] by how many milliseconds the limits may still lie ahead
+-- returns {1, tokens} ended | {0, ''} the generation has moved, or no limit has passed | {-1, ''} gone
 local r = redis.call('HMGET', KEYS[1], 'gen', 'tokens')
 if not r[1] then return {-1, ''} end
 if ARGV[1] ~= '' and r[1] ~= ARGV[1] then return {0, ''} end
+if ARGV[6] ~= '' then
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local at = redis.call('HMGET', KEYS[1], 'seenAt', 'endsAt')
+  local limit = math.min(tonumber(at[1]) + tonumber(ARGV[6]), tonumber(at[2]))
+  if now + tonumber(ARGV[7]) < limit then return {0, ''} end
+end
 redis.call('DEL', KEYS[1])
 if ARGV[4] ~= '' then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5]) end
 redis.call('PUBLISH', ARGV[2], ARGV[3])
