@@ -234,6 +234,7 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       yield batch
     },
 
+    forget: changed,
     onChange(listener) {
       listeners.push(listener)
     },

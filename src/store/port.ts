@@ -179,6 +179,8 @@ export interface SessionStore {
    */
   keys(): AsyncIterable<RecordKey[]>
 
+  /** As a change message would, but for this process alone: what it keeps of the record is not to be used. */
+  forget(key: RecordKey): void
   /** Called with the key of each record that was changed or ended, by whichever replica. */
   onChange(listener: (key: RecordKey) => void): void
   /** Whether change messages are proven to arrive just now. */

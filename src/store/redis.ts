@@ -263,6 +263,7 @@ export function createRedisStore({
       for await (const batch of names) yield batch.filter((key) => RECORD_KEY.test(key))
     },
 
+    forget: messages.tell,
     onChange: messages.onChange,
     messagesArrive: messages.arrive,
     onMessagesLost: messages.onLost,

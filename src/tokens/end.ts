@@ -47,8 +47,8 @@ export function createEndSession(options: EndOptions): EndSession {
 
   /** What the record held; null where it was not there, or has newer tokens. */
   async function endRecord(key: RecordKey, reason: EndReason, gen?: number): Promise<string | null> {
-    const sealed = inDoubt.get(key) ?? (await store.read(key))?.tokens
-    if (sealed === undefined) return null
+    const sealed = inDoubt.get(key) ?? (await readTokens(key))
+    if (sealed === null) return null
     try {
       const ended = await store.end(key, gen ?? null, reason)
       const before = inDoubt.get(key) ?? null
@@ -58,6 +58,17 @@ export function createEndSession(options: EndOptions): EndSession {
       return ended.kind === 'ended' ? ended.tokens : null
     } catch (error) {
       if (inDoubt.size < MAX_IN_DOUBT) inDoubt.set(key, sealed)
+      throw error
+    }
+  }
+
+  /** Before the record is deleted, since the answer to that may be lost. */
+  async function readTokens(key: RecordKey): Promise<string | null> {
+    try {
+      return (await store.read(key))?.tokens ?? null
+    } catch (error) {
+      // Nothing has ended, but whoever wanted that is not served here any more.
+      store.forget(key)
       throw error
     }
   }

@@ -185,7 +185,7 @@ export function createHouse(
               if (replica().alive) queueMicrotask(() => listener(key))
             })
         }
-        if (name === 'onMessagesLost' || name === 'close') return member
+        if (name === 'onMessagesLost' || name === 'close' || name === 'forget') return member
         if (name === 'keys') return () => walk(target, replica())
         if (name === 'onTrouble') return (listener: () => void) => void troubleListeners.push(listener)
         if (name === 'msSinceTrouble') return () => time.now() - storeTurnedAt
