@@ -1,7 +1,7 @@
 import type { Worker } from 'node:cluster'
 import cluster from 'node:cluster'
 import { AggregatorRegistry } from 'prom-client'
-import { listenAddress } from './config/listen-address.ts'
+import { listenAddress, listenFault } from './config/listen-address.ts'
 import type { Config } from './config.ts'
 import type { Logger } from './log.ts'
 import { createOps } from './ops/plugin.ts'
@@ -87,9 +87,7 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
     const host = await listenAddress(config.listen.host)
     if (opsPort !== 0) opsUrl = await ops.listen({ host, port: opsPort })
   } catch (error) {
-    process.stderr.write(
-      `The server could not start: ${error instanceof Error ? error.message : String(error)}\n`,
-    )
+    process.stderr.write(`The server could not start. ${listenFault(error, config.listen)}\n`)
     process.exit(1)
   }
   for (let count = 0; count < config.workers; count += 1) start()

@@ -1,6 +1,6 @@
 import cluster from 'node:cluster'
 import { buildApp } from './app.ts'
-import { listenAddress } from './config/listen-address.ts'
+import { listenAddress, listenFault } from './config/listen-address.ts'
 import type { Config } from './config.ts'
 import type { Logger } from './log.ts'
 import { answerPrimary, WORKER_FAULT } from './ops/worker-messages.ts'
@@ -55,25 +55,7 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
       if (port === 0 && !log.isLevelEnabled('info')) process.stdout.write(`listening on ${url}\n`)
     }
   } catch (error) {
-    fail(`The server could not start. ${startFault(error as NodeJS.ErrnoException, config)}`)
-  }
-}
-
-/** Why it does not listen, by the variable that would change that. */
-function startFault(error: NodeJS.ErrnoException & { port?: number }, { listen }: Config): string {
-  const { code, port, message } = error
-  const name = port === listen.opsPort ? 'OPS_PORT' : 'PORT'
-  switch (code) {
-    case 'EADDRINUSE':
-      return `${name}: port ${port} is in use by another process (${code})`
-    case 'EACCES':
-      return `${name}: port ${port} needs rights that this process lacks (${code})`
-    case 'ENOTFOUND':
-    case 'EAI_AGAIN':
-    case 'EADDRNOTAVAIL':
-      return `HOST: ${listen.host} is no address of this machine (${code})`
-    default:
-      return message
+    fail(`The server could not start. ${listenFault(error, config.listen)}`)
   }
 }
 

@@ -1,5 +1,7 @@
 import t from 'tap'
-import { runServer, SERVER_ENV, startServer } from '../helpers/processes.ts'
+import { waitForOutput } from '../helpers/child.ts'
+import { runServer, SERVER_ENV, startBuilt, startServer } from '../helpers/processes.ts'
+import { startRedis } from '../helpers/redis.ts'
 
 t.test('the built server listens, is live and ready, and ends with code 0 on SIGTERM', async (t) => {
   const server = await startServer(t)
@@ -46,12 +48,32 @@ t.test(
   },
 )
 
+t.test('a port that was picked is printed at any level of the log, workers or not', async (t) => {
+  const redis = await startRedis(t)
+  for (const env of [{}, { WORKERS: '2', SESSION_STORE: 'redis', REDIS_URL: redis.url }]) {
+    const child = startBuilt(t, 'main.js', {
+      ...SERVER_ENV,
+      PORT: '0',
+      OPS_PORT: '0',
+      LOG_LEVEL: 'silent',
+      PUBLIC_URL: 'http://localhost',
+      ...env,
+    })
+    const url = await waitForOutput(child, (text) => /^listening on (http:\S+)$/m.exec(text)?.[1] ?? null)
+    t.equal((await fetch(`${url}/auth/session`)).status, 200)
+    await child.stop('SIGTERM')
+  }
+})
+
+const REDIS = { SESSION_STORE: 'redis', REDIS_URL: 'redis://127.0.0.1:1' }
+
 t.test('where it cannot listen the process ends with code 1 and names the variable', async (t) => {
   const first = await startServer(t)
   const { port } = new URL(first.url)
   for (const [env, says] of [
     [{ PORT: port }, `PORT: port ${port} is in use`],
     [{ OPS_PORT: port }, `OPS_PORT: port ${port} is in use`],
+    [{ OPS_PORT: port, WORKERS: '2', ...REDIS }, `OPS_PORT: port ${port} is in use`],
     // RFC 5737: an address of no machine.
     [{ HOST: '192.0.2.1' }, 'HOST: 192.0.2.1 is no address of this machine'],
     [{ HOST: 'nobody.invalid' }, 'HOST: nobody.invalid is no address of this machine'],
