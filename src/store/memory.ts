@@ -206,9 +206,7 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       return { kind: 'restored' }
     },
 
-    async end(key, gen, reason) {
-      return end(key, gen, reason)
-    },
+    end: async (key, gen, reason) => end(key, gen, reason),
 
     async endPassed(key, gen, reason, idleMs) {
       const entry = live(key)

@@ -5,16 +5,16 @@ import { inTime } from './in-time.ts'
 import { createMessages } from './messages.ts'
 import type {
   BeginRefresh,
-  DueClaim,
   EndRecord,
   RecordKey,
   ReplaceTokens,
   RestoreTokens,
   SessionStore,
 } from './port.ts'
-import { CLOCK_TOLERANCE_MS, DUE_SHARDS, END_KEPT_MS, RECORD_SLACK_MS, StoreUnavailable } from './port.ts'
+import { CLOCK_TOLERANCE_MS, END_KEPT_MS, RECORD_SLACK_MS, StoreUnavailable } from './port.ts'
 import { createReach, isRefusal } from './reach.ts'
 import { createCommandClient, createMessageClient, disconnect, reasonOf } from './redis-client.ts'
+import { createRedisQueue } from './redis-queue.ts'
 import { FIELDS, toRecord } from './redis-record.ts'
 import { scanKeys } from './scan.ts'
 import { defineScripts } from './scripts.ts'
@@ -86,8 +86,6 @@ export function createRedisStore({
   const endName = (key: RecordKey): string => `${prefix}e:{${recordName(key)}}`
   const nonceName = (nonce: string): string =>
     `${prefix}n:${createHash('sha256').update(nonce).digest('base64url')}`
-  const shardName = (shard: number): string => `${prefix}due:{${shard.toString(16)}}`
-  const shardOf = (key: RecordKey): string => shardName(Number.parseInt(key[0]!, 16))
 
   async function ask<T>(command: string, work: () => Promise<T>, name = ''): Promise<T> {
     const startedAt = performance.now()
@@ -138,17 +136,8 @@ export function createRedisStore({
     },
 
     async create(key, { tokens, createdAt, endsAt, flow, client }, attempt, provisionalMs) {
-      await script(
-        'create-record',
-        recordName(key),
-        attempt,
-        Math.ceil(provisionalMs),
-        tokens,
-        createdAt,
-        endsAt,
-        flow,
-        client,
-      )
+      const args = [attempt, Math.ceil(provisionalMs), tokens, createdAt, endsAt, flow, client]
+      await script('create-record', recordName(key), ...args)
     },
 
     async read(key) {
@@ -193,15 +182,8 @@ export function createRedisStore({
     },
 
     async replaceTokens(key, gen, attempt, tokens): Promise<ReplaceTokens> {
-      const answer = await script(
-        'replace-tokens',
-        recordName(key),
-        gen,
-        attempt,
-        tokens,
-        messages.channel,
-        key,
-      )
+      const args = [gen, attempt, tokens, messages.channel, key]
+      const answer = await script('replace-tokens', recordName(key), ...args)
       if (answer === -1) return { kind: 'gone' }
       return answer === 0 ? { kind: 'moved' } : { kind: 'replaced', gen: answer as number }
     },
@@ -224,39 +206,7 @@ export function createRedisStore({
       return await ask('get', () => commands.get(endName(key)))
     },
 
-    async schedule(key, at) {
-      await ask('zadd', () => commands.zadd(shardOf(key), Math.round(at), key))
-    },
-
-    async unschedule(key) {
-      await ask('zrem', () => commands.zrem(shardOf(key), key))
-    },
-
-    async scheduleMissing(entries) {
-      const shards = new Map<string, (string | number)[]>()
-      for (const { key, at } of entries) {
-        const members = shards.get(shardOf(key)) ?? []
-        shards.set(shardOf(key), members)
-        members.push(Math.round(at), key)
-      }
-      const adding = () => [...shards].map(([name, members]) => commands.zadd(name, 'NX', ...members))
-      const added = await ask('zadd', () => Promise.all(adding()))
-      return added.reduce<number>((sum, count) => sum + Number(count), 0)
-    },
-
-    async claimDue(shard, limit, leaseMs) {
-      const answer = await script('claim-due', shardName(shard), leaseMs, limit)
-      const [next, ...due] = answer as [number, ...string[]]
-      const entries: DueClaim['entries'] = []
-      for (let at = 0; at < due.length; at += 2) entries.push({ key: due[at]!, dueAt: Number(due[at + 1]) })
-      return { entries, nextInMs: next < 0 ? null : next }
-    },
-
-    async queueLength() {
-      const shards = Array.from({ length: DUE_SHARDS }, (_, shard) => shardName(shard))
-      const lengths = await ask('zcard', () => Promise.all(shards.map((name) => commands.zcard(name))))
-      return lengths.reduce((sum, length) => sum + length, 0)
-    },
+    ...createRedisQueue({ prefix, commands, ask, script }),
 
     async *keys() {
       const names = scanKeys(commands, recordName(''), (command) => ask('scan', command))

@@ -1,0 +1,62 @@
+import type { DueClaim, RecordKey, SessionStore } from './port.ts'
+import { DUE_SHARDS } from './port.ts'
+import type { RedisClient } from './redis-client.ts'
+import type { RunScript } from './scripts.ts'
+
+export interface RedisQueueOptions {
+  prefix: string
+  commands: RedisClient
+  /** Runs a command under this name; rejects with `StoreUnavailable`. */
+  ask: <T>(command: string, work: () => Promise<T>) => Promise<T>
+  script: RunScript
+}
+
+/** The queue of due sessions in Redis: sorted sets, one a shard. */
+export function createRedisQueue({
+  prefix,
+  commands,
+  ask,
+  script,
+}: RedisQueueOptions): Pick<
+  SessionStore,
+  'schedule' | 'unschedule' | 'scheduleMissing' | 'claimDue' | 'queueLength'
+> {
+  const shardName = (shard: number): string => `${prefix}due:{${shard.toString(16)}}`
+  const shardOf = (key: RecordKey): string => shardName(Number.parseInt(key[0]!, 16))
+
+  return {
+    async schedule(key, at) {
+      await ask('zadd', () => commands.zadd(shardOf(key), Math.round(at), key))
+    },
+
+    async unschedule(key) {
+      await ask('zrem', () => commands.zrem(shardOf(key), key))
+    },
+
+    async scheduleMissing(entries) {
+      const shards = new Map<string, (string | number)[]>()
+      for (const { key, at } of entries) {
+        const members = shards.get(shardOf(key)) ?? []
+        shards.set(shardOf(key), members)
+        members.push(Math.round(at), key)
+      }
+      const adding = () => [...shards].map(([name, members]) => commands.zadd(name, 'NX', ...members))
+      const added = await ask('zadd', () => Promise.all(adding()))
+      return added.reduce<number>((sum, count) => sum + Number(count), 0)
+    },
+
+    async claimDue(shard, limit, leaseMs) {
+      const answer = await script('claim-due', shardName(shard), leaseMs, limit)
+      const [next, ...due] = answer as [number, ...string[]]
+      const entries: DueClaim['entries'] = []
+      for (let at = 0; at < due.length; at += 2) entries.push({ key: due[at]!, dueAt: Number(due[at + 1]) })
+      return { entries, nextInMs: next < 0 ? null : next }
+    },
+
+    async queueLength() {
+      const shards = Array.from({ length: DUE_SHARDS }, (_, shard) => shardName(shard))
+      const lengths = await ask('zcard', () => Promise.all(shards.map((name) => commands.zcard(name))))
+      return lengths.reduce((sum, length) => sum + length, 0)
+    },
+  }
+}
