@@ -1,8 +1,5 @@
 import cluster from 'node:cluster'
 import { parseConfig } from './config.ts'
-import { createLog } from './log.ts'
-import { runPrimary } from './primary.ts'
-import { runReplica } from './replica.ts'
 
 const parsed = parseConfig(process.env)
 if (!parsed.ok) {
@@ -12,6 +9,10 @@ if (!parsed.ok) {
   process.exit(1)
 }
 const { config, warnings } = parsed
+// Only now: loading them takes most of the time in which a fault is to be told.
+const { createLog } = await import('./log.ts')
+const { runPrimary } = await import('./primary.ts')
+const { runReplica } = await import('./replica.ts')
 const log = createLog(config.logLevel)
 
 function crash(error: unknown): void {
