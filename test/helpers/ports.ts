@@ -1,28 +1,33 @@
+import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
 
-const given = new Set<number>()
+/**
+ * Below the ports that systems give to outgoing connections: one of those, of any test that runs beside,
+ * could take a port between two starts of a server.
+ */
+const FIRST = 15_000
+const COUNT = 17_000
+
+const start = randomInt(COUNT)
+let tried = 0
 
 /**
  * A TCP port of 127.0.0.1 that was free a moment ago, another one with each call. Another process may
  * take it first: who starts a server there tries again with another when that happens.
  */
 export async function freePort(): Promise<number> {
-  for (;;) {
-    const port = await portOfTheMachine()
-    if (given.has(port)) continue
-    given.add(port)
-    return port
+  while (tried < COUNT) {
+    const port = FIRST + ((start + tried) % COUNT)
+    tried += 1
+    if (await isFree(port)) return port
   }
+  throw new Error('no port is left')
 }
 
-async function portOfTheMachine(): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(0, '127.0.0.1', resolve)
+function isFree(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer()
+    server.once('error', () => resolve(false))
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)))
   })
-  const address = server.address()
-  await new Promise((resolve) => server.close(resolve))
-  if (address === null || typeof address === 'string') throw new Error('no port was given')
-  return address.port
 }

@@ -82,3 +82,25 @@ t.test('no service of the compose file is privileged or reachable from other mac
   t.ok(published.length > 0)
   for (const ports of published) t.match(ports, /^\["127\.0\.0\.1:/)
 })
+
+t.test('no file of src is longer than the house allows', async (t) => {
+  const files = readdirSync(`${ROOT}/src`, { recursive: true, encoding: 'utf8' }).filter((name) =>
+    name.endsWith('.ts'),
+  )
+  const long = files.filter((name) => read(`src/${name}`).split('\n').length - 1 > 250)
+  t.strictSame(long, ['proxy/exchange.ts'], 'but for the one that CONTRIBUTING names')
+})
+
+t.test('each decision has the headings of the first, on at most forty lines', async (t) => {
+  const names = readdirSync(`${ROOT}/docs/decisions`).sort()
+  const headings = (name: string) =>
+    [...read(`docs/decisions/${name}`).matchAll(/^## (.*)$/gm)].map(([, heading]) => heading)
+  for (const name of names) {
+    t.strictSame(
+      headings(name).filter((heading) => headings(names[0]!).includes(heading)),
+      headings(names[0]!),
+      name,
+    )
+    t.ok(read(`docs/decisions/${name}`).split('\n').length - 1 <= 40, name)
+  }
+})
