@@ -4,12 +4,14 @@ import { openApiDocument } from './http/openapi.ts'
 import { addHttpManners, createServer } from './http/plugin.ts'
 import { createKeyring } from './keyring.ts'
 import type { Logger } from './log.ts'
-import { addLogin, LOGIN_PATHS } from './login/plugin.ts'
+import { addLogin, loginPaths } from './login/plugin.ts'
 import { createRateLimit } from './login/rate-limit.ts'
+import { createSignIn } from './login/sign-in.ts'
 import { createTransactions } from './login/transaction.ts'
 import { createAuthorizationServer } from './oauth/authorization-server.ts'
 import { createMetrics } from './ops/metrics.ts'
 import { createOps } from './ops/plugin.ts'
+import { createApplication } from './proxy/application.ts'
 import type { Caller } from './proxy/callers.ts'
 import { createCallers } from './proxy/callers.ts'
 import { createForwarder } from './proxy/forward.ts'
@@ -22,6 +24,7 @@ import { createMemoryStore } from './store/memory.ts'
 import { createOutage } from './store/outage.ts'
 import type { StoreUnavailable } from './store/port.ts'
 import { createRedisStore } from './store/redis.ts'
+import { createApplicationToken } from './tokens/application-token.ts'
 import { createTokens } from './tokens/tokens.ts'
 
 export interface AppOptions {
@@ -50,7 +53,8 @@ export interface App {
 const CACHED_SESSIONS = 20_000
 /** Of the time for a stop, what is kept for closing everything after the last token answer. */
 const CLOSING_MS = 3_000
-const CALLBACK_PATH = { 'per-login': '/auth/callback/{nonce}', fixed: '/auth/callback' } as const
+/** Tries to sign in by password, in this process. */
+const PASSWORDS_PER_MINUTE = { address: 30, username: 5 }
 
 /** Makes every object and registers every room: the map of the house. */
 export async function buildApp({ config, log, onStoreRefused }: AppOptions): Promise<App> {
@@ -111,6 +115,19 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     now,
     observe: metrics.cache,
   })
+  const application =
+    config.clientFluxAllowed === null
+      ? null
+      : createApplication({
+          token: createApplicationToken({
+            authorizationServer,
+            timing: config.refresh,
+            now,
+            random: Math.random,
+            log,
+          }),
+          allowed: config.clientFluxAllowed,
+        })
   const forwarder = createForwarder({
     baseUrl: config.baseUrl,
     timeoutMs: config.upstream.timeoutMs,
@@ -122,9 +139,9 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
   const fallback = config.staticDir === null ? null : await registerSpa(server, { dir: config.staticDir })
   addHttpManners(server, {
     secure: config.secureCookies,
-    knownPaths: [...LOGIN_PATHS, ...PROXY_PATHS],
+    knownPaths: [...loginPaths(config.oauth), ...PROXY_PATHS],
     fallback,
-    openApi: openApiDocument(config.publicUrl, CALLBACK_PATH[config.oauth.redirect]),
+    openApi: openApiDocument(config),
     mode: config.accessLog,
     log,
     observe: metrics.request,
@@ -132,21 +149,27 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
   await addLogin(server, {
     publicUrl: config.publicUrl,
     redirect: config.oauth.redirect,
+    flows: config.oauth.flows,
     issuer: config.oauth.issuer,
     authorizationServer,
     store,
     tokens,
     cookies,
     transactions: createTransactions({ keyring, cookies, pkce: config.oauth.pkce, now }),
+    signIn: createSignIn({ tokens, cookies, log }),
     countSignIn: createRateLimit({ perMinute: config.loginRatePerMinute, now }),
+    countPasswords: createRateLimit({ perMinute: PASSWORDS_PER_MINUTE.address, now }),
+    countUsername: createRateLimit({ perMinute: PASSWORDS_PER_MINUTE.username, now }),
     session: { cookies, store, idleMs, now, end: (key) => tokens.end(key, 'logout') },
     idleMs,
     defaultWac: config.wac.default,
+    now,
     log,
   })
   await addProxy(server, {
     publicUrl: config.publicUrl,
     callers,
+    application,
     forwarder,
     wac: config.wac,
     bodyLimitBytes: config.upstream.bodyLimitBytes,

@@ -29,8 +29,8 @@ export interface Config {
     readonly pkce: boolean
     readonly tokenTimeoutMs: number
   }
-  /** `wac/fluxId` pairs that may be read without a session; empty without the `client` flow. */
-  readonly clientFluxAllowed: '*' | ReadonlySet<string>
+  /** `wac/fluxId` pairs that may be read without a session; null without the `client` flow. */
+  readonly clientFluxAllowed: '*' | ReadonlySet<string> | null
   /** The first signs and seals, all are accepted. */
   readonly sessionSecrets: readonly Secret[]
   readonly store:
@@ -91,7 +91,7 @@ function toConfig(values: Values): Config {
     secureCookies: values.PUBLIC_URL.startsWith('https:'),
     baseUrl: values.BASE_URL,
     oauth: toOauth(values),
-    clientFluxAllowed: (values.OAUTH_FLOWS.has('client') && values.CLIENT_FLUX_ALLOWED) || new Set<string>(),
+    clientFluxAllowed: values.OAUTH_FLOWS.has('client') ? values.CLIENT_FLUX_ALLOWED : null,
     sessionSecrets: values.SESSION_SECRET,
     store: toStore(values),
     wac: { default: values.WAC, allowed: values.WAC_ALLOWED },

@@ -53,9 +53,7 @@ export function relationWarnings(values: Values): string[] {
   const warnings: string[] = []
   for (const flow of values.OAUTH_FLOWS) {
     if (flow !== 'code')
-      warnings.push(
-        `OAUTH_FLOWS permits the discouraged flow ${flow}, which is not served yet: ${ADVICE_AGAINST[flow]}`,
-      )
+      warnings.push(`OAUTH_FLOWS permits the discouraged flow ${flow}: ${ADVICE_AGAINST[flow]}`)
   }
   if (values.STORE_OUTAGE_GRACE_SECONDS > 0) {
     warnings.push(

@@ -40,6 +40,7 @@ function whatIsWrong({ keyword, instancePath, message, params }: ValidationError
   if (keyword === 'additionalProperties') {
     return `The member ${String(params.additionalProperty).slice(0, 64)} is not known.`
   }
+  if (keyword === 'required') return `The member ${String(params.missingProperty)} is missing.`
   const member = instancePath.slice(1)
   if (member === '') return 'The body must be a JSON object.'
   if (keyword === 'const') return `The member ${member} must be ${JSON.stringify(params.allowedValue)}.`

@@ -1,34 +1,54 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Problem } from '../errors.ts'
 import { problem } from '../errors.ts'
+import { addJsonBodies, requireJson } from '../json-body.ts'
 import { comesFromOwnOrigin, OWN_ORIGIN_ONLY } from '../session/origin-guard.ts'
 import type { SessionScopeOptions } from '../session/plugin.ts'
 import { addBrowserSession, addCookies } from '../session/plugin.ts'
 import type { CallbackOptions } from './callback.ts'
 import { createCallback } from './callback.ts'
+import type { FragmentOptions } from './fragment.ts'
+import { createFragment, FRAGMENT_SCHEMA } from './fragment.ts'
 import { createLogout } from './logout.ts'
 import { navigates, sendPage } from './pages.ts'
+import type { PasswordOptions } from './password.ts'
+import { createPassword, PASSWORD_SCHEMA } from './password.ts'
+import type { RateLimit } from './rate-limit.ts'
+import { networkOf } from './rate-limit.ts'
+import type { SessionInfoOptions } from './session-info.ts'
 import { createSessionInfo } from './session-info.ts'
 import type { StartOptions } from './start.ts'
 import { createStart } from './start.ts'
 
-export interface LoginOptions extends CallbackOptions, StartOptions {
-  session: SessionScopeOptions
-  idleMs: number
-  defaultWac: string | null
-}
+export type LoginOptions = CallbackOptions &
+  StartOptions &
+  SessionInfoOptions &
+  FragmentOptions &
+  PasswordOptions & {
+    session: SessionScopeOptions
+    /** Throws where this client tries too many passwords. */
+    countPasswords: RateLimit
+  }
+
+/** Both bodies are a few members; a token may be long. */
+const BODY_LIMIT_BYTES = 16_384
 
 /** The paths of this room and what they take; for the answer to any other method. */
-export const LOGIN_PATHS = [
-  { path: /^\/auth\/login$/, allow: 'GET', page: faultPage },
-  { path: /^\/auth\/callback(\/[^/]+)?$/, allow: 'GET', page: faultPage },
-  { path: /^\/auth\/session$/, allow: 'GET, HEAD' },
-  { path: /^\/auth\/logout$/, allow: 'POST' },
-]
+export function loginPaths({ flows, redirect }: Pick<LoginOptions, 'flows' | 'redirect'>) {
+  const perLogin = redirect === 'fixed' ? 'POST' : 'GET, POST'
+  return [
+    { path: /^\/auth\/login$/, allow: 'GET', page: faultPage },
+    { path: /^\/auth\/callback$/, allow: 'GET', page: faultPage },
+    { path: /^\/auth\/callback\/[^/]+$/, allow: flows.has('token') ? perLogin : 'GET', page: faultPage },
+    { path: /^\/auth\/session$/, allow: 'GET, HEAD' },
+    { path: /^\/auth\/logout$/, allow: 'POST' },
+    ...(flows.has('password') ? [{ path: /^\/auth\/password$/, allow: 'POST' }] : []),
+  ]
+}
 
 /**
- * The authorization code flow as the browser sees it: start, callback, session facts, logout. It
- * never sees a token after handing it to the tokens room.
+ * Sign-in as the browser sees it: start, callback, session facts, logout, and the flows that are served
+ * only where they are asked for. It never sees a token after handing it to the tokens room.
  */
 export async function addLogin(app: FastifyInstance, options: LoginOptions): Promise<void> {
   await app.register(async (auth) => {
@@ -51,8 +71,37 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
       const path = options.redirect === 'fixed' ? '/auth/callback' : '/auth/callback/:nonce'
       scope.get(path, { config: { page: true, newSession: true } }, createCallback(options))
       scope.route({ method: ['GET', 'HEAD'], url: '/auth/session', handler: createSessionInfo(options) })
+      addDiscouragedFlows(scope, options)
     })
   })
+}
+
+/** What the flows besides `code` need (RFC 9700 advises against them), each only where it is permitted. */
+function addDiscouragedFlows(scope: FastifyInstance, options: LoginOptions): void {
+  const { flows, countPasswords } = options
+  addJsonBodies(scope)
+  const common = { method: 'POST', bodyLimit: BODY_LIMIT_BYTES, config: { newSession: true } } as const
+  if (flows.has('token')) {
+    scope.route({
+      ...common,
+      url: '/auth/callback/:nonce',
+      schema: { body: FRAGMENT_SCHEMA },
+      onRequest: async (request) => requireJson(request),
+      handler: createFragment(options),
+    })
+  }
+  if (flows.has('password')) {
+    scope.route({
+      ...common,
+      url: '/auth/password',
+      schema: { body: PASSWORD_SCHEMA },
+      async onRequest(request) {
+        countPasswords(networkOf(request.ip))
+        requireJson(request)
+      },
+      handler: createPassword(options),
+    })
+  }
 }
 
 declare module 'fastify' {

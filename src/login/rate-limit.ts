@@ -9,23 +9,22 @@ export interface RateLimitOptions {
 }
 
 const MINUTE_MS = 60_000
-/** Beyond this many clients a minute the quietest are forgotten: memory stays bounded. */
-const CLIENTS = 50_000
+/** Beyond this many names a minute the quietest are forgotten: memory stays bounded. */
+const NAMES = 50_000
 
-/**
- * Counts sign-ins that are started, by client address and minute; this process counts for itself.
- * The returned function throws `rate_limited` (RFC 6585 section 4) when there are too many.
- */
-export function createRateLimit({ perMinute, now }: RateLimitOptions): (address: string) => void {
-  const clients = new LRUCache<string, { count: number; since: number }>({ max: CLIENTS })
+/** Counts one more try of this client or user; throws `rate_limited` (RFC 6585 section 4) when there are too many. */
+export type RateLimit = (name: string) => void
 
-  return function countSignIn(address) {
+/** Counts tries by name and minute; this process counts for itself. */
+export function createRateLimit({ perMinute, now }: RateLimitOptions): RateLimit {
+  const tries = new LRUCache<string, { count: number; since: number }>({ max: NAMES })
+
+  return function count(name) {
     if (perMinute === 0) return
-    const client = networkOf(address)
     const at = now()
-    const known = clients.get(client)
+    const known = tries.get(name)
     if (known === undefined || at - known.since >= MINUTE_MS) {
-      clients.set(client, { count: 1, since: at })
+      tries.set(name, { count: 1, since: at })
       return
     }
     known.count += 1

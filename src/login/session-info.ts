@@ -3,21 +3,24 @@ import { unavailable } from '../errors.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import { idleEndsAt } from '../store/limits.ts'
 import type { SessionStore } from '../store/port.ts'
-import type { Tokens } from '../tokens/tokens.ts'
+import type { NewSession, Tokens } from '../tokens/tokens.ts'
 
-export interface SessionInfoOptions {
+export interface FactsOptions {
+  idleMs: number
+  defaultWac: string | null
+}
+
+export interface SessionInfoOptions extends FactsOptions {
   tokens: Tokens
   store: Pick<SessionStore, 'read'>
   cookies: SessionCookies
-  idleMs: number
-  defaultWac: string | null
 }
 
 const ANONYMOUS = { authenticated: false, loginUrl: '/auth/login' }
 const NOBODY = '0'.repeat(64)
 
 /** `GET /auth/session`: what a page may know of its session. Extends nothing; never holds a token. */
-export function createSessionInfo({ tokens, store, cookies, idleMs, defaultWac }: SessionInfoOptions) {
+export function createSessionInfo({ tokens, store, cookies, ...options }: SessionInfoOptions) {
   return async function sessionInfo(request: FastifyRequest, reply: FastifyReply): Promise<object> {
     if (request.recordKey === null) {
       // A page is not told to send its user to sign in while nobody can.
@@ -35,17 +38,21 @@ export function createSessionInfo({ tokens, store, cookies, idleMs, defaultWac }
       })
       reply.setCookie(cookies.recordName, sealed, { ...cookies.attributes, sameSite: 'lax' })
     }
-    const { record, tokens: held } = found.session
-    return {
-      authenticated: true,
-      flow: record.flow,
-      createdAt: iso(record.createdAt),
-      idleExpiresAt: iso(idleEndsAt(record, idleMs)),
-      expiresAt: iso(record.endsAt),
-      accessTokenExpiresAt: iso(held.expiresAt),
-      refreshable: held.refreshToken !== null,
-      wac: defaultWac,
-    }
+    return sessionFacts(found.session, options)
+  }
+}
+
+/** What a page may know of a session that lives; instants in ISO 8601, UTC. */
+export function sessionFacts({ record, tokens }: NewSession, { idleMs, defaultWac }: FactsOptions): object {
+  return {
+    authenticated: true,
+    flow: record.flow,
+    createdAt: iso(record.createdAt),
+    idleExpiresAt: iso(idleEndsAt(record, idleMs)),
+    expiresAt: iso(record.endsAt),
+    accessTokenExpiresAt: iso(tokens.expiresAt),
+    refreshable: tokens.refreshToken !== null,
+    wac: defaultWac,
   }
 }
 

@@ -4,16 +4,19 @@ import { problem } from '../errors.ts'
 import type { AuthorizationServer } from '../oauth/authorization-server.ts'
 import { sendPage } from './pages.ts'
 import { queryOf, soleParameter } from './query.ts'
+import type { RateLimit } from './rate-limit.ts'
+import { networkOf } from './rate-limit.ts'
 import { localPath } from './return-to.ts'
-import type { Transactions } from './transaction.ts'
+import type { Transaction, Transactions } from './transaction.ts'
 
 export interface StartOptions {
   publicUrl: string
   redirect: Config['oauth']['redirect']
-  authorizationServer: AuthorizationServer
+  authorizationServer: Pick<AuthorizationServer, 'authorizeUrl'>
   transactions: Transactions
+  flows: Config['oauth']['flows']
   /** Throws where this client begins too many sign-ins. */
-  countSignIn: (address: string) => void
+  countSignIn: RateLimit
 }
 
 const FRAMED = /^(iframe|frame|fencedframe|embed|object)$/
@@ -21,6 +24,11 @@ const FRAMED = /^(iframe|frame|fencedframe|embed|object)$/
 /** `redirect_uri` of a sign-in: one for each where the authorization server need not echo `state`. */
 export function redirectUri(publicUrl: string, redirect: Config['oauth']['redirect'], nonce: string): string {
   return redirect === 'fixed' ? `${publicUrl}/auth/callback` : `${publicUrl}/auth/callback/${nonce}`
+}
+
+/** Where this sign-in can be begun again; a path. */
+export function loginUrl({ flow, returnTo }: Pick<Transaction, 'flow' | 'returnTo'>): string {
+  return `/auth/login?returnTo=${encodeURIComponent(returnTo)}${flow === 'code' ? '' : `&flow=${flow}`}`
 }
 
 /**
@@ -32,6 +40,7 @@ export function createStart({
   redirect,
   authorizationServer,
   transactions,
+  flows,
   countSignIn,
 }: StartOptions) {
   return async function start(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -43,10 +52,9 @@ export function createStart({
         'Sign-in starts with a navigation of the whole page, not in a script or a frame.',
       )
     }
-    countSignIn(request.ip)
+    countSignIn(networkOf(request.ip))
     const query = queryOf(request.url)
-    const flow = soleParameter(query, 'flow')
-    if (flow !== null && flow !== 'code') throw problem('invalid_request', 'The parameter flow must be code.')
+    const flow = flowOf(soleParameter(query, 'flow'), flows)
     const returnTo = localPath(parameterReturnTo(query), publicUrl)
     if (returnTo === null) {
       throw problem(
@@ -60,20 +68,31 @@ export function createStart({
         title: 'Sign in',
         text: 'Another site has sent you here to sign in. Go on only if you meant to.',
         link: {
-          href: `/auth/login?returnTo=${encodeURIComponent(returnTo)}`,
+          href: loginUrl({ flow, returnTo }),
           words: 'Sign in',
           isButton: true,
         },
       })
     }
-    const { nonce, verifier } = transactions.begin(reply, headers.cookie, returnTo)
+    const { nonce, verifier } = transactions.begin(reply, headers.cookie, { flow, returnTo })
     const location = await authorizationServer.authorizeUrl({
+      flow,
       redirectUri: redirectUri(publicUrl, redirect, nonce),
       state: nonce,
       verifier,
     })
     return reply.redirect(location, 303)
   }
+}
+
+/** The flow asked for, where it is permitted; unasked, the first of code and token that is. */
+function flowOf(given: string | null, flows: Config['oauth']['flows']): Transaction['flow'] {
+  const permitted = (['code', 'token'] as const).filter((flow) => flows.has(flow))
+  const flow = given === null ? permitted[0] : permitted.find((name) => name === given)
+  if (flow !== undefined) return flow
+  const names =
+    permitted.length === 0 ? 'absent: no sign-in by redirect is served here' : permitted.join(' or ')
+  throw problem('invalid_request', `The parameter flow must be ${names}.`)
 }
 
 function parameterReturnTo(query: URLSearchParams): string {

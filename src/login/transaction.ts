@@ -5,8 +5,9 @@ import type { SessionCookies } from '../session/cookies.ts'
 
 /** What this server must remember between sending a browser away and its coming back. */
 export interface Transaction {
+  flow: 'code' | 'token'
   returnTo: string
-  /** PKCE verifier, or null when PKCE is off. */
+  /** PKCE verifier; null when PKCE is off, and in the token flow. */
   verifier: string | null
   startedAt: number
 }
@@ -22,11 +23,21 @@ export interface Transactions {
   begin(
     reply: FastifyReply,
     header: string | undefined,
-    returnTo: string,
+    what: Pick<Transaction, 'flow' | 'returnTo'>,
   ): { nonce: string; verifier: string | null }
   /** The transaction of this nonce if this browser began it and it is not too old, else null. */
   find(header: string | undefined, nonce: string): Transaction | null
+  /** Whether this browser has begun any sign-in whose answer comes in the fragment. */
+  awaitsFragment(header: string | undefined): boolean
   forget(reply: FastifyReply, nonce: string): void
+}
+
+/** A transaction as it stands in its cookie, short; without `f` it is of the code flow. */
+interface Sealed {
+  f?: Transaction['flow']
+  r: string
+  v: string | null
+  t: number
 }
 
 export interface TransactionsOptions {
@@ -51,8 +62,8 @@ export function createTransactions({ keyring, cookies, pkce, now }: Transactions
   function open(id: string, value: string): Transaction | null {
     const opened = keyring.open('login', value, id)
     if (opened === null) return null
-    const { r, v, t } = JSON.parse(opened.text) as { r: string; v: string | null; t: number }
-    return now() - t < TRANSACTION_MS ? { returnTo: r, verifier: v, startedAt: t } : null
+    const { f = 'code', r, v, t } = JSON.parse(opened.text) as Sealed
+    return now() - t < TRANSACTION_MS ? { flow: f, returnTo: r, verifier: v, startedAt: t } : null
   }
 
   function* sent(header: string | undefined): Generator<{ id: string; value: string }> {
@@ -65,10 +76,11 @@ export function createTransactions({ keyring, cookies, pkce, now }: Transactions
   }
 
   return {
-    begin(reply, header, returnTo) {
+    begin(reply, header, { flow, returnTo }) {
       const nonce = randomBytes(32).toString('base64url')
-      const verifier = pkce ? randomBytes(32).toString('base64url') : null
-      const plain = JSON.stringify({ r: returnTo, v: verifier, t: now() })
+      const verifier = pkce && flow === 'code' ? randomBytes(32).toString('base64url') : null
+      const sealed: Sealed = { r: returnTo, v: verifier, t: now() }
+      const plain = JSON.stringify(flow === 'code' ? sealed : { ...sealed, f: flow })
       const id = idOf(nonce)
       const kept: { id: string; startedAt: number }[] = []
       for (const cookie of sent(header)) {
@@ -89,6 +101,8 @@ export function createTransactions({ keyring, cookies, pkce, now }: Transactions
       }
       return null
     },
+
+    awaitsFragment: (header) => [...sent(header)].some(({ id, value }) => open(id, value)?.flow === 'token'),
 
     forget: (reply, nonce) => set(reply, idOf(nonce), '', 0),
   }

@@ -6,22 +6,33 @@ import {
   ClientSecretPost,
   Configuration,
   calculatePKCECodeChallenge,
+  clientCredentialsGrant,
   customFetch,
+  genericGrantRequest,
   refreshTokenGrant,
   skipStateCheck,
   tokenRevocation,
 } from 'openid-client'
 import type { Config } from '../config.ts'
-import { Secret } from '../secret.ts'
+import type { Secret } from '../secret.ts'
+import { acceptTokens } from './accept.ts'
 import type { TokenOutcome } from './outcome.ts'
 import { classifyFailure } from './outcome.ts'
 import { createTokenHttp } from './token-http.ts'
 
 export interface AuthorizationRequest {
+  flow: 'code' | 'token'
   redirectUri: string
   state: string
   /** PKCE verifier (RFC 7636), or null to send no challenge. */
   verifier: string | null
+}
+
+export interface PasswordCredentials {
+  /** An address of the registered callback's domain, which the service demands here too. */
+  redirectUri: string
+  username: string
+  password: Secret
 }
 
 export interface CodeExchange {
@@ -33,9 +44,13 @@ export interface CodeExchange {
 
 /** The authorization server as this client uses it. No method rejects. */
 export interface AuthorizationServer {
-  /** Where to send the browser (service document, section 5.4, code flow step 1). */
+  /** Where to send the browser (service document, section 5.4, code and token flow step 1). */
   authorizeUrl(request: AuthorizationRequest): Promise<string>
   redeemCode(exchange: CodeExchange): Promise<TokenOutcome>
+  /** The credential flow: `refused` where user name or password are wrong. */
+  redeemPassword(credentials: PasswordCredentials): Promise<TokenOutcome>
+  /** The client flow: a token of the application's own, without a user context. */
+  redeemClient(): Promise<TokenOutcome>
   /**
    * Sent within `timeoutMs` or not at all; `listenMs`, which is not shorter, bounds the whole answer. Of
    * many that are slow at once some are given up after `timeoutMs`.
@@ -88,15 +103,16 @@ export function createAuthorizationServer({
   async function request(grant: () => Promise<TokenEndpointResponse>): Promise<TokenOutcome> {
     const requestedAt = now()
     try {
-      return accept(await grant(), requestedAt)
+      return acceptTokens(await grant(), requestedAt)
     } catch (error) {
       return classifyFailure(error)
     }
   }
 
   return {
-    async authorizeUrl({ redirectUri, state, verifier }) {
+    async authorizeUrl({ flow, redirectUri, state, verifier }) {
       const url = buildAuthorizationUrl(configuration(oauth.tokenTimeoutMs), {
+        response_type: flow,
         redirect_uri: redirectUri,
         scope: oauth.scope,
         state,
@@ -117,6 +133,23 @@ export function createAuthorizationServer({
           expectedState: skipStateCheck,
           ...(verifier === null ? {} : { pkceCodeVerifier: verifier }),
         }),
+      )
+    },
+
+    redeemPassword({ redirectUri, username, password }) {
+      return request(() =>
+        genericGrantRequest(configuration(oauth.tokenTimeoutMs), 'password', {
+          redirect_uri: redirectUri,
+          username,
+          password: password.reveal(),
+          scope: oauth.scope,
+        }),
+      )
+    },
+
+    redeemClient() {
+      return request(() =>
+        clientCredentialsGrant(configuration(oauth.tokenTimeoutMs), { scope: oauth.scope }),
       )
     },
 
@@ -141,27 +174,5 @@ export function createAuthorizationServer({
     },
 
     close: () => http.close(),
-  }
-}
-
-/** An access token that could not stand in a header (RFC 6750 section 2.1) makes the answer unreadable. */
-function accept(answer: TokenEndpointResponse, requestedAt: number): TokenOutcome {
-  if (!/^[\x21-\x7e]+$/.test(answer.access_token)) {
-    return {
-      kind: 'in_doubt',
-      reason: 'the access token holds characters outside visible ASCII',
-      timedOut: false,
-    }
-  }
-  const lifeSeconds = answer.expires_in ?? 0
-  return {
-    kind: 'granted',
-    tokens: {
-      accessToken: new Secret(answer.access_token),
-      refreshToken: answer.refresh_token === undefined ? null : new Secret(answer.refresh_token),
-      lifeSeconds,
-      expiresAt: requestedAt + lifeSeconds * 1_000,
-      scope: answer.scope ?? null,
-    },
   }
 }

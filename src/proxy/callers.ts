@@ -20,7 +20,18 @@ export interface Caller extends Known {
   readonly usableUntil: number
 }
 
-export interface Callers {
+/** Where callers come from, and what follows when the resource server refuses their token. */
+export interface Source<C extends { readonly authorization: string }> {
+  /**
+   * A caller with a newer token than the one that the resource server refused; throws as the source does
+   * where it has none. `named`: it was refused as an invalid token, which ends a session that has no refresh token.
+   */
+  renew(refused: C, named: boolean): Promise<C>
+  /** The newest token that can be had was refused; `named`: as an invalid token. What to answer. */
+  giveUp(refused: C, named: boolean): Promise<Problem>
+}
+
+export interface Callers extends Source<Caller> {
   /** The caller if it is known in this process: no store, no signature check. */
   hit(header: string | undefined): Caller | null
   /**
@@ -28,13 +39,6 @@ export interface Callers {
    * refreshes where that is due and gives the caller.
    */
   identify(header: string | undefined): Promise<() => Promise<Caller>>
-  /**
-   * A caller with a newer token than the one that the resource server refused; throws as `identify` does.
-   * `named`: it was refused as an invalid token, which ends a session that has no refresh token.
-   */
-  renew(refused: Caller, named: boolean): Promise<Caller>
-  /** The newest token that can be had was refused; `named`: as an invalid token. What to answer. */
-  giveUp(refused: Caller, named: boolean): Promise<Problem>
 }
 
 export interface CallersOptions {

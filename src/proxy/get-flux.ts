@@ -2,9 +2,9 @@ import type { FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
 import type { Format } from './format.ts'
 import { acceptedFormat, MEDIA_TYPE, namedFormat } from './format.ts'
+import type { Operation } from './operation.ts'
 import type { WacOptions } from './path-parts.ts'
 import { fluxIdOf, wacOf } from './path-parts.ts'
-import type { Operation } from './perform.ts'
 import { queryPieces } from './query-pieces.ts'
 
 /** Names that would present a token of the browser's choice, or turn the answer into a script. */
@@ -31,6 +31,7 @@ export function readGetFlux(request: FastifyRequest, wacOptions: WacOptions): Op
   return {
     name: 'GetFlux',
     wac,
+    fluxId,
     method: request.method === 'HEAD' ? 'HEAD' : 'GET',
     path: `/${wac}/flux/${fluxId}?${query}`,
     accept: MEDIA_TYPE[format],

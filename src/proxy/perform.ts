@@ -1,20 +1,20 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Problem } from '../errors.ts'
-import { problem } from '../errors.ts'
+import { Problem, problem } from '../errors.ts'
 import type { Logger } from '../log.ts'
-import type { Caller, Callers } from './callers.ts'
-import type { Call, Forwarder, Outcome } from './forward.ts'
+import type { Application } from './application.ts'
+import type { Caller, Callers, Source } from './callers.ts'
+import type { Forwarder, Outcome } from './forward.ts'
+import type { Operation } from './operation.ts'
 import type { WacOptions } from './path-parts.ts'
 import { mayUse } from './path-parts.ts'
 
-/** What a validated request asks of the resource server. */
-export type Operation = Pick<Call, 'method' | 'path' | 'accept' | 'contentType' | 'body' | 'jsonp'> & {
-  name: 'GetFlux' | 'UpdateSite'
-  wac: string
-}
+/** Whoever calls, as far as forwarding goes. */
+type Ready = { readonly authorization: string }
 
 export interface PerformOptions {
   callers: Callers
+  /** null: nothing is called without a session. */
+  application: Application | null
   forwarder: Forwarder
   wac: WacOptions
   /** Told of each call upstream that came to an answer or a failure: seconds, and the status or 0. */
@@ -28,7 +28,9 @@ export interface PerformOptions {
  */
 export type Perform = (request: FastifyRequest, reply: FastifyReply, operation: Operation) => void
 
-export function createPerform({ callers, forwarder, wac, observe, log }: PerformOptions): Perform {
+export function createPerform(options: PerformOptions): Perform {
+  const { callers, application, forwarder, wac, observe, log } = options
+
   // No promise on the way of a caller who is known: each costs as much as a step of the work itself.
   return function perform(request, reply, operation) {
     const caller = callers.hit(request.headers.cookie)
@@ -37,34 +39,52 @@ export function createPerform({ callers, forwarder, wac, observe, log }: Perform
       return
     }
     if (!mayUse(operation.wac, wac)) throw problem('wac_not_allowed')
-    call(request, reply, operation, caller)
+    call(request, reply, operation, caller, callers)
   }
 
   async function callFor(request: FastifyRequest, reply: FastifyReply, operation: Operation): Promise<void> {
-    const proceed = await callers.identify(request.headers.cookie)
-    if (!mayUse(operation.wac, wac)) throw problem('wac_not_allowed')
-    call(request, reply, operation, await proceed())
+    let caller: Caller
+    try {
+      const proceed = await callers.identify(request.headers.cookie)
+      if (!mayUse(operation.wac, wac)) throw problem('wac_not_allowed')
+      caller = await proceed()
+    } catch (fault) {
+      const anonymous = fault instanceof Problem && fault.code === 'login_required'
+      if (!anonymous || !application?.mayPerform(operation)) throw fault
+      if (!mayUse(operation.wac, wac)) throw problem('wac_not_allowed')
+      return call(request, reply, operation, await application.caller(), application)
+    }
+    call(request, reply, operation, caller, callers)
   }
 
-  function call(request: FastifyRequest, reply: FastifyReply, operation: Operation, caller: Caller): void {
-    send(request, reply, operation, caller, (outcome) => {
-      if (outcome.kind !== 'invalid_token') return conclude(request, reply, outcome)
-      callAgain(request, reply, operation, caller, outcome.named).catch((fault: unknown) => reply.send(fault))
-    })
-  }
-
-  async function callAgain(
+  function call<C extends Ready>(
     request: FastifyRequest,
     reply: FastifyReply,
     operation: Operation,
-    refused: Caller,
+    caller: C,
+    source: Source<C>,
+  ): void {
+    send(request, reply, operation, caller, (outcome) => {
+      if (outcome.kind !== 'invalid_token') return conclude(request, reply, outcome)
+      callAgain(request, reply, operation, caller, source, outcome.named).catch((fault: unknown) =>
+        reply.send(fault),
+      )
+    })
+  }
+
+  async function callAgain<C extends Ready>(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    operation: Operation,
+    refused: C,
+    source: Source<C>,
     named: boolean,
   ): Promise<void> {
-    const caller = await callers.renew(refused, named)
+    const caller = await source.renew(refused, named)
     send(request, reply, operation, caller, (outcome) => {
       if (outcome.kind !== 'invalid_token') return conclude(request, reply, outcome)
       const answer = (fault: unknown): void => void reply.send(fault)
-      callers.giveUp(caller, outcome.named).then(answer, answer)
+      source.giveUp(caller, outcome.named).then(answer, answer)
     })
   }
 
@@ -72,7 +92,7 @@ export function createPerform({ callers, forwarder, wac, observe, log }: Perform
     request: FastifyRequest,
     reply: FastifyReply,
     operation: Operation,
-    caller: Caller,
+    caller: Ready,
     settle: (outcome: Outcome) => void,
   ): void {
     const startedAt = performance.now()

@@ -1,13 +1,13 @@
-import { isUtf8 } from 'node:buffer'
 import type { FastifyInstance } from 'fastify'
 import { problem } from '../errors.ts'
+import { addJsonBodies, requireJson } from '../json-body.ts'
 import { comesFromOwnOrigin, OWN_ORIGIN_ONLY } from '../session/origin-guard.ts'
 import { readGetFlux } from './get-flux.ts'
 import type { WacOptions } from './path-parts.ts'
 import type { PerformOptions } from './perform.ts'
 import { createPerform } from './perform.ts'
 import type { SiteBody, SiteTarget } from './update-site.ts'
-import { readSiteTarget, requireJson, SITE_BODY_SCHEMA, toUpdateSite } from './update-site.ts'
+import { readSiteTarget, SITE_BODY_SCHEMA, toUpdateSite } from './update-site.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -41,12 +41,7 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
       done(own ? undefined : problem('cross_origin', OWN_ORIGIN_ONLY))
     })
 
-    const parseJson = scope.getDefaultJsonParser('error', 'error')
-    scope.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body: Buffer, done) => {
-      // RFC 8259 section 8.1. Decoded all the same, it would be changed on its way without a word.
-      if (isUtf8(body)) return void parseJson(request, body.toString('utf8'), done)
-      done(problem('invalid_request', 'The body is not valid UTF-8.'))
-    })
+    addJsonBodies(scope)
 
     for (const url of ['/flux/:fluxId', '/flux/:wac/:fluxId']) {
       scope.route({

@@ -1,8 +1,8 @@
 import type { FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
+import type { Operation } from './operation.ts'
 import type { WacOptions } from './path-parts.ts'
 import { siteIdOf, wacOf } from './path-parts.ts'
-import type { Operation } from './perform.ts'
 import { queryPieces } from './query-pieces.ts'
 
 /** Of a request, what is known before its body is read. */
@@ -42,8 +42,6 @@ export const SITE_BODY_SCHEMA = {
 } as const
 
 const CALLBACK_NAME = /^[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*$/
-const MAX_TYPE_LENGTH = 100
-const JSON_TYPE = /^application\/json\s*(;\s*charset\s*=\s*"?utf-8"?\s*)?;?\s*$/i
 
 /** Path and query of `PUT /site/…` and `POST /site`; throws what is wrong with them. */
 export function readSiteTarget(request: FastifyRequest, wacOptions: WacOptions): SiteTarget {
@@ -69,16 +67,6 @@ export function readSiteTarget(request: FastifyRequest, wacOptions: WacOptions):
   return { path, query: query === '' ? '' : `?${query}`, jsonp: callback !== null }
 }
 
-/** The body must be JSON and say so, before it is read. */
-export function requireJson(request: FastifyRequest): void {
-  const encoding = request.headers['content-encoding']
-  const type = request.headers['content-type'] ?? ''
-  // A long run of spaces would keep the pattern busy.
-  if (type.length <= MAX_TYPE_LENGTH && JSON_TYPE.test(type) && (encoding ?? 'identity') === 'identity')
-    return
-  throw problem('unsupported_media_type')
-}
-
 /** The call to make, its body written anew from the members that were checked. */
 export function toUpdateSite(target: SiteTarget, body: SiteBody, wacOptions: WacOptions): Operation {
   const siteId = target.path?.siteId ?? body.siteID
@@ -94,6 +82,7 @@ export function toUpdateSite(target: SiteTarget, body: SiteBody, wacOptions: Wac
   return {
     name: 'UpdateSite',
     wac,
+    fluxId: null,
     method: target.path === null ? 'POST' : 'PUT',
     path: path + target.query,
     accept: 'application/json',

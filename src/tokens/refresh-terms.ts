@@ -26,7 +26,7 @@ export type RefreshResult =
 
 export interface RefreshOptions {
   store: SessionStore
-  authorizationServer: AuthorizationServer
+  authorizationServer: Pick<AuthorizationServer, 'refresh'>
   keyring: Keyring
   breaker: Breaker
   slots: Slots

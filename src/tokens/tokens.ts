@@ -3,7 +3,7 @@ import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/authorization-server.ts'
 import type { GrantedTokens } from '../oauth/outcome.ts'
-import type { Flow, RecordKey, SessionStore } from '../store/port.ts'
+import type { Flow, RecordKey, SessionRecord, SessionStore } from '../store/port.ts'
 import { inLog, StoreUnavailable } from '../store/port.ts'
 import type { ObtainAccessToken } from './access.ts'
 import { createObtainAccessToken } from './access.ts'
@@ -32,7 +32,7 @@ import { createUnsaved } from './unsaved.ts'
 
 export interface TokensOptions {
   store: SessionStore
-  authorizationServer: AuthorizationServer
+  authorizationServer: Pick<AuthorizationServer, 'refresh' | 'revoke'>
   keyring: Keyring
   timing: RefreshTiming
   /** Token requests of this process in flight at once. */
@@ -60,7 +60,7 @@ export interface TokensOptions {
  */
 export interface Tokens {
   /** Starts a session's record at sign-in. Rejects with `StoreUnavailable`; the tokens are then dropped. */
-  keep(key: RecordKey, granted: GrantedTokens, flow: Flow): Promise<void>
+  keep(key: RecordKey, granted: GrantedTokens, flow: Flow): Promise<NewSession>
   find(key: RecordKey): Promise<Found>
   obtainAccessToken: ObtainAccessToken
   end: EndSession
@@ -72,6 +72,12 @@ export interface Tokens {
   start(): void
   /** Resolves when every refresh under way has been stored. */
   stop(): Promise<void>
+}
+
+/** The facts of a session that has just begun; instants in epoch milliseconds. */
+export interface NewSession {
+  record: Pick<SessionRecord, 'flow' | 'createdAt' | 'seenAt' | 'endsAt'>
+  tokens: Pick<TokenSet, 'expiresAt' | 'refreshToken'>
 }
 
 /** A record whose sign-in is not completed dies after this. */
@@ -192,7 +198,7 @@ export function createTokens(options: TokensOptions): Tokens {
       log.error({ event: 'schedule.failed', err: error }, 'not planned')
   }
 
-  async function keep(key: RecordKey, granted: GrantedTokens, flow: Flow): Promise<void> {
+  async function keep(key: RecordKey, granted: GrantedTokens, flow: Flow): Promise<NewSession> {
     const createdAt = now()
     const limit = createdAt + options.maxMs
     const endsAt = granted.refreshToken === null ? Math.min(limit, granted.expiresAt) : limit
@@ -208,6 +214,7 @@ export function createTokens(options: TokensOptions): Tokens {
     await scheduler.plan(key, granted, { seenAt: createdAt, endsAt })
     await store.create(key, record, attempt, PROVISIONAL_MS)
     events.started(flow)
+    return { record: { flow, createdAt, seenAt: createdAt, endsAt }, tokens: granted }
   }
 
   function abandon(key: RecordKey): void {

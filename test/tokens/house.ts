@@ -129,10 +129,8 @@ export function createHouse(
     return true
   }
 
-  function serverFor(replica: () => Replica): AuthorizationServer {
+  function serverFor(replica: () => Replica): Pick<AuthorizationServer, 'refresh' | 'revoke'> {
     return {
-      authorizeUrl: async () => '',
-      redeemCode: () => Promise.reject(new Error('not here')),
       async refresh(refreshToken, _timeoutMs, listenMs) {
         const token = refreshToken.reveal()
         const { family, expiresAt, lifeSeconds } = families.get(token)!
@@ -167,7 +165,6 @@ export function createHouse(
         revoked.add(token.reveal())
         return null
       },
-      close: async () => {},
     }
   }
 

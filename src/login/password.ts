@@ -1,0 +1,60 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { problem } from '../errors.ts'
+import type { Logger } from '../log.ts'
+import type { AuthorizationServer } from '../oauth/authorization-server.ts'
+import { Secret } from '../secret.ts'
+import type { SessionStore } from '../store/port.ts'
+import { grantProblem, reasonOf } from './grant-problem.ts'
+import type { RateLimit } from './rate-limit.ts'
+import type { FactsOptions } from './session-info.ts'
+import { sessionFacts } from './session-info.ts'
+import type { SignIn } from './sign-in.ts'
+
+export interface PasswordOptions extends FactsOptions {
+  publicUrl: string
+  authorizationServer: Pick<AuthorizationServer, 'redeemPassword'>
+  store: Pick<SessionStore, 'ping'>
+  signIn: SignIn
+  /** Throws where there are too many tries for one user name. */
+  countUsername: RateLimit
+  log: Logger
+}
+
+const TEXT = { type: 'string', minLength: 1, maxLength: 1024 }
+
+export const PASSWORD_SCHEMA = {
+  type: 'object',
+  additionalProperties: false,
+  required: ['username', 'password'],
+  properties: { username: TEXT, password: TEXT },
+} as const
+
+/**
+ * `POST /auth/password`: the credential flow (service document, section 5.4). Answers with the facts of the
+ * new session. User name and password go to the token endpoint and nowhere else.
+ */
+export function createPassword(options: PasswordOptions) {
+  const { publicUrl, authorizationServer, store, signIn, countUsername, log } = options
+
+  return async function password(request: FastifyRequest, reply: FastifyReply): Promise<object> {
+    const { username, password } = request.body as { username: string; password: string }
+    countUsername(username.normalize('NFKC').toLowerCase())
+    // Tokens that nobody can keep are not asked for.
+    await store.ping()
+    const outcome = await authorizationServer.redeemPassword({
+      redirectUri: `${publicUrl}/auth/callback`,
+      username,
+      password: new Secret(password),
+    })
+    if (outcome.kind !== 'granted') {
+      const { kind } = outcome
+      log.warn(
+        { event: 'login.failed', reqId: request.id, outcome: kind, reason: reasonOf(outcome) },
+        'a user name and password were not accepted',
+      )
+      throw grantProblem(outcome, () => problem('invalid_credentials'))
+    }
+    const session = await signIn.signIn(request, reply, { granted: outcome.tokens, flow: 'password' })
+    return sessionFacts(session, options)
+  }
+}

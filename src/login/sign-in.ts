@@ -1,0 +1,73 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { unavailable } from '../errors.ts'
+import type { Logger } from '../log.ts'
+import type { GrantedTokens } from '../oauth/outcome.ts'
+import type { SessionCookies } from '../session/cookies.ts'
+import { recordKeyOf } from '../session/cookies.ts'
+import type { Flow, RecordKey } from '../store/port.ts'
+import { inLog } from '../store/port.ts'
+import type { NewSession, Tokens } from '../tokens/tokens.ts'
+
+export interface SignInOptions {
+  tokens: Tokens
+  cookies: SessionCookies
+  log: Logger
+}
+
+export interface SignIn {
+  /**
+   * Starts a session with these tokens in a route of `newSession`, sets its cookies, and ends the one that
+   * this browser had. Throws `store_unavailable`, with `members`, where it cannot be stored; the tokens are
+   * then dropped and nothing has changed.
+   */
+  signIn(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    what: { granted: GrantedTokens; flow: Flow; members?: Record<string, string> },
+  ): Promise<NewSession>
+  /** The session that this browser has. A Strict cookie does not come back from another site; the Lax one does. */
+  sessionBefore(request: FastifyRequest): RecordKey | null
+}
+
+export function createSignIn({ tokens, cookies, log }: SignInOptions): SignIn {
+  function sessionBefore(request: FastifyRequest): RecordKey | null {
+    return request.recordKey ?? cookies.openRecordKey(request.cookies[cookies.recordName])
+  }
+
+  const signIn: SignIn['signIn'] = async (request, reply, { granted, flow, members = {} }) => {
+    const before = sessionBefore(request)
+    const key = recordKeyOf(request.session.sessionId)
+    let session: NewSession
+    try {
+      session = await tokens.keep(key, granted, flow)
+      // Unchanged before, or the library would save it once more at the end of a request that failed.
+      await request.session.save()
+    } catch (cause) {
+      tokens.drop(granted)
+      // Either step may have run without an answer; a session that nobody knows would be refreshed for hours.
+      tokens.abandon(key)
+      log.error({ event: 'login.unsaved', reqId: request.id, err: cause }, 'a sign-in could not be stored')
+      throw unavailable('store_unavailable', 1, cause, members)
+    }
+    reply.setCookie(cookies.recordName, cookies.sealRecordKey(key), {
+      ...cookies.attributes,
+      sameSite: 'lax',
+    })
+    log.info({ event: 'login.succeeded', reqId: request.id, recordKey: inLog(key) }, 'signed in')
+    if (before !== null) await endBefore(before, request)
+    return session
+  }
+
+  async function endBefore(before: RecordKey, request: FastifyRequest): Promise<void> {
+    try {
+      await tokens.end(before, 'replaced')
+    } catch (cause) {
+      log.warn(
+        { event: 'login.replaced_left', reqId: request.id, err: cause },
+        'the session before could not be ended',
+      )
+    }
+  }
+
+  return { signIn, sessionBefore }
+}

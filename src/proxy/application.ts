@@ -1,0 +1,44 @@
+import type { Problem } from '../errors.ts'
+import { problem, unavailable } from '../errors.ts'
+import type { ApplicationAccess, ApplicationToken } from '../tokens/application-token.ts'
+import type { Source } from './callers.ts'
+import type { Operation } from './operation.ts'
+
+/** The application itself, ready to call. */
+export interface ApplicationCaller {
+  readonly authorization: string
+  readonly serial: number
+}
+
+/** Calls without a session, by the application's own token (service document, section 5.4, client flow). */
+export interface Application extends Source<ApplicationCaller> {
+  mayPerform(operation: Operation): boolean
+  /** Throws `authorization_server_unavailable`. */
+  caller(): Promise<ApplicationCaller>
+}
+
+export interface ApplicationOptions {
+  token: ApplicationToken
+  /** `wac/fluxId` pairs, or all. */
+  allowed: '*' | ReadonlySet<string>
+}
+
+export function createApplication({ token, allowed }: ApplicationOptions): Application {
+  function toCaller(access: ApplicationAccess): ApplicationCaller {
+    switch (access.kind) {
+      case 'token':
+        return { authorization: `Bearer ${access.token.reveal()}`, serial: access.serial }
+      case 'unavailable':
+        throw unavailable('authorization_server_unavailable', access.retryAfterSeconds)
+      case 'token_refused':
+        throw problem('upstream_refused')
+    }
+  }
+
+  return {
+    mayPerform: ({ wac, fluxId }) => fluxId !== null && (allowed === '*' || allowed.has(`${wac}/${fluxId}`)),
+    caller: async () => toCaller(await token.obtain()),
+    renew: async (refused) => toCaller(await token.renew(refused.serial)),
+    giveUp: async (): Promise<Problem> => problem('upstream_refused'),
+  }
+}

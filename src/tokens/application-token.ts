@@ -1,0 +1,99 @@
+import type { Logger } from '../log.ts'
+import type { AuthorizationServer } from '../oauth/authorization-server.ts'
+import type { GrantedTokens } from '../oauth/outcome.ts'
+import type { Secret } from '../secret.ts'
+import { createBreaker } from './breaker.ts'
+import type { RefreshTiming } from './timing.ts'
+import { refreshesFirstAt } from './timing.ts'
+
+/** What asking for the application's token came to. */
+export type ApplicationAccess =
+  /** `serial` counts the tokens that this process has had. */
+  | { kind: 'token'; token: Secret; serial: number }
+  | { kind: 'unavailable'; retryAfterSeconds: number }
+  /** A token of the last minute was refused as well. */
+  | { kind: 'token_refused' }
+
+/**
+ * The application's own access token (service document, section 5.4, client flow), which has no user. It is
+ * in the memory of this process alone: another one costs one request, and nothing is lost with it.
+ */
+export interface ApplicationToken {
+  obtain(): Promise<ApplicationAccess>
+  /** One that is newer than the refused one; asked for at most once a minute. */
+  renew(refusedSerial: number): Promise<ApplicationAccess>
+}
+
+export interface ApplicationTokenOptions {
+  authorizationServer: Pick<AuthorizationServer, 'redeemClient'>
+  timing: RefreshTiming
+  now: () => number
+  random: () => number
+  log: Logger
+}
+
+const FORCED_EVERY_MS = 60_000
+
+export function createApplicationToken(options: ApplicationTokenOptions): ApplicationToken {
+  const { authorizationServer, timing, now, random, log } = options
+  // Of its own: that this client gets no token for itself says nothing of its users' refresh tokens.
+  const breaker = createBreaker({ now, random, onChange: () => {} })
+  let held: GrantedTokens | null = null
+  let serial = 0
+  let forcedAt = Number.NEGATIVE_INFINITY
+  let flight: Promise<ApplicationAccess> | null = null
+
+  const current = (token: Secret): ApplicationAccess => ({ kind: 'token', token, serial })
+  const unavailable = (ms: number): ApplicationAccess => ({
+    kind: 'unavailable',
+    retryAfterSeconds: ms / 1_000,
+  })
+
+  async function request(): Promise<ApplicationAccess> {
+    const admission = breaker.admit()
+    if (admission.kind === 'wait') return unavailable(admission.retryInMs)
+    const outcome = await authorizationServer.redeemClient()
+    if (outcome.kind === 'granted') {
+      admission.report(true, null)
+      held = outcome.tokens
+      serial += 1
+      return current(held.accessToken)
+    }
+    const asked = outcome.kind === 'unavailable' ? outcome.retryAfterSeconds : null
+    admission.report(false, asked === null ? null : asked * 1_000)
+    const reason = outcome.kind === 'refused' ? outcome.error : outcome.reason
+    log.warn({ event: 'application_token.failed', reason }, 'no token for the application itself')
+    return unavailable(asked === null ? 1_000 : asked * 1_000)
+  }
+
+  /** All who ask at once share one request. */
+  function ask(): Promise<ApplicationAccess> {
+    flight ??= request().finally(() => {
+      flight = null
+    })
+    return flight
+  }
+
+  return {
+    async obtain() {
+      if (held !== null && now() < refreshesFirstAt(held, timing)) return current(held.accessToken)
+      if (held !== null && now() < held.expiresAt) {
+        // Good for some seconds more: nobody waits for the next one.
+        const { accessToken } = held
+        void ask()
+        return current(accessToken)
+      }
+      // While the token endpoint is down one caller finds out that it is back, the others are told at once.
+      if (flight !== null && breaker.isOpen()) return unavailable(1_000)
+      return await ask()
+    },
+
+    async renew(refusedSerial) {
+      if (flight !== null) return await flight
+      if (serial !== refusedSerial && held !== null) return current(held.accessToken)
+      if (now() - forcedAt < FORCED_EVERY_MS) return { kind: 'token_refused' }
+      forcedAt = now()
+      return await ask()
+    },
+  }
+}

@@ -1,0 +1,62 @@
+import t from 'tap'
+import { launchChromium } from '../helpers/chromium.ts'
+import { decideOnPage, readFlux, showsState, startWorld } from './world.ts'
+
+const browser = await launchChromium(t)
+
+for (const redirect of ['per-login', 'fixed']) {
+  t.test(`a sign-in by the token flow, ${redirect}: the fragment stays in no history`, async (t) => {
+    const env = { OAUTH_FLOWS: 'code,token', OAUTH_REDIRECT: redirect, ACCESS_LOG: 'off' }
+    const world = await startWorld(t, browser, { env })
+    const { front, sandbox, context } = world
+    sandbox.faults.set({ state: 'echo' })
+    const page = await context.newPage()
+    const seen: string[] = []
+    page.on('framenavigated', (frame) => seen.push(frame.url()))
+    await page.goto(`${front.publicUrl}/auth/login?flow=token&returnTo=%2F%3Ftab%3D1`)
+    await decideOnPage(page, front.publicUrl)
+    await showsState(page, 'in')
+    t.equal(page.url(), `${front.publicUrl}/?tab=1`)
+    t.equal(await readFlux(page), 200)
+    const bearer = sandbox.journal.entries({ endpoint: 'resource' })[0]?.headers.authorization
+    const token = String(bearer).replace('Bearer ', '')
+    t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
+
+    const posted = front.passed.filter(({ method }) => method === 'POST')
+    t.strictSame(
+      posted.map(({ path, status }) => [/^\/auth\/callback\/[\w-]{43}$/.test(path), status]),
+      [[true, 200]],
+      'one request carries the token',
+    )
+    for (const { url } of front.passed) t.notMatch(url, token)
+    await page.goBack()
+    t.notMatch(page.url(), token)
+    await page.goForward()
+    t.notMatch(page.url(), token)
+    t.strictSame(world.complaints, [])
+    await page.close()
+  })
+}
+
+t.test('a refusal, and a page whose fragment is missing, are told to the person', async (t) => {
+  const world = await startWorld(t, browser, { env: { OAUTH_FLOWS: 'token' } })
+  const { front, context } = world
+  const page = await context.newPage()
+  await page.goto(`${front.publicUrl}/auth/login?returnTo=%2Fnews`)
+  await decideOnPage(page, front.publicUrl, 'refuse')
+  await page.waitForURL(`${front.publicUrl}/news?login_error=access_denied#_`)
+
+  const callback = new Promise<string>((resolve) => {
+    page.on('request', (request) => {
+      const { redirect_uri } = Object.fromEntries(new URL(request.url()).searchParams)
+      if (redirect_uri !== undefined) resolve(redirect_uri)
+    })
+  })
+  await page.goto(`${front.publicUrl}/auth/login?returnTo=%2Fnews`)
+  await page.goto(await callback)
+  await page.getByText('Exactly one of the members access_token and error is expected.').waitFor()
+  await page.getByRole('link', { name: 'Begin again' }).click()
+  await page.waitForURL(`${world.sandbox.url}/**`)
+  await decideOnPage(page, front.publicUrl)
+  await page.waitForURL(`${front.publicUrl}/news#_`)
+})

@@ -1,0 +1,167 @@
+import t, { type Test } from 'tap'
+import type { Answer, Browser, RequestOptions } from '../helpers/browser.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+
+const PERMITTED = { OAUTH_FLOWS: 'code,password' }
+const ALICE = { username: 'alice', password: 'wonderland' }
+
+function send(browser: Browser, body: unknown, options: RequestOptions = {}): Promise<Answer> {
+  const headers = { 'content-type': 'application/json', ...options.headers }
+  const text = typeof body === 'string' ? body : JSON.stringify(body)
+  return browser.fetch('/auth/password', { method: 'POST', body: text, ...options, headers })
+}
+
+function isProblem(t: Test, answer: Answer, status: number, code: string, what: string): void {
+  t.equal(answer.status, status, what)
+  t.equal(answer.json().code, code, what)
+}
+
+t.test('the password flow is served only where OAUTH_FLOWS names it', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  isProblem(t, await send(bff.browser(), ALICE), 404, 'not_found', 'off')
+  t.equal(sandbox.journal.entries().length, 0)
+
+  const permitted = await startBff(t, sandbox, PERMITTED)
+  const answer = await permitted.browser().fetch('/auth/password')
+  isProblem(t, answer, 405, 'method_not_allowed', 'GET')
+  t.equal(answer.headers.allow, 'POST')
+})
+
+t.test('user name and password start a session like any other, and end the one before', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, PERMITTED)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  const before = new Map(browser.cookies)
+  sandbox.journal.clear()
+
+  const answer = await send(browser, ALICE)
+  t.equal(answer.status, 200)
+  t.strictSame(answer.json(), (await browser.fetch('/auth/session')).json(), 'the body of /auth/session')
+  t.match(answer.json(), { authenticated: true, flow: 'password', refreshable: true, wac: 'DEMO' })
+  t.not(browser.cookies.get('session')!.value, before.get('session')!.value)
+  t.equal((await browser.fetch('/flux/a')).status, 200)
+  const [request] = sandbox.journal.entries({ endpoint: 'token' })
+  t.match(request?.form, {
+    grant_type: 'password',
+    ...ALICE,
+    scope: sandbox.baseUrl,
+    redirect_uri: `${bff.publicUrl}/auth/callback`,
+  })
+  t.notMatch(bff.log(), 'wonderland')
+
+  for (const [name, cookie] of before) browser.cookies.set(name, cookie)
+  const ended = await browser.fetch('/flux/a')
+  isProblem(t, ended, 401, 'login_required', 'the session before')
+  t.equal(ended.json().detail, 'The session ended when a new one was started.')
+})
+
+t.test('tokens of the password flow are refreshed', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, PERMITTED)
+  const browser = bff.browser()
+  await send(browser, ALICE)
+  sandbox.faults.set({ resource: { mode: 'invalid-token', times: 1 } })
+  t.equal((await browser.fetch('/flux/a')).status, 200)
+  const grants = sandbox.journal.entries({ endpoint: 'token' }).map(({ form }) => form?.grant_type)
+  t.strictSame(grants, ['password', 'refresh_token'])
+})
+
+t.test('what is wrong with a sign-in by password is told, and no session changes', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, PERMITTED)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  sandbox.journal.clear()
+  const before = new Map(browser.cookies)
+  for (const [body, detail] of [
+    ['', 'The body is empty.'],
+    ['{', 'The body is not valid JSON.'],
+    [[], 'The body must be a JSON object.'],
+    [{}, 'The member username is missing.'],
+    [{ username: 'a' }, 'The member password is missing.'],
+    [{ username: '', password: 'b' }, /^The member username /],
+    [{ username: 'a', password: 5 }, /^The member password /],
+    [{ username: 'a', password: 'b'.repeat(1025) }, /^The member password /],
+    [{ ...ALICE, remember: true }, 'The member remember is not known.'],
+  ] as const) {
+    const answer = await send(browser, body)
+    isProblem(t, answer, 400, 'invalid_request', String(detail))
+    t.match(answer.json().detail, detail)
+  }
+  for (const [options, status, code] of [
+    [{ headers: { 'sec-fetch-site': 'cross-site' } }, 403, 'cross_origin'],
+    [{ headers: { 'content-type': 'application/x-www-form-urlencoded' } }, 415, 'unsupported_media_type'],
+    [{ body: ' '.repeat(20_000) }, 413, 'payload_too_large'],
+  ] as const) {
+    isProblem(t, await send(browser, ALICE, options), status, code, code)
+  }
+  t.equal(sandbox.journal.entries().length, 0, 'nobody was asked')
+
+  isProblem(
+    t,
+    await send(browser, { ...ALICE, password: 'wrong' }),
+    401,
+    'invalid_credentials',
+    'a wrong password',
+  )
+  t.strictSame(browser.cookies, before)
+  t.equal((await browser.fetch('/flux/a')).status, 200)
+})
+
+t.test('a token endpoint that fails, or a store that is away, is no wrong password', async (t) => {
+  const sandbox = await startSandbox(t)
+  const redis = await startRedis(t)
+  const bff = await startBff(t, sandbox, { ...PERMITTED, REDIS_URL: redis.url, TOKEN_TIMEOUT_MS: '300' })
+  await untilReady(bff)
+  const browser = bff.browser()
+  for (const [fault, status, code] of [
+    [{ mode: 'status', status: 503 }, 503, 'authorization_server_unavailable'],
+    [{ mode: 'invalid_client' }, 503, 'authorization_server_unavailable'],
+    [{ mode: 'html' }, 502, 'upstream_unavailable'],
+    [{ mode: 'hang' }, 504, 'upstream_timeout'],
+  ] as const) {
+    sandbox.faults.set({ tokenEndpoint: { ...fault, times: 1 } })
+    const answer = await send(browser, { ...ALICE, username: `alice ${code} ${fault.mode}` })
+    isProblem(t, answer, status, code, fault.mode)
+  }
+  sandbox.journal.clear()
+  await redis.stop()
+  isProblem(t, await send(browser, ALICE), 503, 'store_unavailable', 'no store')
+  t.equal(sandbox.journal.entries().length, 0, 'no tokens are asked for that nobody can keep')
+  t.equal(browser.cookies.size, 0)
+})
+
+t.test('passwords are tried five times a minute for a user name, thirty times from an address', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, {
+    ...PERMITTED,
+    TRUST_PROXY: '127.0.0.1/32',
+    LOGIN_RATE_PER_MINUTE: '0',
+  })
+  const browser = bff.browser()
+  const from = (address: string) => ({ headers: { 'x-forwarded-for': address } })
+  for (let attempt = 0; attempt < 5; attempt += 1) {
+    const name = attempt % 2 === 0 ? 'alice' : 'Alice'
+    const wrong = { username: name, password: `wrong ${attempt}` }
+    const answer = await send(browser, wrong, from(`192.0.2.${attempt}`))
+    isProblem(t, answer, 401, 'invalid_credentials', `try ${attempt}`)
+  }
+  const limited = await send(browser, ALICE, from('192.0.2.9'))
+  isProblem(t, limited, 429, 'rate_limited', 'the sixth, from another address')
+  const wait = Number(limited.headers['retry-after'])
+  t.ok(wait > 0 && wait <= 60, `${wait} s`)
+  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 5)
+
+  for (let attempt = 0; attempt < 30; attempt += 1) {
+    const answer = await send(browser, '{', from('198.51.100.1'))
+    isProblem(t, answer, 400, 'invalid_request', 'bad bodies count')
+  }
+  const many = await send(browser, 'x', {
+    headers: { ...from('198.51.100.1').headers, 'content-type': 'text/plain' },
+  })
+  isProblem(t, many, 429, 'rate_limited', 'before the body is looked at')
+  isProblem(t, await send(browser, '{', from('198.51.100.2')), 400, 'invalid_request', 'another address')
+})

@@ -1,0 +1,241 @@
+import t, { type Test } from 'tap'
+import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { Answer, Browser, RequestOptions } from '../helpers/browser.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+
+const PERMITTED = { OAUTH_FLOWS: 'code,token' }
+
+interface Arrival {
+  /** Path of the callback. */
+  path: string
+  /** Members of the fragment, as the page sends them. */
+  members: Record<string, string>
+}
+
+/** To the authorization server and back, as far as the browser goes before the page's script runs. */
+async function comeBack(
+  browser: Browser,
+  sandbox: Sandbox,
+  decision: 'accept' | 'refuse' = 'accept',
+): Promise<Arrival> {
+  const start = await browser.navigate('/auth/login?flow=token&returnTo=%2Fapp%3Fa%3D1')
+  const back = new URL(await decide(sandbox, String(start.headers.location), decision))
+  return {
+    path: back.pathname + back.search,
+    members: Object.fromEntries(new URLSearchParams(back.hash.slice(1))),
+  }
+}
+
+function hand(browser: Browser, { path, members }: Arrival, options: RequestOptions = {}): Promise<Answer> {
+  const headers = { 'content-type': 'application/json', ...options.headers }
+  return browser.fetch(path, { method: 'POST', body: JSON.stringify(members), ...options, headers })
+}
+
+function isProblem(t: Test, answer: Answer, status: number, code: string, what: string): void {
+  t.equal(answer.status, status, what)
+  t.equal(answer.json().code, code, what)
+}
+
+t.test('the token flow is served only where OAUTH_FLOWS names it', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  const refused = await browser.navigate('/auth/login?flow=token', { headers: { accept: '*/*' } })
+  t.equal(refused.status, 400)
+  t.notOk(refused.headers.location)
+  t.strictSame(refused.setCookies, [])
+  const nonce = 'A'.repeat(43)
+  const posted = await hand(browser, { path: `/auth/callback/${nonce}`, members: { access_token: 'x' } })
+  isProblem(t, posted, 405, 'method_not_allowed', 'its route is not there')
+  t.equal(posted.headers.allow, 'GET')
+})
+
+t.test('flow=token asks for a token, without a code challenge', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, PERMITTED)
+  const ask = async (query: string) => {
+    const { headers } = await bff.browser().navigate(`/auth/login${query}`)
+    return new URL(String(headers.location)).searchParams
+  }
+  const asked = await ask('?flow=token')
+  t.equal(asked.get('response_type'), 'token')
+  t.equal(asked.get('client_id'), 'test-client')
+  t.equal(asked.get('scope'), sandbox.baseUrl)
+  t.equal(asked.get('redirect_uri'), `${bff.publicUrl}/auth/callback/${asked.get('state')}`)
+  t.notOk(asked.has('code_challenge'))
+  t.equal((await ask('')).get('response_type'), 'code', 'the code flow stays the usual one')
+  t.equal((await ask('?flow=code')).get('response_type'), 'code')
+  for (const flow of ['password', 'client', '', 'token&flow=token']) {
+    t.equal((await bff.browser().navigate(`/auth/login?flow=${flow}`)).status, 400, flow)
+  }
+})
+
+t.test('with the token flow alone a sign-in needs no parameter', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { OAUTH_FLOWS: 'token' })
+  const start = await bff.browser().navigate('/auth/login')
+  t.equal(new URL(String(start.headers.location)).searchParams.get('response_type'), 'token')
+  t.equal((await bff.browser().navigate('/auth/login?flow=code')).status, 400)
+})
+
+t.test('the page of the callback hands the fragment over, and the session lasts as its token', async (t) => {
+  const sandbox = await startSandbox(t, { tokenLifeSeconds: 900 })
+  const bff = await startBff(t, sandbox, PERMITTED)
+  const browser = bff.browser()
+  const arrival = await comeBack(browser, sandbox)
+
+  const page = await browser.navigate(arrival.path, { from: 'cross-site' })
+  t.equal(page.status, 200)
+  t.match(page.headers['content-type'], /^text\/html/)
+  t.equal(page.headers['cache-control'], 'no-store')
+  t.match(
+    page.headers['content-security-policy'],
+    /^default-src 'none'; .*script-src 'sha256-[^']+'; connect-src 'self';.*frame-ancestors 'none'/,
+  )
+  t.strictSame(page.setCookies, [], 'nothing has happened yet')
+
+  const answer = await hand(browser, arrival)
+  t.equal(answer.status, 200)
+  t.equal(answer.headers.location, '/app?a=1#_')
+  const session = await browser.fetch('/auth/session')
+  t.strictSame(answer.json(), session.json(), 'the body of /auth/session')
+  const facts = answer.json()
+  t.match(facts, { authenticated: true, flow: 'token', refreshable: false, wac: 'DEMO' })
+  t.equal(facts.expiresAt, facts.accessTokenExpiresAt)
+  const lives = Date.parse(String(facts.expiresAt)) - Date.parse(String(facts.createdAt))
+  t.ok(lives <= 900_000 && lives > 890_000, `${lives} ms`)
+  t.notMatch(answer.text, arrival.members.access_token!)
+
+  t.equal((await browser.fetch('/flux/a')).status, 200)
+  const [call] = sandbox.journal.entries({ endpoint: 'resource' })
+  t.equal(call?.headers.authorization, `Bearer ${arrival.members.access_token}`)
+  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0, 'nothing to redeem')
+  t.notMatch(bff.log(), arrival.members.access_token!)
+
+  isProblem(t, await hand(browser, arrival), 400, 'login_failed', 'once only')
+  const reloaded = await browser.navigate(arrival.path)
+  t.equal(reloaded.status, 303, 'reloaded')
+  t.equal(reloaded.headers.location, '/#_')
+})
+
+t.test('a fragment is taken from the browser that began this sign-in, and as it was sent', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, PERMITTED)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  const before = browser.cookies.get('session')!.value
+  const arrival = await comeBack(browser, sandbox)
+  const { access_token, ...rest } = arrival.members
+  const other = bff.browser()
+  await other.navigate('/auth/login?flow=token')
+
+  isProblem(t, await hand(bff.browser(), arrival), 400, 'login_failed', 'no login cookie')
+  isProblem(t, await hand(other, arrival), 400, 'login_failed', 'a login cookie of another sign-in')
+  for (const [members, code, what] of [
+    [{ ...arrival.members, state: 'evil' }, 'login_failed', 'another state'],
+    [{ ...rest }, 'invalid_request', 'no token'],
+    [{ ...rest, access_token: '' }, 'invalid_request', 'an empty token'],
+    [{ ...arrival.members, error: 'access_denied' }, 'invalid_request', 'a token and an error'],
+    [{ ...rest, access_token: [access_token, 'x'] }, 'invalid_request', 'two tokens'],
+    [{ ...arrival.members, access_token: 'tök en' }, 'login_failed', 'a token that fits no header'],
+    [{ ...arrival.members, token_type: 'mac' }, 'login_failed', 'a token of another kind'],
+    [[], 'invalid_request', 'no object'],
+  ] as const) {
+    const answer = await hand(browser, { path: arrival.path, members: members as Arrival['members'] })
+    isProblem(t, answer, 400, code, what)
+    t.strictSame(answer.setCookies, [], what)
+  }
+  const raw = { method: 'POST', body: JSON.stringify(arrival.members) }
+  for (const [options, status, code] of [
+    [{ headers: { 'sec-fetch-site': 'cross-site' } }, 403, 'cross_origin'],
+    [{ headers: { origin: 'https://evil.test' } }, 403, 'cross_origin'],
+    [{ headers: { 'content-type': 'text/plain' } }, 415, 'unsupported_media_type'],
+    [{ body: JSON.stringify({ access_token: 'x'.repeat(17_000) }) }, 413, 'payload_too_large'],
+  ] as const) {
+    isProblem(t, await hand(browser, arrival, { ...raw, ...options }), status, code, code)
+  }
+  t.equal(browser.cookies.get('session')!.value, before, 'the session before lives on')
+  t.equal((await browser.fetch('/flux/a')).status, 200)
+
+  t.equal((await hand(browser, arrival)).status, 200, 'and then the right one')
+  t.not(browser.cookies.get('session')!.value, before)
+})
+
+t.test('the two flows do not take each other’s answers', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, PERMITTED)
+  const browser = bff.browser()
+  const start = await browser.navigate('/auth/login')
+  const back = new URL(await decide(sandbox, String(start.headers.location)))
+  const handed = await hand(browser, { path: back.pathname, members: { access_token: 'stolen' } })
+  isProblem(t, handed, 400, 'login_failed', 'a token for a sign-in by code')
+  t.equal((await browser.navigate(back.pathname, { from: 'cross-site' })).status, 400, 'no page for it')
+
+  const arrival = await comeBack(browser, sandbox)
+  t.equal((await browser.navigate(`${arrival.path}?code=stolen`, { from: 'cross-site' })).status, 400)
+  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
+  t.notOk(browser.cookies.has('session'))
+})
+
+t.test('a refusal in the fragment leads back with login_error', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, PERMITTED)
+  const browser = bff.browser()
+  const arrival = await comeBack(browser, sandbox, 'refuse')
+  const refused = await hand(browser, arrival)
+  isProblem(t, refused, 400, 'login_failed', 'refused')
+  t.equal(refused.headers.location, '/app?a=1&login_error=access_denied#_')
+  t.equal(browser.cookies.size, 0, 'the login cookie is used up')
+
+  const { path } = await comeBack(browser, sandbox)
+  const odd = await hand(browser, { path, members: { error: 'evil\nthing' } })
+  t.equal(odd.headers.location, '/app?a=1&login_error=server_error#_')
+})
+
+t.test('with a fixed callback the state in the fragment names the sign-in', async (t) => {
+  const sandbox = await startSandbox(t, { faults: { state: 'echo' } })
+  const bff = await startBff(t, sandbox, { ...PERMITTED, OAUTH_REDIRECT: 'fixed' })
+  const browser = bff.browser()
+  const nobody = await browser.navigate('/auth/callback', { from: 'cross-site' })
+  t.equal(nobody.status, 400, 'nobody expects a fragment')
+  const arrival = await comeBack(browser, sandbox)
+  t.equal(arrival.path, '/auth/callback')
+  const page = await browser.navigate(arrival.path, { from: 'cross-site' })
+  t.equal(page.status, 200)
+  t.match(page.text, '<script>')
+  const { state, ...stateless } = arrival.members
+  const path = `/auth/callback/${state}`
+  isProblem(t, await hand(browser, { path, members: stateless }), 400, 'login_failed', 'no state')
+  const answer = await hand(browser, { path, members: arrival.members })
+  t.equal(answer.status, 200)
+  t.match(answer.json(), { authenticated: true, flow: 'token' })
+})
+
+t.test('a sign-in that the store does not take has happened nowhere', async (t) => {
+  const sandbox = await startSandbox(t)
+  const redis = await startRedis(t)
+  const revocation = { OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke` }
+  const bff = await startBff(t, sandbox, { ...PERMITTED, ...revocation, REDIS_URL: redis.url })
+  await untilReady(bff)
+  const browser = bff.browser()
+  const arrival = await comeBack(browser, sandbox)
+  await redis.stop()
+  const failed = await hand(browser, arrival)
+  isProblem(t, failed, 503, 'store_unavailable', 'the store is down')
+  t.ok(failed.headers['retry-after'])
+  t.strictSame(failed.setCookies, [])
+  await redis.restart()
+  await untilReady(bff)
+  t.equal((await hand(browser, arrival)).status, 200, 'once it is back')
+})
+
+t.test('an access token that the resource server no longer takes ends its session', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, PERMITTED)
+  const browser = bff.browser()
+  await hand(browser, await comeBack(browser, sandbox))
+  sandbox.faults.set({ resource: { mode: 'invalid-token', times: 1 } })
+  isProblem(t, await browser.fetch('/flux/a'), 401, 'login_required', 'nothing can renew it')
+  t.equal((await browser.fetch('/auth/session')).json().authenticated, false)
+})

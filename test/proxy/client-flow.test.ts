@@ -1,0 +1,145 @@
+import t, { type Test } from 'tap'
+import type { Answer } from '../helpers/browser.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+
+const PERMITTED = { OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: 'DEMO/open,ACME/a.b~c' }
+
+function isProblem(t: Test, answer: Answer, status: number, code: string, what: string): void {
+  t.equal(answer.status, status, what)
+  t.equal(answer.json().code, code, what)
+}
+
+t.test(
+  'without a session the application reads what CLIENT_FLUX_ALLOWED names, and nothing else',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, PERMITTED)
+    const nobody = bff.browser()
+    const answers = await Promise.all(Array.from({ length: 20 }, () => nobody.fetch('/flux/open')))
+    for (const { status, headers } of answers) {
+      t.equal(status, 200)
+      t.equal(headers['cache-control'], 'private, no-cache')
+      t.match(headers.vary, 'Cookie')
+      t.notOk(headers['set-cookie'])
+    }
+    const requests = sandbox.journal.entries({ endpoint: 'token' })
+    t.equal(requests.length, 1, 'one token for all')
+    t.match(requests[0]?.form, { grant_type: 'client_credentials', scope: sandbox.baseUrl })
+
+    t.equal((await nobody.fetch('/flux/DEMO/open?format=XML')).status, 200)
+    t.equal((await nobody.fetch('/flux/ACME/a.b~c', { method: 'HEAD' })).status, 200)
+    t.equal((await nobody.fetch('/flux/open', { headers: { cookie: 'session=forged' } })).status, 200)
+    const before = sandbox.journal.entries({ endpoint: 'resource' }).length
+    for (const [path, method] of [
+      ['/flux/other', 'GET'],
+      ['/flux/ACME/open', 'GET'],
+      ['/flux/demo/open', 'GET'],
+      ['/flux/Open', 'GET'],
+      ['/site/1', 'PUT'],
+    ] as const) {
+      const body = method === 'PUT' ? { body: '{}', headers: { 'content-type': 'application/json' } } : {}
+      isProblem(t, await nobody.fetch(path, { method, ...body }), 401, 'login_required', path)
+    }
+    const cross = await nobody.fetch('/flux/open', { headers: { 'sec-fetch-site': 'cross-site' } })
+    isProblem(t, cross, 403, 'cross_origin', 'from another origin')
+    t.equal(sandbox.journal.entries({ endpoint: 'resource' }).length, before)
+    t.notMatch(bff.log(), /at-[A-Za-z0-9_-]{43}/, 'the token is not logged')
+  },
+)
+
+t.test('CLIENT_FLUX_ALLOWED=* permits every flux of the accounts that are permitted', async (t) => {
+  const sandbox = await startSandbox(t)
+  const env = { OAUTH_FLOWS: 'client', CLIENT_FLUX_ALLOWED: '*', WAC_ALLOWED: 'DEMO' }
+  const bff = await startBff(t, sandbox, env)
+  t.equal((await bff.browser().fetch('/flux/anything')).status, 200)
+  isProblem(t, await bff.browser().fetch('/flux/ACME/a'), 403, 'wac_not_allowed', 'another account')
+})
+
+t.test('without the client flow nothing is read without a session', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { CLIENT_FLUX_ALLOWED: '*' })
+  isProblem(t, await bff.browser().fetch('/flux/open'), 401, 'login_required', 'off')
+  t.equal(sandbox.journal.entries().length, 0)
+})
+
+t.test("a session's own token is used where there is one, the application's again after it", async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, PERMITTED)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  await browser.fetch('/flux/open')
+  await browser.fetch('/flux/open')
+  const users = () => sandbox.journal.entries({ endpoint: 'resource' }).map(({ username }) => username)
+  t.strictSame(users(), ['alice', 'alice'])
+
+  const kept = new Map(browser.cookies)
+  await browser.fetch('/auth/logout', { method: 'POST' })
+  for (const [name, cookie] of kept) browser.cookies.set(name, cookie)
+  t.equal((await browser.fetch('/flux/open')).status, 200, 'with the cookie of a session that has ended')
+  t.strictSame(users(), ['alice', 'alice', null])
+  isProblem(t, await browser.fetch('/flux/other'), 401, 'login_required', 'what is not permitted')
+})
+
+t.test("an application's token that is called invalid is renewed, once a minute at most", async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, PERMITTED)
+  const nobody = bff.browser()
+  await nobody.fetch('/flux/open')
+  sandbox.faults.set({ resource: { mode: 'invalid-token', times: 1 } })
+  t.equal((await nobody.fetch('/flux/open')).status, 200, 'with a new one')
+  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 2)
+
+  sandbox.faults.set({ resource: { mode: 'invalid-token' } })
+  for (let attempt = 0; attempt < 3; attempt += 1) {
+    isProblem(t, await nobody.fetch('/flux/open'), 403, 'upstream_refused', 'the new one as well')
+  }
+  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 2)
+})
+
+t.test('in the query the application presents its token like a session', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { ...PERMITTED, UPSTREAM_TOKEN_IN: 'query' })
+  t.equal((await bff.browser().fetch('/flux/open')).status, 200)
+  const [call] = sandbox.journal.entries({ endpoint: 'resource' })
+  t.notOk(call?.headers.authorization)
+  t.match(call?.query, { access_token: /^at-/ })
+})
+
+t.test(
+  'while the token endpoint is down a good token goes on, and without one it is 503 until it is back',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, PERMITTED)
+    const nobody = bff.browser()
+    sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 503 } })
+    for (let attempt = 0; attempt < 5; attempt += 1) {
+      const answer = await nobody.fetch('/flux/open')
+      isProblem(t, answer, 503, 'authorization_server_unavailable', 'none yet')
+      t.ok(Number(answer.headers['retry-after']) > 0)
+    }
+    t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 3, 'and it is not hammered')
+    sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
+    const back = performance.now()
+    let status = 503
+    while (status === 503 && performance.now() - back < 5_000) {
+      await new Promise((resolve) => setTimeout(resolve, 100))
+      status = (await nobody.fetch('/flux/open')).status
+    }
+    t.equal(status, 200, 'noticed within five seconds')
+    sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 503 } })
+    t.equal((await nobody.fetch('/flux/open')).status, 200)
+  },
+)
+
+t.test('the store is not asked for who has no cookie', async (t) => {
+  const sandbox = await startSandbox(t)
+  const redis = await startRedis(t)
+  const bff = await startBff(t, sandbox, { ...PERMITTED, REDIS_URL: redis.url })
+  await untilReady(bff)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  await redis.stop()
+  t.equal((await bff.browser().fetch('/flux/open')).status, 200)
+  isProblem(t, await browser.fetch('/flux/open'), 503, 'store_unavailable', 'who may have a session')
+})

@@ -1,0 +1,149 @@
+import t from 'tap'
+import { createLog } from '../../src/log.ts'
+import type { TokenOutcome } from '../../src/oauth/outcome.ts'
+import { Secret } from '../../src/secret.ts'
+import { createApplicationToken } from '../../src/tokens/application-token.ts'
+
+const TIMING = { aheadSeconds: 300, thresholdSeconds: 30 }
+const DOWN: TokenOutcome = {
+  kind: 'unavailable',
+  reason: 'the answer was 503',
+  retryAfterSeconds: null,
+  timedOut: false,
+  ofThisGrant: false,
+}
+
+/** A token endpoint that answers when it is told to, and a clock. */
+function arrange() {
+  let at = 1_000_000
+  let issued = 0
+  const waiting: ((outcome: TokenOutcome) => void)[] = []
+  const token = createApplicationToken({
+    authorizationServer: { redeemClient: () => new Promise((resolve) => waiting.push(resolve)) },
+    timing: TIMING,
+    now: () => at,
+    random: () => 0.5,
+    log: createLog('silent'),
+  })
+  return {
+    token,
+    pass: (ms: number) => {
+      at += ms
+    },
+    waiting: () => waiting.length,
+    /** Answers the oldest request: with a token of so many seconds, or with a failure. */
+    answer(what: number | TokenOutcome): void {
+      const outcome: TokenOutcome =
+        typeof what !== 'number'
+          ? what
+          : {
+              kind: 'granted',
+              tokens: {
+                accessToken: new Secret(`token-${++issued}`),
+                refreshToken: null,
+                lifeSeconds: what,
+                expiresAt: at + what * 1_000,
+                scope: null,
+              },
+            }
+      waiting.shift()!(outcome)
+    },
+  }
+}
+
+/** What came, in a word. */
+async function word(access: ReturnType<ReturnType<typeof arrange>['token']['obtain']>): Promise<string> {
+  const got = await access
+  return got.kind === 'token' ? got.token.reveal() : got.kind
+}
+
+t.test('all who ask at once share one request, and its token until shortly before it expires', async (t) => {
+  const { token, answer, waiting, pass } = arrange()
+  const asked = [word(token.obtain()), word(token.obtain()), word(token.obtain())]
+  t.equal(waiting(), 1)
+  answer(3_600)
+  t.strictSame(await Promise.all(asked), ['token-1', 'token-1', 'token-1'])
+  pass(3_569_000)
+  t.equal(await word(token.obtain()), 'token-1')
+  t.equal(waiting(), 0)
+})
+
+t.test('a token that is about to expire is used while the next one is fetched', async (t) => {
+  const { token, answer, waiting, pass } = arrange()
+  const first = word(token.obtain())
+  answer(3_600)
+  await first
+  pass(3_571_000)
+  t.equal(await word(token.obtain()), 'token-1', 'nobody waits')
+  t.equal(await word(token.obtain()), 'token-1')
+  t.equal(waiting(), 1)
+  answer(3_600)
+  await new Promise(setImmediate)
+  t.equal(await word(token.obtain()), 'token-2')
+})
+
+t.test('an expired token is waited for, one that expires at once is used once', async (t) => {
+  const { token, answer, waiting, pass } = arrange()
+  const first = word(token.obtain())
+  answer(60)
+  await first
+  pass(60_000)
+  const second = word(token.obtain())
+  t.equal(waiting(), 1)
+  answer(0)
+  t.equal(await second, 'token-2')
+  const third = word(token.obtain())
+  answer(3_600)
+  t.equal(await third, 'token-3')
+})
+
+t.test(
+  'while the token endpoint fails it gets one request at a time, and others are told at once',
+  async (t) => {
+    const { token, answer, waiting, pass } = arrange()
+    for (let failure = 0; failure < 3; failure += 1) {
+      const asked = word(token.obtain())
+      answer(DOWN)
+      t.equal(await asked, 'unavailable')
+    }
+    t.equal(await word(token.obtain()), 'unavailable')
+    t.equal(waiting(), 0, 'a pause')
+    pass(2_000)
+    const probe = word(token.obtain())
+    t.equal(waiting(), 1)
+    t.equal(await word(token.obtain()), 'unavailable', 'nobody waits for the probe of another')
+    answer(3_600)
+    t.equal(await probe, 'token-1')
+  },
+)
+
+t.test('a wait that the authorization server asks for is kept and passed on', async (t) => {
+  const { token, answer, waiting, pass } = arrange()
+  for (let failure = 0; failure < 3; failure += 1) {
+    const asked = token.obtain()
+    answer({ ...DOWN, retryAfterSeconds: 30 })
+    t.match(await asked, { kind: 'unavailable', retryAfterSeconds: 30 })
+  }
+  pass(29_000)
+  t.equal(await word(token.obtain()), 'unavailable')
+  t.equal(waiting(), 0)
+})
+
+t.test('a refused token is replaced once for all who had it, and once a minute at most', async (t) => {
+  const { token, answer, waiting, pass } = arrange()
+  const first = token.obtain()
+  answer(3_600)
+  const { serial } = (await first) as { serial: number }
+  const renewed = [word(token.renew(serial)), word(token.renew(serial))]
+  t.equal(waiting(), 1)
+  answer(3_600)
+  t.strictSame(await Promise.all(renewed), ['token-2', 'token-2'])
+  t.equal(await word(token.renew(serial)), 'token-2', 'who comes late has it at once')
+  pass(59_000)
+  t.equal(await word(token.renew(serial + 1)), 'token_refused')
+  t.equal(waiting(), 0)
+  pass(1_000)
+  const again = word(token.renew(serial + 1))
+  answer(3_600)
+  t.equal(await again, 'token-3')
+})
