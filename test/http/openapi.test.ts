@@ -1,0 +1,52 @@
+import t from 'tap'
+import type { Bff } from '../helpers/system.ts'
+import { startBff, startSandbox } from '../helpers/system.ts'
+
+/** Each operation that the description names, with its path as it stands there. */
+async function described(bff: Bff): Promise<string[]> {
+  const { paths } = (await bff.browser().fetch('/openapi.json')).json() as { paths: Record<string, object> }
+  return Object.entries(paths)
+    .flatMap(([path, methods]) => Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`))
+    .sort()
+}
+
+const ALWAYS = [
+  'GET /auth/login',
+  'GET /auth/session',
+  'GET /flux/{fluxId}',
+  'GET /flux/{wac}/{fluxId}',
+  'POST /auth/logout',
+  'POST /site',
+  'POST /site.json',
+  'PUT /site/{siteId}',
+  'PUT /site/{wac}/{siteId}',
+]
+
+for (const [env, more] of [
+  [{}, ['GET /auth/callback/{nonce}']],
+  [{ OAUTH_REDIRECT: 'fixed' }, ['GET /auth/callback']],
+  [{ OAUTH_FLOWS: 'code,password' }, ['GET /auth/callback/{nonce}', 'POST /auth/password']],
+  [{ OAUTH_FLOWS: 'token' }, ['GET /auth/callback/{nonce}', 'POST /auth/callback/{nonce}']],
+  [{ OAUTH_FLOWS: 'token', OAUTH_REDIRECT: 'fixed' }, ['GET /auth/callback', 'POST /auth/callback/{nonce}']],
+] as const) {
+  t.test(`the description has what is served, and nothing else: ${JSON.stringify(env)}`, async (t) => {
+    const bff = await startBff(t, await startSandbox(t), { ...env })
+    const operations = await described(bff)
+    t.strictSame(operations, [...ALWAYS, ...more].sort())
+    for (const operation of operations) {
+      const [method, path] = operation.split(' ') as [string, string]
+      const target = path.replace(/\{nonce\}/, 'A'.repeat(43)).replace(/\{\w+\}/g, '1')
+      const { status } = await bff.browser().fetch(target, { method })
+      t.notOk([404, 405].includes(status), `${operation}: ${status}`)
+    }
+  })
+}
+
+t.test('whoever may read without a session is told so', async (t) => {
+  const env = { OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: '*' }
+  const bff = await startBff(t, await startSandbox(t), env)
+  const { paths } = (await bff.browser().fetch('/openapi.json')).json() as {
+    paths: Record<string, { get: { security: object[] } }>
+  }
+  t.strictSame(paths['/flux/{fluxId}']?.get.security, [{ session: [] }, {}])
+})
