@@ -7,6 +7,9 @@ import t from 'tap'
 import { startChild, type Teardown } from '../helpers/child.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 
+// Nothing here is about speed.
+t.jobs = 3
+
 const BENCH = fileURLToPath(new URL('../../bench', import.meta.url))
 
 interface Run {
