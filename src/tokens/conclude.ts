@@ -7,6 +7,11 @@ import type { RefreshOptions, RefreshResult } from './refresh-terms.ts'
 import type { TokenSet } from './token-set.ts'
 import { sealTokens } from './token-set.ts'
 
+const TOLD = {
+  unavailable: { event: 'refresh.unavailable' },
+  in_doubt: { event: 'refresh.in_doubt' },
+}
+
 /** A lease that could not be given back by then has long run out; what stays is a doubt too many. */
 const SETTLED_WITHIN_MS = 600_000
 
@@ -47,10 +52,7 @@ export function createConclude(options: RefreshOptions): Conclude {
         const doubtless = outcome.kind === 'unavailable' && doubts === 0
         const after = doubts + (doubtless ? 0 : 1)
         const retryInMs = backoffMs({ tokens, outcome, doubts: after, timing, now: now(), random: random() })
-        log.warn(
-          { event: `refresh.${outcome.kind}`, reason: outcome.reason, retryInMs },
-          'a refresh did not succeed',
-        )
+        log.warn({ ...TOLD[outcome.kind], reason: outcome.reason, retryInMs }, 'a refresh did not succeed')
         await settle(key, attempt, doubtless ? null : { gen: session.gen, doubts: after }, retryInMs)
         return { kind: 'later', retryInMs, why: 'authorization_server' }
       }

@@ -17,6 +17,7 @@ t.test('the page on the log names each event that the server tells of, and no ot
     [...names!.matchAll(/`([^`]+)`/g)].map(([, name]) => name!),
   )
   t.ok(told.length > 30, 'the sources were read')
+  for (const text of files) t.notMatch(text, /\bevent: `/, 'each name can be searched for')
   t.strictSame([...new Set(described)].filter((name) => name !== 'event').sort(), [...new Set(told)].sort())
   t.end()
 })
