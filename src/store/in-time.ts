@@ -4,9 +4,8 @@ const LAST_MS = 100
 
 /**
  * The store's answer to a command, or a rejection after 0.8 s; the command may run all the same. A process
- * that was held up, for less than the two seconds after which its connection is given up, takes the answer
- * that came meanwhile or comes at once: timers run before sockets are read, which is why the library's own
- * limit would call it late.
+ * that was held up takes the answer that came meanwhile or comes at once: timers run before sockets are
+ * read, which is why the library's own limit would call it late.
  */
 export function inTime<T>(answer: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {

@@ -2,14 +2,13 @@ import type { RedisOptions } from 'ioredis'
 import { Cluster, Command, Redis } from 'ioredis'
 import type { RedisAddress, RedisTarget } from '../config.ts'
 import { messageOf } from '../log.ts'
+import { watchSilence } from './silence.ts'
 
 export type RedisClient = Redis | Cluster
 
 const CONNECT_TIMEOUT_MS = 2_000
 /** The nodes of a Cluster are asked one after the other, and one that is silent must not hold up a failover. */
 const SLOTS_TIMEOUT_MS = 800
-/** A connection that owes an answer for so long is given up: its other end may be gone without a word. */
-const SILENCE_MS = 2_000
 const RECONNECT_MAX_MS = 1_000
 
 export interface RedisClientOptions {
@@ -36,6 +35,7 @@ export function createCommandClient({ target, ca }: RedisClientOptions): RedisCl
     maxRedirections: 6,
   })
   cluster.on('+node', hearEveryError)
+  watchSilence(cluster)
   return cluster
 }
 
@@ -66,6 +66,7 @@ export function createMessageClient({ target, ca }: RedisClientOptions, commands
       return reconnectDelay(times)
     },
   })
+  watchSilence(client)
   return hearEveryError(client)
 }
 
@@ -138,7 +139,6 @@ function commonOptions(target: RedisTarget, ca: string | null, purpose: string) 
     connectionName: `bff-${purpose}`,
     connectTimeout: CONNECT_TIMEOUT_MS,
     disconnectTimeout: 500,
-    socketTimeout: SILENCE_MS,
     keepAlive: 10_000,
     // Not 1 or more: commands that were under way would be sent again after a reconnect.
     maxRetriesPerRequest: 0,
@@ -153,6 +153,12 @@ function createOneConnection(
   ca: string | null,
   common: ReturnType<typeof commonOptions> & Pick<RedisOptions, 'autoResubscribe'>,
 ): Redis {
+  const client = openOneConnection(target, ca, common)
+  watchSilence(client)
+  return client
+}
+
+function openOneConnection(...[target, ca, common]: Parameters<typeof createOneConnection>): Redis {
   switch (target.kind) {
     case 'single':
       return hearEveryError(

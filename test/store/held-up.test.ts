@@ -2,15 +2,22 @@ import t from 'tap'
 import { ONE_SERVER, redisStore, startSession } from './stores.ts'
 
 for (const [name, start] of Object.entries(ONE_SERVER)) {
-  for (const [when, onTheirWay] of Object.entries({ 'on their way': true, 'about to go': false })) {
+  for (const [when, onTheirWay, ms] of [
+    ['on their way', true, 1_500],
+    ['about to go', false, 1_500],
+    // Longer than the silence after which a connection is given up, as when a whole machine was held up.
+    ['on their way for long', true, 4_000],
+    ['about to go for long', false, 4_000],
+  ] as const) {
     t.test(`${name}: a process that is held up takes the answers to commands ${when}`, async (t) => {
       const made = await redisStore(t, await start(t))
       const key = await startSession(made)
       const answers = Promise.all([made.store.read(key), made.store.ping()])
       if (onTheirWay) await new Promise((resolve) => setImmediate(resolve))
-      const until = performance.now() + 1_500
+      const until = performance.now() + ms
       while (performance.now() < until);
       t.type((await answers)[0], 'object')
+      t.type(await made.store.read(key), 'object', 'and keeps its connection')
     })
   }
 }
