@@ -27,13 +27,18 @@ export function readAnswer(query: URLSearchParams): AuthorizationAnswer {
   return { kind, value: code || error || '', state, iss }
 }
 
+/** Throws unless this may be the nonce of a sign-in. */
+export function requireNonce(nonce: string): void {
+  if (!NONCE.test(nonce)) throw problem('login_failed', 'This address belongs to no sign-in.')
+}
+
 /** Throws where an answer says that it belongs to another sign-in, or comes from another issuer (RFC 9207). */
 export function requireOwn(
   { state, iss }: { state: string | null; iss: string | null },
   nonce: string,
   issuer: string | null,
 ): void {
-  if (!NONCE.test(nonce)) throw problem('login_failed', 'This address belongs to no sign-in.')
+  requireNonce(nonce)
   if (state !== null && state !== nonce) throw problem('login_failed', 'The state is not the one sent.')
   if (issuer !== null && iss !== null && iss !== issuer) {
     throw problem('login_failed', 'The answer comes from another issuer.')

@@ -88,7 +88,8 @@ export function createCallback(options: CallbackOptions) {
     const { cookie } = request.headers
     if (!flows.has('token')) throw problem('invalid_request', ONE_OF_BOTH)
     if (redirect === 'fixed') {
-      if (transactions.awaitsFragment(cookie)) return sendFragmentPage(reply, '/auth/login')
+      const again = loginUrl({ flow: 'token', returnTo: HOME })
+      if (transactions.awaitsFragment(cookie)) return sendFragmentPage(reply, again)
       throw problem('invalid_request', ONE_OF_BOTH)
     }
     requireOwn(answer, nonce ?? '', issuer)

@@ -1,11 +1,13 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config.ts'
-import { problem } from '../errors.ts'
+import { problem, unavailable } from '../errors.ts'
 import type { Logger } from '../log.ts'
 import type { FragmentAnswer } from '../oauth/accept.ts'
 import { acceptFragment } from '../oauth/accept.ts'
+import type { GrantedTokens } from '../oauth/outcome.ts'
 import type { SessionStore } from '../store/port.ts'
+import type { Tokens } from '../tokens/tokens.ts'
 import { NOT_YOURS, publicError, requireOwn } from './authorization-answer.ts'
 import { comingBack } from './return-to.ts'
 import type { FactsOptions } from './session-info.ts'
@@ -19,6 +21,7 @@ export interface FragmentOptions extends FactsOptions {
   redirect: Config['oauth']['redirect']
   issuer: string | null
   store: SessionStore
+  tokens: Pick<Tokens, 'drop'>
   transactions: Transactions
   signIn: SignIn
   now: () => number
@@ -52,7 +55,7 @@ export const FRAGMENT_SCHEMA = {
  * the callback read it. Answers with the facts of the new session; `Location` says where the page goes.
  */
 export function createFragment(options: FragmentOptions) {
-  const { redirect, issuer, store, transactions, signIn, now, log } = options
+  const { redirect, issuer, store, tokens, transactions, signIn, now, log } = options
 
   return async function fragment(request: FastifyRequest, reply: FastifyReply): Promise<object> {
     const { nonce } = request.params as { nonce: string }
@@ -63,14 +66,22 @@ export function createFragment(options: FragmentOptions) {
     const transaction = transactions.find(request.headers.cookie, nonce)
     if (transaction?.flow !== 'token') throw problem('login_failed', NOT_YOURS)
     const granted = tokensOf(body, request, reply, nonce, transaction)
-    if (!(await store.claimNonce(nonce, randomUUID(), TRANSACTION_MS))) {
-      throw problem('login_failed', NOT_YOURS)
-    }
-    transactions.forget(reply, nonce)
     const members = { loginUrl: loginUrl(transaction) }
+    if (!(await claim(nonce, granted, members))) throw problem('login_failed', NOT_YOURS)
+    transactions.forget(reply, nonce)
     const session = await signIn.signIn(request, reply, { granted, flow: 'token', members })
     reply.header('location', comingBack(transaction.returnTo))
     return sessionFacts(session, options)
+  }
+
+  async function claim(nonce: string, granted: GrantedTokens, members: Record<string, string>) {
+    try {
+      return await store.claimNonce(nonce, randomUUID(), TRANSACTION_MS)
+    } catch (cause) {
+      // The page has it no more.
+      tokens.drop(granted)
+      throw unavailable('store_unavailable', 1, cause, members)
+    }
   }
 
   function tokensOf(
@@ -93,9 +104,10 @@ export function createFragment(options: FragmentOptions) {
       })
     }
     const granted = acceptFragment(body, now())
-    if (granted !== null) return granted
+    // Without a refresh token, one that is due at once would be a session that has ended.
+    if (granted !== null && granted.lifeSeconds > 0) return granted
     throw problem('login_failed', {
-      detail: 'The token is of a kind that cannot be used here.',
+      detail: 'The token cannot be used here.',
       members: { loginUrl: loginUrl(transaction) },
     })
   }

@@ -5,10 +5,12 @@ import { addJsonBodies, requireJson } from '../json-body.ts'
 import { comesFromOwnOrigin, OWN_ORIGIN_ONLY } from '../session/origin-guard.ts'
 import type { SessionScopeOptions } from '../session/plugin.ts'
 import { addBrowserSession, addCookies } from '../session/plugin.ts'
+import { requireNonce } from './authorization-answer.ts'
 import type { CallbackOptions } from './callback.ts'
 import { createCallback } from './callback.ts'
 import type { FragmentOptions } from './fragment.ts'
 import { createFragment, FRAGMENT_SCHEMA } from './fragment.ts'
+import { FORGET_FRAGMENT } from './fragment-page.ts'
 import { createLogout } from './logout.ts'
 import { navigates, sendPage } from './pages.ts'
 import type { PasswordOptions } from './password.ts'
@@ -36,10 +38,11 @@ const BODY_LIMIT_BYTES = 16_384
 /** The paths of this room and what they take; for the answer to any other method. */
 export function loginPaths({ flows, redirect }: Pick<LoginOptions, 'flows' | 'redirect'>) {
   const perLogin = redirect === 'fixed' ? 'POST' : 'GET, POST'
+  const page = createFaultPage(flows)
   return [
-    { path: /^\/auth\/login$/, allow: 'GET', page: faultPage },
-    { path: /^\/auth\/callback$/, allow: 'GET', page: faultPage },
-    { path: /^\/auth\/callback\/[^/]+$/, allow: flows.has('token') ? perLogin : 'GET', page: faultPage },
+    { path: /^\/auth\/login$/, allow: 'GET', page },
+    { path: /^\/auth\/callback$/, allow: 'GET', page },
+    { path: /^\/auth\/callback\/[^/]+$/, allow: flows.has('token') ? perLogin : 'GET', page },
     { path: /^\/auth\/session$/, allow: 'GET, HEAD' },
     { path: /^\/auth\/logout$/, allow: 'POST' },
     ...(flows.has('password') ? [{ path: /^\/auth\/password$/, allow: 'POST' }] : []),
@@ -53,7 +56,7 @@ export function loginPaths({ flows, redirect }: Pick<LoginOptions, 'flows' | 're
 export async function addLogin(app: FastifyInstance, options: LoginOptions): Promise<void> {
   await app.register(async (auth) => {
     await addCookies(auth, options.cookies)
-    addPages(auth)
+    addPages(auth, createFaultPage(options.flows))
     // Before anything that would ask the store.
     auth.addHook('onRequest', async (request) => {
       if (request.method !== 'POST') return
@@ -80,13 +83,17 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
 function addDiscouragedFlows(scope: FastifyInstance, options: LoginOptions): void {
   const { flows, countPasswords } = options
   addJsonBodies(scope)
-  const common = { method: 'POST', bodyLimit: BODY_LIMIT_BYTES, config: { newSession: true } } as const
+  const common = { method: 'POST', bodyLimit: BODY_LIMIT_BYTES } as const
   if (flows.has('token')) {
     scope.route({
       ...common,
       url: '/auth/callback/:nonce',
+      config: { newSession: true, page: true },
       schema: { body: FRAGMENT_SCHEMA },
-      onRequest: async (request) => requireJson(request),
+      async onRequest(request) {
+        requireNonce((request.params as { nonce: string }).nonce)
+        requireJson(request)
+      },
       handler: createFragment(options),
     })
   }
@@ -94,6 +101,7 @@ function addDiscouragedFlows(scope: FastifyInstance, options: LoginOptions): voi
     scope.route({
       ...common,
       url: '/auth/password',
+      config: { newSession: true },
       schema: { body: PASSWORD_SCHEMA },
       async onRequest(request) {
         countPasswords(networkOf(request.ip))
@@ -115,25 +123,28 @@ declare module 'fastify' {
   }
 }
 
+/** How to show a problem to the person who navigates here; null where nobody does. */
+type FaultPage = (request: FastifyRequest, reply: FastifyReply) => FastifyRequest['problemPage']
+
 /** Lets the one error handler of the app answer with a page where a person looks at it. */
-function addPages(scope: FastifyInstance): void {
+function addPages(scope: FastifyInstance, faultPage: FaultPage): void {
   scope.addHook('onRequest', async (request, reply) => {
     if (request.routeOptions.config.page === true) request.problemPage = faultPage(request, reply)
   })
 }
 
-/** How to show a problem to the person who navigates here; null where nobody does. */
-function faultPage(request: FastifyRequest, reply: FastifyReply): FastifyRequest['problemPage'] {
-  if (!navigates(request)) return null
-  return (fault) =>
-    sendPage(reply, {
-      status: fault.status,
-      title: fault.title,
-      text: fault.detail ?? `${fault.title}.`,
-      link: {
-        href: fault.members.loginUrl ?? '/',
-        words: fault.members.loginUrl ? 'Try again' : 'Go to the start',
-      },
-      requestId: request.id,
-    })
+function createFaultPage(flows: LoginOptions['flows']): FaultPage {
+  const script = flows.has('token') ? { script: FORGET_FRAGMENT } : {}
+  return (request, reply) => {
+    if (!navigates(request)) return null
+    return ({ status, title, detail, members: { loginUrl } }) =>
+      sendPage(reply, {
+        status,
+        title,
+        text: detail ?? `${title}.`,
+        link: { href: loginUrl ?? '/', words: loginUrl ? 'Try again' : 'Go to the start' },
+        requestId: request.id,
+        ...script,
+      })
+  }
 }

@@ -1,4 +1,4 @@
-import { isIPv6 } from 'node:net'
+import { isIPv4, isIPv6 } from 'node:net'
 import { LRUCache } from 'lru-cache'
 import { problem } from '../errors.ts'
 
@@ -34,18 +34,30 @@ export function createRateLimit({ perMinute, now }: RateLimitOptions): RateLimit
   }
 }
 
-/** One client: an IPv4 address, or the /64 network of an IPv6 address, which one household has whole. */
-export function networkOf(address: string): string {
-  if (!isIPv6(address)) return address
+/**
+ * One client: an IPv4 address, or the /64 network of an IPv6 address, which one household has whole; all that
+ * is no address counts as one.
+ */
+export function networkOf(given: string): string {
+  // As some proxies write it into X-Forwarded-For, with the port.
+  const address = given.replace(/^\[(.*)\](:\d+)?$/, '$1').replace(/^([\d.]+):\d+$/, '$1')
+  if (isIPv4(address)) return address
+  if (!isIPv6(address)) return 'unknown'
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)
   if (mapped !== null) return mapped[1]!
   const [head = '', tail] = (address.split('%')[0] ?? '').split('::')
   const before = head === '' ? [] : head.split(':')
   const after = tail === undefined || tail === '' ? [] : tail.split(':')
   const zeros = tail === undefined ? 0 : 8 - before.length - after.length
-  const groups = [...before, ...Array.from({ length: zeros }, () => '0'), ...after]
+  const groups = [...before, ...Array.from({ length: zeros }, () => '0'), ...after].map((group) =>
+    Number.parseInt(group, 16),
+  )
+  const [high = 0, low = 0] = groups.slice(6)
+  if (groups.slice(0, 6).join(' ') === '0 0 0 0 0 65535') {
+    return [high >> 8, high & 255, low >> 8, low & 255].join('.')
+  }
   return groups
     .slice(0, 4)
-    .map((group) => Number.parseInt(group, 16).toString(16))
+    .map((group) => group.toString(16))
     .join(':')
 }

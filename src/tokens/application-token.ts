@@ -33,12 +33,15 @@ export interface ApplicationTokenOptions {
 }
 
 const FORCED_EVERY_MS = 60_000
+/** A token that is due at once is used for so long, or each call would ask for one. */
+const USED_AT_LEAST_MS = 1_000
 
 export function createApplicationToken(options: ApplicationTokenOptions): ApplicationToken {
   const { authorizationServer, timing, now, random, log } = options
   // Of its own: that this client gets no token for itself says nothing of its users' refresh tokens.
   const breaker = createBreaker({ now, random, onChange: () => {} })
   let held: GrantedTokens | null = null
+  let heldSince = 0
   let serial = 0
   let forcedAt = Number.NEGATIVE_INFINITY
   let flight: Promise<ApplicationAccess> | null = null
@@ -56,6 +59,7 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
     if (outcome.kind === 'granted') {
       admission.report(true, null)
       held = outcome.tokens
+      heldSince = now()
       serial += 1
       return current(held.accessToken)
     }
@@ -66,8 +70,9 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
     return unavailable(asked === null ? 1_000 : asked * 1_000)
   }
 
-  /** All who ask at once share one request. */
+  /** All who ask at once share one request; while the token endpoint is down the breaker says who may ask. */
   function ask(): Promise<ApplicationAccess> {
+    if (breaker.isOpen()) return request()
     flight ??= request().finally(() => {
       flight = null
     })
@@ -77,23 +82,23 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
   return {
     async obtain() {
       if (held !== null && now() < refreshesFirstAt(held, timing)) return current(held.accessToken)
-      if (held !== null && now() < held.expiresAt) {
+      if (held !== null && now() < Math.max(held.expiresAt, heldSince + USED_AT_LEAST_MS)) {
         // Good for some seconds more: nobody waits for the next one.
         const { accessToken } = held
         void ask()
         return current(accessToken)
       }
-      // While the token endpoint is down one caller finds out that it is back, the others are told at once.
-      if (flight !== null && breaker.isOpen()) return unavailable(1_000)
       return await ask()
     },
 
     async renew(refusedSerial) {
-      if (flight !== null) return await flight
       if (serial !== refusedSerial && held !== null) return current(held.accessToken)
       if (now() - forcedAt < FORCED_EVERY_MS) return { kind: 'token_refused' }
-      forcedAt = now()
-      return await ask()
+      // Of no use to anybody, also where no other comes now.
+      held = null
+      const renewed = await ask()
+      if (renewed.kind === 'token') forcedAt = now()
+      return renewed
     },
   }
 }

@@ -140,6 +140,8 @@ t.test('a fragment is taken from the browser that began this sign-in, and as it 
     [{ ...rest, access_token: [access_token, 'x'] }, 'invalid_request', 'two tokens'],
     [{ ...arrival.members, access_token: 'tök en' }, 'login_failed', 'a token that fits no header'],
     [{ ...arrival.members, token_type: 'mac' }, 'login_failed', 'a token of another kind'],
+    [{ ...arrival.members, expires_in: '0' }, 'login_failed', 'a token that is due at once'],
+    [{ ...arrival.members, expires_in: 'soon' }, 'login_failed', 'a token of an unreadable life'],
     [[], 'invalid_request', 'no object'],
   ] as const) {
     const answer = await hand(browser, { path: arrival.path, members: members as Arrival['members'] })
@@ -176,6 +178,30 @@ t.test('the two flows do not take each other’s answers', async (t) => {
   t.equal((await browser.navigate(`${arrival.path}?code=stolen`, { from: 'cross-site' })).status, 400)
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
   t.notOk(browser.cookies.has('session'))
+})
+
+t.test('what is wrong with a fragment is told in the documented order, to a person on a page', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, PERMITTED)
+  const browser = bff.browser()
+  const post = (nonce: string, headers: Record<string, string>, body: string) =>
+    browser.fetch(`/auth/callback/${nonce}`, { method: 'POST', headers, body })
+  const nonce = 'A'.repeat(43)
+  const json = { 'content-type': 'application/json' }
+  const long = JSON.stringify({ access_token: 'x'.repeat(20_000) })
+  for (const [answer, status, code] of [
+    [await post('evil', { 'sec-fetch-site': 'cross-site' }, long), 403, 'cross_origin'],
+    [await post('evil', { 'content-type': 'text/plain' }, long), 400, 'login_failed'],
+    [await post(nonce, { 'content-type': 'text/plain' }, long), 415, 'unsupported_media_type'],
+    [await post(nonce, json, long), 413, 'payload_too_large'],
+    [await post(nonce, json, '{'), 400, 'invalid_request'],
+    [await post(nonce, json, '{"access_token":"x"}'), 400, 'login_failed'],
+  ] as const) {
+    isProblem(t, answer, status, code, code)
+  }
+  const page = await post(nonce, { 'sec-fetch-mode': 'navigate', accept: 'text/html' }, '')
+  t.equal(page.status, 415)
+  t.match(page.headers['content-type'], /^text\/html/)
 })
 
 t.test('a refusal in the fragment leads back with login_error', async (t) => {
@@ -224,10 +250,13 @@ t.test('a sign-in that the store does not take has happened nowhere', async (t) 
   const failed = await hand(browser, arrival)
   isProblem(t, failed, 503, 'store_unavailable', 'the store is down')
   t.ok(failed.headers['retry-after'])
+  t.equal(failed.json().loginUrl, '/auth/login?returnTo=%2Fapp%3Fa%3D1&flow=token')
   t.strictSame(failed.setCookies, [])
+  await sandbox.journal.until({ endpoint: 'revoke' })
+  t.equal(sandbox.journal.entries({ endpoint: 'revoke' })[0]?.form?.token, arrival.members.access_token)
   await redis.restart()
   await untilReady(bff)
-  t.equal((await hand(browser, arrival)).status, 200, 'once it is back')
+  t.equal((await hand(browser, await comeBack(browser, sandbox))).status, 200, 'once it is back')
 })
 
 t.test('an access token that the resource server no longer takes ends its session', async (t) => {

@@ -167,6 +167,33 @@ t.test('names that would carry a token or make a script are 400, however they ar
   t.equal(sandbox.journal.entries().length, 0)
 })
 
+t.test('what would make another call of this one is 400, however it is written', async (t) => {
+  const { sandbox, get } = await ready(t)
+  for (const [query, named] of [
+    ['X-Http-Method-Override=DELETE', 'x-http-method-override'],
+    ['x-http-method-override=GET', 'x-http-method-override'],
+    ['X-HTTP-Method=PUT', 'x-http-method'],
+    ['X-Method-Override=PUT', 'x-method-override'],
+    ['_method=PUT', '_method'],
+    ['a=1&%5Fmethod=PUT', '_method'],
+    ['WAC=ACME', 'wac'],
+    ['wac=', 'wac'],
+    ['w%61c=ACME', 'wac'],
+    ['FluxId=secret', 'fluxid'],
+    ['FLUXID=b', 'fluxid'],
+    ['+wac=ACME', 'wac'],
+    ['access_token%00=1', 'control character'],
+    ['wac%0A=ACME', 'control character'],
+  ] as const) {
+    const answer = await get(`/flux/a?${query}`)
+    t.equal(answer.status, 400, query)
+    t.match(problemOf(answer), { code: 'invalid_request', detail: new RegExp(named) }, query)
+  }
+  t.equal(sandbox.journal.entries().length, 0)
+  await get('/flux/a?WAC=DEMO&fluxId=a')
+  t.equal(sandbox.journal.entries()[0]?.url, '/DEMO/flux/a?format=JSON&WAC=DEMO&fluxId=a', 'in agreement')
+})
+
 t.test('other parameters pass as they came, in their order', async (t) => {
   const { sandbox, get } = await ready(t)
   for (const [query, sent] of [

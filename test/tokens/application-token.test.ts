@@ -82,7 +82,7 @@ t.test('a token that is about to expire is used while the next one is fetched', 
   t.equal(await word(token.obtain()), 'token-2')
 })
 
-t.test('an expired token is waited for, one that expires at once is used once', async (t) => {
+t.test('an expired token is waited for, one that expires at once is used for a second', async (t) => {
   const { token, answer, waiting, pass } = arrange()
   const first = word(token.obtain())
   answer(60)
@@ -92,6 +92,11 @@ t.test('an expired token is waited for, one that expires at once is used once', 
   t.equal(waiting(), 1)
   answer(0)
   t.equal(await second, 'token-2')
+  t.equal(await word(token.obtain()), 'token-2', 'though the next one is asked for')
+  t.equal(waiting(), 1)
+  answer({ ...DOWN })
+  await new Promise(setImmediate)
+  pass(1_000)
   const third = word(token.obtain())
   answer(3_600)
   t.equal(await third, 'token-3')
@@ -146,4 +151,17 @@ t.test('a refused token is replaced once for all who had it, and once a minute a
   const again = word(token.renew(serial + 1))
   answer(3_600)
   t.equal(await again, 'token-3')
+})
+
+t.test('a refused token whose renewal fails is not used again, and the next call asks anew', async (t) => {
+  const { token, answer } = arrange()
+  const first = token.obtain()
+  answer(3_600)
+  const { serial } = (await first) as { serial: number }
+  const renewed = word(token.renew(serial))
+  answer(DOWN)
+  t.equal(await renewed, 'unavailable')
+  const next = word(token.obtain())
+  answer(3_600)
+  t.equal(await next, 'token-2')
 })
