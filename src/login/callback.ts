@@ -43,24 +43,24 @@ export function createCallback(options: CallbackOptions) {
 
   return async function callback(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const answer = readAnswer(queryOf(request.url))
-    const nonce = redirect === 'fixed' ? answer.state : (request.params as { nonce: string }).nonce
+    const { nonce = answer.state ?? '' } = request.params as { nonce?: string }
     if (answer.kind === 'none') return await withoutAnswer(request, reply, answer, nonce)
-    requireOwn(answer, nonce ?? '', issuer)
-    const transaction = transactions.find(request.headers.cookie, nonce!)
-    if (transaction === null) return await withoutTransaction(request, reply, nonce!)
+    requireOwn(answer, nonce, issuer)
+    const transaction = transactions.find(request.headers.cookie, nonce)
+    if (transaction === null) return await withoutTransaction(request, reply, nonce)
     if (answer.kind === 'error') {
       log.info({ event: 'login.refused', reqId: request.id }, 'the authorization server sent an error')
       const added = { name: 'login_error', value: publicError(answer.value) }
-      return goTo(reply, nonce!, comingBack(transaction.returnTo, added))
+      return goTo(reply, nonce, comingBack(transaction.returnTo, added))
     }
     if (transaction.flow !== 'code') throw problem('login_failed', 'This sign-in did not ask for a code.')
-    if (!(await store.claimNonce(nonce!, randomUUID(), TRANSACTION_MS))) {
-      return await withoutTransaction(request, reply, nonce!)
+    if (!(await store.claimNonce(nonce, randomUUID(), TRANSACTION_MS))) {
+      return await withoutTransaction(request, reply, nonce)
     }
     // Used up, however it ends: left behind, it would count among the few that a browser may have.
-    transactions.forget(reply, nonce!)
+    transactions.forget(reply, nonce)
     const outcome = await authorizationServer.redeemCode({
-      redirectUri: redirectUri(publicUrl, redirect, nonce!),
+      redirectUri: redirectUri(publicUrl, redirect, nonce),
       code: answer.value,
       verifier: transaction.verifier,
     })
@@ -75,7 +75,7 @@ export function createCallback(options: CallbackOptions) {
       throw grantProblem(outcome, () => problem('login_failed', { detail, members }), members)
     }
     await signIn(request, reply, { granted: outcome.tokens, flow: 'code', members })
-    return goTo(reply, nonce!, comingBack(transaction.returnTo))
+    return goTo(reply, nonce, comingBack(transaction.returnTo))
   }
 
   /** The answer of the token flow stands in the fragment, which browsers do not send. */
@@ -83,7 +83,7 @@ export function createCallback(options: CallbackOptions) {
     request: FastifyRequest,
     reply: FastifyReply,
     answer: AuthorizationAnswer,
-    nonce: string | null,
+    nonce: string,
   ): Promise<FastifyReply> {
     const { cookie } = request.headers
     if (!flows.has('token')) throw problem('invalid_request', ONE_OF_BOTH)
@@ -92,9 +92,9 @@ export function createCallback(options: CallbackOptions) {
       if (transactions.awaitsFragment(cookie)) return sendFragmentPage(reply, again)
       throw problem('invalid_request', ONE_OF_BOTH)
     }
-    requireOwn(answer, nonce ?? '', issuer)
-    const transaction = transactions.find(cookie, nonce!)
-    if (transaction === null) return await withoutTransaction(request, reply, nonce!)
+    requireOwn(answer, nonce, issuer)
+    const transaction = transactions.find(cookie, nonce)
+    if (transaction === null) return await withoutTransaction(request, reply, nonce)
     if (transaction.flow !== 'token') throw problem('invalid_request', ONE_OF_BOTH)
     return sendFragmentPage(reply, loginUrl(transaction))
   }
