@@ -6,7 +6,9 @@ import { elapsed, lastBearer, presentations, signInExpired, signInFor, until } f
 
 t.jobs = 6
 
-const FAST = { TOKEN_TIMEOUT_MS: '1000' }
+/** A stop listens for a hanging answer until three seconds before this. */
+const STOPS_SOON = { SHUTDOWN_SECONDS: '4' }
+const FAST = { TOKEN_TIMEOUT_MS: '1000', ...STOPS_SOON }
 
 /** The authorization server says no, or nothing at all, and has not used the refresh token up. */
 const HARMLESS: Record<string, Faults['tokenEndpoint']> = {
@@ -206,7 +208,7 @@ t.test('a no to the last chance does not make another one', async (t) => {
 
 t.test('a hanging authorization server slows nobody whose token still lives', async (t) => {
   const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
+  const bff = await startBff(t, sandbox, STOPS_SOON)
   const browser = await signInFor(bff, sandbox, 9)
   sandbox.faults.set({ tokenEndpoint: { mode: 'hang' } })
   await sandbox.journal.until({ endpoint: 'token', kind: 'refresh_token' })

@@ -6,8 +6,8 @@ for (const [name, start] of Object.entries(ONE_SERVER)) {
     ['on their way', true, 1_500],
     ['about to go', false, 1_500],
     // Longer than the silence after which a connection is given up, as when a whole machine was held up.
-    ['on their way for long', true, 4_000],
-    ['about to go for long', false, 4_000],
+    ['on their way for long', true, 3_000],
+    ['about to go for long', false, 3_000],
   ] as const) {
     t.test(`${name}: a process that is held up takes the answers to commands ${when}`, async (t) => {
       const made = await redisStore(t, await start(t))
