@@ -1,5 +1,6 @@
-import t, { type Test } from 'tap'
+import t from 'tap'
 import type { Answer, Browser, RequestOptions } from '../helpers/browser.ts'
+import { isProblem } from '../helpers/problems.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 
@@ -10,11 +11,6 @@ function send(browser: Browser, body: unknown, options: RequestOptions = {}): Pr
   const headers = { 'content-type': 'application/json', ...options.headers }
   const text = typeof body === 'string' ? body : JSON.stringify(body)
   return browser.fetch('/auth/password', { method: 'POST', body: text, ...options, headers })
-}
-
-function isProblem(t: Test, answer: Answer, status: number, code: string, what: string): void {
-  t.equal(answer.status, status, what)
-  t.equal(answer.json().code, code, what)
 }
 
 t.test('the password flow is served only where OAUTH_FLOWS names it', async (t) => {

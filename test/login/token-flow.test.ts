@@ -1,6 +1,7 @@
-import t, { type Test } from 'tap'
+import t from 'tap'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { Answer, Browser, RequestOptions } from '../helpers/browser.ts'
+import { isProblem } from '../helpers/problems.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 
@@ -30,11 +31,6 @@ async function comeBack(
 function hand(browser: Browser, { path, members }: Arrival, options: RequestOptions = {}): Promise<Answer> {
   const headers = { 'content-type': 'application/json', ...options.headers }
   return browser.fetch(path, { method: 'POST', body: JSON.stringify(members), ...options, headers })
-}
-
-function isProblem(t: Test, answer: Answer, status: number, code: string, what: string): void {
-  t.equal(answer.status, status, what)
-  t.equal(answer.json().code, code, what)
 }
 
 t.test('the token flow is served only where OAUTH_FLOWS names it', async (t) => {

@@ -1,14 +1,9 @@
-import t, { type Test } from 'tap'
-import type { Answer } from '../helpers/browser.ts'
+import t from 'tap'
+import { isProblem } from '../helpers/problems.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 
 const PERMITTED = { OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: 'DEMO/open,ACME/a.b~c' }
-
-function isProblem(t: Test, answer: Answer, status: number, code: string, what: string): void {
-  t.equal(answer.status, status, what)
-  t.equal(answer.json().code, code, what)
-}
 
 t.test(
   'without a session the application reads what CLIENT_FLUX_ALLOWED names, and nothing else',
