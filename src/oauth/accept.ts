@@ -1,5 +1,5 @@
 import { Secret } from '../secret.ts'
-import type { TokenOutcome } from './outcome.ts'
+import type { GrantedTokens, TokenOutcome } from './outcome.ts'
 import { lifeSeconds } from './tidy.ts'
 
 /** What an answer with tokens holds, whichever way it came. */
@@ -26,14 +26,14 @@ export function acceptTokens(
       timedOut: false,
     }
   }
-  const lifeSeconds = answer.expires_in ?? 0
+  const seconds = answer.expires_in ?? 0
   return {
     kind: 'granted',
     tokens: {
       accessToken: new Secret(answer.access_token),
       refreshToken: answer.refresh_token === undefined ? null : new Secret(answer.refresh_token),
-      lifeSeconds,
-      expiresAt: requestedAt + lifeSeconds * 1_000,
+      lifeSeconds: seconds,
+      expiresAt: requestedAt + seconds * 1_000,
       scope: answer.scope ?? null,
     },
   }
@@ -51,7 +51,7 @@ export interface FragmentAnswer {
  * The token of a token flow's answer that came at `receivedAt` (epoch milliseconds); null where it holds
  * none that can be used. This flow gives no refresh token (service document, section 5.4).
  */
-export function acceptFragment(members: FragmentAnswer, receivedAt: number) {
+export function acceptFragment(members: FragmentAnswer, receivedAt: number): GrantedTokens | null {
   const { access_token, token_type = 'bearer', expires_in, scope } = members
   if (access_token === undefined || token_type.toLowerCase() !== 'bearer') return null
   const outcome = acceptTokens({ access_token, expires_in: lifeSeconds(expires_in), scope }, receivedAt)
