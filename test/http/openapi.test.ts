@@ -1,4 +1,7 @@
 import t from 'tap'
+import { FRAGMENT_SCHEMA } from '../../src/login/fragment.ts'
+import { PASSWORD_SCHEMA } from '../../src/login/password.ts'
+import { SITE_BODY_SCHEMA } from '../../src/proxy/update-site.ts'
 import type { Bff } from '../helpers/system.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
 
@@ -49,4 +52,25 @@ t.test('whoever may read without a session is told so', async (t) => {
     paths: Record<string, { get: { security: object[] } }>
   }
   t.strictSame(paths['/flux/{fluxId}']?.get.security, [{ session: [] }, {}])
+})
+
+t.test('the bodies are described as they are judged', async (t) => {
+  const bff = await startBff(t, await startSandbox(t), { OAUTH_FLOWS: 'code,token,password' })
+  const { components } = (await bff.browser().fetch('/openapi.json')).json() as {
+    components: { schemas: Record<string, object> }
+  }
+  // Words for people stand in the description alone.
+  const judged = (schema: unknown): unknown =>
+    JSON.parse(
+      JSON.stringify(schema, (name, value) =>
+        ['description', 'writeOnly'].includes(name) && typeof value !== 'object' ? undefined : value,
+      ),
+    )
+  for (const [name, schema] of [
+    ['SiteUpdate', SITE_BODY_SCHEMA],
+    ['PasswordSignIn', PASSWORD_SCHEMA],
+    ['FragmentAnswer', FRAGMENT_SCHEMA],
+  ] as const) {
+    t.same(judged(components.schemas[name]), judged(schema), name)
+  }
 })

@@ -47,6 +47,8 @@ t.test('user name and password start a session like any other, and end the one b
     redirect_uri: `${bff.publicUrl}/auth/callback`,
   })
   t.notMatch(bff.log(), 'wonderland')
+  const metrics = await (await fetch(`${bff.opsUrl}/metrics`)).text()
+  t.match(metrics, /^bff_sessions_started_total\{flow="password"\} 1$/m)
 
   for (const [name, cookie] of before) browser.cookies.set(name, cookie)
   const ended = await browser.fetch('/flux/a')

@@ -62,6 +62,8 @@ t.test('flow=token asks for a token, without a code challenge', async (t) => {
   t.notOk(asked.has('code_challenge'))
   t.equal((await ask('')).get('response_type'), 'code', 'the code flow stays the usual one')
   t.equal((await ask('?flow=code')).get('response_type'), 'code')
+  const crossing = await bff.browser().navigate('/auth/login?flow=token', { from: 'cross-site' })
+  t.match(crossing.text, 'href="/auth/login?returnTo=%2F&#38;flow=token"', 'the button keeps the flow')
   for (const flow of ['password', 'client', '', 'token&flow=token']) {
     t.equal((await bff.browser().navigate(`/auth/login?flow=${flow}`)).status, 400, flow)
   }
@@ -103,6 +105,8 @@ t.test('the page of the callback hands the fragment over, and the session lasts 
   t.ok(lives <= 900_000 && lives > 890_000, `${lives} ms`)
   t.notMatch(answer.text, arrival.members.access_token!)
 
+  const metrics = await (await fetch(`${bff.opsUrl}/metrics`)).text()
+  t.match(metrics, /^bff_sessions_started_total\{flow="token"\} 1$/m)
   t.equal((await browser.fetch('/flux/a')).status, 200)
   const [call] = sandbox.journal.entries({ endpoint: 'resource' })
   t.equal(call?.headers.authorization, `Bearer ${arrival.members.access_token}`)
