@@ -8,7 +8,7 @@ import { elapsed, presentations } from '../tokens/world.ts'
 
 const SESSIONS = 300
 const LIFE_SECONDS = 3
-const TOKEN_TIMEOUT_MS = 2_000
+const TOKEN_TIMEOUT_MS = 1_000
 
 t.test('replicas that are killed or stopped amid background refreshes lose no session', async (t) => {
   const redis = await startRedis(t)
