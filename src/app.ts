@@ -1,4 +1,5 @@
 import type { FastifyInstance } from 'fastify'
+import { SYSTEM_CLOCK } from './clock.ts'
 import type { Config } from './config.ts'
 import { openApiDocument } from './http/openapi.ts'
 import { addHttpManners, createServer } from './http/plugin.ts'
@@ -11,6 +12,7 @@ import { createTransactions } from './login/transaction.ts'
 import { createAuthorizationServer } from './oauth/authorization-server.ts'
 import { createMetrics } from './ops/metrics.ts'
 import { createOps } from './ops/plugin.ts'
+import { createActivity } from './proxy/activity.ts'
 import { createApplication } from './proxy/application.ts'
 import type { Caller } from './proxy/callers.ts'
 import { createCallers } from './proxy/callers.ts'
@@ -58,7 +60,8 @@ const PASSWORDS_PER_MINUTE = { address: 30, username: 5 }
 
 /** Makes every object and registers every room: the map of the house. */
 export async function buildApp({ config, log, onStoreRefused }: AppOptions): Promise<App> {
-  const now = Date.now
+  const clock = SYSTEM_CLOCK
+  const now = clock.wall
   const idleMs = config.session.idleSeconds * 1_000
   const metrics = createMetrics({ storeUp: config.store.kind === 'memory' })
   const keyring = createKeyring(config.sessionSecrets)
@@ -66,7 +69,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
 
   const store =
     config.store.kind === 'memory'
-      ? createMemoryStore({ now })
+      ? createMemoryStore({ now: () => performance.timeOrigin + clock.monotonic() })
       : createRedisStore({
           ...config.store,
           onRefused: onStoreRefused,
@@ -81,7 +84,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
   const authorizationServer = createAuthorizationServer({
     oauth: config.oauth,
     concurrency: config.refresh.concurrency,
-    now,
+    clock,
   })
   const tokens = createTokens({
     store,
@@ -94,7 +97,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     idleMs,
     maxMs: config.session.maxSeconds * 1_000,
     clientId: config.oauth.clientId,
-    now,
+    clock,
     random: Math.random,
     log,
     events: metrics,
@@ -102,17 +105,19 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
   const graceMs = config.session.outageGraceSeconds * 1_000
   const outage = createOutage({ store, graceMs, log })
   const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS, asideMs: graceMs })
-  const grace = createGrace({ cache, outage, store, idleMs, now })
+  const activity = createActivity({ store, idleMs, clock, onGone: cache.drop })
+  const grace = createGrace({ cache, outage, activity, idleMs, clock })
   const callers = createCallers({
     cookies,
     cache,
     store,
     tokens,
     grace,
+    activity,
     timing: config.refresh,
     idleMs,
     graceMs,
-    now,
+    clock,
     observe: metrics.cache,
   })
   const application =
@@ -122,11 +127,12 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
           token: createApplicationToken({
             authorizationServer,
             timing: config.refresh,
-            now,
+            clock,
             random: Math.random,
             log,
           }),
           allowed: config.clientFluxAllowed,
+          clock,
         })
   const forwarder = createForwarder({
     baseUrl: config.baseUrl,
@@ -157,9 +163,9 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     cookies,
     transactions: createTransactions({ keyring, cookies, pkce: config.oauth.pkce, now }),
     signIn: createSignIn({ tokens, cookies, log }),
-    countSignIn: createRateLimit({ perMinute: config.loginRatePerMinute, now }),
-    countPasswords: createRateLimit({ perMinute: PASSWORDS_PER_MINUTE.address, now }),
-    countUsername: createRateLimit({ perMinute: PASSWORDS_PER_MINUTE.username, now }),
+    countSignIn: createRateLimit({ perMinute: config.loginRatePerMinute, clock }),
+    countPasswords: createRateLimit({ perMinute: PASSWORDS_PER_MINUTE.address, clock }),
+    countUsername: createRateLimit({ perMinute: PASSWORDS_PER_MINUTE.username, clock }),
     session: { cookies, store, idleMs, now, end: (key) => tokens.end(key, 'logout') },
     idleMs,
     defaultWac: config.wac.default,
@@ -217,7 +223,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
       await tokens.stop()
       await authorizationServer.close()
       await ops.close()
-      grace.close()
+      activity.close()
       await store.close()
     },
   }

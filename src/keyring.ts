@@ -77,8 +77,11 @@ export function createKeyring(secrets: readonly Secret[]): Keyring {
   function open(purpose: Purpose, sealed: string, context: string): Opened | null {
     const dot = sealed.indexOf('.')
     const age = ring.findIndex((keys) => keys.id === sealed.slice(0, dot))
-    const bytes = Buffer.from(sealed.slice(dot + 1), 'base64url')
+    const encoded = sealed.slice(dot + 1)
+    const bytes = Buffer.from(encoded, 'base64url')
     if (age < 0 || bytes.length < IV_BYTES + TAG_BYTES) return null
+    // Padding, white space and spare bits would decode to the same bytes.
+    if (bytes.toString('base64url') !== encoded) return null
     const decipher = createDecipheriv('aes-256-gcm', ring[age]!.sealing, bytes.subarray(0, IV_BYTES), {
       authTagLength: TAG_BYTES,
     })

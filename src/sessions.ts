@@ -1,3 +1,4 @@
+import { SYSTEM_CLOCK } from './clock.ts'
 import { parseOperatorConfig } from './config/operator.ts'
 import { HELP, parseArguments } from './operator/arguments.ts'
 import type { Work } from './operator/commands.ts'
@@ -41,7 +42,7 @@ async function work(command: Work): Promise<number> {
   const { config } = parsed
   try {
     const store = await connect(config.store)
-    const done = await perform(command, { store, config, terminal, now: Date.now }).finally(store.close)
+    const done = await perform(command, { store, config, terminal, clock: SYSTEM_CLOCK }).finally(store.close)
     return done ? DONE : NOT_DONE
   } catch (error) {
     const { message, cause } = error as Error

@@ -103,6 +103,17 @@ t.test('a sealed text with any byte changed, cut or added does not open', async 
   }
 })
 
+t.test('a sealed text opens in the one form in which it was given out', async (t) => {
+  const keyring = ring(A)
+  for (const text of ['text', 'text!', 'text!!']) {
+    const sealed = keyring.seal('tokens', text, 'context')
+    t.equal(keyring.open('tokens', sealed, 'context')?.text, text)
+    for (const added of ['=', '==', ' ', '\n', '*', '.']) {
+      t.equal(keyring.open('tokens', sealed + added, 'context'), null, JSON.stringify(added))
+    }
+  }
+})
+
 t.test('the newest secret seals, every secret of the list opens', async (t) => {
   const sealed = ring(A).seal('tokens', 'text', 'context')
   t.strictSame(ring(A, B).open('tokens', sealed, 'context'), { text: 'text', stale: false })

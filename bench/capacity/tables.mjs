@@ -73,7 +73,9 @@ export function growthTable(figures, benchmarks) {
               `all processes: CPU for the refreshes, ${refreshCpu} µs each`,
               ({ refreshCores }) => `${refreshCores.toFixed(1)} cores`,
             ),
-            row('processes, each half a core busy with both', ({ processes }) => whole(processes)),
+            row('processes, each half a core busy with both', ({ processes }) =>
+              processes === null ? 'none is enough' : whole(processes),
+            ),
           ]
         : []),
     ],
@@ -84,14 +86,14 @@ function growth({ bytesEach, messageCpu, messageRedisCpu, redisCpuEach }, refres
   const bytes = sessions * bytesEach
   const masters = Math.ceil(bytes / (MASTER_BYTES * FILLED))
   const perSecond = sessions / REFRESH_EVERY_SECONDS
-  // One refresh that succeeds is one message, and each message comes to every node and every process.
-  const messageShare = (perSecond * messageCpu) / 1e6
+  // One refresh that succeeds is one message. It comes to every node, and to every process from each master.
+  const messageShare = (perSecond * masters * messageCpu) / 1e6
   const refreshCores = (perSecond * refreshCpu) / 1e6
   return {
     ...{ sessions, bytes, masters, perSecond, messageShare, refreshCores },
     masterRefreshShare: ((perSecond / masters) * redisCpuEach) / 1e6,
     nodeMessageShare: (perSecond * messageRedisCpu) / 1e6,
-    processes: Math.ceil(refreshCores / (REPLICA_SHARE - messageShare)),
+    processes: messageShare < REPLICA_SHARE ? Math.ceil(refreshCores / (REPLICA_SHARE - messageShare)) : null,
   }
 }
 

@@ -11,6 +11,7 @@ const { createKeyring } = await load('keyring.js')
 const { createLog } = await load('log.js')
 const { createAuthorizationServer } = await load('oauth/authorization-server.js')
 const { createRedisStore } = await load('store/redis.js')
+const { SYSTEM_CLOCK } = await load('clock.js')
 const { createTokens } = await load('tokens/tokens.js')
 const { Secret } = await load('secret.js')
 
@@ -67,7 +68,7 @@ export function openRoom(settings, onRefreshed) {
   const authorizationServer = createAuthorizationServer({
     oauth: config.oauth,
     concurrency: config.refresh.concurrency,
-    now: Date.now,
+    clock: SYSTEM_CLOCK,
   })
   const tokens = createTokens({
     store,
@@ -79,7 +80,7 @@ export function openRoom(settings, onRefreshed) {
     idleMs,
     maxMs: config.session.maxSeconds * 1_000,
     clientId: config.oauth.clientId,
-    now: Date.now,
+    clock: SYSTEM_CLOCK,
     random: Math.random,
     log: createLog('warn'),
     events: {

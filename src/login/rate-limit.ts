@@ -1,11 +1,12 @@
 import { isIPv4, isIPv6 } from 'node:net'
 import { LRUCache } from 'lru-cache'
+import type { Clock } from '../clock.ts'
 import { problem } from '../errors.ts'
 
 export interface RateLimitOptions {
   /** 0: no limit. */
   perMinute: number
-  now: () => number
+  clock: Pick<Clock, 'monotonic'>
 }
 
 const MINUTE_MS = 60_000
@@ -16,12 +17,12 @@ const NAMES = 50_000
 export type RateLimit = (name: string) => void
 
 /** Counts tries by name and minute; this process counts for itself. */
-export function createRateLimit({ perMinute, now }: RateLimitOptions): RateLimit {
+export function createRateLimit({ perMinute, clock }: RateLimitOptions): RateLimit {
   const tries = new LRUCache<string, { count: number; since: number }>({ max: NAMES })
 
   return function count(name) {
     if (perMinute === 0) return
-    const at = now()
+    const at = clock.monotonic()
     const known = tries.get(name)
     if (known === undefined || at - known.since >= MINUTE_MS) {
       tries.set(name, { count: 1, since: at })

@@ -5,6 +5,8 @@ import { lifeSeconds } from './tidy.ts'
 /** What an answer with tokens holds, whichever way it came. */
 export interface TokenAnswer {
   access_token: string
+  /** Bearer where it is absent. */
+  token_type?: string | undefined
   refresh_token?: string | undefined
   /** Seconds. */
   expires_in?: number | undefined
@@ -13,7 +15,7 @@ export interface TokenAnswer {
 
 /**
  * The tokens of an answer to a request of `requestedAt` (epoch milliseconds). An access token that could
- * not stand in a header (RFC 6750 section 2.1) makes the answer unreadable.
+ * not stand in a header (RFC 6750 section 2.1), or that is no bearer token, makes the answer unreadable.
  */
 export function acceptTokens(
   answer: TokenAnswer,
@@ -25,6 +27,10 @@ export function acceptTokens(
       reason: 'the access token holds characters outside visible ASCII',
       timedOut: false,
     }
+  }
+  // openid-client takes DPoP tokens too, which nobody may send as a bearer token.
+  if (!isBearer(answer.token_type)) {
+    return { kind: 'in_doubt', reason: 'the access token is no bearer token', timedOut: false }
   }
   const seconds = answer.expires_in ?? 0
   return {
@@ -52,8 +58,15 @@ export interface FragmentAnswer {
  * none that can be used. This flow gives no refresh token (service document, section 5.4).
  */
 export function acceptFragment(members: FragmentAnswer, receivedAt: number): GrantedTokens | null {
-  const { access_token, token_type = 'bearer', expires_in, scope } = members
-  if (access_token === undefined || token_type.toLowerCase() !== 'bearer') return null
-  const outcome = acceptTokens({ access_token, expires_in: lifeSeconds(expires_in), scope }, receivedAt)
+  const { access_token, token_type, expires_in, scope } = members
+  if (access_token === undefined) return null
+  const outcome = acceptTokens(
+    { access_token, token_type, expires_in: lifeSeconds(expires_in), scope },
+    receivedAt,
+  )
   return outcome.kind === 'granted' ? outcome.tokens : null
+}
+
+function isBearer(tokenType: string | undefined): boolean {
+  return tokenType === undefined || tokenType.toLowerCase() === 'bearer'
 }

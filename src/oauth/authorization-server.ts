@@ -13,12 +13,13 @@ import {
   skipStateCheck,
   tokenRevocation,
 } from 'openid-client'
+import type { Clock } from '../clock.ts'
 import type { Config } from '../config.ts'
 import type { Secret } from '../secret.ts'
 import { acceptTokens } from './accept.ts'
 import type { TokenOutcome } from './outcome.ts'
 import { classifyFailure } from './outcome.ts'
-import { createTokenHttp } from './token-http.ts'
+import { createTokenHttp, type RequestBounds } from './token-http.ts'
 
 export interface AuthorizationRequest {
   flow: 'code' | 'token'
@@ -51,11 +52,8 @@ export interface AuthorizationServer {
   redeemPassword(credentials: PasswordCredentials): Promise<TokenOutcome>
   /** The client flow: a token of the application's own, without a user context. */
   redeemClient(): Promise<TokenOutcome>
-  /**
-   * Sent within `timeoutMs` or not at all; `listenMs`, which is not shorter, bounds the whole answer. Of
-   * many that are slow at once some are given up after `timeoutMs`.
-   */
-  refresh(refreshToken: Secret, timeoutMs: number, listenMs: number): Promise<TokenOutcome>
+  /** Resolves with the answer, however late, or when the connection has failed or `signal` has reset it. */
+  refresh(refreshToken: Secret, bounds: Required<RequestBounds>): Promise<TokenOutcome>
   /** RFC 7009. null when revoked, else why not. Does nothing without a revocation endpoint. */
   revoke(token: Secret, hint: 'access_token' | 'refresh_token'): Promise<string | null>
   close(): Promise<void>
@@ -65,7 +63,7 @@ export interface AuthorizationServerOptions {
   oauth: Config['oauth']
   /** Token requests that may be in flight at once. */
   concurrency: number
-  now: () => number
+  clock: Clock
 }
 
 /** Connections for answers that are slower than their timeout, besides those of other requests. */
@@ -74,16 +72,12 @@ const LISTENERS = 64
 export function createAuthorizationServer({
   oauth,
   concurrency,
-  now,
+  clock,
 }: AuthorizationServerOptions): AuthorizationServer {
-  const http = createTokenHttp({ connections: concurrency + LISTENERS })
-  const configurations = new Map<string, Configuration>()
-  let listeners = 0
+  const http = createTokenHttp({ connections: concurrency + LISTENERS, monotonic: clock.monotonic })
 
-  function configuration(timeoutMs: number, listenMs = timeoutMs): Configuration {
-    const name = `${timeoutMs} ${listenMs}`
-    const known = configurations.get(name)
-    if (known !== undefined) return known
+  /** For one request; without `bounds` it has the whole token timeout from now. */
+  function configuration(bounds?: RequestBounds): Configuration {
     const metadata: ServerMetadata = {
       issuer: oauth.issuer ?? new URL(oauth.authorizeUrl).origin,
       authorization_endpoint: oauth.authorizeUrl,
@@ -92,16 +86,16 @@ export function createAuthorizationServer({
     }
     const secret = oauth.clientSecret.reveal()
     const made = new Configuration(metadata, oauth.clientId, {}, ClientSecretPost(secret))
-    made.timeout = listenMs / 1_000
-    made[customFetch] = http.tokenFetch(timeoutMs) as CustomFetch
+    made.timeout = bounds === undefined ? oauth.tokenTimeoutMs / 1_000 : undefined
+    const sendBefore = clock.monotonic() + oauth.tokenTimeoutMs
+    made[customFetch] = http.tokenFetch(bounds ?? { sendBefore }) as CustomFetch
     // Whether plain http may be used at all was decided when the configuration was read.
     allowInsecureRequests(made)
-    configurations.set(name, made)
     return made
   }
 
   async function request(grant: () => Promise<TokenEndpointResponse>): Promise<TokenOutcome> {
-    const requestedAt = now()
+    const requestedAt = clock.wall()
     try {
       return acceptTokens(await grant(), requestedAt)
     } catch (error) {
@@ -111,7 +105,7 @@ export function createAuthorizationServer({
 
   return {
     async authorizeUrl({ flow, redirectUri, state, verifier }) {
-      const url = buildAuthorizationUrl(configuration(oauth.tokenTimeoutMs), {
+      const url = buildAuthorizationUrl(configuration(), {
         response_type: flow,
         redirect_uri: redirectUri,
         scope: oauth.scope,
@@ -129,7 +123,7 @@ export function createAuthorizationServer({
       const cameBack = new URL(redirectUri)
       cameBack.searchParams.set('code', code)
       return request(() =>
-        authorizationCodeGrant(configuration(oauth.tokenTimeoutMs), cameBack, {
+        authorizationCodeGrant(configuration(), cameBack, {
           expectedState: skipStateCheck,
           ...(verifier === null ? {} : { pkceCodeVerifier: verifier }),
         }),
@@ -138,7 +132,7 @@ export function createAuthorizationServer({
 
     redeemPassword({ redirectUri, username, password }) {
       return request(() =>
-        genericGrantRequest(configuration(oauth.tokenTimeoutMs), 'password', {
+        genericGrantRequest(configuration(), 'password', {
           redirect_uri: redirectUri,
           username,
           password: password.reveal(),
@@ -148,24 +142,16 @@ export function createAuthorizationServer({
     },
 
     redeemClient() {
-      return request(() =>
-        clientCredentialsGrant(configuration(oauth.tokenTimeoutMs), { scope: oauth.scope }),
-      )
+      return request(() => clientCredentialsGrant(configuration(), { scope: oauth.scope }))
     },
 
-    async refresh(refreshToken, timeoutMs, listenMs) {
-      const listens = listeners < LISTENERS
-      const how = configuration(timeoutMs, listens ? listenMs : timeoutMs)
-      if (listens) listeners += 1
-      const outcome = await request(() => refreshTokenGrant(how, refreshToken.reveal()))
-      if (listens) listeners -= 1
-      return outcome
-    },
+    refresh: (refreshToken, bounds) =>
+      request(() => refreshTokenGrant(configuration(bounds), refreshToken.reveal())),
 
     async revoke(token, hint) {
       if (oauth.revocationUrl === null) return null
       try {
-        await tokenRevocation(configuration(oauth.tokenTimeoutMs), token.reveal(), { token_type_hint: hint })
+        await tokenRevocation(configuration(), token.reveal(), { token_type_hint: hint })
         return null
       } catch (error) {
         const failure = classifyFailure(error)

@@ -18,7 +18,7 @@ export type TokenOutcome =
   | { kind: 'granted'; tokens: GrantedTokens }
   /** A parsed OAuth `invalid_grant` (RFC 6749 section 5.2). */
   | { kind: 'refused'; error: string }
-  /** A readable answer that is neither, or nothing was sent: the grant has not been used up. */
+  /** An answer that says that nothing was done, or nothing was sent: the grant has not been used up. */
   | {
       kind: 'unavailable'
       reason: string
@@ -27,8 +27,14 @@ export type TokenOutcome =
       /** The token endpoint works, and says no to this grant: it says nothing of others. */
       ofThisGrant: boolean
     }
-  /** The request left and no readable answer came: the grant may have been used up. */
-  | { kind: 'in_doubt'; reason: string; timedOut: boolean }
+  /** The request left and no answer came that says what was done: the grant may have been used up. */
+  | {
+      kind: 'in_doubt'
+      reason: string
+      timedOut: boolean
+      /** Of an answer that says that the token endpoint failed, 500 to 599. */
+      failedStatus?: number
+    }
 
 const MAX_RETRY_AFTER_SECONDS = 60
 
@@ -45,40 +51,49 @@ const OF_ALL_GRANTS: ReadonlySet<string> = new Set([
 export function classifyFailure(error: unknown): Exclude<TokenOutcome, { kind: 'granted' }> {
   const lost = findCause(error, NoAnswer)
   if (lost?.sent) return { kind: 'in_doubt', reason: lost.message, timedOut: lost.timedOut }
-  if (lost)
-    return {
-      kind: 'unavailable',
-      reason: lost.message,
-      retryAfterSeconds: null,
-      timedOut: lost.timedOut,
-      ofThisGrant: false,
-    }
-  if (error instanceof ResponseBodyError) {
-    const dead = error.error === 'invalid_grant' && (error.status === 400 || error.status === 401)
-    if (dead) return { kind: 'refused', error: error.error }
-    const hint = CLIENT_FAULTS.has(error.error) ? ': check CLIENT_ID and CLIENT_SECRET' : ''
-    const ofThisGrant = error.status >= 400 && error.status <= 403 && !OF_ALL_GRANTS.has(error.error)
-    return no(error.response, `the answer was ${error.status} ${knownError(error.error)}${hint}`, ofThisGrant)
+  if (lost) {
+    const { message: reason, timedOut } = lost
+    return { kind: 'unavailable', reason, retryAfterSeconds: null, timedOut, ofThisGrant: false }
   }
-  if (error instanceof WWWAuthenticateChallengeError)
-    return no(error.response, `the answer was ${error.status}`)
-  const response = findCause(error, Response)
-  if (response !== null && isReadableNo(response.status))
-    return no(response, `the answer was ${response.status}`)
-  const reason = response === null ? errorName(error) : `the answer was ${response.status}, unreadable`
-  return { kind: 'in_doubt', reason, timedOut: false }
+  const response = findResponse(error)
+  if (response === null) return { kind: 'in_doubt', reason: errorName(error), timedOut: false }
+  const { status } = response
+  if (status < 300)
+    return { kind: 'in_doubt', reason: `the answer was ${status}, unreadable`, timedOut: false }
+  const code = error instanceof ResponseBodyError ? error.error : null
+  if (code === 'invalid_grant' && (status === 400 || status === 401)) return { kind: 'refused', error: code }
+  const reason = `the answer was ${status}${code === null ? '' : ` ${describeCode(code)}`}`
+  const retryAfterSeconds = retryAfter(response)
+  // Gateways answer 500 to 504 for a request that they lost after the server had acted on it.
+  if (status >= 500 && (status !== 503 || retryAfterSeconds === null)) {
+    return { kind: 'in_doubt', reason, timedOut: false, failedStatus: status }
+  }
+  const ofThisGrant = code !== null && status >= 400 && status <= 403 && !OF_ALL_GRANTS.has(code)
+  return {
+    kind: 'unavailable',
+    reason,
+    // No time at all is no time to wait for.
+    retryAfterSeconds: retryAfterSeconds === 0 ? null : retryAfterSeconds,
+    timedOut: false,
+    ofThisGrant,
+  }
 }
 
-/** Status codes by which a server itself, and not something in front of it, says that it did nothing. */
-function isReadableNo(status: number): boolean {
-  return (status >= 300 && status < 500) || status === 500 || status === 501 || status === 503
-}
-
-function no(response: Response, reason: string, ofThisGrant = false): TokenOutcome & { kind: 'unavailable' } {
+/** Seconds, never below 0 and at most a minute; null where the answer does not say (RFC 9110 section 10.2.3). */
+function retryAfter(response: Response): number | null {
   const header = response.headers.get('retry-after') ?? ''
-  const seconds = /^\d+$/.test(header) ? Number(header) : (Date.parse(header) - Date.now()) / 1_000
-  const retryAfterSeconds = seconds > 0 ? Math.min(seconds, MAX_RETRY_AFTER_SECONDS) : null
-  return { kind: 'unavailable', reason, retryAfterSeconds, timedOut: false, ofThisGrant }
+  // Date.parse alone would read "-1" and "1.5" as dates.
+  const isDate = header.endsWith(' GMT')
+  const seconds = isDate
+    ? (Date.parse(header) - Date.now()) / 1_000
+    : /^\d+$/.test(header)
+      ? Number(header)
+      : NaN
+  return Number.isNaN(seconds) ? null : Math.min(Math.max(seconds, 0), MAX_RETRY_AFTER_SECONDS)
+}
+
+function describeCode(code: string): string {
+  return `${knownError(code)}${CLIENT_FAULTS.has(code) ? ': check CLIENT_ID and CLIENT_SECRET' : ''}`
 }
 
 // The code goes to the log: only what RFC 6749 allows in one, and not endlessly.
@@ -89,6 +104,12 @@ function knownError(code: string): string {
 function errorName(error: unknown): string {
   if (error instanceof ClientError && error.code !== undefined) return error.code
   return error instanceof Error ? error.name : 'unknown'
+}
+
+function findResponse(error: unknown): Response | null {
+  if (error instanceof ResponseBodyError || error instanceof WWWAuthenticateChallengeError)
+    return error.response
+  return findCause(error, Response)
 }
 
 function findCause<T>(error: unknown, type: abstract new (...args: never[]) => T): T | null {

@@ -28,7 +28,8 @@ export function hasErrorCode(text: string): boolean {
 
 function parseObject(text: string): Record<string, unknown> | null {
   try {
-    const value: unknown = JSON.parse(text)
+    // Some servers begin with a byte order mark, which JSON.parse refuses (RFC 8259 section 8.1).
+    const value: unknown = JSON.parse(text.replace(/^\ufeff/, ''))
     if (typeof value === 'object' && value !== null && !Array.isArray(value))
       return value as Record<string, unknown>
   } catch {

@@ -1,5 +1,5 @@
-import type { Dispatcher } from 'undici'
-import { Agent } from 'undici'
+import net, { type Socket } from 'node:net'
+import { Agent, buildConnector, Client, type Dispatcher, Pool } from 'undici'
 import { hasErrorCode, tidyTokenAnswer } from './tidy.ts'
 
 /** The token endpoint gave no readable answer. `sent`: the request may have reached it. */
@@ -30,31 +30,54 @@ export interface FetchOptions {
   signal?: AbortSignal | undefined
 }
 
-/** A token answer is a few kilobytes; more than this is not one. */
+const CONNECT_TIMEOUT_MS = 5_000
+
+/** Bounds of one token request. */
+export interface RequestBounds {
+  /** By the monotonic clock: a request whose first byte has not been written by then is not sent. */
+  sendBefore: number
+  /** Resets the connection, so that nothing more is delivered on it in either direction. */
+  signal?: AbortSignal
+}
+
+/** A token response is a few kilobytes; more than this is not one. */
 const MAX_ANSWER_BYTES = 65_536
 
 /**
  * `fetch` for openid-client over undici's dispatch: a quarter of the cost of the built-in one, and it
  * knows whether a request that failed had been written. Rejects with `NoAnswer`. Follows no redirect.
  */
-export function createTokenHttp({ connections }: { connections: number }) {
-  const agent = new Agent({
+export function createTokenHttp({
+  connections,
+  monotonic,
+}: {
+  connections: number
+  monotonic: () => number
+}) {
+  const options = {
     connections,
     pipelining: 1,
     // A request written to a socket that the other side has just closed leaves a doubt about the
     // refresh token, so a socket is used again only soon after its last answer.
     keepAliveTimeout: 1_000,
-    // Else a server that names a longer time would have it.
+    // Without this a server could ask for a longer time.
     keepAliveMaxTimeout: 1_000,
-    // Said here, so that no environment variable of Node switches the check off.
-    connect: { timeout: 5_000, rejectUnauthorized: true },
-    // The signal of openid-client bounds the whole call.
+    // The signal and the caller bound the whole call.
     headersTimeout: 0,
     bodyTimeout: 0,
+  }
+  // One for all connections, which share its TLS sessions. Checks are set here, so that no environment variable of Node
+  // switches them off.
+  const connector = buildConnector({ timeout: CONNECT_TIMEOUT_MS, rejectUnauthorized: true })
+  const agent = new Agent({
+    ...options,
+    factory: (origin) =>
+      new Pool(origin, { ...options, factory: (origin) => new ResettableClient(origin, options, connector) }),
   })
 
-  const tokenFetch = (sentWithinMs: number) => async (url: string, options: FetchOptions) => {
-    const { status, headers, body } = await exchange(agent, new URL(url), options, sentWithinMs)
+  const tokenFetch = (bounds: RequestBounds) => async (url: string, options: FetchOptions) => {
+    const answer = await exchange(agent, new URL(url), options, bounds, monotonic)
+    const { status, headers, body } = answer
     const tidied = status === 200 ? tidyTokenAnswer(body) : null
     if (tidied !== null || (status !== 200 && hasErrorCode(body))) {
       // openid-client reads neither a body of another type nor one that comes with a challenge.
@@ -66,10 +89,46 @@ export function createTokenHttp({ connections }: { connections: number }) {
   }
 
   return {
-    /** A `fetch` whose requests are written within so long, or never. */
+    /** A `fetch` for one request within these bounds. */
     tokenFetch,
-    /** Cuts what is still open. */
+    /** Closes every connection. */
     close: () => agent.destroy(),
+  }
+}
+
+/** Dispatch options that tell the caller how to reset the connection that its request is on. */
+type ResettableOptions = Dispatcher.DispatchOptions & { onConnection?: (reset: () => void) => void }
+
+/** A client of one connection at a time, which can be reset: `close` alone would still deliver what waits in the kernel. */
+class ResettableClient extends Client {
+  readonly #connection: { socket: Socket | null }
+
+  constructor(origin: string | URL, options: Client.Options, connector: buildConnector.connector) {
+    const connection: { socket: Socket | null } = { socket: null }
+    super(origin, {
+      ...options,
+      connect(target, done) {
+        // Only a plain TCP socket can be reset, so TLS gets one of ours to work on.
+        const tcp =
+          target.protocol === 'https:'
+            ? net.connect({ host: target.hostname, port: Number(target.port || 443), noDelay: true })
+            : null
+        const secured = tcp === null ? target : { ...target, httpSocket: tcp }
+        connector(secured as buildConnector.Options, (...[error, socket]) => {
+          connection.socket = tcp ?? socket
+          if (error !== null) {
+            tcp?.destroy()
+            done(error, null)
+          } else done(null, socket)
+        })
+      },
+    })
+    this.#connection = connection
+  }
+
+  override dispatch(options: ResettableOptions, handler: Dispatcher.DispatchHandler): boolean {
+    options.onConnection?.(() => this.#connection.socket?.resetAndDestroy())
+    return super.dispatch(options, handler)
   }
 }
 
@@ -82,46 +141,64 @@ interface Answer {
 function exchange(
   agent: Dispatcher,
   url: URL,
-  { body, headers, method, signal }: FetchOptions,
-  sentWithinMs: number,
+  { body, headers, method, signal: timeout }: FetchOptions,
+  { sendBefore, signal }: RequestBounds,
+  monotonic: () => number,
 ): Promise<Answer> {
   return new Promise((resolve, reject) => {
     let sent = false
+    let resetConnection = (): void => {}
     let givenUp = false
     let controller: Dispatcher.DispatchController | null = null
     const chunks: Buffer[] = []
     let size = 0
     let status = 0
     const answerHeaders = new Headers()
-    const timer = setTimeout(() => {
-      if (!sent) fail(new DOMException('it could not be sent in time', 'TimeoutError'))
-    }, sentWithinMs)
+    const timer = setTimeout(
+      () => {
+        if (!sent) fail(tooLate())
+      },
+      Math.max(0, sendBefore - monotonic()),
+    )
 
-    function finish(): void {
+    function stopListening(): void {
       clearTimeout(timer)
-      signal?.removeEventListener('abort', onAbort)
+      signal?.removeEventListener('abort', onReset)
+      timeout?.removeEventListener('abort', onTimeout)
+    }
+    function finish(): void {
+      stopListening()
       // Decoded already, whatever these say of the bytes on the wire.
       answerHeaders.delete('content-length')
       resolve({ status, headers: answerHeaders, body: Buffer.concat(chunks).toString('utf8') })
     }
     function fail(cause: unknown): void {
+      if (givenUp) return
       givenUp = true
-      clearTimeout(timer)
-      signal?.removeEventListener('abort', onAbort)
+      stopListening()
       // A status that says no says it without its body.
       if (status >= 300) finish()
       else reject(new NoAnswer(sent, cause))
+      // With an answer begun nothing waits unsent, and undici would take a reset for the end of its body.
+      if (sent && status < 200) resetConnection()
       controller?.abort(cause instanceof Error ? cause : new Error('aborted'))
     }
-    function onAbort(): void {
+    function onReset(): void {
       fail(signal?.reason)
     }
-    signal?.addEventListener('abort', onAbort, { once: true })
+    function onTimeout(): void {
+      fail(timeout?.reason)
+    }
+    signal?.addEventListener('abort', onReset, { once: true })
+    timeout?.addEventListener('abort', onTimeout, { once: true })
 
     const handler: Dispatcher.DispatchHandler = {
       onRequestStart(started) {
-        // Given up while it waited for a connection: it must not be written now.
-        if (givenUp || signal?.aborted) return started.abort(new Error('given up'))
+        // Given up while it waited for a connection, or the process was stopped meanwhile: it must not be written now.
+        if (givenUp || signal?.aborted || monotonic() >= sendBefore) {
+          started.abort(new Error('given up'))
+          return fail(tooLate())
+        }
         controller = started
         sent = true
       },
@@ -141,16 +218,21 @@ function exchange(
         fail(error)
       },
     }
-    agent.dispatch(
-      {
-        origin: url.origin,
-        path: url.pathname + url.search,
-        method: method as Dispatcher.HttpMethod,
-        // Nothing here decodes an answer.
-        headers: { ...headers, 'accept-encoding': 'identity' },
-        body: body === undefined || body === null ? null : String(body),
+    const dispatched: ResettableOptions = {
+      onConnection: (reset) => {
+        resetConnection = reset
       },
-      handler,
-    )
+      origin: url.origin,
+      path: url.pathname + url.search,
+      method: method as Dispatcher.HttpMethod,
+      // Nothing here decodes an answer.
+      headers: { ...headers, 'accept-encoding': 'identity' },
+      body: body === undefined || body === null ? null : String(body),
+    }
+    agent.dispatch(dispatched, handler)
   })
+}
+
+function tooLate(): DOMException {
+  return new DOMException('it could not be sent in time', 'TimeoutError')
 }

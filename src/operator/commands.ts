@@ -1,3 +1,4 @@
+import type { Clock } from '../clock.ts'
 import type { OperatorConfig } from '../config/operator.ts'
 import { createKeyring } from '../keyring.ts'
 import type { SessionStore } from '../store/port.ts'
@@ -14,7 +15,7 @@ export interface CommandOptions {
   store: SessionStore
   config: OperatorConfig
   terminal: Terminal
-  now: () => number
+  clock: Clock
 }
 
 /** Does what the operator asks for. Whether it is done. Rejects with `StoreUnavailable`. */
@@ -47,8 +48,11 @@ export async function perform(work: Work, options: CommandOptions): Promise<bool
   }
 }
 
-async function countSeals({ store, config, terminal, now }: CommandOptions, json: boolean): Promise<boolean> {
-  const seals = createSeals({ store, keyring: createKeyring(config.sessionSecrets), now })
+async function countSeals(
+  { store, config, terminal, clock }: CommandOptions,
+  json: boolean,
+): Promise<boolean> {
+  const seals = createSeals({ store, keyring: createKeyring(config.sessionSecrets), now: clock.wall })
   const found = { older: 0, unreadable: 0, newest: 0 }
   for await (const keys of distinct(store)) {
     for (const seal of await Promise.all(keys.map(seals.look))) if (seal !== null) found[seal] += 1
@@ -58,8 +62,8 @@ async function countSeals({ store, config, terminal, now }: CommandOptions, json
   return true
 }
 
-async function reseal({ store, config, terminal, now }: CommandOptions, json: boolean): Promise<boolean> {
-  const seals = createSeals({ store, keyring: createKeyring(config.sessionSecrets), now })
+async function reseal({ store, config, terminal, clock }: CommandOptions, json: boolean): Promise<boolean> {
+  const seals = createSeals({ store, keyring: createKeyring(config.sessionSecrets), now: clock.wall })
   const found = { resealed: 0, older: 0, unreadable: 0, newest: 0 }
   for await (const keys of batches(store)) {
     for (const seal of await Promise.all(keys.map(seals.renew))) if (seal !== null) found[seal] += 1

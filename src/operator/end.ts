@@ -1,3 +1,4 @@
+import type { Clock } from '../clock.ts'
 import type { OperatorConfig } from '../config/operator.ts'
 import { createKeyring } from '../keyring.ts'
 import { createLog } from '../log.ts'
@@ -14,10 +15,12 @@ export interface EndingOptions {
   store: SessionStore
   config: OperatorConfig
   terminal: Terminal
-  now: () => number
+  clock: Clock
 }
 
 const REVOCATIONS_AT_ONCE = 8
+/** How long the command waits for the last revocations. */
+const REVOKED_WITHIN_MS = 5_000
 
 /** Ends the session whose id begins so, if there is exactly one. Whether it did. */
 export async function endOne(options: EndingOptions, id: string): Promise<boolean> {
@@ -58,10 +61,10 @@ export async function endAll(options: EndingOptions): Promise<boolean> {
 }
 
 /** Ends sessions as a sign-out does; `settle` waits for what is to be revoked and tells what is not. */
-function createEnding({ store, config, terminal, now }: EndingOptions) {
+function createEnding({ store, config, terminal, clock }: EndingOptions) {
   const { oauth, sessionSecrets } = config
   const authorizationServer =
-    oauth && createAuthorizationServer({ oauth, concurrency: REVOCATIONS_AT_ONCE, now })
+    oauth && createAuthorizationServer({ oauth, concurrency: REVOCATIONS_AT_ONCE, clock })
   const counted = countRevocation(authorizationServer ?? { revoke: async () => null })
   const log = createLog('silent')
   const revoker = createRevoker({ authorizationServer: counted.authorizationServer, log })
@@ -82,7 +85,7 @@ function createEnding({ store, config, terminal, now }: EndingOptions) {
     },
     async settle(): Promise<void> {
       await revoker.room()
-      await revoker.stop()
+      await revoker.stop(REVOKED_WITHIN_MS)
       await authorizationServer?.close()
       const unrevoked = counted.unrevoked()
       if (unrevoked > 0)

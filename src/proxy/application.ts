@@ -1,4 +1,4 @@
-import type { Problem } from '../errors.ts'
+import type { Clock } from '../clock.ts'
 import { problem, unavailable } from '../errors.ts'
 import type { ApplicationAccess, ApplicationToken } from '../tokens/application-token.ts'
 import type { Source } from './callers.ts'
@@ -8,6 +8,8 @@ import type { Operation } from './operation.ts'
 export interface ApplicationCaller {
   readonly authorization: string
   readonly serial: number
+  /** Of the access token, monotonic milliseconds. */
+  readonly expiresAt: number
 }
 
 /** Calls without a session, by the application's own token (service document, section 5.4, client flow). */
@@ -21,13 +23,18 @@ export interface ApplicationOptions {
   token: ApplicationToken
   /** `wac/fluxId` pairs, or all. */
   allowed: '*' | ReadonlySet<string>
+  clock: Pick<Clock, 'monotonic'>
 }
 
-export function createApplication({ token, allowed }: ApplicationOptions): Application {
+export function createApplication({ token, allowed, clock }: ApplicationOptions): Application {
   function toCaller(access: ApplicationAccess): ApplicationCaller {
     switch (access.kind) {
       case 'token':
-        return { authorization: `Bearer ${access.token.reveal()}`, serial: access.serial }
+        return {
+          authorization: `Bearer ${access.token.reveal()}`,
+          serial: access.serial,
+          expiresAt: access.expiresAt,
+        }
       case 'unavailable':
         throw unavailable('authorization_server_unavailable', access.retryAfterSeconds)
       case 'token_refused':
@@ -39,6 +46,6 @@ export function createApplication({ token, allowed }: ApplicationOptions): Appli
     mayPerform: ({ wac, fluxId }) => fluxId !== null && (allowed === '*' || allowed.has(`${wac}/${fluxId}`)),
     caller: async () => toCaller(await token.obtain()),
     renew: async (refused) => toCaller(await token.renew(refused.serial)),
-    giveUp: async (): Promise<Problem> => problem('upstream_refused'),
+    hasExpired: ({ expiresAt }) => clock.monotonic() >= expiresAt,
   }
 }

@@ -1,3 +1,4 @@
+import type { Clock } from '../clock.ts'
 import type { Problem } from '../errors.ts'
 import { problem, unavailable } from '../errors.ts'
 import type { SessionCookies } from '../session/cookies.ts'
@@ -10,25 +11,28 @@ import type { LiveSession } from '../tokens/live.ts'
 import type { RefreshTiming } from '../tokens/timing.ts'
 import { refreshesFirstAt } from '../tokens/timing.ts'
 import type { Tokens } from '../tokens/tokens.ts'
+import type { Activity } from './activity.ts'
 import type { Grace, Known } from './grace.ts'
 
 /** A signed-in browser, ready to call: the access token as it goes into the header, and until when. */
 export interface Caller extends Known {
   readonly gen: number
   readonly authorization: string
-  /** Epoch milliseconds; after it the store is asked again. */
+  /** Monotonic milliseconds; after it the store is asked again. */
   readonly usableUntil: number
+  /** Of the access token, monotonic milliseconds. */
+  readonly expiresAt: number
 }
 
 /** Where callers come from, and what follows when the resource server refuses their token. */
 export interface Source<C extends { readonly authorization: string }> {
   /**
-   * A caller with a newer token than the one that the resource server refused; throws as the source does
-   * where it has none. `named`: it was refused as an invalid token, which ends a session that has no refresh token.
+   * A caller with a newer token than the one that the resource server refused. Throws the problem to answer
+   * where there is none. `named`: it was refused as an invalid token, which ends a session without a refresh token.
    */
   renew(refused: C, named: boolean): Promise<C>
-  /** The newest token that can be had was refused; `named`: as an invalid token. What to answer. */
-  giveUp(refused: C, named: boolean): Promise<Problem>
+  /** Whether the caller's token has expired by the clock of this process. */
+  hasExpired(caller: C): boolean
 }
 
 export interface Callers extends Source<Caller> {
@@ -47,11 +51,12 @@ export interface CallersOptions {
   store: SessionStore
   tokens: Tokens
   grace: Grace<Caller>
+  activity: Activity
   timing: RefreshTiming
   idleMs: number
   /** How long an outage of the store is borne. */
   graceMs: number
-  now: () => number
+  clock: Clock
   /** Told of each look-up with a session cookie; `bypass`: change messages do not arrive. */
   observe: (result: 'hit' | 'miss' | 'bypass') => void
 }
@@ -64,10 +69,11 @@ export function createCallers({
   store,
   tokens,
   grace,
+  activity,
   timing,
   idleMs,
   graceMs,
-  now,
+  clock,
   observe,
 }: CallersOptions): Callers {
   const touchEvery = touchInterval(idleMs)
@@ -76,12 +82,13 @@ export function createCallers({
     const cookie = cookies.read(header)
     if (cookie === null) return null
     const caller = cache.get(cookie)
-    if (caller === null || now() >= caller.usableUntil) {
+    const at = clock.monotonic()
+    if (caller === null || at >= caller.usableUntil) {
       observe(store.messagesArrive() ? 'miss' : 'bypass')
       return null
     }
     observe('hit')
-    noteActivity(caller)
+    noteActivity(caller, at)
     return caller
   }
 
@@ -93,7 +100,8 @@ export function createCallers({
     // Known to be away: nobody waits to be told so again.
     const known = store.unreached() ? grace.find(cookie) : null
     if (known !== null) return async () => known
-    if (!store.unreached()) await grace.settle(verified.recordKey)
+    // Else a session whose last activity is still to be written might look idle.
+    await activity.flush(verified.recordKey)
     const guard = cache.reading(verified.recordKey)
     const found = await tokens.find(verified.recordKey)
     switch (found.kind) {
@@ -121,8 +129,9 @@ export function createCallers({
   async function ready(session: LiveSession, access: Access): Promise<Caller> {
     switch (access.kind) {
       case 'token': {
-        const caller = toCaller(access.session)
-        noteActivity(caller)
+        const at = clock.monotonic()
+        const caller = toCaller(access.session, at)
+        noteActivity(caller, at)
         return caller
       }
       case 'login_required':
@@ -138,32 +147,34 @@ export function createCallers({
     }
   }
 
-  function toCaller({ key, gen, tokens: held, record }: LiveSession): Caller {
+  /** `at` is now by the monotonic clock: a step of the wall clock must not prolong what is kept here. */
+  function toCaller({ key, gen, tokens: held, record }: LiveSession, at: number): Caller {
+    const fromWall = at - clock.wall()
+    const seenAt = record.seenAt + fromWall
     return {
       key,
       gen,
       authorization: `Bearer ${held.accessToken.reveal()}`,
       usableUntil: Math.min(
-        refreshesFirstAt(held, timing),
-        idleEndsAt(record, idleMs),
-        now() + MAX_ENTRY_AGE_MS,
+        refreshesFirstAt(held, timing) + fromWall,
+        idleEndsAt(record, idleMs) + fromWall,
+        at + MAX_ENTRY_AGE_MS,
       ),
-      graceUntil: Math.min(held.expiresAt, record.endsAt, now() + MAX_ENTRY_AGE_MS + graceMs),
-      seenAt: record.seenAt,
+      expiresAt: held.expiresAt + fromWall,
+      graceUntil: Math.min(
+        held.expiresAt + fromWall,
+        record.endsAt + fromWall,
+        at + MAX_ENTRY_AGE_MS + graceMs,
+      ),
+      // A clock far behind the one that wrote the record says nothing: the activity of now is written.
+      seenAt: seenAt > at + touchEvery ? at - touchEvery : seenAt,
     }
   }
 
-  /** Not waited for: a lost note is made up for by the next one, long before the idle limit. */
-  function noteActivity(caller: Caller): void {
-    const at = now()
+  function noteActivity(caller: Caller, at: number): void {
     if (at - caller.seenAt < touchEvery) return
     caller.seenAt = at
-    store.touch(caller.key, at, idleMs).then(
-      (there) => {
-        if (!there) cache.drop(caller.key)
-      },
-      () => {},
-    )
+    activity.note(caller.key)
   }
 
   async function renew(refused: Caller, named: boolean): Promise<Caller> {
@@ -171,10 +182,11 @@ export function createCallers({
     const found = await tokens.find(refused.key)
     switch (found.kind) {
       case 'live': {
-        const access = await tokens.obtainAccessToken(found.session, refused.gen)
-        const last = access.kind === 'token_refused' && found.session.tokens.refreshToken === null
-        if (last) throw await giveUp(refused, named)
-        return await ready(found.session, access)
+        const { session } = found
+        const access = await tokens.obtainAccessToken(session, refused.gen)
+        const wasLast = access.kind === 'token_refused' && session.tokens.refreshToken === null
+        if (wasLast && named) throw await endRefused(refused)
+        return await ready(session, access)
       }
       case 'ended':
         throw loginRequired(found.reason)
@@ -185,22 +197,22 @@ export function createCallers({
     }
   }
 
-  async function giveUp(refused: Caller, named: boolean): Promise<Problem> {
-    if (!named) return problem('upstream_refused')
+  /** Ends a session whose only token was called invalid; what to answer. */
+  async function endRefused(refused: Caller): Promise<Problem> {
     if (await tokens.end(refused.key, 'refused', refused.gen)) return loginRequired('refused')
-    // Of several callers with this token one ends the session, and all are told the same.
+    // Of several callers with this token one ends the session, and all get the same answer.
     const found = await tokens.find(refused.key)
     return found.kind === 'ended' ? loginRequired(found.reason ?? 'refused') : problem('upstream_refused')
   }
 
-  return { hit, identify, renew, giveUp }
+  return { hit, identify, renew, hasExpired: (caller) => clock.monotonic() >= caller.expiresAt }
 }
 
 const WHY: Record<EndReason, string> = {
   logout: 'The session was ended by signing out.',
   idle: 'The session ended after a time without use.',
   absolute: 'The session has reached its longest duration.',
-  refused: 'The session ended: the authorization server or the resource server no longer accepts its tokens.',
+  refused: 'The session ended: a server of the platform no longer accepts its tokens.',
   replaced: 'The session ended when a new one was started.',
   operator: 'The session was ended by an operator.',
 }

@@ -72,6 +72,7 @@ export function createPerform(options: PerformOptions): Perform {
     })
   }
 
+  /** `mayRepeat`: a renewed token that expires on its way is renewed once more. */
   async function callAgain<C extends Ready>(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -79,12 +80,20 @@ export function createPerform(options: PerformOptions): Perform {
     refused: C,
     source: Source<C>,
     named: boolean,
+    mayRepeat = true,
   ): Promise<void> {
     const caller = await source.renew(refused, named)
+    const wasAlive = !source.hasExpired(caller)
     send(request, reply, operation, caller, (outcome) => {
       if (outcome.kind !== 'invalid_token') return conclude(request, reply, outcome)
-      const answer = (fault: unknown): void => void reply.send(fault)
-      source.giveUp(caller, outcome.named).then(answer, answer)
+      const hasExpired = wasAlive && source.hasExpired(caller)
+      if (hasExpired && mayRepeat) {
+        callAgain(request, reply, operation, caller, source, outcome.named, false).catch((fault: unknown) =>
+          reply.send(fault),
+        )
+      } else {
+        reply.send(problem(hasExpired ? 'upstream_timeout' : 'upstream_refused'))
+      }
     })
   }
 

@@ -60,7 +60,10 @@ export function writeAnswerHead(
 
   for (const name of SINGLE) {
     const value = received[name]
-    if (typeof value === 'string' && !hop.has(name)) sent.push(name, value)
+    if (typeof value !== 'string') continue
+    // It was judged with the body, so it stays with the body, whatever `Connection` says. A 304 has none, and
+    // must not give another type to a body that a browser has kept.
+    if (name === 'content-type' ? status !== 304 : !hop.has(name)) sent.push(name, value)
   }
   for (const name of LISTS) {
     const value: string | string[] | undefined = received[name]

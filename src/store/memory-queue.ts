@@ -14,18 +14,24 @@ export function createMemoryQueue({
   }
 
   return {
-    async schedule(key, at) {
-      shardOf(key).set(key, Math.round(at))
+    async schedule(key, inMs) {
+      shardOf(key).set(key, Math.round(now() + inMs))
     },
 
     async unschedule(key) {
       shardOf(key).delete(key)
     },
 
-    async scheduleMissing(entries) {
-      const missing = entries.filter(({ key }) => !shardOf(key).has(key))
-      for (const { key, at } of missing) shardOf(key).set(key, Math.round(at))
-      return missing.length
+    async scheduleMissing(entries, latest = false) {
+      let added = 0
+      for (const { key, inMs } of entries) {
+        const shard = shardOf(key)
+        const at = Math.round(now() + inMs)
+        const before = shard.get(key)
+        if (before === undefined) added += 1
+        if (before === undefined || (latest && at < before)) shard.set(key, at)
+      }
+      return added
     },
 
     async claimDue(shard, limit, leaseMs): Promise<DueClaim> {
@@ -39,8 +45,9 @@ export function createMemoryQueue({
       let next: number | null = null
       for (const when of entries.values()) if (next === null || when < next) next = when
       return {
-        entries: claimed.map(([key, dueAt]) => ({ key, dueAt })),
+        entries: claimed.map(([key, dueAt]) => ({ key, lateMs: at - dueAt })),
         nextInMs: next === null ? null : Math.max(0, next - at),
+        storeNow: at,
       }
     },
 

@@ -11,11 +11,14 @@ import type {
   SessionRecord,
   SessionStore,
 } from './port.ts'
-import { CLOCK_TOLERANCE_MS, END_KEPT_MS, RECORD_SLACK_MS } from './port.ts'
+import { CLOCK_TOLERANCE_MS, END_KEPT_MS, LONGEST_BACK_OFF_MS, RECORD_SLACK_MS } from './port.ts'
 
 interface Entry extends SessionRecord {
   attempt: string
   lease: string
+  leasedAt: number
+  openUntil: number
+  retrySetAt: number
   forcedAt: number
   forcedGen: number
   expireAt: number
@@ -29,7 +32,7 @@ interface Nonce {
 const KEYS_AT_ONCE = 1_000
 
 /** Of a record whose tokens have just been written. */
-const FREE = { lease: '', leaseUntil: 0, retryAt: 0, doubts: 0 }
+const FREE = { lease: '', leaseUntil: 0, openUntil: 0, retryAt: 0, doubts: 0 }
 
 /**
  * The embedded store: one process, lost at exit. The same promises as the Redis store, held by the
@@ -100,12 +103,12 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
         session: '{}',
         seenAt: record.createdAt,
         gen: 1,
-        doubts: 0,
-        lease: '',
-        leaseUntil: 0,
-        retryAt: 0,
+        ...FREE,
+        leasedAt: 0,
+        retrySetAt: 0,
         forcedAt: 0,
         forcedGen: 0,
+        replacedAt: now(),
         attempt,
         expireAt: now() + provisionalMs,
       })
@@ -117,6 +120,9 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       const {
         attempt: _attempt,
         lease: _lease,
+        leasedAt: _leasedAt,
+        openUntil: _openUntil,
+        retrySetAt: _retrySetAt,
         forcedAt: _at,
         forcedGen: _gen,
         expireAt: _expireAt,
@@ -146,35 +152,61 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       const entry = live(key)
       if (entry === null) return { kind: 'gone' }
       if (entry.gen !== request.gen) return { kind: 'replaced' }
-      if (entry.lease === request.attempt) return { kind: 'granted', doubts: entry.doubts - 1 }
       const at = now()
-      if (entry.leaseUntil > at) return { kind: 'busy', waitMs: entry.leaseUntil - at }
-      const forced = request.forcedWindowMs > 0
-      const forcedBefore = forced && entry.forcedAt + request.forcedWindowMs > at
-      if (forcedBefore && entry.forcedGen !== request.gen) return { kind: 'forced_before' }
-      if (entry.retryAt > at && (!forced || forcedBefore)) {
-        return { kind: 'backing_off', waitMs: entry.retryAt - at }
+      const ageMs = at - entry.replacedAt
+      const openForMs = (openUntil: number): number => Math.min(Math.max(0, openUntil - at), request.openMs)
+      if (entry.lease === request.attempt)
+        return { kind: 'granted', doubts: entry.doubts - 1, openForMs: openForMs(entry.openUntil), ageMs }
+      if (entry.leaseUntil > at) {
+        // Longer than a lease: the clock has stepped back since.
+        const leaseUntil = Math.min(entry.leaseUntil, at + request.leaseMs)
+        records.set(key, { ...entry, leaseUntil })
+        return { kind: 'busy', waitMs: leaseUntil - at, ageMs: Math.max(0, at - entry.leasedAt) }
       }
+      const forced = request.forcedWindowMs > 0
+      const forcedBefore = forced && entry.forcedAt <= at && entry.forcedAt + request.forcedWindowMs > at
+      if (forcedBefore && entry.forcedGen !== request.gen) return { kind: 'forced_before' }
+      const longestMs = Math.max(request.livesMs, LONGEST_BACK_OFF_MS)
+      const backOffMs = Math.min(entry.retryAt, entry.retrySetAt + longestMs) - at
+      if (backOffMs > 0 && entry.retrySetAt <= at && (!forced || forcedBefore)) {
+        return { kind: 'backing_off', waitMs: backOffMs }
+      }
+      // A lease that lapsed and was never settled: its holder may still receive an answer.
+      const openUntil =
+        entry.lease === '' ? entry.openUntil : Math.max(entry.openUntil, entry.leasedAt + request.openMs)
       records.set(key, {
         ...entry,
         lease: request.attempt,
         leaseUntil: at + request.leaseMs,
+        leasedAt: at,
+        openUntil,
         doubts: entry.doubts + 1,
         forcedAt: forced ? at : entry.forcedAt,
         forcedGen: forced ? entry.gen : entry.forcedGen,
       })
-      return { kind: 'granted', doubts: entry.doubts }
+      return { kind: 'granted', doubts: entry.doubts, openForMs: openForMs(openUntil), ageMs }
+    },
+
+    async renewLease(key, { gen, attempt, doubts, leaseMs }) {
+      const entry = live(key)
+      if (entry === null) return 'gone'
+      if (entry.gen !== gen || (entry.lease !== attempt && entry.lease !== '')) return 'taken'
+      const leaseUntil = now() + leaseMs
+      records.set(key, { ...entry, lease: attempt, leaseUntil, doubts: Math.max(entry.doubts, doubts) })
+      return 'held'
     },
 
     async settleRefresh(key, attempt, inDoubt, retryInMs) {
       const entry = live(key)
       if (entry === null) return
-      const retryAt = now() + retryInMs
+      const retrySetAt = now()
+      const retryAt = retrySetAt + retryInMs
       if (entry.lease === attempt) {
         const doubts = entry.doubts - (inDoubt === null ? 1 : 0)
-        records.set(key, { ...entry, lease: '', leaseUntil: 0, retryAt, doubts })
+        records.set(key, { ...entry, lease: '', leaseUntil: 0, retryAt, retrySetAt, doubts })
       } else if (inDoubt !== null && entry.gen === inDoubt.gen && entry.doubts < inDoubt.doubts) {
-        records.set(key, { ...entry, retryAt: Math.max(retryAt, entry.retryAt), doubts: inDoubt.doubts })
+        const later = { retryAt: Math.max(retryAt, entry.retryAt), retrySetAt }
+        records.set(key, { ...entry, ...later, doubts: inDoubt.doubts })
       } else return
       changed(key)
     },
@@ -184,7 +216,7 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       if (entry === null) return { kind: 'gone' }
       if (entry.gen === gen + 1 && entry.attempt === attempt) return { kind: 'replaced', gen: entry.gen }
       if (entry.gen > gen) return { kind: 'moved' }
-      records.set(key, { ...entry, ...FREE, tokens, gen: gen + 1, attempt })
+      records.set(key, { ...entry, ...FREE, tokens, gen: gen + 1, attempt, replacedAt: now() })
       changed(key)
       return { kind: 'replaced', gen: gen + 1 }
     },
@@ -201,7 +233,7 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       if (entry === null) return { kind: 'gone' }
       if (entry.gen === gen && entry.attempt === attempt) return { kind: 'restored' }
       if (entry.gen >= gen) return { kind: 'newer' }
-      records.set(key, { ...entry, ...FREE, tokens, gen, attempt })
+      records.set(key, { ...entry, ...FREE, tokens, gen, attempt, replacedAt: now() })
       changed(key)
       return { kind: 'restored' }
     },

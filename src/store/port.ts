@@ -38,18 +38,25 @@ export interface SessionRecord {
   readonly leaseUntil: number
   /** No refresh before this instant, by the store's clock; 0 for none. */
   readonly retryAt: number
+  /** When these tokens were written, by the store's clock; 0 where it is not known. */
+  readonly replacedAt: number
 }
 
 export type NewRecord = Pick<SessionRecord, 'tokens' | 'createdAt' | 'endsAt' | 'flow' | 'client'>
 
 /** What became of asking for the right to refresh. */
 export type BeginRefresh =
-  /** The lease is ours and the intent is written; `doubts` counts the unanswered presentations before this one. */
-  | { kind: 'granted'; doubts: number }
+  /**
+   * The lease is ours and the intent is written. `doubts` counts the presentations before this one that had no
+   * readable answer. `openForMs`: an earlier holder never settled its lease, and may still receive an answer
+   * for this long; 0 where there is none. `ageMs`: since the tokens were written, by the store's clock; null where
+   * that is not known.
+   */
+  | { kind: 'granted'; doubts: number; openForMs: number; ageMs: number | null }
   /** The tokens are of another generation already. */
   | { kind: 'replaced' }
-  /** Another attempt holds the lease for so long. */
-  | { kind: 'busy'; waitMs: number }
+  /** Another attempt holds the lease, for `waitMs` more unless it is renewed; it took it `ageMs` ago. */
+  | { kind: 'busy'; waitMs: number; ageMs: number }
   /** The server is another one than at the last refresh and may lack newer tokens: nobody for so long. */
   | { kind: 'paused'; waitMs: number }
   /** An earlier attempt failed; not before this has passed. A forced refresh does not wait for it. */
@@ -62,12 +69,26 @@ export interface BeginRefreshRequest {
   gen: number
   /** Names this attempt: the same call again (after a lost answer) has the same result. */
   attempt: string
+  /** No lease and no pause is longer: one that seems to be comes from a clock that stepped back. */
   leaseMs: number
+  /** How long after the start of a lease its presentation may still be answered. */
+  openMs: number
   /** How long the access token still lives: for so long a pause hurts nobody. */
   livesMs: number
   /** Not 0: the refresh is forced; at most one within so many milliseconds. */
   forcedWindowMs: number
 }
+
+export interface RenewLease {
+  gen: number
+  attempt: string
+  /** Presentations of this generation without a readable answer, this one included. */
+  doubts: number
+  leaseMs: number
+}
+
+/** `taken`: the record has other tokens, or another attempt has taken the lease since. */
+export type RenewedLease = 'held' | 'taken' | 'gone'
 
 export interface InDoubt {
   gen: number
@@ -82,9 +103,12 @@ export type RestoreTokens = { kind: 'restored' } | { kind: 'newer' } | { kind: '
 export type EndRecord = { kind: 'ended'; tokens: string } | { kind: 'moved' } | { kind: 'gone' }
 
 export interface DueClaim {
-  entries: { key: RecordKey; dueAt: number }[]
+  /** `lateMs`: how long ago the entry became due. */
+  entries: { key: RecordKey; lateMs: number }[]
   /** Milliseconds until the next entry of this shard is due; null when it is empty. */
   nextInMs: number | null
+  /** The store's clock, epoch milliseconds. */
+  storeNow: number
 }
 
 /** The queue is spread over so many sorted sets, by the first hex digit of the record key. */
@@ -93,11 +117,17 @@ export const DUE_SHARDS = 16
 /** By so much the clocks of replicas and store may differ. */
 export const CLOCK_TOLERANCE_MS = 5_000
 
+/** Once the access token has expired no back-off is longer: the most that a `Retry-After` is honoured for. */
+export const LONGEST_BACK_OFF_MS = 60_000
+
 /** So long it is known why a session ended. */
 export const END_KEPT_MS = 3_600_000
 
-/** A record outlives its limits by this, so that the sweep can count its end with the right reason. */
-export const RECORD_SLACK_MS = 60_000
+/**
+ * A record outlives its limits by this: so that its end is counted with the right reason, and so that a store whose
+ * clock steps forward by an hour deletes no session that lives.
+ */
+export const RECORD_SLACK_MS = 3_660_000
 
 /**
  * The store cannot be reached, or refuses. Every method of `SessionStore` rejects with this and
@@ -128,6 +158,10 @@ export interface SessionStore {
   touch(key: RecordKey, seenAt: number, idleMs: number): Promise<boolean>
 
   beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefresh>
+  /**
+   * Extends the lease of a presentation that has no answer yet, and takes it again where the store has lost it.
+   */
+  renewLease(key: RecordKey, request: RenewLease): Promise<RenewedLease>
   /**
    * Gives the lease back without new tokens. `inDoubt`: how many presentations of which generation have
    * had no readable answer, this one included; null where it leaves no doubt, since a readable answer
@@ -161,11 +195,17 @@ export interface SessionStore {
   /** Why the session ended, while that is kept; else null. */
   endReason(key: RecordKey): Promise<string | null>
 
-  /** Puts a session into the due queue, or moves it there. A hint: the record is the truth. */
-  schedule(key: RecordKey, at: number): Promise<void>
+  /**
+   * Makes a session due in `inMs`, whether it is in the due queue or not. A hint: the record is the truth. A delay
+   * and no instant, since the clocks of replicas and store may differ.
+   */
+  schedule(key: RecordKey, inMs: number): Promise<void>
   unschedule(key: RecordKey): Promise<void>
-  /** Puts those into the due queue that are not in it, and moves none that is; answers how many it put there. */
-  scheduleMissing(entries: readonly { key: RecordKey; at: number }[]): Promise<number>
+  /**
+   * Adds those sessions to the due queue that are not in it; answers how many it added. With `latest` it also
+   * moves those forward that would become due later: their places come from a clock that has stepped back since.
+   */
+  scheduleMissing(entries: readonly { key: RecordKey; inMs: number }[], latest?: boolean): Promise<number>
   /** Takes up to `limit` due sessions of one shard and moves them on by `leaseMs`. */
   claimDue(shard: number, limit: number, leaseMs: number): Promise<DueClaim>
   /** Entries of the whole queue, due or not. */

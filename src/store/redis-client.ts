@@ -2,9 +2,12 @@ import type { RedisOptions } from 'ioredis'
 import { Cluster, Command, Redis } from 'ioredis'
 import type { RedisAddress, RedisTarget } from '../config.ts'
 import { messageOf } from '../log.ts'
+import { type Sentinels, watchSentinels } from './sentinels.ts'
 import { watchSilence } from './silence.ts'
 
 export type RedisClient = Redis | Cluster
+
+type ConnectionOptions = Omit<RedisOptions, 'replyMapping'>
 
 const CONNECT_TIMEOUT_MS = 2_000
 /** The nodes of a Cluster are asked one after the other, and one that is silent must not hold up a failover. */
@@ -17,57 +20,75 @@ export interface RedisClientOptions {
   ca: string | null
 }
 
+/** All connections of one store. They connect by themselves, for ever. */
+export interface RedisConnections {
+  readonly commands: RedisClient
+  /** The nodes of a Cluster that the configuration names. */
+  readonly seeds: readonly RedisAddress[]
+  /**
+   * Opens a connection for messages: to this master of a Cluster, or elsewhere to the one server. After a
+   * reconnect its owner has to subscribe again.
+   */
+  openSubscriber(address?: RedisAddress): Redis
+  close(): void
+}
+
 /**
- * The client for commands. It connects by itself, for ever, and fails commands at once while it is
- * not connected: nothing is queued and nothing is sent twice, since a command that failed may have run. A
- * Cluster's does send one again whose connection broke, six times at most, also when nobody waits for it
- * any more: every step of the store bears that.
+ * Commands fail at once while there is no connection: nothing is queued and nothing is sent twice, since a
+ * command that failed may have run. The client of a Cluster alone sends a command again whose connection broke,
+ * six times at most: every step of the store permits that.
  */
-export function createCommandClient({ target, ca }: RedisClientOptions): RedisClient {
-  const common = commonOptions(target, ca, 'commands')
-  if (target.kind !== 'cluster') return createOneConnection(target, ca, common)
-  const cluster = new Cluster([...target.nodes], {
-    redisOptions: common,
+export function openRedis({ target, ca }: RedisClientOptions): RedisConnections {
+  const subscribers = new Set<Redis>()
+  const sentinels = target.kind === 'sentinel' ? openSentinels(target, ca) : null
+  const commands =
+    target.kind === 'cluster'
+      ? openCluster(target.nodes, dataOptions(target, ca, 'commands'))
+      : openOne(dataOptions(target, ca, 'commands'))
+
+  function openOne(common: ConnectionOptions, address?: RedisAddress): Redis {
+    const client = new Redis({
+      ...common,
+      ...(target.kind === 'cluster' ? {} : { db: target.db }),
+      ...(sentinels === null ? {} : { Connector: sentinels.Connector }),
+      ...(target.kind === 'single' ? target.address : {}),
+      ...address,
+    })
+    watchSilence(client)
+    return hearEveryError(client)
+  }
+
+  return {
+    commands,
+    seeds: target.kind === 'cluster' ? target.nodes : [],
+    openSubscriber(address) {
+      // When ioredis subscribes again by itself, it drops the error of a failure.
+      const client = openOne({ ...dataOptions(target, ca, 'messages'), autoResubscribe: false }, address)
+      subscribers.add(client)
+      client.once('end', () => subscribers.delete(client))
+      return client
+    },
+    close() {
+      sentinels?.close()
+      for (const client of [commands, ...subscribers]) disconnect(client)
+    },
+  }
+}
+
+function openCluster(nodes: readonly RedisAddress[], redisOptions: ConnectionOptions): Cluster {
+  const cluster = new Cluster([...nodes], {
+    redisOptions,
     clusterRetryStrategy: reconnectDelay,
     enableOfflineQueue: false,
     slotsRefreshTimeout: SLOTS_TIMEOUT_MS,
     retryDelayOnFailover: 100,
+    // Only a script of two keys meets this, and it has a way that does not wait: see `endRecord`.
+    retryDelayOnTryAgain: 1,
     maxRedirections: 6,
   })
   cluster.on('+node', hearEveryError)
   watchSilence(cluster)
   return cluster
-}
-
-/**
- * The client for messages, always one connection. What it has subscribed to is not subscribed to again
- * when it reconnects: whoever uses it does so each time that it is ready.
- *
- * In a Cluster it goes to one node after the other until one answers; a message that is published on
- * any node reaches all. The library's own subscriber for a Cluster does not say when it was cut off.
- */
-export function createMessageClient({ target, ca }: RedisClientOptions, commands: RedisClient): Redis {
-  // Subscribing again, the library leaves a failure to nobody, and forgets the channels after it.
-  const common = { ...commonOptions(target, ca, 'messages'), autoResubscribe: false }
-  if (target.kind !== 'cluster') return createOneConnection(target, ca, common)
-  let turn = Math.floor(Math.random() * target.nodes.length)
-  const nextNode = (): RedisAddress => {
-    const known = commands instanceof Cluster ? commands.nodes().map(({ options }) => options) : []
-    const nodes = known.length > 0 ? known : target.nodes
-    turn += 1
-    const { host, port } = nodes[turn % nodes.length]!
-    return { host: host!, port: port! }
-  }
-  const client: Redis = new Redis({
-    ...common,
-    ...nextNode(),
-    retryStrategy(times) {
-      Object.assign(client.options, nextNode())
-      return reconnectDelay(times)
-    },
-  })
-  watchSilence(client)
-  return hearEveryError(client)
 }
 
 /**
@@ -81,8 +102,8 @@ function hearEveryError(client: Redis): Redis {
 }
 
 /** Ends the connections of a client for good. */
-export function disconnect(client: RedisClient): void {
-  // Through Sentinels the socket may be younger than its client thinks.
+function disconnect(client: RedisClient): void {
+  // The socket may be younger than its client thinks.
   if (client instanceof Redis) client.stream?.on('error', () => {})
   client.disconnect()
 }
@@ -92,12 +113,7 @@ export function reasonOf(
   error: Error & { code?: string; lastNodeError?: Error & { code?: string } },
 ): string {
   const last = error.lastNodeError ?? error
-  const { code = 'no answer' } = last
-  const message = messageOf(last)
-  // The library's own sentence holds its next delay, and would be another one each time.
-  const sentinels = /^All sentinels are unreachable.*?(?:Last error: (.*))?$/.exec(message)
-  if (sentinels !== null) return `no Sentinel can be reached: ${sentinels[1] ?? code}`
-  return message || code
+  return messageOf(last) || (last.code ?? 'no answer')
 }
 
 /** Whether there is a connection to the server, or to any node of a Cluster. */
@@ -131,11 +147,18 @@ export function nodeOf(client: RedisClient, key: string): string {
   return client.slots[new Command('get', [key]).getSlot()]?.[0] ?? ''
 }
 
+function dataOptions(target: RedisTarget, ca: string | null, purpose: string) {
+  const { username, password } = target.login
+  return {
+    ...commonOptions(target, ca, purpose),
+    ...(username === null ? {} : { username }),
+    ...(password === null ? {} : { password: password.reveal() }),
+  }
+}
+
 function commonOptions(target: RedisTarget, ca: string | null, purpose: string) {
   return {
     ...(target.tls ? { tls: tlsOptions(ca) } : {}),
-    ...(target.login.username === null ? {} : { username: target.login.username }),
-    ...(target.login.password === null ? {} : { password: target.login.password.reveal() }),
     connectionName: `bff-${purpose}`,
     connectTimeout: CONNECT_TIMEOUT_MS,
     disconnectTimeout: 500,
@@ -148,33 +171,23 @@ function commonOptions(target: RedisTarget, ca: string | null, purpose: string) 
   } satisfies RedisOptions
 }
 
-function createOneConnection(
-  target: Exclude<RedisTarget, { kind: 'cluster' }>,
-  ca: string | null,
-  common: ReturnType<typeof commonOptions> & Pick<RedisOptions, 'autoResubscribe'>,
-): Redis {
-  const client = openOneConnection(target, ca, common)
-  watchSilence(client)
-  return client
-}
-
-function openOneConnection(...[target, ca, common]: Parameters<typeof createOneConnection>): Redis {
-  switch (target.kind) {
-    case 'single':
-      return hearEveryError(
-        new Redis({ ...common, host: target.address.host, port: target.address.port, db: target.db }),
-      )
-    case 'sentinel':
-      return new Redis({
-        ...common,
-        sentinels: target.sentinels.map(({ host, port }) => ({ host, port })),
-        name: target.master,
-        db: target.db,
-        sentinelRetryStrategy: reconnectDelay,
-        ...(target.sentinelPassword === null ? {} : { sentinelPassword: target.sentinelPassword.reveal() }),
-        ...(target.tls ? { enableTLSForSentinelMode: true, sentinelTLS: tlsOptions(ca) } : {}),
-      })
-  }
+function openSentinels(target: Extract<RedisTarget, { kind: 'sentinel' }>, ca: string | null): Sentinels {
+  const common = commonOptions(target, ca, 'sentinels')
+  return watchSentinels({
+    addresses: target.sentinels,
+    masterName: target.master,
+    connection: {
+      ...common,
+      autoResubscribe: false,
+      ...(target.sentinelPassword === null ? {} : { password: target.sentinelPassword.reveal() }),
+    },
+    masterTls: target.tls ? tlsOptions(ca) : null,
+    disconnectTimeoutMs: common.disconnectTimeout,
+    watch(client) {
+      watchSilence(client)
+      hearEveryError(client)
+    },
+  })
 }
 
 /** Said here, so that no environment variable of Node switches the check off. */

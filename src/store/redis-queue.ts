@@ -25,32 +25,35 @@ export function createRedisQueue({
   const shardOf = (key: RecordKey): string => shardName(Number.parseInt(key[0]!, 16))
 
   return {
-    async schedule(key, at) {
-      await ask('zadd', () => commands.zadd(shardOf(key), Math.round(at), key))
+    async schedule(key, inMs) {
+      await script('schedule', shardOf(key), key, Math.round(inMs))
     },
 
     async unschedule(key) {
       await ask('zrem', () => commands.zrem(shardOf(key), key))
     },
 
-    async scheduleMissing(entries) {
+    async scheduleMissing(entries, latest = false) {
       const shards = new Map<string, (string | number)[]>()
-      for (const { key, at } of entries) {
+      for (const { key, inMs } of entries) {
         const members = shards.get(shardOf(key)) ?? []
         shards.set(shardOf(key), members)
-        members.push(Math.round(at), key)
+        members.push(key, Math.round(inMs))
       }
-      const adding = () => [...shards].map(([name, members]) => commands.zadd(name, 'NX', ...members))
-      const added = await ask('zadd', () => Promise.all(adding()))
+      const how = latest ? 'LT' : 'NX'
+      const added = await Promise.all(
+        [...shards].map(([name, members]) => script('schedule-missing', name, how, ...members)),
+      )
       return added.reduce<number>((sum, count) => sum + Number(count), 0)
     },
 
     async claimDue(shard, limit, leaseMs) {
       const answer = await script('claim-due', shardName(shard), leaseMs, limit)
-      const [next, ...due] = answer as [number, ...string[]]
+      const [storeNow, next, ...due] = answer as [number, number, ...(string | number)[]]
       const entries: DueClaim['entries'] = []
-      for (let at = 0; at < due.length; at += 2) entries.push({ key: due[at]!, dueAt: Number(due[at + 1]) })
-      return { entries, nextInMs: next < 0 ? null : next }
+      for (let at = 0; at < due.length; at += 2)
+        entries.push({ key: String(due[at]), lateMs: Number(due[at + 1]) })
+      return { entries, nextInMs: next < 0 ? null : next, storeNow }
     },
 
     async queueLength() {

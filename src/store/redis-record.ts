@@ -13,11 +13,25 @@ export const FIELDS = [
   'doubts',
   'leaseUntil',
   'retryAt',
+  'replacedAt',
 ] as const
 
 /** A record from the values of `FIELDS`; null where there is none. */
 export function toRecord(values: (string | null)[]): SessionRecord | null {
-  const [session, tokens, gen, createdAt, seenAt, endsAt, flow, client, doubts, leaseUntil, retryAt] = values
+  const [
+    session,
+    tokens,
+    gen,
+    createdAt,
+    seenAt,
+    endsAt,
+    flow,
+    client,
+    doubts,
+    leaseUntil,
+    retryAt,
+    replacedAt,
+  ] = values
   if (session == null || tokens == null || gen == null) return null
   return {
     session,
@@ -31,5 +45,6 @@ export function toRecord(values: (string | null)[]): SessionRecord | null {
     doubts: Number(doubts ?? 0),
     leaseUntil: Number(leaseUntil ?? 0),
     retryAt: Number(retryAt ?? 0),
+    replacedAt: Number(replacedAt ?? 0),
   }
 }

@@ -11,9 +11,15 @@ import type {
   RestoreTokens,
   SessionStore,
 } from './port.ts'
-import { CLOCK_TOLERANCE_MS, END_KEPT_MS, RECORD_SLACK_MS, StoreUnavailable } from './port.ts'
+import {
+  CLOCK_TOLERANCE_MS,
+  END_KEPT_MS,
+  LONGEST_BACK_OFF_MS,
+  RECORD_SLACK_MS,
+  StoreUnavailable,
+} from './port.ts'
 import { createReach, isRefusal } from './reach.ts'
-import { createCommandClient, createMessageClient, disconnect, reasonOf } from './redis-client.ts'
+import { openRedis, reasonOf } from './redis-client.ts'
 import { createRedisQueue } from './redis-queue.ts'
 import { FIELDS, toRecord } from './redis-record.ts'
 import { scanKeys } from './scan.ts'
@@ -44,6 +50,12 @@ const RECORD_KEY = /^[0-9a-f]{64}$/
  */
 const NEW_HISTORY_PAUSE_MS = 4_000
 
+/** Whether no node of a Cluster ran a command on two keys, because their slot is being moved. */
+function isSlotMoving(cause: unknown): boolean {
+  // ioredis tries again elsewhere; its own error names whichever refusal came last.
+  return cause instanceof Error && /TRYAGAIN |^Too many Cluster redirections/.test(cause.message)
+}
+
 /** The store over a single Redis, a Sentinel group or a Cluster; see `SessionStore` for its promises. */
 export function createRedisStore({
   target,
@@ -54,28 +66,35 @@ export function createRedisStore({
   onReachable,
   observe,
 }: RedisStoreOptions): SessionStore {
-  const commands = createCommandClient({ target, ca })
-  const subscriber = createMessageClient({ target, ca }, commands)
+  const connections = openRedis({ target, ca })
+  const { commands } = connections
   const run = defineScripts(commands)
   const gather = gatherWrites(commands)
   const reach = createReach(commands)
-  const messages = createMessages({ prefix, commands, subscriber, reach })
   // Later on the process stays: sessions wait in it until the credentials are taken again.
   let wasUp = false
   const reasons = new Set<string>()
+  const messages = createMessages({ prefix, connections, reach, onError })
   commands.on('ready', () => {
     wasUp = true
+    forgetReasons()
+  })
+  // A Cluster that has lost a node does not become ready again.
+  messages.onBack(forgetReasons)
+  commands.on('error', onError)
+
+  function forgetReasons(): void {
     if (reasons.size > 0) onReachable()
     reasons.clear()
-  })
-  for (const client of [commands, subscriber]) {
-    client.on('error', (error: Error) => {
-      const reason = reasonOf(error)
-      if (isRefusal(error) && !wasUp) return onRefused(reason)
-      if (reasons.has(reason)) return
+  }
+
+  function onError(error: Error): void {
+    const reason = reasonOf(error)
+    if (isRefusal(error) && !wasUp) onRefused(reason)
+    else if (!reasons.has(reason)) {
       reasons.add(reason)
       onUnreachable(reason)
-    })
+    }
   }
 
   const trouble = createTrouble(commands)
@@ -104,7 +123,8 @@ export function createRedisStore({
     }
   }
 
-  const script: typeof run = (name, key, ...args) => ask(name, () => run(name, key, ...args), key)
+  const script: typeof run = (name, keys, ...args) =>
+    ask(name, () => run(name, keys, ...args), typeof keys === 'string' ? keys : keys[0])
 
   async function endRecord(
     key: RecordKey,
@@ -112,17 +132,26 @@ export function createRedisStore({
     reason: string,
     idleMs: number | '',
   ): Promise<EndRecord> {
-    const limits = [idleMs, CLOCK_TOLERANCE_MS]
-    const args = [endName(key), gen, messages.channel, key, reason, END_KEPT_MS, ...limits]
-    const ended = script('end-record', recordName(key), ...args)
-    // It may have run, and its message need not arrive.
-    const answer = await ended.catch((error: unknown) => {
+    const args = [gen, messages.channel, key, reason, END_KEPT_MS, idleMs, CLOCK_TOLERANCE_MS]
+    const end = async (...keys: string[]) => (await script('end-record', keys, ...args)) as [number, string]
+    let apart = false
+    const both = end(recordName(key), endName(key)).catch((error: StoreUnavailable) => {
+      apart = isSlotMoving(error.cause)
+      // While their slot migrates two keys cannot be written at once, but one by one they can.
+      if (apart) return end(recordName(key))
+      throw error
+    })
+    const [code, tokens] = await both.catch((error: unknown) => {
+      // It may have run, and its message need not arrive.
       messages.tell(key)
       throw error
     })
-    const [code, tokens] = answer as [number, string]
     if (code !== 1) return { kind: code === 0 ? 'moved' : 'gone' }
     messages.tell(key)
+    if (apart && reason !== '') {
+      // Without its reason the session has ended all the same.
+      await ask('set', () => commands.set(endName(key), reason, 'PX', END_KEPT_MS)).catch(() => {})
+    }
     return { kind: 'ended', tokens }
   }
 
@@ -152,18 +181,22 @@ export function createRedisStore({
       return (await script('touch', recordName(key), seenAt, idleMs, RECORD_SLACK_MS)) === 1
     },
 
-    async beginRefresh(key, { gen, attempt, leaseMs, livesMs, forcedWindowMs }): Promise<BeginRefresh> {
+    async beginRefresh(
+      key,
+      { gen, attempt, leaseMs, openMs, livesMs, forcedWindowMs },
+    ): Promise<BeginRefresh> {
       const pauseMs = Math.max(NEW_HISTORY_PAUSE_MS, Math.ceil(Math.min(livesMs, leaseMs)))
-      const args = [gen, attempt, leaseMs, forcedWindowMs, pauseMs]
+      const longestBackOffMs = Math.ceil(Math.max(livesMs, LONGEST_BACK_OFF_MS))
+      const args = [gen, attempt, leaseMs, forcedWindowMs, pauseMs, openMs, longestBackOffMs]
       const answer = await script('begin-refresh', recordName(key), ...args)
-      const [code, value] = answer as [number, number]
+      const [code, value, more = 0, age = -1] = answer as [number, number, number?, number?]
       switch (code) {
         case 1:
-          return { kind: 'granted', doubts: value }
+          return { kind: 'granted', doubts: value, openForMs: more, ageMs: age < 0 ? null : age }
         case 2:
           return { kind: 'replaced' }
         case 3:
-          return { kind: 'busy', waitMs: value }
+          return { kind: 'busy', waitMs: value, ageMs: more }
         case 4:
           return { kind: 'backing_off', waitMs: value }
         case 5:
@@ -173,6 +206,12 @@ export function createRedisStore({
         default:
           return { kind: 'gone' }
       }
+    },
+
+    async renewLease(key, { gen, attempt, doubts, leaseMs }) {
+      const answer = await script('renew-lease', recordName(key), gen, attempt, doubts, leaseMs)
+      if (answer === -1) return 'gone'
+      return answer === 1 ? 'held' : 'taken'
     },
 
     async settleRefresh(key, attempt, inDoubt, retryInMs) {
@@ -229,8 +268,7 @@ export function createRedisStore({
 
     async close() {
       messages.close()
-      disconnect(commands)
-      disconnect(subscriber)
+      connections.close()
     },
   }
 }

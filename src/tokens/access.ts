@@ -1,9 +1,10 @@
+import type { Clock } from '../clock.ts'
 import type { WatchChanges } from './changes.ts'
 import type { EndReason } from './events.ts'
 import type { Flights } from './flights.ts'
 import type { FindSession, LiveSession } from './live.ts'
 import type { RefreshTiming } from './timing.ts'
-import { leaseMs, refreshesFirstAt } from './timing.ts'
+import { refreshesFirstAt } from './timing.ts'
 import { within } from './within.ts'
 
 export type Access =
@@ -21,7 +22,7 @@ export interface AccessOptions {
   isDown: () => boolean
   timing: RefreshTiming
   timeoutMs: number
-  now: () => number
+  clock: Clock
 }
 
 /**
@@ -40,10 +41,10 @@ const LOOK_AGAIN_MS = 500
 const REREAD_MS = 50
 
 export function createObtainAccessToken(options: AccessOptions): ObtainAccessToken {
-  const { findSession, flights, watchChanges, isDown, timing, timeoutMs, now } = options
+  const { findSession, flights, watchChanges, isDown, timing, timeoutMs, clock } = options
 
   return async function obtainAccessToken(first, refusedGen) {
-    const isFresh = ({ tokens }: LiveSession): boolean => now() < refreshesFirstAt(tokens, timing)
+    const isFresh = ({ tokens }: LiveSession): boolean => clock.wall() < refreshesFirstAt(tokens, timing)
     if (refusedGen === undefined ? isFresh(first) : first.gen > refusedGen)
       return { kind: 'token', session: first }
     // Before anything is asked, so that no change passes by unseen.
@@ -60,13 +61,16 @@ export function createObtainAccessToken(options: AccessOptions): ObtainAccessTok
     refusedGen: number | undefined,
     nextChange: (ms: number) => Promise<void>,
   ): Promise<Access> {
-    let deadline = now() + timeoutMs + LOOK_AGAIN_MS
+    let deadline = clock.monotonic() + timeoutMs + LOOK_AGAIN_MS
     let paused = false
     const trigger = refusedGen === undefined ? 'request' : 'invalid_token'
     for (let session = first; ; ) {
-      const usable = (): boolean => refusedGen === undefined && now() < session.tokens.expiresAt
-      if (session.tokens.refreshToken === null)
-        return usable() ? { kind: 'token', session } : refusedOrEnded(refusedGen)
+      const expired = (): boolean => clock.wall() >= session.tokens.expiresAt
+      const usable = (): boolean => refusedGen === undefined && !expired()
+      if (session.tokens.refreshToken === null) {
+        if (expired()) return { kind: 'login_required', reason: 'absolute' }
+        return usable() ? { kind: 'token', session } : { kind: 'token_refused' }
+      }
       const flight = flights.join(session, trigger)
       const result = await within(flight.result, patienceMs(flight.startedAt, usable(), deadline))
       switch (result?.kind) {
@@ -76,16 +80,24 @@ export function createObtainAccessToken(options: AccessOptions): ObtainAccessTok
         case 'ended':
           return { kind: 'login_required', reason: result.reason }
         case 'forced_before':
-          return { kind: 'token_refused' }
+          if (usable()) return { kind: 'token', session }
+          // Only a token that is valid by our own clock has been refused for good; another is refreshed.
+          if (!expired()) return { kind: 'token_refused' }
+          break
         case 'later':
           if (usable()) return { kind: 'token', session }
           // A flight of another kind knows nothing of a token that was refused.
-          if (flight.trigger !== trigger && refusedGen !== undefined && now() < deadline) continue
+          if (flight.trigger !== trigger && refusedGen !== undefined && clock.monotonic() < deadline) continue
           return { kind: 'unavailable', what: result.why, retryAfterSeconds: result.retryInMs / 1_000 }
         case 'busy': {
           if (flight.changed()) break
-          const takenAt = now() - (leaseMs(timeoutMs) - result.waitMs)
-          const patience = patienceMs(takenAt, usable(), deadline)
+          const takenAt = clock.monotonic() - result.ageMs
+          // A presentation that is older than its timeout may take long; nobody waits for it.
+          const patience = patienceMs(
+            takenAt,
+            usable(),
+            Math.min(deadline, takenAt + timeoutMs + LOOK_AGAIN_MS),
+          )
           if (patience <= 0) return usable() ? { kind: 'token', session } : noAnswer()
           await nextChange(Math.min(result.waitMs + 10, patience))
           break
@@ -93,10 +105,10 @@ export function createObtainAccessToken(options: AccessOptions): ObtainAccessTok
         case 'paused':
           if (usable()) return { kind: 'token', session }
           // Once: a store that goes from server to server holds up nobody for ever.
-          if (!paused) deadline = Math.max(deadline, now() + result.waitMs + LOOK_AGAIN_MS)
+          if (!paused) deadline = Math.max(deadline, clock.monotonic() + result.waitMs + LOOK_AGAIN_MS)
           paused = true
-          if (now() >= deadline) return storeAway(result.waitMs / 1_000)
-          if (!flight.changed()) await nextChange(Math.min(result.waitMs + 10, deadline - now()))
+          if (clock.monotonic() >= deadline) return storeAway(result.waitMs / 1_000)
+          if (!flight.changed()) await nextChange(Math.min(result.waitMs + 10, deadline - clock.monotonic()))
           break
         case undefined:
           if (usable()) return { kind: 'token', session }
@@ -115,7 +127,7 @@ export function createObtainAccessToken(options: AccessOptions): ObtainAccessTok
       const stayed = again.session.gen === session.gen
       session = again.session
       if (isNewer(session)) return { kind: 'token', session }
-      if (now() >= deadline || (result === null && isDown())) {
+      if (clock.monotonic() >= deadline || (result === null && isDown())) {
         if (usable()) return { kind: 'token', session }
         return result?.kind === 'paused' ? storeAway(1) : noAnswer()
       }
@@ -129,9 +141,10 @@ export function createObtainAccessToken(options: AccessOptions): ObtainAccessTok
 
   /** How long a caller waits for a refresh that began then. */
   function patienceMs(startedAt: number, usable: boolean, deadline: number): number {
-    if (usable) return startedAt + PATIENCE_WITH_GOOD_TOKEN_MS - now()
-    const left = deadline - now()
-    return isDown() ? Math.min(left, startedAt + PATIENCE_IN_OUTAGE_MS - now()) : left
+    const at = clock.monotonic()
+    if (usable) return startedAt + PATIENCE_WITH_GOOD_TOKEN_MS - at
+    const left = deadline - at
+    return isDown() ? Math.min(left, startedAt + PATIENCE_IN_OUTAGE_MS - at) : left
   }
 }
 
@@ -141,8 +154,4 @@ function noAnswer(): Access {
 
 function storeAway(retryAfterSeconds: number): Access {
   return { kind: 'unavailable', what: 'store', retryAfterSeconds }
-}
-
-function refusedOrEnded(refusedGen: number | undefined): Access {
-  return refusedGen === undefined ? { kind: 'login_required', reason: 'absolute' } : { kind: 'token_refused' }
 }

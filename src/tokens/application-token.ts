@@ -1,3 +1,4 @@
+import type { Clock } from '../clock.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/authorization-server.ts'
 import type { GrantedTokens } from '../oauth/outcome.ts'
@@ -8,8 +9,8 @@ import { refreshesFirstAt } from './timing.ts'
 
 /** What asking for the application's token came to. */
 export type ApplicationAccess =
-  /** `serial` counts the tokens that this process has had. */
-  | { kind: 'token'; token: Secret; serial: number }
+  /** `serial` counts the tokens that this process has had; `expiresAt` in monotonic milliseconds. */
+  | { kind: 'token'; token: Secret; serial: number; expiresAt: number }
   | { kind: 'unavailable'; retryAfterSeconds: number }
   /** A token of the last minute was refused as well. */
   | { kind: 'token_refused' }
@@ -27,9 +28,18 @@ export interface ApplicationToken {
 export interface ApplicationTokenOptions {
   authorizationServer: Pick<AuthorizationServer, 'redeemClient'>
   timing: RefreshTiming
-  now: () => number
+  clock: Clock
   random: () => number
   log: Logger
+}
+
+/** Instants in monotonic milliseconds. */
+interface Held {
+  readonly token: Secret
+  /** After this the next one is fetched. */
+  readonly freshUntil: number
+  readonly expiresAt: number
+  readonly usableUntil: number
 }
 
 const FORCED_EVERY_MS = 60_000
@@ -37,16 +47,20 @@ const FORCED_EVERY_MS = 60_000
 const USED_AT_LEAST_MS = 1_000
 
 export function createApplicationToken(options: ApplicationTokenOptions): ApplicationToken {
-  const { authorizationServer, timing, now, random, log } = options
+  const { authorizationServer, timing, clock, random, log } = options
   // Of its own: that this client gets no token for itself says nothing of its users' refresh tokens.
-  const breaker = createBreaker({ now, random, onChange: () => {} })
-  let held: GrantedTokens | null = null
-  let heldSince = 0
+  const breaker = createBreaker({ now: clock.monotonic, random, onChange: () => {} })
+  let held: Held | null = null
   let serial = 0
   let forcedAt = Number.NEGATIVE_INFINITY
   let flight: Promise<ApplicationAccess> | null = null
 
-  const current = (token: Secret): ApplicationAccess => ({ kind: 'token', token, serial })
+  const current = ({ token, expiresAt }: Held): ApplicationAccess => ({
+    kind: 'token',
+    token,
+    serial,
+    expiresAt,
+  })
   const unavailable = (ms: number): ApplicationAccess => ({
     kind: 'unavailable',
     retryAfterSeconds: ms / 1_000,
@@ -58,10 +72,9 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
     const outcome = await authorizationServer.redeemClient()
     if (outcome.kind === 'granted') {
       admission.report(true, null)
-      held = outcome.tokens
-      heldSince = now()
+      held = toHeld(outcome.tokens)
       serial += 1
-      return current(held.accessToken)
+      return current(held)
     }
     const asked = outcome.kind === 'unavailable' ? outcome.retryAfterSeconds : null
     admission.report(false, asked === null ? null : asked * 1_000)
@@ -79,25 +92,36 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
     return flight
   }
 
+  function toHeld(tokens: GrantedTokens): Held {
+    const at = clock.monotonic()
+    const fromWall = at - clock.wall()
+    return {
+      token: tokens.accessToken,
+      freshUntil: refreshesFirstAt(tokens, timing) + fromWall,
+      expiresAt: tokens.expiresAt + fromWall,
+      usableUntil: Math.max(tokens.expiresAt + fromWall, at + USED_AT_LEAST_MS),
+    }
+  }
+
   return {
     async obtain() {
-      if (held !== null && now() < refreshesFirstAt(held, timing)) return current(held.accessToken)
-      if (held !== null && now() < Math.max(held.expiresAt, heldSince + USED_AT_LEAST_MS)) {
-        // Good for some seconds more: nobody waits for the next one.
-        const { accessToken } = held
-        void ask()
-        return current(accessToken)
-      }
-      return await ask()
+      const at = clock.monotonic()
+      if (held === null || at >= held.usableUntil) return await ask()
+      const access = current(held)
+      // Good for some seconds more: nobody waits for the next one.
+      if (at >= held.freshUntil) void ask()
+      return access
     },
 
     async renew(refusedSerial) {
-      if (serial !== refusedSerial && held !== null) return current(held.accessToken)
-      if (now() - forcedAt < FORCED_EVERY_MS) return { kind: 'token_refused' }
-      // Of no use to anybody, also where no other comes now.
+      if (serial !== refusedSerial && held !== null) return current(held)
+      const at = clock.monotonic()
+      const hasExpired = held !== null && at >= held.usableUntil
+      if (!hasExpired && at - forcedAt < FORCED_EVERY_MS) return { kind: 'token_refused' }
+      // Nobody can use it any more, also where no other comes now.
       held = null
       const renewed = await ask()
-      if (renewed.kind === 'token') forcedAt = now()
+      if (renewed.kind === 'token') forcedAt = clock.monotonic()
       return renewed
     },
   }

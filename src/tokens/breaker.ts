@@ -1,4 +1,5 @@
 export interface BreakerOptions {
+  /** Monotonic milliseconds: a step of the wall clock must not keep it open. */
   now: () => number
   /** In [0, 1). */
   random: () => number

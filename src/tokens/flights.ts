@@ -7,6 +7,7 @@ import type { RefreshResult } from './refresh-terms.ts'
 
 /** A refresh under way in this process, shared by all who need it. */
 export interface Flight {
+  /** Monotonic. */
   readonly startedAt: number
   readonly trigger: RefreshTrigger
   /** Comes early where the session ends meanwhile: what the authorization server says matters no more. */
@@ -26,14 +27,14 @@ export interface FlightsOptions {
   refresh: Refresh
   findSession: FindSession
   watchChanges: WatchChanges
-  now: () => number
+  monotonic: () => number
 }
 
 /** The refresh that ended a session itself says why; it is given this long to do so. */
 const OWN_END_MS = 50
 
 /** One refresh for each session and process at a time. */
-export function createFlights({ refresh, findSession, watchChanges, now }: FlightsOptions): Flights {
+export function createFlights({ refresh, findSession, watchChanges, monotonic }: FlightsOptions): Flights {
   const flights = new Map<RecordKey, Flight>()
   const working = new Set<Promise<unknown>>()
 
@@ -68,7 +69,7 @@ export function createFlights({ refresh, findSession, watchChanges, now }: Fligh
     const result = Promise.race([work, ended])
     // Whoever waits sees it fail; that nobody may be waiting is no reason for the process to end.
     result.catch(() => {})
-    return { startedAt: now(), trigger, result, changed: () => changed }
+    return { startedAt: monotonic(), trigger, result, changed: () => changed }
   }
 
   return {
@@ -78,8 +79,8 @@ export function createFlights({ refresh, findSession, watchChanges, now }: Fligh
       return flight
     },
     async settled(listenUntil) {
-      await Promise.allSettled(working)
       await refresh.settled(listenUntil)
+      await Promise.allSettled(working)
     },
   }
 }

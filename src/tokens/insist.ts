@@ -6,15 +6,10 @@ import type { StoreStep } from './events.ts'
 /** A step on a record that the store did not take, and that must not be forgotten. */
 export interface Insist {
   /**
-   * Repeats `run` every second until the store takes it or `untilMs` (epoch milliseconds) has
+   * Repeats `run` every second until the store takes it or `forMs` milliseconds have
    * passed. While such a step on this record waits, a newer one is dropped.
    */
-  insist(
-    step: Exclude<StoreStep, 'tokens'>,
-    key: RecordKey,
-    untilMs: number,
-    run: () => Promise<unknown>,
-  ): void
+  insist(step: Exclude<StoreStep, 'tokens'>, key: RecordKey, forMs: number, run: () => Promise<unknown>): void
   /** Gives all of them up. */
   stop(): void
 }
@@ -22,17 +17,17 @@ export interface Insist {
 const EVERY_MS = 1_000
 
 export interface InsistOptions {
-  now: () => number
+  monotonic: () => number
   log: Logger
   onRetry: (step: StoreStep) => void
 }
 
-export function createInsist({ now, log, onRetry }: InsistOptions): Insist {
+export function createInsist({ monotonic, log, onRetry }: InsistOptions): Insist {
   const waiting = new Map<string, NodeJS.Timeout>()
   let stopped = false
 
   function later(name: string, untilMs: number, retry: () => Promise<unknown>): void {
-    if (stopped || now() + EVERY_MS > untilMs) return void waiting.delete(name)
+    if (stopped || monotonic() + EVERY_MS > untilMs) return void waiting.delete(name)
     waiting.set(
       name,
       setTimeout(() => void again(name, untilMs, retry), EVERY_MS),
@@ -51,10 +46,10 @@ export function createInsist({ now, log, onRetry }: InsistOptions): Insist {
   }
 
   return {
-    insist(step, key, untilMs, run) {
+    insist(step, key, forMs, run) {
       const name = `${step} ${key}`
       if (waiting.has(name)) return
-      later(name, untilMs, () => {
+      later(name, monotonic() + forMs, () => {
         onRetry(step)
         return run()
       })

@@ -75,11 +75,8 @@ export function createFindSession(options: LiveOptions): FindSession {
       }
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error
-      // Asked anew: they may have come to wait while the store was being tried.
-      const here = unsaved.get(key)
-      if (here === null || passedLimit(here.record, now(), idleMs) !== null)
-        return { kind: 'store_unavailable', cause: error }
-      return { kind: 'live', session: { key, ...here } }
+      // Tokens that wait here are no reason to go on: the session may have been ended elsewhere.
+      return { kind: 'store_unavailable', cause: error }
     }
     if (waiting !== null && waiting.gen > record.gen) {
       return { kind: 'live', session: { key, record, tokens: waiting.tokens, gen: waiting.gen } }

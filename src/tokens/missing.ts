@@ -5,6 +5,8 @@ import { StoreUnavailable } from '../store/port.ts'
 
 export interface MissingScan {
   start(): void
+  /** The store's clock has stepped back: places in the queue may lie too late, and all sessions are looked at soon. */
+  moveForward(): void
   /** Resolves when the step under way has ended; no other is begun. */
   stop(): Promise<void>
 }
@@ -23,27 +25,32 @@ export const SCAN_PACE: ScanPace = { everyMs: 600_000, pauseMs: 100 }
 
 export interface MissingScanOptions extends ScanPace {
   store: Pick<SessionStore, 'claimNonce' | 'keys' | 'scheduleMissing'>
-  now: () => number
+  monotonic: () => number
   /** In [0, 1). */
   random: () => number
   log: Logger
 }
 
 const CLAIM = 'scan for sessions that are missing from the due queue'
+const CLAIM_AFTER_STEP = 'scan for sessions that are late in the due queue'
+/** By then every replica has seen the same step of the store's clock. */
+const STEP_SEEN_MS = 30_000
 /** Those of one batch are not all looked at in the same moment. */
 const SPREAD_MS = 10_000
+const SPREAD_AFTER_STEP_MS = 1_000
 
 /**
  * Puts sessions back into the due queue that have no entry there, and would never be refreshed in the
  * background: the queue, or a part of it, was lost. Of all replicas one at a time goes over the records.
  */
 export function createMissingScan(options: MissingScanOptions): MissingScan {
-  const { store, everyMs, pauseMs, now, random, log } = options
+  const { store, everyMs, pauseMs, monotonic, random, log } = options
   // One for the life of the process: after a failure the claim is still ours.
   const attempt = randomUUID()
   let timer: NodeJS.Timeout | undefined
   let endPause: () => void = () => {}
   let scanning: Promise<void> | null = null
+  let moving: Promise<void> | null = null
   let stopped = true
 
   function later(ms: number): void {
@@ -53,24 +60,34 @@ export function createMissingScan(options: MissingScanOptions): MissingScan {
   }
 
   async function next(): Promise<void> {
-    const beganAt = now()
+    const beganAt = monotonic()
     let waitMs = everyMs * (1 + random() / 10)
     try {
-      if (await store.claimNonce(CLAIM, attempt, everyMs)) await scan()
+      if (await store.claimNonce(CLAIM, attempt, everyMs)) await scan(false)
     } catch (error) {
       if (!(error instanceof StoreUnavailable))
         log.error({ event: 'schedule.failed', err: error }, 'the search for missing sessions failed')
       waitMs /= 10
     }
     scanning = null
-    if (!stopped) later(Math.max(0, beganAt + waitMs - now()))
+    if (!stopped) later(Math.max(0, beganAt + waitMs - monotonic()))
   }
 
-  async function scan(): Promise<void> {
+  async function afterStep(): Promise<void> {
+    try {
+      if (await store.claimNonce(CLAIM_AFTER_STEP, attempt, STEP_SEEN_MS)) await scan(true)
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable))
+        log.error({ event: 'schedule.failed', err: error }, 'the due queue could not be moved forward')
+    }
+  }
+
+  async function scan(latest: boolean): Promise<void> {
+    const spreadMs = latest ? SPREAD_AFTER_STEP_MS : SPREAD_MS
     let missing = 0
     for await (const keys of store.keys()) {
-      const entries = keys.map((key) => ({ key, at: now() + random() * SPREAD_MS }))
-      if (entries.length > 0 && !stopped) missing += await store.scheduleMissing(entries)
+      const entries = keys.map((key) => ({ key, inMs: random() * spreadMs }))
+      if (entries.length > 0 && !stopped) missing += await store.scheduleMissing(entries, latest)
       await pause()
       if (stopped) break
     }
@@ -94,11 +111,18 @@ export function createMissingScan(options: MissingScanOptions): MissingScan {
       stopped = false
       later(random() * everyMs)
     },
+    moveForward() {
+      log.warn({ event: 'store.clock_stepped_back' }, "Redis' clock has stepped back: check its time source")
+      moving ??= afterStep().finally(() => {
+        moving = null
+      })
+    },
     async stop() {
       stopped = true
       clearTimeout(timer)
       endPause()
       await scanning
+      await moving
     },
   }
 }

@@ -32,7 +32,7 @@ const STOP_MS = 2_000
 
 export interface RecentOptions {
   store: Pick<SessionStore, 'restoreTokens' | 'end' | 'onTrouble'>
-  now: () => number
+  monotonic: () => number
   log: Logger
   /** Told of each write that the store had lost. */
   onWrittenAgain: (key: RecordKey, what: Written['kind']) => void
@@ -48,10 +48,10 @@ interface Entry {
   sureAt: number
 }
 
-export function createRecent({ store, now, log, onWrittenAgain }: RecentOptions): Recent {
+export function createRecent({ store, monotonic, log, onWrittenAgain }: RecentOptions): Recent {
   const kept = new Map<RecordKey, Entry>()
   let troubles = 0
-  let lastTroubleAt = 0
+  let lastTroubleAt = Number.NEGATIVE_INFINITY
   /** Troubles that the rounds so far were made for. */
   let covered = 0
   let nextRoundAt = 0
@@ -62,13 +62,13 @@ export function createRecent({ store, now, log, onWrittenAgain }: RecentOptions)
   store.onTrouble(() => {
     // What is as old as that already has reached every replica that may be promoted.
     forgetOld()
-    if (now() - lastTroubleAt >= MAX_ROUND_MS) hurry()
-    lastTroubleAt = now()
+    if (monotonic() - lastTroubleAt >= MAX_ROUND_MS) hurry()
+    lastTroubleAt = monotonic()
     check()
   })
 
   function hurry(): void {
-    nextRoundAt = Math.min(nextRoundAt, now() + MIN_ROUND_MS)
+    nextRoundAt = Math.min(nextRoundAt, monotonic() + MIN_ROUND_MS)
     roundMs = MIN_ROUND_MS
   }
 
@@ -80,9 +80,9 @@ export function createRecent({ store, now, log, onWrittenAgain }: RecentOptions)
 
   async function rounds(): Promise<void> {
     while (covered < troubles && !stopped) {
-      while (now() < nextRoundAt && !stopped) await pause(Math.min(nextRoundAt - now(), RETRY_MS))
+      while (monotonic() < nextRoundAt && !stopped) await pause(Math.min(nextRoundAt - monotonic(), RETRY_MS))
       const upTo = troubles
-      nextRoundAt = now() + roundMs
+      nextRoundAt = monotonic() + roundMs
       roundMs = Math.min(roundMs * 2, MAX_ROUND_MS)
       await round(upTo)
       covered = upTo
@@ -95,7 +95,7 @@ export function createRecent({ store, now, log, onWrittenAgain }: RecentOptions)
     // Newest first: the likeliest to be missing.
     let left = [...kept].filter(([, { sureAt }]) => sureAt < upTo).reverse()
     // A node that stays away does not hold up the round that a later trouble asks for.
-    while (left.length > 0 && !stopped && (troubles === upTo || now() < nextRoundAt)) {
+    while (left.length > 0 && !stopped && (troubles === upTo || monotonic() < nextRoundAt)) {
       const part = left.slice(0, AT_ONCE)
       const done = await Promise.all(part.map(([key, entry]) => tryAgain(key, entry)))
       const failed = part.filter((_, at) => !done[at])
@@ -157,7 +157,7 @@ export function createRecent({ store, now, log, onWrittenAgain }: RecentOptions)
   function forgetOld(): void {
     for (const [key, { at, sureAt }] of kept) {
       const tooMany = kept.size > KEPT_AT_MOST
-      if (!tooMany && now() - at < KEPT_MS) return
+      if (!tooMany && monotonic() - at < KEPT_MS) return
       if (tooMany || sureAt === troubles) kept.delete(key)
     }
   }
@@ -166,7 +166,7 @@ export function createRecent({ store, now, log, onWrittenAgain }: RecentOptions)
     note(key, written) {
       if (kept.get(key)?.written.kind === 'end') return
       kept.delete(key)
-      kept.set(key, { written, at: now(), sureAt: troubles, attempt: null, underWay: null })
+      kept.set(key, { written, at: monotonic(), sureAt: troubles, attempt: null, underWay: null })
       forgetOld()
     },
     get: (key) => kept.get(key)?.written ?? null,

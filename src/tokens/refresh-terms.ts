@@ -1,8 +1,10 @@
+import type { Clock } from '../clock.ts'
 import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/authorization-server.ts'
 import type { RecordKey, SessionStore } from '../store/port.ts'
 import type { Breaker } from './breaker.ts'
+import type { WatchChanges } from './changes.ts'
 import type { EndReason, TokenEvents } from './events.ts'
 import type { Insist } from './insist.ts'
 import type { LiveSession } from './live.ts'
@@ -13,11 +15,11 @@ import type { Unsaved } from './unsaved.ts'
 
 export type RefreshResult =
   | { kind: 'granted'; tokens: TokenSet; gen: number }
-  /** Another replica holds the lease for so long. */
-  | { kind: 'busy'; waitMs: number }
+  /** Another attempt holds the lease, for `waitMs` unless it is renewed; it took it `ageMs` ago. */
+  | { kind: 'busy'; waitMs: number; ageMs: number }
   /** The store may lack newer tokens: nobody refreshes for so long. */
   | { kind: 'paused'; waitMs: number }
-  /** The record has changed since it was read: read it again. */
+  /** The record has changed since it was read, or new tokens wait for the store: read it again. */
   | { kind: 'changed' }
   | { kind: 'ended'; reason: EndReason | null }
   | { kind: 'later'; retryInMs: number; why: 'authorization_server' | 'store' }
@@ -32,10 +34,11 @@ export interface RefreshOptions {
   slots: Slots
   unsaved: Unsaved
   insist: Insist['insist']
+  watchChanges: WatchChanges
   timing: RefreshTiming
   /** Time to the whole token answer. */
   timeoutMs: number
-  now: () => number
+  clock: Clock
   random: () => number
   log: Logger
   events: TokenEvents

@@ -10,15 +10,13 @@ export interface Revoker {
   revoke(tokens: Revocable): void
   /** Resolves when what is revoked next would be begun at once: for who ends many sessions. */
   room(): Promise<void>
-  /** Resolves when all is done, or after five seconds; then nothing more is begun. */
-  stop(): Promise<void>
+  /** Resolves when all is done, or after `withinMs`; then nothing more is begun. */
+  stop(withinMs: number): Promise<void>
 }
 
 const AT_ONCE = 8
 /** Revocation is a courtesy: an authorization server that is down must not fill our memory. */
 const MAX_WAITING = 1_000
-/** Nor keep the process from ending. */
-const STOP_MS = 5_000
 
 export interface RevokerOptions {
   authorizationServer: Pick<AuthorizationServer, 'revoke'>
@@ -62,8 +60,8 @@ export function createRevoker({ authorizationServer, log }: RevokerOptions): Rev
     async room() {
       while (running.size >= AT_ONCE) await Promise.race(running)
     },
-    async stop() {
-      await within(idle(), STOP_MS)
+    async stop(withinMs) {
+      await within(idle(), withinMs)
       waiting.length = 0
     },
   }

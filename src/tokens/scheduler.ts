@@ -1,3 +1,4 @@
+import type { Clock } from '../clock.ts'
 import type { Logger } from '../log.ts'
 import { idleEndsAt } from '../store/limits.ts'
 import type { RecordKey, SessionStore } from '../store/port.ts'
@@ -8,7 +9,7 @@ import type { Flights } from './flights.ts'
 import type { FindSession, LiveSession } from './live.ts'
 import type { Slots } from './slots.ts'
 import type { RefreshTiming } from './timing.ts'
-import { dueAt } from './timing.ts'
+import { dueAfterMs, dueAt } from './timing.ts'
 import type { TokenSet } from './token-set.ts'
 
 export interface SchedulerOptions {
@@ -21,9 +22,11 @@ export interface SchedulerOptions {
   concurrency: number
   timing: RefreshTiming
   idleMs: number
+  /** Called when the store's clock has stepped back, by which the places in the queue are told. */
+  onClockStep: () => void
   /** A claimed session comes back after this if its replica dies. */
   leaseMs: number
-  now: () => number
+  clock: Clock
   random: () => number
   log: Logger
   events: TokenEvents
@@ -36,7 +39,7 @@ interface Limits {
 
 export interface Scheduler {
   start(): void
-  /** Puts a session into the queue at the instant when it next needs attention. */
+  /** Puts a session into the queue for when it next needs attention. */
   plan(key: RecordKey, tokens: TokenSet, limits: Limits): Promise<void>
   /** Stops claiming and waits for what is under way. */
   stop(): Promise<void>
@@ -49,16 +52,20 @@ const BLOCKED_PAUSE_MS = 250
 /** While every slot is taken: short, since one may be free at any moment. */
 const FULL_PAUSE_MS = 25
 const UNREADABLE_PAUSE_MS = 600_000
-/** For what cannot be decided now; also where our clock lags behind the store's, by which it was due. */
+/** For what cannot be decided now. */
 const LOOK_AGAIN_MS = 1_000
+/** More than an answer of the store is ever late. */
+const CLOCK_STEP_MS = 1_000
 
 /**
  * Refreshes without any browser's help. Every replica claims due sessions from the same queue; the
  * queue is only a hint of when to look, the record decides.
  */
 export function createScheduler(options: SchedulerOptions): Scheduler {
-  const { store, findSession, flights, breaker, slots, timing, idleMs, now, random, log, events } = options
-  const pollAt = Array.from({ length: DUE_SHARDS }, () => now() + random() * FIRST_POLL_WITHIN_MS)
+  const { store, findSession, flights, breaker, slots, timing, idleMs, clock, random, log, events } = options
+  const pollAt = Array.from({ length: DUE_SHARDS }, () => clock.monotonic() + random() * FIRST_POLL_WITHIN_MS)
+  /** The store's clock ahead of the monotonic one, by shard: each may be on another server. */
+  const aheadMs: (number | undefined)[] = []
   const working = new Set<Promise<void>>()
   /** Claimed, and not seen in the breaker yet. */
   let arriving = 0
@@ -70,13 +77,13 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     // A poll that is under way comes back here when it has ended: there is never more than one.
     if (stopped || polling !== null) return
     clearTimeout(timer)
-    timer = setTimeout(wake, Math.max(10, Math.min(...pollAt) - now()))
+    timer = setTimeout(wake, Math.max(10, Math.min(...pollAt) - clock.monotonic()))
   }
 
   function wake(): void {
     polling = poll()
       .catch((error: unknown) => {
-        pollAt.fill(now() + LOOK_AGAIN_MS)
+        pollAt.fill(clock.monotonic() + LOOK_AGAIN_MS)
         log.error({ event: 'schedule.failed', err: error }, 'the queue of due sessions could not be read')
       })
       .finally(() => {
@@ -87,20 +94,24 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
 
   async function poll(): Promise<void> {
     for (const [shard, at] of pollAt.entries()) {
-      if (stopped || at > now()) continue
+      if (stopped || at > clock.monotonic()) continue
       const limit = room()
       if (limit === 0) {
-        pollAt[shard] = now() + (breaker.isOpen() ? BLOCKED_PAUSE_MS : FULL_PAUSE_MS)
+        pollAt[shard] = clock.monotonic() + (breaker.isOpen() ? BLOCKED_PAUSE_MS : FULL_PAUSE_MS)
         continue
       }
       try {
-        pollAt[shard] = now() + POLL_EVERY_MS
-        const { entries, nextInMs } = await store.claimDue(shard, limit, options.leaseMs)
-        for (const entry of entries) work(entry.key, entry.dueAt)
-        if (nextInMs !== null) pollAt[shard] = Math.min(pollAt[shard]!, now() + nextInMs)
+        pollAt[shard] = clock.monotonic() + POLL_EVERY_MS
+        const { entries, nextInMs, storeNow } = await store.claimDue(shard, limit, options.leaseMs)
+        for (const { key, lateMs } of entries) work(key, lateMs, storeNow)
+        const at = clock.monotonic()
+        if (nextInMs !== null) pollAt[shard] = Math.min(pollAt[shard]!, at + nextInMs)
+        const ahead = storeNow - at
+        if (ahead < (aheadMs[shard] ?? ahead) - CLOCK_STEP_MS) options.onClockStep()
+        aheadMs[shard] = ahead
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) throw error
-        pollAt[shard] = now() + LOOK_AGAIN_MS * (1 + random())
+        pollAt[shard] = clock.monotonic() + LOOK_AGAIN_MS * (1 + random())
       }
     }
   }
@@ -112,8 +123,8 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     return arriving === 0 && free > 0 && breaker.waitMs() === 0 ? 1 : 0
   }
 
-  function work(key: RecordKey, due: number): void {
-    const run = attend(key, due).catch((error: unknown) => {
+  function work(key: RecordKey, lateMs: number, storeNow: number): void {
+    const run = attend(key, lateMs, storeNow).catch((error: unknown) => {
       // What could not be written is handed out again when the claim lapses.
       if (error instanceof StoreUnavailable) return
       log.error({ event: 'schedule.failed', err: error }, 'a refresh failed')
@@ -122,7 +133,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     void run.then(() => working.delete(run))
   }
 
-  async function attend(key: RecordKey, due: number): Promise<void> {
+  async function attend(key: RecordKey, lateMs: number, storeNow: number): Promise<void> {
     arriving += 1
     const found = await findSession(key).finally(() => {
       arriving -= 1
@@ -131,55 +142,68 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       case 'ended':
         return await store.unschedule(key)
       case 'unreadable':
-        return await put(key, now() + UNREADABLE_PAUSE_MS)
+        return await store.schedule(key, UNREADABLE_PAUSE_MS)
       case 'store_unavailable':
         return
       case 'live': {
         const { tokens, record } = found.session
-        const refreshAt = nextRefreshAt(tokens, 0)
-        if (Math.max(now(), due) >= refreshAt) return await refresh(found.session, due)
-        const next = nextLook(tokens, record)
-        return await put(key, next <= due ? now() + LOOK_AGAIN_MS : next)
+        const inMs = Math.min(msUntilDue(found.session, storeNow), nextLookMs(tokens, record))
+        if (msUntilDue(found.session, storeNow) <= 0) return await refresh(found.session, lateMs)
+        return await put(key, Math.max(inMs, LOOK_AGAIN_MS))
       }
     }
   }
 
-  async function refresh(session: LiveSession, due: number): Promise<void> {
+  async function refresh(session: LiveSession, lateMs: number): Promise<void> {
     // Not begun any more: another replica takes it up.
-    if (stopped) return await store.schedule(session.key, due)
-    events.lagged(Math.max(0, now() - due) / 1_000)
+    if (stopped) return await store.schedule(session.key, 0)
+    events.lagged(lateMs / 1_000)
     const result = await flights.join(session, 'schedule').result
     switch (result.kind) {
       case 'ended':
         return await store.unschedule(session.key)
       case 'later': {
-        const retryAt = now() + result.retryInMs + random() * Math.min(result.retryInMs / 4, 500)
+        const retryInMs = result.retryInMs + random() * Math.min(result.retryInMs / 4, 500)
         // Not beyond its end, so that the end is counted.
-        return await put(session.key, Math.min(retryAt, idleEndsAt(session.record, idleMs)))
+        return await put(session.key, Math.min(retryInMs, msUntilIdleEnd(session.record)))
       }
       case 'busy':
       case 'paused':
-        return await put(session.key, now() + result.waitMs)
+        return await put(session.key, result.waitMs)
       case 'changed':
       case 'forced_before':
-        return await put(session.key, now() + LOOK_AGAIN_MS)
+        return await put(session.key, LOOK_AGAIN_MS)
       // Granted tokens were planned when they were stored.
       case 'granted':
     }
   }
 
-  function nextRefreshAt(tokens: TokenSet, jitter: number): number {
-    return tokens.refreshToken === null ? Number.POSITIVE_INFINITY : dueAt(tokens, timing, jitter)
+  /**
+   * Until tokens may be refreshed, by this process's clock or by the age that the store's clock gives them: either
+   * clock may be wrong, and the other one then keeps the refresh in time.
+   */
+  function msUntilDue({ tokens, record, gen }: LiveSession, storeNow: number): number {
+    if (tokens.refreshToken === null) return Number.POSITIVE_INFINITY
+    const byOwnClock = dueAt(tokens, timing, 0) - clock.wall()
+    if (record.replacedAt === 0 || record.gen !== gen) return byOwnClock
+    return Math.min(byOwnClock, dueAfterMs(tokens, timing, 0) - (storeNow - record.replacedAt))
+  }
+
+  function msUntilIdleEnd(limits: Limits): number {
+    return Math.max(0, idleEndsAt(limits, idleMs) - clock.wall())
   }
 
   /** At its end a session is looked at once more, so that the end is counted. */
-  function nextLook(tokens: TokenSet, limits: Limits): number {
-    return Math.min(nextRefreshAt(tokens, random()), idleEndsAt(limits, idleMs))
+  function nextLookMs(tokens: TokenSet, limits: Limits): number {
+    const refreshAt =
+      tokens.refreshToken === null ? Number.POSITIVE_INFINITY : dueAt(tokens, timing, random())
+    return Math.max(0, Math.min(refreshAt - clock.wall(), msUntilIdleEnd(limits)))
   }
 
-  async function put(key: RecordKey, at: number): Promise<void> {
-    await store.schedule(key, at)
+  async function put(key: RecordKey, inMs: number): Promise<void> {
+    await store.schedule(key, inMs)
     const shard = Number.parseInt(key[0]!, 16)
+    const at = clock.monotonic() + inMs
     if (at >= pollAt[shard]!) return
     pollAt[shard] = at
     sleep()
@@ -190,7 +214,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       stopped = false
       sleep()
     },
-    plan: (key, tokens, limits) => put(key, nextLook(tokens, limits)),
+    plan: (key, tokens, limits) => put(key, nextLookMs(tokens, limits)),
     async stop() {
       stopped = true
       clearTimeout(timer)

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import type { Clock } from '../clock.ts'
 import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/authorization-server.ts'
@@ -38,12 +39,12 @@ export interface TokensOptions {
   /** Token requests of this process in flight at once. */
   concurrency: number
   timeoutMs: number
-  /** So long after a stop began late token answers are listened for. */
+  /** How long after a stop began token answers are waited for. */
   stopMs: number
   idleMs: number
   maxMs: number
   clientId: string
-  now: () => number
+  clock: Clock
   random: () => number
   log: Logger
   events: TokenEvents
@@ -80,19 +81,23 @@ export interface NewSession {
   tokens: Pick<TokenSet, 'expiresAt' | 'refreshToken'>
 }
 
+/** What a stop still has after the last token answer for writes that were lost and for revocations. */
+const LAST_STEPS_MS = 1_500
+
 /** A record whose sign-in is not completed dies after this. */
 const PROVISIONAL_MS = 15_000
 
 export function createTokens(options: TokensOptions): Tokens {
-  const { store, authorizationServer, keyring, timing, timeoutMs, idleMs, now, random, log, events } = options
+  const { store, authorizationServer, keyring, timing, timeoutMs, idleMs, clock, random, log, events } =
+    options
   let listenUntil: number | null = null
-  const recent = createRecent({ store, now, log, onWrittenAgain })
+  const recent = createRecent({ store, monotonic: clock.monotonic, log, onWrittenAgain })
 
   const revoker = createRevoker({ authorizationServer, log })
   const slots = createSlots(options.concurrency)
-  const insist = createInsist({ now, log, onRetry: events.retried })
+  const insist = createInsist({ monotonic: clock.monotonic, log, onRetry: events.retried })
   const breaker = createBreaker({
-    now,
+    now: clock.monotonic,
     random,
     onChange: (open, failures) =>
       log.warn(
@@ -101,7 +106,7 @@ export function createTokens(options: TokensOptions): Tokens {
       ),
   })
   const unsaved = createUnsaved({
-    now,
+    clock,
     log,
     onRetry: () => events.retried('tokens'),
     onSettled(key, waiting, result) {
@@ -109,18 +114,19 @@ export function createTokens(options: TokensOptions): Tokens {
       else if (result !== 'moved') revoker.revoke(waiting.tokens)
     },
   })
-  const resealer = createResealer({ store, keyring, now, log })
+  const resealer = createResealer({ store, keyring, now: clock.wall, log })
   const findSession = createFindSession({
     store,
     keyring,
     unsaved,
     recent,
     idleMs,
-    now,
+    now: clock.wall,
     log,
     onEnded,
     onOpened: resealer.look,
   })
+  const watchChanges = createWatchChanges(store)
   const refresh = createRefresh({
     store,
     authorizationServer,
@@ -129,9 +135,10 @@ export function createTokens(options: TokensOptions): Tokens {
     slots,
     unsaved,
     insist: insist.insist,
+    watchChanges,
     timing,
     timeoutMs,
-    now,
+    clock,
     random,
     log,
     events,
@@ -140,8 +147,7 @@ export function createTokens(options: TokensOptions): Tokens {
     onEnded,
     drop: revoker.revoke,
   })
-  const watchChanges = createWatchChanges(store)
-  const flights = createFlights({ refresh, findSession, watchChanges, now })
+  const flights = createFlights({ refresh, findSession, watchChanges, monotonic: clock.monotonic })
   const obtainAccessToken = createObtainAccessToken({
     findSession,
     flights,
@@ -149,7 +155,7 @@ export function createTokens(options: TokensOptions): Tokens {
     isDown: breaker.isOpen,
     timing,
     timeoutMs,
-    now,
+    clock,
   })
   const scheduler = createScheduler({
     store,
@@ -161,13 +167,20 @@ export function createTokens(options: TokensOptions): Tokens {
     timing,
     idleMs,
     leaseMs: leaseMs(timeoutMs),
-    now,
+    onClockStep: () => missingScan.moveForward(),
+    clock,
     random,
     log,
     events,
   })
 
-  const missingScan = createMissingScan({ store, ...SCAN_PACE, now, random, log })
+  const missingScan = createMissingScan({
+    store,
+    ...SCAN_PACE,
+    monotonic: clock.monotonic,
+    random,
+    log,
+  })
 
   function onGranted(key: RecordKey, tokens: TokenSet, limits: { seenAt: number; endsAt: number }): void {
     // Not waited for, and free to fail: the queue holds an older entry that leads here as well.
@@ -183,7 +196,7 @@ export function createTokens(options: TokensOptions): Tokens {
   function onWrittenAgain(key: RecordKey, what: Written['kind']): void {
     events.restored(what)
     // Its place in the queue may be lost as well: the scheduler finds out when it is due.
-    if (what === 'tokens') store.schedule(key, now()).catch(logUnlessStoreFailure)
+    if (what === 'tokens') store.schedule(key, 0).catch(logUnlessStoreFailure)
   }
 
   function onUnreadable(key: RecordKey): void {
@@ -199,7 +212,7 @@ export function createTokens(options: TokensOptions): Tokens {
   }
 
   async function keep(key: RecordKey, granted: GrantedTokens, flow: Flow): Promise<NewSession> {
-    const createdAt = now()
+    const createdAt = clock.wall()
     const limit = createdAt + options.maxMs
     const endsAt = granted.refreshToken === null ? Math.min(limit, granted.expiresAt) : limit
     const record = {
@@ -219,7 +232,7 @@ export function createTokens(options: TokensOptions): Tokens {
 
   function abandon(key: RecordKey): void {
     const step = () => store.end(key, null)
-    step().catch(() => insist.insist('end', key, now() + options.maxMs, step))
+    step().catch(() => insist.insist('end', key, options.maxMs, step))
   }
 
   return {
@@ -235,14 +248,13 @@ export function createTokens(options: TokensOptions): Tokens {
       missingScan.start()
     },
     async stop() {
-      await Promise.all([scheduler.stop(), missingScan.stop()])
-      listenUntil ??= now() + options.stopMs
-      await flights.settled(listenUntil)
+      listenUntil ??= clock.monotonic() + options.stopMs
+      await Promise.all([scheduler.stop(), missingScan.stop(), flights.settled(listenUntil)])
       insist.stop()
       await unsaved.settled()
       await resealer.settled()
-      await recent.stop()
-      await revoker.stop()
+      const leftMs = Math.max(0, listenUntil - clock.monotonic()) + LAST_STEPS_MS
+      await Promise.all([recent.stop(), revoker.stop(leftMs)])
     },
   }
 }

@@ -1,3 +1,4 @@
+import type { Clock } from '../clock.ts'
 import type { Logger } from '../log.ts'
 import type { RecordKey, ReplaceTokens, SessionRecord } from '../store/port.ts'
 import { StoreUnavailable } from '../store/port.ts'
@@ -27,24 +28,25 @@ const FIRST_RETRY_MS = 100
 const MAX_RETRY_MS = 1_000
 
 export interface UnsavedOptions {
-  now: () => number
+  clock: Clock
   log: Logger
   onRetry: () => void
   /** How it ended for tokens that were held. */
   onSettled: (key: RecordKey, waiting: Waiting, result: ReplaceTokens['kind'] | 'expired') => void
 }
 
-export function createUnsaved({ now, log, onRetry, onSettled }: UnsavedOptions): Unsaved {
+export function createUnsaved({ clock, log, onRetry, onSettled }: UnsavedOptions): Unsaved {
   const held = new Map<RecordKey, Waiting>()
   const running = new Set<Promise<void>>()
 
   async function retry(key: RecordKey, waiting: Waiting, save: () => Promise<ReplaceTokens>): Promise<void> {
+    const endsAt = clock.monotonic() + waiting.record.endsAt - clock.wall()
     let pause = FIRST_RETRY_MS
     let result: ReplaceTokens['kind'] | 'expired' | null = null
     while (result === null) {
       await new Promise((resolve) => setTimeout(resolve, pause))
       pause = Math.min(pause * 2, MAX_RETRY_MS)
-      if (now() >= waiting.record.endsAt) result = 'expired'
+      if (clock.monotonic() >= endsAt) result = 'expired'
       else {
         onRetry()
         try {

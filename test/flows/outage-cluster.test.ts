@@ -83,7 +83,7 @@ t.test('a Cluster of which a node is away is not away: what the others have is a
     t.equal(await status(browser), 200)
   }
   const known = performance.now()
-  const victim = await silentNode(cluster, (node) => browsers.get(node)!.length > 0)
+  const victim = cluster.nodes.find((node) => browsers.get(node)!.length > 0)!
   await victim.kill()
 
   // From the last third of its life on a token is not used unless the store is away.
@@ -106,15 +106,4 @@ t.test('a Cluster of which a node is away is not away: what the others have is a
 async function recordsOn(cluster: RedisCluster): Promise<number[]> {
   const names = await Promise.all(cluster.nodes.map((node) => node.cli('keys', 'bff:s:*')))
   return names.map((text) => text.split('\n').filter((name) => name !== '').length)
-}
-
-/** A node that no messages come from. */
-async function silentNode(
-  cluster: RedisCluster,
-  suits: (node: RedisServer) => boolean,
-): Promise<RedisServer> {
-  for (const node of cluster.nodes)
-    if (suits(node) && !(await node.cli('client', 'list', 'type', 'pubsub')).includes('bff-messages'))
-      return node
-  throw new Error('no node suits')
 }

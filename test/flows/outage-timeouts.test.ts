@@ -58,22 +58,25 @@ t.test('the right to refresh, taken without an answer: one presentation, and soo
   t.equal(sandbox.counters().reuseDetected, 0)
 })
 
-t.test('new tokens, stored without an answer: they serve, and the refresh is not made again', async (t) => {
-  const { way, sandbox, bff, other } = await start(t)
-  const browser = await signInExpired(bff, sandbox)
-  const held = way.holdAnswers(scriptSha('replace-tokens'))
-  t.equal((await browser.fetch('/flux/a')).status, 200, 'from memory')
-  t.ok(held.wasMet())
-  t.equal((await through(other, browser).fetch('/flux/a')).status, 200, 'they are in the store')
-  held.release()
-  await untilReady(bff)
-  await until('nothing is unsaved', () => bff.log().includes('refresh.saved_late'))
-  t.match(bff.log(), /"event":"refresh.saved_late","result":"replaced"/)
-  for (const one of [browser, through(other, browser)]) t.equal((await one.fetch('/flux/a')).status, 200)
-  t.equal(presentations(sandbox).length, 1)
-  t.equal(sandbox.counters().reuseDetected, 0)
-  t.equal(sandbox.journal.entries({ endpoint: 'revoke' }).length, 0)
-})
+t.test(
+  'new tokens, stored without an answer: other replicas serve them, and the refresh is not made again',
+  async (t) => {
+    const { way, sandbox, bff, other } = await start(t)
+    const browser = await signInExpired(bff, sandbox)
+    const held = way.holdAnswers(scriptSha('replace-tokens'))
+    t.equal((await browser.fetch('/flux/a')).status, 503, 'here the record cannot be read')
+    t.ok(held.wasMet())
+    t.equal((await through(other, browser).fetch('/flux/a')).status, 200, 'they are in the store')
+    held.release()
+    await untilReady(bff)
+    await until('nothing is unsaved', () => bff.log().includes('refresh.saved_late'))
+    t.match(bff.log(), /"event":"refresh.saved_late","result":"replaced"/)
+    for (const one of [browser, through(other, browser)]) t.equal((await one.fetch('/flux/a')).status, 200)
+    t.equal(presentations(sandbox).length, 1)
+    t.equal(sandbox.counters().reuseDetected, 0)
+    t.equal(sandbox.journal.entries({ endpoint: 'revoke' }).length, 0)
+  },
+)
 
 t.test(
   'a sign-in that was claimed without an answer: a page, no code redeemed, and no way in a circle',

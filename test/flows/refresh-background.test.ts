@@ -98,21 +98,6 @@ t.test('with the token endpoint down for two token lives nobody is signed out', 
   t.equal(sandbox.counters().reuseDetected, 0)
 })
 
-t.test('after an outage in which nothing was answered the sessions go on by themselves', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, { TOKEN_TIMEOUT_MS: '3000' })
-  sandbox.faults.set({ tokenLifeSeconds: 3 })
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  sandbox.faults.set({ tokenEndpoint: { mode: 'hang', only: 'refresh_token' }, tokenLifeSeconds: 60 })
-  await elapsed(9_000)
-  sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
-  const granted = { endpoint: 'token', kind: 'refresh_token', outcome: 'granted' } as const
-  const took = await until('a refresh', () => sandbox.journal.entries(granted).length === 1)
-  t.ok(took < 5_000, `noticed after ${Math.round(took)} ms, without any request`)
-  t.equal((await browser.fetch('/flux/temperature')).status, 200)
-})
-
 async function metric(bff: Bff, name: string): Promise<number | null> {
   const text = await (await fetch(`${bff.opsUrl}/metrics`)).text()
   const line = text.split('\n').find((each) => each.startsWith(`${name} `))

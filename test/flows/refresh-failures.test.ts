@@ -28,8 +28,42 @@ const HARMLESS: Record<string, Faults['tokenEndpoint']> = {
     body: '{"error":"invalid_grant"}',
   },
   'a reset connection': { mode: 'drop' },
-  silence: { mode: 'hang' },
 }
+
+/** The refresh token may have been used up. */
+const DOUBTFUL: Record<string, Faults['tokenEndpoint']> = {
+  'a reset connection': { mode: 'drop' },
+  'a 503 without Retry-After': { mode: 'status', status: 503 },
+  'a 502': { mode: 'status', status: 502 },
+}
+
+t.test(
+  'silence instead of tokens ends no session and holds up no other one',
+  { timeout: 60_000 },
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, FAST)
+    const [hung, other] = [await signInExpired(bff, sandbox), await signInExpired(bff, sandbox)]
+    sandbox.faults.set({ tokenEndpoint: { mode: 'hang' } })
+    t.equal((await hung.fetch('/flux/temperature')).status, 503)
+    const startedAt = performance.now()
+    t.equal((await hung.fetch('/flux/temperature')).status, 503)
+    t.ok(performance.now() - startedAt < 1_000, 'nobody waits for an answer that is late already')
+    sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
+    const took = await until(
+      'a good answer',
+      async () => (await other.fetch('/flux/temperature')).status === 200,
+    )
+    t.ok(took < 5_000, `noticed after ${Math.round(took)} ms`)
+    // Its presentation may be answered for 30 seconds. No request asks for the next one, which follows all the same.
+    const granted = { endpoint: 'token', kind: 'refresh_token', outcome: 'granted' } as const
+    await until('the background', () => sandbox.journal.entries(granted).length === 2, 50_000)
+    const [first, , last] = presentations(sandbox)
+    t.ok(last!.at - first!.at >= 30_000, 'not before the connection of the first was reset')
+    t.equal((await hung.fetch('/flux/temperature')).status, 200)
+    t.equal(sandbox.counters().reuseDetected, 0)
+  },
+)
 
 for (const [what, fault] of Object.entries(HARMLESS)) {
   t.test(
@@ -173,24 +207,26 @@ t.test('an answer that is slow is kept also while the server was taken to be dow
   t.equal(sandbox.counters().reuseDetected, 0)
 })
 
-t.test('in doubt, a refresh token is presented once more before expiry, and then freely', async (t) => {
-  const sandbox = await startSandbox(t, { tokenLifeSeconds: 6 })
-  const bff = await startBff(t, sandbox, FAST)
-  const signedInAt = Date.now()
-  const browser = await signInFor(bff, sandbox, 6)
-  // Without its tokens being used up: so that it can be seen how often it is presented.
-  sandbox.faults.set({ tokenEndpoint: { mode: 'drop' } })
-  await sandbox.journal.until({ endpoint: 'token', kind: 'refresh_token' })
-  t.equal((await browser.fetch('/flux/temperature')).status, 200, 'the token that lives is used')
-  await until('two more', () => presentations(sandbox).length >= 3)
-  sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
-  const afterMs = presentations(sandbox).map(({ at }) => at - signedInAt)
-  t.equal(afterMs.length, 3)
-  t.ok(afterMs[0]! >= 3_900 && afterMs[0]! < 5_300, `at first after ${afterMs[0]} ms`)
-  t.ok(afterMs[1]! >= 5_300 && afterMs[1]! < 6_050, `again after ${afterMs[1]} ms`)
-  t.ok(afterMs[2]! >= 6_000, `once it had expired after ${afterMs[2]} ms`)
-  await until('a good answer', async () => (await browser.fetch('/flux/temperature')).status === 200)
-})
+for (const [what, fault] of Object.entries(DOUBTFUL)) {
+  t.test(`after ${what} a refresh token is presented once more before expiry, and then freely`, async (t) => {
+    const sandbox = await startSandbox(t, { tokenLifeSeconds: 6 })
+    const bff = await startBff(t, sandbox, FAST)
+    const signedInAt = Date.now()
+    const browser = await signInFor(bff, sandbox, 6)
+    // Without its tokens being used up: so that it can be seen how often it is presented.
+    sandbox.faults.set({ tokenEndpoint: fault })
+    await sandbox.journal.until({ endpoint: 'token', kind: 'refresh_token' })
+    t.equal((await browser.fetch('/flux/temperature')).status, 200, 'the token that lives is used')
+    await until('two more', () => presentations(sandbox).length >= 3)
+    sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
+    const afterMs = presentations(sandbox).map(({ at }) => at - signedInAt)
+    t.equal(afterMs.length, 3)
+    t.ok(afterMs[0]! >= 3_900 && afterMs[0]! < 5_300, `at first after ${afterMs[0]} ms`)
+    t.ok(afterMs[1]! >= 5_300 && afterMs[1]! < 6_050, `again after ${afterMs[1]} ms`)
+    t.ok(afterMs[2]! >= 6_000, `once it had expired after ${afterMs[2]} ms`)
+    await until('a good answer', async () => (await browser.fetch('/flux/temperature')).status === 200)
+  })
+}
 
 t.test('a no to the last chance does not make another one', async (t) => {
   const sandbox = await startSandbox(t, { tokenLifeSeconds: 12 })

@@ -36,42 +36,6 @@ t.test('callers whose token was refused share one forced refresh and are sent ag
   t.equal(sandbox.counters().reuseDetected, 0)
 })
 
-t.test('a new token that is called invalid as well ends the session everywhere', async (t) => {
-  const { sandbox, replicas } = await startWorld(t)
-  const browser = await signInExpired(replicas[0], sandbox)
-  t.equal((await browser.fetch('/flux/temperature')).status, 200)
-  sandbox.journal.clear()
-  sandbox.faults.set({ resource: { mode: 'invalid-token' } })
-  const answer = await browser.fetch('/flux/temperature')
-  t.equal(answer.status, 401)
-  t.match(answer.json(), { code: 'login_required', loginUrl: '/auth/login' })
-  t.equal(presentations(sandbox).length, 1)
-  t.equal(sandbox.journal.entries({ endpoint: 'resource' }).length, 2, 'one retry')
-  for (const replica of replicas) {
-    t.equal((await through(replica, browser).fetch('/flux/temperature')).status, 401)
-  }
-  await sandbox.journal.until({ endpoint: 'revoke' }, 2)
-})
-
-t.test(
-  'a new token that is refused without that word leaves the session, and is not forced again',
-  async (t) => {
-    const { sandbox, replicas } = await startWorld(t)
-    const browser = await signInExpired(replicas[0], sandbox)
-    t.equal((await browser.fetch('/flux/temperature')).status, 200)
-    sandbox.journal.clear()
-    sandbox.faults.set({ resource: { mode: 'invalid-token' }, invalidToken: 'bare401' })
-    for (const each of [browser, browser, through(replicas[1], browser)]) {
-      const answer = await each.fetch('/flux/temperature')
-      t.equal(answer.status, 403)
-      t.match(answer.json(), { code: 'upstream_refused' })
-    }
-    t.equal(presentations(sandbox).length, 1, 'one forced refresh a minute')
-    sandbox.faults.set({ resource: { mode: 'ok' } })
-    t.equal((await browser.fetch('/flux/temperature')).status, 200)
-  },
-)
-
 t.test('a browser that leaves during a refresh changes nothing', async (t) => {
   const { sandbox, replicas } = await startWorld(t)
   const browser = await signInExpired(replicas[0], sandbox)

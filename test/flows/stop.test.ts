@@ -73,7 +73,7 @@ t.test('an answer of the token endpoint that is late already is stored before th
   await signIn(browser, sandbox)
   const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
   await gate.arrived
-  await until('nobody waits for it', () => server.logs().some(({ event }) => event === 'refresh.in_doubt'))
+  await until('nobody waits for it', () => server.logs().some(({ event }) => event === 'refresh.unanswered'))
   server.send('SIGTERM')
   await until('the stop', () => server.logs().some(({ event }) => event === 'stopping'))
   gate.release()

@@ -1,7 +1,9 @@
+import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { type Certificate, createCertificate } from './certificate.ts'
-import { startChild, type Teardown, waitForOutput } from './child.ts'
+import { type Child, startChild, type Teardown, waitForOutput } from './child.ts'
 import { freePort } from './ports.ts'
 import { type RedisServer, redisCli, startOnFreePort, startRedis, toolPath } from './redis.ts'
 import { makeFolder } from './watchdog.ts'
@@ -12,12 +14,15 @@ export interface SentinelGroup {
   readonly master: RedisServer
   readonly replica: RedisServer
   readonly sentinelPorts: readonly number[]
+  /** Stops the Sentinels at these places with SIGSTOP: their connections stay open, and nothing is answered. */
+  pauseSentinels(...at: number[]): void
+  resumeSentinels(...at: number[]): void
   /** Path of the CA certificate of all; null without TLS. */
   readonly caFile: string | null
   /** `redis-sentinel://…/mymaster`, or with TLS `rediss-sentinel://` */
   readonly url: string
-  /** The port of the data node that the sentinels hold for the master now. */
-  masterPort(): Promise<number>
+  /** The port of the data node that a Sentinel, the first by default, names as the master now. */
+  masterPort(sentinel?: number): Promise<number>
   /** From now on the replica receives nothing of what the master takes, and can be promoted all the same. */
   cutReplication(): Promise<void>
 }
@@ -38,10 +43,9 @@ export async function startSentinelGroup(
     (await replica.cli('info', 'replication')).includes('master_link_status:up'),
   )
 
-  const sentinelPorts: number[] = []
-  for (let i = 0; i < 3; i++) sentinelPorts.push(await startSentinel(t, master.port, tls))
-  const [first] = sentinelPorts
-  if (first === undefined) throw new Error('no sentinel')
+  const sentinels: { child: Child; port: number }[] = []
+  for (let i = 0; i < 3; i++) sentinels.push(await startSentinel(t, master.port, tls))
+  const sentinelPorts = sentinels.map(({ port }) => port)
   const ask = (port: number, ...args: string[]) => redisCli(port, ['sentinel', ...args], { tlsArgs })
   for (const port of sentinelPorts) {
     await until('each sentinel knows the two others and the replica', async () => {
@@ -54,10 +58,16 @@ export async function startSentinelGroup(
     master,
     replica,
     sentinelPorts,
+    pauseSentinels(...at) {
+      for (const each of at) sentinels[each]!.child.send('SIGSTOP')
+    },
+    resumeSentinels(...at) {
+      for (const each of at) sentinels[each]!.child.send('SIGCONT')
+    },
     caFile: tls === false ? null : tls.caFile,
     url: `redis${tls === false ? '' : 's'}-sentinel://${sentinelPorts.map((port) => `127.0.0.1:${port}`).join(',')}/${MASTER_NAME}`,
-    masterPort: async () => {
-      const answer = await ask(first, 'get-master-addr-by-name', MASTER_NAME)
+    masterPort: async (sentinel = 0) => {
+      const answer = await ask(sentinelPorts[sentinel]!, 'get-master-addr-by-name', MASTER_NAME)
       return Number(answer.split('\n')[1])
     },
     async cutReplication() {
@@ -83,23 +93,39 @@ export interface RedisCluster {
   /** From now on the replica of this master receives nothing of what it takes, and can be promoted all the same. */
   cutReplication(master: RedisServer): Promise<void>
   /**
-   * Begins to move a slot to another master and moves its keys: until `end` the source still has the
-   * slot and sends on who asks for a key.
+   * Begins to move a slot to another master (the next one by default) and moves its keys: until `end` the
+   * source still has the slot and redirects commands on it.
    */
-  beginMove(slot: number): Promise<{ end(): Promise<void> }>
+  beginMove(slot: number, target?: RedisServer): Promise<{ end(): Promise<void> }>
+  /** Starts one more master, which has no slot yet. */
+  addMaster(): Promise<RedisServer>
+  /** With `proxiedBus`: from now on no link between nodes carries anything, and no link is closed. */
+  silenceBus(): void
 }
 
 /** A Redis Cluster whose nodes all say that its state is ok. At least three masters. */
 export async function startCluster(
   t: Teardown,
-  options: { masters?: number; replicas?: number; tls?: boolean } = {},
+  options: { masters?: number; replicas?: number; tls?: boolean; proxiedBus?: boolean } = {},
 ): Promise<RedisCluster> {
   const masters = options.masters ?? 3
   const replicas = options.replicas ?? 0
   const tls = options.tls === true ? await createCertificate(makeFolder('certificate')) : false
   const tlsArgs = tls === false ? [] : ['--tls', '--cacert', tls.caFile]
   const nodes: RedisServer[] = []
-  for (let i = 0; i < masters * (1 + replicas); i++) nodes.push(await startClusterNode(t, tls))
+  const buses: BusProxy[] = []
+  const startNode = async (): Promise<BusPorts> => {
+    const port = await freePort()
+    const ports = { port, announced: port }
+    if (options.proxiedBus === true) {
+      const bus = await startBusProxy(t, port)
+      buses.push(bus)
+      ports.announced = bus.port
+    }
+    nodes.push(await startClusterNode(t, tls, ports))
+    return ports
+  }
+  for (let i = 0; i < masters * (1 + replicas); i++) await startNode()
   const addresses = nodes.map((node) => `127.0.0.1:${node.port}`)
 
   const creation = startChild(t, toolPath('redis-cli'), [
@@ -144,12 +170,27 @@ export async function startCluster(
         )
       }
     },
-    async beginMove(slot) {
+    async addMaster() {
+      const { announced } = await startNode()
+      const node = nodes.at(-1)!
+      await nodes[0]!.cli('cluster', 'meet', '127.0.0.1', String(node.port), String(announced))
+      for (const each of nodes) {
+        await until('each node knows the new one', async () => {
+          const info = await each.cli('cluster', 'info')
+          return info.includes('cluster_state:ok') && info.includes(`cluster_known_nodes:${nodes.length}`)
+        })
+      }
+      return node
+    },
+    silenceBus() {
+      for (const bus of buses) bus.silence()
+    },
+    async beginMove(slot, target) {
       const owners = await Promise.all(
         nodes.map(async (node) => ownsSlot(await node.cli('cluster', 'nodes'), slot)),
       )
       const from = nodes[owners.indexOf(true)]!
-      const to = nodes[(owners.indexOf(true) + 1) % masters]!
+      const to = target ?? nodes[(owners.indexOf(true) + 1) % masters]!
       const ids = { from: await from.cli('cluster', 'myid'), to: await to.cli('cluster', 'myid') }
       await to.cli('cluster', 'setslot', String(slot), 'importing', ids.from)
       await from.cli('cluster', 'setslot', String(slot), 'migrating', ids.to)
@@ -182,21 +223,79 @@ function ownsSlot(clusterNodes: string, slot: number): boolean {
     })
 }
 
+interface BusPorts {
+  port: number
+  /** Where the other nodes connect. */
+  announced: number
+}
+
 // The bus port is 10000 above the data port by default, which the highest free ports do not allow.
-async function startClusterNode(t: Teardown, tls: Certificate | false): Promise<RedisServer> {
+async function startClusterNode(
+  t: Teardown,
+  tls: Certificate | false,
+  { port, announced }: BusPorts,
+): Promise<RedisServer> {
+  const proxied = announced !== port
   return await startRedis(t, {
     tls,
     args: [
       ...(tls === false ? [] : ['--tls-cluster', 'yes']),
-      ...['--cluster-enabled', 'yes', '--cluster-port', String(await freePort())],
-      ...['--cluster-node-timeout', '2000', '--repl-diskless-sync-delay', '0'],
+      ...['--cluster-enabled', 'yes', '--cluster-port', String(port)],
+      // A master that has given its last slot away stays one.
+      ...['--cluster-allow-replica-migration', 'no'],
+      ...(proxied
+        ? ['--cluster-announce-ip', '127.0.0.1', '--cluster-announce-bus-port', String(announced)]
+        : []),
+      // A silent bus should not be noticed during a test.
+      ...['--cluster-node-timeout', proxied ? '15000' : '2000', '--repl-diskless-sync-delay', '0'],
     ],
   })
 }
 
-async function startSentinel(t: Teardown, masterPort: number, tls: Certificate | false): Promise<number> {
+interface BusProxy {
+  readonly port: number
+  silence(): void
+}
+
+async function startBusProxy(t: Teardown, target: number): Promise<BusProxy> {
+  const open = new Set<Socket>()
+  let silent = false
+  const server = createServer((from) => {
+    const to = connect(target, '127.0.0.1')
+    for (const [one, other] of [
+      [from, to],
+      [to, from],
+    ] as const) {
+      open.add(one)
+      one.on('data', (data) => silent || other.write(data))
+      one.on('error', () => {})
+      one.on('close', () => {
+        open.delete(one)
+        other.destroy()
+      })
+    }
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    for (const socket of open) socket.destroy()
+    server.close()
+  })
+  return {
+    port: (server.address() as AddressInfo).port,
+    silence() {
+      silent = true
+    },
+  }
+}
+
+async function startSentinel(
+  t: Teardown,
+  masterPort: number,
+  tls: Certificate | false,
+): Promise<{ child: Child; port: number }> {
   const folder = makeFolder('sentinel')
-  const { port } = await startOnFreePort(t, 'redis-sentinel', (candidate) => {
+  return await startOnFreePort(t, 'redis-sentinel', (candidate) => {
     const file = join(folder, `${candidate}.conf`)
     const lines = [
       ...(tls === false ? [`port ${candidate}`] : ['port 0', `tls-port ${candidate}`, ...tlsLines(tls)]),
@@ -209,7 +308,6 @@ async function startSentinel(t: Teardown, masterPort: number, tls: Certificate |
     writeFileSync(file, `${lines.join('\n')}\n`)
     return [file]
   })
-  return port
 }
 
 function tlsLines({ certFile, keyFile, caFile }: Certificate): string[] {

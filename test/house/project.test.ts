@@ -83,14 +83,6 @@ t.test('no service of the compose file is privileged or reachable from other mac
   for (const ports of published) t.match(ports, /^\["127\.0\.0\.1:/)
 })
 
-t.test('no file of src is longer than the house allows', async (t) => {
-  const files = readdirSync(`${ROOT}/src`, { recursive: true, encoding: 'utf8' }).filter((name) =>
-    name.endsWith('.ts'),
-  )
-  const long = files.filter((name) => read(`src/${name}`).split('\n').length - 1 > 250)
-  t.strictSame(long, ['proxy/exchange.ts'], 'but for the one that CONTRIBUTING names')
-})
-
 t.test('each decision has the headings of the first, on at most forty lines', async (t) => {
   const names = readdirSync(`${ROOT}/docs/decisions`).sort()
   const headings = (name: string) =>

@@ -1,57 +1,26 @@
-import { readFileSync } from 'node:fs'
 import t from 'tap'
+import { knownTricks, landsAt, requireLocal } from '../fuzz/return-address.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
 import type { WireAnswer } from '../http/wire.ts'
-import { ask, field, portOf, problemOf } from '../http/wire.ts'
-
-const NAVIGATION = [
-  ['Sec-Fetch-Mode', 'navigate'],
-  ['Sec-Fetch-Site', 'none'],
-] as const
-
-/** Where this browser ends up when the user declines to sign in; null where the sign-in does not begin. */
-async function landsAt(port: number, query: string): Promise<{ status: number; location: string | null }> {
-  const start = await ask(port, { target: `/auth/login${query}`, headers: NAVIGATION })
-  if (start.status !== 303) return { status: start.status, location: null }
-  const redirectUri = new URL(field(start, 'location')!).searchParams.get('redirect_uri')!
-  const cookie = field(start, 'set-cookie')!.split(';', 1)[0]!
-  const back = await ask(port, {
-    target: `${new URL(redirectUri).pathname}?error=access_denied`,
-    headers: [...NAVIGATION, ['Cookie', cookie]],
-  })
-  return { status: back.status, location: field(back, 'location') ?? null }
-}
-
-function fixture(): string[] {
-  const text = readFileSync(new URL('../fixtures/open-redirects.txt', import.meta.url), 'utf8')
-  return text
-    .split('\n')
-    .filter((line) => line !== '' && !line.startsWith('# '))
-    .map((line) => (line.startsWith('"') ? (JSON.parse(line) as string) : line))
-}
+import { ask, portOf, problemOf } from '../http/wire.ts'
 
 t.test('no known trick leads off the site, or to a route of this server', async (t) => {
   const bff = await startBff(t, await startSandbox(t), { LOGIN_RATE_PER_MINUTE: '0' })
-  const port = portOf(bff)
-  const tricks = fixture()
+  const tricks = knownTricks()
   t.ok(tricks.length >= 150, `${tricks.length} tricks`)
   let allowed = 0
   for (const trick of tricks) {
     const asIs = /^[\x21-\x7e]+$/.test(trick) && !trick.includes('#') ? [trick] : []
     const encoded = !/\p{Surrogate}/u.test(trick) ? [encodeURIComponent(trick)] : []
     for (const sent of [...encoded, ...asIs]) {
-      const { status, location } = await landsAt(port, `?returnTo=${sent}`)
+      const { status, location } = await landsAt(portOf(bff), `?returnTo=${sent}`)
       const name = JSON.stringify(sent)
       if (location === null) {
         t.equal(status, 400, `${name} is refused`)
         continue
       }
       allowed += 1
-      t.match(location, /^\/(?![/\\])[\x21-\x7e]*$/, `${name} stays a path`)
-      t.equal(new URL(location, bff.publicUrl).origin, bff.publicUrl, `${name} stays here`)
-      const path = decodeURIComponent(new URL(location, bff.publicUrl).pathname)
-      t.notMatch(path, /^\/+(auth|flux|site)(\/|$)/i, `${name} is no route of ours`)
-      t.notMatch(path, /^[/\\]{2}/, `${name} is one slash for whoever decodes it`)
+      t.doesNotThrow(() => requireLocal(location, bff.publicUrl), name)
     }
   }
   t.ok(allowed < 100, `${allowed} were harmless as they stood`)

@@ -36,6 +36,11 @@ export async function rawTokenEndpoint(
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests }
 }
 
+/** A request that is sent within `sendWithinMs`, and whose answer is awaited for `answerWithinMs`. */
+export function bounds(sendWithinMs: number, answerWithinMs = sendWithinMs) {
+  return { sendBefore: performance.now() + sendWithinMs, signal: AbortSignal.timeout(answerWithinMs) }
+}
+
 /** This server's client for the authorization server at `url`. */
 export function clientOf(t: Teardown, url: string, env: Record<string, string> = {}): AuthorizationServer {
   const parsed = parseConfig({
@@ -54,7 +59,7 @@ export function clientOf(t: Teardown, url: string, env: Record<string, string> =
   const server = createAuthorizationServer({
     oauth: parsed.config.oauth,
     concurrency: 2,
-    now: () => 1_000_000,
+    clock: { wall: () => 1_000_000, monotonic: () => performance.now() },
   })
   t.teardown(() => server.close())
   return server

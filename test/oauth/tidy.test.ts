@@ -50,6 +50,15 @@ t.test('what is not a JSON object is not tidied', async (t) => {
   for (const text of ['', '[]', 'null', '"text"', '{"a":', '<html>']) t.equal(tidyTokenAnswer(text), null)
 })
 
+t.test('a byte order mark before the object is no part of it', async (t) => {
+  t.strictSame(JSON.parse(tidyTokenAnswer('\ufeff{"access_token":"a","expires_in":60}')!), {
+    access_token: 'a',
+    token_type: 'bearer',
+    expires_in: 60,
+  })
+  t.ok(hasErrorCode('\ufeff{"error":"invalid_grant"}'))
+})
+
 t.test('an error code is a text that is not empty', async (t) => {
   t.ok(hasErrorCode('{"error":"invalid_grant"}'))
   for (const text of ['{"error":""}', '{"error":1}', '{}', '[]', 'invalid_grant']) t.notOk(hasErrorCode(text))

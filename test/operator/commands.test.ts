@@ -55,7 +55,12 @@ function desk(t: Parameters<typeof memoryStore>[0]): Desk {
       const streams = [into(out), into(err)] as const
       const terminal = createTerminal(...streams, elapsed)
       try {
-        return await perform(work, { store, config, terminal, now: made.now })
+        return await perform(work, {
+          store,
+          config,
+          terminal,
+          clock: { wall: made.now, monotonic: () => performance.now() },
+        })
       } finally {
         for (const stream of streams) await new Promise<void>((resolve) => stream.end(resolve))
       }

@@ -92,6 +92,25 @@ t.test("an application's token that is called invalid is renewed, once a minute 
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 2)
 })
 
+t.test('a renewed token that expires on its way is renewed once more', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, PERMITTED)
+  const nobody = bff.browser()
+  await nobody.fetch('/flux/open')
+  sandbox.expireAccessTokens()
+  sandbox.faults.set({ tokenLifeSeconds: 2 })
+  const renewal = sandbox.hold('token')
+  const answer = nobody.fetch('/flux/open')
+  await renewal.arrived
+  const second = sandbox.hold('resource')
+  renewal.release()
+  await second.arrived
+  await new Promise((resolve) => setTimeout(resolve, 2_100))
+  second.release()
+  t.equal((await answer).status, 200)
+  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 3)
+})
+
 t.test('in the query the application presents its token like a session', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { ...PERMITTED, UPSTREAM_TOKEN_IN: 'query' })

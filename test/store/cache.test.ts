@@ -74,7 +74,14 @@ t.test('each kind of change drops every cookie of its session, and those of no o
   const changes: Record<string, (key: RecordKey) => Promise<unknown>> = {
     'new tokens': (key) => store.replaceTokens(key, 1, 'b', 'sealed-2'),
     'a lease given back': async (key) => {
-      await store.beginRefresh(key, { gen: 1, attempt: 'b', leaseMs: 1_000, livesMs: 0, forcedWindowMs: 0 })
+      await store.beginRefresh(key, {
+        gen: 1,
+        attempt: 'b',
+        leaseMs: 1_000,
+        openMs: 0,
+        livesMs: 0,
+        forcedWindowMs: 0,
+      })
       await store.settleRefresh(key, 'b', null, 0)
     },
     'the end': (key) => store.end(key, null),

@@ -49,7 +49,14 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('a lease that is given back is told, a lease that is not held is not', async (t) => {
     const key = await startSession(made)
-    await store.beginRefresh(key, { gen: 1, attempt: 'a', leaseMs: 60_000, livesMs: 0, forcedWindowMs: 0 })
+    await store.beginRefresh(key, {
+      gen: 1,
+      attempt: 'a',
+      leaseMs: 60_000,
+      openMs: 0,
+      livesMs: 0,
+      forcedWindowMs: 0,
+    })
     await store.settleRefresh(key, 'b', null, 0)
     t.equal(await countOf(key), 0)
     await store.settleRefresh(key, 'a', { gen: 1, doubts: 1 }, 0)
@@ -64,12 +71,26 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
     await store.saveSession(key, '{}', IDLE_MS)
     await store.read(key)
     await store.touch(key, now() + 1_000, IDLE_MS)
-    await store.schedule(key, now() + 60_000)
+    await store.schedule(key, 60_000)
     await store.unschedule(key)
-    await store.scheduleMissing([{ key, at: now() + 60_000 }])
+    await store.scheduleMissing([{ key, inMs: 60_000 }])
     await store.reseal(key, 'sealed-1', 'resealed')
-    await store.beginRefresh(key, { gen: 1, attempt: 'a', leaseMs: 60_000, livesMs: 0, forcedWindowMs: 0 })
-    await store.beginRefresh(key, { gen: 1, attempt: 'b', leaseMs: 60_000, livesMs: 0, forcedWindowMs: 0 })
+    await store.beginRefresh(key, {
+      gen: 1,
+      attempt: 'a',
+      leaseMs: 60_000,
+      openMs: 0,
+      livesMs: 0,
+      forcedWindowMs: 0,
+    })
+    await store.beginRefresh(key, {
+      gen: 1,
+      attempt: 'b',
+      leaseMs: 60_000,
+      openMs: 0,
+      livesMs: 0,
+      forcedWindowMs: 0,
+    })
     t.equal(await countOf(key), 0)
   })
 

@@ -13,34 +13,36 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('an empty queue says so', async (t) => {
     t.equal(await store.queueLength(), 0)
-    t.strictSame(await store.claimDue(0, 10, LONG), { entries: [], nextInMs: null })
+    const empty = await store.claimDue(0, 10, LONG)
+    t.match(empty, { entries: [], nextInMs: null })
+    t.equal(empty.entries.length, 0)
+    t.ok(Math.abs(empty.storeNow - now()) < 5_000, "with the store's clock")
   })
 
-  await t.test('what is due is handed out with when it was due, the longest due first', async (t) => {
-    const at = now()
+  await t.test('what is due is handed out with how late it is, the longest due first', async (t) => {
     const [late, latest, future] = [newKey(1), newKey(1), newKey(1)]
-    await store.schedule(late, at - 1_000)
-    await store.schedule(latest, at - 2_000)
-    await store.schedule(future, at + 30_000)
+    await store.schedule(late, -1_000)
+    await store.schedule(latest, -2_000)
+    await store.schedule(future, 30_000)
     const { entries, nextInMs } = await store.claimDue(1, 10, LONG)
-    t.strictSame(entries, [
-      { key: latest, dueAt: at - 2_000 },
-      { key: late, dueAt: at - 1_000 },
-    ])
+    t.strictSame(keysOf(entries), [latest, late])
+    for (const [i, { lateMs }] of entries.entries()) {
+      const least = 2_000 - i * 1_000
+      t.ok(lateMs >= least && lateMs < least + 900, `${lateMs} ms late`)
+    }
     t.ok(nextInMs !== null && nextInMs > 20_000 && nextInMs <= 30_000, 'the next one is the future one')
     t.strictSame((await store.claimDue(1, 10, LONG)).entries, [], 'it is not handed out twice')
   })
 
   await t.test('what is due just now is due', async (t) => {
     const key = newKey(2)
-    await store.schedule(key, now())
+    await store.schedule(key, 0)
     t.strictSame(keysOf((await store.claimDue(2, 10, LONG)).entries), [key])
   })
 
   await t.test('no more than the limit is handed out, and the rest is due at once', async (t) => {
-    const at = now()
     const keys = [newKey(3), newKey(3), newKey(3)]
-    for (const [i, key] of keys.entries()) await store.schedule(key, at - 3_000 + i)
+    for (const [i, key] of keys.entries()) await store.schedule(key, -3_000 + i * 100)
     const first = await store.claimDue(3, 2, LONG)
     t.strictSame(keysOf(first.entries), keys.slice(0, 2))
     t.equal(first.nextInMs, 0)
@@ -49,7 +51,7 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('what is claimed and not dealt with comes back after the lease', async (t) => {
     const key = newKey(4)
-    await store.schedule(key, now() - 1_000)
+    await store.schedule(key, -1_000)
     const { entries, nextInMs } = await store.claimDue(4, 10, 200)
     t.strictSame(keysOf(entries), [key])
     t.ok(nextInMs !== null && nextInMs > 0 && nextInMs <= 200)
@@ -59,9 +61,9 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('what is put off while it is claimed stays put off', async (t) => {
     const key = newKey(5)
-    await store.schedule(key, now() - 1_000)
+    await store.schedule(key, -1_000)
     await store.claimDue(5, 10, 40)
-    await store.schedule(key, now() + 30_000)
+    await store.schedule(key, 30_000)
     await pass(60)
     const { entries, nextInMs } = await store.claimDue(5, 10, LONG)
     t.strictSame(entries, [])
@@ -70,27 +72,26 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('what is taken out is not handed out, and may be absent', async (t) => {
     const key = newKey(6)
-    await store.schedule(key, now() - 1_000)
+    await store.schedule(key, -1_000)
     await store.unschedule(key)
     await store.unschedule(newKey(6))
-    t.strictSame(await store.claimDue(6, 10, LONG), { entries: [], nextInMs: null })
+    t.strictSame((await store.claimDue(6, 10, LONG)).entries, [])
   })
 
   await t.test('an entry has one place: scheduling again moves it', async (t) => {
     const key = newKey(7)
     const before = await store.queueLength()
-    await store.schedule(key, now() + 30_000)
-    await store.schedule(key, now() - 500)
+    await store.schedule(key, 30_000)
+    await store.schedule(key, -500)
     t.equal(await store.queueLength(), before + 1)
     t.strictSame(keysOf((await store.claimDue(7, 10, LONG)).entries), [key])
   })
 
   await t.test('an instant between two milliseconds is as good as any', async (t) => {
     const key = newKey(8)
-    const at = now()
-    await store.schedule(key, at - 1_000.4)
-    t.strictSame((await store.claimDue(8, 10, LONG + 0.5)).entries, [{ key, dueAt: at - 1_000 }])
-    await store.schedule(key, at + 30_000.6)
+    await store.schedule(key, -1_000.4)
+    t.strictSame(keysOf((await store.claimDue(8, 10, LONG + 0.5)).entries), [key])
+    await store.schedule(key, 30_000.6)
     const { nextInMs } = await store.claimDue(8, 10, LONG)
     t.ok(Number.isInteger(nextInMs))
   })
@@ -98,7 +99,7 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
   await t.test('every key has its place by its first digit, and only there', async (t) => {
     const keys = Array.from({ length: DUE_SHARDS }, (_, shard) => newKey(shard))
     const before = await store.queueLength()
-    for (const key of keys) await store.schedule(key, now() - 10_000_000)
+    for (const key of keys) await store.schedule(key, -10_000_000)
     t.equal(await store.queueLength(), before + DUE_SHARDS)
     for (const [shard, key] of keys.entries()) {
       t.strictSame(keysOf((await store.claimDue(shard, 1, LONG)).entries), [key])
@@ -106,29 +107,39 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
   })
 
   await t.test('what is missing is put into the queue, what is there keeps its place', async (t) => {
-    const at = now()
     const [there, missing] = [newKey(11), newKey(11)]
     const elsewhere = newKey(12)
-    await store.schedule(there, at + 30_000)
+    await store.schedule(there, 30_000)
     const before = await store.queueLength()
     const entries = [
-      { key: there, at: at - 5_000 },
-      { key: missing, at: at - 1_000.4 },
-      { key: elsewhere, at: at - 2_000 },
+      { key: there, inMs: -5_000 },
+      { key: missing, inMs: -1_000.4 },
+      { key: elsewhere, inMs: -2_000 },
     ]
     t.equal(await store.scheduleMissing(entries), 2)
     t.equal(await store.queueLength(), before + 2)
-    t.strictSame((await store.claimDue(11, 10, LONG)).entries, [{ key: missing, dueAt: at - 1_000 }])
+    t.strictSame(keysOf((await store.claimDue(11, 10, LONG)).entries), [missing])
     t.strictSame(keysOf((await store.claimDue(12, 10, LONG)).entries), [elsewhere])
     t.equal(await store.scheduleMissing(entries), 0, 'what is claimed is not missing')
     t.equal(await store.scheduleMissing([]), 0)
+  })
+
+  await t.test('after a step of the clock entries are moved forward, and none back', async (t) => {
+    const [late, early, missing] = [newKey(13), newKey(13), newKey(13)]
+    await store.schedule(late, 3_600_000)
+    await store.schedule(early, -1_000)
+    const entries = [late, early, missing].map((key) => ({ key, inMs: -500 }))
+    t.equal(await store.scheduleMissing(entries, true), 1)
+    const claimed = (await store.claimDue(13, 10, LONG)).entries
+    t.strictSame(keysOf(claimed).sort(), [late, early, missing].sort())
+    t.equal(claimed[0]?.key, early)
   })
 
   await t.test('the end of a session leaves its entry, which is a hint', async (t) => {
     const key = newKey(10)
     await store.create(key, newRecord(now()), 'a', 15_000)
     const before = await store.queueLength()
-    await store.schedule(key, now() - 1_000)
+    await store.schedule(key, -1_000)
     await store.end(key, null)
     t.equal(await store.queueLength(), before + 1)
   })
@@ -136,7 +147,7 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
   await t.test('of 20 replicas claiming at once each entry goes to one, in each of 20 rounds', async (t) => {
     for (let round = 0; round < 20; round++) {
       const keys = Array.from({ length: 30 }, () => newKey(9))
-      await Promise.all(keys.map((key) => store.schedule(key, now() - 1_000)))
+      await Promise.all(keys.map((key) => store.schedule(key, -1_000)))
       const claims = await Promise.all(Array.from({ length: 20 }, () => store.claimDue(9, 2, LONG)))
       const claimed = claims.flatMap(({ entries }) => keysOf(entries))
       t.strictSame(claimed.sort(), keys.sort())

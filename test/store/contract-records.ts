@@ -11,7 +11,9 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     const key = newKey()
     const createdAt = now()
     await store.create(key, newRecord(createdAt, { flow: 'password', client: 'the app' }), 'a', 15_000)
-    t.strictSame(await store.read(key), {
+    const record = await store.read(key)
+    t.ok(Math.abs((record?.replacedAt ?? 0) - now()) < 5_000)
+    t.strictSame(record, {
       session: '{}',
       tokens: 'sealed-1',
       gen: 1,
@@ -23,6 +25,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
       doubts: 0,
       leaseUntil: 0,
       retryAt: 0,
+      replacedAt: record?.replacedAt,
     })
   })
 
@@ -70,12 +73,26 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('no method brings back a session that ended, or makes one', async (t) => {
     const key = await startSession(made)
-    await store.beginRefresh(key, { gen: 1, attempt: 'a', leaseMs: 60_000, livesMs: 0, forcedWindowMs: 0 })
+    await store.beginRefresh(key, {
+      gen: 1,
+      attempt: 'a',
+      leaseMs: 60_000,
+      openMs: 0,
+      livesMs: 0,
+      forcedWindowMs: 0,
+    })
     t.strictSame(await store.end(key, null), { kind: 'ended', tokens: 'sealed-1' })
     t.equal(await store.saveSession(key, '{"late":1}', IDLE_MS), false)
     t.equal(await store.touch(key, now(), IDLE_MS), false)
     t.strictSame(
-      await store.beginRefresh(key, { gen: 1, attempt: 'b', leaseMs: 60_000, livesMs: 0, forcedWindowMs: 0 }),
+      await store.beginRefresh(key, {
+        gen: 1,
+        attempt: 'b',
+        leaseMs: 60_000,
+        openMs: 0,
+        livesMs: 0,
+        forcedWindowMs: 0,
+      }),
       { kind: 'gone' },
     )
     await store.settleRefresh(key, 'a', null, 0)

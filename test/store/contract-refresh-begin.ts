@@ -12,11 +12,12 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     key: RecordKey,
     attempt: string,
     { gen = 1, leaseMs = LONG, forcedWindowMs = 0 } = {},
-  ): Promise<BeginRefresh> => store.beginRefresh(key, { gen, attempt, leaseMs, livesMs: 0, forcedWindowMs })
+  ): Promise<BeginRefresh> =>
+    store.beginRefresh(key, { gen, attempt, leaseMs, openMs: 0, livesMs: 0, forcedWindowMs })
 
   await t.test('the right is granted with no doubts, and the intent can be read', async (t) => {
     const key = await startSession(made)
-    t.strictSame(await begin(key, 'a'), { kind: 'granted', doubts: 0 })
+    t.match(await begin(key, 'a'), { kind: 'granted', doubts: 0, openForMs: 0 })
     const record = await store.read(key)
     t.equal(record?.doubts, 1, 'the presentation under way counts')
     t.ok(Math.abs((record?.leaseUntil ?? 0) - (now() + LONG)) < 5_000)
@@ -25,7 +26,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('the same attempt again is granted again, with the same count', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    t.strictSame(await begin(key, 'a'), { kind: 'granted', doubts: 0 })
+    t.match(await begin(key, 'a'), { kind: 'granted', doubts: 0, openForMs: 0 })
     t.equal((await store.read(key))?.doubts, 1)
   })
 
@@ -36,14 +37,18 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     t.equal(answer.kind, 'busy')
     if (answer.kind === 'busy') t.ok(answer.waitMs > LONG - 10_000 && answer.waitMs <= LONG)
     t.equal((await begin(key, 'c', { forcedWindowMs: LONG })).kind, 'busy', 'a forced one waits too')
-    t.strictSame(await begin(key, 'a'), { kind: 'granted', doubts: 0 }, 'it is still the first one’s')
+    t.match(
+      await begin(key, 'a'),
+      { kind: 'granted', doubts: 0, openForMs: 0 },
+      'it is still the first one’s',
+    )
   })
 
   await t.test('a right that lapsed goes to the next attempt, which is told of the doubt', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a', { leaseMs: 40 })
     await pass(60)
-    t.strictSame(await begin(key, 'b'), { kind: 'granted', doubts: 1 })
+    t.match(await begin(key, 'b'), { kind: 'granted', doubts: 1, openForMs: 0 })
     t.equal((await begin(key, 'a')).kind, 'busy', 'the first one has lost it')
     t.equal((await store.read(key))?.doubts, 2)
   })
@@ -52,20 +57,20 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     const key = await startSession(made)
     await begin(key, 'a', { leaseMs: 40 })
     await pass(60)
-    t.strictSame(await begin(key, 'a'), { kind: 'granted', doubts: 0 })
+    t.match(await begin(key, 'a'), { kind: 'granted', doubts: 0, openForMs: 0 })
     t.equal((await store.read(key))?.doubts, 1)
   })
 
   await t.test('who read another generation is told that the tokens were replaced', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, 1, 'a', 'sealed-2')
-    t.strictSame(await begin(key, 'b'), { kind: 'replaced' })
-    t.strictSame(await begin(key, 'b', { gen: 3 }), { kind: 'replaced' })
-    t.strictSame(await begin(key, 'b', { gen: 2 }), { kind: 'granted', doubts: 0 })
+    t.match(await begin(key, 'b'), { kind: 'replaced' })
+    t.match(await begin(key, 'b', { gen: 3 }), { kind: 'replaced' })
+    t.match(await begin(key, 'b', { gen: 2 }), { kind: 'granted', doubts: 0, openForMs: 0 })
   })
 
   await t.test('there is no right to refresh a session that is gone', async (t) => {
-    t.strictSame(await begin(newKey(), 'a'), { kind: 'gone' })
+    t.match(await begin(newKey(), 'a'), { kind: 'gone' })
   })
 
   await t.test('after a failure the next attempt is told how long to wait', async (t) => {
@@ -85,17 +90,21 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     await begin(key, 'a')
     await store.settleRefresh(key, 'a', null, 40)
     await pass(60)
-    t.strictSame(await begin(key, 'b'), { kind: 'granted', doubts: 0 })
+    t.match(await begin(key, 'b'), { kind: 'granted', doubts: 0, openForMs: 0 })
   })
 
   await t.test('a forced refresh does not wait for the end of a back-off', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
     await store.settleRefresh(key, 'a', null, LONG)
-    t.strictSame(await begin(key, 'b', { forcedWindowMs: LONG }), { kind: 'granted', doubts: 0 })
-    t.strictSame(
+    t.match(await begin(key, 'b', { forcedWindowMs: LONG }), {
+      kind: 'granted',
+      doubts: 0,
+      openForMs: 0,
+    })
+    t.match(
       await begin(key, 'b', { forcedWindowMs: LONG }),
-      { kind: 'granted', doubts: 0 },
+      { kind: 'granted', doubts: 0, openForMs: 0 },
       'the same attempt again is no second one',
     )
   })
@@ -114,15 +123,23 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     const key = await startSession(made)
     await begin(key, 'a', { forcedWindowMs: LONG })
     await store.settleRefresh(key, 'a', null, 0)
-    t.strictSame(await begin(key, 'b', { forcedWindowMs: LONG }), { kind: 'granted', doubts: 0 })
+    t.match(await begin(key, 'b', { forcedWindowMs: LONG }), {
+      kind: 'granted',
+      doubts: 0,
+      openForMs: 0,
+    })
   })
 
   await t.test('the window holds over a replacement of the tokens', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a', { forcedWindowMs: LONG })
     await store.replaceTokens(key, 1, 'a', 'sealed-2')
-    t.strictSame(await begin(key, 'b', { gen: 2, forcedWindowMs: LONG }), { kind: 'forced_before' })
-    t.strictSame(await begin(key, 'c', { gen: 2 }), { kind: 'granted', doubts: 0 }, 'any other may go on')
+    t.match(await begin(key, 'b', { gen: 2, forcedWindowMs: LONG }), { kind: 'forced_before' })
+    t.match(
+      await begin(key, 'c', { gen: 2 }),
+      { kind: 'granted', doubts: 0, openForMs: 0 },
+      'any other may go on',
+    )
   })
 
   await t.test('after the window a refresh may be forced again', async (t) => {
@@ -130,14 +147,18 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     await begin(key, 'a', { forcedWindowMs: 40 })
     await store.settleRefresh(key, 'a', null, 0)
     await pass(60)
-    t.strictSame(await begin(key, 'b', { forcedWindowMs: 40 }), { kind: 'granted', doubts: 0 })
+    t.match(await begin(key, 'b', { forcedWindowMs: 40 }), { kind: 'granted', doubts: 0, openForMs: 0 })
   })
 
   await t.test('a refresh that is not forced opens no window', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
     await store.settleRefresh(key, 'a', null, 0)
-    t.strictSame(await begin(key, 'b', { forcedWindowMs: LONG }), { kind: 'granted', doubts: 0 })
+    t.match(await begin(key, 'b', { forcedWindowMs: LONG }), {
+      kind: 'granted',
+      doubts: 0,
+      openForMs: 0,
+    })
   })
 
   await t.test('of 50 attempts at once exactly one is granted, in each of 20 rounds', async (t) => {

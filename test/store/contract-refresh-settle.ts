@@ -9,7 +9,7 @@ const LONG = 60_000
 export async function settleContract(t: Test, made: TestStore): Promise<void> {
   const { store, pass } = made
   const begin = (key: RecordKey, attempt: string, leaseMs = LONG) =>
-    store.beginRefresh(key, { gen: 1, attempt, leaseMs, livesMs: 0, forcedWindowMs: 0 })
+    store.beginRefresh(key, { gen: 1, attempt, leaseMs, openMs: 0, livesMs: 0, forcedWindowMs: 0 })
 
   await t.test('a presentation that was answered or never left leaves no doubt', async (t) => {
     const key = await startSession(made)
@@ -18,13 +18,13 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     const record = await store.read(key)
     t.equal(record?.doubts, 0)
     t.equal(record?.leaseUntil, 0)
-    t.strictSame(await begin(key, 'b'), { kind: 'granted', doubts: 0 })
+    t.match(await begin(key, 'b'), { kind: 'granted', doubts: 0, openForMs: 0 })
   })
 
   await t.test('a presentation without an answer leaves a doubt, and doubts add up', async (t) => {
     const key = await startSession(made)
     for (const [before, attempt] of ['a', 'b', 'c'].entries()) {
-      t.strictSame(await begin(key, attempt), { kind: 'granted', doubts: before })
+      t.match(await begin(key, attempt), { kind: 'granted', doubts: before, openForMs: 0 })
       await store.settleRefresh(key, attempt, { gen: 1, doubts: before + 1 }, 0)
       t.equal((await store.read(key))?.doubts, before + 1)
     }
@@ -78,6 +78,32 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     t.match(await store.read(key), { doubts: 2, leaseUntil: 0 })
   })
 
+  await t.test('a lease is renewed by its holder, and taken again where the store has lost it', async (t) => {
+    const key = await startSession(made)
+    const renew = (attempt: string, doubts = 1, gen = 1) =>
+      store.renewLease(key, { gen, attempt, doubts, leaseMs: LONG })
+    t.equal(await renew('a', 2), 'held', 'nobody holds it')
+    t.equal((await store.read(key))?.doubts, 2, 'the doubts that were lost with it are written again')
+    t.equal((await begin(key, 'b')).kind, 'busy')
+    t.equal(await renew('b'), 'taken')
+    t.equal(await renew('a', 1, 2), 'taken', 'of other tokens')
+    t.equal(await renew('a'), 'held')
+    t.equal((await store.read(key))?.doubts, 2, 'doubts only rise')
+    await store.end(key, null)
+    t.equal(await renew('a'), 'gone')
+  })
+
+  await t.test('a lapsed lease is renewed unless another attempt has taken it', async (t) => {
+    const key = await startSession(made)
+    await begin(key, 'a', 40)
+    await pass(60)
+    t.equal(await store.renewLease(key, { gen: 1, attempt: 'a', doubts: 1, leaseMs: 40 }), 'held')
+    await pass(60)
+    await begin(key, 'b', 40)
+    await pass(60)
+    t.equal(await store.renewLease(key, { gen: 1, attempt: 'a', doubts: 1, leaseMs: 40 }), 'taken')
+  })
+
   await t.test('a holder whose lease lapsed but was not taken still settles', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a', 40)
@@ -93,22 +119,25 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     await begin(key, 'b')
     const before = await store.read(key)
     t.strictSame(await store.replaceTokens(key, 1, 'b', 'sealed-2'), { kind: 'replaced', gen: 2 })
-    t.strictSame(await store.read(key), {
+    const after = await store.read(key)
+    t.ok(after!.replacedAt >= before!.replacedAt)
+    t.strictSame(after, {
       ...before,
       tokens: 'sealed-2',
       gen: 2,
       doubts: 0,
       leaseUntil: 0,
       retryAt: 0,
+      replacedAt: after!.replacedAt,
     })
-    const next = { gen: 2, attempt: 'c', leaseMs: LONG, livesMs: 0, forcedWindowMs: 0 }
-    t.strictSame(await store.beginRefresh(key, next), { kind: 'granted', doubts: 0 })
+    const next = { gen: 2, attempt: 'c', leaseMs: LONG, openMs: 0, livesMs: 0, forcedWindowMs: 0 }
+    t.match(await store.beginRefresh(key, next), { kind: 'granted', doubts: 0, openForMs: 0 })
   })
 
   await t.test('the same replacement again says the same and writes nothing', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, 1, 'a', 'sealed-2')
-    const next = { gen: 2, attempt: 'b', leaseMs: LONG, livesMs: 0, forcedWindowMs: 0 }
+    const next = { gen: 2, attempt: 'b', leaseMs: LONG, openMs: 0, livesMs: 0, forcedWindowMs: 0 }
     await store.beginRefresh(key, next)
     const before = await store.read(key)
     t.strictSame(await store.replaceTokens(key, 1, 'a', 'sealed-2'), { kind: 'replaced', gen: 2 })
@@ -139,8 +168,18 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
       await store.settleRefresh(key, 'a', { gen: 1, doubts: 1 }, LONG)
       const before = await store.read(key)
       t.strictSame(await store.restoreTokens(key, 3, 'r', 'sealed-3'), { kind: 'restored' })
-      const restored = { ...before, tokens: 'sealed-3', gen: 3, doubts: 0, leaseUntil: 0, retryAt: 0 }
-      t.strictSame(await store.read(key), restored)
+      const restored = await store.read(key)
+      t.ok(restored!.replacedAt >= before!.replacedAt)
+      const { replacedAt } = restored!
+      t.strictSame(restored, {
+        ...before,
+        tokens: 'sealed-3',
+        gen: 3,
+        doubts: 0,
+        leaseUntil: 0,
+        retryAt: 0,
+        replacedAt,
+      })
       for (const gen of [1, 2, 3]) {
         t.strictSame(await store.restoreTokens(key, gen, 's', 'other'), { kind: 'newer' })
       }
@@ -159,8 +198,8 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     const key = await startSession(made)
     await begin(key, 'a')
     await store.restoreTokens(key, 2, 'r', 'sealed-2')
-    const next = { gen: 2, attempt: 'b', leaseMs: LONG, livesMs: 0, forcedWindowMs: 0 }
-    t.strictSame(await store.beginRefresh(key, next), { kind: 'granted', doubts: 0 })
+    const next = { gen: 2, attempt: 'b', leaseMs: LONG, openMs: 0, livesMs: 0, forcedWindowMs: 0 }
+    t.match(await store.beginRefresh(key, next), { kind: 'granted', doubts: 0, openForMs: 0 })
     await store.settleRefresh(key, 'a', null, LONG)
     t.ok(((await store.read(key))?.leaseUntil ?? 0) > 0, 'the older attempt settles nothing')
   })

@@ -1,13 +1,11 @@
 import { Cluster, type Redis } from 'ioredis'
 import t from 'tap'
 import { gatherWrites } from '../../src/store/gather.ts'
-import { createCommandClient, disconnect } from '../../src/store/redis-client.ts'
-import { ONE_SERVER, until } from './stores.ts'
+import { ONE_SERVER, openCommands, until } from './stores.ts'
 
 for (const [name, start] of Object.entries(ONE_SERVER)) {
   t.test(`${name}: the commands of one turn go out together, the next turn's too`, async (t) => {
-    const client = createCommandClient({ target: await start(t), ca: null })
-    t.teardown(() => disconnect(client))
+    const client = openCommands(t, await start(t))
     await until('it is connected', () => client.status === 'ready')
     const gather = gatherWrites(client)
     const streamOf = () => (client instanceof Cluster ? client.nodes() : [client as Redis])[0]!.stream
@@ -25,8 +23,7 @@ for (const [name, start] of Object.entries(ONE_SERVER)) {
   })
 
   t.test(`${name}: a connection that breaks in that turn is no trouble for the next`, async (t) => {
-    const client = createCommandClient({ target: await start(t), ca: null })
-    t.teardown(() => disconnect(client))
+    const client = openCommands(t, await start(t))
     client.on('error', () => {})
     await until('it is connected', () => client.status === 'ready')
     const gather = gatherWrites(client)

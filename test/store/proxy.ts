@@ -13,6 +13,8 @@ export interface Proxy {
   /** Open connections are cut, and new ones as soon as they are made, until `mend`. */
   cut(): void
   mend(): void
+  /** From now on what the server sends arrives so many milliseconds later; what is on its way arrives after `freeze` too. */
+  delayAnswers(ms: number): void
   /** New connections go to another server. */
   turnTo(port: number): void
   /** Cuts the open connections whose client has given itself this name. */
@@ -37,6 +39,7 @@ export async function startProxy(t: Teardown, firstPort: number): Promise<Proxy>
   const frozen = new Set<Socket>()
   let freezing = false
   let cutting = false
+  let delayMs = 0
   let made = 0
   let cuts = { command: '', left: 0 }
   let onSending: ((data: Buffer, upstream: Socket) => void) | null = null
@@ -60,7 +63,9 @@ export async function startProxy(t: Teardown, firstPort: number): Promise<Proxy>
       upstream.write(data)
     })
     upstream.on('data', (data) => {
-      if (!frozen.has(client)) client.write(data)
+      if (frozen.has(client)) return
+      if (delayMs === 0) client.write(data)
+      else setTimeout(() => client.write(data), delayMs)
     })
     for (const [one, other] of [
       [client, upstream],
@@ -100,6 +105,9 @@ export async function startProxy(t: Teardown, firstPort: number): Promise<Proxy>
     },
     mend() {
       cutting = false
+    },
+    delayAnswers(ms) {
+      delayMs = ms
     },
     turnTo(port) {
       targetPort = port

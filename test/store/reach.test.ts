@@ -1,13 +1,12 @@
 import { Cluster } from 'ioredis'
 import t from 'tap'
 import { createReach } from '../../src/store/reach.ts'
-import { createCommandClient, disconnect, isConnected } from '../../src/store/redis-client.ts'
-import { ONE_SERVER, until } from './stores.ts'
+import { isConnected } from '../../src/store/redis-client.ts'
+import { ONE_SERVER, openCommands, until } from './stores.ts'
 
 for (const [name, start] of Object.entries(ONE_SERVER)) {
   t.test(`${name}: a connection that is being closed counts as none, though it is still there`, async (t) => {
-    const client = createCommandClient({ target: await start(t), ca: null })
-    t.teardown(() => disconnect(client))
+    const client = openCommands(t, await start(t))
     const reach = createReach(client)
     await until('it is connected', () => client.status === 'ready')
     t.equal(await client.set('a', '1'), 'OK')

@@ -116,7 +116,14 @@ t.test('nothing in Redis can be read or used: no token, session id, cookie value
   await store.schedule(key, Date.now() + 60_000)
   await store.create(key, { ...newRecord(Date.now()), tokens: sealed }, 'a', 15_000)
   await store.saveSession(key, '{}', IDLE_MS)
-  await store.beginRefresh(key, { gen: 1, attempt: 'b', leaseMs: 15_000, livesMs: 0, forcedWindowMs: 0 })
+  await store.beginRefresh(key, {
+    gen: 1,
+    attempt: 'b',
+    leaseMs: 15_000,
+    openMs: 0,
+    livesMs: 0,
+    forcedWindowMs: 0,
+  })
 
   const names = await keysOf(redis)
   const texts = await Promise.all(names.map((name) => textOf(redis, name)))

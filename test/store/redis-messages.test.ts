@@ -11,6 +11,7 @@ import {
   startClusterOfOne,
   startSession,
   until,
+  wait,
 } from './stores.ts'
 
 /** The longest that messages may be counted on after the last one that came. */
@@ -153,4 +154,20 @@ t.test('nothing is left in Redis, and no connection, when a store is closed', as
   await store.close()
   await until('no connection is left', async () => !(await redis.cli('client', 'list')).includes('name=bff-'))
   t.equal(await redis.cli('pubsub', 'channels'), '')
+})
+
+t.test('over a slow network messages stop counting within a second after it is cut', async (t) => {
+  const redis = await startRedis(t)
+  const proxy = await startProxy(t, redis.port)
+  const { store } = await redisStore(t, singleTarget(proxy.port))
+  proxy.delayAnswers(400)
+  for (const restMs of [0, 90, 180, 270]) {
+    await until('messages arrive', () => store.messagesArrive())
+    await wait(1_000 + restMs)
+    proxy.freeze()
+    // Heartbeats that are on their way still come back.
+    const took = await until('messages stop counting', () => !store.messagesArrive(), LOST_WITHIN_MS)
+    t.ok(took < 1_000, `after ${Math.round(took)} ms`)
+    proxy.thaw()
+  }
 })

@@ -115,7 +115,7 @@ t.test('what was under way when the connection broke fails and is not sent again
   const redis = await startRedis(t)
   const proxy = await startProxy(t, redis.port)
   const { store } = await redisStore(t, singleTarget(proxy.port))
-  proxy.cutAt('zadd', 1)
+  proxy.cutAt('eval', 1)
   await t.rejects(store.schedule(newKey(), Date.now()), StoreUnavailable)
   await untilItWorks(store)
   t.equal(await store.queueLength(), 0)

@@ -2,16 +2,16 @@ import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { createCommandClient } from '../../src/store/redis-client.ts'
 import type { RunScript, ScriptName } from '../../src/store/scripts.ts'
 import { defineScripts } from '../../src/store/scripts.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { callEveryMethod } from './every-method.ts'
-import { newKey, PREFIX, redisStore, singleTarget } from './stores.ts'
+import { newKey, openCommands, PREFIX, redisStore, singleTarget } from './stores.ts'
 
 const FOLDER = fileURLToPath(new URL('../../src/store/lua/', import.meta.url))
 const LONG = 60_000
 const PAUSE = 1_000
+const OPEN = 90_000
 const CHANNEL = `${PREFIX}changed`
 
 const scripts = readdirSync(FOLDER).map((file) => {
@@ -30,7 +30,7 @@ function indexes(array: 'KEYS' | 'ARGV', text: string): number[] {
 }
 
 t.test('the head of each script names its keys and arguments as the script uses them', async (t) => {
-  t.equal(scripts.length, 11)
+  t.equal(scripts.length, 14)
   for (const { name, head, code } of scripts) {
     const keys = name === 'end-record' ? [1, 2] : [1]
     t.strictSame(indexes('KEYS', head), keys, name)
@@ -41,7 +41,8 @@ t.test('the head of each script names its keys and arguments as the script uses 
       documented.map((_, i) => i + 1),
       name,
     )
-    t.strictSame(indexes('ARGV', code), documented, name)
+    // The arguments of this one go on in pairs.
+    if (name !== 'schedule-missing') t.strictSame(indexes('ARGV', code), documented, name)
     t.match(head, /-- returns /, name)
   }
 })
@@ -75,7 +76,8 @@ t.test('the store gives each script as many keys and arguments as it takes', asy
       const keys = indexes('KEYS', head).length
       t.equal(args[1], String(keys), `${name}: keys`)
       for (const key of args.slice(2, 2 + keys)) t.ok(key.startsWith(PREFIX), `${name}: under the prefix`)
-      t.equal(args.length - 2 - keys, indexes('ARGV', head).length, `${name}: arguments`)
+      const further = name === 'schedule-missing' ? 1 : 0
+      t.equal(args.length - 2 - keys, indexes('ARGV', head).length + further, `${name}: arguments`)
     }
   }
 })
@@ -101,14 +103,18 @@ t.test('after SCRIPT FLUSH the scripts are sent again, also to many callers at o
 
 t.test('each script has each return code that its head documents', async (t) => {
   const redis = await startRedis(t)
-  const client = createCommandClient({ target: singleTarget(redis.port), ca: null })
-  t.teardown(() => client.disconnect())
+  const client = openCommands(t, singleTarget(redis.port))
   await new Promise((resolve) => client.once('ready', resolve))
   const run: RunScript = defineScripts(client)
   const make = async (key: string): Promise<unknown> =>
     run('create-record', key, 'made', LONG, 'sealed-1', 1_000_000, 9e12, 'code', 'app')
-  const begin = (key: string, gen: number, attempt: string, leaseMs: number, windowMs: number) =>
-    run('begin-refresh', key, gen, attempt, leaseMs, windowMs, PAUSE)
+  const begin = async (key: string, gen: number, attempt: string, leaseMs: number, windowMs: number) => {
+    const answer = await run('begin-refresh', key, gen, attempt, leaseMs, windowMs, PAUSE, OPEN, LONG)
+    const [code, ...values] = answer as number[]
+    // The age of the tokens comes last where the right is granted.
+    if (code === 1) t.ok(values.pop()! >= 0)
+    return [code, ...values]
+  }
 
   t.test('claim-nonce', async (t) => {
     const key = newKey()
@@ -143,20 +149,61 @@ t.test('each script has each return code that its head documents', async (t) => 
     t.strictSame(await begin(key, 1, 'a', LONG, 0), [0, 0], 'gone')
     await make(key)
     t.strictSame(await begin(key, 2, 'a', LONG, 0), [2, 0], 'replaced')
-    t.strictSame(await begin(key, 1, 'a', LONG, LONG), [1, 0], 'granted')
-    const busy = (await begin(key, 1, 'b', LONG, 0)) as [number, number]
+    t.strictSame(await begin(key, 1, 'a', LONG, LONG), [1, 0, 0], 'granted')
+    const busy = (await begin(key, 1, 'b', LONG, 0)) as [number, number, number]
     t.equal(busy[0], 3, 'busy')
     t.ok(busy[1] > 0 && busy[1] <= LONG)
+    t.ok(busy[2] >= 0 && busy[2] < 10_000, 'with its age')
     await run('settle-refresh', key, 'a', 1, LONG, CHANNEL, key, 1)
     const backingOff = (await begin(key, 1, 'b', LONG, 0)) as [number, number]
     t.equal(backingOff[0], 4, 'backing off')
     t.ok(backingOff[1] > 0 && backingOff[1] <= LONG)
     await client.hset(key, 'retryAt', 0, 'forcedGen', 0)
     t.strictSame(await begin(key, 1, 'b', LONG, LONG), [5, 0], 'forced before')
-    t.strictSame(await begin(key, 1, 'b', LONG, 0), [1, 1], 'granted, one doubt before')
+    t.strictSame(await begin(key, 1, 'b', LONG, 0), [1, 1, 0], 'granted, one doubt before')
     await client.hset(key, 'leaseUntil', 0, 'history', 'another')
     t.strictSame(await begin(key, 1, 'c', LONG, 0), [6, PAUSE], 'paused')
     t.equal(((await begin(key, 1, 'd', LONG, 0)) as [number, number])[0], 6, 'for all')
+    await client.hset(key, 'leaseUntil', 0)
+    const [code, doubts, openForMs = 0] = (await begin(key, 1, 'e', LONG, 0)) as number[]
+    t.strictSame([code, doubts], [1, 2])
+    t.ok(
+      openForMs > OPEN - 10_000 && openForMs <= OPEN,
+      'the lease that was never settled may still be answered',
+    )
+  })
+
+  t.test('begin-refresh after the clock stepped back by an hour', async (t) => {
+    const key = newKey()
+    await make(key)
+    await begin(key, 1, 'a', LONG, 0)
+    const anHourAhead = String(Date.now() + 3_600_000)
+    await client.hset(key, 'leaseUntil', anHourAhead)
+    const [busy, waitMs = 0] = (await begin(key, 1, 'b', LONG, 0)) as number[]
+    t.equal(busy, 3)
+    t.ok(waitMs <= LONG, 'nobody waits longer than a lease')
+    t.ok(Number(await client.hget(key, 'leaseUntil')) < Date.now() + LONG + 5_000)
+    await run('settle-refresh', key, 'a', 0, 1_000, CHANNEL, key, 1)
+    await client.hset(key, 'retryAt', anHourAhead, 'retrySetAt', anHourAhead)
+    t.strictSame(await begin(key, 1, 'b', LONG, 0), [1, 0, 0], 'a back-off of the other time is void')
+    await run('settle-refresh', key, 'b', 0, 1_000, CHANNEL, key, 1)
+    await client.hset(key, 'retryAt', anHourAhead)
+    t.strictSame(await begin(key, 1, 'c', LONG, 0), [4, LONG], 'and none is longer than a back-off can be')
+    await client.hset(key, 'retryAt', 0, 'forcedAt', anHourAhead, 'forcedGen', 0)
+    t.strictSame(await begin(key, 1, 'c', LONG, LONG), [1, 0, 0], 'nor was anything forced in the future')
+  })
+
+  t.test('renew-lease', async (t) => {
+    const key = newKey()
+    const renew = (gen: number, attempt: string, doubts = 1) =>
+      run('renew-lease', key, gen, attempt, doubts, LONG)
+    t.equal(await renew(1, 'a'), -1, 'gone')
+    await make(key)
+    await begin(key, 1, 'a', 40, 0)
+    t.equal(await renew(1, 'a'), 1)
+    t.equal(((await begin(key, 1, 'b', LONG, 0)) as number[])[0], 3, 'it is held for the whole lease again')
+    t.equal(await renew(1, 'b'), 0, 'the lease of another')
+    t.equal(await renew(2, 'a'), 0, 'other tokens')
   })
 
   t.test('settle-refresh', async (t) => {
@@ -210,7 +257,7 @@ t.test('each script has each return code that its head documents', async (t) => 
     const key = newKey()
     const why = `why:${key}`
     const end = (gen: number | string, reason: string) =>
-      run('end-record', key, why, gen, CHANNEL, key, reason, LONG, '', 0)
+      run('end-record', [key, why], gen, CHANNEL, key, reason, LONG, '', 0)
     t.strictSame(await end('', 'idle'), [-1, ''])
     await make(key)
     t.strictSame(await end(2, 'idle'), [0, ''])
@@ -227,12 +274,27 @@ t.test('each script has each return code that its head documents', async (t) => 
 
   t.test('claim-due', async (t) => {
     const key = newKey()
-    t.strictSame(await run('claim-due', key, LONG, 10), [-1])
-    await client.zadd(key, 1_000, 'one', 2_000, 'two', 9e12, 'far')
-    t.strictSame(await run('claim-due', key, LONG, 1), [0, 'one', '1000'])
-    const [next, ...due] = (await run('claim-due', key, LONG, 10)) as [number, ...string[]]
-    t.strictSame(due, ['two', '2000'])
+    const [storeNow, nothing] = (await run('claim-due', key, LONG, 10)) as [number, number]
+    t.ok(Math.abs(storeNow - Date.now()) < 5_000)
+    t.equal(nothing, -1)
+    await client.zadd(key, storeNow - 2_000, 'one', storeNow - 1_000, 'two', 9e12, 'far')
+    const first = (await run('claim-due', key, LONG, 1)) as [number, number, string, number]
+    t.equal(first[2], 'one')
+    t.equal(first[3], first[0] - storeNow + 2_000)
+    t.equal(first[1], 0)
+    const [, next, ...due] = (await run('claim-due', key, LONG, 10)) as [number, number, ...string[]]
+    t.equal(due[0], 'two')
     t.ok(next > 0 && next <= LONG)
     t.equal(await client.zcard(key), 3)
+  })
+  t.test('schedule and schedule-missing', async (t) => {
+    const key = newKey()
+    t.equal(await run('schedule', key, 'one', 60_000), 1)
+    t.equal(await run('schedule-missing', key, 'NX', 'one', 0, 'two', 0), 1)
+    const before = Number(await client.zscore(key, 'one'))
+    t.ok(before > Date.now() + 50_000, 'what is there keeps its place')
+    t.equal(await run('schedule-missing', key, 'LT', 'one', 1_000, 'two', 90_000), 0)
+    t.ok(Number(await client.zscore(key, 'one')) < before, 'or is moved forward')
+    t.ok(Number(await client.zscore(key, 'two')) < Date.now() + 5_000, 'and never back')
   })
 })

@@ -68,7 +68,7 @@ t.test('a walk over a Cluster goes over every master, or fails', async (t) => {
   // One that has not used its connections yet has to make them.
   const other = await redisStore(t, target)
   for (const { store } of [made, other]) t.strictSame(await walk(store), keys.sort())
-  t.equal(await other.store.scheduleMissing(keys.map((key) => ({ key, at: Date.now() }))), 60)
+  t.equal(await other.store.scheduleMissing(keys.map((key) => ({ key, inMs: 0 }))), 60)
   t.equal(await other.store.reseal(keys[0]!, 'sealed-1', 'resealed'), true)
 
   await cluster.nodes[2]!.kill()

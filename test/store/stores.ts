@@ -5,6 +5,7 @@ import { createMemoryStore } from '../../src/store/memory.ts'
 import type { NewRecord, RecordKey, SessionStore } from '../../src/store/port.ts'
 import type { RedisStoreOptions } from '../../src/store/redis.ts'
 import { createRedisStore } from '../../src/store/redis.ts'
+import { openRedis, type RedisClient } from '../../src/store/redis-client.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { freePort } from '../helpers/ports.ts'
 import type { RedisOptions, RedisServer } from '../helpers/redis.ts'
@@ -66,6 +67,13 @@ export function openRedisStore(
   })
   t.teardown(() => store.close())
   return store
+}
+
+/** A client for commands alone. */
+export function openCommands(t: Teardown, target: RedisTarget): RedisClient {
+  const connections = openRedis({ target, ca: null })
+  t.teardown(() => connections.close())
+  return connections.commands
 }
 
 export function singleTarget(port: number, password?: string): RedisTarget {

@@ -91,6 +91,7 @@ t.test('a lease that nobody gives back is waited for, and not beyond a token req
     gen: 1,
     attempt: 'of the dead',
     leaseMs: 15_000,
+    openMs: 0,
     livesMs: 0,
     forcedWindowMs: 0,
   })

@@ -15,20 +15,26 @@ const DOWN: TokenOutcome = {
 
 /** A token endpoint that answers when it is told to, and a clock. */
 function arrange() {
-  let at = 1_000_000
+  let passed = 0
+  let stepped = 0
+  // Two clocks that began at different instants.
+  const clock = { monotonic: () => 5_000 + passed, wall: () => 1_000_000 + passed + stepped }
   let issued = 0
   const waiting: ((outcome: TokenOutcome) => void)[] = []
   const token = createApplicationToken({
     authorizationServer: { redeemClient: () => new Promise((resolve) => waiting.push(resolve)) },
     timing: TIMING,
-    now: () => at,
+    clock,
     random: () => 0.5,
     log: createLog('silent'),
   })
   return {
     token,
     pass: (ms: number) => {
-      at += ms
+      passed += ms
+    },
+    step: (ms: number) => {
+      stepped += ms
     },
     waiting: () => waiting.length,
     /** Answers the oldest request: with a token of so many seconds, or with a failure. */
@@ -42,7 +48,7 @@ function arrange() {
                 accessToken: new Secret(`token-${++issued}`),
                 refreshToken: null,
                 lifeSeconds: what,
-                expiresAt: at + what * 1_000,
+                expiresAt: clock.wall() + what * 1_000,
                 scope: null,
               },
             }
@@ -164,4 +170,42 @@ t.test('a refused token whose renewal fails is not used again, and the next call
   const next = word(token.obtain())
   answer(3_600)
   t.equal(await next, 'token-2')
+})
+
+for (const hours of [1, -1]) {
+  t.test(`a wall clock that steps by ${hours} h neither keeps a token nor delays a request`, async (t) => {
+    const { token, answer, waiting, pass, step } = arrange()
+    const first = word(token.obtain())
+    answer(3_600)
+    await first
+    step(hours * 3_600_000)
+    pass(3_000_000)
+    t.equal(await word(token.obtain()), 'token-1')
+    t.equal(waiting(), 0)
+    pass(600_000)
+    for (let failure = 0; failure < 3; failure += 1) {
+      const asked = word(token.obtain())
+      answer(DOWN)
+      t.equal(await asked, 'unavailable')
+    }
+    step(-hours * 3_600_000)
+    pass(2_000)
+    const second = word(token.obtain())
+    answer(3_600)
+    t.equal(await second, 'token-2')
+  })
+}
+
+t.test('a refused token that has expired is replaced, though another was replaced just before', async (t) => {
+  const { token, answer, pass } = arrange()
+  const first = token.obtain()
+  answer(3_600)
+  const { serial } = (await first) as { serial: number }
+  const renewed = word(token.renew(serial))
+  answer(10)
+  t.equal(await renewed, 'token-2')
+  pass(10_000)
+  const again = word(token.renew(serial + 1))
+  answer(10)
+  t.equal(await again, 'token-3')
 })

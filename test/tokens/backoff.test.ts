@@ -1,5 +1,4 @@
 import t from 'tap'
-import { Secret } from '../../src/secret.ts'
 import { backoffMs } from '../../src/tokens/backoff.ts'
 
 const TIMING = { aheadSeconds: 300, thresholdSeconds: 30 }
@@ -13,14 +12,8 @@ const NO = {
 const DOUBT = { kind: 'in_doubt', reason: '', timedOut: true } as const
 
 function backoff(leftMs: number, change: Partial<Parameters<typeof backoffMs>[0]> = {}): number {
-  const tokens = {
-    accessToken: new Secret('a'),
-    refreshToken: new Secret('r'),
-    expiresAt: 1_000_000 + leftMs,
-    lifeSeconds: 3_600,
-    scope: null,
-  }
-  return backoffMs({ tokens, outcome: NO, doubts: 0, timing: TIMING, now: 1_000_000, random: 0.5, ...change })
+  const tokens = { lifeSeconds: 3_600 }
+  return backoffMs({ tokens, leftMs, outcome: NO, doubts: 0, timing: TIMING, random: 0.5, ...change })
 }
 
 t.test('while the access token lives there is time, and never more than what is left', async (t) => {

@@ -61,10 +61,18 @@ export type House = ReturnType<typeof createHouse>
  */
 export function createHouse(
   t: Teardown,
-  options: { idleMs?: number; maxMs?: number; concurrency?: number; timeoutMs?: number } = {},
+  options: {
+    idleMs?: number
+    maxMs?: number
+    concurrency?: number
+    timeoutMs?: number
+    stopMs?: number
+  } = {},
 ) {
   const time: VirtualTime = installVirtualTime(t)
-  const shared = createMemoryStore({ now: time.now })
+  const steps = { wall: 0, store: 0 }
+  const clock = { wall: () => time.now() + steps.wall, monotonic: time.clock.monotonic }
+  const shared = createMemoryStore({ now: () => time.now() + steps.store })
   t.teardown(() => shared.close())
   const presentations: Presentation[] = []
   const revoked = new Set<string>()
@@ -74,8 +82,6 @@ export function createHouse(
   >()
   const endedFamilies = new Set<number>()
   const replicas: Replica[] = []
-  const deaths = new Map<number, number>()
-  let intentsLost = false
   let lastToken = 0
   let behave: (by: number) => Behaviour = () => ({ kind: 'granted' })
   let storeIsDown = false
@@ -88,7 +94,7 @@ export function createHouse(
   function issue(family: number, lifeSeconds = LIFE_SECONDS): GrantedTokens {
     lastToken += 1
     const refreshToken = `rt-${lastToken}`
-    const expiresAt = time.now() + lifeSeconds * 1_000
+    const expiresAt = time.now() + steps.wall + lifeSeconds * 1_000
     families.set(refreshToken, { family, expiresAt, lifeSeconds, used: false })
     return {
       accessToken: new Secret(`at-${lastToken}`),
@@ -131,7 +137,7 @@ export function createHouse(
 
   function serverFor(replica: () => Replica): Pick<AuthorizationServer, 'refresh' | 'revoke'> {
     return {
-      async refresh(refreshToken, _timeoutMs, listenMs) {
+      async refresh(refreshToken, { signal }) {
         const token = refreshToken.reveal()
         const { family, expiresAt, lifeSeconds } = families.get(token)!
         const by = replica().id
@@ -150,8 +156,8 @@ export function createHouse(
         const behaviour = behave(by)
         const ms = behaviour.ms ?? 0
         const decided = behaviour.kind === 'granted' && behaviour.early ? decide(presented, behaviour) : null
-        if (ms > 0) await new Promise((resolve) => setTimeout(resolve, Math.min(ms, listenMs)))
-        const late = ms > listenMs
+        if (ms > 0) await Promise.race([later(ms), aborted(signal)])
+        const late = signal.aborted
         const outcome =
           decided ??
           decide(presented, late ? { kind: 'in_doubt', rotates: behaviour.kind === 'granted' } : behaviour)
@@ -194,7 +200,6 @@ export function createHouse(
           const lost = losesAnswer.get(name) ?? 0
           if (lost > 0) {
             losesAnswer.set(name, lost - 1)
-            if (name === 'beginRefresh') intentsLost = true
             return fail('the answer was lost')
           }
           return answer
@@ -223,11 +228,11 @@ export function createHouse(
       timing: TIMING,
       concurrency: options.concurrency ?? 64,
       timeoutMs: options.timeoutMs ?? TIMEOUT_MS,
-      stopMs: 0,
+      stopMs: options.stopMs ?? 17_000,
       idleMs: options.idleMs ?? 3_600_000,
       maxMs: options.maxMs ?? 36_000_000,
       clientId: 'client',
-      now: time.now,
+      clock,
       random,
       log: createLog('silent'),
       events: {
@@ -248,6 +253,8 @@ export function createHouse(
 
   return {
     time,
+    /** By how many milliseconds the wall clocks of the replicas and of the store are wrong. */
+    steps,
     shared,
     presentations,
     revoked,
@@ -286,10 +293,14 @@ export function createHouse(
       replica.alive = false
       // Of a process that is gone no timers are left.
       void replica.tokens.stop()
-      deaths.set(replica.id, time.now())
     },
-    /** Whether an intent may stand for a presentation that was never made. */
-    strayIntents: (): boolean => intentsLost || deaths.size > 0,
-    diedAt: (id: number): number => deaths.get(id) ?? Number.POSITIVE_INFINITY,
   }
+}
+
+function later(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms))
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
 }

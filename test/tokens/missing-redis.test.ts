@@ -26,7 +26,7 @@ t.test('sessions whose due queue was lost are refreshed in the background all th
       store,
       everyMs: 300,
       pauseMs: 10,
-      now: Date.now,
+      monotonic: () => performance.now(),
       random: () => 0.1,
       log: createLog('silent'),
     }),

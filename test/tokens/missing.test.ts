@@ -78,7 +78,7 @@ t.test('a store that fails ends one scan, and the next comes soon', async (t) =>
 function makeScan(t: Parameters<typeof installVirtualTime>[0], fails: () => boolean = () => false) {
   const time = installVirtualTime(t)
   const batchesAt: number[] = []
-  const put: { key: RecordKey; at: number }[] = []
+  const put: { key: RecordKey; inMs: number }[] = []
   let left = false
   const store: Pick<SessionStore, 'claimNonce' | 'keys' | 'scheduleMissing'> = {
     claimNonce: async () => true,
@@ -102,7 +102,7 @@ function makeScan(t: Parameters<typeof installVirtualTime>[0], fails: () => bool
     store,
     everyMs: 1_000,
     pauseMs: 100,
-    now: time.now,
+    monotonic: time.now,
     random: Math.random,
     log: createLog('silent'),
   })
@@ -115,7 +115,7 @@ t.test('it rests between two batches, and spreads what it puts back', async (t) 
   await time.advance(6_000)
   t.ok(batchesAt.length >= 49 && batchesAt.length <= 61, `${batchesAt.length} batches in six seconds`)
   for (let i = 1; i < batchesAt.length; i += 1) t.ok(batchesAt[i]! - batchesAt[i - 1]! >= 100)
-  const waits = put.map(({ at }, i) => at - batchesAt[Math.floor(i / 2)]!)
+  const waits = put.map(({ inMs }) => inMs)
   t.ok(Math.min(...waits) >= 0 && Math.max(...waits) <= 10_000)
   t.ok(Math.max(...waits) - Math.min(...waits) > 5_000)
   await scan.stop()

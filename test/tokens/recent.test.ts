@@ -61,7 +61,7 @@ function start(t: Teardown): Scene {
         return await store.end(key, gen)
       },
     },
-    now: time.now,
+    monotonic: time.now,
     log: createLog('silent'),
     onWrittenAgain: (key, what) => void again.push(`${what} ${key}`),
   })

@@ -1,4 +1,6 @@
 import t from 'tap'
+import type { SessionStore } from '../../src/store/port.ts'
+import { StoreUnavailable } from '../../src/store/port.ts'
 import { leaseMs } from '../../src/tokens/timing.ts'
 import { createHouse, TIMEOUT_MS, TIMING } from './house.ts'
 
@@ -23,48 +25,151 @@ t.test('a slow answer is waited for after a doubt too, and nothing is presented 
   t.equal(presentations.length, 2)
 })
 
-t.test('an answer that comes late is kept although another try was made meanwhile', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
-  const replica = addReplica()
+t.test(
+  'no replica presents a refresh token while an earlier presentation may still be answered',
+  async (t) => {
+    const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
+    const [replica, other] = [addReplica(), addReplica()]
+    await time.advance(5_000)
+    const key = await addSession(replica, 1, 0)
+    behave({ kind: 'granted', ms: 29_000, early: true })
+    const asked = request(replica, key)
+    await time.advance(10_600)
+    t.match(await asked, { kind: 'unavailable', what: 'authorization_server' })
+    // Callers that come later do not wait for an answer that is late already.
+    for (let second = 11; second < 28; second += 1) {
+      const startedAt = time.now()
+      const answers = Promise.all([request(replica, key), request(other, key)])
+      await time.advance(50)
+      for (const answer of await answers)
+        t.match(answer, { kind: 'unavailable', what: 'authorization_server' })
+      t.ok(time.now() - startedAt <= 50)
+      await time.advance(950)
+    }
+    await time.advance(3_000)
+    t.match(await shared.read(key), { gen: 2, doubts: 0, leaseUntil: 0 }, 'the late answer was stored')
+    t.match(await request(other, key), { kind: 'token', session: { gen: 2 } })
+    t.equal(presentations.length, 1)
+  },
+)
+
+t.test(
+  'a presentation that stays unanswered for 30 seconds is reset before the next one leaves',
+  async (t) => {
+    const { time, addReplica, addSession, behave, presentations, request } = createHouse(t)
+    const [replica, other] = [addReplica(), addReplica()]
+    await time.advance(5_000)
+    const key = await addSession(replica, 1, 0)
+    behave({ kind: 'granted', ms: 600_000 })
+    const asked = request(replica, key)
+    await time.advance(10_600)
+    await asked
+    behave({ kind: 'granted' })
+    for (let waited = 0; waited < 40 && presentations.length === 1; waited += 1) {
+      const again = request(other, key)
+      await time.advance(1_000)
+      await again
+    }
+    const [first, second] = presentations
+    t.ok(first!.answeredAt - first!.at >= 30_000 && first!.answeredAt - first!.at <= 32_000)
+    t.ok(second!.at >= first!.answeredAt, 'not before the reset')
+    t.ok(second!.at <= first!.answeredAt + 5_000, 'and soon after it')
+  },
+)
+
+t.test('a holder that could not renew its lease while the store was away takes it again', async (t) => {
+  const { time, addReplica, addSession, behave, presentations, request, storeDown, shared } = createHouse(t)
+  const [replica, other] = [addReplica(), addReplica()]
   await time.advance(5_000)
   const key = await addSession(replica, 1, 0)
-  behave({ kind: 'in_doubt', rotates: false })
-  t.match(await request(replica, key), { kind: 'unavailable' })
-  await time.advance(2_000)
-  behave({ kind: 'granted', ms: 14_000 })
+  behave({ kind: 'granted', ms: 25_000, early: true })
   const asked = request(replica, key)
-  await time.advance(10_600)
-  t.match(await asked, { kind: 'unavailable', what: 'authorization_server' })
-  behave({ kind: 'unavailable' })
-  await time.advance(4_000)
-  t.equal((await shared.read(key))?.gen, 2, 'the late answer was stored')
-  t.match(await request(replica, key), { kind: 'token', session: { gen: 2 } })
-  t.ok(presentations.length > 2, 'another try was made meanwhile')
+  await time.advance(100)
+  storeDown(true)
+  await time.advance(18_000)
+  await asked
+  storeDown(false)
+  behave({ kind: 'granted' })
+  for (let waited = 0; waited < 7; waited += 1) {
+    void request(other, key)
+    await time.advance(1_000)
+  }
+  t.equal(presentations.length, 1, 'nobody presents the token while the holder may come back')
+  t.match(await shared.read(key), { gen: 2 })
 })
 
-t.test('a late refusal does not end a session that a later try has renewed', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
+t.test('a request that hangs is given up although its session has ended', async (t) => {
+  const { time, addReplica, addSession, behave, presentations, request } = createHouse(t)
   const replica = addReplica()
-  // A process that has just started does not yet count on what it sees of others.
+  const key = await addSession(replica, 1, 0)
+  behave({ kind: 'granted', ms: 600_000 })
+  void request(replica, key)
+  await time.advance(100)
+  await replica.tokens.end(key, 'logout')
+  await time.advance(35_000)
+  t.ok(presentations[0]!.answeredAt <= time.now())
+})
+
+t.test('a holder whose lease the store has lost takes it again', async (t) => {
+  const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
+  const [replica, other] = [addReplica(), addReplica()]
   await time.advance(5_000)
   const key = await addSession(replica, 1, 0)
-  behave({ kind: 'in_doubt', rotates: false })
-  await request(replica, key)
-  await time.advance(2_000)
-  behave({ kind: 'refused', ms: 14_500 })
+  behave({ kind: 'granted', ms: 9_000 })
+  const attempts: string[] = []
+  const begin = shared.beginRefresh
+  shared.beginRefresh = async (key, request) => {
+    attempts.push(request.attempt)
+    return await begin(key, request)
+  }
   const asked = request(replica, key)
-  await time.advance(10_600)
-  await asked
-  behave({ kind: 'granted', ms: 2_400, early: true })
-  await time.advance(2_100)
-  const again = request(replica, key)
-  await time.advance(4_500)
-  t.match(await again, { kind: 'token' })
-  t.strictSame(
-    presentations.map(({ outcome }) => outcome),
-    ['in_doubt', 'refused', 'granted'],
-  )
+  await time.advance(100)
+  await shared.settleRefresh(key, attempts[0]!, null, 0)
+  await time.advance(2_000)
+  const record = await shared.read(key)
+  t.equal(record?.doubts, 1, 'its doubt is written again')
+  t.ok(record!.leaseUntil > time.now())
+  behave({ kind: 'granted' })
+  const beside = request(other, key)
+  await time.advance(8_000)
+  t.match(await asked, { kind: 'token', session: { gen: 2 } })
+  t.match(await beside, { kind: 'token', session: { gen: 2 } })
+  t.equal(presentations.length, 1)
+})
+
+t.test('a refusal ends no session while an earlier presentation may still be granted', async (t) => {
+  const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
+  const replica = addReplica()
+  await time.advance(5_000)
+  const key = await addSession(replica, 1, 0)
+  // Another process presented it and was stopped: nobody renews its lease, and its answer is still to be read.
+  const of = { gen: 1, leaseMs: leaseMs(TIMEOUT_MS), openMs: 40_000, livesMs: 0, forcedWindowMs: 0 }
+  await shared.beginRefresh(key, { ...of, attempt: 'of the stopped' })
+  behave({ kind: 'refused' })
+  await time.advance(15_100)
+  t.match(await request(replica, key), { kind: 'unavailable', what: 'authorization_server' })
   t.not(await shared.read(key), null)
+  const { tokens } = (await shared.read(key))!
+  t.equal(presentations.length, 1)
+  t.strictSame(await shared.replaceTokens(key, 1, 'of the stopped', tokens), { kind: 'replaced', gen: 2 })
+})
+
+t.test('a refusal ends the session once no earlier presentation can be granted', async (t) => {
+  const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
+  const replica = addReplica()
+  await time.advance(5_000)
+  const key = await addSession(replica, 1, 0)
+  const of = { gen: 1, leaseMs: leaseMs(TIMEOUT_MS), openMs: 40_000, livesMs: 0, forcedWindowMs: 0 }
+  await shared.beginRefresh(key, { ...of, attempt: 'of the dead' })
+  behave({ kind: 'refused' })
+  await time.advance(15_100)
+  t.match(await request(replica, key), { kind: 'unavailable', what: 'authorization_server' })
+  await time.advance(23_000)
+  t.strictSame(replica.ended, [])
+  await time.advance(7_000)
+  t.match(await request(replica, key), { kind: 'login_required', reason: 'refused' })
+  t.equal(presentations.length, 2)
+  t.strictSame(replica.ended, ['refused'])
 })
 
 t.test('refusals of single grants that end no session hold up nobody else', async (t) => {
@@ -136,17 +241,17 @@ t.test('a refusal that could not be written ends the session when the store is b
 })
 
 t.test(
-  'tokens that the store does not take are served by their holder alone, and never replayed',
+  'tokens that the store does not take are served by their holder alone, while it can read the record',
   async (t) => {
-    const { time, addReplica, addSession, behave, presentations, request, storeDown } = createHouse(t)
+    const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
     const [holder, other] = [addReplica(), addReplica()]
     const key = await addSession(holder, 1, 0)
     behave({ kind: 'granted', ms: 500 })
     const asked = request(holder, key)
     await time.settle()
-    storeDown(true)
+    const allowWrites = refuseWrites(shared)
     await time.advance(600)
-    t.match(await asked, { kind: 'token' })
+    t.match(await asked, { kind: 'token', session: { gen: 2 } })
     t.equal(holder.tokens.gauges().unsaved, 1)
     // Longer than the lease, and for less than these tokens live.
     for (let waited = 0; waited < 30; waited += 1) {
@@ -154,15 +259,32 @@ t.test(
       t.match(await request(holder, key), { kind: 'token', session: { gen: 2 } })
       t.match(await request(other, key), { kind: 'unavailable', what: 'store' })
     }
-    storeDown(false)
-    const early = request(other, key)
+    allowWrites()
     await time.advance(2_000)
-    await early
     t.match(await request(other, key), { kind: 'token', session: { gen: 2 } })
     t.equal(holder.tokens.gauges().unsaved, 0)
     t.equal(presentations.length, 1)
   },
 )
+
+t.test('tokens that could not be stored are not served where the store cannot be read', async (t) => {
+  const { time, addReplica, addSession, behave, presentations, request, storeDown } = createHouse(t)
+  const holder = addReplica()
+  const key = await addSession(holder, 1, 0)
+  behave({ kind: 'granted', ms: 500 })
+  const asked = request(holder, key)
+  await time.settle()
+  storeDown(true)
+  await time.advance(600)
+  t.match(await asked, { kind: 'unavailable', what: 'store' })
+  t.equal(holder.tokens.gauges().unsaved, 1)
+  await time.advance(20_000)
+  t.match(await request(holder, key), { kind: 'unavailable', what: 'store' })
+  storeDown(false)
+  await time.advance(2_000)
+  t.match(await request(holder, key), { kind: 'token', session: { gen: 2 } })
+  t.equal(presentations.length, 1)
+})
 
 t.test('failures that are no trouble with its server keep no session in doubt waiting', async (t) => {
   const { time, addReplica, addSession, loseAnswer, presentations, request, shared } = createHouse(t)
@@ -172,6 +294,7 @@ t.test('failures that are no trouble with its server keep no session in doubt wa
     gen: 1,
     attempt: 'of the dead',
     leaseMs: 15_000,
+    openMs: 0,
     livesMs: 0,
     forcedWindowMs: 0,
   })
@@ -189,6 +312,7 @@ t.test('trouble with its server keeps a session in doubt waiting for five second
     gen: 1,
     attempt: 'of another',
     leaseMs: 15_000,
+    openMs: 0,
     livesMs: 0,
     forcedWindowMs: 0,
   })
@@ -243,7 +367,7 @@ t.test('tokens that arrive after the session ended are revoked', async (t) => {
 })
 
 t.test('a refusal ends nothing where a sibling has replaced the tokens meanwhile', async (t) => {
-  const { time, addReplica, addSession, behave, request, shared } = createHouse(t)
+  const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
   behave({ kind: 'refused', ms: 3_000 })
@@ -251,7 +375,12 @@ t.test('a refusal ends nothing where a sibling has replaced the tokens meanwhile
   await time.advance(100)
   const record = await shared.read(key)
   await shared.replaceTokens(key, 1, 'of a sibling', record!.tokens)
-  await time.advance(3_000)
+  await time.advance(100)
+  t.ok(
+    presentations[0]!.answeredAt <= time.now(),
+    'its connection was reset, so nothing more is delivered on it',
+  )
+  await time.advance(2_900)
   t.match(await asked, { kind: 'token', session: { gen: 2 } })
   t.strictSame(replica.ended, [])
 })
@@ -264,6 +393,7 @@ t.test('a presentation by a replica that died is repeated only shortly before ex
     gen: 1,
     attempt: 'of the dead',
     leaseMs: 15_000,
+    openMs: 0,
     livesMs: 0,
     forcedWindowMs: 0,
   })
@@ -277,17 +407,17 @@ t.test('a presentation by a replica that died is repeated only shortly before ex
 
 for (const rotatesAtOnce of [true, false]) {
   t.test(
-    `a slow answer of three leases is kept, rotated at its ${rotatesAtOnce ? 'beginning' : 'end'}, and its token presented once`,
+    `a slow answer of two and a half timeouts is kept, rotated at its ${rotatesAtOnce ? 'beginning' : 'end'}, and its token presented once`,
     async (t) => {
       const { time, addReplica, addSession, behave, presentations, request, shared, endedFamilies } =
         createHouse(t)
       const replicas = [addReplica(), addReplica(), addReplica()]
       const key = await addSession(replicas[0]!, 1, 3_600)
-      behave({ kind: 'granted', ms: 3 * leaseMs(TIMEOUT_MS), early: rotatesAtOnce })
+      behave({ kind: 'granted', ms: 2.5 * TIMEOUT_MS, early: rotatesAtOnce })
       await time.advance(3_600_000 - TIMING.aheadSeconds * 1_000)
       while (presentations.length === 0) await time.advance(1_000)
       // All the while every replica is asked for, and nobody waits.
-      for (let second = 0; second < 44; second += 4) {
+      for (let second = 0; second < 22; second += 4) {
         for (const replica of replicas) {
           const asked = request(replica, key)
           await time.advance(1_100)
@@ -314,52 +444,38 @@ for (const rotatesAtOnce of [true, false]) {
   )
 }
 
-t.test(
-  'a slow answer of three leases that comes to an expired token follows the rule of doubt',
-  async (t) => {
-    const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
-    const replica = addReplica(() => 0.5)
-    await time.advance(5_000)
-    const key = await addSession(replica, 1, 0)
-    behave((_by) =>
-      presentations.length === 1
-        ? { kind: 'granted', ms: 3 * leaseMs(TIMEOUT_MS), early: true }
-        : { kind: 'unavailable' },
-    )
-    const asked = request(replica, key)
-    await time.advance(TIMEOUT_MS - 100)
-    t.equal(presentations.length, 1, 'not while the first time is within its timeout')
-    await time.advance(700)
-    t.match(await asked, { kind: 'unavailable', what: 'authorization_server' })
-    await time.advance(3 * leaseMs(TIMEOUT_MS) - TIMEOUT_MS)
-    const [first, ...later] = presentations
-    t.ok(later.length > 3, 'it is asked anew, since nothing is left to lose')
-    for (const each of later) t.ok(each.at >= first!.at + TIMEOUT_MS)
-    t.match(await shared.read(key), { gen: 2 }, 'and the late answer is what saves the session')
-    const count = presentations.length
-    t.match(await request(replica, key), { kind: 'token', session: { gen: 2 } })
-    await time.advance(10_000)
-    t.ok(
-      presentations.slice(count).every(({ token }) => token !== first!.token),
-      'never again the old one',
-    )
-  },
-)
-
-t.test('a stop waits for an answer as long as its timeout, and no longer', async (t) => {
-  const { time, addReplica, addSession, behave, request } = createHouse(t)
+t.test('a stop waits for an answer as long as it may, and then resets the presentation', async (t) => {
+  const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t, {
+    stopMs: 12_000,
+  })
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
-  behave({ kind: 'granted', ms: 3 * leaseMs(TIMEOUT_MS) })
+  behave({ kind: 'granted', ms: 60_000 })
   const asked = request(replica, key)
   await time.settle()
   let stopped = false
   void replica.tokens.stop().then(() => {
     stopped = true
   })
-  await time.advance(TIMEOUT_MS - 100)
+  await time.advance(11_900)
   t.notOk(stopped)
-  await time.advance(700)
+  await time.advance(200)
   t.ok(stopped)
+  t.ok(presentations[0]!.answeredAt <= time.now(), 'its connection is closed')
+  t.match(await shared.read(key), { doubts: 1, leaseUntil: 0 }, 'others need not wait for the lease')
   await asked
 })
+
+/** Until the function that it returns is called, the store answers every write with an error. */
+function refuseWrites(store: SessionStore): () => void {
+  const { replaceTokens, beginRefresh, renewLease, settleRefresh, end } = store
+  const refuse = (): Promise<never> => Promise.reject(new StoreUnavailable(new Error('READONLY')))
+  Object.assign(store, {
+    replaceTokens: refuse,
+    beginRefresh: refuse,
+    renewLease: refuse,
+    settleRefresh: refuse,
+    end: refuse,
+  })
+  return () => Object.assign(store, { replaceTokens, beginRefresh, renewLease, settleRefresh, end })
+}

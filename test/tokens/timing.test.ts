@@ -1,5 +1,5 @@
 import t from 'tap'
-import { dueAt, leaseMs, presentableFrom, refreshesFirstAt } from '../../src/tokens/timing.ts'
+import { dueAt, leaseMs, presentableInMs, refreshesFirstAt } from '../../src/tokens/timing.ts'
 
 const HOUR = { expiresAt: 3_600_000, lifeSeconds: 3_600 }
 const SHORT = { expiresAt: 6_000, lifeSeconds: 6 }
@@ -25,10 +25,11 @@ t.test('a token that is due at once is not refreshed in the background without a
 })
 
 t.test('a refresh token in doubt is presented once shortly before expiry, and freely after it', async (t) => {
-  t.equal(presentableFrom(HOUR, TIMING, 0), 0)
-  t.equal(presentableFrom(HOUR, TIMING, 1), 3_590_000)
-  t.equal(presentableFrom(HOUR, TIMING, 2), 3_600_000)
-  t.equal(presentableFrom(HOUR, TIMING, 9), 3_600_000)
+  t.equal(presentableInMs(HOUR, TIMING, 0, 60_000), 0)
+  t.equal(presentableInMs(HOUR, TIMING, 1, 60_000), 50_000)
+  t.equal(presentableInMs(HOUR, TIMING, 2, 60_000), 60_000)
+  t.equal(presentableInMs(HOUR, TIMING, 9, 60_000), 60_000)
+  t.equal(presentableInMs(HOUR, TIMING, 9, -1), 0)
 })
 
 t.test('the lease outlives the token request', async (t) => {

@@ -26,6 +26,7 @@ function waitingTokens(endsAt: number, gen = 2): Waiting {
     doubts: 0,
     leaseUntil: 0,
     retryAt: 0,
+    replacedAt: 0,
   } as const
   return { tokens, gen, record }
 }
@@ -34,7 +35,7 @@ t.test('tokens that the store refuses are held, and tried again at least every t
   const time = installVirtualTime(t)
   const settled: string[] = []
   const unsaved = createUnsaved({
-    now: time.now,
+    clock: time.clock,
     log: createLog('silent'),
     onRetry() {
       retries += 1
@@ -71,7 +72,7 @@ t.test('they are given up at the absolute limit of the session', async (t) => {
   const time = installVirtualTime(t)
   const settled: string[] = []
   const unsaved = createUnsaved({
-    now: time.now,
+    clock: time.clock,
     log: createLog('silent'),
     onRetry: () => {},
     onSettled: (_key, _waiting, result) => settled.push(result),
@@ -85,7 +86,7 @@ t.test('they are given up at the absolute limit of the session', async (t) => {
 t.test('settling older tokens leaves newer ones of the same session held', async (t) => {
   const time = installVirtualTime(t)
   const unsaved = createUnsaved({
-    now: time.now,
+    clock: time.clock,
     log: createLog('silent'),
     onRetry: () => {},
     onSettled: () => {},

@@ -1,8 +1,11 @@
+import type { Clock } from '../../src/clock.ts'
 import type { Teardown } from '../helpers/child.ts'
 
 /** A clock that stands still until it is moved, for everything that uses timers while it is there. */
 export interface VirtualTime {
   now(): number
+  /** Both clocks of a process; they begin at the same instant. */
+  readonly clock: Clock
   /** Moves the clock on, timer by timer, and lets all that follows from each one happen. */
   advance(ms: number): Promise<void>
   /** Lets all happen that needs no time. */
@@ -64,6 +67,7 @@ export function installVirtualTime(t: Teardown, startAt = 1_700_000_000_000): Vi
 
   return {
     now: () => now,
+    clock: { wall: () => now, monotonic: () => now - startAt },
     settle,
     waiting: () => timers.size,
     async advance(ms) {

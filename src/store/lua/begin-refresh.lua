@@ -5,34 +5,60 @@
 -- ARGV[3] lease in milliseconds
 -- ARGV[4] window of a forced refresh in milliseconds, 0 for one that is not forced
 -- ARGV[5] pause in milliseconds after the server began another history, as by a failover
--- returns {1, doubts before} granted | {2, 0} replaced | {3, wait} busy | {4, wait} backing off | {5, 0} forced before
---   | {6, wait} paused | {0, 0} gone
-local r = redis.call('HMGET', KEYS[1], 'gen', 'lease', 'leaseUntil', 'retryAt', 'doubts', 'forcedAt', 'forcedGen', 'history')
+-- ARGV[6] milliseconds from the start of a lease during which its presentation may still be answered
+-- ARGV[7] longest back-off in milliseconds
+-- returns {1, doubts before, an earlier presentation may be answered for so long, age of the tokens or -1} granted
+--   | {2, 0} replaced
+--   | {3, wait, age} busy | {4, wait} backing off | {5, 0} forced before | {6, wait} paused | {0, 0} gone
+local r = redis.call('HMGET', KEYS[1], 'gen', 'lease', 'leaseUntil', 'retryAt', 'doubts', 'forcedAt', 'forcedGen', 'history',
+  'leasedAt', 'openUntil', 'retrySetAt', 'replacedAt')
 if not r[1] then return {0, 0} end
 if r[1] ~= ARGV[1] then return {2, 0} end
-local doubts = tonumber(r[5] or 0)
-if r[2] == ARGV[2] then return {1, doubts - 1} end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local doubts = tonumber(r[5] or 0)
+local lease = tonumber(ARGV[3])
+local open = tonumber(ARGV[6])
+local openUntil = tonumber(r[10] or 0)
+local leasedAt = tonumber(r[9] or 0)
+local age = r[12] and now - tonumber(r[12]) or -1
+local function granted(before) return {1, before, math.min(math.max(0, openUntil - now), open), age} end
+if r[2] == ARGV[2] then return granted(doubts - 1) end
 local leased = tonumber(r[3] or 0) - now
+if leased > lease then
+  -- The clock has stepped back since: nobody waits longer than a lease.
+  leased = lease
+  redis.call('HSET', KEYS[1], 'leaseUntil', string.format('%.0f', now + lease))
+end
 -- A lease that is nobody's is the pause below.
-if leased > 0 then return {r[2] == '' and 6 or 3, leased} end
--- Newer tokens may have been lost, and the refresh token here be dead: whoever stored them gets the
--- time to write them again.
+if leased > 0 then
+  if r[2] == '' then return {6, leased} end
+  return {3, leased, math.max(0, now - leasedAt)}
+end
+-- Newer tokens may have been lost, so the refresh token here may be dead. The process that stored the newer ones
+-- gets the time to write them again.
 local info = redis.pcall('INFO', 'replication')
 local history = type(info) == 'string' and string.match(info, 'master_replid:(%x%x%x%x%x%x%x%x)')
+-- A lease that lapsed and was never settled: its holder may still receive an answer.
+if (r[2] or '') ~= '' then openUntil = math.max(openUntil, leasedAt + open) end
 if history and r[8] ~= history then
-  redis.call('HSET', KEYS[1], 'history', history, 'lease', '', 'leaseUntil', string.format('%.0f', now + ARGV[5]))
+  redis.call('HSET', KEYS[1], 'history', history, 'lease', '', 'leaseUntil', string.format('%.0f', now + ARGV[5]),
+    'openUntil', string.format('%.0f', openUntil))
   return {6, tonumber(ARGV[5])}
 end
-local backoff = tonumber(r[4] or 0) - now
+local retrySetAt = tonumber(r[11] or 0)
+local backoff = math.min(tonumber(r[4] or 0), retrySetAt + ARGV[7]) - now
+-- Written by a clock that has stepped back since.
+if retrySetAt > now then backoff = 0 end
 local window = tonumber(ARGV[4])
-local forcedBefore = window > 0 and tonumber(r[6] or 0) + window > now
+local forcedAt = tonumber(r[6] or 0)
+local forcedBefore = window > 0 and forcedAt <= now and forcedAt + window > now
 -- One that brought new tokens is enough; one that came to nothing waits like any other.
 if forcedBefore and r[7] ~= ARGV[1] then return {5, 0} end
 if backoff > 0 and (window == 0 or forcedBefore) then return {4, backoff} end
 if window > 0 then
   redis.call('HSET', KEYS[1], 'forcedAt', string.format('%.0f', now), 'forcedGen', ARGV[1])
 end
-redis.call('HSET', KEYS[1], 'lease', ARGV[2], 'leaseUntil', string.format('%.0f', now + ARGV[3]), 'doubts', doubts + 1)
-return {1, doubts}
+redis.call('HSET', KEYS[1], 'lease', ARGV[2], 'leaseUntil', string.format('%.0f', now + lease),
+  'leasedAt', string.format('%.0f', now), 'openUntil', string.format('%.0f', openUntil), 'doubts', doubts + 1)
+return granted(doubts)

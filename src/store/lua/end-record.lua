@@ -1,6 +1,6 @@
 -- Deletes a record, so that everything of the session is gone in one step.
 -- KEYS[1] record
--- KEYS[2] why it ended
+-- KEYS[2] why it ended; left out, no reason is written
 -- ARGV[1] generation, or '' for any
 -- ARGV[2] channel
 -- ARGV[3] record key
@@ -20,6 +20,6 @@ if ARGV[6] ~= '' then
   if now + tonumber(ARGV[7]) < limit then return {0, ''} end
 end
 redis.call('DEL', KEYS[1])
-if ARGV[4] ~= '' then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5]) end
+if KEYS[2] and ARGV[4] ~= '' then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5]) end
 redis.call('PUBLISH', ARGV[2], ARGV[3])
 return {1, r[2]}

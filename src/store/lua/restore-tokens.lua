@@ -12,7 +12,9 @@ if r[1] == ARGV[1] and r[4] == ARGV[2] then return 1 end
 if tonumber(r[1]) >= tonumber(ARGV[1]) then return 0 end
 -- A lease that is nobody's is begin-refresh's pause: others may have newer tokens still.
 local pause = r[2] == '' and r[3] or 0
+local time = redis.call('TIME')
+local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 redis.call('HSET', KEYS[1], 'tokens', ARGV[3], 'gen', ARGV[1], 'attempt', ARGV[2],
-  'lease', '', 'leaseUntil', pause, 'retryAt', 0, 'doubts', 0)
+  'lease', '', 'leaseUntil', pause, 'openUntil', 0, 'retryAt', 0, 'doubts', 0, 'replacedAt', now)
 redis.call('PUBLISH', ARGV[4], ARGV[5])
 return 1

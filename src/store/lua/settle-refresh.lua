@@ -14,12 +14,14 @@ local left = tonumber(ARGV[2])
 local lost = not ours and r[3] == ARGV[6] and left > tonumber(r[2] or 0)
 if not ours and not lost then return 0 end
 local time = redis.call('TIME')
-local retryAt = time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[3]
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local retryAt = now + ARGV[3]
 if ours then
-  redis.call('HSET', KEYS[1], 'lease', '', 'leaseUntil', 0, 'retryAt', string.format('%.0f', retryAt),
+  redis.call('HSET', KEYS[1], 'lease', '', 'leaseUntil', 0, 'retryAt', string.format('%.0f', retryAt), 'retrySetAt', string.format('%.0f', now),
     'doubts', tonumber(r[2]) - (left == 0 and 1 or 0))
 else
-  redis.call('HSET', KEYS[1], 'retryAt', string.format('%.0f', math.max(retryAt, tonumber(r[4] or 0))), 'doubts', left)
+  redis.call('HSET', KEYS[1], 'retryAt', string.format('%.0f', math.max(retryAt, tonumber(r[4] or 0))),
+    'retrySetAt', string.format('%.0f', now), 'doubts', left)
 end
 redis.call('PUBLISH', ARGV[4], ARGV[5])
 return ours and 1 or 2

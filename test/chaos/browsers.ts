@@ -1,0 +1,428 @@
+import { createHash } from 'node:crypto'
+import { Agent, request } from 'node:http'
+import type { Fleet, Replica } from './fleet.ts'
+import type { Call, Clock, History, Session } from './history.ts'
+import { createRandom, type Random } from './random.ts'
+import { SESSION_IDLE_SECONDS } from './settings.ts'
+
+interface Answer {
+  readonly status: number
+  readonly location: string
+  readonly setCookies: readonly string[]
+  readonly text: string
+}
+
+/** Simulated users in front of all replicas. */
+export interface Browsers {
+  /** Users whose session lives and is in use now. */
+  living(): Session[]
+  /** So many users sign out at once. */
+  signOutSome(count: number): void
+  /** From now on nobody signs out, and every session calls through each replica in turn. */
+  beginHealing(): void
+  endHealing(): void
+  stop(): Promise<void>
+}
+
+export interface BrowsersOptions {
+  readonly count: number
+  readonly seed: string
+  readonly fleet: Fleet
+  readonly publicUrl: string
+  readonly history: History
+  readonly clock: Clock
+  /** Makes a user who can sign in, with an account of the same name. */
+  readonly addUser: (username: string) => void
+  /** Told of each code that the authorization server gave out. */
+  readonly onCode: (code: string, user: string) => void
+  /** Told of each cookie of a session. */
+  readonly onCookie: (value: string) => void
+}
+
+export const PASSWORD = 'chaos-password'
+/** No answer at all within this counts as one that never came. */
+const GIVE_UP_MS = 15_000
+/** An ended session is asked for through every replica so long after its end, */
+const ASKED_AFTER_MS = [50, 350, 700, 1_200, 1_800, 2_600, 3_800, 5_500]
+/** and now and then until so long. */
+const PROBED_MS = 75_000
+/** Of the idle limit, and of how exactly activity is recorded. */
+const SLEEP_MS = { from: SESSION_IDLE_SECONDS * 1_000 - 11_000, to: SESSION_IDLE_SECONDS * 1_000 - 8_500 }
+
+export function startBrowsers(options: BrowsersOptions): Browsers {
+  const { fleet, history, clock } = options
+  const agent = new Agent({ keepAlive: true, maxSockets: 100, maxFreeSockets: 4 })
+  const pages = new Map<Session, { jar: Map<string, string>; asleep: boolean }>()
+  const ended: { session: Session; jar: Map<string, string> }[] = []
+  let stopped = false
+  let healing = false
+  let users = 0
+  /** Users who are still to sign out at once. */
+  let hurried = 0
+  let wakeUps: (() => void)[] = []
+
+  function send(
+    replica: Replica,
+    path: string,
+    jar: Map<string, string>,
+    { method = 'GET', body = null as string | null, navigate = false } = {},
+  ): Promise<Answer> {
+    const cookie = [...jar].map(([name, value]) => `${name}=${value}`).join('; ')
+    const headers: Record<string, string> = {
+      ...(cookie === '' ? {} : { cookie }),
+      ...(navigate
+        ? { 'sec-fetch-site': 'none', 'sec-fetch-mode': 'navigate', accept: 'text/html,*/*' }
+        : { 'sec-fetch-site': 'same-origin', 'sec-fetch-mode': 'cors' }),
+      ...(body === null ? {} : { 'content-type': 'application/json' }),
+    }
+    return exchange(agent, `${replica.url}${path}`, method, headers, body)
+  }
+
+  /** A call of a session, written down. Null answer texts are those of calls that failed. */
+  async function call(
+    session: Session | null,
+    jar: Map<string, string>,
+    replica: Replica,
+    what: Call['what'],
+    path: string,
+    settings: Parameters<typeof send>[3] = {},
+  ): Promise<{ made: Call; answer: Answer }> {
+    const sentAt = clock()
+    const answer = await send(replica, path, jar, settings)
+    const { code, dataOf, authenticated } = read(what, answer)
+    const made: Call = {
+      ...{ sentAt, answeredAt: clock(), replica: replica.index, session: session?.user ?? null, what },
+      ...{ status: answer.status, code, dataOf, authenticated },
+    }
+    history.calls.push(made)
+    return { made, answer }
+  }
+
+  function up(random: Random): Replica | null {
+    const running = fleet.replicas.filter((replica) => replica.isUp())
+    return running.length === 0 ? null : random.pick(running)
+  }
+
+  /** The whole way of a sign-in; null where a step of it failed. */
+  async function signIn(random: Random): Promise<Session | null> {
+    const jar = new Map<string, string>()
+    const first = up(random)
+    if (first === null) return null
+    const signInBeganAt = clock()
+    const { answer: start } = await call(null, jar, first, 'login', '/auth/login?returnTo=%2F', {
+      navigate: true,
+    })
+    if (start.status !== 303) return null
+    keep(jar, start)
+    users += 1
+    const user = `u${String(users).padStart(5, '0')}`
+    options.addUser(user)
+    const form = new URLSearchParams({ username: user, password: PASSWORD, decision: 'accept' })
+    const decided = await exchange(
+      agent,
+      start.location,
+      'POST',
+      { 'content-type': 'application/x-www-form-urlencoded' },
+      form.toString(),
+    )
+    if (decided.status !== 302) return null
+    const back = new URL(decided.location)
+    const code = back.searchParams.get('code')
+    if (code === null) return null
+    options.onCode(code, user)
+    const second = up(random)
+    if (second === null) return null
+    const path = `${back.pathname}${back.search}`
+    const { answer: done } = await call(null, jar, second, 'callback', path, { navigate: true })
+    const cookie = keep(jar, done)
+    if (done.status !== 303 || cookie === null) return null
+    const session: Session = {
+      ...{ user, signInBeganAt, signedInAt: clock(), recordKey: recordKeyOf(cookie) },
+      ...{ endingAt: null, ended: null, lostAt: null, cameBackAt: null },
+    }
+    history.sessions.set(user, session)
+    pages.set(session, { jar, asleep: false })
+    return session
+  }
+
+  /** Takes over the cookies of an answer; the value of the session cookie where one was set. */
+  function keep(jar: Map<string, string>, answer: Answer): string | null {
+    let session: string | null = null
+    for (const line of answer.setCookies) {
+      const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(line) ?? []
+      if (/max-age=0/i.test(line)) jar.delete(name)
+      else jar.set(name, value)
+      if (name === 'session' && value !== '') {
+        session = value
+        options.onCookie(value)
+      }
+    }
+    return session
+  }
+
+  /** One call of a living session, through this replica or a random one. */
+  async function use(session: Session, random: Random, through: Replica | null = null): Promise<void> {
+    const replica = through ?? up(random)
+    const page = pages.get(session)
+    if (replica === null || page === undefined) return
+    const { jar } = page
+    const dice = random.next()
+    const { user } = session
+    if (dice < 0.78) {
+      const { made } = await call(session, jar, replica, 'flux', `/flux/${user}/temperature?values=1`)
+      judge(session, made)
+    } else if (dice < 0.9) {
+      const body = JSON.stringify({ name: `of ${user}` })
+      const site = `/site/${user}/${random.between(1, 9)}`
+      const { made } = await call(session, jar, replica, 'site', site, { method: 'PUT', body })
+      judge(session, made)
+    } else {
+      const { made, answer } = await call(session, jar, replica, 'session', '/auth/session')
+      // A cookie that is cleared because of a false answer is kept: it shows whether the session comes back.
+      if (made.authenticated === true) keep(jar, answer)
+      judge(session, made)
+    }
+  }
+
+  async function useEverywhere(session: Session, random: Random): Promise<void> {
+    const running = fleet.replicas.filter((each) => each.isUp() && !each.isFrozen())
+    await Promise.all(running.map((each) => use(session, random, each)))
+  }
+
+  function judge(session: Session, made: Call): void {
+    if (session.endingAt !== null) return
+    const refused = made.status === 401 || made.authenticated === false
+    if (refused) session.lostAt ??= made.answeredAt
+    else if (session.lostAt !== null && made.status === 200 && made.sentAt > session.lostAt) {
+      session.cameBackAt ??= made.answeredAt
+    }
+  }
+
+  async function signOut(session: Session, random: Random): Promise<void> {
+    const page = pages.get(session)
+    if (page === undefined) return
+    for (let attempt = 0; attempt < 20 && !stopped; attempt += 1) {
+      const replica = up(random)
+      if (replica !== null) {
+        session.endingAt ??= clock()
+        const { made } = await call(session, page.jar, replica, 'logout', '/auth/logout', { method: 'POST' })
+        if (made.status === 204) {
+          session.ended = { at: made.answeredAt, replica: replica.index }
+          break
+        }
+      }
+      await pause(random.between(200, 800))
+    }
+    pages.delete(session)
+    if (session.ended === null) return
+    ended.push({ session, jar: page.jar })
+    void askAfterwards(session, page.jar)
+  }
+
+  /** Asks for a session that has ended through every replica, often at first. */
+  async function askAfterwards(session: Session, jar: Map<string, string>): Promise<void> {
+    let elapsed = 0
+    for (const at of ASKED_AFTER_MS) {
+      await pause(at - elapsed)
+      elapsed = at
+      if (stopped) return
+      for (const replica of fleet.replicas) {
+        // Not waited for: one that hangs must not hold up the others.
+        if (replica.isUp())
+          void call(session, jar, replica, 'flux', `/flux/${session.user}/temperature?values=1`)
+      }
+    }
+  }
+
+  /** One user: signs in, calls, signs out, signs in again. */
+  async function live(index: number): Promise<void> {
+    const random = createRandom(`${options.seed} browser ${index}`)
+    const sleeper = index % 12 === 5
+    await pause(random.between(0, 1_500))
+    while (!stopped) {
+      const session = await signIn(random)
+      if (session === null) {
+        await pause(random.between(200, 900))
+        continue
+      }
+      const staysUntil = clock() + random.between(6_000, sleeper ? 140_000 : 75_000)
+      let turn = index
+      while (!stopped && session.lostAt === null && (healing || clock() < staysUntil)) {
+        if (hurried > 0 && !healing) {
+          hurried -= 1
+          break
+        }
+        if (healing) {
+          turn += 1
+          const replica = fleet.replicas[turn % fleet.replicas.length]!
+          if (replica.isUp()) await use(session, random, replica)
+          await pause(random.between(150, 400))
+        } else if (random.chance(0.06)) {
+          // Many at once: one refresh must do for all.
+          await useEverywhere(session, random)
+        } else {
+          await use(session, random)
+          const quiet = random.chance(0.03) ? random.between(4_000, 15_000) : random.between(250, 1_600)
+          await pause(quiet, true)
+        }
+        if (sleeper && !healing && session.lostAt === null && random.chance(0.05))
+          await sleep(session, random)
+      }
+      if (session.lostAt !== null) await afterLoss(session, random)
+      else if (!stopped) {
+        // Every replica has then just used it.
+        if (random.chance(0.7)) await useEverywhere(session, random)
+        if (session.lostAt === null) await signOut(session, random)
+        else await afterLoss(session, random)
+      }
+    }
+  }
+
+  async function sleep(session: Session, random: Random): Promise<void> {
+    const page = pages.get(session)!
+    // Lasting use first, so that the replicas have written down that the session is in use.
+    for (let round = 0; round < 8 && !stopped; round += 1) {
+      await use(session, random)
+      await pause(1_000)
+    }
+    if (session.lostAt !== null) return
+    page.asleep = true
+    await pause(random.between(SLEEP_MS.from, SLEEP_MS.to))
+    page.asleep = false
+    await use(session, random)
+  }
+
+  /** Whether a refusal was only of the moment. */
+  async function afterLoss(session: Session, random: Random): Promise<void> {
+    for (let attempt = 0; attempt < 6 && !stopped && session.cameBackAt === null; attempt += 1) {
+      await use(session, random)
+      await pause(400)
+    }
+    pages.delete(session)
+  }
+
+  /** Asks for sessions that have ended, through every replica in turn. */
+  async function probe(): Promise<void> {
+    const random = createRandom(`${options.seed} probe`)
+    while (!stopped) {
+      await pause(300)
+      while (ended.length > 0 && clock() - (ended[0]!.session.ended?.at ?? 0) > PROBED_MS) ended.shift()
+      const replica = up(random)
+      if (ended.length === 0 || replica === null) continue
+      const { session, jar } = random.pick(ended)
+      void call(session, jar, replica, 'flux', `/flux/${session.user}/temperature?values=1`)
+    }
+  }
+
+  /** Ends early when everything stops, and where `wakes` is true when something changes for all users. */
+  function pause(ms: number, wakes = false): Promise<void> {
+    return new Promise((resolve) => {
+      const due = clock() + ms
+      const step = (): void => {
+        const left = due - clock()
+        if (stopped || left <= 0) resolve()
+        else setTimeout(step, Math.min(left, 500))
+      }
+      step()
+      if (wakes) wakeUps.push(resolve)
+    })
+  }
+
+  function wakeAll(): void {
+    const all = wakeUps
+    wakeUps = []
+    for (const wake of all) wake()
+  }
+
+  const all = Promise.all([...Array.from({ length: options.count }, (_, index) => live(index)), probe()])
+
+  return {
+    living: () =>
+      [...pages]
+        .filter(([session, { asleep }]) => !asleep && session.endingAt === null && session.lostAt === null)
+        .map(([session]) => session),
+    signOutSome(count) {
+      hurried = count
+      wakeAll()
+    },
+    beginHealing() {
+      healing = true
+      hurried = 0
+      wakeAll()
+    },
+    endHealing() {
+      healing = false
+    },
+    async stop() {
+      stopped = true
+      await all
+      agent.destroy()
+    },
+  }
+}
+
+/** What the checks want to know of an answer. */
+function read(what: Call['what'], answer: Answer): Pick<Call, 'code' | 'dataOf' | 'authenticated'> {
+  const none = { code: '', dataOf: null, authenticated: null }
+  if (answer.status === 0) return { ...none, code: answer.text }
+  let json: Record<string, unknown> = {}
+  try {
+    json = JSON.parse(answer.text) as Record<string, unknown>
+  } catch {
+    if (what === 'flux' || what === 'site' || what === 'session') {
+      return { ...none, code: answer.status === 200 ? 'unreadable' : '' }
+    }
+    return none
+  }
+  const code =
+    typeof json.code === 'string' ? json.code : typeof json.error === 'string' ? `upstream ${json.error}` : ''
+  if (answer.status !== 200) return { ...none, code }
+  switch (what) {
+    case 'flux':
+      return { ...none, dataOf: String(json.wac) }
+    case 'site':
+      return { ...none, dataOf: String(json.name).replace(/^of /, '') }
+    case 'session':
+      return { ...none, authenticated: json.authenticated === true }
+    default:
+      return none
+  }
+}
+
+/** The beginning of a record's name, as logs have it. */
+function recordKeyOf(cookie: string): string {
+  return createHash('sha256').update(cookie.slice(0, 43)).digest('hex').slice(0, 12)
+}
+
+/** Never rejects: where no answer comes the status is 0 and the text says why. */
+function exchange(
+  agent: Agent,
+  url: string,
+  method: string,
+  headers: Record<string, string>,
+  body: string | null,
+): Promise<Answer> {
+  return new Promise((resolve) => {
+    const fail = (text: string): void => resolve({ status: 0, location: '', setCookies: [], text })
+    const outgoing = request(url, { method, headers, agent }, (incoming) => {
+      const chunks: Buffer[] = []
+      incoming.on('data', (chunk: Buffer) => chunks.push(chunk))
+      incoming.on('error', () => fail('cut off'))
+      incoming.on('end', () => {
+        clearTimeout(timer)
+        resolve({
+          status: incoming.statusCode ?? 0,
+          location: incoming.headers.location ?? '',
+          setCookies: incoming.headers['set-cookie'] ?? [],
+          text: Buffer.concat(chunks).toString('utf8'),
+        })
+      })
+    })
+    const timer = setTimeout(() => outgoing.destroy(new Error('no answer')), GIVE_UP_MS)
+    outgoing.on('error', (error: NodeJS.ErrnoException) => {
+      clearTimeout(timer)
+      fail(error.code ?? error.message)
+    })
+    outgoing.end(body ?? undefined)
+  })
+}

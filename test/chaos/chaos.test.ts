@@ -1,0 +1,205 @@
+import t from 'tap'
+import { runCampaign } from './campaign.ts'
+import { check } from './checks.ts'
+import { type Call, createHistory, type History, type Session, type TokenRequest } from './history.ts'
+import { createPortTranslator } from './network.ts'
+import { KINDS, planRound } from './plan.ts'
+import { summarize, tellViolations } from './report.ts'
+
+const USER = 'u00001'
+
+t.test('faults of all parts over one Redis break no promise', async (t) => {
+  const lines: string[] = []
+  const outcome = await runCampaign(t, {
+    ...{ mode: 'single', seed: 'npm test 1', lengthMs: 1, roundMs: 6_000, browsers: 10 },
+    kinds: [
+      'kill a replica',
+      'stop a replica',
+      'freeze the network to Redis',
+      'reset the connections to Redis',
+      'kill the clients of Redis',
+      'freeze the master for a moment',
+      'the token endpoint answers with errors',
+      'refuse connections to the token endpoint',
+    ],
+    tell: (line) => lines.push(line),
+  })
+  const told = [...tellViolations(outcome, true), ...summarize('single', outcome), ...lines]
+  t.strictSame(
+    outcome.verdict.violations.map(({ what }) => what),
+    [],
+    told.join('\n'),
+  )
+  t.ok(outcome.history.calls.filter(({ status }) => status === 200).length > 100, 'calls were served')
+  t.ok(outcome.history.faults.length >= 3, 'faults were made')
+})
+
+t.test('a seed stands for one plan, which fits its mode and its time', async (t) => {
+  for (const mode of ['single', 'sentinel', 'cluster'] as const) {
+    const options = { seed: 'a', mode, round: 1, lengthMs: 20_000 }
+    t.strictSame(planRound(options), planRound(options))
+    t.notSame(planRound(options), planRound({ ...options, seed: 'b' }))
+    for (let round = 1; round <= 50; round += 1) {
+      const wrong = planRound({ ...options, round }).filter(
+        ({ kind, atMs, lastsMs }) =>
+          !(KINDS[kind].modes as readonly string[]).includes(mode) || atMs + lastsMs > options.lengthMs,
+      )
+      t.strictSame(wrong, [], `${mode}, round ${round}`)
+    }
+  }
+})
+
+t.test('addresses that Redis announces lead to the links, wherever an answer is broken', async (t) => {
+  const ports = new Map([
+    [15_001, 25_001],
+    [15_002, 25_002],
+  ])
+  const answers = [
+    ['*2\r\n$9\r\n127.0.0.1\r\n$5\r\n15001\r\n', '*2\r\n$9\r\n127.0.0.1\r\n$5\r\n25001\r\n'],
+    ['-MOVED 3999 127.0.0.1:15002\r\n', '-MOVED 3999 127.0.0.1:25002\r\n'],
+    ['$4\r\nport\r\n$5\r\n15002\r\n', '$4\r\nport\r\n$5\r\n25002\r\n'],
+    ['$9\r\n127.0.0.1\r\n:15001\r\n', '$9\r\n127.0.0.1\r\n:25001\r\n'],
+    ['chaos 127.0.0.1 15001 127.0.0.1 15002\r\n', 'chaos 127.0.0.1 25001 127.0.0.1 25002\r\n'],
+    ['$5\r\n15001\r\n', '$5\r\n15001\r\n'],
+  ]
+  const whole = answers.map(([from]) => from).join('')
+  const wanted = answers.map(([, to]) => to).join('')
+  const wrong: number[] = []
+  for (let cut = 1; cut < whole.length; cut += 1) {
+    const translate = createPortTranslator(ports)
+    const parts = [whole.slice(0, cut), whole.slice(cut), '']
+    const sent = parts.map((part) => translate(Buffer.from(part, 'latin1')).toString('latin1')).join('')
+    if (sent !== wanted) wrong.push(cut)
+  }
+  t.strictSame(wrong, [], 'breaks that come out wrong')
+})
+
+t.test('the checks find what must not happen in a history', async (t) => {
+  const at = 20_000
+
+  t.test('an ended session that is served', async (t) => {
+    const history = withSession({ ended: { at, replica: 0 }, endingAt: at - 5 })
+    history.calls.push(call({ sentAt: at + 700 }))
+    t.match(found(history), ['an ended session was served by replica 1, 700 ms after its sign-out'])
+  })
+
+  t.test('nothing wrong with one that is served before the sign-out can have arrived', async (t) => {
+    const history = withSession({ ended: { at, replica: 0 }, endingAt: at - 5 })
+    history.calls.push(call({ sentAt: at + 100 }))
+    t.strictSame(found(history), [])
+  })
+
+  t.test('a replica that is cut off from Redis has a second', async (t) => {
+    const history = withSession({ ended: { at, replica: 0 }, endingAt: at - 5 })
+    const fault = { kind: 'cut', area: 'redis', replica: 1, node: null, detail: '' } as const
+    history.faults.push({ ...fault, from: at - 200, until: at + 9_000 })
+    history.calls.push(call({ sentAt: at + 900 }))
+    t.strictSame(found(history), [])
+    history.calls.push(call({ sentAt: at + 1_500 }))
+    t.match(found(history), [/an ended session was served/])
+  })
+
+  t.test('data of another user, status 500, no answer', async (t) => {
+    const history = withSession({})
+    history.calls.push(
+      call({ dataOf: 'u00002' }),
+      call({ status: 500, code: 'internal_error', dataOf: null }),
+    )
+    history.calls.push(call({ status: 0, code: 'ECONNRESET', dataOf: null }))
+    t.match(found(history), [/data of u00002/, /status 500/, /no answer/])
+  })
+
+  t.test('an answer that takes too long', async (t) => {
+    const history = withSession({})
+    history.calls.push(call({ answeredAt: at + 6_000 }))
+    t.match(found(history), [/took longer/])
+  })
+
+  t.test('a session that is lost without a cause', async (t) => {
+    const history = withSession({ lostAt: at })
+    t.match(found(history), [/a session that was never ended was refused/])
+  })
+
+  t.test('a refresh token that is presented again although the answer was delivered', async (t) => {
+    const history = withSession({ lostAt: at + 5_000 })
+    history.tokenRequests.push(
+      presented({ arrivedAt: at }),
+      presented({ arrivedAt: at + 4_000, outcome: 'invalid_grant' }),
+    )
+    t.match(found(history), [/presented again/, /a session that was never ended was refused/])
+  })
+
+  t.test('a refresh token that is presented again while its answer may still come', async (t) => {
+    const history = withSession({})
+    history.tokenRequests.push(
+      presented({ arrivedAt: at, deliveredAt: at + 6_000, fault: 'slow' }),
+      presented({ arrivedAt: at + 5_000, outcome: 'invalid_grant' }),
+    )
+    t.match(found(history), [/presented again/])
+  })
+
+  t.test('a loss is explained by an answer that was lost on purpose', async (t) => {
+    const history = withSession({ lostAt: at + 5_000 })
+    const lost = { deliveredAt: null, closedAt: at + 10, lostBy: 'lose token answers' }
+    history.tokenRequests.push(
+      presented({ arrivedAt: at, ...lost }),
+      presented({ arrivedAt: at + 4_000, outcome: 'invalid_grant', status: 400 }),
+    )
+    const { losses, violations } = check(history)
+    t.strictSame(violations, [])
+    t.match(losses, [{ cause: 'an answer was lost after rotation, on purpose' }])
+  })
+
+  t.test('a stop that does not exit with 0', async (t) => {
+    const history = withSession({})
+    const common = { replica: 0, expected: true }
+    history.processes.push({ ...common, at, what: 'terminated', code: null })
+    history.processes.push({ ...common, at: at + 3_000, what: 'exited', code: 1 })
+    t.match(found(history), [/exited with 1/])
+  })
+
+  t.test('a session that is not served after the faults', async (t) => {
+    const history = withSession({})
+    history.healings.push({ from: at, until: at + 45_000, notServed: [USER] })
+    t.match(found(history), [/not served by every replica/])
+  })
+
+  function withSession(changes: Partial<Session>): History {
+    const history = createHistory('single')
+    history.sessions.set(USER, {
+      ...{ user: USER, signInBeganAt: at - 10_000, signedInAt: at - 9_500, recordKey: '0123456789ab' },
+      ...{ endingAt: null, ended: null, lostAt: null, cameBackAt: null },
+      ...changes,
+    })
+    return history
+  }
+
+  function call(changes: Partial<Call>): Call {
+    const sentAt = changes.sentAt ?? at
+    return {
+      ...{ sentAt, answeredAt: sentAt + 5, replica: 1, session: USER, what: 'flux', status: 200, code: '' },
+      ...{ dataOf: USER, authenticated: null },
+      ...changes,
+    }
+  }
+
+  function presented(changes: Partial<TokenRequest> & { arrivedAt: number }): TokenRequest {
+    const { arrivedAt } = changes
+    return {
+      ...{ seq: arrivedAt, replica: 0, kind: 'refresh', token: 'cafe', user: USER, forwardedAt: arrivedAt },
+      ...{
+        respondedAt: arrivedAt + 5,
+        status: 200,
+        deliveredAt: arrivedAt + 5,
+        closedAt: null,
+        lostBy: null,
+      },
+      ...{ outcome: 'granted', fault: null },
+      ...changes,
+    }
+  }
+
+  function found(history: History): string[] {
+    return check(history).violations.map(({ what }) => what)
+  }
+})

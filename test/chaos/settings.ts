@@ -1,0 +1,33 @@
+/** Settings of the servers under test, and the bounds that the checks derive from them. All times in milliseconds. */
+
+export const REPLICAS = 3
+export const TOKEN_TIMEOUT_MS = 2_000
+export const UPSTREAM_TIMEOUT_MS = 1_500
+/** Life of an access token. The server refreshes it for the last third. */
+export const TOKEN_LIFE_SECONDS = 9
+export const SESSION_IDLE_SECONDS = 60
+export const SHUTDOWN_SECONDS = 12
+
+/** How long a process may present a refresh token after its last contact with Redis: the lease. */
+export const LEASE_MS = TOKEN_TIMEOUT_MS + 5_000
+/** How long one presentation may stay unanswered before the same refresh token is presented again. */
+export const UNANSWERED_MS = Math.max(3 * TOKEN_TIMEOUT_MS, 30_000)
+
+/** What a loaded machine may add to every bound. Stalls of the machine that were measured come on top. */
+export const SLACK_MS = 350
+/** A sign-out reaches every replica that reaches Redis. */
+export const SIGN_OUT_MS = 200
+/** A replica that is cut off from Redis stops serving from its cache. */
+export const CUT_OFF_MS = 1_000
+/** Every call is answered within this. */
+export const ANSWER_MS = TOKEN_TIMEOUT_MS + 3_000
+/** What a resource server in trouble adds to that: two timeouts and a forced refresh between them. */
+export const RESOURCE_TROUBLE_MS = 2 * UPSTREAM_TIMEOUT_MS + TOKEN_TIMEOUT_MS
+/** After a promotion by Sentinel every replica follows within this. */
+export const FOLLOW_MS = 4_000
+/** From the end of all faults until every living session has been served by every replica. */
+export const HEAL_MS = 45_000
+
+export const MAX_MEMORY_BYTES = 400 * 1024 * 1024
+export const MAX_REDIS_CONNECTIONS = 30
+export const MAX_TOKEN_CONNECTIONS = 128 + 64

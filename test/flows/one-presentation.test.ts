@@ -1,0 +1,131 @@
+import { once } from 'node:events'
+import net, { type AddressInfo } from 'node:net'
+import t from 'tap'
+import { createBrowser } from '../helpers/browser.ts'
+import type { Teardown } from '../helpers/child.ts'
+import { startServer } from '../helpers/processes.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { CLIENT, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { startProxy } from '../store/proxy.ts'
+import { scriptSha } from '../store/script-sha.ts'
+import { elapsed, presentations, signInExpired, through, until } from '../tokens/world.ts'
+
+t.jobs = 2
+
+const TOKEN_TIMEOUT_MS = '1000'
+const LEASE_MS = 6_000
+
+t.test(
+  'a process that is stopped between its lease and its request does not send it when it goes on',
+  { timeout: 60_000 },
+  async (t) => {
+    const redis = await startRedis(t)
+    const sandbox = await startSandbox(t)
+    const proxy = await startProxy(t, redis.port)
+    const env = {
+      SESSION_STORE: 'redis',
+      AUTH_URL: sandbox.authUrl,
+      BASE_URL: sandbox.baseUrl,
+      CLIENT_ID: CLIENT.clientId,
+      CLIENT_SECRET: CLIENT.clientSecret,
+      WAC: 'DEMO',
+      TOKEN_TIMEOUT_MS,
+    }
+    const stalled = await startServer(t, { ...env, REDIS_URL: `redis://127.0.0.1:${proxy.port}` })
+    const other = await startServer(t, { ...env, REDIS_URL: redis.url })
+    sandbox.faults.set({ expiresIn: { value: 0 } })
+    // A first session, after which Redis knows the script by its hash.
+    const first = createBrowser(stalled.publicUrl)
+    await signIn(first, sandbox)
+    t.equal((await first.fetch('/flux/temperature')).status, 200)
+    const browser = createBrowser(stalled.publicUrl)
+    await signIn(browser, sandbox)
+    sandbox.faults.set({ expiresIn: 'truth' })
+    const elsewhere = createBrowser(other.publicUrl)
+    for (const [name, cookie] of browser.cookies) elsewhere.cookies.set(name, cookie)
+    const before = presentations(sandbox).length
+
+    const held = proxy.holdAnswers(scriptSha('begin-refresh'))
+    const asked = browser.fetch('/flux/temperature')
+    await until('the lease is asked for', () => held.wasMet())
+    stalled.send('SIGSTOP')
+    held.release()
+    await elapsed(LEASE_MS)
+    await until('the other replica refreshes', async () => {
+      return (await elsewhere.fetch('/flux/temperature')).status === 200
+    })
+    stalled.send('SIGCONT')
+    t.equal((await asked).status, 200, 'it looks again and finds the new tokens')
+    t.equal(presentations(sandbox).length - before, 1)
+    t.equal(sandbox.counters().reuseDetected, 0)
+    t.equal((await elsewhere.fetch('/flux/temperature')).status, 200)
+  },
+)
+
+/** A network to the token endpoint that delivers what was sent during a partition when it heals, as TCP does. */
+async function startPartition(t: Teardown, port: number) {
+  const delayed: (() => void)[] = []
+  let partitioned = false
+  const server = net.createServer((client) => {
+    const upstream = net.connect(port, '127.0.0.1')
+    client.on('data', (data) => {
+      if (partitioned) delayed.push(() => void upstream.write(data))
+      else upstream.write(data)
+    })
+    upstream.on('data', (data) => client.write(data))
+    for (const [one, other] of [
+      [client, upstream],
+      [upstream, client],
+    ] as const) {
+      one.on('error', () => {})
+      one.on('close', () => other.destroy())
+    }
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  return {
+    port: (server.address() as AddressInfo).port,
+    begin: () => {
+      partitioned = true
+    },
+    heal: () => {
+      partitioned = false
+      for (const deliver of delayed.splice(0)) deliver()
+    },
+  }
+}
+
+t.test(
+  'a request that a partition holds back is reset before another replica presents the same token',
+  { timeout: 90_000 },
+  async (t) => {
+    const redis = await startRedis(t)
+    const sandbox = await startSandbox(t)
+    const authUrl = new URL(sandbox.authUrl)
+    const partition = await startPartition(t, Number(authUrl.port))
+    const env = { REDIS_URL: redis.url, TOKEN_TIMEOUT_MS, OAUTH_SCOPE: sandbox.baseUrl }
+    const path = authUrl.pathname.replace(/\/$/, '')
+    const cutOff = await startBff(t, sandbox, {
+      ...env,
+      OAUTH_TOKEN_URL: `http://127.0.0.1:${partition.port}${path}/oauth/token`,
+    })
+    const other = await startBff(t, sandbox, env)
+    await Promise.all([cutOff, other].map(untilReady))
+    const browser = await signInExpired(cutOff, sandbox)
+    partition.begin()
+    t.equal((await browser.fetch('/flux/temperature')).status, 503)
+    const elsewhere = through(other, browser)
+    const took = await until(
+      'new tokens by the other replica',
+      async () => (await elsewhere.fetch('/flux/temperature')).status === 200,
+      45_000,
+    )
+    t.ok(took > 25_000, 'not while the first request may still be answered')
+    partition.heal()
+    await elapsed(500)
+    t.equal(presentations(sandbox).length, 1, 'the first request is never delivered')
+    t.equal(sandbox.counters().reuseDetected, 0)
+    t.equal((await elsewhere.fetch('/flux/temperature')).status, 200)
+  },
+)

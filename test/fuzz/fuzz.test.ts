@@ -1,0 +1,14 @@
+import t from 'tap'
+import { FUZZERS } from './all.ts'
+import { describe } from './fuzzer.ts'
+
+/** Enough for every expected outcome to occur; the long runs are `npm run fuzz`. */
+const RUNS = 60
+const AT_MOST_MS = 20_000
+
+for (const fuzzer of FUZZERS) {
+  t.test(`${fuzzer.name}: no example and no generated input breaks a rule`, async (t) => {
+    const report = await fuzzer.run(t, { seed: 1, runs: RUNS, forMs: AT_MOST_MS })
+    t.equal(report.failure, null, describe(report))
+  })
+}

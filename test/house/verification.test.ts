@@ -1,0 +1,39 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { FUZZERS } from '../fuzz/all.ts'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const page = readFileSync(`${ROOT}/docs/verification.md`, 'utf8')
+
+/** The text of a file, or of all TypeScript files of a folder. */
+function textOf(path: string): string {
+  if (path.endsWith('.ts')) return readFileSync(`${ROOT}/${path}`, 'utf8')
+  const files = readdirSync(`${ROOT}/${path}`).filter((name) => name.endsWith('.ts'))
+  return files.map((name) => textOf(`${path}/${name}`)).join('\n')
+}
+
+t.test('every test that the page on verification names exists in the file that it names', async (t) => {
+  const named = [...page.matchAll(/\]\(\.\.\/(test\/[^)]+\.ts)\) "([^"]+)"/g)]
+  t.ok(named.length > 20, `${named.length} tests`)
+  for (const [, file = '', name = ''] of named) t.ok(textOf(file).includes(name), `${file}: ${name}`)
+})
+
+for (const { mark, folder } of [
+  { mark: 'S', folder: 'test/simulation' },
+  { mark: 'C', folder: 'test/chaos' },
+]) {
+  t.test(`every rule that the page marks ${mark} exists in ${folder}`, async (t) => {
+    const text = textOf(folder)
+    const named = [...page.matchAll(new RegExp(`(?<=[ ,|])${mark} "([^"]+)"`, 'g'))].map(
+      ([, name = '']) => name,
+    )
+    t.ok(named.length > 3, `${named.length} rules`)
+    for (const name of named) t.ok(text.includes(name), name)
+  })
+}
+
+t.test('the page names every fuzzer and no other', async (t) => {
+  const named = new Set([...page.matchAll(/(?<=[ ,|])F ([a-z]+(?:-[a-z]+)*)/g)].map(([, name]) => name))
+  t.strictSame([...named].sort(), FUZZERS.map(({ name }) => name).sort())
+})

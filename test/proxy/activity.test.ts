@@ -1,0 +1,176 @@
+import { randomUUID } from 'node:crypto'
+import t, { type Test } from 'tap'
+import { createActivity } from '../../src/proxy/activity.ts'
+import { createMemoryStore } from '../../src/store/memory.ts'
+import type { RecordKey } from '../../src/store/port.ts'
+import { createMovableClock } from '../helpers/clock.ts'
+import { newKey, newRecord } from '../store/stores.ts'
+import { elapsed, until } from '../tokens/world.ts'
+
+const IDLE_MS = 60_000
+/** Longer than two rounds of retries. */
+const TWO_ROUNDS_MS = 5_000
+
+// Most of the time is spent waiting.
+t.jobs = 5
+
+/** Activity over a store in memory whose clock and failures the test controls. */
+function start(t: Test) {
+  const clock = createMovableClock()
+  const memory = createMemoryStore({ now: clock.wall })
+  t.teardown(() => memory.close())
+  const touched: RecordKey[] = []
+  const failing = new Set<RecordKey>()
+  const gone: RecordKey[] = []
+  const state = { unreached: false }
+  const back: (() => void)[] = []
+  const store = {
+    unreached: () => state.unreached,
+    onMessagesBack: (listener: () => void) => void back.push(listener),
+    async touch(key: RecordKey, seenAt: number, idleMs: number) {
+      touched.push(key)
+      if (failing.has(key)) throw new Error('this part of the store is away')
+      return await memory.touch(key, seenAt, idleMs)
+    },
+  }
+  const activity = createActivity({ store, idleMs: IDLE_MS, clock, onGone: (key) => void gone.push(key) })
+  t.teardown(() => activity.close())
+  return {
+    activity,
+    clock,
+    touched,
+    failing,
+    gone,
+    state,
+    messagesBack: () => back.forEach((listener) => void listener()),
+    seenAt: async (key: RecordKey) => (await memory.read(key))!.seenAt,
+    async session(): Promise<RecordKey> {
+      const key = newKey()
+      await memory.create(key, newRecord(clock.wall()), randomUUID(), 15_000)
+      await memory.saveSession(key, '{}', IDLE_MS)
+      return key
+    },
+  }
+}
+
+t.test('activity is written at once, and once', async (t) => {
+  const { activity, clock, session, seenAt, touched } = start(t)
+  const key = await session()
+  clock.pass(10_000)
+  const before = clock.wall()
+  activity.note(key)
+  t.equal(touched.length, 1)
+  await until('it is written', async () => (await seenAt(key)) >= before, 1_000)
+  await elapsed(TWO_ROUNDS_MS)
+  t.equal(touched.length, 1)
+})
+
+t.test('activity that the store did not take is written again until the store takes it', async (t) => {
+  const { activity, clock, session, seenAt, failing, touched } = start(t)
+  const key = await session()
+  failing.add(key)
+  clock.pass(10_000)
+  const before = clock.wall()
+  activity.note(key)
+  await until('it is tried again', () => touched.length > 1)
+  failing.clear()
+  await until('it is written', async () => (await seenAt(key)) >= before)
+  const count = touched.length
+  await elapsed(TWO_ROUNDS_MS)
+  t.equal(touched.length, count, 'and then not again')
+})
+
+t.test('pending activity of a session is written before that session is read', async (t) => {
+  const { activity, clock, session, seenAt, failing, touched } = start(t)
+  const [key, other] = [await session(), await session()]
+  failing.add(key).add(other)
+  clock.pass(10_000)
+  const before = clock.wall()
+  activity.note(key)
+  activity.note(other)
+  await activity.flush(key)
+  t.strictSame(touched, [key, other, key])
+  failing.clear()
+  await activity.flush(key)
+  t.ok((await seenAt(key)) >= before)
+  t.ok((await seenAt(other)) < before)
+  await activity.flush(key)
+  t.equal(touched.length, 4, 'nothing is pending')
+})
+
+t.test('newer activity that comes while the older is being written is not lost', async (t) => {
+  const { activity, clock, session, seenAt } = start(t)
+  const key = await session()
+  activity.note(key)
+  clock.pass(10_000)
+  const before = clock.wall()
+  activity.note(key)
+  await until('the newer one is written', async () => (await seenAt(key)) >= before)
+})
+
+t.test('a session whose part of the store is away delays no other', async (t) => {
+  const { activity, clock, session, seenAt, failing, touched } = start(t)
+  const keys: RecordKey[] = []
+  for (let each = 0; each < 40; each += 1) keys.push(await session())
+  for (const key of keys) failing.add(key)
+  clock.pass(10_000)
+  const before = clock.wall()
+  for (const key of keys) activity.note(key)
+  const areWritten = async (some: RecordKey[]): Promise<boolean> =>
+    (await Promise.all(some.map(seenAt))).every((at) => at >= before)
+  for (const key of keys.slice(20)) failing.delete(key)
+  await until('the others are written', () => areWritten(keys.slice(20)))
+  failing.clear()
+  await until('those are tried again', () => areWritten(keys.slice(0, 20)))
+  const count = touched.length
+  await elapsed(TWO_ROUNDS_MS)
+  t.equal(touched.length, count)
+})
+
+t.test('a store that is away is not asked until its messages are back', async (t) => {
+  const { activity, session, touched, state, messagesBack } = start(t)
+  const key = await session()
+  state.unreached = true
+  activity.note(key)
+  await activity.flush(key)
+  await elapsed(TWO_ROUNDS_MS)
+  t.strictSame(touched, [])
+  state.unreached = false
+  messagesBack()
+  t.strictSame(touched, [key])
+})
+
+t.test('activity older than the idle limit is dropped, whatever the wall clock says', async (t) => {
+  const { activity, clock, session, failing, touched } = start(t)
+  const key = await session()
+  failing.add(key)
+  activity.note(key)
+  await until('it is tried again', () => touched.length > 1)
+  clock.step(-3_600_000)
+  clock.pass(IDLE_MS)
+  await elapsed(TWO_ROUNDS_MS)
+  const count = touched.length
+  await elapsed(TWO_ROUNDS_MS)
+  t.equal(touched.length, count)
+})
+
+t.test('a session that is gone is reported, and not written again', async (t) => {
+  const { activity, gone, touched } = start(t)
+  const key = newKey()
+  activity.note(key)
+  await until('it is reported', () => gone.length > 0)
+  await elapsed(TWO_ROUNDS_MS)
+  t.strictSame([gone, touched], [[key], [key]])
+})
+
+t.test('after it was closed nothing more is written', async (t) => {
+  const { activity, session, failing, touched } = start(t)
+  const key = await session()
+  failing.add(key)
+  activity.note(key)
+  await until('it is tried', () => touched.length > 0)
+  activity.close()
+  const count = touched.length
+  await elapsed(TWO_ROUNDS_MS)
+  t.equal(touched.length, count)
+})

@@ -1,0 +1,136 @@
+import t, { type Test } from 'tap'
+import { createKeyring } from '../../src/keyring.ts'
+import { createActivity } from '../../src/proxy/activity.ts'
+import { type Caller, createCallers } from '../../src/proxy/callers.ts'
+import { createGrace } from '../../src/proxy/grace.ts'
+import { Secret } from '../../src/secret.ts'
+import { createSessionCookies } from '../../src/session/cookies.ts'
+import { createSessionCache } from '../../src/store/cache.ts'
+import { createMemoryStore } from '../../src/store/memory.ts'
+import type { LiveSession } from '../../src/tokens/live.ts'
+import type { Tokens } from '../../src/tokens/tokens.ts'
+import { createMovableClock } from '../helpers/clock.ts'
+import { newRecord } from '../store/stores.ts'
+
+const IDLE_MS = 7_200_000
+const HOUR_MS = 3_600_000
+
+/** One signed-in browser, and the sessions that the callers get to see of it. */
+function start(t: Test) {
+  const clock = createMovableClock()
+  const memory = createMemoryStore({ now: clock.wall })
+  t.teardown(() => memory.close())
+  const touches: number[] = []
+  const store = {
+    ...memory,
+    async touch(_key: string, seenAt: number) {
+      touches.push(seenAt)
+      return true
+    },
+  }
+  const keyring = createKeyring([new Secret('the-first-secret-of-the-tests-of-32-characters')])
+  const cookies = createSessionCookies({ keyring, secure: false })
+  const now = clock.wall()
+  const counters = { gen: 1, seenAt: now, doubts: 0, leaseUntil: 0, retryAt: 0, replacedAt: now }
+  const record = { ...newRecord(now), ...counters, session: '{}' }
+  const session = (key: string, lifeMs: number): LiveSession => ({
+    key,
+    gen: 1,
+    record,
+    tokens: {
+      accessToken: new Secret('at-1'),
+      refreshToken: new Secret('rt-1'),
+      lifeSeconds: lifeMs / 1_000,
+      expiresAt: clock.wall() + lifeMs,
+      scope: null,
+    },
+  })
+  let life = HOUR_MS
+  const tokens = {
+    find: async (key: string) => ({ kind: 'live' as const, session: session(key, life) }),
+    obtainAccessToken: async (found: LiveSession) => ({ kind: 'token' as const, session: found }),
+  } as unknown as Tokens
+  const cache = createSessionCache<Caller>({ store, max: 10, asideMs: 0 })
+  const activity = createActivity({ store, idleMs: IDLE_MS, clock, onGone: cache.drop })
+  const grace = createGrace({ cache, outage: { isBorne: () => false }, activity, idleMs: IDLE_MS, clock })
+  const callers = createCallers({
+    cookies,
+    cache,
+    store,
+    tokens,
+    grace,
+    activity,
+    timing: { aheadSeconds: 300, thresholdSeconds: 30 },
+    idleMs: IDLE_MS,
+    graceMs: 0,
+    clock,
+    observe: () => {},
+  })
+  const cookie = `session=${cookies.signer.sign(cookies.newSessionId())}`
+  return {
+    callers,
+    clock,
+    cookie,
+    touches,
+    /** The next token that is found lives so long. */
+    liveFor(ms: number): void {
+      life = ms
+    },
+    identify: async () => await (await callers.identify(cookie))(),
+  }
+}
+
+t.test('a caller is known until its token is due or for a minute, whichever comes first', async (t) => {
+  const { callers, clock, cookie, identify, liveFor } = start(t)
+  t.equal(callers.hit(cookie), null)
+  await identify()
+  clock.pass(59_000)
+  t.not(callers.hit(cookie), null)
+  clock.pass(1_000)
+  t.equal(callers.hit(cookie), null)
+  liveFor(40_000)
+  await identify()
+  clock.pass(9_000)
+  t.not(callers.hit(cookie), null)
+  clock.pass(21_000)
+  t.equal(callers.hit(cookie), null)
+})
+
+for (const hours of [1, -1]) {
+  t.test(`a wall clock that steps by ${hours} h changes nothing of it`, async (t) => {
+    const { callers, clock, cookie, identify } = start(t)
+    await identify()
+    clock.step(hours * HOUR_MS)
+    clock.pass(59_000)
+    t.not(callers.hit(cookie), null)
+    clock.pass(1_000)
+    t.equal(callers.hit(cookie), null)
+  })
+}
+
+t.test('activity is noted once a minute, also by a process whose clock was set back', async (t) => {
+  const { callers, clock, cookie, identify, touches } = start(t)
+  await identify()
+  t.equal(touches.length, 0, 'the record has it')
+  clock.pass(59_000)
+  t.not(callers.hit(cookie), null)
+  t.equal(touches.length, 0)
+  clock.step(-HOUR_MS)
+  for (let minute = 1; minute <= 5; minute += 1) {
+    await identify()
+    for (let call = 0; call < 10; call += 1) callers.hit(cookie)
+    t.equal(touches.length, minute)
+    clock.pass(60_000)
+  }
+})
+
+t.test('a token has expired when its life has passed, whatever the wall clock says', async (t) => {
+  const { callers, clock, identify, liveFor } = start(t)
+  liveFor(10_000)
+  const caller = await identify()
+  clock.step(HOUR_MS)
+  t.notOk(callers.hasExpired(caller))
+  clock.step(-2 * HOUR_MS)
+  clock.pass(10_001)
+  t.ok(callers.hasExpired(caller))
+})

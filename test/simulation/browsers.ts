@@ -1,0 +1,237 @@
+import type { Session } from './invariants.ts'
+import { Random } from './random.ts'
+import type { BrowserRequest, BrowserResponse, Replica } from './replica.ts'
+import type { World } from './world.ts'
+
+const TRY_AGAIN_MS = 700
+
+/** One user with one browser: signs in, calls, polls, signs out, for as long as it is told to. */
+export class Browser {
+  readonly user: number
+  session: Session | null = null
+  readonly #world: World
+  readonly #random: Random
+  readonly #cookies = new Map<string, string>()
+  #waiting = 0
+  #quiet = false
+
+  constructor(world: World, user: number) {
+    this.#world = world
+    this.user = user
+    this.#random = new Random(world.seed, `browser ${user}`)
+    this.#later(this.#random.between(10, 3_000))
+  }
+
+  /** Acts no more. */
+  rest(): void {
+    this.#quiet = true
+  }
+
+  isBusy(): boolean {
+    return this.#waiting > 0
+  }
+
+  #later(ms: number): void {
+    this.#world.clock.in(ms, null, () => {
+      if (!this.#quiet) this.#act()
+    })
+  }
+
+  #think(): void {
+    const { thinkMs } = this.#world.settings
+    const random = this.#random
+    this.#later(Math.min(random.between(20, thinkMs), random.between(20, thinkMs * 2)))
+  }
+
+  #act(): void {
+    const random = this.#random
+    const replica = this.#world.anyReplica(random)
+    if (replica === null) {
+      this.#later(TRY_AGAIN_MS)
+      return
+    }
+    if (this.session === null) {
+      this.#signIn(replica)
+      return
+    }
+    // A sign-out is most dangerous while something is wrong.
+    const signsOut = this.#world.clock.now < this.#world.ledger.disturbedUntil && random.chance(0.1)
+    if (signsOut) {
+      this.signOut(replica, () => this.#think())
+      return
+    }
+    const action = random.weighted({ call: 60, burst: 12, poll: 12, leave: 6, 'sign-out': 5, 'sign-in': 3 })
+    switch (action) {
+      case 'call':
+        this.call(replica, () => this.#think())
+        return
+      case 'burst': {
+        let left = 2 + random.int(3)
+        const done = (): void => {
+          left -= 1
+          if (left === 0) this.#think()
+        }
+        const count = left
+        for (let calls = 0; calls < count; calls += 1)
+          this.call(this.#world.anyReplica(random) ?? replica, done)
+        return
+      }
+      case 'poll':
+        this.#poll(replica)
+        return
+      case 'leave':
+        this.#later(random.between(5_000, 90_000))
+        return
+      case 'sign-out':
+        this.signOut(replica, () => this.#think())
+        return
+      case 'sign-in':
+        this.#signIn(replica)
+        return
+    }
+  }
+
+  #send(
+    replica: Replica,
+    request: Omit<BrowserRequest, 'cookies'>,
+    inReplica: (response: BrowserResponse) => void,
+    done: (response: BrowserResponse | null) => void,
+  ): void {
+    this.#waiting += 1
+    const whole = { ...request, cookies: new Map(this.#cookies) }
+    this.#world.send(replica, whole, this.#random.between(0.5, 10), inReplica, (response) => {
+      this.#waiting -= 1
+      done(response)
+    })
+  }
+
+  call(replica: Replica, done: (response: BrowserResponse | null) => void): void {
+    const { session } = this
+    const { ledger } = this.#world
+    ledger.calls += 1
+    const sentAt = this.#world.clock.now
+    const seen = (response: BrowserResponse): void => {
+      if (session === null) return
+      if (response.status === 200) {
+        if (response.user !== this.user)
+          ledger.violated(
+            'an answer is of another user',
+            `user ${this.user} got the data of ${response.user}`,
+          )
+        session.lastActivityAt = Math.max(session.lastActivityAt, sentAt)
+      } else if (response.status === 401) ledger.refused(session, replica, 'call')
+      else if (response.status === 403) ledger.forbidden(session, replica, sentAt)
+    }
+    this.#send(replica, { kind: 'call' }, seen, (response) => {
+      if (response?.status === 401 && this.session === session) this.session = null
+      done(response)
+    })
+  }
+
+  #poll(replica: Replica): void {
+    const { session } = this
+    const seen = (response: BrowserResponse): void => {
+      if (session !== null && response.authenticated === false)
+        this.#world.ledger.refused(session, replica, 'poll')
+    }
+    this.#send(replica, { kind: 'session' }, seen, (response) => {
+      for (const [name, value] of response?.setCookies ?? []) this.#cookies.set(name, value)
+      if (response?.authenticated === false && this.session === session) this.session = null
+      this.#think()
+    })
+  }
+
+  signOut(replica: Replica, done: () => void, haunted: Replica | null = null): void {
+    const { session } = this
+    if (session !== null) session.state = 'unknown'
+    const seen = (response: BrowserResponse): void => {
+      if (session === null || response.status !== 204) return
+      session.state = 'ended'
+      session.endedAt.set(replica, this.#world.clock.now)
+    }
+    this.#send(replica, { kind: 'logout' }, seen, (response) => {
+      if (response?.clearsCookies && this.session === session) {
+        this.session = null
+        // Some pages are still open, and call once more with what they have.
+        if (haunted === null && this.#random.chance(0.2)) this.#cookies.clear()
+        else this.#haunt(haunted)
+      }
+      done()
+    })
+  }
+
+  /** Calls with the cookie of a session that has ended must be refused. `by`: most of them by this replica. */
+  #haunt(by: Replica | null = null): void {
+    const cookies = new Map(this.#cookies)
+    this.#cookies.clear()
+    for (const withinMs of [50, 1_500, 1_500, 1_500, 5_000, 5_000, 30_000]) {
+      this.#world.clock.in(this.#random.between(0, withinMs), null, () => {
+        const replica = by?.ready && withinMs < 30_000 ? by : this.#world.anyReplica(this.#random)
+        if (replica !== null)
+          this.#world.send(
+            replica,
+            { kind: 'call', cookies },
+            1,
+            () => {},
+            () => {},
+          )
+      })
+    }
+  }
+
+  /** Signs out by another replica than this one, where other pages go on calling. */
+  signOutElsewhere(than: Replica): void {
+    const others = this.#world.replicas.filter(
+      (replica) => replica.ready && replica.alive && replica !== than,
+    )
+    if (this.session === null || others.length === 0 || this.#quiet) return
+    if (than.alive && than.ready) this.call(than, () => {})
+    this.signOut(this.#random.pick(others), () => {}, than)
+  }
+
+  #signIn(replica: Replica): void {
+    const { settings, authorizationServer, ledger } = this.#world
+    const random = this.#random
+    const refreshable = !random.chance(settings.withoutRefreshToken)
+    const rotates = !random.chance(settings.withoutRotation)
+    const family = authorizationServer.newFamily(this.user, random.pick(settings.lives), rotates)
+    const before = this.session
+    let session: Session | null = null
+    const request = {
+      kind: 'sign-in' as const,
+      redeem: (wall: number) => {
+        const granted = authorizationServer.issue(family, wall)
+        return refreshable ? granted : { ...granted, refreshToken: null }
+      },
+      onKey: (key: string) => {
+        session = ledger.begin(key, this.user, family, refreshable)
+        if (before !== null && before.state === 'alive') before.state = 'unknown'
+      },
+    }
+    const seen = (response: BrowserResponse): void => {
+      if (session === null) return
+      session.state = response.status === 303 ? 'alive' : 'unknown'
+      if (
+        response.status !== 303 &&
+        before !== null &&
+        before.state === 'unknown' &&
+        before.deletedAt === null
+      )
+        before.state = 'alive'
+    }
+    this.#send(replica, request, seen, (response) => {
+      if (response?.status === 303) {
+        for (const [name, value] of response.setCookies) this.#cookies.set(name, value)
+        this.session = session
+      } else if (session !== null) (session as Session).state = 'unknown'
+      this.#think()
+    })
+  }
+
+  /** The user takes the consent back at the authorization server. */
+  revoke(): void {
+    if (this.session === null) return
+    this.session.userRevoked = true
+    this.session.family.revoked = true
+  }
+}

@@ -1,0 +1,148 @@
+import { fork } from 'node:child_process'
+import { availableParallelism } from 'node:os'
+import type { Compiled } from './compile.ts'
+import type { Violation } from './invariants.ts'
+import type { Order, Replay, Report } from './worker.ts'
+
+export interface CampaignOptions {
+  compiled: Compiled
+  from: number
+  /** Seeds at most. */
+  seeds: number
+  /** Stop to begin seeds after so many milliseconds. */
+  forMs?: number
+  untilFailure: boolean
+  workers?: number
+  /** Called now and then with what is known so far. */
+  onProgress?: (campaign: Campaign) => void
+}
+
+/** What many seeds came to. */
+export interface Campaign {
+  seeds: number
+  seconds: number
+  hours: number
+  events: number
+  calls: number
+  sessions: number
+  presentations: number
+  lost: number
+  readonly injected: Map<string, number>
+  readonly limits: Map<string, number>
+  readonly failures: { seed: number; violation: Violation }[]
+  /** Of all hashes, whatever the order in which they came. */
+  hash: string
+}
+
+type RunOrder = Order & { kind: 'run' }
+
+const SEEDS_AT_ONCE = 20
+const PROGRESS_EVERY_MS = 20_000
+
+/** Runs seeds on several processes. With `untilFailure` the answer holds every failure below the highest seed tried. */
+export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
+  const { compiled, from, seeds, untilFailure } = options
+  const workers = options.workers ?? availableParallelism()
+  const startedAt = performance.now()
+  const campaign: Campaign = {
+    seeds: 0,
+    seconds: 0,
+    hours: 0,
+    events: 0,
+    calls: 0,
+    sessions: 0,
+    presentations: 0,
+    lost: 0,
+    injected: new Map(),
+    limits: new Map(),
+    failures: [],
+    hash: '',
+  }
+  let next = from
+  let combined = 0n
+  let toldAt = startedAt
+
+  const isOver = (): boolean =>
+    next >= from + seeds ||
+    (untilFailure && campaign.failures.length > 0) ||
+    (options.forMs !== undefined && performance.now() - startedAt > options.forMs)
+
+  function take(): RunOrder | null {
+    if (isOver()) return null
+    const to = Math.min(next + SEEDS_AT_ONCE, from + seeds)
+    const order: RunOrder = { kind: 'run', from: next, to, untilFailure }
+    next = to
+    return order
+  }
+
+  function add(order: RunOrder, report: Report): void {
+    campaign.seeds += report.seeds
+    campaign.hours += report.hours
+    campaign.events += report.events
+    campaign.calls += report.calls
+    campaign.sessions += report.sessions
+    campaign.presentations += report.presentations
+    campaign.lost += report.lost
+    campaign.failures.push(...report.failures)
+    for (const [kind, count] of report.injected) addTo(campaign.injected, kind, count)
+    for (const [limit, count] of report.limits) addTo(campaign.limits, limit, count)
+    for (const [at, hash] of report.hashes.entries()) {
+      combined ^= BigInt.asUintN(64, BigInt(`0x${hash}`) * BigInt(2 * (order.from + at) + 1))
+    }
+    if (performance.now() - toldAt < PROGRESS_EVERY_MS) return
+    toldAt = performance.now()
+    options.onProgress?.(campaign)
+  }
+
+  async function runWorker(): Promise<void> {
+    let order = take()
+    if (order === null) return
+    const worker = startWorker<Report>(compiled)
+    try {
+      for (; order !== null; order = take()) add(order, await worker.ask(order))
+    } finally {
+      worker.stop()
+    }
+  }
+
+  await Promise.all(Array.from({ length: workers }, runWorker))
+  campaign.seconds = (performance.now() - startedAt) / 1_000
+  campaign.hash = combined.toString(16).padStart(16, '0')
+  campaign.failures.sort((a, b) => a.seed - b.seed)
+  return campaign
+}
+
+/** One history to be read, or the smallest failing one of a seed. */
+export async function readHistory(compiled: Compiled, order: Exclude<Order, RunOrder>): Promise<Replay> {
+  const worker = startWorker<Replay>(compiled)
+  try {
+    return await worker.ask(order)
+  } finally {
+    worker.stop()
+  }
+}
+
+function startWorker<Answer>(compiled: Compiled) {
+  const child = fork(compiled.worker, {
+    execArgv: ['--max-semi-space-size=32'],
+    stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+  })
+  return {
+    ask: (order: Order): Promise<Answer> =>
+      new Promise((resolve, reject) => {
+        child.removeAllListeners()
+        child.on('message', resolve as (answer: unknown) => void)
+        child.on('exit', (code) => reject(new Error(`a worker ended with ${code}`)))
+        child.on('error', reject)
+        child.send(order)
+      }),
+    stop(): void {
+      child.removeAllListeners()
+      if (child.connected) child.disconnect()
+    },
+  }
+}
+
+function addTo(counts: Map<string, number>, name: string, count: number): void {
+  counts.set(name, (counts.get(name) ?? 0) + count)
+}

@@ -1,0 +1,89 @@
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join, relative } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import ts from 'typescript'
+
+/** A change of one source file. `find` must occur exactly once. */
+export interface Replacement {
+  /** Relative to the repository. */
+  readonly file: string
+  readonly find: string
+  readonly put: string
+}
+
+export interface Compiled {
+  /** Path of the compiled worker. */
+  readonly worker: string
+  remove(): void
+}
+
+const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
+const IMPORTED = /\bfrom '(\.[^']+\.ts)'/g
+
+/** No history has so many sessions, so nothing is different; but each of these caches takes two milliseconds to make. */
+const SMALLER: Replacement = {
+  file: 'src/store/cache.ts',
+  find: 'const REMEMBERED_CHANGES = 10_000',
+  put: 'const REMEMBERED_CHANGES = 1_000',
+}
+
+/**
+ * Compiles the worker and all that it imports into a temporary directory, with the changes made. Plain JavaScript
+ * runs a third faster than what a loader makes of TypeScript, and the sources stay as they are.
+ */
+export function compileWorker(changes: readonly Replacement[] = []): Compiled {
+  const replacements = [SMALLER, ...changes]
+  const target = mkdtempSync(join(tmpdir(), 'simulation-'))
+  const seen = new Set<string>()
+  const waiting = [join(root, 'test/simulation/worker.ts')]
+  const used = new Set<Replacement>()
+  for (let file = waiting.pop(); file !== undefined; file = waiting.pop()) {
+    if (seen.has(file)) continue
+    seen.add(file)
+    const path = relative(root, file)
+    let text = readFileSync(file, 'utf8')
+    for (const replacement of replacements) {
+      if (replacement.file !== path) continue
+      text = replaceIn(text, replacement)
+      used.add(replacement)
+    }
+    for (const [, imported] of text.matchAll(IMPORTED)) waiting.push(join(dirname(file), imported!))
+    const out = join(target, path.replace(/\.ts$/, '.js'))
+    mkdirSync(dirname(out), { recursive: true })
+    writeFileSync(out, transpile(text, file))
+  }
+  for (const replacement of replacements) {
+    if (!used.has(replacement)) throw new Error(`no simulated code comes from ${replacement.file}`)
+  }
+  writeFileSync(join(target, 'package.json'), '{"type":"module"}\n')
+  symlinkSync(join(root, 'node_modules'), join(target, 'node_modules'))
+  return {
+    worker: join(target, 'test/simulation/worker.js'),
+    remove: () => rmSync(target, { recursive: true, force: true }),
+  }
+}
+
+/** Throws unless the text that is replaced occurs once in its file. */
+export function checkReplacement(replacement: Replacement): void {
+  replaceIn(readFileSync(join(root, replacement.file), 'utf8'), replacement)
+}
+
+function replaceIn(text: string, { file, find, put }: Replacement): string {
+  const times = text.split(find).length - 1
+  if (times !== 1)
+    throw new Error(`the text to replace must occur once in ${file}, not ${times} times: ${find}`)
+  return text.replace(find, () => put)
+}
+
+function transpile(text: string, fileName: string): string {
+  return ts.transpileModule(text, {
+    fileName,
+    compilerOptions: {
+      target: ts.ScriptTarget.ES2023,
+      module: ts.ModuleKind.ESNext,
+      verbatimModuleSyntax: true,
+      rewriteRelativeImportExtensions: true,
+    },
+  }).outputText
+}

@@ -1,0 +1,526 @@
+import type { RecordKey } from '../../src/store/port.ts'
+import { StoreUnavailable } from '../../src/store/port.ts'
+import type { Random } from './random.ts'
+import type { RedisServer } from './simulated-redis.ts'
+import { ErrorReply } from './simulated-redis.ts'
+import type { Transport } from './simulated-store.ts'
+import type { Channel, Entry, Owner, VirtualClock } from './virtual-clock.ts'
+import { QUIET } from './virtual-clock.ts'
+
+/** As in src/store: how long a command waits, and the rules by which change messages are trusted. */
+const COMMAND_TIMEOUT_MS = 800
+const LAST_STEP_MS = 100
+const BEAT_EVERY_MS = 350
+const TRUSTED_FOR_MS = 900
+const RENEWED_AFTER_MS = 3_000
+const SILENT_AFTER_MS = 700
+const SILENCE_MS = 2_200
+const CONNECT_TIMEOUT_MS = 2_000
+const RECONNECT_MAX_MS = 1_000
+
+/** What is wrong between one process and one master. Counters, since faults may overlap. */
+export interface LinkFaults {
+  /** Nothing passes in either direction; connections stay until somebody gives them up. */
+  cut: number
+  /** The same for the connection of change messages alone. */
+  messagesCut: number
+  /** Added to each way. */
+  slowMs: number
+  /** The connection breaks before the next commands of these names are executed. */
+  breakBefore: Set<string>
+  /** The connection breaks after the next commands of these names were executed. */
+  breakAfter: Set<string>
+}
+
+export function noLinkFaults(): LinkFaults {
+  return { cut: 0, messagesCut: 0, slowMs: 0, breakBefore: new Set(), breakAfter: new Set() }
+}
+
+/** What a process needs to know of the servers. */
+export interface Servers {
+  readonly shards: number
+  /** Where a new connection of that process leads. */
+  serverFor(shard: number, slot: number): RedisServer
+  subscribers(server: RedisServer): Set<Connection>
+  faults(shard: number, slot: number): LinkFaults
+  /** A command of that process was executed. */
+  executed(slot: number, command: string, answer: unknown): void
+}
+
+/** One TCP connection from a process to a server, made anew for ever. */
+export class Connection {
+  readonly purpose: 'commands' | 'messages'
+  readonly shard: number
+  readonly transport: FleetTransport
+  ready = false
+  server: RedisServer | null = null
+  /** Raised with each end of a connection: what was on its way then does not arrive. */
+  epoch = 0
+  readonly waiting = new Set<Pending>()
+  #tries = 0
+  #closed = false
+  readonly #out: Channel = { lastAt: 0 }
+  readonly #in: Channel = { lastAt: 0 }
+  #heldOut: (() => void)[] = []
+  #heldIn: (() => void)[] = []
+  receivedAt = 0
+
+  constructor(transport: FleetTransport, shard: number, purpose: 'commands' | 'messages') {
+    this.transport = transport
+    this.shard = shard
+    this.purpose = purpose
+  }
+
+  get #faults(): LinkFaults {
+    const { servers, slot } = this.transport
+    return servers.faults(this.shard, slot)
+  }
+
+  get isCut(): boolean {
+    const { cut, messagesCut } = this.#faults
+    return cut > 0 || (this.purpose === 'messages' && messagesCut > 0)
+  }
+
+  /** Whether nothing is wrong with this connection, and nothing is held back on it. */
+  isSound(): boolean {
+    const { cut, messagesCut, slowMs, breakBefore, breakAfter } = this.#faults
+    const { server } = this
+    return (
+      this.ready &&
+      server !== null &&
+      !server.frozen &&
+      !server.dead &&
+      server.refusesWrites === null &&
+      cut === 0 &&
+      messagesCut === 0 &&
+      slowMs === 0 &&
+      breakBefore.size === 0 &&
+      breakAfter.size === 0 &&
+      this.#heldOut.length === 0 &&
+      this.#heldIn.length === 0
+    )
+  }
+
+  latency(): number {
+    return this.transport.random.between(0.1, 1.5) + this.#faults.slowMs
+  }
+
+  connect(): void {
+    if (this.#closed) return
+    const { clock, owner, servers, slot } = this.transport
+    this.#tries += 1
+    const server = servers.serverFor(this.shard, slot)
+    const failIn = (ms: number): void => void clock.in(ms, owner, () => this.#again())
+    if (this.isCut || server.frozen) {
+      failIn(CONNECT_TIMEOUT_MS)
+      return
+    }
+    if (server.dead || server.refusesConnections) {
+      failIn(1)
+      return
+    }
+    const { epoch } = this
+    clock.in(3 * this.latency(), owner, () => {
+      if (epoch !== this.epoch || this.#closed) return
+      const stands = !server.dead && !server.frozen && !this.isCut
+      if (!stands || servers.serverFor(this.shard, slot) !== server) return this.#again()
+      this.server = server
+      this.ready = true
+      this.#tries = 0
+      this.receivedAt = clock.now
+      this.transport.connected(this)
+    })
+  }
+
+  #again(): void {
+    const { clock, owner, random } = this.transport
+    if (this.#closed) return
+    const pause = Math.min(RECONNECT_MAX_MS, this.#tries * 50) * random.between(0.75, 1.25)
+    clock.in(pause, owner, () => this.connect())
+  }
+
+  /** The connection has ended, and the process has noticed. */
+  break(why: string): void {
+    if (!this.ready) return
+    this.ready = false
+    this.epoch += 1
+    this.#heldOut = []
+    this.#heldIn = []
+    if (this.server !== null) this.transport.servers.subscribers(this.server).delete(this)
+    this.server = null
+    const failed = [...this.waiting]
+    this.waiting.clear()
+    this.transport.disconnected(this)
+    for (const pending of failed) pending.fail(new Error(why))
+    this.#again()
+  }
+
+  /** The other end is gone: the process notices after a moment. */
+  breakSoon(why: string): void {
+    const { clock, owner } = this.transport
+    const { epoch } = this
+    clock.in(this.latency(), owner, () => {
+      if (epoch === this.epoch) this.break(why)
+    })
+  }
+
+  close(): void {
+    this.#closed = true
+    this.ready = false
+    this.epoch += 1
+    this.waiting.clear()
+    if (this.server !== null) this.transport.servers.subscribers(this.server).delete(this)
+    this.server = null
+  }
+
+  /** Something arrives at the server, unless the connection ends before. */
+  toServer(work: (server: RedisServer) => void): void {
+    const { epoch } = this
+    const arrive = (): void => {
+      if (epoch !== this.epoch || this.server === null) return
+      if (this.isCut || this.server.frozen || this.#heldOut.length > 0) this.#heldOut.push(arrive)
+      else work(this.server)
+    }
+    this.transport.clock.deliver(this.latency(), this.#out, null, arrive)
+  }
+
+  /** A way to the server and back in one event, for commands whose order with others does not matter. */
+  toServerAndBack(work: () => void): void {
+    this.transport.clock.deliver(this.latency(), this.#out, this.transport.owner, work)
+  }
+
+  /** Something arrives at the process, unless the connection ends before. */
+  toProcess(work: () => void): void {
+    if (this.isCut || this.#heldIn.length > 0) return void this.#heldIn.push(() => this.#toProcess(work))
+    this.#toProcess(work)
+  }
+
+  #toProcess(work: () => void): void {
+    const { epoch } = this
+    const { clock, owner } = this.transport
+    clock.deliver(this.latency(), this.#in, owner, () => {
+      if (epoch !== this.epoch) return
+      this.receivedAt = clock.now
+      work()
+    })
+  }
+
+  /** The way is open again: what was held back by it goes on, in its order. */
+  flush(): void {
+    if (this.isCut) return
+    for (const send of this.#heldIn.splice(0)) send()
+    if (this.server?.frozen === true) return
+    const held = this.#heldOut
+    this.#heldOut = []
+    for (const arrive of held) this.transport.clock.deliver(this.latency(), this.#out, null, arrive)
+  }
+}
+
+/** A command without an answer so far. */
+interface Pending {
+  fail(error: Error): void
+}
+
+const NO_WRITES = /^(?:READONLY|MASTERDOWN|LOADING|CLUSTERDOWN|MISCONF|NOREPLICAS|OOM) /
+
+/**
+ * The connections of one process to the masters of the store, with the rules of src/store for reach, trouble and
+ * messages: a heartbeat through each master proves that change messages arrive, counted from its sending.
+ */
+export class FleetTransport implements Transport {
+  readonly shards: number
+  readonly clock: VirtualClock
+  readonly owner: Owner
+  readonly slot: number
+  readonly random: Random
+  readonly servers: Servers
+  readonly commands: Connection[]
+  readonly messages: Connection[]
+  readonly #changeListeners: ((key: RecordKey) => void)[] = []
+  readonly #lostListeners: (() => void)[] = []
+  readonly #backListeners: (() => void)[] = []
+  readonly #troubleListeners: (() => void)[] = []
+  readonly #troubleAt: number[]
+  readonly #provenAt: number[]
+  readonly #commandsLostAt: number[]
+  readonly #subscribedAt: number[]
+  #lost = false
+  #answeredAt = Number.NEGATIVE_INFINITY
+  #arriving = false
+  #closed = false
+  /** Commands that had no good answer, by master: when the last one failed. */
+  readonly failedAt: number[]
+  /** When a command that writes to that master last had an answer. */
+  readonly wroteAt: number[]
+
+  constructor(options: {
+    clock: VirtualClock
+    owner: Owner
+    slot: number
+    random: Random
+    servers: Servers
+  }) {
+    this.clock = options.clock
+    this.owner = options.owner
+    this.slot = options.slot
+    this.random = options.random
+    this.servers = options.servers
+    this.shards = options.servers.shards
+    const all = Array.from({ length: this.shards }, (_, shard) => shard)
+    this.commands = all.map((shard) => new Connection(this, shard, 'commands'))
+    this.messages = all.map((shard) => new Connection(this, shard, 'messages'))
+    this.#troubleAt = all.map(() => Number.NEGATIVE_INFINITY)
+    this.#provenAt = all.map(() => Number.NEGATIVE_INFINITY)
+    this.#commandsLostAt = all.map(() => Number.NEGATIVE_INFINITY)
+    this.#subscribedAt = all.map(() => 0)
+    this.failedAt = all.map(() => Number.NEGATIVE_INFINITY)
+    this.wroteAt = all.map(() => 0)
+    for (const connection of [...this.commands, ...this.messages]) connection.connect()
+    this.#beatLater()
+  }
+
+  ask = <T>(shard: number, command: string, writes: boolean, work: (server: RedisServer) => T): Promise<T> =>
+    new Promise((resolve, reject) => {
+      this.#send(shard, command, writes, work, resolve, (error) => {
+        this.failedAt[shard] = this.clock.now
+        if (error instanceof ErrorReply && NO_WRITES.test(error.message)) this.#noteTrouble(shard)
+        reject(new StoreUnavailable(error, this.#failed(error)))
+      })
+    })
+
+  #send<T>(
+    shard: number,
+    command: string,
+    writes: boolean,
+    work: (server: RedisServer) => T,
+    done: (answer: T) => void,
+    failed: (error: Error) => void,
+  ): void {
+    const { clock, owner } = this
+    const connection = this.commands[shard]!
+    if (!connection.ready) {
+      failed(new Error('not connected'))
+      return
+    }
+    if (command === 'claimDue' && connection.isSound()) {
+      this.#poll(connection, work, done, failed)
+      return
+    }
+    const sentAt = clock.now
+    let over = false
+    let timeout: Entry | null = null
+    const settle = (): boolean => {
+      if (over) return false
+      over = true
+      if (timeout !== null) clock.cancel(timeout)
+      return true
+    }
+    const pending: Pending = {
+      fail(error) {
+        if (settle()) failed(error)
+      },
+    }
+    const giveUp = (): void => {
+      // A process that was stalled reads what came meanwhile before it gives up.
+      const late = clock.now > sentAt + COMMAND_TIMEOUT_MS + 1
+      if (late && !rearmed) {
+        rearmed = true
+        timeout = clock.in(LAST_STEP_MS, owner, giveUp)
+        return
+      }
+      this.#watchSilence(connection, sentAt)
+      pending.fail(new Error('no answer in time'))
+    }
+    let rearmed = false
+    timeout = clock.in(COMMAND_TIMEOUT_MS, owner, giveUp)
+    connection.waiting.add(pending)
+    connection.toServer((server) => {
+      const faults = this.servers.faults(shard, this.slot)
+      if (faults.breakBefore.delete(command)) return connection.breakSoon('the connection broke')
+      let answer: T
+      let error: Error | null = null
+      if (writes && server.refusesWrites !== null) error = new ErrorReply(server.refusesWrites)
+      else {
+        answer = work(server)
+        this.servers.executed(this.slot, command, answer)
+      }
+      if (faults.breakAfter.delete(command)) return connection.breakSoon('the connection broke')
+      connection.toProcess(() => {
+        connection.waiting.delete(pending)
+        if (!settle()) return
+        if (error !== null) return failed(error)
+        this.#answered()
+        if (writes) this.wroteAt[shard] = clock.now
+        done(answer)
+      })
+    })
+  }
+
+  /** The most frequent command by far, in one event where the connection stays sound. */
+  #poll<T>(
+    connection: Connection,
+    work: (server: RedisServer) => T,
+    done: (answer: T) => void,
+    failed: (error: Error) => void,
+  ): void {
+    const { epoch, shard } = connection
+    const pending = { fail: failed }
+    connection.waiting.add(pending)
+    connection.toServerAndBack(() => {
+      // It ended meanwhile, and the command with it.
+      if (connection.epoch !== epoch) return
+      connection.waiting.delete(pending)
+      if (!connection.isSound()) return this.#send(shard, 'claimDue later', true, work, done, failed)
+      this.#answered()
+      this.wroteAt[shard] = this.clock.now
+      done(work(connection.server!))
+    })
+  }
+
+  /** As the watch of src/store over connections that owe an answer and receive nothing. */
+  #watchSilence(connection: Connection, sentAt: number): void {
+    const { epoch } = connection
+    this.clock.in(SILENCE_MS - COMMAND_TIMEOUT_MS, this.owner, () => {
+      if (connection.epoch === epoch && connection.receivedAt < sentAt)
+        connection.break('no answer for two seconds')
+    })
+  }
+
+  #answered(): void {
+    this.#lost = false
+    this.#answeredAt = this.clock.now
+  }
+
+  #failed(error: Error): boolean {
+    this.#lost = !(error instanceof ErrorReply)
+    if (!this.#lost) this.#answeredAt = this.clock.now
+    return this.unreached()
+  }
+
+  unreached = (): boolean => {
+    if (!this.#lost) return false
+    return !this.commands.some(({ ready }) => ready) || this.clock.now - this.#answeredAt > SILENT_AFTER_MS
+  }
+
+  connected(connection: Connection): void {
+    const { shard } = connection
+    if (connection.purpose === 'commands') {
+      this.#noteTrouble(shard)
+      return
+    }
+    this.#subscribedAt[shard] = this.clock.now
+    connection.toServer((server) => {
+      this.servers.subscribers(server).add(connection)
+      connection.toProcess(() => this.#sendBeat(shard))
+    })
+  }
+
+  disconnected(connection: Connection): void {
+    const { shard } = connection
+    if (connection.purpose === 'commands') {
+      this.#commandsLostAt[shard] = this.clock.now
+      this.#noteTrouble(shard)
+    }
+    this.#lose()
+  }
+
+  /** A message of that server has come to this process. */
+  heard(key: RecordKey): void {
+    this.tell(key)
+  }
+
+  #beatLater(): void {
+    this.clock.in(BEAT_EVERY_MS, this.owner, () => {
+      if (this.#closed) return QUIET
+      this.#beatLater()
+      if (this.#provesItself()) return QUIET
+      this.#beat()
+      return
+    })
+  }
+
+  /** A heartbeat through sound connections is back before anything else happens. */
+  #provesItself(): boolean {
+    if (!this.messagesArrive()) return false
+    for (let shard = 0; shard < this.shards; shard += 1) {
+      const [commands, messages] = [this.commands[shard]!, this.messages[shard]!]
+      if (!commands.isSound() || !messages.isSound() || commands.server !== messages.server) return false
+      if (!this.servers.subscribers(commands.server!).has(messages)) return false
+    }
+    this.#provenAt.fill(this.clock.now)
+    this.#answered()
+    return true
+  }
+
+  #beat(): void {
+    if (this.#arriving && !this.messagesArrive()) {
+      // What came while the process was stalled may be still to be read.
+      this.clock.in(0, this.owner, () => {
+        if (!this.messagesArrive()) this.#lose()
+      })
+    }
+    for (let shard = 0; shard < this.shards; shard += 1) {
+      const subscriber = this.messages[shard]!
+      const silentMs = this.clock.now - Math.max(this.#provenAt[shard]!, this.#subscribedAt[shard]!)
+      if (subscriber.ready && silentMs > RENEWED_AFTER_MS) subscriber.break('no heartbeat came back')
+      this.#sendBeat(shard)
+    }
+  }
+
+  #sendBeat(shard: number): void {
+    const sentAt = this.clock.now
+    const publish = (server: RedisServer): void => {
+      const subscriber = this.messages[shard]!
+      if (this.servers.subscribers(server).has(subscriber))
+        subscriber.toProcess(() => this.#heardBeat(shard, sentAt))
+    }
+    const failed = (error: Error): void => void this.#failed(error)
+    this.#send(shard, 'publish', false, publish, () => {}, failed)
+  }
+
+  #heardBeat(shard: number, sentAt: number): void {
+    if (sentAt <= this.#commandsLostAt[shard]! || this.clock.now - sentAt >= TRUSTED_FOR_MS) return
+    this.#provenAt[shard] = sentAt
+    if (this.#arriving || !this.#proven()) return
+    this.#arriving = true
+    for (const listener of this.#backListeners) listener()
+  }
+
+  #proven(): boolean {
+    for (const provenAt of this.#provenAt) if (this.clock.now - provenAt >= TRUSTED_FOR_MS) return false
+    return true
+  }
+
+  #lose(): void {
+    if (!this.#arriving) return
+    this.#arriving = false
+    this.#provenAt.fill(Number.NEGATIVE_INFINITY)
+    for (const listener of this.#lostListeners) listener()
+    if (this.shards === 1) this.#noteTrouble(0)
+    else for (const listener of this.#troubleListeners) listener()
+  }
+
+  #noteTrouble(shard: number): void {
+    this.#troubleAt[shard] = this.clock.now
+    for (const listener of this.#troubleListeners) listener()
+  }
+
+  tell = (key: RecordKey): void => {
+    for (const listener of this.#changeListeners) listener(key)
+  }
+
+  messagesArrive = (): boolean => this.#arriving && this.#proven()
+  onChange = (listener: (key: RecordKey) => void): void => void this.#changeListeners.push(listener)
+  onMessagesLost = (listener: () => void): void => void this.#lostListeners.push(listener)
+  onMessagesBack = (listener: () => void): void => void this.#backListeners.push(listener)
+  onTrouble = (listener: () => void): void => void this.#troubleListeners.push(listener)
+  msSinceTrouble = (key: RecordKey): number => {
+    const shard = this.shards === 1 ? 0 : Number.parseInt(key.slice(1, 5), 16) % this.shards
+    return this.clock.now - this.#troubleAt[shard]!
+  }
+
+  close = async (): Promise<void> => {
+    this.#closed = true
+    for (const connection of [...this.commands, ...this.messages]) connection.close()
+  }
+}

@@ -1,0 +1,517 @@
+import type { Behaviour } from './authorization-server.ts'
+import { Random } from './random.ts'
+import type { Settings } from './settings.ts'
+import type { World } from './world.ts'
+
+/** Instants of the protocol that a fault can be aimed at. */
+export type Instant =
+  | 'lease granted'
+  | 'request sent'
+  | 'request delivered'
+  | 'rotated'
+  | 'answer delivered'
+  | 'tokens stored'
+  | 'session ended'
+  | 'session begun'
+
+type Change =
+  | { kind: 'stall'; ms: number }
+  | { kind: 'crash'; downMs: number }
+  | { kind: 'restart'; downMs: number }
+  | { kind: 'wall-clock'; byMs: number }
+  | { kind: 'change-secrets'; pauseMs: number }
+  | { kind: 'freeze-master'; ms: number }
+  | { kind: 'failover'; lostMs: number; frozenMs: number; staysMs: number }
+  | { kind: 'restart-master'; keeps: 'everything' | 'all but the last second' | 'nothing'; downMs: number }
+  | { kind: 'refuse-writes'; error: string; ms: number }
+  | { kind: 'refuse-connections'; ms: number }
+  | { kind: 'redis-clock'; byMs: number }
+  | { kind: 'reset'; purpose: 'commands' | 'messages' }
+  | { kind: 'cut'; ms: number }
+  | { kind: 'cut-messages'; ms: number }
+  | { kind: 'slow-redis'; ms: number; byMs: number; everybody: boolean }
+  | { kind: 'break-before'; command: string }
+  | { kind: 'break-after'; command: string }
+  | { kind: 'auth'; ms: number; share: number; behaviour: Behaviour }
+  | { kind: 'auth-refuses'; ms: number }
+  | { kind: 'auth-cut'; ms: number }
+  | { kind: 'auth-delay'; ms: number; byMs: number }
+  | { kind: 'resource-refuses'; ms: number }
+  | { kind: 'resource-down'; ms: number }
+  | { kind: 'resource-slow'; ms: number; byMs: number }
+  | { kind: 'user-revokes'; browser: number }
+  /** By another replica than the one in question, which is then called with what other pages still have. */
+  | { kind: 'sign-out-elsewhere'; browser: number }
+
+export type FaultKind = Change['kind']
+
+/** Something that goes wrong, decided before the simulation begins. */
+export interface Fault {
+  readonly id: number
+  /** Milliseconds of virtual time; with `aim` the first such instant after it. */
+  readonly at: number
+  readonly aim: Instant | null
+  /** From the instant to the fault. */
+  readonly delayMs: number
+  readonly slot: number
+  /** An aimed fault befalls the process that acted, not `slot`. */
+  readonly actor: boolean
+  readonly shard: number
+  readonly change: Change
+}
+
+/** How often each kind is drawn. */
+function weightsOf(settings: Pick<Settings, 'topology' | 'clocksStep'>): Partial<Record<FaultKind, number>> {
+  return {
+    stall: 14,
+    crash: 7,
+    restart: 6,
+    'wall-clock': settings.clocksStep ? 6 : 0,
+    'change-secrets': 2,
+    'freeze-master': 4,
+    failover: settings.topology === 'single' ? 0 : 9,
+    'restart-master': settings.topology === 'cluster' ? 1 : 3,
+    'refuse-writes': 4,
+    'refuse-connections': 3,
+    'redis-clock': settings.clocksStep ? 5 : 0,
+    reset: 6,
+    cut: 8,
+    'cut-messages': 5,
+    'slow-redis': 4,
+    'break-before': 6,
+    'break-after': 8,
+    auth: 22,
+    'auth-refuses': 3,
+    'auth-cut': 5,
+    'auth-delay': 3,
+    'resource-refuses': 3,
+    'resource-down': 1,
+    'resource-slow': 2,
+    'user-revokes': 2,
+    'sign-out-elsewhere': 4,
+  }
+}
+
+/** Kinds that a history does without: one that has few kinds has more of each, and gets further with them. */
+export function drawWithoutFaults(
+  random: Random,
+  settings: Pick<Settings, 'topology' | 'clocksStep'>,
+): FaultKind[] {
+  if (random.chance(0.4)) return []
+  const weights = weightsOf(settings)
+  const kinds = (Object.keys(weights) as FaultKind[]).filter((kind) => weights[kind]! > 0)
+  const without = kinds.filter(() => random.chance(0.7))
+  return without.length === kinds.length ? [] : without
+}
+
+const COMMANDS = [
+  'beginRefresh',
+  'renewLease',
+  'settleRefresh',
+  'replaceTokens',
+  'end',
+  'create',
+  'saveSession',
+  'schedule',
+  'claimDue',
+  'touch',
+  'read',
+  'restoreTokens',
+]
+const INSTANTS: readonly Instant[] = [
+  'lease granted',
+  'request sent',
+  'request delivered',
+  'rotated',
+  'answer delivered',
+  'tokens stored',
+  'session ended',
+  'session begun',
+]
+
+/** The faults of a seed. Each draws from a stream of its own, so leaving one out changes no other. */
+export function drawFaults(seed: number, settings: Settings): Fault[] {
+  const faults = Array.from({ length: settings.faults }, (_, id) => drawFault(seed, id, settings))
+  return settings.scene ? [...faults, ...drawScene(seed, faults.length, settings)] : faults
+}
+
+/** Faults that together lead to where the dangers are, and that chance would seldom put in this order. */
+function drawScene(seed: number, firstId: number, settings: Settings): Fault[] {
+  const random = new Random(seed, 'scene')
+  const lease = settings.timeoutMs + 5_000
+  const at = random.between(5_000, settings.faultsUntilMs * 0.6)
+  const slot = random.int(settings.replicas)
+  const shard = random.int(settings.shards)
+  const browser = random.int(settings.browsers)
+  let id = firstId - 1
+  const fault = (change: Change, afterMs: number, aim: Instant | null = null): Fault => {
+    id += 1
+    return { id, at: at + afterMs, aim, delayMs: 0, slot, actor: true, shard, change }
+  }
+  const leases = (low: number, high: number): number => random.between(low, high) * lease
+  const signOuts = (afterMs: number): Fault[] =>
+    [0, 1].map((more) =>
+      fault({ kind: 'sign-out-elsewhere', browser: (browser + more) % settings.browsers }, afterMs),
+    )
+  switch (random.int(7)) {
+    case 0:
+      // A request waits in a broken connection while its process is stopped.
+      return [
+        fault({ kind: 'auth-cut', ms: leases(3, 6) }, 0),
+        fault({ kind: 'stall', ms: leases(1.1, 2) }, 0, 'request sent'),
+      ]
+    case 1: {
+      // The process that will receive the answer is stopped, and others present the same refresh token.
+      const behaviour = { kind: 'slow', ms: leases(1.5, 2.5), rotatesFirst: true } as const
+      return [
+        fault({ kind: 'auth', ms: random.between(3_000, 12_000), share: 1, behaviour }, 0),
+        fault({ kind: 'stall', ms: leases(1.1, 1.9) }, 0, 'request delivered'),
+      ]
+    }
+    case 2:
+      // New tokens cannot be stored, and the session ends elsewhere.
+      return [
+        fault({ kind: 'cut', ms: random.between(8_000, 30_000) }, 0, 'answer delivered'),
+        ...signOuts(random.between(1_000, 20_000)),
+      ]
+    case 3:
+      // Messages are cut off, and the session ends elsewhere.
+      return [fault({ kind: 'cut-messages', ms: random.between(3_000, 20_000) }, 0), ...signOuts(2_000)]
+    case 4:
+      return [fault({ kind: 'cut', ms: random.between(3_000, 20_000) }, 0), ...signOuts(2_000)]
+    case 5:
+      // A process is stopped between the right to refresh and the request.
+      return [fault({ kind: 'stall', ms: leases(1, 2) }, 0, 'lease granted')]
+    default:
+      // The newest tokens are lost with a master.
+      return [
+        fault(
+          { kind: 'failover', lostMs: random.between(5, 1_000), frozenMs: 0, staysMs: 0 },
+          0,
+          'tokens stored',
+        ),
+        fault({ kind: 'cut', ms: random.between(500, 6_000) }, 0, 'tokens stored'),
+      ]
+  }
+}
+
+function drawFault(seed: number, id: number, settings: Settings): Fault {
+  const random = new Random(seed, `fault ${id}`)
+  const change = drawChange(random, settings)
+  const delayMs = random.chance(0.5) ? 0 : random.between(0, random.chance(0.5) ? 20 : 1_000)
+  const fault = {
+    id,
+    at: random.between(3_000, settings.faultsUntilMs * 0.9),
+    aim: random.chance(0.45) ? random.pick(INSTANTS) : null,
+    delayMs,
+    slot: random.int(settings.replicas),
+    actor: random.chance(0.7),
+    shard: random.int(settings.shards),
+    change,
+  }
+  if (id === 0 || random.chance(0.6)) return fault
+  // Misfortunes come together: soon after the one before, and to the same parties.
+  const { at, aim, slot, actor, shard } = drawFault(seed, id - 1, settings)
+  const together = { slot, shard, actor, at: at + random.between(0, 6_000) }
+  return random.chance(0.5) ? { ...fault, ...together, at, aim } : { ...fault, ...together, aim: null }
+}
+
+function drawChange(random: Random, settings: Settings): Change {
+  const lease = settings.timeoutMs + 5_000
+  const short = (): number => random.between(50, 1_500)
+  const some = (): number =>
+    random.pick([short, () => random.between(500, 8_000), () => random.between(0.5, 2.5) * lease])()
+  const weights = weightsOf(settings)
+  for (const kind of settings.withoutFaults) delete weights[kind]
+  const kind = random.weighted(weights)
+  const hour = (): number => random.pick([-1, 1]) * random.pick([2_000, 20_000, 600_000, 3_600_000])
+  switch (kind) {
+    case 'stall':
+      return { kind, ms: some() }
+    case 'crash':
+    case 'restart':
+      return { kind, downMs: random.between(100, 5_000) }
+    case 'wall-clock':
+    case 'redis-clock':
+      return { kind, byMs: hour() }
+    case 'change-secrets':
+      return { kind, pauseMs: random.between(500, 5_000) }
+    case 'freeze-master':
+      return { kind, ms: some() }
+    case 'failover':
+      return {
+        kind,
+        lostMs: random.chance(0.4) ? 0 : random.between(0, 1_500),
+        frozenMs: random.chance(0.5) ? 0 : random.between(500, 5_000),
+        staysMs: random.chance(0.5) ? 0 : random.between(0, 4_000),
+      }
+    case 'restart-master':
+      return {
+        kind,
+        keeps: random.weighted({ everything: 5, 'all but the last second': 4, nothing: 1 }),
+        downMs: random.between(50, 4_000),
+      }
+    case 'refuse-writes':
+      return { kind, error: random.pick(['READONLY no writes here', 'OOM no memory left']), ms: some() }
+    case 'refuse-connections':
+    case 'cut':
+    case 'cut-messages':
+      return { kind, ms: some() }
+    case 'reset':
+      return { kind, purpose: random.pick(['commands', 'messages']) }
+    case 'slow-redis':
+      return {
+        kind,
+        ms: some(),
+        byMs: random.pick([20, 150, 300, 600, 1_200]),
+        everybody: random.chance(0.5),
+      }
+    case 'break-before':
+    case 'break-after':
+      return { kind, command: random.chance(0.2) ? 'touch' : random.pick(COMMANDS) }
+    case 'auth':
+      return {
+        kind,
+        ms: random.between(2_000, 60_000),
+        share: random.pick([0.3, 0.7, 1]),
+        behaviour: drawBehaviour(random, settings),
+      }
+    case 'auth-refuses':
+      return { kind, ms: random.between(1_000, 40_000) }
+    case 'auth-cut':
+      return { kind, ms: random.between(500, 3 * lease) }
+    case 'auth-delay':
+      return { kind, ms: random.between(2_000, 40_000), byMs: random.between(100, 2 * lease) }
+    case 'resource-refuses':
+    case 'resource-down':
+      return { kind, ms: random.between(200, 10_000) }
+    case 'resource-slow':
+      return { kind, ms: random.between(1_000, 20_000), byMs: random.between(100, 5_000) }
+    case 'user-revokes':
+    case 'sign-out-elsewhere':
+      return { kind, browser: random.int(settings.browsers) }
+  }
+}
+
+function drawBehaviour(random: Random, { timeoutMs }: Settings): Behaviour {
+  switch (random.weighted({ slow: 5, loses: 4, error: 5 })) {
+    case 'slow':
+      return { kind: 'slow', ms: random.between(0.2, 3) * timeoutMs, rotatesFirst: random.chance(0.5) }
+    case 'loses':
+      return { kind: 'loses', rotates: random.chance(0.4), connection: random.pick(['breaks', 'hangs']) }
+    case 'error':
+      return random.pick<Behaviour>([
+        { kind: 'error', status: 503, error: null, retryAfterSeconds: 1 + random.int(20), rotates: false },
+        { kind: 'error', status: 503, error: null, retryAfterSeconds: null, rotates: random.chance(0.3) },
+        { kind: 'error', status: 502, error: null, retryAfterSeconds: null, rotates: random.chance(0.3) },
+        { kind: 'error', status: 500, error: null, retryAfterSeconds: null, rotates: false },
+        { kind: 'error', status: 429, error: null, retryAfterSeconds: 1 + random.int(20), rotates: false },
+        { kind: 'error', status: 400, error: 'invalid_request', retryAfterSeconds: null, rotates: false },
+        { kind: 'error', status: 401, error: 'invalid_client', retryAfterSeconds: null, rotates: false },
+      ])
+  }
+}
+
+/** Applies the faults of a schedule to a world, each at its time. */
+export function scheduleFaults(world: World, faults: readonly Fault[]): void {
+  const { clock } = world
+  const aimed: Fault[] = []
+  for (const fault of faults) {
+    clock.in(fault.at, null, () => {
+      if (fault.aim === null) apply(world, fault, fault.slot)
+      else aimed.push(fault)
+    })
+  }
+  world.onInstant = (instant, slot) => {
+    if (aimed.length === 0 || clock.now > world.settings.faultsUntilMs) return
+    for (const fault of [...aimed]) {
+      if (fault.aim !== instant) continue
+      aimed.splice(aimed.indexOf(fault), 1)
+      const target = fault.actor ? slot : fault.slot
+      if (fault.delayMs === 0) apply(world, fault, target)
+      else clock.in(fault.delayMs, null, () => apply(world, fault, target))
+    }
+  }
+}
+
+function apply(world: World, fault: Fault, slot: number): void {
+  const { clock, settings, ledger, authorizationServer, resourceServer } = world
+  const { shard, change } = fault
+  if (clock.now > settings.faultsUntilMs) return
+  world.injected.set(change.kind, (world.injected.get(change.kind) ?? 0) + 1)
+  ledger.note('FAULT', describe(fault, slot))
+  const disturbs = !/^(?:auth|resource|user|sign)/.test(change.kind)
+  /** Not beyond the end of the faults. */
+  const until = (ms: number, undo: () => void): void => {
+    const endsIn = Math.min(ms, Math.max(0, settings.faultsUntilMs - clock.now))
+    if (disturbs) world.disturb(endsIn)
+    clock.in(endsIn, null, () => {
+      ledger.note('FAULT', `${fault.id} is over`)
+      undo()
+    })
+  }
+  if (disturbs) world.disturb(0)
+  switch (change.kind) {
+    case 'stall': {
+      const replica = world.replicas[slot]!
+      if (!replica.alive || replica.stalled) return
+      replica.stall()
+      until(change.ms, () => replica.resume())
+      return
+    }
+    case 'crash':
+      world.crash(slot, change.downMs)
+      return
+    case 'restart':
+      world.restart(slot, change.downMs)
+      return
+    case 'wall-clock':
+      world.stepWallClock(slot, change.byMs)
+      return
+    case 'change-secrets':
+      world.changeSecrets(change.pauseMs)
+      return
+    case 'freeze-master':
+      world.freeze(shard)
+      until(change.ms, () => world.thaw(shard))
+      return
+    case 'failover':
+      world.failOver(shard, change)
+      return
+    case 'restart-master':
+      world.restartMaster(shard, change)
+      return
+    case 'refuse-writes': {
+      const server = world.masters[shard]!
+      server.refusesWrites = change.error
+      until(change.ms, () => {
+        server.refusesWrites = null
+      })
+      return
+    }
+    case 'refuse-connections': {
+      const server = world.masters[shard]!
+      server.refusesConnections = true
+      world.breakConnections(server)
+      until(change.ms, () => {
+        server.refusesConnections = false
+      })
+      return
+    }
+    case 'redis-clock':
+      world.stepRedisClock(shard, change.byMs)
+      return
+    case 'reset': {
+      const { commands, messages } = world.replicas[slot]!.transport
+      const connections = change.purpose === 'commands' ? commands : messages
+      connections[shard]!.breakSoon('reset')
+      return
+    }
+    case 'cut': {
+      const faults = world.faults(shard, slot)
+      faults.cut += 1
+      until(change.ms, () => {
+        faults.cut -= 1
+        world.flush(shard, slot)
+      })
+      return
+    }
+    case 'cut-messages': {
+      const faults = world.faults(shard, slot)
+      faults.messagesCut += 1
+      until(change.ms, () => {
+        faults.messagesCut -= 1
+        world.flush(shard, slot)
+      })
+      return
+    }
+    case 'slow-redis': {
+      const slots = change.everybody ? world.replicas.map((_, at) => at) : [slot]
+      for (const one of slots) world.faults(shard, one).slowMs += change.byMs
+      until(change.ms, () => {
+        for (const one of slots) world.faults(shard, one).slowMs -= change.byMs
+      })
+      return
+    }
+    case 'break-before': {
+      const { breakBefore } = world.faults(shard, slot)
+      breakBefore.add(change.command)
+      until(settings.faultsUntilMs, () => void breakBefore.delete(change.command))
+      return
+    }
+    case 'break-after': {
+      const { breakAfter } = world.faults(shard, slot)
+      breakAfter.add(change.command)
+      until(settings.faultsUntilMs, () => void breakAfter.delete(change.command))
+      return
+    }
+    case 'auth': {
+      const { share, behaviour } = change
+      const active = { share, behaviour }
+      authorizationServer.behaviours.add(active)
+      until(change.ms, () => void authorizationServer.behaviours.delete(active))
+      return
+    }
+    case 'auth-refuses':
+      authorizationServer.refusesConnections += 1
+      until(change.ms, () => {
+        authorizationServer.refusesConnections -= 1
+      })
+      return
+    case 'auth-cut': {
+      const faults = authorizationServer.faultsOf(slot)
+      faults.cut += 1
+      until(change.ms, () => {
+        faults.cut -= 1
+        if (faults.cut === 0) authorizationServer.flush(slot)
+      })
+      return
+    }
+    case 'auth-delay': {
+      const faults = authorizationServer.faultsOf(slot)
+      faults.delayMs += change.byMs
+      until(change.ms, () => {
+        faults.delayMs -= change.byMs
+      })
+      return
+    }
+    case 'resource-refuses':
+      resourceServer.refusesAll += 1
+      until(change.ms, () => {
+        resourceServer.refusesAll -= 1
+      })
+      return
+    case 'resource-down':
+      resourceServer.down += 1
+      until(change.ms, () => {
+        resourceServer.down -= 1
+      })
+      return
+    case 'resource-slow':
+      resourceServer.slowMs += change.byMs
+      until(change.ms, () => {
+        resourceServer.slowMs -= change.byMs
+      })
+      return
+    case 'user-revokes':
+      world.browsers[change.browser]!.revoke()
+      return
+    case 'sign-out-elsewhere':
+      world.browsers[change.browser]!.signOutElsewhere(world.replicas[slot]!)
+      return
+  }
+}
+
+/** One line for a reader. */
+export function describe({ id, at, aim, delayMs, slot, actor, shard, change }: Fault, target = slot): string {
+  const { kind, ...rest } = change
+  const values = Object.entries(rest).map(
+    ([name, value]) =>
+      `${name}=${typeof value === 'number' ? Math.round(value * 10) / 10 : JSON.stringify(value)}`,
+  )
+  const when =
+    aim === null
+      ? ''
+      : `, ${Math.round(delayMs)} ms after the first "${aim}"${actor ? ' of any replica' : ''}`
+  return `${id}: ${kind} ${values.join(' ')} (replica ${target}, master ${shard}, from ${Math.round(at)} ms${when})`
+}

@@ -1,0 +1,550 @@
+import type { TokenOutcome } from '../../src/oauth/outcome.ts'
+import { touchInterval } from '../../src/store/limits.ts'
+import type { RecordKey } from '../../src/store/port.ts'
+import { leaseMs, presentableInMs } from '../../src/tokens/timing.ts'
+import type { AccessToken, Family, Presentation, RefreshToken } from './authorization-server.ts'
+import type { Replica } from './replica.ts'
+import type { Settings } from './settings.ts'
+import type { RedisServer, StoredRecord } from './simulated-redis.ts'
+import type { Trace } from './trace.ts'
+import type { VirtualClock } from './virtual-clock.ts'
+
+/** A promise that was broken. */
+export interface Violation {
+  /** Short and the same for each case of this kind. */
+  readonly rule: string
+  readonly detail: string
+  readonly at: number
+}
+
+/** What a session can lose by, as README and docs name it. */
+export type Limit =
+  | 'answer lost after rotation'
+  | 'crash while a token request was under way'
+  | 'crash between rotation and store'
+  | 'request processed after its connection was closed'
+  | 'failover lost the newest write with its process'
+  | 'holder cut off from Redis'
+  | 'process stopped longer than the lease while its request was on the way'
+  | 'Redis clock stepped forward during a request'
+  | 'session begun in the last moment of a master'
+  | 'Redis lost its data'
+  | 'failover lost the end of a session'
+  | 'replica with a superseded master'
+  | 'failover lost a lease'
+  | 'older token after a failover'
+  | 'activity lost with a master or a process'
+  | 'stopped while its tokens could not be stored'
+
+/** What is true of a session, whatever the replicas believe. */
+export interface Session {
+  readonly key: RecordKey
+  readonly user: number
+  readonly family: Family
+  readonly refreshable: boolean
+  readonly beganAt: number
+  /** `unknown`: its sign-in had no answer, or a sign-out did not. */
+  state: 'starting' | 'alive' | 'unknown' | 'ended'
+  /** When its record was deleted, and why. */
+  deletedAt: number | null
+  deletedReason: string
+  /** A failover has brought the record back, or lost newer tokens. */
+  rolledBack: boolean
+  /** Replicas that answered that it has ended, and when. */
+  readonly endedAt: Map<Replica, number>
+  userRevoked: boolean
+  lastActivityAt: number
+  /** The resource server refused the access token of this serial. */
+  refusedSerial: number
+  refusedAt: number
+  /** Of the newest tokens in the master that counts, and since when. */
+  storedSerial: number
+  storedAt: number
+  readonly causes: Set<Limit>
+  lossReported: boolean
+  readonly served: Map<Replica, { serial: number; at: number }>
+}
+
+/** A message reaches a replica that nothing disturbs within this. */
+const TOLD_WITHIN_MS = 200
+/** A replica that is cut off serves nothing from its cache after this. */
+const CUT_OFF_MS = 1_000
+const CLOCK_SLACK_MS = 6_000
+const SHORT_LIFE_SECONDS = 5
+/** Wall clocks that nobody steps are this close to each other, the way of an answer included. */
+const SKEW_MS = 1_500
+/** From one renewal of a lease to the next, with what a command may take. */
+const RENEWAL_MS = 3_500
+/** A holder whose record has moved on has noticed by then. */
+const NOTICED_WITHIN_MS = 6_000
+/** What is written this long before a master is replaced, or to it after that, may be lost. */
+const LAST_MOMENT_MS = 8_000
+
+/**
+ * Everything that matters of a simulated history, and the rules that it must keep. Each rule is checked at the
+ * event that could break it.
+ */
+export class Ledger {
+  violation: Violation | null = null
+  readonly sessions = new Map<RecordKey, Session>()
+  readonly limits = new Map<Limit, number>()
+  presentations = 0
+  calls = 0
+  lost = 0
+  /** Until when processes, or their connections to Redis, may be disturbed by faults. */
+  disturbedUntil = 0
+  /** When the newest failover or restart of a master was, and the newest step of its clock forward. */
+  failedOverAt = Number.NEGATIVE_INFINITY
+  clockSteppedAt = Number.NEGATIVE_INFINITY
+  /** When a process last died without a word. */
+  crashedAt = Number.NEGATIVE_INFINITY
+  /** Masters that promotions have replaced. */
+  readonly superseded = new Set<RedisServer>()
+  readonly #byFamily = new Map<Family, Session>()
+  readonly #byFamilyId = new Map<number, Session>()
+  readonly #open = new Set<Presentation>()
+  /** Presentations whose new tokens are perhaps in no master. */
+  readonly #granted = new Map<Family, Presentation>()
+  readonly #clock: VirtualClock
+  readonly #trace: Trace
+  readonly #settings: Settings
+  /** The record as the master that counts has it. */
+  readonly #recordOf: (key: RecordKey) => StoredRecord | null
+
+  constructor(options: {
+    clock: VirtualClock
+    trace: Trace
+    settings: Settings
+    recordOf: (key: RecordKey) => StoredRecord | null
+  }) {
+    this.#clock = options.clock
+    this.#trace = options.trace
+    this.#settings = options.settings
+    this.#recordOf = options.recordOf
+  }
+
+  note(who: string, text: string): void {
+    this.#trace.note(this.#clock.now, who, text)
+  }
+
+  violated(rule: string, detail: string): void {
+    if (this.violation !== null) return
+    this.violation = { rule, detail, at: this.#clock.now }
+    this.note('VIOLATION', `${rule}: ${detail}`)
+    this.#clock.stopped = true
+  }
+
+  #use(limit: Limit): void {
+    this.limits.set(limit, (this.limits.get(limit) ?? 0) + 1)
+  }
+
+  #cause(session: Session | undefined, limit: Limit): void {
+    if (session === undefined || session.causes.has(limit)) return
+    session.causes.add(limit)
+    this.note('limit', `${limit}: session ${session.family.id}`)
+  }
+
+  begin(key: RecordKey, user: number, family: Family, refreshable: boolean): Session {
+    const session: Session = {
+      key,
+      user,
+      family,
+      refreshable,
+      beganAt: this.#clock.now,
+      state: 'starting',
+      deletedAt: null,
+      deletedReason: '',
+      rolledBack: false,
+      endedAt: new Map(),
+      userRevoked: false,
+      lastActivityAt: this.#clock.now,
+      refusedSerial: 0,
+      refusedAt: Number.NEGATIVE_INFINITY,
+      storedSerial: 1,
+      storedAt: this.#clock.now,
+      causes: new Set(),
+      lossReported: false,
+      served: new Map(),
+    }
+    this.sessions.set(key, session)
+    this.#byFamily.set(family, session)
+    this.#byFamilyId.set(family.id, session)
+    return session
+  }
+
+  /** Whether the session ought to be served. */
+  lives(session: Session): boolean {
+    const { idleMs, maxMs } = this.#settings
+    return (
+      session.state === 'alive' &&
+      session.deletedAt === null &&
+      session.refreshable &&
+      !session.userRevoked &&
+      this.#clock.now < session.lastActivityAt + idleMs - touchInterval(idleMs) - CLOCK_SLACK_MS &&
+      this.#clock.now < session.beganAt + maxMs - CLOCK_SLACK_MS
+    )
+  }
+
+  // Token requests.
+
+  presented(token: RefreshToken, by: Replica): Presentation {
+    const session = this.#byFamily.get(token.family)
+    this.presentations += 1
+    if (token.family.rotates && session !== undefined) this.#checkPresentation(token, by, session)
+    const presentation: Presentation = {
+      token,
+      by,
+      sentAt: this.#clock.now,
+      state: 'open',
+      outcome: null,
+      overAt: Number.POSITIVE_INFINITY,
+      issued: 0,
+    }
+    token.presentations.push(presentation)
+    this.#open.add(presentation)
+    return presentation
+  }
+
+  #checkPresentation(token: RefreshToken, by: Replica, session: Session): void {
+    const { now } = this.#clock
+    let doubts = 0
+    for (const earlier of token.presentations) {
+      if (earlier.state === 'open') {
+        const excuse = this.#excuse(earlier, session)
+        if (excuse !== null) this.#cause(session, excuse)
+        else {
+          const age = Math.round(now - earlier.sentAt)
+          this.violated(
+            'a refresh token is presented while an earlier presentation may still be answered',
+            `${token.text} by ${by.name}, ${age} ms after ${earlier.by.name}`,
+          )
+          return
+        }
+        doubts += 1
+      } else if (earlier.state === 'closed' || earlier.outcome === 'in_doubt') doubts += 1
+      else if (earlier.outcome !== 'granted') doubts += earlier.issued > 0 ? 1 : 0
+      else {
+        const excuse = this.#excuse(earlier, session)
+        if (excuse !== null) this.#cause(session, excuse)
+        else {
+          this.violated(
+            'a refresh token is presented although its successor was received',
+            `${token.text} by ${by.name}, received by ${earlier.by.name} ${Math.round(now - earlier.overAt)} ms ago`,
+          )
+          return
+        }
+      }
+    }
+    if (doubts === 0 || session.refusedSerial >= token.serial) return
+    // By the clock of the process or by the age that the store knows: either may be wrong.
+    const { lifeSeconds } = token.family
+    const leftMs = Math.min(
+      token.clientExpiresAt - this.#clock.wall(by),
+      token.issuedAt + lifeSeconds * 1_000 - now,
+    )
+    const earlyMs = presentableInMs({ lifeSeconds }, this.#settings.timing, doubts, leftMs)
+    if (earlyMs <= 5 || this.failedOverAt > token.presentations[0]!.sentAt) return
+    if (this.clockSteppedAt > token.issuedAt) return
+    this.violated(
+      'a refresh token in doubt is presented too early',
+      `${token.text} by ${by.name}, ${Math.round(earlyMs)} ms before it may be, doubts: ${doubts}`,
+    )
+  }
+
+  /** Why a presentation that others cannot know of may be followed by another one; null for no reason. */
+  #excuse(earlier: Presentation, session: Session): Limit | null {
+    const { by, sentAt, overAt } = earlier
+    const since = Math.min(sentAt, overAt)
+    if (!by.alive) {
+      if (earlier.outcome !== 'granted') return 'crash while a token request was under way'
+      return session.rolledBack
+        ? 'failover lost the newest write with its process'
+        : 'crash between rotation and store'
+    }
+    if (this.clockSteppedAt > since) return 'Redis clock stepped forward during a request'
+    const lease = leaseMs(this.#settings.timeoutMs)
+    if (by.stalledMsSince(since) > lease / 3)
+      return 'process stopped longer than the lease while its request was on the way'
+    if (earlier.state === 'open') {
+      if (this.failedOverAt > since) return 'failover lost a lease'
+      // It renews its lease often, so that a lease lapses only where nothing could be written for a while.
+      const couldNotRenew = this.#clock.now - by.wroteAt(session.key) > lease - RENEWAL_MS
+      return couldNotRenew ? 'holder cut off from Redis' : null
+    }
+    if (by.failedSince(session.key, since)) return 'holder cut off from Redis'
+    if (by.follows(session.key) !== 'the master') return 'replica with a superseded master'
+    return null
+  }
+
+  /** A request has reached the token endpoint. */
+  delivered({ token, by, sentAt }: Presentation): void {
+    const session = this.#byFamily.get(token.family)
+    if (session === undefined || !token.family.rotates || !by.alive) return
+    const { storedAt, storedSerial } = session
+    const { now } = this.#clock
+    const since = now - NOTICED_WITHIN_MS
+    if (storedSerial <= token.serial || storedAt > since) return
+    const record = this.#recordOf(session.key)
+    if (record === null || serialOf(record.tokens) <= token.serial) return
+    if (by.stalledMsSince(since) > 0 || by.failedSince(session.key, since)) return
+    if (by.follows(session.key) !== 'the master' || this.failedOverAt > sentAt) return
+    this.violated(
+      'a request is delivered although its record has moved on',
+      `${token.text} by ${by.name}, sent ${Math.round(now - sentAt)} ms ago, replaced ${Math.round(now - storedAt)} ms ago`,
+    )
+  }
+
+  /** A refresh token that had been used was presented again. */
+  reused({ state, token }: Presentation): void {
+    // What was delivered before its connection was closed may be processed long after that.
+    if (state === 'closed')
+      this.#cause(this.#byFamily.get(token.family), 'request processed after its connection was closed')
+  }
+
+  rotated(presentation: Presentation, serial: number): void {
+    presentation.issued = serial
+    this.note('auth', `rotates ${presentation.token.text} for ${presentation.by.name}`)
+    if (presentation.state === 'closed') this.#unheard(presentation)
+  }
+
+  answered(presentation: Presentation, outcome: TokenOutcome): void {
+    if (presentation.state !== 'open') return
+    presentation.state = 'answered'
+    presentation.outcome = outcome.kind
+    presentation.overAt = this.#clock.now
+    this.#open.delete(presentation)
+    if (outcome.kind === 'granted') this.#granted.set(presentation.token.family, presentation)
+    else if (presentation.issued > 0) this.#unheard(presentation)
+  }
+
+  closed(presentation: Presentation): void {
+    if (presentation.state !== 'open') return
+    presentation.state = 'closed'
+    presentation.overAt = this.#clock.now
+    this.#open.delete(presentation)
+    if (presentation.issued > 0) this.#unheard(presentation)
+  }
+
+  #unheard({ token, by }: Presentation): void {
+    const session = this.#byFamily.get(token.family)
+    this.#cause(
+      session,
+      by.alive ? 'answer lost after rotation' : 'crash while a token request was under way',
+    )
+  }
+
+  revokedByClient(family: Family, by: Replica): void {
+    family.revoked = true
+    this.note('auth', `family ${family.id} is revoked by ${by.name}`)
+    const session = this.#byFamily.get(family)
+    if (session === undefined || session.deletedAt !== null || session.state !== 'alive') return
+    if (session.causes.size > 0 || session.rolledBack || !this.lives(session)) return
+    this.violated('the tokens of a living session are revoked', `session ${family.id} by ${by.name}`)
+  }
+
+  // The store.
+
+  stored(server: RedisServer, before: StoredRecord, after: StoredRecord): void {
+    const [older, newer] = [serialOf(before.tokens), serialOf(after.tokens)]
+    if (newer < older || (newer === older && after.gen !== before.gen && before.tokens !== after.tokens)) {
+      const detail = `tokens ${newer} over tokens ${older} on ${server.name}`
+      this.violated('older tokens are written over newer ones', detail)
+    }
+    // What is written to a master that was replaced is lost, until its writer writes it again.
+    const session = this.#ofTokens(after)
+    if (session !== undefined && this.superseded.has(server)) session.rolledBack = true
+    else if (session !== undefined && newer > session.storedSerial) {
+      session.storedSerial = newer
+      session.storedAt = this.#clock.now
+    }
+    if (after.gen < before.gen) this.violated('a generation goes back', `${before.gen} to ${after.gen}`)
+  }
+
+  #ofTokens({ tokens }: StoredRecord): Session | undefined {
+    const at = tokens.indexOf('"a":"at-') + 8
+    return this.#byFamilyId.get(Number.parseInt(tokens.slice(at, tokens.indexOf('-', at)), 10))
+  }
+
+  deleted(server: RedisServer, record: StoredRecord, key: RecordKey, reason: string): void {
+    this.note(server.name, `record ${key.slice(0, 6)} ends: ${reason === '' ? 'no reason' : reason}`)
+    const session = this.sessions.get(key)
+    if (session === undefined || this.superseded.has(server)) return
+    const { now } = this.#clock
+    const lived = this.lives(session)
+    session.deletedAt ??= now
+    session.deletedReason = reason
+    if (!lived || session.state !== 'alive') return
+    if (reason === 'refused' && this.#isGranted(session.family))
+      this.violated(
+        'a session ends although a presentation of it was granted',
+        `session ${session.family.id}`,
+      )
+    if (reason === 'refused' && session.causes.size === 0)
+      this.violated('a session ends without a limit', `session ${session.family.id}: refused`)
+    else if (reason === 'refused') this.#lost(session)
+    if (reason === 'idle' && this.#activityWasLost(session)) {
+      this.#use('activity lost with a master or a process')
+      return
+    }
+    if ((reason === 'idle' || reason === 'absolute') && !this.#settings.clocksStep) {
+      const detail = `session ${session.family.id}: ${reason}, last used ${Math.round(now - session.lastActivityAt)} ms ago`
+      this.violated('a session ends before its limit', detail)
+    }
+    void record
+  }
+
+  /** A living process may still receive new tokens. */
+  #isGranted(family: Family): boolean {
+    if (family.revoked) return false
+    return [...this.#open].some(({ token, issued, by }) => token.family === family && issued > 0 && by.alive)
+  }
+
+  /** Its newest activity was written to a master that was replaced then, or noted by a process that has died. */
+  #activityWasLost({ lastActivityAt }: Session): boolean {
+    const near = (at: number): boolean =>
+      lastActivityAt < at + LAST_MOMENT_MS && lastActivityAt > at - LAST_MOMENT_MS
+    return near(this.failedOverAt) || near(this.crashedAt)
+  }
+
+  /** A master was replaced: what was on the old one, and is not on the new one. */
+  replaced(old: RedisServer, now: RedisServer, kept: boolean): void {
+    this.superseded.add(old)
+    this.failedOverAt = this.#clock.now
+    for (const session of this.sessions.values()) {
+      const before = old.live(session.key)
+      const after = now.live(session.key)
+      if (before === null && after !== null && session.deletedAt !== null) {
+        session.rolledBack = true
+        this.#cause(session, 'failover lost the end of a session')
+        this.#use('failover lost the end of a session')
+        continue
+      }
+      if (before === null) continue
+      if (
+        after === null ||
+        after.expireAt < before.expireAt - 3_600_000 ||
+        after.session !== before.session
+      ) {
+        this.#cause(session, kept ? 'session begun in the last moment of a master' : 'Redis lost its data')
+        session.rolledBack = true
+      } else if (serialOf(after.tokens) < serialOf(before.tokens)) {
+        session.rolledBack = true
+        const writer = this.#granted.get(session.family)
+        if (writer === undefined || !writer.by.alive)
+          this.#cause(session, 'failover lost the newest write with its process')
+      }
+    }
+  }
+
+  /** A process is gone: what only it knew is lost. */
+  died(replica: Replica, gracefully: boolean): void {
+    if (!gracefully) this.crashedAt = this.#clock.now
+    for (const presentation of [...this.#open]) if (presentation.by === replica) this.closed(presentation)
+    for (const [family, presentation] of this.#granted) {
+      if (presentation.by !== replica) continue
+      const session = this.#byFamily.get(family)
+      if (session === undefined || session.deletedAt !== null) continue
+      const record = this.#recordOf(session.key)
+      if (record === null || serialOf(record.tokens) >= presentation.issued) continue
+      if (gracefully) this.#cause(session, 'stopped while its tokens could not be stored')
+      else if (session.rolledBack) this.#cause(session, 'failover lost the newest write with its process')
+      else this.#cause(session, 'crash between rotation and store')
+    }
+  }
+
+  // What browsers see.
+
+  tokenRefused(token: AccessToken): void {
+    const session = this.#byFamily.get(token.family)
+    if (session === undefined) return
+    session.refusedSerial = Math.max(session.refusedSerial, token.serial)
+    // One that had expired was refused rightly, and is no reason for 403.
+    const wasAlive = this.#clock.now < token.expiresAt + SKEW_MS || this.#settings.clocksStep
+    if (wasAlive) session.refusedAt = this.#clock.now
+  }
+
+  /** A browser was told that the resource server refuses its session's token. */
+  forbidden(session: Session, by: Replica, sentAt: number): void {
+    // Tokens of so short a life may be dead when they arrive.
+    if (session.refusedAt >= sentAt || session.family.lifeSeconds < SHORT_LIFE_SECONDS) return
+    this.violated(
+      '403 although the resource server refused nothing',
+      `session ${session.family.id} by ${by.name}`,
+    )
+  }
+
+  /** A token leaves for the resource server, for a call that came to this process at `receivedAt`. */
+  used(token: AccessToken, by: Replica, receivedAt: number): void {
+    const session = this.#byFamily.get(token.family)
+    if (session === undefined) return
+    const { now } = this.#clock
+    const served = session.served.get(by)
+    if (served !== undefined && served.serial > token.serial && served.at < receivedAt) {
+      if (session.rolledBack || by.follows(session.key) !== 'the master')
+        this.#use('older token after a failover')
+      else
+        this.violated(
+          'an older token is used after a newer one',
+          `${token.text} by ${by.name}, serial ${served.serial} was used ${Math.round(now - served.at)} ms ago`,
+        )
+    }
+    if (served === undefined || served.serial <= token.serial)
+      session.served.set(by, { serial: token.serial, at: now })
+    this.#checkEnded(session, by, receivedAt)
+  }
+
+  #checkEnded(session: Session, by: Replica, receivedAt: number): void {
+    const { deletedAt } = session
+    if (deletedAt === null || session.rolledBack) return
+    const { graceMs } = this.#settings
+    const here = session.endedAt.get(by)
+    const disturbed = this.disturbedUntil >= deletedAt - 3_000
+    const bound =
+      here !== undefined && here < receivedAt ? 0 : disturbed ? CUT_OFF_MS + graceMs : TOLD_WITHIN_MS
+    const since = bound === 0 ? here! : deletedAt
+    const lateMs = receivedAt - since
+    if (lateMs <= bound) return
+    if (by.follows(session.key) !== 'the master') {
+      this.#use('replica with a superseded master')
+      return
+    }
+    const detail = `session ${session.family.id} by ${by.name}, ${Math.round(lateMs)} ms after its end`
+    this.violated('an ended session is served', detail)
+  }
+
+  /** A browser was told that its session is over. */
+  refused(session: Session, by: Replica, code: string): void {
+    if (!this.lives(session)) return
+    if (by.follows(session.key) !== 'the master') {
+      this.#use('replica with a superseded master')
+      return
+    }
+    if (
+      this.#recordOf(session.key) === null &&
+      [...this.superseded].some((old) => old.live(session.key) !== null)
+    )
+      this.#cause(session, 'session begun in the last moment of a master')
+    if (session.causes.size === 0) {
+      const detail = `session ${session.family.id} by ${by.name}: ${code}`
+      this.violated('a living session is refused', detail)
+    } else this.#lost(session)
+  }
+
+  #lost(session: Session): void {
+    if (session.lossReported) return
+    session.lossReported = true
+    this.lost += 1
+    for (const limit of session.causes) {
+      this.#use(limit)
+      return
+    }
+  }
+}
+
+/** The serial of the tokens in a sealed text, which the cheap keyring leaves readable. */
+export function serialOf(sealed: string): number {
+  const at = sealed.indexOf('"a":"at-')
+  if (at < 0) return 0
+  const from = sealed.indexOf('-', at + 8) + 1
+  return Number.parseInt(sealed.slice(from, sealed.indexOf('"', from)), 10)
+}

@@ -1,0 +1,395 @@
+import { Problem } from '../../src/errors.ts'
+import type { Logger } from '../../src/log.ts'
+import { createLogout } from '../../src/login/logout.ts'
+import { createSessionInfo } from '../../src/login/session-info.ts'
+import { createSignIn } from '../../src/login/sign-in.ts'
+import type { GrantedTokens } from '../../src/oauth/outcome.ts'
+import { createActivity } from '../../src/proxy/activity.ts'
+import type { Outcome } from '../../src/proxy/call.ts'
+import type { Caller } from '../../src/proxy/callers.ts'
+import { createCallers } from '../../src/proxy/callers.ts'
+import { createGrace } from '../../src/proxy/grace.ts'
+import { createPerform } from '../../src/proxy/perform.ts'
+import { createSessionCookies } from '../../src/session/cookies.ts'
+import { createSessionCache } from '../../src/store/cache.ts'
+import { createOutage } from '../../src/store/outage.ts'
+import type { RecordKey } from '../../src/store/port.ts'
+import { StoreUnavailable } from '../../src/store/port.ts'
+import { createTokens } from '../../src/tokens/tokens.ts'
+import { FleetTransport } from './connections.ts'
+import { createCheapKeyring, createReadableKeyring } from './keyring.ts'
+import { Random } from './random.ts'
+import { createSimulatedStore } from './simulated-store.ts'
+import type { Entry, Owner } from './virtual-clock.ts'
+import type { World } from './world.ts'
+
+/** What a browser sends. */
+export interface BrowserRequest {
+  readonly kind: 'call' | 'session' | 'logout' | 'sign-in'
+  readonly cookies: ReadonlyMap<string, string>
+  /** Of a sign-in: what the authorization code brought, issued when it reaches the process. */
+  readonly redeem?: (wall: number) => GrantedTokens
+  /** Of a sign-in: told which session begins. */
+  readonly onKey?: (key: RecordKey) => void
+}
+
+export interface BrowserResponse {
+  readonly status: number
+  readonly code: string | null
+  /** Whose data the resource server answered with. */
+  readonly user: number | null
+  /** Of the session poll. */
+  readonly authenticated: boolean | null
+  readonly setCookies: ReadonlyMap<string, string>
+  readonly clearsCookies: boolean
+}
+
+const CACHED_SESSIONS = 20_000
+/** As in src/app.ts. */
+const CLOSING_MS = 3_000
+
+/** Errors that faults of the schedule explain. */
+const EXPECTED_ERRORS = new Set(['login.unsaved'])
+
+/** One server process: the real code of sessions, tokens, cache and caller over simulated connections. */
+export class Replica implements Owner {
+  readonly id: number
+  readonly slot: number
+  readonly name: string
+  alive = true
+  stalled = false
+  /** Whether the load balancer sends it requests. */
+  ready = true
+  wallOffset = 0
+  readonly held: Entry[] = []
+  timers = 0
+  readonly random: Random
+  readonly transport: FleetTransport
+  readonly tokens: ReturnType<typeof createTokens>
+  readonly #world: World
+  readonly #store: ReturnType<typeof createSimulatedStore>
+  readonly #cookies: ReturnType<typeof createSessionCookies>
+  readonly #perform: ReturnType<typeof createPerform>
+  readonly #logout: ReturnType<typeof createLogout>
+  readonly #sessionInfo: ReturnType<typeof createSessionInfo>
+  readonly #signIn: ReturnType<typeof createSignIn>
+  readonly #closeActivity: () => void
+  readonly #stalls: { from: number; to: number }[] = []
+  #underWay = 0
+  #whenIdle: (() => void) | null = null
+  /** Of the request that is being forwarded, when it came. */
+  readonly #receivedAt = new Map<string, number>()
+  #requests = 0
+
+  constructor(world: World, options: { id: number; slot: number; secrets: readonly string[] }) {
+    const { clock, settings } = world
+    this.#world = world
+    this.id = options.id
+    this.slot = options.slot
+    this.name = `replica-${options.slot}.${options.id}`
+    this.random = new Random(world.seed, this.name)
+    this.wallOffset = world.wallOffsets[options.slot] ?? 0
+    clock.current = this
+    this.transport = new FleetTransport({
+      clock,
+      owner: this,
+      slot: options.slot,
+      random: new Random(world.seed, `${this.name} network`),
+      servers: world,
+    })
+    const store = createSimulatedStore(this.transport)
+    this.#store = store
+    const keyring = settings.realKeyring
+      ? createReadableKeyring(options.secrets)
+      : createCheapKeyring(options.secrets)
+    const clocks = { wall: () => clock.wall(this), monotonic: () => clock.now }
+    const log = this.#createLog()
+    this.#cookies = createSessionCookies({ keyring, secure: false })
+    const { timing, idleMs, graceMs } = settings
+    this.tokens = createTokens({
+      store,
+      authorizationServer: world.authorizationServer.clientOf(this),
+      keyring,
+      timing,
+      concurrency: settings.concurrency,
+      timeoutMs: settings.timeoutMs,
+      stopMs: settings.shutdownMs - CLOSING_MS,
+      idleMs,
+      maxMs: settings.maxMs,
+      clientId: 'client',
+      clock: clocks,
+      random: () => this.random.next(),
+      log,
+      events: { refreshed() {}, lagged() {}, started() {}, ended() {}, retried() {}, restored() {} },
+    })
+    const { tokens } = this
+    const cookies = this.#cookies
+    const outage = createOutage({ store, graceMs, log })
+    const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS, asideMs: graceMs })
+    const activity = createActivity({ store, idleMs, clock: clocks, onGone: cache.drop })
+    const grace = createGrace({ cache, outage, activity, idleMs, clock: clocks })
+    this.#closeActivity = activity.close
+    const callers = createCallers({
+      cookies,
+      cache,
+      store,
+      tokens,
+      grace,
+      activity,
+      timing,
+      idleMs,
+      graceMs,
+      clock: clocks,
+      observe() {},
+    })
+    this.#perform = createPerform({
+      callers,
+      application: null,
+      forwarder: { forward: (call, settle) => this.#forward(call, settle), close: async () => {} },
+      wac: { allowed: null, default: null },
+      observe() {},
+      log,
+    })
+    this.#logout = createLogout({ tokens, cookies, store })
+    this.#sessionInfo = createSessionInfo({ tokens, store, cookies, idleMs, defaultWac: null })
+    this.#signIn = createSignIn({ tokens, cookies, log })
+    tokens.start()
+    clock.current = null
+  }
+
+  note(text: string): void {
+    this.#world.trace.note(this.#world.clock.now, this.name, text)
+  }
+
+  /** A request has come from a browser. `respond` is called once, unless the process dies. */
+  handle(request: BrowserRequest, respond: (response: BrowserResponse) => void): void {
+    this.#requests += 1
+    this.#underWay += 1
+    const id = `${this.name}-${this.#requests}`
+    this.#receivedAt.set(id, this.#world.clock.now)
+    const finish = (response: Partial<BrowserResponse> & { status: number }): void => {
+      this.#receivedAt.delete(id)
+      this.#underWay -= 1
+      if (this.#underWay === 0) this.#whenIdle?.()
+      const { status, code = null, user = null, authenticated = null, clearsCookies = false } = response
+      respond({
+        status,
+        code,
+        user,
+        authenticated,
+        clearsCookies,
+        setCookies: response.setCookies ?? new Map(),
+      })
+    }
+    const fail = (fault: unknown): void => {
+      if (fault instanceof Problem) {
+        finish({ status: fault.status, code: fault.code })
+        return
+      }
+      this.#world.ledger.violated('a request fails in a way that is not a problem', String(fault))
+      finish({ status: 500 })
+    }
+    switch (request.kind) {
+      case 'call':
+        this.#call(id, request, finish, fail)
+        return
+      case 'session':
+        return void this.#poll(request).then(finish, fail)
+      case 'logout':
+        return void this.#signOut(request).then(finish, fail)
+      case 'sign-in':
+        return void this.#begin(request).then(finish, fail)
+    }
+  }
+
+  #call(
+    id: string,
+    { cookies }: BrowserRequest,
+    finish: (response: { status: number; user?: number | null }) => void,
+    fail: (fault: unknown) => void,
+  ): void {
+    const raw = { user: null as number | null }
+    const reply = {
+      raw,
+      hijack: () => finish({ status: 200, user: raw.user }),
+      send: fail,
+    }
+    const request = { id, headers: { cookie: headerOf(cookies) }, raw: {} }
+    const operation = {
+      name: 'GetFlux',
+      method: 'GET',
+      path: '/flux',
+      accept: 'application/json',
+      contentType: 'application/json',
+      body: Buffer.alloc(0),
+      jsonp: false,
+      wac: 'DEMO',
+      fluxId: '1',
+    } as const
+    try {
+      this.#perform(request as never, reply as never, operation)
+    } catch (fault) {
+      fail(fault)
+    }
+  }
+
+  /** The way to the resource server. */
+  #forward(
+    call: { authorization: string | null; requestId: string; response: unknown },
+    settle: (outcome: Outcome) => void,
+  ): void {
+    const { clock, resourceServer, ledger, authorizationServer } = this.#world
+    const token = authorizationServer.accessToken(call.authorization!.slice('Bearer '.length))
+    const receivedAt = this.#receivedAt.get(call.requestId)!
+    if (token !== null) ledger.used(token, this, receivedAt)
+    resourceServer.call(token, this, (outcome, user) => {
+      ;(call.response as { user: number | null }).user = user
+      settle(outcome)
+    })
+    void clock
+  }
+
+  async #poll({ cookies }: BrowserRequest) {
+    const value = this.#cookies.read(headerOf(cookies))
+    const verified = value === null ? null : this.#cookies.verify(value)
+    const setCookies = new Map<string, string>()
+    const request = {
+      recordKey: verified?.recordKey ?? null,
+      cookieIsStale: verified?.stale ?? false,
+      session: { encryptedSessionId: verified === null ? '' : this.#cookies.signer.sign(verified.sessionId) },
+    }
+    const reply = { setCookie: (name: string, text: string) => void setCookies.set(name, text) }
+    const facts = (await this.#sessionInfo(request as never, reply as never)) as { authenticated: boolean }
+    return { status: 200, authenticated: facts.authenticated, setCookies }
+  }
+
+  async #signOut({ cookies }: BrowserRequest) {
+    const request = { headers: { cookie: headerOf(cookies) }, cookies: Object.fromEntries(cookies) }
+    const reply = {
+      clearCookie() {},
+      code: () => reply,
+      header: () => reply,
+      send: () => reply,
+    }
+    await this.#logout(request as never, reply as never)
+    return { status: 204, clearsCookies: true }
+  }
+
+  async #begin({ cookies, redeem, onKey }: BrowserRequest) {
+    const value = this.#cookies.read(headerOf(cookies))
+    const verified = value === null ? null : this.#cookies.verify(value)
+    const sessionId = this.#newSessionId()
+    const setCookies = new Map<string, string>()
+    const { sessionName } = this.#cookies
+    const key = this.#cookies.verify(this.#cookies.signer.sign(sessionId))!.recordKey
+    onKey!(key)
+    const request = {
+      id: `${this.name} sign-in`,
+      recordKey: verified?.recordKey ?? null,
+      cookies: Object.fromEntries(cookies),
+      session: {
+        sessionId,
+        // As the adapter of @fastify/session saves it.
+        save: async () => {
+          if (await this.#store.saveSession(key, '{"signedIn":true}', this.#world.settings.idleMs)) return
+          throw new StoreUnavailable(new Error('there is no record to keep the session in'))
+        },
+      },
+    }
+    const reply = { setCookie: (name: string, text: string) => void setCookies.set(name, text) }
+    const granted = redeem!(this.#world.clock.wall(this))
+    await this.#signIn.signIn(request as never, reply as never, { granted, flow: 'code' })
+    setCookies.set(sessionName, this.#cookies.signer.sign(sessionId))
+    return { status: 303, setCookies }
+  }
+
+  #newSessionId(): string {
+    let id = ''
+    while (id.length < 43) id += this.random.bits().toString(36)
+    return id.slice(0, 43)
+  }
+
+  /** From now on nothing happens here until `resume`. */
+  stall(): void {
+    this.#world.clock.stall(this)
+    this.#stalls.push({ from: this.#world.clock.now, to: Number.POSITIVE_INFINITY })
+  }
+
+  resume(): void {
+    if (!this.alive || !this.stalled) return
+    this.#stalls[this.#stalls.length - 1]!.to = this.#world.clock.now
+    this.#world.clock.resume(this)
+  }
+
+  /** How long this process has been stalled since then. */
+  stalledMsSince(since: number): number {
+    const { now } = this.#world.clock
+    let sum = 0
+    for (const { from, to } of this.#stalls) sum += Math.max(0, Math.min(to, now) - Math.max(from, since))
+    return sum
+  }
+
+  /** Whether a command on that record, or on its master, has failed since then. */
+  failedSince(key: RecordKey, since: number): boolean {
+    return this.transport.failedAt[this.#world.shardOf(key)]! > since
+  }
+
+  /** When this process last wrote to the master of that record. */
+  wroteAt(key: RecordKey): number {
+    return this.transport.wroteAt[this.#world.shardOf(key)]!
+  }
+
+  /** Which server this process has for a record. */
+  follows(key: RecordKey): 'the master' | 'another server' {
+    const shard = this.#world.shardOf(key)
+    const { server } = this.transport.commands[shard]!
+    return server === null || server === this.#world.masters[shard] ? 'the master' : 'another server'
+  }
+
+  /** The process dies without a word. */
+  crash(): void {
+    if (!this.alive) return
+    this.ready = false
+    this.alive = false
+    this.#world.ledger.died(this, false)
+    this.#disconnect()
+  }
+
+  #disconnect(): void {
+    this.#world.authorizationServer.disconnect(this)
+    void this.transport.close()
+    this.#world.died(this)
+  }
+
+  /** As src/app.ts stops: open requests finish and refreshes under way are stored. */
+  async stop(): Promise<void> {
+    this.ready = false
+    const background = this.tokens.stop()
+    if (this.#underWay > 0) await new Promise<void>((resolve) => (this.#whenIdle = resolve))
+    await background
+    await this.tokens.stop()
+    this.#closeActivity()
+    await this.transport.close()
+    this.#world.ledger.died(this, true)
+    this.alive = false
+    this.#disconnect()
+  }
+
+  #createLog(): Logger {
+    const { trace, clock, ledger } = this.#world
+    const write = (level: string) => (fields: { event?: string; err?: unknown }, text?: string) => {
+      trace.note(clock.now, this.name, `${level} ${fields.event ?? ''} ${text ?? ''}`)
+      if (level === 'error' && !EXPECTED_ERRORS.has(fields.event ?? '')) {
+        const { err } = fields
+        const stack = err instanceof Error ? err.stack : ''
+        ledger.violated('an unexpected error is logged', `${this.name}: ${fields.event} ${stack}`)
+      }
+    }
+    const log = { trace() {}, debug() {}, info: write('info'), warn: write('warn'), error: write('error') }
+    return log as unknown as Logger
+  }
+}
+
+function headerOf(cookies: ReadonlyMap<string, string>): string | undefined {
+  return cookies.size === 0 ? undefined : [...cookies].map(([name, value]) => `${name}=${value}`).join('; ')
+}

@@ -1,0 +1,50 @@
+import type { Outcome } from '../../src/proxy/call.ts'
+import type { AccessToken } from './authorization-server.ts'
+import type { Random } from './random.ts'
+import type { Replica } from './replica.ts'
+import type { VirtualClock } from './virtual-clock.ts'
+
+/** Answers calls with the data of the user whose token it sees. */
+export class SimulatedResourceServer {
+  /** Bad moments: every token is called invalid, or nothing answers, or answers take longer. */
+  refusesAll = 0
+  down = 0
+  slowMs = 0
+  readonly #clock: VirtualClock
+  readonly #random: Random
+  readonly #introspects: boolean
+  readonly #onRefused: (token: AccessToken) => void
+
+  constructor(options: {
+    clock: VirtualClock
+    random: Random
+    introspects: boolean
+    /** Told of each token that it calls invalid. */
+    onRefused: (token: AccessToken) => void
+  }) {
+    this.#clock = options.clock
+    this.#random = options.random
+    this.#introspects = options.introspects
+    this.#onRefused = options.onRefused
+  }
+
+  call(
+    token: AccessToken | null,
+    by: Replica,
+    settle: (outcome: Outcome, user: number | null) => void,
+  ): void {
+    const way = (): number => this.#random.between(0.5, 5) + this.slowMs / 2
+    const answer = (outcome: Outcome, user: number | null): void => {
+      this.#clock.in(way(), by, () => settle(outcome, user))
+    }
+    this.#clock.in(way(), null, () => {
+      if (this.down > 0) return answer({ kind: 'unavailable', cause: new Error('down') }, null)
+      const dead = token === null || this.#clock.now >= token.expiresAt
+      if (dead || this.refusesAll > 0 || (this.#introspects && token.family.revoked)) {
+        if (token !== null) this.#onRefused(token)
+        return answer({ kind: 'invalid_token', named: true, status: 401 }, null)
+      }
+      answer({ kind: 'finished', status: 200, bytes: 10 }, token.family.user)
+    })
+  }
+}

@@ -1,0 +1,98 @@
+import type { RefreshTiming } from '../../src/tokens/timing.ts'
+import type { FaultKind } from './faults.ts'
+import { drawWithoutFaults } from './faults.ts'
+import { Random } from './random.ts'
+
+export type Topology = 'single' | 'failover' | 'cluster'
+
+/** How one simulated fleet is set up, drawn from its seed. */
+export interface Settings {
+  readonly topology: Topology
+  /** Masters. */
+  readonly shards: number
+  readonly replicas: number
+  readonly browsers: number
+  readonly timing: RefreshTiming
+  readonly timeoutMs: number
+  readonly concurrency: number
+  readonly idleMs: number
+  readonly maxMs: number
+  readonly graceMs: number
+  readonly shutdownMs: number
+  /** Seconds that access tokens live. */
+  readonly lives: readonly number[]
+  /** Of sign-ins that bring no refresh token. */
+  readonly withoutRefreshToken: number
+  /** Of families whose refresh tokens do not rotate. */
+  readonly withoutRotation: number
+  readonly strict: boolean
+  /** The resource server asks the authorization server whether a token was revoked. */
+  readonly introspects: boolean
+  /** Faults may happen until then. */
+  readonly faultsUntilMs: number
+  readonly faults: number
+  /** Also faults that make a scene together. */
+  readonly scene: boolean
+  /** Kinds of faults that do not happen. */
+  readonly withoutFaults: readonly FaultKind[]
+  /** Whether wall clocks may step. */
+  readonly clocksStep: boolean
+  /** Pause of a browser between two actions at most. */
+  readonly thinkMs: number
+  /** Seals with AES-256-GCM, as in production. */
+  readonly realKeyring: boolean
+  /** Also looks whether tokens are refreshed with no calls at all. */
+  readonly watchesBackground: boolean
+}
+
+export function drawSettings(seed: number): Settings {
+  const random = new Random(seed, 'settings')
+  const topology = random.weighted<Topology>({ single: 3, failover: 4, cluster: 3 })
+  const length = random.weighted({ short: 93, long: 3, calm: 4 })
+  const calm = length === 'calm'
+  const limits = !calm && random.chance(0.18)
+  const faultsUntilMs =
+    length === 'short'
+      ? random.between(30_000, 120_000)
+      : length === 'long'
+        ? 420_000
+        : random.between(3_000_000, 6_000_000)
+  const clocksStep = !limits && random.chance(0.3)
+  const idleMs = limits ? random.pick([30_000, 60_000, 120_000]) : 7_200_000
+  return {
+    topology,
+    shards: topology === 'cluster' ? 2 + random.int(2) : 1,
+    replicas: calm
+      ? random.chance(0.2)
+        ? 2
+        : 1
+      : Number(random.weighted({ 1: 3, 2: 12, 3: 5, 4: 1, 5: 1 })),
+    browsers: calm ? 2 : 2 + random.int(4),
+    timing: random.pick([
+      { aheadSeconds: 300, thresholdSeconds: 30 },
+      { aheadSeconds: 300, thresholdSeconds: 30 },
+      { aheadSeconds: 20, thresholdSeconds: 5 },
+    ]),
+    timeoutMs: random.pick([1_000, 2_000, 5_000, 10_000, 10_000]),
+    concurrency: random.pick([64, 64, 4, 2]),
+    idleMs,
+    maxMs: limits ? random.pick([60_000, 150_000, 300_000]) : 43_200_000,
+    graceMs: random.chance(0.1) ? random.pick([5_000, 30_000]) : 0,
+    shutdownMs: 20_000,
+    lives: calm
+      ? [600, 3_600]
+      : random.pick([[60], [15, 30], [20, 90], [12, 45, 300], [20], [40, 0], [3, 30]]),
+    withoutRefreshToken: random.chance(0.2) ? 0.2 : 0,
+    withoutRotation: random.chance(0.1) ? 0.3 : 0,
+    strict: random.chance(0.7),
+    introspects: random.chance(0.5),
+    faultsUntilMs,
+    faults: calm ? random.int(3) : random.int(16),
+    clocksStep,
+    scene: !calm && random.chance(0.5),
+    withoutFaults: drawWithoutFaults(random, { topology, clocksStep }),
+    thinkMs: calm ? 240_000 : random.pick([1_000, 5_000, 15_000]),
+    realKeyring: random.chance(0.02),
+    watchesBackground: random.chance(0.2),
+  }
+}

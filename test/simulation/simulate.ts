@@ -1,0 +1,186 @@
+/**
+ * A deterministic simulation of the whole fleet on virtual time.
+ *
+ * One seed is one history. `simulate(seed)` draws the settings of a fleet (settings.ts) and a schedule of faults
+ * (faults.ts), runs it, and answers with what happened: counts, limits that were used, and the first rule that was
+ * broken, if any.
+ *
+ * What is real: the tokens module with everything below it (refresh, scheduler, queue repair, retries), the session
+ * cache, the outage grace, callers, the forwarding steps, sign-in, sign-out and the session route (replica.ts puts
+ * them together as src/app.ts does).
+ *
+ * What is simulated:
+ * - virtual-clock.ts   timers and clocks: one queue of events for all processes; a process can stall or die
+ * - simulated-redis.ts one Redis server with the scripts of src/store/lua; the contract of the port is tested on it
+ * - simulated-store.ts the store port over such servers; connections.ts the connections of one process to them
+ * - authorization-server.ts, resource-server.ts, browsers.ts
+ * - world.ts           all of them together, and what can befall them
+ *
+ * What is checked: invariants.ts holds the truth about each session and the rules. A rule is checked at the event
+ * that could break it. A session may be lost by a documented limit alone, and each use of a limit is counted.
+ *
+ * When a seed fails, shrink.ts looks for the faults that matter. mutations.ts breaks the code on purpose and
+ * measures after how many seeds that is noticed.
+ */
+
+import type { Fault, FaultKind } from './faults.ts'
+import { drawFaults, scheduleFaults } from './faults.ts'
+import type { Limit, Violation } from './invariants.ts'
+import type { Settings } from './settings.ts'
+import { drawSettings } from './settings.ts'
+import { Trace } from './trace.ts'
+import { realTurn } from './virtual-clock.ts'
+import { World } from './world.ts'
+
+export interface SimulationOptions {
+  /** Keep lines for a reader. */
+  trace?: boolean
+  /** Only these of the seed's faults. */
+  faults?: readonly Fault[]
+}
+
+export interface SimulationResult {
+  readonly seed: number
+  readonly settings: Settings
+  readonly faults: readonly Fault[]
+  readonly violation: Violation | null
+  /** Of everything that happened. */
+  readonly hash: string
+  readonly lines: readonly string[]
+  readonly simulatedMs: number
+  readonly events: number
+  readonly calls: number
+  readonly sessions: number
+  readonly presentations: number
+  readonly lost: number
+  readonly injected: ReadonlyMap<FaultKind, number>
+  readonly limits: ReadonlyMap<Limit, number>
+}
+
+/** The longest `Retry-After` of these histories, and a little: after that and a request that hangs all is well. */
+const HEALED_AFTER_MS = 25_000
+
+/** Runs the history of a seed. */
+export async function simulate(seed: number, options: SimulationOptions = {}): Promise<SimulationResult> {
+  const settings = drawSettings(seed)
+  const faults = options.faults ?? drawFaults(seed, settings)
+  const trace = new Trace(options.trace ?? false)
+  const world = new World(seed, settings, trace)
+  const { clock, ledger } = world
+  const onRejection = (reason: unknown): void => {
+    const text = reason instanceof Error ? reason.stack : String(reason)
+    ledger.violated('a rejection is not handled', String(text))
+  }
+  process.on('unhandledRejection', onRejection)
+  try {
+    scheduleFaults(world, faults)
+    await history(world)
+  } finally {
+    clock.uninstall()
+    await realTurn()
+    process.off('unhandledRejection', onRejection)
+  }
+  return {
+    seed,
+    settings,
+    faults,
+    violation: ledger.violation,
+    hash: trace.hash(),
+    lines: trace.lines,
+    simulatedMs: clock.now,
+    events: clock.events,
+    calls: ledger.calls,
+    sessions: ledger.sessions.size,
+    presentations: ledger.presentations,
+    lost: ledger.lost,
+    injected: world.injected,
+    limits: ledger.limits,
+  }
+}
+
+async function history(world: World): Promise<void> {
+  const { clock, settings, ledger, browsers } = world
+  await clock.run(settings.faultsUntilMs)
+  ledger.note('phase', 'the faults are over')
+  // A request that hangs is given up after the longer of three timeouts and 30 seconds.
+  const healedInMs = HEALED_AFTER_MS + Math.max(3 * settings.timeoutMs, 30_000)
+  await clock.run(clock.now + healedInMs)
+  for (const browser of browsers) browser.rest()
+  await clock.run(clock.now + settings.timeoutMs + 10_000)
+  await everySessionIsServed(world)
+  await backgroundRefreshes(world)
+  await signOutsReachEverybody(world)
+  await nothingIsLeft(world)
+}
+
+/** Every living session is served by every replica. */
+async function everySessionIsServed({ clock, ledger, browsers, replicas }: World): Promise<void> {
+  if (clock.stopped) return
+  ledger.note('phase', 'every session calls every replica')
+  for (const browser of browsers) {
+    if (browser.isBusy()) ledger.violated('a browser waits for ever', `user ${browser.user}`)
+    const { session } = browser
+    if (session === null || !ledger.lives(session)) continue
+    for (const replica of replicas) {
+      const text = `session ${session.family.id} by ${replica.name}`
+      if (!replica.ready) {
+        ledger.violated('a replica is not ready after the faults', replica.name)
+        continue
+      }
+      browser.call(replica, (response) => {
+        // Tokens that are dead when they arrive cannot be used, and a limit may have passed by now.
+        if (response?.status === 200 || session.family.lifeSeconds < 5 || !ledger.lives(session)) return
+        if (response?.status === 401) return
+        ledger.violated(
+          'a session is not served after the faults',
+          `${text}: ${response?.status} ${response?.code}`,
+        )
+      })
+    }
+  }
+  await clock.run(clock.now + 20_000)
+}
+
+/** With no call at all, tokens are replaced before they expire. */
+async function backgroundRefreshes(world: World): Promise<void> {
+  const { clock, ledger, settings, browsers, masters } = world
+  if (clock.stopped || !settings.watchesBackground) return
+  ledger.note('phase', 'no calls')
+  await clock.run(clock.now + 100_000)
+  for (const { session } of browsers) {
+    if (session === null || !ledger.lives(session) || session.causes.size > 0) continue
+    const { lifeSeconds } = session.family
+    if (lifeSeconds < 15 || lifeSeconds > 90 || settings.clocksStep || session.family.revoked) continue
+    // What a failover took out of the queue comes back with the next search, within minutes.
+    if (ledger.failedOverAt > 0) continue
+    const record = masters[world.shardOf(session.key)]!.live(session.key)
+    if (record !== null && session.family.expiresAt < clock.now)
+      ledger.violated('tokens expire without a background refresh', `session ${session.family.id}`)
+  }
+}
+
+/** A sign-out by one replica is noticed by the others. */
+async function signOutsReachEverybody({ clock, browsers, replicas, ledger }: World): Promise<void> {
+  if (clock.stopped) return
+  ledger.note('phase', 'everybody signs out')
+  for (const [at, browser] of browsers.entries()) browser.signOut(replicas[at % replicas.length]!, () => {})
+  await clock.run(clock.now + 5_000)
+}
+
+/** Nothing is kept in memory, and no timer runs, once all sessions have ended. */
+async function nothingIsLeft(world: World): Promise<void> {
+  const { clock, ledger, replicas } = world
+  await clock.run(clock.now + 10_000)
+  if (clock.stopped) return
+  for (const replica of replicas) {
+    const { unsaved } = replica.tokens.gauges()
+    if (unsaved > 0) ledger.violated('tokens are still unsaved at the end', `${replica.name}: ${unsaved}`)
+    world.stop(replica)(() => {})
+  }
+  await clock.run(clock.now + 30_000)
+  for (const replica of replicas) {
+    if (replica.alive) ledger.violated('a replica does not stop at the end', replica.name)
+    else if (replica.timers > 0)
+      ledger.violated('timers are left after a stop', `${replica.name}: ${replica.timers}`)
+  }
+}

@@ -1,0 +1,416 @@
+import { idleEndsAt } from '../../src/store/limits.ts'
+import type {
+  BeginRefresh,
+  BeginRefreshRequest,
+  DueClaim,
+  EndRecord,
+  InDoubt,
+  NewRecord,
+  RecordKey,
+  RenewedLease,
+  RenewLease,
+  ReplaceTokens,
+  RestoreTokens,
+  SessionRecord,
+} from '../../src/store/port.ts'
+import {
+  CLOCK_TOLERANCE_MS,
+  DUE_SHARDS,
+  END_KEPT_MS,
+  LONGEST_BACK_OFF_MS,
+  RECORD_SLACK_MS,
+} from '../../src/store/port.ts'
+
+/** What a Redis server keeps of a session. Never changed in place: a change puts a new one in its stead. */
+export interface StoredRecord extends SessionRecord {
+  readonly attempt: string
+  readonly lease: string
+  readonly leasedAt: number
+  readonly openUntil: number
+  readonly retrySetAt: number
+  readonly forcedAt: number
+  readonly forcedGen: number
+  readonly history: string
+  readonly expireAt: number
+}
+
+interface Expiring {
+  readonly expireAt: number
+}
+
+interface Nonce extends Expiring {
+  readonly attempt: string
+}
+
+interface EndReason extends Expiring {
+  readonly reason: string
+}
+
+/** What a write replaced, so that a promoted replica can be made that has not received it. */
+interface Undo {
+  at: number
+  restore: (data: Data) => void
+}
+
+interface Data {
+  records: Map<RecordKey, StoredRecord>
+  nonces: Map<string, Nonce>
+  ends: Map<RecordKey, EndReason>
+  due: Map<RecordKey, number>[]
+}
+
+/** Replication lags by no more than this, so older writes cannot be lost by a failover. */
+const UNDO_KEPT_MS = 10_000
+/** As in src/store/redis.ts. */
+const NEW_HISTORY_PAUSE_MS = 4_000
+
+/** Of a record whose tokens have just been written. */
+const FREE = { lease: '', leaseUntil: 0, openUntil: 0, retryAt: 0, doubts: 0 }
+
+/** An answer with an error, as Redis gives it. */
+export class ErrorReply extends Error {}
+
+/** What the simulation observes of one server. */
+export interface ServerEvents {
+  /** A change message was published. */
+  published(server: RedisServer, key: RecordKey): void
+  /** The tokens of a record were written. */
+  stored(server: RedisServer, before: StoredRecord, after: StoredRecord): void
+  deleted(server: RedisServer, record: StoredRecord, key: RecordKey, reason: string): void
+}
+
+/**
+ * One Redis server with the scripts of src/store/lua. The contract tests of the port run over it as they run
+ * over Redis, so both keep the same promises.
+ */
+export class RedisServer {
+  readonly name: string
+  readonly data: Data
+  /** Replication id: another one after a restart and after a promotion. */
+  readonly history: string
+  /** How far its wall clock is from the true time, milliseconds. */
+  clockOffset = 0
+  /** Answers every write with this error. */
+  refusesWrites: string | null = null
+  /** Accepts no connection. */
+  refusesConnections = false
+  /** Executes nothing until it thaws. */
+  frozen = false
+  /** Gone for good. */
+  dead = false
+  readonly #trueTime: () => number
+  readonly #events: ServerEvents
+  #undo: Undo[] = []
+
+  constructor(
+    name: string,
+    history: string,
+    trueTime: () => number,
+    events: ServerEvents,
+    data: Data = { records: new Map(), nonces: new Map(), ends: new Map(), due: emptyQueue() },
+  ) {
+    this.name = name
+    this.history = history
+    this.#trueTime = trueTime
+    this.#events = events
+    this.data = data
+  }
+
+  /** A server with what this one held at that instant of true time: a promoted replica, or a restart. */
+  fork(name: string, history: string, heldAt: number): RedisServer {
+    const { records, nonces, ends, due } = this.data
+    const copy: Data = {
+      records: new Map(records),
+      nonces: new Map(nonces),
+      ends: new Map(ends),
+      due: due.map((shard) => new Map(shard)),
+    }
+    for (let at = this.#undo.length - 1; at >= 0 && this.#undo[at]!.at > heldAt; at -= 1) {
+      this.#undo[at]!.restore(copy)
+    }
+    const server = new RedisServer(name, history, this.#trueTime, this.#events, copy)
+    server.clockOffset = this.clockOffset
+    return server
+  }
+
+  clock(): number {
+    return Math.floor(this.#trueTime() + this.clockOffset)
+  }
+
+  live(key: RecordKey): StoredRecord | null {
+    const record = this.data.records.get(key)
+    if (record === undefined) return null
+    if (record.expireAt > this.clock()) return record
+    this.data.records.delete(key)
+    return null
+  }
+
+  #note(restore: Undo['restore']): void {
+    const at = this.#trueTime()
+    this.#undo.push({ at, restore })
+    if (this.#undo.length > 400 && this.#undo[200]!.at < at - UNDO_KEPT_MS) this.#undo.splice(0, 200)
+  }
+
+  #put(key: RecordKey, record: StoredRecord): void {
+    const before = this.data.records.get(key)
+    this.data.records.set(key, record)
+    this.#note(({ records }) => {
+      if (before === undefined) records.delete(key)
+      else records.set(key, before)
+    })
+  }
+
+  #putDue(key: RecordKey, at: number | null): void {
+    const index = shardOf(key)
+    const before = this.data.due[index]!.get(key)
+    if (at === null) this.data.due[index]!.delete(key)
+    else this.data.due[index]!.set(key, at)
+    this.#note(({ due }) => {
+      if (before === undefined) due[index]!.delete(key)
+      else due[index]!.set(key, before)
+    })
+  }
+
+  #published(key: RecordKey): void {
+    this.#events.published(this, key)
+  }
+
+  claimNonce(nonce: string, attempt: string, ttlMs: number): boolean {
+    const held = this.data.nonces.get(nonce)
+    if (held !== undefined && held.expireAt > this.clock()) return held.attempt === attempt
+    this.data.nonces.set(nonce, { attempt, expireAt: this.clock() + ttlMs })
+    this.#note(({ nonces }) => {
+      if (held === undefined) nonces.delete(nonce)
+      else nonces.set(nonce, held)
+    })
+    return true
+  }
+
+  nonceClaimed(nonce: string): boolean {
+    const held = this.data.nonces.get(nonce)
+    return held !== undefined && held.expireAt > this.clock()
+  }
+
+  create(key: RecordKey, record: NewRecord, attempt: string, provisionalMs: number): void {
+    if (this.live(key) !== null) return
+    this.#put(key, {
+      ...record,
+      session: '{}',
+      seenAt: record.createdAt,
+      gen: 1,
+      ...FREE,
+      leasedAt: 0,
+      retrySetAt: 0,
+      forcedAt: 0,
+      forcedGen: 0,
+      replacedAt: this.clock(),
+      attempt,
+      history: this.history,
+      expireAt: this.clock() + provisionalMs,
+    })
+  }
+
+  read(key: RecordKey): SessionRecord | null {
+    const record = this.live(key)
+    if (record === null) return null
+    const { session, tokens, gen, replacedAt, createdAt, seenAt, endsAt, flow, client } = record
+    const { doubts, leaseUntil, retryAt } = record
+    const facts = { session, tokens, gen, replacedAt, createdAt, seenAt, endsAt, flow, client }
+    return { ...facts, doubts, leaseUntil, retryAt }
+  }
+
+  saveSession(key: RecordKey, session: string, idleMs: number): boolean {
+    const record = this.live(key)
+    if (record === null) return false
+    this.#put(key, { ...record, session, expireAt: idleEndsAt(record, idleMs) + RECORD_SLACK_MS })
+    return true
+  }
+
+  touch(key: RecordKey, seenAt: number, idleMs: number): boolean {
+    const record = this.live(key)
+    if (record === null || seenAt >= record.seenAt + idleMs) return false
+    const touched = { ...record, seenAt: Math.max(record.seenAt, seenAt) }
+    this.#put(key, { ...touched, expireAt: idleEndsAt(touched, idleMs) + RECORD_SLACK_MS })
+    return true
+  }
+
+  beginRefresh(key: RecordKey, request: BeginRefreshRequest): BeginRefresh {
+    const { gen, attempt, leaseMs, openMs, livesMs, forcedWindowMs } = request
+    const record = this.live(key)
+    if (record === null) return { kind: 'gone' }
+    if (record.gen !== gen) return { kind: 'replaced' }
+    const now = this.clock()
+    const granted = (doubts: number, openUntil: number): BeginRefresh => {
+      const ageMs = now - record.replacedAt
+      const openForMs = Math.min(Math.max(0, openUntil - now), openMs)
+      return { kind: 'granted', doubts, openForMs, ageMs: ageMs < 0 ? null : ageMs }
+    }
+    if (record.lease === attempt) return granted(record.doubts - 1, record.openUntil)
+    const leased = Math.min(record.leaseUntil - now, leaseMs)
+    if (leased > 0) {
+      if (leased < record.leaseUntil - now) this.#put(key, { ...record, leaseUntil: now + leased })
+      if (record.lease === '') return { kind: 'paused', waitMs: leased }
+      return { kind: 'busy', waitMs: leased, ageMs: Math.max(0, now - record.leasedAt) }
+    }
+    const openUntil =
+      record.lease === '' ? record.openUntil : Math.max(record.openUntil, record.leasedAt + openMs)
+    if (record.history !== this.history) {
+      const waitMs = Math.max(NEW_HISTORY_PAUSE_MS, Math.ceil(Math.min(livesMs, leaseMs)))
+      this.#put(key, { ...record, history: this.history, lease: '', leaseUntil: now + waitMs, openUntil })
+      return { kind: 'paused', waitMs }
+    }
+    const longest = Math.ceil(Math.max(livesMs, LONGEST_BACK_OFF_MS))
+    const backOff = record.retrySetAt > now ? 0 : Math.min(record.retryAt, record.retrySetAt + longest) - now
+    const forced = forcedWindowMs > 0
+    const forcedBefore = forced && record.forcedAt <= now && record.forcedAt + forcedWindowMs > now
+    if (forcedBefore && record.forcedGen !== gen) return { kind: 'forced_before' }
+    if (backOff > 0 && (!forced || forcedBefore)) return { kind: 'backing_off', waitMs: backOff }
+    this.#put(key, {
+      ...record,
+      ...(forced ? { forcedAt: now, forcedGen: gen } : {}),
+      lease: attempt,
+      leaseUntil: now + leaseMs,
+      leasedAt: now,
+      openUntil,
+      doubts: record.doubts + 1,
+    })
+    return granted(record.doubts, openUntil)
+  }
+
+  renewLease(key: RecordKey, { gen, attempt, doubts, leaseMs }: RenewLease): RenewedLease {
+    const record = this.live(key)
+    if (record === null) return 'gone'
+    if (record.gen !== gen) return 'taken'
+    if (record.lease !== attempt && record.lease !== '') return 'taken'
+    const now = this.clock()
+    this.#put(key, {
+      ...record,
+      lease: attempt,
+      leaseUntil: now + leaseMs,
+      leasedAt: record.lease === attempt ? record.leasedAt : now,
+      doubts: Math.max(record.doubts, doubts),
+    })
+    return 'held'
+  }
+
+  settleRefresh(key: RecordKey, attempt: string, inDoubt: InDoubt | null, retryInMs: number): void {
+    const record = this.live(key)
+    if (record === null) return
+    const retrySetAt = this.clock()
+    const retryAt = retrySetAt + Math.ceil(retryInMs)
+    if (record.lease === attempt) {
+      const doubts = record.doubts - (inDoubt === null ? 1 : 0)
+      this.#put(key, { ...record, lease: '', leaseUntil: 0, retryAt, retrySetAt, doubts })
+    } else if (inDoubt !== null && record.gen === inDoubt.gen && record.doubts < inDoubt.doubts) {
+      const later = Math.max(retryAt, record.retryAt)
+      this.#put(key, { ...record, retryAt: later, retrySetAt, doubts: inDoubt.doubts })
+    } else return
+    this.#published(key)
+  }
+
+  replaceTokens(key: RecordKey, gen: number, attempt: string, tokens: string): ReplaceTokens {
+    const record = this.live(key)
+    if (record === null) return { kind: 'gone' }
+    if (record.gen === gen + 1 && record.attempt === attempt) return { kind: 'replaced', gen: record.gen }
+    if (record.gen > gen) return { kind: 'moved' }
+    const after = { ...record, ...FREE, tokens, gen: gen + 1, attempt, replacedAt: this.clock() }
+    this.#put(key, after)
+    this.#events.stored(this, record, after)
+    this.#published(key)
+    return { kind: 'replaced', gen: gen + 1 }
+  }
+
+  reseal(key: RecordKey, was: string, sealed: string): boolean {
+    const record = this.live(key)
+    if (record === null || record.tokens !== was) return false
+    const after = { ...record, tokens: sealed }
+    this.#put(key, after)
+    this.#events.stored(this, record, after)
+    return true
+  }
+
+  restoreTokens(key: RecordKey, gen: number, attempt: string, tokens: string): RestoreTokens {
+    const record = this.live(key)
+    if (record === null) return { kind: 'gone' }
+    if (record.gen === gen && record.attempt === attempt) return { kind: 'restored' }
+    if (record.gen >= gen) return { kind: 'newer' }
+    const pause = record.lease === '' ? record.leaseUntil : 0
+    const after = { ...record, ...FREE, leaseUntil: pause, tokens, gen, attempt, replacedAt: this.clock() }
+    this.#put(key, after)
+    this.#events.stored(this, record, after)
+    this.#published(key)
+    return { kind: 'restored' }
+  }
+
+  end(key: RecordKey, gen: number | null, reason = '', idleMs: number | null = null): EndRecord {
+    const record = this.live(key)
+    if (record === null) return { kind: 'gone' }
+    if (gen !== null && record.gen !== gen) return { kind: 'moved' }
+    if (idleMs !== null && this.clock() + CLOCK_TOLERANCE_MS < idleEndsAt(record, idleMs))
+      return { kind: 'moved' }
+    this.data.records.delete(key)
+    this.#note(({ records }) => void records.set(key, record))
+    if (reason !== '') {
+      this.data.ends.set(key, { reason, expireAt: this.clock() + END_KEPT_MS })
+      this.#note(({ ends }) => void ends.delete(key))
+    }
+    this.#events.deleted(this, record, key, reason)
+    this.#published(key)
+    return { kind: 'ended', tokens: record.tokens }
+  }
+
+  endReason(key: RecordKey): string | null {
+    const end = this.data.ends.get(key)
+    return end !== undefined && end.expireAt > this.clock() ? end.reason : null
+  }
+
+  schedule(key: RecordKey, inMs: number): void {
+    this.#putDue(key, this.clock() + Math.round(inMs))
+  }
+
+  unschedule(key: RecordKey): void {
+    this.#putDue(key, null)
+  }
+
+  /** Whether it was missing. `latest`: one that is there is moved forward. */
+  scheduleMissing(key: RecordKey, inMs: number, latest: boolean): boolean {
+    const before = this.data.due[shardOf(key)]!.get(key)
+    const at = this.clock() + Math.round(inMs)
+    if (before === undefined || (latest && at < before)) this.#putDue(key, at)
+    return before === undefined
+  }
+
+  claimDue(shard: number, limit: number, leaseMs: number): DueClaim {
+    const queue = this.data.due[shard]!
+    const storeNow = this.clock()
+    if (queue.size === 0) return { entries: [], nextInMs: null, storeNow }
+    const claimed = [...queue]
+      .filter(([, dueAt]) => dueAt <= storeNow)
+      .sort((a, b) => a[1] - b[1])
+      .slice(0, limit)
+    for (const [key] of claimed) this.#putDue(key, Math.round(storeNow + leaseMs))
+    let next: number | null = null
+    for (const dueAt of queue.values()) if (next === null || dueAt < next) next = dueAt
+    return {
+      entries: claimed.map(([key, dueAt]) => ({ key, lateMs: storeNow - dueAt })),
+      nextInMs: next === null ? null : Math.max(0, next - storeNow),
+      storeNow,
+    }
+  }
+
+  queueLength(): number {
+    return this.data.due.reduce((sum, queue) => sum + queue.size, 0)
+  }
+
+  keys(): RecordKey[] {
+    return [...this.data.records.keys()].filter((key) => this.live(key) !== null)
+  }
+}
+
+export function shardOf(key: RecordKey): number {
+  return Number.parseInt(key[0]!, 16)
+}
+
+function emptyQueue(): Map<RecordKey, number>[] {
+  return Array.from({ length: DUE_SHARDS }, () => new Map())
+}

@@ -1,0 +1,127 @@
+import type { RecordKey, SessionStore } from '../../src/store/port.ts'
+import { DUE_SHARDS } from '../../src/store/port.ts'
+import type { RedisServer } from './simulated-redis.ts'
+import { shardOf } from './simulated-redis.ts'
+
+/** How the commands of one process reach the servers, and what it knows of its connections. */
+export interface Transport
+  extends Pick<
+    SessionStore,
+    | 'onChange'
+    | 'messagesArrive'
+    | 'onMessagesLost'
+    | 'onMessagesBack'
+    | 'unreached'
+    | 'onTrouble'
+    | 'msSinceTrouble'
+    | 'close'
+  > {
+  /** Masters of the store: one, or those of a Cluster. */
+  readonly shards: number
+  /** Runs `work` on that master. Rejects with `StoreUnavailable`. */
+  ask<T>(shard: number, command: string, writes: boolean, work: (server: RedisServer) => T): Promise<T>
+  /** Tells the listeners of this process that a record changed. */
+  tell(key: RecordKey): void
+}
+
+const KEYS_AT_ONCE = 1_000
+
+/** The session store of one process over simulated Redis servers. */
+export function createSimulatedStore(transport: Transport): SessionStore {
+  const { shards, ask, tell } = transport
+  // Digits of a key are as good as its slot: they spread the records over the masters.
+  const of = (key: RecordKey): number => (shards === 1 ? 0 : Number.parseInt(key.slice(1, 5), 16) % shards)
+  const ofNonce = (nonce: string): number => nonce.length % shards
+  const ofQueue = (shard: number): number => shard % shards
+
+  async function end(key: RecordKey, gen: number | null, reason: string, idleMs: number | null) {
+    try {
+      const ended = await ask(of(key), 'end', true, (server) => server.end(key, gen, reason, idleMs))
+      if (ended.kind === 'ended') tell(key)
+      return ended
+    } catch (error) {
+      // It may have run, and its message need not arrive.
+      tell(key)
+      throw error
+    }
+  }
+
+  return {
+    claimNonce: (nonce, attempt, ttlMs) =>
+      ask(ofNonce(nonce), 'claimNonce', true, (server) => server.claimNonce(nonce, attempt, ttlMs)),
+    nonceClaimed: (nonce) =>
+      ask(ofNonce(nonce), 'nonceClaimed', false, (server) => server.nonceClaimed(nonce)),
+    create: (key, record, attempt, provisionalMs) =>
+      ask(of(key), 'create', true, (server) => server.create(key, record, attempt, Math.ceil(provisionalMs))),
+    read: (key) => ask(of(key), 'read', false, (server) => server.read(key)),
+    saveSession: (key, session, idleMs) =>
+      ask(of(key), 'saveSession', true, (server) => server.saveSession(key, session, idleMs)),
+    touch: (key, seenAt, idleMs) =>
+      ask(of(key), 'touch', true, (server) => server.touch(key, seenAt, idleMs)),
+    beginRefresh: (key, request) =>
+      ask(of(key), 'beginRefresh', true, (server) => server.beginRefresh(key, request)),
+    renewLease: (key, request) =>
+      ask(of(key), 'renewLease', true, (server) => server.renewLease(key, request)),
+    settleRefresh: (key, attempt, inDoubt, retryInMs) =>
+      ask(of(key), 'settleRefresh', true, (server) => server.settleRefresh(key, attempt, inDoubt, retryInMs)),
+    replaceTokens: (key, gen, attempt, tokens) =>
+      ask(of(key), 'replaceTokens', true, (server) => server.replaceTokens(key, gen, attempt, tokens)),
+    reseal: (key, was, sealed) => ask(of(key), 'reseal', true, (server) => server.reseal(key, was, sealed)),
+    restoreTokens: (key, gen, attempt, tokens) =>
+      ask(of(key), 'restoreTokens', true, (server) => server.restoreTokens(key, gen, attempt, tokens)),
+    end: (key, gen, reason = '') => end(key, gen, reason, null),
+    endPassed: (key, gen, reason, idleMs) => end(key, gen, reason, idleMs),
+    endReason: (key) => ask(of(key), 'endReason', false, (server) => server.endReason(key)),
+    schedule: (key, inMs) =>
+      ask(ofQueue(shardOf(key)), 'schedule', true, (server) => server.schedule(key, inMs)),
+    unschedule: (key) => ask(ofQueue(shardOf(key)), 'unschedule', true, (server) => server.unschedule(key)),
+    async scheduleMissing(entries, latest = false) {
+      const parts = Array.from({ length: shards }, (_, shard) =>
+        entries.filter(({ key }) => ofQueue(shardOf(key)) === shard),
+      )
+      const added = await Promise.all(
+        parts.map((part, shard) =>
+          part.length === 0
+            ? 0
+            : ask(
+                shard,
+                'scheduleMissing',
+                true,
+                (server) => part.filter(({ key, inMs }) => server.scheduleMissing(key, inMs, latest)).length,
+              ),
+        ),
+      )
+      return added.reduce((sum, count) => sum + count, 0)
+    },
+    claimDue: (shard, limit, leaseMs) =>
+      ask(ofQueue(shard), 'claimDue', true, (server) => server.claimDue(shard, limit, leaseMs)),
+    async queueLength() {
+      const masters = Math.min(shards, DUE_SHARDS)
+      const lengths = await Promise.all(
+        Array.from({ length: masters }, (_, shard) =>
+          ask(shard, 'queueLength', false, (server) => server.queueLength()),
+        ),
+      )
+      return lengths.reduce((sum, length) => sum + length, 0)
+    },
+    async *keys() {
+      for (let shard = 0; shard < shards; shard += 1) {
+        const all = await ask(shard, 'keys', false, (server) => server.keys())
+        for (let at = 0; at < all.length || at === 0; at += KEYS_AT_ONCE)
+          yield all.slice(at, at + KEYS_AT_ONCE)
+      }
+    },
+    forget: tell,
+    onChange: transport.onChange,
+    messagesArrive: transport.messagesArrive,
+    onMessagesLost: transport.onMessagesLost,
+    onMessagesBack: transport.onMessagesBack,
+    unreached: transport.unreached,
+    onTrouble: transport.onTrouble,
+    msSinceTrouble: transport.msSinceTrouble,
+    async ping() {
+      for (let shard = 0; shard < shards; shard += 1) await ask(shard, 'ping', true, () => {})
+    },
+    close: transport.close,
+  }
+}

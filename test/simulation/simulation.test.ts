@@ -1,0 +1,53 @@
+import t from 'tap'
+import { readHistory, runCampaign } from './campaign.ts'
+import { checkReplacement, compileWorker } from './compile.ts'
+import { findMutation, MUTATIONS } from './mutations.ts'
+import { simulate } from './simulate.ts'
+
+const FIXED_SEEDS = 60
+
+t.test('fixed seeds keep every rule', async (t) => {
+  const compiled = compileWorker()
+  t.teardown(compiled.remove)
+  const campaign = await runCampaign({ compiled, from: 1, seeds: FIXED_SEEDS, untilFailure: false })
+  t.strictSame(campaign.failures, [])
+  t.equal(campaign.seeds, FIXED_SEEDS)
+  t.ok(campaign.presentations > FIXED_SEEDS && campaign.calls > FIXED_SEEDS)
+})
+
+t.test('one seed is one history, and another seed another one', async (t) => {
+  const first = await simulate(7)
+  const again = await simulate(7, { trace: true })
+  t.equal(again.hash, first.hash)
+  t.ok(again.lines.length > 10)
+  t.not((await simulate(8)).hash, first.hash)
+})
+
+t.test('a fault in the code is found, and its history is shrunk to what matters', async (t) => {
+  const compiled = compileWorker(findMutation('doubts-ignored').replacements)
+  t.teardown(compiled.remove)
+  const { failures } = await runCampaign({ compiled, from: 1, seeds: 60, untilFailure: true })
+  const [first] = failures
+  t.ok(first, 'found')
+  const whole = await readHistory(compiled, { kind: 'replay', seed: first!.seed, faults: null })
+  const smallest = await readHistory(compiled, { kind: 'shrink', seed: first!.seed })
+  t.strictSame(whole.violation, first!.violation, 'the replay fails in the same way')
+  t.equal(smallest.violation?.rule, first!.violation.rule)
+  t.ok(
+    smallest.faults.length < whole.faults.length,
+    `${smallest.faults.length} of ${whole.faults.length} faults`,
+  )
+  t.ok(smallest.lines.some((line) => line.includes('VIOLATION')))
+})
+
+t.test('every mutation applies to the code as it is', async (t) => {
+  for (const { name, replacements } of MUTATIONS) {
+    for (const replacement of replacements) t.doesNotThrow(() => checkReplacement(replacement), name)
+  }
+})
+
+t.test('a mutation whose text is not in the code is an error', async (t) => {
+  const missing = [{ file: 'src/tokens/refresh.ts', find: 'no such text', put: '' }]
+  t.throws(() => compileWorker(missing), /must occur once/)
+  t.throws(() => compileWorker([{ file: 'src/main.ts', find: '', put: '' }]), /no simulated code/)
+})

@@ -1,0 +1,49 @@
+import t from 'tap'
+import type { RecordKey } from '../../src/store/port.ts'
+import { storeContract } from '../store/contract.ts'
+import type { TestStore } from '../store/stores.ts'
+import { RedisServer } from './simulated-redis.ts'
+import type { Transport } from './simulated-store.ts'
+import { createSimulatedStore } from './simulated-store.ts'
+
+t.test('one simulated Redis keeps the promises of a store', async (t) => {
+  await storeContract(t, async () => directStore(1))
+})
+
+t.test('three simulated masters of a Cluster keep the promises of a store', async (t) => {
+  await storeContract(t, async () => directStore(3))
+})
+
+/** A store that reaches its servers at once, with a clock that moves only when it is told to. */
+function directStore(shards: number): TestStore {
+  let clock = 1_800_000_000_000
+  const listeners: ((key: RecordKey) => void)[] = []
+  const tell = (key: RecordKey): void => {
+    for (const listener of listeners) listener(key)
+  }
+  const events = { published: (_: RedisServer, key: RecordKey) => tell(key), stored() {}, deleted() {} }
+  const servers = Array.from(
+    { length: shards },
+    (_, shard) => new RedisServer(`master-${shard}`, 'history', () => clock, events),
+  )
+  const transport: Transport = {
+    shards,
+    ask: async (shard, _command, _writes, work) => work(servers[shard]!),
+    tell,
+    onChange: (listener) => void listeners.push(listener),
+    messagesArrive: () => true,
+    onMessagesLost() {},
+    onMessagesBack() {},
+    unreached: () => false,
+    onTrouble() {},
+    msSinceTrouble: () => Number.POSITIVE_INFINITY,
+    async close() {},
+  }
+  return {
+    store: createSimulatedStore(transport),
+    now: () => clock,
+    async pass(ms) {
+      clock += ms
+    },
+  }
+}

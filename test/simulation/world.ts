@@ -1,0 +1,387 @@
+import type { RecordKey } from '../../src/store/port.ts'
+import { SimulatedAuthorizationServer } from './authorization-server.ts'
+import { Browser } from './browsers.ts'
+import type { Connection, LinkFaults, Servers } from './connections.ts'
+import { noLinkFaults } from './connections.ts'
+import type { FaultKind, Instant } from './faults.ts'
+import { Ledger } from './invariants.ts'
+import { Random } from './random.ts'
+import type { BrowserRequest, BrowserResponse } from './replica.ts'
+import { Replica } from './replica.ts'
+import { SimulatedResourceServer } from './resource-server.ts'
+import type { Settings } from './settings.ts'
+import { RedisServer } from './simulated-redis.ts'
+import type { Trace } from './trace.ts'
+import { EPOCH, VirtualClock } from './virtual-clock.ts'
+
+/** How long after a fault its effects on connections may last. */
+const AFTERMATH_MS = 4_000
+/** A replica that is asked to stop has ended after this. */
+const STOP_SLACK_MS = 1_500
+
+/** The fleet and everybody whom it deals with. */
+export class World implements Servers {
+  readonly seed: number
+  readonly settings: Settings
+  readonly trace: Trace
+  readonly clock: VirtualClock
+  readonly ledger: Ledger
+  readonly authorizationServer: SimulatedAuthorizationServer
+  readonly resourceServer: SimulatedResourceServer
+  readonly masters: RedisServer[]
+  readonly replicas: Replica[] = []
+  readonly browsers: Browser[]
+  readonly wallOffsets: number[]
+  readonly injected = new Map<FaultKind, number>()
+  onInstant: (instant: Instant, slot: number) => void = () => {}
+  readonly #random: Random
+  readonly #linkFaults: LinkFaults[][]
+  readonly #subscribers = new Map<RedisServer, Set<Connection>>()
+  /** Where a replica stays with a master that was replaced, and until when. */
+  readonly #stays = new Map<string, { server: RedisServer; until: number }>()
+  readonly #waiting = new Map<Replica, Set<(response: null) => void>>()
+  #secrets: readonly string[] = ['A']
+  #lastId = 0
+  #servers = 0
+  #changingSecrets = false
+  #oldSecretNeededUntil = 0
+
+  constructor(seed: number, settings: Settings, trace: Trace) {
+    this.seed = seed
+    this.settings = settings
+    this.trace = trace
+    this.clock = new VirtualClock(new Random(seed, 'schedule'), trace)
+    // Before any code of a process runs, since that sets timers.
+    this.clock.install()
+    this.#random = new Random(seed, 'world')
+    this.wallOffsets = Array.from({ length: settings.replicas }, () =>
+      Math.round(this.#random.between(-400, 400)),
+    )
+    this.#linkFaults = Array.from({ length: settings.shards }, () =>
+      Array.from({ length: settings.replicas }, noLinkFaults),
+    )
+    this.ledger = new Ledger({
+      clock: this.clock,
+      trace,
+      settings,
+      recordOf: (key) => this.masters[this.shardOf(key)]!.live(key),
+    })
+    this.authorizationServer = new SimulatedAuthorizationServer({
+      clock: this.clock,
+      random: new Random(seed, 'authorization server'),
+      ledger: this.ledger,
+      strict: settings.strict,
+    })
+    this.authorizationServer.onInstant = (instant, by) => this.onInstant(instant, by.slot)
+    this.resourceServer = new SimulatedResourceServer({
+      clock: this.clock,
+      random: new Random(seed, 'resource server'),
+      introspects: settings.introspects,
+      onRefused: (token) => this.ledger.tokenRefused(token),
+    })
+    this.masters = Array.from({ length: settings.shards }, () => this.#newServer())
+    for (let slot = 0; slot < settings.replicas; slot += 1) this.#start(slot)
+    this.browsers = Array.from({ length: settings.browsers }, (_, user) => new Browser(this, user))
+  }
+
+  // The servers, as the connections of the replicas see them.
+
+  get shards(): number {
+    return this.settings.shards
+  }
+
+  shardOf(key: RecordKey): number {
+    return this.shards === 1 ? 0 : Number.parseInt(key.slice(1, 5), 16) % this.shards
+  }
+
+  serverFor(shard: number, slot: number): RedisServer {
+    const stay = this.#stays.get(`${shard} ${slot}`)
+    if (stay !== undefined && this.clock.now < stay.until && !stay.server.dead) return stay.server
+    return this.masters[shard]!
+  }
+
+  subscribers(server: RedisServer): Set<Connection> {
+    const known = this.#subscribers.get(server)
+    if (known !== undefined) return known
+    const none = new Set<Connection>()
+    this.#subscribers.set(server, none)
+    return none
+  }
+
+  faults(shard: number, slot: number): LinkFaults {
+    return this.#linkFaults[shard]![slot]!
+  }
+
+  executed(slot: number, command: string, answer: unknown): void {
+    if (command === 'beginRefresh' && (answer as { kind: string }).kind === 'granted')
+      this.onInstant('lease granted', slot)
+    else if (command === 'replaceTokens') this.onInstant('tokens stored', slot)
+    else if (command === 'end') this.onInstant('session ended', slot)
+    else if (command === 'saveSession') this.onInstant('session begun', slot)
+  }
+
+  #newServer(): RedisServer {
+    this.#servers += 1
+    return new RedisServer(`redis-${this.#servers}`, `history-${this.#servers}`, () => this.trueTime(), {
+      published: (server, key) => {
+        for (const connection of this.subscribers(server))
+          connection.toProcess(() => connection.transport.heard(key))
+      },
+      stored: (server, before, after) => this.ledger.stored(server, before, after),
+      deleted: (server, record, key, reason) => this.ledger.deleted(server, record, key, reason),
+    })
+  }
+
+  // Browsers and the load balancer.
+
+  anyReplica(random: Random): Replica | null {
+    const ready = this.replicas.filter((replica) => replica.alive && replica.ready)
+    return ready.length === 0 ? null : random.pick(ready)
+  }
+
+  /** `seen` is called in the process when it answers, `done` at the browser; null where the connection broke. */
+  send(
+    replica: Replica,
+    request: BrowserRequest,
+    latencyMs: number,
+    seen: (response: BrowserResponse) => void,
+    done: (response: BrowserResponse | null) => void,
+  ): void {
+    if (!replica.alive) return void this.clock.in(latencyMs, null, () => done(null))
+    const waiting = this.#waiting.get(replica) ?? new Set()
+    this.#waiting.set(replica, waiting)
+    let over = false
+    const finish = (response: BrowserResponse | null): void => {
+      if (over) return
+      over = true
+      waiting.delete(lost)
+      done(response)
+    }
+    const lost = (): void => finish(null)
+    waiting.add(lost)
+    this.clock.in(latencyMs, replica, () => {
+      if (!replica.ready) return void this.clock.in(latencyMs, null, lost)
+      replica.handle(request, (response) => {
+        if (over) return
+        seen(response)
+        this.clock.in(latencyMs, null, () => finish(response))
+      })
+    })
+  }
+
+  died(replica: Replica): void {
+    for (const lost of this.#waiting.get(replica) ?? []) this.clock.in(1, null, () => lost(null))
+    this.#waiting.delete(replica)
+  }
+
+  // What befalls them.
+
+  /** Connections may be disturbed for so long, and a while after that. */
+  disturb(ms: number): void {
+    this.ledger.disturbedUntil = Math.max(this.ledger.disturbedUntil, this.clock.now + ms + AFTERMATH_MS)
+  }
+
+  #start(slot: number): void {
+    this.#lastId += 1
+    this.replicas[slot] = new Replica(this, { id: this.#lastId, slot, secrets: this.#secrets })
+    this.replicas[slot]!.note('starts')
+  }
+
+  crash(slot: number, downMs: number): void {
+    const replica = this.replicas[slot]!
+    if (!replica.alive) return
+    replica.crash()
+    this.clock.in(downMs, null, () => this.#start(slot))
+  }
+
+  /** A graceful stop, and a start after it. */
+  restart(slot: number, downMs: number, done: () => void = () => {}): void {
+    const replica = this.replicas[slot]!
+    if (!replica.alive || !replica.ready) {
+      done()
+      return
+    }
+    const stopping = this.stop(replica)
+    const again = (): void =>
+      void this.clock.in(downMs, null, () => {
+        if (!this.replicas[slot]!.alive) this.#start(slot)
+        done()
+      })
+    stopping(again)
+  }
+
+  /** Stops a replica; the answer takes what to do then. One that does not end in time is killed. */
+  stop(replica: Replica): (then: () => void) => void {
+    const { clock, settings, ledger } = this
+    const beganAt = clock.now
+    let over = false
+    let next = (): void => {}
+    const end = (): void => {
+      if (over) return
+      over = true
+      replica.note(`has stopped after ${Math.round(clock.now - beganAt)} ms`)
+      next()
+    }
+    replica.ready = false
+    clock.in(0, replica, () => {
+      replica.stop().then(end, (error: unknown) => ledger.violated('a stop fails', String(error)))
+    })
+    const look = (): void => {
+      if (over || !replica.alive) {
+        end()
+        return
+      }
+      const stalled = replica.stalledMsSince(beganAt)
+      const leftMs = beganAt + stalled + settings.shutdownMs + STOP_SLACK_MS - clock.now
+      if (replica.stalled || leftMs > 0) return void clock.in(Math.max(100, leftMs), null, look)
+      // Redis or the resource server may keep it; the token endpoint may not.
+      if (ledger.disturbedUntil < beganAt)
+        ledger.violated('a stop takes too long', `${replica.name}: ${Math.round(clock.now - beganAt)} ms`)
+      replica.crash()
+      end()
+    }
+    clock.in(settings.shutdownMs + STOP_SLACK_MS, null, look)
+    return (then) => {
+      next = then
+    }
+  }
+
+  stepWallClock(slot: number, byMs: number): void {
+    const offset = this.wallOffsets[slot]! + byMs
+    if (Math.abs(offset) > 4_000_000) return
+    this.wallOffsets[slot] = offset
+    this.replicas[slot]!.wallOffset = offset
+  }
+
+  stepRedisClock(shard: number, byMs: number): void {
+    const server = this.masters[shard]!
+    if (Math.abs(server.clockOffset + byMs) > 4_000_000) return
+    server.clockOffset += byMs
+    if (byMs > 0) this.ledger.clockSteppedAt = this.clock.now
+  }
+
+  /** Rolling restarts with `A`, then `A,B`, then `B,A`, and so on with the next ones. */
+  changeSecrets(pauseMs: number): void {
+    // An old secret may go once every session that knew it has reached its limit.
+    if (this.#changingSecrets || this.clock.now < this.#oldSecretNeededUntil) return
+    this.#changingSecrets = true
+    const [old] = this.#secrets
+    const fresh = String.fromCharCode(old!.charCodeAt(0) + 1)
+    const steps = [
+      [old!, fresh],
+      [fresh, old!],
+    ]
+    const roll = (slot: number): void => {
+      if (slot < this.replicas.length) {
+        this.restart(slot, pauseMs, () => roll(slot + 1))
+        return
+      }
+      const next = steps.shift()
+      if (next === undefined) {
+        this.#changingSecrets = false
+        this.#oldSecretNeededUntil = this.clock.now + this.settings.maxMs
+        return
+      }
+      this.#secrets = next
+      roll(0)
+    }
+    this.#secrets = steps.shift()!
+    roll(0)
+  }
+
+  freeze(shard: number): void {
+    this.masters[shard]!.frozen = true
+  }
+
+  thaw(shard: number): void {
+    for (const server of [this.masters[shard]!, ...this.ledger.superseded]) this.#thaw(server)
+  }
+
+  #thaw(server: RedisServer): void {
+    server.frozen = false
+    for (const { transport } of this.replicas)
+      for (const connection of [...transport.commands, ...transport.messages])
+        if (connection.server === server) connection.flush()
+  }
+
+  flush(shard: number, slot: number): void {
+    const { commands, messages } = this.replicas[slot]!.transport
+    commands[shard]!.flush()
+    messages[shard]!.flush()
+  }
+
+  breakConnections(server: RedisServer): void {
+    for (const { transport } of this.replicas)
+      for (const connection of [...transport.commands, ...transport.messages])
+        if (connection.server === server) connection.breakSoon('the server closed the connection')
+  }
+
+  /** A replica of a master takes its place, without what it had not received. */
+  failOver(
+    shard: number,
+    { lostMs, frozenMs, staysMs }: { lostMs: number; frozenMs: number; staysMs: number },
+  ): void {
+    const old = this.masters[shard]!
+    this.disturb(frozenMs + staysMs)
+    old.frozen = frozenMs > 0 || old.frozen
+    const from = this.clock.now
+    this.clock.in(frozenMs, null, () => {
+      if (this.masters[shard] !== old) return
+      this.#replace(shard, from - lostMs, true)
+      if (staysMs === 0) {
+        old.dead = true
+        return this.breakConnections(old)
+      }
+      // It was only frozen or cut off, and goes on as a master until each replica has followed the promotion.
+      this.#thaw(old)
+      for (const { slot } of this.replicas)
+        this.#stays.set(`${shard} ${slot}`, {
+          server: old,
+          until: this.clock.now + this.#random.next() * staysMs,
+        })
+      for (const [slot, { transport }] of this.replicas.entries()) {
+        const { until } = this.#stays.get(`${shard} ${slot}`)!
+        this.clock.in(until - this.clock.now, null, () => {
+          for (const connection of [transport.commands[shard]!, transport.messages[shard]!])
+            if (connection.server === old) connection.breakSoon('another master was announced')
+        })
+      }
+      this.clock.in(staysMs, null, () => {
+        old.dead = true
+        this.breakConnections(old)
+      })
+    })
+  }
+
+  #replace(shard: number, heldAt: number, kept: boolean): void {
+    const old = this.masters[shard]!
+    this.#servers += 1
+    const name = `redis-${this.#servers}`
+    const fresh = kept ? old.fork(name, `history-${this.#servers}`, EPOCH + heldAt) : this.#newServer()
+    this.masters[shard] = fresh
+    this.ledger.replaced(old, fresh, kept)
+    this.ledger.note(name, `takes the place of ${old.name}`)
+  }
+
+  restartMaster(
+    shard: number,
+    { keeps, downMs }: { keeps: 'everything' | 'all but the last second' | 'nothing'; downMs: number },
+  ): void {
+    this.disturb(downMs)
+    const lostMs = keeps === 'everything' ? -1 : this.#random.next() * 1_000
+    this.#replace(shard, this.clock.now - lostMs, keeps !== 'nothing')
+    const [old] = [...this.ledger.superseded].slice(-1)
+    old!.dead = true
+    this.breakConnections(old!)
+    const fresh = this.masters[shard]!
+    fresh.refusesConnections = true
+    this.clock.in(downMs, null, () => {
+      fresh.refusesConnections = false
+    })
+  }
+
+  /** True time as every clock would show it without steps. */
+  trueTime(): number {
+    return EPOCH + this.clock.now
+  }
+}

@@ -1,0 +1,155 @@
+import t from 'tap'
+import type { RedisTarget } from '../../src/config.ts'
+import type { RecordKey } from '../../src/store/port.ts'
+import type { RedisServer } from '../helpers/redis.ts'
+import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
+import { newKey, redisStore, startSession, type TestStore, until } from './stores.ts'
+
+// Most of the time is spent waiting.
+t.jobs = 2
+
+function targetOf({ nodes }: RedisCluster): RedisTarget {
+  return {
+    kind: 'cluster',
+    nodes: nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
+    login: { username: null, password: null },
+    tls: false,
+  }
+}
+
+/** Ends a session through one store and answers after how many milliseconds the other was told; at most 1,000. */
+async function endedAt(one: TestStore, other: TestStore, key: RecordKey): Promise<number> {
+  const told = new Promise<void>((resolve) => {
+    other.store.onChange((changed) => {
+      if (changed === key) resolve()
+    })
+  })
+  const startedAt = performance.now()
+  await one.store.end(key, null)
+  await Promise.race([told, new Promise((resolve) => setTimeout(resolve, 1_000))])
+  return performance.now() - startedAt
+}
+
+async function subscribersAt(node: RedisServer): Promise<number> {
+  return (await node.cli('client', 'list', 'type', 'pubsub')).split('name=bff-messages').length - 1
+}
+
+async function slotOf(cluster: RedisCluster, key: RecordKey): Promise<number> {
+  return Number(await cluster.cli('cluster', 'keyslot', `bff:s:${key}`))
+}
+
+/** The node that holds a key of this slot. */
+async function ownerOf(cluster: RedisCluster, slot: number): Promise<RedisServer> {
+  for (const node of cluster.nodes)
+    if ((await node.cli('cluster', 'countkeysinslot', String(slot))) !== '0') return node
+  throw new Error('no node has a key of that slot')
+}
+
+t.test('a change on any master is told within 200 ms while the cluster bus carries nothing', async (t) => {
+  const cluster = await startCluster(t, { proxiedBus: true })
+  const one = await redisStore(t, targetOf(cluster))
+  const other = await redisStore(t, targetOf(cluster))
+  const keys = await Promise.all(Array.from({ length: 20 }, () => startSession(one)))
+  cluster.silenceBus()
+  for (const key of keys) t.ok((await endedAt(one, other, key)) < 200, 'told')
+  t.ok(other.store.messagesArrive())
+})
+
+t.test('messages stop counting within a second when one of the masters is silent', async (t) => {
+  const cluster = await startCluster(t)
+  const { store } = await redisStore(t, targetOf(cluster))
+  for (const node of cluster.nodes) {
+    node.pause()
+    const took = await until('messages stop counting', () => !store.messagesArrive(), 2_000)
+    t.ok(took < 1_000, `after ${took} ms`)
+    node.resume()
+    await until('messages arrive again', () => store.messagesArrive())
+  }
+})
+
+t.test('a master that joins and takes a slot is subscribed at, until it has no slot any more', async (t) => {
+  const cluster = await startCluster(t, { proxiedBus: true })
+  const one = await redisStore(t, targetOf(cluster))
+  const other = await redisStore(t, targetOf(cluster))
+  let lost = 0
+  other.store.onMessagesLost(() => {
+    lost += 1
+  })
+  const key = await startSession(one)
+  const slot = await slotOf(cluster, key)
+  const owner = await ownerOf(cluster, slot)
+  const added = await cluster.addMaster()
+  const move = await cluster.beginMove(slot, added)
+  await move.end()
+  // Neither store sends a command on that slot: nothing redirects them to its new master.
+  await until('both subscribe there', async () => (await subscribersAt(added)) === 2, 3_000)
+  t.ok(lost >= 1, 'changes may have been missed before, so all that is cached is dropped')
+  await until('messages arrive', () => other.store.messagesArrive(), 2_000)
+  const second = await startSession(one)
+  t.ok((await endedAt(one, other, second)) < 200)
+
+  const back = await cluster.beginMove(slot, owner)
+  await back.end()
+  await until('both have left it', async () => (await subscribersAt(added)) === 0, 3_000)
+  await until('messages arrive', () => other.store.messagesArrive(), 2_000)
+
+  const again = await cluster.beginMove(slot, added)
+  await again.end()
+  await until('both subscribe there again', async () => (await subscribersAt(added)) === 2, 3_000)
+  for (const { store } of [one, other]) await until('messages arrive', () => store.messagesArrive(), 2_000)
+  cluster.silenceBus()
+  t.ok((await endedAt(one, other, key)) < 200, 'and hear what is published there alone')
+})
+
+t.test('after a failover messages count again once the promoted master is subscribed at', async (t) => {
+  const cluster = await startCluster(t, { replicas: 1 })
+  const one = await redisStore(t, targetOf(cluster))
+  const other = await redisStore(t, targetOf(cluster))
+  let lost = 0
+  other.store.onMessagesLost(() => {
+    lost += 1
+  })
+  const [old] = cluster.nodes
+  const id = await old!.cli('cluster', 'myid')
+  let replicas = ''
+  await until('the master knows its replica', async () => {
+    replicas = await old!.cli('cluster', 'replicas', id)
+    return replicas.includes('slave')
+  })
+  const promoted = cluster.nodes.find(({ port }) => replicas.includes(`127.0.0.1:${port}@`))!
+  await until('the replica is in sync', async () =>
+    (await promoted.cli('info', 'replication')).includes('master_link_status:up'),
+  )
+  await promoted.cli('cluster', 'failover')
+  await until('it is a master', async () => (await promoted.cli('role')).startsWith('master'))
+  await until('the subscribers follow', async () => (await subscribersAt(promoted)) === 2, 2_000)
+  await until('they leave the demoted one', async () => (await subscribersAt(old!)) === 0, 4_000)
+  t.ok(lost >= 1, 'what was cached is dropped')
+  for (const { store } of [one, other]) await until('messages arrive', () => store.messagesArrive(), 10_000)
+  for (let count = 0; count < 10; count += 1) {
+    t.ok((await endedAt(one, other, await startSession(one))) < 200)
+  }
+
+  // And back, by the death of the promoted master this time.
+  await promoted.kill()
+  await until('messages stop counting', () => !other.store.messagesArrive(), 2_000)
+  await until('its replica has its slots', () => cluster.hasReplaced(promoted), 20_000)
+  const took = await until('messages arrive', () => other.store.messagesArrive(), 10_000)
+  t.ok(took < 8_000, `after ${took} ms`)
+  t.equal(await subscribersAt(old!), 2)
+})
+
+t.test('slots that move between known masters stop no messages', async (t) => {
+  const cluster = await startCluster(t)
+  const one = await redisStore(t, targetOf(cluster))
+  let lost = 0
+  one.store.onMessagesLost(() => {
+    lost += 1
+  })
+  for (let count = 0; count < 8; count += 1) {
+    const move = await cluster.beginMove(await slotOf(cluster, newKey()))
+    await move.end()
+  }
+  t.ok(one.store.messagesArrive())
+  t.equal(lost, 0)
+})

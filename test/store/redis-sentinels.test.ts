@@ -1,0 +1,168 @@
+import t, { type Test } from 'tap'
+import type { RedisTarget } from '../../src/config.ts'
+import type { RecordKey } from '../../src/store/port.ts'
+import { freePort } from '../helpers/ports.ts'
+import { type RedisServer, redisCli } from '../helpers/redis.ts'
+import { type SentinelGroup, startSentinelGroup } from '../helpers/redis-groups.ts'
+import { openRedisStore, redisStore, startSession, type TestStore, until, wait } from './stores.ts'
+
+// Most of the time is spent waiting.
+t.jobs = 3
+
+/** What a replica may take to follow a promotion. */
+const FOLLOWED_WITHIN_MS = 4_000
+
+function targetOf(ports: readonly number[]): RedisTarget {
+  return {
+    kind: 'sentinel',
+    sentinels: ports.map((port) => ({ host: '127.0.0.1', port })),
+    master: 'mymaster',
+    db: 0,
+    login: { username: null, password: null },
+    sentinelPassword: null,
+    tls: false,
+  }
+}
+
+/** A change that one makes is told to the other within 200 ms. */
+async function hears(t: Test, other: TestStore, one: TestStore): Promise<void> {
+  const told: RecordKey[] = []
+  other.store.onChange((key) => void told.push(key))
+  const key = await startSession(one)
+  await one.store.end(key, null)
+  t.ok((await until('the change is told', () => told.includes(key), 2_000)) < 200, 'told')
+}
+
+async function clientsAt(node: RedisServer): Promise<number> {
+  return (await node.cli('client', 'list')).split('name=bff-').length - 1
+}
+
+/** Waits until this Sentinel names that node as the master. */
+async function promoted(group: SentinelGroup, node: RedisServer, sentinel = 0): Promise<void> {
+  await until('it is promoted', async () => (await group.masterPort(sentinel)) === node.port, 40_000)
+}
+
+/** Waits until every store has its two connections to that node and trusts messages; not before it has. */
+async function followed(t: Test, stores: TestStore[], node: RedisServer, other: RedisServer): Promise<void> {
+  const startedAt = performance.now()
+  let early = 0
+  const watching = setInterval(async () => {
+    const trusted = stores.some(({ store }) => store.messagesArrive())
+    if (trusted && (await clientsAt(node)) === 0) early += 1
+  }, 20)
+  await until('no connection is left elsewhere', async () => (await clientsAt(other)) === 0, 20_000)
+  for (const { store } of stores) await until('messages arrive', () => store.messagesArrive(), 20_000)
+  const took = performance.now() - startedAt
+  clearInterval(watching)
+  t.equal(await clientsAt(node), 2 * stores.length)
+  t.ok(took < FOLLOWED_WITHIN_MS, `after ${Math.round(took)} ms`)
+  t.equal(early, 0, 'the old master alone is not trusted')
+}
+
+t.test(
+  'a master that was frozen, superseded and thaws is left within 4 seconds, twice in a row',
+  async (t) => {
+    const group = await startSentinelGroup(t)
+    const target = targetOf(group.sentinelPorts)
+    const stores = [await redisStore(t, target), await redisStore(t, target)]
+    const key = await startSession(stores[0]!)
+    await until('the replica has it', async () => (await group.replica.cli('exists', `bff:s:${key}`)) === '1')
+    for (const [old, next] of [
+      [group.master, group.replica],
+      [group.replica, group.master],
+    ] as const) {
+      old.pause()
+      await promoted(group, next)
+      old.resume()
+      t.match(await old.cli('role'), /^master/, 'it still says that it is a master')
+      await followed(t, stores, next, old)
+      await hears(t, stores[0]!, stores[1]!)
+      t.ok(await stores[0]!.store.read(key))
+      await until(
+        'the old one replicates',
+        async () => (await old.cli('info', 'replication')).includes('master_link_status:up'),
+        20_000,
+      )
+    }
+  },
+)
+
+t.test('a Sentinel that was frozen with the old master, and still names it, is not believed', async (t) => {
+  const group = await startSentinelGroup(t)
+  const stores = [await redisStore(t, targetOf(group.sentinelPorts))]
+  // The first in the list is asked first by a client that asks one after the other.
+  group.pauseSentinels(0)
+  group.master.pause()
+  await promoted(group, group.replica, 1)
+  group.resumeSentinels(0)
+  group.master.resume()
+  await followed(t, stores, group.replica, group.master)
+  const late = await redisStore(t, targetOf(group.sentinelPorts))
+  await until(
+    'a store that starts now follows too',
+    async () => (await clientsAt(group.replica)) === 4,
+    4_000,
+  )
+  await hears(t, stores[0]!, late)
+})
+
+t.test(
+  'with all Sentinels away a store goes on with its master, and asks them again when they are back',
+  async (t) => {
+    const group = await startSentinelGroup(t)
+    const stores = [await redisStore(t, targetOf(group.sentinelPorts))]
+    const { store } = stores[0]!
+    let lost = 0
+    store.onMessagesLost(() => {
+      lost += 1
+    })
+    group.pauseSentinels(0, 1, 2)
+    // Longer than a silent connection is kept.
+    for (let count = 0; count < 50; count += 1) {
+      await store.ping()
+      await wait(100)
+    }
+    t.equal(lost, 0)
+    t.ok(store.messagesArrive())
+    group.resumeSentinels(0, 1, 2)
+    for (const port of group.sentinelPorts) {
+      await until('it is asked again', async () =>
+        (await redisCli(port, ['client', 'list'])).includes('name=bff-sentinels'),
+      )
+    }
+    t.equal(lost, 0)
+  },
+)
+
+t.test(
+  'Sentinels that are away at the start are no matter to the others, nor when they come back',
+  async (t) => {
+    const group = await startSentinelGroup(t)
+    const nobody = await freePort()
+    group.pauseSentinels(1, 2)
+    const store = openRedisStore(t, targetOf([nobody, ...group.sentinelPorts]))
+    const took = await until('messages arrive', () => store.messagesArrive())
+    t.ok(took < 1_000, `after ${Math.round(took)} ms`)
+    group.resumeSentinels(1, 2)
+    await wait(2_000)
+    group.pauseSentinels(0)
+    await group.master.kill()
+    await promoted(group, group.replica, 1)
+    await until('it follows', () => store.messagesArrive(), FOLLOWED_WITHIN_MS)
+    t.equal(await clientsAt(group.replica), 2)
+    group.resumeSentinels(0)
+  },
+)
+
+t.test('Sentinels that the configuration does not name are found', async (t) => {
+  const group = await startSentinelGroup(t)
+  const store = openRedisStore(t, targetOf(group.sentinelPorts.slice(0, 1)))
+  await until('messages arrive', () => store.messagesArrive())
+  await wait(1_000)
+  group.pauseSentinels(0)
+  group.master.pause()
+  await promoted(group, group.replica, 1)
+  group.master.resume()
+  await until('it follows', async () => (await clientsAt(group.replica)) === 2, FOLLOWED_WITHIN_MS)
+  group.resumeSentinels(0)
+})

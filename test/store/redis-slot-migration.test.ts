@@ -1,0 +1,43 @@
+import { randomUUID } from 'node:crypto'
+import t from 'tap'
+import type { RecordKey } from '../../src/store/port.ts'
+import { startCluster } from '../helpers/redis-groups.ts'
+import { IDLE_MS, newKey, redisStore, startSession, until } from './stores.ts'
+
+t.test(
+  'while its slot moves, everything can be done with a session, and it ends with its reason',
+  async (t) => {
+    const cluster = await startCluster(t)
+    const target = {
+      kind: 'cluster',
+      nodes: cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
+      login: { username: null, password: null },
+      tls: false,
+    } as const
+    const one = await redisStore(t, target)
+    const other = await redisStore(t, target)
+    const { store } = one
+    const told: RecordKey[] = []
+    other.store.onChange((key) => void told.push(key))
+
+    const key = await startSession(one)
+    const move = await cluster.beginMove(Number(await cluster.cli('cluster', 'keyslot', `bff:s:${key}`)))
+    t.ok(await store.read(key))
+    t.ok(await store.saveSession(key, '{}', IDLE_MS))
+    t.ok(await store.touch(key, Date.now(), IDLE_MS))
+    t.equal((await store.replaceTokens(key, 1, randomUUID(), 'sealed-2')).kind, 'replaced')
+    t.equal(await store.reseal(key, 'sealed-2', 'sealed-3'), true)
+
+    const startedAt = performance.now()
+    t.strictSame(await store.end(key, null, 'logout'), { kind: 'ended', tokens: 'sealed-3' })
+    t.ok(performance.now() - startedAt < 1_000, 'within a second')
+    t.equal(await store.endReason(key), 'logout')
+    t.equal(await store.read(key), null)
+    await until('the change is told', () => told.includes(key), 1_000)
+    t.strictSame(await store.end(key, null, 'logout'), { kind: 'gone' })
+    await move.end()
+    t.equal(await store.endReason(key), 'logout')
+    t.equal(await store.read(key), null)
+    t.strictSame(await store.end(newKey(), null), { kind: 'gone' })
+  },
+)

@@ -1,0 +1,83 @@
+import t from 'tap'
+import { createHouse } from './house.ts'
+
+const HOUR = 3_600_000
+
+for (const hours of [-1, 1]) {
+  t.test(`a process clock that steps by ${hours} h delays no background refresh`, async (t) => {
+    const { time, steps, addReplica, addSession, presentations, shared, request } = createHouse(t, {
+      idleMs: 6 * HOUR,
+    })
+    const replica = addReplica()
+    const key = await addSession(replica, 1, 600)
+    await time.advance(60_000)
+    steps.wall = hours * HOUR
+    await time.advance(540_000)
+    t.ok((await shared.read(key))!.gen >= 2)
+    await time.advance(600_000)
+    t.ok((await shared.read(key))!.gen >= 3)
+    t.ok(presentations.length < 100, `${presentations.length} refreshes of tokens that live a minute`)
+    t.match(await request(replica, key), { kind: 'token' })
+  })
+
+  t.test(`a store clock that steps by ${hours} h delays no background refresh`, async (t) => {
+    const { time, steps, addReplica, addSession, presentations, shared, request } = createHouse(t, {
+      idleMs: 6 * HOUR,
+    })
+    const replica = addReplica()
+    const key = await addSession(replica, 1, 600)
+    await time.advance(60_000)
+    steps.store = hours * HOUR
+    await time.advance(540_000)
+    t.ok((await shared.read(key))!.gen >= 2)
+    t.ok(presentations.length < 20, `${presentations.length} refreshes`)
+    t.match(await request(replica, key), { kind: 'token' })
+  })
+}
+
+t.test('a process clock that steps back by an hour keeps the breaker open no longer', async (t) => {
+  const { time, steps, addReplica, addSession, behave, request } = createHouse(t)
+  const replica = addReplica()
+  const keys = await Promise.all([1, 2, 3, 4].map((name) => addSession(replica, name, 0)))
+  behave({ kind: 'unavailable' })
+  for (const key of keys) await request(replica, key)
+  steps.wall = -HOUR
+  behave({ kind: 'granted' })
+  await time.advance(5_000)
+  // To the clock that was set back this token lives for another hour: the resource server refuses it.
+  t.match(await request(replica, keys[0]!, 1), { kind: 'token', session: { gen: 2 } })
+})
+
+t.test('a replica whose clock is behind writes no wait that keeps the others from refreshing', async (t) => {
+  const { time, steps, addReplica, addSession, behave, request } = createHouse(t)
+  const [replica, other] = [addReplica(), addReplica()]
+  await time.advance(6_000)
+  const key = await addSession(replica, 1, 30)
+  await replica.tokens.stop()
+  behave({ kind: 'in_doubt', rotates: false })
+  await time.advance(31_000)
+  steps.wall = -HOUR
+  void request(other, key, 1)
+  await time.advance(5_000)
+  steps.wall = 0
+  behave({ kind: 'granted' })
+  await time.advance(5_000)
+  t.match(await request(other, key), { kind: 'token' })
+})
+
+t.test('a store clock that steps back by an hour holds no lease longer than a lease', async (t) => {
+  const { time, steps, addReplica, addSession, crash, behave, request } = createHouse(t)
+  const [replica, other] = [addReplica(), addReplica()]
+  await time.advance(6_000)
+  const key = await addSession(replica, 1, 0)
+  behave({ kind: 'unavailable', ms: 60_000 })
+  void request(replica, key)
+  await time.advance(500)
+  crash(replica)
+  steps.store = -HOUR
+  behave({ kind: 'granted' })
+  // The first look finds a lease that would last for another hour.
+  void request(other, key)
+  await time.advance(15_500)
+  t.match(await request(other, key), { kind: 'token' })
+})
