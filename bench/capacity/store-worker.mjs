@@ -19,6 +19,7 @@ const AT_ONCE = 256
 const SAMPLE = 20_000
 const SHARDS = 16
 const LEASE_MS = 15_000
+const OPEN_MS = 30_000
 const CLAIM_AT_MOST = 64
 /** Nothing falls due while this runs. */
 const DUE_FROM_MS = 1_200_000
@@ -115,6 +116,7 @@ async function refreshes({ calls, atOnce }) {
       leaseMs: LEASE_MS,
       livesMs: 0,
       forcedWindowMs: 0,
+      openMs: OPEN_MS,
     })
     if (begun.kind !== 'granted') throw new Error(`the lease is ${begun.kind}`)
     const tokens = seal(key)

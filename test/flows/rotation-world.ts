@@ -42,7 +42,6 @@ async function makeSession(
   const sessionId = cookies.newSessionId()
   const key = recordKeyOf(sessionId)
   const createdAt = Date.now()
-  const dueAt = createdAt + dueInSeconds * 1_000
   const tokens = {
     accessToken: new Secret(granted.access_token),
     refreshToken: new Secret(granted.refresh_token),
@@ -53,7 +52,7 @@ async function makeSession(
   }
   const sealed = sealTokens(keyring, key, tokens, createdAt)
   const record = { tokens: sealed, createdAt, endsAt: createdAt + MAX_MS, client: CLIENT.clientId }
-  await store.schedule(key, dueAt)
+  await store.schedule(key, dueInSeconds * 1_000)
   await store.create(key, { ...record, flow: 'code' }, key, 15_000)
   await store.saveSession(key, '{}', IDLE_MS)
   return new Map([

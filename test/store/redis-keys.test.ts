@@ -113,7 +113,7 @@ t.test('nothing in Redis can be read or used: no token, session id, cookie value
   )
 
   await store.claimNonce(nonce, 'a', 600_000)
-  await store.schedule(key, Date.now() + 60_000)
+  await store.schedule(key, 60_000)
   await store.create(key, { ...newRecord(Date.now()), tokens: sealed }, 'a', 15_000)
   await store.saveSession(key, '{}', IDLE_MS)
   await store.beginRefresh(key, {
