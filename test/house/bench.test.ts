@@ -95,7 +95,7 @@ t.test('the load counts every answer, with a length or chunked, and knows the ba
   ]) {
     writeFileSync(file, paths.map((path) => `${path}\tsession=none\n`).join(''))
     answered = 0
-    const orders = { port, file, headers: {}, connections: 4, seconds: 0.2 }
+    const orders = { port, file, headers: {}, connections: 4, seconds: 1 }
     const run = await bench(t, 'load/sockets.mjs', JSON.stringify(orders))
     const { requests, failed } = JSON.parse(run.stdout) as { requests: number; failed: number }
     t.ok(requests > 0 && requests <= answered, `${requests} counted of ${answered}`)
