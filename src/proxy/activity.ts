@@ -18,31 +18,25 @@ export interface Activity {
 export interface ActivityOptions {
   store: Pick<SessionStore, 'touch' | 'unreached' | 'onMessagesBack'>
   idleMs: number
-  clock: Clock
+  clock: Pick<Clock, 'monotonic'>
   /** The store has no such session, or its idle limit has passed. */
   onGone: (key: RecordKey) => void
 }
 
-interface Pending {
-  /** Epoch milliseconds, as the record keeps it. */
-  readonly seenAt: number
-  /** Monotonic milliseconds: after the idle limit the store would not take it any more. */
-  readonly notedAt: number
-}
-
 /** Keeps activity until the store has taken it, so that one lost command ends no session as idle. */
 export function createActivity({ store, idleMs, clock, onGone }: ActivityOptions): Activity {
-  const pending = new Map<RecordKey, Pending>()
+  /** When each was active, monotonic milliseconds. */
+  const pending = new Map<RecordKey, number>()
   let timer: NodeJS.Timeout | undefined
   let retrying = false
   let closed = false
 
   store.onMessagesBack(() => void retry())
 
-  async function write(key: RecordKey, noted: Pending): Promise<void> {
+  async function write(key: RecordKey, activeAt: number): Promise<void> {
     try {
-      const there = await store.touch(key, noted.seenAt, idleMs)
-      if (pending.get(key) === noted) pending.delete(key)
+      const there = await store.touch(key, clock.monotonic() - activeAt, idleMs)
+      if (pending.get(key) === activeAt) pending.delete(key)
       if (!there) onGone(key)
     } catch {
       // It stays pending.
@@ -55,7 +49,8 @@ export function createActivity({ store, idleMs, clock, onGone }: ActivityOptions
     if (retrying) return
     retrying = true
     const oldest = clock.monotonic() - idleMs
-    for (const [key, { notedAt }] of pending) if (notedAt <= oldest) pending.delete(key)
+    // The store would not take these any more.
+    for (const [key, activeAt] of pending) if (activeAt <= oldest) pending.delete(key)
     const keys = [...pending.keys()]
     while (keys.length > 0 && !store.unreached()) {
       await Promise.all(keys.splice(0, RETRIED_AT_ONCE).map(flush))
@@ -74,17 +69,17 @@ export function createActivity({ store, idleMs, clock, onGone }: ActivityOptions
   }
 
   async function flush(key: RecordKey): Promise<void> {
-    const noted = pending.get(key)
-    if (noted !== undefined && !store.unreached()) await write(key, noted)
+    const activeAt = pending.get(key)
+    if (activeAt !== undefined && !store.unreached()) await write(key, activeAt)
   }
 
   return {
     note(key) {
       const isFirst = !pending.has(key)
-      const noted = { seenAt: clock.wall(), notedAt: clock.monotonic() }
-      pending.set(key, noted)
+      const activeAt = clock.monotonic()
+      pending.set(key, activeAt)
       if (store.unreached()) startTimer()
-      else if (isFirst) void write(key, noted)
+      else if (isFirst) void write(key, activeAt)
     },
     flush,
     close() {

@@ -139,10 +139,11 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       return true
     },
 
-    async touch(key, seenAt, idleMs) {
+    async touch(key, agoMs, idleMs) {
       const entry = live(key)
-      if (entry === null || seenAt >= entry.seenAt + idleMs) return false
-      const touched = { ...entry, seenAt: Math.max(entry.seenAt, seenAt) }
+      const activeAt = Math.round(now() - agoMs)
+      if (entry === null || activeAt >= entry.seenAt + idleMs) return false
+      const touched = { ...entry, seenAt: Math.max(entry.seenAt, activeAt) }
       confirm(touched, idleMs)
       records.set(key, touched)
       return true

@@ -154,8 +154,11 @@ export interface SessionStore {
   read(key: RecordKey): Promise<SessionRecord | null>
   /** Updates a record that exists and gives it its whole life; false, and nothing written, when there is none. */
   saveSession(key: RecordKey, session: string, idleMs: number): Promise<boolean>
-  /** Records activity; false when the session is gone or past its idle limit. Never moves `seenAt` back. */
-  touch(key: RecordKey, seenAt: number, idleMs: number): Promise<boolean>
+  /**
+   * Records that the browser was active so many milliseconds ago, by the store's clock: a replica whose wall clock
+   * is wrong makes no session idle. false when the session is gone or past its idle limit. Never moves `seenAt` back.
+   */
+  touch(key: RecordKey, agoMs: number, idleMs: number): Promise<boolean>
 
   beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefresh>
   /**

@@ -177,8 +177,8 @@ export function createRedisStore({
       return (await script('save-session', recordName(key), session, idleMs, RECORD_SLACK_MS)) === 1
     },
 
-    async touch(key, seenAt, idleMs) {
-      return (await script('touch', recordName(key), seenAt, idleMs, RECORD_SLACK_MS)) === 1
+    async touch(key, agoMs, idleMs) {
+      return (await script('touch', recordName(key), agoMs, idleMs, RECORD_SLACK_MS)) === 1
     },
 
     async beginRefresh(

@@ -27,10 +27,10 @@ function start(t: Test) {
   const store = {
     unreached: () => state.unreached,
     onMessagesBack: (listener: () => void) => void back.push(listener),
-    async touch(key: RecordKey, seenAt: number, idleMs: number) {
+    async touch(key: RecordKey, agoMs: number, idleMs: number) {
       touched.push(key)
       if (failing.has(key)) throw new Error('this part of the store is away')
-      return await memory.touch(key, seenAt, idleMs)
+      return await memory.touch(key, agoMs, idleMs)
     },
   }
   const activity = createActivity({ store, idleMs: IDLE_MS, clock, onGone: (key) => void gone.push(key) })
@@ -63,6 +63,18 @@ t.test('activity is written at once, and once', async (t) => {
   await until('it is written', async () => (await seenAt(key)) >= before, 1_000)
   await elapsed(TWO_ROUNDS_MS)
   t.equal(touched.length, 1)
+})
+
+t.test('a replica whose wall clock is an hour behind makes no active session idle', async (t) => {
+  const { activity, clock, session, seenAt } = start(t)
+  const key = await session()
+  clock.pass(10_000)
+  const storeNow = clock.wall()
+  const { wall } = clock
+  clock.wall = () => wall() - 3_600_000
+  activity.note(key)
+  clock.wall = wall
+  await until('it is written', async () => (await seenAt(key)) >= storeNow, 1_000)
 })
 
 t.test('activity that the store did not take is written again until the store takes it', async (t) => {

@@ -226,10 +226,11 @@ export class RedisServer {
     return true
   }
 
-  touch(key: RecordKey, seenAt: number, idleMs: number): boolean {
+  touch(key: RecordKey, agoMs: number, idleMs: number): boolean {
     const record = this.live(key)
-    if (record === null || seenAt >= record.seenAt + idleMs) return false
-    const touched = { ...record, seenAt: Math.max(record.seenAt, seenAt) }
+    const activeAt = Math.round(this.clock() - agoMs)
+    if (record === null || activeAt >= record.seenAt + idleMs) return false
+    const touched = { ...record, seenAt: Math.max(record.seenAt, activeAt) }
     this.#put(key, { ...touched, expireAt: idleEndsAt(touched, idleMs) + RECORD_SLACK_MS })
     return true
   }

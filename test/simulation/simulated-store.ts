@@ -56,8 +56,7 @@ export function createSimulatedStore(transport: Transport): SessionStore {
     read: (key) => ask(of(key), 'read', false, (server) => server.read(key)),
     saveSession: (key, session, idleMs) =>
       ask(of(key), 'saveSession', true, (server) => server.saveSession(key, session, idleMs)),
-    touch: (key, seenAt, idleMs) =>
-      ask(of(key), 'touch', true, (server) => server.touch(key, seenAt, idleMs)),
+    touch: (key, agoMs, idleMs) => ask(of(key), 'touch', true, (server) => server.touch(key, agoMs, idleMs)),
     beginRefresh: (key, request) =>
       ask(of(key), 'beginRefresh', true, (server) => server.beginRefresh(key, request)),
     renewLease: (key, request) =>

@@ -70,7 +70,7 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
     await store.create(key, newRecord(now()), 'a', 15_000)
     await store.saveSession(key, '{}', IDLE_MS)
     await store.read(key)
-    await store.touch(key, now() + 1_000, IDLE_MS)
+    await store.touch(key, 0, IDLE_MS)
     await store.schedule(key, 60_000)
     await store.unschedule(key)
     await store.scheduleMissing([{ key, inMs: 60_000 }])

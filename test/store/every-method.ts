@@ -13,7 +13,7 @@ export function everyMethod(store: SessionStore, key: RecordKey): Record<string,
     create: () => store.create(key, newRecord(at), attempt, 15_000),
     saveSession: () => store.saveSession(key, '{}', IDLE_MS),
     read: () => store.read(key),
-    touch: () => store.touch(key, at + 1, IDLE_MS),
+    touch: () => store.touch(key, 0, IDLE_MS),
     beginRefresh: () =>
       store.beginRefresh(key, {
         gen: 1,
