@@ -25,9 +25,8 @@ const KEPT_AT_MOST = 20_000
 const AT_ONCE = 32
 /** Well below the pause that the store makes before anybody may refresh on a new master. */
 const RETRY_MS = 250
-/** From one round to the next, twice as long each time: each costs the store a command for each write kept. */
-const MIN_ROUND_MS = 1_000
-const MAX_ROUND_MS = 60_000
+/** From one round to the next while trouble goes on: each costs the store a command for each write kept. */
+const ROUND_EVERY_MS = 1_000
 const STOP_MS = 2_000
 
 export interface RecentOptions {
@@ -51,26 +50,17 @@ interface Entry {
 export function createRecent({ store, monotonic, log, onWrittenAgain }: RecentOptions): Recent {
   const kept = new Map<RecordKey, Entry>()
   let troubles = 0
-  let lastTroubleAt = Number.NEGATIVE_INFINITY
   /** Troubles that the rounds so far were made for. */
   let covered = 0
   let nextRoundAt = 0
-  let roundMs = MIN_ROUND_MS
   let working: Promise<void> | null = null
   let stopped = false
 
   store.onTrouble(() => {
     // What is as old as that already has reached every replica that may be promoted.
     forgetOld()
-    if (monotonic() - lastTroubleAt >= MAX_ROUND_MS) hurry()
-    lastTroubleAt = monotonic()
     check()
   })
-
-  function hurry(): void {
-    nextRoundAt = Math.min(nextRoundAt, monotonic() + MIN_ROUND_MS)
-    roundMs = MIN_ROUND_MS
-  }
 
   function check(): void {
     troubles += 1
@@ -82,8 +72,7 @@ export function createRecent({ store, monotonic, log, onWrittenAgain }: RecentOp
     while (covered < troubles && !stopped) {
       while (monotonic() < nextRoundAt && !stopped) await pause(Math.min(nextRoundAt - monotonic(), RETRY_MS))
       const upTo = troubles
-      nextRoundAt = monotonic() + roundMs
-      roundMs = Math.min(roundMs * 2, MAX_ROUND_MS)
+      nextRoundAt = monotonic() + ROUND_EVERY_MS
       await round(upTo)
       covered = upTo
       forgetOld()
@@ -139,7 +128,6 @@ export function createRecent({ store, monotonic, log, onWrittenAgain }: RecentOp
     )
     onWrittenAgain(key, kind)
     // Where one is missing there will be more.
-    hurry()
     check()
   }
 
