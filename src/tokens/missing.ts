@@ -51,6 +51,7 @@ export function createMissingScan(options: MissingScanOptions): MissingScan {
   let endPause: () => void = () => {}
   let scanning: Promise<void> | null = null
   let moving: Promise<void> | null = null
+  let stepSeenAt = Number.NEGATIVE_INFINITY
   let stopped = true
 
   function later(ms: number): void {
@@ -77,6 +78,8 @@ export function createMissingScan(options: MissingScanOptions): MissingScan {
     try {
       if (await store.claimNonce(CLAIM_AFTER_STEP, attempt, STEP_SEEN_MS)) await scan(true)
     } catch (error) {
+      // The next part of the queue that shows the step asks again.
+      stepSeenAt = Number.NEGATIVE_INFINITY
       if (!(error instanceof StoreUnavailable))
         log.error({ event: 'schedule.failed', err: error }, 'the due queue could not be moved forward')
     }
@@ -112,6 +115,9 @@ export function createMissingScan(options: MissingScanOptions): MissingScan {
       later(random() * everyMs)
     },
     moveForward() {
+      // Each part of the queue shows the same step.
+      if (monotonic() - stepSeenAt < STEP_SEEN_MS) return
+      stepSeenAt = monotonic()
       log.warn({ event: 'store.clock_stepped_back' }, "Redis' clock has stepped back: check its time source")
       moving ??= afterStep().finally(() => {
         moving = null

@@ -33,6 +33,8 @@ const WITHDRAWN_WITHIN_MS = 600_000
 const UNSENT_TOLD_MS = 100
 /** How often the lease of an unanswered presentation is renewed: sooner than the shortest pause after a failover ends. */
 const RENEW_EVERY_MS = 1_500
+/** How soon after a renewal that the store did not take. */
+const RENEW_AGAIN_MS = 250
 /** Callers come back after this while an earlier presentation has no answer. */
 const UNANSWERED_RETRY_MS = 2_000
 
@@ -206,6 +208,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
     const connection = new AbortController()
     const lease = { gen, attempt: id, doubts: doubts + 1, leaseMs: leaseMs(timeoutMs) }
     const giveUpAt = clock.monotonic() + answerMs(timeoutMs)
+    let renewAt = clock.monotonic() + RENEW_EVERY_MS
     let renewing = false
     let ended = false
     let lost = false
@@ -215,13 +218,14 @@ export function createRefresh(options: RefreshOptions): Refresh {
     function look(): void {
       if (clock.monotonic() >= giveUpAt) reset('no answer came')
       // A process that was stopped first reads what came meanwhile: the store says whether the lease is still ours.
-      else if (!renewing && !ended) renew().catch(failed)
+      else if (clock.monotonic() >= renewAt && !renewing && !ended) renew().catch(failed)
     }
 
     async function renew(): Promise<void> {
       renewing = true
       try {
         const renewed = await store.renewLease(key, lease)
+        renewAt = clock.monotonic() + RENEW_EVERY_MS
         lost = renewed === 'taken'
         if (lost) reset('the refresh token has been replaced or presented elsewhere')
         // What a session that has ended is still granted is to be revoked, and nobody else presents its token.
@@ -239,8 +243,11 @@ export function createRefresh(options: RefreshOptions): Refresh {
     }
 
     open.add(connection)
-    const timer = setInterval(look, RENEW_EVERY_MS)
-    const watch = watchChanges(key, look)
+    const timer = setInterval(look, RENEW_AGAIN_MS)
+    const watch = watchChanges(key, () => {
+      renewAt = clock.monotonic()
+      look()
+    })
     const answer = send(connection.signal).finally(() => {
       clearInterval(timer)
       watch.stop()

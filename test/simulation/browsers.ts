@@ -118,7 +118,7 @@ export class Browser {
             'an answer is of another user',
             `user ${this.user} got the data of ${response.user}`,
           )
-        session.lastActivityAt = Math.max(session.lastActivityAt, sentAt)
+        if (ledger.lives(session)) session.lastActivityAt = Math.max(session.lastActivityAt, sentAt)
       } else if (response.status === 401) ledger.refused(session, replica, 'call')
       else if (response.status === 403) ledger.forbidden(session, replica, sentAt)
     }

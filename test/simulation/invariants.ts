@@ -374,7 +374,7 @@ export class Ledger {
     session.deletedAt ??= now
     session.deletedReason = reason
     if (!lived || session.state !== 'alive') return
-    if (reason === 'refused' && this.#isGranted(session.family))
+    if (reason === 'refused' && this.#isGranted(session))
       this.violated(
         'a session ends although a presentation of it was granted',
         `session ${session.family.id}`,
@@ -393,10 +393,17 @@ export class Ledger {
     void record
   }
 
-  /** A living process may still receive new tokens. */
-  #isGranted(family: Family): boolean {
+  /** A living process may still receive new tokens, and the others could know of it. */
+  #isGranted(session: Session): boolean {
+    const { family } = session
     if (family.revoked) return false
-    return [...this.#open].some(({ token, issued, by }) => token.family === family && issued > 0 && by.alive)
+    return [...this.#open].some(
+      (open) =>
+        open.token.family === family &&
+        open.issued > 0 &&
+        open.by.alive &&
+        this.#excuse(open, session) === null,
+    )
   }
 
   /** Its newest activity was written to a master that was replaced then, or noted by a process that has died. */

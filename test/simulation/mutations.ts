@@ -27,7 +27,7 @@ export const MUTATIONS: readonly Mutation[] = [
     'lease-not-renewed',
     'a slow answer lets others present the same refresh token',
     REFRESH,
-    'else if (!renewing && !ended) renew().catch(failed)',
+    'else if (clock.monotonic() >= renewAt && !renewing && !ended) renew().catch(failed)',
     '',
   ),
   mutation(
