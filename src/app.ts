@@ -166,7 +166,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     countSignIn: createRateLimit({ perMinute: config.loginRatePerMinute, clock }),
     countPasswords: createRateLimit({ perMinute: PASSWORDS_PER_MINUTE.address, clock }),
     countUsername: createRateLimit({ perMinute: PASSWORDS_PER_MINUTE.username, clock }),
-    session: { cookies, store, idleMs, now, end: (key) => tokens.end(key, 'logout') },
+    session: { cookies, store, idleMs, end: (key) => tokens.end(key, 'logout') },
     idleMs,
     defaultWac: config.wac.default,
     now,

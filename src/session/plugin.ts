@@ -22,7 +22,6 @@ export interface SessionScopeOptions {
   cookies: SessionCookies
   store: SessionStore
   idleMs: number
-  now: () => number
   end: (key: RecordKey) => Promise<unknown>
 }
 
@@ -40,7 +39,7 @@ export async function addCookies(scope: FastifyInstance, cookies: SessionCookies
  * does. Tokens are not in it.
  */
 export async function addBrowserSession(scope: FastifyInstance, options: SessionScopeOptions): Promise<void> {
-  const { cookies, store, idleMs, now, end } = options
+  const { cookies, store, idleMs, end } = options
   scope.decorateRequest('recordKey', null)
   scope.decorateRequest('cookieIsStale', false)
   scope.addHook('onRequest', async (request) => {
@@ -64,6 +63,6 @@ export async function addBrowserSession(scope: FastifyInstance, options: Session
     idGenerator: cookies.newSessionId,
     rolling: false,
     saveUninitialized: false,
-    store: createStoreAdapter({ store, idleMs, now, end }),
+    store: createStoreAdapter({ store, idleMs, end }),
   })
 }

@@ -1,6 +1,5 @@
 import type { SessionStore as FastifySessionStore } from '@fastify/session'
 import type { Session } from 'fastify'
-import { passedLimit } from '../store/limits.ts'
 import type { RecordKey, SessionStore } from '../store/port.ts'
 import { StoreUnavailable } from '../store/port.ts'
 import { recordKeyOf } from './cookies.ts'
@@ -8,7 +7,6 @@ import { recordKeyOf } from './cookies.ts'
 export interface StoreAdapterOptions {
   store: SessionStore
   idleMs: number
-  now: () => number
   /** Ends a session that the browser gave up. */
   end: (key: RecordKey) => Promise<unknown>
 }
@@ -18,11 +16,10 @@ export interface StoreAdapterOptions {
  * the library writes a whole session back at the end of a request, which would bring one back to
  * life that was ended meanwhile.
  */
-export function createStoreAdapter({ store, idleMs, now, end }: StoreAdapterOptions): FastifySessionStore {
+export function createStoreAdapter({ store, idleMs, end }: StoreAdapterOptions): FastifySessionStore {
   async function get(sessionId: string): Promise<Session | null> {
     const record = await store.read(recordKeyOf(sessionId))
-    if (record === null || passedLimit(record, now(), idleMs) !== null) return null
-    return JSON.parse(record.session) as Session
+    return record === null ? null : (JSON.parse(record.session) as Session)
   }
 
   async function set(sessionId: string, session: Session): Promise<void> {

@@ -155,14 +155,17 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       if (entry.gen !== request.gen) return { kind: 'replaced' }
       const at = now()
       const ageMs = at - entry.replacedAt
-      const openForMs = (openUntil: number): number => Math.min(Math.max(0, openUntil - at), request.openMs)
+      // No later than now, where the clock has stepped back since.
+      const leasedAt = Math.min(entry.leasedAt, at)
+      const openBefore = Math.min(entry.openUntil, at + request.openMs)
+      const openForMs = (openUntil: number): number => Math.max(0, openUntil - at)
       if (entry.lease === request.attempt)
-        return { kind: 'granted', doubts: entry.doubts - 1, openForMs: openForMs(entry.openUntil), ageMs }
+        return { kind: 'granted', doubts: entry.doubts - 1, openForMs: openForMs(openBefore), ageMs }
       if (entry.leaseUntil > at) {
         // Longer than a lease: the clock has stepped back since.
         const leaseUntil = Math.min(entry.leaseUntil, at + request.leaseMs)
         records.set(key, { ...entry, leaseUntil })
-        return { kind: 'busy', waitMs: leaseUntil - at, ageMs: Math.max(0, at - entry.leasedAt) }
+        return { kind: 'busy', waitMs: leaseUntil - at, ageMs: at - leasedAt }
       }
       const forced = request.forcedWindowMs > 0
       const forcedBefore = forced && entry.forcedAt <= at && entry.forcedAt + request.forcedWindowMs > at
@@ -173,8 +176,7 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
         return { kind: 'backing_off', waitMs: backOffMs }
       }
       // A lease that lapsed and was never settled: its holder may still receive an answer.
-      const openUntil =
-        entry.lease === '' ? entry.openUntil : Math.max(entry.openUntil, entry.leasedAt + request.openMs)
+      const openUntil = entry.lease === '' ? openBefore : Math.max(openBefore, leasedAt + request.openMs)
       records.set(key, {
         ...entry,
         lease: request.attempt,

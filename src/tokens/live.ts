@@ -70,8 +70,12 @@ export function createFindSession(options: LiveOptions): FindSession {
       const limit = passedLimit(record, now(), idleMs)
       if (limit !== null) {
         const { kind } = await store.endPassed(key, record.gen, limit, idleMs)
-        if (kind === 'ended') onEnded(key, limit)
-        return { kind: 'ended', reason: limit }
+        if (kind === 'gone') return await ended(key)
+        if (kind === 'ended') {
+          onEnded(key, limit)
+          return { kind: 'ended', reason: limit }
+        }
+        // By the store's clock it lives: the clock of this process is wrong.
       }
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error

@@ -64,6 +64,7 @@ t.test('rotations and sign-outs that the promoted replica had not received are n
   const late = await startBff(t, sandbox, env)
   await promoted(group)
   await load.untilAllServed(10_000)
+  await untilReady(late)
   for (const browser of staying)
     t.equal((await through(late, browser).fetch('/flux/temperature')).status, 200)
   const meanwhile = load.answers().filter((kind) => !kind.startsWith('503 '))

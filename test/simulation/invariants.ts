@@ -261,7 +261,7 @@ export class Ledger {
         ? 'failover lost the newest write with its process'
         : 'crash between rotation and store'
     }
-    if (this.clockSteppedAt > since) return 'Redis clock stepped forward during a request'
+    if (this.clockSteppedAt >= since) return 'Redis clock stepped forward during a request'
     const lease = leaseMs(this.#settings.timeoutMs)
     if (by.stalledMsSince(since) > lease / 3)
       return 'process stopped longer than the lease while its request was on the way'

@@ -243,18 +243,19 @@ export class RedisServer {
     const now = this.clock()
     const granted = (doubts: number, openUntil: number): BeginRefresh => {
       const ageMs = now - record.replacedAt
-      const openForMs = Math.min(Math.max(0, openUntil - now), openMs)
+      const openForMs = Math.max(0, openUntil - now)
       return { kind: 'granted', doubts, openForMs, ageMs: ageMs < 0 ? null : ageMs }
     }
-    if (record.lease === attempt) return granted(record.doubts - 1, record.openUntil)
+    const leasedAt = Math.min(record.leasedAt, now)
+    const openBefore = Math.min(record.openUntil, now + openMs)
+    if (record.lease === attempt) return granted(record.doubts - 1, openBefore)
     const leased = Math.min(record.leaseUntil - now, leaseMs)
     if (leased > 0) {
       if (leased < record.leaseUntil - now) this.#put(key, { ...record, leaseUntil: now + leased })
       if (record.lease === '') return { kind: 'paused', waitMs: leased }
-      return { kind: 'busy', waitMs: leased, ageMs: Math.max(0, now - record.leasedAt) }
+      return { kind: 'busy', waitMs: leased, ageMs: now - leasedAt }
     }
-    const openUntil =
-      record.lease === '' ? record.openUntil : Math.max(record.openUntil, record.leasedAt + openMs)
+    const openUntil = record.lease === '' ? openBefore : Math.max(openBefore, leasedAt + openMs)
     if (record.history !== this.history) {
       const waitMs = Math.max(NEW_HISTORY_PAUSE_MS, Math.ceil(Math.min(livesMs, leaseMs)))
       this.#put(key, { ...record, history: this.history, lease: '', leaseUntil: now + waitMs, openUntil })

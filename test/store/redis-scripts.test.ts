@@ -193,6 +193,11 @@ t.test('each script has each return code that its head documents', async (t) => 
     t.ok(backOffMs <= LONG && backOffMs > LONG - 5_000, 'and none is longer than a back-off can be')
     await client.hset(key, 'retryAt', 0, 'forcedAt', anHourAhead, 'forcedGen', 0)
     t.strictSame(await begin(key, 1, 'c', LONG, LONG), [1, 0, 0], 'nor was anything forced in the future')
+    await run('settle-refresh', key, 'c', 0, 0, CHANNEL, key, 1)
+    await client.hset(key, 'openUntil', anHourAhead)
+    const [granted, , openForMs = 0] = (await begin(key, 1, 'd', LONG, 0)) as number[]
+    t.strictSame([granted, openForMs], [1, OPEN], 'an answer is awaited no longer than one may take')
+    t.ok(Number(await client.hget(key, 'openUntil')) < Date.now() + OPEN + 5_000, 'from the first look on')
   })
 
   t.test('renew-lease', async (t) => {

@@ -81,3 +81,25 @@ t.test('a store clock that steps back by an hour holds no lease longer than a le
   await time.advance(15_500)
   t.match(await request(other, key), { kind: 'token' })
 })
+
+t.test(
+  'a process whose clock is ahead of both limits refuses no session that lives by the store',
+  async (t) => {
+    const { time, steps, addReplica, addSession, request } = createHouse(t, {
+      idleMs: 2 * HOUR,
+      maxMs: 3 * HOUR,
+    })
+    const replica = addReplica()
+    const key = await addSession(replica, 1, 600)
+    await time.advance(6_000)
+    for (const hours of [2, 4]) {
+      steps.wall = hours * HOUR
+      t.match(await replica.tokens.find(key), { kind: 'live' })
+      t.match(await request(replica, key, 1), { kind: 'token' })
+    }
+    t.strictSame(replica.ended, [])
+    // The store has the last word.
+    steps.store = 2 * HOUR
+    t.match(await replica.tokens.find(key), { kind: 'ended', reason: 'absolute' })
+  },
+)

@@ -19,10 +19,11 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local doubts = tonumber(r[5] or 0)
 local lease = tonumber(ARGV[3])
 local open = tonumber(ARGV[6])
-local openUntil = tonumber(r[10] or 0)
-local leasedAt = tonumber(r[9] or 0)
+-- No later than now, where the clock has stepped back since.
+local leasedAt = math.min(tonumber(r[9] or 0), now)
+local openUntil = math.min(tonumber(r[10] or 0), now + open)
 local age = r[12] and now - tonumber(r[12]) or -1
-local function granted(before) return {1, before, math.min(math.max(0, openUntil - now), open), age} end
+local function granted(before) return {1, before, math.max(0, openUntil - now), age} end
 if r[2] == ARGV[2] then return granted(doubts - 1) end
 local leased = tonumber(r[3] or 0) - now
 if leased > lease then
@@ -33,7 +34,7 @@ end
 -- A lease that is nobody's is the pause below.
 if leased > 0 then
   if r[2] == '' then return {6, leased} end
-  return {3, leased, math.max(0, now - leasedAt)}
+  return {3, leased, now - leasedAt}
 end
 -- Newer tokens may have been lost, so the refresh token here may be dead. The process that stored the newer ones
 -- gets the time to write them again.
