@@ -69,8 +69,10 @@ async function search(compiled: Compiled): Promise<number> {
     untilFailure: values['until-failure'],
     ...(minutes === undefined ? {} : { forMs: Number(minutes) * 60_000 }),
     ...(workers === undefined ? {} : { workers: Number(workers) }),
-    onProgress: ({ seeds, failures, hours }) =>
-      console.log(`${seeds} seeds, ${hours.toFixed(0)} simulated hours, ${failures.length} failures`),
+    onProgress: ({ seeds, failures, hours }) => {
+      const failed = failures.map(({ seed }) => seed).join(' ')
+      console.log(`${seeds} seeds, ${hours.toFixed(0)} simulated hours, failed: ${failed || 'none'}`)
+    },
   })
   await showFailures(compiled, campaign)
   showSummary(campaign)
