@@ -223,7 +223,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
       await tokens.stop()
       await authorizationServer.close()
       await ops.close()
-      activity.close()
+      await activity.close()
       await store.close()
     },
   }

@@ -4,6 +4,8 @@ import type { RecordKey, SessionStore } from '../store/port.ts'
 /** How often activity that the store did not take is written again, and how many sessions at once. */
 const RETRY_EVERY_MS = 2_000
 const RETRIED_AT_ONCE = 16
+/** A stop is held up no longer than this. */
+const CLOSING_MS = 1_000
 
 /** What browsers did and the store has not taken yet. */
 export interface Activity {
@@ -11,8 +13,8 @@ export interface Activity {
   note(key: RecordKey): void
   /** Writes what is pending of a session; call it before the session is read. Never rejects. */
   flush(key: RecordKey): Promise<void>
-  /** Forgets what is pending and writes nothing more. */
-  close(): void
+  /** Writes what is pending once more, unless the store is away, and then nothing any more. */
+  close(): Promise<void>
 }
 
 export interface ActivityOptions {
@@ -28,8 +30,10 @@ export function createActivity({ store, idleMs, clock, onGone }: ActivityOptions
   /** When each was active, monotonic milliseconds. */
   const pending = new Map<RecordKey, number>()
   let timer: NodeJS.Timeout | undefined
-  let retrying = false
+  let round: Promise<void> | null = null
   let closed = false
+  /** Monotonic. */
+  let writeUntil = Number.POSITIVE_INFINITY
 
   store.onMessagesBack(() => void retry())
 
@@ -44,18 +48,22 @@ export function createActivity({ store, idleMs, clock, onGone }: ActivityOptions
     if (pending.has(key)) startTimer()
   }
 
+  function retry(): Promise<void> {
+    round ??= writePending().finally(() => {
+      round = null
+    })
+    return round
+  }
+
   /** In small batches: a store that has just come back has enough to do. */
-  async function retry(): Promise<void> {
-    if (retrying) return
-    retrying = true
+  async function writePending(): Promise<void> {
     const oldest = clock.monotonic() - idleMs
     // The store would not take these any more.
     for (const [key, activeAt] of pending) if (activeAt <= oldest) pending.delete(key)
     const keys = [...pending.keys()]
-    while (keys.length > 0 && !store.unreached()) {
+    while (keys.length > 0 && !store.unreached() && clock.monotonic() < writeUntil) {
       await Promise.all(keys.splice(0, RETRIED_AT_ONCE).map(flush))
     }
-    retrying = false
     if (pending.size === 0) stopTimer()
   }
 
@@ -82,10 +90,13 @@ export function createActivity({ store, idleMs, clock, onGone }: ActivityOptions
       else if (isFirst) void write(key, activeAt)
     },
     flush,
-    close() {
+    async close() {
       closed = true
-      pending.clear()
+      writeUntil = clock.monotonic() + CLOSING_MS
       stopTimer()
+      await round
+      await retry()
+      pending.clear()
     },
   }
 }

@@ -175,14 +175,28 @@ t.test('a session that is gone is reported, and not written again', async (t) =>
   t.strictSame([gone, touched], [[key], [key]])
 })
 
-t.test('after it was closed nothing more is written', async (t) => {
-  const { activity, session, failing, touched } = start(t)
-  const key = await session()
-  failing.add(key)
+t.test('closing writes what is pending once more, and nothing after that', async (t) => {
+  const { activity, clock, session, seenAt, failing, touched } = start(t)
+  const [key, other] = [await session(), await session()]
+  failing.add(key).add(other)
+  clock.pass(10_000)
+  const before = clock.wall()
   activity.note(key)
-  await until('it is tried', () => touched.length > 0)
-  activity.close()
+  activity.note(other)
+  await until('both are tried', () => touched.length > 1)
+  failing.delete(key)
+  await activity.close()
+  t.ok((await seenAt(key)) >= before)
   const count = touched.length
   await elapsed(TWO_ROUNDS_MS)
   t.equal(touched.length, count)
+})
+
+t.test('closing waits for no store that is away', async (t) => {
+  const { activity, session, touched, state } = start(t)
+  const key = await session()
+  state.unreached = true
+  activity.note(key)
+  await activity.close()
+  t.strictSame(touched, [])
 })

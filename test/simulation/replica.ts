@@ -73,7 +73,7 @@ export class Replica implements Owner {
   readonly #logout: ReturnType<typeof createLogout>
   readonly #sessionInfo: ReturnType<typeof createSessionInfo>
   readonly #signIn: ReturnType<typeof createSignIn>
-  readonly #closeActivity: () => void
+  readonly #closeActivity: () => Promise<void>
   readonly #stalls: { from: number; to: number }[] = []
   #underWay = 0
   #whenIdle: (() => void) | null = null
@@ -368,7 +368,7 @@ export class Replica implements Owner {
     if (this.#underWay > 0) await new Promise<void>((resolve) => (this.#whenIdle = resolve))
     await background
     await this.tokens.stop()
-    this.#closeActivity()
+    await this.#closeActivity()
     await this.transport.close()
     this.#world.ledger.died(this, true)
     this.alive = false
