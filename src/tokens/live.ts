@@ -1,3 +1,4 @@
+import type { Clock } from '../clock.ts'
 import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
 import { passedLimit } from '../store/limits.ts'
@@ -32,18 +33,29 @@ export interface LiveOptions {
   unsaved: Unsaved
   recent: Recent
   idleMs: number
-  now: () => number
+  clock: Clock
   log: Logger
   onEnded: (key: RecordKey, reason: EndReason) => void
   /** Told what each record that was read holds, sealed and opened. */
   onOpened: (key: RecordKey, sealed: string, opened: OpenedTokens) => void
 }
 
+/** By then every replica has written the activity that the store did not take while it was in trouble. */
+const LATE_ACTIVITY_MS = 5_000
+
 export type FindSession = (key: RecordKey) => Promise<Found>
 
 /** Looks a session up in the store, and ends it where it has passed a limit. Never rejects. */
 export function createFindSession(options: LiveOptions): FindSession {
-  const { store, keyring, unsaved, recent, idleMs, now, log, onEnded, onOpened } = options
+  const { store, keyring, unsaved, recent, idleMs, clock, log, onEnded, onOpened } = options
+
+  let messagesBackAt = Number.NEGATIVE_INFINITY
+  store.onMessagesBack(() => {
+    messagesBackAt = clock.monotonic()
+  })
+
+  const mayLackActivity = (key: RecordKey): boolean =>
+    store.msSinceTrouble(key) < LATE_ACTIVITY_MS || clock.monotonic() - messagesBackAt < LATE_ACTIVITY_MS
 
   async function readNewest(key: RecordKey): Promise<SessionRecord | null> {
     const record = await store.read(key)
@@ -67,8 +79,8 @@ export function createFindSession(options: LiveOptions): FindSession {
     try {
       record = await readNewest(key)
       if (record === null) return await ended(key)
-      const limit = passedLimit(record, now(), idleMs)
-      if (limit !== null) {
+      const limit = passedLimit(record, clock.wall(), idleMs)
+      if (limit === 'absolute' || (limit === 'idle' && !mayLackActivity(key))) {
         const { kind } = await store.endPassed(key, record.gen, limit, idleMs)
         if (kind === 'gone') return await ended(key)
         if (kind === 'ended') {

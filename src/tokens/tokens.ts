@@ -121,7 +121,7 @@ export function createTokens(options: TokensOptions): Tokens {
     unsaved,
     recent,
     idleMs,
-    now: clock.wall,
+    clock,
     log,
     onEnded,
     onOpened: resealer.look,

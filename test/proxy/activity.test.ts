@@ -8,6 +8,8 @@ import { newKey, newRecord } from '../store/stores.ts'
 import { elapsed, until } from '../tokens/world.ts'
 
 const IDLE_MS = 60_000
+/** Two clocks are read, and a record has whole milliseconds. */
+const ROUNDING_MS = 5
 /** Longer than two rounds of retries. */
 const TWO_ROUNDS_MS = 5_000
 
@@ -57,7 +59,7 @@ t.test('activity is written at once, and once', async (t) => {
   const { activity, clock, session, seenAt, touched } = start(t)
   const key = await session()
   clock.pass(10_000)
-  const before = clock.wall()
+  const before = clock.wall() - ROUNDING_MS
   activity.note(key)
   t.equal(touched.length, 1)
   await until('it is written', async () => (await seenAt(key)) >= before, 1_000)
@@ -69,7 +71,7 @@ t.test('a replica whose wall clock is an hour behind makes no active session idl
   const { activity, clock, session, seenAt } = start(t)
   const key = await session()
   clock.pass(10_000)
-  const storeNow = clock.wall()
+  const storeNow = clock.wall() - ROUNDING_MS
   const { wall } = clock
   clock.wall = () => wall() - 3_600_000
   activity.note(key)
@@ -82,7 +84,7 @@ t.test('activity that the store did not take is written again until the store ta
   const key = await session()
   failing.add(key)
   clock.pass(10_000)
-  const before = clock.wall()
+  const before = clock.wall() - ROUNDING_MS
   activity.note(key)
   await until('it is tried again', () => touched.length > 1)
   failing.clear()
@@ -97,7 +99,7 @@ t.test('pending activity of a session is written before that session is read', a
   const [key, other] = [await session(), await session()]
   failing.add(key).add(other)
   clock.pass(10_000)
-  const before = clock.wall()
+  const before = clock.wall() - ROUNDING_MS
   activity.note(key)
   activity.note(other)
   await activity.flush(key)
@@ -115,7 +117,7 @@ t.test('newer activity that comes while the older is being written is not lost',
   const key = await session()
   activity.note(key)
   clock.pass(10_000)
-  const before = clock.wall()
+  const before = clock.wall() - ROUNDING_MS
   activity.note(key)
   await until('the newer one is written', async () => (await seenAt(key)) >= before)
 })
@@ -126,7 +128,7 @@ t.test('a session whose part of the store is away delays no other', async (t) =>
   for (let each = 0; each < 40; each += 1) keys.push(await session())
   for (const key of keys) failing.add(key)
   clock.pass(10_000)
-  const before = clock.wall()
+  const before = clock.wall() - ROUNDING_MS
   for (const key of keys) activity.note(key)
   const areWritten = async (some: RecordKey[]): Promise<boolean> =>
     (await Promise.all(some.map(seenAt))).every((at) => at >= before)
@@ -180,7 +182,7 @@ t.test('closing writes what is pending once more, and nothing after that', async
   const [key, other] = [await session(), await session()]
   failing.add(key).add(other)
   clock.pass(10_000)
-  const before = clock.wall()
+  const before = clock.wall() - ROUNDING_MS
   activity.note(key)
   activity.note(other)
   await until('both are tried', () => touched.length > 1)

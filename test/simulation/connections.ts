@@ -17,6 +17,7 @@ const SILENT_AFTER_MS = 700
 const SILENCE_MS = 2_200
 const CONNECT_TIMEOUT_MS = 2_000
 const RECONNECT_MAX_MS = 1_000
+const LONG_GAP_MS = 2_000
 
 /** What is wrong between one process and one master. Counters, since faults may overlap. */
 export interface LinkFaults {
@@ -252,6 +253,8 @@ export class FleetTransport implements Transport {
   readonly failedAt: number[]
   /** When a command that writes to that master last had an answer. */
   readonly wroteAt: number[]
+  /** The last time that took longer than the shortest lease: how long, and when it ended. */
+  readonly gaps: { ms: number; endedAt: number }[]
 
   constructor(options: {
     clock: VirtualClock
@@ -275,6 +278,7 @@ export class FleetTransport implements Transport {
     this.#subscribedAt = all.map(() => 0)
     this.failedAt = all.map(() => Number.NEGATIVE_INFINITY)
     this.wroteAt = all.map(() => 0)
+    this.gaps = all.map(() => ({ ms: 0, endedAt: Number.NEGATIVE_INFINITY }))
     for (const connection of [...this.commands, ...this.messages]) connection.connect()
     this.#beatLater()
   }
@@ -350,7 +354,7 @@ export class FleetTransport implements Transport {
         if (!settle()) return
         if (error !== null) return failed(error)
         this.#answered()
-        if (writes) this.wroteAt[shard] = clock.now
+        if (writes) this.#wrote(shard)
         done(answer)
       })
     })
@@ -372,9 +376,16 @@ export class FleetTransport implements Transport {
       connection.waiting.delete(pending)
       if (!connection.isSound()) return this.#send(shard, 'claimDue later', true, work, done, failed)
       this.#answered()
-      this.wroteAt[shard] = this.clock.now
+      this.#wrote(shard)
       done(work(connection.server!))
     })
+  }
+
+  #wrote(shard: number): void {
+    const { now } = this.clock
+    const ms = now - this.wroteAt[shard]!
+    if (ms > LONG_GAP_MS) this.gaps[shard] = { ms, endedAt: now }
+    this.wroteAt[shard] = now
   }
 
   /** As the watch of src/store over connections that owe an answer and receive nothing. */

@@ -96,8 +96,8 @@ export class Ledger {
   /** When the newest failover or restart of a master was, and the newest step of its clock forward. */
   failedOverAt = Number.NEGATIVE_INFINITY
   clockSteppedAt = Number.NEGATIVE_INFINITY
-  /** When a process last died without a word. */
-  crashedAt = Number.NEGATIVE_INFINITY
+  /** When masters were replaced and processes died without a word. */
+  readonly #disruptions: number[] = []
   /** Masters that promotions have replaced. */
   readonly superseded = new Set<RedisServer>()
   readonly #byFamily = new Map<Family, Session>()
@@ -268,7 +268,10 @@ export class Ledger {
     if (earlier.state === 'open') {
       if (this.failedOverAt > since) return 'failover lost a lease'
       // It renews its lease often, so that a lease lapses only where nothing could be written for a while.
-      const couldNotRenew = this.#clock.now - by.wroteAt(session.key) > lease - RENEWAL_MS
+      // Part of it may have passed before the request left.
+      const { timeoutMs } = this.#settings
+      const left = lease - Math.min(timeoutMs, by.stalledMsSince(sentAt - timeoutMs))
+      const couldNotRenew = by.couldNotWriteMs(session.key, RENEWAL_MS) > left - RENEWAL_MS
       return couldNotRenew ? 'holder cut off from Redis' : null
     }
     if (by.failedSince(session.key, since)) return 'holder cut off from Redis'
@@ -410,13 +413,14 @@ export class Ledger {
   #activityWasLost({ lastActivityAt }: Session): boolean {
     const near = (at: number): boolean =>
       lastActivityAt < at + LAST_MOMENT_MS && lastActivityAt > at - LAST_MOMENT_MS
-    return near(this.failedOverAt) || near(this.crashedAt)
+    return this.#disruptions.some(near)
   }
 
   /** A master was replaced: what was on the old one, and is not on the new one. */
   replaced(old: RedisServer, now: RedisServer, kept: boolean): void {
     this.superseded.add(old)
     this.failedOverAt = this.#clock.now
+    this.#disruptions.push(this.failedOverAt)
     for (const session of this.sessions.values()) {
       const before = old.live(session.key)
       const after = now.live(session.key)
@@ -445,7 +449,7 @@ export class Ledger {
 
   /** A process is gone: what only it knew is lost. */
   died(replica: Replica, gracefully: boolean): void {
-    if (!gracefully) this.crashedAt = this.#clock.now
+    if (!gracefully) this.#disruptions.push(this.#clock.now)
     for (const presentation of [...this.#open]) if (presentation.by === replica) this.closed(presentation)
     for (const [family, presentation] of this.#granted) {
       if (presentation.by !== replica) continue

@@ -335,8 +335,12 @@ export class Replica implements Owner {
   }
 
   /** When this process last wrote to the master of that record. */
-  wroteAt(key: RecordKey): number {
-    return this.transport.wroteAt[this.#world.shardOf(key)]!
+  /** For how long it could write nothing to the master of that record: at present, or until a moment ago. */
+  couldNotWriteMs(key: RecordKey, momentMs: number): number {
+    const shard = this.#world.shardOf(key)
+    const { now } = this.#world.clock
+    const { ms, endedAt } = this.transport.gaps[shard]!
+    return Math.max(now - this.transport.wroteAt[shard]!, now - endedAt < momentMs ? ms : 0)
   }
 
   /** Which server this process has for a record. */

@@ -188,7 +188,7 @@ export function createHouse(
               if (replica().alive) queueMicrotask(() => listener(key))
             })
         }
-        if (name === 'onMessagesLost' || name === 'close' || name === 'forget') return member
+        if (['onMessagesLost', 'onMessagesBack', 'close', 'forget'].includes(name)) return member
         if (name === 'keys') return () => walk(target, replica())
         if (name === 'onTrouble') return (listener: () => void) => void troubleListeners.push(listener)
         if (name === 'msSinceTrouble') return () => time.now() - storeTurnedAt
