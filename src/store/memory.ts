@@ -272,6 +272,7 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
       listeners.push(listener)
     },
     messagesArrive: () => true,
+    msSinceMessagesArrived: () => 0,
     onMessagesLost() {},
     onMessagesBack() {},
     unreached: () => false,

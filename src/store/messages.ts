@@ -24,6 +24,8 @@ export interface Messages {
   readonly channel: string
   /** Whether change messages from every server are proven to arrive just now. */
   arrive(): boolean
+  /** Milliseconds since they were last proven to arrive, by the sending of what proved it; infinite for never. */
+  msSinceProof(): number
   /** Calls the listeners of this process at once, as the message will call those of all. */
   tell(key: RecordKey): void
   onChange(listener: (key: RecordKey) => void): void
@@ -60,6 +62,8 @@ export function createMessages({ prefix, connections, reach, onError }: Messages
   let commandsLostAt = NEVER
   /** Of the subscription that was proven least recently. */
   let provenAt = NEVER
+  /** The newest value of that, also after a loss. */
+  let lastProofAt = NEVER
   let arriving = false
 
   commands.on('close', () => {
@@ -142,6 +146,7 @@ export function createMessages({ prefix, connections, reach, onError }: Messages
     if (sentAt < subscription.subscribedAt) return
     subscription.provenAt = Math.max(subscription.provenAt, sentAt)
     followMasters()
+    if (Number.isFinite(provenAt)) lastProofAt = Math.max(lastProofAt, provenAt)
     if (!arriving && performance.now() - provenAt < TRUSTED_FOR_MS) recover()
   }
 
@@ -197,6 +202,7 @@ export function createMessages({ prefix, connections, reach, onError }: Messages
   return {
     channel,
     arrive,
+    msSinceProof: () => performance.now() - lastProofAt,
     tell,
     onChange: (listener) => void changeListeners.push(listener),
     onLost: (listener) => void lostListeners.push(listener),

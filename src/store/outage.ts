@@ -11,38 +11,42 @@ export interface Outage {
 }
 
 export interface OutageOptions {
-  store: Pick<SessionStore, 'onMessagesLost' | 'onMessagesBack' | 'unreached'>
+  store: Pick<SessionStore, 'msSinceMessagesArrived' | 'onMessagesLost' | 'onMessagesBack' | 'unreached'>
   /** 0: no outage is borne. */
   graceMs: number
   log: Logger
 }
 
+/** The last proof may be so much older than the outage. */
+const PROOF_AGE_MS = 500
+
 /**
- * The grace runs from the loss of messages, by the monotonic clock, and ends early when messages are
- * back: a store that only answers commands again may have changed sessions that nobody told us of.
+ * The grace runs from the loss of messages, by the monotonic clock, and no longer than from their last proof: a
+ * process that was stopped since has missed as much. It ends early when messages are back: a store that only answers commands again may
+ * have changed sessions that nobody told us of.
  */
 export function createOutage({ store, graceMs, log }: OutageOptions): Outage {
   if (graceMs === 0) return { isBorne: () => false }
-  let haveArrived = false
-  let lostAt: number | null = null
+  let lost = false
+  let over = false
   let begun = false
   let timer: NodeJS.Timeout | undefined
 
   store.onMessagesBack(() => {
-    haveArrived = true
-    lostAt = null
+    lost = false
+    over = false
     clearTimeout(timer)
     end('the store is back')
   })
   store.onMessagesLost(() => {
-    lostAt = performance.now()
+    lost = true
+    over = false
     clearTimeout(timer)
     timer = setTimeout(giveUp, graceMs).unref()
   })
 
   function giveUp(): void {
-    // A timer may be a moment early by this clock: it would begin anew.
-    lostAt = Number.NEGATIVE_INFINITY
+    over = true
     end('the grace is over')
   }
 
@@ -54,10 +58,10 @@ export function createOutage({ store, graceMs, log }: OutageOptions): Outage {
 
   return {
     isBorne() {
-      // No node answers: messages are missed within a second as well, and the grace begins.
-      if (lostAt === null) return haveArrived && store.unreached()
-      if (performance.now() - lostAt >= graceMs || !(begun || store.unreached())) return false
-      if (!begun) {
+      if (over || !(begun || store.unreached())) return false
+      if (store.msSinceMessagesArrived() >= graceMs + PROOF_AGE_MS) return false
+      // Where no node answers before messages are missed, they will be within a second.
+      if (lost && !begun) {
         begun = true
         log.warn(
           { event: 'grace.begun', graceSeconds: graceMs / 1_000 },

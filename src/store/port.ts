@@ -228,6 +228,8 @@ export interface SessionStore {
   onChange(listener: (key: RecordKey) => void): void
   /** Whether change messages are proven to arrive just now. */
   messagesArrive(): boolean
+  /** Milliseconds since the last instant at which they were proven to arrive; infinite for never. */
+  msSinceMessagesArrived(): number
   /** Called when messages stop being proven to arrive; what was missed is not told later. */
   onMessagesLost(listener: () => void): void
   /** Called when messages are proven to arrive, for the first time and after each loss. */

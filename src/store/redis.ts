@@ -255,6 +255,7 @@ export function createRedisStore({
     forget: messages.tell,
     onChange: messages.onChange,
     messagesArrive: messages.arrive,
+    msSinceMessagesArrived: messages.msSinceProof,
     onMessagesLost: messages.onLost,
     onMessagesBack: messages.onBack,
     unreached: reach.isLost,

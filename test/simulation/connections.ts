@@ -248,6 +248,7 @@ export class FleetTransport implements Transport {
   #lost = false
   #answeredAt = Number.NEGATIVE_INFINITY
   #arriving = false
+  #lastProofAt = Number.NEGATIVE_INFINITY
   #closed = false
   /** Commands that had no good answer, by master: when the last one failed. */
   readonly failedAt: number[]
@@ -459,6 +460,7 @@ export class FleetTransport implements Transport {
       if (!this.servers.subscribers(commands.server!).has(messages)) return false
     }
     this.#provenAt.fill(this.clock.now)
+    this.#lastProofAt = this.clock.now
     this.#answered()
     return true
   }
@@ -492,6 +494,7 @@ export class FleetTransport implements Transport {
   #heardBeat(shard: number, sentAt: number): void {
     if (sentAt <= this.#commandsLostAt[shard]! || this.clock.now - sentAt >= TRUSTED_FOR_MS) return
     this.#provenAt[shard] = sentAt
+    this.#lastProofAt = Math.max(this.#lastProofAt, Math.min(...this.#provenAt))
     if (this.#arriving || !this.#proven()) return
     this.#arriving = true
     for (const listener of this.#backListeners) listener()
@@ -520,6 +523,7 @@ export class FleetTransport implements Transport {
     for (const listener of this.#changeListeners) listener(key)
   }
 
+  msSinceMessagesArrived = (): number => this.clock.now - this.#lastProofAt
   messagesArrive = (): boolean => this.#arriving && this.#proven()
   onChange = (listener: (key: RecordKey) => void): void => void this.#changeListeners.push(listener)
   onMessagesLost = (listener: () => void): void => void this.#lostListeners.push(listener)

@@ -243,7 +243,8 @@ export class Ledger {
       token.issuedAt + lifeSeconds * 1_000 - now,
     )
     const earlyMs = presentableInMs({ lifeSeconds }, this.#settings.timing, doubts, leftMs)
-    if (earlyMs <= 5 || this.failedOverAt > token.presentations[0]!.sentAt) return
+    // Its doubts may have been written to the master before.
+    if (earlyMs <= 5 || this.failedOverAt > token.presentations[0]!.sentAt - LAST_MOMENT_MS) return
     if (this.clockSteppedAt > token.issuedAt) return
     this.violated(
       'a refresh token in doubt is presented too early',
@@ -261,12 +262,17 @@ export class Ledger {
         ? 'failover lost the newest write with its process'
         : 'crash between rotation and store'
     }
-    if (this.clockSteppedAt >= since) return 'Redis clock stepped forward during a request'
+    // It leaves at most a timeout after its lease was asked for.
+    if (this.clockSteppedAt >= since - this.#settings.timeoutMs)
+      return 'Redis clock stepped forward during a request'
     const lease = leaseMs(this.#settings.timeoutMs)
     if (by.stalledMsSince(since) > lease / 3)
       return 'process stopped longer than the lease while its request was on the way'
     if (earlier.state === 'open') {
       if (this.failedOverAt > since) return 'failover lost a lease'
+      // Written to the master before, by a process that still followed it and could not write it again.
+      const couldNot = by.stalledMsSince(since) > RENEWAL_MS || by.failedSince(session.key, since)
+      if (this.failedOverAt > since - LAST_MOMENT_MS && couldNot) return 'failover lost a lease'
       // It renews its lease often, so that a lease lapses only where nothing could be written for a while.
       // Part of it may have passed before the request left.
       const { timeoutMs } = this.#settings

@@ -9,6 +9,7 @@ export interface Transport
     SessionStore,
     | 'onChange'
     | 'messagesArrive'
+    | 'msSinceMessagesArrived'
     | 'onMessagesLost'
     | 'onMessagesBack'
     | 'unreached'
@@ -113,6 +114,7 @@ export function createSimulatedStore(transport: Transport): SessionStore {
     forget: tell,
     onChange: transport.onChange,
     messagesArrive: transport.messagesArrive,
+    msSinceMessagesArrived: transport.msSinceMessagesArrived,
     onMessagesLost: transport.onMessagesLost,
     onMessagesBack: transport.onMessagesBack,
     unreached: transport.unreached,

@@ -32,6 +32,7 @@ function directStore(shards: number): TestStore {
     tell,
     onChange: (listener) => void listeners.push(listener),
     messagesArrive: () => true,
+    msSinceMessagesArrived: () => 0,
     onMessagesLost() {},
     onMessagesBack() {},
     unreached: () => false,

@@ -273,6 +273,12 @@ export class World implements Servers {
     ]
     const roll = (slot: number): void => {
       if (slot < this.replicas.length) {
+        const { alive, ready } = this.replicas[slot]!
+        // Another fault is stopping it: as a deployment does, wait until it has started again.
+        if (alive && !ready) {
+          this.clock.in(200, null, () => roll(slot))
+          return
+        }
         this.restart(slot, pauseMs, () => roll(slot + 1))
         return
       }

@@ -8,7 +8,9 @@ t.test('a grace that is over does not begin anew, however close its last call is
     const events: string[] = []
     const log = pino({}, { write: (line: string) => void events.push(JSON.parse(line).event) })
     let lose = (): void => {}
+    const arrivedAt = performance.now()
     const store = {
+      msSinceMessagesArrived: () => performance.now() - arrivedAt,
       onMessagesLost: (listener: () => void) => {
         lose = listener
       },
@@ -26,4 +28,18 @@ t.test('a grace that is over does not begin anew, however close its last call is
     }
     t.equal(events.join(), 'grace.begun,grace.ended', `round ${round}`)
   }
+})
+
+t.test('a process that was stopped for longer than the grace begins none when it goes on', async (t) => {
+  let ms = 0
+  const store = {
+    msSinceMessagesArrived: () => ms,
+    onMessagesLost() {},
+    onMessagesBack() {},
+    unreached: () => true,
+  }
+  const outage = createOutage({ store, graceMs: 5_000, log: pino({ level: 'silent' }) })
+  t.ok(outage.isBorne())
+  ms = 5_500
+  t.notOk(outage.isBorne(), 'before it has noticed that messages stopped')
 })
