@@ -14,10 +14,15 @@ export interface ClusterMasters {
   forget(address: string): void
 }
 
+/** A vote changes the state a moment before the slots change hands, so an answer in between is not the last word. */
+const SLOTS_EVERY_MS = 2_000
+
 interface View {
-  /** Changes whenever a slot may have gone to a master that had none. */
+  /** Changes soon before or when a slot may have gone to a master that had none. */
   state: string
   masters: Set<string>
+  /** Monotonic time at which the slots were asked for. */
+  readAt: number
   /** Monotonic time at which the last question was sent. */
   askedAt: number
 }
@@ -41,7 +46,8 @@ export function createClusterMasters(cluster: Cluster, seeds: readonly RedisAddr
       const askedAt = performance.now()
       const state = stateOf((await inTime(node.cluster('INFO'))) as string)
       const view = views.get(address)
-      if (view !== undefined && state !== '' && view.state === state) {
+      const isRecent = view !== undefined && askedAt - view.readAt < SLOTS_EVERY_MS
+      if (isRecent && state !== '' && view.state === state) {
         view.askedAt = askedAt
         return
       }
@@ -53,7 +59,7 @@ export function createClusterMasters(cluster: Cluster, seeds: readonly RedisAddr
       const host = address.slice(0, address.lastIndexOf(':'))
       // A node that does not know its own host names none.
       const masters = new Set(slots.map(([, , [name, port]]) => `${name || host}:${port}`))
-      views.set(address, { state, masters, askedAt })
+      views.set(address, { state, masters, readAt: askedAt, askedAt })
     },
     known(maxAgeMs) {
       const since = performance.now() - maxAgeMs
@@ -79,8 +85,7 @@ export function addressOf({ options }: Redis): string {
 
 /** '' where the server does not say it: then every answer has to be looked at. */
 function stateOf(info: string): string {
-  const values = ['cluster_size', 'cluster_known_nodes', 'cluster_current_epoch', 'cluster_my_epoch'].map(
-    (name) => new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1],
-  )
+  const names = ['size', 'known_nodes', 'current_epoch', 'my_epoch', 'slots_pfail', 'slots_fail']
+  const values = names.map((name) => new RegExp(`^cluster_${name}:(.*?)\\r?$`, 'm').exec(info)?.[1])
   return values.includes(undefined) ? '' : values.join(' ')
 }
