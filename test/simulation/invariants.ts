@@ -1,7 +1,7 @@
 import type { TokenOutcome } from '../../src/oauth/outcome.ts'
 import { touchInterval } from '../../src/store/limits.ts'
 import type { RecordKey } from '../../src/store/port.ts'
-import { leaseMs, presentableInMs } from '../../src/tokens/timing.ts'
+import { answerMs, leaseMs, presentableInMs } from '../../src/tokens/timing.ts'
 import type { AccessToken, Family, Presentation, RefreshToken } from './authorization-server.ts'
 import type { Replica } from './replica.ts'
 import type { Settings } from './settings.ts'
@@ -374,7 +374,7 @@ export class Ledger {
     return this.#byFamilyId.get(Number.parseInt(tokens.slice(at, tokens.indexOf('-', at)), 10))
   }
 
-  deleted(server: RedisServer, record: StoredRecord, key: RecordKey, reason: string): void {
+  deleted(server: RedisServer, key: RecordKey, reason: string): void {
     this.note(server.name, `record ${key.slice(0, 6)} ends: ${reason === '' ? 'no reason' : reason}`)
     const session = this.sessions.get(key)
     if (session === undefined || this.superseded.has(server)) return
@@ -383,7 +383,7 @@ export class Ledger {
     session.deletedAt ??= now
     session.deletedReason = reason
     if (!lived || session.state !== 'alive') return
-    if (reason === 'refused' && this.#isGranted(session))
+    if (reason === 'refused' && this.#isGranted(session.family))
       this.violated(
         'a session ends although a presentation of it was granted',
         `session ${session.family.id}`,
@@ -399,20 +399,18 @@ export class Ledger {
       const detail = `session ${session.family.id}: ${reason}, last used ${Math.round(now - session.lastActivityAt)} ms ago`
       this.violated('a session ends before its limit', detail)
     }
-    void record
   }
 
-  /** A living process may still receive new tokens, and the others could know of it. */
-  #isGranted(session: Session): boolean {
-    const { family } = session
+  /** A living process may still receive new tokens, and the record says that their presentation is open. */
+  #isGranted(family: Family): boolean {
     if (family.revoked) return false
-    return [...this.#open].some(
-      (open) =>
-        open.token.family === family &&
-        open.issued > 0 &&
-        open.by.alive &&
-        this.#excuse(open, session) === null,
-    )
+    const { timeoutMs } = this.#settings
+    return [...this.#open].some(({ token, issued, by, sentAt }) => {
+      if (token.family !== family || issued === 0 || !by.alive) return false
+      const mayBeLost =
+        this.clockSteppedAt >= sentAt - timeoutMs || this.failedOverAt > sentAt - LAST_MOMENT_MS
+      return !mayBeLost && this.#clock.now < sentAt - timeoutMs + answerMs(timeoutMs)
+    })
   }
 
   /** Its newest activity was written to a master that was replaced then, or noted by a process that has died. */

@@ -1,6 +1,7 @@
 /**
- * A seeded generator of pseudo-random numbers (sfc32). Each part of a simulation draws from a stream of its
- * own, so that a fault that is left out does not change what the others draw.
+ * A seeded generator of pseudo-random numbers (sfc32). Settings, faults and each party draw from streams of their
+ * own, so that the faults that are left keep their times when others are left out. What the parties do after that
+ * is another history.
  */
 export class Random {
   #a: number

@@ -238,7 +238,7 @@ export class Replica implements Owner {
     call: { authorization: string | null; requestId: string; response: unknown },
     settle: (outcome: Outcome) => void,
   ): void {
-    const { clock, resourceServer, ledger, authorizationServer } = this.#world
+    const { resourceServer, ledger, authorizationServer } = this.#world
     const token = authorizationServer.accessToken(call.authorization!.slice('Bearer '.length))
     const receivedAt = this.#receivedAt.get(call.requestId)!
     if (token !== null) ledger.used(token, this, receivedAt)
@@ -246,7 +246,6 @@ export class Replica implements Owner {
       ;(call.response as { user: number | null }).user = user
       settle(outcome)
     })
-    void clock
   }
 
   async #poll({ cookies }: BrowserRequest) {
@@ -334,7 +333,6 @@ export class Replica implements Owner {
     return this.transport.failedAt[this.#world.shardOf(key)]! > since
   }
 
-  /** When this process last wrote to the master of that record. */
   /** For how long it could write nothing to the master of that record: at present, or until a moment ago. */
   couldNotWriteMs(key: RecordKey, momentMs: number): number {
     const shard = this.#world.shardOf(key)

@@ -76,7 +76,7 @@ export interface ServerEvents {
   published(server: RedisServer, key: RecordKey): void
   /** The tokens of a record were written. */
   stored(server: RedisServer, before: StoredRecord, after: StoredRecord): void
-  deleted(server: RedisServer, record: StoredRecord, key: RecordKey, reason: string): void
+  deleted(server: RedisServer, key: RecordKey, reason: string): void
 }
 
 /**
@@ -356,7 +356,7 @@ export class RedisServer {
       this.data.ends.set(key, { reason, expireAt: this.clock() + END_KEPT_MS })
       this.#note(({ ends }) => void ends.delete(key))
     }
-    this.#events.deleted(this, record, key, reason)
+    this.#events.deleted(this, key, reason)
     this.#published(key)
     return { kind: 'ended', tokens: record.tokens }
   }

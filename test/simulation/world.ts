@@ -128,7 +128,7 @@ export class World implements Servers {
           connection.toProcess(() => connection.transport.heard(key))
       },
       stored: (server, before, after) => this.ledger.stored(server, before, after),
-      deleted: (server, record, key, reason) => this.ledger.deleted(server, record, key, reason),
+      deleted: (server, key, reason) => this.ledger.deleted(server, key, reason),
     })
   }
 
