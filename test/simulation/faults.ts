@@ -153,6 +153,20 @@ function drawScene(seed: number, firstId: number, settings: Settings): Fault[] {
     [0, 1].map((more) =>
       fault({ kind: 'sign-out-elsewhere', browser: (browser + more) % settings.browsers }, afterMs),
     )
+  const anHourBack = -3_600_000
+  if (settings.clocksStep && random.chance(0.4)) {
+    return random.chance(0.5)
+      ? // The clock of a process is set back while it waits for the token endpoint to come back.
+        [
+          fault({ kind: 'auth-refuses', ms: random.between(10_000, 30_000) }, 0),
+          fault({ kind: 'wall-clock', byMs: anHourBack }, random.between(4_000, 9_000)),
+        ]
+      : // Redis' clock is set back under a lease whose holder dies.
+        [
+          fault({ kind: 'redis-clock', byMs: anHourBack }, 0, 'lease granted'),
+          fault({ kind: 'crash', downMs: 2_000 }, 0, 'lease granted'),
+        ]
+  }
   switch (random.int(7)) {
     case 0:
       // A request waits in a broken connection while its process is stopped.
