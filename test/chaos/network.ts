@@ -15,7 +15,7 @@ export interface Link {
   set(state: LinkState, delayMs?: number): void
   /** Resets the open connections; new ones work. */
   reset(): void
-  /** Open connections. */
+  /** Connections that the client has open. One that it gave up while nothing passes is none. */
   connections(): number
   close(): void
 }
@@ -30,6 +30,7 @@ interface Options {
 
 export async function startLink({ targetPort, translator, port = 0 }: Options): Promise<Link> {
   const pairs = new Set<readonly [Flow, Flow]>()
+  const clients = new Set<Socket>()
   let state: LinkState = 'open'
   let delayMs = 0
 
@@ -49,6 +50,8 @@ export async function startLink({ targetPort, translator, port = 0 }: Options): 
     })
     const pair = [up, down] as const
     pairs.add(pair)
+    clients.add(client)
+    for (const event of ['end', 'close']) client.once(event, () => clients.delete(client))
     let closed = 0
     for (const socket of [client, upstream]) {
       socket.once('close', () => {
@@ -76,7 +79,7 @@ export async function startLink({ targetPort, translator, port = 0 }: Options): 
       else for (const pair of pairs) for (const flow of pair) flow.pump()
     },
     reset,
-    connections: () => pairs.size,
+    connections: () => clients.size,
     close() {
       reset()
       server.close()
