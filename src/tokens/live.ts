@@ -49,13 +49,19 @@ export type FindSession = (key: RecordKey) => Promise<Found>
 export function createFindSession(options: LiveOptions): FindSession {
   const { store, keyring, unsaved, recent, idleMs, clock, log, onEnded, onOpened } = options
 
+  /** When messages were first proven to arrive: what was before belongs to the start of the process. */
+  let readyAt = Number.POSITIVE_INFINITY
   let messagesBackAt = Number.NEGATIVE_INFINITY
   store.onMessagesBack(() => {
     messagesBackAt = clock.monotonic()
+    readyAt = Math.min(readyAt, messagesBackAt)
   })
 
-  const mayLackActivity = (key: RecordKey): boolean =>
-    store.msSinceTrouble(key) < LATE_ACTIVITY_MS || clock.monotonic() - messagesBackAt < LATE_ACTIVITY_MS
+  function mayLackActivity(key: RecordKey): boolean {
+    const now = clock.monotonic()
+    const troubleAt = Math.max(messagesBackAt, now - store.msSinceTrouble(key))
+    return troubleAt > readyAt && now - troubleAt < LATE_ACTIVITY_MS
+  }
 
   async function readNewest(key: RecordKey): Promise<SessionRecord | null> {
     const record = await store.read(key)
@@ -80,7 +86,10 @@ export function createFindSession(options: LiveOptions): FindSession {
       record = await readNewest(key)
       if (record === null) return await ended(key)
       const limit = passedLimit(record, clock.wall(), idleMs)
-      if (limit === 'absolute' || (limit === 'idle' && !mayLackActivity(key))) {
+      // Neither served nor ended until that is known.
+      if (limit === 'idle' && mayLackActivity(key))
+        throw new StoreUnavailable(new Error('activity is awaited'))
+      if (limit !== null) {
         const { kind } = await store.endPassed(key, record.gen, limit, idleMs)
         if (kind === 'gone') return await ended(key)
         if (kind === 'ended') {
