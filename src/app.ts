@@ -69,7 +69,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
 
   const store =
     config.store.kind === 'memory'
-      ? createMemoryStore({ now: () => performance.timeOrigin + clock.monotonic() })
+      ? createMemoryStore({ now: () => performance.timeOrigin + clock.monotonic(), wall: clock.wall })
       : createRedisStore({
           ...config.store,
           onRefused: onStoreRefused,
@@ -215,11 +215,10 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     },
     async stop() {
       // At once: a refresh that begins now might not be stored any more.
-      const background = tokens.stop()
+      const background = tokens.beginStop()
       await server.close()
       await forwarder.close()
       await background
-      // Requests that were still open may have refreshed meanwhile.
       await tokens.stop()
       await authorizationServer.close()
       await ops.close()

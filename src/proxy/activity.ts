@@ -4,6 +4,8 @@ import type { RecordKey, SessionStore } from '../store/port.ts'
 /** How often activity that the store did not take is written again, and how many sessions at once. */
 const RETRY_EVERY_MS = 2_000
 const RETRIED_AT_ONCE = 16
+/** A round ends after so many batches of which nothing was taken. */
+const FAILED_BATCHES = 16
 /** A stop is held up no longer than this. */
 const CLOSING_MS = 1_000
 
@@ -11,7 +13,7 @@ const CLOSING_MS = 1_000
 export interface Activity {
   /** The browser of this session is active now. Written at once, and again until the store takes it. */
   note(key: RecordKey): void
-  /** Writes what is pending of a session; call it before the session is read. Never rejects. */
+  /** Writes what is pending of a session, in a command that is sent at once. Never rejects. */
   flush(key: RecordKey): Promise<void>
   /** Writes what is pending once more, unless the store is away, and then nothing any more. */
   close(): Promise<void>
@@ -43,7 +45,10 @@ export function createActivity({ store, idleMs, clock, onGone }: ActivityOptions
       if (pending.get(key) === activeAt) pending.delete(key)
       if (!there) onGone(key)
     } catch {
-      // It stays pending.
+      if (pending.get(key) !== activeAt) return
+      // It stays pending, as the last one.
+      pending.delete(key)
+      pending.set(key, activeAt)
     }
     if (pending.has(key)) startTimer()
   }
@@ -61,8 +66,14 @@ export function createActivity({ store, idleMs, clock, onGone }: ActivityOptions
     // The store would not take these any more.
     for (const [key, activeAt] of pending) if (activeAt <= oldest) pending.delete(key)
     const keys = [...pending.keys()]
+    let failed = 0
     while (keys.length > 0 && !store.unreached() && clock.monotonic() < writeUntil) {
-      await Promise.all(keys.splice(0, RETRIED_AT_ONCE).map(flush))
+      const batch = keys.splice(0, RETRIED_AT_ONCE)
+      await Promise.all(batch.map(flush))
+      if (batch.some((key) => !pending.has(key))) continue
+      // The store seems to take none: the next round goes on where this one ends.
+      failed += 1
+      if (failed === FAILED_BATCHES) break
     }
     if (pending.size === 0) stopTimer()
   }

@@ -100,8 +100,8 @@ export function createCallers({
     // Known to be away: nobody waits to be told so again.
     const known = store.unreached() ? grace.find(cookie) : null
     if (known !== null) return async () => known
-    // Else a session whose last activity is still to be written might look idle.
-    await activity.flush(verified.recordKey)
+    // On the same connection as the read, and before it: else the session might look idle.
+    void activity.flush(verified.recordKey)
     const guard = cache.reading(verified.recordKey)
     const found = await tokens.find(verified.recordKey)
     switch (found.kind) {

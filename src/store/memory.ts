@@ -34,11 +34,18 @@ const KEYS_AT_ONCE = 1_000
 /** Of a record whose tokens have just been written. */
 const FREE = { lease: '', leaseUntil: 0, openUntil: 0, retryAt: 0, doubts: 0 }
 
+export interface MemoryStoreOptions {
+  /** Milliseconds by a clock that nobody sets, for leases, waits and expiry. */
+  now: () => number
+  /** Epoch milliseconds, for the limits of sessions: they pass while the machine sleeps as well. Default: `now`. */
+  wall?: () => number
+}
+
 /**
  * The embedded store: one process, lost at exit. The same promises as the Redis store, held by the
  * same contract tests; `now` is its clock in epoch milliseconds.
  */
-export function createMemoryStore({ now }: { now: () => number }): SessionStore {
+export function createMemoryStore({ now, wall = now }: MemoryStoreOptions): SessionStore {
   const records = new Map<RecordKey, Entry>()
   const nonces = new Map<string, Nonce>()
   const ends = new Map<RecordKey, { reason: string; expireAt: number }>()
@@ -141,8 +148,8 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
 
     async touch(key, agoMs, idleMs) {
       const entry = live(key)
-      const activeAt = Math.round(now() - agoMs)
-      if (entry === null || activeAt >= entry.seenAt + idleMs) return false
+      const activeAt = Math.round(wall() - agoMs)
+      if (entry === null) return false
       const touched = { ...entry, seenAt: Math.max(entry.seenAt, activeAt) }
       confirm(touched, idleMs)
       records.set(key, touched)
@@ -245,7 +252,7 @@ export function createMemoryStore({ now }: { now: () => number }): SessionStore 
 
     async endPassed(key, gen, reason, idleMs) {
       const entry = live(key)
-      if (entry !== null && now() + CLOCK_TOLERANCE_MS < idleEndsAt(entry, idleMs)) return { kind: 'moved' }
+      if (entry !== null && wall() + CLOCK_TOLERANCE_MS < idleEndsAt(entry, idleMs)) return { kind: 'moved' }
       return end(key, gen, reason)
     },
 

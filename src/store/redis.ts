@@ -165,7 +165,7 @@ export function createRedisStore({
     },
 
     async create(key, { tokens, createdAt, endsAt, flow, client }, attempt, provisionalMs) {
-      const args = [attempt, Math.ceil(provisionalMs), tokens, createdAt, endsAt, flow, client]
+      const args = [attempt, Math.ceil(provisionalMs), tokens, createdAt, endsAt, flow, client, Date.now()]
       await script('create-record', recordName(key), ...args)
     },
 

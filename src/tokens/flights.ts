@@ -19,8 +19,8 @@ export interface Flight {
 export interface Flights {
   /** The flight of this session, begun with `trigger` if there is none. */
   join(session: LiveSession, trigger: RefreshTrigger): Flight
-  /** Resolves when no refresh of this process is under way; as `Refresh.settled`. */
-  settled(listenUntil: number): Promise<void>
+  /** Resolves when no refresh of this process is under way. */
+  settled(): Promise<void>
 }
 
 export interface FlightsOptions {
@@ -78,8 +78,8 @@ export function createFlights({ refresh, findSession, watchChanges, monotonic }:
       flights.set(session.key, flight)
       return flight
     },
-    async settled(listenUntil) {
-      await refresh.settled(listenUntil)
+    async settled() {
+      await refresh.settled()
       await Promise.allSettled(working)
     },
   }

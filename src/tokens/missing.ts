@@ -35,6 +35,9 @@ const CLAIM = 'scan for sessions that are missing from the due queue'
 const CLAIM_AFTER_STEP = 'scan for sessions that are late in the due queue'
 /** By then every replica has seen the same step of the store's clock. */
 const STEP_SEEN_MS = 30_000
+/** And by then every part of the queue has shown it. */
+const SAME_STEP_MS = 6_000
+const CLAIM_SLACK_MS = 1_000
 /** Those of one batch are not all looked at in the same moment. */
 const SPREAD_MS = 10_000
 const SPREAD_AFTER_STEP_MS = 1_000
@@ -52,6 +55,7 @@ export function createMissingScan(options: MissingScanOptions): MissingScan {
   let scanning: Promise<void> | null = null
   let moving: Promise<void> | null = null
   let stepSeenAt = Number.NEGATIVE_INFINITY
+  let again: NodeJS.Timeout | undefined
   let stopped = true
 
   function later(ms: number): void {
@@ -109,23 +113,36 @@ export function createMissingScan(options: MissingScanOptions): MissingScan {
     })
   }
 
+  function moveAgain(): void {
+    again = undefined
+    moveForward()
+  }
+
+  function moveForward(): void {
+    const seenMs = monotonic() - stepSeenAt
+    if (seenMs < STEP_SEEN_MS) {
+      // Each part of the queue shows the same step; the scan may have missed one that comes later.
+      const isLater = seenMs > SAME_STEP_MS && !stopped
+      if (isLater) again ??= setTimeout(moveAgain, STEP_SEEN_MS + CLAIM_SLACK_MS - seenMs)
+      return
+    }
+    stepSeenAt = monotonic()
+    log.warn({ event: 'store.clock_stepped_back' }, "Redis' clock has stepped back: check its time source")
+    moving ??= afterStep().finally(() => {
+      moving = null
+    })
+  }
+
   return {
     start() {
       stopped = false
       later(random() * everyMs)
     },
-    moveForward() {
-      // Each part of the queue shows the same step.
-      if (monotonic() - stepSeenAt < STEP_SEEN_MS) return
-      stepSeenAt = monotonic()
-      log.warn({ event: 'store.clock_stepped_back' }, "Redis' clock has stepped back: check its time source")
-      moving ??= afterStep().finally(() => {
-        moving = null
-      })
-    },
+    moveForward,
     async stop() {
       stopped = true
       clearTimeout(timer)
+      clearTimeout(again)
       endPause()
       await scanning
       await moving

@@ -18,10 +18,12 @@ export interface Refresh {
    */
   refresh(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult>
   /**
-   * Resolves when each token request has its answer and every answer is stored. Requests that have no answer
-   * by `listenUntil` (monotonic) are given up and their connections reset.
+   * From `at` (monotonic) on nothing is presented any more, and the connections of requests that have no answer
+   * are reset.
    */
-  settled(listenUntil: number): Promise<void>
+  closeAt(at: number): void
+  /** Resolves when each token request has its answer and every answer is stored. */
+  settled(): Promise<void>
 }
 
 const FORCED_WINDOW_MS = 60_000
@@ -60,6 +62,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
   const beganAt = clock.monotonic()
   /** Nothing is presented any more: the process stops, and nobody would be left to store the answer. */
   let closed = false
+  let closing: NodeJS.Timeout | undefined
 
   async function refresh(found: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
     // These tokens still wait to be stored; until then there is nothing to compare with.
@@ -181,12 +184,13 @@ export function createRefresh(options: RefreshOptions): Refresh {
         answer.then(async (late) => {
           if (late.kind === 'granted') count('granted')
           if (late.kind === 'granted' || late.kind === 'refused') report(admission, late)
-          if (!held.lost()) await concludeLate(session, attempt, late)
+          if (!held.lost() || late.kind === 'granted') await concludeLate(session, attempt, late)
         }),
       )
       return downFor(UNANSWERED_RETRY_MS)
     }
-    if (held.lost()) return { kind: 'changed' }
+    // New tokens are stored all the same if theirs is still the generation to replace.
+    if (held.lost() && outcome.kind !== 'granted') return { kind: 'changed' }
     report(admission, outcome)
     const result = await conclude(session, attempt, outcome)
     // It could not be sent while the lease was ours: another attempt may have brought new tokens meanwhile.
@@ -210,15 +214,22 @@ export function createRefresh(options: RefreshOptions): Refresh {
     const giveUpAt = clock.monotonic() + answerMs(timeoutMs)
     let renewAt = clock.monotonic() + RENEW_EVERY_MS
     let renewing = false
+    let overdue = false
     let ended = false
     let lost = false
 
     const reset = (reason: string): void => connection.abort(new Error(reason))
 
     function look(): void {
-      if (clock.monotonic() >= giveUpAt) reset('no answer came')
+      if (clock.monotonic() >= giveUpAt) giveUp()
       // A process that was stopped first reads what came meanwhile: the store says whether the lease is still ours.
       else if (clock.monotonic() >= renewAt && !renewing && !ended) renew().catch(failed)
+    }
+
+    function giveUp(): void {
+      // Timers come before sockets: a process that was stopped reads what has come before its next look.
+      if (overdue) reset('no answer came')
+      overdue = true
     }
 
     async function renew(): Promise<void> {
@@ -277,12 +288,19 @@ export function createRefresh(options: RefreshOptions): Refresh {
 
   return {
     refresh,
-    async settled(listenUntil) {
-      const done = idle()
-      await within(done, listenUntil - clock.monotonic())
-      closed = clock.monotonic() >= listenUntil
-      for (const connection of open) connection.abort(new Error('the process stops'))
-      await done
+    closeAt(at) {
+      clearTimeout(closing)
+      closing = setTimeout(
+        () => {
+          closed = true
+          for (const connection of open) connection.abort(new Error('the process stops'))
+        },
+        Math.max(0, at - clock.monotonic()),
+      )
+    },
+    async settled() {
+      await idle()
+      clearTimeout(closing)
     },
   }
 }

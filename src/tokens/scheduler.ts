@@ -65,7 +65,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   const { store, findSession, flights, breaker, slots, timing, idleMs, clock, random, log, events } = options
   const pollAt = Array.from({ length: DUE_SHARDS }, () => clock.monotonic() + random() * FIRST_POLL_WITHIN_MS)
   /** The store's clock ahead of the monotonic one, by shard: each may be on another server. */
-  const aheadMs: (number | undefined)[] = []
+  const leastAheadMs: (number | undefined)[] = []
   const working = new Set<Promise<void>>()
   /** Claimed, and not seen in the breaker yet. */
   let arriving = 0
@@ -101,14 +101,16 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
         continue
       }
       try {
-        pollAt[shard] = clock.monotonic() + POLL_EVERY_MS
+        const askedAt = clock.monotonic()
+        pollAt[shard] = askedAt + POLL_EVERY_MS
         const { entries, nextInMs, storeNow } = await store.claimDue(shard, limit, options.leaseMs)
         for (const { key, lateMs } of entries) work(key, lateMs, storeNow)
         const at = clock.monotonic()
         if (nextInMs !== null) pollAt[shard] = Math.min(pollAt[shard]!, at + nextInMs)
-        const ahead = storeNow - at
-        if (ahead < (aheadMs[shard] ?? ahead) - CLOCK_STEP_MS) options.onClockStep()
-        aheadMs[shard] = ahead
+        // It lies between these two, however late the answer was read.
+        const [least, most] = [storeNow - at, storeNow - askedAt]
+        if (most < (leastAheadMs[shard] ?? most) - CLOCK_STEP_MS) options.onClockStep()
+        leastAheadMs[shard] = least
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) throw error
         pollAt[shard] = clock.monotonic() + LOOK_AGAIN_MS * (1 + random())
@@ -165,7 +167,10 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       case 'later': {
         const retryInMs = result.retryInMs + random() * Math.min(result.retryInMs / 4, 500)
         // Not beyond its end, so that the end is counted.
-        return await put(session.key, Math.min(retryInMs, msUntilIdleEnd(session.record)))
+        return await put(
+          session.key,
+          Math.max(LOOK_AGAIN_MS, Math.min(retryInMs, msUntilIdleEnd(session.record))),
+        )
       }
       case 'busy':
       case 'paused':

@@ -71,7 +71,12 @@ export interface Tokens {
   drop(tokens: Pick<TokenSet, 'accessToken' | 'refreshToken'>): void
   gauges(): { unsaved: number; consecutiveFailures: number }
   start(): void
-  /** Resolves when every refresh under way has been stored. */
+  /**
+   * Begins no background work any more, and gives token requests `stopMs` from now to be answered. Resolves when the
+   * background work has ended; requests of browsers may still need refreshes after that.
+   */
+  beginStop(): Promise<void>
+  /** To be called when no request is open. Resolves when every refresh under way has been stored. */
   stop(): Promise<void>
 }
 
@@ -235,6 +240,12 @@ export function createTokens(options: TokensOptions): Tokens {
     step().catch(() => insist.insist('end', key, options.maxMs, step))
   }
 
+  async function beginStop(): Promise<void> {
+    listenUntil ??= clock.monotonic() + options.stopMs
+    refresh.closeAt(listenUntil)
+    await Promise.all([scheduler.stop(), missingScan.stop()])
+  }
+
   return {
     keep,
     find: findSession,
@@ -247,13 +258,14 @@ export function createTokens(options: TokensOptions): Tokens {
       scheduler.start()
       missingScan.start()
     },
+    beginStop,
     async stop() {
-      listenUntil ??= clock.monotonic() + options.stopMs
-      await Promise.all([scheduler.stop(), missingScan.stop(), flights.settled(listenUntil)])
+      await beginStop()
+      await flights.settled()
       insist.stop()
       await unsaved.settled()
       await resealer.settled()
-      const leftMs = Math.max(0, listenUntil - clock.monotonic()) + LAST_STEPS_MS
+      const leftMs = Math.max(0, listenUntil! + LAST_STEPS_MS - clock.monotonic())
       await Promise.all([recent.stop(), revoker.stop(leftMs)])
     },
   }

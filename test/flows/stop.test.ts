@@ -92,3 +92,60 @@ t.test('an answer of the token endpoint that is late already is stored before th
   for (const { form } of others) t.not(form?.refresh_token, first!.form?.refresh_token, 'presented once')
   t.equal(sandbox.counters().reuseDetected, 0)
 })
+
+t.test(
+  'a refresh that an open request begins during the stop, and that hangs, is reset in time',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const server = await startServer(t, { ...settingsOf(sandbox), SHUTDOWN_SECONDS: '6' })
+    const browser = createBrowser(server.publicUrl)
+    await signIn(browser, sandbox)
+    const resource = sandbox.hold('resource')
+    const open = browser.fetch('/flux/temperature')
+    await resource.arrived
+    const begin = performance.now()
+    server.send('SIGTERM')
+    await until('it stops', () => server.logs().some(({ event }) => event === 'stopping'))
+    sandbox.hold('token', { only: 'refresh_token' })
+    sandbox.expireAccessTokens()
+    resource.release()
+    t.equal((await open).status, 503)
+    t.equal((await server.ended).code, 0)
+    t.ok(performance.now() - begin < 5_500)
+    sandbox.release()
+  },
+)
+
+t.test('a revocation that hangs does not hold the stop up', async (t) => {
+  const sandbox = await startSandbox(t)
+  const silent = net.createServer().listen(0, '127.0.0.1')
+  await once(silent, 'listening')
+  const sockets = new Set<net.Socket>()
+  silent.on('connection', (socket) => sockets.add(socket.on('error', () => {})))
+  t.teardown(() => {
+    silent.close()
+    for (const socket of sockets) socket.destroy()
+  })
+  const { port } = silent.address() as net.AddressInfo
+  const server = await startServer(t, {
+    ...settingsOf(sandbox),
+    SHUTDOWN_SECONDS: '6',
+    OAUTH_REVOCATION_URL: `http://127.0.0.1:${port}/revoke`,
+  })
+  const browser = createBrowser(server.publicUrl)
+  await signIn(browser, sandbox)
+  t.equal((await browser.fetch('/auth/logout', { method: 'POST' })).status, 204)
+  const begin = performance.now()
+  t.equal(await server.stop('SIGTERM'), 0)
+  t.ok(performance.now() - begin < 5_500)
+})
+
+function settingsOf(sandbox: Awaited<ReturnType<typeof startSandbox>>): Record<string, string> {
+  return {
+    AUTH_URL: sandbox.authUrl,
+    BASE_URL: sandbox.baseUrl,
+    CLIENT_ID: CLIENT.clientId,
+    CLIENT_SECRET: CLIENT.clientSecret,
+    WAC: 'DEMO',
+  }
+}

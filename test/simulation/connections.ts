@@ -523,6 +523,7 @@ export class FleetTransport implements Transport {
     for (const listener of this.#changeListeners) listener(key)
   }
 
+  wall = (): number => this.clock.wall(this.owner)
   msSinceMessagesArrived = (): number => this.clock.now - this.#lastProofAt
   messagesArrive = (): boolean => this.#arriving && this.#proven()
   onChange = (listener: (key: RecordKey) => void): void => void this.#changeListeners.push(listener)

@@ -83,8 +83,8 @@ export const MUTATIONS: readonly Mutation[] = [
     'activity-written-once',
     'activity that Redis did not take is forgotten',
     'src/proxy/activity.ts',
-    '// It stays pending.',
-    'pending.delete(key)',
+    'pending.set(key, activeAt)\n    }',
+    '}',
   ),
   mutation(
     'server-error-is-no-doubt',
@@ -162,8 +162,8 @@ export const MUTATIONS: readonly Mutation[] = [
     'no-bound-for-answers',
     'a connection without an answer keeps its lease for ever',
     REFRESH,
-    "if (clock.monotonic() >= giveUpAt) reset('no answer came')",
-    "if (clock.monotonic() >= giveUpAt + 1e9) reset('no answer came')",
+    'if (clock.monotonic() >= giveUpAt) giveUp()',
+    'if (clock.monotonic() >= giveUpAt + 1e9) giveUp()',
   ),
   mutation(
     'lease-not-taken-again',
@@ -219,7 +219,7 @@ export const MUTATIONS: readonly Mutation[] = [
     'late-answer-dropped',
     'an answer that comes after its timeout is not used',
     REFRESH,
-    'if (!held.lost()) await concludeLate(session, attempt, late)',
+    "if (!held.lost() || late.kind === 'granted') await concludeLate(session, attempt, late)",
     '',
   ),
   mutation(

@@ -366,7 +366,7 @@ export class Replica implements Owner {
   /** As src/app.ts stops: open requests finish and refreshes under way are stored. */
   async stop(): Promise<void> {
     this.ready = false
-    const background = this.tokens.stop()
+    const background = this.tokens.beginStop()
     if (this.#underWay > 0) await new Promise<void>((resolve) => (this.#whenIdle = resolve))
     await background
     await this.tokens.stop()

@@ -191,12 +191,16 @@ export class RedisServer {
     return held !== undefined && held.expireAt > this.clock()
   }
 
-  create(key: RecordKey, record: NewRecord, attempt: string, provisionalMs: number): void {
+  create(key: RecordKey, record: NewRecord, attempt: string, provisionalMs: number, wall: number): void {
     if (this.live(key) !== null) return
+    const ahead = this.clock() - wall
+    const aheadMs = Math.abs(ahead) < 5_000 ? 0 : ahead
     this.#put(key, {
       ...record,
+      createdAt: record.createdAt + aheadMs,
+      endsAt: record.endsAt + aheadMs,
       session: '{}',
-      seenAt: record.createdAt,
+      seenAt: record.createdAt + aheadMs,
       gen: 1,
       ...FREE,
       leasedAt: 0,
@@ -229,7 +233,7 @@ export class RedisServer {
   touch(key: RecordKey, agoMs: number, idleMs: number): boolean {
     const record = this.live(key)
     const activeAt = Math.round(this.clock() - agoMs)
-    if (record === null || activeAt >= record.seenAt + idleMs) return false
+    if (record === null) return false
     const touched = { ...record, seenAt: Math.max(record.seenAt, activeAt) }
     this.#put(key, { ...touched, expireAt: idleEndsAt(touched, idleMs) + RECORD_SLACK_MS })
     return true

@@ -19,6 +19,8 @@ export interface Transport
   > {
   /** Masters of the store: one, or those of a Cluster. */
   readonly shards: number
+  /** The wall clock of the process, epoch milliseconds. */
+  wall(): number
   /** Runs `work` on that master. Rejects with `StoreUnavailable`. */
   ask<T>(shard: number, command: string, writes: boolean, work: (server: RedisServer) => T): Promise<T>
   /** Tells the listeners of this process that a record changed. */
@@ -52,8 +54,12 @@ export function createSimulatedStore(transport: Transport): SessionStore {
       ask(ofNonce(nonce), 'claimNonce', true, (server) => server.claimNonce(nonce, attempt, ttlMs)),
     nonceClaimed: (nonce) =>
       ask(ofNonce(nonce), 'nonceClaimed', false, (server) => server.nonceClaimed(nonce)),
-    create: (key, record, attempt, provisionalMs) =>
-      ask(of(key), 'create', true, (server) => server.create(key, record, attempt, Math.ceil(provisionalMs))),
+    create: (key, record, attempt, provisionalMs) => {
+      const wall = transport.wall()
+      return ask(of(key), 'create', true, (server) =>
+        server.create(key, record, attempt, Math.ceil(provisionalMs), wall),
+      )
+    },
     read: (key) => ask(of(key), 'read', false, (server) => server.read(key)),
     saveSession: (key, session, idleMs) =>
       ask(of(key), 'saveSession', true, (server) => server.saveSession(key, session, idleMs)),

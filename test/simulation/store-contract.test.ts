@@ -28,6 +28,7 @@ function directStore(shards: number): TestStore {
   )
   const transport: Transport = {
     shards,
+    wall: () => clock,
     ask: async (shard, _command, _writes, work) => work(servers[shard]!),
     tell,
     onChange: (listener) => void listeners.push(listener),

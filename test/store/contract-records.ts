@@ -151,14 +151,16 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     t.equal((await store.read(key))?.seenAt, seenAt)
   })
 
-  await t.test('activity after the idle limit is refused, up to it it is recorded', async (t) => {
-    const createdAt = now() - IDLE_MS
-    const key = await startSession(made, { createdAt })
-    t.equal(await store.touch(key, 0, IDLE_MS), false)
-    t.equal((await store.read(key))?.seenAt, createdAt)
-    t.equal(await store.touch(key, 10_000, IDLE_MS), true)
-    t.ok((await store.read(key))!.seenAt > createdAt)
-  })
+  await t.test(
+    'activity is recorded although the idle limit has passed by the clock of the store',
+    async (t) => {
+      // It was set forward by an hour meanwhile, and the replica has found the session alive by its own clock.
+      const createdAt = now() - IDLE_MS - 1_000
+      const key = await startSession(made, { createdAt })
+      t.equal(await store.touch(key, 0, IDLE_MS), true)
+      t.ok((await store.read(key))!.seenAt > createdAt)
+    },
+  )
 
   await t.test('a record outlives its nearer limit by the slack, and no longer', async (t) => {
     const at = now()

@@ -103,3 +103,16 @@ t.test(
     t.match(await replica.tokens.find(key), { kind: 'ended', reason: 'absolute' })
   },
 )
+
+t.test('a step of the store clock by an hour makes no session idle that is in use', async (t) => {
+  const { time, steps, addReplica, addSession, shared } = createHouse(t, { idleMs: HOUR / 2 })
+  const replica = addReplica()
+  const key = await addSession(replica, 1, 600)
+  await time.advance(60_000)
+  steps.store = HOUR
+  for (let minute = 0; minute < 90; minute += 1) {
+    t.match(await replica.tokens.find(key), { kind: 'live' })
+    await shared.touch(key, 0, HOUR / 2)
+    await time.advance(60_000)
+  }
+})

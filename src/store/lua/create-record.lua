@@ -7,15 +7,20 @@
 -- ARGV[5] endsAt
 -- ARGV[6] flow
 -- ARGV[7] client
+-- ARGV[8] now, by the clock that createdAt and endsAt are of
 -- returns 1 made | 0 it is there already
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 -- By its replication id begin-refresh will know whether the server has been another one since.
 local info = redis.pcall('INFO', 'replication')
 local history = type(info) == 'string' and string.match(info, 'master_replid:(%x%x%x%x%x%x%x%x)') or ''
 local time = redis.call('TIME')
-local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+-- Limits are judged by this server's clock in the end: a replica whose clock is wrong makes no session that is too old.
+local ahead = now - ARGV[8]
+if math.abs(ahead) < 5000 then ahead = 0 end
+local created = string.format('%.0f', ARGV[4] + ahead)
 redis.call('HSET', KEYS[1], 'session', '{}', 'tokens', ARGV[3], 'gen', 1, 'attempt', ARGV[1],
-  'createdAt', ARGV[4], 'seenAt', ARGV[4], 'endsAt', ARGV[5], 'flow', ARGV[6], 'client', ARGV[7],
-  'history', history, 'replacedAt', now)
+  'createdAt', created, 'seenAt', created, 'endsAt', string.format('%.0f', ARGV[5] + ahead), 'flow', ARGV[6],
+  'client', ARGV[7], 'history', history, 'replacedAt', string.format('%.0f', now))
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1

@@ -3,14 +3,13 @@
 -- ARGV[1] how many milliseconds ago
 -- ARGV[2] idle limit in milliseconds
 -- ARGV[3] slack in milliseconds
--- returns 1 recorded | 0 no record, or its idle limit has passed
+-- returns 1 recorded | 0 no record
 local at = redis.call('HMGET', KEYS[1], 'seenAt', 'endsAt')
 if not at[1] then return 0 end
 local seen = tonumber(at[1])
 local idle = tonumber(ARGV[2])
 local time = redis.call('TIME')
 local active = time[1] * 1000 + math.floor(time[2] / 1000) - ARGV[1]
-if active >= seen + idle then return 0 end
 seen = math.max(seen, active)
 redis.call('HSET', KEYS[1], 'seenAt', string.format('%.0f', seen))
 redis.call('PEXPIREAT', KEYS[1], string.format('%.0f', math.min(seen + idle, tonumber(at[2])) + tonumber(ARGV[3])))
