@@ -5,6 +5,7 @@ import {
   CUT_OFF_MS,
   FOLLOW_MS,
   LEASE_MS,
+  REDIS_TROUBLE_MS,
   RESOURCE_TROUBLE_MS,
   SESSION_IDLE_SECONDS,
   SHUTDOWN_SECONDS,
@@ -276,7 +277,9 @@ function faultOfAnswer(call: Call, facts: Facts, history: History): string | nul
     const lost = session !== undefined && (session.lostAt !== null || reuseOf(history, session.user) !== null)
     if (!lost) return 'a living session was refused although the resource server was well'
   }
-  const bound = ANSWER_MS + (resourceTrouble ? RESOURCE_TROUBLE_MS : 0) + facts.slack(sentAt, answeredAt)
+  const redisTrouble = facts.redisTrouble(replica, sentAt, answeredAt)
+  const trouble = (resourceTrouble ? RESOURCE_TROUBLE_MS : 0) + (redisTrouble ? REDIS_TROUBLE_MS : 0)
+  const bound = ANSWER_MS + trouble + facts.slack(sentAt, answeredAt)
   if (answeredAt - sentAt > bound && !interrupted) return `an answer that took longer than ${ms(bound)}`
   return null
 }

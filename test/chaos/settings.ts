@@ -23,6 +23,8 @@ export const CUT_OFF_MS = 1_000
 export const ANSWER_MS = TOKEN_TIMEOUT_MS + 3_000
 /** What a resource server in trouble adds to that: two timeouts and a forced refresh between them. */
 export const RESOURCE_TROUBLE_MS = 2 * UPSTREAM_TIMEOUT_MS + TOKEN_TIMEOUT_MS
+/** What Redis in trouble adds: a call that needs a refresh sends several commands, one after the other. */
+export const REDIS_TROUBLE_MS = 3_000
 /** After a promotion by Sentinel every replica follows within this. */
 export const FOLLOW_MS = 4_000
 /** From the end of all faults until every living session has been served by every replica. */
