@@ -268,19 +268,21 @@ export class Ledger {
     const lease = leaseMs(this.#settings.timeoutMs)
     if (by.stalledMsSince(since) > lease / 3)
       return 'process stopped longer than the lease while its request was on the way'
+    // It renews its lease often, so that a lease lapses only where nothing could be written for a while. Part of the
+    // lease may have passed before the request left.
+    const { timeoutMs } = this.#settings
+    const left = lease - Math.min(timeoutMs, by.stalledMsSince(sentAt - timeoutMs))
+    const couldNotWrite = by.couldNotWriteMs(session.key, RENEWAL_MS) > left - RENEWAL_MS
     if (earlier.state === 'open') {
       if (this.failedOverAt > since) return 'failover lost a lease'
       // Written to the master before, by a process that still followed it and could not write it again.
       const couldNot = by.stalledMsSince(since) > RENEWAL_MS || by.failedSince(session.key, since)
       if (this.failedOverAt > since - LAST_MOMENT_MS && couldNot) return 'failover lost a lease'
-      // It renews its lease often, so that a lease lapses only where nothing could be written for a while.
-      // Part of it may have passed before the request left.
-      const { timeoutMs } = this.#settings
-      const left = lease - Math.min(timeoutMs, by.stalledMsSince(sentAt - timeoutMs))
-      const couldNotRenew = by.couldNotWriteMs(session.key, RENEWAL_MS) > left - RENEWAL_MS
-      return couldNotRenew ? 'holder cut off from Redis' : null
+      return couldNotWrite ? 'holder cut off from Redis' : null
     }
-    if (by.failedSince(session.key, since)) return 'holder cut off from Redis'
+    // With the lease gone the others wait for the pause after a failover alone.
+    const lostLease = this.failedOverAt > since - LAST_MOMENT_MS && by.failedSince(session.key, since)
+    if (couldNotWrite || lostLease) return 'holder cut off from Redis'
     if (by.follows(session.key) !== 'the master') return 'replica with a superseded master'
     return null
   }
@@ -464,6 +466,17 @@ export class Ledger {
       if (gracefully) this.#cause(session, 'stopped while its tokens could not be stored')
       else if (session.rolledBack) this.#cause(session, 'failover lost the newest write with its process')
       else this.#cause(session, 'crash between rotation and store')
+    }
+  }
+
+  /** Long after all faults: what a living process was granted is in the record of its session. */
+  checkStored(): void {
+    for (const [family, { by, issued, token }] of this.#granted) {
+      const session = this.#byFamily.get(family)
+      if (session === undefined || !by.alive || !this.lives(session)) continue
+      const record = this.#recordOf(session.key)
+      if (record === null || serialOf(record.tokens) >= issued) continue
+      this.violated('granted tokens were not stored', `${token.text}, granted to ${by.name}`)
     }
   }
 

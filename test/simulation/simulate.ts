@@ -108,6 +108,7 @@ async function history(world: World): Promise<void> {
   await clock.run(clock.now + healedInMs)
   for (const browser of browsers) browser.rest()
   await clock.run(clock.now + settings.timeoutMs + 10_000)
+  if (!clock.stopped) ledger.checkStored()
   await everySessionIsServed(world)
   await backgroundRefreshes(world)
   await signOutsReachEverybody(world)
