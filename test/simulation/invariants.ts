@@ -73,6 +73,8 @@ const CLOCK_SLACK_MS = 6_000
 const SHORT_LIFE_SECONDS = 5
 /** Wall clocks that nobody steps are this close to each other, the way of an answer included. */
 const SKEW_MS = 1_500
+/** A command of sound connections has been executed by then. */
+const COMMAND_MS = 1_000
 /** From one renewal of a lease to the next, with what a command may take. */
 const RENEWAL_MS = 3_500
 /** A holder whose record has moved on has noticed by then. */
@@ -471,9 +473,10 @@ export class Ledger {
 
   /** Long after all faults: what a living process was granted is in the record of its session. */
   checkStored(): void {
-    for (const [family, { by, issued, token }] of this.#granted) {
+    for (const [family, { by, issued, token, overAt }] of this.#granted) {
       const session = this.#byFamily.get(family)
       if (session === undefined || !by.alive || !this.lives(session)) continue
+      if (overAt > this.#clock.now - COMMAND_MS) continue
       const record = this.#recordOf(session.key)
       if (record === null || serialOf(record.tokens) >= issued) continue
       this.violated('granted tokens were not stored', `${token.text}, granted to ${by.name}`)
