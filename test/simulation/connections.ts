@@ -256,6 +256,8 @@ export class FleetTransport implements Transport {
   readonly wroteAt: number[]
   /** The last time that took longer than the shortest lease: how long, and when it ended. */
   readonly gaps: { ms: number; endedAt: number }[]
+  /** The times in which commands that write were answered without a failure in between, by master. */
+  readonly writable: { from: number; to: number }[][]
 
   constructor(options: {
     clock: VirtualClock
@@ -280,6 +282,7 @@ export class FleetTransport implements Transport {
     this.failedAt = all.map(() => Number.NEGATIVE_INFINITY)
     this.wroteAt = all.map(() => 0)
     this.gaps = all.map(() => ({ ms: 0, endedAt: Number.NEGATIVE_INFINITY }))
+    this.writable = all.map(() => [])
     for (const connection of [...this.commands, ...this.messages]) connection.connect()
     this.#beatLater()
   }
@@ -386,6 +389,11 @@ export class FleetTransport implements Transport {
     const { now } = this.clock
     const ms = now - this.wroteAt[shard]!
     if (ms > LONG_GAP_MS) this.gaps[shard] = { ms, endedAt: now }
+    const times = this.writable[shard]!
+    const last = times.at(-1)
+    if (last === undefined || ms > LONG_GAP_MS || this.failedAt[shard]! > last.to)
+      times.push({ from: now, to: now })
+    else last.to = now
     this.wroteAt[shard] = now
   }
 

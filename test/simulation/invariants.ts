@@ -73,6 +73,8 @@ const CLOCK_SLACK_MS = 6_000
 const SHORT_LIFE_SECONDS = 5
 /** Wall clocks that nobody steps are this close to each other, the way of an answer included. */
 const SKEW_MS = 1_500
+/** Tokens that Redis did not take are written again at least every two seconds. */
+const STORES_WITHIN_MS = 2_500
 /** A command of sound connections has been executed by then. */
 const COMMAND_MS = 1_000
 /** From one renewal of a lease to the next, with what a command may take. */
@@ -284,7 +286,10 @@ export class Ledger {
     }
     // With the lease gone the others wait for the pause after a failover alone.
     const lostLease = this.failedOverAt > since - LAST_MOMENT_MS && by.failedSince(session.key, since)
-    if (couldNotWrite || lostLease) return 'holder cut off from Redis'
+    // Several troubles in a row may leave it no time to store what it has, until the lease has lapsed.
+    const hadNoTime = !by.couldWriteFor(session.key, STORES_WITHIN_MS, overAt)
+    const lapsed = this.#clock.now - overAt > left - RENEWAL_MS
+    if (couldNotWrite || lostLease || (hadNoTime && lapsed)) return 'holder cut off from Redis'
     if (by.follows(session.key) !== 'the master') return 'replica with a superseded master'
     return null
   }

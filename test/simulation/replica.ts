@@ -341,6 +341,12 @@ export class Replica implements Owner {
     return Math.max(now - this.transport.wroteAt[shard]!, now - endedAt < momentMs ? ms : 0)
   }
 
+  /** Whether it could write to the master of that record without a failure, for so long at a stretch, since then. */
+  couldWriteFor(key: RecordKey, forMs: number, since: number): boolean {
+    const times = this.transport.writable[this.#world.shardOf(key)]!
+    return times.some(({ from, to }) => to - Math.max(from, since) >= forMs)
+  }
+
   /** Which server this process has for a record. */
   follows(key: RecordKey): 'the master' | 'another server' {
     const shard = this.#world.shardOf(key)
