@@ -25,7 +25,7 @@ export const HELP = `npm run bench -- [flags]
   --connections <n>  keep-alive connections of the load (64; a quarter of it for 256 KB)
   --sessions <n>     signed-in browsers that take turns (300)
   --load <how>       wrk or sockets (wrk where it is installed)
-  --page <file>      the page to write (docs/benchmarks.md; its chart stands beside it)
+  --page <file>      the page to write (docs/benchmarks.md; its chart is in the same folder)
   --quick            two rounds of one second: to see that it works; writes no page unless --page is given`
 
 const USUAL = { rounds: 5, seconds: 4, warmup: 3, sessions: 300 }

@@ -63,8 +63,8 @@ async function measure(order) {
 }
 
 async function load({ world, candidate, requests, size, seconds, kind }) {
-  const { pid, url, beside } = candidate.started
-  const stopBeside = beside?.()
+  const { pid, url, alongside } = candidate.started
+  const stopAlongside = alongside?.()
   const servedBefore = (await world.counts()).served
   const redisBefore = await world.redisCommands()
   const cpuBefore = cpuOf(pid)
@@ -79,7 +79,7 @@ async function load({ world, candidate, requests, size, seconds, kind }) {
   const cpuAfter = cpuOf(pid)
   const redisCommands = ((await world.redisCommands()) - redisBefore) / outcome.requests
   const served = (await world.counts()).served - servedBefore
-  stopBeside?.()
+  stopAlongside?.()
 
   const result = {
     perSecond: outcome.requests / outcome.seconds,

@@ -1,4 +1,4 @@
-// `npm run bench`: what one request through this server costs, beside others that do the same work.
+// `npm run bench`: what one request through this server costs, compared with others that do the same work.
 // Starts everything itself on 127.0.0.1, prints a table, and writes docs/benchmarks.md with its chart.
 import { spawnSync } from 'node:child_process'
 import { existsSync, writeFileSync } from 'node:fs'

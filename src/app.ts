@@ -192,7 +192,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
       () => null,
       (error: StoreUnavailable) => error,
     )
-    if (fault?.unreached !== false && outage.isBorne()) return missing
+    if (fault?.unreached !== false && outage.isInGrace()) return missing
     if (!store.messagesArrive()) missing.push('change messages of the store do not arrive')
     if (fault !== null) missing.push('the store does not answer')
     return missing

@@ -9,7 +9,7 @@ import type { Secret } from './secret.ts'
 export type { RedisAddress, RedisLogin, RedisTarget } from './config/redis-url.ts'
 export { type Flow, VARIABLES } from './config/variables.ts'
 
-/** Everything that the process is told from outside. Frozen; times carry their unit in the name. */
+/** The configuration of the process. Frozen; times carry their unit in the name. */
 export interface Config {
   /** The origin that the browser sees, no trailing slash. */
   readonly publicUrl: string

@@ -17,7 +17,7 @@ const END_MS = 8_000
 /** From the environment of the caller: what Node itself needs, and none of the server's variables. */
 const INHERITED = ['PATH', 'HOME', 'TMPDIR', 'LANG', 'NODE_OPTIONS', 'NODE_EXTRA_CA_CERTS']
 
-/** A failure that is told in one sentence. */
+/** A failure that one sentence explains. */
 class Hindrance extends Error {}
 
 const dist = dirname(fileURLToPath(import.meta.url))
@@ -88,7 +88,7 @@ function start(file: string, env: Record<string, string>): ChildProcess {
   const child = spawn(process.execPath, [join(dist, file)], {
     env: { ...Object.fromEntries(inherited), ...env },
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
-    // Out of the terminal's group: Ctrl-C comes here alone, and each child is told once.
+    // Out of the terminal's group: Ctrl-C comes here alone, and each child gets one signal.
     detached: true,
   })
   children.push(child)
@@ -200,7 +200,7 @@ function welcome(at: { publicUrl: string; sandboxUrl: string; metricsUrl: string
     - Refuse access instead of allowing it.
     - See what the server counts: ${at.metricsUrl}
 
-  The stand-in for the data platform is at ${at.sandboxUrl}
+  The sandbox that imitates the data platform is at ${at.sandboxUrl}
   Sessions live in memory and end with the demo. Stop it with Ctrl-C.
 `
 }

@@ -15,7 +15,7 @@ export type Purpose = 'tokens' | 'login' | 'record-key'
 
 export interface Opened {
   text: string
-  /** Sealed under an older secret: seal it anew when it is next written. */
+  /** Sealed under an older secret: seal it again when it is next written. */
   stale: boolean
 }
 

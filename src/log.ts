@@ -4,7 +4,7 @@ import type { Config } from './config.ts'
 
 export type { Logger }
 
-/** Longest text of a request that may stand in one line. */
+/** Longest text of a request in one line. */
 const MAX_TEXT = 200
 /** Workers share a pipe, and what is longer than this may be torn apart there (POSIX: PIPE_BUF). */
 const MAX_WRITE_BYTES = 4_096

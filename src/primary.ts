@@ -48,7 +48,7 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
         if (code !== 0 && signal !== 'SIGTERM') exitCode = 1
         return
       }
-      // What kept every worker from its first start is told on stderr, and another start would not cure it.
+      // The worker has written on stderr why it could not start, and another start would not cure it.
       if (code === WORKER_FAULT || listening === 0) {
         exitCode = 1
         return void stop('a worker could not start')

@@ -119,8 +119,8 @@ t.test('the newest secret seals, every secret of the list opens', async (t) => {
   t.strictSame(ring(A, B).open('tokens', sealed, 'context'), { text: 'text', stale: false })
   t.strictSame(ring(B, A).open('tokens', sealed, 'context'), { text: 'text', stale: true })
   t.equal(ring(B).open('tokens', sealed, 'context'), null)
-  const anew = ring(B, A).seal('tokens', 'text', 'context')
-  t.strictSame(ring(B).open('tokens', anew, 'context'), { text: 'text', stale: false })
+  const again = ring(B, A).seal('tokens', 'text', 'context')
+  t.strictSame(ring(B).open('tokens', again, 'context'), { text: 'text', stale: false })
 })
 
 t.test('through a rolling change of secrets each replica reads what its neighbours write', async (t) => {

@@ -8,7 +8,7 @@ import { get, manyTimes, signIn } from '../sign-in.mjs'
 
 const PREFIX = 'bench:'
 
-/** Redis commands a request that show whether the cache was used; once a minute each session is read anew. */
+/** Redis commands a request that show whether the cache was used; once a minute each session is read again. */
 const NEXT_TO_NONE = 0.5
 const ONE_EACH = 0.9
 
@@ -40,7 +40,7 @@ export const oursLogged = {
     const started = await startOurs(world, { ACCESS_LOG: 'all' }, file)
     return {
       ...started,
-      beside() {
+      alongside() {
         const timer = setInterval(() => get(`${started.opsUrl}/metrics`, {}).catch(() => {}), 1_000)
         return () => {
           clearInterval(timer)

@@ -62,7 +62,7 @@ export function newTokens(leftSeconds, accessTokenBytes) {
   }
 }
 
-/** `onRefreshed` is told of the outcome of each token request. */
+/** `onRefreshed` gets the outcome of each token request. */
 export function openRoom(settings, onRefreshed) {
   const { config, keyring, store, idleMs } = openStore(settings)
   const authorizationServer = createAuthorizationServer({

@@ -2,7 +2,7 @@ import { isIPv4, isIPv6 } from 'node:net'
 import { Secret } from '../secret.ts'
 import { HOST_NAME_PATTERN, type Kind, Refused } from './values.ts'
 
-/** What the data nodes are told; null is not sent. */
+/** The credentials that the data nodes get; null is not sent. */
 export interface RedisLogin {
   readonly username: string | null
   readonly password: Secret | null

@@ -46,7 +46,7 @@ export const SESSION_SECRETS: Kind<readonly Secret[]> = {
 
 /**
  * What the environment gives for a variable: its text, null when it is not set (empty counts as not set), or why
- * it cannot be had. A secret may stand in the file that `NAME_FILE` names, less one trailing newline. The path is
+ * it cannot be had. A secret may be in the file that `NAME_FILE` names, less one trailing newline. The path is
  * not printed: the secret itself may have been put there by mistake.
  */
 export function given(

@@ -11,12 +11,12 @@ export class Refused {
 
 /** One kind of value: what it accepts, in words, and how a text is read. */
 export interface Kind<T> {
-  /** Completes the sentence "NAME must be …"; stands in the documentation too. */
+  /** Completes the sentence "NAME must be …"; the documentation uses it too. */
   readonly accepts: string
   read(text: string): T | Refused
 }
 
-/** A value as it may stand in a message: quoted, so that stray blanks show, and not endless. */
+/** A value for a message: quoted, so that stray blanks show, and not endless. */
 export function quoted(text: string): string {
   return JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text)
 }

@@ -78,7 +78,7 @@ export function createCallback(options: CallbackOptions) {
     return goTo(reply, nonce, comingBack(transaction.returnTo))
   }
 
-  /** The answer of the token flow stands in the fragment, which browsers do not send. */
+  /** The response of the token flow is in the fragment, which browsers do not send. */
   async function withoutAnswer(
     request: FastifyRequest,
     reply: FastifyReply,

@@ -26,7 +26,7 @@ export function navigates(request: FastifyRequest): boolean {
   return mode === undefined ? /text\/html/i.test(request.headers.accept ?? '') : mode === 'navigate'
 }
 
-/** A small page of fixed text; nothing of the request but a validated address stands in it. */
+/** A small page of fixed text; it shows nothing of the request but a validated address. */
 export function sendPage(reply: FastifyReply, page: Page): FastifyReply {
   const { status, title, text, link, requestId, script } = page
   const permitted = script === undefined ? '' : ` script-src '${hashOf(script)}'; connect-src 'self';`

@@ -114,7 +114,7 @@ function addDiscouragedFlows(scope: FastifyInstance, options: LoginOptions): voi
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** A browser that navigates here is told of a problem on a page. */
+    /** A browser that navigates here sees a problem as a page. */
     page?: boolean
   }
   interface FastifyRequest {

@@ -32,7 +32,7 @@ export interface Transactions {
   forget(reply: FastifyReply, nonce: string): void
 }
 
-/** A transaction as it stands in its cookie, short; without `f` it is of the code flow. */
+/** A transaction as its cookie holds it, short; without `f` it is of the code flow. */
 interface Sealed {
   f?: Transaction['flow']
   r: string

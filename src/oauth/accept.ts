@@ -15,7 +15,7 @@ export interface TokenAnswer {
 
 /**
  * The tokens of an answer to a request of `requestedAt` (epoch milliseconds). An access token that could
- * not stand in a header (RFC 6750 section 2.1), or that is no bearer token, makes the answer unreadable.
+ * not appear in a header (RFC 6750 section 2.1), or that is no bearer token, makes the answer unreadable.
  */
 export function acceptTokens(
   answer: TokenAnswer,

@@ -23,7 +23,7 @@ export const HELP = `Looks after the sessions of a running deployment, in its Re
                       stays away), flow, generation of the tokens, client
   end <id>            ends one session; the beginning of its id is enough
   end-all --yes       ends every session
-  reseal              seals anew what is sealed under an older secret
+  reseal              seals tokens under the newest secret that are under an older one
 
   --json              (count, list, reseal) the answer as JSON, one object a line
   --no-revoke         (end, end-all) does not revoke tokens: faster, where there are many

@@ -39,7 +39,7 @@ export interface Callers extends Source<Caller> {
   /** The caller if it is known in this process: no store, no signature check. */
   hit(header: string | undefined): Caller | null
   /**
-   * Looks the session up. Throws `login_required`; a store that fails is told by `proceed`, which
+   * Looks the session up. Throws `login_required`; `proceed` rejects if the store fails, which
    * refreshes where that is due and gives the caller.
    */
   identify(header: string | undefined): Promise<() => Promise<Caller>>
@@ -54,7 +54,7 @@ export interface CallersOptions {
   activity: Activity
   timing: RefreshTiming
   idleMs: number
-  /** How long an outage of the store is borne. */
+  /** Whether the outage grace covers the present outage. */
   graceMs: number
   clock: Clock
   /** Told of each look-up with a session cookie; `bypass`: change messages do not arrive. */

@@ -31,7 +31,7 @@ export function readGetFlux(request: FastifyRequest, wacOptions: WacOptions): Op
     if (/\p{Cc}/u.test(name))
       throw problem('invalid_request', 'A parameter has a control character in its name.')
     if (REFUSED.has(known)) throw problem('invalid_request', `The parameter ${known} is not allowed.`)
-    // Some of them put a parameter of the query in the place of the path's.
+    // Some of them let a parameter of the query override the path's.
     if ((known === 'wac' && value !== wac) || (known === 'fluxid' && value !== fluxId)) {
       throw problem('invalid_request', `The parameter ${known} does not agree with the path.`)
     }

@@ -40,7 +40,7 @@ export function createGrace<Caller extends Known>({
 }: GraceOptions<Caller>): Grace<Caller> {
   return {
     find(cookie) {
-      if (!outage.isBorne()) return null
+      if (!outage.isInGrace()) return null
       const caller = cache.getStale(cookie)
       const at = clock.monotonic()
       if (caller === null || at >= caller.graceUntil || at >= caller.seenAt + idleMs) return null

@@ -67,7 +67,7 @@ export function readSiteTarget(request: FastifyRequest, wacOptions: WacOptions):
   return { path, query: query === '' ? '' : `?${query}`, jsonp: callback !== null }
 }
 
-/** The call to make, its body written anew from the members that were checked. */
+/** The call to make, its body written from the members that were checked. */
 export function toUpdateSite(target: SiteTarget, body: SiteBody, wacOptions: WacOptions): Operation {
   const siteId = target.path?.siteId ?? body.siteID
   if (siteId === undefined) throw problem('invalid_request', 'The member siteID is missing.')

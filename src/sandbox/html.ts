@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 
-/** Text as it may stand in an element or in a quoted attribute. */
+/** Text escaped for an element or in a quoted attribute. */
 export function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
 }

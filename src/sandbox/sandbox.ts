@@ -16,7 +16,7 @@ import { createSites } from './sites.ts'
 import { createStation } from './station.ts'
 import { createTokenEndpoint, type TokenAnswerWire } from './token-endpoint.ts'
 
-/** The stand-in platform: both roles of the document on one listener, and the means to steer it. */
+/** The imitated platform: both roles of the document on one listener, and the means to steer it. */
 export interface Sandbox {
   /** Listens and answers the address, without a slash at its end. Port 0 picks one. */
   listen(at?: { host?: string; port?: number }): Promise<string>

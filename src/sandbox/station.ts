@@ -93,7 +93,7 @@ function pointOf(fault: TakenFault): 'before' | 'after' | null {
   return needsBody ? 'after' : (fault.point ?? 'before')
 }
 
-/** The answer that a fault puts in the place of the right one; null where it has none of its own. */
+/** The response that a fault sends instead of the right one; null if it sends none. */
 function substitute(fault: TakenFault, invalidToken: (() => Answer) | undefined): Answer | null {
   switch (fault.mode) {
     case 'status':

@@ -50,7 +50,7 @@ export function siteIdOf(segment: string): number | null {
   return digits !== undefined && isId(id) ? id : null
 }
 
-/** Whether this may stand in front of a JSONP answer: dotted JavaScript identifiers. */
+/** Whether a JSONP response may begin with this: dotted JavaScript identifiers. */
 export function isCallbackName(name: string): boolean {
   return name.length <= 128 && /^[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*$/.test(name)
 }

@@ -5,7 +5,7 @@ import type { Keyring } from '../keyring.ts'
 export interface VerifiedCookie {
   sessionId: string
   recordKey: string
-  /** Signed under an older secret: to be set anew. */
+  /** Signed under an older secret: to be set again. */
   stale: boolean
 }
 
@@ -91,7 +91,7 @@ export function recordKeyOf(sessionId: string): string {
   return createHash('sha256').update(sessionId).digest('hex')
 }
 
-/** The value of a cookie that stands in the header exactly once, else null. Does not decode. */
+/** The value of a cookie that is in the header exactly once, else null. Does not decode. */
 function soleCookie(header: string, name: string): string | null {
   const first = cookieAt(header, name, 0)
   if (first < 0 || cookieAt(header, name, first + 1) >= 0) return null

@@ -19,7 +19,7 @@ export interface SessionCache<Entry extends { key: RecordKey }> {
   get(cookie: string): Entry | null
   /**
    * What was known when messages stopped, or was read since; changes that were told in between have
-   * passed it by. For an outage that is borne, and nothing else.
+   * passed it by. Only for an outage that the grace covers.
    */
   getStale(cookie: string): Entry | null
   /** To be called before the read whose result may be put. */
@@ -89,7 +89,7 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
 
   return {
     get(cookie) {
-      // Entries are put anew each minute: their age is order enough, and moving one costs a request more.
+      // Entries are replaced each minute, so insertion order is enough. Moving one on each hit would cost time.
       return store.messagesArrive() ? (entries.peek(cookie) ?? null) : null
     },
     getStale: (cookie) => entries.peek(cookie) ?? aside?.peek(cookie) ?? null,

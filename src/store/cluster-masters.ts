@@ -2,7 +2,7 @@ import type { Cluster, Redis } from 'ioredis'
 import type { RedisAddress } from '../config.ts'
 import { inTime } from './in-time.ts'
 
-/** How often at most the client is told to look for the masters again. */
+/** The shortest time between two refreshes of the client's slot map. */
 const REFRESH_EVERY_MS = 1_000
 
 /** The masters of a Cluster, by what each of them says. An address is `host:port`. */

@@ -1,18 +1,18 @@
 import type { Logger } from '../log.ts'
 import type { SessionStore } from './port.ts'
 
-/** How long an outage of the store is borne. */
+/** Whether the grace covers an outage of the store. */
 export interface Outage {
   /**
-   * Whether what was known before may stand in for a store that cannot be reached: its messages have
-   * been away for less than the grace, and no part of it was to be reached meanwhile.
+   * Whether cached sessions may be served although the store cannot be reached: its change messages stopped less
+   * than the grace ago, and no node of it has answered since.
    */
-  isBorne(): boolean
+  isInGrace(): boolean
 }
 
 export interface OutageOptions {
   store: Pick<SessionStore, 'msSinceMessagesArrived' | 'onMessagesLost' | 'onMessagesBack' | 'unreached'>
-  /** 0: no outage is borne. */
+  /** 0: the grace covers no outage. */
   graceMs: number
   log: Logger
 }
@@ -26,7 +26,7 @@ const PROOF_AGE_MS = 500
  * have changed sessions that nobody told us of.
  */
 export function createOutage({ store, graceMs, log }: OutageOptions): Outage {
-  if (graceMs === 0) return { isBorne: () => false }
+  if (graceMs === 0) return { isInGrace: () => false }
   let lost = false
   let over = false
   let begun = false
@@ -57,7 +57,7 @@ export function createOutage({ store, graceMs, log }: OutageOptions): Outage {
   }
 
   return {
-    isBorne() {
+    isInGrace() {
       if (over || !(begun || store.unreached())) return false
       if (store.msSinceMessagesArrived() >= graceMs + PROOF_AGE_MS) return false
       // Where no node answers before messages are missed, they will be within a second.

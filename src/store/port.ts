@@ -179,7 +179,7 @@ export interface SessionStore {
    */
   replaceTokens(key: RecordKey, gen: number, attempt: string, tokens: string): Promise<ReplaceTokens>
   /**
-   * Puts the same tokens, sealed anew, in the place of those that were read, and changes nothing else.
+   * Replaces the tokens that were read by the same tokens, sealed again, and changes nothing else.
    * false, and nothing written, where the record is gone or holds another text than `was`: no text is
    * sealed twice, so that stands for the generation too.
    */

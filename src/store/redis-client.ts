@@ -125,7 +125,7 @@ export function isConnected(client: RedisClient): boolean {
 
 /**
  * Calls back when a connection of the client is made, or one that stood is lost, with the address of
- * its node as `nodeOf` has it. A node that stays away is told once, however often it is tried.
+ * its node as `nodeOf` has it. A node that stays away is reported once, however often it is tried.
  */
 export function onConnection(client: RedisClient, listener: (node: string) => void, node = ''): void {
   let stands = false

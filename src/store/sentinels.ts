@@ -203,7 +203,7 @@ export function watchSentinels({
 
   /**
    * The highest epoch is right: a Sentinel that was cut off names the old master. An epoch below the known one
-   * counts only if most Sentinels answer and none knows a higher one: then they have been set up anew.
+   * counts only if most Sentinels answer and none knows a higher one: then they have been set up again.
    */
   function judge(): void {
     const answers = answering()

@@ -16,7 +16,7 @@ export interface EndOptions {
   onUnreadable: (key: RecordKey) => void
 }
 
-/** A few megabytes; beyond, a sign-out that is told to have failed may leave its tokens unrevoked. */
+/** A few megabytes; beyond that, a sign-out that was reported as failed may leave its tokens unrevoked. */
 const MAX_IN_DOUBT = 1_000
 
 /**

@@ -31,7 +31,7 @@ const FORCED_WINDOW_MS = 60_000
 const STORE_RETURN_GRACE_MS = 5_000
 /** An intent that could not be withdrawn by then stays: a doubt too many. */
 const WITHDRAWN_WITHIN_MS = 600_000
-/** A request that could not be sent by its timeout is told so a moment later: then there is no doubt. */
+/** The result of a request that could not be sent in time comes a moment after its timeout, and leaves no doubt. */
 const UNSENT_TOLD_MS = 100
 /** How often the lease of an unanswered presentation is renewed: sooner than the shortest pause after a failover ends. */
 const RENEW_EVERY_MS = 1_500

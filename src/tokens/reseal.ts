@@ -7,7 +7,7 @@ import { sealTokens } from './token-set.ts'
 
 export interface Resealer {
   /**
-   * Seals tokens that were read under an older secret anew under the newest, in the background. What
+   * Seals tokens that were read under an older secret again under the newest, in the background. What
    * was sealed since this process began is left as it is: see docs/decisions/0004-resealing.md.
    */
   look(key: RecordKey, sealed: string, opened: OpenedTokens): void
@@ -35,7 +35,7 @@ export function createResealer({ store, keyring, now, log }: ResealerOptions): R
       await store.reseal(key, sealed, sealTokens(keyring, key, tokens, Math.max(beganAt, now())))
     } catch (error) {
       if (error instanceof StoreUnavailable) return
-      log.error({ event: 'session.reseal_failed', err: error }, 'tokens could not be sealed anew')
+      log.error({ event: 'session.reseal_failed', err: error }, 'tokens could not be sealed again')
     } finally {
       working.delete(key)
     }

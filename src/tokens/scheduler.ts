@@ -22,7 +22,7 @@ export interface SchedulerOptions {
   concurrency: number
   timing: RefreshTiming
   idleMs: number
-  /** Called when the store's clock has stepped back, by which the places in the queue are told. */
+  /** Called when the store's clock, which orders the queue, has stepped back. */
   onClockStep: () => void
   /** A claimed session comes back after this if its replica dies. */
   leaseMs: number

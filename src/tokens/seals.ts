@@ -14,7 +14,7 @@ export interface SealsOptions {
 /** The seals of records, whoever reads them. null where there is no record. Rejects with `StoreUnavailable`. */
 export interface Seals {
   look(key: RecordKey): Promise<Seal | null>
-  /** Seals tokens that are under an older secret anew; `older` where they are replaced faster than that. */
+  /** Seals tokens that are under an older secret again; `older` where they are replaced faster than that. */
   renew(key: RecordKey): Promise<Seal | 'resealed' | null>
 }
 

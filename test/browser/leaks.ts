@@ -20,7 +20,7 @@ export function secretsOf({ sandbox }: World): Map<string, string> {
   return secrets
 }
 
-/** Where secrets stand in what the browser sent, was sent and keeps; a code in a callback's address is none. */
+/** Where secrets are in what the browser sent, was sent and keeps; a code in a callback's address is none. */
 export async function findLeaks(world: World, pages: readonly Page[]): Promise<string[]> {
   const secrets = secretsOf(world)
   const leaks: string[] = []

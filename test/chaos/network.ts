@@ -22,7 +22,7 @@ export interface Link {
 
 interface Options {
   readonly targetPort: number
-  /** Rewrites what the server sends, for each connection anew. */
+  /** Rewrites what the server sends, for each connection again. */
   readonly translator?: () => (data: Buffer) => Buffer
   /** Which port to listen on; default: any. */
   readonly port?: number

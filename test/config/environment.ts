@@ -29,20 +29,20 @@ doS/ZlIKjAIhALUMPp8w4UkBwcP12PAfygZ5HyTSciNhJ3oSVa+EnqED
 -----END CERTIFICATE-----
 `
 
-/** The faults of these variables beside what is required; none where they are taken. */
+/** The faults of these variables and the required ones; none where they are taken. */
 export function faultsOf(env: Env): readonly string[] {
   const parsed = parseConfig({ ...BASE, ...env })
   return parsed.ok ? [] : parsed.faults
 }
 
-/** The configuration of these variables beside what is required. */
+/** The configuration of these variables and the required ones. */
 export function configOf(env: Env): Config {
   const parsed = parseConfig({ ...BASE, ...env })
   if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
   return parsed.config
 }
 
-/** The warnings at these variables beside what is required. */
+/** The warnings at these variables and the required ones. */
 export function warningsOf(env: Env): readonly string[] {
   const parsed = parseConfig({ ...BASE, ...env })
   return parsed.ok ? parsed.warnings : ['faulty']

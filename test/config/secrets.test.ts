@@ -2,7 +2,7 @@ import { inspect } from 'node:util'
 import t from 'tap'
 import { configOf, type Env, faultsOf, OTHER_SECRET, revealed } from './environment.ts'
 
-t.test('a secret may stand in a file, of which one trailing newline is dropped', async (t) => {
+t.test('a secret may be in a file, of which one trailing newline is dropped', async (t) => {
   const dir = t.testdir({
     plain: 'from a file\n',
     windows: 'from a file\r\n',
@@ -43,12 +43,12 @@ t.test('a secret may stand in a file, of which one trailing newline is dropped',
   )
 })
 
-t.test('only secrets may stand in files', async (t) => {
+t.test('only secrets may be in files', async (t) => {
   const dir = t.testdir({ id: 'client-2' })
   t.match(faultsOf({ CLIENT_ID: undefined, CLIENT_ID_FILE: `${dir}/id` }), [/^CLIENT_ID is required/])
 })
 
-t.test('no secret stands in a fault', async (t) => {
+t.test('no fault shows a secret', async (t) => {
   const marked = 'MARKED'
   const long = `${marked}-0123456789-0123456789-0123456789`
   const faulty: Env[] = [

@@ -50,7 +50,7 @@ t.test('a Cluster that takes our credentials no more is no store that is away', 
   }
 })
 
-t.test('credentials that a Cluster takes again are used, and its next outage is borne', async (t) => {
+t.test('credentials that a Cluster takes again are used, and its next outage is survived', async (t) => {
   const { cluster, sandbox, bff } = await start(t)
   const browser = bff.browser()
   await signIn(browser, sandbox)

@@ -77,7 +77,7 @@ function isStoreUnavailable(t: Test, answer: Answer, what: string): void {
 const OUTAGES: Record<string, { begin: (away: Away) => unknown; end: (away: Away) => unknown }> = {
   'a killed Redis': { begin: ({ redis }) => redis.kill(), end: ({ redis }) => redis.restart() },
   'a frozen Redis': { begin: ({ redis }) => redis.pause(), end: ({ redis }) => redis.resume() },
-  'a network that cuts': { begin: ({ proxy }) => proxy.cut(), end: ({ proxy }) => proxy.mend() },
+  'a network that cuts': { begin: ({ proxy }) => proxy.cut(), end: ({ proxy }) => proxy.heal() },
   'a network that swallows': { begin: ({ proxy }) => proxy.freeze(), end: ({ proxy }) => proxy.thaw() },
 }
 
@@ -181,7 +181,7 @@ t.test('in the grace of a frozen Redis no call asks it, or waits for it', async 
 
 t.test('a sign-out made elsewhere in the outage is seen as soon as the store is', async (t) => {
   for (const [begin, end] of [
-    ['cut', 'mend'],
+    ['cut', 'heal'],
     ['freeze', 'thaw'],
   ] as const) {
     const { redis, proxy, bff, sandbox } = await start(t, 60)
@@ -212,7 +212,7 @@ t.test('a store that can be read again is believed before its messages arrive', 
   t.equal((await through(other, browser).fetch('/auth/logout', { method: 'POST' })).status, 204)
   // Nobody may hear messages any more; commands work.
   await redis.cli('acl', 'setuser', 'default', 'resetchannels')
-  proxy.mend()
+  proxy.heal()
   await until('it is seen', async () => (await browser.fetch('/flux/a')).status === 401, 3_000)
   t.equal(bff.log().includes('grace.ended'), false, 'messages are still away')
   proxy.cut()
@@ -257,7 +257,7 @@ t.test('what a browser did in the grace keeps its session from ending as idle', 
   proxy.cut()
   await elapsed(3_000)
   t.equal((await busy.fetch('/flux/a')).status, 200)
-  proxy.mend()
+  proxy.heal()
   await until('the grace has ended', () => bff.log().includes('grace.ended'))
   await elapsed(9_000 - (performance.now() - seen))
   t.equal((await idle.fetch('/flux/a')).status, 401)

@@ -139,7 +139,7 @@ t.test('a session whose last step was lost with the connection is ended when Red
   way.cut()
   t.equal((await signing).status, 503)
   t.equal((await records(redis)).length, 1)
-  way.mend()
+  way.heal()
   await until('no record is left', async () => (await records(redis)).length === 0, 5_000)
 })
 

@@ -32,7 +32,7 @@ t.test('a replica whose subscriber is left on a demoted master serves nothing st
   )
   await untilReady(moved)
   proxies[0].cutNamed('bff-commands')
-  await until('it connects anew', () => proxies[0].made() > before)
+  await until('it connects again', () => proxies[0].made() > before)
   t.match(await old.cli('client', 'list'), /name=bff-messages/, 'its subscriber has stayed')
 
   await until('it answers', async () => (await browser.fetch('/flux/temperature')).status === 200)

@@ -20,7 +20,7 @@ const WAYS: Way[] = [
     says: /signing out/,
   },
   {
-    name: 'signed in anew in the same browser',
+    name: 'signed in again in the same browser',
     end: (_t, { sandbox }, browser) => signIn(browser, sandbox),
     says: /new one was started/,
   },

@@ -169,7 +169,7 @@ const question: fc.Arbitrary<Question> = fc
     body,
   }))
 
-/** What may stand in a request to the resource server. Those of the browser's own are the last. */
+/** What may be in a request to the resource server. Those of the browser's own are the last. */
 const ALLOWED = new Set([
   'host',
   'connection',

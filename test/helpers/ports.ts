@@ -2,7 +2,7 @@ import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
 
 /**
- * Below the ports that systems give to outgoing connections: one of those, of any test that runs beside,
+ * Below the ports that systems give to outgoing connections: one of those, of any test that runs at the same time,
  * could take a port between two starts of a server.
  */
 const FIRST = 15_000

@@ -14,7 +14,7 @@ const EDGES = ['oauth', 'store']
 const STATE = ['session', 'tokens']
 const HTTP = ['http', 'login', 'ops', 'proxy', 'spa']
 
-/** Which rooms a room may import, besides itself. Nothing may import what stands in no list. */
+/** Which rooms a room may import, besides itself. Nothing may import what is in no list. */
 const MAY_IMPORT: Readonly<Record<Room, readonly Room[]>> = {
   main: ['app', 'primary', 'replica', ...GROUND],
   primary: ['ops', ...GROUND],
@@ -42,7 +42,7 @@ export function findBadArrows(tree: Tree): string[] {
     const room = roomOf(file)
     const allowed = MAY_IMPORT[room]
     if (allowed === undefined)
-      faults.push(`src/${file} stands in no known room: give "${room}" its place among the arrows.`)
+      faults.push(`src/${file} is in no known room: give "${room}" its place among the arrows.`)
     if (posix.basename(file) === 'index.ts')
       faults.push(`src/${file} is a barrel: import the file that is meant.`)
 

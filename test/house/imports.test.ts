@@ -89,7 +89,7 @@ t.test('a bad arrow is named in a sentence', async (t) => {
     {
       name: 'a room without a place',
       tree: { 'utils/text.ts': '' },
-      faults: ['src/utils/text.ts stands in no known room: give "utils" its place among the arrows.'],
+      faults: ['src/utils/text.ts is in no known room: give "utils" its place among the arrows.'],
     },
     {
       name: 'a file that is not there, and one outside of src',

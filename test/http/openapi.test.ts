@@ -59,7 +59,7 @@ t.test('the bodies are described as they are judged', async (t) => {
   const { components } = (await bff.browser().fetch('/openapi.json')).json() as {
     components: { schemas: Record<string, object> }
   }
-  // Words for people stand in the description alone.
+  // Words for people are in the description alone.
   const judged = (schema: unknown): unknown =>
     JSON.parse(
       JSON.stringify(schema, (name, value) =>

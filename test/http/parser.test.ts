@@ -48,13 +48,13 @@ const CASES: Case[] = [
     'invalid_request',
   ],
   [
-    'Transfer-Encoding beside Content-Length',
+    'Transfer-Encoding with Content-Length',
     `${JSON_POST}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
     400,
     'invalid_request',
   ],
   [
-    'Content-Length beside Transfer-Encoding',
+    'Content-Length with Transfer-Encoding',
     `${JSON_POST}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n`,
     400,
     'invalid_request',

@@ -76,7 +76,7 @@ t.test('asking does not extend the session', async (t) => {
   t.equal(refused.status, 401)
 })
 
-t.test('a cookie that an older secret signed is set anew, each name once, and works on', async (t) => {
+t.test('a cookie that an older secret signed is set again, each name once, and works on', async (t) => {
   const sandbox = await startSandbox(t)
   const { url } = await startRedis(t)
   const old = await startBff(t, sandbox, { REDIS_URL: url, SESSION_SECRET: A })
@@ -98,7 +98,7 @@ t.test('a cookie that an older secret signed is set anew, each name once, and wo
       ],
     })
 
-  t.equal((await get(both, '/flux/a', signedByA)).status, 200, 'it works without being set anew')
+  t.equal((await get(both, '/flux/a', signedByA)).status, 200, 'it works without being set again')
   const renewed = await get(both, '/auth/session', signedByA)
   t.match(problemOf(renewed), { authenticated: true })
   const lines = renewed.headers.get('set-cookie') ?? []

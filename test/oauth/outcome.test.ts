@@ -105,7 +105,7 @@ const ANSWERS: [what: string, answer: string, expected: object][] = [
   ],
   ['invalid_grant with 401', http('401 No', '{"error":"invalid_grant"}'), { kind: 'refused' }],
   [
-    'invalid_grant beside a challenge',
+    'invalid_grant with a challenge',
     http('401 No', '{"error":"invalid_grant"}', [
       'Content-Type: application/json',
       'WWW-Authenticate: Basic realm="x"',

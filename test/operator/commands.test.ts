@@ -175,7 +175,7 @@ t.test('what was ended before the store failed is told', async (t) => {
   t.equal(out.length, 1)
 })
 
-t.test('older and unreadable seals are counted apart, and the older ones sealed anew', async (t) => {
+t.test('older and unreadable seals are counted apart, and the older ones sealed again', async (t) => {
   const { made, run, out } = desk(t)
   const keys = { old: [] as RecordKey[], other: '' as RecordKey }
   for (let count = 0; count < 300; count += 1) keys.old.push(await sealedSession(made, A!))
@@ -198,7 +198,7 @@ t.test('older and unreadable seals are counted apart, and the older ones sealed 
   t.strictSame(await made.store.read(keys.other), other, 'what cannot be read is left alone')
 })
 
-t.test('tokens that are replaced while they are sealed anew stay, and are looked at again', async (t) => {
+t.test('tokens that are replaced while they are sealed again stay, and are looked at again', async (t) => {
   const { made, run, out } = desk(t)
   const key = await sealedSession(made, A!)
   const newer = sealFor(made, key, B!)

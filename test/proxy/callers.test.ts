@@ -52,7 +52,7 @@ function start(t: Test) {
   } as unknown as Tokens
   const cache = createSessionCache<Caller>({ store, max: 10, asideMs: 0 })
   const activity = createActivity({ store, idleMs: IDLE_MS, clock, onGone: cache.drop })
-  const grace = createGrace({ cache, outage: { isBorne: () => false }, activity, idleMs: IDLE_MS, clock })
+  const grace = createGrace({ cache, outage: { isInGrace: () => false }, activity, idleMs: IDLE_MS, clock })
   const callers = createCallers({
     cookies,
     cache,

@@ -17,7 +17,7 @@ function start(t: Test) {
   const noted: RecordKey[] = []
   const cache = createSessionCache<Known>({ store, max: 100, asideMs: GRACE_MS })
   const activity = { note: (key: RecordKey) => void noted.push(key) }
-  const grace = createGrace({ cache, outage: { isBorne: () => true }, activity, idleMs: IDLE_MS, clock })
+  const grace = createGrace({ cache, outage: { isInGrace: () => true }, activity, idleMs: IDLE_MS, clock })
   const key = newKey()
   const at = clock.monotonic()
   cache.put(key, { key, graceUntil: at + GRACE_MS, seenAt: at }, cache.reading(key))

@@ -77,7 +77,7 @@ t.test('accounts, series and their size have limits', async (t) => {
   t.equal(JSON.parse(await large.text()).values.length, 20_000)
 })
 
-t.test('the access token stands in the header or in the query, not in both', async (t) => {
+t.test('the access token is in the header or in the query, not in both', async (t) => {
   const sandbox = await startSandbox(t)
   const { access_token } = sandbox.issueTokens('alice')
   const url = `${sandbox.url}/DEMO/flux/power`

@@ -9,7 +9,7 @@ t.test('every switch can be thrown over HTTP', async (t) => {
   t.strictSame(Object.keys(faultsSchema.properties).sort(), SWITCHES)
 })
 
-t.test('every switch stands in the documentation, and no other', async (t) => {
+t.test('every switch is in the documentation, and no other', async (t) => {
   const page = readFileSync(new URL('../../docs/sandbox.md', import.meta.url), 'utf8')
   const section = page.slice(page.indexOf('\n## Switches'), page.indexOf('\n### Modes'))
   const named = [...section.matchAll(/^\| `(\w+)` \|/gm)].map((match) => match[1])

@@ -48,7 +48,7 @@ export interface Servers {
   executed(slot: number, command: string, answer: unknown): void
 }
 
-/** One TCP connection from a process to a server, made anew for ever. */
+/** One TCP connection from a process to a server, made again for ever. */
 export class Connection {
   readonly purpose: 'commands' | 'messages'
   readonly shard: number

@@ -31,6 +31,6 @@ t.test('names with a hash of the content are kept for a year', async (t) => {
   for (const path of HASHED) t.equal(cacheControlFor(path), 'public, max-age=31536000, immutable', path)
 })
 
-t.test('names that people chose are asked for anew', async (t) => {
+t.test('names that people chose are asked for again', async (t) => {
   for (const path of PLAIN) t.equal(cacheControlFor(path), 'no-cache', path)
 })

@@ -102,7 +102,7 @@ t.test('a file is answered with its type, a validator and the headers that lock 
   t.equal(response.headers['set-cookie'], undefined)
 })
 
-t.test('the start page answers at the root, and browsers ask for it anew each time', async (t) => {
+t.test('the start page answers at the root, and browsers ask for it again each time', async (t) => {
   const app = await setUp(t)
   for (const url of ['/', '/?login_error=access_denied', '/index.html']) {
     const response = await app.inject(url)

@@ -109,5 +109,5 @@ async function passMarker(made: TestStore, told: RecordKey[]): Promise<void> {
   const marker = await startSession(made)
   // Not an end, which is told here without any message.
   await made.store.replaceTokens(marker, 1, 'marker', 'sealed-2')
-  await until('the marker is told', () => told.includes(marker))
+  await until('the marker is reported', () => told.includes(marker))
 }

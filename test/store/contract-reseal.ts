@@ -6,7 +6,7 @@ import { newKey, startSession } from './stores.ts'
 export async function resealContract(t: Test, made: TestStore): Promise<void> {
   const { store } = made
 
-  await t.test('tokens that are sealed anew take the place of those that were read', async (t) => {
+  await t.test('tokens that are sealed again take the place of those that were read', async (t) => {
     const key = await startSession(made)
     await store.beginRefresh(key, {
       gen: 1,

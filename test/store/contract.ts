@@ -19,7 +19,7 @@ export async function storeContract(t: Test, makeStore: (t: Test) => Promise<Tes
   await t.test('records', (t) => recordContract(t, made))
   await t.test('the right to refresh', (t) => beginContract(t, made))
   await t.test('the end of a refresh', (t) => settleContract(t, made))
-  await t.test('tokens sealed anew', (t) => resealContract(t, made))
+  await t.test('tokens sealed again', (t) => resealContract(t, made))
   await t.test('change messages', (t) => changeContract(t, made))
   await t.test('nonces', (t) => nonceContract(t, made))
 }

@@ -3,7 +3,7 @@ import { pino } from 'pino'
 import t from 'tap'
 import { createOutage } from '../../src/store/outage.ts'
 
-t.test('a grace that is over does not begin anew, however close its last call is', async (t) => {
+t.test('a grace that is over does not begin again, however close its last call is', async (t) => {
   for (let round = 0; round < 100; round += 1) {
     const events: string[] = []
     const log = pino({}, { write: (line: string) => void events.push(JSON.parse(line).event) })
@@ -23,7 +23,7 @@ t.test('a grace that is over does not begin anew, however close its last call is
     let until = Number.POSITIVE_INFINITY
     while (performance.now() < until) {
       if (events.length > 1) until = Math.min(until, performance.now() + 2)
-      outage.isBorne()
+      outage.isInGrace()
       await turn()
     }
     t.equal(events.join(), 'grace.begun,grace.ended', `round ${round}`)
@@ -39,7 +39,7 @@ t.test('a process that was stopped for longer than the grace begins none when it
     unreached: () => true,
   }
   const outage = createOutage({ store, graceMs: 5_000, log: pino({ level: 'silent' }) })
-  t.ok(outage.isBorne())
+  t.ok(outage.isInGrace())
   ms = 5_500
-  t.notOk(outage.isBorne(), 'before it has noticed that messages stopped')
+  t.notOk(outage.isInGrace(), 'before it has noticed that messages stopped')
 })

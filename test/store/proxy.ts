@@ -10,9 +10,9 @@ export interface Proxy {
   /** New and open connections carry nothing until `thaw`. */
   freeze(): void
   thaw(): void
-  /** Open connections are cut, and new ones as soon as they are made, until `mend`. */
+  /** Open connections are cut, and new ones as soon as they are made, until `heal`. */
   cut(): void
-  mend(): void
+  heal(): void
   /** From now on what the server sends arrives so many milliseconds later; what is on its way arrives after `freeze` too. */
   delayAnswers(ms: number): void
   /** New connections go to another server. */
@@ -103,7 +103,7 @@ export async function startProxy(t: Teardown, firstPort: number): Promise<Proxy>
       cutting = true
       for (const socket of open) socket.destroy()
     },
-    mend() {
+    heal() {
       cutting = false
     },
     delayAnswers(ms) {

@@ -16,7 +16,7 @@ async function hears(other: TestStore, one: TestStore): Promise<void> {
   other.store.onChange((key) => void told.push(key))
   const key = await startSession(one)
   await one.store.end(key, null)
-  await until('the change is told', () => told.includes(key), 2_000)
+  await until('the change is reported', () => told.includes(key), 2_000)
 }
 
 // Most of the time is spent waiting.

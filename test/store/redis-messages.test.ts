@@ -33,10 +33,10 @@ t.test('what one replica changes is told to the other, and under another prefix 
   const key = await startSession(one)
   const { kind } = await one.store.end(key, null)
   t.equal(kind, 'ended')
-  t.ok((await until('it is told', () => told.includes(key))) < 200)
+  t.ok((await until('it is reported', () => told.includes(key))) < 200)
   const marker = await startSession(stranger)
   await stranger.store.end(marker, null)
-  await until('the marker is told', () => toldToStranger.includes(marker))
+  await until('the marker is reported', () => toldToStranger.includes(marker))
   t.strictSame(toldToStranger, [marker])
   t.strictSame(told, [key])
 })
@@ -67,11 +67,11 @@ t.test('a subscriber that is cut off is told at once, comes back, and then hears
   })
   for (const round of [1, 2]) {
     await redis.cli('client', 'kill', 'type', 'pubsub')
-    await until('the loss is told', () => lost === round, LOST_WITHIN_MS)
+    await until('the loss is reported', () => lost === round, LOST_WITHIN_MS)
     await until('messages arrive again', () => store.messagesArrive())
     const key = await startSession(made)
     await store.end(key, null)
-    await until('the change is told', () => told.includes(key))
+    await until('the change is reported', () => told.includes(key))
   }
   t.equal(arrivedMeanwhile, 0, 'messages do not count as arriving while their loss is told')
 })
@@ -87,11 +87,11 @@ t.test('a subscriber that is cut off in a Cluster is told at once, comes back an
     lost += 1
   })
   await redis.cli('client', 'kill', 'type', 'pubsub')
-  await until('the loss is told', () => lost === 1, 1_000)
+  await until('the loss is reported', () => lost === 1, 1_000)
   await until('messages arrive again', () => store.messagesArrive())
   const key = await startSession(made)
   await store.end(key, null)
-  await until('the change is told', () => told.includes(key))
+  await until('the change is reported', () => told.includes(key))
 })
 
 t.test('messages that stop coming over an open connection stop counting in 2.5 seconds', async (t) => {
@@ -103,7 +103,7 @@ t.test('messages that stop coming over an open connection stop counting in 2.5 s
   })
   await redis.cli('client', 'pause', '60000', 'all')
   await until('messages stop counting', () => !store.messagesArrive(), LOST_WITHIN_MS)
-  await until('the loss is told', () => lost > 0, 1_000)
+  await until('the loss is reported', () => lost > 0, 1_000)
   await redis.kill()
   await redis.restart()
   await until('messages arrive again', () => store.messagesArrive())
@@ -132,7 +132,7 @@ t.test('a subscriber whose connection breaks while it subscribes again hears aga
   await until('messages arrive again', () => store.messagesArrive())
 })
 
-t.test('a subscriber whose connection went dead without a word is connected anew', async (t) => {
+t.test('a subscriber whose connection went dead without a word is connected again', async (t) => {
   const redis = await startRedis(t)
   const proxy = await startProxy(t, redis.port)
   const made = await redisStore(t, singleTarget(proxy.port))
@@ -143,7 +143,7 @@ t.test('a subscriber whose connection went dead without a word is connected anew
   await until('messages arrive again', () => made.store.messagesArrive())
   const key = await startSession(made)
   await made.store.end(key, null)
-  await until('the change is told', () => told.includes(key))
+  await until('the change is reported', () => told.includes(key))
 })
 
 t.test('nothing is left in Redis, and no connection, when a store is closed', async (t) => {

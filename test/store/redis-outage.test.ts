@@ -72,7 +72,10 @@ t.test('a network that swallows everything for a while is survived, handshakes i
   const before = proxy.made()
   proxy.freeze()
   await t.rejects(store.ping(), StoreUnavailable)
-  await until('both connections are made anew, and hang in their handshake', () => proxy.made() >= before + 2)
+  await until(
+    'both connections are made again, and hang in their handshake',
+    () => proxy.made() >= before + 2,
+  )
   proxy.thaw()
   await untilItWorks(store, 8_000)
   await until('messages arrive again', () => store.messagesArrive())
@@ -130,7 +133,7 @@ t.test('a server that is not there at the start is found when it comes', async (
     onReachable: () => told.push('reachable'),
   })
   await t.rejects(store.ping(), StoreUnavailable)
-  await until('it is told', () => told.length > 0)
+  await until('it is reported', () => told.length > 0)
   await redis.restart()
   await untilItWorks(store)
   t.strictSame(told, ['unreachable', 'reachable'])

@@ -30,7 +30,7 @@ async function hears(t: Test, other: TestStore, one: TestStore): Promise<void> {
   other.store.onChange((key) => void told.push(key))
   const key = await startSession(one)
   await one.store.end(key, null)
-  t.ok((await until('the change is told', () => told.includes(key), 2_000)) < 200, 'told')
+  t.ok((await until('the change is reported', () => told.includes(key), 2_000)) < 200, 'told')
 }
 
 async function clientsAt(node: RedisServer): Promise<number> {

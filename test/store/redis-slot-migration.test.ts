@@ -33,7 +33,7 @@ t.test(
     t.ok(performance.now() - startedAt < 1_000, 'within a second')
     t.equal(await store.endReason(key), 'logout')
     t.equal(await store.read(key), null)
-    await until('the change is told', () => told.includes(key), 1_000)
+    await until('the change is reported', () => told.includes(key), 1_000)
     t.strictSame(await store.end(key, null, 'logout'), { kind: 'gone' })
     await move.end()
     t.equal(await store.endReason(key), 'logout')

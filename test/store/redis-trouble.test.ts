@@ -53,8 +53,8 @@ t.test('a connection that is lost is trouble, and one that is made', async (t) =
   const made = await redisStore(t, singleTarget(redis.port))
   const told = watch(made)
   await redis.kill()
-  await until('the loss is told', () => told() > 0)
-  await until('its silence is told', () => !made.store.messagesArrive())
+  await until('the loss is reported', () => told() > 0)
+  await until('its silence is reported', () => !made.store.messagesArrive())
   const lost = told()
   // Tried again and again, and in vain.
   for (let count = 0; count < 20; count += 1) {
@@ -63,7 +63,7 @@ t.test('a connection that is lost is trouble, and one that is made', async (t) =
   }
   t.ok(told() <= lost + 1, `${told() - lost} times more`)
   await redis.restart()
-  await until('its return is told', () => told() > lost)
+  await until('its return is reported', () => told() > lost)
 })
 
 t.test('a shard of a Cluster that stays away is no trouble to the others', async (t) => {
@@ -83,7 +83,7 @@ t.test('a shard of a Cluster that stays away is no trouble to the others', async
       () => false,
       () => true,
     )
-  await until('its trouble is told', () => keys.some((key) => store.msSinceTrouble(key) < 1_000))
+  await until('its trouble is reported', () => keys.some((key) => store.msSinceTrouble(key) < 1_000))
   await until('six seconds have passed, with failures in each', async () => {
     for (let shard = 0; shard < 16; shard += 1) await store.claimDue(shard, 1, 1_000).catch(() => {})
     const away = await Promise.all(keys.map(isAway))

@@ -159,7 +159,7 @@ t.test('a refused token is replaced once for all who had it, and once a minute a
   t.equal(await again, 'token-3')
 })
 
-t.test('a refused token whose renewal fails is not used again, and the next call asks anew', async (t) => {
+t.test('a refused token whose renewal fails is not used again, and the next call asks again', async (t) => {
   const { token, answer } = arrange()
   const first = token.obtain()
   answer(3_600)

@@ -36,6 +36,6 @@ t.test('sessions whose due queue was lost are refreshed in the background all th
   await Promise.all(scans.map((scan) => scan.stop()))
   await until('every session is refreshed', () => presentations(sandbox).length === SESSIONS, 15_000)
   t.ok(performance.now() - signedInAt < LIFE_SECONDS * 1_000, 'before its token has expired')
-  await until('each is planned anew', async () => (await store.queueLength()) === SESSIONS)
+  await until('each is planned again', async () => (await store.queueLength()) === SESSIONS)
   t.equal(presentations(sandbox).length, SESSIONS)
 })

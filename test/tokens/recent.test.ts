@@ -152,7 +152,7 @@ t.test('a failover that comes during a round is followed by another round', asyn
   t.equal(again.length, 0)
 })
 
-t.test('a round whose commands fail is finished, and not made anew', async (t) => {
+t.test('a round whose commands fail is finished, and not made again', async (t) => {
   const { time, recent, asked, trouble, away, session } = start(t)
   const keys = await Promise.all(Array.from({ length: 100 }, () => session(2)))
   for (const key of keys) recent.note(key, tokens(2))

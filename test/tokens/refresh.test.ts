@@ -4,26 +4,29 @@ import { StoreUnavailable } from '../../src/store/port.ts'
 import { leaseMs } from '../../src/tokens/timing.ts'
 import { createHouse, TIMEOUT_MS, TIMING } from './house.ts'
 
-t.test('a slow answer is waited for after a doubt too, and nothing is presented beside it', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
-  const replica = addReplica()
-  const other = addReplica()
-  // A process that has just started does not yet count on what it sees of others.
-  await time.advance(5_000)
-  const key = await addSession(replica, 1, 0)
-  behave({ kind: 'in_doubt', rotates: false })
-  t.match(await request(replica, key), { kind: 'unavailable' })
-  // The access token has expired. A server that is slow after an outage rotates at the first presentation.
-  await time.advance(2_000)
-  behave({ kind: 'granted', ms: 9_500, early: true })
-  const asked = request(replica, key)
-  const beside = request(other, key)
-  await time.advance(9_600)
-  t.match(await asked, { kind: 'token', session: { gen: 2 } })
-  t.match(await beside, { kind: 'token', session: { gen: 2 } })
-  t.equal((await shared.read(key))?.gen, 2)
-  t.equal(presentations.length, 2)
-})
+t.test(
+  'a slow answer is waited for after a doubt too, and nothing else is presented meanwhile',
+  async (t) => {
+    const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
+    const replica = addReplica()
+    const other = addReplica()
+    // A process that has just started does not yet count on what it sees of others.
+    await time.advance(5_000)
+    const key = await addSession(replica, 1, 0)
+    behave({ kind: 'in_doubt', rotates: false })
+    t.match(await request(replica, key), { kind: 'unavailable' })
+    // The access token has expired. A server that is slow after an outage rotates at the first presentation.
+    await time.advance(2_000)
+    behave({ kind: 'granted', ms: 9_500, early: true })
+    const asked = request(replica, key)
+    const meanwhile = request(other, key)
+    await time.advance(9_600)
+    t.match(await asked, { kind: 'token', session: { gen: 2 } })
+    t.match(await meanwhile, { kind: 'token', session: { gen: 2 } })
+    t.equal((await shared.read(key))?.gen, 2)
+    t.equal(presentations.length, 2)
+  },
+)
 
 t.test(
   'no replica presents a refresh token while an earlier presentation may still be answered',
@@ -130,10 +133,10 @@ t.test('a holder whose lease the store has lost takes it again', async (t) => {
   t.equal(record?.doubts, 1, 'its doubt is written again')
   t.ok(record!.leaseUntil > time.now())
   behave({ kind: 'granted' })
-  const beside = request(other, key)
+  const meanwhile = request(other, key)
   await time.advance(8_000)
   t.match(await asked, { kind: 'token', session: { gen: 2 } })
-  t.match(await beside, { kind: 'token', session: { gen: 2 } })
+  t.match(await meanwhile, { kind: 'token', session: { gen: 2 } })
   t.equal(presentations.length, 1)
 })
 

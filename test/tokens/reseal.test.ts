@@ -25,7 +25,7 @@ async function sealOf(store: SessionStore, key: RecordKey): Promise<string> {
   return name
 }
 
-t.test('tokens that are read under an older secret are sealed anew, and nothing else changes', async (t) => {
+t.test('tokens that are read under an older secret are sealed again, and nothing else changes', async (t) => {
   const house = createHouse(t)
   const before = house.addReplica(half, [A])
   const key = await house.addSession(before, 1, 3_600)
@@ -150,7 +150,7 @@ for (const { name, first, second, winner } of [
   })
 }
 
-t.test('no process seals the same tokens anew twice, whatever the clocks and the lists say', async (t) => {
+t.test('no process seals the same tokens again twice, whatever the clocks and the lists say', async (t) => {
   for (let round = 0; round < 200; round += 1) {
     const store = createMemoryStore({ now: Date.now })
     const key = randomUUID().replaceAll('-', '').repeat(2)

@@ -12,7 +12,7 @@ export interface Chart {
 }
 
 /**
- * A line chart in an `<svg>` that follows the width of its box; the value under the pointer is told in words.
+ * A line chart in an `<svg>` that follows the width of its box; a text shows the value under the pointer.
  *
  * @param svg where to draw, with `role="img"`; its label tells the series in one sentence
  * @param readout gets the value under the pointer, or a summary

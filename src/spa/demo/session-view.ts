@@ -10,7 +10,7 @@ const LOG_LENGTH = 8
 
 const EVENT_TEXT: Record<SessionEvent, string> = {
   signed_in: 'Signed in',
-  replaced: 'Signed in anew',
+  replaced: 'Signed in again',
   refreshed: 'Access token replaced by the server',
   extended: 'Idle limit moved: activity was recorded',
   ended: 'Session ended',
