@@ -13,11 +13,11 @@ import { dueAfterMs, dueAt } from './timing.ts'
 import type { TokenSet } from './token-set.ts'
 
 export interface SchedulerOptions {
-  store: SessionStore
+  store: Pick<SessionStore, 'claimDue' | 'schedule' | 'unschedule'>
   findSession: FindSession
-  flights: Flights
+  flights: Pick<Flights, 'join'>
   breaker: Pick<Breaker, 'isOpen' | 'waitMs'>
-  slots: Slots
+  slots: Pick<Slots, 'free'>
   /** Sessions attended to at once. */
   concurrency: number
   timing: RefreshTiming
@@ -29,7 +29,7 @@ export interface SchedulerOptions {
   clock: Clock
   random: () => number
   log: Logger
-  events: TokenEvents
+  events: Pick<TokenEvents, 'lagged'>
 }
 
 interface Limits {

@@ -141,6 +141,23 @@ t.test('a session whose part of the store is away delays no other', async (t) =>
   t.equal(touched.length, count)
 })
 
+t.test(
+  'a store that takes nothing is asked a few hundred times a round, and each session in its turn',
+  async (t) => {
+    const { activity, session, failing, touched } = start(t)
+    const keys: RecordKey[] = []
+    for (let each = 0; each < 600; each += 1) keys.push(await session())
+    for (const key of keys) failing.add(key)
+    for (const key of keys) activity.note(key)
+    touched.length = 0
+    await until('the next round comes', () => touched.length > 0)
+    await elapsed(500)
+    t.equal(touched.length, 256)
+    await until('the others come after them', () => keys.every((key) => touched.includes(key)))
+    t.ok(touched.length <= 3 * 256)
+  },
+)
+
 t.test('a store that is away is not asked until its messages are back', async (t) => {
   const { activity, session, touched, state, messagesBack } = start(t)
   const key = await session()

@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import type { RecordKey } from '../../src/store/port.ts'
 import type { TestStore } from './stores.ts'
-import { IDLE_MS, newKey, newRecord, startSession, until } from './stores.ts'
+import { IDLE_MS, leaseRequest, newKey, newRecord, startSession, until } from './stores.ts'
 
 /** Who is told of what. */
 export async function changeContract(t: Test, made: TestStore): Promise<void> {
@@ -49,14 +49,7 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('a lease that is given back is told, a lease that is not held is not', async (t) => {
     const key = await startSession(made)
-    await store.beginRefresh(key, {
-      gen: 1,
-      attempt: 'a',
-      leaseMs: 60_000,
-      openMs: 0,
-      livesMs: 0,
-      forcedWindowMs: 0,
-    })
+    await store.beginRefresh(key, leaseRequest('a'))
     await store.settleRefresh(key, 'b', null, 0)
     t.equal(await countOf(key), 0)
     await store.settleRefresh(key, 'a', { gen: 1, doubts: 1 }, 0)
@@ -75,22 +68,8 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
     await store.unschedule(key)
     await store.scheduleMissing([{ key, inMs: 60_000 }])
     await store.reseal(key, 'sealed-1', 'resealed')
-    await store.beginRefresh(key, {
-      gen: 1,
-      attempt: 'a',
-      leaseMs: 60_000,
-      openMs: 0,
-      livesMs: 0,
-      forcedWindowMs: 0,
-    })
-    await store.beginRefresh(key, {
-      gen: 1,
-      attempt: 'b',
-      leaseMs: 60_000,
-      openMs: 0,
-      livesMs: 0,
-      forcedWindowMs: 0,
-    })
+    await store.beginRefresh(key, leaseRequest('a'))
+    await store.beginRefresh(key, leaseRequest('b'))
     t.equal(await countOf(key), 0)
   })
 

@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import { RECORD_SLACK_MS } from '../../src/store/port.ts'
 import type { TestStore } from './stores.ts'
-import { IDLE_MS, newKey, newRecord, startSession } from './stores.ts'
+import { IDLE_MS, leaseRequest, newKey, newRecord, startSession } from './stores.ts'
 
 /** Making, reading, keeping and ending records. */
 export async function recordContract(t: Test, made: TestStore): Promise<void> {
@@ -73,28 +73,11 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('no method brings back a session that ended, or makes one', async (t) => {
     const key = await startSession(made)
-    await store.beginRefresh(key, {
-      gen: 1,
-      attempt: 'a',
-      leaseMs: 60_000,
-      openMs: 0,
-      livesMs: 0,
-      forcedWindowMs: 0,
-    })
+    await store.beginRefresh(key, leaseRequest('a'))
     t.strictSame(await store.end(key, null), { kind: 'ended', tokens: 'sealed-1' })
     t.equal(await store.saveSession(key, '{"late":1}', IDLE_MS), false)
     t.equal(await store.touch(key, 0, IDLE_MS), false)
-    t.strictSame(
-      await store.beginRefresh(key, {
-        gen: 1,
-        attempt: 'b',
-        leaseMs: 60_000,
-        openMs: 0,
-        livesMs: 0,
-        forcedWindowMs: 0,
-      }),
-      { kind: 'gone' },
-    )
+    t.strictSame(await store.beginRefresh(key, leaseRequest('b')), { kind: 'gone' })
     await store.settleRefresh(key, 'a', null, 0)
     t.strictSame(await store.replaceTokens(key, 1, 'a', 'sealed-2'), { kind: 'gone' })
     t.strictSame(await store.restoreTokens(key, 2, 'r', 'sealed-2'), { kind: 'gone' })

@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import type { BeginRefresh, RecordKey } from '../../src/store/port.ts'
 import type { TestStore } from './stores.ts'
-import { newKey, startSession } from './stores.ts'
+import { leaseRequest, newKey, startSession } from './stores.ts'
 
 const LONG = 60_000
 
@@ -12,8 +12,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     key: RecordKey,
     attempt: string,
     { gen = 1, leaseMs = LONG, forcedWindowMs = 0 } = {},
-  ): Promise<BeginRefresh> =>
-    store.beginRefresh(key, { gen, attempt, leaseMs, openMs: 0, livesMs: 0, forcedWindowMs })
+  ): Promise<BeginRefresh> => store.beginRefresh(key, leaseRequest(attempt, { gen, leaseMs, forcedWindowMs }))
 
   await t.test('the right is granted with no doubts, and the intent can be read', async (t) => {
     const key = await startSession(made)

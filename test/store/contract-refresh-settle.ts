@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import type { RecordKey } from '../../src/store/port.ts'
 import type { TestStore } from './stores.ts'
-import { newKey, startSession } from './stores.ts'
+import { leaseRequest, newKey, startSession } from './stores.ts'
 
 const LONG = 60_000
 
@@ -9,7 +9,7 @@ const LONG = 60_000
 export async function settleContract(t: Test, made: TestStore): Promise<void> {
   const { store, pass } = made
   const begin = (key: RecordKey, attempt: string, leaseMs = LONG) =>
-    store.beginRefresh(key, { gen: 1, attempt, leaseMs, openMs: 0, livesMs: 0, forcedWindowMs: 0 })
+    store.beginRefresh(key, leaseRequest(attempt, { leaseMs }))
 
   await t.test('a presentation that was answered or never left leaves no doubt', async (t) => {
     const key = await startSession(made)
@@ -130,14 +130,14 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
       retryAt: 0,
       replacedAt: after!.replacedAt,
     })
-    const next = { gen: 2, attempt: 'c', leaseMs: LONG, openMs: 0, livesMs: 0, forcedWindowMs: 0 }
+    const next = leaseRequest('c', { gen: 2 })
     t.match(await store.beginRefresh(key, next), { kind: 'granted', doubts: 0, openForMs: 0 })
   })
 
   await t.test('the same replacement again says the same and writes nothing', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, 1, 'a', 'sealed-2')
-    const next = { gen: 2, attempt: 'b', leaseMs: LONG, openMs: 0, livesMs: 0, forcedWindowMs: 0 }
+    const next = leaseRequest('b', { gen: 2 })
     await store.beginRefresh(key, next)
     const before = await store.read(key)
     t.strictSame(await store.replaceTokens(key, 1, 'a', 'sealed-2'), { kind: 'replaced', gen: 2 })
@@ -198,7 +198,7 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     const key = await startSession(made)
     await begin(key, 'a')
     await store.restoreTokens(key, 2, 'r', 'sealed-2')
-    const next = { gen: 2, attempt: 'b', leaseMs: LONG, openMs: 0, livesMs: 0, forcedWindowMs: 0 }
+    const next = leaseRequest('b', { gen: 2 })
     t.match(await store.beginRefresh(key, next), { kind: 'granted', doubts: 0, openForMs: 0 })
     await store.settleRefresh(key, 'a', null, LONG)
     t.ok(((await store.read(key))?.leaseUntil ?? 0) > 0, 'the older attempt settles nothing')

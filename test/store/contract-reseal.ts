@@ -1,6 +1,6 @@
 import type { Test } from 'tap'
 import type { TestStore } from './stores.ts'
-import { newKey, startSession } from './stores.ts'
+import { leaseRequest, newKey, startSession } from './stores.ts'
 
 /** The same tokens under another secret. */
 export async function resealContract(t: Test, made: TestStore): Promise<void> {
@@ -8,14 +8,7 @@ export async function resealContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('tokens that are sealed again take the place of those that were read', async (t) => {
     const key = await startSession(made)
-    await store.beginRefresh(key, {
-      gen: 1,
-      attempt: 'a',
-      leaseMs: 60_000,
-      openMs: 0,
-      livesMs: 0,
-      forcedWindowMs: 0,
-    })
+    await store.beginRefresh(key, leaseRequest('a'))
     const before = await store.read(key)
     t.equal(await store.reseal(key, 'sealed-1', 'resealed'), true)
     t.strictSame(await store.read(key), { ...before, tokens: 'resealed' }, 'and nothing else changes')

@@ -1,7 +1,20 @@
 import t from 'tap'
+import { createMemoryStore } from '../../src/store/memory.ts'
 import { storeContract } from './contract.ts'
-import { memoryStore } from './stores.ts'
+import { memoryStore, newKey, newRecord } from './stores.ts'
 
 t.test('the memory store keeps the promises of a store', async (t) => {
   await storeContract(t, async (t) => memoryStore(t))
+})
+
+t.test('limits pass while the machine sleeps, although its monotonic clock stands still', async (t) => {
+  let asleepMs = 0
+  const store = createMemoryStore({ now: Date.now, wall: () => Date.now() + asleepMs })
+  t.teardown(() => store.close())
+  const key = newKey()
+  await store.create(key, newRecord(Date.now()), 'a', 15_000)
+  await store.saveSession(key, '{}', 60_000)
+  t.match(await store.endPassed(key, 1, 'idle', 60_000), { kind: 'moved' })
+  asleepMs = 70_000
+  t.match(await store.endPassed(key, 1, 'idle', 60_000), { kind: 'ended' })
 })

@@ -2,7 +2,7 @@ import { createHash, randomUUID } from 'node:crypto'
 import type { RedisTarget } from '../../src/config.ts'
 import { Secret } from '../../src/secret.ts'
 import { createMemoryStore } from '../../src/store/memory.ts'
-import type { NewRecord, RecordKey, SessionStore } from '../../src/store/port.ts'
+import type { BeginRefreshRequest, NewRecord, RecordKey, SessionStore } from '../../src/store/port.ts'
 import type { RedisStoreOptions } from '../../src/store/redis.ts'
 import { createRedisStore } from '../../src/store/redis.ts'
 import { openRedis, type RedisClient } from '../../src/store/redis-client.ts'
@@ -155,4 +155,9 @@ export async function until(
 export const ONE_SERVER: Record<string, (t: Teardown) => Promise<RedisTarget>> = {
   'a single Redis': async (t) => singleTarget((await startRedis(t)).port),
   'a Cluster': async (t) => clusterTarget((await startClusterOfOne(t)).port),
+}
+
+/** What an attempt asks for that leaves nothing open and forces nothing: the lease for a minute. */
+export function leaseRequest(attempt: string, other: Partial<BeginRefreshRequest> = {}): BeginRefreshRequest {
+  return { gen: 1, attempt, leaseMs: 60_000, openMs: 0, livesMs: 0, forcedWindowMs: 0, ...other }
 }

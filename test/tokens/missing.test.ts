@@ -137,3 +137,39 @@ t.test('a stop ends it at once, in mid-walk or before, and leaves no timer', asy
   t.equal(batchesAt.length, length)
   t.equal(time.waiting(), 0)
 })
+
+t.test(
+  'a step of one master that comes while the queue is moved for another is followed by one more scan',
+  async (t) => {
+    const time = installVirtualTime(t)
+    let scans = 0
+    const scan = createMissingScan({
+      everyMs: 100 * MINUTE,
+      pauseMs: 1,
+      monotonic: time.clock.monotonic,
+      random: half,
+      log: createLog('silent'),
+      store: {
+        claimNonce: async () => true,
+        async *keys() {
+          scans += 1
+          yield []
+        },
+        scheduleMissing: async () => 0,
+      },
+    })
+    scan.start()
+    for (let part = 0; part < 16; part += 1) {
+      scan.moveForward()
+      await time.advance(100)
+    }
+    await time.advance(MINUTE)
+    t.equal(scans, 1, 'every part of the queue shows the same step')
+    scan.moveForward()
+    await time.advance(10_000)
+    scan.moveForward()
+    await time.advance(MINUTE)
+    t.equal(scans, 3)
+    await scan.stop()
+  },
+)

@@ -1,7 +1,7 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import type { SessionStore } from '../../src/store/port.ts'
 import { StoreUnavailable } from '../../src/store/port.ts'
-import { leaseMs } from '../../src/tokens/timing.ts'
+import { answerMs, leaseMs } from '../../src/tokens/timing.ts'
 import { createHouse, TIMEOUT_MS, TIMING } from './house.ts'
 
 t.test(
@@ -140,39 +140,66 @@ t.test('a holder whose lease the store has lost takes it again', async (t) => {
   t.equal(presentations.length, 1)
 })
 
+/** A session whose refresh token another process has presented: it was stopped, so nobody renews its lease. */
+async function presentedElsewhere(t: Test, attempt: string) {
+  const house = createHouse(t)
+  const replica = house.addReplica()
+  await house.time.advance(5_000)
+  const key = await house.addSession(replica, 1, 0)
+  const request = {
+    gen: 1,
+    attempt,
+    leaseMs: leaseMs(TIMEOUT_MS),
+    openMs: 40_000,
+    livesMs: 0,
+    forcedWindowMs: 0,
+  }
+  await house.shared.beginRefresh(key, request)
+  house.behave({ kind: 'refused' })
+  await house.time.advance(15_100)
+  t.match(await house.request(replica, key), { kind: 'unavailable', what: 'authorization_server' })
+  return { ...house, replica, key }
+}
+
 t.test('a refusal ends no session while an earlier presentation may still be granted', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
-  const replica = addReplica()
-  await time.advance(5_000)
-  const key = await addSession(replica, 1, 0)
-  // Another process presented it and was stopped: nobody renews its lease, and its answer is still to be read.
-  const of = { gen: 1, leaseMs: leaseMs(TIMEOUT_MS), openMs: 40_000, livesMs: 0, forcedWindowMs: 0 }
-  await shared.beginRefresh(key, { ...of, attempt: 'of the stopped' })
-  behave({ kind: 'refused' })
-  await time.advance(15_100)
-  t.match(await request(replica, key), { kind: 'unavailable', what: 'authorization_server' })
-  t.not(await shared.read(key), null)
+  const { presentations, shared, key } = await presentedElsewhere(t, 'of the stopped')
   const { tokens } = (await shared.read(key))!
   t.equal(presentations.length, 1)
   t.strictSame(await shared.replaceTokens(key, 1, 'of the stopped', tokens), { kind: 'replaced', gen: 2 })
 })
 
 t.test('a refusal ends the session once no earlier presentation can be granted', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
-  const replica = addReplica()
-  await time.advance(5_000)
-  const key = await addSession(replica, 1, 0)
-  const of = { gen: 1, leaseMs: leaseMs(TIMEOUT_MS), openMs: 40_000, livesMs: 0, forcedWindowMs: 0 }
-  await shared.beginRefresh(key, { ...of, attempt: 'of the dead' })
-  behave({ kind: 'refused' })
-  await time.advance(15_100)
-  t.match(await request(replica, key), { kind: 'unavailable', what: 'authorization_server' })
+  const { time, presentations, request, replica, key } = await presentedElsewhere(t, 'of the dead')
   await time.advance(23_000)
   t.strictSame(replica.ended, [])
   await time.advance(7_000)
   t.match(await request(replica, key), { kind: 'login_required', reason: 'refused' })
   t.equal(presentations.length, 2)
   t.strictSame(replica.ended, ['refused'])
+})
+
+t.test('an answer that waits while its time ends is used: a process that was stopped reads it', async (t) => {
+  const { time, addReplica, addSession, behave, request, shared } = createHouse(t)
+  const replica = addReplica()
+  const key = await addSession(replica, 1, 0)
+  // Between the look that finds the time over and the next one.
+  behave({ kind: 'granted', ms: answerMs(TIMEOUT_MS) + 100 })
+  void request(replica, key)
+  await time.advance(answerMs(TIMEOUT_MS) + 2_000)
+  t.equal((await shared.read(key))?.gen, 2)
+})
+
+t.test('new tokens are stored although a renewal said that the lease is taken', async (t) => {
+  const { time, addReplica, addSession, behave, request, shared } = createHouse(t)
+  const replica = addReplica()
+  const key = await addSession(replica, 1, 0)
+  const { renewLease } = shared
+  Object.assign(shared, { renewLease: async () => 'taken' })
+  t.teardown(() => Object.assign(shared, { renewLease }))
+  behave({ kind: 'granted', ms: 2_000, early: true })
+  void request(replica, key)
+  await time.advance(5_000)
+  t.equal((await shared.read(key))?.gen, 2, 'nobody had replaced them')
 })
 
 t.test('refusals of single grants that end no session hold up nobody else', async (t) => {

@@ -1,5 +1,8 @@
 import t from 'tap'
+import { createLog } from '../../src/log.ts'
+import { createScheduler } from '../../src/tokens/scheduler.ts'
 import { createHouse, LIFE_SECONDS, type Replica } from './house.ts'
+import { installVirtualTime } from './virtual-time.ts'
 
 const sum = (replica: Replica, name: string): number => replica.commands.get(name) ?? 0
 
@@ -205,4 +208,64 @@ t.test('stopping waits for the refresh under way, begins no other and leaves no 
   t.ok(presentations.length <= 2)
   // The store's own sweeper.
   t.equal(time.waiting(), 1)
+})
+
+t.test('a clock that is ahead near the idle limit makes no busy loop of a refusal to refresh', async (t) => {
+  const { time, steps, addReplica, addSession, behave } = createHouse(t, { idleMs: 120_000 })
+  const replica = addReplica()
+  await time.advance(6_000)
+  await addSession(replica, 1, 15)
+  behave({ kind: 'unavailable', ofThisGrant: true })
+  await time.advance(40_000)
+  steps.wall = 60_000
+  await time.advance(22_000)
+  const before = sum(replica, 'read')
+  await time.advance(30_000)
+  t.ok(sum(replica, 'read') - before < 200, `${sum(replica, 'read') - before} reads in 30 s`)
+})
+
+t.test('an answer that is read late is no step of the store clock', async (t) => {
+  const time = installVirtualTime(t)
+  let asked = 0
+  let stepsSeen = 0
+  let offset = 0
+  const unused = (): never => {
+    throw new Error('nothing is due')
+  }
+  const scheduler = createScheduler({
+    store: {
+      async claimDue() {
+        asked += 1
+        const storeNow = time.now() + offset
+        // As in a process that is stopped after the answer has come.
+        if (asked === 40) await new Promise((resolve) => setTimeout(resolve, 1_500))
+        return { entries: [], nextInMs: null, storeNow }
+      },
+      schedule: unused,
+      unschedule: unused,
+    },
+    findSession: unused,
+    flights: { join: unused },
+    breaker: { isOpen: () => false, waitMs: () => 0 },
+    slots: { free: () => 10 },
+    concurrency: 10,
+    timing: { aheadSeconds: 300, thresholdSeconds: 30 },
+    idleMs: 3_600_000,
+    leaseMs: 15_000,
+    onClockStep: () => {
+      stepsSeen += 1
+    },
+    clock: time.clock,
+    random: () => 0.5,
+    log: createLog('silent'),
+    events: { lagged: unused },
+  })
+  scheduler.start()
+  await time.advance(60_000)
+  t.ok(asked > 40)
+  t.equal(stepsSeen, 0)
+  offset = -3_000
+  await time.advance(10_000)
+  t.ok(stepsSeen > 0, 'a step is seen')
+  await scheduler.stop()
 })
