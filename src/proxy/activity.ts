@@ -23,7 +23,7 @@ export interface ActivityOptions {
   store: Pick<SessionStore, 'touch' | 'unreached' | 'onMessagesBack'>
   idleMs: number
   clock: Pick<Clock, 'monotonic'>
-  /** The store has no such session, or its idle limit has passed. */
+  /** The store has no such session. */
   onGone: (key: RecordKey) => void
 }
 
