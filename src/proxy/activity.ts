@@ -6,7 +6,7 @@ const RETRY_EVERY_MS = 2_000
 const RETRIED_AT_ONCE = 16
 /** A round ends after so many batches of which nothing was taken. */
 const FAILED_BATCHES = 16
-/** A stop is held up no longer than this. */
+/** Time that a stop gives to the last writes. */
 const CLOSING_MS = 1_000
 
 /** What browsers did and the store has not taken yet. */

@@ -62,7 +62,7 @@ export function createMessages({ prefix, connections, reach, onError }: Messages
   let commandsLostAt = NEVER
   /** Of the subscription that was proven least recently. */
   let provenAt = NEVER
-  /** The newest value of that, also after a loss. */
+  /** The newest `provenAt` so far; a loss does not reset it. */
   let lastProofAt = NEVER
   let arriving = false
 

@@ -21,9 +21,9 @@ export interface OutageOptions {
 const PROOF_AGE_MS = 500
 
 /**
- * The grace runs from the loss of messages, by the monotonic clock, and no longer than from their last proof: a
- * process that was stopped since has missed as much. It ends early when messages are back: a store that only answers commands again may
- * have changed sessions that nobody told us of.
+ * The grace runs from the loss of messages, by the monotonic clock. It also ends a grace after their last proof,
+ * because a process that was stopped has missed messages without noticing. It ends early when messages are back:
+ * sessions may have changed meanwhile.
  */
 export function createOutage({ store, graceMs, log }: OutageOptions): Outage {
   if (graceMs === 0) return { isInGrace: () => false }

@@ -156,8 +156,8 @@ export interface SessionStore {
   saveSession(key: RecordKey, session: string, idleMs: number): Promise<boolean>
   /**
    * Records that the browser was active so many milliseconds ago, by the store's clock: a replica whose wall clock
-   * is wrong makes no session idle. The caller has found the session alive by its own clock: the store's may have been
-   * set. false when the session is gone. Never moves `seenAt` back.
+   * is wrong makes no session idle. The caller has found the session alive by its own clock, so the
+   * store does not judge the idle limit: its clock may have been set. false when the session is gone. Never moves `seenAt` back.
    */
   touch(key: RecordKey, agoMs: number, idleMs: number): Promise<boolean>
 

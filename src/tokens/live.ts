@@ -40,7 +40,7 @@ export interface LiveOptions {
   onOpened: (key: RecordKey, sealed: string, opened: OpenedTokens) => void
 }
 
-/** By then every replica has written the activity that the store did not take while it was in trouble. */
+/** After trouble with the store every replica writes its pending activity within this time. */
 const LATE_ACTIVITY_MS = 5_000
 
 export type FindSession = (key: RecordKey) => Promise<Found>
@@ -86,7 +86,7 @@ export function createFindSession(options: LiveOptions): FindSession {
       record = await readNewest(key)
       if (record === null) return await ended(key)
       const limit = passedLimit(record, clock.wall(), idleMs)
-      // Neither served nor ended until that is known.
+      // Late activity may still arrive, so the session is neither served nor ended yet.
       if (limit === 'idle' && mayLackActivity(key))
         throw new StoreUnavailable(new Error('activity is awaited'))
       if (limit !== null) {
@@ -96,7 +96,7 @@ export function createFindSession(options: LiveOptions): FindSession {
           onEnded(key, limit)
           return { kind: 'ended', reason: limit }
         }
-        // By the store's clock it lives: the clock of this process is wrong.
+        // The store's clock says that the session lives, so the clock of this process is wrong.
       }
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error

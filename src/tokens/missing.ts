@@ -35,7 +35,7 @@ const CLAIM = 'scan for sessions that are missing from the due queue'
 const CLAIM_AFTER_STEP = 'scan for sessions that are late in the due queue'
 /** By then every replica has seen the same step of the store's clock. */
 const STEP_SEEN_MS = 30_000
-/** And by then every part of the queue has shown it. */
+/** Within this time every part of the queue shows the same step. */
 const SAME_STEP_MS = 6_000
 const CLAIM_SLACK_MS = 1_000
 /** Those of one batch are not all looked at in the same moment. */

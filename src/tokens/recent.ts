@@ -25,7 +25,7 @@ const KEPT_AT_MOST = 20_000
 const AT_ONCE = 32
 /** Well below the pause that the store makes before anybody may refresh on a new master. */
 const RETRY_MS = 250
-/** From one round to the next while trouble goes on: each costs the store a command for each write kept. */
+/** Pause between two rounds while trouble lasts. A round costs the store one command for each write kept. */
 const ROUND_EVERY_MS = 1_000
 const STOP_MS = 2_000
 

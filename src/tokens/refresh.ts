@@ -227,7 +227,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
     }
 
     function giveUp(): void {
-      // Timers come before sockets: a process that was stopped reads what has come before its next look.
+      // Timers run before sockets are read: a process that was stopped reads a waiting answer before its next look.
       if (overdue) reset('no answer came')
       overdue = true
     }

@@ -107,7 +107,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
         for (const { key, lateMs } of entries) work(key, lateMs, storeNow)
         const at = clock.monotonic()
         if (nextInMs !== null) pollAt[shard] = Math.min(pollAt[shard]!, at + nextInMs)
-        // It lies between these two, however late the answer was read.
+        // The offset of the store's clock lies between these two, however late the answer was read.
         const [least, most] = [storeNow - at, storeNow - askedAt]
         if (most < (leastAheadMs[shard] ?? most) - CLOCK_STEP_MS) options.onClockStep()
         leastAheadMs[shard] = least

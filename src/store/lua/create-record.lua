@@ -15,7 +15,7 @@ local info = redis.pcall('INFO', 'replication')
 local history = type(info) == 'string' and string.match(info, 'master_replid:(%x%x%x%x%x%x%x%x)') or ''
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
--- Limits are judged by this server's clock in the end: a replica whose clock is wrong makes no session that is too old.
+-- This server's clock decides the limits, so a replica with a wrong clock must not create a session that is already old.
 local ahead = now - ARGV[8]
 if math.abs(ahead) < 5000 then ahead = 0 end
 local created = string.format('%.0f', ARGV[4] + ahead)
