@@ -96,3 +96,7 @@ t.test('each decision has the headings of the first, on at most forty lines', as
     t.ok(read(`docs/decisions/${name}`).split('\n').length - 1 <= 40, name)
   }
 })
+
+t.test('a signal to npm reaches the process that a script starts', async (t) => {
+  for (const name of ['start', 'demo', 'sessions']) t.match(manifest.scripts[name], /^exec node dist\//, name)
+})
