@@ -204,11 +204,28 @@ function expected(
   return { redeems: false, signsIn }
 }
 
+const EXAMPLE: Callback = {
+  redirect: 'per-login',
+  issuer: false,
+  flow: 'code',
+  how: 'query',
+  parameters: [],
+  nonce: 'own',
+  cookie: 'own',
+}
+
 /** Whatever comes back from the authorization server: a session begins only for the browser that began it, once. */
 export const callbacks = createFuzzer<Callback>({
   name: 'callback',
   input: callback,
-  examples: [],
+  // One for each outcome that is expected, however short the run is.
+  examples: [
+    { ...EXAMPLE, parameters: [{ name: 'code', value: 'own', encoded: false }] },
+    { ...EXAMPLE, parameters: [{ name: 'code', value: 'longer', encoded: false }] },
+    { ...EXAMPLE, parameters: [{ name: 'error', value: 'access_denied', encoded: false }] },
+    { ...EXAMPLE, flow: 'token' },
+    { ...EXAMPLE, how: 'fragment' },
+  ],
   expects: ['signed in', 'code refused', '400', '303', 'page'],
   async start(t) {
     const sandbox = await startSandbox(t)
@@ -244,8 +261,10 @@ export const callbacks = createFuzzer<Callback>({
       const answer = await send()
       if (answer.status >= 500) throw new Error(`status ${answer.status}`)
       const { redeems, signsIn } = expected(given, members, { own, other }, inPath ? nonce : state)
-      const redeemed = sandbox.journal.entries({ endpoint: 'token' }).length
-      if (redeemed !== (redeems ? 1 : 0)) throw new Error(`${redeemed} token requests`)
+      const requests = sandbox.journal.entries({ endpoint: 'token' })
+      const redeemed = requests.length
+      if (redeemed !== (redeems ? 1 : 0))
+        throw new Error(`${redeemed} token requests: ${JSON.stringify(requests).slice(0, 600)}`)
       const isIn = answer.setCookies.some((line) => /^session=[^;]/.test(line))
       if (isIn !== signsIn)
         throw new Error(`signed in: ${isIn}, status ${answer.status}: ${answer.text.slice(0, 300)}`)

@@ -513,6 +513,16 @@ export const upstreamAnswers = createFuzzer<UpstreamAnswer>({
     { ...EXAMPLE, start: 'HTTP/1.0 200 OK', framing: { kind: 'close', value: 'end' } },
     { ...EXAMPLE, interim: Array.from({ length: 2_000 }, () => 'HTTP/1.1 103 Early\r\nLink: </a>\r\n\r\n') },
     { ...EXAMPLE, headers: ['Connection: content-length, content-type'] },
+    {
+      ...EXAMPLE,
+      start: 'HTTP/1.1 403 Forbidden',
+      headers: ['WWW-Authenticate: Bearer error="invalid_token"'],
+    },
+    { ...EXAMPLE, start: 'HTTP/1.1 404 Not Found', type: 'text/html', body: '<p>' },
+    { ...EXAMPLE, framing: { kind: 'length', value: 'twice' } },
+    { ...EXAMPLE, framing: { kind: 'length', value: 'list' } },
+    { ...EXAMPLE, framing: { kind: 'chunked', value: 'trailers' } },
+    { ...EXAMPLE, framing: { kind: 'length', value: 'more' } },
     // Given up by us and then ended by the resource server.
     { ...EXAMPLE, type: null, body: 'x'.repeat(100_000), framing: { kind: 'close', value: 'end' } },
     {
