@@ -1,6 +1,6 @@
 import type { DestinationStream, Logger } from 'pino'
 import { pino } from 'pino'
-import type { Config } from './config.ts'
+import type { Config } from './config/config.ts'
 
 export type { Logger }
 

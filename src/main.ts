@@ -1,5 +1,5 @@
 import cluster from 'node:cluster'
-import { parseConfig } from './config.ts'
+import { parseConfig } from './config/config.ts'
 
 const parsed = parseConfig(process.env)
 if (!parsed.ok) {
@@ -11,8 +11,8 @@ if (!parsed.ok) {
 const { config, warnings } = parsed
 // Only now: loading them takes most of the time in which a fault is to be told.
 const { createLog } = await import('./log.ts')
-const { runPrimary } = await import('./primary.ts')
-const { runReplica } = await import('./replica.ts')
+const { runPrimary } = await import('./process/primary.ts')
+const { runReplica } = await import('./process/worker.ts')
 const log = createLog(config.logLevel)
 
 function crash(error: unknown): void {

@@ -5,7 +5,7 @@ import type { Work } from './operator/commands.ts'
 import { perform } from './operator/commands.ts'
 import { connect } from './operator/connect.ts'
 import { createTerminal } from './operator/terminal.ts'
-import { StoreUnavailable } from './store/port.ts'
+import { StoreUnavailable } from './store/store.ts'
 
 const DONE = 0
 const NOT_DONE = 1

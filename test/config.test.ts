@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os'
 import t from 'tap'
-import { parseConfig } from '../src/config.ts'
+import { parseConfig } from '../src/config/config.ts'
 import {
   BASE,
   CERTIFICATE,

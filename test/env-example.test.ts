@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
-import { parseConfig, VARIABLES } from '../src/config.ts'
+import { parseConfig, VARIABLES } from '../src/config/config.ts'
 
 const ROOT = new URL('../', import.meta.url)
 const example = readFileSync(new URL('.env.example', ROOT), 'utf8')

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { Problem, type ProblemCode, problem, unavailable } from '../src/errors.ts'
-import { StoreUnavailable } from '../src/store/port.ts'
+import { StoreUnavailable } from '../src/store/store.ts'
 
 /** Codes and statuses are relied upon by browsers: a change here is a breaking change. */
 const STATUS: Record<ProblemCode, number> = {

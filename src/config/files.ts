@@ -1,8 +1,8 @@
 import { X509Certificate } from 'node:crypto'
 import { statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { type Kind, printable, quoted, Refused } from './kinds.ts'
 import { readText } from './secrets.ts'
-import { type Kind, printable, quoted, Refused } from './values.ts'
 
 /** The directory of a page's build, as an absolute path. */
 export const PAGE_BUILD = printable('a directory with an index.html', (text) => {

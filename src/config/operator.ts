@@ -1,5 +1,5 @@
-import type { Config } from '../config.ts'
-import { toOauth, toStore } from '../config.ts'
+import type { Config } from './config.ts'
+import { toOauth, toStore } from './config.ts'
 import type { Environment } from './read.ts'
 import { readVariables } from './read.ts'
 import { OAUTH_NAMES, STORE_NAMES } from './variables.ts'

@@ -1,6 +1,6 @@
-import { relationFaults } from './relations.ts'
+import { relationFaults } from './checks.ts'
+import { Refused } from './kinds.ts'
 import { given } from './secrets.ts'
-import { Refused } from './values.ts'
 import type { Values, VariableName } from './variables.ts'
 import { TABLE } from './variables.ts'
 

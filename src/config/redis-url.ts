@@ -1,6 +1,6 @@
 import { isIPv4, isIPv6 } from 'node:net'
 import { Secret } from '../secret.ts'
-import { HOST_NAME_PATTERN, type Kind, Refused } from './values.ts'
+import { HOST_NAME_PATTERN, type Kind, Refused } from './kinds.ts'
 
 /** The credentials that the data nodes get; null is not sent. */
 export interface RedisLogin {

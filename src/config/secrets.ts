@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import { Secret } from '../secret.ts'
-import { type Kind, Refused } from './values.ts'
+import { type Kind, Refused } from './kinds.ts'
 
 /** Stands in `.env.example`. Whatever is printed there or in the documentation is known to everyone. */
 const PRINTED_SECRETS: ReadonlySet<string> = new Set(['replace-me-with-the-output-of-openssl-rand-base64-48'])

@@ -1,4 +1,4 @@
-import { type Kind, quoted, Refused } from './values.ts'
+import { type Kind, quoted, Refused } from './kinds.ts'
 
 /** Parsed, or what is wrong with it. Text that may hold credentials or keys is never printed. */
 function parse(text: string): URL | Refused {

@@ -1,8 +1,5 @@
 import { availableParallelism } from 'node:os'
 import { CERTIFICATES, PAGE_BUILD } from './files.ts'
-import { REDIS_TARGET } from './redis-url.ts'
-import { SECRET, SESSION_SECRETS } from './secrets.ts'
-import { ADDRESS, ISSUER, ORIGIN } from './urls.ts'
 import {
   HOST,
   type Kind,
@@ -16,7 +13,10 @@ import {
   WAC,
   WAC_AND_FLUX,
   wholeNumber,
-} from './values.ts'
+} from './kinds.ts'
+import { REDIS_TARGET } from './redis-url.ts'
+import { SECRET, SESSION_SECRETS } from './secrets.ts'
+import { ADDRESS, ISSUER, ORIGIN } from './urls.ts'
 
 export type Flow = 'code' | 'token' | 'password' | 'client'
 

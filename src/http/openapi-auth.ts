@@ -1,4 +1,4 @@
-import type { Config } from '../config.ts'
+import type { Config } from '../config/config.ts'
 import { answer, bodyOf, fault, inPath, inQuery } from './openapi-schemas.ts'
 
 type Flows = Config['oauth']['flows']

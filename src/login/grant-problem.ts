@@ -1,6 +1,6 @@
 import type { Problem } from '../errors.ts'
 import { problem, unavailable } from '../errors.ts'
-import type { TokenOutcome } from '../oauth/outcome.ts'
+import type { TokenOutcome } from '../oauth/token-response.ts'
 
 const RETRY_AFTER_SECONDS = 5
 

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { SessionCookies } from '../session/cookies.ts'
-import type { SessionStore } from '../store/port.ts'
+import type { SessionStore } from '../store/store.ts'
 import type { Tokens } from '../tokens/tokens.ts'
 
 export interface LogoutOptions {

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { unavailable } from '../errors.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import { idleEndsAt } from '../store/limits.ts'
-import type { SessionStore } from '../store/port.ts'
+import type { SessionStore } from '../store/store.ts'
 import type { NewSession, Tokens } from '../tokens/tokens.ts'
 
 export interface FactsOptions {

@@ -1,11 +1,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { unavailable } from '../errors.ts'
 import type { Logger } from '../log.ts'
-import type { GrantedTokens } from '../oauth/outcome.ts'
+import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import { recordKeyOf } from '../session/cookies.ts'
-import type { Flow, RecordKey } from '../store/port.ts'
-import { inLog } from '../store/port.ts'
+import type { Flow, RecordKey } from '../store/store.ts'
+import { inLog } from '../store/store.ts'
 import type { NewSession, Tokens } from '../tokens/tokens.ts'
 
 export interface SignInOptions {

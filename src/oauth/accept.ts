@@ -1,6 +1,6 @@
 import { Secret } from '../secret.ts'
-import type { GrantedTokens, TokenOutcome } from './outcome.ts'
 import { lifeSeconds } from './tidy.ts'
+import type { GrantedTokens, TokenOutcome } from './token-response.ts'
 
 /** What an answer with tokens holds, whichever way it came. */
 export interface TokenAnswer {

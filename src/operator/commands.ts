@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.ts'
 import type { OperatorConfig } from '../config/operator.ts'
 import { createKeyring } from '../keyring.ts'
-import type { SessionStore } from '../store/port.ts'
+import type { SessionStore } from '../store/store.ts'
 import { createSeals } from '../tokens/seals.ts'
 import type { Command } from './arguments.ts'
 import { describeSession } from './describe.ts'

@@ -1,6 +1,6 @@
 import type { OperatorConfig } from '../config/operator.ts'
-import type { SessionStore } from '../store/port.ts'
-import { createRedisStore } from '../store/redis.ts'
+import { createRedisStore } from '../store/redis/store.ts'
+import type { SessionStore } from '../store/store.ts'
 
 const CONNECTED_WITHIN_MS = 5_000
 const LOOK_EVERY_MS = 50

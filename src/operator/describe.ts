@@ -1,5 +1,5 @@
 import { idleEndsAt } from '../store/limits.ts'
-import type { RecordKey, SessionRecord } from '../store/port.ts'
+import type { RecordKey, SessionRecord } from '../store/store.ts'
 
 const BEYOND_ASCII = /[^\x20-\x7e]/g
 

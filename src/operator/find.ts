@@ -1,4 +1,4 @@
-import type { RecordKey, SessionStore } from '../store/port.ts'
+import type { RecordKey, SessionStore } from '../store/store.ts'
 import { distinct } from './walk.ts'
 
 export type FoundKey = { kind: 'one'; key: RecordKey } | { kind: 'none' } | { kind: 'several'; count: number }

@@ -1,4 +1,4 @@
-import type { AuthorizationServer } from '../oauth/authorization-server.ts'
+import type { AuthorizationServer } from '../oauth/client.ts'
 
 export interface CountedRevocation {
   authorizationServer: Pick<AuthorizationServer, 'revoke'>

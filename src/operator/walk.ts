@@ -1,4 +1,4 @@
-import type { RecordKey, SessionStore } from '../store/port.ts'
+import type { RecordKey, SessionStore } from '../store/store.ts'
 
 /** Records that are asked for together; the answers come one after another on one connection. */
 const AT_ONCE = 200

@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.ts'
-import type { RecordKey, SessionStore } from '../store/port.ts'
+import type { RecordKey, SessionStore } from '../store/store.ts'
 
 /** How often activity that the store did not take is written again, and how many sessions at once. */
 const RETRY_EVERY_MS = 2_000

@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.ts'
 import { problem, unavailable } from '../errors.ts'
 import type { ApplicationAccess, ApplicationToken } from '../tokens/application-token.ts'
-import type { Source } from './callers.ts'
+import type { Source } from './caller.ts'
 import type { Operation } from './operation.ts'
 
 /** The application itself, ready to call. */

@@ -3,9 +3,9 @@ import { wasDelivered } from './browser.ts'
 import type { Call, Outcome } from './call.ts'
 import { failureOutcome, isLostConnection, refusalOutcome } from './failures.ts'
 import { beginningNamesInvalidToken, challengeNamesInvalidToken, INSPECTED_BYTES } from './invalid-token.ts'
-import { hasNoBody, judgeAnswer } from './judge-answer.ts'
 import { Relay } from './relay.ts'
 import type { AnswerHeaders } from './response-headers.ts'
+import { hasNoBody, judgeAnswer } from './response-rules.ts'
 import type { Connection, Upstream, UpstreamRequest } from './upstream.ts'
 
 type Phase =

@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.ts'
-import type { SessionCache } from '../store/cache.ts'
-import type { Outage } from '../store/outage.ts'
-import type { RecordKey } from '../store/port.ts'
+import type { SessionCache } from '../session/cache.ts'
+import type { Outage } from '../session/outage.ts'
+import type { RecordKey } from '../store/store.ts'
 import type { Activity } from './activity.ts'
 
 /** What has to be known of a caller to serve it without the store. Instants in monotonic milliseconds. */

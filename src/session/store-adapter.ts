@@ -1,7 +1,7 @@
 import type { SessionStore as FastifySessionStore } from '@fastify/session'
 import type { Session } from 'fastify'
-import type { RecordKey, SessionStore } from '../store/port.ts'
-import { StoreUnavailable } from '../store/port.ts'
+import type { RecordKey, SessionStore } from '../store/store.ts'
+import { StoreUnavailable } from '../store/store.ts'
 import { recordKeyOf } from './cookies.ts'
 
 export interface StoreAdapterOptions {

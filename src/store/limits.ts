@@ -1,4 +1,4 @@
-import type { SessionRecord } from './port.ts'
+import type { SessionRecord } from './store.ts'
 
 type Lifetimes = Pick<SessionRecord, 'seenAt' | 'endsAt'>
 

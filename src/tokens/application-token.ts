@@ -1,11 +1,11 @@
 import type { Clock } from '../clock.ts'
 import type { Logger } from '../log.ts'
-import type { AuthorizationServer } from '../oauth/authorization-server.ts'
-import type { GrantedTokens } from '../oauth/outcome.ts'
+import type { AuthorizationServer } from '../oauth/client.ts'
+import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { Secret } from '../secret.ts'
 import { createBreaker } from './breaker.ts'
-import type { RefreshTiming } from './timing.ts'
-import { refreshesFirstAt } from './timing.ts'
+import type { RefreshTiming } from './refresh-policy.ts'
+import { refreshesFirstAt } from './refresh-policy.ts'
 
 /** What asking for the application's token came to. */
 export type ApplicationAccess =

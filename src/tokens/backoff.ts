@@ -1,7 +1,7 @@
-import type { TokenOutcome } from '../oauth/outcome.ts'
-import type { RefreshTiming } from './timing.ts'
-import { presentableInMs } from './timing.ts'
-import type { TokenSet } from './token-set.ts'
+import type { TokenOutcome } from '../oauth/token-response.ts'
+import type { TokenSet } from '../session/sealed-tokens.ts'
+import type { RefreshTiming } from './refresh-policy.ts'
+import { presentableInMs } from './refresh-policy.ts'
 
 /** So that "it is back" is noticed within five seconds wherever answers are not slow to come. */
 const MAX_EXPIRED_MS = 2_000

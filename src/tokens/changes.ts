@@ -1,4 +1,4 @@
-import type { RecordKey, SessionStore } from '../store/port.ts'
+import type { RecordKey, SessionStore } from '../store/store.ts'
 
 /** Sees every change of one record from the moment it is made, so that none falls between two steps. */
 export interface Watch {

@@ -1,12 +1,12 @@
-import type { GrantedTokens, TokenOutcome } from '../oauth/outcome.ts'
-import type { InDoubt, RecordKey, ReplaceTokens } from '../store/port.ts'
-import { inLog, StoreUnavailable } from '../store/port.ts'
+import type { GrantedTokens, TokenOutcome } from '../oauth/token-response.ts'
+import type { LiveSession } from '../session/find.ts'
+import type { TokenSet } from '../session/sealed-tokens.ts'
+import { sealTokens } from '../session/sealed-tokens.ts'
+import type { InDoubt, RecordKey, ReplaceTokens } from '../store/store.ts'
+import { inLog, StoreUnavailable } from '../store/store.ts'
 import { backoffMs } from './backoff.ts'
-import type { LiveSession } from './live.ts'
+import { leaseMs } from './refresh-policy.ts'
 import type { RefreshOptions, RefreshResult } from './refresh-terms.ts'
-import { leaseMs } from './timing.ts'
-import type { TokenSet } from './token-set.ts'
-import { sealTokens } from './token-set.ts'
 
 const TOLD = {
   unavailable: { event: 'refresh.unavailable' },

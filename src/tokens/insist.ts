@@ -1,6 +1,6 @@
 import type { Logger } from '../log.ts'
-import type { RecordKey } from '../store/port.ts'
-import { StoreUnavailable } from '../store/port.ts'
+import type { RecordKey } from '../store/store.ts'
+import { StoreUnavailable } from '../store/store.ts'
 import type { StoreStep } from './events.ts'
 
 /** A step on a record that the store did not take, and that must not be forgotten. */

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import type { Logger } from '../log.ts'
-import type { RecordKey, SessionStore } from '../store/port.ts'
-import { inLog, StoreUnavailable } from '../store/port.ts'
+import type { RecordKey, SessionStore } from '../store/store.ts'
+import { inLog, StoreUnavailable } from '../store/store.ts'
 
 /** What the store has taken, and loses again if its server dies before a replica has it. */
 export type Written = { kind: 'tokens'; gen: number; sealed: string } | { kind: 'end'; reason: string }

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto'
-import type { TokenOutcome } from '../oauth/outcome.ts'
-import { StoreUnavailable } from '../store/port.ts'
+import type { TokenOutcome } from '../oauth/token-response.ts'
+import type { LiveSession } from '../session/find.ts'
+import { StoreUnavailable } from '../store/store.ts'
 import type { Admission } from './breaker.ts'
 import { PROBE_MS } from './breaker.ts'
 import { type Attempt, createConclude } from './conclude.ts'
 import type { RefreshTrigger } from './events.ts'
-import type { LiveSession } from './live.ts'
+import { answerMs, leaseMs, presentableInMs } from './refresh-policy.ts'
 import type { RefreshOptions, RefreshResult } from './refresh-terms.ts'
-import { answerMs, leaseMs, presentableInMs } from './timing.ts'
 import { within } from './within.ts'
 
 export interface Refresh {

@@ -1,9 +1,9 @@
 import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
-import type { RecordKey, SessionStore } from '../store/port.ts'
-import { StoreUnavailable } from '../store/port.ts'
-import type { OpenedTokens } from './token-set.ts'
-import { sealTokens } from './token-set.ts'
+import type { OpenedTokens } from '../session/sealed-tokens.ts'
+import { sealTokens } from '../session/sealed-tokens.ts'
+import type { RecordKey, SessionStore } from '../store/store.ts'
+import { StoreUnavailable } from '../store/store.ts'
 
 export interface Resealer {
   /**

@@ -1,6 +1,6 @@
 import type { Logger } from '../log.ts'
-import type { AuthorizationServer } from '../oauth/authorization-server.ts'
-import type { TokenSet } from './token-set.ts'
+import type { AuthorizationServer } from '../oauth/client.ts'
+import type { TokenSet } from '../session/sealed-tokens.ts'
 import { within } from './within.ts'
 
 type Revocable = Pick<TokenSet, 'accessToken' | 'refreshToken'>

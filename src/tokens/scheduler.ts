@@ -1,16 +1,16 @@
 import type { Clock } from '../clock.ts'
 import type { Logger } from '../log.ts'
+import type { FindSession, LiveSession } from '../session/find.ts'
+import type { TokenSet } from '../session/sealed-tokens.ts'
 import { idleEndsAt } from '../store/limits.ts'
-import type { RecordKey, SessionStore } from '../store/port.ts'
-import { DUE_SHARDS, StoreUnavailable } from '../store/port.ts'
+import type { RecordKey, SessionStore } from '../store/store.ts'
+import { DUE_SHARDS, StoreUnavailable } from '../store/store.ts'
 import type { Breaker } from './breaker.ts'
 import type { TokenEvents } from './events.ts'
-import type { Flights } from './flights.ts'
-import type { FindSession, LiveSession } from './live.ts'
+import type { RefreshTiming } from './refresh-policy.ts'
+import { dueAfterMs, dueAt } from './refresh-policy.ts'
+import type { Flights } from './single-flight.ts'
 import type { Slots } from './slots.ts'
-import type { RefreshTiming } from './timing.ts'
-import { dueAfterMs, dueAt } from './timing.ts'
-import type { TokenSet } from './token-set.ts'
 
 export interface SchedulerOptions {
   store: Pick<SessionStore, 'claimDue' | 'schedule' | 'unschedule'>

@@ -1,6 +1,6 @@
 import type { Keyring } from '../keyring.ts'
-import type { RecordKey, SessionStore } from '../store/port.ts'
-import { openTokens, sealTokens } from './token-set.ts'
+import { openTokens, sealTokens } from '../session/sealed-tokens.ts'
+import type { RecordKey, SessionStore } from '../store/store.ts'
 
 /** Under which secret of the list tokens are sealed; `unreadable`: under none of them. */
 export type Seal = 'newest' | 'older' | 'unreadable'

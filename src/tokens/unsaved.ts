@@ -1,8 +1,8 @@
 import type { Clock } from '../clock.ts'
 import type { Logger } from '../log.ts'
-import type { RecordKey, ReplaceTokens, SessionRecord } from '../store/port.ts'
-import { StoreUnavailable } from '../store/port.ts'
-import type { TokenSet } from './token-set.ts'
+import type { TokenSet } from '../session/sealed-tokens.ts'
+import type { RecordKey, ReplaceTokens, SessionRecord } from '../store/store.ts'
+import { StoreUnavailable } from '../store/store.ts'
 
 export interface Waiting {
   tokens: TokenSet

@@ -1,4 +1,4 @@
-import { type Config, parseConfig } from '../../src/config.ts'
+import { type Config, parseConfig } from '../../src/config/config.ts'
 import { Secret } from '../../src/secret.ts'
 
 export type Env = Record<string, string | undefined>

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { parseConfig } from '../../src/config.ts'
+import { parseConfig } from '../../src/config/config.ts'
 import { CERTIFICATE, type Env, faultsOf, SESSION_SECRET } from './environment.ts'
 
 t.test(

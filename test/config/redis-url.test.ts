@@ -1,6 +1,6 @@
 import t from 'tap'
+import { Refused } from '../../src/config/kinds.ts'
 import { REDIS_TARGET, type RedisTarget } from '../../src/config/redis-url.ts'
-import { Refused } from '../../src/config/values.ts'
 
 const NO_LOGIN = { username: null, password: null }
 

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net'
 import fc from 'fast-check'
-import type { TokenOutcome } from '../../src/oauth/outcome.ts'
+import type { TokenOutcome } from '../../src/oauth/token-response.ts'
 import { Secret } from '../../src/secret.ts'
 import { bounds, clientOf, rawTokenEndpoint } from '../oauth/raw-server.ts'
 import { createFuzzer } from './fuzzer.ts'

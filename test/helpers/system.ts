@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream'
 import type { App } from '../../src/app.ts'
 import { buildApp } from '../../src/app.ts'
-import { parseConfig } from '../../src/config.ts'
+import { parseConfig } from '../../src/config/config.ts'
 import { createLog } from '../../src/log.ts'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import { createSandbox } from '../../src/sandbox/sandbox.ts'

@@ -8,22 +8,22 @@ type Room = string
 
 // Files at the top of src, and folders that belong to one of them, that everybody may import and that
 // import nothing but each other.
-const GROUND = ['clock', 'config', 'errors', 'json-body', 'keyring', 'log', 'secret']
+const GROUND = ['clock', 'config', 'errors', 'keyring', 'log', 'secret']
 
 const EDGES = ['oauth', 'store']
 const STATE = ['session', 'tokens']
-const HTTP = ['http', 'login', 'ops', 'proxy', 'spa']
+const ROUTES = ['login', 'ops', 'proxy', 'spa']
 
 /** Which rooms a room may import, besides itself. Nothing may import what is in no list. */
 const MAY_IMPORT: Readonly<Record<Room, readonly Room[]>> = {
-  main: ['app', 'primary', 'replica', ...GROUND],
-  primary: ['ops', ...GROUND],
-  replica: ['app', 'ops', ...GROUND],
+  main: ['process', ...GROUND],
+  process: ['app', 'ops', ...GROUND],
   sessions: ['operator', 'store', ...GROUND],
-  operator: ['tokens', ...EDGES, ...GROUND],
-  app: [...HTTP, ...STATE, ...EDGES, ...GROUND],
-  ...each(HTTP, [...STATE, ...EDGES, ...GROUND]),
-  ...each(STATE, [...EDGES, ...GROUND]),
+  operator: [...STATE, ...EDGES, ...GROUND],
+  app: ['http', ...ROUTES, ...STATE, ...EDGES, ...GROUND],
+  ...each(ROUTES, ['http', ...STATE, ...EDGES, ...GROUND]),
+  http: GROUND,
+  ...each(STATE, [...STATE, ...EDGES, ...GROUND]),
   ...each(EDGES, GROUND),
   ...each(GROUND, GROUND),
   // The launcher starts processes, the sandbox is another server, the demo page runs in the browser.

@@ -32,7 +32,7 @@ t.test('a bad arrow is named in a sentence', async (t) => {
     {
       name: 'up, and dynamically',
       tree: { 'store/redis.ts': `await import('../app.ts')`, 'app.ts': '' },
-      faults: ['src/store/redis.ts imports src/app.ts: store must not import app.'],
+      faults: ['src/store/redis/store.ts imports src/app.ts: store must not import app.'],
     },
     {
       name: 'from the ground into a room, by an export',

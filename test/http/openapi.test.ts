@@ -1,5 +1,5 @@
 import t from 'tap'
-import { FRAGMENT_SCHEMA } from '../../src/login/fragment.ts'
+import { FRAGMENT_SCHEMA } from '../../src/login/implicit.ts'
 import { PASSWORD_SCHEMA } from '../../src/login/password.ts'
 import { SITE_BODY_SCHEMA } from '../../src/proxy/update-site.ts'
 import type { Bff } from '../helpers/system.ts'

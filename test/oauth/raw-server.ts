@@ -1,8 +1,8 @@
 import { once } from 'node:events'
 import net, { type AddressInfo, type Socket } from 'node:net'
-import { parseConfig } from '../../src/config.ts'
-import type { AuthorizationServer } from '../../src/oauth/authorization-server.ts'
-import { createAuthorizationServer } from '../../src/oauth/authorization-server.ts'
+import { parseConfig } from '../../src/config/config.ts'
+import type { AuthorizationServer } from '../../src/oauth/client.ts'
+import { createAuthorizationServer } from '../../src/oauth/client.ts'
 import type { Teardown } from '../helpers/child.ts'
 
 /** A token endpoint on a bare socket: each whole request is handed to `answer`. */

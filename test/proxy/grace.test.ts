@@ -1,8 +1,8 @@
 import t, { type Test } from 'tap'
 import { createGrace, type Known } from '../../src/proxy/grace.ts'
-import { createSessionCache } from '../../src/store/cache.ts'
-import { createMemoryStore } from '../../src/store/memory.ts'
-import type { RecordKey } from '../../src/store/port.ts'
+import { createSessionCache } from '../../src/session/cache.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
+import type { RecordKey } from '../../src/store/store.ts'
 import { createMovableClock } from '../helpers/clock.ts'
 import { newKey } from '../store/stores.ts'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { comesFromOwnOrigin } from '../../src/session/origin-guard.ts'
+import { comesFromOwnOrigin } from '../../src/session/same-origin.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import type { Question } from '../http/wire.ts'
 import { ask, portOf, problemOf } from '../http/wire.ts'

@@ -1,4 +1,4 @@
-import type { TokenOutcome } from '../../src/oauth/outcome.ts'
+import type { TokenOutcome } from '../../src/oauth/token-response.ts'
 import { Secret } from '../../src/secret.ts'
 import type { Instant } from './faults.ts'
 import type { Ledger } from './invariants.ts'
@@ -359,7 +359,7 @@ function notSent(reason: string, timedOut: boolean): TokenOutcome {
   return { kind: 'unavailable', reason, retryAfterSeconds: null, timedOut, ofThisGrant: false }
 }
 
-/** As src/oauth/outcome.ts sorts answers: a 5xx leaves a doubt unless it is a 503 that says when to come back. */
+/** As src/oauth/token-response.ts sorts answers: a 5xx leaves a doubt unless it is a 503 that says when to come back. */
 function outcomeOf({ status, error, retryAfterSeconds }: Behaviour & { kind: 'error' }): TokenOutcome {
   const reason = `the answer was ${status} ${error ?? ''}`
   if (status >= 500 && !(status === 503 && retryAfterSeconds !== null))

@@ -23,7 +23,7 @@ const IMPORTED = /\bfrom '(\.[^']+\.ts)'/g
 
 /** No history has so many sessions, so nothing is different; but each of these caches takes two milliseconds to make. */
 const SMALLER: Replacement = {
-  file: 'src/store/cache.ts',
+  file: 'src/session/cache.ts',
   find: 'const REMEMBERED_CHANGES = 10_000',
   put: 'const REMEMBERED_CHANGES = 1_000',
 }

@@ -1,5 +1,5 @@
-import type { RecordKey } from '../../src/store/port.ts'
-import { StoreUnavailable } from '../../src/store/port.ts'
+import type { RecordKey } from '../../src/store/store.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import type { Random } from './random.ts'
 import type { RedisServer } from './simulated-redis.ts'
 import { ErrorReply } from './simulated-redis.ts'

@@ -13,7 +13,7 @@ const SEEDS = 5_000
 
 const REFRESH = 'src/tokens/refresh.ts'
 const CONCLUDE = 'src/tokens/conclude.ts'
-const CACHE = 'src/store/cache.ts'
+const CACHE = 'src/session/cache.ts'
 const REDIS = 'test/simulation/simulated-redis.ts'
 
 function mutation(name: string, what: string, file: string, find: string, put: string): Mutation {
@@ -40,7 +40,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mutation(
     'resource-server-ends-sessions',
     'a session ends when a renewed token is called invalid',
-    'src/proxy/callers.ts',
+    'src/proxy/caller.ts',
     "access.kind === 'token_refused' && session.tokens.refreshToken === null",
     "access.kind === 'token_refused'",
   ),
@@ -103,7 +103,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mutation(
     'unsaved-tokens-served-blindly',
     'a replica that cannot read the store serves tokens that it could not store',
-    'src/tokens/live.ts',
+    'src/session/find.ts',
     "return { kind: 'store_unavailable', cause: error }",
     "const here = unsaved.get(key)\n      if (here !== null) return { kind: 'live', session: { key, ...here } }\n      return { kind: 'store_unavailable', cause: error }",
   ),

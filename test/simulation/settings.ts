@@ -1,4 +1,4 @@
-import type { RefreshTiming } from '../../src/tokens/timing.ts'
+import type { RefreshTiming } from '../../src/tokens/refresh-policy.ts'
 import type { FaultKind } from './faults.ts'
 import { drawWithoutFaults } from './faults.ts'
 import { Random } from './random.ts'

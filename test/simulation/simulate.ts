@@ -23,7 +23,7 @@
  * measures after how many seeds that is noticed.
  */
 
-import { leaseMs } from '../../src/tokens/timing.ts'
+import { leaseMs } from '../../src/tokens/refresh-policy.ts'
 import type { Fault, FaultKind } from './faults.ts'
 import { drawFaults, scheduleFaults } from './faults.ts'
 import type { Limit, Violation } from './invariants.ts'

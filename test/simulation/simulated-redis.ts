@@ -12,14 +12,14 @@ import type {
   ReplaceTokens,
   RestoreTokens,
   SessionRecord,
-} from '../../src/store/port.ts'
+} from '../../src/store/store.ts'
 import {
   CLOCK_TOLERANCE_MS,
   DUE_SHARDS,
   END_KEPT_MS,
   LONGEST_BACK_OFF_MS,
   RECORD_SLACK_MS,
-} from '../../src/store/port.ts'
+} from '../../src/store/store.ts'
 
 /** What a Redis server keeps of a session. Never changed in place: a change puts a new one in its stead. */
 export interface StoredRecord extends SessionRecord {
@@ -61,7 +61,7 @@ interface Data {
 
 /** Replication lags by no more than this, so older writes cannot be lost by a failover. */
 const UNDO_KEPT_MS = 10_000
-/** As in src/store/redis.ts. */
+/** As in src/store/redis/store.ts. */
 const NEW_HISTORY_PAUSE_MS = 4_000
 
 /** Of a record whose tokens have just been written. */

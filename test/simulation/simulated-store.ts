@@ -1,5 +1,5 @@
-import type { RecordKey, SessionStore } from '../../src/store/port.ts'
-import { DUE_SHARDS } from '../../src/store/port.ts'
+import type { RecordKey, SessionStore } from '../../src/store/store.ts'
+import { DUE_SHARDS } from '../../src/store/store.ts'
 import type { RedisServer } from './simulated-redis.ts'
 import { shardOf } from './simulated-redis.ts'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { RecordKey } from '../../src/store/port.ts'
+import type { RecordKey } from '../../src/store/store.ts'
 import { storeContract } from '../store/contract.ts'
 import type { TestStore } from '../store/stores.ts'
 import { RedisServer } from './simulated-redis.ts'

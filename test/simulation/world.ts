@@ -1,4 +1,4 @@
-import type { RecordKey } from '../../src/store/port.ts'
+import type { RecordKey } from '../../src/store/store.ts'
 import { SimulatedAuthorizationServer } from './authorization-server.ts'
 import { Browser } from './browsers.ts'
 import type { Connection, LinkFaults, Servers } from './connections.ts'

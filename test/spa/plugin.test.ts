@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import fastify, { type FastifyInstance, type LightMyRequestResponse } from 'fastify'
 import t, { type Test } from 'tap'
 import { Problem } from '../../src/errors.ts'
-import { registerSpa } from '../../src/spa/plugin.ts'
+import { registerSpa } from '../../src/spa/routes.ts'
 
 const PAGE = '<!doctype html><title>start</title>'
 const SCRIPT = 'console.log(1)'

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
-import { createSessionCache, type SessionCache } from '../../src/store/cache.ts'
-import { createMemoryStore } from '../../src/store/memory.ts'
-import type { RecordKey, SessionStore } from '../../src/store/port.ts'
+import { createSessionCache, type SessionCache } from '../../src/session/cache.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
+import type { RecordKey, SessionStore } from '../../src/store/store.ts'
 import { heapUsed } from './heap.ts'
 import { newKey, newRecord, until } from './stores.ts'
 

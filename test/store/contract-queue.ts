@@ -1,6 +1,6 @@
 import type { Test } from 'tap'
-import type { RecordKey } from '../../src/store/port.ts'
-import { DUE_SHARDS } from '../../src/store/port.ts'
+import type { RecordKey } from '../../src/store/store.ts'
+import { DUE_SHARDS } from '../../src/store/store.ts'
 import type { TestStore } from './stores.ts'
 import { newKey, newRecord } from './stores.ts'
 

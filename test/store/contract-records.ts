@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import { RECORD_SLACK_MS } from '../../src/store/port.ts'
+import { RECORD_SLACK_MS } from '../../src/store/store.ts'
 import type { TestStore } from './stores.ts'
 import { IDLE_MS, leaseRequest, newKey, newRecord, startSession } from './stores.ts'
 

@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import type { BeginRefresh, RecordKey } from '../../src/store/port.ts'
+import type { BeginRefresh, RecordKey } from '../../src/store/store.ts'
 import type { TestStore } from './stores.ts'
 import { leaseRequest, newKey, startSession } from './stores.ts'
 

@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import type { RecordKey, SessionStore } from '../../src/store/port.ts'
+import type { RecordKey, SessionStore } from '../../src/store/store.ts'
 import type { TestStore } from './stores.ts'
 import { newKey, newRecord, startSession } from './stores.ts'
 

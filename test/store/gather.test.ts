@@ -1,6 +1,6 @@
 import { Cluster, type Redis } from 'ioredis'
 import t from 'tap'
-import { gatherWrites } from '../../src/store/gather.ts'
+import { gatherWrites } from '../../src/store/redis/pipelining.ts'
 import { ONE_SERVER, openCommands, until } from './stores.ts'
 
 for (const [name, start] of Object.entries(ONE_SERVER)) {

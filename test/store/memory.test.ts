@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createMemoryStore } from '../../src/store/memory.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { storeContract } from './contract.ts'
 import { memoryStore, newKey, newRecord } from './stores.ts'
 

@@ -1,7 +1,7 @@
 import { setImmediate as turn } from 'node:timers/promises'
 import { pino } from 'pino'
 import t from 'tap'
-import { createOutage } from '../../src/store/outage.ts'
+import { createOutage } from '../../src/session/outage.ts'
 
 t.test('a grace that is over does not begin again, however close its last call is', async (t) => {
   for (let round = 0; round < 100; round += 1) {

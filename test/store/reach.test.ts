@@ -1,7 +1,7 @@
 import { Cluster } from 'ioredis'
 import t from 'tap'
-import { createReach } from '../../src/store/reach.ts'
-import { isConnected } from '../../src/store/redis-client.ts'
+import { isConnected } from '../../src/store/redis/connection.ts'
+import { createReach } from '../../src/store/redis/reach.ts'
 import { ONE_SERVER, openCommands, until } from './stores.ts'
 
 for (const [name, start] of Object.entries(ONE_SERVER)) {

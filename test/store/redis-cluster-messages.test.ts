@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { RedisTarget } from '../../src/config.ts'
-import type { RecordKey } from '../../src/store/port.ts'
+import type { RedisTarget } from '../../src/config/config.ts'
+import type { RecordKey } from '../../src/store/store.ts'
 import type { RedisServer } from '../helpers/redis.ts'
 import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
 import { newKey, redisStore, startSession, type TestStore, until } from './stores.ts'

@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { RedisTarget } from '../../src/config.ts'
-import type { RecordKey } from '../../src/store/port.ts'
+import type { RedisTarget } from '../../src/config/config.ts'
+import type { RecordKey } from '../../src/store/store.ts'
 import { startCluster, startSentinelGroup } from '../helpers/redis-groups.ts'
 import { callEveryMethod } from './every-method.ts'
 import type { TestStore } from './stores.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { RecordKey } from '../../src/store/port.ts'
+import type { RecordKey } from '../../src/store/store.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import type { TestStore } from './stores.ts'
 import { PREFIX, redisStore, singleTarget, startSession, until } from './stores.ts'

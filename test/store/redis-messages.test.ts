@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { RecordKey } from '../../src/store/port.ts'
+import type { RecordKey } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startProxy } from './proxy.ts'
 import {

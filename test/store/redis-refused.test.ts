@@ -1,7 +1,7 @@
 import t from 'tap'
-import type { RedisTarget } from '../../src/config.ts'
+import type { RedisTarget } from '../../src/config/config.ts'
 import { Secret } from '../../src/secret.ts'
-import { StoreUnavailable } from '../../src/store/port.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { redisCli, startRedis } from '../helpers/redis.ts'
 import {
   clusterTarget,

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
-import type { RedisTarget } from '../../src/config.ts'
-import type { RecordKey } from '../../src/store/port.ts'
+import type { RedisTarget } from '../../src/config/config.ts'
+import type { RecordKey } from '../../src/store/store.ts'
 import { freePort } from '../helpers/ports.ts'
 import { type RedisServer, redisCli } from '../helpers/redis.ts'
 import { type SentinelGroup, startSentinelGroup } from '../helpers/redis-groups.ts'

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
-import type { RecordKey } from '../../src/store/port.ts'
+import type { RecordKey } from '../../src/store/store.ts'
 import { startCluster } from '../helpers/redis-groups.ts'
 import { IDLE_MS, newKey, redisStore, startSession, until } from './stores.ts'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { StoreUnavailable } from '../../src/store/port.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startCluster } from '../helpers/redis-groups.ts'
 import type { TestStore } from './stores.ts'

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import type { ScriptName } from '../../src/store/scripts.ts'
+import type { ScriptName } from '../../src/store/redis/scripts.ts'
 
 /** The name by which a script of ours is sent to a Redis that knows it. */
 export function scriptSha(name: ScriptName): string {

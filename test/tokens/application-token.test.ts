@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createLog } from '../../src/log.ts'
-import type { TokenOutcome } from '../../src/oauth/outcome.ts'
+import type { TokenOutcome } from '../../src/oauth/token-response.ts'
 import { Secret } from '../../src/secret.ts'
 import { createApplicationToken } from '../../src/tokens/application-token.ts'
 

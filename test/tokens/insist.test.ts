@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createLog } from '../../src/log.ts'
-import { StoreUnavailable } from '../../src/store/port.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import type { StoreStep } from '../../src/tokens/events.ts'
 import { createInsist } from '../../src/tokens/insist.ts'
 import { installVirtualTime } from './virtual-time.ts'

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createLog } from '../../src/log.ts'
-import { createMissingScan } from '../../src/tokens/missing.ts'
+import { createMissingScan } from '../../src/tokens/queue-repair.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { redisStore, singleTarget } from '../store/stores.ts'

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
-import type { SessionStore } from '../../src/store/port.ts'
-import { StoreUnavailable } from '../../src/store/port.ts'
-import { answerMs, leaseMs } from '../../src/tokens/timing.ts'
+import type { SessionStore } from '../../src/store/store.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
+import { answerMs, leaseMs } from '../../src/tokens/refresh-policy.ts'
 import { createHouse, TIMEOUT_MS, TIMING } from './house.ts'
 
 t.test(

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { dueAt, leaseMs, presentableInMs, refreshesFirstAt } from '../../src/tokens/timing.ts'
+import { dueAt, leaseMs, presentableInMs, refreshesFirstAt } from '../../src/tokens/refresh-policy.ts'
 
 const HOUR = { expiresAt: 3_600_000, lifeSeconds: 3_600 }
 const SHORT = { expiresAt: 6_000, lifeSeconds: 6 }

@@ -1,8 +1,8 @@
 import t from 'tap'
 import { createLog } from '../../src/log.ts'
 import { Secret } from '../../src/secret.ts'
-import type { ReplaceTokens } from '../../src/store/port.ts'
-import { StoreUnavailable } from '../../src/store/port.ts'
+import type { ReplaceTokens } from '../../src/store/store.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
 import { createUnsaved, type Waiting } from '../../src/tokens/unsaved.ts'
 import { installVirtualTime } from './virtual-time.ts'
 

@@ -1,0 +1,222 @@
+import type { Clock } from '../clock.ts'
+import type { Problem } from '../errors.ts'
+import { problem, unavailable } from '../errors.ts'
+import type { SessionCache } from '../session/cache.ts'
+import type { SessionCookies } from '../session/cookies.ts'
+import type { LiveSession } from '../session/find.ts'
+import { idleEndsAt, touchInterval } from '../store/limits.ts'
+import type { SessionStore } from '../store/store.ts'
+import type { EndReason } from '../tokens/events.ts'
+import type { Access } from '../tokens/obtain.ts'
+import type { RefreshTiming } from '../tokens/refresh-policy.ts'
+import { refreshesFirstAt } from '../tokens/refresh-policy.ts'
+import type { Tokens } from '../tokens/tokens.ts'
+import type { Activity } from './activity.ts'
+import type { Grace, Known } from './grace.ts'
+
+/** A signed-in browser, ready to call: the access token as it goes into the header, and until when. */
+export interface Caller extends Known {
+  readonly gen: number
+  readonly authorization: string
+  /** Monotonic milliseconds; after it the store is asked again. */
+  readonly usableUntil: number
+  /** Of the access token, monotonic milliseconds. */
+  readonly expiresAt: number
+}
+
+/** Where callers come from, and what follows when the resource server refuses their token. */
+export interface Source<C extends { readonly authorization: string }> {
+  /**
+   * A caller with a newer token than the one that the resource server refused. Throws the problem to answer
+   * where there is none. `named`: it was refused as an invalid token, which ends a session without a refresh token.
+   */
+  renew(refused: C, named: boolean): Promise<C>
+  /** Whether the caller's token has expired by the clock of this process. */
+  hasExpired(caller: C): boolean
+}
+
+export interface Callers extends Source<Caller> {
+  /** The caller if it is known in this process: no store, no signature check. */
+  hit(header: string | undefined): Caller | null
+  /**
+   * Looks the session up. Throws `login_required`; `proceed` rejects if the store fails, which
+   * refreshes where that is due and gives the caller.
+   */
+  identify(header: string | undefined): Promise<() => Promise<Caller>>
+}
+
+export interface CallersOptions {
+  cookies: SessionCookies
+  cache: SessionCache<Caller>
+  store: SessionStore
+  tokens: Tokens
+  grace: Grace<Caller>
+  activity: Activity
+  timing: RefreshTiming
+  idleMs: number
+  /** Whether the outage grace covers the present outage. */
+  graceMs: number
+  clock: Clock
+  /** Told of each look-up with a session cookie; `bypass`: change messages do not arrive. */
+  observe: (result: 'hit' | 'miss' | 'bypass') => void
+}
+
+const MAX_ENTRY_AGE_MS = 60_000
+
+export function createCallers({
+  cookies,
+  cache,
+  store,
+  tokens,
+  grace,
+  activity,
+  timing,
+  idleMs,
+  graceMs,
+  clock,
+  observe,
+}: CallersOptions): Callers {
+  const touchEvery = touchInterval(idleMs)
+
+  function hit(header: string | undefined): Caller | null {
+    const cookie = cookies.read(header)
+    if (cookie === null) return null
+    const caller = cache.get(cookie)
+    const at = clock.monotonic()
+    if (caller === null || at >= caller.usableUntil) {
+      observe(store.messagesArrive() ? 'miss' : 'bypass')
+      return null
+    }
+    observe('hit')
+    noteActivity(caller, at)
+    return caller
+  }
+
+  async function identify(header: string | undefined): Promise<() => Promise<Caller>> {
+    const cookie = cookies.read(header)
+    if (cookie === null) throw problem('login_required', 'There is no session cookie.')
+    const verified = cookies.verify(cookie)
+    if (verified === null) throw problem('login_required', 'The session cookie is not one of ours.')
+    // Known to be away: nobody waits to be told so again.
+    const known = store.unreached() ? grace.find(cookie) : null
+    if (known !== null) return async () => known
+    // On the same connection as the read, and before it: else the session might look idle.
+    void activity.flush(verified.recordKey)
+    const guard = cache.reading(verified.recordKey)
+    const found = await tokens.find(verified.recordKey)
+    switch (found.kind) {
+      case 'live':
+        return async () => {
+          const caller = await ready(found.session, await tokens.obtainAccessToken(found.session))
+          // A refresh on the way here has changed the record, which its own message says only if it arrives.
+          if (caller.gen === found.session.gen) cache.put(cookie, caller, guard)
+          else cache.drop(caller.key)
+          return caller
+        }
+      case 'ended':
+        cache.drop(verified.recordKey)
+        throw loginRequired(found.reason)
+      case 'unreadable':
+        cache.drop(verified.recordKey)
+        throw problem('login_required', 'The session cannot be read here any more.')
+      case 'store_unavailable': {
+        const still = found.cause.unreached ? grace.find(cookie) : null
+        return () => (still === null ? Promise.reject(found.cause) : Promise.resolve(still))
+      }
+    }
+  }
+
+  async function ready(session: LiveSession, access: Access): Promise<Caller> {
+    switch (access.kind) {
+      case 'token': {
+        const at = clock.monotonic()
+        const caller = toCaller(access.session, at)
+        noteActivity(caller, at)
+        return caller
+      }
+      case 'login_required':
+        throw loginRequired(access.reason)
+      case 'unavailable':
+        throw unavailable(
+          access.what === 'store' ? 'store_unavailable' : 'authorization_server_unavailable',
+          access.retryAfterSeconds,
+        )
+      case 'token_refused':
+        cache.drop(session.key)
+        throw problem('upstream_refused')
+    }
+  }
+
+  /** `at` is now by the monotonic clock: a step of the wall clock must not prolong what is kept here. */
+  function toCaller({ key, gen, tokens: held, record }: LiveSession, at: number): Caller {
+    const fromWall = at - clock.wall()
+    const seenAt = record.seenAt + fromWall
+    return {
+      key,
+      gen,
+      authorization: `Bearer ${held.accessToken.reveal()}`,
+      usableUntil: Math.min(
+        refreshesFirstAt(held, timing) + fromWall,
+        idleEndsAt(record, idleMs) + fromWall,
+        at + MAX_ENTRY_AGE_MS,
+      ),
+      expiresAt: held.expiresAt + fromWall,
+      graceUntil: Math.min(
+        held.expiresAt + fromWall,
+        record.endsAt + fromWall,
+        at + MAX_ENTRY_AGE_MS + graceMs,
+      ),
+      // A clock far behind the one that wrote the record says nothing: the activity of now is written.
+      seenAt: seenAt > at + touchEvery ? at - touchEvery : seenAt,
+    }
+  }
+
+  function noteActivity(caller: Caller, at: number): void {
+    if (at - caller.seenAt < touchEvery) return
+    caller.seenAt = at
+    activity.note(caller.key)
+  }
+
+  async function renew(refused: Caller, named: boolean): Promise<Caller> {
+    cache.drop(refused.key)
+    const found = await tokens.find(refused.key)
+    switch (found.kind) {
+      case 'live': {
+        const { session } = found
+        const access = await tokens.obtainAccessToken(session, refused.gen)
+        const wasLast = access.kind === 'token_refused' && session.tokens.refreshToken === null
+        if (wasLast && named) throw await endRefused(refused)
+        return await ready(session, access)
+      }
+      case 'ended':
+        throw loginRequired(found.reason)
+      case 'unreadable':
+        throw problem('upstream_refused')
+      case 'store_unavailable':
+        throw found.cause
+    }
+  }
+
+  /** Ends a session whose only token was called invalid; what to answer. */
+  async function endRefused(refused: Caller): Promise<Problem> {
+    if (await tokens.end(refused.key, 'refused', refused.gen)) return loginRequired('refused')
+    // Of several callers with this token one ends the session, and all get the same answer.
+    const found = await tokens.find(refused.key)
+    return found.kind === 'ended' ? loginRequired(found.reason ?? 'refused') : problem('upstream_refused')
+  }
+
+  return { hit, identify, renew, hasExpired: (caller) => clock.monotonic() >= caller.expiresAt }
+}
+
+const WHY: Record<EndReason, string> = {
+  logout: 'The session was ended by signing out.',
+  idle: 'The session ended after a time without use.',
+  absolute: 'The session has reached its longest duration.',
+  refused: 'The session ended: a server of the platform no longer accepts its tokens.',
+  replaced: 'The session ended when a new one was started.',
+  operator: 'The session was ended by an operator.',
+}
+
+function loginRequired(reason: EndReason | null): Problem {
+  return problem('login_required', reason === null ? 'The session has ended.' : WHY[reason])
+}

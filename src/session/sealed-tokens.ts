@@ -1,0 +1,62 @@
+import type { Keyring } from '../keyring.ts'
+import { Secret } from '../secret.ts'
+import type { RecordKey } from '../store/store.ts'
+
+/** The tokens of one session, as the record keeps them sealed. */
+export interface TokenSet {
+  accessToken: Secret
+  /** null: the session lasts as long as the access token. */
+  refreshToken: Secret | null
+  /** Epoch milliseconds. */
+  expiresAt: number
+  lifeSeconds: number
+  scope: string | null
+}
+
+export interface OpenedTokens {
+  tokens: TokenSet
+  /** Sealed under an older secret. */
+  stale: boolean
+  /** When, by the clock of whoever sealed them; epoch milliseconds, 0 where it is not told. */
+  sealedAt: number
+}
+
+interface Plain {
+  a: string
+  r: string | null
+  e: number
+  l: number
+  s: string | null
+  t?: number
+}
+
+/** Bound to the record key: a sealed set that is moved to another record does not open there. */
+export function sealTokens(keyring: Keyring, key: RecordKey, tokens: TokenSet, sealedAt: number): string {
+  const plain: Plain = {
+    a: tokens.accessToken.reveal(),
+    r: tokens.refreshToken?.reveal() ?? null,
+    e: tokens.expiresAt,
+    l: tokens.lifeSeconds,
+    s: tokens.scope,
+    t: sealedAt,
+  }
+  return keyring.seal('tokens', JSON.stringify(plain), key)
+}
+
+/** null where no current secret opens it. */
+export function openTokens(keyring: Keyring, key: RecordKey, sealed: string): OpenedTokens | null {
+  const opened = keyring.open('tokens', sealed, key)
+  if (opened === null) return null
+  const plain = JSON.parse(opened.text) as Plain
+  return {
+    tokens: {
+      accessToken: new Secret(plain.a),
+      refreshToken: plain.r === null ? null : new Secret(plain.r),
+      expiresAt: plain.e,
+      lifeSeconds: plain.l,
+      scope: plain.s,
+    },
+    stale: opened.stale,
+    sealedAt: plain.t ?? 0,
+  }
+}

@@ -1,0 +1,293 @@
+import { idleEndsAt } from '../limits.ts'
+import type {
+  BeginRefresh,
+  BeginRefreshRequest,
+  EndRecord,
+  NewRecord,
+  RecordKey,
+  ReplaceTokens,
+  RestoreTokens,
+  SessionRecord,
+  SessionStore,
+} from '../store.ts'
+import { CLOCK_TOLERANCE_MS, END_KEPT_MS, LONGEST_BACK_OFF_MS, RECORD_SLACK_MS } from '../store.ts'
+import { createMemoryQueue } from './queue.ts'
+
+interface Entry extends SessionRecord {
+  attempt: string
+  lease: string
+  leasedAt: number
+  openUntil: number
+  retrySetAt: number
+  forcedAt: number
+  forcedGen: number
+  expireAt: number
+}
+
+interface Nonce {
+  attempt: string
+  expireAt: number
+}
+
+const KEYS_AT_ONCE = 1_000
+
+/** Of a record whose tokens have just been written. */
+const FREE = { lease: '', leaseUntil: 0, openUntil: 0, retryAt: 0, doubts: 0 }
+
+export interface MemoryStoreOptions {
+  /** Milliseconds by a clock that nobody sets, for leases, waits and expiry. */
+  now: () => number
+  /** Epoch milliseconds, for the limits of sessions: they pass while the machine sleeps as well. Default: `now`. */
+  wall?: () => number
+}
+
+/**
+ * The embedded store: one process, lost at exit. The same promises as the Redis store, held by the
+ * same contract tests; `now` is its clock in epoch milliseconds.
+ */
+export function createMemoryStore({ now, wall = now }: MemoryStoreOptions): SessionStore {
+  const records = new Map<RecordKey, Entry>()
+  const nonces = new Map<string, Nonce>()
+  const ends = new Map<RecordKey, { reason: string; expireAt: number }>()
+  const listeners: ((key: RecordKey) => void)[] = []
+
+  const sweeper = setInterval(sweep, 10_000)
+  sweeper.unref()
+
+  function sweep(): void {
+    for (const map of [records, nonces, ends]) {
+      for (const [name, entry] of map) if (entry.expireAt <= now()) map.delete(name)
+    }
+  }
+
+  function live(key: RecordKey): Entry | null {
+    const entry = records.get(key)
+    if (entry === undefined) return null
+    if (entry.expireAt > now()) return entry
+    records.delete(key)
+    return null
+  }
+
+  function liveNonce(nonce: string): Nonce | null {
+    const entry = nonces.get(nonce)
+    return entry !== undefined && entry.expireAt > now() ? entry : null
+  }
+
+  function changed(key: RecordKey): void {
+    for (const listener of listeners) listener(key)
+  }
+
+  function confirm(entry: Entry, idleMs: number): void {
+    entry.expireAt = Math.min(entry.seenAt + idleMs, entry.endsAt) + RECORD_SLACK_MS
+  }
+
+  function end(key: RecordKey, gen: number | null, reason?: string): EndRecord {
+    const entry = live(key)
+    if (entry === null) return { kind: 'gone' }
+    if (gen !== null && entry.gen !== gen) return { kind: 'moved' }
+    records.delete(key)
+    if (reason !== undefined) ends.set(key, { reason, expireAt: now() + END_KEPT_MS })
+    changed(key)
+    return { kind: 'ended', tokens: entry.tokens }
+  }
+
+  return {
+    async claimNonce(nonce, attempt, ttlMs) {
+      const held = liveNonce(nonce)
+      if (held !== null) return held.attempt === attempt
+      nonces.set(nonce, { attempt, expireAt: now() + ttlMs })
+      return true
+    },
+
+    async nonceClaimed(nonce) {
+      return liveNonce(nonce) !== null
+    },
+
+    async create(key: RecordKey, record: NewRecord, attempt: string, provisionalMs: number) {
+      if (live(key) !== null) return
+      records.set(key, {
+        ...record,
+        session: '{}',
+        seenAt: record.createdAt,
+        gen: 1,
+        ...FREE,
+        leasedAt: 0,
+        retrySetAt: 0,
+        forcedAt: 0,
+        forcedGen: 0,
+        replacedAt: now(),
+        attempt,
+        expireAt: now() + provisionalMs,
+      })
+    },
+
+    async read(key) {
+      const entry = live(key)
+      if (entry === null) return null
+      const {
+        attempt: _attempt,
+        lease: _lease,
+        leasedAt: _leasedAt,
+        openUntil: _openUntil,
+        retrySetAt: _retrySetAt,
+        forcedAt: _at,
+        forcedGen: _gen,
+        expireAt: _expireAt,
+        ...record
+      } = entry
+      return record
+    },
+
+    async saveSession(key, session, idleMs) {
+      const entry = live(key)
+      if (entry === null) return false
+      records.set(key, { ...entry, session })
+      confirm(records.get(key)!, idleMs)
+      return true
+    },
+
+    async touch(key, agoMs, idleMs) {
+      const entry = live(key)
+      const activeAt = Math.round(wall() - agoMs)
+      if (entry === null) return false
+      const touched = { ...entry, seenAt: Math.max(entry.seenAt, activeAt) }
+      confirm(touched, idleMs)
+      records.set(key, touched)
+      return true
+    },
+
+    async beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefresh> {
+      const entry = live(key)
+      if (entry === null) return { kind: 'gone' }
+      if (entry.gen !== request.gen) return { kind: 'replaced' }
+      const at = now()
+      const ageMs = at - entry.replacedAt
+      // No later than now, where the clock has stepped back since.
+      const leasedAt = Math.min(entry.leasedAt, at)
+      const openBefore = Math.min(entry.openUntil, at + request.openMs)
+      const openForMs = (openUntil: number): number => Math.max(0, openUntil - at)
+      if (entry.lease === request.attempt)
+        return { kind: 'granted', doubts: entry.doubts - 1, openForMs: openForMs(openBefore), ageMs }
+      if (entry.leaseUntil > at) {
+        // Longer than a lease: the clock has stepped back since.
+        const leaseUntil = Math.min(entry.leaseUntil, at + request.leaseMs)
+        records.set(key, { ...entry, leaseUntil })
+        return { kind: 'busy', waitMs: leaseUntil - at, ageMs: at - leasedAt }
+      }
+      const forced = request.forcedWindowMs > 0
+      const forcedBefore = forced && entry.forcedAt <= at && entry.forcedAt + request.forcedWindowMs > at
+      if (forcedBefore && entry.forcedGen !== request.gen) return { kind: 'forced_before' }
+      const longestMs = Math.max(request.livesMs, LONGEST_BACK_OFF_MS)
+      const backOffMs = Math.min(entry.retryAt, entry.retrySetAt + longestMs) - at
+      if (backOffMs > 0 && entry.retrySetAt <= at && (!forced || forcedBefore)) {
+        return { kind: 'backing_off', waitMs: backOffMs }
+      }
+      // A lease that lapsed and was never settled: its holder may still receive an answer.
+      const openUntil = entry.lease === '' ? openBefore : Math.max(openBefore, leasedAt + request.openMs)
+      records.set(key, {
+        ...entry,
+        lease: request.attempt,
+        leaseUntil: at + request.leaseMs,
+        leasedAt: at,
+        openUntil,
+        doubts: entry.doubts + 1,
+        forcedAt: forced ? at : entry.forcedAt,
+        forcedGen: forced ? entry.gen : entry.forcedGen,
+      })
+      return { kind: 'granted', doubts: entry.doubts, openForMs: openForMs(openUntil), ageMs }
+    },
+
+    async renewLease(key, { gen, attempt, doubts, leaseMs }) {
+      const entry = live(key)
+      if (entry === null) return 'gone'
+      if (entry.gen !== gen || (entry.lease !== attempt && entry.lease !== '')) return 'taken'
+      const leaseUntil = now() + leaseMs
+      records.set(key, { ...entry, lease: attempt, leaseUntil, doubts: Math.max(entry.doubts, doubts) })
+      return 'held'
+    },
+
+    async settleRefresh(key, attempt, inDoubt, retryInMs) {
+      const entry = live(key)
+      if (entry === null) return
+      const retrySetAt = now()
+      const retryAt = retrySetAt + retryInMs
+      if (entry.lease === attempt) {
+        const doubts = entry.doubts - (inDoubt === null ? 1 : 0)
+        records.set(key, { ...entry, lease: '', leaseUntil: 0, retryAt, retrySetAt, doubts })
+      } else if (inDoubt !== null && entry.gen === inDoubt.gen && entry.doubts < inDoubt.doubts) {
+        const later = { retryAt: Math.max(retryAt, entry.retryAt), retrySetAt }
+        records.set(key, { ...entry, ...later, doubts: inDoubt.doubts })
+      } else return
+      changed(key)
+    },
+
+    async replaceTokens(key, gen, attempt, tokens): Promise<ReplaceTokens> {
+      const entry = live(key)
+      if (entry === null) return { kind: 'gone' }
+      if (entry.gen === gen + 1 && entry.attempt === attempt) return { kind: 'replaced', gen: entry.gen }
+      if (entry.gen > gen) return { kind: 'moved' }
+      records.set(key, { ...entry, ...FREE, tokens, gen: gen + 1, attempt, replacedAt: now() })
+      changed(key)
+      return { kind: 'replaced', gen: gen + 1 }
+    },
+
+    async reseal(key, was, sealed) {
+      const entry = live(key)
+      if (entry === null || entry.tokens !== was) return false
+      records.set(key, { ...entry, tokens: sealed })
+      return true
+    },
+
+    async restoreTokens(key, gen, attempt, tokens): Promise<RestoreTokens> {
+      const entry = live(key)
+      if (entry === null) return { kind: 'gone' }
+      if (entry.gen === gen && entry.attempt === attempt) return { kind: 'restored' }
+      if (entry.gen >= gen) return { kind: 'newer' }
+      records.set(key, { ...entry, ...FREE, tokens, gen, attempt, replacedAt: now() })
+      changed(key)
+      return { kind: 'restored' }
+    },
+
+    end: async (key, gen, reason) => end(key, gen, reason),
+
+    async endPassed(key, gen, reason, idleMs) {
+      const entry = live(key)
+      if (entry !== null && wall() + CLOCK_TOLERANCE_MS < idleEndsAt(entry, idleMs)) return { kind: 'moved' }
+      return end(key, gen, reason)
+    },
+
+    async endReason(key) {
+      const end = ends.get(key)
+      return end !== undefined && end.expireAt > now() ? end.reason : null
+    },
+
+    ...createMemoryQueue({ now }),
+
+    async *keys() {
+      let batch: RecordKey[] = []
+      for (const key of records.keys()) {
+        if (live(key) !== null) batch.push(key)
+        if (batch.length < KEYS_AT_ONCE) continue
+        yield batch
+        batch = []
+      }
+      yield batch
+    },
+
+    forget: changed,
+    onChange(listener) {
+      listeners.push(listener)
+    },
+    messagesArrive: () => true,
+    msSinceMessagesArrived: () => 0,
+    onMessagesLost() {},
+    onMessagesBack() {},
+    unreached: () => false,
+    onTrouble() {},
+    msSinceTrouble: () => Number.POSITIVE_INFINITY,
+    async ping() {},
+    async close() {
+      clearInterval(sweeper)
+    },
+  }
+}

@@ -1,0 +1,91 @@
+import type { Cluster, Redis } from 'ioredis'
+import type { RedisAddress } from '../../config/config.ts'
+import { inTime } from './command-timeout.ts'
+
+/** The shortest time between two refreshes of the client's slot map. */
+const REFRESH_EVERY_MS = 1_000
+
+/** The masters of a Cluster, by what each of them says. An address is `host:port`. */
+export interface ClusterMasters {
+  /** Asks this master which masters it knows. Rejects when it has not answered in time. */
+  ask(address: string): Promise<void>
+  /** All that have slots according to any of those that answered in the last `maxAgeMs`; until one has, the seeds. */
+  known(maxAgeMs: number): Set<string>
+  forget(address: string): void
+}
+
+/** A vote changes the state a moment before the slots change hands, so an answer in between is not the last word. */
+const SLOTS_EVERY_MS = 2_000
+
+interface View {
+  /** Changes soon before or when a slot may have gone to a master that had none. */
+  state: string
+  masters: Set<string>
+  /** Monotonic time at which the slots were asked for. */
+  readAt: number
+  /** Monotonic time at which the last question was sent. */
+  askedAt: number
+}
+
+/**
+ * A master that gives a slot away knows the new owner at once, without the cluster bus. So as long as each known
+ * master names known ones only, no slot is anywhere else. The client's own map is older: it learns of a move by
+ * a command that went to the wrong node.
+ */
+export function createClusterMasters(cluster: Cluster, seeds: readonly RedisAddress[]): ClusterMasters {
+  const views = new Map<string, View>()
+  let refreshedAt = Number.NEGATIVE_INFINITY
+
+  return {
+    async ask(address) {
+      const node = cluster.nodes().find((one) => addressOf(one) === address)
+      if (node === undefined) {
+        refresh()
+        throw new Error('not connected to that master')
+      }
+      const askedAt = performance.now()
+      const state = stateOf((await inTime(node.cluster('INFO'))) as string)
+      const view = views.get(address)
+      const isRecent = view !== undefined && askedAt - view.readAt < SLOTS_EVERY_MS
+      if (isRecent && state !== '' && view.state === state) {
+        view.askedAt = askedAt
+        return
+      }
+      const slots = (await inTime(node.call('CLUSTER', 'SLOTS'))) as [
+        number,
+        number,
+        [string | null, number],
+      ][]
+      const host = address.slice(0, address.lastIndexOf(':'))
+      // A node that does not know its own host names none.
+      const masters = new Set(slots.map(([, , [name, port]]) => `${name || host}:${port}`))
+      views.set(address, { state, masters, readAt: askedAt, askedAt })
+    },
+    known(maxAgeMs) {
+      const since = performance.now() - maxAgeMs
+      const recent = [...views.values()].filter(({ askedAt }) => askedAt > since)
+      if (recent.length > 0) return new Set(recent.flatMap(({ masters }) => [...masters]))
+      const mapped = new Set(cluster.slots.flatMap((nodes) => nodes?.[0] ?? []))
+      return mapped.size > 0 ? mapped : new Set(seeds.map(({ host, port }) => `${host}:${port}`))
+    },
+    forget: (address) => void views.delete(address),
+  }
+
+  function refresh(): void {
+    if (performance.now() - refreshedAt < REFRESH_EVERY_MS || cluster.status !== 'ready') return
+    refreshedAt = performance.now()
+    cluster.refreshSlotsCache()
+  }
+}
+
+/** The address of a node's connection, as the client and `CLUSTER SLOTS` write it. */
+export function addressOf({ options }: Redis): string {
+  return `${options.host}:${options.port}`
+}
+
+/** '' where the server does not say it: then every answer has to be looked at. */
+function stateOf(info: string): string {
+  const names = ['size', 'known_nodes', 'current_epoch', 'my_epoch', 'slots_pfail', 'slots_fail']
+  const values = names.map((name) => new RegExp(`^cluster_${name}:(.*?)\\r?$`, 'm').exec(info)?.[1])
+  return values.includes(undefined) ? '' : values.join(' ')
+}

@@ -1,0 +1,200 @@
+import type { RedisOptions } from 'ioredis'
+import { Cluster, Command, Redis } from 'ioredis'
+import type { RedisAddress, RedisTarget } from '../../config/config.ts'
+import { messageOf } from '../../log.ts'
+import { type Sentinels, watchSentinels } from './sentinels.ts'
+import { watchSilence } from './silence.ts'
+
+export type RedisClient = Redis | Cluster
+
+type ConnectionOptions = Omit<RedisOptions, 'replyMapping'>
+
+const CONNECT_TIMEOUT_MS = 2_000
+/** The nodes of a Cluster are asked one after the other, and one that is silent must not hold up a failover. */
+const SLOTS_TIMEOUT_MS = 800
+const RECONNECT_MAX_MS = 1_000
+
+export interface RedisClientOptions {
+  target: RedisTarget
+  /** PEM of the certificate authorities to trust; null: those of the system. */
+  ca: string | null
+}
+
+/** All connections of one store. They connect by themselves, for ever. */
+export interface RedisConnections {
+  readonly commands: RedisClient
+  /** The nodes of a Cluster that the configuration names. */
+  readonly seeds: readonly RedisAddress[]
+  /**
+   * Opens a connection for messages: to this master of a Cluster, or elsewhere to the one server. After a
+   * reconnect its owner has to subscribe again.
+   */
+  openSubscriber(address?: RedisAddress): Redis
+  close(): void
+}
+
+/**
+ * Commands fail at once while there is no connection: nothing is queued and nothing is sent twice, since a
+ * command that failed may have run. The client of a Cluster alone sends a command again whose connection broke,
+ * six times at most: every step of the store permits that.
+ */
+export function openRedis({ target, ca }: RedisClientOptions): RedisConnections {
+  const subscribers = new Set<Redis>()
+  const sentinels = target.kind === 'sentinel' ? openSentinels(target, ca) : null
+  const commands =
+    target.kind === 'cluster'
+      ? openCluster(target.nodes, dataOptions(target, ca, 'commands'))
+      : openOne(dataOptions(target, ca, 'commands'))
+
+  function openOne(common: ConnectionOptions, address?: RedisAddress): Redis {
+    const client = new Redis({
+      ...common,
+      ...(target.kind === 'cluster' ? {} : { db: target.db }),
+      ...(sentinels === null ? {} : { Connector: sentinels.Connector }),
+      ...(target.kind === 'single' ? target.address : {}),
+      ...address,
+    })
+    watchSilence(client)
+    return hearEveryError(client)
+  }
+
+  return {
+    commands,
+    seeds: target.kind === 'cluster' ? target.nodes : [],
+    openSubscriber(address) {
+      // When ioredis subscribes again by itself, it drops the error of a failure.
+      const client = openOne({ ...dataOptions(target, ca, 'messages'), autoResubscribe: false }, address)
+      subscribers.add(client)
+      client.once('end', () => subscribers.delete(client))
+      return client
+    },
+    close() {
+      sentinels?.close()
+      for (const client of [commands, ...subscribers]) disconnect(client)
+    },
+  }
+}
+
+function openCluster(nodes: readonly RedisAddress[], redisOptions: ConnectionOptions): Cluster {
+  const cluster = new Cluster([...nodes], {
+    redisOptions,
+    clusterRetryStrategy: reconnectDelay,
+    enableOfflineQueue: false,
+    slotsRefreshTimeout: SLOTS_TIMEOUT_MS,
+    retryDelayOnFailover: 100,
+    // Only a script of two keys meets this, and it has a way that does not wait: see `endRecord`.
+    retryDelayOnTryAgain: 1,
+    maxRedirections: 6,
+  })
+  cluster.on('+node', hearEveryError)
+  watchSilence(cluster)
+  return cluster
+}
+
+/**
+ * The library listens for one error of a socket. A TLS handshake that is broken off makes two, and the
+ * second would end the process.
+ */
+function hearEveryError(client: Redis): Redis {
+  const listen = (): void => void client.stream?.on('error', () => {})
+  client.on('connecting', () => setImmediate(listen))
+  return client
+}
+
+/** Ends the connections of a client for good. */
+function disconnect(client: RedisClient): void {
+  // The socket may be younger than its client thinks.
+  if (client instanceof Redis) client.stream?.on('error', () => {})
+  client.disconnect()
+}
+
+/** What a client's error says of the node that was tried last. */
+export function reasonOf(
+  error: Error & { code?: string; lastNodeError?: Error & { code?: string } },
+): string {
+  const last = error.lastNodeError ?? error
+  return messageOf(last) || (last.code ?? 'no answer')
+}
+
+/** Whether there is a connection to the server, or to any node of a Cluster. */
+export function isConnected(client: RedisClient): boolean {
+  const connections = client instanceof Cluster ? client.nodes() : [client]
+  // One whose other end has closed it cannot be written to some time before the library calls it closed.
+  return connections.some(({ status, stream }) => status === 'ready' && stream.writable)
+}
+
+/**
+ * Calls back when a connection of the client is made, or one that stood is lost, with the address of
+ * its node as `nodeOf` has it. A node that stays away is reported once, however often it is tried.
+ */
+export function onConnection(client: RedisClient, listener: (node: string) => void, node = ''): void {
+  let stands = false
+  client.on('ready', () => {
+    stands = true
+    listener(node)
+  })
+  client.on('close', () => {
+    if (stands) listener(node)
+    stands = false
+  })
+  if (!(client instanceof Cluster)) return
+  client.on('+node', (one: Redis) => onConnection(one, listener, `${one.options.host}:${one.options.port}`))
+}
+
+/** The address of the master that a key is on as far as the client of a Cluster knows, '' elsewhere. */
+export function nodeOf(client: RedisClient, key: string): string {
+  if (!(client instanceof Cluster)) return ''
+  return client.slots[new Command('get', [key]).getSlot()]?.[0] ?? ''
+}
+
+function dataOptions(target: RedisTarget, ca: string | null, purpose: string) {
+  const { username, password } = target.login
+  return {
+    ...commonOptions(target, ca, purpose),
+    ...(username === null ? {} : { username }),
+    ...(password === null ? {} : { password: password.reveal() }),
+  }
+}
+
+function commonOptions(target: RedisTarget, ca: string | null, purpose: string) {
+  return {
+    ...(target.tls ? { tls: tlsOptions(ca) } : {}),
+    connectionName: `bff-${purpose}`,
+    connectTimeout: CONNECT_TIMEOUT_MS,
+    disconnectTimeout: 500,
+    keepAlive: 10_000,
+    // Not 1 or more: commands that were under way would be sent again after a reconnect.
+    maxRetriesPerRequest: 0,
+    autoResendUnfulfilledCommands: false,
+    retryStrategy: reconnectDelay,
+    enableOfflineQueue: false,
+  } satisfies RedisOptions
+}
+
+function openSentinels(target: Extract<RedisTarget, { kind: 'sentinel' }>, ca: string | null): Sentinels {
+  const common = commonOptions(target, ca, 'sentinels')
+  return watchSentinels({
+    addresses: target.sentinels,
+    masterName: target.master,
+    connection: {
+      ...common,
+      autoResubscribe: false,
+      ...(target.sentinelPassword === null ? {} : { password: target.sentinelPassword.reveal() }),
+    },
+    masterTls: target.tls ? tlsOptions(ca) : null,
+    disconnectTimeoutMs: common.disconnectTimeout,
+    watch(client) {
+      watchSilence(client)
+      hearEveryError(client)
+    },
+  })
+}
+
+/** Said here, so that no environment variable of Node switches the check off. */
+function tlsOptions(ca: string | null) {
+  return { rejectUnauthorized: true, ...(ca === null ? {} : { ca }) }
+}
+
+function reconnectDelay(times: number): number {
+  return Math.min(RECONNECT_MAX_MS, times * 50) * (0.75 + Math.random() / 2)
+}

@@ -1,0 +1,212 @@
+import { randomUUID } from 'node:crypto'
+import { Cluster, type Redis } from 'ioredis'
+import type { RecordKey } from '../store.ts'
+import { addressOf, createClusterMasters } from './cluster-masters.ts'
+import { inTime } from './command-timeout.ts'
+import type { RedisConnections } from './connection.ts'
+import type { Reach } from './reach.ts'
+
+const BEAT_EVERY_MS = 350
+/** How long after its sending a heartbeat proves that messages arrive: a replica that is cut off stops within a second. */
+const TRUSTED_FOR_MS = 900
+/** A subscriber that nothing has been proven for in this time connects again. */
+const RENEWED_AFTER_MS = 3_000
+const NEVER = Number.NEGATIVE_INFINITY
+
+export interface MessagesOptions {
+  prefix: string
+  connections: RedisConnections
+  reach: Reach
+  onError: (error: Error) => void
+}
+
+export interface Messages {
+  readonly channel: string
+  /** Whether change messages from every server are proven to arrive just now. */
+  arrive(): boolean
+  /** Milliseconds since they were last proven to arrive, by the sending of what proved it; infinite for never. */
+  msSinceProof(): number
+  /** Calls the listeners of this process at once, as the message will call those of all. */
+  tell(key: RecordKey): void
+  onChange(listener: (key: RecordKey) => void): void
+  onLost(listener: () => void): void
+  onBack(listener: () => void): void
+  close(): void
+}
+
+/** A subscription at one server. All times are monotonic. */
+interface Subscription {
+  readonly subscriber: Redis
+  /** Infinity while it is not subscribed. */
+  subscribedAt: number
+  /** When the newest heartbeat was sent that has proven this connection. */
+  provenAt: number
+  /** When this connection was made or last given up. */
+  since: number
+}
+
+/**
+ * Change messages of all replicas, from the one server or from every master of a Cluster: a master delivers what
+ * is published on it to its own subscribers without the cluster bus. They count as arriving only while
+ * heartbeats through every one of these servers come back.
+ */
+export function createMessages({ prefix, connections, reach, onError }: MessagesOptions): Messages {
+  const { commands } = connections
+  const channel = `${prefix}changed`
+  const beatChannel = `${prefix}beat:${randomUUID()}`
+  const masters = commands instanceof Cluster ? createClusterMasters(commands, connections.seeds) : null
+  const subscriptions = new Map<string, Subscription>()
+  const changeListeners: ((key: RecordKey) => void)[] = []
+  const lostListeners: (() => void)[] = []
+  const backListeners: (() => void)[] = []
+  let commandsLostAt = NEVER
+  /** Of the subscription that was proven least recently. */
+  let provenAt = NEVER
+  /** The newest `provenAt` so far; a loss does not reset it. */
+  let lastProofAt = NEVER
+  let arriving = false
+
+  commands.on('close', () => {
+    // They may come back on another server, where nothing says that the subscriber is there as well.
+    commandsLostAt = performance.now()
+    lose()
+  })
+  if (masters === null) open('')
+  else followMasters()
+  commands.on('refresh', followMasters)
+  // Commands to this master go over another connection from now on, and it may lead to another server.
+  commands.on('-node', (node: Redis) => renew(subscriptions.get(addressOf(node))))
+
+  const timer = setInterval(beat, BEAT_EVERY_MS)
+  timer.unref()
+
+  function open(name: string): void {
+    const at = name.lastIndexOf(':')
+    const address = name === '' ? undefined : { host: name.slice(0, at), port: Number(name.slice(at + 1)) }
+    const subscriber = connections.openSubscriber(address)
+    const subscription = { subscriber, subscribedAt: Infinity, provenAt: NEVER, since: performance.now() }
+    subscriptions.set(name, subscription)
+    lose()
+    subscriber.on('error', onError)
+    subscriber.on('ready', () => subscribe(name, subscription))
+    subscriber.on('message', (from: string, payload: string) => {
+      if (from === channel) tell(payload)
+      // One that was sent before the commands' connection broke proves nothing about the present one.
+      else if (from === beatChannel && Number(payload) > commandsLostAt) prove(subscription, Number(payload))
+    })
+    subscriber.on('close', () => {
+      subscription.subscribedAt = Infinity
+      subscription.provenAt = NEVER
+      if (subscriptions.get(name) === subscription) lose()
+    })
+  }
+
+  function subscribe(name: string, subscription: Subscription): void {
+    subscription.since = performance.now()
+    const channels = masters === null ? [channel, beatChannel] : [channel]
+    subscription.subscriber.subscribe(...channels).then(
+      () => {
+        subscription.subscribedAt = performance.now()
+        sendBeat(name, subscription)
+      },
+      // No heartbeat comes back, so the connection is renewed.
+      () => {},
+    )
+  }
+
+  function beat(): void {
+    followMasters()
+    // A process that was held up may have what came meanwhile still before it.
+    if (!arrive()) setImmediate(loseIfSilent)
+    for (const [name, subscription] of subscriptions) {
+      const silentMs = performance.now() - Math.max(subscription.provenAt, subscription.since)
+      if (silentMs > RENEWED_AFTER_MS) renew(subscription)
+      sendBeat(name, subscription)
+    }
+  }
+
+  function sendBeat(name: string, subscription: Subscription): void {
+    const sentAt = performance.now()
+    if (masters === null) {
+      inTime(commands.publish(beatChannel, String(sentAt))).then(reach.answered, reach.failed)
+      return
+    }
+    // Answers come after all messages that were published before them. The master is asked over the commands'
+    // connection, also while its subscriber is away: only so another master becomes known.
+    const master = masters.ask(name).then(reach.answered)
+    master.catch(reach.failed)
+    const delivery = inTime(subscription.subscriber.ping())
+    Promise.all([delivery, master]).then(
+      () => prove(subscription, sentAt),
+      () => {},
+    )
+  }
+
+  function prove(subscription: Subscription, sentAt: number): void {
+    if (sentAt < subscription.subscribedAt) return
+    subscription.provenAt = Math.max(subscription.provenAt, sentAt)
+    followMasters()
+    if (Number.isFinite(provenAt)) lastProofAt = Math.max(lastProofAt, provenAt)
+    if (!arriving && performance.now() - provenAt < TRUSTED_FOR_MS) recover()
+  }
+
+  /** Subscribes at each master that is new, and leaves those that have become none. */
+  function followMasters(): void {
+    if (masters !== null) {
+      const known = masters.known(TRUSTED_FOR_MS)
+      for (const name of known) if (!subscriptions.has(name)) open(name)
+      for (const [name, { subscriber }] of subscriptions) {
+        if (known.has(name)) continue
+        subscriptions.delete(name)
+        masters.forget(name)
+        subscriber.disconnect()
+      }
+    }
+    provenAt = subscriptions.size === 0 ? NEVER : Infinity
+    for (const subscription of subscriptions.values()) provenAt = Math.min(provenAt, subscription.provenAt)
+  }
+
+  function renew(subscription: Subscription | undefined): void {
+    if (subscription?.subscriber.status !== 'ready') return
+    subscription.provenAt = NEVER
+    subscription.subscribedAt = Infinity
+    subscription.since = performance.now()
+    lose()
+    subscription.subscriber.disconnect(true)
+  }
+
+  function tell(key: RecordKey): void {
+    for (const listener of changeListeners) listener(key)
+  }
+
+  function loseIfSilent(): void {
+    if (!arrive()) lose()
+  }
+
+  function lose(): void {
+    provenAt = NEVER
+    if (!arriving) return
+    arriving = false
+    for (const listener of lostListeners) listener()
+  }
+
+  function recover(): void {
+    arriving = true
+    for (const listener of backListeners) listener()
+  }
+
+  function arrive(): boolean {
+    return arriving && performance.now() - provenAt < TRUSTED_FOR_MS
+  }
+
+  return {
+    channel,
+    arrive,
+    msSinceProof: () => performance.now() - lastProofAt,
+    tell,
+    onChange: (listener) => void changeListeners.push(listener),
+    onLost: (listener) => void lostListeners.push(listener),
+    onBack: (listener) => void backListeners.push(listener),
+    close: () => clearInterval(timer),
+  }
+}

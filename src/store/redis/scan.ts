@@ -1,0 +1,57 @@
+import { Cluster, type Redis } from 'ioredis'
+import { StoreUnavailable } from '../store.ts'
+import type { RedisClient } from './connection.ts'
+
+/** About a millisecond of the server's time, during which it answers nobody else. */
+const SCANNED_AT_ONCE = 1_000
+const CLUSTER_SLOTS = 16_384
+
+type Ask = <T>(command: () => Promise<T>) => Promise<T>
+
+/**
+ * What follows `beginning` in the name of each key that begins so, on every master of a Cluster one
+ * after another, in batches of about a thousand; by SCAN, so that the servers go on answering. Each
+ * command goes through `ask`. Throws `StoreUnavailable` where a server cannot be reached or a connection breaks.
+ */
+export async function* scanKeys(
+  client: RedisClient,
+  beginning: string,
+  ask: Ask,
+): AsyncGenerator<string[], void> {
+  const pattern = `${beginning.replace(/[\\*?[\]^-]/g, '\\$&')}*`
+  const servers = client instanceof Cluster ? mastersOf(client) : [client]
+  for (const server of servers) {
+    // A cursor means nothing on another connection, which may lead to another server.
+    let broken = false
+    const onClose = (): void => {
+      broken = true
+    }
+    server.on('close', onClose)
+    try {
+      let cursor = '0'
+      do {
+        if (broken) throw new StoreUnavailable(new Error('the connection broke during the walk'))
+        const step = (): Promise<[string, string[]]> =>
+          server.scan(cursor, 'MATCH', pattern, 'COUNT', SCANNED_AT_ONCE)
+        const [next, names] = await ask(step)
+        cursor = next
+        yield names.map((name) => name.slice(beginning.length))
+      } while (cursor !== '0')
+    } finally {
+      server.off('close', onClose)
+    }
+  }
+}
+
+/** The library leaves a master out that it has lost, and all of them before it has seen the slots. */
+function mastersOf(cluster: Cluster): Redis[] {
+  const masters = cluster.nodes('master')
+  const known = new Set(masters.map(({ options }) => `${options.host}:${options.port}`))
+  for (let slot = 0; slot < CLUSTER_SLOTS; slot += 1) {
+    const master = cluster.slots[slot]?.[0]
+    if (master === undefined || !known.has(master)) {
+      throw new StoreUnavailable(new Error('a master of the Cluster is not known'))
+    }
+  }
+  return masters
+}

@@ -1,0 +1,244 @@
+import { connect as connectTcp } from 'node:net'
+import { connect as connectTls } from 'node:tls'
+import { AbstractConnector, Redis, type RedisOptions } from 'ioredis'
+import type { RedisAddress } from '../../config/config.ts'
+import { messageOf } from '../../log.ts'
+import { inTime } from './command-timeout.ts'
+
+const ASK_EVERY_MS = 500
+/** Sentinels that the configuration does not name are looked for once in so many rounds of questions. */
+const DISCOVER_EVERY = 60
+const SWITCHED = '+switch-master'
+
+export interface SentinelsOptions {
+  addresses: readonly RedisAddress[]
+  masterName: string
+  /** Options of a connection to a Sentinel: credentials, TLS, timeouts. */
+  connection: Omit<RedisOptions, 'replyMapping'>
+  /** Options of TLS to the master; null without TLS. */
+  masterTls: object | null
+  disconnectTimeoutMs: number
+  /** Called with each connection to a Sentinel before it is used. */
+  watch: (client: Redis) => void
+}
+
+/** The Sentinels of one master. */
+export interface Sentinels {
+  /** For the option `Connector` of an ioredis client: connects to the current master and leaves it when another is promoted. */
+  readonly Connector: NonNullable<RedisOptions['Connector']>
+  close(): void
+}
+
+interface Verdict extends RedisAddress {
+  /** Rises with each failover. */
+  readonly epoch: number
+}
+
+interface Sentinel {
+  readonly client: Redis
+  answer: Verdict | null
+  /** Why the last question had no answer; '' before the first one. */
+  failure: string
+}
+
+interface Waiting {
+  resolve(master: RedisAddress): void
+  reject(error: Error): void
+  report(error: Error): void
+}
+
+/**
+ * Follows the master that the Sentinels name: asks each of them twice a second, and at once when one announces
+ * a promotion. A superseded master that thaws still says that it is a master, so its word counts for nothing here.
+ */
+export function watchSentinels({
+  addresses,
+  masterName,
+  connection,
+  masterTls,
+  disconnectTimeoutMs,
+  watch,
+}: SentinelsOptions): Sentinels {
+  const sentinels = new Map<string, Sentinel>()
+  const connectors = new Set<MasterConnector>()
+  const waiting = new Set<Waiting>()
+  let master: Verdict | null = null
+  let rounds = 0
+
+  class MasterConnector extends AbstractConnector {
+    #target: RedisAddress | null = null
+    #waiting: Waiting | null = null
+
+    constructor() {
+      super(disconnectTimeoutMs)
+      connectors.add(this)
+    }
+
+    async connect(report: (type: string, error: Error) => void) {
+      this.connecting = true
+      this.#target = null
+      const { host, port } = await this.#nextMaster((error) => report('error', error))
+      this.#target = { host, port }
+      const stream =
+        masterTls === null ? connectTcp({ host, port }) : connectTls({ host, port, ...masterTls })
+      // A broken TLS handshake emits two errors, and ioredis listens for one.
+      stream.on('error', (error) => {
+        this.firstError = error
+      })
+      this.stream = stream
+      return stream
+    }
+
+    #nextMaster(report: (error: Error) => void): Promise<RedisAddress> {
+      if (master !== null && answering().length > 0) return Promise.resolve(master)
+      return new Promise((resolve, reject) => {
+        this.#waiting = { resolve, reject, report }
+        waiting.add(this.#waiting)
+      })
+    }
+
+    override check({ role }: { role?: string }): boolean {
+      return role === undefined || role === 'master'
+    }
+
+    override disconnect(): void {
+      if (this.#waiting !== null && waiting.delete(this.#waiting)) {
+        this.#waiting.reject(new Error('Connection is closed.'))
+      }
+      super.disconnect()
+    }
+
+    /** Drops the connection if it leads elsewhere. `disconnect` would end a client for good that is connecting. */
+    leaveUnless({ host, port }: RedisAddress): void {
+      if (this.#target === null || (this.#target.host === host && this.#target.port === port)) return
+      this.#target = null
+      this.stream.destroy(new Error('another master was promoted'))
+    }
+  }
+
+  for (const address of addresses) open(address, true)
+  const timer = setInterval(() => {
+    rounds += 1
+    for (const sentinel of sentinels.values()) {
+      void ask(sentinel)
+      if (rounds % DISCOVER_EVERY === 0) void discover(sentinel)
+    }
+  }, ASK_EVERY_MS).unref()
+
+  function open(address: RedisAddress, configured: boolean): void {
+    const name = `${address.host}:${address.port}`
+    if (sentinels.has(name)) return
+    const client = new Redis({
+      ...connection,
+      ...address,
+      enableReadyCheck: false,
+      ...(configured ? {} : { retryStrategy: () => null }),
+    })
+    const sentinel: Sentinel = { client, answer: null, failure: '' }
+    sentinels.set(name, sentinel)
+    watch(client)
+    client.on('error', (error: Error) => fail(sentinel, error))
+    client.on('ready', () => {
+      void ask(sentinel)
+      void discover(sentinel)
+      void listen(client)
+    })
+    client.on('close', () => {
+      sentinel.answer = null
+    })
+    client.on('end', () => sentinels.delete(name))
+    client.on('message', (_channel, text: string) => {
+      if (text.split(' ')[0] === masterName) void ask(sentinel)
+    })
+  }
+
+  async function listen(client: Redis): Promise<void> {
+    try {
+      // Below protocol 3 a connection that has subscribed can ask nothing; then the questions alone must do.
+      await client.call('HELLO', '3')
+      await client.subscribe(SWITCHED)
+    } catch {
+      // The next connection tries again.
+    }
+  }
+
+  async function ask(sentinel: Sentinel): Promise<void> {
+    const { client } = sentinel
+    if (client.status !== 'ready') return
+    try {
+      const [fields, address] = await inTime(
+        Promise.all([
+          client.call('SENTINEL', 'MASTER', masterName) as Promise<string[]>,
+          client.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', masterName) as Promise<[string, string] | null>,
+        ]),
+      )
+      if (address === null) throw new Error(`the Sentinel has no address of ${masterName}`)
+      const epoch = Number(toFields(fields)['config-epoch'] ?? 0)
+      // A connection that was lost meanwhile has no answer any more.
+      if (client.status !== 'ready') return
+      sentinel.answer = { host: address[0], port: Number(address[1]), epoch }
+      sentinel.failure = ''
+      judge()
+    } catch (error) {
+      sentinel.answer = null
+      fail(sentinel, error as Error)
+    }
+  }
+
+  async function discover({ client }: Sentinel): Promise<void> {
+    if (client.status !== 'ready') return
+    try {
+      const others = (await inTime(client.call('SENTINEL', 'SENTINELS', masterName))) as string[][]
+      for (const { ip, port, flags = '' } of others.map(toFields)) {
+        if (ip && port && !flags.includes('disconnected')) open({ host: ip, port: Number(port) }, false)
+      }
+    } catch {
+      // The configured ones are enough.
+    }
+  }
+
+  function answering(): Verdict[] {
+    return [...sentinels.values()].flatMap(({ answer }) => answer ?? [])
+  }
+
+  /**
+   * The highest epoch is right: a Sentinel that was cut off names the old master. An epoch below the known one
+   * counts only if most Sentinels answer and none knows a higher one: then they have been set up again.
+   */
+  function judge(): void {
+    const answers = answering()
+    const newest = answers.reduce((best, one) => (one.epoch > best.epoch ? one : best))
+    if (master !== null && newest.epoch < master.epoch && answers.length <= sentinels.size / 2) return
+    // Of one epoch several addresses may be told for a moment; staying is right as long as anyone names it.
+    const stays = answers.some(
+      ({ epoch, host, port }) => epoch === newest.epoch && host === master?.host && port === master.port,
+    )
+    master = stays ? { ...master!, epoch: newest.epoch } : newest
+    for (const connector of connectors) connector.leaveUnless(master)
+    for (const { resolve } of waiting) resolve(master)
+    waiting.clear()
+  }
+
+  function fail(sentinel: Sentinel, error: Error & { code?: string }): void {
+    sentinel.failure = messageOf(error) || (error.code ?? 'no answer')
+    const all = [...sentinels.values()]
+    if (all.some(({ answer, failure }) => answer !== null || failure === '')) return
+    // Always the first one's failure: each reason is logged once.
+    for (const { report } of waiting) report(new Error(`no Sentinel can be reached: ${all[0]!.failure}`))
+  }
+
+  return {
+    Connector: MasterConnector,
+    close() {
+      clearInterval(timer)
+      for (const { client } of sentinels.values()) client.disconnect()
+    },
+  }
+}
+
+/** Sentinel's lists of names and values in turn. */
+function toFields(list: string[]): Record<string, string | undefined> {
+  const fields: Record<string, string | undefined> = {}
+  for (let at = 0; at < list.length; at += 2) fields[list[at]!] = list[at + 1]!
+  return fields
+}

@@ -1,0 +1,151 @@
+import { randomUUID } from 'node:crypto'
+import type { Logger } from '../log.ts'
+import type { SessionStore } from '../store/store.ts'
+import { StoreUnavailable } from '../store/store.ts'
+
+export interface MissingScan {
+  start(): void
+  /** The store's clock has stepped back: places in the queue may lie too late, and all sessions are looked at soon. */
+  moveForward(): void
+  /** Resolves when the step under way has ended; no other is begun. */
+  stop(): Promise<void>
+}
+
+/** How often, over all replicas, and the rest between two batches of about a thousand records. */
+export interface ScanPace {
+  everyMs: number
+  pauseMs: number
+}
+
+/**
+ * A million sessions take about two minutes, and 2.5 seconds of Redis' time in that, in steps of a
+ * millisecond (docs/decisions/0005-slow-scan.md).
+ */
+export const SCAN_PACE: ScanPace = { everyMs: 600_000, pauseMs: 100 }
+
+export interface MissingScanOptions extends ScanPace {
+  store: Pick<SessionStore, 'claimNonce' | 'keys' | 'scheduleMissing'>
+  monotonic: () => number
+  /** In [0, 1). */
+  random: () => number
+  log: Logger
+}
+
+const CLAIM = 'scan for sessions that are missing from the due queue'
+const CLAIM_AFTER_STEP = 'scan for sessions that are late in the due queue'
+/** By then every replica has seen the same step of the store's clock. */
+const STEP_SEEN_MS = 30_000
+/** Within this time every part of the queue shows the same step. */
+const SAME_STEP_MS = 6_000
+const CLAIM_SLACK_MS = 1_000
+/** Those of one batch are not all looked at in the same moment. */
+const SPREAD_MS = 10_000
+const SPREAD_AFTER_STEP_MS = 1_000
+
+/**
+ * Puts sessions back into the due queue that have no entry there, and would never be refreshed in the
+ * background: the queue, or a part of it, was lost. Of all replicas one at a time goes over the records.
+ */
+export function createMissingScan(options: MissingScanOptions): MissingScan {
+  const { store, everyMs, pauseMs, monotonic, random, log } = options
+  // One for the life of the process: after a failure the claim is still ours.
+  const attempt = randomUUID()
+  let timer: NodeJS.Timeout | undefined
+  let endPause: () => void = () => {}
+  let scanning: Promise<void> | null = null
+  let moving: Promise<void> | null = null
+  let stepSeenAt = Number.NEGATIVE_INFINITY
+  let again: NodeJS.Timeout | undefined
+  let stopped = true
+
+  function later(ms: number): void {
+    timer = setTimeout(() => {
+      scanning = next()
+    }, ms)
+  }
+
+  async function next(): Promise<void> {
+    const beganAt = monotonic()
+    let waitMs = everyMs * (1 + random() / 10)
+    try {
+      if (await store.claimNonce(CLAIM, attempt, everyMs)) await scan(false)
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable))
+        log.error({ event: 'schedule.failed', err: error }, 'the search for missing sessions failed')
+      waitMs /= 10
+    }
+    scanning = null
+    if (!stopped) later(Math.max(0, beganAt + waitMs - monotonic()))
+  }
+
+  async function afterStep(): Promise<void> {
+    try {
+      if (await store.claimNonce(CLAIM_AFTER_STEP, attempt, STEP_SEEN_MS)) await scan(true)
+    } catch (error) {
+      // The next part of the queue that shows the step asks again.
+      stepSeenAt = Number.NEGATIVE_INFINITY
+      if (!(error instanceof StoreUnavailable))
+        log.error({ event: 'schedule.failed', err: error }, 'the due queue could not be moved forward')
+    }
+  }
+
+  async function scan(latest: boolean): Promise<void> {
+    const spreadMs = latest ? SPREAD_AFTER_STEP_MS : SPREAD_MS
+    let missing = 0
+    for await (const keys of store.keys()) {
+      const entries = keys.map((key) => ({ key, inMs: random() * spreadMs }))
+      if (entries.length > 0 && !stopped) missing += await store.scheduleMissing(entries, latest)
+      await pause()
+      if (stopped) break
+    }
+    if (missing > 0)
+      log.warn({ event: 'schedule.missing', missing }, 'sessions were missing from the due queue')
+  }
+
+  async function pause(): Promise<void> {
+    if (stopped) return
+    await new Promise<void>((resolve) => {
+      const resting = setTimeout(resolve, pauseMs)
+      endPause = () => {
+        clearTimeout(resting)
+        resolve()
+      }
+    })
+  }
+
+  function moveAgain(): void {
+    again = undefined
+    moveForward()
+  }
+
+  function moveForward(): void {
+    const seenMs = monotonic() - stepSeenAt
+    if (seenMs < STEP_SEEN_MS) {
+      // Each part of the queue shows the same step; the scan may have missed one that comes later.
+      const isLater = seenMs > SAME_STEP_MS && !stopped
+      if (isLater) again ??= setTimeout(moveAgain, STEP_SEEN_MS + CLAIM_SLACK_MS - seenMs)
+      return
+    }
+    stepSeenAt = monotonic()
+    log.warn({ event: 'store.clock_stepped_back' }, "Redis' clock has stepped back: check its time source")
+    moving ??= afterStep().finally(() => {
+      moving = null
+    })
+  }
+
+  return {
+    start() {
+      stopped = false
+      later(random() * everyMs)
+    },
+    moveForward,
+    async stop() {
+      stopped = true
+      clearTimeout(timer)
+      clearTimeout(again)
+      endPause()
+      await scanning
+      await moving
+    },
+  }
+}
