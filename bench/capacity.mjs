@@ -10,7 +10,7 @@ import { ROOT, requireServer } from './places.mjs'
 import { createProcesses } from './processes.mjs'
 import { writeSection } from './report/page.mjs'
 import { whenAndWhere } from './report/versions.mjs'
-import { startWorld } from './world.mjs'
+import { startServices } from './services.mjs'
 
 const HELP = `npm run bench:capacity -- [flags]
   --sessions <n>   sessions in the store (1000000; each needs about 3 KB of memory)
@@ -58,8 +58,8 @@ async function run(options) {
     process.once(signal, () => void processes.end().finally(() => process.exit(1)))
   }
   try {
-    const world = await startWorld(processes)
-    const figures = await measureCapacity(world, options, say).finally(world.close)
+    const services = await startServices(processes)
+    const figures = await measureCapacity(services, options, say).finally(services.close)
     const measured = capacityTable(figures)
     const growth = growthTable(figures, join(ROOT, 'docs', 'benchmarks.md'))
     console.log(`\n${measured}\n\n${growth}\n`)

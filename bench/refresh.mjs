@@ -8,7 +8,7 @@ import { measureAtRest } from './refresh/at-rest.mjs'
 import { writeSection } from './report/page.mjs'
 import { markdownTable, median } from './report/table.mjs'
 import { whenAndWhere } from './report/versions.mjs'
-import { startWorld } from './world.mjs'
+import { startServices } from './services.mjs'
 
 const HELP = `npm run bench:refresh -- [flags]
   --rounds <n>     rounds over the three ways to refresh (5)
@@ -72,18 +72,18 @@ async function run(options) {
     process.once(signal, () => void processes.end().finally(() => process.exit(1)))
   }
   try {
-    const world = await startWorld(processes)
-    await measureAll(world, options).finally(world.close)
+    const services = await startServices(processes)
+    await measureAll(services, options).finally(services.close)
   } finally {
     await processes.end()
   }
 }
 
-async function measureAll(world, options) {
-  const refresh = refreshTable(await measureRefresh(world, options))
+async function measureAll(services, options) {
+  const refresh = refreshTable(await measureRefresh(services, options))
   console.log(`\n${refresh}\n`)
   const rest = restTable(
-    await measureAtRest(world, { sessions: options.sessions, idleSeconds: options.idle, say }),
+    await measureAtRest(services, { sessions: options.sessions, idleSeconds: options.idle, say }),
   )
   console.log(`\n${rest}\n`)
   if (options.page === null) return
@@ -94,13 +94,13 @@ async function measureAll(world, options) {
   say(`written: ${options.page}`)
 }
 
-async function measureRefresh(world, { rounds, seconds, count }) {
+async function measureRefresh(services, { rounds, seconds, count }) {
   const workers = []
   for (const { way, title } of WAYS) {
     // Tokens that are due at once: the next refresh of the same session need not wait for an hour.
-    const tokenUrl = `${world.upstreamUrl}${way === 'request' ? '/due' : ''}/oauth/token`
-    const settings = { way, redisPort: world.redisPort, tokenUrl, prefix: `${way}:` }
-    const worker = await world.processes.start(process.execPath, [WORKER, JSON.stringify(settings)], {
+    const tokenUrl = `${services.upstreamUrl}${way === 'request' ? '/due' : ''}/oauth/token`
+    const settings = { way, redisPort: services.redisPort, tokenUrl, prefix: `${way}:` }
+    const worker = await services.processes.start(process.execPath, [WORKER, JSON.stringify(settings)], {
       core: 'server',
       ready: /ready/,
       ipc: true,
@@ -111,9 +111,9 @@ async function measureRefresh(world, { rounds, seconds, count }) {
   for (const { work } of workers) await work(0.25)
   for (let round = 1; round <= rounds; round += 1) {
     for (const worker of round % 2 === 1 ? workers : [...workers].reverse()) {
-      const { granted } = await world.counts()
+      const { granted } = await services.counts()
       const result = await worker.work(1)
-      const asked = (await world.counts()).granted - granted
+      const asked = (await services.counts()).granted - granted
       // One token request for each refresh, no more and no less.
       if (asked !== result.refreshes)
         throw new Error(`${asked} token requests for ${result.refreshes} refreshes`)

@@ -21,12 +21,12 @@ function requestsOf({ cookies }, { kilobytes }, otherCookies) {
  * Loads every candidate in each round, in reverse order in every second one. Returns the results of
  * all rounds by candidate. Throws when one answer was not what it should be.
  */
-export async function runRounds({ world, candidates, size, options, kind, say }) {
+export async function runRounds({ services, candidates, size, options, kind, say }) {
   const results = new Map(candidates.map(({ name }) => [name, []]))
-  const fallback = world.ourCookies ?? ['session=none']
+  const fallback = services.ourCookies ?? ['session=none']
   const one = (candidate, seconds) =>
     measure({
-      world,
+      services,
       candidate,
       requests: requestsOf(candidate.started, size, fallback),
       size,
@@ -62,23 +62,23 @@ async function measure(order) {
   return second
 }
 
-async function load({ world, candidate, requests, size, seconds, kind }) {
+async function load({ services, candidate, requests, size, seconds, kind }) {
   const { pid, url, alongside } = candidate.started
   const stopAlongside = alongside?.()
-  const servedBefore = (await world.counts()).served
-  const redisBefore = await world.redisCommands()
+  const servedBefore = (await services.counts()).served
+  const redisBefore = await services.redisCommands()
   const cpuBefore = cpuOf(pid)
   const outcome = await runLoad({
     kind,
-    folder: world.folder,
+    folder: services.folder,
     url,
     requests,
     connections: size.connections,
     seconds,
   })
   const cpuAfter = cpuOf(pid)
-  const redisCommands = ((await world.redisCommands()) - redisBefore) / outcome.requests
-  const served = (await world.counts()).served - servedBefore
+  const redisCommands = ((await services.redisCommands()) - redisBefore) / outcome.requests
+  const served = (await services.counts()).served - servedBefore
   stopAlongside?.()
 
   const result = {

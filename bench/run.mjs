@@ -40,28 +40,28 @@ async function run(options) {
     process.once(signal, () => void processes.end().finally(() => process.exit(1)))
   }
   try {
-    const { startWorld } = await import('./world.mjs')
-    const world = { ...(await startWorld(processes)), sessions: options.sessions }
+    const { startServices } = await import('./services.mjs')
+    const services = { ...(await startServices(processes)), sessions: options.sessions }
     const measures = async () => {
-      if (candidates.length > 0) await measureAll({ world, candidates, options, kind })
-      if (options.only.includes('workers')) await measureWorkers({ world, options, kind })
+      if (candidates.length > 0) await measureAll({ services, candidates, options, kind })
+      if (options.only.includes('workers')) await measureWorkers({ services, options, kind })
     }
-    await measures().finally(world.close)
+    await measures().finally(services.close)
   } finally {
     await processes.end()
   }
 }
 
-async function measureAll({ world, candidates, options, kind }) {
+async function measureAll({ services, candidates, options, kind }) {
   const started = []
   for (const candidate of candidates) {
     say(`starting ${candidate.name}`)
-    started.push({ ...candidate, started: await candidate.start(world) })
+    started.push({ ...candidate, started: await candidate.start(services) })
   }
   const sections = [conditions({ options, kind, candidates })]
   let chart = null
   for (const size of options.sizes) {
-    const results = await runRounds({ world, candidates: started, size, options, kind, say })
+    const results = await runRounds({ services, candidates: started, size, options, kind, say })
     const rows = rowsOf(candidates, results)
     const heading = `### Answers of ${size.kilobytes} KB, ${size.connections} connections; the workers may use every core, and share them with the load`
     sections.push(`${heading}\n\n${proxyTable(rows)}`)
@@ -75,14 +75,14 @@ async function measureAll({ world, candidates, options, kind }) {
   say(`written: ${options.page}`)
 }
 
-async function measureWorkers({ world, options, kind }) {
+async function measureWorkers({ services, options, kind }) {
   const [size] = options.sizes
   const started = []
   for (const candidate of WORKERS) {
     say(`starting ${candidate.name}`)
-    started.push({ ...candidate, started: await candidate.start(world) })
+    started.push({ ...candidate, started: await candidate.start(services) })
   }
-  const results = await runRounds({ world, candidates: started, size, options, kind, say })
+  const results = await runRounds({ services, candidates: started, size, options, kind, say })
   const table = workersTable(rowsOf(WORKERS, results))
   console.log(`\n### Workers\n\n${table}`)
   if (options.page === null) return

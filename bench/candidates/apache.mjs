@@ -23,23 +23,23 @@ export const apache = {
   title: 'Apache + mod_auth_openidc (Redis)',
   program: 'apache2',
   isThere: () => existsSync(join(MODULES, 'mod_auth_openidc.so')),
-  async start(world) {
+  async start(services) {
     const port = await freePort()
     const url = `http://127.0.0.1:${port}`
-    const folder = join(world.folder, 'apache')
+    const folder = join(services.folder, 'apache')
     mkdirSync(folder)
     const file = join(folder, 'apache.conf')
-    writeFileSync(file, configuration({ port, url, folder, world }))
-    const { pid } = await world.processes.start(findProgram('apache2'), ['-f', file, '-DFOREGROUND'], {
+    writeFileSync(file, configuration({ port, url, folder, services }))
+    const { pid } = await services.processes.start(findProgram('apache2'), ['-f', file, '-DFOREGROUND'], {
       core: 'server',
       ready: () => get(url, {}),
     })
-    const cookies = await manyTimes(world.sessions, () => signIn(`${url}/flux/small/s1`))
+    const cookies = await manyTimes(services.sessions, () => signIn(`${url}/flux/small/s1`))
     return { pid, url, cookies }
   },
 }
 
-function configuration({ port, url, folder, world }) {
+function configuration({ port, url, folder, services }) {
   const loaded = Object.entries(USED).map(([name, file]) => `LoadModule ${name}_module ${MODULES}/${file}.so`)
   return `
 ServerRoot ${folder}
@@ -62,8 +62,8 @@ KeepAlive On
 MaxKeepAliveRequests 0
 KeepAliveTimeout 72
 OIDCCacheType redis
-OIDCRedisCacheServer 127.0.0.1:${world.redisPort}
-OIDCProviderMetadataURL ${world.authUrl}/.well-known/openid-configuration
+OIDCRedisCacheServer 127.0.0.1:${services.redisPort}
+OIDCProviderMetadataURL ${services.authUrl}/.well-known/openid-configuration
 OIDCProviderTokenEndpointAuth client_secret_post
 OIDCClientID bench
 OIDCClientSecret bench-secret
@@ -75,7 +75,7 @@ OIDCSessionInactivityTimeout 36000
   AuthType openid-connect
   Require valid-user
   RequestHeader set Authorization "Bearer %{OIDC_access_token}e"
-  ProxyPass ${world.upstreamUrl}/flux keepalive=On
+  ProxyPass ${services.upstreamUrl}/flux keepalive=On
 </Location>
 `
 }

@@ -9,7 +9,7 @@ export const nginx = {
   name: 'nginx',
   title: 'nginx proxy_pass, no session',
   program: 'nginx',
-  start: (world) => startNginx(world, 'nginx', ''),
+  start: (services) => startNginx(services, 'nginx', ''),
 }
 
 /** With room for a whole long answer, which nginx else writes into a file where its reader is slower. */
@@ -17,20 +17,21 @@ export const nginxTuned = {
   name: 'nginx-tuned',
   title: 'nginx proxy_pass, buffers of 512 KB, no session',
   program: 'nginx',
-  start: (world) => startNginx(world, 'nginx-tuned', 'proxy_buffers 32 16k; proxy_max_temp_file_size 0;'),
+  start: (services) =>
+    startNginx(services, 'nginx-tuned', 'proxy_buffers 32 16k; proxy_max_temp_file_size 0;'),
 }
 
-async function startNginx(world, name, buffers) {
+async function startNginx(services, name, buffers) {
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
-  const path = join(world.folder, name)
+  const path = join(services.folder, name)
   writeFileSync(
     `${path}.conf`,
-    configuration({ port, path, buffers, upstream: new URL(world.upstreamUrl).host }),
+    configuration({ port, path, buffers, upstream: new URL(services.upstreamUrl).host }),
   )
-  const { pid } = await world.processes.start(
+  const { pid } = await services.processes.start(
     findProgram('nginx'),
-    ['-c', `${path}.conf`, '-p', world.folder],
+    ['-c', `${path}.conf`, '-p', services.folder],
     { core: 'server', ready: () => get(url, {}) },
   )
   return { pid, url, cookies: null }

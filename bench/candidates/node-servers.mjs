@@ -8,44 +8,44 @@ const file = (name) => fileURLToPath(new URL(`../servers/${name}.mjs`, import.me
 export const bare = {
   name: 'bare',
   title: 'node:http + undici dispatch, no session',
-  start: (world) => startServer(world, 'bare'),
+  start: (services) => startServer(services, 'bare'),
 }
 
 export const replyFrom = {
   name: 'reply-from',
   title: 'Fastify + @fastify/reply-from, no session',
   needsPeers: true,
-  start: (world) => startServer(world, 'reply-from'),
+  start: (services) => startServer(services, 'reply-from'),
 }
 
 export const fastifySession = {
   name: 'fastify-session',
   title: 'Fastify + @fastify/session (Redis) + @fastify/reply-from',
   needsPeers: true,
-  start: (world) => startServer(world, 'fastify-session', '/sign-in'),
+  start: (services) => startServer(services, 'fastify-session', '/sign-in'),
 }
 
 export const expressOidc = {
   name: 'express-oidc',
   title: 'express-openid-connect (Redis) + http-proxy-middleware',
   needsPeers: true,
-  start: (world) => startServer(world, 'express-oidc', '/login'),
+  start: (services) => startServer(services, 'express-oidc', '/login'),
 }
 
-async function startServer(world, name, signInPath = null) {
+async function startServer(services, name, signInPath = null) {
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
-  const { pid } = await world.processes.start(process.execPath, [file(name)], {
+  const { pid } = await services.processes.start(process.execPath, [file(name)], {
     core: 'server',
     ready: () => get(url, {}),
     env: {
       PORT: String(port),
-      UPSTREAM_URL: world.upstreamUrl,
-      AUTH_URL: world.authUrl,
-      REDIS_PORT: String(world.redisPort),
+      UPSTREAM_URL: services.upstreamUrl,
+      AUTH_URL: services.authUrl,
+      REDIS_PORT: String(services.redisPort),
     },
   })
   const cookies =
-    signInPath === null ? null : await manyTimes(world.sessions, () => signIn(`${url}${signInPath}`))
+    signInPath === null ? null : await manyTimes(services.sessions, () => signIn(`${url}${signInPath}`))
   return { pid, url, cookies }
 }

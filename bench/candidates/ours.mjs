@@ -15,7 +15,7 @@ const ONE_EACH = 0.9
 export const ours = {
   name: 'ours',
   title: 'this server, as it starts by default',
-  start: (world) => startOurs(world, {}),
+  start: (services) => startOurs(services, {}),
   check: ({ redisCommands }) =>
     redisCommands < NEXT_TO_NONE ? null : `${redisCommands} Redis commands a request: the cache was not used`,
 }
@@ -23,10 +23,10 @@ export const ours = {
 export const oursUncached = {
   name: 'ours-uncached',
   title: 'this server, session cache bypassed: a Redis read each',
-  async start(world) {
+  async start(services) {
     // This user may use no channel, so change messages never arrive, and the cache is not trusted.
-    await world.redis.call('ACL', 'SETUSER', 'deaf', 'on', '>bench', '~*', '+@all', 'resetchannels')
-    return await startOurs(world, { REDIS_URL: `redis://deaf:bench@127.0.0.1:${world.redisPort}` })
+    await services.redis.call('ACL', 'SETUSER', 'deaf', 'on', '>bench', '~*', '+@all', 'resetchannels')
+    return await startOurs(services, { REDIS_URL: `redis://deaf:bench@127.0.0.1:${services.redisPort}` })
   },
   check: ({ redisCommands }) =>
     redisCommands > ONE_EACH ? null : `${redisCommands} Redis commands a request: the cache was used`,
@@ -35,9 +35,9 @@ export const oursUncached = {
 export const oursLogged = {
   name: 'ours-logged',
   title: 'this server, ACCESS_LOG=all, /metrics read each second',
-  async start(world) {
-    const file = openSync(join(world.folder, 'access.log'), 'a')
-    const started = await startOurs(world, { ACCESS_LOG: 'all' }, file)
+  async start(services) {
+    const file = openSync(join(services.folder, 'access.log'), 'a')
+    const started = await startOurs(services, { ACCESS_LOG: 'all' }, file)
     return {
       ...started,
       alongside() {
@@ -57,17 +57,17 @@ export function oursWithWorkers(count) {
   return {
     name: `workers-${count}`,
     title: `WORKERS=${count}`,
-    start: (world) => startOurs(world, { WORKERS: String(count) }, undefined, 'any'),
+    start: (services) => startOurs(services, { WORKERS: String(count) }, undefined, 'any'),
   }
 }
 
-async function startOurs(world, env, stdout, core = 'server') {
+async function startOurs(services, env, stdout, core = 'server') {
   const port = await freePort()
   const opsPort = await freePort()
   const url = `http://127.0.0.1:${port}`
   const opsUrl = `http://127.0.0.1:${opsPort}`
-  world.publicUrl ??= url
-  const { pid } = await world.processes.start(process.execPath, [join(DIST, 'main.js')], {
+  services.publicUrl ??= url
+  const { pid } = await services.processes.start(process.execPath, [join(DIST, 'main.js')], {
     core,
     stdout,
     ready: async () => await get(`${opsUrl}/livez`, {}).then(() => get(`${url}/auth/session`, {})),
@@ -75,19 +75,19 @@ async function startOurs(world, env, stdout, core = 'server') {
       HOST: '127.0.0.1',
       PORT: String(port),
       OPS_PORT: String(opsPort),
-      PUBLIC_URL: world.publicUrl,
-      AUTH_URL: world.authUrl,
-      BASE_URL: world.upstreamUrl,
+      PUBLIC_URL: services.publicUrl,
+      AUTH_URL: services.authUrl,
+      BASE_URL: services.upstreamUrl,
       CLIENT_ID: 'bench',
       CLIENT_SECRET: 'bench-secret',
       SESSION_SECRET: 'a-secret-of-the-benchmark-longer-than-32-characters',
-      REDIS_URL: `redis://127.0.0.1:${world.redisPort}`,
+      REDIS_URL: `redis://127.0.0.1:${services.redisPort}`,
       REDIS_PREFIX: PREFIX,
       LOGIN_RATE_PER_MINUTE: '0',
       ...env,
     },
   })
   // The callback leads to PUBLIC_URL, so the first replica must be there when the others sign in.
-  world.ourCookies ??= await manyTimes(world.sessions, () => signIn(`${world.publicUrl}/auth/login`))
-  return { pid, url, opsUrl, cookies: world.ourCookies }
+  services.ourCookies ??= await manyTimes(services.sessions, () => signIn(`${services.publicUrl}/auth/login`))
+  return { pid, url, opsUrl, cookies: services.ourCookies }
 }

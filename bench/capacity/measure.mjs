@@ -14,15 +14,19 @@ const AT_ONCE = 64
 const SETTLE_MS = 2_000
 const AT_REST_MS = 5_000
 
-export async function measureCapacity(world, { sessions, calls, starts, messages }, say) {
-  const settings = { redisPort: world.redisPort, tokenUrl: `${world.authUrl}/oauth/token`, prefix: PREFIX }
-  const empty = await usedMemory(world)
-  const worker = await startWorker(world, settings, (filled) => say(`${filled} of ${sessions} sessions`))
+export async function measureCapacity(services, { sessions, calls, starts, messages }, say) {
+  const settings = {
+    redisPort: services.redisPort,
+    tokenUrl: `${services.authUrl}/oauth/token`,
+    prefix: PREFIX,
+  }
+  const empty = await usedMemory(services)
+  const worker = await startWorker(services, settings, (filled) => say(`${filled} of ${sessions} sessions`))
   const startedAt = performance.now()
   await worker.ask({ name: 'fill', sessions })
   say(`filled in ${Math.round((performance.now() - startedAt) / 1_000)} s`)
-  const bytesEach = ((await usedMemory(world)) - empty) / sessions
-  const queueBytesEach = (await queueMemory(world)) / sessions
+  const bytesEach = ((await usedMemory(services)) - empty) / sessions
+  const queueBytesEach = (await queueMemory(services)) / sessions
 
   const read = await worker.ask({ name: 'time', what: 'read', calls })
   const queueLength = await worker.ask({ name: 'time', what: 'queueLength', calls: calls / 10 })
@@ -31,14 +35,14 @@ export async function measureCapacity(world, { sessions, calls, starts, messages
   const dueClaim = await worker.ask({ name: 'claimDue', due })
   say('claims and reads are timed')
   const replace = await worker.ask({ name: 'refreshes', calls, atOnce: 1 })
-  const cpuBefore = cpuOf(world.redisPid)
+  const cpuBefore = cpuOf(services.redisPid)
   const startedRefreshes = performance.now()
   await worker.ask({ name: 'refreshes', calls, atOnce: AT_ONCE })
   const refreshSeconds = (performance.now() - startedRefreshes) / 1_000
-  const redisCpuEach = cpuBefore === null ? null : (cpuOf(world.redisPid) - cpuBefore) / calls
+  const redisCpuEach = cpuBefore === null ? null : (cpuOf(services.redisPid) - cpuBefore) / calls
 
-  const replicas = await timeStarts(world, settings, starts, say)
-  const message = await weighMessages(world, settings, worker, messages)
+  const replicas = await timeStarts(services, settings, starts, say)
+  const message = await weighMessages(services, settings, worker, messages)
   await worker.stop()
   return {
     ...{ sessions, bytesEach, queueBytesEach, calls, due },
@@ -48,8 +52,8 @@ export async function measureCapacity(world, { sessions, calls, starts, messages
   }
 }
 
-async function startWorker(world, settings, onProgress) {
-  const { child, output, stop } = await world.processes.start(
+async function startWorker(services, settings, onProgress) {
+  const { child, output, stop } = await services.processes.start(
     process.execPath,
     [WORKER, JSON.stringify(settings)],
     { core: 'server', ready: /ready/, ipc: true },
@@ -72,15 +76,15 @@ async function startWorker(world, settings, onProgress) {
 }
 
 /** Milliseconds from the start of a new process to `/readyz` 200, and to its first call that was served. */
-async function timeStarts(world, settings, starts, say) {
+async function timeStarts(services, settings, starts, say) {
   const place = { port: await freePort(), opsPort: await freePort() }
-  const first = await startReplica(world, settings, place)
+  const first = await startReplica(services, settings, place)
   const cookie = await signIn(`${first.url}/auth/login`)
   await first.stop()
   const [readyMs, servedMs] = [[], []]
   for (let at = 0; at < starts; at += 1) {
     const begun = performance.now()
-    const replica = await startReplica(world, settings, place)
+    const replica = await startReplica(services, settings, place)
     readyMs.push(performance.now() - begun)
     const headers = { cookie, 'sec-fetch-site': 'same-origin' }
     const { status, body } = await get(`${replica.url}/flux/DEMO/small`, headers)
@@ -93,10 +97,13 @@ async function timeStarts(world, settings, starts, say) {
 }
 
 /** CPU time of a replica for one change message, and of Redis, in microseconds; null where it is not known. */
-async function weighMessages(world, settings, worker, count) {
-  const replica = await startReplica(world, settings, { port: await freePort(), opsPort: await freePort() })
+async function weighMessages(services, settings, worker, count) {
+  const replica = await startReplica(services, settings, {
+    port: await freePort(),
+    opsPort: await freePort(),
+  })
   await pause(SETTLE_MS)
-  const cpu = () => ({ replica: cpuOf(replica.pid), redis: cpuOf(world.redisPid), at: performance.now() })
+  const cpu = () => ({ replica: cpuOf(replica.pid), redis: cpuOf(services.redisPid), at: performance.now() })
   const begin = cpu()
   await pause(AT_REST_MS)
   const idle = cpu()
@@ -112,17 +119,17 @@ async function weighMessages(world, settings, worker, count) {
   return { messageCpu: each('replica'), messageRedisCpu: each('redis') }
 }
 
-async function startReplica(world, settings, { port, opsPort }) {
+async function startReplica(services, settings, { port, opsPort }) {
   const url = `http://127.0.0.1:${port}`
-  const { pid, stop } = await world.processes.start(process.execPath, [join(DIST, 'main.js')], {
+  const { pid, stop } = await services.processes.start(process.execPath, [join(DIST, 'main.js')], {
     core: 'server',
     env: {
       ...replicaEnv(settings),
       PORT: String(port),
       OPS_PORT: String(opsPort),
       PUBLIC_URL: url,
-      AUTH_URL: world.authUrl,
-      BASE_URL: world.upstreamUrl,
+      AUTH_URL: services.authUrl,
+      BASE_URL: services.upstreamUrl,
     },
     async ready() {
       const { status } = await get(`http://127.0.0.1:${opsPort}/readyz`, {})

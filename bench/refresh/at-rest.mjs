@@ -11,15 +11,15 @@ const FILL = fileURLToPath(new URL('fill.mjs', import.meta.url))
 const PREFIX = 'rest:'
 const SETTLE_MS = 3_000
 
-export async function measureAtRest(world, { sessions, idleSeconds, say }) {
+export async function measureAtRest(services, { sessions, idleSeconds, say }) {
   const settings = {
-    redisPort: world.redisPort,
-    tokenUrl: `${world.upstreamUrl}/oauth/token`,
+    redisPort: services.redisPort,
+    tokenUrl: `${services.upstreamUrl}/oauth/token`,
     prefix: PREFIX,
   }
-  const usedBefore = await usedMemory(world)
+  const usedBefore = await usedMemory(services)
   say(`storing ${sessions} sessions`)
-  const fill = await world.processes.start(
+  const fill = await services.processes.start(
     process.execPath,
     [FILL, JSON.stringify({ ...settings, sessions })],
     {
@@ -29,21 +29,21 @@ export async function measureAtRest(world, { sessions, idleSeconds, say }) {
     },
   )
   await fill.stop()
-  const memoryEach = ((await usedMemory(world)) - usedBefore) / sessions
+  const memoryEach = ((await usedMemory(services)) - usedBefore) / sessions
 
   const opsPort = await freePort()
   const port = await freePort()
   const opsUrl = `http://127.0.0.1:${opsPort}`
-  const replica = await world.processes.start(process.execPath, [join(DIST, 'main.js')], {
+  const replica = await services.processes.start(process.execPath, [join(DIST, 'main.js')], {
     core: 'server',
     env: { ...replicaEnv(settings), PORT: String(port), OPS_PORT: String(opsPort) },
     ready: () => get(`${opsUrl}/livez`, {}),
   })
   await pause(SETTLE_MS)
   say(`an idle replica for ${idleSeconds} s`)
-  const before = { commands: await commandCounts(world), cpu: cpuOf(replica.pid) }
+  const before = { commands: await commandCounts(services), cpu: cpuOf(replica.pid) }
   await pause(idleSeconds * 1_000)
-  const after = { commands: await commandCounts(world), cpu: cpuOf(replica.pid) }
+  const after = { commands: await commandCounts(services), cpu: cpuOf(replica.pid) }
   const rates = Object.entries(after.commands)
     .map(([name, count]) => ({ name, rate: (count - (before.commands[name] ?? 0)) / idleSeconds }))
     .filter(({ name, rate }) => name !== 'info' && rate > 0)

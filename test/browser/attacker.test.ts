@@ -1,8 +1,8 @@
 import type { Page } from 'playwright-core'
 import t from 'tap'
 import { launchChromium } from '../helpers/chromium.ts'
+import { showsState } from './demo.ts'
 import { nothingHappened, SESSION, signedInVictim } from './victim.ts'
-import { showsState } from './world.ts'
 
 const browser = await launchChromium(t)
 
@@ -14,7 +14,7 @@ const ATTACKERS = [
 
 for (const { host, site, strictCookieTravels } of ATTACKERS) {
   t.test(`scripts and forms on ${host} (${site}) read nothing and change nothing`, async (t) => {
-    const { world, page, home, since } = await signedInVictim(t, browser, host)
+    const { demo, page, home, since } = await signedInVictim(t, browser, host)
     for (const [what, code] of Object.entries(readings(home))) {
       t.equal(await page.evaluate(code), 'refused', what)
     }
@@ -38,11 +38,11 @@ for (const { host, site, strictCookieTravels } of ATTACKERS) {
     const carried = arrived.some(({ requestHeaders }) => requestHeaders.cookie?.includes(`${SESSION}=`))
     t.equal(carried, strictCookieTravels, 'the session cookie travels only within the site')
     t.notOk(arrived.some(({ headers }) => /^access-control-/im.test(headers.join('\n'))))
-    await nothingHappened(t, world, page)
+    await nothingHappened(t, demo, page)
   })
 
   t.test(`neither a window nor a cookie lets ${host} get at the session`, async (t) => {
-    const { world, page, home, app, context } = await signedInVictim(t, browser, host)
+    const { demo, page, home, app, context } = await signedInVictim(t, browser, host)
     const opened = page.waitForEvent('popup')
     await page.evaluate(`void (globalThis.victim = window.open(${JSON.stringify(`${home}/`)}, 'victim'))`)
     const popup = await opened
@@ -62,7 +62,7 @@ for (const { host, site, strictCookieTravels } of ATTACKERS) {
     )
     await app.reload()
     await showsState(app, 'in')
-    await nothingHappened(t, world, page)
+    await nothingHappened(t, demo, page)
   })
 }
 

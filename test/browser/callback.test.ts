@@ -1,47 +1,47 @@
 import t from 'tap'
 import { launchChromium } from '../helpers/chromium.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { decideOnPage, openTab, showsState, signInByHand, startRedisDemo } from './demo.ts'
 import { findLeaks } from './leaks.ts'
-import { decideOnPage, openTab, showsState, signInByHand, startStoredWorld } from './world.ts'
 
 const browser = await launchChromium(t)
 const redis = await startRedis(t)
 
 t.test('Back, Forward and Reload on the way of a sign-in lead home without an error', async (t) => {
-  const world = await startStoredWorld(t, browser, redis, 'back')
-  const { front, sandbox, records } = world
-  const page = await openTab(world, '/')
-  await signInByHand(page, front.publicUrl)
-  const callback = front.passed.find(({ path }) => path.startsWith('/auth/callback/'))
+  const demo = await startRedisDemo(t, browser, redis, 'back')
+  const { reverseProxy, sandbox, records } = demo
+  const page = await openTab(demo, '/')
+  await signInByHand(page, reverseProxy.publicUrl)
+  const callback = reverseProxy.passed.find(({ path }) => path.startsWith('/auth/callback/'))
   if (callback === undefined) throw new Error('nobody came back')
 
   await page.goto(callback.url)
-  t.equal(page.url(), `${front.publicUrl}/`, 'the address of the callback once more')
+  t.equal(page.url(), `${reverseProxy.publicUrl}/`, 'the address of the callback once more')
   await showsState(page, 'in')
 
   await page.goBack()
   await page.goBack()
   await page.locator('#accept').waitFor()
-  await decideOnPage(page, front.publicUrl)
-  t.equal(page.url(), `${front.publicUrl}/`, 'accepting once more after Back')
+  await decideOnPage(page, reverseProxy.publicUrl)
+  t.equal(page.url(), `${reverseProxy.publicUrl}/`, 'accepting once more after Back')
   await showsState(page, 'in')
   await page.reload()
   await showsState(page, 'in')
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 1, 'nothing was redeemed a second time')
   t.equal(await records(), 1)
-  t.strictSame(world.complaints, [])
+  t.strictSame(demo.complaints, [])
 })
 
 t.test('a sign-in that failed on the way can be reloaded, and started again from its page', async (t) => {
-  const world = await startStoredWorld(t, browser, redis, 'fail')
-  const { front, sandbox, records } = world
-  const page = await openTab(world, '/?tab=0')
+  const demo = await startRedisDemo(t, browser, redis, 'fail')
+  const { reverseProxy, sandbox, records } = demo
+  const page = await openTab(demo, '/?tab=0')
   sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 503, times: 1 } })
   await page.locator('#sign-in').click()
-  await decideOnPage(page, front.publicUrl)
+  await decideOnPage(page, reverseProxy.publicUrl)
   t.match(page.url(), /\/auth\/callback\//)
   t.match(await page.locator('h1').textContent(), /\w/)
-  const failed = front.passed.findLast(({ path }) => path.startsWith('/auth/callback/'))
+  const failed = reverseProxy.passed.findLast(({ path }) => path.startsWith('/auth/callback/'))
   t.equal(failed?.status, 503)
 
   const reloaded = await page.reload()
@@ -50,8 +50,8 @@ t.test('a sign-in that failed on the way can be reloaded, and started again from
   t.equal(await records(), 0)
   await page.goBack()
   await page.locator('#accept').waitFor()
-  await page.goto(`${front.publicUrl}/?tab=0`)
-  await signInByHand(page, front.publicUrl)
+  await page.goto(`${reverseProxy.publicUrl}/?tab=0`)
+  await signInByHand(page, reverseProxy.publicUrl)
   t.equal(await records(), 1)
 
   // From the page that tells of a failure, by its own link.
@@ -59,10 +59,10 @@ t.test('a sign-in that failed on the way can be reloaded, and started again from
   await showsState(page, 'out')
   sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 503, times: 1 } })
   await page.locator('#sign-in').click()
-  await decideOnPage(page, front.publicUrl)
+  await decideOnPage(page, reverseProxy.publicUrl)
   await page.getByRole('link', { name: 'Try again' }).click()
-  await decideOnPage(page, front.publicUrl)
+  await decideOnPage(page, reverseProxy.publicUrl)
   await showsState(page, 'in')
-  t.equal(page.url(), `${front.publicUrl}/?tab=0`, 'it is remembered where the person was')
-  t.strictSame(await findLeaks(world, [page]), [])
+  t.equal(page.url(), `${reverseProxy.publicUrl}/?tab=0`, 'it is remembered where the person was')
+  t.strictSame(await findLeaks(demo, [page]), [])
 })

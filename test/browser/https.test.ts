@@ -1,10 +1,10 @@
 import t from 'tap'
 import { launchChromium } from '../helpers/chromium.ts'
-import type { Passed } from '../helpers/front.ts'
 import { startRedis } from '../helpers/redis.ts'
+import type { Passed } from '../helpers/reverse-proxy.ts'
 import { untilReady } from '../helpers/system.ts'
+import { decideOnPage, showsState, signInByHand, startHttpsDemo } from './demo.ts'
 import { findLeaks } from './leaks.ts'
-import { decideOnPage, showsState, signInByHand, startHttpsWorld } from './world.ts'
 
 const HOST = 'bff.example'
 const SESSION = '__Host-Http-session'
@@ -15,11 +15,11 @@ const browser = await launchChromium(t)
 t.test(
   'on https the session is a __Host-Http- cookie that the browser keeps, sends and drops at sign-out',
   async (t) => {
-    const world = await startHttpsWorld(t, browser, HOST)
-    const { front, context } = world
+    const demo = await startHttpsDemo(t, browser, HOST)
+    const { reverseProxy, context } = demo
     const page = await context.newPage()
-    await page.goto(front.publicUrl)
-    await signInByHand(page, front.publicUrl)
+    await page.goto(reverseProxy.publicUrl)
+    await signInByHand(page, reverseProxy.publicUrl)
 
     const cookies = (await context.cookies()).sort((a, b) => (a.name < b.name ? -1 : 1))
     // Without a dot in front: it is for this host alone.
@@ -33,24 +33,24 @@ t.test(
 
     await page.locator('#flux-read').click()
     await page.locator('#flux-chart polyline.line').waitFor()
-    const read = front.passed.findLast(({ path }) => path.startsWith('/flux/'))
+    const read = reverseProxy.passed.findLast(({ path }) => path.startsWith('/flux/'))
     t.strictSame(cookieNames(read), [RECORD, SESSION])
     t.match(read?.requestHeaders, { 'sec-fetch-site': 'same-origin' })
 
     await page.locator('#sign-out').click()
     await showsState(page, 'out')
     t.strictSame(await context.cookies(), [])
-    t.strictSame(await findLeaks(world, [page]), [])
-    t.strictSame(world.complaints, [])
+    t.strictSame(await findLeaks(demo, [page]), [])
+    t.strictSame(demo.complaints, [])
   },
 )
 
 t.test('no script of the page can read, replace or remove the cookies of the session', async (t) => {
-  const world = await startHttpsWorld(t, browser, HOST)
-  const { front, context } = world
+  const demo = await startHttpsDemo(t, browser, HOST)
+  const { reverseProxy, context } = demo
   const page = await context.newPage()
-  await page.goto(front.publicUrl)
-  await signInByHand(page, front.publicUrl)
+  await page.goto(reverseProxy.publicUrl)
+  await signInByHand(page, reverseProxy.publicUrl)
   const before = await context.cookies()
   for (const name of [SESSION, RECORD]) {
     await page.evaluate(`document.cookie = '${name}=forged; Secure; Path=/'`)
@@ -66,19 +66,19 @@ t.test(
   'the Strict cookie stays away on the way back, and the session before is ended all the same',
   async (t) => {
     const redis = await startRedis(t)
-    const world = await startHttpsWorld(t, browser, HOST, { env: { REDIS_URL: redis.url } })
-    await untilReady(world.bff)
-    const { front, context } = world
+    const demo = await startHttpsDemo(t, browser, HOST, { env: { REDIS_URL: redis.url } })
+    await untilReady(demo.bff)
+    const { reverseProxy, context } = demo
     const page = await context.newPage()
-    await page.goto(front.publicUrl)
-    await signInByHand(page, front.publicUrl)
+    await page.goto(reverseProxy.publicUrl)
+    await signInByHand(page, reverseProxy.publicUrl)
     const [old] = (await context.cookies()).filter(({ name }) => name === SESSION)
     const [record] = lines(await redis.cli('KEYS', 'bff:s:*'))
 
-    await page.goto(`${front.publicUrl}/auth/login`)
-    await decideOnPage(page, front.publicUrl)
+    await page.goto(`${reverseProxy.publicUrl}/auth/login`)
+    await decideOnPage(page, reverseProxy.publicUrl)
     await showsState(page, 'in')
-    const back = front.passed.findLast(({ path }) => path.startsWith('/auth/callback/'))
+    const back = reverseProxy.passed.findLast(({ path }) => path.startsWith('/auth/callback/'))
     t.match(back?.requestHeaders, { 'sec-fetch-site': 'cross-site' })
     const [login, ...others] = cookieNames(back)
     t.match(login, /^__Host-Http-login-/)
@@ -89,9 +89,9 @@ t.test(
     t.not(records[0], record, 'the new session has a record of its own')
     const [renewed] = (await context.cookies()).filter(({ name }) => name === SESSION)
     t.not(renewed?.value, old?.value)
-    const { port } = new URL(world.bff.opsUrl)
+    const { port } = new URL(demo.bff.opsUrl)
     t.match(await (await fetch(`http://127.0.0.1:${port}/metrics`)).text(), /reason="replaced"\} 1\b/)
-    t.strictSame(await findLeaks(world, [page]), [])
+    t.strictSame(await findLeaks(demo, [page]), [])
   },
 )
 

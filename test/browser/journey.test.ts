@@ -1,123 +1,127 @@
 import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { launchChromium } from '../helpers/chromium.ts'
-import { findLeaks, secretsOf, storageOf } from './leaks.ts'
 import {
+  type Demo,
   decideOnPage,
   PATIENCE_MS,
   readFlux,
   showsState,
   signInByHand,
-  startWorld,
-  type World,
-} from './world.ts'
+  startDemo,
+} from './demo.ts'
+import { findLeaks, secretsOf, storageOf } from './leaks.ts'
 
 const browser = await launchChromium(t)
 
 t.test(
   'a person signs in, reads, writes, waits and signs out, and no token enters the browser',
   async (t) => {
-    const world = await startWorld(t, browser, { tokenLifeSeconds: 6 })
-    const { front, context } = world
+    const demo = await startDemo(t, browser, { tokenLifeSeconds: 6 })
+    const { reverseProxy, context } = demo
     const page = await context.newPage()
-    await page.goto(`${front.publicUrl}/?tab=readings`)
+    await page.goto(`${reverseProxy.publicUrl}/?tab=readings`)
     await showsState(page, 'out')
     t.strictSame(await context.cookies(), [], 'a visitor gets no cookie')
 
-    await signInByHand(page, front.publicUrl)
-    t.equal(page.url(), `${front.publicUrl}/?tab=readings`, 'back where the person was, the address clean')
-    await holdsTwoCookies(t, world)
+    await signInByHand(page, reverseProxy.publicUrl)
+    t.equal(
+      page.url(),
+      `${reverseProxy.publicUrl}/?tab=readings`,
+      'back where the person was, the address clean',
+    )
+    await holdsTwoCookies(t, demo)
 
-    for (const [format, type] of FORMATS) await seeFlux(t, page, world, format, type)
-    await editSite(t, page, world)
-    await seeBackgroundRefresh(t, page, world)
-    t.strictSame(await findLeaks(world, [page]), [], 'while signed in')
+    for (const [format, type] of FORMATS) await seeFlux(t, page, demo, format, type)
+    await editSite(t, page, demo)
+    await seeBackgroundRefresh(t, page, demo)
+    t.strictSame(await findLeaks(demo, [page]), [], 'while signed in')
 
     await page.locator('#sign-out').click()
     await showsState(page, 'out')
     t.strictSame(await context.cookies(), [], 'nothing is left in the browser')
     t.equal(await page.locator('#flux-body').textContent(), '', 'the data is off the page')
-    await world.sandbox.journal.until({ endpoint: 'revoke' }, 2)
+    await demo.sandbox.journal.until({ endpoint: 'revoke' }, 2)
 
     t.strictSame(await storageOf(page), [])
-    t.strictSame(await findLeaks(world, [page]), [], 'after signing out')
-    const kinds = [...secretsOf(world).values()]
+    t.strictSame(await findLeaks(demo, [page]), [], 'after signing out')
+    const kinds = [...secretsOf(demo).values()]
     for (const kind of ['code', 'refresh_token', 'code_verifier', 'token', 'an access token'])
       t.ok(kinds.includes(kind), `the search knew ${kind}`)
     t.ok(
-      front.passed.some(({ path }) => /^\/auth\/callback\/.*code=code-/.test(path)),
+      reverseProxy.passed.some(({ path }) => /^\/auth\/callback\/.*code=code-/.test(path)),
       'the search would have seen a code',
     )
-    t.strictSame(world.complaints, [], 'the console is silent')
+    t.strictSame(demo.complaints, [], 'the console is silent')
   },
 )
 
 t.test('a person who refuses gets a friendly word, a clean address and no session', async (t) => {
-  const world = await startWorld(t, browser)
-  const { front, context, sandbox } = world
+  const demo = await startDemo(t, browser)
+  const { reverseProxy, context, sandbox } = demo
   const page = await context.newPage()
-  await page.goto(`${front.publicUrl}/?tab=readings#charts`)
+  await page.goto(`${reverseProxy.publicUrl}/?tab=readings#charts`)
   await page.locator('#sign-in-large').click()
-  await decideOnPage(page, front.publicUrl, 'refuse')
+  await decideOnPage(page, reverseProxy.publicUrl, 'refuse')
   await page.locator('#login-notice').waitFor()
   t.match(await page.locator('#login-notice-text').textContent(), /You refused access/)
-  t.equal(page.url(), `${front.publicUrl}/?tab=readings`)
+  t.equal(page.url(), `${reverseProxy.publicUrl}/?tab=readings`)
   await showsState(page, 'out')
   t.strictSame(await context.cookies(), [])
   t.strictSame(sandbox.journal.entries({ endpoint: 'token' }), [])
 
   await page.locator('#login-notice-close').click()
   await page.locator('#login-notice').waitFor({ state: 'hidden' })
-  await signInByHand(page, front.publicUrl)
-  t.equal(page.url(), `${front.publicUrl}/?tab=readings`, 'the next attempt succeeds')
-  t.strictSame(await findLeaks(world, [page]), [])
-  t.strictSame(world.complaints, [])
+  await signInByHand(page, reverseProxy.publicUrl)
+  t.equal(page.url(), `${reverseProxy.publicUrl}/?tab=readings`, 'the next attempt succeeds')
+  t.strictSame(await findLeaks(demo, [page]), [])
+  t.strictSame(demo.complaints, [])
 })
 
 t.test('a person whose authorization is taken back is asked to sign in again', async (t) => {
-  const world = await startWorld(t, browser)
-  const { front, context, sandbox } = world
+  const demo = await startDemo(t, browser)
+  const { reverseProxy, context, sandbox } = demo
   const page = await context.newPage()
-  await page.goto(front.publicUrl)
-  await signInByHand(page, front.publicUrl)
+  await page.goto(reverseProxy.publicUrl)
+  await signInByHand(page, reverseProxy.publicUrl)
   sandbox.revokeUser('alice')
   await page.locator('#flux-read').click()
   await page.locator('#flux-problem .problem-code', { hasText: 'login_required' }).waitFor()
   await page.locator('#sign-in-again').waitFor()
   await showsState(page, 'out')
   await page.locator('#sign-in-again-link').click()
-  await decideOnPage(page, front.publicUrl)
+  await decideOnPage(page, reverseProxy.publicUrl)
   await showsState(page, 'in')
   await page.locator('#flux-read').click()
   await page.locator('#flux-chart polyline.line').waitFor()
-  t.strictSame(await findLeaks(world, [page]), [])
-  t.equal(world.complaints.length, 1, 'the one refused call is all that the console shows')
-  t.match(world.complaints[0], /status of 401/)
+  t.strictSame(await findLeaks(demo, [page]), [])
+  t.equal(demo.complaints.length, 1, 'the one refused call is all that the console shows')
+  t.match(demo.complaints[0], /status of 401/)
 })
 
 t.test('the search for tokens finds one that is hidden, in each place where it looks', async (t) => {
-  const world = await startWorld(t, browser)
-  const { front, context, sandbox } = world
+  const demo = await startDemo(t, browser)
+  const { reverseProxy, context, sandbox } = demo
   const page = await context.newPage()
-  await page.goto(front.publicUrl)
-  await signInByHand(page, front.publicUrl)
+  await page.goto(reverseProxy.publicUrl)
+  await signInByHand(page, reverseProxy.publicUrl)
   await page.locator('#flux-read').click()
   await page.locator('#flux-chart polyline.line').waitFor()
-  t.strictSame(await findLeaks(world, [page]), [])
+  t.strictSame(await findLeaks(demo, [page]), [])
   const token = String(sandbox.journal.entries({ endpoint: 'resource' })[0]?.headers.authorization).slice(7)
 
   for (const padding of ['', '.', '..']) {
     await page.evaluate(`localStorage.setItem('a', btoa(${JSON.stringify(`${padding}{"a":"${token}"}`)}))`)
-    t.strictSame(await findLeaks(world, [page]), [`an access token: localStorage of ${page.url()}`])
+    t.strictSame(await findLeaks(demo, [page]), [`an access token: localStorage of ${page.url()}`])
   }
   await page.evaluate('localStorage.clear()')
   t.strictSame(await storageOf(page), [])
-  await context.addCookies([{ name: 'a', value: token, url: front.publicUrl }])
-  t.match(await findLeaks(world, [page]), ['an access token: cookie a'])
+  await context.addCookies([{ name: 'a', value: token, url: reverseProxy.publicUrl }])
+  t.match(await findLeaks(demo, [page]), ['an access token: cookie a'])
   await context.clearCookies({ name: 'a' })
   sandbox.faults.set({ resourceHeaders: { etag: `"${sandbox.issueTokens('alice').access_token}"` } })
   t.equal(await readFlux(page), 200)
-  t.match(await findLeaks(world, [page]), ['unused at: GET /flux/temperature'], 'nobody ever presented it')
+  t.match(await findLeaks(demo, [page]), ['unused at: GET /flux/temperature'], 'nobody ever presented it')
 })
 
 const FORMATS = [
@@ -127,7 +131,7 @@ const FORMATS = [
   ['jsv', 'text/jsv'],
 ] as const
 
-async function holdsTwoCookies(t: Test, { context }: World): Promise<void> {
+async function holdsTwoCookies(t: Test, { context }: Demo): Promise<void> {
   const cookies = (await context.cookies()).sort((a, b) => (a.name < b.name ? -1 : 1))
   const common = { domain: 'localhost', path: '/', expires: -1, httpOnly: true, secure: false }
   t.match(cookies, [
@@ -140,7 +144,7 @@ async function holdsTwoCookies(t: Test, { context }: World): Promise<void> {
   }
 }
 
-async function seeFlux(t: Test, page: Page, world: World, format: string, type: string): Promise<void> {
+async function seeFlux(t: Test, page: Page, demo: Demo, format: string, type: string): Promise<void> {
   await page.locator('#flux-result').evaluate('(element) => { element.hidden = true }')
   await page.locator('label', { has: page.locator(`#flux-format-${format}`) }).click()
   await page.locator('#flux-read').click()
@@ -150,14 +154,14 @@ async function seeFlux(t: Test, page: Page, world: World, format: string, type: 
   t.ok(points.split(' ').length > 10, `${format}: a line through the values`)
   t.match(await page.locator('#flux-chart').getAttribute('aria-label'), 'Outdoor temperature')
 
-  const last = world.front.passed.findLast(({ path }) => path.startsWith('/flux/'))
+  const last = demo.reverseProxy.passed.findLast(({ path }) => path.startsWith('/flux/'))
   t.equal(last?.path, `/flux/temperature?format=${format.toUpperCase()}`)
   const shown = (await page.locator('#flux-body').textContent()) ?? ''
   t.equal(shown, last?.body, `${format}: shown as it came`)
   t.match(shown, /\.\d{7}Z/, `${format}: all seven digits of the fraction`)
 }
 
-async function editSite(t: Test, page: Page, { sandbox }: World): Promise<void> {
+async function editSite(t: Test, page: Page, { sandbox }: Demo): Promise<void> {
   await page.locator('#site-id').fill('1')
   await page.locator('#site-name').fill('Nord & Süd')
   await page.locator('#site-parent-none').check()
@@ -182,9 +186,13 @@ async function editSite(t: Test, page: Page, { sandbox }: World): Promise<void> 
 }
 
 /** Nobody clicks, and the page asks for nothing but the state of its session. */
-async function seeBackgroundRefresh(t: Test, page: Page, { sandbox, front, bff }: World): Promise<void> {
+async function seeBackgroundRefresh(
+  t: Test,
+  page: Page,
+  { sandbox, reverseProxy, bff }: Demo,
+): Promise<void> {
   const refreshes = () => sandbox.journal.entries({ kind: 'refresh_token', outcome: 'granted' }).length
-  const before = { exchanges: front.passed.length, refreshes: refreshes() }
+  const before = { exchanges: reverseProxy.passed.length, refreshes: refreshes() }
   const seen = Number(await page.locator('#refresh-count').textContent())
   await page
     .locator('#refresh-count')
@@ -193,7 +201,7 @@ async function seeBackgroundRefresh(t: Test, page: Page, { sandbox, front, bff }
   await page.locator('#refresh-flash').waitFor()
   await page.locator('#session-log li.event-refreshed').first().waitFor()
   t.ok(refreshes() > before.refreshes, 'the sandbox gave new tokens')
-  const asked = front.passed.slice(before.exchanges).map(({ method, path }) => `${method} ${path}`)
+  const asked = reverseProxy.passed.slice(before.exchanges).map(({ method, path }) => `${method} ${path}`)
   t.strictSame([...new Set(asked)], ['GET /auth/session'])
   const metrics = await (
     await fetch(`${bff.opsUrl}/metrics`, { signal: AbortSignal.timeout(PATIENCE_MS) })

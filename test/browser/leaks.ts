@@ -1,13 +1,13 @@
 import type { Page } from 'playwright-core'
-import type { Passed } from '../helpers/front.ts'
+import type { Passed } from '../helpers/reverse-proxy.ts'
 import { CLIENT } from '../helpers/system.ts'
-import type { World } from './world.ts'
+import type { Demo } from './demo.ts'
 
 /** Every code and token has this form in the sandbox, those that nobody ever presented included. */
 const FORM = /\b(?:at|rt|code)-[A-Za-z0-9_-]{43}/g
 
 /** What must not reach a browser: everything secret that the server ever sent to the sandbox. */
-export function secretsOf({ sandbox }: World): Map<string, string> {
+export function secretsOf({ sandbox }: Demo): Map<string, string> {
   const secrets = new Map([[CLIENT.clientSecret, 'the client secret']])
   for (const { form, headers } of sandbox.journal.entries()) {
     for (const name of ['code', 'refresh_token', 'code_verifier', 'token']) {
@@ -21,10 +21,10 @@ export function secretsOf({ sandbox }: World): Map<string, string> {
 }
 
 /** Where secrets are in what the browser sent, was sent and keeps; a code in a callback's address is none. */
-export async function findLeaks(world: World, pages: readonly Page[]): Promise<string[]> {
-  const secrets = secretsOf(world)
+export async function findLeaks(demo: Demo, pages: readonly Page[]): Promise<string[]> {
+  const secrets = secretsOf(demo)
   const leaks: string[] = []
-  for (const exchange of world.front.passed) {
+  for (const exchange of demo.reverseProxy.passed) {
     const where = `${exchange.method} ${exchange.path.split('?')[0]}`
     const { address, rest } = textOf(exchange)
     const inAddress = secretsIn(address, secrets)
@@ -32,7 +32,7 @@ export async function findLeaks(world: World, pages: readonly Page[]): Promise<s
     leaks.push(...inAddress.filter((name) => !allowed.includes(name)).map((name) => `${name}: ${where}`))
     leaks.push(...secretsIn(rest, secrets).map((name) => `${name}: ${where}`))
   }
-  for (const cookie of await world.context.cookies()) {
+  for (const cookie of await demo.context.cookies()) {
     leaks.push(...secretsIn(JSON.stringify(cookie), secrets).map((name) => `${name}: cookie ${cookie.name}`))
   }
   for (const page of pages) {

@@ -2,17 +2,17 @@ import type { Page } from 'playwright-core'
 import t from 'tap'
 import { request } from 'undici'
 import { launchChromium } from '../helpers/chromium.ts'
+import { decideOnPage, showsState } from './demo.ts'
 import { nothingHappened, signedInVictim } from './victim.ts'
-import { decideOnPage, showsState } from './world.ts'
 
 const browser = await launchChromium(t)
 
 t.test('a link on another site to a flux is refused, and one to the app shows the app', async (t) => {
-  const { world, page, home, since } = await signedInVictim(t, browser, 'evil.test')
+  const { demo, page, home, since } = await signedInVictim(t, browser, 'evil.test')
   await clickLink(page, `${home}/flux/temperature`)
   t.match(await page.locator('body').textContent(), /cross_origin/)
   t.match(since().at(-1), { status: 403, requestHeaders: { 'sec-fetch-site': 'cross-site' } })
-  t.strictSame(world.sandbox.journal.entries({ endpoint: 'resource' }), [])
+  t.strictSame(demo.sandbox.journal.entries({ endpoint: 'resource' }), [])
 
   await page.goto('https://evil.test/')
   await clickLink(page, `${home}/`)
@@ -20,7 +20,7 @@ t.test('a link on another site to a flux is refused, and one to the app shows th
 })
 
 t.test('a link on another site to sign-in shows a page with a button and sets nothing', async (t) => {
-  const { world, page, home, context, since } = await signedInVictim(t, browser, 'evil.test')
+  const { demo, page, home, context, since } = await signedInVictim(t, browser, 'evil.test')
   const before = await context.cookies()
   await clickLink(page, `${home}/auth/login?returnTo=%2F%3Ftab%3D7`)
   t.equal(page.url(), `${home}/auth/login?returnTo=%2F%3Ftab%3D7`)
@@ -31,19 +31,19 @@ t.test('a link on another site to sign-in shows a page with a button and sets no
       .at(-1)
       ?.headers.some((name) => /^set-cookie$/i.test(name)),
   )
-  await nothingHappened(t, world, page)
+  await nothingHappened(t, demo, page)
 
   await page.getByRole('button', { name: 'Sign in' }).click()
   await decideOnPage(page, home)
   await showsState(page, 'in')
   t.equal(page.url(), `${home}/?tab=7`)
-  t.strictSame(world.complaints, [], 'the page of the server obeys its own policy')
+  t.strictSame(demo.complaints, [], 'the page of the server obeys its own policy')
 })
 
 t.test("an attacker's code does not sign the victim in to the attacker's account", async (t) => {
-  const { world, app, page, home, context, since } = await signedInVictim(t, browser, 'evil.test')
-  const { sandbox } = world
-  const start = await request(`${world.serverUrl}/auth/login`)
+  const { demo, app, page, home, context, since } = await signedInVictim(t, browser, 'evil.test')
+  const { sandbox } = demo
+  const start = await request(`${demo.serverUrl}/auth/login`)
   const back = await fetch(String(start.headers.location), {
     method: 'POST',
     body: new URLSearchParams({ username: 'bob', password: 'builder', decision: 'accept' }),
@@ -55,7 +55,7 @@ t.test("an attacker's code does not sign the victim in to the attacker's account
   t.equal(since().at(-1)?.status, 400)
   t.strictSame(await context.cookies(), before)
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 1, "only the victim's own code was redeemed")
-  await nothingHappened(t, world, app)
+  await nothingHappened(t, demo, app)
 })
 
 async function clickLink(page: Page, address: string): Promise<void> {

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { launchChromium } from '../helpers/chromium.ts'
-import { decideOnPage, readFlux, showsState, startWorld } from './world.ts'
+import { decideOnPage, readFlux, showsState, startDemo } from './demo.ts'
 
 const browser = await launchChromium(t)
 
@@ -9,46 +9,46 @@ for (const redirect of ['per-login', 'fixed']) {
     `a sign-in by the token flow, ${redirect}: the token is in one request and in no address`,
     async (t) => {
       const env = { OAUTH_FLOWS: 'code,token', OAUTH_REDIRECT: redirect, ACCESS_LOG: 'off' }
-      const world = await startWorld(t, browser, { env })
-      const { front, sandbox, context } = world
+      const demo = await startDemo(t, browser, { env })
+      const { reverseProxy, sandbox, context } = demo
       sandbox.faults.set({ state: 'echo' })
       const page = await context.newPage()
       const seen: string[] = []
       page.on('framenavigated', (frame) => seen.push(frame.url()))
-      await page.goto(`${front.publicUrl}/auth/login?flow=token&returnTo=%2F%3Ftab%3D1`)
-      await decideOnPage(page, front.publicUrl)
+      await page.goto(`${reverseProxy.publicUrl}/auth/login?flow=token&returnTo=%2F%3Ftab%3D1`)
+      await decideOnPage(page, reverseProxy.publicUrl)
       await showsState(page, 'in')
-      t.equal(page.url(), `${front.publicUrl}/?tab=1`)
+      t.equal(page.url(), `${reverseProxy.publicUrl}/?tab=1`)
       t.equal(await readFlux(page), 200)
       const bearer = sandbox.journal.entries({ endpoint: 'resource' })[0]?.headers.authorization
       const token = String(bearer).replace('Bearer ', '')
       t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
 
-      const posted = front.passed.filter(({ method }) => method === 'POST')
+      const posted = reverseProxy.passed.filter(({ method }) => method === 'POST')
       t.strictSame(
         posted.map(({ path, status }) => [/^\/auth\/callback\/[\w-]{43}$/.test(path), status]),
         [[true, 200]],
         'one request carries the token',
       )
-      for (const { url } of front.passed) t.notMatch(url, token)
+      for (const { url } of reverseProxy.passed) t.notMatch(url, token)
       await page.goBack()
       t.notMatch(page.url(), token)
       await page.goForward()
       t.notMatch(page.url(), token)
-      t.strictSame(world.complaints, [])
+      t.strictSame(demo.complaints, [])
       await page.close()
     },
   )
 }
 
 t.test('a token that comes back too late is taken out of the address all the same', async (t) => {
-  const world = await startWorld(t, browser, { env: { OAUTH_FLOWS: 'token' } })
-  const { front, context } = world
+  const demo = await startDemo(t, browser, { env: { OAUTH_FLOWS: 'token' } })
+  const { reverseProxy, context } = demo
   const page = await context.newPage()
-  await page.goto(`${front.publicUrl}/auth/login`)
+  await page.goto(`${reverseProxy.publicUrl}/auth/login`)
   await page.locator('#username').waitFor()
   await context.clearCookies()
-  await decideOnPage(page, front.publicUrl)
+  await decideOnPage(page, reverseProxy.publicUrl)
   await page.getByText('This sign-in was not started in this browser').waitFor()
   t.match(page.url(), /\/auth\/callback\/[\w-]{43}$/)
   await page.getByRole('link', { name: 'Go to the start' }).click()
@@ -56,18 +56,18 @@ t.test('a token that comes back too late is taken out of the address all the sam
   t.notMatch(page.url(), '#')
   // The answer's own status is all that Chromium complains of.
   t.strictSame(
-    [...new Set(world.complaints)].filter((text) => !/status of 400/.test(text)),
+    [...new Set(demo.complaints)].filter((text) => !/status of 400/.test(text)),
     [],
   )
 })
 
 t.test('a refusal, and a page whose fragment is missing, are told to the person', async (t) => {
-  const world = await startWorld(t, browser, { env: { OAUTH_FLOWS: 'token' } })
-  const { front, context } = world
+  const demo = await startDemo(t, browser, { env: { OAUTH_FLOWS: 'token' } })
+  const { reverseProxy, context } = demo
   const page = await context.newPage()
-  await page.goto(`${front.publicUrl}/auth/login?returnTo=%2Fnews`)
-  await decideOnPage(page, front.publicUrl, 'refuse')
-  await page.waitForURL(`${front.publicUrl}/news?login_error=access_denied#_`)
+  await page.goto(`${reverseProxy.publicUrl}/auth/login?returnTo=%2Fnews`)
+  await decideOnPage(page, reverseProxy.publicUrl, 'refuse')
+  await page.waitForURL(`${reverseProxy.publicUrl}/news?login_error=access_denied#_`)
 
   const callback = new Promise<string>((resolve) => {
     page.on('request', (request) => {
@@ -75,11 +75,11 @@ t.test('a refusal, and a page whose fragment is missing, are told to the person'
       if (redirect_uri !== undefined) resolve(redirect_uri)
     })
   })
-  await page.goto(`${front.publicUrl}/auth/login?returnTo=%2Fnews`)
+  await page.goto(`${reverseProxy.publicUrl}/auth/login?returnTo=%2Fnews`)
   await page.goto(await callback)
   await page.getByText('Exactly one of the members access_token and error is expected.').waitFor()
   await page.getByRole('link', { name: 'Begin again' }).click()
-  await page.waitForURL(`${world.sandbox.url}/**`)
-  await decideOnPage(page, front.publicUrl)
-  await page.waitForURL(`${front.publicUrl}/news#_`)
+  await page.waitForURL(`${demo.sandbox.url}/**`)
+  await decideOnPage(page, reverseProxy.publicUrl)
+  await page.waitForURL(`${reverseProxy.publicUrl}/news#_`)
 })

@@ -1,17 +1,17 @@
 import type { Browser, Page } from 'playwright-core'
 import type { Test } from 'tap'
-import type { Passed } from '../helpers/front.ts'
+import type { Passed } from '../helpers/reverse-proxy.ts'
+import { readFlux, showsState, signInByHand, startHttpsDemo } from './demo.ts'
 import { findLeaks } from './leaks.ts'
-import { readFlux, showsState, signInByHand, startHttpsWorld } from './world.ts'
 
 const APP = 'app.bff.example'
 export const SESSION = '__Host-Http-session'
 
 /** Somebody who is signed in and then opens a page of `host`; `since` tells what came from there. */
 export async function signedInVictim(t: Test, browser: Browser, host: string) {
-  const world = await startHttpsWorld(t, browser, APP)
-  const { front, context } = world
-  front.addHost(host, (request, response) => {
+  const demo = await startHttpsDemo(t, browser, APP)
+  const { reverseProxy, context } = demo
+  reverseProxy.addHost(host, (request, response) => {
     if (request.url === '/set-cookies') {
       const forged = (name: string) => `${name}=forged; Domain=bff.example; Path=/; Secure; HttpOnly`
       response.setHeader('set-cookie', [SESSION, '__Host-Http-record', 'session'].map(forged))
@@ -19,30 +19,26 @@ export async function signedInVictim(t: Test, browser: Browser, host: string) {
     response.setHeader('content-type', 'text/html').end('<!doctype html><title>harmless</title><body>')
   })
   const app = await context.newPage()
-  await app.goto(front.publicUrl)
-  await signInByHand(app, front.publicUrl)
+  await app.goto(reverseProxy.publicUrl)
+  await signInByHand(app, reverseProxy.publicUrl)
   const page = await context.newPage()
   await page.goto(`https://${host}/`)
-  const before = front.passed.length
+  const before = reverseProxy.passed.length
   const since = (): Passed[] =>
-    front.passed
+    reverseProxy.passed
       .slice(before)
       .filter(({ requestHeaders }) => requestHeaders['sec-fetch-site'] !== 'same-origin')
-  return { world, app, page, context, home: front.publicUrl, since }
+  return { demo, app, page, context, home: reverseProxy.publicUrl, since }
 }
 
 /** The session lives, the sandbox was not called, and the site is as it was. */
-export async function nothingHappened(
-  t: Test,
-  world: Awaited<ReturnType<typeof startHttpsWorld>>,
-  page: Page,
-) {
-  const { sandbox, front } = world
+export async function nothingHappened(t: Test, demo: Awaited<ReturnType<typeof startHttpsDemo>>, page: Page) {
+  const { sandbox, reverseProxy } = demo
   t.strictSame(sandbox.journal.entries({ endpoint: 'resource' }), [], 'no call reached the platform')
   t.strictSame(sandbox.journal.entries({ endpoint: 'revoke' }), [], 'nobody was signed out')
-  t.strictSame(await findLeaks(world, [page]), [])
+  t.strictSame(await findLeaks(demo, [page]), [])
   const own = await page.context().newPage()
-  await own.goto(front.publicUrl)
+  await own.goto(reverseProxy.publicUrl)
   await showsState(own, 'in')
   t.equal(await readFlux(own), 200)
 }

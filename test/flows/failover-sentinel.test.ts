@@ -1,7 +1,7 @@
 import t from 'tap'
 import { type SentinelGroup, startSentinelGroup } from '../helpers/redis-groups.ts'
+import { elapsed, through, until } from '../helpers/replicas.ts'
 import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import { elapsed, through, until } from '../tokens/world.ts'
 import { counted, presentedAgain, signInMany, startLoad, untilAllRefreshed } from './load.ts'
 
 t.jobs = 2

@@ -1,9 +1,9 @@
 import t from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
-import { startServer } from '../helpers/processes.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { elapsed } from '../helpers/replicas.ts'
+import { startServer } from '../helpers/server-process.ts'
 import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
-import { elapsed } from '../tokens/world.ts'
 
 for (const [what, redisToo] of [
   ['a server', false],

@@ -2,8 +2,8 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import type { Browser } from '../helpers/browser.ts'
-import { startFront } from '../helpers/front.ts'
 import { type ForeignServer, listenOnLoopback, startForeignServer } from '../helpers/oidc-provider.ts'
+import { startReverseProxy } from '../helpers/reverse-proxy.ts'
 import { type Bff, startBff } from '../helpers/system.ts'
 
 t.jobs = 4
@@ -11,7 +11,7 @@ t.jobs = 4
 t.test(
   'sign-in, calls and sign-out work with an authorization server that was not written here',
   async (t) => {
-    const { foreign, bff, bearers } = await startWorld(t)
+    const { foreign, bff, bearers } = await startWithForeignServer(t)
     const browser = bff.browser()
     const start = await browser.navigate('/auth/login?returnTo=/app')
     const asked = new URL(String(start.headers.location)).searchParams
@@ -54,7 +54,7 @@ t.test(
 )
 
 t.test('an answer that names another issuer, or comes without its state, redeems nothing', async (t) => {
-  const { foreign, bff } = await startWorld(t)
+  const { foreign, bff } = await startWithForeignServer(t)
   const changes: Record<string, (query: URLSearchParams) => void> = {
     'another issuer': (query) => query.set('iss', 'http://127.0.0.1:1'),
     'another state': (query) => query.set('state', 'x'.repeat(43)),
@@ -73,7 +73,7 @@ t.test('an answer that names another issuer, or comes without its state, redeems
 })
 
 t.test('the provider insists on PKCE, and a code is worth nothing without its verifier', async (t) => {
-  const { foreign, bff } = await startWorld(t)
+  const { foreign, bff } = await startWithForeignServer(t)
   const victim = bff.browser()
   const start = await victim.navigate('/auth/login')
   const cameBack = await foreign.decide(String(start.headers.location))
@@ -88,7 +88,7 @@ t.test('the provider insists on PKCE, and a code is worth nothing without its ve
     'nothing else was wrong with it',
   )
 
-  const { foreign: strict, bff: without } = await startWorld(t, { env: { OAUTH_PKCE: 'off' } })
+  const { foreign: strict, bff: without } = await startWithForeignServer(t, { env: { OAUTH_PKCE: 'off' } })
   const browser = without.browser()
   const begun = await browser.navigate('/auth/login?returnTo=/app')
   const back = await browser.navigate(await strict.decide(String(begun.headers.location)), {
@@ -99,7 +99,7 @@ t.test('the provider insists on PKCE, and a code is worth nothing without its ve
 })
 
 t.test('a refusal on the pages of the provider comes back as a word, not as a session', async (t) => {
-  const { foreign, bff } = await startWorld(t)
+  const { foreign, bff } = await startWithForeignServer(t)
   const browser = bff.browser()
   const start = await browser.navigate('/auth/login?returnTo=/app')
   const cameBack = await foreign.decide(String(start.headers.location), 'refuse')
@@ -110,7 +110,7 @@ t.test('a refusal on the pages of the provider comes back as a word, not as a se
 })
 
 t.test('an id_token in the answer, which nobody asked this server to read, does no harm', async (t) => {
-  const { foreign, bff, bearers } = await startWorld(t, { scope: 'openid platform' })
+  const { foreign, bff, bearers } = await startWithForeignServer(t, { scope: 'openid platform' })
   const browser = await signIn(bff, foreign)
   t.type(foreign.tokenRequests[0]?.granted?.id_token, 'string')
   t.equal((await browser.fetch('/flux/temperature')).status, 200)
@@ -121,7 +121,7 @@ t.test(
   'a request whose token is about to expire is sent with a new one, and the old one is dead',
   async (t) => {
     const env = { REFRESH_AHEAD_SECONDS: '0' }
-    const { foreign, bff, bearers } = await startWorld(t, { tokenLifeSeconds: 3, env })
+    const { foreign, bff, bearers } = await startWithForeignServer(t, { tokenLifeSeconds: 3, env })
     const browser = await signIn(bff, foreign)
     const statuses = new Set<number>()
     await until(async () => {
@@ -140,7 +140,7 @@ t.test(
 )
 
 t.test('with no request the token is refreshed in time, again and again', async (t) => {
-  const { foreign, bff, bearers } = await startWorld(t, { tokenLifeSeconds: 3 })
+  const { foreign, bff, bearers } = await startWithForeignServer(t, { tokenLifeSeconds: 3 })
   const browser = await signIn(bff, foreign)
   await until(async () => foreign.tokenRequests.length >= 3)
   const [, second, third] = foreign.tokenRequests
@@ -153,7 +153,7 @@ t.test('with no request the token is refreshed in time, again and again', async 
 t.test(
   'when somebody else uses an old refresh token, the provider ends all, and the session with it',
   async (t) => {
-    const { foreign, bff } = await startWorld(t, { tokenLifeSeconds: 3 })
+    const { foreign, bff } = await startWithForeignServer(t, { tokenLifeSeconds: 3 })
     const browser = await signIn(bff, foreign)
     await until(async () => foreign.tokenRequests.length >= 2)
     const old = foreign.tokenRequests[0]?.granted?.refresh_token ?? ''
@@ -170,7 +170,9 @@ t.test(
 )
 
 t.test('a wrong client secret leads to a page that says so in plain words, and to no session', async (t) => {
-  const { foreign, bff } = await startWorld(t, { env: { CLIENT_SECRET: 'not-the-secret-of-this-client' } })
+  const { foreign, bff } = await startWithForeignServer(t, {
+    env: { CLIENT_SECRET: 'not-the-secret-of-this-client' },
+  })
   const browser = bff.browser()
   const start = await browser.navigate('/auth/login?returnTo=/app')
   const cameBack = await foreign.decide(String(start.headers.location))
@@ -185,18 +187,21 @@ t.test('a wrong client secret leads to a page that says so in plain words, and t
   t.notMatch(bff.log(), /not-the-secret/)
 })
 
-interface WorldOptions {
+interface ForeignOptions {
   tokenLifeSeconds?: number
   scope?: string
   env?: Record<string, string>
 }
 
 /** The provider, a resource server that asks it about every token, and the server between them. */
-async function startWorld(t: Test, { tokenLifeSeconds = 600, scope, env = {} }: WorldOptions = {}) {
+async function startWithForeignServer(
+  t: Test,
+  { tokenLifeSeconds = 600, scope, env = {} }: ForeignOptions = {},
+) {
   // The provider must know the address to come back to before the server is there.
-  const front = await startFront(t)
+  const reverseProxy = await startReverseProxy(t)
   const foreign = await startForeignServer(t, {
-    redirectUri: `${front.publicUrl}/auth/callback`,
+    redirectUri: `${reverseProxy.publicUrl}/auth/callback`,
     tokenLifeSeconds,
     ...(scope === undefined ? {} : { scope }),
   })
@@ -215,9 +220,9 @@ async function startWorld(t: Test, { tokenLifeSeconds = 600, scope, env = {} }: 
   const bff = await startBff(
     t,
     { authUrl: foreign.issuer, baseUrl },
-    { ...foreign.env, PUBLIC_URL: front.publicUrl, TRUST_PROXY: '127.0.0.1/32', ...env },
+    { ...foreign.env, PUBLIC_URL: reverseProxy.publicUrl, TRUST_PROXY: '127.0.0.1/32', ...env },
   )
-  front.forwardTo((bff.app.server.server.address() as AddressInfo).port)
+  reverseProxy.forwardTo((bff.app.server.server.address() as AddressInfo).port)
   return { foreign, bff, bearers }
 }
 

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
-import { type ServerProcess, startServer } from '../helpers/processes.ts'
+import { type ServerProcess, startServer } from '../helpers/server-process.ts'
 import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
 
 const MIB = 1024 * 1024

@@ -1,9 +1,9 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
+import { elapsed } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { startProxy } from '../store/proxy.ts'
 import { scriptSha } from '../store/script-sha.ts'
-import { elapsed } from '../tokens/world.ts'
 
 const IDLE_MS = 6_000
 

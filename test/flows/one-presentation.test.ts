@@ -3,12 +3,12 @@ import net, { type AddressInfo } from 'node:net'
 import t from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
 import type { Teardown } from '../helpers/child.ts'
-import { startServer } from '../helpers/processes.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { elapsed, presentations, signInExpired, through, until } from '../helpers/replicas.ts'
+import { startServer } from '../helpers/server-process.ts'
 import { CLIENT, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { startProxy } from '../store/proxy.ts'
 import { scriptSha } from '../store/script-sha.ts'
-import { elapsed, presentations, signInExpired, through, until } from '../tokens/world.ts'
 
 t.jobs = 2
 

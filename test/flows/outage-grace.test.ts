@@ -3,9 +3,9 @@ import t from 'tap'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { Answer, Browser } from '../helpers/browser.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { elapsed, signInFor, through, until } from '../helpers/replicas.ts'
 import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { type Proxy as Network, startProxy } from '../store/proxy.ts'
-import { elapsed, signInFor, through, until } from '../tokens/world.ts'
 
 // Most of the time is spent waiting.
 t.jobs = 3

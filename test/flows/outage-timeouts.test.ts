@@ -1,10 +1,10 @@
 import t, { type Test } from 'tap'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { presentations, signInExpired, through, until } from '../helpers/replicas.ts'
 import { type Bff, decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { startProxy, type Proxy as Way } from '../store/proxy.ts'
 import { scriptSha } from '../store/script-sha.ts'
-import { presentations, signInExpired, through, until } from '../tokens/world.ts'
 
 /** Two replicas over one Redis; what it answers to the first may be held on the way. */
 interface Slow {

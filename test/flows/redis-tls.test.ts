@@ -1,8 +1,8 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
 import { startCluster, startSentinelGroup } from '../helpers/redis-groups.ts'
+import { presentations, signInExpired, until } from '../helpers/replicas.ts'
 import { type Bff, startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import { presentations, signInExpired, until } from '../tokens/world.ts'
 
 const FORMS = {
   'a single Redis': async (t: Parameters<typeof startRedis>[0]) => await startRedis(t, { tls: true }),

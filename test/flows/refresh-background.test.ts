@@ -1,8 +1,8 @@
 import t from 'tap'
 import type { Browser } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { elapsed, presentations, startReplicas, through, until } from '../helpers/replicas.ts'
 import { type Bff, signIn, startBff, startSandbox } from '../helpers/system.ts'
-import { elapsed, presentations, startWorld, through, until } from '../tokens/world.ts'
 
 t.jobs = 4
 
@@ -39,7 +39,7 @@ for (const { limit, env } of [
 }
 
 t.test('three replicas share the work of the background, once for each session and expiry', async (t) => {
-  const { sandbox, replicas } = await startWorld(t)
+  const { sandbox, replicas } = await startReplicas(t)
   sandbox.faults.set({ tokenLifeSeconds: 3 })
   const browsers: Browser[] = []
   for (let at = 0; at < 24; at += 1) {

@@ -1,8 +1,8 @@
 import t from 'tap'
 import type { Faults } from '../../src/sandbox/faults.ts'
 import type { Browser } from '../helpers/browser.ts'
+import { elapsed, lastBearer, presentations, signInExpired, signInFor, until } from '../helpers/replicas.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
-import { elapsed, lastBearer, presentations, signInExpired, signInFor, until } from '../tokens/world.ts'
 
 t.jobs = 6
 

@@ -1,7 +1,7 @@
 import t from 'tap'
-import { isProblem } from '../helpers/problems.ts'
+import { isProblem } from '../helpers/browser.ts'
+import { presentations, startReplicas, through } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
-import { presentations, startWorld, through } from '../tokens/world.ts'
 
 t.test(
   'a refused token during an outage of the authorization server is replaced within five seconds of its return',
@@ -38,7 +38,7 @@ t.test(
 t.test(
   'an only token that is called invalid ends the session on every replica, for all callers',
   async (t) => {
-    const { sandbox, replicas } = await startWorld(t)
+    const { sandbox, replicas } = await startReplicas(t)
     sandbox.faults.set({ omitRefreshToken: true })
     const browser = replicas[0].browser()
     await signIn(browser, sandbox)
@@ -81,7 +81,7 @@ t.test('an only token that is refused without that word leaves the session', asy
 
 for (const shape of ['standard', 'bare401', 'json400', 'challenge403'] as const) {
   t.test(`a resource server that calls every token invalid (${shape}) ends no session`, async (t) => {
-    const { sandbox, replicas } = await startWorld(t)
+    const { sandbox, replicas } = await startReplicas(t)
     const browser = replicas[0].browser()
     await signIn(browser, sandbox)
     const browsers = replicas.map((replica) => through(replica, browser))

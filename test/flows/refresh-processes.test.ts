@@ -1,10 +1,10 @@
 import t from 'tap'
 import type { Browser } from '../helpers/browser.ts'
 import { createBrowser } from '../helpers/browser.ts'
-import { startServer } from '../helpers/processes.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { elapsed, presentations } from '../helpers/replicas.ts'
+import { startServer } from '../helpers/server-process.ts'
 import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
-import { elapsed, presentations } from '../tokens/world.ts'
 
 const SESSIONS = 300
 const LIFE_SECONDS = 3

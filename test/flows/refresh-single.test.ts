@@ -1,9 +1,9 @@
 import { request } from 'node:http'
 import t from 'tap'
-import { presentations, signInExpired, startWorld, through } from '../tokens/world.ts'
+import { presentations, signInExpired, startReplicas, through } from '../helpers/replicas.ts'
 
 t.test('200 calls over three replicas on an expired token send one refresh, and all succeed', async (t) => {
-  const { sandbox, replicas } = await startWorld(t)
+  const { sandbox, replicas } = await startReplicas(t)
   const browser = await signInExpired(replicas[0], sandbox)
   const gate = sandbox.hold('token', { only: 'refresh_token' })
   const browsers = replicas.map((replica) => through(replica, browser))
@@ -22,7 +22,7 @@ t.test('200 calls over three replicas on an expired token send one refresh, and 
 })
 
 t.test('callers whose token was refused share one forced refresh and are sent again once', async (t) => {
-  const { sandbox, replicas } = await startWorld(t)
+  const { sandbox, replicas } = await startReplicas(t)
   const browser = await signInExpired(replicas[0], sandbox)
   const browsers = replicas.map((replica) => through(replica, browser))
   for (const each of browsers) t.equal((await each.fetch('/flux/temperature')).status, 200)
@@ -37,7 +37,7 @@ t.test('callers whose token was refused share one forced refresh and are sent ag
 })
 
 t.test('a browser that leaves during a refresh changes nothing', async (t) => {
-  const { sandbox, replicas } = await startWorld(t)
+  const { sandbox, replicas } = await startReplicas(t)
   const browser = await signInExpired(replicas[0], sandbox)
   const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
   const { cookies } = browser
@@ -69,7 +69,7 @@ for (const { where, from } of [
   { where: 'another replica', from: 1 },
 ]) {
   t.test(`signing out on ${where} beats a refresh that is under way`, async (t) => {
-    const { sandbox, replicas, redis } = await startWorld(t)
+    const { sandbox, replicas, redis } = await startReplicas(t)
     const browser = await signInExpired(replicas[0], sandbox)
     const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
     const waiting = [0, 1, 2].map((at) => through(replicas[at]!, browser).fetch('/flux/temperature'))
@@ -92,7 +92,7 @@ for (const { where, from } of [
 }
 
 t.test('a session that ends while the authorization server hangs gets 401, not 503', async (t) => {
-  const { sandbox, replicas } = await startWorld(t, { TOKEN_TIMEOUT_MS: '1500' })
+  const { sandbox, replicas } = await startReplicas(t, { TOKEN_TIMEOUT_MS: '1500' })
   const browser = await signInExpired(replicas[0], sandbox)
   sandbox.faults.set({ tokenEndpoint: { mode: 'hang' } })
   const waiting = browser.fetch('/flux/temperature')
@@ -102,7 +102,7 @@ t.test('a session that ends while the authorization server hangs gets 401, not 5
 })
 
 t.test('a change message that is lost delays a waiting request, and does not hang it', async (t) => {
-  const { sandbox, replicas, redis } = await startWorld(t)
+  const { sandbox, replicas, redis } = await startReplicas(t)
   const browser = await signInExpired(replicas[0], sandbox)
   const gate = sandbox.hold('token', { only: 'refresh_token' })
   const first = browser.fetch('/flux/temperature')

@@ -1,10 +1,10 @@
 import t from 'tap'
-import { elapsed, presentations, signInExpired, startWorld, through, until } from '../tokens/world.ts'
+import { elapsed, presentations, signInExpired, startReplicas, through, until } from '../helpers/replicas.ts'
 
 t.jobs = 3
 
 t.test('tokens that a dead Redis did not take are stored later, and not served before', async (t) => {
-  const { redis, sandbox, replicas } = await startWorld(t)
+  const { redis, sandbox, replicas } = await startReplicas(t)
   const browser = await signInExpired(replicas[0], sandbox)
   const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
   const waiting = browser.fetch('/flux/temperature')
@@ -30,7 +30,7 @@ t.test('tokens that a dead Redis did not take are stored later, and not served b
 })
 
 t.test('tokens that a frozen Redis did not take are stored when it goes on', async (t) => {
-  const { redis, sandbox, replicas } = await startWorld(t)
+  const { redis, sandbox, replicas } = await startReplicas(t)
   const browser = await signInExpired(replicas[0], sandbox)
   const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
   const waiting = browser.fetch('/flux/temperature')
@@ -50,7 +50,7 @@ t.test('tokens that a frozen Redis did not take are stored when it goes on', asy
 })
 
 t.test('the holder of new tokens serves them while Redis can be read and refuses writes', async (t) => {
-  const { redis, sandbox, replicas } = await startWorld(t, { TOKEN_TIMEOUT_MS: '1000' })
+  const { redis, sandbox, replicas } = await startReplicas(t, { TOKEN_TIMEOUT_MS: '1000' })
   const browser = await signInExpired(replicas[0], sandbox)
   const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
   const waiting = browser.fetch('/flux/temperature')
@@ -72,7 +72,7 @@ t.test('the holder of new tokens serves them while Redis can be read and refuses
 })
 
 t.test('signing out while new tokens wait to be stored has those revoked as well', async (t) => {
-  const { redis, sandbox, replicas } = await startWorld(t)
+  const { redis, sandbox, replicas } = await startReplicas(t)
   const browser = await signInExpired(replicas[0], sandbox)
   const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
   const waiting = browser.fetch('/flux/temperature')
@@ -89,7 +89,7 @@ t.test('signing out while new tokens wait to be stored has those revoked as well
 })
 
 t.test('a session that was to be refreshed when Redis froze works soon after it goes on', async (t) => {
-  const { redis, sandbox, replicas } = await startWorld(t)
+  const { redis, sandbox, replicas } = await startReplicas(t)
   const browser = await signInExpired(replicas[0], sandbox)
   redis.pause()
   t.teardown(() => redis.resume())

@@ -1,10 +1,10 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
+import { until } from '../helpers/replicas.ts'
 import { CLIENT, startSandbox } from '../helpers/system.ts'
 import { sessions } from '../operator/run.ts'
 import { redisStore, singleTarget } from '../store/stores.ts'
-import { until } from '../tokens/world.ts'
-import { makeSessions, startCalls, startDeployment } from './rotation-world.ts'
+import { makeSessions, startCalls, startDeployment } from './rotation-deployment.ts'
 
 const A = 'secret-A-of-the-tests-of-32-characters'
 const B = 'secret-B-of-the-tests-of-32-characters'

@@ -2,10 +2,10 @@ import { once } from 'node:events'
 import net from 'node:net'
 import t from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
-import { startServer } from '../helpers/processes.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { presentations, until } from '../helpers/replicas.ts'
+import { startServer } from '../helpers/server-process.ts'
 import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
-import { presentations, until } from '../tokens/world.ts'
 
 t.test('a stop is not held up by a connection on which nothing was sent', async (t) => {
   const server = await startServer(t, { SHUTDOWN_SECONDS: '10' })

@@ -1,8 +1,8 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
+import { through, until } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { startProxy } from '../store/proxy.ts'
-import { through, until } from '../tokens/world.ts'
 import { counted } from './load.ts'
 
 t.test('a replica whose subscriber is left on a demoted master serves nothing stale', async (t) => {

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
+import { elapsed, type Replicas, startReplicas, through, until } from '../helpers/replicas.ts'
 import { type Bff, signIn } from '../helpers/system.ts'
 import { sessions } from '../operator/run.ts'
-import { elapsed, startWorld, through, until, type World } from '../tokens/world.ts'
 
 const SECRET = 'the-first-secret-of-the-tests-of-32-characters'
 
@@ -9,7 +9,7 @@ interface Way {
   name: string
   env?: Record<string, string>
   /** Ends the session of the browser that has signed in through this replica. */
-  end: (t: Test, world: World, browser: ReturnType<Bff['browser']>) => Promise<unknown>
+  end: (t: Test, started: Replicas, browser: ReturnType<Bff['browser']>) => Promise<unknown>
   says: RegExp
 }
 
@@ -55,12 +55,12 @@ const WAYS: Way[] = [
 
 for (const { name, env, end, says } of WAYS) {
   t.test(`a session that was ${name}: each replica says so, however often it is asked`, async (t) => {
-    const world = await startWorld(t, env)
-    const [here, elsewhere] = world.replicas
+    const started = await startReplicas(t, env)
+    const [here, elsewhere] = started.replicas
     const browser = here.browser()
-    await signIn(browser, world.sandbox)
+    await signIn(browser, started.sandbox)
     const before = through(here, browser)
-    await end(t, world, browser)
+    await end(t, started, browser)
     for (const replica of [here, elsewhere, here]) {
       const old = through(replica, before)
       let answer = await old.fetch('/flux/temperature')

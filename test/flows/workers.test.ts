@@ -1,10 +1,16 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
-import { runServer, SERVER_ENV, type ServerProcess, startBuilt, startServer } from '../helpers/processes.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { until } from '../helpers/replicas.ts'
+import {
+  runServer,
+  SERVER_ENV,
+  type ServerProcess,
+  startBuilt,
+  startServer,
+} from '../helpers/server-process.ts'
 import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
-import { until } from '../tokens/world.ts'
 
 /** Of all workers so far. */
 function workerPids(server: ServerProcess): number[] {

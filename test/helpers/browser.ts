@@ -1,4 +1,5 @@
 import { request as httpRequest } from 'node:http'
+import type { Test } from 'tap'
 
 export interface Answer {
   status: number
@@ -125,4 +126,10 @@ function exchange(
     request.on('error', reject)
     request.end(body)
   })
+}
+
+/** Asserts that an answer is a problem of this status and code. */
+export function isProblem(t: Test, answer: Answer, status: number, code: string, what: string): void {
+  t.equal(answer.status, status, what)
+  t.equal(answer.json().code, code, what)
 }

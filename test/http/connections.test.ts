@@ -3,7 +3,7 @@ import net, { type AddressInfo } from 'node:net'
 import Fastify from 'fastify'
 import t from 'tap'
 import { trackConnections } from '../../src/http/connections.ts'
-import { elapsed } from '../tokens/world.ts'
+import { elapsed } from '../helpers/replicas.ts'
 
 const BYTES = 16_000_000
 

@@ -3,7 +3,7 @@ import net from 'node:net'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
-import { startServer } from '../helpers/processes.ts'
+import { startServer } from '../helpers/server-process.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 
 /** A machine whose `localhost` has two addresses, as most have; here both are IPv4. */

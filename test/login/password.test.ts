@@ -1,6 +1,5 @@
 import t from 'tap'
-import type { Answer, Browser, RequestOptions } from '../helpers/browser.ts'
-import { isProblem } from '../helpers/problems.ts'
+import { type Answer, type Browser, isProblem, type RequestOptions } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 

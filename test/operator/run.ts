@@ -1,6 +1,6 @@
 import type { Teardown } from '../helpers/child.ts'
 import { waitForOutput } from '../helpers/child.ts'
-import { startBuilt } from '../helpers/processes.ts'
+import { startBuilt } from '../helpers/server-process.ts'
 
 export interface Run {
   code: number | null

@@ -4,8 +4,8 @@ import { createActivity } from '../../src/proxy/activity.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import type { RecordKey } from '../../src/store/store.ts'
 import { createMovableClock } from '../helpers/clock.ts'
+import { elapsed, until } from '../helpers/replicas.ts'
 import { newKey, newRecord } from '../store/stores.ts'
-import { elapsed, until } from '../tokens/world.ts'
 
 const IDLE_MS = 60_000
 /** Two clocks are read, and a record has whole milliseconds. */

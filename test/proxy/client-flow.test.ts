@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isProblem } from '../helpers/problems.ts'
+import { isProblem } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 

@@ -1,8 +1,8 @@
 import t from 'tap'
-import { createHouse } from './house.ts'
+import { createVirtualReplicas } from './virtual-replicas.ts'
 
 t.test('who holds a good token waits for a refresh no longer than it is a second old', async (t) => {
-  const { time, addReplica, addSession, behave, request } = createHouse(t)
+  const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
   const [holder, other] = [addReplica(() => 0.999), addReplica(() => 0.999)]
   const key = await addSession(holder, 1, 90)
   await time.advance(61_000)
@@ -22,7 +22,7 @@ t.test('who holds a good token waits for a refresh no longer than it is a second
 })
 
 t.test('who holds none waits for the whole answer, on whichever replica', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request } = createHouse(t)
+  const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
   const replicas = [addReplica(), addReplica(), addReplica()]
   const key = await addSession(replicas[0]!, 1, 0)
   behave({ kind: 'granted', ms: 8_000 })
@@ -33,7 +33,7 @@ t.test('who holds none waits for the whole answer, on whichever replica', async 
 })
 
 t.test('a token that expires while its holder waits is not handed out', async (t) => {
-  const { time, addReplica, addSession, behave, request } = createHouse(t)
+  const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
   const replica = addReplica(() => 0.999)
   const key = await addSession(replica, 1, 3)
   await replica.tokens.stop()
@@ -45,7 +45,7 @@ t.test('a token that expires while its holder waits is not handed out', async (t
 })
 
 t.test('while the token endpoint is down nobody waits for a probe that hangs', async (t) => {
-  const { time, addReplica, addSession, behave, request } = createHouse(t)
+  const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
   const [replica, other] = [addReplica(), addReplica()]
   const keys = await Promise.all([1, 2, 3, 4].map((name) => addSession(replica, name, 0)))
   behave({ kind: 'unavailable' })
@@ -70,7 +70,7 @@ t.test('while the token endpoint is down nobody waits for a probe that hangs', a
 })
 
 t.test('a caller who is told that the record changed does not read it in circles', async (t) => {
-  const { time, addReplica, addSession, request, shared } = createHouse(t)
+  const { time, addReplica, addSession, request, shared } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
   // As where reads are answered by a copy that is behind.
@@ -84,7 +84,7 @@ t.test('a caller who is told that the record changed does not read it in circles
 })
 
 t.test('a lease that nobody gives back is waited for, and not beyond a token request', async (t) => {
-  const { time, addReplica, addSession, request, shared, presentations } = createHouse(t)
+  const { time, addReplica, addSession, request, shared, presentations } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
   await shared.beginRefresh(key, {
@@ -104,7 +104,7 @@ t.test('a lease that nobody gives back is waited for, and not beyond a token req
 })
 
 /** As a store whose server is another one since now: nobody begins for so long. */
-function pauseRefreshes({ shared, time }: ReturnType<typeof createHouse>, ms: number): void {
+function pauseRefreshes({ shared, time }: ReturnType<typeof createVirtualReplicas>, ms: number): void {
   const begin = shared.beginRefresh
   const until = time.now() + ms
   shared.beginRefresh = async (key, request) => {
@@ -114,8 +114,8 @@ function pauseRefreshes({ shared, time }: ReturnType<typeof createHouse>, ms: nu
 }
 
 t.test('a pause of the store is waited for, however short a token request may be', async (t) => {
-  const house = createHouse(t, { timeoutMs: 1_000 })
-  const { time, addReplica, addSession, behave, presentations, request } = house
+  const setup = createVirtualReplicas(t, { timeoutMs: 1_000 })
+  const { time, addReplica, addSession, behave, presentations, request } = setup
   const replica = addReplica()
   const keys = await Promise.all([1, 2, 3, 4].map((name) => addSession(replica, name, 0)))
   // The token endpoint is taken to be down.
@@ -124,7 +124,7 @@ t.test('a pause of the store is waited for, however short a token request may be
   behave({ kind: 'granted' })
   const before = presentations.length
   await time.advance(500)
-  pauseRefreshes(house, 4_000)
+  pauseRefreshes(setup, 4_000)
   const asked = request(replica, keys[3]!)
   await time.advance(3_900)
   t.equal(presentations.length, before)
@@ -133,29 +133,29 @@ t.test('a pause of the store is waited for, however short a token request may be
 })
 
 t.test('a pause of the store that is not waited for is told as the store’s', async (t) => {
-  const house = createHouse(t, { timeoutMs: 1_000 })
-  const { time, addReplica, addSession, request } = house
+  const setup = createVirtualReplicas(t, { timeoutMs: 1_000 })
+  const { time, addReplica, addSession, request } = setup
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
   // From one server to the next.
-  pauseRefreshes(house, 20_000)
+  pauseRefreshes(setup, 20_000)
   const asked = request(replica, key)
   await time.advance(4_600)
   t.match(await asked, { kind: 'unavailable', what: 'store' })
 })
 
 t.test('a pause of the store holds up nobody who has a good token', async (t) => {
-  const house = createHouse(t)
-  const { time, addReplica, addSession, request } = house
+  const setup = createVirtualReplicas(t)
+  const { time, addReplica, addSession, request } = setup
   const replica = addReplica(() => 0.999)
   const key = await addSession(replica, 1, 90)
   await time.advance(61_000)
-  pauseRefreshes(house, 4_000)
+  pauseRefreshes(setup, 4_000)
   t.match(await request(replica, key), { kind: 'token', session: { gen: 1 } })
 })
 
 t.test('a forced refresh is not taken for done by a plain one that came to nothing', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request } = createHouse(t)
+  const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
   const replica = addReplica(() => 0.999)
   const key = await addSession(replica, 1, 90)
   await replica.tokens.stop()
@@ -173,7 +173,7 @@ t.test('a forced refresh is not taken for done by a plain one that came to nothi
 })
 
 t.test('a session without a refresh token ends with its access token', async (t) => {
-  const { time, addReplica, request, shared } = createHouse(t)
+  const { time, addReplica, request, shared } = createVirtualReplicas(t)
   const replica = addReplica()
   const { Secret } = await import('../../src/secret.ts')
   const key = 'a'.repeat(64)

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createHouse } from './house.ts'
+import { createVirtualReplicas } from './virtual-replicas.ts'
 
 const HOUR = 3_600_000
 
@@ -7,9 +7,12 @@ for (const hours of [-1, 1]) {
   for (const whose of ['wall', 'store'] as const) {
     const clock = whose === 'wall' ? 'process' : 'store'
     t.test(`a ${clock} clock that steps by ${hours} h delays no background refresh`, async (t) => {
-      const { time, steps, addReplica, addSession, presentations, shared, request } = createHouse(t, {
-        idleMs: 6 * HOUR,
-      })
+      const { time, steps, addReplica, addSession, presentations, shared, request } = createVirtualReplicas(
+        t,
+        {
+          idleMs: 6 * HOUR,
+        },
+      )
       const replica = addReplica()
       const key = await addSession(replica, 1, 600)
       await time.advance(60_000)
@@ -25,7 +28,7 @@ for (const hours of [-1, 1]) {
 }
 
 t.test('a process clock that steps back by an hour keeps the breaker open no longer', async (t) => {
-  const { time, steps, addReplica, addSession, behave, request } = createHouse(t)
+  const { time, steps, addReplica, addSession, behave, request } = createVirtualReplicas(t)
   const replica = addReplica()
   const keys = await Promise.all([1, 2, 3, 4].map((name) => addSession(replica, name, 0)))
   behave({ kind: 'unavailable' })
@@ -38,7 +41,7 @@ t.test('a process clock that steps back by an hour keeps the breaker open no lon
 })
 
 t.test('a replica whose clock is behind writes no wait that keeps the others from refreshing', async (t) => {
-  const { time, steps, addReplica, addSession, behave, request } = createHouse(t)
+  const { time, steps, addReplica, addSession, behave, request } = createVirtualReplicas(t)
   const [replica, other] = [addReplica(), addReplica()]
   await time.advance(6_000)
   const key = await addSession(replica, 1, 30)
@@ -55,7 +58,7 @@ t.test('a replica whose clock is behind writes no wait that keeps the others fro
 })
 
 t.test('a store clock that steps back by an hour holds no lease longer than a lease', async (t) => {
-  const { time, steps, addReplica, addSession, crash, behave, request } = createHouse(t)
+  const { time, steps, addReplica, addSession, crash, behave, request } = createVirtualReplicas(t)
   const [replica, other] = [addReplica(), addReplica()]
   await time.advance(6_000)
   const key = await addSession(replica, 1, 0)
@@ -74,7 +77,7 @@ t.test('a store clock that steps back by an hour holds no lease longer than a le
 t.test(
   'a process whose clock is ahead of both limits refuses no session that lives by the store',
   async (t) => {
-    const { time, steps, addReplica, addSession, request } = createHouse(t, {
+    const { time, steps, addReplica, addSession, request } = createVirtualReplicas(t, {
       idleMs: 2 * HOUR,
       maxMs: 3 * HOUR,
     })
@@ -94,7 +97,7 @@ t.test(
 )
 
 t.test('a step of the store clock by an hour makes no session idle that is in use', async (t) => {
-  const { time, steps, addReplica, addSession, shared } = createHouse(t, { idleMs: HOUR / 2 })
+  const { time, steps, addReplica, addSession, shared } = createVirtualReplicas(t, { idleMs: HOUR / 2 })
   const replica = addReplica()
   const key = await addSession(replica, 1, 600)
   await time.advance(60_000)

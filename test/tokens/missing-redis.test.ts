@@ -2,9 +2,9 @@ import t from 'tap'
 import { createLog } from '../../src/log.ts'
 import { createMissingScan } from '../../src/tokens/queue-repair.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { presentations, signInFor, until } from '../helpers/replicas.ts'
 import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { redisStore, singleTarget } from '../store/stores.ts'
-import { presentations, signInFor, until } from './world.ts'
 
 const LIFE_SECONDS = 9
 const SESSIONS = 5

@@ -4,74 +4,74 @@ import type { RecordKey, SessionStore } from '../../src/store/store.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { createMissingScan } from '../../src/tokens/queue-repair.ts'
 import { newKey } from '../store/stores.ts'
-import { createHouse } from './house.ts'
+import { createVirtualReplicas } from './virtual-replicas.ts'
 import { installVirtualTime } from './virtual-time.ts'
 
 const MINUTE = 60_000
 const HOUR_SECONDS = 3_600
 const half = () => 0.5
 
-type House = ReturnType<typeof createHouse>
+type VirtualReplicas = ReturnType<typeof createVirtualReplicas>
 
-async function addSessions(house: House, count: number): Promise<RecordKey[]> {
+async function addSessions(setup: VirtualReplicas, count: number): Promise<RecordKey[]> {
   const keys = []
   for (let name = 0; name < count; name += 1)
-    keys.push(await house.addSession(house.replicas[0]!, name, HOUR_SECONDS))
+    keys.push(await setup.addSession(setup.replicas[0]!, name, HOUR_SECONDS))
   return keys
 }
 
 t.test(
   'sessions without an entry in the due queue get one, and are refreshed before they expire',
   async (t) => {
-    const house = createHouse(t, { idleMs: 7_200_000 })
-    for (let count = 0; count < 3; count += 1) house.addReplica()
-    const keys = await addSessions(house, 40)
+    const setup = createVirtualReplicas(t, { idleMs: 7_200_000 })
+    for (let count = 0; count < 3; count += 1) setup.addReplica()
+    const keys = await addSessions(setup, 40)
     const lost = keys.filter((_, i) => i % 2 === 0)
-    for (const key of lost) await house.shared.unschedule(key)
-    await house.time.advance(23 * MINUTE)
-    t.equal(await house.shared.queueLength(), keys.length)
-    t.equal(house.presentations.length, 0, 'and nothing is refreshed too early')
-    await house.time.advance(37 * MINUTE)
-    t.equal(new Set(house.presentations.map(({ family }) => family)).size, keys.length)
-    for (const { at, expiresAt } of house.presentations) t.ok(at < expiresAt)
+    for (const key of lost) await setup.shared.unschedule(key)
+    await setup.time.advance(23 * MINUTE)
+    t.equal(await setup.shared.queueLength(), keys.length)
+    t.equal(setup.presentations.length, 0, 'and nothing is refreshed too early')
+    await setup.time.advance(37 * MINUTE)
+    t.equal(new Set(setup.presentations.map(({ family }) => family)).size, keys.length)
+    for (const { at, expiresAt } of setup.presentations) t.ok(at < expiresAt)
   },
 )
 
 t.test('over all replicas there is one scan in about ten minutes', async (t) => {
-  const house = createHouse(t, { idleMs: 36_000_000 })
-  for (let count = 0; count < 5; count += 1) house.addReplica()
-  await addSessions(house, 1)
-  await house.time.advance(300 * MINUTE)
-  const scans = house.replicas.reduce((sum, { commands }) => sum + (commands.get('keys') ?? 0), 0)
+  const setup = createVirtualReplicas(t, { idleMs: 36_000_000 })
+  for (let count = 0; count < 5; count += 1) setup.addReplica()
+  await addSessions(setup, 1)
+  await setup.time.advance(300 * MINUTE)
+  const scans = setup.replicas.reduce((sum, { commands }) => sum + (commands.get('keys') ?? 0), 0)
   t.ok(scans >= 26 && scans <= 30, `${scans} in 300 minutes`)
 })
 
 t.test('a replica that dies during a scan is followed by another', async (t) => {
-  const house = createHouse(t, { idleMs: 7_200_000 })
-  const dies = house.addReplica(() => 0)
-  const [key] = await addSessions(house, 1)
-  await house.time.advance(10)
+  const setup = createVirtualReplicas(t, { idleMs: 7_200_000 })
+  const dies = setup.addReplica(() => 0)
+  const [key] = await addSessions(setup, 1)
+  await setup.time.advance(10)
   t.equal(dies.commands.get('keys'), 1)
-  house.crash(dies)
-  await house.shared.unschedule(key!)
-  house.addReplica()
-  await house.time.advance(22 * MINUTE)
-  t.equal(await house.shared.queueLength(), 1)
+  setup.crash(dies)
+  await setup.shared.unschedule(key!)
+  setup.addReplica()
+  await setup.time.advance(22 * MINUTE)
+  t.equal(await setup.shared.queueLength(), 1)
 })
 
 t.test('a store that fails ends one scan, and the next comes soon', async (t) => {
-  const house = createHouse(t, { idleMs: 7_200_000 })
-  const replica = house.addReplica(half)
-  const [key] = await addSessions(house, 1)
-  await house.time.advance(4 * MINUTE)
-  await house.shared.unschedule(key!)
-  house.storeDown(true)
-  await house.time.advance(5 * MINUTE)
-  house.storeDown(false)
-  t.equal(await house.shared.queueLength(), 0)
-  await house.time.advance(2 * MINUTE)
-  t.equal(await house.shared.queueLength(), 1)
-  t.match(await house.request(replica, key!), { kind: 'token' })
+  const setup = createVirtualReplicas(t, { idleMs: 7_200_000 })
+  const replica = setup.addReplica(half)
+  const [key] = await addSessions(setup, 1)
+  await setup.time.advance(4 * MINUTE)
+  await setup.shared.unschedule(key!)
+  setup.storeDown(true)
+  await setup.time.advance(5 * MINUTE)
+  setup.storeDown(false)
+  t.equal(await setup.shared.queueLength(), 0)
+  await setup.time.advance(2 * MINUTE)
+  t.equal(await setup.shared.queueLength(), 1)
+  t.match(await setup.request(replica, key!), { kind: 'token' })
 })
 
 /** A store of as many batches as are asked for; its clock stands still until it is moved. */

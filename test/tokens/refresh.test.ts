@@ -2,12 +2,12 @@ import t, { type Test } from 'tap'
 import type { SessionStore } from '../../src/store/store.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { answerMs, leaseMs } from '../../src/tokens/refresh-policy.ts'
-import { createHouse, TIMEOUT_MS, TIMING } from './house.ts'
+import { createVirtualReplicas, TIMEOUT_MS, TIMING } from './virtual-replicas.ts'
 
 t.test(
   'a slow answer is waited for after a doubt too, and nothing else is presented meanwhile',
   async (t) => {
-    const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
+    const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t)
     const replica = addReplica()
     const other = addReplica()
     // A process that has just started does not yet count on what it sees of others.
@@ -31,7 +31,7 @@ t.test(
 t.test(
   'no replica presents a refresh token while an earlier presentation may still be answered',
   async (t) => {
-    const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
+    const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t)
     const [replica, other] = [addReplica(), addReplica()]
     await time.advance(5_000)
     const key = await addSession(replica, 1, 0)
@@ -59,7 +59,7 @@ t.test(
 t.test(
   'a presentation that stays unanswered for 30 seconds is reset before the next one leaves',
   async (t) => {
-    const { time, addReplica, addSession, behave, presentations, request } = createHouse(t)
+    const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
     const [replica, other] = [addReplica(), addReplica()]
     await time.advance(5_000)
     const key = await addSession(replica, 1, 0)
@@ -81,7 +81,8 @@ t.test(
 )
 
 t.test('a holder that could not renew its lease while the store was away takes it again', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, storeDown, shared } = createHouse(t)
+  const { time, addReplica, addSession, behave, presentations, request, storeDown, shared } =
+    createVirtualReplicas(t)
   const [replica, other] = [addReplica(), addReplica()]
   await time.advance(5_000)
   const key = await addSession(replica, 1, 0)
@@ -102,7 +103,7 @@ t.test('a holder that could not renew its lease while the store was away takes i
 })
 
 t.test('a request that hangs is given up although its session has ended', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request } = createHouse(t)
+  const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
   behave({ kind: 'granted', ms: 600_000 })
@@ -114,7 +115,7 @@ t.test('a request that hangs is given up although its session has ended', async 
 })
 
 t.test('a holder whose lease the store has lost takes it again', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
+  const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t)
   const [replica, other] = [addReplica(), addReplica()]
   await time.advance(5_000)
   const key = await addSession(replica, 1, 0)
@@ -142,10 +143,10 @@ t.test('a holder whose lease the store has lost takes it again', async (t) => {
 
 /** A session whose refresh token another process has presented: it was stopped, so nobody renews its lease. */
 async function presentedElsewhere(t: Test, attempt: string) {
-  const house = createHouse(t)
-  const replica = house.addReplica()
-  await house.time.advance(5_000)
-  const key = await house.addSession(replica, 1, 0)
+  const setup = createVirtualReplicas(t)
+  const replica = setup.addReplica()
+  await setup.time.advance(5_000)
+  const key = await setup.addSession(replica, 1, 0)
   const request = {
     gen: 1,
     attempt,
@@ -154,11 +155,11 @@ async function presentedElsewhere(t: Test, attempt: string) {
     livesMs: 0,
     forcedWindowMs: 0,
   }
-  await house.shared.beginRefresh(key, request)
-  house.behave({ kind: 'refused' })
-  await house.time.advance(15_100)
-  t.match(await house.request(replica, key), { kind: 'unavailable', what: 'authorization_server' })
-  return { ...house, replica, key }
+  await setup.shared.beginRefresh(key, request)
+  setup.behave({ kind: 'refused' })
+  await setup.time.advance(15_100)
+  t.match(await setup.request(replica, key), { kind: 'unavailable', what: 'authorization_server' })
+  return { ...setup, replica, key }
 }
 
 t.test('a refusal ends no session while an earlier presentation may still be granted', async (t) => {
@@ -179,7 +180,7 @@ t.test('a refusal ends the session once no earlier presentation can be granted',
 })
 
 t.test('an answer that waits while its time ends is used: a process that was stopped reads it', async (t) => {
-  const { time, addReplica, addSession, behave, request, shared } = createHouse(t)
+  const { time, addReplica, addSession, behave, request, shared } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
   // Between the look that finds the time over and the next one.
@@ -190,7 +191,7 @@ t.test('an answer that waits while its time ends is used: a process that was sto
 })
 
 t.test('new tokens are stored although a renewal said that the lease is taken', async (t) => {
-  const { time, addReplica, addSession, behave, request, shared } = createHouse(t)
+  const { time, addReplica, addSession, behave, request, shared } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
   const { renewLease } = shared
@@ -203,7 +204,7 @@ t.test('new tokens are stored although a renewal said that the lease is taken', 
 })
 
 t.test('refusals of single grants that end no session hold up nobody else', async (t) => {
-  const { addReplica, addSession, behave, request } = createHouse(t)
+  const { addReplica, addSession, behave, request } = createVirtualReplicas(t)
   const replica = addReplica()
   const keys = await Promise.all(Array.from({ length: 6 }, (_, at) => addSession(replica, at, 0)))
   behave({ kind: 'unavailable', ofThisGrant: true })
@@ -213,7 +214,7 @@ t.test('refusals of single grants that end no session hold up nobody else', asyn
 })
 
 t.test('a first presentation is given its whole time', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request } = createHouse(t)
+  const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
   behave({ kind: 'granted', ms: 9_500 })
@@ -224,7 +225,8 @@ t.test('a first presentation is given its whole time', async (t) => {
 })
 
 t.test('a lease that was taken without an answer is given back, and leaves no doubt', async (t) => {
-  const { time, addReplica, addSession, loseAnswer, presentations, request, shared } = createHouse(t)
+  const { time, addReplica, addSession, loseAnswer, presentations, request, shared } =
+    createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
   loseAnswer('beginRefresh')
@@ -238,7 +240,7 @@ t.test('a lease that was taken without an answer is given back, and leaves no do
 })
 
 t.test('what a readable no leaves behind is written although the store was down then', async (t) => {
-  const { time, addReplica, addSession, behave, request, shared, storeDown } = createHouse(t)
+  const { time, addReplica, addSession, behave, request, shared, storeDown } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
   behave({ kind: 'unavailable', ms: 500 })
@@ -253,7 +255,8 @@ t.test('what a readable no leaves behind is written although the store was down 
 })
 
 t.test('a refusal that could not be written ends the session when the store is back, unasked', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, shared, storeDown } = createHouse(t)
+  const { time, addReplica, addSession, behave, presentations, request, shared, storeDown } =
+    createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
   behave({ kind: 'refused', ms: 500 })
@@ -273,7 +276,7 @@ t.test('a refusal that could not be written ends the session when the store is b
 t.test(
   'tokens that the store does not take are served by their holder alone, while it can read the record',
   async (t) => {
-    const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
+    const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t)
     const [holder, other] = [addReplica(), addReplica()]
     const key = await addSession(holder, 1, 0)
     behave({ kind: 'granted', ms: 500 })
@@ -298,7 +301,7 @@ t.test(
 )
 
 t.test('tokens that could not be stored are not served where the store cannot be read', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, storeDown } = createHouse(t)
+  const { time, addReplica, addSession, behave, presentations, request, storeDown } = createVirtualReplicas(t)
   const holder = addReplica()
   const key = await addSession(holder, 1, 0)
   behave({ kind: 'granted', ms: 500 })
@@ -317,7 +320,8 @@ t.test('tokens that could not be stored are not served where the store cannot be
 })
 
 t.test('failures that are no trouble with its server keep no session in doubt waiting', async (t) => {
-  const { time, addReplica, addSession, loseAnswer, presentations, request, shared } = createHouse(t)
+  const { time, addReplica, addSession, loseAnswer, presentations, request, shared } =
+    createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
   await shared.beginRefresh(key, {
@@ -335,7 +339,7 @@ t.test('failures that are no trouble with its server keep no session in doubt wa
 })
 
 t.test('trouble with its server keeps a session in doubt waiting for five seconds', async (t) => {
-  const { time, addReplica, addSession, presentations, request, shared, storeDown } = createHouse(t)
+  const { time, addReplica, addSession, presentations, request, shared, storeDown } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
   await shared.beginRefresh(key, {
@@ -358,7 +362,7 @@ t.test('trouble with its server keeps a session in doubt waiting for five second
 })
 
 t.test('a forced refresh that failed does not leave the session refused for a minute', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request } = createHouse(t)
+  const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 3_600)
   await time.advance(100_000)
@@ -372,7 +376,7 @@ t.test('a forced refresh that failed does not leave the session refused for a mi
 })
 
 t.test('a new token that is refused at once is not refreshed again within a minute', async (t) => {
-  const { time, addReplica, addSession, presentations, request } = createHouse(t)
+  const { time, addReplica, addSession, presentations, request } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 3_600)
   t.match(await request(replica, key, 1), { kind: 'token', session: { gen: 2 } })
@@ -382,7 +386,7 @@ t.test('a new token that is refused at once is not refreshed again within a minu
 })
 
 t.test('tokens that arrive after the session ended are revoked', async (t) => {
-  const { time, addReplica, addSession, behave, request, revoked, shared } = createHouse(t)
+  const { time, addReplica, addSession, behave, request, revoked, shared } = createVirtualReplicas(t)
   const [replica, other] = [addReplica(), addReplica()]
   const key = await addSession(replica, 1, 0)
   behave({ kind: 'granted', ms: 3_000 })
@@ -397,7 +401,7 @@ t.test('tokens that arrive after the session ended are revoked', async (t) => {
 })
 
 t.test('a refusal ends nothing where a sibling has replaced the tokens meanwhile', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t)
+  const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
   behave({ kind: 'refused', ms: 3_000 })
@@ -416,7 +420,7 @@ t.test('a refusal ends nothing where a sibling has replaced the tokens meanwhile
 })
 
 t.test('a presentation by a replica that died is repeated only shortly before expiry', async (t) => {
-  const { time, addReplica, addSession, presentations, request, shared } = createHouse(t)
+  const { time, addReplica, addSession, presentations, request, shared } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1)
   await shared.beginRefresh(key, {
@@ -440,7 +444,7 @@ for (const rotatesAtOnce of [true, false]) {
     `a slow answer of two and a half timeouts is kept, rotated at its ${rotatesAtOnce ? 'beginning' : 'end'}, and its token presented once`,
     async (t) => {
       const { time, addReplica, addSession, behave, presentations, request, shared, endedFamilies } =
-        createHouse(t)
+        createVirtualReplicas(t)
       const replicas = [addReplica(), addReplica(), addReplica()]
       const key = await addSession(replicas[0]!, 1, 3_600)
       behave({ kind: 'granted', ms: 2.5 * TIMEOUT_MS, early: rotatesAtOnce })
@@ -475,7 +479,7 @@ for (const rotatesAtOnce of [true, false]) {
 }
 
 t.test('a stop waits for an answer as long as it may, and then resets the presentation', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, shared } = createHouse(t, {
+  const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t, {
     stopMs: 12_000,
   })
   const replica = addReplica()

@@ -8,7 +8,7 @@ import { createMemoryStore } from '../../src/store/memory/store.ts'
 import type { RecordKey, SessionStore } from '../../src/store/store.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { createResealer } from '../../src/tokens/reseal.ts'
-import { createHouse } from './house.ts'
+import { createVirtualReplicas } from './virtual-replicas.ts'
 
 const A = 'secret-A-of-the-tests-of-32-characters'
 const B = 'secret-B-of-the-tests-of-32-characters'
@@ -26,20 +26,20 @@ async function sealOf(store: SessionStore, key: RecordKey): Promise<string> {
 }
 
 t.test('tokens that are read under an older secret are sealed again, and nothing else changes', async (t) => {
-  const house = createHouse(t)
-  const before = house.addReplica(half, [A])
-  const key = await house.addSession(before, 1, 3_600)
-  const was = (await house.shared.read(key))!
-  await house.time.advance(1_000)
-  const after = house.addReplica(half, [B, A])
+  const setup = createVirtualReplicas(t)
+  const before = setup.addReplica(half, [A])
+  const key = await setup.addSession(before, 1, 3_600)
+  const was = (await setup.shared.read(key))!
+  await setup.time.advance(1_000)
+  const after = setup.addReplica(half, [B, A])
   const told: RecordKey[] = []
-  house.shared.onChange((changed) => void told.push(changed))
+  setup.shared.onChange((changed) => void told.push(changed))
   const found = await after.tokens.find(key)
-  await house.time.settle()
-  const is = (await house.shared.read(key))!
+  await setup.time.settle()
+  const is = (await setup.shared.read(key))!
   t.strictSame({ ...is, tokens: was.tokens }, was)
   t.strictSame(told, [], 'nobody has to read it again')
-  t.equal(await sealOf(house.shared, key), 'B')
+  t.equal(await sealOf(setup.shared, key), 'B')
   t.equal(found.kind, 'live')
   const opened = openTokens(ring([B]), key, is.tokens)
   const first = openTokens(ring([A]), key, was.tokens)
@@ -48,69 +48,69 @@ t.test('tokens that are read under an older secret are sealed again, and nothing
   t.equal(opened?.tokens.expiresAt, first?.tokens.expiresAt)
 
   await after.tokens.find(key)
-  await house.time.settle()
+  await setup.time.settle()
   t.equal(after.commands.get('reseal'), 1, 'once')
 })
 
 t.test('the reader does not wait for it, and does not hear of its failure', async (t) => {
-  const house = createHouse(t)
-  const key = await house.addSession(house.addReplica(half, [A]), 1, 3_600)
-  await house.time.advance(1_000)
-  const reseal = house.shared.reseal.bind(house.shared)
+  const setup = createVirtualReplicas(t)
+  const key = await setup.addSession(setup.addReplica(half, [A]), 1, 3_600)
+  await setup.time.advance(1_000)
+  const reseal = setup.shared.reseal.bind(setup.shared)
   let calls = 0
-  house.shared.reseal = (...args) => {
+  setup.shared.reseal = (...args) => {
     calls += 1
     if (calls === 1) return Promise.reject(new StoreUnavailable(new Error('down')))
     return new Promise((resolve) => setTimeout(() => resolve(reseal(...args)), 5_000))
   }
-  const after = house.addReplica(half, [B, A])
+  const after = setup.addReplica(half, [B, A])
   t.equal((await after.tokens.find(key)).kind, 'live')
-  await house.time.settle()
+  await setup.time.settle()
   for (let read = 0; read < 10; read += 1) t.equal((await after.tokens.find(key)).kind, 'live')
   t.equal(calls, 2, 'tried again, and one at a time')
-  t.equal(await sealOf(house.shared, key), 'A')
+  t.equal(await sealOf(setup.shared, key), 'A')
   const stopped = after.tokens.stop()
-  await house.time.advance(5_000)
+  await setup.time.advance(5_000)
   await stopped
-  t.equal(await sealOf(house.shared, key), 'B', 'a stop waits for it')
+  t.equal(await sealOf(setup.shared, key), 'B', 'a stop waits for it')
 })
 
 t.test('tokens that were replaced meanwhile stay', async (t) => {
-  const house = createHouse(t)
-  const key = await house.addSession(house.addReplica(half, [A]), 1)
-  await house.time.advance(1_000)
-  const reseal = house.shared.reseal.bind(house.shared)
+  const setup = createVirtualReplicas(t)
+  const key = await setup.addSession(setup.addReplica(half, [A]), 1)
+  await setup.time.advance(1_000)
+  const reseal = setup.shared.reseal.bind(setup.shared)
   let release: () => void = () => {}
   const gate = new Promise<void>((resolve) => {
     release = resolve
   })
   const results: boolean[] = []
-  house.shared.reseal = async (...args) => {
+  setup.shared.reseal = async (...args) => {
     await gate
     const result = await reseal(...args)
     results.push(result)
     return result
   }
-  const after = house.addReplica(half, [B, A])
+  const after = setup.addReplica(half, [B, A])
   const found = await after.tokens.find(key)
   if (found.kind !== 'live') throw new Error(found.kind)
   t.match(await after.tokens.obtainAccessToken(found.session, 1), { kind: 'token', session: { gen: 2 } })
-  const replaced = await house.shared.read(key)
+  const replaced = await setup.shared.read(key)
   release()
-  await house.time.settle()
+  await setup.time.settle()
   t.strictSame(results, [false])
-  t.strictSame(await house.shared.read(key), replaced)
+  t.strictSame(await setup.shared.read(key), replaced)
 })
 
 t.test('a refresh, with no request at all, brings tokens under the newest secret', async (t) => {
-  const house = createHouse(t)
+  const setup = createVirtualReplicas(t)
   const keys = []
-  const before = house.addReplica(half, [A])
-  for (let name = 0; name < 20; name += 1) keys.push(await house.addSession(before, name))
+  const before = setup.addReplica(half, [A])
+  for (let name = 0; name < 20; name += 1) keys.push(await setup.addSession(before, name))
   await before.tokens.stop()
-  house.addReplica(half, [B, A])
-  await house.time.advance(60_000)
-  for (const key of keys) t.equal(await sealOf(house.shared, key), 'B')
+  setup.addReplica(half, [B, A])
+  await setup.time.advance(60_000)
+  for (const key of keys) t.equal(await sealOf(setup.shared, key), 'B')
 })
 
 for (const { name, first, second, winner } of [
@@ -118,35 +118,35 @@ for (const { name, first, second, winner } of [
   { name: 'back', first: [B, A], second: [A, B], winner: 'A' },
 ]) {
   t.test(`two replicas of two opinions do not fight, rolling ${name}: the later one decides`, async (t) => {
-    const house = createHouse(t)
-    const origin = house.addReplica(half, first)
-    const key = await house.addSession(origin, 1, 3_600)
-    await house.time.advance(1_000)
-    const older = house.addReplica(half, first)
-    await house.time.advance(1_000)
-    const newer = house.addReplica(half, second)
+    const setup = createVirtualReplicas(t)
+    const origin = setup.addReplica(half, first)
+    const key = await setup.addSession(origin, 1, 3_600)
+    await setup.time.advance(1_000)
+    const older = setup.addReplica(half, first)
+    await setup.time.advance(1_000)
+    const newer = setup.addReplica(half, second)
     for (let read = 0; read < 50; read += 1) {
       for (const replica of [older, newer]) {
         t.equal((await replica.tokens.find(key)).kind, 'live')
-        await house.time.settle()
+        await setup.time.settle()
       }
-      await house.time.advance(100)
+      await setup.time.advance(100)
     }
-    t.equal(await sealOf(house.shared, key), winner)
+    t.equal(await sealOf(setup.shared, key), winner)
     t.equal(newer.commands.get('reseal'), 1)
     t.equal(older.commands.get('reseal'), undefined)
 
     // What the older one seals now is left to those who come after it.
-    const late = await house.addSession(older, 2, 3_600)
+    const late = await setup.addSession(older, 2, 3_600)
     for (let read = 0; read < 50; read += 1) {
       for (const replica of [older, newer]) await replica.tokens.find(late)
-      await house.time.advance(100)
+      await setup.time.advance(100)
     }
     t.equal(newer.commands.get('reseal'), 1)
-    const last = house.addReplica(half, second)
+    const last = setup.addReplica(half, second)
     await last.tokens.find(late)
-    await house.time.settle()
-    t.equal(await sealOf(house.shared, late), winner)
+    await setup.time.settle()
+    t.equal(await sealOf(setup.shared, late), winner)
   })
 }
 

@@ -1,13 +1,13 @@
 import t from 'tap'
 import { createLog } from '../../src/log.ts'
 import { createScheduler } from '../../src/tokens/scheduler.ts'
-import { createHouse, LIFE_SECONDS, type Replica } from './house.ts'
+import { createVirtualReplicas, LIFE_SECONDS, type Replica } from './virtual-replicas.ts'
 import { installVirtualTime } from './virtual-time.ts'
 
 const sum = (replica: Replica, name: string): number => replica.commands.get(name) ?? 0
 
 t.test('tokens are refreshed before they expire, once for each life, whoever does it', async (t) => {
-  const { time, addReplica, addSession, presentations, shared } = createHouse(t)
+  const { time, addReplica, addSession, presentations, shared } = createVirtualReplicas(t)
   const replicas = [addReplica(), addReplica(), addReplica()]
   for (let name = 0; name < 30; name += 1) await addSession(replicas[name % 3]!, name)
   await time.advance(10 * LIFE_SECONDS * 1_000)
@@ -19,7 +19,7 @@ t.test('tokens are refreshed before they expire, once for each life, whoever doe
 })
 
 t.test('sessions that began together do not come due together', async (t) => {
-  const { time, addReplica, addSession, presentations } = createHouse(t)
+  const { time, addReplica, addSession, presentations } = createVirtualReplicas(t)
   const replica = addReplica()
   for (let name = 0; name < 50; name += 1) await addSession(replica, name)
   await time.advance(LIFE_SECONDS * 1_000)
@@ -33,7 +33,7 @@ for (const { limit, options } of [
   { limit: 'absolute', options: { maxMs: 130_000 } },
 ] as const) {
   t.test(`a session is refreshed until its ${limit} limit, and its end is counted once`, async (t) => {
-    const { time, addReplica, addSession, presentations, shared } = createHouse(t, options)
+    const { time, addReplica, addSession, presentations, shared } = createVirtualReplicas(t, options)
     const replicas = [addReplica(() => 0.5), addReplica(() => 0.5)]
     const key = await addSession(replicas[0]!, 1)
     await time.advance(129_000)
@@ -52,7 +52,9 @@ for (const { limit, options } of [
 }
 
 t.test('the end of a session that waits for its last chance is counted as well', async (t) => {
-  const { time, addReplica, addSession, behave, presentations } = createHouse(t, { idleMs: 600_000 })
+  const { time, addReplica, addSession, behave, presentations } = createVirtualReplicas(t, {
+    idleMs: 600_000,
+  })
   const replica = addReplica()
   await addSession(replica, 1, 3_600)
   behave({ kind: 'in_doubt', rotates: false })
@@ -65,7 +67,7 @@ t.test('the end of a session that waits for its last chance is counted as well',
 })
 
 t.test('an entry without a record is dropped', async (t) => {
-  const { time, addReplica, shared } = createHouse(t)
+  const { time, addReplica, shared } = createVirtualReplicas(t)
   addReplica()
   await shared.schedule('0'.repeat(64), 0)
   await time.advance(10_000)
@@ -73,7 +75,7 @@ t.test('an entry without a record is dropped', async (t) => {
 })
 
 t.test('what a replica had claimed when it died is taken up by another', async (t) => {
-  const { time, addReplica, addSession, behave, crash, presentations, request } = createHouse(t)
+  const { time, addReplica, addSession, behave, crash, presentations, request } = createVirtualReplicas(t)
   const dies = addReplica()
   const key = await addSession(dies, 1)
   behave(() => ({ kind: 'granted', ms: 5_000 }))
@@ -96,7 +98,7 @@ t.test('what a replica had claimed when it died is taken up by another', async (
 })
 
 t.test('a claimed session of a replica that died before it sent anything loses nothing', async (t) => {
-  const { time, addReplica, addSession, crash, presentations, request } = createHouse(t)
+  const { time, addReplica, addSession, crash, presentations, request } = createVirtualReplicas(t)
   const dies = addReplica()
   const key = await addSession(dies, 1)
   await time.advance(30_000)
@@ -110,7 +112,7 @@ t.test('a claimed session of a replica that died before it sent anything loses n
 t.test(
   'an outage with many due sessions hammers neither the store nor the authorization server',
   async (t) => {
-    const { time, addReplica, addSession, behave, presentations, request } = createHouse(t)
+    const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
     const replica = addReplica()
     const keys = []
     for (let name = 0; name < 1_000; name += 1) keys.push(await addSession(replica, name))
@@ -133,7 +135,7 @@ t.test(
 )
 
 t.test('while the store is down it is asked now and then', async (t) => {
-  const { time, addReplica, addSession, storeDown, presentations } = createHouse(t)
+  const { time, addReplica, addSession, storeDown, presentations } = createVirtualReplicas(t)
   const replica = addReplica()
   for (let name = 0; name < 100; name += 1) await addSession(replica, name)
   storeDown(true)
@@ -148,7 +150,7 @@ t.test('while the store is down it is asked now and then', async (t) => {
 })
 
 t.test('no more are under way than may be at once', async (t) => {
-  const { time, addReplica, addSession, behave } = createHouse(t, { concurrency: 4 })
+  const { time, addReplica, addSession, behave } = createVirtualReplicas(t, { concurrency: 4 })
   const replica = addReplica()
   for (let name = 0; name < 40; name += 1) await addSession(replica, name)
   let most = 0
@@ -166,7 +168,7 @@ t.test('no more are under way than may be at once', async (t) => {
 })
 
 t.test('a replica whose clock lags behind the one of the store does not turn in circles', async (t) => {
-  const { time, addReplica, addSession, shared } = createHouse(t, { idleMs: 60_000 })
+  const { time, addReplica, addSession, shared } = createVirtualReplicas(t, { idleMs: 60_000 })
   const replica = addReplica()
   const key = await addSession(replica, 1, 3_600)
   // Due by the store's clock, and three seconds early by ours.
@@ -188,7 +190,7 @@ t.test('a replica whose clock lags behind the one of the store does not turn in 
 })
 
 t.test('stopping waits for the refresh under way, begins no other and leaves no timer', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, shared } = createHouse(t)
+  const { time, addReplica, addSession, behave, presentations, shared } = createVirtualReplicas(t)
   const replica = addReplica()
   const keys = [await addSession(replica, 1), await addSession(replica, 2)]
   behave(() => ({ kind: 'granted', ms: 3_000 }))
@@ -211,7 +213,7 @@ t.test('stopping waits for the refresh under way, begins no other and leaves no 
 })
 
 t.test('a clock that is ahead near the idle limit makes no busy loop of a refusal to refresh', async (t) => {
-  const { time, steps, addReplica, addSession, behave } = createHouse(t, { idleMs: 120_000 })
+  const { time, steps, addReplica, addSession, behave } = createVirtualReplicas(t, { idleMs: 120_000 })
   const replica = addReplica()
   await time.advance(6_000)
   await addSession(replica, 1, 15)

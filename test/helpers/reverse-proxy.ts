@@ -27,7 +27,7 @@ export interface Passed {
 }
 
 /** What stands between browsers and the server: a proxy that passes everything on and writes it down. */
-export interface Front {
+export interface ReverseProxy {
   /** The origin under which the server behind it is seen. */
   readonly publicUrl: string
   /** Oldest first; an exchange stands here once its answer is complete. */
@@ -36,15 +36,15 @@ export interface Front {
   forwardTo(port: number): void
 }
 
-export interface TlsFront extends Front {
+export interface TlsReverseProxy extends ReverseProxy {
   /** The proxy that a browser must use: it answers for every https host, and leaves 127.0.0.1 alone. */
   readonly proxy: { server: string; bypass: string }
   /** Serves another https host, which is none of the server's. */
   addHost(name: string, listener: (request: IncomingMessage, response: ServerResponse) => void): void
 }
 
-/** A front without TLS, at a port of `localhost`. */
-export async function startFront(t: Teardown): Promise<Front> {
+/** A reverse proxy without TLS, at a port of `localhost`. */
+export async function startReverseProxy(t: Teardown): Promise<ReverseProxy> {
   const relay = createRelay('http')
   const server = createServer(relay.handle)
   const port = await listen(t, server)
@@ -53,10 +53,10 @@ export async function startFront(t: Teardown): Promise<Front> {
 }
 
 /**
- * A front that ends TLS for `https://<host>`, with a certificate of its own. Browsers reach it as
+ * A reverse proxy that ends TLS for `https://<host>`, with a certificate of its own. Browsers reach it as
  * their proxy, so that any host name leads here, at the port that https has, and none is looked up.
  */
-export async function startTlsFront(t: Teardown, host: string): Promise<TlsFront> {
+export async function startTlsReverseProxy(t: Teardown, host: string): Promise<TlsReverseProxy> {
   const { keyFile, certFile } = await createCertificate(makeFolder('front'))
   const relay = createRelay('https')
   const hosts = new Map([[host, relay.handle]])

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { waitForOutput } from '../helpers/child.ts'
-import { runServer, SERVER_ENV, startBuilt, startServer } from '../helpers/processes.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { runServer, SERVER_ENV, startBuilt, startServer } from '../helpers/server-process.ts'
 
 t.test('the built server listens, is live and ready, and ends with code 0 on SIGTERM', async (t) => {
   const server = await startServer(t)

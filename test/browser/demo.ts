@@ -3,8 +3,13 @@ import { fileURLToPath } from 'node:url'
 import type { Browser, BrowserContext, Page } from 'playwright-core'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { Teardown } from '../helpers/child.ts'
-import { type Front, startFront, startTlsFront, type TlsFront } from '../helpers/front.ts'
 import type { RedisServer } from '../helpers/redis.ts'
+import {
+  type ReverseProxy,
+  startReverseProxy,
+  startTlsReverseProxy,
+  type TlsReverseProxy,
+} from '../helpers/reverse-proxy.ts'
 import { type Bff, CLIENT, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 
 /** Longer than anything here takes; a test that waits in vain ends by this. */
@@ -12,11 +17,11 @@ export const PATIENCE_MS = 15_000
 
 const DEMO_PAGE = fileURLToPath(new URL('../../dist/spa/demo', import.meta.url))
 
-export interface World<F extends Front = Front> {
+export interface Demo<F extends ReverseProxy = ReverseProxy> {
   readonly sandbox: Sandbox
   readonly bff: Bff
-  readonly front: F
-  /** Where the server listens, behind the front. */
+  readonly reverseProxy: F
+  /** Where the server listens, behind the reverseProxy. */
   readonly serverUrl: string
   /** The profile of one person's browser, empty at first. */
   readonly context: BrowserContext
@@ -24,40 +29,40 @@ export interface World<F extends Front = Front> {
   readonly complaints: readonly string[]
 }
 
-export interface WorldOptions {
+export interface DemoOptions {
   tokenLifeSeconds?: number
   env?: Record<string, string>
 }
 
 /** The sandbox, the server with the demo page, and an empty browser profile, on `http://localhost`. */
-export async function startWorld(t: Teardown, browser: Browser, options: WorldOptions = {}): Promise<World> {
-  const front = await startFront(t)
-  return await assemble(t, front, options, () => browser.newContext())
+export async function startDemo(t: Teardown, browser: Browser, options: DemoOptions = {}): Promise<Demo> {
+  const reverseProxy = await startReverseProxy(t)
+  return await assemble(t, reverseProxy, options, () => browser.newContext())
 }
 
 /** The same on `https://<host>`, with TLS ended in front of the server. */
-export async function startHttpsWorld(
+export async function startHttpsDemo(
   t: Teardown,
   browser: Browser,
   host: string,
-  options: WorldOptions = {},
-): Promise<World<TlsFront>> {
-  const front = await startTlsFront(t, host)
-  return await assemble(t, front, options, () =>
-    browser.newContext({ proxy: front.proxy, ignoreHTTPSErrors: true }),
+  options: DemoOptions = {},
+): Promise<Demo<TlsReverseProxy>> {
+  const reverseProxy = await startTlsReverseProxy(t, host)
+  return await assemble(t, reverseProxy, options, () =>
+    browser.newContext({ proxy: reverseProxy.proxy, ignoreHTTPSErrors: true }),
   )
 }
 
-async function assemble<F extends Front>(
+async function assemble<F extends ReverseProxy>(
   t: Teardown,
-  front: F,
-  { tokenLifeSeconds = 3_600, env = {} }: WorldOptions,
+  reverseProxy: F,
+  { tokenLifeSeconds = 3_600, env = {} }: DemoOptions,
   open: () => Promise<BrowserContext>,
-): Promise<World<F>> {
-  const client = { ...CLIENT, callback: `${front.publicUrl}/registered` }
+): Promise<Demo<F>> {
+  const client = { ...CLIENT, callback: `${reverseProxy.publicUrl}/registered` }
   const sandbox = await startSandbox(t, { client, tokenLifeSeconds })
   const bff = await startBff(t, sandbox, {
-    PUBLIC_URL: front.publicUrl,
+    PUBLIC_URL: reverseProxy.publicUrl,
     STATIC_DIR: DEMO_PAGE,
     TRUST_PROXY: '127.0.0.1/32',
     // The last tokens of a session reach the sandbox's journal by it.
@@ -65,7 +70,7 @@ async function assemble<F extends Front>(
     ...env,
   })
   const { port } = bff.app.server.server.address() as AddressInfo
-  front.forwardTo(port)
+  reverseProxy.forwardTo(port)
   const context = await open()
   t.teardown(() => context.close())
   context.setDefaultTimeout(PATIENCE_MS)
@@ -74,30 +79,30 @@ async function assemble<F extends Front>(
     if (message.type() === 'error' || message.type() === 'warning') complaints.push(message.text())
   })
   context.on('weberror', (error) => complaints.push(String(error.error())))
-  return { sandbox, bff, front, serverUrl: `http://127.0.0.1:${port}`, context, complaints }
+  return { sandbox, bff, reverseProxy, serverUrl: `http://127.0.0.1:${port}`, context, complaints }
 }
 
-/** A world over Redis, with a function that counts the sessions in it. `name` keeps the worlds apart. */
-export async function startStoredWorld(
+/** A demo over Redis, with a function that counts the sessions in it. `name` keeps the demos apart. */
+export async function startRedisDemo(
   t: Teardown,
   browser: Browser,
   redis: RedisServer,
   name: string,
-): Promise<World & { records: () => Promise<number> }> {
+): Promise<Demo & { records: () => Promise<number> }> {
   const env = { REDIS_URL: redis.url, REDIS_PREFIX: `${name}:` }
-  const world = await startWorld(t, browser, { env })
-  await untilReady(world.bff)
+  const demo = await startDemo(t, browser, { env })
+  await untilReady(demo.bff)
   const records = async (): Promise<number> => {
     const keys = await redis.cli('KEYS', `${name}:s:*`)
     return keys === '' ? 0 : keys.split('\n').length
   }
-  return { ...world, records }
+  return { ...demo, records }
 }
 
 /** One more tab, on the demo page. */
-export async function openTab({ context, front }: World, path: string): Promise<Page> {
+export async function openTab({ context, reverseProxy }: Demo, path: string): Promise<Page> {
   const page = await context.newPage()
-  await page.goto(front.publicUrl + path)
+  await page.goto(reverseProxy.publicUrl + path)
   return page
 }
 

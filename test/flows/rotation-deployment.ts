@@ -6,10 +6,10 @@ import { createSessionCookies, recordKeyOf } from '../../src/session/cookies.ts'
 import { sealTokens } from '../../src/session/sealed-tokens.ts'
 import type { SessionStore } from '../../src/store/store.ts'
 import type { Teardown } from '../helpers/child.ts'
-import type { Env, ServerProcess } from '../helpers/processes.ts'
-import { startServer } from '../helpers/processes.ts'
+import { elapsed } from '../helpers/replicas.ts'
+import type { Env, ServerProcess } from '../helpers/server-process.ts'
+import { startServer } from '../helpers/server-process.ts'
 import { CLIENT } from '../helpers/system.ts'
-import { elapsed } from '../tokens/world.ts'
 
 const IDLE_MS = 7_200_000
 const MAX_MS = 43_200_000

@@ -1,18 +1,18 @@
 import type { JournalEntry } from '../../src/sandbox/journal.ts'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
-import type { Browser } from '../helpers/browser.ts'
-import type { Teardown } from '../helpers/child.ts'
-import { type RedisServer, startRedis } from '../helpers/redis.ts'
-import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import type { Browser } from './browser.ts'
+import type { Teardown } from './child.ts'
+import { type RedisServer, startRedis } from './redis.ts'
+import { type Bff, signIn, startBff, startSandbox, untilReady } from './system.ts'
 
 /** Three replicas in this process over one Redis, in front of a sandbox that revokes at reuse. */
-export interface World {
+export interface Replicas {
   redis: RedisServer
   sandbox: Sandbox
   replicas: [Bff, Bff, Bff]
 }
 
-export async function startWorld(t: Teardown, env: Record<string, string> = {}): Promise<World> {
+export async function startReplicas(t: Teardown, env: Record<string, string> = {}): Promise<Replicas> {
   // What it has said yes to it still knows after it was killed.
   const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
   const sandbox = await startSandbox(t)

@@ -3,7 +3,7 @@ import { createServer } from 'node:net'
 import t from 'tap'
 import { request } from 'undici'
 import { type Teardown, waitForOutput } from '../helpers/child.ts'
-import { startBuilt } from '../helpers/processes.ts'
+import { startBuilt } from '../helpers/server-process.ts'
 
 async function startDemo(t: Teardown) {
   const demo = startBuilt(t, 'demo.js', { PORT: '0' })

@@ -5,13 +5,13 @@ import { Redis } from 'ioredis'
 import { findProgram } from './places.mjs'
 import { freePort } from './processes.mjs'
 
-const standIn = (name) => fileURLToPath(new URL(`stand-ins/${name}.mjs`, import.meta.url))
+const platformServer = (name) => fileURLToPath(new URL(`platform/${name}.mjs`, import.meta.url))
 
 // The look at the due queue, the heartbeat, and what reading /metrics and this count itself ask.
 const BACKGROUND = new Set(['evalsha', 'zrangebyscore', 'zrange', 'time', 'publish', 'zcard', 'info'])
 
 /** Starts the surroundings; all of it runs on the load's cores. */
-export async function startWorld(processes) {
+export async function startServices(processes) {
   const redisPort = await freePort()
   const upstreamPort = await freePort()
   const authPort = await freePort()
@@ -20,8 +20,8 @@ export async function startWorld(processes) {
     ['--port', String(redisPort), '--bind', '127.0.0.1', '--save', '', '--dir', processes.folder],
     { core: 'load', ready: /Ready to accept connections/ },
   )
-  const upstream = await startNode(processes, standIn('resource-server'), upstreamPort)
-  await startNode(processes, standIn('authorization-server'), authPort)
+  const upstream = await startNode(processes, platformServer('resource-server'), upstreamPort)
+  await startNode(processes, platformServer('authorization-server'), authPort)
   const redis = new Redis({ port: redisPort, host: '127.0.0.1' })
 
   return {

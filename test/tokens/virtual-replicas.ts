@@ -53,13 +53,13 @@ export interface Replica {
   alive: boolean
 }
 
-export type House = ReturnType<typeof createHouse>
+export type VirtualReplicas = ReturnType<typeof createVirtualReplicas>
 
 /**
  * Replicas of the tokens room over one store in memory, an authorization server that rotates and
  * revokes at reuse, and a clock that stands still until it is moved.
  */
-export function createHouse(
+export function createVirtualReplicas(
   t: Teardown,
   options: {
     idleMs?: number
