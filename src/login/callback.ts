@@ -4,6 +4,7 @@ import type { Config } from '../config/config.ts'
 import { problem } from '../errors.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
+import type { SessionCookies } from '../session/cookies.ts'
 import type { SessionStore } from '../store/store.ts'
 import type { Tokens } from '../tokens/tokens.ts'
 import type { AuthorizationAnswer } from './authorization-answer.ts'
@@ -25,6 +26,7 @@ export interface CallbackOptions {
   authorizationServer: Pick<AuthorizationServer, 'redeemCode'>
   store: SessionStore
   tokens: Tokens
+  cookies: SessionCookies
   transactions: Transactions
   signIn: SignIn
   log: Logger
@@ -37,9 +39,19 @@ const HOME = '/'
  * redeemed unless this browser began this sign-in, and once at most over all replicas.
  */
 export function createCallback(options: CallbackOptions) {
-  const { publicUrl, redirect, flows, issuer, authorizationServer, store, tokens, transactions, log } =
-    options
-  const { signIn, sessionBefore } = options.signIn
+  const {
+    publicUrl,
+    redirect,
+    flows,
+    issuer,
+    authorizationServer,
+    store,
+    tokens,
+    cookies,
+    transactions,
+    log,
+  } = options
+  const { signIn } = options.signIn
 
   return async function callback(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const answer = readAnswer(queryOf(request.url))
@@ -105,7 +117,7 @@ export function createCallback(options: CallbackOptions) {
     reply: FastifyReply,
     nonce: string,
   ): Promise<FastifyReply> {
-    const key = sessionBefore(request)
+    const key = cookies.recordKeyOf(request)
     if (key !== null && (await store.nonceClaimed(nonce))) {
       const found = await tokens.find(key)
       if (found.kind === 'live') return goTo(reply, nonce, comingBack(HOME))

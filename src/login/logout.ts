@@ -15,15 +15,11 @@ export interface LogoutOptions {
  */
 export function createLogout({ tokens, cookies, store }: LogoutOptions) {
   return async function logout(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    // Where the session cookie does not count, since it is repeated, the second one still names the session.
-    const value = cookies.read(request.headers.cookie)
-    const verified = value === null ? null : cookies.verify(value)
-    const key = verified?.recordKey ?? cookies.openRecordKey(request.cookies[cookies.recordName])
+    const key = cookies.recordKeyOf(request)
     if (key !== null) await tokens.end(key, 'logout')
     // Cookies that name nobody here may do so elsewhere: none is cleared while nothing can be ended.
     else await store.ping()
-    reply.clearCookie(cookies.sessionName, { ...cookies.attributes, sameSite: 'strict' })
-    reply.clearCookie(cookies.recordName, { ...cookies.attributes, sameSite: 'lax' })
+    cookies.clearSession(reply)
     return reply.code(204).header('clear-site-data', '"cache"').send()
   }
 }

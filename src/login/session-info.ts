@@ -31,12 +31,8 @@ export function createSessionInfo({ tokens, store, cookies, ...options }: Sessio
     if (found.kind === 'store_unavailable') throw unavailable('store_unavailable', 1, found.cause)
     if (found.kind !== 'live') return ANONYMOUS
     if (request.cookieIsStale) {
-      const sealed = cookies.sealRecordKey(request.recordKey)
-      reply.setCookie(cookies.sessionName, request.session.encryptedSessionId, {
-        ...cookies.attributes,
-        sameSite: 'strict',
-      })
-      reply.setCookie(cookies.recordName, sealed, { ...cookies.attributes, sameSite: 'lax' })
+      cookies.setSession(reply, request.session.encryptedSessionId)
+      cookies.setRecordKey(reply, request.recordKey)
     }
     return sessionFacts(found.session, options)
   }

@@ -25,17 +25,11 @@ export interface SignIn {
     reply: FastifyReply,
     what: { granted: GrantedTokens; flow: Flow; members?: Record<string, string> },
   ): Promise<NewSession>
-  /** The session that this browser has. A Strict cookie does not come back from another site; the Lax one does. */
-  sessionBefore(request: FastifyRequest): RecordKey | null
 }
 
 export function createSignIn({ tokens, cookies, log }: SignInOptions): SignIn {
-  function sessionBefore(request: FastifyRequest): RecordKey | null {
-    return request.recordKey ?? cookies.openRecordKey(request.cookies[cookies.recordName])
-  }
-
   const signIn: SignIn['signIn'] = async (request, reply, { granted, flow, members = {} }) => {
-    const before = sessionBefore(request)
+    const before = cookies.recordKeyOf(request)
     const key = recordKeyOf(request.session.sessionId)
     let session: NewSession
     try {
@@ -49,10 +43,7 @@ export function createSignIn({ tokens, cookies, log }: SignInOptions): SignIn {
       log.error({ event: 'login.unsaved', reqId: request.id, err: cause }, 'a sign-in could not be stored')
       throw unavailable('store_unavailable', 1, cause, members)
     }
-    reply.setCookie(cookies.recordName, cookies.sealRecordKey(key), {
-      ...cookies.attributes,
-      sameSite: 'lax',
-    })
+    cookies.setRecordKey(reply, key)
     log.info({ event: 'login.succeeded', reqId: request.id, recordKey: inLog(key) }, 'signed in')
     if (before !== null) await endBefore(before, request)
     return session
@@ -69,5 +60,5 @@ export function createSignIn({ tokens, cookies, log }: SignInOptions): SignIn {
     }
   }
 
-  return { signIn, sessionBefore }
+  return { signIn }
 }

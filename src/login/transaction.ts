@@ -52,11 +52,11 @@ export interface TransactionsOptions {
  * cost nothing here, and parallel tabs do not disturb each other.
  */
 export function createTransactions({ keyring, cookies, pkce, now }: TransactionsOptions): Transactions {
-  const { loginPrefix, attributes } = cookies
+  const { loginPrefix, setLogin } = cookies
   const idOf = (nonce: string): string => createHash('sha256').update(nonce).digest('base64url').slice(0, 16)
 
-  function set(reply: FastifyReply, id: string, value: string, maxAgeSeconds: number): void {
-    reply.setCookie(loginPrefix + id, value, { ...attributes, sameSite: 'lax', maxAge: maxAgeSeconds })
+  function clear(reply: FastifyReply, id: string): void {
+    setLogin(reply, { id, value: '', maxAgeSeconds: 0 })
   }
 
   function open(id: string, value: string): Transaction | null {
@@ -88,8 +88,8 @@ export function createTransactions({ keyring, cookies, pkce, now }: Transactions
       }
       kept.sort((a, b) => b.startedAt - a.startedAt)
       const dropped = kept.filter((cookie, at) => cookie.startedAt === 0 || at >= MAX_KEPT - 1)
-      for (const cookie of dropped.slice(0, MAX_DROPPED)) set(reply, cookie.id, '', 0)
-      set(reply, id, keyring.seal('login', plain, id), TRANSACTION_MS / 1_000)
+      for (const cookie of dropped.slice(0, MAX_DROPPED)) clear(reply, cookie.id)
+      setLogin(reply, { id, value: keyring.seal('login', plain, id), maxAgeSeconds: TRANSACTION_MS / 1_000 })
       return { nonce, verifier }
     },
 
@@ -104,6 +104,6 @@ export function createTransactions({ keyring, cookies, pkce, now }: Transactions
 
     awaitsFragment: (header) => [...sent(header)].some(({ id, value }) => open(id, value)?.flow === 'token'),
 
-    forget: (reply, nonce) => set(reply, idOf(nonce), '', 0),
+    forget: (reply, nonce) => clear(reply, idOf(nonce)),
   }
 }

@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { CookieSerializeOptions } from '@fastify/cookie'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Keyring } from '../keyring.ts'
 
 export interface VerifiedCookie {
@@ -9,25 +10,39 @@ export interface VerifiedCookie {
   stale: boolean
 }
 
-/** The two cookies of a session, and what may be believed of them. */
+/** Every cookie that this server sets, with its attributes, and what a request's cookies prove. */
 export interface SessionCookies {
   readonly sessionName: string
   /** `Lax`, so that it comes back from the authorization server; names the sealed record key. */
   readonly recordName: string
+  /** Begins the name of each login cookie. */
   readonly loginPrefix: string
-  readonly attributes: CookieSerializeOptions & { path: string; httpOnly: true; secure: boolean }
+  /** Attributes of the session cookie, for the libraries that set or clear it. */
+  readonly sessionAttributes: CookieSerializeOptions & { path: string; httpOnly: true; secure: boolean }
   newSessionId(): string
   /** `{sign, unsign}` as @fastify/session wants it: its own would sign users out at a change of secrets. */
   readonly signer: {
     sign(sessionId: string): string
     unsign(value: string): { valid: boolean; renew: boolean; value: string | null }
   }
-  /** The raw session cookie if it stands there once and is as long as ours are, else null; not verified. */
+  /** The raw session cookie if the header has it once and with the length of ours, else null; not verified. */
   read(header: string | undefined): string | null
   /** null where it has not the one form that we give out, or no current secret signed it. */
   verify(value: string): VerifiedCookie | null
+  /**
+   * The record key of this browser's session, by either cookie; null without one. The second one counts where the
+   * session cookie is repeated, or is `Strict` and the request comes from another site.
+   */
+  recordKeyOf(request: FastifyRequest): string | null
+  /** Sets the session cookie to a signed value. */
+  setSession(reply: FastifyReply, signed: string): void
+  /** Sets the cookie that names the sealed record key. */
+  setRecordKey(reply: FastifyReply, recordKey: string): void
+  /** Clears both cookies of a session. */
+  clearSession(reply: FastifyReply): void
+  /** Sets the login cookie of one sign-in; `maxAgeSeconds` 0 clears it. */
+  setLogin(reply: FastifyReply, cookie: { id: string; value: string; maxAgeSeconds: number }): void
   sealRecordKey(recordKey: string): string
-  openRecordKey(value: string | undefined): string | null
 }
 
 /** Percent-encoded or padded variants of one cookie would verify too: only this form is looked at. */
@@ -45,6 +60,10 @@ export function createSessionCookies({
   const prefix = secure ? '__Host-Http-' : ''
   const sessionName = `${prefix}session`
   const recordName = `${prefix}record`
+  const loginPrefix = `${prefix}login-`
+  const common = { path: '/', httpOnly: true, secure } as const
+  const strict = { ...common, sameSite: 'strict' } as const
+  const lax = { ...common, sameSite: 'lax' } as const
 
   function sign(sessionId: string): string {
     return `${sessionId}.${keyring.sign(sessionId)}`
@@ -58,11 +77,26 @@ export function createSessionCookies({
     return { sessionId, recordKey: recordKeyOf(sessionId), stale: verdict === 'stale' }
   }
 
+  function read(header: string | undefined): string | null {
+    if (header === undefined) return null
+    const value = soleCookie(header, sessionName)
+    return value !== null && value.length === CANONICAL_LENGTH ? value : null
+  }
+
+  function sealRecordKey(recordKey: string): string {
+    return keyring.seal('record-key', recordKey, 'cookie')
+  }
+
+  function openRecordKey(value: string | undefined): string | null {
+    const opened = value === undefined ? null : keyring.open('record-key', value, 'cookie')
+    return opened !== null && /^[0-9a-f]{64}$/.test(opened.text) ? opened.text : null
+  }
+
   return {
     sessionName,
     recordName,
-    loginPrefix: `${prefix}login-`,
-    attributes: { path: '/', httpOnly: true, secure },
+    loginPrefix,
+    sessionAttributes: strict,
     newSessionId: () => randomBytes(32).toString('base64url'),
     signer: {
       sign,
@@ -72,17 +106,22 @@ export function createSessionCookies({
         return { valid: true, renew: verified.stale, value: verified.sessionId }
       },
     },
-    read(header) {
-      if (header === undefined) return null
-      const value = soleCookie(header, sessionName)
-      return value !== null && value.length === CANONICAL_LENGTH ? value : null
-    },
+    read,
     verify,
-    sealRecordKey: (recordKey) => keyring.seal('record-key', recordKey, 'cookie'),
-    openRecordKey(value) {
-      const opened = value === undefined ? null : keyring.open('record-key', value, 'cookie')
-      return opened !== null && /^[0-9a-f]{64}$/.test(opened.text) ? opened.text : null
+    recordKeyOf({ headers, cookies }) {
+      const value = read(headers.cookie)
+      const verified = value === null ? null : verify(value)
+      return verified?.recordKey ?? openRecordKey(cookies[recordName])
     },
+    setSession: (reply, signed) => void reply.setCookie(sessionName, signed, strict),
+    setRecordKey: (reply, recordKey) => void reply.setCookie(recordName, sealRecordKey(recordKey), lax),
+    clearSession(reply) {
+      reply.clearCookie(sessionName, strict)
+      reply.clearCookie(recordName, lax)
+    },
+    setLogin: (reply, { id, value, maxAgeSeconds }) =>
+      void reply.setCookie(loginPrefix + id, value, { ...lax, maxAge: maxAgeSeconds }),
+    sealRecordKey,
   }
 }
 

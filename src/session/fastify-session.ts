@@ -30,7 +30,7 @@ export interface SessionScopeOptions {
  * clears its cookie without any, and browsers refuse that for a `__Host-` name.
  */
 export async function addCookies(scope: FastifyInstance, cookies: SessionCookies): Promise<void> {
-  await scope.register(fastifyCookie, { parseOptions: { ...cookies.attributes, sameSite: 'strict' } })
+  await scope.register(fastifyCookie, { parseOptions: cookies.sessionAttributes })
 }
 
 /**
@@ -59,7 +59,7 @@ export async function addBrowserSession(scope: FastifyInstance, options: Session
   await scope.register(fastifySession, {
     secret: cookies.signer,
     cookieName: cookies.sessionName,
-    cookie: { ...cookies.attributes, sameSite: 'strict' },
+    cookie: cookies.sessionAttributes,
     idGenerator: cookies.newSessionId,
     rolling: false,
     saveUninitialized: false,

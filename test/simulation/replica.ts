@@ -275,8 +275,6 @@ export class Replica implements Owner {
   }
 
   async #begin({ cookies, redeem, onKey }: BrowserRequest) {
-    const value = this.#cookies.read(headerOf(cookies))
-    const verified = value === null ? null : this.#cookies.verify(value)
     const sessionId = this.#newSessionId()
     const setCookies = new Map<string, string>()
     const { sessionName } = this.#cookies
@@ -284,7 +282,7 @@ export class Replica implements Owner {
     onKey!(key)
     const request = {
       id: `${this.name} sign-in`,
-      recordKey: verified?.recordKey ?? null,
+      headers: { cookie: headerOf(cookies) },
       cookies: Object.fromEntries(cookies),
       session: {
         sessionId,
