@@ -5,6 +5,7 @@ import { openApiDocument } from './http/openapi.ts'
 import { addHttpManners, createServer } from './http/server.ts'
 import { createKeyring } from './keyring.ts'
 import type { Logger } from './log.ts'
+import { loginOpenApi } from './login/openapi.ts'
 import { createRateLimit } from './login/rate-limit.ts'
 import { addLogin, loginPaths } from './login/routes.ts'
 import { createSignIn } from './login/sign-in.ts'
@@ -18,6 +19,7 @@ import type { Caller } from './proxy/caller.ts'
 import { createCallers } from './proxy/caller.ts'
 import { createForwarder } from './proxy/forward.ts'
 import { createGrace } from './proxy/grace.ts'
+import { proxyOpenApi } from './proxy/openapi.ts'
 import { addProxy, PROXY_PATHS } from './proxy/routes.ts'
 import { createSessionCache } from './session/cache.ts'
 import { createSessionCookies } from './session/cookies.ts'
@@ -147,7 +149,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     secure: config.secureCookies,
     knownPaths: [...loginPaths(config.oauth), ...PROXY_PATHS],
     fallback,
-    openApi: openApiDocument(config),
+    openApi: openApiDocument(config, [loginOpenApi(config.oauth), proxyOpenApi(config)]),
     mode: config.accessLog,
     log,
     observe: metrics.request,

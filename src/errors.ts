@@ -1,3 +1,5 @@
+import { PATHS } from './paths.ts'
+
 /**
  * Every error that the browser can see, in one table: stable code, HTTP status, fixed title.
  * A code that goes out of use is not used again for another meaning.
@@ -85,7 +87,7 @@ const EXTRA_HEADERS: Partial<Record<ProblemCode, Record<string, string>>> = {
 }
 
 const EXTRA_MEMBERS: Partial<Record<ProblemCode, Record<string, string>>> = {
-  login_required: { loginUrl: '/auth/login' },
+  login_required: { loginUrl: PATHS.login },
 }
 
 /** One entry of the error table as something to throw. */

@@ -1,6 +1,7 @@
 import type { DestinationStream, Logger } from 'pino'
 import { pino } from 'pino'
 import type { Config } from './config/config.ts'
+import { PATHS } from './paths.ts'
 
 export type { Logger }
 
@@ -108,9 +109,13 @@ function withoutArguments(text: string): string {
   return text.replace(/, with args beginning with:.*/g, '')
 }
 
-/** The path of a request target, without its query, cut to what a log line should hold. */
+const CALLBACK_PREFIX = `${PATHS.callback}/`
+
+/** The path of a request target for a log line: without query and nonce, cut to `MAX_TEXT`. */
 export function pathOf(url: string): string {
   const end = url.search(/[?#]/)
-  // The callback's path ends in the nonce of a sign-in.
-  return (end < 0 ? url : url.slice(0, end)).replace(/^(\/auth\/callback\/).+/, '$1-').slice(0, MAX_TEXT)
+  const path = end < 0 ? url : url.slice(0, end)
+  // The path of the callback ends in the nonce of a sign-in, which the log must not hold.
+  const holdsNonce = path.startsWith(CALLBACK_PREFIX) && path.length > CALLBACK_PREFIX.length
+  return holdsNonce ? `${CALLBACK_PREFIX}-` : path.slice(0, MAX_TEXT)
 }

@@ -1,4 +1,5 @@
 import { isIP } from 'node:net'
+import { isFluxId, WAC as WAC_PATTERN } from '../paths.ts'
 
 /** The answer of a reader to a text that it does not take: completes the sentence "NAME …". */
 export class Refused {
@@ -85,13 +86,13 @@ export function orWord<T, const W extends string>(word: W, kind: Kind<T>): Kind<
 }
 
 /** An account code, as a path segment of the resource server. */
-export const WAC = matching(/^[A-Za-z0-9_-]{1,64}$/, 'an account code (1 to 64 of `A-Z a-z 0-9 _ -`)')
+export const WAC = matching(WAC_PATTERN, 'an account code (1 to 64 of `A-Z a-z 0-9 _ -`)')
 
-/** `wac/fluxId`; a fluxId of `.` or `..` would be a path step. */
-export const WAC_AND_FLUX = matching(
-  /^[A-Za-z0-9_-]{1,64}\/(?!\.{1,2}$)[A-Za-z0-9_.~-]{1,128}$/,
-  'of the form `wac/fluxId`',
-)
+/** One flux of one account. */
+export const WAC_AND_FLUX = printable('of the form `wac/fluxId`', (text) => {
+  const [wac = '', fluxId = '', ...more] = text.split('/')
+  return WAC_PATTERN.test(wac) && isFluxId(fluxId) && more.length === 0 ? text : undefined
+})
 
 /** Scope tokens, RFC 6749 section 3.3. */
 export const SCOPE = matching(

@@ -1,22 +1,35 @@
 import type { Config } from '../config/config.ts'
-import { authPaths } from './openapi-auth.ts'
-import {
-  bodyOf,
-  FRAGMENT_ANSWER,
-  fault,
-  inPath,
-  inQuery,
-  PASSWORD_SIGN_IN,
-  PROBLEM,
-  SESSION_FACTS,
-  SITE_UPDATE,
-} from './openapi-schemas.ts'
+import { PROBLEM_CODES } from '../errors.ts'
 
-/** OpenAPI 3.1 description of what browsers may call, as data: what is served with this configuration. */
-export function openApiDocument({ publicUrl, oauth, clientFluxAllowed }: Config) {
-  const { flows, redirect } = oauth
-  // Without a session too, where the application itself may read.
-  const flux = clientFluxAllowed === null ? {} : { security: [{ session: [] }, {}] }
+/** The part of the OpenAPI document that describes what one folder serves. */
+export interface OpenApiFragment {
+  /** Route patterns, as in `PATHS`, with their operations by method. A path without any is left out. */
+  paths: Readonly<Record<string, object>>
+  /** Schemas by name; those of request bodies are the ones that the routes validate with. */
+  schemas: Readonly<Record<string, object>>
+}
+
+const PROBLEM = {
+  type: 'object',
+  description: 'RFC 9457',
+  required: ['type', 'title', 'status', 'detail', 'code', 'requestId'],
+  properties: {
+    type: { type: 'string' },
+    title: { type: 'string' },
+    status: { type: 'integer' },
+    detail: { type: 'string' },
+    code: { enum: PROBLEM_CODES, description: 'Stable; what a program should look at.' },
+    requestId: { type: 'string' },
+    loginUrl: { type: 'string', description: 'Where to navigate to sign in.' },
+  },
+}
+
+/** OpenAPI 3.1 description of what browsers may call with this configuration, as data. */
+export function openApiDocument(
+  { publicUrl, secureCookies }: Pick<Config, 'publicUrl' | 'secureCookies'>,
+  fragments: readonly OpenApiFragment[],
+) {
+  const paths = fragments.flatMap((fragment) => Object.entries(fragment.paths))
   return {
     openapi: '3.1.0',
     info: {
@@ -27,78 +40,53 @@ export function openApiDocument({ publicUrl, oauth, clientFluxAllowed }: Config)
     },
     servers: [{ url: publicUrl }],
     security: [{ session: [] }],
-    paths: {
-      ...authPaths(flows, redirect),
-      '/flux/{fluxId}': { get: { ...getFlux([FLUX_ID]), ...flux } },
-      '/flux/{wac}/{fluxId}': { get: { ...getFlux([WAC, FLUX_ID]), ...flux } },
-      '/site/{siteId}': { put: updateSite([SITE_ID]) },
-      '/site/{wac}/{siteId}': { put: updateSite([WAC, SITE_ID]) },
-      '/site': { post: updateSite([]) },
-      '/site.json': { post: updateSite([]) },
-    },
+    paths: Object.fromEntries(
+      paths
+        .filter(([, operations]) => Object.keys(operations).length > 0)
+        .map(([path, operations]) => [path.replace(/:(\w+)/g, '{$1}'), operations]),
+    ),
     components: {
       securitySchemes: {
         session: {
           type: 'apiKey',
           in: 'cookie',
-          name: publicUrl.startsWith('https:') ? '__Host-Http-session' : 'session',
+          name: secureCookies ? '__Host-Http-session' : 'session',
         },
       },
-      schemas: {
-        Problem: PROBLEM,
-        Session: SESSION_FACTS,
-        SiteUpdate: SITE_UPDATE,
-        ...(flows.has('token') ? { FragmentAnswer: FRAGMENT_ANSWER } : {}),
-        ...(flows.has('password') ? { PasswordSignIn: PASSWORD_SIGN_IN } : {}),
-      },
+      schemas: Object.assign({ Problem: PROBLEM }, ...fragments.map(({ schemas }) => schemas)),
     },
   }
 }
 
-const WAC = inPath('wac', '^[A-Za-z0-9_-]{1,64}$')
-const FLUX_ID = inPath('fluxId', '^[A-Za-z0-9_.~-]{1,128}$')
-const SITE_ID = inPath('siteId', '^[0-9]{1,16}(\\.json)?$')
+/** A required path parameter; `pattern` is a regular expression. */
+export const inPath = (name: string, pattern: string) => ({
+  name,
+  in: 'path',
+  required: true,
+  schema: { type: 'string', pattern },
+})
 
-const CALL_FAULTS = {
-  400: fault('invalid_request'),
-  401: fault('login_required'),
-  403: fault('cross_origin, wac_not_allowed, upstream_refused'),
-  502: fault('upstream_unavailable'),
-  503: fault('store_unavailable, authorization_server_unavailable'),
-  504: fault('upstream_timeout'),
-  default: fault("upstream_error, with the resource server's own status"),
-}
+/** An optional query parameter. */
+export const inQuery = (name: string, schema: object) => ({ name, in: 'query', schema })
 
-function getFlux(parameters: object[]) {
-  const types = ['application/json', 'application/xml', 'text/csv', 'text/jsv']
-  return {
-    summary: 'GetFlux',
-    parameters: [...parameters, inQuery('format', { type: 'string', enum: ['JSON', 'XML', 'CSV', 'JSV'] })],
-    responses: {
-      200: {
-        description: 'The answer of the resource server, byte for byte.',
-        content: Object.fromEntries(types.map((type) => [type, {}])),
-      },
-      406: fault('not_acceptable'),
-      ...CALL_FAULTS,
-    },
-  }
-}
+/** A response without a described body. */
+export const plainResponse = (description: string) => ({ description })
 
-function updateSite(parameters: object[]) {
-  return {
-    summary: 'UpdateSite',
-    parameters: [
-      ...parameters,
-      inQuery('format', { type: 'string', enum: ['json'] }),
-      inQuery('callback', { type: 'string', maxLength: 64, description: 'Wraps the answer as JSONP.' }),
-    ],
-    requestBody: bodyOf('SiteUpdate'),
-    responses: {
-      200: { description: 'The updated Site, byte for byte.', content: { 'application/json': {} } },
-      413: fault('payload_too_large'),
-      415: fault('unsupported_media_type'),
-      ...CALL_FAULTS,
-    },
-  }
-}
+/** An error response; the description names its codes. */
+export const problemResponse = (description: string) => ({
+  description,
+  content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } },
+})
+
+/** A JSON response with a schema of the document. */
+export const jsonResponse = (description: string, schema: string) => ({
+  description,
+  ...jsonContent(schema),
+})
+
+/** A required JSON request body with a schema of the document. */
+export const jsonBody = (schema: string) => ({ required: true, ...jsonContent(schema) })
+
+const jsonContent = (schema: string) => ({
+  content: { 'application/json': { schema: { $ref: `#/components/schemas/${schema}` } } },
+})

@@ -5,6 +5,7 @@ import type { Config } from '../config/config.ts'
 import type { Problem } from '../errors.ts'
 import { problem } from '../errors.ts'
 import { messageOf } from '../log.ts'
+import { PATHS } from '../paths.ts'
 import type { RequestLogOptions } from './access-log.ts'
 import { createRequestLog } from './access-log.ts'
 import { trackConnections } from './connections.ts'
@@ -15,7 +16,8 @@ import { objectionTo } from './request-checks.ts'
 
 /** A path that exists, and the methods that it takes. */
 export interface KnownPath {
-  path: RegExp
+  /** A route pattern of `PATHS`. */
+  path: string
   allow: string
   /** Where a person may look at a problem: how to show it, null where nobody does. */
   page?: (request: FastifyRequest, reply: FastifyReply) => FastifyRequest['problemPage']
@@ -89,7 +91,9 @@ declare module 'fastify' {
  */
 export function addHttpManners(app: FastifyInstance, options: HttpOptions): void {
   const { secure, fallback, log } = options
-  const knownPaths: KnownPath[] = [...options.knownPaths, { path: /^\/openapi\.json$/, allow: 'GET, HEAD' }]
+  const knownPaths = [...options.knownPaths, { path: PATHS.openApi, allow: 'GET, HEAD' } as KnownPath].map(
+    (known) => ({ ...known, matches: matcherOf(known.path) }),
+  )
   const answered = createRequestLog(options)
   let warnedOfForwarded = false
 
@@ -127,7 +131,7 @@ export function addHttpManners(app: FastifyInstance, options: HttpOptions): void
   const description = JSON.stringify(options.openApi)
   app.route({
     method: ['GET', 'HEAD'],
-    url: '/openapi.json',
+    url: PATHS.openApi,
     handler: (_request, reply) => reply.type('application/json').send(description),
   })
 
@@ -151,7 +155,7 @@ export function addHttpManners(app: FastifyInstance, options: HttpOptions): void
 
   async function answerUnknown(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const path = routedPath(request.url)
-    const known = knownPaths.find((candidate) => candidate.path.test(path))
+    const known = knownPaths.find((candidate) => candidate.matches.test(path))
     request.problemPage = known?.page?.(request, reply) ?? null
     if (known !== undefined && !known.allow.split(', ').includes(request.method)) {
       throw problem('method_not_allowed', { headers: { allow: known.allow } })
@@ -176,6 +180,11 @@ function addOwnHeaders(request: FastifyRequest, reply: FastifyReply, secure: boo
     if (!reply.hasHeader(name)) reply.header(name, value)
   }
   reply.header('x-request-id', request.id)
+}
+
+/** What a route pattern matches, its parameters not empty. */
+function matcherOf(pattern: string): RegExp {
+  return new RegExp(`^${pattern.replaceAll('.', '\\.').replace(/:\w+/g, '[^/]+')}$`)
 }
 
 /** `/flux/` and `/flux/DEMO/` match their routes with an empty parameter. */

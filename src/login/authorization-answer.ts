@@ -10,8 +10,8 @@ export interface AuthorizationAnswer {
   iss: string | null
 }
 
-/** Of each sign-in. */
-const NONCE = /^[A-Za-z0-9_-]{43}$/
+/** The nonce of a sign-in. */
+export const NONCE = /^[A-Za-z0-9_-]{43}$/
 
 export const NOT_YOURS = 'This sign-in was not started in this browser, is too old, or has been used.'
 export const ONE_OF_BOTH = 'Exactly one of the parameters code and error is expected.'

@@ -1,4 +1,5 @@
 import type { FastifyReply } from 'fastify'
+import { PATHS } from '../paths.ts'
 import { sendPage } from './pages.ts'
 
 /**
@@ -11,7 +12,7 @@ const SCRIPT = `(async () => {
   const answer = new URLSearchParams(location.hash.slice(1))
   for (const [name, value] of answer) members[name] = Object.hasOwn(members, name) ? [value] : value
   history.replaceState(null, '', location.pathname)
-  const path = location.pathname === '/auth/callback' ? '/auth/callback/' + encodeURIComponent(answer.get('state')) : location.pathname
+  const path = location.pathname === '${PATHS.callback}' ? '${PATHS.callback}/' + encodeURIComponent(answer.get('state')) : location.pathname
   const response = await fetch(path, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },

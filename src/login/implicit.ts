@@ -39,8 +39,9 @@ const TEXT = { type: 'string' }
 /** Members that are not named here are ignored (RFC 6749 section 4.2.2). */
 export const FRAGMENT_SCHEMA = {
   type: 'object',
+  description: 'The members of the fragment; access_token or error. Others are ignored.',
   properties: {
-    access_token: TEXT,
+    access_token: { ...TEXT, writeOnly: true },
     token_type: TEXT,
     expires_in: { type: ['string', 'number', 'null'] },
     scope: TEXT,

@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
+import { PATHS } from '../paths.ts'
 import { Secret } from '../secret.ts'
 import type { SessionStore } from '../store/store.ts'
 import { grantProblem, reasonOf } from './grant-problem.ts'
@@ -27,7 +28,7 @@ export const PASSWORD_SCHEMA = {
   type: 'object',
   additionalProperties: false,
   required: ['username', 'password'],
-  properties: { username: TEXT, password: TEXT },
+  properties: { username: TEXT, password: { ...TEXT, writeOnly: true } },
 } as const
 
 /**
@@ -43,7 +44,7 @@ export function createPassword(options: PasswordOptions) {
     // Tokens that nobody can keep are not asked for.
     await store.ping()
     const outcome = await authorizationServer.redeemPassword({
-      redirectUri: `${publicUrl}/auth/callback`,
+      redirectUri: publicUrl + PATHS.callback,
       username,
       password: new Secret(password),
     })

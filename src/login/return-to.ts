@@ -1,7 +1,7 @@
+import { isOwnPath } from '../paths.ts'
+
 /** Longer addresses would not fit the login cookie. Bytes. */
 const MAX_BYTES = 512
-
-const OWN_PATHS = /^\/(auth|flux|site)(\/|$)/i
 
 /**
  * The local address to go to after sign-in, in the form that a browser would make of it, or null
@@ -15,7 +15,7 @@ export function localPath(given: string, publicUrl: string): string | null {
   if (url === null || url.origin !== new URL(publicUrl).origin) return null
   const path = url.pathname + url.search + url.hash
   const decoded = decode(url.pathname)
-  if (decoded === null || /^\/[/\\]/.test(decoded) || OWN_PATHS.test(decoded)) return null
+  if (decoded === null || /^\/[/\\]/.test(decoded) || isOwnPath(decoded.toLowerCase())) return null
   return Buffer.byteLength(path) > MAX_BYTES ? null : path
 }
 

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Problem } from '../errors.ts'
 import { problem } from '../errors.ts'
 import { addJsonBodies, requireJson } from '../http/body.ts'
+import { PATHS } from '../paths.ts'
 import type { SessionScopeOptions } from '../session/fastify-session.ts'
 import { addBrowserSession, addCookies } from '../session/fastify-session.ts'
 import { comesFromOwnOrigin, OWN_ORIGIN_ONLY } from '../session/same-origin.ts'
@@ -40,12 +41,12 @@ export function loginPaths({ flows, redirect }: Pick<LoginOptions, 'flows' | 're
   const perLogin = redirect === 'fixed' ? 'POST' : 'GET, POST'
   const page = createFaultPage(flows)
   return [
-    { path: /^\/auth\/login$/, allow: 'GET', page },
-    { path: /^\/auth\/callback$/, allow: 'GET', page },
-    { path: /^\/auth\/callback\/[^/]+$/, allow: flows.has('token') ? perLogin : 'GET', page },
-    { path: /^\/auth\/session$/, allow: 'GET, HEAD' },
-    { path: /^\/auth\/logout$/, allow: 'POST' },
-    ...(flows.has('password') ? [{ path: /^\/auth\/password$/, allow: 'POST' }] : []),
+    { path: PATHS.login, allow: 'GET', page },
+    { path: PATHS.callback, allow: 'GET', page },
+    { path: PATHS.callbackOfLogin, allow: flows.has('token') ? perLogin : 'GET', page },
+    { path: PATHS.session, allow: 'GET, HEAD' },
+    { path: PATHS.logout, allow: 'POST' },
+    ...(flows.has('password') ? [{ path: PATHS.password, allow: 'POST' }] : []),
   ]
 }
 
@@ -63,17 +64,17 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
       if (!comesFromOwnOrigin(request.method, request.headers, options.publicUrl))
         throw problem('cross_origin', OWN_ORIGIN_ONLY)
     })
-    auth.get('/auth/login', { config: { page: true } }, createStart(options))
+    auth.get(PATHS.login, { config: { page: true } }, createStart(options))
     // Outside of the browser session: whether it can be read is no matter to its end.
     const logout = createLogout(options)
     // Answered before the body is read: browsers send whatever a page or a form gives them.
-    auth.route({ method: 'POST', url: '/auth/logout', onRequest: logout, handler: logout })
+    auth.route({ method: 'POST', url: PATHS.logout, onRequest: logout, handler: logout })
 
     await auth.register(async (scope) => {
       await addBrowserSession(scope, options.session)
-      const path = options.redirect === 'fixed' ? '/auth/callback' : '/auth/callback/:nonce'
+      const path = options.redirect === 'fixed' ? PATHS.callback : PATHS.callbackOfLogin
       scope.get(path, { config: { page: true, newSession: true } }, createCallback(options))
-      scope.route({ method: ['GET', 'HEAD'], url: '/auth/session', handler: createSessionInfo(options) })
+      scope.route({ method: ['GET', 'HEAD'], url: PATHS.session, handler: createSessionInfo(options) })
       addDiscouragedFlows(scope, options)
     })
   })
@@ -87,7 +88,7 @@ function addDiscouragedFlows(scope: FastifyInstance, options: LoginOptions): voi
   if (flows.has('token')) {
     scope.route({
       ...common,
-      url: '/auth/callback/:nonce',
+      url: PATHS.callbackOfLogin,
       config: { newSession: true, page: true },
       schema: { body: FRAGMENT_SCHEMA },
       async onRequest(request) {
@@ -100,7 +101,7 @@ function addDiscouragedFlows(scope: FastifyInstance, options: LoginOptions): voi
   if (flows.has('password')) {
     scope.route({
       ...common,
-      url: '/auth/password',
+      url: PATHS.password,
       config: { newSession: true },
       schema: { body: PASSWORD_SCHEMA },
       async onRequest(request) {

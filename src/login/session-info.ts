@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { unavailable } from '../errors.ts'
+import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import { idleEndsAt } from '../store/limits.ts'
 import type { SessionStore } from '../store/store.ts'
@@ -16,7 +17,7 @@ export interface SessionInfoOptions extends FactsOptions {
   cookies: SessionCookies
 }
 
-const ANONYMOUS = { authenticated: false, loginUrl: '/auth/login' }
+const ANONYMOUS = { authenticated: false, loginUrl: PATHS.login }
 const NOBODY = '0'.repeat(64)
 
 /** `GET /auth/session`: what a page may know of its session. Extends nothing; never holds a token. */
@@ -36,6 +37,42 @@ export function createSessionInfo({ tokens, store, cookies, ...options }: Sessio
     }
     return sessionFacts(found.session, options)
   }
+}
+
+const INSTANT = { type: 'string', format: 'date-time' }
+
+/** Body of `GET /auth/session`, for OpenAPI: without a session, or as `sessionFacts` writes it. */
+export const SESSION_SCHEMA = {
+  oneOf: [
+    {
+      type: 'object',
+      required: ['authenticated', 'loginUrl'],
+      properties: { authenticated: { const: false }, loginUrl: { type: 'string' } },
+    },
+    {
+      type: 'object',
+      required: [
+        'authenticated',
+        'flow',
+        'createdAt',
+        'idleExpiresAt',
+        'expiresAt',
+        'accessTokenExpiresAt',
+        'refreshable',
+        'wac',
+      ],
+      properties: {
+        authenticated: { const: true },
+        flow: { type: 'string' },
+        createdAt: INSTANT,
+        idleExpiresAt: INSTANT,
+        expiresAt: INSTANT,
+        accessTokenExpiresAt: INSTANT,
+        refreshable: { type: 'boolean' },
+        wac: { type: ['string', 'null'], description: 'The default account code.' },
+      },
+    },
+  ],
 }
 
 /** What a page may know of a session that lives; instants in ISO 8601, UTC. */

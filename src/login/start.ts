@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { problem } from '../errors.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
+import { PATHS } from '../paths.ts'
 import { sendPage } from './pages.ts'
 import { queryOf, soleParameter } from './query.ts'
 import type { RateLimit } from './rate-limit.ts'
@@ -23,12 +24,13 @@ const FRAMED = /^(iframe|frame|fencedframe|embed|object)$/
 
 /** `redirect_uri` of a sign-in: one for each where the authorization server need not echo `state`. */
 export function redirectUri(publicUrl: string, redirect: Config['oauth']['redirect'], nonce: string): string {
-  return redirect === 'fixed' ? `${publicUrl}/auth/callback` : `${publicUrl}/auth/callback/${nonce}`
+  const address = publicUrl + PATHS.callback
+  return redirect === 'fixed' ? address : `${address}/${nonce}`
 }
 
 /** Where this sign-in can be begun again; a path. */
 export function loginUrl({ flow, returnTo }: Pick<Transaction, 'flow' | 'returnTo'>): string {
-  return `/auth/login?returnTo=${encodeURIComponent(returnTo)}${flow === 'code' ? '' : `&flow=${flow}`}`
+  return `${PATHS.login}?returnTo=${encodeURIComponent(returnTo)}${flow === 'code' ? '' : `&flow=${flow}`}`
 }
 
 /**

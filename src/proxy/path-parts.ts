@@ -1,7 +1,6 @@
 import { problem } from '../errors.ts'
+import { isFluxId, WAC } from '../paths.ts'
 
-const WAC = /^[A-Za-z0-9_-]{1,64}$/
-const FLUX_ID = /^[A-Za-z0-9_.~-]{1,128}$/
 const SITE_ID = /^\d{1,16}$/
 
 /** Where an account code may come from, and which are allowed. */
@@ -24,7 +23,7 @@ export function mayUse(wac: string, { allowed }: WacOptions): boolean {
 }
 
 export function fluxIdOf(given: string): string {
-  if (!FLUX_ID.test(given) || given === '.' || given === '..') {
+  if (!isFluxId(given)) {
     throw problem('invalid_request', 'fluxId must be 1 to 128 letters, digits, "-", "_", "." or "~".')
   }
   return given

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from 'fastify'
 import { problem } from '../errors.ts'
 import { addJsonBodies, requireJson } from '../http/body.ts'
+import { PATHS } from '../paths.ts'
 import { comesFromOwnOrigin, OWN_ORIGIN_ONLY } from '../session/same-origin.ts'
 import { readGetFlux } from './get-flux.ts'
 import type { WacOptions } from './path-parts.ts'
@@ -23,9 +24,11 @@ export interface ProxyOptions extends PerformOptions {
 
 /** The paths of this room and what they take; for the answer to any other method. */
 export const PROXY_PATHS = [
-  { path: /^\/flux\/[^/]+(\/[^/]+)?$/, allow: 'GET, HEAD' },
-  { path: /^\/site\/[^/]+(\/[^/]+)?$/, allow: 'PUT' },
-  { path: /^\/site$/, allow: 'POST' },
+  { path: PATHS.flux, allow: 'GET, HEAD' },
+  { path: PATHS.fluxOfAccount, allow: 'GET, HEAD' },
+  { path: PATHS.site, allow: 'PUT' },
+  { path: PATHS.siteOfAccount, allow: 'PUT' },
+  { path: PATHS.siteInBody, allow: 'POST' },
 ]
 
 /**
@@ -43,7 +46,7 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
 
     addJsonBodies(scope)
 
-    for (const url of ['/flux/:fluxId', '/flux/:wac/:fluxId']) {
+    for (const url of [PATHS.flux, PATHS.fluxOfAccount]) {
       scope.route({
         method: ['GET', 'HEAD'],
         url,
@@ -52,11 +55,11 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
     }
 
     for (const { method, url } of [
-      { method: 'PUT', url: '/site/:siteId' },
-      { method: 'PUT', url: '/site/:wac/:siteId' },
-      { method: 'POST', url: '/site' },
+      { method: 'PUT', url: PATHS.site },
+      { method: 'PUT', url: PATHS.siteOfAccount },
+      { method: 'POST', url: PATHS.siteInBody },
       // Not among the known paths: to other methods this may be a file of the app.
-      { method: 'POST', url: '/site.json' },
+      { method: 'POST', url: PATHS.siteInBodyAsJson },
     ]) {
       scope.route({
         method,

@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
+import { PATHS, WAC } from '../paths.ts'
 import type { Operation } from './operation.ts'
 import type { WacOptions } from './path-parts.ts'
 import { siteIdOf, wacOf } from './path-parts.ts'
@@ -33,11 +34,15 @@ export const SITE_BODY_SCHEMA = {
   properties: {
     wType: { const: 'UpdateSite' },
     siteID: { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER },
-    wac: { type: 'string', pattern: '^[A-Za-z0-9_-]{1,64}$' },
+    wac: { type: 'string', pattern: WAC.source },
     name: { type: 'string' },
     description: { type: 'string' },
     code: { type: 'string' },
-    parentInfrastructureID: { ...SAFE_INTEGER, type: ['integer', 'null'] },
+    parentInfrastructureID: {
+      ...SAFE_INTEGER,
+      type: ['integer', 'null'],
+      description: 'null: no parent; absent: unchanged.',
+    },
   },
 } as const
 
@@ -48,7 +53,7 @@ export function readSiteTarget(request: FastifyRequest, wacOptions: WacOptions):
   const { wac, siteId: given } = request.params as { wac?: string; siteId?: string }
   const site = given === undefined ? null : siteIdOf(given)
   const path = site === null ? null : { siteId: site.siteId, wac: wacOf(wac, wacOptions) }
-  let format = site?.json ?? request.routeOptions.url === '/site.json'
+  let format = site?.json ?? request.routeOptions.url === PATHS.siteInBodyAsJson
   let formatNamed = false
   let callback: string | null = null
   for (const { name, value } of queryPieces(request.url)) {

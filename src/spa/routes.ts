@@ -3,6 +3,7 @@ import { resolve } from 'node:path'
 import fastifyStatic from '@fastify/static'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
+import { isOwnPath } from '../paths.ts'
 import { cacheControlFor, STATIC_HEADERS } from './headers.ts'
 import { decodePath, findFile, type StaticFile } from './lookup.ts'
 
@@ -15,8 +16,6 @@ export interface SpaOptions {
 }
 
 const START_PAGE = 'index.html'
-// Files here would hide a misspelt call behind a page, and a page here would sit among addresses of the API.
-const RESERVED = /^\/(?:auth|flux|site)(?:\/|$)/
 
 /**
  * Prepares a folder to be served and gives the handler to call where no route matched. The handler answers GET and
@@ -40,7 +39,8 @@ export async function registerSpa(app: FastifyInstance, options: SpaOptions): Pr
 
   return async function serveSpa(request, reply) {
     const path = decodePath(request.raw.url ?? '')
-    if (path === null || RESERVED.test(path)) throw problem('not_found')
+    // A page here would hide a misspelled call, and a file would sit among the addresses of the API.
+    if (path === null || isOwnPath(path)) throw problem('not_found')
 
     const file = await findFile(root, path)
     const reads = request.method === 'GET' || request.method === 'HEAD'

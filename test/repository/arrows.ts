@@ -8,7 +8,7 @@ type Room = string
 
 // Files at the top of src, and folders that belong to one of them, that everybody may import and that
 // import nothing but each other.
-const GROUND = ['clock', 'config', 'errors', 'keyring', 'log', 'secret']
+const GROUND = ['clock', 'config', 'errors', 'keyring', 'log', 'paths', 'secret']
 
 const EDGES = ['oauth', 'store']
 const STATE = ['session', 'tokens']

@@ -1,0 +1,45 @@
+/**
+ * The paths of the public port, as route patterns. Routes, 404 and 405, OpenAPI, the check of return
+ * addresses, static files and the log all read this table.
+ */
+export const PATHS = {
+  login: '/auth/login',
+  callback: '/auth/callback',
+  callbackOfLogin: '/auth/callback/:nonce',
+  session: '/auth/session',
+  logout: '/auth/logout',
+  password: '/auth/password',
+  flux: '/flux/:fluxId',
+  fluxOfAccount: '/flux/:wac/:fluxId',
+  site: '/site/:siteId',
+  siteOfAccount: '/site/:wac/:siteId',
+  siteInBody: '/site',
+  siteInBodyAsJson: '/site.json',
+  openApi: '/openapi.json',
+} as const
+
+const OWN_FOLDERS: ReadonlySet<string | undefined> = new Set(
+  Object.values(PATHS)
+    .map(firstSegment)
+    .filter((segment) => !segment?.includes('.')),
+)
+
+/** Whether a decoded path is `/auth`, `/flux` or `/site`, or lies below one of them. Case matters. */
+export function isOwnPath(path: string): boolean {
+  return OWN_FOLDERS.has(firstSegment(path))
+}
+
+function firstSegment(path: string): string | undefined {
+  return path.split('/', 2)[1]
+}
+
+/** An account code, as a path segment of the resource server. */
+export const WAC = /^[A-Za-z0-9_-]{1,64}$/
+
+/** The characters of a flux id; `isFluxId` also refuses path steps. */
+export const FLUX_ID = /^[A-Za-z0-9_.~-]{1,128}$/
+
+/** Whether a text can name a flux; `.` and `..` would be steps in the path of the resource server. */
+export function isFluxId(text: string): boolean {
+  return FLUX_ID.test(text) && text !== '.' && text !== '..'
+}
