@@ -1,8 +1,9 @@
 import type { FastifyInstance } from 'fastify'
 import { SYSTEM_CLOCK } from './clock.ts'
 import type { Config } from './config/config.ts'
+import { addHooks } from './http/hooks.ts'
 import { openApiDocument } from './http/openapi.ts'
-import { addHttpManners, createServer } from './http/server.ts'
+import { createServer } from './http/server.ts'
 import { createKeyring } from './keyring.ts'
 import type { Logger } from './log.ts'
 import { loginOpenApi } from './login/openapi.ts'
@@ -24,7 +25,7 @@ import { addProxy, PROXY_PATHS } from './proxy/routes.ts'
 import { createSessionCache } from './session/cache.ts'
 import { createSessionCookies } from './session/cookies.ts'
 import { createOutage } from './session/outage.ts'
-import { registerSpa } from './spa/routes.ts'
+import { addStaticFiles } from './spa/routes.ts'
 import { createMemoryStore } from './store/memory/store.ts'
 import { createRedisStore } from './store/redis/store.ts'
 import type { StoreUnavailable } from './store/store.ts'
@@ -144,13 +145,13 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
   })
 
   const server = createServer(config)
-  const fallback = config.staticDir === null ? null : await registerSpa(server, { dir: config.staticDir })
-  addHttpManners(server, {
+  const fallback = config.staticDir === null ? null : await addStaticFiles(server, config.staticDir)
+  addHooks(server, {
     secure: config.secureCookies,
     knownPaths: [...loginPaths(config.oauth), ...PROXY_PATHS],
     fallback,
     openApi: openApiDocument(config, [loginOpenApi(config.oauth), proxyOpenApi(config)]),
-    mode: config.accessLog,
+    accessLog: config.accessLog,
     log,
     observe: metrics.request,
   })

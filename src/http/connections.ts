@@ -2,40 +2,40 @@ import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 
-interface Answers {
-  /** The response to the last request that came on the connection, over or not. */
+interface Responses {
+  /** The response to the last request of the connection, over or not. */
   newest: ServerResponse | null
-  underWay: number
+  open: number
 }
 
-// On the socket itself. A set of responses would be the shorter program, but what a set or map has
-// outgrown points to what came after it, so the garbage collector would keep whole series of answers.
-const ANSWERS = Symbol('answers')
+// On the socket itself. A Set of responses would be shorter, but entries that it has outgrown point to newer
+// ones, so the garbage collector would keep whole chains of responses.
+const RESPONSES = Symbol('responses')
 
-type Followed = Duplex & { [ANSWERS]?: Answers }
+type Followed = Duplex & { [RESPONSES]?: Responses }
 
-/** The response to the last request that came on a connection, over or not; null before the first. */
+/** The response to the last request of a connection, over or not; null before the first request. */
 export function newestResponse(socket: Duplex): ServerResponse | null {
-  return (socket as Followed)[ANSWERS]?.newest ?? null
+  return (socket as Followed)[RESPONSES]?.newest ?? null
 }
 
 export interface Connections {
-  /** To be told of each response when its request has come. */
+  /** To call when the request of this response has arrived. */
   begin(response: ServerResponse): void
-  /** And when it is over. */
+  /** To call when the response is over. */
   end(response: ServerResponse): void
-  /** From now on a connection lasts as long as the responses under way on it. */
+  /** From now on a connection ends with its last open response. */
   close(): void
 }
 
 /**
- * Lets a server close while browsers keep connections open: Node itself would wait for one on which
- * nothing was ever sent, and break off what a slow reader has not yet got of an answer.
+ * Lets a server close while browsers keep connections open. Node would wait for a connection that never sent
+ * a request, and cut off the rest of a response that a slow reader has not received.
  */
 export function trackConnections(server: Server): Connections {
   const connections = new Set<Socket>()
   let closing = false
-  // For Node a connection is idle as soon as its answer is complete, though a slow reader has not got it all.
+  // Node calls a connection idle once its response is written, before a slow reader has received it.
   server.closeIdleConnections = () => {}
 
   server.on('connection', (socket: Socket) => {
@@ -46,29 +46,29 @@ export function trackConnections(server: Server): Connections {
 
   return {
     begin(response) {
-      const answers = answersOn(response.req.socket)
-      answers.newest = response
-      answers.underWay += 1
+      const responses = responsesOn(response.req.socket)
+      responses.newest = response
+      responses.open += 1
       if (closing) response.shouldKeepAlive = false
     },
     end(response) {
       const { socket } = response.req
-      const answers = answersOn(socket)
-      answers.underWay -= 1
-      if (closing && answers.underWay === 0) socket.destroySoon()
+      const responses = responsesOn(socket)
+      responses.open -= 1
+      if (closing && responses.open === 0) socket.destroySoon()
     },
     close() {
       closing = true
       for (const socket of connections) {
-        const { newest, underWay } = answersOn(socket)
-        if (underWay === 0) socket.destroy()
+        const { newest, open } = responsesOn(socket)
+        if (open === 0) socket.destroy()
         else newest!.shouldKeepAlive = false
       }
     },
   }
 }
 
-function answersOn(socket: Followed): Answers {
-  socket[ANSWERS] ??= { newest: null, underWay: 0 }
-  return socket[ANSWERS]
+function responsesOn(socket: Followed): Responses {
+  socket[RESPONSES] ??= { newest: null, open: 0 }
+  return socket[RESPONSES]
 }

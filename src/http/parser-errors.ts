@@ -1,53 +1,52 @@
 import type { Server, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
-import type { Problem } from '../errors.ts'
-import { problem } from '../errors.ts'
+import { type Problem, problem } from '../errors.ts'
 import { newestResponse } from './connections.ts'
 import { securityHeaders } from './headers.ts'
 
-export interface ClientErrorOptions {
+interface ClientErrorOptions {
   newRequestId: () => string
-  /** Browsers come by https. */
+  /** Browsers reach this server by https. */
   secure: boolean
 }
 
-export interface ClientErrors {
-  /** Node's `clientError`: what its parser objects to, and connections that break. */
+interface ClientErrors {
+  /** Listener of Node's `clientError`: parser errors and broken connections. */
   onClientError(error: Error & { code?: string }, socket: Duplex): void
-  /** Answers what Node would answer by itself, or not at all. */
+  /** Answers the requests that Node would answer itself, or drop. */
   watch(server: Server): void
 }
 
-/** A client that leaves its side open after the last answer is disconnected after this. */
+/** A client that keeps its side open after the last response is disconnected after this. */
 const LINGER_MS = 1_000
 
 /**
- * Answers what never becomes a whole request, once, as a problem. Where a response has begun nothing
- * is written: it would be taken for a part of that response, or for the answer to another request.
+ * Answers a request that Node's parser cannot read, once for each connection, as a problem. While a response
+ * is being sent it writes nothing: the client would take it for part of that response.
  */
 export function createClientErrors({ newRequestId, secure }: ClientErrorOptions): ClientErrors {
-  const answered = new WeakSet<Duplex>()
+  const closed = new WeakSet<Duplex>()
 
   function onClientError(error: Error & { code?: string }, socket: Duplex): void {
-    // The parser goes on to object to whatever else arrives; a reset now could overtake the answer.
-    if (answered.has(socket)) return
+    // The parser reports every further byte as well; a reset now could overtake the response.
+    if (closed.has(socket)) return
     const fault = parserProblem(error.code)
     const response = newestResponse(socket)
     if (fault === null || !socket.writable) socket.destroy()
-    else if (response === null) answer(socket, fault)
-    else if (!response.req.complete) objectToBody(socket, response, fault)
-    else if (response.writableFinished) answer(socket, fault)
+    else if (response === null) respond(socket, fault)
+    else if (!response.req.complete) rejectBody(socket, response, fault)
+    else if (response.writableFinished) respond(socket, fault)
     else response.once('close', () => socket.end())
   }
 
-  /** The fault lies in the body of a request that has been handed on. */
-  function objectToBody(socket: Duplex, response: ServerResponse, fault: Problem): void {
-    if (!response.headersSent && response.socket === socket) answer(socket, fault)
+  /** The fault lies in the body of a request whose handler already runs. */
+  function rejectBody(socket: Duplex, response: ServerResponse, fault: Problem): void {
+    if (!response.headersSent && response.socket === socket) respond(socket, fault)
     else if (response.writableFinished) close(socket)
     else socket.destroy()
   }
 
-  function answer(socket: Duplex, fault: Problem): void {
+  function respond(socket: Duplex, fault: Problem): void {
     const requestId = newRequestId()
     const body = fault.body(requestId)
     const fields = headersFor(requestId, body)
@@ -68,7 +67,7 @@ export function createClientErrors({ newRequestId, secure }: ClientErrorOptions)
   }
 
   function close(socket: Duplex): void {
-    answered.add(socket)
+    closed.add(socket)
     socket.end()
     setTimeout(() => socket.destroy(), LINGER_MS).unref()
   }
@@ -76,23 +75,23 @@ export function createClientErrors({ newRequestId, secure }: ClientErrorOptions)
   return {
     onClientError,
     watch(server) {
-      // An expectation that cannot be met; Node would answer it with an empty 417.
+      // Node would answer an unknown expectation with an empty 417.
       server.on('checkExpectation', (_request, response) => {
         const fault = problem('invalid_request', 'The Expect header must be 100-continue.')
         const requestId = newRequestId()
         const body = fault.body(requestId)
         response.writeHead(fault.status, headersFor(requestId, body)).end(body)
       })
-      // Node would close the connection without a word.
+      // Node would close the connection without a response.
       server.on('connect', (_request, socket) => {
         socket.on('error', () => {})
-        answer(socket, problem('invalid_request', 'This server is no proxy: CONNECT is not served.'))
+        respond(socket, problem('invalid_request', 'This server is no proxy: CONNECT is not served.'))
       })
     },
   }
 }
 
-/** null for a connection that broke: nobody is there to be told. */
+/** null for a connection that broke: nobody would receive a response. */
 function parserProblem(code = ''): Problem | null {
   if (code === 'HPE_HEADER_OVERFLOW') return problem('headers_too_large')
   if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return problem('request_timeout')

@@ -1,6 +1,33 @@
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Problem, problem } from '../errors.ts'
 
-/** What Fastify's own errors are called here. */
+/** Sends a problem as a page for a person. */
+export type ProblemPage = (problem: Problem) => unknown
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    /** null where a problem is sent as JSON. */
+    problemPage: ProblemPage | null
+  }
+}
+
+/** Sends a problem as `application/problem+json`, or as a page where the request has one. */
+export function sendProblem(request: FastifyRequest, reply: FastifyReply, fault: Problem): unknown {
+  for (const [name, value] of Object.entries(fault.headers)) reply.header(name, value)
+  if (request.problemPage) return request.problemPage(fault)
+  return reply.code(fault.status).type('application/problem+json').send(fault.body(request.id))
+}
+
+/**
+ * Whether the browser shows the response as a page: `Sec-Fetch-Mode: navigate`, or without that header an
+ * `Accept` that names `text/html` (Fetch Metadata section 2.2).
+ */
+export function isNavigation({ headers }: FastifyRequest): boolean {
+  const mode = headers['sec-fetch-mode']
+  return mode === undefined ? /\btext\/html\b/i.test(headers.accept ?? '') : mode === 'navigate'
+}
+
+/** Fastify's own errors as problems. */
 const FASTIFY_CODES: Record<string, () => Problem> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: () => problem('unsupported_media_type'),
   FST_ERR_CTP_BODY_TOO_LARGE: () => problem('payload_too_large'),
@@ -23,20 +50,20 @@ interface ValidationError {
   params: Record<string, unknown>
 }
 
-/** Any error as one of the table; `internal_error` for what nobody foresaw, with its cause for the log. */
+/** Any error as a problem of the table. An unexpected one is `internal_error`, with its cause for the log. */
 export function toProblem(error: unknown): Problem {
   if (error instanceof Problem) return error
   const { code = '', statusCode = 500, validation } = (error ?? {}) as FastifyLikeError
   const known = FASTIFY_CODES[code]
   if (known !== undefined) return known()
-  if (validation?.[0] !== undefined) return problem('invalid_request', whatIsWrong(validation[0]))
+  if (validation?.[0] !== undefined) return problem('invalid_request', validationDetail(validation[0]))
   if (statusCode === 413) return problem('payload_too_large')
   if (statusCode >= 400 && statusCode < 500) return problem('invalid_request', 'The body is not valid JSON.')
   return problem('internal_error', { cause: error })
 }
 
-/** Names the member, as the contract of every 400 here. */
-function whatIsWrong({ keyword, instancePath, message, params }: ValidationError): string {
+/** Names the member, as every 400 does. */
+function validationDetail({ keyword, instancePath, message, params }: ValidationError): string {
   if (keyword === 'additionalProperties') {
     return `The member ${String(params.additionalProperty).slice(0, 64)} is not known.`
   }

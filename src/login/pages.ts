@@ -1,5 +1,5 @@
-import { createHash } from 'node:crypto'
-import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyReply } from 'fastify'
+import { pagePolicy } from '../http/headers.ts'
 
 const STYLE =
   'body{font:17px/1.5 system-ui,sans-serif;max-width:32rem;margin:15vh auto;padding:0 1.25rem;color:#1b1f24;background:#fff}' +
@@ -17,37 +17,20 @@ export interface Page {
   script?: string
 }
 
-/**
- * Whether the browser will show the answer as a page: it says that it navigates, or it does not say
- * and asks for HTML.
- */
-export function navigates(request: FastifyRequest): boolean {
-  const mode = request.headers['sec-fetch-mode']
-  return mode === undefined ? /text\/html/i.test(request.headers.accept ?? '') : mode === 'navigate'
-}
-
 /** A small page of fixed text; it shows nothing of the request but a validated address. */
 export function sendPage(reply: FastifyReply, page: Page): FastifyReply {
   const { status, title, text, link, requestId, script } = page
-  const permitted = script === undefined ? '' : ` script-src '${hashOf(script)}'; connect-src 'self';`
   const id = requestId === undefined ? '' : `<p class="id">Request ${escapeHtml(requestId)}</p>`
   return reply
     .code(status)
     .type('text/html; charset=utf-8')
-    .header(
-      'content-security-policy',
-      `default-src 'none'; style-src '${hashOf(STYLE)}';${permitted} base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
-    )
+    .header('content-security-policy', pagePolicy({ style: STYLE, script }))
     .send(
       `<!doctype html><html lang="en"><head><meta charset="utf-8"><title>${escapeHtml(title)}</title>` +
         `<meta name="viewport" content="width=device-width,initial-scale=1"><style>${STYLE}</style></head>` +
         `<body><main><h1>${escapeHtml(title)}</h1><p>${escapeHtml(text)}</p>` +
         `<a href="${escapeHtml(link.href)}"${link.isButton ? ' role="button"' : ''}>${escapeHtml(link.words)}</a>${id}</main>${script === undefined ? '' : `<script>${script}</script>`}</body></html>`,
     )
-}
-
-function hashOf(text: string): string {
-  return `sha256-${createHash('sha256').update(text).digest('base64')}`
 }
 
 function escapeHtml(text: string): string {

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
-import type { Problem } from '../errors.ts'
 import { problem } from '../errors.ts'
 import { addJsonBodies, requireJson } from '../http/body.ts'
+import { isNavigation, type ProblemPage } from '../http/problems.ts'
 import { PATHS } from '../paths.ts'
 import type { SessionScopeOptions } from '../session/fastify-session.ts'
 import { addBrowserSession, addCookies } from '../session/fastify-session.ts'
@@ -13,7 +13,7 @@ import type { FragmentOptions } from './implicit.ts'
 import { createFragment, FRAGMENT_SCHEMA } from './implicit.ts'
 import { FORGET_FRAGMENT } from './implicit-page.ts'
 import { createLogout } from './logout.ts'
-import { navigates, sendPage } from './pages.ts'
+import { sendPage } from './pages.ts'
 import type { PasswordOptions } from './password.ts'
 import { createPassword, PASSWORD_SCHEMA } from './password.ts'
 import type { RateLimit } from './rate-limit.ts'
@@ -118,14 +118,10 @@ declare module 'fastify' {
     /** A browser that navigates here sees a problem as a page. */
     page?: boolean
   }
-  interface FastifyRequest {
-    /** Set where a problem is to be shown as a page. */
-    problemPage: ((fault: Problem) => unknown) | null
-  }
 }
 
 /** How to show a problem to the person who navigates here; null where nobody does. */
-type FaultPage = (request: FastifyRequest, reply: FastifyReply) => FastifyRequest['problemPage']
+type FaultPage = (request: FastifyRequest, reply: FastifyReply) => ProblemPage | null
 
 /** Lets the one error handler of the app answer with a page where a person looks at it. */
 function addPages(scope: FastifyInstance, faultPage: FaultPage): void {
@@ -137,7 +133,7 @@ function addPages(scope: FastifyInstance, faultPage: FaultPage): void {
 function createFaultPage(flows: LoginOptions['flows']): FaultPage {
   const script = flows.has('token') ? { script: FORGET_FRAGMENT } : {}
   return (request, reply) => {
-    if (!navigates(request)) return null
+    if (!isNavigation(request)) return null
     return ({ status, title, detail, members: { loginUrl } }) =>
       sendPage(reply, {
         status,

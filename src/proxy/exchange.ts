@@ -29,7 +29,7 @@ export interface ExchangeTerms {
   upstream: Upstream
   timeoutMs: number
   readerTimeoutMs: number
-  /** As `protectiveFields` gives them. */
+  /** As `relayedHeaders` gives them. */
   protection: readonly string[]
 }
 

@@ -1,8 +1,8 @@
+import { relayedHeaders } from '../http/headers.ts'
 import { isGone } from './browser.ts'
 import type { Call, Outcome } from './call.ts'
 import { Exchange } from './exchange.ts'
 import { requestHeaders } from './request-headers.ts'
-import { protectiveFields } from './response-headers.ts'
 import { createUpstream } from './upstream.ts'
 
 export type { Call, Outcome } from './call.ts'
@@ -38,7 +38,7 @@ export function createForwarder(options: ForwarderOptions): Forwarder {
   const base = new URL(options.baseUrl)
   const prefix = base.pathname.replace(/\/$/, '')
   const upstream = createUpstream({ origin: base.origin, timeoutMs, connections })
-  const terms = { upstream, timeoutMs, readerTimeoutMs, protection: protectiveFields(options.secure) }
+  const terms = { upstream, timeoutMs, readerTimeoutMs, protection: relayedHeaders(options.secure) }
   let underWay = 0
   let whenIdle: (() => void) | null = null
 

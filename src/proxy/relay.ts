@@ -10,7 +10,7 @@ export interface RelayOptions {
   status: number
   headers: AnswerHeaders
   readerTimeoutMs: number
-  /** As `protectiveFields` gives them. */
+  /** As `relayedHeaders` gives them. */
   protection: readonly string[]
 }
 

@@ -15,26 +15,6 @@ const SINGLE = [
 ] as const
 const LISTS = ['content-encoding', 'content-language', 'accept-ranges'] as const
 
-const PROTECTION: readonly string[] = [
-  'x-content-type-options',
-  'nosniff',
-  'content-security-policy',
-  "default-src 'none'; frame-ancestors 'none'; sandbox",
-  'cross-origin-resource-policy',
-  'same-origin',
-  'referrer-policy',
-  'no-referrer',
-]
-const SECURE_PROTECTION = [...PROTECTION, 'strict-transport-security', 'max-age=31536000']
-
-/**
- * Names and values in turn of what stands on every relayed answer. `secure`: browsers come by https, and
- * are to come by nothing else (RFC 6797 section 7.1).
- */
-export function protectiveFields(secure: boolean): readonly string[] {
-  return secure ? SECURE_PROTECTION : PROTECTION
-}
-
 /**
  * Writes the head of a relayed answer: status, the resource server's fields that are on the
  * allow-list, and the fixed `protection` fields. This is the only place that does, since hooks that

@@ -3,41 +3,32 @@ import { resolve } from 'node:path'
 import fastifyStatic from '@fastify/static'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
+import { STATIC_HEADERS } from '../http/headers.ts'
+import { isNavigation } from '../http/problems.ts'
 import { isOwnPath } from '../paths.ts'
-import { cacheControlFor, STATIC_HEADERS } from './headers.ts'
-import { decodePath, findFile, type StaticFile } from './lookup.ts'
-
-/** Answers a request that no route has taken. Throws a `Problem` where there is nothing to answer with. */
-export type ServeSpa = (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>
-
-export interface SpaOptions {
-  /** Folder of the app's build, with `index.html` in it; a relative path counts from the working directory. */
-  dir: string
-}
+import { cacheControlFor, decodePath, findFile, type StaticFile } from './files.ts'
 
 const START_PAGE = 'index.html'
 
 /**
- * Prepares a folder to be served and gives the handler to call where no route matched. The handler answers GET and
- * HEAD with files, and navigations to unknown paths outside `/auth`, `/flux` and `/site` with `index.html` (history
- * fallback). It throws `not_found` for all else, and `method_not_allowed` for other methods on a file's path.
- *
- * It is no route on purpose: a wildcard would take over what the app answers on its own paths.
- *
- * Throws when the folder has no `index.html`.
+ * Prepares the build in `dir` to be served and returns the handler for requests that no route takes. It answers
+ * GET and HEAD with files, and navigations to unknown paths with `index.html` (history fallback). It throws
+ * `not_found` for our own paths and all else, and `method_not_allowed` for other methods on a file.
+ * Rejects when the folder has no `index.html`.
  */
-export async function registerSpa(app: FastifyInstance, options: SpaOptions): Promise<ServeSpa> {
-  const root = await findRoot(options.dir)
-  await app.register(fastifyStatic, {
+export async function addStaticFiles(server: FastifyInstance, dir: string) {
+  const root = await findRoot(dir)
+  // No wildcard route: it would take over responses of the server on its own paths.
+  await server.register(fastifyStatic, {
     root,
     serve: false,
     cacheControl: false,
-    // `decodePath` lets no other but `.well-known` through.
+    // `decodePath` refuses all dot files but `.well-known`.
     dotfiles: 'allow',
     index: false,
   })
 
-  return async function serveSpa(request, reply) {
+  return async function serveFile(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const path = decodePath(request.raw.url ?? '')
     // A page here would hide a misspelled call, and a file would sit among the addresses of the API.
     if (path === null || isOwnPath(path)) throw problem('not_found')
@@ -76,17 +67,7 @@ function send(request: FastifyRequest, reply: FastifyReply, file: StaticFile): F
   return reply.sendFile(file.path, { acceptRanges: isServableRange(headers.range, file.size) })
 }
 
-/**
- * Whether the client is a person who opens a page: `Sec-Fetch-Mode: navigate`, or without that header an `Accept`
- * that names `text/html` (Fetch Metadata section 2.2).
- */
-function isNavigation(request: FastifyRequest): boolean {
-  const mode = request.headers['sec-fetch-mode']
-  if (mode !== undefined) return mode === 'navigate'
-  return /\btext\/html\b/i.test(request.headers.accept ?? '')
-}
-
-/** A range that cannot be served is ignored, as RFC 9110 section 14.2 allows: the answer is the whole file. */
+/** A range that cannot be served is ignored (RFC 9110 section 14.2): the response is the whole file. */
 function isServableRange(range: string | undefined, size: number): boolean {
   if (range === undefined) return true
   const match = /^bytes=(\d*)-(\d*)$/.exec(range)

@@ -3,7 +3,8 @@ import { Writable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { parseConfig } from '../../src/config/config.ts'
 import { type ProblemCode, unavailable } from '../../src/errors.ts'
-import { addHttpManners, createServer } from '../../src/http/server.ts'
+import { addHooks } from '../../src/http/hooks.ts'
+import { createServer } from '../../src/http/server.ts'
 import { createLog } from '../../src/log.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { SERVER_ENV } from '../helpers/server-process.ts'
@@ -181,11 +182,11 @@ async function askFailing(t: Test, fault: Error) {
     },
   })
   const server = createServer(parsed.config)
-  addHttpManners(server, {
+  addHooks(server, {
     secure: false,
     knownPaths: [],
     openApi: {},
-    mode: 'errors',
+    accessLog: 'errors',
     log: createLog('info', sink),
     observe: () => {},
     fallback: () => Promise.reject(fault),
@@ -202,7 +203,7 @@ async function askFailing(t: Test, fault: Error) {
   return { answer, line: lines.find(({ event }) => event === 'fault') }
 }
 
-t.test('what nobody foresaw is a 500 that tells nothing, and the log tells all', async (t) => {
+t.test('an unexpected error is a 500 without details, and the log has them', async (t) => {
   const fault = new TypeError('planted', { cause: new Error('deeper') })
   const { answer, line } = await askFailing(t, fault)
   t.equal(answer.status, 500)
@@ -213,7 +214,7 @@ t.test('what nobody foresaw is a 500 that tells nothing, and the log tells all',
   t.match(JSON.stringify(line), /deeper/)
 })
 
-t.test('what was foreseen is logged in a sentence without a stack', async (t) => {
+t.test('an expected fault is logged as a sentence without a stack', async (t) => {
   const { answer, line } = await askFailing(
     t,
     unavailable('store_unavailable', 1, new Error('why it is away')),

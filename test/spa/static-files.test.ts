@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import fastify, { type FastifyInstance, type LightMyRequestResponse } from 'fastify'
 import t, { type Test } from 'tap'
 import { Problem } from '../../src/errors.ts'
-import { registerSpa } from '../../src/spa/routes.ts'
+import { addStaticFiles } from '../../src/spa/routes.ts'
 
 const PAGE = '<!doctype html><title>start</title>'
 const SCRIPT = 'console.log(1)'
@@ -42,7 +42,7 @@ async function makeBuild(test: Test): Promise<string> {
 async function makeApp(test: Test, dir: string): Promise<FastifyInstance> {
   const app = fastify({ exposeHeadRoutes: false })
   test.teardown(() => app.close())
-  app.setNotFoundHandler(await registerSpa(app, { dir }))
+  app.setNotFoundHandler(await addStaticFiles(app, dir))
   app.setErrorHandler((error, _request, reply) => {
     if (!(error instanceof Problem))
       return reply.code(500).send({ code: 'not_a_problem', text: String(error) })
@@ -81,7 +81,7 @@ async function getRaw(app: FastifyInstance, path: string, headers: Record<string
   })
 }
 
-t.test('a file is answered with its type, a validator and the headers that lock a page down', async (t) => {
+t.test('a file comes with its type, a validator and the security headers of a page', async (t) => {
   const app = await setUp(t)
   const response = await app.inject('/plain.js')
   t.equal(response.statusCode, 200)
@@ -102,7 +102,7 @@ t.test('a file is answered with its type, a validator and the headers that lock 
   t.equal(response.headers['set-cookie'], undefined)
 })
 
-t.test('the start page answers at the root, and browsers ask for it again each time', async (t) => {
+t.test('the root serves the start page, which browsers revalidate on each use', async (t) => {
   const app = await setUp(t)
   for (const url of ['/', '/?login_error=access_denied', '/index.html']) {
     const response = await app.inject(url)
@@ -113,13 +113,13 @@ t.test('the start page answers at the root, and browsers ask for it again each t
   t.equal((await app.inject('/docs/')).body, 'docs page')
 })
 
-t.test('a file with a content hash in its name may be kept for a year', async (t) => {
+t.test('a file with a content hash in its name is cached for a year', async (t) => {
   const app = await setUp(t)
   const response = await app.inject('/app-3f9c2b1a.js')
   t.equal(response.headers['cache-control'], 'public, max-age=31536000, immutable')
 })
 
-t.test('HEAD gives the headers of GET and no body', async (t) => {
+t.test('HEAD returns the headers of GET without a body', async (t) => {
   const app = await setUp(t)
   const response = await app.inject({ method: 'HEAD', url: '/plain.js' })
   t.equal(response.statusCode, 200)
@@ -127,7 +127,7 @@ t.test('HEAD gives the headers of GET and no body', async (t) => {
   t.equal(response.body, '')
 })
 
-t.test('a browser that holds the current file gets 304', async (t) => {
+t.test('a browser that holds the current file gets a 304', async (t) => {
   const app = await setUp(t)
   const { etag } = (await app.inject('/plain.js')).headers
   const response = await app.inject({ url: '/plain.js', headers: { 'if-none-match': String(etag) } })
@@ -162,7 +162,7 @@ t.test('a navigation to an unknown path gets the start page', async (t) => {
   }
 })
 
-t.test('an unknown path is 404 for everything that is not a navigation', async (t) => {
+t.test('an unknown path is 404 for all requests but navigations', async (t) => {
   const app = await setUp(t)
   const requests = [{}, { accept: '*/*' }, { 'sec-fetch-mode': 'cors', accept: 'text/html' }]
   for (const headers of requests) {
@@ -172,7 +172,7 @@ t.test('an unknown path is 404 for everything that is not a navigation', async (
   t.equal(code(post), '404 not_found')
 })
 
-t.test('nothing is served and nothing falls back under the paths of the API', async (t) => {
+t.test('neither files nor the history fallback are served under the own paths', async (t) => {
   const app = await setUp(t)
   const headers = { 'sec-fetch-mode': 'navigate' }
   for (const url of [
@@ -189,7 +189,7 @@ t.test('nothing is served and nothing falls back under the paths of the API', as
   t.equal((await app.inject('/flux/page.html')).body, 'flux')
 })
 
-t.test('other methods on a file are 405 and name those that work', async (t) => {
+t.test('another method on a file is a 405 that names the allowed ones', async (t) => {
   const app = await setUp(t)
   for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'] as const) {
     const response = await app.inject({ method, url: '/plain.js' })
@@ -199,7 +199,7 @@ t.test('other methods on a file are 405 and name those that work', async (t) => 
   t.equal(code(await app.inject({ method: 'POST', url: '/' })), '405 method_not_allowed')
 })
 
-t.test('hidden files, folders and anything outside the folder stay out of reach', async (t) => {
+t.test('hidden files, folders and files outside the served folder are 404', async (t) => {
   const app = await setUp(t)
   const paths = [
     '/.env',
@@ -231,7 +231,7 @@ t.test('hidden files, folders and anything outside the folder stay out of reach'
   for (const path of paths) t.equal(await getRaw(app, path), '404 not_found', path)
 })
 
-t.test('a hidden or malformed path is no page of the app either', async (t) => {
+t.test('a navigation to a hidden or malformed path is 404', async (t) => {
   const app = await setUp(t)
   await app.listen({ host: '127.0.0.1', port: 0 })
   const headers = { 'sec-fetch-mode': 'navigate' }
@@ -241,13 +241,13 @@ t.test('a hidden or malformed path is no page of the app either', async (t) => {
   }
 })
 
-t.test('a link that stays in the folder and an encoded name are served', async (t) => {
+t.test('a symbolic link within the folder and an encoded name are served', async (t) => {
   const app = await setUp(t)
   t.equal((await app.inject('/alias.js')).body, SCRIPT)
   t.equal((await app.inject('/with%20space.txt')).body, 'spaced')
 })
 
-t.test('a range is served, and one that cannot be served yields the whole file', async (t) => {
+t.test('a range is served, and an unservable range gets the whole file', async (t) => {
   const app = await setUp(t)
   const part = await app.inject({ url: '/data.bin', headers: { range: 'bytes=2-4' } })
   t.equal(part.statusCode, 206)
@@ -259,13 +259,13 @@ t.test('a range is served, and one that cannot be served yields the whole file',
   }
 })
 
-t.test('a precondition that a file cannot honour is refused, not ignored', async (t) => {
+t.test('an unsupported precondition on a file is a 400', async (t) => {
   const app = await setUp(t)
   const response = await app.inject({ url: '/plain.js', headers: { 'if-match': '"other"' } })
   t.equal(code(response), '400 invalid_request')
 })
 
-t.test('a file that is added while the server runs is served', async (t) => {
+t.test('a file added while the server runs is served', async (t) => {
   const build = await makeBuild(t)
   const app = await makeApp(t, build)
   await mkdir(join(build, 'late'))
@@ -273,10 +273,10 @@ t.test('a file that is added while the server runs is served', async (t) => {
   t.equal((await app.inject('/late/new.txt')).body, 'new')
 })
 
-t.test('a folder without a start page is refused at once', async (t) => {
+t.test('a folder without a start page is refused at start', async (t) => {
   const app = fastify()
   t.teardown(() => app.close())
   const dir = t.testdir({ 'other.html': '' })
-  await t.rejects(registerSpa(app, { dir }), /has no index\.html/)
-  await t.rejects(registerSpa(app, { dir: join(dir, 'missing') }), /has no index\.html/)
+  await t.rejects(addStaticFiles(app, dir), /has no index\.html/)
+  await t.rejects(addStaticFiles(app, join(dir, 'missing')), /has no index\.html/)
 })

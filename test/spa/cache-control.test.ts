@@ -1,5 +1,5 @@
 import t from 'tap'
-import { cacheControlFor } from '../../src/spa/headers.ts'
+import { cacheControlFor } from '../../src/spa/files.ts'
 
 const HASHED = [
   'app-3f9c2b1a.js',
@@ -27,10 +27,10 @@ const PLAIN = [
   '3f9c2b1a',
 ]
 
-t.test('names with a hash of the content are kept for a year', async (t) => {
+t.test('browsers keep a file with a content hash in its name for a year', async (t) => {
   for (const path of HASHED) t.equal(cacheControlFor(path), 'public, max-age=31536000, immutable', path)
 })
 
-t.test('names that people chose are asked for again', async (t) => {
+t.test('browsers revalidate a file without a content hash on each use', async (t) => {
   for (const path of PLAIN) t.equal(cacheControlFor(path), 'no-cache', path)
 })

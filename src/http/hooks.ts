@@ -1,0 +1,205 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Config } from '../config/config.ts'
+import { type Problem, problem } from '../errors.ts'
+import { type Logger, messageOf, pathOf } from '../log.ts'
+import { PATHS } from '../paths.ts'
+import { trackConnections } from './connections.ts'
+import { addSecurityHeaders } from './headers.ts'
+import { type ProblemPage, sendProblem, toProblem } from './problems.ts'
+
+/** A path that exists, and the methods that it takes. */
+export interface KnownPath {
+  /** A route pattern of `PATHS`. */
+  path: string
+  /** Value of the `Allow` header. */
+  allow: string
+  /** How to show a problem as a page; null where this request gets JSON. */
+  page?: (request: FastifyRequest, reply: FastifyReply) => ProblemPage | null
+}
+
+export interface HooksOptions {
+  /** Body of `GET /openapi.json`. */
+  openApi: object
+  /** Browsers reach this server by https. */
+  secure: boolean
+  knownPaths: readonly KnownPath[]
+  /** Answers a request that no route takes with a file, or throws a problem. */
+  fallback: ((request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>) | null
+  accessLog: Config['accessLog']
+  log: Logger
+  /** Receives each finished response; seconds from the request's head to the response's end. */
+  observe: (route: string, method: string, status: number, seconds: number) => void
+}
+
+declare module 'fastify' {
+  interface FastifyInstance {
+    /** Logs and measures a response when it is over. */
+    followResponse: (request: FastifyRequest, reply: FastifyReply) => void
+  }
+}
+
+/**
+ * Adds what every response has in common: one form of error, security headers, 404 and 405 before any
+ * other check, and a line in the log. Serves `/openapi.json`.
+ */
+export function addHooks(server: FastifyInstance, options: HooksOptions): void {
+  const { secure, log } = options
+  const logResponse = createResponseLog(options)
+  const answerUnknown = createAnswerUnknown(options)
+  const warnOfForwarded = createForwardedWarning(log)
+
+  server.decorate('followResponse', follow)
+  server.decorateRequest('problemPage', null)
+
+  const connections = trackConnections(server.server)
+  server.addHook('preClose', async () => connections.close())
+
+  // With a callback: the promise of an async hook would cost more than all that this hook does.
+  server.addHook('onRequest', (request, reply, done) => {
+    follow(request, reply)
+    const ambiguity = ambiguityOf(request.raw)
+    if (ambiguity !== null) {
+      // The next request on this connection may not begin where it seems to.
+      reply.header('connection', 'close')
+      return done(ambiguity)
+    }
+    warnOfForwarded(request)
+    // Fastify reads the body before it calls a handler for unknown paths, so they are answered here.
+    if (request.is404 || lacksSegment(request)) answerUnknown(request, reply).catch(done)
+    else done()
+  })
+
+  server.addHook('onSend', async (request, reply) => addSecurityHeaders(request, reply, secure))
+
+  server.setErrorHandler((error, request, reply) => {
+    const fault = toProblem(error)
+    if (fault.status >= 500) logFault(log, request, fault)
+    return sendProblem(request, reply, fault)
+  })
+
+  const description = JSON.stringify(options.openApi)
+  server.route({
+    method: ['GET', 'HEAD'],
+    url: PATHS.openApi,
+    handler: (_request, reply) => reply.type('application/json').send(description),
+  })
+
+  function follow(request: FastifyRequest, reply: FastifyReply): void {
+    const startedAt = performance.now()
+    const { raw } = reply
+    connections.begin(raw)
+    raw.on('close', () => {
+      connections.end(raw)
+      logResponse(request, raw, performance.now() - startedAt)
+    })
+  }
+}
+
+/** Status of a response that was over before its head was written. */
+const CLIENT_GONE = 499
+
+/** `errors` logs responses from 400 on, at `info`, and from 500 on at `error`. */
+function createResponseLog({ accessLog, log, observe }: HooksOptions) {
+  return function logResponse(request: FastifyRequest, response: ServerResponse, ms: number): void {
+    const status = response.headersSent ? response.statusCode : CLIENT_GONE
+    observe(request.routeOptions.url ?? 'none', request.method, status, ms / 1_000)
+    if (accessLog === 'off' || (accessLog === 'errors' && status < 400)) return
+    const line = {
+      event: 'request',
+      reqId: request.id,
+      method: request.method,
+      path: pathOf(request.url),
+      status,
+      ms: Math.round(ms * 1e3) / 1e3,
+      complete: response.writableFinished,
+    }
+    if (status >= 500) log.error(line)
+    else log.info(line)
+  }
+}
+
+function logFault(log: Logger, request: FastifyRequest, fault: Problem): void {
+  const { code, title, cause } = fault
+  const line = { event: 'fault', reqId: request.id, code }
+  // The stack of an expected fault says nothing, and an outage would write one for each request.
+  if (code === 'internal_error') log.error({ ...line, err: cause ?? fault }, title)
+  else log.warn({ ...line, reason: cause instanceof Error ? messageOf(cause) : undefined }, title)
+}
+
+/** Answers a request that no route takes: 405, a file, or 404. */
+function createAnswerUnknown({ knownPaths, fallback }: Pick<HooksOptions, 'knownPaths' | 'fallback'>) {
+  const openApi: KnownPath = { path: PATHS.openApi, allow: 'GET, HEAD' }
+  const table = [...knownPaths, openApi].map((known) => ({ ...known, matches: matcherOf(known.path) }))
+
+  return async function answerUnknown(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const path = routedPath(request.url)
+    const known = table.find(({ matches }) => matches.test(path))
+    request.problemPage = known?.page?.(request, reply) ?? null
+    if (known !== undefined && !known.allow.split(', ').includes(request.method)) {
+      throw problem('method_not_allowed', { headers: { allow: known.allow } })
+    }
+    if (known !== undefined || fallback === null) throw problem('not_found')
+    return await fallback(request, reply)
+  }
+}
+
+/** The paths of a route pattern whose parameters are not empty. */
+function matcherOf(pattern: string): RegExp {
+  return new RegExp(`^${pattern.replaceAll('.', '\\.').replace(/:\w+/g, '[^/]+')}$`)
+}
+
+/** The path as the router reads it: `/%66lux/a` is `/flux/a`, and `%2F` separates nothing. */
+function routedPath(url: string): string {
+  try {
+    return decodeURI(url.split('?', 1)[0]!)
+  } catch (cause) {
+    throw problem('invalid_request', { detail: 'The path is not valid UTF-8.', cause })
+  }
+}
+
+/** `/flux/` and `/flux/DEMO/` match their routes with an empty parameter. */
+function lacksSegment(request: FastifyRequest): boolean {
+  const params = request.params as Record<string, string>
+  for (const name in params) if (params[name] === '') return true
+  return false
+}
+
+/** Warns once of an `X-Forwarded-For` that is ignored. */
+function createForwardedWarning(log: Logger) {
+  let warned = false
+  return function warnOfForwarded(request: FastifyRequest): void {
+    if (warned || request.headers['x-forwarded-for'] === undefined) return
+    const peer = request.raw.socket.remoteAddress
+    if (request.ip !== peer) return
+    warned = true
+    log.warn(
+      { event: 'proxy.untrusted', peer },
+      'X-Forwarded-For is ignored: if this peer is your reverse proxy, name it in TRUST_PROXY',
+    )
+  }
+}
+
+const MAX_TARGET_LENGTH = 8_192
+
+/**
+ * Judges the raw lines of a request that Node's parser accepts, and that another server on the way could
+ * read differently; null for a clear one. RFC 9112 sections 3.2 and 6.
+ */
+function ambiguityOf({ rawHeaders, url = '' }: IncomingMessage): Problem | null {
+  if (url.length > MAX_TARGET_LENGTH) return problem('uri_too_long')
+  if (!url.startsWith('/')) return problem('invalid_request', 'The request target must be a path.')
+  if (url.includes('#')) return problem('invalid_request', 'The request target holds a fragment.')
+  let hosts = 0
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at]!
+    // Lengths first: this runs on every header line of every request.
+    if (name.length === 4 && name.toLowerCase() === 'host') hosts += 1
+    else if (name.length === 17 && name.toLowerCase() === 'transfer-encoding') {
+      if (rawHeaders[at + 1]!.trim().toLowerCase() !== 'chunked') {
+        return problem('invalid_request', 'The transfer encoding must be chunked.')
+      }
+    }
+  }
+  return hosts === 1 ? null : problem('invalid_request', 'Exactly one Host header is expected.')
+}
