@@ -9,7 +9,7 @@ import type { SessionStore } from '../store/store.ts'
 import type { Tokens } from '../tokens/tokens.ts'
 import type { AuthorizationAnswer } from './authorization-answer.ts'
 import { NOT_YOURS, ONE_OF_BOTH, publicError, readAnswer, requireOwn } from './authorization-answer.ts'
-import { grantProblem, reasonOf } from './grant-problem.ts'
+import { grantProblem } from './grant-problem.ts'
 import { sendFragmentPage } from './implicit-page.ts'
 import { queryOf } from './query.ts'
 import { comingBack } from './return-to.ts'
@@ -80,7 +80,7 @@ export function createCallback(options: CallbackOptions) {
     if (outcome.kind !== 'granted') {
       const { kind } = outcome
       log.warn(
-        { event: 'login.failed', reqId: request.id, outcome: kind, reason: reasonOf(outcome) },
+        { event: 'login.failed', reqId: request.id, outcome: kind, reason: outcome.reason },
         'a code was not redeemed',
       )
       const detail = 'The authorization server did not accept the sign-in.'

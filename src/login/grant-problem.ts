@@ -26,8 +26,3 @@ export function grantProblem(
 function saysUnavailable(status: number | undefined): boolean {
   return status === 500 || status === 501 || status === 503
 }
-
-/** The reason of such an outcome, for the log. */
-export function reasonOf(outcome: Exclude<TokenOutcome, { kind: 'granted' }>): string {
-  return outcome.kind === 'refused' ? outcome.error : outcome.reason
-}

@@ -3,9 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { problem, unavailable } from '../errors.ts'
 import type { Logger } from '../log.ts'
-import type { FragmentAnswer } from '../oauth/accept.ts'
-import { acceptFragment } from '../oauth/accept.ts'
-import type { GrantedTokens } from '../oauth/token-response.ts'
+import { acceptFragment, type FragmentResponse, type GrantedTokens } from '../oauth/token-response.ts'
 import type { SessionStore } from '../store/store.ts'
 import type { Tokens } from '../tokens/tokens.ts'
 import { NOT_YOURS, publicError, requireOwn } from './authorization-answer.ts'
@@ -28,7 +26,7 @@ export interface FragmentOptions extends FactsOptions {
   log: Logger
 }
 
-interface FragmentBody extends FragmentAnswer {
+interface FragmentBody extends FragmentResponse {
   error?: string
   state?: string
   iss?: string

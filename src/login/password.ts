@@ -6,7 +6,7 @@ import type { AuthorizationServer } from '../oauth/client.ts'
 import { PATHS } from '../paths.ts'
 import { Secret } from '../secret.ts'
 import type { SessionStore } from '../store/store.ts'
-import { grantProblem, reasonOf } from './grant-problem.ts'
+import { grantProblem } from './grant-problem.ts'
 import type { RateLimit } from './rate-limit.ts'
 import type { FactsOptions } from './session-info.ts'
 import { sessionFacts } from './session-info.ts'
@@ -51,7 +51,7 @@ export function createPassword(options: PasswordOptions) {
     if (outcome.kind !== 'granted') {
       const { kind } = outcome
       log.warn(
-        { event: 'login.failed', reqId: request.id, outcome: kind, reason: reasonOf(outcome) },
+        { event: 'login.failed', reqId: request.id, outcome: kind, reason: outcome.reason },
         'a user name and password were not accepted',
       )
       throw grantProblem(outcome, () => problem('invalid_credentials'))

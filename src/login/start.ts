@@ -78,7 +78,7 @@ export function createStart({
     }
     const { nonce, verifier } = transactions.begin(reply, headers.cookie, { flow, returnTo })
     const location = await authorizationServer.authorizeUrl({
-      flow,
+      responseType: flow,
       redirectUri: redirectUri(publicUrl, redirect, nonce),
       state: nonce,
       verifier,

@@ -1,42 +1,42 @@
-import type { CustomFetch, ServerMetadata, TokenEndpointResponse } from 'openid-client'
 import {
   allowInsecureRequests,
   authorizationCodeGrant,
   buildAuthorizationUrl,
   ClientSecretPost,
   Configuration,
+  type CustomFetch,
   calculatePKCECodeChallenge,
   clientCredentialsGrant,
   customFetch,
   genericGrantRequest,
   refreshTokenGrant,
+  type ServerMetadata,
   skipStateCheck,
+  type TokenEndpointResponse,
   tokenRevocation,
 } from 'openid-client'
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import type { Secret } from '../secret.ts'
-import { acceptTokens } from './accept.ts'
-import { createTokenHttp, type RequestBounds } from './token-fetch.ts'
-import type { TokenOutcome } from './token-response.ts'
-import { classifyFailure } from './token-response.ts'
+import { createTokenFetch, type RequestBounds } from './token-fetch.ts'
+import { acceptTokens, classifyFailure, type TokenOutcome } from './token-response.ts'
 
-export interface AuthorizationRequest {
-  flow: 'code' | 'token'
+interface AuthorizationRequest {
+  responseType: 'code' | 'token'
   redirectUri: string
   state: string
   /** PKCE verifier (RFC 7636), or null to send no challenge. */
   verifier: string | null
 }
 
-export interface PasswordCredentials {
-  /** An address of the registered callback's domain, which the service demands here too. */
+interface PasswordCredentials {
+  /** A URL on the registered callback's domain, which the service demands here too. */
   redirectUri: string
   username: string
   password: Secret
 }
 
-export interface CodeExchange {
+interface CodeExchange {
   /** Byte for byte the `redirect_uri` of the authorization request. */
   redirectUri: string
   code: string
@@ -45,38 +45,41 @@ export interface CodeExchange {
 
 /** The authorization server as this client uses it. No method rejects. */
 export interface AuthorizationServer {
-  /** Where to send the browser (service document, section 5.4, code and token flow step 1). */
+  /** URL of the authorization request (service document, section 5.4, code and token flow step 1). */
   authorizeUrl(request: AuthorizationRequest): Promise<string>
   redeemCode(exchange: CodeExchange): Promise<TokenOutcome>
-  /** The credential flow: `refused` where user name or password are wrong. */
+  /** The credential flow; `refused` means that user name or password are wrong. */
   redeemPassword(credentials: PasswordCredentials): Promise<TokenOutcome>
-  /** The client flow: a token of the application's own, without a user context. */
+  /** The client flow: a token of the application's own, without a user. */
   redeemClient(): Promise<TokenOutcome>
-  /** Resolves with the answer, however late, or when the connection has failed or `signal` has reset it. */
+  /** Resolves with the response, however late, or when the connection has failed or `signal` has reset it. */
   refresh(refreshToken: Secret, bounds: Required<RequestBounds>): Promise<TokenOutcome>
-  /** RFC 7009. null when revoked, else why not. Does nothing without a revocation endpoint. */
+  /** RFC 7009. null when revoked or when there is no revocation endpoint, else why it failed, for the log. */
   revoke(token: Secret, hint: 'access_token' | 'refresh_token'): Promise<string | null>
   close(): Promise<void>
 }
 
-export interface AuthorizationServerOptions {
+interface AuthorizationServerOptions {
   oauth: Config['oauth']
   /** Token requests that may be in flight at once. */
   concurrency: number
   clock: Clock
 }
 
-/** Connections for answers that are slower than their timeout, besides those of other requests. */
-const LISTENERS = 64
+/** Extra connections for requests whose response is later than their timeout. */
+const LATE_RESPONSES = 64
 
 export function createAuthorizationServer({
   oauth,
   concurrency,
   clock,
 }: AuthorizationServerOptions): AuthorizationServer {
-  const http = createTokenHttp({ connections: concurrency + LISTENERS, monotonic: clock.monotonic })
+  const tokenFetch = createTokenFetch({
+    connections: concurrency + LATE_RESPONSES,
+    monotonic: clock.monotonic,
+  })
 
-  /** For one request; without `bounds` it has the whole token timeout from now. */
+  /** openid-client's settings for one request; without `bounds` it has the whole token timeout from now. */
   function configuration(bounds?: RequestBounds): Configuration {
     const metadata: ServerMetadata = {
       issuer: oauth.issuer ?? new URL(oauth.authorizeUrl).origin,
@@ -85,13 +88,13 @@ export function createAuthorizationServer({
       ...(oauth.revocationUrl === null ? {} : { revocation_endpoint: oauth.revocationUrl }),
     }
     const secret = oauth.clientSecret.reveal()
-    const made = new Configuration(metadata, oauth.clientId, {}, ClientSecretPost(secret))
-    made.timeout = bounds === undefined ? oauth.tokenTimeoutMs / 1_000 : undefined
+    const settings = new Configuration(metadata, oauth.clientId, {}, ClientSecretPost(secret))
+    settings.timeout = bounds === undefined ? oauth.tokenTimeoutMs / 1_000 : undefined
     const sendBefore = clock.monotonic() + oauth.tokenTimeoutMs
-    made[customFetch] = http.tokenFetch(bounds ?? { sendBefore }) as CustomFetch
-    // Whether plain http may be used at all was decided when the configuration was read.
-    allowInsecureRequests(made)
-    return made
+    settings[customFetch] = tokenFetch.within(bounds ?? { sendBefore }) as CustomFetch
+    // The configuration has already decided whether plain http is permitted.
+    allowInsecureRequests(settings)
+    return settings
   }
 
   async function request(grant: () => Promise<TokenEndpointResponse>): Promise<TokenOutcome> {
@@ -104,9 +107,9 @@ export function createAuthorizationServer({
   }
 
   return {
-    async authorizeUrl({ flow, redirectUri, state, verifier }) {
+    async authorizeUrl({ responseType, redirectUri, state, verifier }) {
       const url = buildAuthorizationUrl(configuration(), {
-        response_type: flow,
+        response_type: responseType,
         redirect_uri: redirectUri,
         scope: oauth.scope,
         state,
@@ -118,8 +121,8 @@ export function createAuthorizationServer({
     },
 
     redeemCode({ redirectUri, code, verifier }) {
-      // openid-client sends this address without its query as redirect_uri. State and issuer have
-      // been checked by the caller, who also knows servers that do not echo them.
+      // openid-client sends this URL without its query as redirect_uri. The caller has checked state and issuer,
+      // because not every server echoes them.
       const cameBack = new URL(redirectUri)
       cameBack.searchParams.set('code', code)
       return request(() =>
@@ -154,11 +157,10 @@ export function createAuthorizationServer({
         await tokenRevocation(configuration(), token.reveal(), { token_type_hint: hint })
         return null
       } catch (error) {
-        const failure = classifyFailure(error)
-        return failure.kind === 'refused' ? failure.error : failure.reason
+        return classifyFailure(error).reason
       }
     },
 
-    close: () => http.close(),
+    close: () => tokenFetch.close(),
   }
 }

@@ -1,36 +1,6 @@
 import net, { type Socket } from 'node:net'
 import { Agent, buildConnector, Client, type Dispatcher, Pool } from 'undici'
-import { hasErrorCode, tidyTokenAnswer } from './tidy.ts'
-
-/** The token endpoint gave no readable answer. `sent`: the request may have reached it. */
-export class NoAnswer extends Error {
-  readonly sent: boolean
-  readonly timedOut: boolean
-
-  constructor(sent: boolean, cause: unknown) {
-    super(`${sent ? 'no readable answer came' : 'the request never left'} (${codeOf(cause)})`, { cause })
-    this.name = 'NoAnswer'
-    this.sent = sent
-    this.timedOut = cause instanceof Error && /Timeout/.test(cause.name)
-  }
-}
-
-/** A name that a program gave the failure: free of texts of the other side, so it may be logged. */
-function codeOf(cause: unknown): string {
-  if (!(cause instanceof Error)) return 'unknown'
-  const { code } = cause as NodeJS.ErrnoException
-  return typeof code === 'string' ? code : cause.name
-}
-
-/** What openid-client hands to its `customFetch`. */
-export interface FetchOptions {
-  body?: unknown
-  headers: Record<string, string>
-  method: string
-  signal?: AbortSignal | undefined
-}
-
-const CONNECT_TIMEOUT_MS = 5_000
+import { hasErrorCode, NoTokenResponse, normalizeTokenResponse } from './token-response.ts'
 
 /** Bounds of one token request. */
 export interface RequestBounds {
@@ -40,14 +10,23 @@ export interface RequestBounds {
   signal?: AbortSignal
 }
 
-/** A token response is a few kilobytes; more than this is not one. */
-const MAX_ANSWER_BYTES = 65_536
+/** What openid-client passes to its `customFetch`. */
+interface FetchOptions {
+  body?: unknown
+  headers: Record<string, string>
+  method: string
+  signal?: AbortSignal | undefined
+}
+
+const CONNECT_TIMEOUT_MS = 5_000
+/** A token response is a few kilobytes; a larger one is not a token response. */
+const MAX_RESPONSE_BYTES = 65_536
 
 /**
- * `fetch` for openid-client over undici's dispatch: a quarter of the cost of the built-in one, and it
- * knows whether a request that failed had been written. Rejects with `NoAnswer`. Follows no redirect.
+ * `fetch` for openid-client over undici's dispatch. It costs a quarter of the built-in one and knows whether a failed
+ * request had been written. Rejects with `NoTokenResponse`. Follows no redirect.
  */
-export function createTokenHttp({
+export function createTokenFetch({
   connections,
   monotonic,
 }: {
@@ -57,17 +36,17 @@ export function createTokenHttp({
   const options = {
     connections,
     pipelining: 1,
-    // A request written to a socket that the other side has just closed leaves a doubt about the
-    // refresh token, so a socket is used again only soon after its last answer.
+    // A request on a socket that the other side has just closed leaves the refresh token in doubt, so a socket is
+    // reused only soon after its last response.
     keepAliveTimeout: 1_000,
     // Without this a server could ask for a longer time.
     keepAliveMaxTimeout: 1_000,
-    // The signal and the caller bound the whole call.
+    // The two signals bound the whole call.
     headersTimeout: 0,
     bodyTimeout: 0,
   }
-  // One for all connections, which share its TLS sessions. Checks are set here, so that no environment variable of Node
-  // switches them off.
+  // One connector for all connections, which share its TLS sessions. TLS checks are set here, so that no environment
+  // variable of Node switches them off.
   const connector = buildConnector({ timeout: CONNECT_TIMEOUT_MS, rejectUnauthorized: true })
   const agent = new Agent({
     ...options,
@@ -75,22 +54,20 @@ export function createTokenHttp({
       new Pool(origin, { ...options, factory: (origin) => new ResettableClient(origin, options, connector) }),
   })
 
-  const tokenFetch = (bounds: RequestBounds) => async (url: string, options: FetchOptions) => {
-    const answer = await exchange(agent, new URL(url), options, bounds, monotonic)
-    const { status, headers, body } = answer
-    const tidied = status === 200 ? tidyTokenAnswer(body) : null
-    if (tidied !== null || (status !== 200 && hasErrorCode(body))) {
-      // openid-client reads neither a body of another type nor one that comes with a challenge.
-      headers.set('content-type', 'application/json')
-      headers.delete('www-authenticate')
-    }
-    const nullBody = status === 204 || status === 304
-    return new Response(nullBody ? null : (tidied ?? body), { status, headers })
-  }
-
   return {
     /** A `fetch` for one request within these bounds. */
-    tokenFetch,
+    within: (bounds: RequestBounds) => async (url: string, options: FetchOptions) => {
+      const request = { url: new URL(url), options, bounds }
+      const { status, headers, body } = await exchange(request, agent, monotonic)
+      const normalized = status === 200 ? normalizeTokenResponse(body) : null
+      if (normalized !== null || (status !== 200 && hasErrorCode(body))) {
+        // openid-client reads neither a body of another type nor one that comes with a challenge.
+        headers.set('content-type', 'application/json')
+        headers.delete('www-authenticate')
+      }
+      const nullBody = status === 204 || status === 304
+      return new Response(nullBody ? null : (normalized ?? body), { status, headers })
+    },
     /** Closes every connection. */
     close: () => agent.destroy(),
   }
@@ -99,7 +76,7 @@ export function createTokenHttp({
 /** Dispatch options that tell the caller how to reset the connection that its request is on. */
 type ResettableOptions = Dispatcher.DispatchOptions & { onConnection?: (reset: () => void) => void }
 
-/** A client of one connection at a time, which can be reset: `close` alone would still deliver what waits in the kernel. */
+/** A client of one connection at a time that can be reset: `close` alone would still deliver what the kernel has buffered. */
 class ResettableClient extends Client {
   readonly #connection: { socket: Socket | null }
 
@@ -132,19 +109,20 @@ class ResettableClient extends Client {
   }
 }
 
-interface Answer {
+interface HttpResponse {
   status: number
   headers: Headers
   body: string
 }
 
 function exchange(
+  request: { url: URL; options: FetchOptions; bounds: RequestBounds },
   agent: Dispatcher,
-  url: URL,
-  { body, headers, method, signal: timeout }: FetchOptions,
-  { sendBefore, signal }: RequestBounds,
   monotonic: () => number,
-): Promise<Answer> {
+): Promise<HttpResponse> {
+  const { url } = request
+  const { body, headers, method, signal: timeout } = request.options
+  const { sendBefore, signal } = request.bounds
   return new Promise((resolve, reject) => {
     let sent = false
     let resetConnection = (): void => {}
@@ -153,7 +131,7 @@ function exchange(
     const chunks: Buffer[] = []
     let size = 0
     let status = 0
-    const answerHeaders = new Headers()
+    const responseHeaders = new Headers()
     const timer = setTimeout(
       () => {
         if (!sent) fail(tooLate())
@@ -168,18 +146,18 @@ function exchange(
     }
     function finish(): void {
       stopListening()
-      // Decoded already, whatever these say of the bytes on the wire.
-      answerHeaders.delete('content-length')
-      resolve({ status, headers: answerHeaders, body: Buffer.concat(chunks).toString('utf8') })
+      // The length of the encoded bytes, which no longer matches.
+      responseHeaders.delete('content-length')
+      resolve({ status, headers: responseHeaders, body: Buffer.concat(chunks).toString('utf8') })
     }
     function fail(cause: unknown): void {
       if (givenUp) return
       givenUp = true
       stopListening()
-      // A status that says no says it without its body.
+      // A status that reports an error needs no body.
       if (status >= 300) finish()
-      else reject(new NoAnswer(sent, cause))
-      // With an answer begun nothing waits unsent, and undici would take a reset for the end of its body.
+      else reject(new NoTokenResponse(sent, cause))
+      // Once a response has begun nothing waits unsent, and undici would take a reset for the end of its body.
       if (sent && status < 200) resetConnection()
       controller?.abort(cause instanceof Error ? cause : new Error('aborted'))
     }
@@ -194,7 +172,7 @@ function exchange(
 
     const handler: Dispatcher.DispatchHandler = {
       onRequestStart(started) {
-        // Given up while it waited for a connection, or the process was stopped meanwhile: it must not be written now.
+        // It was given up while it waited for a connection, or the process was stopped: it must not be written now.
         if (givenUp || signal?.aborted || monotonic() >= sendBefore) {
           started.abort(new Error('given up'))
           return fail(tooLate())
@@ -205,12 +183,12 @@ function exchange(
       onResponseStart(_controller, statusCode, received) {
         status = statusCode
         for (const [name, value] of Object.entries(received)) {
-          if (value !== undefined) answerHeaders.set(name, Array.isArray(value) ? value.join(', ') : value)
+          if (value !== undefined) responseHeaders.set(name, Array.isArray(value) ? value.join(', ') : value)
         }
       },
       onResponseData(_controller, chunk) {
         size += chunk.length
-        if (size > MAX_ANSWER_BYTES) fail(new Error('the answer is too large'))
+        if (size > MAX_RESPONSE_BYTES) fail(new Error('the response is too large'))
         else chunks.push(chunk)
       },
       onResponseEnd: finish,
@@ -225,7 +203,7 @@ function exchange(
       origin: url.origin,
       path: url.pathname + url.search,
       method: method as Dispatcher.HttpMethod,
-      // Nothing here decodes an answer.
+      // Nothing here decodes a response.
       headers: { ...headers, 'accept-encoding': 'identity' },
       body: body === undefined || body === null ? null : String(body),
     }

@@ -1,8 +1,7 @@
 import { ClientError, ResponseBodyError, WWWAuthenticateChallengeError } from 'openid-client'
-import type { Secret } from '../secret.ts'
-import { NoAnswer } from './token-fetch.ts'
+import { Secret } from '../secret.ts'
 
-/** The answer of the token endpoint, service document section 2.3, made safe to keep. */
+/** The tokens of a successful response (RFC 6749 section 5.1), checked and bounded. */
 export interface GrantedTokens {
   accessToken: Secret
   refreshToken: Secret | null
@@ -13,73 +12,202 @@ export interface GrantedTokens {
   scope: string | null
 }
 
-/** What a token request came to. Only `refused` says that the grant itself is dead. */
+/** The result of a token request. Only `refused` means that the grant itself is dead. `reason` is for the log. */
 export type TokenOutcome =
   | { kind: 'granted'; tokens: GrantedTokens }
   /** A parsed OAuth `invalid_grant` (RFC 6749 section 5.2). */
-  | { kind: 'refused'; error: string }
-  /** An answer that says that nothing was done, or nothing was sent: the grant has not been used up. */
+  | { kind: 'refused'; reason: string }
+  /** The request was not sent, or the response says that nothing was done: the grant is still unused. */
   | {
       kind: 'unavailable'
       reason: string
-      retryAfterSeconds: number | null
       timedOut: boolean
-      /** The token endpoint works, and says no to this grant: it says nothing of others. */
+      retryAfterSeconds: number | null
+      /** The token endpoint works and rejects this grant alone; other grants are not affected. */
       ofThisGrant: boolean
     }
-  /** The request left and no answer came that says what was done: the grant may have been used up. */
+  /** The request was sent and no readable response came: the grant may have been used up. */
   | {
       kind: 'in_doubt'
       reason: string
       timedOut: boolean
-      /** Of an answer that says that the token endpoint failed, 500 to 599. */
+      /** Status of a response that reports a failure of the token endpoint, 500 to 599. */
       failedStatus?: number
     }
 
+/** The token endpoint gave no readable response. `sent`: the request may have reached it. */
+export class NoTokenResponse extends Error {
+  readonly sent: boolean
+  readonly timedOut: boolean
+
+  constructor(sent: boolean, cause: unknown) {
+    super(`${sent ? 'no readable answer came' : 'the request never left'} (${codeOf(cause)})`, { cause })
+    this.name = 'NoTokenResponse'
+    this.sent = sent
+    this.timedOut = cause instanceof Error && /Timeout/.test(cause.name)
+  }
+}
+
+/** Life of an access token when the response does not say (service document, section 8). */
+const DEFAULT_LIFE_SECONDS = 3_600
+const MAX_LIFE_SECONDS = 86_400
 const MAX_RETRY_AFTER_SECONDS = 60
 
-/** RFC 6749 section 5.2: what is wrong is this server's registration, for every user. */
-const CLIENT_FAULTS: ReadonlySet<string> = new Set(['invalid_client', 'unauthorized_client'])
+// Normalize: before openid-client reads the response.
+
+/**
+ * The body of a 200 response in the form that openid-client accepts, or null where the text is not a JSON object.
+ * For an odd optional member openid-client rejects the whole response, and with it the rotated refresh token.
+ */
+export function normalizeTokenResponse(text: string): string | null {
+  const body = parseObject(text)
+  if (body === null) return null
+  const { refresh_token, scope, token_type, expires_in, id_token: _unused, ...rest } = body
+  return JSON.stringify({
+    ...rest,
+    token_type: token_type === undefined || token_type === null ? 'bearer' : token_type,
+    expires_in: lifeSeconds(expires_in),
+    ...(typeof refresh_token === 'string' && refresh_token !== '' ? { refresh_token } : {}),
+    ...(typeof scope === 'string' ? { scope } : {}),
+  })
+}
+
+/** Whether a body has an error code (RFC 6749 section 5.2), whatever its content type says. */
+export function hasErrorCode(text: string): boolean {
+  const error = parseObject(text)?.error
+  return typeof error === 'string' && error !== ''
+}
+
+function parseObject(text: string): Record<string, unknown> | null {
+  try {
+    // Some servers begin with a byte order mark, which JSON.parse refuses (RFC 8259 section 8.1).
+    const value: unknown = JSON.parse(text.replace(/^\ufeff/, ''))
+    if (typeof value === 'object' && value !== null && !Array.isArray(value))
+      return value as Record<string, unknown>
+  } catch {
+    // A web page, or half of a response.
+  }
+  return null
+}
+
+/**
+ * Life of an access token in seconds, from an `expires_in` of any type. Missing or null is an hour, a string of
+ * digits is read, and more than a day is a day. Zero, negative or unreadable is 0: due at once.
+ */
+export function lifeSeconds(expiresIn: unknown): number {
+  if (expiresIn === undefined || expiresIn === null) return DEFAULT_LIFE_SECONDS
+  const digits = typeof expiresIn === 'string' && /^\d+$/.test(expiresIn)
+  const seconds = typeof expiresIn === 'number' || digits ? Number(expiresIn) : 0
+  if (!(seconds > 0)) return 0
+  return Math.floor(Math.min(seconds, MAX_LIFE_SECONDS))
+}
+
+// Validate: the tokens of a response, whichever way it came.
+
+/** The members of a successful response that are used; `expires_in` in seconds. */
+export interface TokenResponse {
+  access_token: string
+  /** Bearer where it is absent. */
+  token_type?: string | undefined
+  refresh_token?: string | undefined
+  expires_in?: number | undefined
+  scope?: string | undefined
+}
+
+/**
+ * The tokens of a response to a request of `requestedAt` (epoch milliseconds). The response counts as unreadable
+ * if its token is not a bearer token or cannot be part of a header (RFC 6750 section 2.1).
+ */
+export function acceptTokens(
+  response: TokenResponse,
+  requestedAt: number,
+): Extract<TokenOutcome, { kind: 'granted' | 'in_doubt' }> {
+  const { access_token, token_type = 'bearer', refresh_token, expires_in: seconds = 0, scope } = response
+  if (!/^[\x21-\x7e]+$/.test(access_token)) {
+    return inDoubt('the access token holds characters outside visible ASCII')
+  }
+  // openid-client accepts DPoP tokens too, which must not be sent as bearer tokens.
+  if (token_type.toLowerCase() !== 'bearer') return inDoubt('the access token is no bearer token')
+  return {
+    kind: 'granted',
+    tokens: {
+      accessToken: new Secret(access_token),
+      refreshToken: refresh_token === undefined ? null : new Secret(refresh_token),
+      lifeSeconds: seconds,
+      expiresAt: requestedAt + seconds * 1_000,
+      scope: scope ?? null,
+    },
+  }
+}
+
+/** The members of a successful response in a URL fragment (RFC 6749 section 4.2.2), as a browser read them. */
+export interface FragmentResponse {
+  access_token?: string
+  token_type?: string
+  expires_in?: unknown
+  scope?: string
+}
+
+/**
+ * The token of a fragment response that came at `receivedAt` (epoch milliseconds), or null where it has none that
+ * can be used. The token flow gives no refresh token (service document, section 5.4).
+ */
+export function acceptFragment(response: FragmentResponse, receivedAt: number): GrantedTokens | null {
+  const { access_token, token_type, expires_in, scope } = response
+  if (access_token === undefined) return null
+  const outcome = acceptTokens(
+    { access_token, token_type, expires_in: lifeSeconds(expires_in), scope },
+    receivedAt,
+  )
+  return outcome.kind === 'granted' ? outcome.tokens : null
+}
+
+// Classify: everything that is no success.
+
+/** Errors that concern this server's registration, and so every user (RFC 6749 section 5.2). */
+const CLIENT_ERRORS: ReadonlySet<string> = new Set(['invalid_client', 'unauthorized_client'])
 const OF_ALL_GRANTS: ReadonlySet<string> = new Set([
-  ...CLIENT_FAULTS,
+  ...CLIENT_ERRORS,
   'temporarily_unavailable',
   'server_error',
   'slow_down',
 ])
 
-/** Sorts a failure of openid-client's grant functions; never `granted`. */
+/** What an error of openid-client's grant functions means; never `granted`. */
 export function classifyFailure(error: unknown): Exclude<TokenOutcome, { kind: 'granted' }> {
-  const lost = findCause(error, NoAnswer)
-  if (lost?.sent) return { kind: 'in_doubt', reason: lost.message, timedOut: lost.timedOut }
-  if (lost) {
+  const lost = findCause(error, NoTokenResponse)
+  if (lost !== null) {
     const { message: reason, timedOut } = lost
+    if (lost.sent) return { kind: 'in_doubt', reason, timedOut }
     return { kind: 'unavailable', reason, retryAfterSeconds: null, timedOut, ofThisGrant: false }
   }
-  const response = findResponse(error)
-  if (response === null) return { kind: 'in_doubt', reason: errorName(error), timedOut: false }
+  const response = responseOf(error)
+  if (response === null) return inDoubt(errorName(error))
   const { status } = response
-  if (status < 300)
-    return { kind: 'in_doubt', reason: `the answer was ${status}, unreadable`, timedOut: false }
+  if (status < 300) return inDoubt(`the answer was ${status}, unreadable`)
   const code = error instanceof ResponseBodyError ? error.error : null
-  if (code === 'invalid_grant' && (status === 400 || status === 401)) return { kind: 'refused', error: code }
+  if (code === 'invalid_grant' && (status === 400 || status === 401)) return { kind: 'refused', reason: code }
   const reason = `the answer was ${status}${code === null ? '' : ` ${describeCode(code)}`}`
   const retryAfterSeconds = retryAfter(response)
   // Gateways answer 500 to 504 for a request that they lost after the server had acted on it.
   if (status >= 500 && (status !== 503 || retryAfterSeconds === null)) {
-    return { kind: 'in_doubt', reason, timedOut: false, failedStatus: status }
+    return { ...inDoubt(reason), failedStatus: status }
   }
-  const ofThisGrant = code !== null && status >= 400 && status <= 403 && !OF_ALL_GRANTS.has(code)
   return {
     kind: 'unavailable',
     reason,
-    // No time at all is no time to wait for.
+    // 0 seconds ask for no wait.
     retryAfterSeconds: retryAfterSeconds === 0 ? null : retryAfterSeconds,
     timedOut: false,
-    ofThisGrant,
+    ofThisGrant: code !== null && status >= 400 && status <= 403 && !OF_ALL_GRANTS.has(code),
   }
 }
 
-/** Seconds, never below 0 and at most a minute; null where the answer does not say (RFC 9110 section 10.2.3). */
+function inDoubt(reason: string): Extract<TokenOutcome, { kind: 'in_doubt' }> {
+  return { kind: 'in_doubt', reason, timedOut: false }
+}
+
+/** Seconds from 0 to a minute, or null where the response does not say (RFC 9110 section 10.2.3). */
 function retryAfter(response: Response): number | null {
   const header = response.headers.get('retry-after') ?? ''
   // Date.parse alone would read "-1" and "1.5" as dates.
@@ -92,13 +220,17 @@ function retryAfter(response: Response): number | null {
   return Number.isNaN(seconds) ? null : Math.min(Math.max(seconds, 0), MAX_RETRY_AFTER_SECONDS)
 }
 
+/** The code goes to the log: only the characters that RFC 6749 allows in it, and at most 64 of them. */
 function describeCode(code: string): string {
-  return `${knownError(code)}${CLIENT_FAULTS.has(code) ? ': check CLIENT_ID and CLIENT_SECRET' : ''}`
+  if (!/^[\x20-\x7e]{1,64}$/.test(code)) return 'with an unreadable error code'
+  return CLIENT_ERRORS.has(code) ? `${code}: check CLIENT_ID and CLIENT_SECRET` : code
 }
 
-// The code goes to the log: only what RFC 6749 allows in one, and not endlessly.
-function knownError(code: string): string {
-  return /^[\x20-\x7e]{1,64}$/.test(code) ? code : 'with an unreadable error code'
+/** A name that a program gave the failure: it holds no text of the other side, so it may be logged. */
+function codeOf(cause: unknown): string {
+  if (!(cause instanceof Error)) return 'unknown'
+  const { code } = cause as NodeJS.ErrnoException
+  return typeof code === 'string' ? code : cause.name
 }
 
 function errorName(error: unknown): string {
@@ -106,7 +238,7 @@ function errorName(error: unknown): string {
   return error instanceof Error ? error.name : 'unknown'
 }
 
-function findResponse(error: unknown): Response | null {
+function responseOf(error: unknown): Response | null {
   if (error instanceof ResponseBodyError || error instanceof WWWAuthenticateChallengeError)
     return error.response
   return findCause(error, Response)

@@ -78,8 +78,10 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
     }
     const asked = outcome.kind === 'unavailable' ? outcome.retryAfterSeconds : null
     admission.report(false, asked === null ? null : asked * 1_000)
-    const reason = outcome.kind === 'refused' ? outcome.error : outcome.reason
-    log.warn({ event: 'application_token.failed', reason }, 'no token for the application itself')
+    log.warn(
+      { event: 'application_token.failed', reason: outcome.reason },
+      'no token for the application itself',
+    )
     return unavailable(asked === null ? 1_000 : asked * 1_000)
   }
 

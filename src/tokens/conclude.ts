@@ -53,7 +53,7 @@ export function createConclude(options: RefreshOptions): Conclude {
         return await save(session, id, keepRefreshToken(outcome.tokens, tokens))
       case 'refused': {
         const openMs = attempt.earlierOpenUntil - clock.monotonic()
-        if (openMs <= 0) return await end(session, attempt, outcome.error)
+        if (openMs <= 0) return await end(session, attempt, outcome.reason)
         // The earlier presentation may be the one that used the refresh token up, and its answer hold the new one.
         log.warn(
           { event: 'refresh.refusal_waits', retryInMs: openMs, recordKey: inLog(key) },

@@ -101,7 +101,7 @@ const ANSWERS: [what: string, answer: string, expected: object][] = [
   [
     'invalid_grant with 400',
     http('400 Bad', '{"error":"invalid_grant"}'),
-    { kind: 'refused', error: 'invalid_grant' },
+    { kind: 'refused', reason: 'invalid_grant' },
   ],
   ['invalid_grant with 401', http('401 No', '{"error":"invalid_grant"}'), { kind: 'refused' }],
   [

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { hasErrorCode, lifeSeconds, tidyTokenAnswer } from '../../src/oauth/tidy.ts'
+import { hasErrorCode, lifeSeconds, normalizeTokenResponse } from '../../src/oauth/token-response.ts'
 
 t.test('expires_in of whatever type becomes a life in seconds', async (t) => {
   const cases: [given: unknown, seconds: number][] = [
@@ -39,19 +39,22 @@ t.test('only odd optional members are changed, and unknown ones stay', async (t)
     scope: 's',
     more: [1],
   }
-  t.strictSame(JSON.parse(tidyTokenAnswer(JSON.stringify(given))!), given)
+  t.strictSame(JSON.parse(normalizeTokenResponse(JSON.stringify(given))!), given)
   t.strictSame(
-    JSON.parse(tidyTokenAnswer('{"access_token":"a","refresh_token":7,"scope":["s"],"id_token":"x"}')!),
+    JSON.parse(
+      normalizeTokenResponse('{"access_token":"a","refresh_token":7,"scope":["s"],"id_token":"x"}')!,
+    ),
     { access_token: 'a', token_type: 'bearer', expires_in: 3_600 },
   )
 })
 
 t.test('what is not a JSON object is not tidied', async (t) => {
-  for (const text of ['', '[]', 'null', '"text"', '{"a":', '<html>']) t.equal(tidyTokenAnswer(text), null)
+  for (const text of ['', '[]', 'null', '"text"', '{"a":', '<html>'])
+    t.equal(normalizeTokenResponse(text), null)
 })
 
 t.test('a byte order mark before the object is no part of it', async (t) => {
-  t.strictSame(JSON.parse(tidyTokenAnswer('\ufeff{"access_token":"a","expires_in":60}')!), {
+  t.strictSame(JSON.parse(normalizeTokenResponse('\ufeff{"access_token":"a","expires_in":60}')!), {
     access_token: 'a',
     token_type: 'bearer',
     expires_in: 60,

@@ -312,7 +312,7 @@ export class SimulatedAuthorizationServer {
       family.revoked = true
       this.#ledger.note('auth', `${token.text} was presented again: the family is revoked`)
     }
-    if (family.revoked || token.used) return { kind: 'refused', error: 'invalid_grant' }
+    if (family.revoked || token.used) return { kind: 'refused', reason: 'invalid_grant' }
     if (family.rotates) token.used = true
     const tokens = this.issue(family, requestedAt)
     this.#ledger.rotated(presentation!, family.serial)

@@ -115,12 +115,12 @@ export function createVirtualReplicas(
       }
       case 'refused':
         endedFamilies.add(known.family)
-        return { kind: 'refused', error: 'invalid_grant' }
+        return { kind: 'refused', reason: 'invalid_grant' }
       case 'in_doubt':
         if (behaviour.rotates) rotate(presented)
         return { kind: 'in_doubt', reason: 'lost', timedOut: true }
       case 'granted':
-        if (!rotate(presented)) return { kind: 'refused', error: 'invalid_grant' }
+        if (!rotate(presented)) return { kind: 'refused', reason: 'invalid_grant' }
         return { kind: 'granted', tokens: issue(known.family) }
     }
   }
