@@ -1,51 +1,47 @@
 import { LRUCache } from 'lru-cache'
 import type { RecordKey, SessionStore } from '../store/store.ts'
-import { createShelf, type Shelf } from './shelf.ts'
 
-/** A read that was begun before its session changed must not be kept. */
+/** Marks the start of a read: its result must not be kept where the session has changed since. */
 export interface ReadGuard {
   readonly key: RecordKey
-  /** How many changes had been told when it was begun. */
+  /** Number of changes announced before the read began. */
   readonly since: number
-  /** Whether messages arrived then; else a change could pass it by unseen. */
-  readonly sound: boolean
+  /** Whether the store was live then; otherwise changes may have been missed. */
+  readonly live: boolean
 }
 
 /**
- * What is known of live sessions, by the raw cookie value, in front of the store. Nothing is handed
- * out by `get` unless change messages are proven to arrive; what changed, wherever, is dropped.
+ * Live sessions by the raw cookie value. `get` returns nothing unless change messages are proven to arrive, and
+ * an entry is dropped when its session changes on any replica.
  */
 export interface SessionCache<Entry extends { key: RecordKey }> {
   get(cookie: string): Entry | null
-  /**
-   * What was known when messages stopped, or was read since; changes that were told in between have
-   * passed it by. Only for an outage that the grace covers.
-   */
+  /** An entry from before messages stopped, or read since: changes may have been missed. Only for the outage grace. */
   getStale(cookie: string): Entry | null
-  /** To be called before the read whose result may be put. */
+  /** To be called before the read whose result is put. */
   reading(key: RecordKey): ReadGuard
   put(cookie: string, entry: Entry, guard: ReadGuard): void
   drop(key: RecordKey): void
 }
 
-/** Changes that are remembered for the reads under way; a read that saw more go by is not kept. */
+/** Changes that are remembered for reads under way; a read during which more happen is not kept. */
 const REMEMBERED_CHANGES = 10_000
 
 export interface SessionCacheOptions {
-  store: SessionStore
+  store: Pick<SessionStore, 'onChange' | 'health'>
   /** Entries at most. */
   max: number
-  /** So long entries are put aside when messages stop; 0 drops them at once. */
-  asideMs: number
+  /** How long entries are kept for the outage grace after messages stop; 0 drops them at once. */
+  graceMs: number
 }
 
 export function createSessionCache<Entry extends { key: RecordKey }>({
   store,
   max,
-  asideMs,
+  graceMs,
 }: SessionCacheOptions): SessionCache<Entry> {
-  let entries = createShelf<Entry>(max)
-  let aside: Shelf<Entry> | null = null
+  let entries = createEntries<Entry>(max)
+  let outageCopy: Entries<Entry> | null = null
   let timer: NodeJS.Timeout | undefined
   let changes = 0
   // Reads under way are not listed: one that nobody ends would stay for ever.
@@ -58,29 +54,32 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
   })
 
   store.onChange(drop)
-  store.onMessagesLost(() => {
+  store.health.onLive((live) => {
+    if (live) {
+      // Changes of the meantime are never announced again.
+      forgetOutageCopy()
+      return
+    }
     changes += 1
     forgottenUpTo = changes
-    if (asideMs > 0) {
-      aside = entries
+    if (graceMs > 0) {
+      outageCopy = entries
       clearTimeout(timer)
-      timer = setTimeout(forgetAside, asideMs).unref()
+      timer = setTimeout(forgetOutageCopy, graceMs).unref()
     }
-    entries = createShelf(max)
+    entries = createEntries(max)
   })
-  // What was missed meanwhile is not told any more.
-  store.onMessagesBack(forgetAside)
 
-  function forgetAside(): void {
+  function forgetOutageCopy(): void {
     clearTimeout(timer)
-    aside = null
+    outageCopy = null
   }
 
   function drop(key: RecordKey): void {
     changes += 1
     changedAt.set(key, changes)
     entries.drop(key)
-    aside?.drop(key)
+    outageCopy?.drop(key)
   }
 
   function isSpoiled({ key, since }: ReadGuard): boolean {
@@ -89,18 +88,55 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
 
   return {
     get(cookie) {
-      // Entries are replaced each minute, so insertion order is enough. Moving one on each hit would cost time.
-      return store.messagesArrive() ? (entries.peek(cookie) ?? null) : null
+      // Entries are replaced each minute, so insertion order is enough. Moving one at each hit would cost time.
+      return store.health.isLive() ? (entries.peek(cookie) ?? null) : null
     },
-    getStale: (cookie) => entries.peek(cookie) ?? aside?.peek(cookie) ?? null,
+    getStale: (cookie) => entries.peek(cookie) ?? outageCopy?.peek(cookie) ?? null,
     reading(key) {
-      return { key, since: changes, sound: store.messagesArrive() }
+      return { key, since: changes, live: store.health.isLive() }
     },
     put(cookie, entry, guard) {
       if (isSpoiled(guard)) return
-      if (guard.sound) entries.set(cookie, entry)
-      else aside?.set(cookie, entry)
+      if (guard.live) entries.set(cookie, entry)
+      else outageCopy?.set(cookie, entry)
     },
     drop,
+  }
+}
+
+/** Entries by cookie, which can be dropped by the session that they are of. */
+interface Entries<Entry extends { key: RecordKey }> {
+  peek(cookie: string): Entry | undefined
+  set(cookie: string, entry: Entry): void
+  drop(key: RecordKey): void
+}
+
+/** `max`: entries at most; those that were put first go first. */
+function createEntries<Entry extends { key: RecordKey }>(max: number): Entries<Entry> {
+  const cookiesOf = new Map<RecordKey, Set<string>>()
+  // In the order of their coming. A map and no cache of a library: each request looks here.
+  const entries = new Map<string, Entry>()
+
+  function remove(cookie: string): void {
+    const entry = entries.get(cookie)
+    if (entry === undefined) return
+    entries.delete(cookie)
+    const cookies = cookiesOf.get(entry.key)
+    cookies?.delete(cookie)
+    if (cookies?.size === 0) cookiesOf.delete(entry.key)
+  }
+
+  return {
+    peek: (cookie) => entries.get(cookie),
+    set(cookie, entry) {
+      remove(cookie)
+      entries.set(cookie, entry)
+      const cookies = cookiesOf.get(entry.key) ?? new Set()
+      cookiesOf.set(entry.key, cookies.add(cookie))
+      if (entries.size > max) for (const oldest of entries.keys()) return remove(oldest)
+    },
+    drop(key) {
+      for (const cookie of [...(cookiesOf.get(key) ?? [])]) remove(cookie)
+    },
   }
 }

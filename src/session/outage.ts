@@ -1,48 +1,68 @@
+import type { Clock } from '../clock.ts'
 import type { Logger } from '../log.ts'
-import type { SessionStore } from '../store/store.ts'
+import type { ReliableStore } from '../store/reliable.ts'
+import type { RecordKey } from '../store/store.ts'
+import type { SessionCache } from './cache.ts'
 
-/** Whether the grace covers an outage of the store. */
-export interface Outage {
+/** What has to be known of a session to serve it without the store. Instants in monotonic milliseconds. */
+export interface Known {
+  readonly key: RecordKey
+  /** The session is not served without the store after this; its idle limit may end it earlier. */
+  readonly graceUntil: number
+  /** Last activity that this process knows of. */
+  seenAt: number
+}
+
+/** The outage grace: when memory may replace the store. */
+export interface OutageGrace<Entry extends Known> {
   /**
    * Whether cached sessions may be served although the store cannot be reached: its change messages stopped less
    * than the grace ago, and no node of it has answered since.
    */
-  isInGrace(): boolean
+  isActive(): boolean
+  /** The session as last known, while the grace is active and no limit of the session has passed. Counts as activity. */
+  find(cookie: string): Entry | null
 }
 
-export interface OutageOptions {
-  store: Pick<SessionStore, 'msSinceMessagesArrived' | 'onMessagesLost' | 'onMessagesBack' | 'unreached'>
-  /** 0: the grace covers no outage. */
+export interface OutageGraceOptions<Entry extends Known> {
+  store: Pick<ReliableStore, 'health' | 'touch'>
+  cache: Pick<SessionCache<Entry>, 'getStale'>
+  /** 0: there is no grace. */
   graceMs: number
+  idleMs: number
+  clock: Pick<Clock, 'monotonic'>
   log: Logger
 }
 
-/** The last proof may be so much older than the outage. */
+/** The last proof of messages may be this much older than the outage. */
 const PROOF_AGE_MS = 500
 
 /**
  * The grace runs from the loss of messages, by the monotonic clock. It also ends a grace after their last proof,
  * because a process that was stopped has missed messages without noticing. It ends early when messages are back:
- * sessions may have changed meanwhile.
+ * sessions may have changed meanwhile. The idle limit counts from what this process has seen of the browser.
  */
-export function createOutage({ store, graceMs, log }: OutageOptions): Outage {
-  if (graceMs === 0) return { isInGrace: () => false }
+export function createOutageGrace<Entry extends Known>({
+  store,
+  cache,
+  graceMs,
+  idleMs,
+  clock,
+  log,
+}: OutageGraceOptions<Entry>): OutageGrace<Entry> {
+  if (graceMs === 0) return { isActive: () => false, find: () => null }
+  const { health } = store
   let lost = false
   let over = false
   let begun = false
   let timer: NodeJS.Timeout | undefined
 
-  store.onMessagesBack(() => {
-    lost = false
+  health.onLive((live) => {
+    lost = !live
     over = false
     clearTimeout(timer)
-    end('the store is back')
-  })
-  store.onMessagesLost(() => {
-    lost = true
-    over = false
-    clearTimeout(timer)
-    timer = setTimeout(giveUp, graceMs).unref()
+    if (live) end('Redis is back')
+    else timer = setTimeout(giveUp, graceMs).unref()
   })
 
   function giveUp(): void {
@@ -53,22 +73,33 @@ export function createOutage({ store, graceMs, log }: OutageOptions): Outage {
   function end(reason: string): void {
     if (!begun) return
     begun = false
-    log.warn({ event: 'grace.ended', reason }, 'cached sessions are no longer served without the store')
+    log.warn({ event: 'grace.ended', reason }, 'cached sessions are no longer served without Redis')
+  }
+
+  function isActive(): boolean {
+    if (over || !(begun || health.isUnreached())) return false
+    if (health.msSinceLive() >= graceMs + PROOF_AGE_MS) return false
+    // Where no node answers before messages are missed, they will be within a second.
+    if (lost && !begun) {
+      begun = true
+      log.warn(
+        { event: 'grace.begun', graceSeconds: graceMs / 1_000 },
+        'Redis cannot be reached: cached sessions are served without it',
+      )
+    }
+    return true
   }
 
   return {
-    isInGrace() {
-      if (over || !(begun || store.unreached())) return false
-      if (store.msSinceMessagesArrived() >= graceMs + PROOF_AGE_MS) return false
-      // Where no node answers before messages are missed, they will be within a second.
-      if (lost && !begun) {
-        begun = true
-        log.warn(
-          { event: 'grace.begun', graceSeconds: graceMs / 1_000 },
-          'the store cannot be reached: cached sessions are served without it',
-        )
-      }
-      return true
+    isActive,
+    find(cookie) {
+      if (!isActive()) return null
+      const known = cache.getStale(cookie)
+      const at = clock.monotonic()
+      if (known === null || at >= known.graceUntil || at >= known.seenAt + idleMs) return null
+      known.seenAt = at
+      store.touch(known.key)
+      return known
     },
   }
 }

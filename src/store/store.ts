@@ -1,15 +1,15 @@
 import { Problem } from '../errors.ts'
 
 /**
- * The store room keeps one record for each session, the queue of sessions that are due for a
- * refresh, and the nonces of sign-ins that came back. It promises atomic steps on one record and a
- * message to every replica when a record changed. It does not know what is inside `tokens`.
+ * The store keeps one record for each session, the queue of sessions that are due for a refresh, and the
+ * nonces of sign-ins that came back. Each step on one record is atomic, and each change is announced to every
+ * replica. The store does not know what is inside `tokens`.
  */
 
 /** SHA-256 of the session id, 64 hex digits: the only name of a session that the store knows. */
 export type RecordKey = string
 
-/** A session as the log names it: the beginning by which `npm run sessions` finds it. */
+/** How the log names a session: the beginning of its key, which `npm run sessions` accepts as an id. */
 export function inLog(key: RecordKey): string {
   return key.slice(0, 12)
 }
@@ -17,8 +17,6 @@ export function inLog(key: RecordKey): string {
 export type Flow = 'code' | 'token' | 'password'
 
 export interface SessionRecord {
-  /** What @fastify/session keeps, as JSON; never a token. */
-  readonly session: string
   /** The sealed tokens. */
   readonly tokens: string
   /** Generation of the tokens: +1 with each replacement. */
@@ -27,6 +25,8 @@ export interface SessionRecord {
   readonly createdAt: number
   /** Last recorded activity of the browser. */
   readonly seenAt: number
+  /** The session ends at this instant if its browser stays away; never after `endsAt`. */
+  readonly idleEndsAt: number
   /** The absolute limit. */
   readonly endsAt: number
   readonly flow: Flow
@@ -90,6 +90,7 @@ export interface RenewLease {
 /** `taken`: the record has other tokens, or another attempt has taken the lease since. */
 export type RenewedLease = 'held' | 'taken' | 'gone'
 
+/** How many presentations of which generation had no readable answer. */
 export interface InDoubt {
   gen: number
   doubts: number
@@ -100,6 +101,16 @@ export type ReplaceTokens = { kind: 'replaced'; gen: number } | { kind: 'moved' 
 /** `newer`: the record has this generation or a newer one. */
 export type RestoreTokens = { kind: 'restored' } | { kind: 'newer' } | { kind: 'gone' }
 
+export interface EndRequest {
+  /** End the session only while its tokens are of this generation. */
+  gen?: number
+  /** Kept for an hour. */
+  reason?: string | undefined
+  /** End the session only unless another attempt holds the lease: that one may be granted new tokens. */
+  attempt?: string
+}
+
+/** `moved`: a condition of the request does not hold, and nothing was written. */
 export type EndRecord = { kind: 'ended'; tokens: string } | { kind: 'moved' } | { kind: 'gone' }
 
 export interface DueClaim {
@@ -137,114 +148,123 @@ export class StoreUnavailable extends Problem {
   /** No answer came, from no part of the store; one that answers with an error was reached. */
   readonly unreached: boolean
 
-  constructor(cause: unknown, unreached = false) {
-    super('store_unavailable', { headers: { 'retry-after': '1' }, cause })
+  constructor(cause: unknown, unreached = false, retryAfterSeconds = 1) {
+    super('store_unavailable', { headers: { 'retry-after': String(retryAfterSeconds) }, cause })
     this.name = 'StoreUnavailable'
     this.unreached = unreached
   }
 }
 
-export interface SessionStore {
-  /** true for exactly one caller a nonce, over all replicas, for `ttlMs`. `attempt` as in `BeginRefreshRequest`. */
-  claimNonce(nonce: string, attempt: string, ttlMs: number): Promise<boolean>
-  nonceClaimed(nonce: string): Promise<boolean>
+/** What one process knows of its connections to the store; see the states in docs/architecture.md. */
+export interface StoreHealth {
+  /** Whether change messages are proven to arrive at this moment. */
+  isLive(): boolean
+  /** Milliseconds since the last instant at which they were proven to arrive; infinite for never. */
+  msSinceLive(): number
+  /** Calls back when the store becomes live, and when it stops being so. Messages missed in between never come. */
+  onLive(listener: (live: boolean) => void): void
+  /** Whether no node could be reached at the last try; the store is tried several times a second. */
+  isUnreached(): boolean
+  /**
+   * Calls back when another server may have taken the place of the one that was written to, or when it takes no
+   * writes: a connection was lost or made, messages stopped, a refusal says so. The newest writes may be lost.
+   * A command that is not allowed or takes too long is no incident.
+   */
+  onIncident(listener: () => void): void
+  /** Milliseconds since the last incident at the server of that record; infinite for never. */
+  msSinceIncident(key: RecordKey): number
+}
 
-  /** A record of generation 1 that lives `provisionalMs` unless `saveSession` confirms it. */
+/** Records of sessions. */
+export interface RecordStore {
+  /** Creates a record of generation 1 that lives `provisionalMs` unless it is confirmed. Does nothing where it exists. */
   create(key: RecordKey, record: NewRecord, attempt: string, provisionalMs: number): Promise<void>
+  /** Gives a record its whole life; false where there is none. */
+  confirm(key: RecordKey): Promise<boolean>
   read(key: RecordKey): Promise<SessionRecord | null>
-  /** Updates a record that exists and gives it its whole life; false, and nothing written, when there is none. */
-  saveSession(key: RecordKey, session: string, idleMs: number): Promise<boolean>
   /**
    * Records that the browser was active so many milliseconds ago, by the store's clock: a replica whose wall clock
-   * is wrong makes no session idle. The caller has found the session alive by its own clock, so the
-   * store does not judge the idle limit: its clock may have been set. false when the session is gone. Never moves `seenAt` back.
+   * is wrong makes no session idle. The store does not check the idle limit: its clock may have been set. false
+   * where there is no record. Never moves `seenAt` back.
    */
-  touch(key: RecordKey, agoMs: number, idleMs: number): Promise<boolean>
-
-  beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefresh>
+  touch(key: RecordKey, agoMs: number): Promise<boolean>
+  /** Deletes the record. */
+  end(key: RecordKey, request?: EndRequest): Promise<EndRecord>
   /**
-   * Extends the lease of a presentation that has no answer yet, and takes it again where the store has lost it.
+   * As `end`, but only where the store's own clock agrees, to within five seconds, that a limit has passed;
+   * else `moved`. A replica whose clock is wrong must not end sessions for all replicas.
    */
+  endPassed(key: RecordKey, gen: number, reason: string): Promise<EndRecord>
+  /** Why the session ended, while that is kept; else null. */
+  endReason(key: RecordKey): Promise<string | null>
+  /**
+   * Replaces sealed tokens by the same tokens under another secret, and changes nothing else. false, and nothing
+   * written, where the record is gone or holds other text than `was`: no text is sealed twice, so equal text
+   * means the same generation.
+   */
+  reseal(key: RecordKey, was: string, sealed: string): Promise<boolean>
+  /**
+   * The keys of all records, in batches, some of them empty. A record that exists during the whole walk is
+   * found; others may be. A key may come more than once, so callers that count must remove duplicates. Rejects
+   * where a connection breaks, and has to be started again.
+   */
+  keys(): AsyncIterable<RecordKey[]>
+}
+
+/** The refresh of one record: lease, fence and doubts. */
+export interface RefreshStore {
+  beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefresh>
+  /** Extends the lease of a presentation that has no answer yet, and takes it again where the store has lost it. */
   renewLease(key: RecordKey, request: RenewLease): Promise<RenewedLease>
   /**
-   * Gives the lease back without new tokens. `inDoubt`: how many presentations of which generation have
-   * had no readable answer, this one included; null where it leaves no doubt, since a readable answer
-   * came or nothing was sent. Unless `attempt` holds the lease this does nothing, but for doubts of
-   * which the record knows fewer: the store has lost that lease, and they are written with the wait.
+   * Releases the lease without new tokens; nobody refreshes for `retryInMs`. `inDoubt` counts the presentations
+   * without a readable answer, this one included; null where this one leaves no doubt, since a readable answer
+   * came or nothing was sent. Does nothing unless `attempt` holds the lease. Exception: the record knows fewer
+   * doubts, so the store has lost that lease; doubts and wait are then written.
    */
-  settleRefresh(key: RecordKey, attempt: string, inDoubt: InDoubt | null, retryInMs: number): Promise<void>
+  releaseLease(key: RecordKey, attempt: string, inDoubt: InDoubt | null, retryInMs: number): Promise<void>
   /**
    * Compare-and-set on the generation `gen`, or an older one where the store has lost some; needs no
    * lease. The same call again with `attempt` says `replaced` again.
    */
   replaceTokens(key: RecordKey, gen: number, attempt: string, tokens: string): Promise<ReplaceTokens>
   /**
-   * Replaces the tokens that were read by the same tokens, sealed again, and changes nothing else.
-   * false, and nothing written, where the record is gone or holds another text than `was`: no text is
-   * sealed twice, so that stands for the generation too.
-   */
-  reseal(key: RecordKey, was: string, sealed: string): Promise<boolean>
-  /**
-   * Writes tokens of generation `gen` again where the record has an older one: the store has lost them.
+   * Writes tokens of generation `gen` again where the store has lost them and the record has an older one.
    * The same call again with `attempt` says `restored` again.
    */
   restoreTokens(key: RecordKey, gen: number, attempt: string, tokens: string): Promise<RestoreTokens>
-  /** Deletes the record; with `gen` only if the tokens are still of that generation. Keeps `reason` for an hour. */
-  end(key: RecordKey, gen: number | null, reason?: string): Promise<EndRecord>
-  /**
-   * As `end`, but only where the store's own clock agrees, to within five seconds, that a limit has passed;
-   * else `moved`. A replica whose clock is wrong must not end the sessions of all.
-   */
-  endPassed(key: RecordKey, gen: number, reason: string, idleMs: number): Promise<EndRecord>
-  /** Why the session ended, while that is kept; else null. */
-  endReason(key: RecordKey): Promise<string | null>
+}
 
-  /**
-   * Makes a session due in `inMs`, whether it is in the due queue or not. A hint: the record is the truth. A delay
-   * and no instant, since the clocks of replicas and store may differ.
-   */
+/** The queue of sessions that are due for a refresh. It is a hint: the record is the truth. */
+export interface DueQueue {
+  /** Makes a session due in `inMs`. A delay and no instant, since the clocks of replicas and store may differ. */
   schedule(key: RecordKey, inMs: number): Promise<void>
   unschedule(key: RecordKey): Promise<void>
   /**
-   * Adds those sessions to the due queue that are not in it; answers how many it added. With `latest` it also
-   * moves those forward that would become due later: their places come from a clock that has stepped back since.
+   * Adds those sessions to the queue that are not in it; answers how many it added. With `latest` it also
+   * moves sessions forward that would become due later: their places come from a clock that has stepped back since.
    */
   scheduleMissing(entries: readonly { key: RecordKey; inMs: number }[], latest?: boolean): Promise<number>
   /** Takes up to `limit` due sessions of one shard and moves them on by `leaseMs`. */
   claimDue(shard: number, limit: number, leaseMs: number): Promise<DueClaim>
   /** Entries of the whole queue, due or not. */
   queueLength(): Promise<number>
+}
 
-  /**
-   * The keys of all records, in batches, some of them empty. A record that is there from the beginning
-   * of the walk to its end is found; one that comes or goes meanwhile may be. One key may be told more
-   * than once while the server makes room: who counts has to tell them apart. Rejects, and has to be
-   * begun again, where a connection breaks on the way, since what was passed over is not known then.
-   */
-  keys(): AsyncIterable<RecordKey[]>
+/** Nonces of sign-ins, and other claims that one caller over all replicas may win. */
+export interface NonceStore {
+  /** true for exactly one caller a nonce, over all replicas, for `ttlMs`. `attempt` as in `BeginRefreshRequest`. */
+  claimNonce(nonce: string, attempt: string, ttlMs: number): Promise<boolean>
+  nonceClaimed(nonce: string): Promise<boolean>
+}
 
-  /** As a change message would, but for this process alone: what it keeps of the record is not to be used. */
-  forget(key: RecordKey): void
-  /** Called with the key of each record that was changed or ended, by whichever replica. */
+/** One Redis, a Sentinel group, a Cluster, or the memory of this process. */
+export interface SessionStore extends RecordStore, RefreshStore, DueQueue, NonceStore {
+  readonly health: StoreHealth
+  /** Calls back with the key of each record that was changed or ended, by whichever replica. */
   onChange(listener: (key: RecordKey) => void): void
-  /** Whether change messages are proven to arrive just now. */
-  messagesArrive(): boolean
-  /** Milliseconds since the last instant at which they were proven to arrive; infinite for never. */
-  msSinceMessagesArrived(): number
-  /** Called when messages stop being proven to arrive; what was missed is not told later. */
-  onMessagesLost(listener: () => void): void
-  /** Called when messages are proven to arrive, for the first time and after each loss. */
-  onMessagesBack(listener: () => void): void
-  /** Whether no part of the store could be reached when it was last tried; it is tried several times a second. */
-  unreached(): boolean
-  /**
-   * Called when another server may have taken the place of the one that was written to, or when it
-   * takes no writes: a connection was lost or made, messages stopped, a refusal says so. It may have
-   * lost what was written shortly before. A command that is not allowed or takes too long is no trouble.
-   */
-  onTrouble(listener: () => void): void
-  /** Milliseconds since this process last saw such trouble with the server of that record; infinite for never. */
-  msSinceTrouble(key: RecordKey): number
+  /** As a change message, but in this process alone: nothing that it keeps of the record is used any more. */
+  announceHere(key: RecordKey): void
   /** Rejects with StoreUnavailable unless the store answers and takes writes. */
   ping(): Promise<void>
   close(): Promise<void>

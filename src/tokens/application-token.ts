@@ -4,8 +4,7 @@ import type { AuthorizationServer } from '../oauth/client.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { Secret } from '../secret.ts'
 import { createBreaker } from './breaker.ts'
-import type { RefreshTiming } from './refresh-policy.ts'
-import { refreshesFirstAt } from './refresh-policy.ts'
+import { neededAt, type RefreshTiming } from './refresh-policy.ts'
 
 /** What asking for the application's token came to. */
 export type ApplicationAccess =
@@ -99,7 +98,7 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
     const fromWall = at - clock.wall()
     return {
       token: tokens.accessToken,
-      freshUntil: refreshesFirstAt(tokens, timing) + fromWall,
+      freshUntil: neededAt(tokens, timing) + fromWall,
       expiresAt: tokens.expiresAt + fromWall,
       usableUntil: Math.max(tokens.expiresAt + fromWall, at + USED_AT_LEAST_MS),
     }

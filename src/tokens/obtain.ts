@@ -1,24 +1,27 @@
 import type { Clock } from '../clock.ts'
-import type { FindSession, LiveSession } from '../session/find.ts'
-import type { WatchChanges } from './changes.ts'
-import type { EndReason } from './events.ts'
-import type { RefreshTiming } from './refresh-policy.ts'
-import { refreshesFirstAt } from './refresh-policy.ts'
-import type { Flights } from './single-flight.ts'
-import { within } from './within.ts'
+import type { EndReason, LiveSession } from '../session/session.ts'
+import type { Sessions } from '../session/sessions.ts'
+import { StoreUnavailable } from '../store/store.ts'
+import type { RecordWatch, WatchRecord } from './record-watch.ts'
+import { neededAt, type RefreshTiming } from './refresh-policy.ts'
+import type { SingleFlight } from './single-flight.ts'
+import { withTimeout } from './timeout.ts'
 
+/** What a request gets. A store that fails is thrown as `StoreUnavailable`. */
 export type Access =
+  /** A session with an access token that may be sent. */
   | { kind: 'token'; session: LiveSession }
-  | { kind: 'login_required'; reason: EndReason | null }
-  | { kind: 'unavailable'; what: 'store' | 'authorization_server'; retryAfterSeconds: number }
+  | { kind: 'ended'; reason: EndReason | null }
+  /** The access token has expired, and the authorization server gives no new one now. */
+  | { kind: 'unavailable'; retryAfterSeconds: number }
   /** The resource server refused this token, and a new one cannot be had. */
   | { kind: 'token_refused' }
 
-export interface AccessOptions {
-  findSession: FindSession
-  flights: Flights
-  watchChanges: WatchChanges
-  /** Whether the token endpoint is taken to be down. */
+export interface ObtainOptions {
+  sessions: Pick<Sessions, 'find'>
+  singleFlight: Pick<SingleFlight, 'join'>
+  watchRecord: WatchRecord
+  /** Whether the token endpoint counts as down. */
   isDown: () => boolean
   timing: RefreshTiming
   timeoutMs: number
@@ -27,131 +30,141 @@ export interface AccessOptions {
 
 /**
  * An access token that is fresh enough to send. `refusedGen`: the resource server refused the token
- * of this generation, so only a newer one will do.
+ * of this generation, so only a newer one will do. Rejects with `StoreUnavailable`.
  */
 export type ObtainAccessToken = (session: LiveSession, refusedGen?: number) => Promise<Access>
 
-/** With a token that is still good a caller waits for a refresh only while that refresh is this young. */
-const PATIENCE_WITH_GOOD_TOKEN_MS = 1_000
-/** Without one, while the token endpoint is taken to be down: time enough for an answer of one that is not. */
+/** With a valid token a caller waits for a refresh only while that refresh is younger than this. */
+const PATIENCE_WITH_VALID_TOKEN_MS = 1_000
+/** Without one, while the token endpoint counts as down: long enough for a response if it has recovered. */
 const PATIENCE_IN_OUTAGE_MS = 2_600
-/** Beyond a whole token request: time to read what came of it. */
+/** Beyond a whole token request: time to read its result. */
 const LOOK_AGAIN_MS = 500
-/** A record that should have changed and does not look so is not read in a tight loop. */
+/** Pause before a record that should have changed, but has not, is read again. */
 const REREAD_MS = 50
 
-export function createObtainAccessToken(options: AccessOptions): ObtainAccessToken {
-  const { findSession, flights, watchChanges, isDown, timing, timeoutMs, clock } = options
+export function createObtainAccessToken(options: ObtainOptions): ObtainAccessToken {
+  const { sessions, singleFlight, watchRecord, isDown, timing, timeoutMs, clock } = options
 
-  return async function obtainAccessToken(first, refusedGen) {
-    const isFresh = ({ tokens }: LiveSession): boolean => clock.wall() < refreshesFirstAt(tokens, timing)
-    if (refusedGen === undefined ? isFresh(first) : first.gen > refusedGen)
-      return { kind: 'token', session: first }
-    // Before anything is asked, so that no change passes by unseen.
-    const watch = watchChanges(first.key)
+  return async function obtainAccessToken(session, refusedGen) {
+    const fresh =
+      refusedGen === undefined
+        ? clock.wall() < neededAt(session.tokens, timing)
+        : session.record.gen > refusedGen
+    if (fresh) return { kind: 'token', session }
+    // Before anything is asked, so that no change is missed.
+    const watch = watchRecord(session.key)
     try {
-      return await replaced(first, refusedGen, watch.next)
+      return await waitForToken(session, refusedGen, watch)
     } finally {
       watch.stop()
     }
   }
 
-  async function replaced(
+  async function waitForToken(
     first: LiveSession,
     refusedGen: number | undefined,
-    nextChange: (ms: number) => Promise<void>,
+    watch: RecordWatch,
   ): Promise<Access> {
-    let deadline = clock.monotonic() + timeoutMs + LOOK_AGAIN_MS
-    let paused = false
     const trigger = refusedGen === undefined ? 'request' : 'invalid_token'
-    for (let session = first; ; ) {
-      const expired = (): boolean => clock.wall() >= session.tokens.expiresAt
-      const usable = (): boolean => refusedGen === undefined && !expired()
+    let deadline = clock.monotonic() + timeoutMs + LOOK_AGAIN_MS
+    let session = first
+    let paused = false
+
+    const isExpired = (): boolean => clock.wall() >= session.tokens.expiresAt
+    const isUsable = (): boolean => refusedGen === undefined && !isExpired()
+    // Whatever its life: it has been replaced since this caller began, so it is as new as can be.
+    const isNewer = (): boolean => session.record.gen > Math.max(first.record.gen, refusedGen ?? 0)
+    const token = (): Access => ({ kind: 'token', session })
+
+    for (;;) {
       if (session.tokens.refreshToken === null) {
-        if (expired()) return { kind: 'login_required', reason: 'absolute' }
-        return usable() ? { kind: 'token', session } : { kind: 'token_refused' }
+        if (isExpired()) return { kind: 'ended', reason: 'absolute' }
+        return isUsable() ? token() : { kind: 'token_refused' }
       }
-      const flight = flights.join(session, trigger)
-      const result = await within(flight.result, patienceMs(flight.startedAt, usable(), deadline))
+      const flight = singleFlight.join(session, trigger)
+      const result = await orIfUsable(
+        withTimeout(flight.result, patienceMs(flight.startedAt, isUsable(), deadline)),
+      )
       switch (result?.kind) {
         case 'granted':
-          session = { ...session, tokens: result.tokens, gen: result.gen }
+          session = result.session
           break
         case 'ended':
-          return { kind: 'login_required', reason: result.reason }
-        case 'forced_before':
-          if (usable()) return { kind: 'token', session }
-          // Only a token that is valid by our own clock has been refused for good; another is refreshed.
-          if (!expired()) return { kind: 'token_refused' }
-          break
+          return result
         case 'later':
-          if (usable()) return { kind: 'token', session }
+          if (isUsable()) return token()
           // A flight of another kind knows nothing of a token that was refused.
           if (flight.trigger !== trigger && refusedGen !== undefined && clock.monotonic() < deadline) continue
-          return { kind: 'unavailable', what: result.why, retryAfterSeconds: result.retryInMs / 1_000 }
+          return { kind: 'unavailable', retryAfterSeconds: result.retryInMs / 1_000 }
+        case 'forced_before':
+          if (isUsable()) return token()
+          // Only a token that is valid by our own clock has been refused for good; another is refreshed.
+          if (!isExpired()) return { kind: 'token_refused' }
+          break
         case 'busy': {
-          if (flight.changed()) break
+          if (flight.hasChanged()) break
           const takenAt = clock.monotonic() - result.ageMs
-          // A presentation that is older than its timeout may take long; nobody waits for it.
-          const patience = patienceMs(
-            takenAt,
-            usable(),
-            Math.min(deadline, takenAt + timeoutMs + LOOK_AGAIN_MS),
-          )
-          if (patience <= 0) return usable() ? { kind: 'token', session } : noAnswer()
-          await nextChange(Math.min(result.waitMs + 10, patience))
+          // A presentation that is older than its timeout may take long: callers do not wait for it.
+          const until = Math.min(deadline, takenAt + timeoutMs + LOOK_AGAIN_MS)
+          const patience = patienceMs(takenAt, isUsable(), until)
+          if (patience <= 0) return isUsable() ? token() : NO_ANSWER
+          await watch.next(Math.min(result.waitMs + 10, patience))
           break
         }
         case 'paused':
-          if (usable()) return { kind: 'token', session }
-          // Once: a store that goes from server to server holds up nobody for ever.
+          if (isUsable()) return token()
+          // Once: a store that fails over again and again must not hold up a caller for ever.
           if (!paused) deadline = Math.max(deadline, clock.monotonic() + result.waitMs + LOOK_AGAIN_MS)
           paused = true
-          if (clock.monotonic() >= deadline) return storeAway(result.waitMs / 1_000)
-          if (!flight.changed()) await nextChange(Math.min(result.waitMs + 10, deadline - clock.monotonic()))
+          if (clock.monotonic() >= deadline) throw mayLackTokens(result.waitMs)
+          if (!flight.hasChanged())
+            await watch.next(Math.min(result.waitMs + 10, deadline - clock.monotonic()))
           break
         case undefined:
-          if (usable()) return { kind: 'token', session }
+          if (isUsable()) return token()
           break
         case 'changed':
       }
-      // Whatever its life: it has been replaced since this caller began, so it is as new as can be.
-      if (isNewer(session)) return { kind: 'token', session }
-      const again = await findSession(session.key)
-      if (again.kind === 'ended') return { kind: 'login_required', reason: again.reason }
-      if (again.kind === 'unreadable') return { kind: 'login_required', reason: null }
-      if (again.kind === 'store_unavailable') {
-        if (usable()) return { kind: 'token', session }
-        return storeAway(1)
-      }
-      const stayed = again.session.gen === session.gen
-      session = again.session
-      if (isNewer(session)) return { kind: 'token', session }
+      if (isNewer()) return token()
+      const found = await orIfUsable(sessions.find(session.key))
+      if (found === null) return token()
+      if (found.kind === 'ended') return found
+      if (found.kind === 'unreadable') return { kind: 'ended', reason: null }
+      const stayed = found.session.record.gen === session.record.gen
+      session = found.session
+      if (isNewer()) return token()
       if (clock.monotonic() >= deadline || (result === null && isDown())) {
-        if (usable()) return { kind: 'token', session }
-        return result?.kind === 'paused' ? storeAway(1) : noAnswer()
+        if (isUsable()) return token()
+        if (result?.kind === 'paused') throw mayLackTokens(result.waitMs)
+        return NO_ANSWER
       }
-      if (result?.kind === 'changed' && stayed) await nextChange(REREAD_MS)
+      if (result?.kind === 'changed' && stayed) await watch.next(REREAD_MS)
     }
 
-    function isNewer({ gen }: LiveSession): boolean {
-      return gen > Math.max(first.gen, refusedGen ?? 0)
+    /** null where the store fails and the token at hand is still usable. */
+    async function orIfUsable<T>(work: Promise<T>): Promise<T | null> {
+      try {
+        return await work
+      } catch (error) {
+        if (error instanceof StoreUnavailable && isUsable()) return null
+        throw error
+      }
     }
   }
 
-  /** How long a caller waits for a refresh that began then. */
-  function patienceMs(startedAt: number, usable: boolean, deadline: number): number {
+  /** How long a caller waits for a refresh that began at `startedAt`. */
+  function patienceMs(startedAt: number, isUsable: boolean, deadline: number): number {
     const at = clock.monotonic()
-    if (usable) return startedAt + PATIENCE_WITH_GOOD_TOKEN_MS - at
+    if (isUsable) return startedAt + PATIENCE_WITH_VALID_TOKEN_MS - at
     const left = deadline - at
     return isDown() ? Math.min(left, startedAt + PATIENCE_IN_OUTAGE_MS - at) : left
   }
 }
 
-function noAnswer(): Access {
-  return { kind: 'unavailable', what: 'authorization_server', retryAfterSeconds: 1 }
-}
+const NO_ANSWER: Access = { kind: 'unavailable', retryAfterSeconds: 1 }
 
-function storeAway(retryAfterSeconds: number): Access {
-  return { kind: 'unavailable', what: 'store', retryAfterSeconds }
+function mayLackTokens(waitMs: number): StoreUnavailable {
+  const reason = new Error('Redis changed its master and may lack newer tokens')
+  return new StoreUnavailable(reason, false, Math.ceil(waitMs / 1_000))
 }

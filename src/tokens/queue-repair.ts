@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto'
 import type { Logger } from '../log.ts'
-import type { SessionStore } from '../store/store.ts'
-import { StoreUnavailable } from '../store/store.ts'
+import { type DueQueue, type NonceStore, type RecordStore, StoreUnavailable } from '../store/store.ts'
 
-export interface MissingScan {
+export interface QueueRepair {
   start(): void
   /** The store's clock has stepped back: places in the queue may lie too late, and all sessions are looked at soon. */
   moveForward(): void
@@ -23,8 +22,8 @@ export interface ScanPace {
  */
 export const SCAN_PACE: ScanPace = { everyMs: 600_000, pauseMs: 100 }
 
-export interface MissingScanOptions extends ScanPace {
-  store: Pick<SessionStore, 'claimNonce' | 'keys' | 'scheduleMissing'>
+export interface QueueRepairOptions extends ScanPace {
+  store: Pick<NonceStore & RecordStore & DueQueue, 'claimNonce' | 'keys' | 'scheduleMissing'>
   monotonic: () => number
   /** In [0, 1). */
   random: () => number
@@ -46,7 +45,7 @@ const SPREAD_AFTER_STEP_MS = 1_000
  * Puts sessions back into the due queue that have no entry there, and would never be refreshed in the
  * background: the queue, or a part of it, was lost. Of all replicas one at a time goes over the records.
  */
-export function createMissingScan(options: MissingScanOptions): MissingScan {
+export function createQueueRepair(options: QueueRepairOptions): QueueRepair {
   const { store, everyMs, pauseMs, monotonic, random, log } = options
   // One for the life of the process: after a failure the claim is still ours.
   const attempt = randomUUID()

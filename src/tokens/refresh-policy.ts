@@ -1,19 +1,23 @@
+import type { TokenOutcome } from '../oauth/token-response.ts'
 import type { TokenSet } from '../session/sealed-tokens.ts'
 
+/** When tokens are refreshed; in seconds before they expire. */
 export interface RefreshTiming {
+  /** In the background. */
   aheadSeconds: number
+  /** By the request that needs them. */
   thresholdSeconds: number
 }
 
 type Life = Pick<TokenSet, 'expiresAt' | 'lifeSeconds'>
 
-/** Neither margin may eat more than this part of a token's life, or short tokens are refreshed without end. */
+/** Neither margin may take more than this part of a token's life, or short tokens are refreshed without end. */
 const MAX_PART_OF_LIFE = 1 / 3
 
-/** A token that is due at once would be refreshed without a pause if nobody waited. */
+/** Tokens that expire at once would otherwise be refreshed without a pause, although no request needs them. */
 const PAUSE_FOR_DUE_AT_ONCE_MS = 10_000
 
-/** The lease outlives the token call and the first tries to store its answer. */
+/** The lease outlives the token request and the first tries to store its response. */
 const LEASE_MARGIN_MS = 5_000
 
 /** How long one process has the right to refresh a session. */
@@ -26,14 +30,14 @@ const ANSWER_TIMEOUTS = 3
 
 /**
  * How long a presentation may stay unanswered before its connection is reset. Once its timeout has passed no
- * caller waits for it, but its answer may hold the only live refresh token.
+ * caller waits for it, but its response may hold the only live refresh token.
  */
 export function answerMs(timeoutMs: number): number {
   return Math.max(MIN_ANSWER_MS, ANSWER_TIMEOUTS * timeoutMs)
 }
 
 /** From this instant on a request refreshes before it uses the access token. Epoch milliseconds. */
-export function refreshesFirstAt(tokens: Life, timing: RefreshTiming): number {
+export function neededAt(tokens: Life, timing: RefreshTiming): number {
   return tokens.expiresAt - marginMs(timing.thresholdSeconds, tokens)
 }
 
@@ -55,18 +59,49 @@ export function dueAt(tokens: Life, timing: RefreshTiming, random: number): numb
 /**
  * Milliseconds until a refresh token may be presented that has been presented `doubts` times without a readable
  * answer, where its access token lives for `leftMs` more. In doubt it may be dead, and presenting a dead one can
- * revoke everything (RFC 9700 section 4.14.2). So once more when the access token is about to expire, and freely
- * when it has expired and nothing is left to lose.
+ * revoke everything (RFC 9700 section 4.14.2). So it is presented once more when the access token is about to
+ * expire, and freely when that has expired and nothing is left to lose.
  */
 export function presentableInMs(
   tokens: Pick<Life, 'lifeSeconds'>,
   timing: RefreshTiming,
-  doubts: number,
-  leftMs: number,
+  { doubts, leftMs }: { doubts: number; leftMs: number },
 ): number {
   if (doubts === 0) return 0
   const lastChanceMs = doubts === 1 ? marginMs(timing.thresholdSeconds, tokens) / 3 : 0
   return Math.max(0, leftMs - lastChanceMs)
+}
+
+/** With these bounds a recovery is noticed within five seconds, unless responses are slow. */
+const MAX_EXPIRED_MS = 2_000
+const MAX_EXPIRED_ALONE_MS = 4_000
+const MAX_VALID_MS = 60_000
+const MIN_VALID_MS = 1_000
+
+export interface BackOffInput {
+  tokens: Pick<TokenSet, 'lifeSeconds'>
+  /** How long the access token still lives, in milliseconds; not above 0 once it has expired. */
+  leftMs: number
+  outcome: Extract<TokenOutcome, { kind: 'unavailable' | 'in_doubt' }>
+  /** Presentations of this refresh token that leave a doubt, the one that has just failed included. */
+  doubts: number
+  timing: RefreshTiming
+  /** In [0, 1). */
+  random: number
+}
+
+/**
+ * Milliseconds until a session is refreshed again after a failure: long while its access token lives, short once
+ * that has expired, since only the next try shows a recovery.
+ */
+export function backOffMs({ tokens, leftMs, outcome, doubts, timing, random }: BackOffInput): number {
+  // The breaker does not count failures of one grant alone, so their back-off is longer.
+  const alone = outcome.kind === 'unavailable' && outcome.ofThisGrant
+  const expiredMs = alone ? MAX_EXPIRED_ALONE_MS : MAX_EXPIRED_MS
+  const patience = leftMs > 0 ? Math.min(MAX_VALID_MS, Math.max(MIN_VALID_MS, leftMs / 4)) : expiredMs / 2
+  const asked = outcome.kind === 'unavailable' ? (outcome.retryAfterSeconds ?? 0) * 1_000 : 0
+  const jittered = leftMs > 0 ? patience * (0.75 + random / 4) : patience * (1 + random)
+  return Math.max(asked, presentableInMs(tokens, timing, { doubts, leftMs }), jittered)
 }
 
 function marginMs(seconds: number, { lifeSeconds }: Pick<Life, 'lifeSeconds'>): number {

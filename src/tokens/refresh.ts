@@ -1,109 +1,164 @@
 import { randomUUID } from 'node:crypto'
-import type { TokenOutcome } from '../oauth/token-response.ts'
-import type { LiveSession } from '../session/find.ts'
-import { StoreUnavailable } from '../store/store.ts'
-import type { Admission } from './breaker.ts'
-import { PROBE_MS } from './breaker.ts'
-import { type Attempt, createConclude } from './conclude.ts'
-import type { RefreshTrigger } from './events.ts'
-import { answerMs, leaseMs, presentableInMs } from './refresh-policy.ts'
-import type { RefreshOptions, RefreshResult } from './refresh-terms.ts'
-import { within } from './within.ts'
+import type { Clock } from '../clock.ts'
+import type { Keyring } from '../keyring.ts'
+import type { Logger } from '../log.ts'
+import type { AuthorizationServer } from '../oauth/client.ts'
+import type { GrantedTokens, TokenOutcome } from '../oauth/token-response.ts'
+import { sealTokens, type TokenSet } from '../session/sealed-tokens.ts'
+import type { EndReason, LiveSession } from '../session/session.ts'
+import type { Sessions } from '../session/sessions.ts'
+import type { ReliableStore } from '../store/reliable.ts'
+import { inLog, StoreUnavailable } from '../store/store.ts'
+import { type Admission, type Breaker, PROBE_MS } from './breaker.ts'
+import type { WatchRecord } from './record-watch.ts'
+import { answerMs, backOffMs, leaseMs, presentableInMs, type RefreshTiming } from './refresh-policy.ts'
+import type { Slots } from './slots.ts'
+import { withTimeout } from './timeout.ts'
+
+export type RefreshTrigger = 'request' | 'schedule' | 'invalid_token'
+
+/** For the metrics of refreshes. */
+export interface RefreshEvents {
+  refreshed(trigger: RefreshTrigger, outcome: TokenOutcome['kind'], seconds: number): void
+  /** Seconds between the instant that a background refresh was due and its start. */
+  lagged(seconds: number): void
+}
+
+/** What one attempt to refresh came to. A store that fails is thrown as `StoreUnavailable`. */
+export type RefreshResult =
+  /** The session with its new tokens, which are stored. */
+  | { kind: 'granted'; session: LiveSession }
+  /** Another attempt holds the lease, for `waitMs` unless it is renewed; it took it `ageMs` ago. */
+  | { kind: 'busy'; waitMs: number; ageMs: number }
+  /** The store may lack newer tokens: nobody refreshes for `waitMs`. */
+  | { kind: 'paused'; waitMs: number }
+  /** The record has changed since it was read: read it again. `late`: new tokens wait for the store. */
+  | { kind: 'changed'; late?: Promise<RefreshResult> }
+  | { kind: 'ended'; reason: EndReason | null }
+  /** The authorization server gave no tokens now. `late`: what the response comes to that is still awaited. */
+  | { kind: 'later'; retryInMs: number; late?: Promise<RefreshResult> }
+  /** A forced refresh was made within the last minute. */
+  | { kind: 'forced_before' }
+
+export interface RefreshOptions {
+  store: ReliableStore
+  sessions: Pick<Sessions, 'endRefused'>
+  authorizationServer: Pick<AuthorizationServer, 'refresh'>
+  keyring: Keyring
+  breaker: Breaker
+  slots: Slots
+  watchRecord: WatchRecord
+  timing: RefreshTiming
+  /** How long callers wait for a token response. */
+  timeoutMs: number
+  clock: Clock
+  random: () => number
+  log: Logger
+  events: Pick<RefreshEvents, 'refreshed'>
+  /** Revokes tokens that nobody will use. */
+  revoke: (tokens: TokenSet) => void
+}
 
 export interface Refresh {
   /**
-   * One attempt to replace a session's tokens: lease, one token request, store. It belongs to nobody's
-   * request and is not cancelled with one: dropping the answer would lose the only live refresh token.
-   * A presentation without an answer in time goes on in the background; see `holdLease`.
+   * One attempt to replace a session's tokens: lease, one token request, write. It belongs to no request and is
+   * not cancelled with one: dropping the response would lose the only live refresh token. A presentation
+   * without a response in time goes on in the background, with its lease renewed.
    */
   refresh(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult>
-  /**
-   * From `at` (monotonic) on nothing is presented any more, and the connections of requests that have no answer
-   * are reset.
-   */
+  /** From `at` (monotonic) on nothing is presented any more, and the connections of unanswered requests are reset. */
   closeAt(at: number): void
-  /** Resolves when each token request has its answer and every answer is stored. */
+  /** Resolves when each token request has its response, and every response is in the hands of the store. */
   settled(): Promise<void>
 }
 
 const FORCED_WINDOW_MS = 60_000
-/** A holder whose answer the store did not take tries again within two seconds of its return. */
+/** A holder whose tokens the store did not take tries again within two seconds of the store's return. */
 const STORE_RETURN_GRACE_MS = 5_000
-/** An intent that could not be withdrawn by then stays: a doubt too many. */
-const WITHDRAWN_WITHIN_MS = 600_000
-/** The result of a request that could not be sent in time comes a moment after its timeout, and leaves no doubt. */
-const UNSENT_TOLD_MS = 100
-/** How often the lease of an unanswered presentation is renewed: sooner than the shortest pause after a failover ends. */
+/** The result of a request that could not be sent in time comes this much after its timeout, and leaves no doubt. */
+const UNSENT_TOLERANCE_MS = 100
+/** How often the lease of an unanswered presentation is renewed: below the shortest pause after a failover. */
 const RENEW_EVERY_MS = 1_500
 /** How soon after a renewal that the store did not take. */
 const RENEW_AGAIN_MS = 250
-/** Callers come back after this while an earlier presentation has no answer. */
+/** Callers come back after this while an earlier presentation has no response. */
 const UNANSWERED_RETRY_MS = 2_000
 
-type Go = { kind: 'go'; attempt: Attempt; nothingToLose: boolean }
-
-/** What a presentation needs besides its session. */
-interface Permit {
-  /** Monotonic, before the store was asked: the lease ends no sooner than its length after this instant. */
+/** The right to present a refresh token once. Instants by the monotonic clock. */
+interface Attempt {
+  /** Names it in the record. */
+  id: string
+  /** Presentations of this refresh token before this one that had no readable response. */
+  doubts: number
+  /** Before the store was asked: the lease ends no sooner than its length after this. */
   leasedAt: number
+  /** When the access token expires. */
+  expiresAt: number
+  /** Until then an earlier presentation may be answered whose lease was never released. */
+  earlierOpenUntil: number
+}
+
+interface Permit {
   admission: Admission & { kind: 'go' }
-  /** Frees the slot. */
-  release: () => void
+  releaseSlot: () => void
 }
 
 export function createRefresh(options: RefreshOptions): Refresh {
-  const { store, authorizationServer, breaker, slots, insist, watchChanges, timing, timeoutMs, clock } =
-    options
-  const { log, events } = options
-  const { conclude, settle } = createConclude(options)
+  const { store, sessions, authorizationServer, keyring, breaker, slots, watchRecord } = options
+  const { timing, timeoutMs, clock, random, log, events, revoke } = options
   const working = new Set<Promise<unknown>>()
-  /** Connections whose presentation has no answer yet. */
+  /** Connections whose presentation has no response yet. */
   const open = new Set<AbortController>()
   const beganAt = clock.monotonic()
-  /** Nothing is presented any more: the process stops, and nobody would be left to store the answer. */
+  /** The process stops: nobody would be left to store a response. */
   let closed = false
   let closing: NodeJS.Timeout | undefined
 
   async function refresh(found: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
-    // These tokens still wait to be stored; until then there is nothing to compare with.
-    if (found.gen !== found.record.gen) return { kind: 'later', retryInMs: 1_000, why: 'store' }
     // Before the queue for a slot as well: behind requests that hang it would be a long one.
-    if (breaker.waitMs() > 0) return downFor(breaker.waitMs())
-    const release = await slots.take()
+    if (breaker.waitMs() > 0) return { kind: 'later', retryInMs: breaker.waitMs() }
+    const releaseSlot = await slots.take()
     if (closed) {
-      release()
-      return downFor(UNANSWERED_RETRY_MS)
+      releaseSlot()
+      return { kind: 'later', retryInMs: UNANSWERED_RETRY_MS }
     }
     const admission = breaker.admit()
     if (admission.kind === 'wait') {
-      release()
-      return downFor(admission.retryInMs)
+      releaseSlot()
+      return { kind: 'later', retryInMs: admission.retryInMs }
     }
+    const session = trigger === 'invalid_token' ? asExpired(found, clock.wall()) : found
     // An access token that has expired is refreshed whatever was forced before.
     const forced = trigger === 'invalid_token' && clock.wall() < found.tokens.expiresAt
-    const session = trigger === 'invalid_token' ? asExpired(found, clock.wall()) : found
-    const leasedAt = clock.monotonic()
-    let begun: RefreshResult | Go | null = null
+    let attempt: Attempt | RefreshResult | null = null
     try {
-      begun = await begin(session, forced)
-      if (begun.kind !== 'go') return begun
-      return await present(session, trigger, begun, { leasedAt, admission, release })
-    } catch (error) {
-      if (!(error instanceof StoreUnavailable)) throw error
-      return { kind: 'later', retryInMs: 1_000, why: 'store' }
+      attempt = await takeLease(session, forced)
+      if ('kind' in attempt) return attempt
+      return await present(session, attempt, trigger, { admission, releaseSlot })
     } finally {
-      if (begun?.kind !== 'go') {
+      if (attempt === null || 'kind' in attempt) {
         admission.release()
-        release()
+        releaseSlot()
       }
     }
   }
 
-  /** Takes the lease, or says why not. */
-  async function begin(session: LiveSession, forced: boolean): Promise<RefreshResult | Go> {
-    const { key, tokens, record } = session
+  /** Writes the intent to present the refresh token, or says why it may not be presented now. */
+  async function takeLease(
+    { key, record, tokens }: LiveSession,
+    forced: boolean,
+  ): Promise<Attempt | RefreshResult> {
     const id = randomUUID()
-    const begun = await takeLease(session, id, forced ? FORCED_WINDOW_MS : 0)
+    const leasedAt = clock.monotonic()
+    const begun = await store.beginRefresh(key, {
+      gen: record.gen,
+      attempt: id,
+      leaseMs: leaseMs(timeoutMs),
+      // A request that leaves at all leaves within its timeout.
+      openMs: timeoutMs + answerMs(timeoutMs),
+      livesMs: Math.max(0, tokens.expiresAt - clock.wall()),
+      forcedWindowMs: forced ? FORCED_WINDOW_MS : 0,
+    })
     switch (begun.kind) {
       case 'replaced':
         return { kind: 'changed' }
@@ -111,11 +166,10 @@ export function createRefresh(options: RefreshOptions): Refresh {
         return { kind: 'ended', reason: null }
       case 'busy':
       case 'paused':
+      case 'forced_before':
         return begun
       case 'backing_off':
-        return downFor(begun.waitMs)
-      case 'forced_before':
-        return { kind: 'forced_before' }
+        return { kind: 'later', retryInMs: begun.waitMs }
       case 'granted': {
         const { doubts, openForMs, ageMs } = begun
         const at = clock.monotonic()
@@ -124,93 +178,155 @@ export function createRefresh(options: RefreshOptions): Refresh {
           tokens.expiresAt - clock.wall(),
           ageMs === null ? Number.POSITIVE_INFINITY : tokens.lifeSeconds * 1_000 - ageMs,
         )
-        const attempt = { id, doubts, expiresAt: at + leftMs, earlierOpenUntil: at + openForMs }
-        if (doubts === 0) return { kind: 'go', attempt, nothingToLose: false }
+        const attempt = { id, doubts, leasedAt, expiresAt: at + leftMs, earlierOpenUntil: at + openForMs }
+        if (doubts === 0) return attempt
         const waitMs = Math.max(
-          presentableInMs(tokens, timing, doubts, leftMs),
-          STORE_RETURN_GRACE_MS - store.msSinceTrouble(key),
-          // This process cannot know about trouble before it started. A released lease is harmless.
+          presentableInMs(tokens, timing, { doubts, leftMs }),
+          STORE_RETURN_GRACE_MS - store.health.msSinceIncident(key),
+          // This process cannot know about incidents before it started. A released lease is harmless.
           record.leaseUntil > 0 ? STORE_RETURN_GRACE_MS - (clock.monotonic() - beganAt) : 0,
         )
-        if (waitMs <= 0) return { kind: 'go', attempt, nothingToLose: leftMs <= 0 }
-        await settle(key, id, null, waitMs)
-        return downFor(waitMs)
+        if (waitMs <= 0) return attempt
+        await store.releaseLease(key, id, null, waitMs)
+        return { kind: 'later', retryInMs: waitMs }
       }
     }
   }
 
-  async function takeLease({ key, gen, tokens }: LiveSession, attempt: string, forcedWindowMs: number) {
-    const livesMs = Math.max(0, tokens.expiresAt - clock.wall())
-    // A request that leaves at all leaves within its timeout.
-    const openMs = timeoutMs + answerMs(timeoutMs)
-    const request = { gen, attempt, leaseMs: leaseMs(timeoutMs), openMs, livesMs, forcedWindowMs }
-    try {
-      return await store.beginRefresh(key, request)
-    } catch (error) {
-      // It may have run: then a lease would keep everybody out that nobody holds, with a doubt that is none.
-      if (error instanceof StoreUnavailable) {
-        insist('lease', key, WITHDRAWN_WITHIN_MS, () => store.settleRefresh(key, attempt, null, 0))
-      }
-      throw error
-    }
-  }
-
+  /** Sends the token request, and brings its outcome to the record when it comes in time. */
   async function present(
     session: LiveSession,
+    attempt: Attempt,
     trigger: RefreshTrigger,
-    { attempt, nothingToLose }: Go,
-    { leasedAt, admission, release }: Permit,
+    { admission, releaseSlot }: Permit,
   ): Promise<RefreshResult> {
     const startedAt = clock.monotonic()
     const count = (outcome: TokenOutcome['kind']): void =>
       events.refreshed(trigger, outcome, (clock.monotonic() - startedAt) / 1_000)
-    const held = holdLease(session, attempt, (signal) =>
-      authorizationServer.refresh(session.tokens.refreshToken!, { sendBefore: leasedAt + timeoutMs, signal }),
+    const sendBefore = attempt.leasedAt + timeoutMs
+    const { answer, isLost } = holdLease(session, attempt, (signal) =>
+      authorizationServer.refresh(session.tokens.refreshToken!, { sendBefore, signal }),
     )
-    const { answer } = held
-    const inTime = within(answer, timeoutMs + UNSENT_TOLD_MS).finally(release)
+    const inTime = withTimeout(answer, timeoutMs + UNSENT_TOLERANCE_MS).finally(releaseSlot)
     track(inTime.then((outcome) => count(outcome?.kind ?? 'in_doubt')))
-    const hangs = nothingToLose && (await within(answer, PROBE_MS)) === null
+    const nothingToLose = attempt.doubts > 0 && attempt.expiresAt <= startedAt
+    const hangs = nothingToLose && (await withTimeout(answer, PROBE_MS)) === null
     // Other sessions need not wait for this one to learn that the endpoint hangs.
     if (hangs) admission.report(false, null)
     const outcome = await inTime
-    if (outcome === null) {
-      if (!hangs) admission.report(false, null)
-      log.warn(
-        { event: 'refresh.unanswered' },
-        'the token endpoint has not answered in time: the refresh waits on',
-      )
-      track(
-        answer.then(async (late) => {
-          if (late.kind === 'granted') count('granted')
-          if (late.kind === 'granted' || late.kind === 'refused') report(admission, late)
-          if (!held.lost() || late.kind === 'granted') await concludeLate(session, attempt, late)
-        }),
-      )
-      return downFor(UNANSWERED_RETRY_MS)
+    if (outcome !== null) {
+      // New tokens are stored all the same if theirs is still the generation to replace.
+      if (isLost() && outcome.kind !== 'granted') return { kind: 'changed' }
+      report(admission, outcome)
+      const result = await track(conclude(session, attempt, outcome))
+      // It could not be sent while the lease was ours: another attempt may have brought new tokens meanwhile.
+      const lapsed =
+        outcome.kind === 'unavailable' && clock.monotonic() - attempt.leasedAt >= leaseMs(timeoutMs)
+      return lapsed ? { kind: 'changed' } : result
     }
-    // New tokens are stored all the same if theirs is still the generation to replace.
-    if (held.lost() && outcome.kind !== 'granted') return { kind: 'changed' }
-    report(admission, outcome)
-    const result = await conclude(session, attempt, outcome)
-    // It could not be sent while the lease was ours: another attempt may have brought new tokens meanwhile.
-    const lapsed = outcome.kind === 'unavailable' && clock.monotonic() - leasedAt >= leaseMs(timeoutMs)
-    return lapsed ? { kind: 'changed' } : result
+    if (!hangs) admission.report(false, null)
+    log.warn(
+      { event: 'refresh.unanswered' },
+      'the token endpoint has not answered in time: the refresh goes on in the background',
+    )
+    const late = answer.then(async (outcome): Promise<RefreshResult> => {
+      if (outcome.kind === 'granted') count('granted')
+      if (outcome.kind === 'granted' || outcome.kind === 'refused') report(admission, outcome)
+      if (isLost() && outcome.kind !== 'granted') return { kind: 'changed' }
+      return await conclude(session, attempt, outcome)
+    })
+    track(late)
+    return { kind: 'later', retryInMs: UNANSWERED_RETRY_MS, late }
+  }
+
+  /** Brings the record to the outcome of a token request. */
+  async function conclude(
+    { key, record, tokens }: LiveSession,
+    { id, doubts, expiresAt, earlierOpenUntil }: Attempt,
+    outcome: TokenOutcome,
+  ): Promise<RefreshResult> {
+    const { gen } = record
+    switch (outcome.kind) {
+      case 'granted':
+        return await save({ key, record, tokens: keepRefreshToken(outcome.tokens, tokens) }, id)
+      case 'refused': {
+        const openMs = earlierOpenUntil - clock.monotonic()
+        if (openMs > 0) {
+          // The earlier presentation may have used the refresh token up, and its response hold the new one.
+          log.warn(
+            { event: 'refresh.refusal_waits', retryInMs: openMs, recordKey: inLog(key) },
+            'a refresh was refused while an earlier one may still be granted: the session waits for it',
+          )
+          await store.releaseLease(key, id, { gen, doubts: doubts + 1 }, openMs)
+          return { kind: 'later', retryInMs: openMs }
+        }
+        const ended = await sessions.endRefused(key, record, id)
+        if (ended === 'moved') return { kind: 'changed' }
+        log.info(
+          { event: 'refresh.refused', error: outcome.error, recordKey: inLog(key) },
+          'the authorization server refused the refresh token: the session ends',
+        )
+        return { kind: 'ended', reason: ended === 'ended' ? 'refused' : null }
+      }
+      case 'unavailable':
+      case 'in_doubt': {
+        // A presentation in doubt stays one, whatever a later one came to.
+        const doubtless = outcome.kind === 'unavailable' && doubts === 0
+        const after = doubts + (doubtless ? 0 : 1)
+        const leftMs = expiresAt - clock.monotonic()
+        const retryInMs = backOffMs({ tokens, leftMs, outcome, doubts: after, timing, random: random() })
+        log.warn(
+          { ...FAILURES[outcome.kind], reason: outcome.reason, retryInMs },
+          'a refresh did not succeed',
+        )
+        await store.releaseLease(key, id, doubtless ? null : { gen, doubts: after }, retryInMs)
+        return { kind: 'later', retryInMs }
+      }
+    }
+  }
+
+  /** Stores new tokens. Where the store does not take them it holds them, and `late` says what became of them. */
+  async function save(session: LiveSession, attempt: string): Promise<RefreshResult> {
+    const { key, record } = session
+    const { gen, endsAt } = record
+    const tokens = sealTokens(keyring, key, session.tokens, clock.wall())
+    const replaced = await store.replaceTokens(key, { gen, attempt, tokens, endsAt })
+    if (replaced.kind !== 'held') return follow(replaced.kind)
+    return { kind: 'changed', late: replaced.settled.then(({ kind }) => follow(kind)) }
+
+    function follow(kind: 'replaced' | 'moved' | 'gone' | 'expired'): RefreshResult {
+      switch (kind) {
+        case 'replaced':
+          return {
+            kind: 'granted',
+            session: { ...session, record: { ...record, tokens, gen: gen + 1, replacedAt: 0 } },
+          }
+        case 'moved':
+          log.warn(
+            { event: 'refresh.overtaken', recordKey: inLog(key) },
+            'newer tokens were stored while this refresh was under way',
+          )
+          return { kind: 'changed' }
+        case 'gone':
+        case 'expired':
+          revoke(session.tokens)
+          return { kind: 'ended', reason: null }
+      }
+    }
   }
 
   /**
-   * Sends a presentation and keeps its lease for as long as it has no answer, so that no other process presents
-   * the same refresh token meanwhile. Its connection is reset when the answer has taken too long, and when the
-   * record has moved on: what was not delivered by then never will be.
-   * `lost`: the record has moved on, so there is nothing to conclude.
+   * Sends a presentation and renews its lease while it has no response, so that no other process presents the
+   * same refresh token. Its connection is reset when the response takes too long, and when the record has moved
+   * on (`isLost`): a request that was not delivered by then never must be.
    */
   function holdLease(
-    { key, gen }: LiveSession,
+    { key, record }: LiveSession,
     { id, doubts }: Attempt,
     send: (signal: AbortSignal) => Promise<TokenOutcome>,
-  ): { answer: Promise<TokenOutcome>; lost: () => boolean } {
+  ): { answer: Promise<TokenOutcome>; isLost: () => boolean } {
     const connection = new AbortController()
-    const lease = { gen, attempt: id, doubts: doubts + 1, leaseMs: leaseMs(timeoutMs) }
+    const lease = { gen: record.gen, attempt: id, doubts: doubts + 1, leaseMs: leaseMs(timeoutMs) }
     const giveUpAt = clock.monotonic() + answerMs(timeoutMs)
     let renewAt = clock.monotonic() + RENEW_EVERY_MS
     let renewing = false
@@ -222,12 +338,11 @@ export function createRefresh(options: RefreshOptions): Refresh {
 
     function look(): void {
       if (clock.monotonic() >= giveUpAt) giveUp()
-      // A process that was stopped first reads what came meanwhile: the store says whether the lease is still ours.
       else if (clock.monotonic() >= renewAt && !renewing && !ended) renew().catch(failed)
     }
 
     function giveUp(): void {
-      // Timers run before sockets are read: a process that was stopped reads a waiting answer before its next look.
+      // Timers run before sockets are read: a process that was stopped reads a waiting response before its next look.
       if (overdue) reset('no answer came')
       overdue = true
     }
@@ -239,10 +354,10 @@ export function createRefresh(options: RefreshOptions): Refresh {
         renewAt = clock.monotonic() + RENEW_EVERY_MS
         lost = renewed === 'taken'
         if (lost) reset('the refresh token has been replaced or presented elsewhere')
-        // What a session that has ended is still granted is to be revoked, and nobody else presents its token.
+        // The tokens that an ended session is still granted are to be revoked, and nobody else presents its token.
         ended = renewed === 'gone'
       } catch (error) {
-        // The store may be away for everybody: then nobody else presents the token, and the answer is wanted.
+        // The store may be away for all replicas: then nobody else presents the token, and the response is wanted.
         if (!(error instanceof StoreUnavailable)) throw error
       } finally {
         renewing = false
@@ -255,7 +370,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
 
     open.add(connection)
     const timer = setInterval(look, RENEW_AGAIN_MS)
-    const watch = watchChanges(key, () => {
+    const watch = watchRecord(key, () => {
       renewAt = clock.monotonic()
       look()
     })
@@ -264,26 +379,14 @@ export function createRefresh(options: RefreshOptions): Refresh {
       watch.stop()
       open.delete(connection)
     })
-    return { answer, lost: () => lost }
+    return { answer, isLost: () => lost }
   }
 
-  async function concludeLate(session: LiveSession, attempt: Attempt, outcome: TokenOutcome): Promise<void> {
-    try {
-      await conclude(session, attempt, outcome)
-    } catch (error) {
-      if (!(error instanceof StoreUnavailable))
-        log.error({ event: 'refresh.late_failed', err: error }, 'a late token answer could not be used')
-    }
-  }
-
-  function track(work: Promise<unknown>): void {
+  function track<T>(work: Promise<T>): Promise<T> {
     working.add(work)
     const done = (): void => void working.delete(work)
     work.then(done, done)
-  }
-
-  async function idle(): Promise<void> {
-    while (working.size > 0) await Promise.allSettled(working)
+    return work
   }
 
   return {
@@ -299,12 +402,18 @@ export function createRefresh(options: RefreshOptions): Refresh {
       )
     },
     async settled() {
-      await idle()
+      while (working.size > 0) await Promise.allSettled(working)
       clearTimeout(closing)
     },
   }
 }
 
+const FAILURES = {
+  unavailable: { event: 'refresh.unavailable' },
+  in_doubt: { event: 'refresh.in_doubt' },
+}
+
+/** Tells the breaker whether the token endpoint works. */
 function report(admission: Admission & { kind: 'go' }, outcome: TokenOutcome): void {
   const works = outcome.kind === 'granted' || outcome.kind === 'refused'
   const answered = works || (outcome.kind === 'unavailable' && outcome.ofThisGrant)
@@ -312,12 +421,13 @@ function report(admission: Admission & { kind: 'go' }, outcome: TokenOutcome): v
   admission.report(answered, retryAfter === null ? null : retryAfter * 1_000)
 }
 
-function downFor(ms: number): RefreshResult {
-  return { kind: 'later', retryInMs: ms, why: 'authorization_server' }
-}
-
 /** An access token that the resource server refuses is as good as expired, whatever its life. */
 function asExpired(session: LiveSession, at: number): LiveSession {
   const { tokens } = session
   return { ...session, tokens: { ...tokens, expiresAt: Math.min(tokens.expiresAt, at) } }
+}
+
+/** A refresh response without a refresh token leaves the old one in force (RFC 6749 section 6). */
+function keepRefreshToken(granted: GrantedTokens, before: TokenSet): TokenSet {
+  return { ...granted, refreshToken: granted.refreshToken ?? before.refreshToken }
 }

@@ -1,54 +1,49 @@
 import type { Keyring } from '../keyring.ts'
-import type { Logger } from '../log.ts'
-import type { OpenedTokens } from '../session/sealed-tokens.ts'
-import { sealTokens } from '../session/sealed-tokens.ts'
-import type { RecordKey, SessionStore } from '../store/store.ts'
-import { StoreUnavailable } from '../store/store.ts'
+import { openTokens, sealTokens } from '../session/sealed-tokens.ts'
+import type { RecordKey, RecordStore } from '../store/store.ts'
 
-export interface Resealer {
-  /**
-   * Seals tokens that were read under an older secret again under the newest, in the background. What
-   * was sealed since this process began is left as it is: see docs/decisions/0004-resealing.md.
-   */
-  look(key: RecordKey, sealed: string, opened: OpenedTokens): void
-  /** Resolves when none is under way. */
-  settled(): Promise<void>
-}
+/** Under which secret of the list tokens are sealed; `unreadable`: under none of them. */
+export type Seal = 'newest' | 'older' | 'unreadable'
 
-export interface ResealerOptions {
-  store: Pick<SessionStore, 'reseal'>
+export interface SealsOptions {
+  store: Pick<RecordStore, 'read' | 'reseal'>
   keyring: Keyring
   now: () => number
-  log: Logger
 }
 
-/** What does not fit in is done when it is read next. */
-const AT_ONCE = 16
+/** The seals of records, whoever reads them. null where there is no record. Rejects with `StoreUnavailable`. */
+export interface Seals {
+  look(key: RecordKey): Promise<Seal | null>
+  /** Seals tokens that are under an older secret again; `older` where they are replaced faster than that. */
+  renew(key: RecordKey): Promise<Seal | 'resealed' | null>
+}
 
-export function createResealer({ store, keyring, now, log }: ResealerOptions): Resealer {
-  const beganAt = now()
-  const working = new Map<RecordKey, Promise<void>>()
+const TRIES = 3
 
-  async function reseal(key: RecordKey, sealed: string, { tokens }: OpenedTokens): Promise<void> {
-    try {
-      // Never before the beginning, should the clock be set back: the rule rests on it.
-      await store.reseal(key, sealed, sealTokens(keyring, key, tokens, Math.max(beganAt, now())))
-    } catch (error) {
-      if (error instanceof StoreUnavailable) return
-      log.error({ event: 'session.reseal_failed', err: error }, 'tokens could not be sealed again')
-    } finally {
-      working.delete(key)
-    }
+export function createSeals({ store, keyring, now }: SealsOptions): Seals {
+  async function open(key: RecordKey) {
+    const record = await store.read(key)
+    return record === null ? null : { sealed: record.tokens, opened: openTokens(keyring, key, record.tokens) }
   }
 
   return {
-    look(key, sealed, opened) {
-      if (!opened.stale || opened.sealedAt >= beganAt) return
-      if (working.has(key) || working.size >= AT_ONCE) return
-      working.set(key, reseal(key, sealed, opened))
+    async look(key) {
+      const found = await open(key)
+      if (found === null) return null
+      if (found.opened === null) return 'unreadable'
+      return found.opened.stale ? 'older' : 'newest'
     },
-    async settled() {
-      await Promise.all(working.values())
+
+    async renew(key) {
+      for (let tries = 0; tries < TRIES; tries += 1) {
+        const found = await open(key)
+        if (found === null) return null
+        const { sealed, opened } = found
+        if (opened === null) return 'unreadable'
+        if (!opened.stale) return 'newest'
+        if (await store.reseal(key, sealed, sealTokens(keyring, key, opened.tokens, now()))) return 'resealed'
+      }
+      return 'older'
     },
   }
 }

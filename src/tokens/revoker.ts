@@ -1,21 +1,21 @@
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
 import type { TokenSet } from '../session/sealed-tokens.ts'
-import { within } from './within.ts'
+import { withTimeout } from './timeout.ts'
 
 type Revocable = Pick<TokenSet, 'accessToken' | 'refreshToken'>
 
 export interface Revoker {
   /** Revokes both tokens in the background (RFC 7009); a failure is logged and nothing more. */
   revoke(tokens: Revocable): void
-  /** Resolves when what is revoked next would be begun at once: for who ends many sessions. */
+  /** Resolves when a revocation slot is free. Used to pace bulk revocation. */
   room(): Promise<void>
-  /** Resolves when all is done, or after `withinMs`; then nothing more is begun. */
+  /** Resolves when all revocations are done, or after `withinMs`; none is begun after that. */
   stop(withinMs: number): Promise<void>
 }
 
 const AT_ONCE = 8
-/** Revocation is a courtesy: an authorization server that is down must not fill our memory. */
+/** Revocation is optional: an authorization server that is down must not fill our memory. */
 const MAX_WAITING = 1_000
 
 export interface RevokerOptions {
@@ -47,13 +47,20 @@ export function createRevoker({ authorizationServer, log }: RevokerOptions): Rev
       await authorizationServer.revoke(accessToken, 'access_token'),
     ]
     const reason = failures.find((failure) => failure !== null)
-    if (reason !== undefined) log.warn({ event: 'revocation.failed', reason }, 'tokens could not be revoked')
+    if (reason !== undefined)
+      log.warn(
+        { event: 'revocation.failed', reason },
+        'tokens could not be revoked: they stay valid until they expire',
+      )
   }
 
   return {
     revoke(tokens) {
       if (waiting.length >= MAX_WAITING)
-        return log.warn({ event: 'revocation.skipped' }, 'too many revocations wait')
+        return log.warn(
+          { event: 'revocation.skipped' },
+          'too many revocations wait: these tokens stay valid until they expire',
+        )
       waiting.push(tokens)
       next()
     },
@@ -61,7 +68,7 @@ export function createRevoker({ authorizationServer, log }: RevokerOptions): Rev
       while (running.size >= AT_ONCE) await Promise.race(running)
     },
     async stop(withinMs) {
-      await within(idle(), withinMs)
+      await withTimeout(idle(), withinMs)
       waiting.length = 0
     },
   }

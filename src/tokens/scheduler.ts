@@ -1,27 +1,30 @@
 import type { Clock } from '../clock.ts'
 import type { Logger } from '../log.ts'
-import type { FindSession, LiveSession } from '../session/find.ts'
 import type { TokenSet } from '../session/sealed-tokens.ts'
-import { idleEndsAt } from '../store/limits.ts'
-import type { RecordKey, SessionStore } from '../store/store.ts'
-import { DUE_SHARDS, StoreUnavailable } from '../store/store.ts'
+import type { LiveSession } from '../session/session.ts'
+import type { Sessions } from '../session/sessions.ts'
+import {
+  DUE_SHARDS,
+  type DueQueue,
+  type RecordKey,
+  type SessionRecord,
+  StoreUnavailable,
+} from '../store/store.ts'
 import type { Breaker } from './breaker.ts'
-import type { TokenEvents } from './events.ts'
-import type { RefreshTiming } from './refresh-policy.ts'
-import { dueAfterMs, dueAt } from './refresh-policy.ts'
-import type { Flights } from './single-flight.ts'
+import type { RefreshEvents, RefreshResult } from './refresh.ts'
+import { dueAfterMs, dueAt, type RefreshTiming } from './refresh-policy.ts'
+import type { SingleFlight } from './single-flight.ts'
 import type { Slots } from './slots.ts'
 
 export interface SchedulerOptions {
-  store: Pick<SessionStore, 'claimDue' | 'schedule' | 'unschedule'>
-  findSession: FindSession
-  flights: Pick<Flights, 'join'>
+  store: Pick<DueQueue, 'claimDue' | 'schedule' | 'unschedule'>
+  sessions: Pick<Sessions, 'find'>
+  singleFlight: Pick<SingleFlight, 'join'>
   breaker: Pick<Breaker, 'isOpen' | 'waitMs'>
   slots: Pick<Slots, 'free'>
-  /** Sessions attended to at once. */
+  /** Sessions handled at once. */
   concurrency: number
   timing: RefreshTiming
-  idleMs: number
   /** Called when the store's clock, which orders the queue, has stepped back. */
   onClockStep: () => void
   /** A claimed session comes back after this if its replica dies. */
@@ -29,18 +32,16 @@ export interface SchedulerOptions {
   clock: Clock
   random: () => number
   log: Logger
-  events: Pick<TokenEvents, 'lagged'>
+  events: Pick<RefreshEvents, 'lagged'>
 }
 
-interface Limits {
-  seenAt: number
-  endsAt: number
-}
+/** When the session ends if its browser stays away. */
+type IdleLimit = Pick<SessionRecord, 'idleEndsAt'>
 
 export interface Scheduler {
   start(): void
   /** Puts a session into the queue for when it next needs attention. */
-  plan(key: RecordKey, tokens: TokenSet, limits: Limits): Promise<void>
+  plan(key: RecordKey, tokens: TokenSet, record: IdleLimit): Promise<void>
   /** Stops claiming and waits for what is under way. */
   stop(): Promise<void>
 }
@@ -62,7 +63,7 @@ const CLOCK_STEP_MS = 1_000
  * queue is only a hint of when to look, the record decides.
  */
 export function createScheduler(options: SchedulerOptions): Scheduler {
-  const { store, findSession, flights, breaker, slots, timing, idleMs, clock, random, log, events } = options
+  const { store, sessions, singleFlight, breaker, slots, timing, clock, random, log, events } = options
   const pollAt = Array.from({ length: DUE_SHARDS }, () => clock.monotonic() + random() * FIRST_POLL_WITHIN_MS)
   /** The store's clock ahead of the monotonic one, by shard: each may be on another server. */
   const leastAheadMs: (number | undefined)[] = []
@@ -126,7 +127,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   }
 
   function work(key: RecordKey, lateMs: number, storeNow: number): void {
-    const run = attend(key, lateMs, storeNow).catch((error: unknown) => {
+    const run = handle(key, lateMs, storeNow).catch((error: unknown) => {
       // What could not be written is handed out again when the claim lapses.
       if (error instanceof StoreUnavailable) return
       log.error({ event: 'schedule.failed', err: error }, 'a refresh failed')
@@ -135,9 +136,9 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     void run.then(() => working.delete(run))
   }
 
-  async function attend(key: RecordKey, lateMs: number, storeNow: number): Promise<void> {
+  async function handle(key: RecordKey, lateMs: number, storeNow: number): Promise<void> {
     arriving += 1
-    const found = await findSession(key).finally(() => {
+    const found = await sessions.find(key).finally(() => {
       arriving -= 1
     })
     switch (found.kind) {
@@ -145,8 +146,6 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
         return await store.unschedule(key)
       case 'unreadable':
         return await store.schedule(key, UNREADABLE_PAUSE_MS)
-      case 'store_unavailable':
-        return
       case 'live': {
         const { tokens, record } = found.session
         const inMs = Math.min(msUntilDue(found.session, storeNow), nextLookMs(tokens, record))
@@ -160,7 +159,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     // Not begun any more: another replica takes it up.
     if (stopped) return await store.schedule(session.key, 0)
     events.lagged(lateMs / 1_000)
-    const result = await flights.join(session, 'schedule').result
+    const result = await refreshResult(session)
     switch (result.kind) {
       case 'ended':
         return await store.unschedule(session.key)
@@ -183,26 +182,35 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     }
   }
 
+  async function refreshResult(session: LiveSession): Promise<RefreshResult> {
+    try {
+      return await singleFlight.join(session, 'schedule').result
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error
+      return { kind: 'later', retryInMs: LOOK_AGAIN_MS }
+    }
+  }
+
   /**
    * Until tokens may be refreshed, by this process's clock or by the age that the store's clock gives them: either
    * clock may be wrong, and the other one then keeps the refresh in time.
    */
-  function msUntilDue({ tokens, record, gen }: LiveSession, storeNow: number): number {
+  function msUntilDue({ tokens, record }: LiveSession, storeNow: number): number {
     if (tokens.refreshToken === null) return Number.POSITIVE_INFINITY
     const byOwnClock = dueAt(tokens, timing, 0) - clock.wall()
-    if (record.replacedAt === 0 || record.gen !== gen) return byOwnClock
+    if (record.replacedAt === 0) return byOwnClock
     return Math.min(byOwnClock, dueAfterMs(tokens, timing, 0) - (storeNow - record.replacedAt))
   }
 
-  function msUntilIdleEnd(limits: Limits): number {
-    return Math.max(0, idleEndsAt(limits, idleMs) - clock.wall())
+  function msUntilIdleEnd(record: IdleLimit): number {
+    return Math.max(0, record.idleEndsAt - clock.wall())
   }
 
   /** At its end a session is looked at once more, so that the end is counted. */
-  function nextLookMs(tokens: TokenSet, limits: Limits): number {
+  function nextLookMs(tokens: TokenSet, record: IdleLimit): number {
     const refreshAt =
       tokens.refreshToken === null ? Number.POSITIVE_INFINITY : dueAt(tokens, timing, random())
-    return Math.max(0, Math.min(refreshAt - clock.wall(), msUntilIdleEnd(limits)))
+    return Math.max(0, Math.min(refreshAt - clock.wall(), msUntilIdleEnd(record)))
   }
 
   async function put(key: RecordKey, inMs: number): Promise<void> {
@@ -219,7 +227,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       stopped = false
       sleep()
     },
-    plan: (key, tokens, limits) => put(key, nextLookMs(tokens, limits)),
+    plan: (key, tokens, record) => put(key, nextLookMs(tokens, record)),
     async stop() {
       stopped = true
       clearTimeout(timer)

@@ -1,40 +1,44 @@
-import type { FindSession, LiveSession } from '../session/find.ts'
-import type { RecordKey } from '../store/store.ts'
-import type { Watch, WatchChanges } from './changes.ts'
-import type { RefreshTrigger } from './events.ts'
-import type { Refresh } from './refresh.ts'
-import type { RefreshResult } from './refresh-terms.ts'
+import type { Logger } from '../log.ts'
+import type { LiveSession } from '../session/session.ts'
+import type { Sessions } from '../session/sessions.ts'
+import { type RecordKey, StoreUnavailable } from '../store/store.ts'
+import type { WatchRecord } from './record-watch.ts'
+import type { Refresh, RefreshResult, RefreshTrigger } from './refresh.ts'
 
-/** A refresh under way in this process, shared by all who need it. */
+/** A refresh under way in this process, shared by all callers that need it. */
 export interface Flight {
   /** Monotonic. */
   readonly startedAt: number
   readonly trigger: RefreshTrigger
-  /** Comes early where the session ends meanwhile: what the authorization server says matters no more. */
+  /** Comes early where the session ends meanwhile: the response no longer matters. Rejects with `StoreUnavailable`. */
   readonly result: Promise<RefreshResult>
   /** Whether the record has changed since this flight began. */
-  changed(): boolean
+  hasChanged(): boolean
 }
 
-export interface Flights {
+export interface SingleFlight {
   /** The flight of this session, begun with `trigger` if there is none. */
   join(session: LiveSession, trigger: RefreshTrigger): Flight
   /** Resolves when no refresh of this process is under way. */
   settled(): Promise<void>
 }
 
-export interface FlightsOptions {
+export interface SingleFlightOptions {
   refresh: Refresh
-  findSession: FindSession
-  watchChanges: WatchChanges
+  sessions: Pick<Sessions, 'find'>
+  watchRecord: WatchRecord
   monotonic: () => number
+  log: Logger
+  /** Puts a session with new tokens into the due queue. */
+  plan: (session: LiveSession) => Promise<void>
 }
 
-/** The refresh that ended a session itself says why; it is given this long to do so. */
+/** A refresh that ended its session says why; it has this long to do so. */
 const OWN_END_MS = 50
 
-/** One refresh for each session and process at a time. */
-export function createFlights({ refresh, findSession, watchChanges, monotonic }: FlightsOptions): Flights {
+/** One refresh for each session and process at a time. Whatever follows from a refresh follows here. */
+export function createSingleFlight(options: SingleFlightOptions): SingleFlight {
+  const { refresh, sessions, watchRecord, monotonic, log, plan } = options
   const flights = new Map<RecordKey, Flight>()
   const working = new Set<Promise<unknown>>()
 
@@ -47,13 +51,13 @@ export function createFlights({ refresh, findSession, watchChanges, monotonic }:
     const ended = new Promise<RefreshResult>((resolve) => {
       endEarly = resolve
     })
-    const watch: Watch = watchChanges(key, () => {
+    const watch = watchRecord(key, () => {
       changed = true
       look().catch(() => {})
     })
 
     async function look(): Promise<void> {
-      const found = await findSession(key)
+      const found = await sessions.find(key)
       if (found.kind !== 'ended' || over) return
       timer = setTimeout(() => endEarly({ kind: 'ended', reason: found.reason }), OWN_END_MS)
     }
@@ -66,10 +70,25 @@ export function createFlights({ refresh, findSession, watchChanges, monotonic }:
       working.delete(work)
     })
     working.add(work)
+    follow(work)
     const result = Promise.race([work, ended])
-    // Whoever waits sees it fail; that nobody may be waiting is no reason for the process to end.
+    // Callers see it reject; that there may be no caller must not end the process.
     result.catch(() => {})
-    return { startedAt: monotonic(), trigger, result, changed: () => changed }
+    return { startedAt: monotonic(), trigger, result, hasChanged: () => changed }
+  }
+
+  /** New tokens are planned for, also where they come late. */
+  function follow(work: Promise<RefreshResult>): void {
+    work
+      .then(async (result) => {
+        if ('late' in result && result.late !== undefined) follow(result.late)
+        // The queue holds an older entry that leads here as well, so a failure is harmless.
+        if (result.kind === 'granted') await plan(result.session)
+      })
+      .catch((error: unknown) => {
+        if (!(error instanceof StoreUnavailable))
+          log.error({ event: 'refresh.failed', err: error }, 'a refresh failed unexpectedly')
+      })
   }
 
   return {

@@ -1,12 +1,7 @@
-import type { DueClaim, RecordKey, SessionStore } from '../store.ts'
-import { DUE_SHARDS } from '../store.ts'
+import { DUE_SHARDS, type DueClaim, type DueQueue, type RecordKey } from '../store.ts'
 
-/** The embedded store's queue of due sessions. */
-export function createMemoryQueue({
-  now,
-}: {
-  now: () => number
-}): Pick<SessionStore, 'schedule' | 'unschedule' | 'scheduleMissing' | 'claimDue' | 'queueLength'> {
+/** The queue of due sessions in the memory of this process. */
+export function createMemoryQueue({ now }: { now: () => number }): DueQueue {
   const due = Array.from({ length: DUE_SHARDS }, () => new Map<RecordKey, number>())
 
   function shardOf(key: RecordKey): Map<RecordKey, number> {

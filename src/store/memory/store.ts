@@ -1,19 +1,21 @@
-import { idleEndsAt } from '../limits.ts'
-import type {
-  BeginRefresh,
-  BeginRefreshRequest,
-  EndRecord,
-  NewRecord,
-  RecordKey,
-  ReplaceTokens,
-  RestoreTokens,
-  SessionRecord,
-  SessionStore,
+import {
+  type BeginRefresh,
+  type BeginRefreshRequest,
+  CLOCK_TOLERANCE_MS,
+  END_KEPT_MS,
+  type EndRecord,
+  type EndRequest,
+  LONGEST_BACK_OFF_MS,
+  RECORD_SLACK_MS,
+  type RecordKey,
+  type ReplaceTokens,
+  type RestoreTokens,
+  type SessionRecord,
+  type SessionStore,
 } from '../store.ts'
-import { CLOCK_TOLERANCE_MS, END_KEPT_MS, LONGEST_BACK_OFF_MS, RECORD_SLACK_MS } from '../store.ts'
 import { createMemoryQueue } from './queue.ts'
 
-interface Entry extends SessionRecord {
+interface Entry extends Omit<SessionRecord, 'idleEndsAt'> {
   attempt: string
   lease: string
   leasedAt: number
@@ -37,6 +39,8 @@ const FREE = { lease: '', leaseUntil: 0, openUntil: 0, retryAt: 0, doubts: 0 }
 export interface MemoryStoreOptions {
   /** Milliseconds by a clock that nobody sets, for leases, waits and expiry. */
   now: () => number
+  /** The idle limit of sessions. */
+  idleMs: number
   /** Epoch milliseconds, for the limits of sessions: they pass while the machine sleeps as well. Default: `now`. */
   wall?: () => number
 }
@@ -45,7 +49,7 @@ export interface MemoryStoreOptions {
  * The embedded store: one process, lost at exit. The same promises as the Redis store, held by the
  * same contract tests; `now` is its clock in epoch milliseconds.
  */
-export function createMemoryStore({ now, wall = now }: MemoryStoreOptions): SessionStore {
+export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOptions): SessionStore {
   const records = new Map<RecordKey, Entry>()
   const nonces = new Map<string, Nonce>()
   const ends = new Map<RecordKey, { reason: string; expireAt: number }>()
@@ -77,14 +81,15 @@ export function createMemoryStore({ now, wall = now }: MemoryStoreOptions): Sess
     for (const listener of listeners) listener(key)
   }
 
-  function confirm(entry: Entry, idleMs: number): void {
-    entry.expireAt = Math.min(entry.seenAt + idleMs, entry.endsAt) + RECORD_SLACK_MS
+  function idleEndsAt({ seenAt, endsAt }: Entry): number {
+    return Math.min(seenAt + idleMs, endsAt)
   }
 
-  function end(key: RecordKey, gen: number | null, reason?: string): EndRecord {
+  function end(key: RecordKey, { gen, reason, attempt }: EndRequest): EndRecord {
     const entry = live(key)
     if (entry === null) return { kind: 'gone' }
-    if (gen !== null && entry.gen !== gen) return { kind: 'moved' }
+    if (gen !== undefined && entry.gen !== gen) return { kind: 'moved' }
+    if (attempt !== undefined && entry.lease !== '' && entry.lease !== attempt) return { kind: 'moved' }
     records.delete(key)
     if (reason !== undefined) ends.set(key, { reason, expireAt: now() + END_KEPT_MS })
     changed(key)
@@ -103,11 +108,10 @@ export function createMemoryStore({ now, wall = now }: MemoryStoreOptions): Sess
       return liveNonce(nonce) !== null
     },
 
-    async create(key: RecordKey, record: NewRecord, attempt: string, provisionalMs: number) {
+    async create(key, record, attempt, provisionalMs) {
       if (live(key) !== null) return
       records.set(key, {
         ...record,
-        session: '{}',
         seenAt: record.createdAt,
         gen: 1,
         ...FREE,
@@ -135,24 +139,21 @@ export function createMemoryStore({ now, wall = now }: MemoryStoreOptions): Sess
         expireAt: _expireAt,
         ...record
       } = entry
-      return record
+      return { ...record, idleEndsAt: idleEndsAt(entry) }
     },
 
-    async saveSession(key, session, idleMs) {
+    async confirm(key) {
       const entry = live(key)
       if (entry === null) return false
-      records.set(key, { ...entry, session })
-      confirm(records.get(key)!, idleMs)
+      records.set(key, { ...entry, expireAt: idleEndsAt(entry) + RECORD_SLACK_MS })
       return true
     },
 
-    async touch(key, agoMs, idleMs) {
+    async touch(key, agoMs) {
       const entry = live(key)
-      const activeAt = Math.round(wall() - agoMs)
       if (entry === null) return false
-      const touched = { ...entry, seenAt: Math.max(entry.seenAt, activeAt) }
-      confirm(touched, idleMs)
-      records.set(key, touched)
+      const touched = { ...entry, seenAt: Math.max(entry.seenAt, Math.round(wall() - agoMs)) }
+      records.set(key, { ...touched, expireAt: idleEndsAt(touched) + RECORD_SLACK_MS })
       return true
     },
 
@@ -206,7 +207,7 @@ export function createMemoryStore({ now, wall = now }: MemoryStoreOptions): Sess
       return 'held'
     },
 
-    async settleRefresh(key, attempt, inDoubt, retryInMs) {
+    async releaseLease(key, attempt, inDoubt, retryInMs) {
       const entry = live(key)
       if (entry === null) return
       const retrySetAt = now()
@@ -248,12 +249,12 @@ export function createMemoryStore({ now, wall = now }: MemoryStoreOptions): Sess
       return { kind: 'restored' }
     },
 
-    end: async (key, gen, reason) => end(key, gen, reason),
+    end: async (key, request = {}) => end(key, request),
 
-    async endPassed(key, gen, reason, idleMs) {
+    async endPassed(key, gen, reason) {
       const entry = live(key)
-      if (entry !== null && wall() + CLOCK_TOLERANCE_MS < idleEndsAt(entry, idleMs)) return { kind: 'moved' }
-      return end(key, gen, reason)
+      if (entry !== null && wall() + CLOCK_TOLERANCE_MS < idleEndsAt(entry)) return { kind: 'moved' }
+      return end(key, { gen, reason })
     },
 
     async endReason(key) {
@@ -274,17 +275,16 @@ export function createMemoryStore({ now, wall = now }: MemoryStoreOptions): Sess
       yield batch
     },
 
-    forget: changed,
-    onChange(listener) {
-      listeners.push(listener)
+    health: {
+      isLive: () => true,
+      msSinceLive: () => 0,
+      onLive() {},
+      isUnreached: () => false,
+      onIncident() {},
+      msSinceIncident: () => Number.POSITIVE_INFINITY,
     },
-    messagesArrive: () => true,
-    msSinceMessagesArrived: () => 0,
-    onMessagesLost() {},
-    onMessagesBack() {},
-    unreached: () => false,
-    onTrouble() {},
-    msSinceTrouble: () => Number.POSITIVE_INFINITY,
+    onChange: (listener) => void listeners.push(listener),
+    announceHere: changed,
     async ping() {},
     async close() {
       clearInterval(sweeper)

@@ -1,6 +1,6 @@
 import type { Cluster, Redis } from 'ioredis'
 import type { RedisAddress } from '../../config/config.ts'
-import { inTime } from './command-timeout.ts'
+import { inTime } from './commands.ts'
 
 /** The shortest time between two refreshes of the client's slot map. */
 const REFRESH_EVERY_MS = 1_000

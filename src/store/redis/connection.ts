@@ -1,11 +1,8 @@
 import type { RedisOptions } from 'ioredis'
-import { Cluster, Command, Redis } from 'ioredis'
+import { Cluster, Redis } from 'ioredis'
 import type { RedisAddress, RedisTarget } from '../../config/config.ts'
-import { messageOf } from '../../log.ts'
+import { type RedisClient, watchSilence } from './health.ts'
 import { type Sentinels, watchSentinels } from './sentinels.ts'
-import { watchSilence } from './silence.ts'
-
-export type RedisClient = Redis | Cluster
 
 type ConnectionOptions = Omit<RedisOptions, 'replyMapping'>
 
@@ -106,45 +103,6 @@ function disconnect(client: RedisClient): void {
   // The socket may be younger than its client thinks.
   if (client instanceof Redis) client.stream?.on('error', () => {})
   client.disconnect()
-}
-
-/** What a client's error says of the node that was tried last. */
-export function reasonOf(
-  error: Error & { code?: string; lastNodeError?: Error & { code?: string } },
-): string {
-  const last = error.lastNodeError ?? error
-  return messageOf(last) || (last.code ?? 'no answer')
-}
-
-/** Whether there is a connection to the server, or to any node of a Cluster. */
-export function isConnected(client: RedisClient): boolean {
-  const connections = client instanceof Cluster ? client.nodes() : [client]
-  // One whose other end has closed it cannot be written to some time before the library calls it closed.
-  return connections.some(({ status, stream }) => status === 'ready' && stream.writable)
-}
-
-/**
- * Calls back when a connection of the client is made, or one that stood is lost, with the address of
- * its node as `nodeOf` has it. A node that stays away is reported once, however often it is tried.
- */
-export function onConnection(client: RedisClient, listener: (node: string) => void, node = ''): void {
-  let stands = false
-  client.on('ready', () => {
-    stands = true
-    listener(node)
-  })
-  client.on('close', () => {
-    if (stands) listener(node)
-    stands = false
-  })
-  if (!(client instanceof Cluster)) return
-  client.on('+node', (one: Redis) => onConnection(one, listener, `${one.options.host}:${one.options.port}`))
-}
-
-/** The address of the master that a key is on as far as the client of a Cluster knows, '' elsewhere. */
-export function nodeOf(client: RedisClient, key: string): string {
-  if (!(client instanceof Cluster)) return ''
-  return client.slots[new Command('get', [key]).getSlot()]?.[0] ?? ''
 }
 
 function dataOptions(target: RedisTarget, ca: string | null, purpose: string) {

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import { Cluster, type Redis } from 'ioredis'
-import type { RecordKey } from '../store.ts'
+import type { RecordKey, StoreHealth } from '../store.ts'
 import { addressOf, createClusterMasters } from './cluster-masters.ts'
-import { inTime } from './command-timeout.ts'
+import { inTime } from './commands.ts'
 import type { RedisConnections } from './connection.ts'
-import type { Reach } from './reach.ts'
+import type { CommandHealth } from './health.ts'
 
 const BEAT_EVERY_MS = 350
 /** How long after its sending a heartbeat proves that messages arrive: a replica that is cut off stops within a second. */
@@ -16,21 +16,15 @@ const NEVER = Number.NEGATIVE_INFINITY
 export interface MessagesOptions {
   prefix: string
   connections: RedisConnections
-  reach: Reach
+  health: Pick<CommandHealth, 'answered' | 'failed'>
   onError: (error: Error) => void
 }
 
-export interface Messages {
+export interface Messages extends Pick<StoreHealth, 'isLive' | 'msSinceLive' | 'onLive'> {
   readonly channel: string
-  /** Whether change messages from every server are proven to arrive just now. */
-  arrive(): boolean
-  /** Milliseconds since they were last proven to arrive, by the sending of what proved it; infinite for never. */
-  msSinceProof(): number
   /** Calls the listeners of this process at once, as the message will call those of all. */
-  tell(key: RecordKey): void
+  announceHere(key: RecordKey): void
   onChange(listener: (key: RecordKey) => void): void
-  onLost(listener: () => void): void
-  onBack(listener: () => void): void
   close(): void
 }
 
@@ -47,24 +41,23 @@ interface Subscription {
 
 /**
  * Change messages of all replicas, from the one server or from every master of a Cluster: a master delivers what
- * is published on it to its own subscribers without the cluster bus. They count as arriving only while
+ * is published on it to its own subscribers without the cluster bus. They count as live only while
  * heartbeats through every one of these servers come back.
  */
-export function createMessages({ prefix, connections, reach, onError }: MessagesOptions): Messages {
+export function createMessages({ prefix, connections, health, onError }: MessagesOptions): Messages {
   const { commands } = connections
   const channel = `${prefix}changed`
   const beatChannel = `${prefix}beat:${randomUUID()}`
   const masters = commands instanceof Cluster ? createClusterMasters(commands, connections.seeds) : null
   const subscriptions = new Map<string, Subscription>()
   const changeListeners: ((key: RecordKey) => void)[] = []
-  const lostListeners: (() => void)[] = []
-  const backListeners: (() => void)[] = []
+  const liveListeners: ((live: boolean) => void)[] = []
   let commandsLostAt = NEVER
   /** Of the subscription that was proven least recently. */
   let provenAt = NEVER
   /** The newest `provenAt` so far; a loss does not reset it. */
   let lastProofAt = NEVER
-  let arriving = false
+  let live = false
 
   commands.on('close', () => {
     // They may come back on another server, where nothing says that the subscriber is there as well.
@@ -90,7 +83,7 @@ export function createMessages({ prefix, connections, reach, onError }: Messages
     subscriber.on('error', onError)
     subscriber.on('ready', () => subscribe(name, subscription))
     subscriber.on('message', (from: string, payload: string) => {
-      if (from === channel) tell(payload)
+      if (from === channel) announceHere(payload)
       // One that was sent before the commands' connection broke proves nothing about the present one.
       else if (from === beatChannel && Number(payload) > commandsLostAt) prove(subscription, Number(payload))
     })
@@ -117,7 +110,7 @@ export function createMessages({ prefix, connections, reach, onError }: Messages
   function beat(): void {
     followMasters()
     // A process that was held up may have what came meanwhile still before it.
-    if (!arrive()) setImmediate(loseIfSilent)
+    if (!isLive()) setImmediate(loseIfSilent)
     for (const [name, subscription] of subscriptions) {
       const silentMs = performance.now() - Math.max(subscription.provenAt, subscription.since)
       if (silentMs > RENEWED_AFTER_MS) renew(subscription)
@@ -125,16 +118,20 @@ export function createMessages({ prefix, connections, reach, onError }: Messages
     }
   }
 
+  function failed(error: unknown): void {
+    health.failed(error)
+  }
+
   function sendBeat(name: string, subscription: Subscription): void {
     const sentAt = performance.now()
     if (masters === null) {
-      inTime(commands.publish(beatChannel, String(sentAt))).then(reach.answered, reach.failed)
+      inTime(commands.publish(beatChannel, String(sentAt))).then(health.answered, failed)
       return
     }
     // Answers come after all messages that were published before them. The master is asked over the commands'
     // connection, also while its subscriber is away: only so another master becomes known.
-    const master = masters.ask(name).then(reach.answered)
-    master.catch(reach.failed)
+    const master = masters.ask(name).then(health.answered)
+    master.catch(failed)
     const delivery = inTime(subscription.subscriber.ping())
     Promise.all([delivery, master]).then(
       () => prove(subscription, sentAt),
@@ -147,7 +144,7 @@ export function createMessages({ prefix, connections, reach, onError }: Messages
     subscription.provenAt = Math.max(subscription.provenAt, sentAt)
     followMasters()
     if (Number.isFinite(provenAt)) lastProofAt = Math.max(lastProofAt, provenAt)
-    if (!arriving && performance.now() - provenAt < TRUSTED_FOR_MS) recover()
+    if (!live && performance.now() - provenAt < TRUSTED_FOR_MS) becomeLive()
   }
 
   /** Subscribes at each master that is new, and leaves those that have become none. */
@@ -175,38 +172,37 @@ export function createMessages({ prefix, connections, reach, onError }: Messages
     subscription.subscriber.disconnect(true)
   }
 
-  function tell(key: RecordKey): void {
+  function announceHere(key: RecordKey): void {
     for (const listener of changeListeners) listener(key)
   }
 
   function loseIfSilent(): void {
-    if (!arrive()) lose()
+    if (!isLive()) lose()
   }
 
   function lose(): void {
     provenAt = NEVER
-    if (!arriving) return
-    arriving = false
-    for (const listener of lostListeners) listener()
+    if (!live) return
+    live = false
+    for (const listener of liveListeners) listener(false)
   }
 
-  function recover(): void {
-    arriving = true
-    for (const listener of backListeners) listener()
+  function becomeLive(): void {
+    live = true
+    for (const listener of liveListeners) listener(true)
   }
 
-  function arrive(): boolean {
-    return arriving && performance.now() - provenAt < TRUSTED_FOR_MS
+  function isLive(): boolean {
+    return live && performance.now() - provenAt < TRUSTED_FOR_MS
   }
 
   return {
     channel,
-    arrive,
-    msSinceProof: () => performance.now() - lastProofAt,
-    tell,
+    isLive,
+    msSinceLive: () => performance.now() - lastProofAt,
+    announceHere,
     onChange: (listener) => void changeListeners.push(listener),
-    onLost: (listener) => void lostListeners.push(listener),
-    onBack: (listener) => void backListeners.push(listener),
+    onLive: (listener) => void liveListeners.push(listener),
     close: () => clearInterval(timer),
   }
 }

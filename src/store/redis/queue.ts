@@ -1,26 +1,8 @@
-import type { DueClaim, RecordKey, SessionStore } from '../store.ts'
-import { DUE_SHARDS } from '../store.ts'
-import type { RedisClient } from './connection.ts'
-import type { RunScript } from './scripts.ts'
+import { DUE_SHARDS, type DueClaim, type DueQueue, type RecordKey } from '../store.ts'
+import type { Commands } from './commands.ts'
 
-export interface RedisQueueOptions {
-  prefix: string
-  commands: RedisClient
-  /** Runs a command under this name; rejects with `StoreUnavailable`. */
-  ask: <T>(command: string, work: () => Promise<T>) => Promise<T>
-  script: RunScript
-}
-
-/** The queue of due sessions in Redis: sorted sets, one a shard. */
-export function createRedisQueue({
-  prefix,
-  commands,
-  ask,
-  script,
-}: RedisQueueOptions): Pick<
-  SessionStore,
-  'schedule' | 'unschedule' | 'scheduleMissing' | 'claimDue' | 'queueLength'
-> {
+/** The queue of due sessions in Redis: sorted sets, one for each shard. */
+export function createRedisQueue({ client, send, script }: Commands, prefix: string): DueQueue {
   const shardName = (shard: number): string => `${prefix}due:{${shard.toString(16)}}`
   const shardOf = (key: RecordKey): string => shardName(Number.parseInt(key[0]!, 16))
 
@@ -30,7 +12,7 @@ export function createRedisQueue({
     },
 
     async unschedule(key) {
-      await ask('zrem', () => commands.zrem(shardOf(key), key))
+      await send('zrem', () => client.zrem(shardOf(key), key))
     },
 
     async scheduleMissing(entries, latest = false) {
@@ -58,7 +40,7 @@ export function createRedisQueue({
 
     async queueLength() {
       const shards = Array.from({ length: DUE_SHARDS }, (_, shard) => shardName(shard))
-      const lengths = await ask('zcard', () => Promise.all(shards.map((name) => commands.zcard(name))))
+      const lengths = await send('zcard', () => Promise.all(shards.map((name) => client.zcard(name))))
       return lengths.reduce((sum, length) => sum + length, 0)
     },
   }

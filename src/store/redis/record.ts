@@ -2,7 +2,6 @@ import type { SessionRecord } from '../store.ts'
 
 /** Of the record's hash, what is read of it, in this order. */
 export const FIELDS = [
-  'session',
   'tokens',
   'gen',
   'createdAt',
@@ -17,28 +16,16 @@ export const FIELDS = [
 ] as const
 
 /** A record from the values of `FIELDS`; null where there is none. */
-export function toRecord(values: (string | null)[]): SessionRecord | null {
-  const [
-    session,
-    tokens,
-    gen,
-    createdAt,
-    seenAt,
-    endsAt,
-    flow,
-    client,
-    doubts,
-    leaseUntil,
-    retryAt,
-    replacedAt,
-  ] = values
-  if (session == null || tokens == null || gen == null) return null
+export function toRecord(values: (string | null)[], idleMs: number): SessionRecord | null {
+  const [tokens, gen, createdAt, seenAt, endsAt, flow, client, doubts, leaseUntil, retryAt, replacedAt] =
+    values
+  if (tokens == null || gen == null) return null
   return {
-    session,
     tokens,
     gen: Number(gen),
     createdAt: Number(createdAt),
     seenAt: Number(seenAt),
+    idleEndsAt: Math.min(Number(seenAt) + idleMs, Number(endsAt)),
     endsAt: Number(endsAt),
     flow: flow as SessionRecord['flow'],
     client: client ?? '',

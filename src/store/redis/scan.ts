@@ -1,22 +1,19 @@
 import { Cluster, type Redis } from 'ioredis'
 import { StoreUnavailable } from '../store.ts'
-import type { RedisClient } from './connection.ts'
+import type { Commands } from './commands.ts'
 
 /** About a millisecond of the server's time, during which it answers nobody else. */
 const SCANNED_AT_ONCE = 1_000
 const CLUSTER_SLOTS = 16_384
 
-type Ask = <T>(command: () => Promise<T>) => Promise<T>
-
 /**
  * What follows `beginning` in the name of each key that begins so, on every master of a Cluster one
- * after another, in batches of about a thousand; by SCAN, so that the servers go on answering. Each
- * command goes through `ask`. Throws `StoreUnavailable` where a server cannot be reached or a connection breaks.
+ * after another, in batches of about a thousand; by SCAN, so that the servers go on answering.
+ * Throws `StoreUnavailable` where a server cannot be reached or a connection breaks.
  */
 export async function* scanKeys(
-  client: RedisClient,
+  { client, send }: Commands,
   beginning: string,
-  ask: Ask,
 ): AsyncGenerator<string[], void> {
   const pattern = `${beginning.replace(/[\\*?[\]^-]/g, '\\$&')}*`
   const servers = client instanceof Cluster ? mastersOf(client) : [client]
@@ -33,7 +30,7 @@ export async function* scanKeys(
         if (broken) throw new StoreUnavailable(new Error('the connection broke during the walk'))
         const step = (): Promise<[string, string[]]> =>
           server.scan(cursor, 'MATCH', pattern, 'COUNT', SCANNED_AT_ONCE)
-        const [next, names] = await ask(step)
+        const [next, names] = await send('scan', step)
         cursor = next
         yield names.map((name) => name.slice(beginning.length))
       } while (cursor !== '0')

@@ -1,37 +1,32 @@
 import { readFileSync } from 'node:fs'
-import type { RedisClient } from './connection.ts'
+import type { RedisClient } from './health.ts'
 
 const NAMES = [
   'begin-refresh',
   'claim-due',
   'claim-nonce',
+  'confirm-record',
   'create-record',
   'end-record',
+  'release-lease',
   'renew-lease',
   'replace-tokens',
   'reseal-tokens',
   'restore-tokens',
-  'save-session',
   'schedule',
   'schedule-missing',
-  'settle-refresh',
   'touch',
 ] as const
 
 export type ScriptName = (typeof NAMES)[number]
 
-/** Runs a script on its key or keys, all in one slot; the head of its file says what it returns. */
-export type RunScript = (
-  name: ScriptName,
-  keys: string | readonly string[],
-  ...args: (string | number)[]
-) => Promise<unknown>
-
 /**
- * Makes the scripts of `lua/` known to the client, which sends a script's text again by itself where
- * a server has lost it. Every script touches one slot, so each runs on any Cluster.
+ * A function that runs the scripts of `lua/`. ioredis sends the text of a script again where a server has lost
+ * it. Every script touches one slot, so each runs on any Cluster.
  */
-export function defineScripts(client: RedisClient): RunScript {
+export function defineScripts(
+  client: RedisClient,
+): (name: ScriptName, keys: string | readonly string[], ...args: (string | number)[]) => Promise<unknown> {
   for (const name of NAMES) {
     const lua = readFileSync(new URL(`./lua/${name}.lua`, import.meta.url), 'utf8')
     client.defineCommand(name, { lua })

@@ -3,7 +3,7 @@ import { connect as connectTls } from 'node:tls'
 import { AbstractConnector, Redis, type RedisOptions } from 'ioredis'
 import type { RedisAddress } from '../../config/config.ts'
 import { messageOf } from '../../log.ts'
-import { inTime } from './command-timeout.ts'
+import { inTime } from './commands.ts'
 
 const ASK_EVERY_MS = 500
 /** Sentinels that the configuration does not name are looked for once in so many rounds of questions. */

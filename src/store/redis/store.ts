@@ -1,35 +1,33 @@
 import { createHash } from 'node:crypto'
 import type { RedisTarget } from '../../config/config.ts'
-import type {
-  BeginRefresh,
-  EndRecord,
-  RecordKey,
-  ReplaceTokens,
-  RestoreTokens,
-  SessionStore,
-} from '../store.ts'
 import {
+  type BeginRefresh,
   CLOCK_TOLERANCE_MS,
   END_KEPT_MS,
+  type EndRecord,
+  type EndRequest,
   LONGEST_BACK_OFF_MS,
   RECORD_SLACK_MS,
-  StoreUnavailable,
+  type RecordKey,
+  type ReplaceTokens,
+  type RestoreTokens,
+  type SessionStore,
+  type StoreUnavailable,
 } from '../store.ts'
-import { inTime } from './command-timeout.ts'
-import { openRedis, reasonOf } from './connection.ts'
+import { createCommands } from './commands.ts'
+import { openRedis } from './connection.ts'
+import { createCommandHealth, isRefusedLogin, reasonOf } from './health.ts'
 import { createMessages } from './messages.ts'
-import { gatherWrites } from './pipelining.ts'
 import { createRedisQueue } from './queue.ts'
-import { createReach, isRefusal } from './reach.ts'
 import { FIELDS, toRecord } from './record.ts'
 import { scanKeys } from './scan.ts'
-import { defineScripts } from './scripts.ts'
-import { createTrouble } from './trouble.ts'
 
 export interface RedisStoreOptions {
   target: RedisTarget
   ca: string | null
   prefix: string
+  /** The idle limit of sessions. */
+  idleMs: number
   /** The server refuses our credentials: retrying will not help. */
   onRefused: (message: string) => void
   /** Called with why there is no connection, once for each reason until there is one again. */
@@ -57,48 +55,41 @@ function isSlotMoving(cause: unknown): boolean {
 }
 
 /** The store over a single Redis, a Sentinel group or a Cluster; see `SessionStore` for its promises. */
-export function createRedisStore({
-  target,
-  ca,
-  prefix,
-  onRefused,
-  onUnreachable,
-  onReachable,
-  observe,
-}: RedisStoreOptions): SessionStore {
-  const connections = openRedis({ target, ca })
-  const { commands } = connections
-  const run = defineScripts(commands)
-  const gather = gatherWrites(commands)
-  const reach = createReach(commands)
-  // Later on the process stays: sessions wait in it until the credentials are taken again.
+export function createRedisStore(options: RedisStoreOptions): SessionStore {
+  const { prefix, idleMs } = options
+  const connections = openRedis(options)
+  const client = connections.commands
+  const health = createCommandHealth(client)
+  const commands = createCommands({ client, health, observe: options.observe })
+  const { send, script } = commands
+  const messages = createMessages({ prefix, connections, health, onError })
+  messages.onLive((live) => {
+    // A Cluster that has lost a node does not become ready again.
+    if (live) forgetReasons()
+    else health.noteIncident()
+  })
+  // Refused credentials end the process only at its start: later on sessions wait in it until they work again.
   let wasUp = false
   const reasons = new Set<string>()
-  const messages = createMessages({ prefix, connections, reach, onError })
-  commands.on('ready', () => {
+  client.on('ready', () => {
     wasUp = true
     forgetReasons()
   })
-  // A Cluster that has lost a node does not become ready again.
-  messages.onBack(forgetReasons)
-  commands.on('error', onError)
+  client.on('error', onError)
 
   function forgetReasons(): void {
-    if (reasons.size > 0) onReachable()
+    if (reasons.size > 0) options.onReachable()
     reasons.clear()
   }
 
   function onError(error: Error): void {
     const reason = reasonOf(error)
-    if (isRefusal(error) && !wasUp) onRefused(reason)
+    if (isRefusedLogin(error) && !wasUp) options.onRefused(reason)
     else if (!reasons.has(reason)) {
       reasons.add(reason)
-      onUnreachable(reason)
+      options.onUnreachable(reason)
     }
   }
-
-  const trouble = createTrouble(commands)
-  messages.onLost(trouble.lost)
 
   const recordName = (key: RecordKey): string => `${prefix}s:${key}`
   /** In the slot of the record, so that one script may write both. */
@@ -106,33 +97,12 @@ export function createRedisStore({
   const nonceName = (nonce: string): string =>
     `${prefix}n:${createHash('sha256').update(nonce).digest('base64url')}`
 
-  async function ask<T>(command: string, work: () => Promise<T>, name = ''): Promise<T> {
-    const startedAt = performance.now()
-    let ok = false
-    gather()
-    try {
-      const answer = await inTime(work())
-      ok = true
-      reach.answered()
-      return answer
-    } catch (cause) {
-      trouble.failed(cause, name)
-      throw new StoreUnavailable(cause, reach.failed(cause))
-    } finally {
-      observe(command, (performance.now() - startedAt) / 1_000, ok)
-    }
-  }
-
-  const script: typeof run = (name, keys, ...args) =>
-    ask(name, () => run(name, keys, ...args), typeof keys === 'string' ? keys : keys[0])
-
   async function endRecord(
     key: RecordKey,
-    gen: number | '',
-    reason: string,
-    idleMs: number | '',
+    { gen, reason = '', attempt = '' }: EndRequest,
+    limitMs: number | '' = '',
   ): Promise<EndRecord> {
-    const args = [gen, messages.channel, key, reason, END_KEPT_MS, idleMs, CLOCK_TOLERANCE_MS]
+    const args = [gen ?? '', messages.channel, key, reason, END_KEPT_MS, limitMs, CLOCK_TOLERANCE_MS, attempt]
     const end = async (...keys: string[]) => (await script('end-record', keys, ...args)) as [number, string]
     let apart = false
     const both = end(recordName(key), endName(key)).catch((error: StoreUnavailable) => {
@@ -143,14 +113,14 @@ export function createRedisStore({
     })
     const [code, tokens] = await both.catch((error: unknown) => {
       // It may have run, and its message need not arrive.
-      messages.tell(key)
+      messages.announceHere(key)
       throw error
     })
     if (code !== 1) return { kind: code === 0 ? 'moved' : 'gone' }
-    messages.tell(key)
+    messages.announceHere(key)
     if (apart && reason !== '') {
       // Without its reason the session has ended all the same.
-      await ask('set', () => commands.set(endName(key), reason, 'PX', END_KEPT_MS)).catch(() => {})
+      await send('set', () => client.set(endName(key), reason, 'PX', END_KEPT_MS)).catch(() => {})
     }
     return { kind: 'ended', tokens }
   }
@@ -161,7 +131,7 @@ export function createRedisStore({
     },
 
     async nonceClaimed(nonce) {
-      return (await ask('exists', () => commands.exists(nonceName(nonce)))) === 1
+      return (await send('exists', () => client.exists(nonceName(nonce)))) === 1
     },
 
     async create(key, { tokens, createdAt, endsAt, flow, client }, attempt, provisionalMs) {
@@ -170,14 +140,14 @@ export function createRedisStore({
     },
 
     async read(key) {
-      return toRecord(await ask('hmget', () => commands.hmget(recordName(key), ...FIELDS)))
+      return toRecord(await send('hmget', () => client.hmget(recordName(key), ...FIELDS)), idleMs)
     },
 
-    async saveSession(key, session, idleMs) {
-      return (await script('save-session', recordName(key), session, idleMs, RECORD_SLACK_MS)) === 1
+    async confirm(key) {
+      return (await script('confirm-record', recordName(key), idleMs, RECORD_SLACK_MS)) === 1
     },
 
-    async touch(key, agoMs, idleMs) {
+    async touch(key, agoMs) {
       return (await script('touch', recordName(key), agoMs, idleMs, RECORD_SLACK_MS)) === 1
     },
 
@@ -214,10 +184,10 @@ export function createRedisStore({
       return answer === 1 ? 'held' : 'taken'
     },
 
-    async settleRefresh(key, attempt, inDoubt, retryInMs) {
+    async releaseLease(key, attempt, inDoubt, retryInMs) {
       const { gen, doubts } = inDoubt ?? { gen: 0, doubts: 0 }
       const retry = Math.ceil(retryInMs)
-      await script('settle-refresh', recordName(key), attempt, doubts, retry, messages.channel, key, gen)
+      await script('release-lease', recordName(key), attempt, doubts, retry, messages.channel, key, gen)
     },
 
     async replaceTokens(key, gen, attempt, tokens): Promise<ReplaceTokens> {
@@ -238,33 +208,34 @@ export function createRedisStore({
       return { kind: answer === 0 ? 'newer' : 'restored' }
     },
 
-    end: (key, gen, reason = '') => endRecord(key, gen ?? '', reason, ''),
-    endPassed: (key, gen, reason, idleMs) => endRecord(key, gen, reason, idleMs),
+    end: (key, request = {}) => endRecord(key, request),
+    endPassed: (key, gen, reason) => endRecord(key, { gen, reason }, idleMs),
 
     async endReason(key) {
-      return await ask('get', () => commands.get(endName(key)))
+      return await send('get', () => client.get(endName(key)))
     },
 
-    ...createRedisQueue({ prefix, commands, ask, script }),
+    ...createRedisQueue(commands, prefix),
 
     async *keys() {
-      const names = scanKeys(commands, recordName(''), (command) => ask('scan', command))
+      const names = scanKeys(commands, recordName(''))
       for await (const batch of names) yield batch.filter((key) => RECORD_KEY.test(key))
     },
 
-    forget: messages.tell,
+    health: {
+      isLive: messages.isLive,
+      msSinceLive: messages.msSinceLive,
+      onLive: messages.onLive,
+      isUnreached: health.isUnreached,
+      onIncident: health.onIncident,
+      msSinceIncident: (key) => health.msSinceIncident(recordName(key)),
+    },
     onChange: messages.onChange,
-    messagesArrive: messages.arrive,
-    msSinceMessagesArrived: messages.msSinceProof,
-    onMessagesLost: messages.onLost,
-    onMessagesBack: messages.onBack,
-    unreached: reach.isLost,
-    onTrouble: trouble.onTrouble,
-    msSinceTrouble: (key) => trouble.msSince(recordName(key)),
+    announceHere: messages.announceHere,
 
     async ping() {
       // A write, since a demoted master still answers PING.
-      await ask('ping', () => commands.set(`${prefix}ping`, '1', 'PX', 10_000))
+      await send('ping', () => client.set(`${prefix}ping`, '1', 'PX', 10_000))
     },
 
     async close() {

@@ -8,10 +8,12 @@
 -- ARGV[5] milliseconds to keep it
 -- ARGV[6] idle limit in milliseconds: end it only where a limit has passed; '' for at any time
 -- ARGV[7] by how many milliseconds the limits may still lie ahead
--- returns {1, tokens} ended | {0, ''} the generation has moved, or no limit has passed | {-1, ''} gone
-local r = redis.call('HMGET', KEYS[1], 'gen', 'tokens')
+-- ARGV[8] attempt: end it only unless another one holds the lease; '' for whoever holds it
+-- returns {1, tokens} ended | {0, ''} a condition does not hold | {-1, ''} gone
+local r = redis.call('HMGET', KEYS[1], 'gen', 'tokens', 'lease')
 if not r[1] then return {-1, ''} end
 if ARGV[1] ~= '' and r[1] ~= ARGV[1] then return {0, ''} end
+if ARGV[8] ~= '' and (r[3] or '') ~= '' and r[3] ~= ARGV[8] then return {0, ''} end
 if ARGV[6] ~= '' then
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)

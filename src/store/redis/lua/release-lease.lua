@@ -1,4 +1,4 @@
--- Gives the lease back without new tokens, and wakes those who wait for it.
+-- Releases the lease without new tokens, and announces it to the processes that wait for it.
 -- KEYS[1] record
 -- ARGV[1] attempt
 -- ARGV[2] 0 when this presentation leaves no doubt, else how many it leaves, itself included
@@ -6,7 +6,7 @@
 -- ARGV[4] channel
 -- ARGV[5] record key
 -- ARGV[6] generation that was presented
--- returns 1 given back | 2 not given back, but the doubt had been lost | 0 not ours
+-- returns 1 released | 2 not ours, but the doubt had been lost and is written | 0 not ours
 local r = redis.call('HMGET', KEYS[1], 'lease', 'doubts', 'gen', 'retryAt')
 local ours = r[1] == ARGV[1]
 local left = tonumber(ARGV[2])

@@ -1,29 +1,28 @@
 import type { RecordKey, SessionStore } from '../store/store.ts'
 
-/** Sees every change of one record from the moment it is made, so that none falls between two steps. */
-export interface Watch {
+/** Sees every change of one record from its creation on, so that none is missed between two steps. */
+export interface RecordWatch {
   /** Resolves when a change has come since the last call, or after `ms`. */
   next(ms: number): Promise<void>
   stop(): void
 }
 
-/** `onChange` is called at each change. */
-export type WatchChanges = (key: RecordKey, onChange?: () => void) => Watch
+/** Watches one record; `onChange` is called at each change. */
+export type WatchRecord = (key: RecordKey, onChange?: () => void) => RecordWatch
 
-/** Where messages cannot be counted on, a waiter looks for itself this often. */
+/** While messages are not proven to arrive, a waiter looks for itself this often. */
 const LOOK_EVERY_MS = 250
 
-export function createWatchChanges(
-  store: Pick<SessionStore, 'onChange' | 'messagesArrive' | 'onMessagesLost'>,
-): WatchChanges {
+/** One listener at the store for all watches of this process. */
+export function createRecordWatch(store: Pick<SessionStore, 'onChange' | 'health'>): WatchRecord {
   const watching = new Map<RecordKey, Set<() => void>>()
 
   store.onChange((key) => {
     for (const note of [...(watching.get(key) ?? [])]) note()
   })
-  // What was missed is not told later: everybody looks.
-  store.onMessagesLost(() => {
-    for (const notes of [...watching.values()]) for (const note of [...notes]) note()
+  // Missed messages never come: every waiter looks for itself.
+  store.health.onLive((live) => {
+    if (!live) for (const notes of [...watching.values()]) for (const note of [...notes]) note()
   })
 
   return (key, onChange) => {
@@ -41,7 +40,7 @@ export function createWatchChanges(
     return {
       async next(ms) {
         if (!changed) {
-          const atMost = store.messagesArrive() ? ms : Math.min(ms, LOOK_EVERY_MS)
+          const atMost = store.health.isLive() ? ms : Math.min(ms, LOOK_EVERY_MS)
           await new Promise<void>((resolve) => {
             const timer = setTimeout(resolve, atMost)
             wake = () => {

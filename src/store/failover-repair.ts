@@ -1,21 +1,22 @@
 import { randomUUID } from 'node:crypto'
 import type { Logger } from '../log.ts'
-import type { RecordKey, SessionStore } from '../store/store.ts'
-import { inLog, StoreUnavailable } from '../store/store.ts'
+import { inLog, type RecordKey, type SessionStore, StoreUnavailable } from './store.ts'
 
-/** What the store has taken, and loses again if its server dies before a replica has it. */
-export type Written = { kind: 'tokens'; gen: number; sealed: string } | { kind: 'end'; reason: string }
+/** A write that the store has taken, and loses again if its server dies before a replica has it. */
+export type Written =
+  | { kind: 'tokens'; gen: number; tokens: string }
+  | { kind: 'end'; reason: string | undefined }
 
 /**
- * The newest writes of this process, each kept for a minute. After trouble with a server of the store
- * all are written again where it lacks them, once it answers: a promoted replica may be behind.
+ * The newest writes of this process, each kept for a minute. After an incident each is written again where the
+ * store lacks it: a promoted replica may be behind.
  */
-export interface Recent {
+export interface FailoverRepair {
   note(key: RecordKey, written: Written): void
   get(key: RecordKey): Written | null
   /** Writes it again if the store lacks it. Rejects with `StoreUnavailable`. */
-  writeAgain(key: RecordKey): Promise<void>
-  /** Resolves when a round under way has ended, or after two seconds; then nothing more is written. */
+  restore(key: RecordKey): Promise<void>
+  /** Resolves when a round under way has ended, or after two seconds; nothing is written after that. */
   stop(): Promise<void>
 }
 
@@ -25,53 +26,58 @@ const KEPT_AT_MOST = 20_000
 const AT_ONCE = 32
 /** Well below the pause that the store makes before anybody may refresh on a new master. */
 const RETRY_MS = 250
-/** Pause between two rounds while trouble lasts. A round costs the store one command for each write kept. */
+/** Pause between two rounds while incidents continue. A round costs the store one command for each write kept. */
 const ROUND_EVERY_MS = 1_000
 const STOP_MS = 2_000
 
-export interface RecentOptions {
-  store: Pick<SessionStore, 'restoreTokens' | 'end' | 'onTrouble'>
+export interface FailoverRepairOptions {
+  store: Pick<SessionStore, 'restoreTokens' | 'end' | 'schedule' | 'health'>
   monotonic: () => number
   log: Logger
-  /** Told of each write that the store had lost. */
-  onWrittenAgain: (key: RecordKey, what: Written['kind']) => void
+  /** The store had lost a write, which was made again. */
+  onRestored: (write: Written['kind']) => void
 }
 
 interface Entry {
   written: Written
   at: number
-  /** Names the writing again, from the first try until an answer is heard. */
+  /** Names the repair, from its first try until an answer. */
   attempt: string | null
   underWay: Promise<void> | null
-  /** Troubles that had been when the store was last known to have it. */
-  sureAt: number
+  /** Number of incidents when the store was last known to have this write. */
+  confirmedAt: number
 }
 
-export function createRecent({ store, monotonic, log, onWrittenAgain }: RecentOptions): Recent {
+export function createFailoverRepair({
+  store,
+  monotonic,
+  log,
+  onRestored,
+}: FailoverRepairOptions): FailoverRepair {
   const kept = new Map<RecordKey, Entry>()
-  let troubles = 0
-  /** Troubles that the rounds so far were made for. */
+  let incidents = 0
+  /** Number of incidents that the rounds so far cover. */
   let covered = 0
   let nextRoundAt = 0
   let working: Promise<void> | null = null
   let stopped = false
 
-  store.onTrouble(() => {
-    // What is as old as that already has reached every replica that may be promoted.
+  store.health.onIncident(() => {
+    // Older writes have reached every replica that may be promoted.
     forgetOld()
     check()
   })
 
   function check(): void {
-    troubles += 1
+    incidents += 1
     if (kept.size === 0 || working !== null || stopped) return
     working = Promise.resolve().then(rounds)
   }
 
   async function rounds(): Promise<void> {
-    while (covered < troubles && !stopped) {
+    while (covered < incidents && !stopped) {
       while (monotonic() < nextRoundAt && !stopped) await pause(Math.min(nextRoundAt - monotonic(), RETRY_MS))
-      const upTo = troubles
+      const upTo = incidents
       nextRoundAt = monotonic() + ROUND_EVERY_MS
       await round(upTo)
       covered = upTo
@@ -82,9 +88,9 @@ export function createRecent({ store, monotonic, log, onWrittenAgain }: RecentOp
 
   async function round(upTo: number): Promise<void> {
     // Newest first: the likeliest to be missing.
-    let left = [...kept].filter(([, { sureAt }]) => sureAt < upTo).reverse()
-    // A node that stays away does not hold up the round that a later trouble asks for.
-    while (left.length > 0 && !stopped && (troubles === upTo || monotonic() < nextRoundAt)) {
+    let left = [...kept].filter(([, { confirmedAt }]) => confirmedAt < upTo).reverse()
+    // A node that stays away does not delay the round that a later incident needs.
+    while (left.length > 0 && !stopped && (incidents === upTo || monotonic() < nextRoundAt)) {
       const part = left.slice(0, AT_ONCE)
       const done = await Promise.all(part.map(([key, entry]) => tryAgain(key, entry)))
       const failed = part.filter((_, at) => !done[at])
@@ -96,18 +102,18 @@ export function createRecent({ store, monotonic, log, onWrittenAgain }: RecentOp
   }
 
   async function tryAgain(key: RecordKey, entry: Entry): Promise<boolean> {
-    // Its place was taken by a newer one, which the store has taken since.
+    // The store has taken a newer write of this session since.
     if (kept.get(key) !== entry) return true
     try {
-      await writeAgain(key)
+      await restore(key)
     } catch (error) {
       if (error instanceof StoreUnavailable) return false
-      log.error({ event: 'store.step_failed', err: error }, 'a lost write could not be made again')
+      log.error({ event: 'store.step_failed', err: error }, 'a lost write could not be repaired')
     }
     return true
   }
 
-  async function writeAgain(key: RecordKey): Promise<void> {
+  async function restore(key: RecordKey): Promise<void> {
     const entry = kept.get(key)
     if (entry === undefined) return
     entry.underWay ??= once(key, entry).finally(() => {
@@ -117,36 +123,43 @@ export function createRecent({ store, monotonic, log, onWrittenAgain }: RecentOp
   }
 
   async function once(key: RecordKey, entry: Entry): Promise<void> {
-    const sureAt = troubles
+    const confirmedAt = incidents
     const lost = await wasLost(key, entry)
-    entry.sureAt = sureAt
+    entry.confirmedAt = confirmedAt
     if (!lost) return
     const { kind } = entry.written
     log.warn(
       { event: 'store.lost_write', what: kind, recordKey: inLog(key) },
-      'the store had lost a write, now made again',
+      'Redis had lost a write, which is made again: check replication and failover',
     )
-    onWrittenAgain(key, kind)
-    // Where one is missing there will be more.
+    onRestored(kind)
+    // Its place in the due queue may be lost as well.
+    if (kind === 'tokens') store.schedule(key, 0).catch(logUnlessUnavailable)
+    // Where one write is missing, others are likely to be missing too.
     check()
+  }
+
+  function logUnlessUnavailable(error: unknown): void {
+    if (!(error instanceof StoreUnavailable))
+      log.error({ event: 'schedule.failed', err: error }, 'a session could not be put into the due queue')
   }
 
   async function wasLost(key: RecordKey, entry: Entry): Promise<boolean> {
     const { written } = entry
-    if (written.kind === 'end') return (await store.end(key, null, written.reason)).kind === 'ended'
-    // A try whose answer is not heard may have written them.
+    if (written.kind === 'end') return (await store.end(key, { reason: written.reason })).kind === 'ended'
+    // A try whose answer was lost may have written them.
     entry.attempt ??= randomUUID()
-    const { kind } = await store.restoreTokens(key, written.gen, entry.attempt, written.sealed)
+    const { kind } = await store.restoreTokens(key, written.gen, entry.attempt, written.tokens)
     entry.attempt = null
     return kind === 'restored'
   }
 
-  /** What was kept when trouble began may be wanted at its end, however long that takes. */
+  /** What was kept when an outage began is needed at its end, however long it takes. */
   function forgetOld(): void {
-    for (const [key, { at, sureAt }] of kept) {
+    for (const [key, { at, confirmedAt }] of kept) {
       const tooMany = kept.size > KEPT_AT_MOST
       if (!tooMany && monotonic() - at < KEPT_MS) return
-      if (tooMany || sureAt === troubles) kept.delete(key)
+      if (tooMany || confirmedAt === incidents) kept.delete(key)
     }
   }
 
@@ -154,11 +167,11 @@ export function createRecent({ store, monotonic, log, onWrittenAgain }: RecentOp
     note(key, written) {
       if (kept.get(key)?.written.kind === 'end') return
       kept.delete(key)
-      kept.set(key, { written, at: monotonic(), sureAt: troubles, attempt: null, underWay: null })
+      kept.set(key, { written, at: monotonic(), confirmedAt: incidents, attempt: null, underWay: null })
       forgetOld()
     },
     get: (key) => kept.get(key)?.written ?? null,
-    writeAgain,
+    restore,
     async stop() {
       if (working !== null) await Promise.race([working, pause(STOP_MS)])
       stopped = true

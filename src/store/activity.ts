@@ -1,34 +1,35 @@
 import type { Clock } from '../clock.ts'
-import type { RecordKey, SessionStore } from '../store/store.ts'
+import type { RecordKey, SessionStore } from './store.ts'
 
-/** How often activity that the store did not take is written again, and how many sessions at once. */
+/** Retry interval and batch size for activity that the store did not take. */
 const RETRY_EVERY_MS = 2_000
 const RETRIED_AT_ONCE = 16
-/** A round ends after so many batches of which nothing was taken. */
+/** A round ends after this many batches of which the store took nothing. */
 const FAILED_BATCHES = 16
-/** Time that a stop gives to the last writes. */
+/** How long a stop waits for the last writes. */
 const CLOSING_MS = 1_000
 
-/** What browsers did and the store has not taken yet. */
+/** Activity of browsers that the store has not taken yet. */
 export interface Activity {
-  /** The browser of this session is active now. Written at once, and again until the store takes it. */
+  /**
+   * The browser of this session is active now. Written at once, and again until the store takes it. Where the
+   * store has no such session, this process forgets it.
+   */
   note(key: RecordKey): void
   /** Writes what is pending of a session, in a command that is sent at once. Never rejects. */
   flush(key: RecordKey): Promise<void>
-  /** Writes what is pending once more, unless the store is away, and then nothing any more. */
+  /** Writes pending activity once more unless the store is unreached; writes nothing after that. */
   close(): Promise<void>
 }
 
 export interface ActivityOptions {
-  store: Pick<SessionStore, 'touch' | 'unreached' | 'onMessagesBack'>
+  store: Pick<SessionStore, 'touch' | 'announceHere' | 'health'>
   idleMs: number
   clock: Pick<Clock, 'monotonic'>
-  /** The store has no such session. */
-  onGone: (key: RecordKey) => void
 }
 
 /** Keeps activity until the store has taken it, so that one lost command ends no session as idle. */
-export function createActivity({ store, idleMs, clock, onGone }: ActivityOptions): Activity {
+export function createActivity({ store, idleMs, clock }: ActivityOptions): Activity {
   /** When each was active, monotonic milliseconds. */
   const pending = new Map<RecordKey, number>()
   let timer: NodeJS.Timeout | undefined
@@ -37,16 +38,18 @@ export function createActivity({ store, idleMs, clock, onGone }: ActivityOptions
   /** Monotonic. */
   let writeUntil = Number.POSITIVE_INFINITY
 
-  store.onMessagesBack(() => void retry())
+  store.health.onLive((live) => {
+    if (live) void retry()
+  })
 
   async function write(key: RecordKey, activeAt: number): Promise<void> {
     try {
-      const there = await store.touch(key, clock.monotonic() - activeAt, idleMs)
+      const exists = await store.touch(key, clock.monotonic() - activeAt)
       if (pending.get(key) === activeAt) pending.delete(key)
-      if (!there) onGone(key)
+      if (!exists) store.announceHere(key)
     } catch {
       if (pending.get(key) !== activeAt) return
-      // It stays pending, as the last one.
+      // Moved to the end, so that the next round starts with others.
       pending.delete(key)
       pending.set(key, activeAt)
     }
@@ -63,15 +66,15 @@ export function createActivity({ store, idleMs, clock, onGone }: ActivityOptions
   /** In small batches: a store that has just come back has enough to do. */
   async function writePending(): Promise<void> {
     const oldest = clock.monotonic() - idleMs
-    // The store would not take these any more.
+    // These sessions have passed their idle limit.
     for (const [key, activeAt] of pending) if (activeAt <= oldest) pending.delete(key)
     const keys = [...pending.keys()]
     let failed = 0
-    while (keys.length > 0 && !store.unreached() && clock.monotonic() < writeUntil) {
+    while (keys.length > 0 && !store.health.isUnreached() && clock.monotonic() < writeUntil) {
       const batch = keys.splice(0, RETRIED_AT_ONCE)
       await Promise.all(batch.map(flush))
       if (batch.some((key) => !pending.has(key))) continue
-      // The store seems to take none: the next round goes on where this one ends.
+      // The next round starts with the sessions that this one did not reach.
       failed += 1
       if (failed === FAILED_BATCHES) break
     }
@@ -89,7 +92,7 @@ export function createActivity({ store, idleMs, clock, onGone }: ActivityOptions
 
   async function flush(key: RecordKey): Promise<void> {
     const activeAt = pending.get(key)
-    if (activeAt !== undefined && !store.unreached()) await write(key, activeAt)
+    if (activeAt !== undefined && !store.health.isUnreached()) await write(key, activeAt)
   }
 
   return {
@@ -97,7 +100,7 @@ export function createActivity({ store, idleMs, clock, onGone }: ActivityOptions
       const isFirst = !pending.has(key)
       const activeAt = clock.monotonic()
       pending.set(key, activeAt)
-      if (store.unreached()) startTimer()
+      if (store.health.isUnreached()) startTimer()
       else if (isFirst) void write(key, activeAt)
     },
     flush,

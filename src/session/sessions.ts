@@ -1,0 +1,199 @@
+import { randomUUID } from 'node:crypto'
+import type { Clock } from '../clock.ts'
+import type { Keyring } from '../keyring.ts'
+import type { Logger } from '../log.ts'
+import type { GrantedTokens } from '../oauth/token-response.ts'
+import type { ReliableStore } from '../store/reliable.ts'
+import {
+  type Flow,
+  inLog,
+  type RecordKey,
+  type SessionRecord,
+  type SessionStore,
+  StoreUnavailable,
+} from '../store/store.ts'
+import { openTokens, sealTokens, type TokenSet } from './sealed-tokens.ts'
+import { END_REASONS, type EndReason, type Found, passedLimit } from './session.ts'
+
+/** The facts of a session that has just begun; instants in epoch milliseconds. */
+export interface NewSession {
+  record: Pick<SessionRecord, 'flow' | 'createdAt' | 'idleEndsAt' | 'endsAt'>
+  tokens: Pick<TokenSet, 'expiresAt' | 'refreshToken'>
+}
+
+/** The life of sessions: nothing else creates, finds or ends one. All reject with `StoreUnavailable`. */
+export interface Sessions {
+  /** Creates a provisional session, which lives for 15 s unless it is confirmed. */
+  create(key: RecordKey, granted: GrantedTokens, flow: Flow): Promise<NewSession>
+  /** Ends a session whose creation failed, as soon as the store takes that. Never rejects. */
+  abandon(key: RecordKey): void
+  /** Looks a session up, and ends it where it has passed a limit. */
+  find(key: RecordKey): Promise<Found>
+  /** The browser of this session is active now. */
+  touch(key: RecordKey): void
+  end: EndSession
+  /**
+   * Ends a session whose refresh token was refused, unless its tokens were replaced or another attempt holds the
+   * lease: then `moved`. Where the store does not take it, it is tried again until the absolute limit.
+   */
+  endRefused(key: RecordKey, record: SessionRecord, attempt: string): Promise<'ended' | 'moved' | 'gone'>
+}
+
+export interface SessionsOptions {
+  store: ReliableStore
+  keyring: Keyring
+  idleMs: number
+  maxMs: number
+  /** The `client_id` that tokens are issued to. */
+  clientId: string
+  clock: Clock
+  log: Logger
+  /** Puts a new session into the due queue. */
+  plan: (key: RecordKey, tokens: TokenSet, record: Pick<SessionRecord, 'idleEndsAt'>) => Promise<void>
+  revoke: (tokens: TokenSet) => void
+  onStarted: (flow: Flow) => void
+  onEnded: (reason: EndReason) => void
+}
+
+const PROVISIONAL_MS = 15_000
+/** After an incident every replica writes its pending activity within this time. */
+const LATE_ACTIVITY_MS = 5_000
+
+export function createSessions(options: SessionsOptions): Sessions {
+  const { store, keyring, clock, log } = options
+  const end = createEndSession({ ...options, onEnded, onUnreadable })
+
+  /** When the store was first live: earlier incidents belong to the start of the process. */
+  let readyAt = Number.POSITIVE_INFINITY
+  let liveSince = Number.NEGATIVE_INFINITY
+  store.health.onLive((live) => {
+    if (!live) return
+    liveSince = clock.monotonic()
+    readyAt = Math.min(readyAt, liveSince)
+  })
+
+  function onEnded(key: RecordKey, reason: EndReason): void {
+    options.onEnded(reason)
+    log.info({ event: 'session.ended', reason, recordKey: inLog(key) }, 'session ended')
+  }
+
+  function onUnreadable(key: RecordKey): void {
+    log.warn(
+      { event: 'revocation.unreadable', recordKey: inLog(key) },
+      'the tokens of an ended session cannot be opened: they are not revoked',
+    )
+  }
+
+  async function create(key: RecordKey, granted: GrantedTokens, flow: Flow): Promise<NewSession> {
+    const createdAt = clock.wall()
+    const limit = createdAt + options.maxMs
+    const endsAt = granted.refreshToken === null ? Math.min(limit, granted.expiresAt) : limit
+    const idleEndsAt = Math.min(createdAt + options.idleMs, endsAt)
+    const tokens = sealTokens(keyring, key, granted, createdAt)
+    // First the hint, then the record: an entry without a record is dropped when it is claimed.
+    await options.plan(key, granted, { idleEndsAt })
+    const record = { tokens, createdAt, endsAt, flow, client: options.clientId }
+    await store.create(key, record, randomUUID(), PROVISIONAL_MS)
+    options.onStarted(flow)
+    return { record: { flow, createdAt, idleEndsAt, endsAt }, tokens: granted }
+  }
+
+  async function find(key: RecordKey): Promise<Found> {
+    const record = await store.read(key)
+    if (record === null) return await ended(key)
+    const limit = passedLimit(record, clock.wall())
+    // Late activity may still arrive, so the session is neither served nor ended yet.
+    if (limit === 'idle' && mayLackActivity(key))
+      throw new StoreUnavailable(new Error('late activity may still arrive'))
+    if (limit !== null) {
+      const { kind } = await store.endPassed(key, record.gen, limit)
+      if (kind === 'gone') return await ended(key)
+      if (kind === 'ended') {
+        onEnded(key, limit)
+        return { kind: 'ended', reason: limit }
+      }
+      // The store's clock says that the session lives, so the clock of this process is wrong.
+    }
+    const opened = openTokens(keyring, key, record.tokens)
+    if (opened !== null) return { kind: 'live', session: { key, record, tokens: opened.tokens } }
+    // Left in place: a replica that has the secret can read it.
+    log.error(
+      { event: 'session.unreadable', recordKey: inLog(key) },
+      'the tokens of a session cannot be opened: check SESSION_SECRET on all replicas',
+    )
+    return { kind: 'unreadable' }
+  }
+
+  function mayLackActivity(key: RecordKey): boolean {
+    const now = clock.monotonic()
+    const incidentAt = Math.max(liveSince, now - store.health.msSinceIncident(key))
+    return incidentAt > readyAt && now - incidentAt < LATE_ACTIVITY_MS
+  }
+
+  /** The reason is optional: where the store does not answer, it is left out. */
+  async function ended(key: RecordKey): Promise<Found> {
+    const kept = await store.endReason(key).catch(() => null)
+    return { kind: 'ended', reason: END_REASONS.find((reason) => reason === kept) ?? null }
+  }
+
+  return {
+    create,
+    abandon(key) {
+      void store.endUntilTaken(key, {}, options.maxMs)
+    },
+    find,
+    touch: store.touch,
+    end,
+    async endRefused(key, { gen, endsAt }, attempt) {
+      const forMs = endsAt - clock.wall()
+      const ended = await store.endUntilTaken(key, { gen, attempt, reason: 'refused' }, forMs)
+      if (ended.kind === 'held') {
+        void ended.settled.then(({ kind }) => {
+          if (kind === 'ended') onEnded(key, 'refused')
+        })
+        throw new StoreUnavailable(new Error('the end of the session is not stored yet'))
+      }
+      if (ended.kind === 'ended') onEnded(key, 'refused')
+      return ended.kind
+    },
+  }
+}
+
+/**
+ * Ends a session for every replica, and revokes its tokens in the background. false where there was none to
+ * end; with `gen` also where its tokens are of another generation. Rejects with `StoreUnavailable`.
+ */
+export type EndSession = (key: RecordKey, reason: EndReason, gen?: number) => Promise<boolean>
+
+export interface EndSessionOptions {
+  store: Pick<SessionStore, 'end' | 'unschedule'>
+  keyring: Keyring
+  log: Logger
+  revoke: (tokens: TokenSet) => void
+  onEnded: (key: RecordKey, reason: EndReason) => void
+  /** No known secret opens the tokens, so they cannot be revoked. */
+  onUnreadable: (key: RecordKey) => void
+}
+
+/** The end of sessions alone, for the operator's command line. */
+export function createEndSession(options: EndSessionOptions): EndSession {
+  const { store, keyring, log } = options
+
+  return async function end(key, reason, gen) {
+    const ended = await store.end(key, gen === undefined ? { reason } : { reason, gen })
+    if (ended.kind !== 'ended') return false
+    options.onEnded(key, reason)
+    const opened = openTokens(keyring, key, ended.tokens)
+    if (opened === null) options.onUnreadable(key)
+    else options.revoke(opened.tokens)
+    // An entry that stays is dropped when it is claimed.
+    store.unschedule(key).catch((error: unknown) => {
+      if (!(error instanceof StoreUnavailable))
+        log.error(
+          { event: 'schedule.failed', err: error },
+          'a session could not be taken out of the due queue',
+        )
+    })
+    return true
+  }
+}

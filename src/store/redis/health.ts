@@ -1,0 +1,159 @@
+import { Cluster, Command, type Redis, ReplyError } from 'ioredis'
+import { messageOf } from '../../log.ts'
+
+export type RedisClient = Redis | Cluster
+
+/** What the outcome of each command and the connections say of the servers. */
+export interface CommandHealth {
+  /** To be called when a command was answered. */
+  answered(): void
+  /**
+   * To be called when a command failed, with the key that it works on; a heartbeat has none, and makes no
+   * incident. Whether no part of the store could be reached.
+   */
+  failed(error: unknown, name?: string): boolean
+  /** To be called when change messages stop: the server may be gone. */
+  noteIncident(): void
+  /** Whether the last command found no node, and no node answers. */
+  isUnreached(): boolean
+  /** As in `StoreHealth`. */
+  onIncident(listener: () => void): void
+  /** Milliseconds since the last incident at the server that has this key; infinite for never. */
+  msSinceIncident(name: string): number
+}
+
+/** Two heartbeats, and less than the command timeout: a reachable store has answered by then. */
+const SILENT_AFTER_MS = 700
+
+const CREDENTIALS = /WRONGPASS|NOAUTH|NOPERM|invalid password|invalid username/i
+
+/** Answers of a server that takes no writes. In the error of a script they are in the middle of the text. */
+const NO_WRITES = /(?:^|[\s-])(?:READONLY|MASTERDOWN|LOADING|CLUSTERDOWN|TRYAGAIN|MISCONF|NOREPLICAS|OOM)\s/
+
+/**
+ * A server that answers with an error is reached, whatever it refuses. The same holds for one that refuses our
+ * credentials, although commands find no connection then. A Cluster is reached while one of its nodes answers.
+ * A command that is not allowed or takes too long is no incident: one that always fails would make it last for ever.
+ */
+export function createCommandHealth(commands: RedisClient): CommandHealth {
+  const listeners: (() => void)[] = []
+  // Of a Cluster by the node: an incident at one shard says nothing of the others.
+  const incidentAt = new Map<string, number>()
+  let lost = false
+  let refused = false
+  let answeredAt = Number.NEGATIVE_INFINITY
+
+  const noteRefusal = (error: Error): void => {
+    if (isRefusedLogin(error)) refused = true
+  }
+  commands.on('error', noteRefusal)
+  // The error of a Cluster names only its last node, which may be down where the others refuse.
+  commands.on('node error', noteRefusal)
+  onConnection(commands, noteIncident)
+
+  function noteIncident(node = ''): void {
+    incidentAt.set(node, performance.now())
+    for (const listener of listeners) listener()
+  }
+
+  function isUnreached(): boolean {
+    if (!lost || refused) return false
+    return !isConnected(commands) || performance.now() - answeredAt > SILENT_AFTER_MS
+  }
+
+  return {
+    answered() {
+      lost = false
+      refused = false
+      answeredAt = performance.now()
+    },
+    failed(error, name) {
+      lost = !(error instanceof ReplyError)
+      if (!lost) answeredAt = performance.now()
+      if (!lost && name !== undefined && NO_WRITES.test(String(error))) noteIncident(nodeOf(commands, name))
+      return isUnreached()
+    },
+    noteIncident: () => noteIncident(),
+    isUnreached,
+    onIncident: (listener) => void listeners.push(listener),
+    msSinceIncident: (name) =>
+      performance.now() - (incidentAt.get(nodeOf(commands, name)) ?? Number.NEGATIVE_INFINITY),
+  }
+}
+
+/** Whether this error says that the server refused our credentials. */
+export function isRefusedLogin(error: Error): boolean {
+  return CREDENTIALS.test(reasonOf(error))
+}
+
+/** What a client's error says of the node that was tried last. */
+export function reasonOf(
+  error: Error & { code?: string; lastNodeError?: Error & { code?: string } },
+): string {
+  const last = error.lastNodeError ?? error
+  return messageOf(last) || (last.code ?? 'no answer')
+}
+
+/** Whether there is a connection to the server, or to any node of a Cluster. */
+function isConnected(client: RedisClient): boolean {
+  const connections = client instanceof Cluster ? client.nodes() : [client]
+  // One whose other end has closed it cannot be written to some time before the library calls it closed.
+  return connections.some(({ status, stream }) => status === 'ready' && stream.writable)
+}
+
+/**
+ * Calls back when a connection of the client is made, or one that stood is lost, with the address of
+ * its node as `nodeOf` has it. A node that stays away is reported once, however often it is tried.
+ */
+function onConnection(client: RedisClient, listener: (node: string) => void, node = ''): void {
+  let stands = false
+  client.on('ready', () => {
+    stands = true
+    listener(node)
+  })
+  client.on('close', () => {
+    if (stands) listener(node)
+    stands = false
+  })
+  if (!(client instanceof Cluster)) return
+  client.on('+node', (one: Redis) => onConnection(one, listener, `${one.options.host}:${one.options.port}`))
+}
+
+/** The address of the master that a key is on as far as the client of a Cluster knows, '' elsewhere. */
+function nodeOf(client: RedisClient, key: string): string {
+  if (!(client instanceof Cluster)) return ''
+  return client.slots[new Command('get', [key]).getSlot()]?.[0] ?? ''
+}
+
+const LOOK_EVERY_MS = 400
+/** So many looks in a row make two seconds, and a little more. */
+const SILENT_LOOKS = 6
+
+/**
+ * Gives up each connection of the client that owes an answer and receives nothing for two seconds: its
+ * other end may be gone without a word. Looks are counted and not time, as the library's `socketTimeout`
+ * would: a process that was held up, or its whole machine, makes one look and then reads what came meanwhile.
+ */
+export function watchSilence(client: Redis | Cluster): void {
+  // A Cluster has no connection of its own.
+  if (client instanceof Cluster) client.on('+node', watchOne)
+  else watchOne(client)
+}
+
+function watchOne(client: Redis): void {
+  let before = ''
+  let silent = 0
+
+  function look(): void {
+    const { stream, commandQueue } = client
+    const received = `${stream?.localPort} ${stream?.bytesRead}`
+    silent = commandQueue.length > 0 && received === before ? silent + 1 : 0
+    before = received
+    if (silent < SILENT_LOOKS) return
+    silent = 0
+    stream.destroy(new Error('no answer for two seconds'))
+  }
+
+  const timer = setInterval(look, LOOK_EVERY_MS).unref()
+  client.once('end', () => clearInterval(timer))
+}

@@ -1,0 +1,274 @@
+import type { Clock } from '../clock.ts'
+import type { Logger } from '../log.ts'
+import { createActivity } from './activity.ts'
+import { createFailoverRepair } from './failover-repair.ts'
+import {
+  type EndRecord,
+  type EndRequest,
+  type RecordKey,
+  type ReplaceTokens,
+  type SessionStore,
+  StoreUnavailable,
+} from './store.ts'
+
+/** A write that Redis did not take and that is tried again. `settled`: its result, or `expired` when it was given up. */
+export interface Held<Result> {
+  kind: 'held'
+  settled: Promise<Result | { kind: 'expired' }>
+}
+
+/** Kinds of writes that are tried again. */
+export type RetriedWrite = 'tokens' | 'lease' | 'end'
+
+export interface TokensToStore {
+  /** The generation that they replace. */
+  gen: number
+  attempt: string
+  /** Sealed. */
+  tokens: string
+  /** Epoch milliseconds: held tokens are given up at this instant, the absolute limit of the session. */
+  endsAt: number
+}
+
+/**
+ * A store that forgets nothing it was given. It keeps in memory what Redis did not take and tries again, writes
+ * again what a failover has lost, and answers every read with the newest state that this process knows.
+ */
+export interface ReliableStore
+  extends Omit<SessionStore, 'touch' | 'replaceTokens' | 'restoreTokens' | 'announceHere'> {
+  /** The browser of this session is active now. Written at once, and again until Redis takes it. */
+  touch(key: RecordKey): void
+  /** As `SessionStore.replaceTokens`; `held` instead of a rejection. `read` shows held tokens. */
+  replaceTokens(key: RecordKey, write: TokensToStore): Promise<ReplaceTokens | Held<ReplaceTokens>>
+  /**
+   * As `SessionStore.end`. A second call after one without an answer still returns `ended` with the tokens, even
+   * where the first one has run.
+   */
+  end(key: RecordKey, request?: EndRequest): Promise<EndRecord>
+  /** As `end`, but tried again for `forMs` milliseconds where Redis does not take it; `held` instead of a rejection. */
+  endUntilTaken(key: RecordKey, request: EndRequest, forMs: number): Promise<EndRecord | Held<EndRecord>>
+  /** Sessions whose new tokens are held. */
+  heldTokens(): number
+  /** Resolves when no tokens are held any more. Other writes are given up from now on. */
+  settled(): Promise<void>
+  /** The last writes of a process that stops: repair of lost writes and activity, within two seconds. */
+  finish(): Promise<void>
+}
+
+export interface ReliableStoreOptions {
+  store: SessionStore
+  idleMs: number
+  clock: Clock
+  log: Logger
+  /** A write was tried again. */
+  onRetried: (write: RetriedWrite) => void
+  /** A write that Redis had lost was made again. */
+  onRestored: (write: 'tokens' | 'end') => void
+}
+
+const FIRST_RETRY_MS = 100
+/** With the command timeout, less than two seconds lie between two tries. */
+const LAST_RETRY_MS = 1_000
+/** A lease that could not be released by then has long expired; a doubt too many stays in the record. */
+const LEASE_RELEASED_WITHIN_MS = 600_000
+/** A few megabytes. Beyond that, a failed sign-out that did run may leave its tokens unrevoked. */
+const UNANSWERED_ENDS = 1_000
+
+export function createReliableStore(options: ReliableStoreOptions): ReliableStore {
+  const { store, idleMs, clock, log, onRetried, onRestored } = options
+  const held = new Map<RecordKey, { gen: number; tokens: string }>()
+  const holding = new Set<Promise<unknown>>()
+  /** Releases and ends that are being tried again, by write and key. */
+  const retrying = new Set<string>()
+  /** Sealed tokens of sessions whose end had no answer. */
+  const unansweredEnds = new Map<RecordKey, string>()
+  let givesUp = false
+
+  const repair = createFailoverRepair({ store, monotonic: clock.monotonic, log, onRestored })
+  const activity = createActivity({ store, idleMs, clock })
+
+  async function retry<Result>(
+    write: RetriedWrite,
+    forMs: number,
+    run: () => Promise<Result>,
+  ): Promise<Result | { kind: 'expired' }> {
+    const until = clock.monotonic() + forMs
+    for (let pauseMs = FIRST_RETRY_MS; ; pauseMs = Math.min(pauseMs * 2, LAST_RETRY_MS)) {
+      await new Promise((resolve) => setTimeout(resolve, pauseMs))
+      if (clock.monotonic() >= until || (givesUp && write !== 'tokens')) return { kind: 'expired' }
+      onRetried(write)
+      try {
+        return await run()
+      } catch (error) {
+        if (!(error instanceof StoreUnavailable)) throw error
+      }
+    }
+  }
+
+  /** One retry of this write on a record at a time: a newer one is dropped. */
+  async function retryOnce<Result>(
+    write: RetriedWrite,
+    key: RecordKey,
+    forMs: number,
+    run: () => Promise<Result>,
+  ): Promise<Result | { kind: 'expired' }> {
+    const name = `${write} ${key}`
+    if (retrying.has(name) || givesUp) return { kind: 'expired' }
+    retrying.add(name)
+    try {
+      return await retry(write, forMs, run)
+    } catch (error) {
+      log.error({ event: 'store.step_failed', err: error }, 'a write to a session record failed')
+      return { kind: 'expired' }
+    } finally {
+      retrying.delete(name)
+    }
+  }
+
+  function releaseLater(...args: Parameters<SessionStore['releaseLease']>): void {
+    void retryOnce('lease', args[0], LEASE_RELEASED_WITHIN_MS, () => store.releaseLease(...args))
+  }
+
+  async function holdTokens(
+    key: RecordKey,
+    { gen, tokens, endsAt }: TokensToStore,
+    write: () => Promise<ReplaceTokens>,
+  ): Promise<ReplaceTokens | { kind: 'expired' }> {
+    const entry = { gen: gen + 1, tokens }
+    held.set(key, entry)
+    log.warn(
+      { event: 'refresh.unsaved', waiting: held.size },
+      'Redis did not take refreshed tokens: trying again',
+    )
+    try {
+      const result = await retry('tokens', endsAt - clock.wall(), write)
+      log.info({ event: 'refresh.saved_late', result: result.kind }, 'refreshed tokens are no longer held')
+      return result
+    } catch (error) {
+      log.error({ event: 'refresh.unsaved_failed', err: error }, 'refreshed tokens could not be stored')
+      throw error
+    } finally {
+      // Newer tokens may be held by now.
+      if (held.get(key) === entry) held.delete(key)
+    }
+  }
+
+  async function endNoted(key: RecordKey, request: EndRequest): Promise<EndRecord> {
+    const ended = await store.end(key, request)
+    if (ended.kind === 'ended') repair.note(key, { kind: 'end', reason: request.reason })
+    return ended
+  }
+
+  /** Read before the record is deleted, since the answer to that may be lost. */
+  async function readTokens(key: RecordKey): Promise<string | null> {
+    try {
+      return (await store.read(key))?.tokens ?? null
+    } catch (error) {
+      // Nothing has ended, but this process stops serving the session.
+      store.announceHere(key)
+      throw error
+    }
+  }
+
+  return {
+    ...store,
+    touch: activity.note,
+
+    async read(key) {
+      // A server that has lost the end of a session still shows it.
+      if (repair.get(key)?.kind === 'end') return null
+      // In the same write as the read, and before it: else the session might look idle.
+      void activity.flush(key)
+      const newest = held.get(key)
+      let record = await store.read(key)
+      const written = repair.get(key)
+      if (record !== null && written?.kind === 'tokens' && written.gen > record.gen) {
+        await repair.restore(key)
+        record = await store.read(key)
+      }
+      if (record === null || newest === undefined || newest.gen <= record.gen) return record
+      return { ...record, ...newest, replacedAt: 0 }
+    },
+
+    async beginRefresh(key, request) {
+      // Until they are stored there is no generation to compare with.
+      if (held.has(key)) throw new StoreUnavailable(new Error('refreshed tokens wait to be stored'))
+      try {
+        return await store.beginRefresh(key, request)
+      } catch (error) {
+        // It may have run, and would leave a lease that nobody holds and a doubt that is none.
+        if (error instanceof StoreUnavailable) releaseLater(key, request.attempt, null, 0)
+        throw error
+      }
+    },
+
+    async releaseLease(...args) {
+      try {
+        await store.releaseLease(...args)
+      } catch (error) {
+        if (!(error instanceof StoreUnavailable)) throw error
+        releaseLater(...args)
+      }
+    },
+
+    async replaceTokens(key, write) {
+      const run = async (): Promise<ReplaceTokens> => {
+        const replaced = await store.replaceTokens(key, write.gen, write.attempt, write.tokens)
+        if (replaced.kind === 'replaced')
+          repair.note(key, { kind: 'tokens', gen: replaced.gen, tokens: write.tokens })
+        return replaced
+      }
+      try {
+        return await run()
+      } catch (error) {
+        if (!(error instanceof StoreUnavailable)) throw error
+        const settled = holdTokens(key, write, run)
+        holding.add(settled)
+        const done = (): void => void holding.delete(settled)
+        settled.then(done, done)
+        return { kind: 'held', settled }
+      }
+    },
+
+    async end(key, request = {}) {
+      const tokens = unansweredEnds.get(key) ?? (await readTokens(key))
+      if (tokens === null) return { kind: 'gone' }
+      try {
+        const ended = await endNoted(key, request)
+        const before = unansweredEnds.get(key)
+        unansweredEnds.delete(key)
+        // Gone by the call before, whose answer was lost: what follows from an end is still to be done.
+        if (ended.kind !== 'gone' || before === undefined) return ended
+        return { kind: 'ended', tokens: before }
+      } catch (error) {
+        if (unansweredEnds.size < UNANSWERED_ENDS) unansweredEnds.set(key, tokens)
+        throw error
+      }
+    },
+
+    async endUntilTaken(key, request, forMs) {
+      const run = (): Promise<EndRecord> => endNoted(key, request)
+      try {
+        return await run()
+      } catch (error) {
+        if (!(error instanceof StoreUnavailable)) throw error
+        return { kind: 'held', settled: retryOnce('end', key, forMs, run) }
+      }
+    },
+
+    async endPassed(key, gen, reason) {
+      const ended = await store.endPassed(key, gen, reason)
+      if (ended.kind === 'ended') repair.note(key, { kind: 'end', reason })
+      return ended
+    },
+
+    heldTokens: () => held.size,
+    async settled() {
+      givesUp = true
+      while (holding.size > 0) await Promise.allSettled(holding)
+    },
+    async finish() {
+      await Promise.all([repair.stop(), activity.close()])
+    },
+  }
+}
