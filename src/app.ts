@@ -14,22 +14,23 @@ import { createTransactions } from './login/transaction.ts'
 import { createAuthorizationServer } from './oauth/client.ts'
 import { createMetrics } from './ops/metrics.ts'
 import { createOps } from './ops/routes.ts'
-import { createActivity } from './proxy/activity.ts'
 import { createApplication } from './proxy/application.ts'
 import type { Caller } from './proxy/caller.ts'
 import { createCallers } from './proxy/caller.ts'
 import { createForwarder } from './proxy/forward.ts'
-import { createGrace } from './proxy/grace.ts'
 import { proxyOpenApi } from './proxy/openapi.ts'
 import { addProxy, PROXY_PATHS } from './proxy/routes.ts'
 import { createSessionCache } from './session/cache.ts'
 import { createSessionCookies } from './session/cookies.ts'
-import { createOutage } from './session/outage.ts'
+import { createOutageGrace } from './session/outage.ts'
+import { createSessions } from './session/sessions.ts'
 import { addStaticFiles } from './spa/routes.ts'
 import { createMemoryStore } from './store/memory/store.ts'
 import { createRedisStore } from './store/redis/store.ts'
+import { createReliableStore } from './store/reliable.ts'
 import type { StoreUnavailable } from './store/store.ts'
 import { createApplicationToken } from './tokens/application-token.ts'
+import { createRevoker } from './tokens/revoker.ts'
 import { createTokens } from './tokens/tokens.ts'
 
 export interface AppOptions {
@@ -70,11 +71,12 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
   const keyring = createKeyring(config.sessionSecrets)
   const cookies = createSessionCookies({ keyring, secure: config.secureCookies })
 
-  const store =
+  const base =
     config.store.kind === 'memory'
-      ? createMemoryStore({ now: () => performance.timeOrigin + clock.monotonic(), wall: clock.wall })
+      ? createMemoryStore({ now: () => performance.timeOrigin + clock.monotonic(), wall: clock.wall, idleMs })
       : createRedisStore({
           ...config.store,
+          idleMs,
           onRefused: onStoreRefused,
           onUnreachable: (reason) =>
             log.warn(
@@ -89,34 +91,53 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     concurrency: config.refresh.concurrency,
     clock,
   })
+  const store = createReliableStore({
+    store: base,
+    idleMs,
+    clock,
+    log,
+    onRetried: metrics.retried,
+    onRestored: metrics.restored,
+  })
+  const revoker = createRevoker({ authorizationServer, log })
+  const sessions = createSessions({
+    store,
+    keyring,
+    idleMs,
+    maxMs: config.session.maxSeconds * 1_000,
+    clientId: config.oauth.clientId,
+    clock,
+    log,
+    plan: (...session) => tokens.plan(...session),
+    revoke: revoker.revoke,
+    onStarted: metrics.started,
+    onEnded: metrics.ended,
+  })
   const tokens = createTokens({
     store,
+    sessions,
     authorizationServer,
+    revoker,
     keyring,
     timing: config.refresh,
     concurrency: config.refresh.concurrency,
     timeoutMs: config.oauth.tokenTimeoutMs,
     stopMs: Math.max(0, config.shutdownSeconds * 1_000 - CLOSING_MS),
-    idleMs,
-    maxMs: config.session.maxSeconds * 1_000,
-    clientId: config.oauth.clientId,
     clock,
     random: Math.random,
     log,
     events: metrics,
   })
   const graceMs = config.session.outageGraceSeconds * 1_000
-  const outage = createOutage({ store, graceMs, log })
-  const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS, asideMs: graceMs })
-  const activity = createActivity({ store, idleMs, clock, onGone: cache.drop })
-  const grace = createGrace({ cache, outage, activity, idleMs, clock })
+  const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS, graceMs })
+  const grace = createOutageGrace({ store, cache, graceMs, idleMs, clock, log })
   const callers = createCallers({
     cookies,
     cache,
     store,
+    sessions,
     tokens,
     grace,
-    activity,
     timing: config.refresh,
     idleMs,
     graceMs,
@@ -162,15 +183,15 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     issuer: config.oauth.issuer,
     authorizationServer,
     store,
-    tokens,
+    sessions,
+    revoke: revoker.revoke,
     cookies,
     transactions: createTransactions({ keyring, cookies, pkce: config.oauth.pkce, now }),
-    signIn: createSignIn({ tokens, cookies, log }),
+    signIn: createSignIn({ sessions, revoke: revoker.revoke, cookies, log }),
     countSignIn: createRateLimit({ perMinute: config.loginRatePerMinute, clock }),
     countPasswords: createRateLimit({ perMinute: PASSWORDS_PER_MINUTE.address, clock }),
     countUsername: createRateLimit({ perMinute: PASSWORDS_PER_MINUTE.username, clock }),
-    session: { cookies, store, idleMs, end: (key) => tokens.end(key, 'logout') },
-    idleMs,
+    session: { cookies, store, end: (key) => sessions.end(key, 'logout') },
     defaultWac: config.wac.default,
     now,
     log,
@@ -195,15 +216,15 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
       () => null,
       (error: StoreUnavailable) => error,
     )
-    if (fault?.unreached !== false && outage.isInGrace()) return missing
-    if (!store.messagesArrive()) missing.push('change messages of the store do not arrive')
+    if (fault?.unreached !== false && grace.isActive()) return missing
+    if (!store.health.isLive()) missing.push('change messages of the store do not arrive')
     if (fault !== null) missing.push('the store does not answer')
     return missing
   }
   const ops = createOps({ objections, metrics })
   metrics.watch({
-    unsaved: () => tokens.gauges().unsaved,
-    consecutiveFailures: () => tokens.gauges().consecutiveFailures,
+    unsaved: store.heldTokens,
+    consecutiveFailures: tokens.consecutiveFailures,
     due: () => store.queueLength().catch(() => null),
   })
 
@@ -225,7 +246,6 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
       await tokens.stop()
       await authorizationServer.close()
       await ops.close()
-      await activity.close()
       await store.close()
     },
   }

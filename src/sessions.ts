@@ -41,7 +41,7 @@ async function work(command: Work): Promise<number> {
   }
   const { config } = parsed
   try {
-    const store = await connect(config.store)
+    const store = await connect(config.store, config.idleSeconds * 1_000)
     const done = await perform(command, { store, config, terminal, clock: SYSTEM_CLOCK }).finally(store.close)
     return done ? DONE : NOT_DONE
   } catch (error) {

@@ -66,7 +66,7 @@ async function signedIn() {
   const record = { tokens: seal(key), createdAt: at, endsAt: at + maxMs, flow: 'code', client: clientId }
   await store.schedule(key, DUE_FROM_MS + Math.random() * DUE_WITHIN_MS)
   await store.create(key, record, randomUUID(), 60_000)
-  await store.saveSession(key, '{"flow":"code"}', idleMs)
+  await store.confirm(key)
   return key
 }
 

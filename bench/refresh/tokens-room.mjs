@@ -96,7 +96,7 @@ export function openRoom(settings, onRefreshed) {
   async function signedIn(leftSeconds) {
     const key = randomBytes(32).toString('hex')
     await tokens.keep(key, newTokens(leftSeconds, 600), 'code')
-    await store.saveSession(key, '{"flow":"code"}', idleMs)
+    await store.confirm(key)
     return key
   }
 

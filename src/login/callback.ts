@@ -5,8 +5,8 @@ import { problem } from '../errors.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
 import type { SessionCookies } from '../session/cookies.ts'
-import type { SessionStore } from '../store/store.ts'
-import type { Tokens } from '../tokens/tokens.ts'
+import type { Sessions } from '../session/sessions.ts'
+import type { NonceStore } from '../store/store.ts'
 import type { AuthorizationAnswer } from './authorization-answer.ts'
 import { NOT_YOURS, ONE_OF_BOTH, publicError, readAnswer, requireOwn } from './authorization-answer.ts'
 import { grantProblem } from './grant-problem.ts'
@@ -24,8 +24,8 @@ export interface CallbackOptions {
   flows: Config['oauth']['flows']
   issuer: string | null
   authorizationServer: Pick<AuthorizationServer, 'redeemCode'>
-  store: SessionStore
-  tokens: Tokens
+  store: Pick<NonceStore, 'claimNonce' | 'nonceClaimed'>
+  sessions: Pick<Sessions, 'find'>
   cookies: SessionCookies
   transactions: Transactions
   signIn: SignIn
@@ -46,7 +46,7 @@ export function createCallback(options: CallbackOptions) {
     issuer,
     authorizationServer,
     store,
-    tokens,
+    sessions,
     cookies,
     transactions,
     log,
@@ -119,7 +119,7 @@ export function createCallback(options: CallbackOptions) {
   ): Promise<FastifyReply> {
     const key = cookies.recordKeyOf(request)
     if (key !== null && (await store.nonceClaimed(nonce))) {
-      const found = await tokens.find(key)
+      const found = await sessions.find(key)
       if (found.kind === 'live') return goTo(reply, nonce, comingBack(HOME))
     }
     throw problem('login_failed', NOT_YOURS)

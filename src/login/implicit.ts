@@ -4,8 +4,8 @@ import type { Config } from '../config/config.ts'
 import { problem, unavailable } from '../errors.ts'
 import type { Logger } from '../log.ts'
 import { acceptFragment, type FragmentResponse, type GrantedTokens } from '../oauth/token-response.ts'
-import type { SessionStore } from '../store/store.ts'
-import type { Tokens } from '../tokens/tokens.ts'
+import type { NonceStore } from '../store/store.ts'
+import type { Revoker } from '../tokens/revoker.ts'
 import { NOT_YOURS, publicError, requireOwn } from './authorization-answer.ts'
 import { comingBack } from './return-to.ts'
 import type { FactsOptions } from './session-info.ts'
@@ -18,8 +18,8 @@ import { TRANSACTION_MS } from './transaction.ts'
 export interface FragmentOptions extends FactsOptions {
   redirect: Config['oauth']['redirect']
   issuer: string | null
-  store: SessionStore
-  tokens: Pick<Tokens, 'drop'>
+  store: Pick<NonceStore, 'claimNonce'>
+  revoke: Revoker['revoke']
   transactions: Transactions
   signIn: SignIn
   now: () => number
@@ -54,7 +54,7 @@ export const FRAGMENT_SCHEMA = {
  * the callback read it. Answers with the facts of the new session; `Location` says where the page goes.
  */
 export function createFragment(options: FragmentOptions) {
-  const { redirect, issuer, store, tokens, transactions, signIn, now, log } = options
+  const { redirect, issuer, store, revoke, transactions, signIn, now, log } = options
 
   return async function fragment(request: FastifyRequest, reply: FastifyReply): Promise<object> {
     const { nonce } = request.params as { nonce: string }
@@ -77,8 +77,8 @@ export function createFragment(options: FragmentOptions) {
     try {
       return await store.claimNonce(nonce, randomUUID(), TRANSACTION_MS)
     } catch (cause) {
-      // The page has it no more.
-      tokens.drop(granted)
+      // The page no longer has it.
+      revoke(granted)
       throw unavailable('store_unavailable', 1, cause, members)
     }
   }

@@ -3,8 +3,7 @@ import { problem } from '../errors.ts'
 import { addJsonBodies, requireJson } from '../http/body.ts'
 import { isNavigation, type ProblemPage } from '../http/problems.ts'
 import { PATHS } from '../paths.ts'
-import type { SessionScopeOptions } from '../session/fastify-session.ts'
-import { addBrowserSession, addCookies } from '../session/fastify-session.ts'
+import { addBrowserSession, addCookies, type BrowserSessionOptions } from '../session/fastify-session.ts'
 import { comesFromOwnOrigin, OWN_ORIGIN_ONLY } from '../session/same-origin.ts'
 import { requireNonce } from './authorization-answer.ts'
 import type { CallbackOptions } from './callback.ts'
@@ -12,7 +11,7 @@ import { createCallback } from './callback.ts'
 import type { FragmentOptions } from './implicit.ts'
 import { createFragment, FRAGMENT_SCHEMA } from './implicit.ts'
 import { FORGET_FRAGMENT } from './implicit-page.ts'
-import { createLogout } from './logout.ts'
+import { createLogout, type LogoutOptions } from './logout.ts'
 import { sendPage } from './pages.ts'
 import type { PasswordOptions } from './password.ts'
 import { createPassword, PASSWORD_SCHEMA } from './password.ts'
@@ -25,10 +24,11 @@ import { createStart } from './start.ts'
 
 export type LoginOptions = CallbackOptions &
   StartOptions &
+  LogoutOptions &
   SessionInfoOptions &
   FragmentOptions &
   PasswordOptions & {
-    session: SessionScopeOptions
+    session: BrowserSessionOptions
     /** Throws where this client tries too many passwords. */
     countPasswords: RateLimit
   }
@@ -52,7 +52,7 @@ export function loginPaths({ flows, redirect }: Pick<LoginOptions, 'flows' | 're
 
 /**
  * Sign-in as the browser sees it: start, callback, session facts, logout, and the flows that are served
- * only where they are asked for. It never sees a token after handing it to the tokens room.
+ * only where they are asked for. No token stays in it.
  */
 export async function addLogin(app: FastifyInstance, options: LoginOptions): Promise<void> {
   await app.register(async (auth) => {

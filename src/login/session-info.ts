@@ -1,19 +1,16 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { unavailable } from '../errors.ts'
 import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
-import { idleEndsAt } from '../store/limits.ts'
-import type { SessionStore } from '../store/store.ts'
-import type { NewSession, Tokens } from '../tokens/tokens.ts'
+import type { NewSession, Sessions } from '../session/sessions.ts'
+import type { RecordStore } from '../store/store.ts'
 
 export interface FactsOptions {
-  idleMs: number
   defaultWac: string | null
 }
 
 export interface SessionInfoOptions extends FactsOptions {
-  tokens: Tokens
-  store: Pick<SessionStore, 'read'>
+  sessions: Pick<Sessions, 'find'>
+  store: Pick<RecordStore, 'read'>
   cookies: SessionCookies
 }
 
@@ -21,15 +18,14 @@ const ANONYMOUS = { authenticated: false, loginUrl: PATHS.login }
 const NOBODY = '0'.repeat(64)
 
 /** `GET /auth/session`: what a page may know of its session. Extends nothing; never holds a token. */
-export function createSessionInfo({ tokens, store, cookies, ...options }: SessionInfoOptions) {
+export function createSessionInfo({ sessions, store, cookies, ...options }: SessionInfoOptions) {
   return async function sessionInfo(request: FastifyRequest, reply: FastifyReply): Promise<object> {
     if (request.recordKey === null) {
       // A page is not told to send its user to sign in while nobody can.
       await store.read(NOBODY)
       return ANONYMOUS
     }
-    const found = await tokens.find(request.recordKey)
-    if (found.kind === 'store_unavailable') throw unavailable('store_unavailable', 1, found.cause)
+    const found = await sessions.find(request.recordKey)
     if (found.kind !== 'live') return ANONYMOUS
     if (request.cookieIsStale) {
       cookies.setSession(reply, request.session.encryptedSessionId)
@@ -76,12 +72,12 @@ export const SESSION_SCHEMA = {
 }
 
 /** What a page may know of a session that lives; instants in ISO 8601, UTC. */
-export function sessionFacts({ record, tokens }: NewSession, { idleMs, defaultWac }: FactsOptions): object {
+export function sessionFacts({ record, tokens }: NewSession, { defaultWac }: FactsOptions): object {
   return {
     authenticated: true,
     flow: record.flow,
     createdAt: iso(record.createdAt),
-    idleExpiresAt: iso(idleEndsAt(record, idleMs)),
+    idleExpiresAt: iso(record.idleEndsAt),
     expiresAt: iso(record.endsAt),
     accessTokenExpiresAt: iso(tokens.expiresAt),
     refreshable: tokens.refreshToken !== null,

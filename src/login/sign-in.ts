@@ -4,12 +4,14 @@ import type { Logger } from '../log.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import { recordKeyOf } from '../session/cookies.ts'
+import type { NewSession, Sessions } from '../session/sessions.ts'
 import type { Flow, RecordKey } from '../store/store.ts'
 import { inLog } from '../store/store.ts'
-import type { NewSession, Tokens } from '../tokens/tokens.ts'
+import type { Revoker } from '../tokens/revoker.ts'
 
 export interface SignInOptions {
-  tokens: Tokens
+  sessions: Pick<Sessions, 'create' | 'abandon' | 'end'>
+  revoke: Revoker['revoke']
   cookies: SessionCookies
   log: Logger
 }
@@ -27,19 +29,19 @@ export interface SignIn {
   ): Promise<NewSession>
 }
 
-export function createSignIn({ tokens, cookies, log }: SignInOptions): SignIn {
+export function createSignIn({ sessions, revoke, cookies, log }: SignInOptions): SignIn {
   const signIn: SignIn['signIn'] = async (request, reply, { granted, flow, members = {} }) => {
     const before = cookies.recordKeyOf(request)
     const key = recordKeyOf(request.session.sessionId)
     let session: NewSession
     try {
-      session = await tokens.keep(key, granted, flow)
+      session = await sessions.create(key, granted, flow)
       // Unchanged before, or the library would save it once more at the end of a request that failed.
       await request.session.save()
     } catch (cause) {
-      tokens.drop(granted)
+      revoke(granted)
       // Either step may have run without an answer; a session that nobody knows would be refreshed for hours.
-      tokens.abandon(key)
+      sessions.abandon(key)
       log.error({ event: 'login.unsaved', reqId: request.id, err: cause }, 'a sign-in could not be stored')
       throw unavailable('store_unavailable', 1, cause, members)
     }
@@ -51,7 +53,7 @@ export function createSignIn({ tokens, cookies, log }: SignInOptions): SignIn {
 
   async function endBefore(before: RecordKey, request: FastifyRequest): Promise<void> {
     try {
-      await tokens.end(before, 'replaced')
+      await sessions.end(before, 'replaced')
     } catch (cause) {
       log.warn(
         { event: 'login.replaced_left', reqId: request.id, err: cause },

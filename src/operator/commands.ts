@@ -2,7 +2,7 @@ import type { Clock } from '../clock.ts'
 import type { OperatorConfig } from '../config/operator.ts'
 import { createKeyring } from '../keyring.ts'
 import type { SessionStore } from '../store/store.ts'
-import { createSeals } from '../tokens/seals.ts'
+import { createSeals } from '../tokens/reseal.ts'
 import type { Command } from './arguments.ts'
 import { describeSession } from './describe.ts'
 import { endAll, endOne } from './end.ts'
@@ -20,7 +20,7 @@ export interface CommandOptions {
 
 /** Does what the operator asks for. Whether it is done. Rejects with `StoreUnavailable`. */
 export async function perform(work: Work, options: CommandOptions): Promise<boolean> {
-  const { store, config, terminal } = options
+  const { store, terminal } = options
   switch (work.kind) {
     case 'count': {
       let sessions = 0
@@ -31,8 +31,7 @@ export async function perform(work: Work, options: CommandOptions): Promise<bool
     case 'list': {
       for await (const keys of distinct(store)) {
         for (const [at, record] of (await Promise.all(keys.map(store.read))).entries()) {
-          if (record !== null)
-            await terminal.say(describeSession(keys[at]!, record, config.idleSeconds * 1_000, work.json))
+          if (record !== null) await terminal.say(describeSession(keys[at]!, record, work.json))
         }
       }
       return true

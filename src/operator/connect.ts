@@ -6,11 +6,12 @@ const CONNECTED_WITHIN_MS = 5_000
 const LOOK_EVERY_MS = 50
 
 /** A store that answers. Rejects where none does within five seconds, or refuses our credentials. */
-export async function connect(config: OperatorConfig['store']): Promise<SessionStore> {
+export async function connect(config: OperatorConfig['store'], idleMs: number): Promise<SessionStore> {
   let refused: string | null = null
   let reason = 'no answer'
   const store = createRedisStore({
     ...config,
+    idleMs,
     onRefused: (message) => {
       refused = message
     },

@@ -1,27 +1,20 @@
-import { idleEndsAt } from '../store/limits.ts'
 import type { RecordKey, SessionRecord } from '../store/store.ts'
 
 const BEYOND_ASCII = /[^\x20-\x7e]/g
 
-/** One session for a reader, without anything that opens something. `idleMs` is the idle limit. */
-export function describeSession(
-  key: RecordKey,
-  record: SessionRecord,
-  idleMs: number,
-  json: boolean,
-): string {
-  const { flow, client, gen, createdAt, seenAt, endsAt } = record
-  const idleAt = idleEndsAt(record, idleMs)
+/** One session as `list` shows it: no token, no cookie. */
+export function describeSession(key: RecordKey, record: SessionRecord, json: boolean): string {
+  const { flow, client, gen, createdAt, seenAt, idleEndsAt, endsAt } = record
   // Whoever can write to Redis shall not write to the operator's terminal.
   if (!json) {
-    const parts = [key, iso(createdAt), iso(seenAt), iso(idleAt), flow, gen, client]
+    const parts = [key, iso(createdAt), iso(seenAt), iso(idleEndsAt), flow, gen, client]
     return parts.join('  ').replace(BEYOND_ASCII, '?')
   }
   const text = JSON.stringify({
     id: key,
     createdAt: iso(createdAt),
     lastSeenAt: iso(seenAt),
-    idleExpiresAt: iso(idleAt),
+    idleExpiresAt: iso(idleEndsAt),
     expiresAt: iso(endsAt),
     flow,
     client,

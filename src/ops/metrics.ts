@@ -1,5 +1,7 @@
 import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
-import type { TokenEvents } from '../tokens/events.ts'
+import type { EndReason } from '../session/session.ts'
+import type { RetriedWrite } from '../store/reliable.ts'
+import type { RefreshEvents } from '../tokens/refresh.ts'
 import { Histogram } from './histogram.ts'
 
 export interface MetricsSources {
@@ -9,7 +11,13 @@ export interface MetricsSources {
   due: () => Promise<number | null>
 }
 
-export interface Metrics extends TokenEvents {
+export interface Metrics extends RefreshEvents {
+  started(flow: string): void
+  ended(reason: EndReason): void
+  /** A write to the store was tried again. */
+  retried(write: RetriedWrite): void
+  /** A write that the store had lost was made again. */
+  restored(write: 'tokens' | 'end'): void
   request(route: string, method: string, status: number, seconds: number): void
   upstream(operation: string, status: number, seconds: number): void
   store(command: string, seconds: number, ok: boolean): void

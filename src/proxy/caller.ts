@@ -3,16 +3,14 @@ import type { Problem } from '../errors.ts'
 import { problem, unavailable } from '../errors.ts'
 import type { SessionCache } from '../session/cache.ts'
 import type { SessionCookies } from '../session/cookies.ts'
-import type { LiveSession } from '../session/find.ts'
-import { idleEndsAt, touchInterval } from '../store/limits.ts'
-import type { SessionStore } from '../store/store.ts'
-import type { EndReason } from '../tokens/events.ts'
+import type { Known, OutageGrace } from '../session/outage.ts'
+import { type EndReason, type Found, type LiveSession, touchInterval } from '../session/session.ts'
+import type { Sessions } from '../session/sessions.ts'
+import { type SessionStore, StoreUnavailable } from '../store/store.ts'
 import type { Access } from '../tokens/obtain.ts'
 import type { RefreshTiming } from '../tokens/refresh-policy.ts'
-import { refreshesFirstAt } from '../tokens/refresh-policy.ts'
+import { neededAt } from '../tokens/refresh-policy.ts'
 import type { Tokens } from '../tokens/tokens.ts'
-import type { Activity } from './activity.ts'
-import type { Grace, Known } from './grace.ts'
 
 /** A signed-in browser, ready to call: the access token as it goes into the header, and until when. */
 export interface Caller extends Known {
@@ -48,13 +46,12 @@ export interface Callers extends Source<Caller> {
 export interface CallersOptions {
   cookies: SessionCookies
   cache: SessionCache<Caller>
-  store: SessionStore
-  tokens: Tokens
-  grace: Grace<Caller>
-  activity: Activity
+  store: Pick<SessionStore, 'health'>
+  sessions: Pick<Sessions, 'find' | 'touch' | 'end'>
+  tokens: Pick<Tokens, 'obtainAccessToken'>
+  grace: OutageGrace<Caller>
   timing: RefreshTiming
   idleMs: number
-  /** Whether the outage grace covers the present outage. */
   graceMs: number
   clock: Clock
   /** Told of each look-up with a session cookie; `bypass`: change messages do not arrive. */
@@ -67,9 +64,9 @@ export function createCallers({
   cookies,
   cache,
   store,
+  sessions,
   tokens,
   grace,
-  activity,
   timing,
   idleMs,
   graceMs,
@@ -84,7 +81,7 @@ export function createCallers({
     const caller = cache.get(cookie)
     const at = clock.monotonic()
     if (caller === null || at >= caller.usableUntil) {
-      observe(store.messagesArrive() ? 'miss' : 'bypass')
+      observe(store.health.isLive() ? 'miss' : 'bypass')
       return null
     }
     observe('hit')
@@ -98,18 +95,23 @@ export function createCallers({
     const verified = cookies.verify(cookie)
     if (verified === null) throw problem('login_required', 'The session cookie is not one of ours.')
     // Known to be away: nobody waits to be told so again.
-    const known = store.unreached() ? grace.find(cookie) : null
+    const known = store.health.isUnreached() ? grace.find(cookie) : null
     if (known !== null) return async () => known
-    // On the same connection as the read, and before it: else the session might look idle.
-    void activity.flush(verified.recordKey)
     const guard = cache.reading(verified.recordKey)
-    const found = await tokens.find(verified.recordKey)
+    let found: Found
+    try {
+      found = await sessions.find(verified.recordKey)
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error
+      const still = error.unreached ? grace.find(cookie) : null
+      return () => (still === null ? Promise.reject(error) : Promise.resolve(still))
+    }
     switch (found.kind) {
       case 'live':
         return async () => {
           const caller = await ready(found.session, await tokens.obtainAccessToken(found.session))
           // A refresh on the way here has changed the record, which its own message says only if it arrives.
-          if (caller.gen === found.session.gen) cache.put(cookie, caller, guard)
+          if (caller.gen === found.session.record.gen) cache.put(cookie, caller, guard)
           else cache.drop(caller.key)
           return caller
         }
@@ -119,10 +121,6 @@ export function createCallers({
       case 'unreadable':
         cache.drop(verified.recordKey)
         throw problem('login_required', 'The session cannot be read here any more.')
-      case 'store_unavailable': {
-        const still = found.cause.unreached ? grace.find(cookie) : null
-        return () => (still === null ? Promise.reject(found.cause) : Promise.resolve(still))
-      }
     }
   }
 
@@ -134,13 +132,10 @@ export function createCallers({
         noteActivity(caller, at)
         return caller
       }
-      case 'login_required':
+      case 'ended':
         throw loginRequired(access.reason)
       case 'unavailable':
-        throw unavailable(
-          access.what === 'store' ? 'store_unavailable' : 'authorization_server_unavailable',
-          access.retryAfterSeconds,
-        )
+        throw unavailable('authorization_server_unavailable', access.retryAfterSeconds)
       case 'token_refused':
         cache.drop(session.key)
         throw problem('upstream_refused')
@@ -148,16 +143,16 @@ export function createCallers({
   }
 
   /** `at` is now by the monotonic clock: a step of the wall clock must not prolong what is kept here. */
-  function toCaller({ key, gen, tokens: held, record }: LiveSession, at: number): Caller {
+  function toCaller({ key, tokens: held, record }: LiveSession, at: number): Caller {
     const fromWall = at - clock.wall()
     const seenAt = record.seenAt + fromWall
     return {
       key,
-      gen,
+      gen: record.gen,
       authorization: `Bearer ${held.accessToken.reveal()}`,
       usableUntil: Math.min(
-        refreshesFirstAt(held, timing) + fromWall,
-        idleEndsAt(record, idleMs) + fromWall,
+        neededAt(held, timing) + fromWall,
+        record.idleEndsAt + fromWall,
         at + MAX_ENTRY_AGE_MS,
       ),
       expiresAt: held.expiresAt + fromWall,
@@ -174,12 +169,12 @@ export function createCallers({
   function noteActivity(caller: Caller, at: number): void {
     if (at - caller.seenAt < touchEvery) return
     caller.seenAt = at
-    activity.note(caller.key)
+    sessions.touch(caller.key)
   }
 
   async function renew(refused: Caller, named: boolean): Promise<Caller> {
     cache.drop(refused.key)
-    const found = await tokens.find(refused.key)
+    const found = await sessions.find(refused.key)
     switch (found.kind) {
       case 'live': {
         const { session } = found
@@ -192,16 +187,14 @@ export function createCallers({
         throw loginRequired(found.reason)
       case 'unreadable':
         throw problem('upstream_refused')
-      case 'store_unavailable':
-        throw found.cause
     }
   }
 
   /** Ends a session whose only token was called invalid; what to answer. */
   async function endRefused(refused: Caller): Promise<Problem> {
-    if (await tokens.end(refused.key, 'refused', refused.gen)) return loginRequired('refused')
+    if (await sessions.end(refused.key, 'refused', refused.gen)) return loginRequired('refused')
     // Of several callers with this token one ends the session, and all get the same answer.
-    const found = await tokens.find(refused.key)
+    const found = await sessions.find(refused.key)
     return found.kind === 'ended' ? loginRequired(found.reason ?? 'refused') : problem('upstream_refused')
   }
 

@@ -263,7 +263,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
         const ended = await sessions.endRefused(key, record, id)
         if (ended === 'moved') return { kind: 'changed' }
         log.info(
-          { event: 'refresh.refused', error: outcome.error, recordKey: inLog(key) },
+          { event: 'refresh.refused', error: outcome.reason, recordKey: inLog(key) },
           'the authorization server refused the refresh token: the session ends',
         )
         return { kind: 'ended', reason: ended === 'ended' ? 'refused' : null }

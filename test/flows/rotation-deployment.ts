@@ -54,7 +54,7 @@ async function makeSession(
   const record = { tokens: sealed, createdAt, endsAt: createdAt + MAX_MS, client: CLIENT.clientId }
   await store.schedule(key, dueInSeconds * 1_000)
   await store.create(key, { ...record, flow: 'code' }, key, 15_000)
-  await store.saveSession(key, '{}', IDLE_MS)
+  await store.confirm(key)
   return new Map([
     [cookies.sessionName, cookies.signer.sign(sessionId)],
     [cookies.recordName, cookies.sealRecordKey(key)],

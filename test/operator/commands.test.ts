@@ -83,7 +83,7 @@ async function sealedSession(made: TestStore, secret: Secret): Promise<RecordKey
   const key = newKey()
   const sealed = sealFor(made, key, secret)
   await made.store.create(key, newRecord(made.now(), { tokens: sealed }), 'a', 15_000)
-  await made.store.saveSession(key, '{}', IDLE_MS)
+  await made.store.confirm(key)
   return key
 }
 
@@ -111,7 +111,7 @@ t.test('a line tells of a session what an operator may know', async (t) => {
   const iso = (at: number) => new Date(at).toISOString()
   const key = await startSession(made, { client: 'the\u001b[31m \u009b31m app' })
   await made.pass(60_000)
-  await made.store.touch(key, 0, IDLE_MS)
+  await made.store.touch(key, 0)
   await run({ kind: 'list', json: false })
   const seenAt = made.now()
   t.strictSame(out, [

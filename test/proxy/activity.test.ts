@@ -32,7 +32,7 @@ function start(t: Test) {
     async touch(key: RecordKey, agoMs: number, idleMs: number) {
       touched.push(key)
       if (failing.has(key)) throw new Error('this part of the store is away')
-      return await memory.touch(key, agoMs, idleMs)
+      return await memory.touch(key, agoMs)
     },
   }
   const activity = createActivity({ store, idleMs: IDLE_MS, clock, onGone: (key) => void gone.push(key) })
@@ -49,7 +49,7 @@ function start(t: Test) {
     async session(): Promise<RecordKey> {
       const key = newKey()
       await memory.create(key, newRecord(clock.wall()), randomUUID(), 15_000)
-      await memory.saveSession(key, '{}', IDLE_MS)
+      await memory.confirm(key)
       return key
     },
   }

@@ -107,7 +107,7 @@ export function drawWithoutFaults(
 const COMMANDS = [
   'beginRefresh',
   'renewLease',
-  'settleRefresh',
+  'releaseLease',
   'replaceTokens',
   'end',
   'create',

@@ -191,7 +191,7 @@ export const MUTATIONS: readonly Mutation[] = [
     'cache-always-trusted',
     'the cache is used although messages do not arrive',
     CACHE,
-    'return store.messagesArrive() ? (entries.peek(cookie) ?? null) : null',
+    'return store.health.isLive() ? (entries.peek(cookie) ?? null) : null',
     'return entries.peek(cookie) ?? null',
   ),
   mutation(

@@ -299,7 +299,7 @@ export class RedisServer {
     return 'held'
   }
 
-  settleRefresh(key: RecordKey, attempt: string, inDoubt: InDoubt | null, retryInMs: number): void {
+  releaseLease(key: RecordKey, attempt: string, inDoubt: InDoubt | null, retryInMs: number): void {
     const record = this.live(key)
     if (record === null) return
     const retrySetAt = this.clock()

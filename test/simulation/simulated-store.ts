@@ -62,14 +62,14 @@ export function createSimulatedStore(transport: Transport): SessionStore {
     },
     read: (key) => ask(of(key), 'read', false, (server) => server.read(key)),
     saveSession: (key, session, idleMs) =>
-      ask(of(key), 'saveSession', true, (server) => server.saveSession(key, session, idleMs)),
+      ask(of(key), 'saveSession', true, (server) => server.confirm(key)),
     touch: (key, agoMs, idleMs) => ask(of(key), 'touch', true, (server) => server.touch(key, agoMs, idleMs)),
     beginRefresh: (key, request) =>
       ask(of(key), 'beginRefresh', true, (server) => server.beginRefresh(key, request)),
     renewLease: (key, request) =>
       ask(of(key), 'renewLease', true, (server) => server.renewLease(key, request)),
-    settleRefresh: (key, attempt, inDoubt, retryInMs) =>
-      ask(of(key), 'settleRefresh', true, (server) => server.settleRefresh(key, attempt, inDoubt, retryInMs)),
+    releaseLease: (key, attempt, inDoubt, retryInMs) =>
+      ask(of(key), 'releaseLease', true, (server) => server.releaseLease(key, attempt, inDoubt, retryInMs)),
     replaceTokens: (key, gen, attempt, tokens) =>
       ask(of(key), 'replaceTokens', true, (server) => server.replaceTokens(key, gen, attempt, tokens)),
     reseal: (key, was, sealed) => ask(of(key), 'reseal', true, (server) => server.reseal(key, was, sealed)),

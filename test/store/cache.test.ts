@@ -82,9 +82,9 @@ t.test('each kind of change drops every cookie of its session, and those of no o
         livesMs: 0,
         forcedWindowMs: 0,
       })
-      await store.settleRefresh(key, 'b', null, 0)
+      await store.releaseLease(key, 'b', null, 0)
     },
-    'the end': (key) => store.end(key, null),
+    'the end': (key) => store.end(key),
   }
   for (const [name, change] of Object.entries(changes)) {
     const [key, otherKey] = [await session(), await session()]
@@ -134,7 +134,7 @@ t.test('a change of another session spoils no read', async (t) => {
   const { cache, session, store } = make(t)
   const [key, other] = [await session(), await session()]
   const guard = cache.reading(key)
-  await store.end(other, null)
+  await store.end(other)
   const entry = { key, token: 'token' }
   cache.put('one', entry, guard)
   t.equal(cache.get('one'), entry)
@@ -250,7 +250,7 @@ t.test('a change and a drop by hand reach what is aside', async (t) => {
   keep(cache, 'two', dropped)
   const entry = keep(cache, 'three', other)
   lose()
-  await store.end(ended, null)
+  await store.end(ended)
   cache.drop(dropped)
   t.equal(cache.getStale('one'), null)
   t.equal(cache.getStale('two'), null)
@@ -265,7 +265,7 @@ t.test('what is read during a loss goes aside, unless a change overtook it', asy
   const entry = keep(cache, 'one', read, 'new')
   t.equal(cache.getStale('one'), entry)
   const guard = cache.reading(changed)
-  await store.end(changed, null)
+  await store.end(changed)
   cache.put('two', { key: changed, token: 'token' }, guard)
   t.equal(cache.getStale('two'), null)
   const begun = cache.reading(late)

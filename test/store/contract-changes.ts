@@ -16,7 +16,7 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
   }
 
   await t.test('messages are proven to arrive', async (t) => {
-    t.equal(store.messagesArrive(), true)
+    t.equal(store.health.isLive(), true)
   })
 
   await t.test('replaced tokens are told once, even if the same attempt comes twice', async (t) => {
@@ -38,32 +38,32 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('the end of a session is told at once where it was asked, and to all', async (t) => {
     const key = await startSession(made)
-    await store.end(key, 7)
+    await store.end(key, { gen: 7 })
     t.equal(await countOf(key), 0, 'not where the generation is another')
-    await store.end(key, 1)
+    await store.end(key, { gen: 1 })
     t.ok(told.includes(key), 'before the call returns')
     const count = await countOf(key)
-    await store.end(key, null)
+    await store.end(key)
     t.equal(await countOf(key), count, 'not where there is nothing to end')
   })
 
   await t.test('a lease that is given back is told, a lease that is not held is not', async (t) => {
     const key = await startSession(made)
     await store.beginRefresh(key, leaseRequest('a'))
-    await store.settleRefresh(key, 'b', null, 0)
+    await store.releaseLease(key, 'b', null, 0)
     t.equal(await countOf(key), 0)
-    await store.settleRefresh(key, 'a', { gen: 1, doubts: 1 }, 0)
+    await store.releaseLease(key, 'a', { gen: 1, doubts: 1 }, 0)
     t.equal(await countOf(key), 1)
-    await store.settleRefresh(key, 'a', { gen: 1, doubts: 1 }, 0)
+    await store.releaseLease(key, 'a', { gen: 1, doubts: 1 }, 0)
     t.equal(await countOf(key), 1)
   })
 
   await t.test('nothing else is told', async (t) => {
     const key = newKey()
     await store.create(key, newRecord(now()), 'a', 15_000)
-    await store.saveSession(key, '{}', IDLE_MS)
+    await store.confirm(key)
     await store.read(key)
-    await store.touch(key, 0, IDLE_MS)
+    await store.touch(key, 0)
     await store.schedule(key, 60_000)
     await store.unschedule(key)
     await store.scheduleMissing([{ key, inMs: 60_000 }])
@@ -77,7 +77,7 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
     const other: RecordKey[] = []
     store.onChange((key) => void other.push(key))
     const key = await startSession(made)
-    await store.end(key, null)
+    await store.end(key)
     await passMarker(made, told)
     t.ok(other.includes(key))
   })

@@ -140,7 +140,7 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
     await store.create(key, newRecord(now()), 'a', 15_000)
     const before = await store.queueLength()
     await store.schedule(key, -1_000)
-    await store.end(key, null)
+    await store.end(key)
     t.equal(await store.queueLength(), before + 1)
   })
 

@@ -47,12 +47,12 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     const [dying, living] = [newKey(), newKey()]
     await store.create(dying, newRecord(now()), 'a', 400)
     await store.create(living, newRecord(now()), 'a', 400)
-    t.equal(await store.saveSession(living, '{"kept":1}', IDLE_MS), true)
+    t.equal(await store.confirm(living), true)
     t.not(await store.read(dying), null)
     await pass(450)
     t.equal(await store.read(dying), null)
     t.equal((await store.read(living))?.session, '{"kept":1}')
-    t.equal(await store.saveSession(dying, '{}', IDLE_MS), false, 'it is too late to confirm it')
+    t.equal(await store.confirm(dying), false, 'it is too late to confirm it')
   })
 
   await t.test('an unconfirmed record whose tokens are replaced still dies', async (t) => {
@@ -67,70 +67,70 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     const key = await startSession(made)
     const before = await store.read(key)
     const session = JSON.stringify({ text: 'quotes " \\ and ü €  \u0000', long: 'x'.repeat(5_000) })
-    t.equal(await store.saveSession(key, session, IDLE_MS), true)
+    t.equal(await store.confirm(key), true)
     t.strictSame(await store.read(key), { ...before, session })
   })
 
   await t.test('no method brings back a session that ended, or makes one', async (t) => {
     const key = await startSession(made)
     await store.beginRefresh(key, leaseRequest('a'))
-    t.strictSame(await store.end(key, null), { kind: 'ended', tokens: 'sealed-1' })
-    t.equal(await store.saveSession(key, '{"late":1}', IDLE_MS), false)
-    t.equal(await store.touch(key, 0, IDLE_MS), false)
+    t.strictSame(await store.end(key), { kind: 'ended', tokens: 'sealed-1' })
+    t.equal(await store.confirm(key), false)
+    t.equal(await store.touch(key, 0), false)
     t.strictSame(await store.beginRefresh(key, leaseRequest('b')), { kind: 'gone' })
-    await store.settleRefresh(key, 'a', null, 0)
+    await store.releaseLease(key, 'a', null, 0)
     t.strictSame(await store.replaceTokens(key, 1, 'a', 'sealed-2'), { kind: 'gone' })
     t.strictSame(await store.restoreTokens(key, 2, 'r', 'sealed-2'), { kind: 'gone' })
-    t.strictSame(await store.end(key, null), { kind: 'gone' })
-    t.strictSame(await store.end(key, 1), { kind: 'gone' })
+    t.strictSame(await store.end(key), { kind: 'gone' })
+    t.strictSame(await store.end(key, { gen: 1 }), { kind: 'gone' })
     t.equal(await store.read(key), null)
   })
 
   await t.test('ending by generation ends only that one, and answers its tokens', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, 1, 'a', 'sealed-2')
-    t.strictSame(await store.end(key, 1), { kind: 'moved' })
+    t.strictSame(await store.end(key, { gen: 1 }), { kind: 'moved' })
     t.equal((await store.read(key))?.tokens, 'sealed-2')
-    t.strictSame(await store.end(key, 2), { kind: 'ended', tokens: 'sealed-2' })
+    t.strictSame(await store.end(key, { gen: 2 }), { kind: 'ended', tokens: 'sealed-2' })
     t.equal(await store.read(key), null)
   })
 
   await t.test('why a session ended is kept, and nothing of one that did not end', async (t) => {
     const key = await startSession(made)
     t.equal(await store.endReason(key), null)
-    await store.end(key, 7, 'refused')
+    await store.end(key, { gen: 7, reason: 'refused' })
     t.equal(await store.endReason(key), null, 'it has not ended')
-    await store.end(key, 1, 'idle')
+    await store.end(key, { gen: 1, reason: 'idle' })
     t.equal(await store.endReason(key), 'idle')
-    await store.end(key, null, 'logout')
+    await store.end(key, { reason: 'logout' })
     t.equal(await store.endReason(key), 'idle', 'it had ended before')
   })
 
   await t.test('a limit ends a session only where it has passed by the clock of the store too', async (t) => {
     const young = await startSession(made)
-    t.strictSame(await store.endPassed(young, 1, 'idle', IDLE_MS), { kind: 'moved' })
+    t.strictSame(await store.endPassed(young, 1, 'idle'), { kind: 'moved' })
     t.equal(await store.endReason(young), null)
     t.not(await store.read(young), null, 'a replica whose clock runs ahead has ended nothing')
     const idle = await startSession(made, { createdAt: now() - IDLE_MS })
-    t.strictSame(await store.endPassed(idle, 7, 'idle', IDLE_MS), { kind: 'moved' }, 'another generation')
-    t.strictSame(await store.endPassed(idle, 1, 'idle', IDLE_MS), { kind: 'ended', tokens: 'sealed-1' })
+    t.strictSame(await store.endPassed(idle, 7, 'idle'), { kind: 'moved' }, 'another generation')
+    t.strictSame(await store.endPassed(idle, 1, 'idle'), { kind: 'ended', tokens: 'sealed-1' })
     t.equal(await store.endReason(idle), 'idle')
-    t.strictSame(await store.endPassed(idle, 1, 'idle', IDLE_MS), { kind: 'gone' })
+    t.strictSame(await store.endPassed(idle, 1, 'idle'), { kind: 'gone' })
   })
 
   await t.test('ending without a generation ends whichever there is', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, 1, 'a', 'sealed-2')
-    t.strictSame(await store.end(key, null), { kind: 'ended', tokens: 'sealed-2' })
+    t.strictSame(await store.end(key), { kind: 'ended', tokens: 'sealed-2' })
   })
 
   await t.test('activity moves forward, never back', async (t) => {
     const key = await startSession(made, { createdAt: now() - 9_000 })
     const before = now()
-    t.equal(await store.touch(key, 4_000, IDLE_MS), true)
+    t.equal(await store.touch(key, 4_000), true)
     const { seenAt } = (await store.read(key))!
     t.ok(seenAt >= before - 4_000 && seenAt <= now() - 4_000, 'by the clock of the store')
-    t.equal(await store.touch(key, 8_000, IDLE_MS), true)
+    t.equal(await store.touch(key, 8_000), true)
     t.equal((await store.read(key))?.seenAt, seenAt)
   })
 
@@ -140,7 +140,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
       // It was set forward by an hour meanwhile, and the replica has found the session alive by its own clock.
       const createdAt = now() - IDLE_MS - 1_000
       const key = await startSession(made, { createdAt })
-      t.equal(await store.touch(key, 0, IDLE_MS), true)
+      t.equal(await store.touch(key, 0), true)
       t.ok((await store.read(key))!.seenAt > createdAt)
     },
   )
@@ -170,7 +170,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
       await startSession(made, { createdAt: idle, endsAt: at - pastBy }),
     ]
     // The limit that it is measured against has grown, as after a restart with other settings.
-    for (const key of [lives, dies]) t.equal(await store.touch(key, 0, 2 * IDLE_MS), true)
+    for (const key of [lives, dies]) t.equal(await store.touch(key, 0), true)
     await pass(400)
     t.ok((await store.read(lives))!.seenAt >= at)
     t.equal(await store.read(dies), null)
@@ -179,7 +179,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
   await t.test('a session that is saved when its life is over is gone', async (t) => {
     const key = newKey()
     await store.create(key, newRecord(now() - 50_000_000), 'a', 15_000)
-    await store.saveSession(key, '{}', IDLE_MS)
+    await store.confirm(key)
     t.equal(await store.read(key), null)
   })
 }

@@ -75,7 +75,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('after a failure the next attempt is told how long to wait', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.settleRefresh(key, 'a', null, LONG)
+    await store.releaseLease(key, 'a', null, LONG)
     const answer = await begin(key, 'b')
     t.equal(answer.kind, 'backing_off')
     if (answer.kind === 'backing_off') t.ok(answer.waitMs > LONG - 10_000 && answer.waitMs <= LONG)
@@ -87,7 +87,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('after the wait the right is granted', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.settleRefresh(key, 'a', null, 40)
+    await store.releaseLease(key, 'a', null, 40)
     await pass(60)
     t.match(await begin(key, 'b'), { kind: 'granted', doubts: 0, openForMs: 0 })
   })
@@ -95,7 +95,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('a forced refresh does not wait for the end of a back-off', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.settleRefresh(key, 'a', null, LONG)
+    await store.releaseLease(key, 'a', null, LONG)
     t.match(await begin(key, 'b', { forcedWindowMs: LONG }), {
       kind: 'granted',
       doubts: 0,
@@ -113,7 +113,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     async (t) => {
       const key = await startSession(made)
       await begin(key, 'a', { forcedWindowMs: LONG })
-      await store.settleRefresh(key, 'a', null, LONG)
+      await store.releaseLease(key, 'a', null, LONG)
       t.equal((await begin(key, 'b', { forcedWindowMs: LONG })).kind, 'backing_off')
     },
   )
@@ -121,7 +121,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('a forced refresh that brought no new tokens may be made again', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a', { forcedWindowMs: LONG })
-    await store.settleRefresh(key, 'a', null, 0)
+    await store.releaseLease(key, 'a', null, 0)
     t.match(await begin(key, 'b', { forcedWindowMs: LONG }), {
       kind: 'granted',
       doubts: 0,
@@ -144,7 +144,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('after the window a refresh may be forced again', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a', { forcedWindowMs: 40 })
-    await store.settleRefresh(key, 'a', null, 0)
+    await store.releaseLease(key, 'a', null, 0)
     await pass(60)
     t.match(await begin(key, 'b', { forcedWindowMs: 40 }), { kind: 'granted', doubts: 0, openForMs: 0 })
   })
@@ -152,7 +152,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('a refresh that is not forced opens no window', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.settleRefresh(key, 'a', null, 0)
+    await store.releaseLease(key, 'a', null, 0)
     t.match(await begin(key, 'b', { forcedWindowMs: LONG }), {
       kind: 'granted',
       doubts: 0,

@@ -14,7 +14,7 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
   await t.test('a presentation that was answered or never left leaves no doubt', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.settleRefresh(key, 'a', null, 0)
+    await store.releaseLease(key, 'a', null, 0)
     const record = await store.read(key)
     t.equal(record?.doubts, 0)
     t.equal(record?.leaseUntil, 0)
@@ -25,19 +25,19 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     const key = await startSession(made)
     for (const [before, attempt] of ['a', 'b', 'c'].entries()) {
       t.match(await begin(key, attempt), { kind: 'granted', doubts: before, openForMs: 0 })
-      await store.settleRefresh(key, attempt, { gen: 1, doubts: before + 1 }, 0)
+      await store.releaseLease(key, attempt, { gen: 1, doubts: before + 1 }, 0)
       t.equal((await store.read(key))?.doubts, before + 1)
     }
     await begin(key, 'd')
-    await store.settleRefresh(key, 'd', null, 0)
+    await store.releaseLease(key, 'd', null, 0)
     t.equal((await store.read(key))?.doubts, 3, 'a later answer does not settle earlier doubts')
   })
 
   await t.test('settling twice counts once', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.settleRefresh(key, 'a', null, 0)
-    await store.settleRefresh(key, 'a', null, LONG)
+    await store.releaseLease(key, 'a', null, 0)
+    await store.releaseLease(key, 'a', null, LONG)
     const record = await store.read(key)
     t.equal(record?.doubts, 0)
     t.equal((await begin(key, 'b')).kind, 'granted', 'the second call set no wait')
@@ -45,36 +45,36 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('who does not hold the lease settles nothing', async (t) => {
     const key = await startSession(made)
-    await store.settleRefresh(key, 'a', null, LONG)
+    await store.releaseLease(key, 'a', null, LONG)
     await begin(key, 'a', 40)
     await pass(60)
     await begin(key, 'b')
     const before = await store.read(key)
-    await store.settleRefresh(key, 'a', null, LONG)
-    await store.settleRefresh(key, 'c', { gen: 1, doubts: 2 }, LONG)
+    await store.releaseLease(key, 'a', null, LONG)
+    await store.releaseLease(key, 'c', { gen: 1, doubts: 2 }, LONG)
     t.strictSame(await store.read(key), before)
-    await store.settleRefresh(newKey(), 'a', null, LONG)
+    await store.releaseLease(newKey(), 'a', null, LONG)
   })
 
   await t.test('a doubt whose lease the store has lost is written all the same, once', async (t) => {
     const key = await startSession(made)
-    await store.settleRefresh(key, 'a', { gen: 2, doubts: 1 }, LONG)
+    await store.releaseLease(key, 'a', { gen: 2, doubts: 1 }, LONG)
     t.match(await store.read(key), { doubts: 0, retryAt: 0 }, 'not of another generation')
-    await store.settleRefresh(key, 'a', { gen: 1, doubts: 1 }, LONG)
+    await store.releaseLease(key, 'a', { gen: 1, doubts: 1 }, LONG)
     const record = await store.read(key)
     t.equal(record?.doubts, 1)
     t.equal((await begin(key, 'b')).kind, 'backing_off')
-    await store.settleRefresh(key, 'a', { gen: 1, doubts: 1 }, 2 * LONG)
+    await store.releaseLease(key, 'a', { gen: 1, doubts: 1 }, 2 * LONG)
     t.strictSame(await store.read(key), record)
   })
 
   await t.test('a lost doubt leaves the lease of another to its holder', async (t) => {
     const key = await startSession(made)
     await begin(key, 'b')
-    await store.settleRefresh(key, 'a', { gen: 1, doubts: 3 }, 0)
+    await store.releaseLease(key, 'a', { gen: 1, doubts: 3 }, 0)
     t.match(await store.read(key), { doubts: 3 })
     t.equal((await begin(key, 'c')).kind, 'busy')
-    await store.settleRefresh(key, 'b', null, 0)
+    await store.releaseLease(key, 'b', null, 0)
     t.match(await store.read(key), { doubts: 2, leaseUntil: 0 })
   })
 
@@ -89,7 +89,7 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     t.equal(await renew('a', 1, 2), 'taken', 'of other tokens')
     t.equal(await renew('a'), 'held')
     t.equal((await store.read(key))?.doubts, 2, 'doubts only rise')
-    await store.end(key, null)
+    await store.end(key)
     t.equal(await renew('a'), 'gone')
   })
 
@@ -108,14 +108,14 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     const key = await startSession(made)
     await begin(key, 'a', 40)
     await pass(60)
-    await store.settleRefresh(key, 'a', null, 0)
+    await store.releaseLease(key, 'a', null, 0)
     t.equal((await store.read(key))?.doubts, 0)
   })
 
   await t.test('new tokens raise the generation and clear lease, wait and doubts', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.settleRefresh(key, 'a', { gen: 1, doubts: 1 }, 0)
+    await store.releaseLease(key, 'a', { gen: 1, doubts: 1 }, 0)
     await begin(key, 'b')
     const before = await store.read(key)
     t.strictSame(await store.replaceTokens(key, 1, 'b', 'sealed-2'), { kind: 'replaced', gen: 2 })
@@ -165,7 +165,7 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     async (t) => {
       const key = await startSession(made)
       await begin(key, 'a')
-      await store.settleRefresh(key, 'a', { gen: 1, doubts: 1 }, LONG)
+      await store.releaseLease(key, 'a', { gen: 1, doubts: 1 }, LONG)
       const before = await store.read(key)
       t.strictSame(await store.restoreTokens(key, 3, 'r', 'sealed-3'), { kind: 'restored' })
       const restored = await store.read(key)
@@ -200,7 +200,7 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     await store.restoreTokens(key, 2, 'r', 'sealed-2')
     const next = leaseRequest('b', { gen: 2 })
     t.match(await store.beginRefresh(key, next), { kind: 'granted', doubts: 0, openForMs: 0 })
-    await store.settleRefresh(key, 'a', null, LONG)
+    await store.releaseLease(key, 'a', null, LONG)
     t.ok(((await store.read(key))?.leaseUntil ?? 0) > 0, 'the older attempt settles nothing')
   })
 
@@ -252,7 +252,7 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
       const key = await startSession(made)
       const [replaced, ended] = await Promise.all([
         store.replaceTokens(key, 1, 'a', 'sealed-2'),
-        store.end(key, null),
+        store.end(key),
       ])
       t.equal(ended.kind, 'ended')
       const tokens = replaced.kind === 'replaced' ? 'sealed-2' : 'sealed-1'

@@ -28,7 +28,7 @@ export async function resealContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('no session is made or brought back by it', async (t) => {
     const key = await startSession(made)
-    await store.end(key, null)
+    await store.end(key)
     t.equal(await store.reseal(key, 'sealed-1', 'resealed'), false)
     t.equal(await store.reseal(newKey(), '', 'resealed'), false)
     t.equal(await store.read(key), null)
@@ -42,6 +42,6 @@ export async function resealContract(t: Test, made: TestStore): Promise<void> {
       t.equal((await Promise.all(calls)).filter((written) => written).length, 1)
     }
     t.equal((await store.read(key))?.gen, 1)
-    t.ok(await store.touch(key, 0, 7_200_000))
+    t.ok(await store.touch(key, 0))
   })
 }

@@ -47,7 +47,7 @@ export async function walkContract(t: Test, made: TestStore): Promise<void> {
     let turn = 0
     for await (const batch of store.keys()) {
       for (const key of batch) found.add(key)
-      if (turn === 0) for (const key of ending) await store.end(key, null)
+      if (turn === 0) for (const key of ending) await store.end(key)
       else await startSession(made)
       turn += 1
     }

@@ -13,8 +13,8 @@ t.test('limits pass while the machine sleeps, although its monotonic clock stand
   t.teardown(() => store.close())
   const key = newKey()
   await store.create(key, newRecord(Date.now()), 'a', 15_000)
-  await store.saveSession(key, '{}', 60_000)
-  t.match(await store.endPassed(key, 1, 'idle', 60_000), { kind: 'moved' })
+  await store.confirm(key)
+  t.match(await store.endPassed(key, 1, 'idle'), { kind: 'moved' })
   asleepMs = 70_000
-  t.match(await store.endPassed(key, 1, 'idle', 60_000), { kind: 'ended' })
+  t.match(await store.endPassed(key, 1, 'idle'), { kind: 'ended' })
 })

@@ -12,7 +12,7 @@ t.test('a clock that is set back does not make silence look like messages', asyn
   })
   redis.pause()
   Date.now = () => now() - 3_600_000
-  await until('messages stop counting', () => !store.messagesArrive(), 2_500)
+  await until('messages stop counting', () => !store.health.isLive(), 2_500)
   redis.resume()
-  await until('messages arrive again', () => store.messagesArrive())
+  await until('messages arrive again', () => store.health.isLive())
 })

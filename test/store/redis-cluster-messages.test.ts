@@ -25,7 +25,7 @@ async function endedAt(one: TestStore, other: TestStore, key: RecordKey): Promis
     })
   })
   const startedAt = performance.now()
-  await one.store.end(key, null)
+  await one.store.end(key)
   await Promise.race([told, new Promise((resolve) => setTimeout(resolve, 1_000))])
   return performance.now() - startedAt
 }
@@ -52,7 +52,7 @@ t.test('a change on any master is told within 200 ms while the cluster bus carri
   const keys = await Promise.all(Array.from({ length: 20 }, () => startSession(one)))
   cluster.silenceBus()
   for (const key of keys) t.ok((await endedAt(one, other, key)) < 200, 'told')
-  t.ok(other.store.messagesArrive())
+  t.ok(other.store.health.isLive())
 })
 
 t.test('messages stop counting within a second when one of the masters is silent', async (t) => {
@@ -60,10 +60,10 @@ t.test('messages stop counting within a second when one of the masters is silent
   const { store } = await redisStore(t, targetOf(cluster))
   for (const node of cluster.nodes) {
     node.pause()
-    const took = await until('messages stop counting', () => !store.messagesArrive(), 2_000)
+    const took = await until('messages stop counting', () => !store.health.isLive(), 2_000)
     t.ok(took < 1_000, `after ${took} ms`)
     node.resume()
-    await until('messages arrive again', () => store.messagesArrive())
+    await until('messages arrive again', () => store.health.isLive())
   }
 })
 
@@ -84,19 +84,19 @@ t.test('a master that joins and takes a slot is subscribed at, until it has no s
   // Neither store sends a command on that slot: nothing redirects them to its new master.
   await until('both subscribe there', async () => (await subscribersAt(added)) === 2, 3_000)
   t.ok(lost >= 1, 'changes may have been missed before, so all that is cached is dropped')
-  await until('messages arrive', () => other.store.messagesArrive(), 2_000)
+  await until('messages arrive', () => other.store.health.isLive(), 2_000)
   const second = await startSession(one)
   t.ok((await endedAt(one, other, second)) < 200)
 
   const back = await cluster.beginMove(slot, owner)
   await back.end()
   await until('both have left it', async () => (await subscribersAt(added)) === 0, 3_000)
-  await until('messages arrive', () => other.store.messagesArrive(), 2_000)
+  await until('messages arrive', () => other.store.health.isLive(), 2_000)
 
   const again = await cluster.beginMove(slot, added)
   await again.end()
   await until('both subscribe there again', async () => (await subscribersAt(added)) === 2, 3_000)
-  for (const { store } of [one, other]) await until('messages arrive', () => store.messagesArrive(), 2_000)
+  for (const { store } of [one, other]) await until('messages arrive', () => store.health.isLive(), 2_000)
   cluster.silenceBus()
   t.ok((await endedAt(one, other, key)) < 200, 'and hear what is published there alone')
 })
@@ -125,16 +125,16 @@ t.test('after a failover messages count again once the promoted master is subscr
   await until('the subscribers follow', async () => (await subscribersAt(promoted)) === 2, 2_000)
   await until('they leave the demoted one', async () => (await subscribersAt(old!)) === 0, 4_000)
   t.ok(lost >= 1, 'what was cached is dropped')
-  for (const { store } of [one, other]) await until('messages arrive', () => store.messagesArrive(), 10_000)
+  for (const { store } of [one, other]) await until('messages arrive', () => store.health.isLive(), 10_000)
   for (let count = 0; count < 10; count += 1) {
     t.ok((await endedAt(one, other, await startSession(one))) < 200)
   }
 
   // And back, by the death of the promoted master this time.
   await promoted.kill()
-  await until('messages stop counting', () => !other.store.messagesArrive(), 2_000)
+  await until('messages stop counting', () => !other.store.health.isLive(), 2_000)
   await until('its replica has its slots', () => cluster.hasReplaced(promoted), 20_000)
-  const took = await until('messages arrive', () => other.store.messagesArrive(), 10_000)
+  const took = await until('messages arrive', () => other.store.health.isLive(), 10_000)
   t.ok(took < 8_000, `after ${took} ms`)
   await until('both subscribe there', async () => (await subscribersAt(old!)) === 2, 2_000)
 })
@@ -150,6 +150,6 @@ t.test('slots that move between known masters stop no messages', async (t) => {
     const move = await cluster.beginMove(await slotOf(cluster, newKey()))
     await move.end()
   }
-  t.ok(one.store.messagesArrive())
+  t.ok(one.store.health.isLive())
   t.equal(lost, 0)
 })

@@ -73,7 +73,7 @@ t.test('the life of a record is its nearer limit and the slack, to the milliseco
 
   const key = await startSession(made, { createdAt, endsAt: createdAt + MAX_MS })
   t.equal(await expiryOf(key), createdAt + IDLE_MS + RECORD_SLACK_MS)
-  await made.store.touch(key, 1_000, IDLE_MS)
+  await made.store.touch(key, 1_000)
   const { seenAt } = (await made.store.read(key))!
   t.ok(seenAt > createdAt)
   t.equal(await expiryOf(key), seenAt + IDLE_MS + RECORD_SLACK_MS)
@@ -82,7 +82,7 @@ t.test('the life of a record is its nearer limit and the slack, to the milliseco
 
   const short = await startSession(made, { createdAt, endsAt: createdAt + 60_000 })
   t.equal(await expiryOf(short), createdAt + 60_000 + RECORD_SLACK_MS)
-  await made.store.touch(short, 1_000, IDLE_MS)
+  await made.store.touch(short, 1_000)
   t.equal(await expiryOf(short), createdAt + 60_000 + RECORD_SLACK_MS)
 
   const provisional = newKey()
@@ -117,7 +117,7 @@ t.test('nothing in Redis can be read or used: no token, session id, cookie value
   await store.claimNonce(nonce, 'a', 600_000)
   await store.schedule(key, 60_000)
   await store.create(key, { ...newRecord(Date.now()), tokens: sealed }, 'a', 15_000)
-  await store.saveSession(key, '{}', IDLE_MS)
+  await store.confirm(key)
   await store.beginRefresh(key, {
     gen: 1,
     attempt: 'b',

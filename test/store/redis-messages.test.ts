@@ -31,11 +31,11 @@ t.test('what one replica changes is told to the other, and under another prefix 
   stranger.store.onChange((key) => void toldToStranger.push(key))
 
   const key = await startSession(one)
-  const { kind } = await one.store.end(key, null)
+  const { kind } = await one.store.end(key)
   t.equal(kind, 'ended')
   t.ok((await until('it is reported', () => told.includes(key))) < 200)
   const marker = await startSession(stranger)
-  await stranger.store.end(marker, null)
+  await stranger.store.end(marker)
   await until('the marker is reported', () => toldToStranger.includes(marker))
   t.strictSame(toldToStranger, [marker])
   t.strictSame(told, [key])
@@ -48,8 +48,8 @@ t.test('messages do not count as arriving before they are proven to', async (t) 
   store.onMessagesLost(() => {
     lost += 1
   })
-  t.equal(store.messagesArrive(), false)
-  await until('they arrive', () => store.messagesArrive())
+  t.equal(store.health.isLive(), false)
+  await until('they arrive', () => store.health.isLive())
   t.equal(lost, 0, 'what never worked is not lost')
 })
 
@@ -63,14 +63,14 @@ t.test('a subscriber that is cut off is told at once, comes back, and then hears
   let arrivedMeanwhile = 0
   store.onMessagesLost(() => {
     lost += 1
-    if (store.messagesArrive()) arrivedMeanwhile += 1
+    if (store.health.isLive()) arrivedMeanwhile += 1
   })
   for (const round of [1, 2]) {
     await redis.cli('client', 'kill', 'type', 'pubsub')
     await until('the loss is reported', () => lost === round, LOST_WITHIN_MS)
-    await until('messages arrive again', () => store.messagesArrive())
+    await until('messages arrive again', () => store.health.isLive())
     const key = await startSession(made)
-    await store.end(key, null)
+    await store.end(key)
     await until('the change is reported', () => told.includes(key))
   }
   t.equal(arrivedMeanwhile, 0, 'messages do not count as arriving while their loss is told')
@@ -88,9 +88,9 @@ t.test('a subscriber that is cut off in a Cluster is told at once, comes back an
   })
   await redis.cli('client', 'kill', 'type', 'pubsub')
   await until('the loss is reported', () => lost === 1, 1_000)
-  await until('messages arrive again', () => store.messagesArrive())
+  await until('messages arrive again', () => store.health.isLive())
   const key = await startSession(made)
-  await store.end(key, null)
+  await store.end(key)
   await until('the change is reported', () => told.includes(key))
 })
 
@@ -102,11 +102,11 @@ t.test('messages that stop coming over an open connection stop counting in 2.5 s
     lost += 1
   })
   await redis.cli('client', 'pause', '60000', 'all')
-  await until('messages stop counting', () => !store.messagesArrive(), LOST_WITHIN_MS)
+  await until('messages stop counting', () => !store.health.isLive(), LOST_WITHIN_MS)
   await until('the loss is reported', () => lost > 0, 1_000)
   await redis.kill()
   await redis.restart()
-  await until('messages arrive again', () => store.messagesArrive())
+  await until('messages arrive again', () => store.health.isLive())
   t.equal(lost, 1, 'one loss is told once')
 })
 
@@ -116,10 +116,10 @@ t.test('a subscriber that may not subscribe for a while hears again once it may'
   const { store } = made
   await redis.cli('acl', 'setuser', 'default', 'resetchannels')
   await redis.cli('client', 'kill', 'type', 'pubsub')
-  await until('messages stop counting', () => !store.messagesArrive(), LOST_WITHIN_MS)
+  await until('messages stop counting', () => !store.health.isLive(), LOST_WITHIN_MS)
   await until('it was refused', async () => (await redis.cli('acl', 'log')).includes('channel'))
   await redis.cli('acl', 'setuser', 'default', 'allchannels')
-  await until('messages arrive again', () => store.messagesArrive())
+  await until('messages arrive again', () => store.health.isLive())
 })
 
 t.test('a subscriber whose connection breaks while it subscribes again hears again', async (t) => {
@@ -129,7 +129,7 @@ t.test('a subscriber whose connection breaks while it subscribes again hears aga
   proxy.cutAt('subscribe', 3)
   await redis.cli('client', 'kill', 'type', 'pubsub')
   await until('it was cut three times', () => proxy.cutsLeft() === 0)
-  await until('messages arrive again', () => store.messagesArrive())
+  await until('messages arrive again', () => store.health.isLive())
 })
 
 t.test('a subscriber whose connection went dead without a word is connected again', async (t) => {
@@ -139,10 +139,10 @@ t.test('a subscriber whose connection went dead without a word is connected agai
   const told: RecordKey[] = []
   made.store.onChange((key) => void told.push(key))
   proxy.freezeOpen()
-  await until('messages stop counting', () => !made.store.messagesArrive(), LOST_WITHIN_MS)
-  await until('messages arrive again', () => made.store.messagesArrive())
+  await until('messages stop counting', () => !made.store.health.isLive(), LOST_WITHIN_MS)
+  await until('messages arrive again', () => made.store.health.isLive())
   const key = await startSession(made)
-  await made.store.end(key, null)
+  await made.store.end(key)
   await until('the change is reported', () => told.includes(key))
 })
 
@@ -162,11 +162,11 @@ t.test('over a slow network messages stop counting within a second after it is c
   const { store } = await redisStore(t, singleTarget(proxy.port))
   proxy.delayAnswers(400)
   for (const restMs of [0, 90, 180, 270]) {
-    await until('messages arrive', () => store.messagesArrive())
+    await until('messages arrive', () => store.health.isLive())
     await wait(1_000 + restMs)
     proxy.freeze()
     // Heartbeats that are on their way still come back.
-    const took = await until('messages stop counting', () => !store.messagesArrive(), LOST_WITHIN_MS)
+    const took = await until('messages stop counting', () => !store.health.isLive(), LOST_WITHIN_MS)
     t.ok(took < 1_000, `after ${Math.round(took)} ms`)
     proxy.thaw()
   }

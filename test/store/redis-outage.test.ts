@@ -27,7 +27,7 @@ t.test('a server that hangs: each method fails within a second, and works once i
   redis.resume()
   await untilItWorks(made.store)
   await callEveryMethod(made.store)
-  await until('messages arrive again', () => made.store.messagesArrive())
+  await until('messages arrive again', () => made.store.health.isLive())
 })
 
 t.test('a Cluster node that hangs: each method fails within a second, and works again', async (t) => {
@@ -78,7 +78,7 @@ t.test('a network that swallows everything for a while is survived, handshakes i
   )
   proxy.thaw()
   await untilItWorks(store, 8_000)
-  await until('messages arrive again', () => store.messagesArrive())
+  await until('messages arrive again', () => store.health.isLive())
 })
 
 t.test('a server that was killed: calls fail at once, and work when it is back on its port', async (t) => {
@@ -92,13 +92,13 @@ t.test('a server that was killed: calls fail at once, and work when it is back o
   })
   await redis.kill()
   await refusesEveryMethod(t, store, key, 200)
-  t.equal(store.messagesArrive(), false)
+  t.equal(store.health.isLive(), false)
   t.equal(lost, 1)
   await redis.restart()
   await untilItWorks(store)
   t.equal((await store.read(key))?.gen, 1, 'the session is still there')
   await callEveryMethod(store)
-  await until('messages arrive again', () => store.messagesArrive())
+  await until('messages arrive again', () => store.health.isLive())
 })
 
 t.test('calls made while the server is away are not kept to be sent later', async (t) => {
@@ -137,7 +137,7 @@ t.test('a server that is not there at the start is found when it comes', async (
   await redis.restart()
   await untilItWorks(store)
   t.strictSame(told, ['unreachable', 'reachable'])
-  await until('messages arrive', () => store.messagesArrive())
+  await until('messages arrive', () => store.health.isLive())
 })
 
 t.test('a server that takes no writes is unavailable, though it answers', async (t) => {

@@ -29,7 +29,7 @@ async function hears(t: Test, other: TestStore, one: TestStore): Promise<void> {
   const told: RecordKey[] = []
   other.store.onChange((key) => void told.push(key))
   const key = await startSession(one)
-  await one.store.end(key, null)
+  await one.store.end(key)
   t.ok((await until('the change is reported', () => told.includes(key), 2_000)) < 200, 'told')
 }
 
@@ -47,11 +47,11 @@ async function followed(t: Test, stores: TestStore[], node: RedisServer, other: 
   const startedAt = performance.now()
   let early = 0
   const watching = setInterval(async () => {
-    const trusted = stores.some(({ store }) => store.messagesArrive())
+    const trusted = stores.some(({ store }) => store.health.isLive())
     if (trusted && (await clientsAt(node)) === 0) early += 1
   }, 20)
   await until('no connection is left elsewhere', async () => (await clientsAt(other)) === 0, 20_000)
-  for (const { store } of stores) await until('messages arrive', () => store.messagesArrive(), 20_000)
+  for (const { store } of stores) await until('messages arrive', () => store.health.isLive(), 20_000)
   const took = performance.now() - startedAt
   clearInterval(watching)
   t.equal(await clientsAt(node), 2 * stores.length)
@@ -124,7 +124,7 @@ t.test(
       await wait(100)
     }
     t.equal(lost, 0)
-    t.ok(store.messagesArrive())
+    t.ok(store.health.isLive())
     group.resumeSentinels(0, 1, 2)
     for (const port of group.sentinelPorts) {
       await until('it is asked again', async () =>
@@ -142,14 +142,14 @@ t.test(
     const nobody = await freePort()
     group.pauseSentinels(1, 2)
     const store = openRedisStore(t, targetOf([nobody, ...group.sentinelPorts]))
-    const took = await until('messages arrive', () => store.messagesArrive())
+    const took = await until('messages arrive', () => store.health.isLive())
     t.ok(took < 1_000, `after ${Math.round(took)} ms`)
     group.resumeSentinels(1, 2)
     await wait(2_000)
     group.pauseSentinels(0)
     await group.master.kill()
     await promoted(group, group.replica, 1)
-    await until('it follows', () => store.messagesArrive(), FOLLOWED_WITHIN_MS)
+    await until('it follows', () => store.health.isLive(), FOLLOWED_WITHIN_MS)
     t.equal(await clientsAt(group.replica), 2)
     group.resumeSentinels(0)
   },
@@ -158,7 +158,7 @@ t.test(
 t.test('Sentinels that the configuration does not name are found', async (t) => {
   const group = await startSentinelGroup(t)
   const store = openRedisStore(t, targetOf(group.sentinelPorts.slice(0, 1)))
-  await until('messages arrive', () => store.messagesArrive())
+  await until('messages arrive', () => store.health.isLive())
   await wait(1_000)
   group.pauseSentinels(0)
   group.master.pause()

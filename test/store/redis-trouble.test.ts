@@ -10,7 +10,7 @@ t.jobs = 3
 /** Counts what is told of trouble from now on. */
 function watch({ store }: TestStore): () => number {
   let told = 0
-  store.onTrouble(() => {
+  store.health.onIncident(() => {
     told += 1
   })
   return () => told
@@ -21,11 +21,11 @@ t.test('a command that is not allowed is no trouble', async (t) => {
   const made = await redisStore(t, singleTarget(redis.port))
   const told = watch(made)
   await redis.cli('acl', 'setuser', 'default', '-zcard', '-scan', '-zadd')
-  const before = made.store.msSinceTrouble(newKey())
+  const before = made.store.health.msSinceIncident(newKey())
   await t.rejects(made.store.queueLength(), StoreUnavailable)
   await t.rejects(made.store.schedule(newKey(), 1), StoreUnavailable)
   t.equal(told(), 0)
-  t.ok(made.store.msSinceTrouble(newKey()) >= before)
+  t.ok(made.store.health.msSinceIncident(newKey()) >= before)
 })
 
 t.test('a server that takes no writes is trouble, by whichever code it says so', async (t) => {
@@ -35,10 +35,10 @@ t.test('a server that takes no writes is trouble, by whichever code it says so',
   const told = watch(made)
   let before = 0
   const refuses = async (code: string): Promise<void> => {
-    const failed = await t.rejects(made.store.touch(key, 0, 60_000), StoreUnavailable)
+    const failed = await t.rejects(made.store.touch(key, 0), StoreUnavailable)
     t.match(String((failed as Error | undefined)?.cause), code)
     t.ok(told() > before, code)
-    t.ok(made.store.msSinceTrouble(key) < 1_000)
+    t.ok(made.store.health.msSinceIncident(key) < 1_000)
     before = told()
   }
   await redis.cli('config', 'set', 'min-replicas-to-write', '1')
@@ -54,7 +54,7 @@ t.test('a connection that is lost is trouble, and one that is made', async (t) =
   const told = watch(made)
   await redis.kill()
   await until('the loss is reported', () => told() > 0)
-  await until('its silence is reported', () => !made.store.messagesArrive())
+  await until('its silence is reported', () => !made.store.health.isLive())
   const lost = told()
   // Tried again and again, and in vain.
   for (let count = 0; count < 20; count += 1) {
@@ -83,11 +83,11 @@ t.test('a shard of a Cluster that stays away is no trouble to the others', async
       () => false,
       () => true,
     )
-  await until('its trouble is reported', () => keys.some((key) => store.msSinceTrouble(key) < 1_000))
+  await until('its trouble is reported', () => keys.some((key) => store.health.msSinceIncident(key) < 1_000))
   await until('six seconds have passed, with failures in each', async () => {
     for (let shard = 0; shard < 16; shard += 1) await store.claimDue(shard, 1, 1_000).catch(() => {})
     const away = await Promise.all(keys.map(isAway))
     if (away.every((each) => !each) || away.every((each) => each)) return false
-    return keys.every((key, at) => away[at] || store.msSinceTrouble(key) > 6_000)
+    return keys.every((key, at) => away[at] || store.health.msSinceIncident(key) > 6_000)
   })
 })

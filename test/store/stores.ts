@@ -2,9 +2,9 @@ import { createHash, randomUUID } from 'node:crypto'
 import type { RedisTarget } from '../../src/config/config.ts'
 import { Secret } from '../../src/secret.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
-import { openRedis, type RedisClient } from '../../src/store/redis/connection.ts'
-import type { RedisStoreOptions } from '../../src/store/redis/store.ts'
-import { createRedisStore } from '../../src/store/redis/store.ts'
+import { openRedis } from '../../src/store/redis/connection.ts'
+import type { RedisClient } from '../../src/store/redis/health.ts'
+import { createRedisStore, type RedisStoreOptions } from '../../src/store/redis/store.ts'
 import type { BeginRefreshRequest, NewRecord, RecordKey, SessionStore } from '../../src/store/store.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { freePort } from '../helpers/ports.ts'
@@ -25,7 +25,7 @@ export const IDLE_MS = 7_200_000
 /** A memory store whose clock moves only when it is told to. */
 export function memoryStore(t: Teardown): TestStore {
   let clock = Date.now()
-  const store = createMemoryStore({ now: () => clock })
+  const store = createMemoryStore({ now: () => clock, idleMs: IDLE_MS })
   t.teardown(() => store.close())
   return {
     store,
@@ -43,7 +43,7 @@ export async function redisStore(
   options: Partial<RedisStoreOptions> = {},
 ): Promise<TestStore> {
   const store = openRedisStore(t, target, options)
-  await until('change messages arrive', () => store.messagesArrive())
+  await until('change messages arrive', () => store.health.isLive())
   return { store, now: Date.now, pass: wait }
 }
 
@@ -57,6 +57,7 @@ export function openRedisStore(
     target,
     ca: null,
     prefix: PREFIX,
+    idleMs: IDLE_MS,
     onRefused: (message) => {
       throw new Error(`refused: ${message}`)
     },
@@ -128,7 +129,7 @@ export async function startSession(
 ): Promise<RecordKey> {
   const key = newKey()
   await store.create(key, newRecord(now(), changes), randomUUID(), 15_000)
-  await store.saveSession(key, '{}', IDLE_MS)
+  await store.confirm(key)
   return key
 }
 

@@ -185,7 +185,7 @@ t.test('a session without a refresh token ends with its access token', async (t)
     scope: null,
   }
   await replica.tokens.keep(key, granted, 'token')
-  await shared.saveSession(key, '{}', 3_600_000)
+  await shared.confirm(key)
   await time.advance(59_000)
   t.match(await request(replica, key), { kind: 'token' })
   t.match(await request(replica, key, 1), { kind: 'token_refused' })

@@ -128,7 +128,7 @@ t.test('a holder whose lease the store has lost takes it again', async (t) => {
   }
   const asked = request(replica, key)
   await time.advance(100)
-  await shared.settleRefresh(key, attempts[0]!, null, 0)
+  await shared.releaseLease(key, attempts[0]!, null, 0)
   await time.advance(2_000)
   const record = await shared.read(key)
   t.equal(record?.doubts, 1, 'its doubt is written again')
@@ -502,14 +502,14 @@ t.test('a stop waits for an answer as long as it may, and then resets the presen
 
 /** Until the function that it returns is called, the store answers every write with an error. */
 function refuseWrites(store: SessionStore): () => void {
-  const { replaceTokens, beginRefresh, renewLease, settleRefresh, end } = store
+  const { replaceTokens, beginRefresh, renewLease, releaseLease, end } = store
   const refuse = (): Promise<never> => Promise.reject(new StoreUnavailable(new Error('READONLY')))
   Object.assign(store, {
     replaceTokens: refuse,
     beginRefresh: refuse,
     renewLease: refuse,
-    settleRefresh: refuse,
+    releaseLease: refuse,
     end: refuse,
   })
-  return () => Object.assign(store, { replaceTokens, beginRefresh, renewLease, settleRefresh, end })
+  return () => Object.assign(store, { replaceTokens, beginRefresh, renewLease, releaseLease, end })
 }

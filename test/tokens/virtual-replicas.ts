@@ -265,7 +265,7 @@ export function createVirtualReplicas(
     async addSession(replica: Replica, name: number, lifeSeconds = LIFE_SECONDS): Promise<RecordKey> {
       const key = createHash('sha256').update(`session ${name}`).digest('hex')
       await replica.tokens.keep(key, issue(name, lifeSeconds), 'code')
-      await replica.store.saveSession(key, '{}', options.idleMs ?? 3_600_000)
+      await replica.store.confirm(key)
       return key
     },
     /** What a request of this session gets; null where it has none. */
