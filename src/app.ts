@@ -13,7 +13,8 @@ import { createSignIn } from './login/sign-in.ts'
 import { createTransactions } from './login/transaction.ts'
 import { createAuthorizationServer } from './oauth/client.ts'
 import { createMetrics } from './ops/metrics.ts'
-import { createOps } from './ops/routes.ts'
+import { createReadiness, type Readiness } from './ops/readiness.ts'
+import { createOpsServer } from './ops/routes.ts'
 import { createActivity } from './proxy/activity.ts'
 import { createApplication } from './proxy/application.ts'
 import type { Caller } from './proxy/caller.ts'
@@ -28,14 +29,13 @@ import { createOutage } from './session/outage.ts'
 import { addStaticFiles } from './spa/routes.ts'
 import { createMemoryStore } from './store/memory/store.ts'
 import { createRedisStore } from './store/redis/store.ts'
-import type { StoreUnavailable } from './store/store.ts'
 import { createApplicationToken } from './tokens/application-token.ts'
 import { createTokens } from './tokens/tokens.ts'
 
 export interface AppOptions {
   config: Config
   log: Logger
-  /** The store refuses our credentials. */
+  /** Called when the store refuses the credentials. */
   onStoreRefused: (message: string) => void
 }
 
@@ -44,14 +44,11 @@ export interface App {
   server: FastifyInstance
   /** Health and metrics. */
   ops: FastifyInstance
-  /** The background begins its work. */
+  /** Starts the background refreshes. */
   start(): void
-  /** Why this process should get no traffic now; empty when it should. */
-  objections(): Promise<string[]>
+  readiness: Readiness
   shareMetricsWithPrimary(): void
-  /** From now on `/readyz` says no. */
-  announceStop(): void
-  /** Open requests finish and refreshes under way are stored; then everything is closed. */
+  /** Finishes open requests, stores refreshes in flight, then closes everything. */
   stop(): Promise<void>
 }
 
@@ -79,7 +76,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
           onUnreachable: (reason) =>
             log.warn(
               { event: 'store.unreachable', reason },
-              'no connection to Redis (see REDIS_URL, and with TLS REDIS_CA_FILE)',
+              'no connection to Redis: check REDIS_URL, and with TLS REDIS_CA_FILE',
             ),
           onReachable: () => log.info({ event: 'store.reachable' }, 'connected to Redis'),
           observe: metrics.store,
@@ -186,21 +183,8 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     log,
   })
 
-  let stopping = false
-  async function objections(): Promise<string[]> {
-    const missing: string[] = []
-    if (stopping) missing.push('the process is stopping')
-    if (!server.server.listening) missing.push('the public port is not open')
-    const fault = await store.ping().then(
-      () => null,
-      (error: StoreUnavailable) => error,
-    )
-    if (fault?.unreached !== false && outage.isInGrace()) return missing
-    if (!store.messagesArrive()) missing.push('change messages of the store do not arrive')
-    if (fault !== null) missing.push('the store does not answer')
-    return missing
-  }
-  const ops = createOps({ objections, metrics })
+  const readiness = createReadiness({ isListening: () => server.server.listening, store, outage })
+  const ops = createOpsServer({ readiness, metrics })
   metrics.watch({
     unsaved: () => tokens.gauges().unsaved,
     consecutiveFailures: () => tokens.gauges().consecutiveFailures,
@@ -211,11 +195,8 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     server,
     ops,
     start: tokens.start,
-    objections,
+    readiness,
     shareMetricsWithPrimary: metrics.shareWithPrimary,
-    announceStop() {
-      stopping = true
-    },
     async stop() {
       // At once: a refresh that begins now might not be stored any more.
       const background = tokens.beginStop()
