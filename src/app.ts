@@ -16,13 +16,12 @@ import { createMetrics } from './ops/metrics.ts'
 import { createReadiness, type Readiness } from './ops/readiness.ts'
 import { createOpsServer } from './ops/routes.ts'
 import { createActivity } from './proxy/activity.ts'
-import { createApplication } from './proxy/application.ts'
+import { createAnonymousCallers } from './proxy/anonymous.ts'
 import type { Caller } from './proxy/caller.ts'
 import { createCallers } from './proxy/caller.ts'
-import { createForwarder } from './proxy/forward.ts'
 import { createGrace } from './proxy/grace.ts'
-import { proxyOpenApi } from './proxy/openapi.ts'
-import { addProxy, PROXY_PATHS } from './proxy/routes.ts'
+import { addProxy, PROXY_PATHS, proxyOpenApi } from './proxy/routes.ts'
+import { createResourceServer } from './proxy/upstream-request.ts'
 import { createSessionCache } from './session/cache.ts'
 import { createSessionCookies } from './session/cookies.ts'
 import { createOutage } from './session/outage.ts'
@@ -120,10 +119,10 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     clock,
     observe: metrics.cache,
   })
-  const application =
+  const anonymous =
     config.clientFluxAllowed === null
       ? null
-      : createApplication({
+      : createAnonymousCallers({
           token: createApplicationToken({
             authorizationServer,
             timing: config.refresh,
@@ -134,7 +133,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
           allowed: config.clientFluxAllowed,
           clock,
         })
-  const forwarder = createForwarder({
+  const resourceServer = createResourceServer({
     baseUrl: config.baseUrl,
     timeoutMs: config.upstream.timeoutMs,
     tokenIn: config.upstream.tokenIn,
@@ -147,7 +146,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     secure: config.secureCookies,
     knownPaths: [...loginPaths(config.oauth), ...PROXY_PATHS],
     fallback,
-    openApi: openApiDocument(config, [loginOpenApi(config.oauth), proxyOpenApi(config)]),
+    openApi: openApiDocument(config, [loginOpenApi(config.oauth), ...proxyOpenApi(config)]),
     accessLog: config.accessLog,
     log,
     observe: metrics.request,
@@ -175,9 +174,9 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
   await addProxy(server, {
     publicUrl: config.publicUrl,
     callers,
-    application,
-    forwarder,
-    wac: config.wac,
+    anonymous,
+    resourceServer,
+    accounts: config.wac,
     bodyLimitBytes: config.upstream.bodyLimitBytes,
     observe: metrics.upstream,
     log,
@@ -201,7 +200,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
       // At once: a refresh that begins now might not be stored any more.
       const background = tokens.beginStop()
       await server.close()
-      await forwarder.close()
+      await resourceServer.close()
       await background
       await tokens.stop()
       await authorizationServer.close()

@@ -5,11 +5,11 @@ import { createSessionInfo } from '../../src/login/session-info.ts'
 import { createSignIn } from '../../src/login/sign-in.ts'
 import type { GrantedTokens } from '../../src/oauth/token-response.ts'
 import { createActivity } from '../../src/proxy/activity.ts'
-import type { Outcome } from '../../src/proxy/call.ts'
 import type { Caller } from '../../src/proxy/caller.ts'
 import { createCallers } from '../../src/proxy/caller.ts'
+import { createForward, type Forward } from '../../src/proxy/forward.ts'
 import { createGrace } from '../../src/proxy/grace.ts'
-import { createPerform } from '../../src/proxy/perform.ts'
+import type { Outcome } from '../../src/proxy/upstream-request.ts'
 import { createSessionCache } from '../../src/session/cache.ts'
 import { createSessionCookies } from '../../src/session/cookies.ts'
 import { createOutage } from '../../src/session/outage.ts'
@@ -69,7 +69,7 @@ export class Replica implements Owner {
   readonly #world: World
   readonly #store: ReturnType<typeof createSimulatedStore>
   readonly #cookies: ReturnType<typeof createSessionCookies>
-  readonly #perform: ReturnType<typeof createPerform>
+  readonly #forward: Forward
   readonly #logout: ReturnType<typeof createLogout>
   readonly #sessionInfo: ReturnType<typeof createSessionInfo>
   readonly #signIn: ReturnType<typeof createSignIn>
@@ -142,11 +142,11 @@ export class Replica implements Owner {
       clock: clocks,
       observe() {},
     })
-    this.#perform = createPerform({
+    this.#forward = createForward({
       callers,
-      application: null,
-      forwarder: { forward: (call, settle) => this.#forward(call, settle), close: async () => {} },
-      wac: { allowed: null, default: null },
+      anonymous: null,
+      resourceServer: { send: (attempt, onOutcome) => this.#send(attempt, onOutcome) },
+      accounts: { allowed: null, default: null },
       observe() {},
       log,
     })
@@ -208,15 +208,11 @@ export class Replica implements Owner {
     finish: (response: { status: number; user?: number | null }) => void,
     fail: (fault: unknown) => void,
   ): void {
-    const raw = { user: null as number | null }
-    const reply = {
-      raw,
-      hijack: () => finish({ status: 200, user: raw.user }),
-      send: fail,
-    }
+    const raw = { finish: (user: number | null) => finish({ status: 200, user }) }
+    const reply = { raw, send: fail }
     const request = { id, headers: { cookie: headerOf(cookies) }, raw: {} }
-    const operation = {
-      name: 'GetFlux',
+    const outgoing = {
+      operation: 'GetFlux',
       method: 'GET',
       path: '/flux',
       accept: 'application/json',
@@ -227,24 +223,25 @@ export class Replica implements Owner {
       fluxId: '1',
     } as const
     try {
-      this.#perform(request as never, reply as never, operation)
+      this.#forward(request as never, reply as never, outgoing)
     } catch (fault) {
       fail(fault)
     }
   }
 
   /** The way to the resource server. */
-  #forward(
-    call: { authorization: string | null; requestId: string; response: unknown },
-    settle: (outcome: Outcome) => void,
+  #send(
+    attempt: { authorization: string | null; requestId: string; response: unknown },
+    onOutcome: (outcome: Outcome) => void,
   ): void {
     const { resourceServer, ledger, authorizationServer } = this.#world
-    const token = authorizationServer.accessToken(call.authorization!.slice('Bearer '.length))
-    const receivedAt = this.#receivedAt.get(call.requestId)!
+    const token = authorizationServer.accessToken(attempt.authorization!.slice('Bearer '.length))
+    const receivedAt = this.#receivedAt.get(attempt.requestId)!
     if (token !== null) ledger.used(token, this, receivedAt)
     resourceServer.call(token, this, (outcome, user) => {
-      ;(call.response as { user: number | null }).user = user
-      settle(outcome)
+      onOutcome(outcome)
+      if (outcome.kind === 'finished')
+        (attempt.response as { finish(user: number | null): void }).finish(user)
     })
   }
 
