@@ -13,13 +13,13 @@ import { createSignIn } from './login/sign-in.ts'
 import { createTransactions } from './login/transaction.ts'
 import { createAuthorizationServer } from './oauth/client.ts'
 import { createMetrics } from './ops/metrics.ts'
-import { createOps } from './ops/routes.ts'
-import { createApplication } from './proxy/application.ts'
+import { createReadiness, type Readiness } from './ops/readiness.ts'
+import { createOpsServer } from './ops/routes.ts'
+import { createAnonymousCallers } from './proxy/anonymous.ts'
 import type { Caller } from './proxy/caller.ts'
 import { createCallers } from './proxy/caller.ts'
-import { createForwarder } from './proxy/forward.ts'
-import { proxyOpenApi } from './proxy/openapi.ts'
-import { addProxy, PROXY_PATHS } from './proxy/routes.ts'
+import { addProxy, PROXY_PATHS, proxyOpenApi } from './proxy/routes.ts'
+import { createResourceServer } from './proxy/upstream-request.ts'
 import { createSessionCache } from './session/cache.ts'
 import { createSessionCookies } from './session/cookies.ts'
 import { createOutageGrace } from './session/outage.ts'
@@ -28,7 +28,6 @@ import { addStaticFiles } from './spa/routes.ts'
 import { createMemoryStore } from './store/memory/store.ts'
 import { createRedisStore } from './store/redis/store.ts'
 import { createReliableStore } from './store/reliable.ts'
-import type { StoreUnavailable } from './store/store.ts'
 import { createApplicationToken } from './tokens/application-token.ts'
 import { createRevoker } from './tokens/revoker.ts'
 import { createTokens } from './tokens/tokens.ts'
@@ -36,7 +35,7 @@ import { createTokens } from './tokens/tokens.ts'
 export interface AppOptions {
   config: Config
   log: Logger
-  /** The store refuses our credentials. */
+  /** Called when the store refuses the credentials. */
   onStoreRefused: (message: string) => void
 }
 
@@ -45,14 +44,11 @@ export interface App {
   server: FastifyInstance
   /** Health and metrics. */
   ops: FastifyInstance
-  /** The background begins its work. */
+  /** Starts the background refreshes. */
   start(): void
-  /** Why this process should get no traffic now; empty when it should. */
-  objections(): Promise<string[]>
+  readiness: Readiness
   shareMetricsWithPrimary(): void
-  /** From now on `/readyz` says no. */
-  announceStop(): void
-  /** Open requests finish and refreshes under way are stored; then everything is closed. */
+  /** Finishes open requests, stores refreshes in flight, then closes everything. */
   stop(): Promise<void>
 }
 
@@ -81,7 +77,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
           onUnreachable: (reason) =>
             log.warn(
               { event: 'store.unreachable', reason },
-              'no connection to Redis (see REDIS_URL, and with TLS REDIS_CA_FILE)',
+              'no connection to Redis: check REDIS_URL, and with TLS REDIS_CA_FILE',
             ),
           onReachable: () => log.info({ event: 'store.reachable' }, 'connected to Redis'),
           observe: metrics.store,
@@ -144,10 +140,10 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     clock,
     observe: metrics.cache,
   })
-  const application =
+  const anonymous =
     config.clientFluxAllowed === null
       ? null
-      : createApplication({
+      : createAnonymousCallers({
           token: createApplicationToken({
             authorizationServer,
             timing: config.refresh,
@@ -158,7 +154,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
           allowed: config.clientFluxAllowed,
           clock,
         })
-  const forwarder = createForwarder({
+  const resourceServer = createResourceServer({
     baseUrl: config.baseUrl,
     timeoutMs: config.upstream.timeoutMs,
     tokenIn: config.upstream.tokenIn,
@@ -171,7 +167,7 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     secure: config.secureCookies,
     knownPaths: [...loginPaths(config.oauth), ...PROXY_PATHS],
     fallback,
-    openApi: openApiDocument(config, [loginOpenApi(config.oauth), proxyOpenApi(config)]),
+    openApi: openApiDocument(config, [loginOpenApi(config.oauth), ...proxyOpenApi(config)]),
     accessLog: config.accessLog,
     log,
     observe: metrics.request,
@@ -199,29 +195,16 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
   await addProxy(server, {
     publicUrl: config.publicUrl,
     callers,
-    application,
-    forwarder,
-    wac: config.wac,
+    anonymous,
+    resourceServer,
+    accounts: config.wac,
     bodyLimitBytes: config.upstream.bodyLimitBytes,
     observe: metrics.upstream,
     log,
   })
 
-  let stopping = false
-  async function objections(): Promise<string[]> {
-    const missing: string[] = []
-    if (stopping) missing.push('the process is stopping')
-    if (!server.server.listening) missing.push('the public port is not open')
-    const fault = await store.ping().then(
-      () => null,
-      (error: StoreUnavailable) => error,
-    )
-    if (fault?.unreached !== false && grace.isActive()) return missing
-    if (!store.health.isLive()) missing.push('change messages of the store do not arrive')
-    if (fault !== null) missing.push('the store does not answer')
-    return missing
-  }
-  const ops = createOps({ objections, metrics })
+  const readiness = createReadiness({ isListening: () => server.server.listening, store, grace })
+  const ops = createOpsServer({ readiness, metrics })
   metrics.watch({
     unsaved: store.heldTokens,
     consecutiveFailures: tokens.consecutiveFailures,
@@ -232,16 +215,13 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     server,
     ops,
     start: tokens.start,
-    objections,
+    readiness,
     shareMetricsWithPrimary: metrics.shareWithPrimary,
-    announceStop() {
-      stopping = true
-    },
     async stop() {
       // At once: a refresh that begins now might not be stored any more.
       const background = tokens.beginStop()
       await server.close()
-      await forwarder.close()
+      await resourceServer.close()
       await background
       await tokens.stop()
       await authorizationServer.close()

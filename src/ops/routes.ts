@@ -1,28 +1,27 @@
-import type { FastifyInstance } from 'fastify'
-import Fastify from 'fastify'
+import Fastify, { type FastifyInstance } from 'fastify'
+import type { Readiness } from './readiness.ts'
 
 export interface OpsOptions {
-  /** Why the process should get no traffic now; empty when it should. */
-  objections: () => Promise<string[]>
+  readiness: Pick<Readiness, 'missing'>
   metrics: { text(): Promise<string>; readonly contentType: string }
 }
 
 /**
- * Health and metrics on a listener of their own, so that they are not reachable where the browser
- * is. `/livez` depends on nothing; `/readyz` says what is missing.
+ * Health and metrics on a server of their own, so that browsers cannot reach them. `/livez` depends on nothing;
+ * `/readyz` says what is missing.
  */
-export function createOps({ objections, metrics }: OpsOptions): FastifyInstance {
-  const ops = Fastify({ logger: false, forceCloseConnections: true })
+export function createOpsServer({ readiness, metrics }: OpsOptions): FastifyInstance {
+  const server = Fastify({ logger: false, forceCloseConnections: true })
 
-  ops.get('/livez', async () => ({ status: 'alive' }))
+  server.get('/livez', async () => ({ status: 'alive' }))
 
-  ops.get('/readyz', async (_request, reply) => {
-    const missing = await objections()
+  server.get('/readyz', async (_request, reply) => {
+    const missing = await readiness.missing()
     reply.code(missing.length === 0 ? 200 : 503)
     return { status: missing.length === 0 ? 'ready' : 'not ready', missing }
   })
 
-  ops.get('/metrics', async (_request, reply) => {
+  server.get('/metrics', async (_request, reply) => {
     try {
       const text = await metrics.text()
       return reply.type(metrics.contentType).send(text)
@@ -31,5 +30,5 @@ export function createOps({ objections, metrics }: OpsOptions): FastifyInstance 
     }
   })
 
-  return ops
+  return server
 }

@@ -1,49 +1,50 @@
 import type { Worker } from 'node:cluster'
 
-/** Asks a worker why it should get no traffic; `Answer` comes back with the same number. */
-interface Question {
-  question: 'objections'
+/** The primary asks a worker what it lacks to be ready; the reply repeats the number. */
+interface ReadinessRequest {
+  ask: 'readiness'
   number: number
 }
 
-interface Answer {
+interface ReadinessReply {
   number: number
-  objections: string[]
+  missing: string[]
 }
 
-/** Exit code of a worker whose fault another start would not cure; it has told it on stderr. */
-export const WORKER_FAULT = 78
+/** Exit code of a worker that wrote on stderr why a new start would fail as well. */
+export const PERMANENT_FAILURE = 78
 
-/** A worker that says nothing for so long counts as one that should get no traffic. */
+/** A worker that is silent for this long counts as not ready. */
 const PATIENCE_MS = 2_000
 
-let asked = 0
-
-/** What a worker objects to being given traffic; a worker that does not answer is itself an objection. */
-export function askWorker(worker: Worker): Promise<string[]> {
-  asked += 1
-  const question: Question = { question: 'objections', number: asked }
-  return new Promise((resolve) => {
-    const timer = setTimeout(() => settle(['a worker does not answer']), PATIENCE_MS)
-    function settle(objections: string[]): void {
-      clearTimeout(timer)
-      worker.off('message', listen)
-      resolve(objections)
-    }
-    function listen(message: Partial<Answer>): void {
-      if (message.number === question.number && message.objections !== undefined) settle(message.objections)
-    }
-    worker.on('message', listen)
-    if (!worker.isConnected()) settle(['a worker has ended'])
-    else worker.send(question, () => {})
-  })
+/** In the primary: a function that asks a worker what it lacks to be ready. A silent worker is not ready. */
+export function createReadinessQuery(): (worker: Worker) => Promise<string[]> {
+  let asked = 0
+  return (worker) => {
+    asked += 1
+    const request: ReadinessRequest = { ask: 'readiness', number: asked }
+    return new Promise((resolve) => {
+      const timer = setTimeout(() => finish(['a worker does not answer']), PATIENCE_MS)
+      function finish(missing: string[]): void {
+        clearTimeout(timer)
+        worker.off('message', listen)
+        resolve(missing)
+      }
+      function listen(message: Partial<ReadinessReply>): void {
+        if (message.number === request.number && message.missing !== undefined) finish(message.missing)
+      }
+      worker.on('message', listen)
+      if (!worker.isConnected()) finish(['a worker has ended'])
+      else worker.send(request, () => {})
+    })
+  }
 }
 
-/** In a worker: answers what the primary asks. */
-export function answerPrimary(objections: () => Promise<string[]>): void {
-  process.on('message', async (message: Partial<Question>) => {
-    if (message.question !== 'objections' || message.number === undefined) return
-    const answer: Answer = { number: message.number, objections: await objections() }
-    process.send?.(answer, undefined, undefined, () => {})
+/** In a worker: answers the primary's question. */
+export function answerPrimary(missing: () => Promise<string[]>): void {
+  process.on('message', async (message: Partial<ReadinessRequest>) => {
+    if (message.ask !== 'readiness' || message.number === undefined) return
+    const reply: ReadinessReply = { number: message.number, missing: await missing() }
+    process.send?.(reply, undefined, undefined, () => {})
   })
 }

@@ -2,16 +2,15 @@ import { lookup } from 'node:dns/promises'
 import type { Config } from '../config/config.ts'
 
 /**
- * The one address to listen on for `HOST`. Of `localhost` Fastify would open all addresses, each after
- * the first on a server of its own that knows nothing of our manners with connections. Rejects where
- * the name cannot be resolved.
+ * The one address to listen on for `HOST`. For `localhost` Fastify would open every address, all but the first
+ * on servers without our hooks. Rejects where the name cannot be resolved.
  */
 export async function listenAddress(host: string): Promise<string> {
   return host === 'localhost' ? (await lookup(host)).address : host
 }
 
-/** Why a server does not listen, by the variable that would change that. */
-export function listenFault(error: unknown, { host, opsPort }: Config['listen']): string {
+/** Why a server cannot listen, beginning with the variable to change. */
+export function listenFailure(error: unknown, { host, opsPort }: Config['listen']): string {
   const { code, port, message } = error as NodeJS.ErrnoException & { port?: number }
   const name = port === opsPort ? 'OPS_PORT' : 'PORT'
   switch (code) {
@@ -22,7 +21,7 @@ export function listenFault(error: unknown, { host, opsPort }: Config['listen'])
     case 'ENOTFOUND':
     case 'EAI_AGAIN':
     case 'EADDRNOTAVAIL':
-      return `HOST: ${host} is no address of this machine (${code})`
+      return `HOST: ${host} is not an address of this machine (${code})`
     default:
       return message
   }

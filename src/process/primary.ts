@@ -1,20 +1,19 @@
-import type { Worker } from 'node:cluster'
-import cluster from 'node:cluster'
+import cluster, { type Worker } from 'node:cluster'
 import { AggregatorRegistry } from 'prom-client'
 import type { Config } from '../config/config.ts'
 import type { Logger } from '../log.ts'
-import { createOps } from '../ops/routes.ts'
-import { askWorker, WORKER_FAULT } from './ipc.ts'
-import { listenAddress, listenFault } from './listen.ts'
+import { createOpsServer } from '../ops/routes.ts'
+import { createReadinessQuery, PERMANENT_FAILURE } from './ipc.ts'
+import { listenAddress, listenFailure } from './listen.ts'
 
 const FIRST_PAUSE_MS = 100
 const MAX_PAUSE_MS = 10_000
-/** A worker that lived so long did not die of its start. */
-const SOUND_AFTER_MS = 30_000
+/** A worker that lived this long did not fail at its start. */
+const STABLE_AFTER_MS = 30_000
 
 /**
- * `WORKERS` replicas on one public port, each a process. Replaces a worker that dies, stops them all
- * on one signal, and answers for them on the one ops port.
+ * Runs `WORKERS` server processes on one public port. Replaces a worker that dies, stops all on one signal, and
+ * serves health and metrics for all on the one ops port.
  */
 export async function runPrimary(config: Config, log: Logger): Promise<void> {
   const { opsPort } = config.listen
@@ -24,13 +23,16 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
   let exitCode = 0
 
   const aggregator = new AggregatorRegistry()
-  const ops = createOps({
+  const askReadiness = createReadinessQuery()
+  const ops = createOpsServer({
     metrics: { text: () => aggregator.clusterMetrics(), contentType: aggregator.contentType },
-    async objections() {
-      if (stopping) return ['the process is stopping']
-      const answers = await Promise.all(workers().map(askWorker))
-      const missing = workers().length < config.workers ? ['a worker is missing'] : []
-      return [...new Set([...missing, ...answers.flat()])]
+    readiness: {
+      async missing() {
+        if (stopping) return ['the process is stopping']
+        const replies = await Promise.all(workers().map(askReadiness))
+        const absent = workers().length < config.workers ? ['a worker is missing'] : []
+        return [...new Set([...absent, ...replies.flat()])]
+      },
     },
   })
 
@@ -44,17 +46,16 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
     })
     worker.once('exit', (code, signal) => {
       if (stopping) {
-        // By the signal itself where it came before the worker could listen for it: nothing was under way.
+        // A worker that has not yet installed its signal handler ends by SIGTERM itself, with nothing in flight.
         if (code !== 0 && signal !== 'SIGTERM') exitCode = 1
         return
       }
-      // The worker has written on stderr why it could not start, and another start would not cure it.
-      if (code === WORKER_FAULT || listening === 0) {
+      if (code === PERMANENT_FAILURE || listening === 0) {
         exitCode = 1
         return void stop('a worker could not start')
       }
-      if (Date.now() - startedAt >= SOUND_AFTER_MS) pauseMs = FIRST_PAUSE_MS
-      log.error({ event: 'worker.died', code, signal, pauseMs }, 'a worker has died and is replaced')
+      if (Date.now() - startedAt >= STABLE_AFTER_MS) pauseMs = FIRST_PAUSE_MS
+      log.error({ event: 'worker.died', code, signal, pauseMs }, 'a worker died and is being replaced')
       setTimeout(() => {
         if (!stopping) start()
       }, pauseMs)
@@ -87,7 +88,7 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
     const host = await listenAddress(config.listen.host)
     if (opsPort !== 0) opsUrl = await ops.listen({ host, port: opsPort })
   } catch (error) {
-    process.stderr.write(`The server could not start. ${listenFault(error, config.listen)}\n`)
+    process.stderr.write(`The server could not start. ${listenFailure(error, config.listen)}\n`)
     process.exit(1)
   }
   for (let count = 0; count < config.workers; count += 1) start()

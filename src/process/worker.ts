@@ -2,19 +2,19 @@ import cluster from 'node:cluster'
 import { buildApp } from '../app.ts'
 import type { Config } from '../config/config.ts'
 import type { Logger } from '../log.ts'
-import { answerPrimary, WORKER_FAULT } from './ipc.ts'
-import { listenAddress, listenFault } from './listen.ts'
+import { answerPrimary, PERMANENT_FAILURE } from './ipc.ts'
+import { listenAddress, listenFailure } from './listen.ts'
 
 /**
- * One replica in this process: alone with its own ops port, or one of several workers, whose primary
- * has that. Ends the process: with 0 after a stop that was asked for, else with 1.
+ * Runs the server in this process: alone, with its own ops port, or as one of several workers, whose primary has
+ * that port. Ends the process, with 0 after a stop signal, else with 1.
  */
-export async function runReplica(config: Config, log: Logger): Promise<void> {
+export async function runServerProcess(config: Config, log: Logger): Promise<void> {
   const { port, opsPort } = config.listen
   const app = await buildApp({
     config,
     log,
-    onStoreRefused: (message) => fail(`REDIS_URL: the server refuses our credentials (${message})`),
+    onStoreRefused: (message) => fail(`Redis refused the credentials (${message}): check REDIS_URL`),
   })
   let stopping = false
 
@@ -22,9 +22,9 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
     if (stopping) return
     stopping = true
     log.info({ event: 'stopping', reason }, 'stopping')
-    app.announceStop()
+    app.readiness.announceStop()
     setTimeout(() => {
-      log.error({ event: 'stop.incomplete' }, 'not everything could be finished in time')
+      log.error({ event: 'stop.incomplete' }, 'not everything was finished in time: raise SHUTDOWN_SECONDS')
       process.exit(1)
     }, config.shutdownSeconds * 1_000).unref()
     await app.stop()
@@ -32,13 +32,13 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
   }
 
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop(signal))
-  // Started by another process (the demo, a primary): not to be left behind when that is killed.
+  // A parent process (the demo, a primary) that is killed must not leave this one behind.
   if (process.connected) process.once('disconnect', () => void stop('disconnect'))
   if (cluster.isWorker) {
-    // Else Node ends a worker at once when its primary is killed, with refreshes under way.
+    // Otherwise Node ends a worker at once when its primary is killed, with refreshes in flight.
     cluster.worker!.exitedAfterDisconnect = true
     app.shareMetricsWithPrimary()
-    answerPrimary(app.objections)
+    answerPrimary(app.readiness.missing)
   }
 
   try {
@@ -51,15 +51,15 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
       process.send?.({ listening: url })
     } else {
       log.info({ event: 'listening', url, opsUrl, publicUrl: config.publicUrl }, 'listening')
-      // A port that was picked has to be told, whatever the level of the log.
+      // With PORT=0 nobody else knows the port, so it is printed at every log level.
       if (port === 0 && !log.isLevelEnabled('info')) process.stdout.write(`listening on ${url}\n`)
     }
   } catch (error) {
-    fail(`The server could not start. ${listenFault(error, config.listen)}`)
+    fail(`The server could not start. ${listenFailure(error, config.listen)}`)
   }
 }
 
 function fail(message: string): never {
   process.stderr.write(`${message}\n`)
-  process.exit(cluster.isWorker ? WORKER_FAULT : 1)
+  process.exit(cluster.isWorker ? PERMANENT_FAILURE : 1)
 }

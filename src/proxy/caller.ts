@@ -23,7 +23,7 @@ export interface Caller extends Known {
 }
 
 /** Where callers come from, and what follows when the resource server refuses their token. */
-export interface Source<C extends { readonly authorization: string }> {
+export interface Source<C> {
   /**
    * A caller with a newer token than the one that the resource server refused. Throws the problem to answer
    * where there is none. `named`: it was refused as an invalid token, which ends a session without a refresh token.
@@ -34,13 +34,13 @@ export interface Source<C extends { readonly authorization: string }> {
 }
 
 export interface Callers extends Source<Caller> {
-  /** The caller if it is known in this process: no store, no signature check. */
-  hit(header: string | undefined): Caller | null
+  /** The caller for a `Cookie` header if this process has it cached: no store, no signature check. */
+  cached(header: string | undefined): Caller | null
   /**
-   * Looks the session up. Throws `login_required`; `proceed` rejects if the store fails, which
-   * refreshes where that is due and gives the caller.
+   * The caller for a `Cookie` header, with a usable token. Rejects with the problem to answer. `onSession`
+   * runs once a session is there, so that what it throws comes after 401 and before 503.
    */
-  identify(header: string | undefined): Promise<() => Promise<Caller>>
+  find(header: string | undefined, onSession: () => void): Promise<Caller>
 }
 
 export interface CallersOptions {
@@ -75,7 +75,7 @@ export function createCallers({
 }: CallersOptions): Callers {
   const touchEvery = touchInterval(idleMs)
 
-  function hit(header: string | undefined): Caller | null {
+  function cached(header: string | undefined): Caller | null {
     const cookie = cookies.read(header)
     if (cookie === null) return null
     const caller = cache.get(cookie)
@@ -89,14 +89,17 @@ export function createCallers({
     return caller
   }
 
-  async function identify(header: string | undefined): Promise<() => Promise<Caller>> {
+  async function find(header: string | undefined, onSession: () => void): Promise<Caller> {
     const cookie = cookies.read(header)
     if (cookie === null) throw problem('login_required', 'There is no session cookie.')
     const verified = cookies.verify(cookie)
     if (verified === null) throw problem('login_required', 'The session cookie is not one of ours.')
     // Known to be away: nobody waits to be told so again.
     const known = store.health.isUnreached() ? grace.find(cookie) : null
-    if (known !== null) return async () => known
+    if (known !== null) {
+      onSession()
+      return known
+    }
     const guard = cache.reading(verified.recordKey)
     let found: Found
     try {
@@ -104,17 +107,19 @@ export function createCallers({
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error
       const still = error.unreached ? grace.find(cookie) : null
-      return () => (still === null ? Promise.reject(error) : Promise.resolve(still))
+      onSession()
+      if (still === null) throw error
+      return still
     }
     switch (found.kind) {
-      case 'live':
-        return async () => {
-          const caller = await ready(found.session, await tokens.obtainAccessToken(found.session))
-          // A refresh on the way here has changed the record, which its own message says only if it arrives.
-          if (caller.gen === found.session.record.gen) cache.put(cookie, caller, guard)
-          else cache.drop(caller.key)
-          return caller
-        }
+      case 'live': {
+        onSession()
+        const caller = await ready(found.session, await tokens.obtainAccessToken(found.session))
+        // A refresh on the way here has changed the record, which its own message says only if it arrives.
+        if (caller.gen === found.session.record.gen) cache.put(cookie, caller, guard)
+        else cache.drop(caller.key)
+        return caller
+      }
       case 'ended':
         cache.drop(verified.recordKey)
         throw loginRequired(found.reason)
@@ -198,7 +203,7 @@ export function createCallers({
     return found.kind === 'ended' ? loginRequired(found.reason ?? 'refused') : problem('upstream_refused')
   }
 
-  return { hit, identify, renew, hasExpired: (caller) => clock.monotonic() >= caller.expiresAt }
+  return { cached, find, renew, hasExpired: (caller) => clock.monotonic() >= caller.expiresAt }
 }
 
 const WHY: Record<EndReason, string> = {

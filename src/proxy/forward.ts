@@ -1,71 +1,134 @@
-import { relayedHeaders } from '../http/headers.ts'
-import { isGone } from './browser.ts'
-import type { Call, Outcome } from './call.ts'
-import { Exchange } from './exchange.ts'
-import { requestHeaders } from './request-headers.ts'
-import { createUpstream } from './upstream.ts'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import { Problem, problem } from '../errors.ts'
+import type { Logger } from '../log.ts'
+import type { AnonymousCallers } from './anonymous.ts'
+import type { Caller, Callers, Source } from './caller.ts'
+import { type AccountRules, checkAccount, type OutgoingRequest } from './request.ts'
+import type { Failure } from './response-rules.ts'
+import type { ResourceServer } from './upstream-request.ts'
 
-export type { Call, Outcome } from './call.ts'
-
-export interface ForwarderOptions {
-  /** The resource server; may have a path prefix; no trailing slash. */
-  baseUrl: string
-  /** For connecting (or waiting for a connection), for the answer's head, and between two parts of its body. */
-  timeoutMs: number
-  /** `query`: `access_token` is appended to the query, and no `Authorization` is sent. */
-  tokenIn: 'header' | 'query'
-  /** Browsers come by https. */
-  secure: boolean
-  /** Connections to the resource server at most, for reads and for updates each. */
-  connections?: number
-  /** A browser that takes nothing of a waiting answer for so long counts as gone. */
-  readerTimeoutMs?: number
+export interface ForwardOptions {
+  callers: Callers
+  /** null: every request needs a session. */
+  anonymous: AnonymousCallers | null
+  resourceServer: Pick<ResourceServer, 'send'>
+  accounts: AccountRules
+  /** Called for each attempt that ended: seconds, and the status of the response or 0. */
+  observe: (operation: string, status: number, seconds: number) => void
+  log: Logger
 }
 
-export interface Forwarder {
-  /**
-   * Sends one call and relays its answer; `settle` is called once, when it is known what became of it.
-   * Where nothing was written, the same response may then be used for another call, or for an error.
-   */
-  forward(call: Call, settle: (outcome: Outcome) => void): void
-  /** Waits for the calls under way, then closes the connections. */
-  close(): Promise<void>
+/**
+ * Serves a browser's request from the resource server: finds the caller, sends, and sends again with a new
+ * token if the resource server refused the first. Throws the problems that are known at once.
+ */
+export type Forward = (request: FastifyRequest, reply: FastifyReply, outgoing: OutgoingRequest) => void
+
+/** One browser's request, the same object for all its attempts. */
+interface Forwarding<C> {
+  readonly request: FastifyRequest
+  readonly reply: FastifyReply
+  readonly outgoing: OutgoingRequest
+  readonly source: Source<C>
+  attempts: number
 }
 
-/** The way to the resource server for both operations. */
-export function createForwarder(options: ForwarderOptions): Forwarder {
-  const { timeoutMs, tokenIn, connections = 128, readerTimeoutMs = 60_000 } = options
-  const base = new URL(options.baseUrl)
-  const prefix = base.pathname.replace(/\/$/, '')
-  const upstream = createUpstream({ origin: base.origin, timeoutMs, connections })
-  const terms = { upstream, timeoutMs, readerTimeoutMs, protection: relayedHeaders(options.secure) }
-  let underWay = 0
-  let whenIdle: (() => void) | null = null
+/** Every caller has a ready `Bearer …` value. */
+type Authorized = { readonly authorization: string }
 
-  return {
-    forward(call, settle) {
-      const { request, method, accept, contentType } = call
-      if (isGone(call)) return settle({ kind: 'client_gone' })
-      const authorization = tokenIn === 'header' ? call.authorization : null
-      const path = prefix + (tokenIn === 'header' ? call.path : withToken(call.path, call.authorization))
-      const headers = requestHeaders(request, { method, accept, contentType, authorization })
-      underWay += 1
-      const over = (outcome: Outcome): void => {
-        underWay -= 1
-        if (underWay === 0) whenIdle?.()
-        settle(outcome)
+export function createForward(options: ForwardOptions): Forward {
+  const { callers, anonymous, resourceServer, accounts, observe, log } = options
+
+  // No promise for a cached caller: each costs as much as a step of the work itself.
+  return function forward(request, reply, outgoing) {
+    const caller = callers.cached(request.headers.cookie)
+    if (caller === null) {
+      findAndSend(request, reply, outgoing).catch((fault: unknown) => reply.send(fault))
+      return
+    }
+    checkAccount(outgoing.wac, accounts)
+    send({ request, reply, outgoing, source: callers, attempts: 0 }, caller)
+  }
+
+  /** 403 for the account comes after 401 and before 503, so it is checked while the caller is found. */
+  async function findAndSend(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    outgoing: OutgoingRequest,
+  ): Promise<void> {
+    const common = { request, reply, outgoing, attempts: 0 }
+    const check = (): void => checkAccount(outgoing.wac, accounts)
+    let caller: Caller
+    try {
+      caller = await callers.find(request.headers.cookie, check)
+    } catch (fault) {
+      const isAnonymous = fault instanceof Problem && fault.code === 'login_required'
+      if (!isAnonymous || !anonymous?.mayRead(outgoing)) throw fault
+      check()
+      return send({ ...common, source: anonymous }, await anonymous.find())
+    }
+    send({ ...common, source: callers }, caller)
+  }
+
+  function send<C extends Authorized>(forwarding: Forwarding<C>, caller: C): void {
+    const { request, reply, outgoing, source } = forwarding
+    forwarding.attempts += 1
+    const isFirst = forwarding.attempts === 1
+    const mayExpire = !isFirst && !source.hasExpired(caller)
+    const startedAt = performance.now()
+    const attempt = {
+      outgoing,
+      request: request.raw,
+      response: reply.raw,
+      authorization: caller.authorization,
+      requestId: request.id,
+    }
+    resourceServer.send(attempt, (outcome) => {
+      const status = 'status' in outcome ? outcome.status : 0
+      observe(outgoing.operation, status, (performance.now() - startedAt) / 1_000)
+      switch (outcome.kind) {
+        case 'finished':
+        case 'client_gone':
+        case 'cut':
+          return
+        case 'invalid_token': {
+          // A renewed token is renewed once more if it expired on its way.
+          const hasExpired = mayExpire && source.hasExpired(caller)
+          const mayRenew = isFirst || (hasExpired && forwarding.attempts === 2)
+          if (mayRenew) renewAndSend(forwarding, caller, outcome.named)
+          else reply.send(problem(hasExpired ? 'upstream_timeout' : 'upstream_refused'))
+          return
+        }
+        default:
+          if (outcome.kind === 'unusable') {
+            const line = { event: 'upstream.unusable', reason: outcome.reason, reqId: request.id }
+            log.warn(line, 'unusable answer')
+          }
+          reply.send(problemOf(outcome))
       }
-      new Exchange(call, path, headers, terms, over).start()
-    },
-    async close() {
-      if (underWay > 0) await new Promise<void>((resolve) => (whenIdle = resolve))
-      await upstream.destroy()
-    },
+    })
+  }
+
+  function renewAndSend<C extends Authorized>(forwarding: Forwarding<C>, refused: C, named: boolean): void {
+    const { source, reply } = forwarding
+    source
+      .renew(refused, named)
+      .then((caller) => send(forwarding, caller))
+      .catch((fault: unknown) => reply.send(fault))
   }
 }
 
-function withToken(path: string, authorization: string | null): string {
-  if (authorization === null) return path
-  const token = encodeURIComponent(authorization.slice('Bearer '.length))
-  return `${path}${path.includes('?') ? '&' : '?'}access_token=${token}`
+function problemOf(failure: Failure): Problem {
+  switch (failure.kind) {
+    case 'upstream_error': {
+      const headers = failure.retryAfter === null ? {} : { 'retry-after': failure.retryAfter }
+      return problem('upstream_error', { status: failure.status, headers })
+    }
+    case 'unusable':
+      return problem('upstream_unavailable')
+    case 'unavailable':
+      return problem('upstream_unavailable', { cause: failure.cause })
+    case 'timeout':
+      return problem('upstream_timeout')
+  }
 }

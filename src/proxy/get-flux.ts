@@ -1,13 +1,17 @@
 import type { FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
-import type { Format } from './format.ts'
-import { acceptedFormat, MEDIA_TYPE, namedFormat } from './format.ts'
-import type { Operation } from './operation.ts'
-import type { WacOptions } from './path-parts.ts'
-import { fluxIdOf, wacOf } from './path-parts.ts'
-import { queryPieces } from './query-pieces.ts'
+import { inPath, inQuery, type OpenApiFragment, problemResponse } from '../http/openapi.ts'
+import { FLUX_ID, isFluxId, PATHS } from '../paths.ts'
+import {
+  type AccountRules,
+  FORWARD_PROBLEMS,
+  type OutgoingRequest,
+  queryParameters,
+  readWac,
+  WAC_PARAMETER,
+} from './request.ts'
 
-/** Names that would present a token of the browser's choice, turn the answer into a script, or the call into another. */
+/** Parameters that would present another token, turn the response into a script, or change the method. */
 const REFUSED = new Set([
   'access_token',
   'oauth_token',
@@ -18,20 +22,20 @@ const REFUSED = new Set([
   '_method',
 ])
 
-/** GetFlux (service document, section 4.2) from a request of the browser; throws what is wrong with it. */
-export function readGetFlux(request: FastifyRequest, wacOptions: WacOptions): Operation {
-  const { wac: given, fluxId: id } = request.params as { wac?: string; fluxId: string }
-  const fluxId = fluxIdOf(id)
-  const wac = wacOf(given, wacOptions)
+/** GetFlux (service document, section 4.2) from a browser's request. Throws the problem with the request. */
+export function readGetFlux(request: FastifyRequest, accounts: AccountRules): OutgoingRequest {
+  const params = request.params as { wac?: string; fluxId: string }
+  const fluxId = readFluxId(params.fluxId)
+  const wac = readWac(params.wac, accounts)
   let format: Format | null = null
   const passed: string[] = []
-  for (const { name, value, raw } of queryPieces(request.url)) {
-    // Servers of this kind read names in any case.
+  for (const { name, value, raw } of queryParameters(request.url)) {
+    // Some servers read names in any case.
     const known = name.trim().toLowerCase()
     if (/\p{Cc}/u.test(name))
       throw problem('invalid_request', 'A parameter has a control character in its name.')
     if (REFUSED.has(known)) throw problem('invalid_request', `The parameter ${known} is not allowed.`)
-    // Some of them let a parameter of the query override the path's.
+    // Some servers let a parameter of the query override the path's.
     if ((known === 'wac' && value !== wac) || (known === 'fluxid' && value !== fluxId)) {
       throw problem('invalid_request', `The parameter ${known} does not agree with the path.`)
     }
@@ -43,7 +47,7 @@ export function readGetFlux(request: FastifyRequest, wacOptions: WacOptions): Op
   if (format === null) throw problem('not_acceptable', 'Flux comes as JSON, XML, CSV or JSV.')
   const query = [`format=${format}`, ...passed].join('&')
   return {
-    name: 'GetFlux',
+    operation: 'GetFlux',
     wac,
     fluxId,
     method: request.method === 'HEAD' ? 'HEAD' : 'GET',
@@ -53,4 +57,104 @@ export function readGetFlux(request: FastifyRequest, wacOptions: WacOptions): Op
     body: null,
     jsonp: false,
   }
+}
+
+/** GetFlux in the OpenAPI document. `anonymous`: the session is optional. */
+export function getFluxOpenApi(anonymous: boolean): OpenApiFragment {
+  const security = anonymous ? { security: [{ session: [] }, {}] } : {}
+  const operation = (parameters: object[]) => ({
+    summary: 'GetFlux',
+    parameters: [...parameters, inQuery('format', { type: 'string', enum: Object.keys(MEDIA_TYPE) })],
+    responses: {
+      200: {
+        description: 'The response of the resource server, byte for byte.',
+        content: Object.fromEntries(Object.values(MEDIA_TYPE).map((type) => [type, {}])),
+      },
+      406: problemResponse('not_acceptable'),
+      ...FORWARD_PROBLEMS,
+    },
+    ...security,
+  })
+  const fluxId = inPath('fluxId', FLUX_ID.source)
+  return {
+    paths: {
+      [PATHS.flux]: { get: operation([fluxId]) },
+      [PATHS.fluxOfAccount]: { get: operation([WAC_PARAMETER, fluxId]) },
+    },
+    schemas: {},
+  }
+}
+
+/** The id of a Flux. Throws `invalid_request`. */
+function readFluxId(given: string): string {
+  if (isFluxId(given)) return given
+  throw problem('invalid_request', 'fluxId must be 1 to 128 letters, digits, "-", "_", "." or "~".')
+}
+
+/** The formats in which the resource server returns a Flux. */
+type Format = 'JSON' | 'XML' | 'CSV' | 'JSV'
+
+/** The media type that names a format to the resource server, in `Accept` and, as documented, in `Content-Type`. */
+const MEDIA_TYPE: Record<Format, string> = {
+  JSON: 'application/json',
+  XML: 'application/xml',
+  CSV: 'text/csv',
+  JSV: 'text/jsv',
+}
+
+// The order decides between types of equal weight. The negotiator package takes the order of the header
+// instead, and needs the rule for HTML on top.
+const ACCEPTED: readonly (readonly [type: string, format: Format])[] = [
+  ['application/json', 'JSON'],
+  ['application/xml', 'XML'],
+  ['text/xml', 'XML'],
+  ['text/csv', 'CSV'],
+  ['text/jsv', 'JSV'],
+  ['application/jsv', 'JSV'],
+]
+
+/** The format that a `format` parameter names, in any case. Throws `invalid_request`. */
+function namedFormat(value: string): Format {
+  const name = value.toUpperCase()
+  if (name === 'JSON' || name === 'XML' || name === 'CSV' || name === 'JSV') return name
+  throw problem('invalid_request', 'The parameter format must be JSON, XML, CSV or JSV.')
+}
+
+/**
+ * The best format for an `Accept` header (RFC 9110 section 12.5.1), null where it accepts none. A header
+ * that names HTML comes from the address bar, so every format is acceptable.
+ */
+function acceptedFormat(accept: string | undefined): Format | null {
+  if (accept === undefined || accept === '*/*' || accept === 'application/json' || accept.trim() === '')
+    return 'JSON'
+  const ranges = accept.split(',').map(parseRange)
+  if (ranges.some(({ type }) => type === 'text/html')) return 'JSON'
+  let best: { format: Format; q: number } | null = null
+  for (const [type, format] of ACCEPTED) {
+    const q = quality(type, ranges)
+    if (q > 0 && (best === null || q > best.q)) best = { format, q }
+  }
+  return best?.format ?? null
+}
+
+interface Range {
+  type: string
+  q: number
+}
+
+function parseRange(text: string): Range {
+  const [type = '', ...parameters] = text.split(';').map((part) => part.trim().toLowerCase())
+  const weight = parameters.find((parameter) => parameter.startsWith('q='))
+  const q = weight === undefined ? 1 : Number(weight.slice(2))
+  return { type, q: q >= 0 && q <= 1 ? q : 0 }
+}
+
+/** The most specific matching range decides, whatever the others say. */
+function quality(type: string, ranges: Range[]): number {
+  const group = `${type.slice(0, type.indexOf('/'))}/*`
+  for (const pattern of [type, group, '*/*']) {
+    const range = ranges.find((candidate) => candidate.type === pattern)
+    if (range !== undefined) return range.q
+  }
+  return 0
 }

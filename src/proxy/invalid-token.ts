@@ -1,13 +1,13 @@
 import zlib from 'node:zlib'
 
-/** At most so many bytes of a body are read, and so many decoded, in search of its error code. */
+/** The search for an error code reads at most this many bytes of a body, and of the decoded body. */
 export const INSPECTED_BYTES = 16 * 1024
 
 const INVALID_TOKEN = /^invalid_?token$/i
 const CODE_MEMBERS = new Set(['error', 'errorcode', 'error_code', 'code'])
 const CODE_OBJECTS = new Set(['error', 'responsestatus'])
 
-/** A longer one is no challenge that names an error, and would take its time to search. */
+/** A longer challenge does not name an error, and searching it would take long. */
 const MAX_CHALLENGE = 2_048
 // A quoted string is taken whole, so that text inside a description is never read as a parameter.
 const AUTH_PARAM = /([\w!#$%&'*+.^`|~-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))/g
@@ -23,11 +23,19 @@ export function challengeNamesInvalidToken(challenge: string | string[] | undefi
 
 /**
  * Whether the beginning of an error body names `invalid_token` (or `InvalidToken`) as its error code. The
- * service does not document its error body, so the usual places are looked at: a member `error`,
- * `errorCode`, `error_code` or `code` of the whole, or of its `error` or `responseStatus`, in JSON (also
- * wrapped as JSONP) and JSV; the same names as elements in XML; `error=` in a form. Lists of field errors and prose do not count.
+ * service does not document its error body, so the usual places count: a member `error`, `errorCode`,
+ * `error_code` or `code` of the whole, or of its `error` or `responseStatus`, in JSON (also wrapped as JSONP)
+ * and JSV; the same names as elements in XML; `error=` in a form. Lists of field errors and prose do not
+ * count. Never rejects: a coding that cannot be undone names nothing.
  */
-export function bodyNamesInvalidToken(text: string): boolean {
+export async function bodyNamesInvalidToken(
+  chunks: Buffer[],
+  contentEncoding: string | string[] | undefined,
+): Promise<boolean> {
+  return textNamesInvalidToken(await decodedStart(chunks, contentEncoding?.toString()))
+}
+
+function textNamesInvalidToken(text: string): boolean {
   const start = text.replace(/^\uFEFF?\s*(?:[\w$.]{1,64}\(\s*)?/, '')
   if (start.startsWith('{')) return objectNamesInvalidToken(start)
   if (start.startsWith('<')) return xmlNamesInvalidToken(start)
@@ -81,19 +89,11 @@ function xmlNamesInvalidToken(text: string): boolean {
   return /<(?:[\w.-]+:)?(?:error|error_?code|code)(?:\s[^>]*)?>\s*invalid_?token\s*<\//i.test(general)
 }
 
-/** `bodyNamesInvalidToken` for a body, or its beginning, as it came. */
-export async function beginningNamesInvalidToken(
-  chunks: Buffer[],
-  contentEncoding: string | string[] | undefined,
-): Promise<boolean> {
-  return bodyNamesInvalidToken(await decodedStart(chunks, contentEncoding?.toString()))
-}
-
 /**
  * The first characters of a body, its content coding undone. An unknown or broken coding gives what
  * could be read, possibly nothing. Never rejects.
  */
-export function decodedStart(chunks: Buffer[], contentEncoding: string | undefined): Promise<string> {
+function decodedStart(chunks: Buffer[], contentEncoding: string | undefined): Promise<string> {
   const bytes = Buffer.concat(chunks).subarray(0, INSPECTED_BYTES)
   const coding = contentEncoding?.trim().toLowerCase()
   if (coding === undefined || coding === '' || coding === 'identity') return Promise.resolve(bytes.toString())

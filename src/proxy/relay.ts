@@ -1,23 +1,24 @@
-import type { ServerResponse } from 'node:http'
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
+import type { Socket } from 'node:net'
 import type { Dispatcher } from 'undici'
-import { awaitReader, breakOff } from './browser.ts'
-import type { Call } from './call.ts'
-import { type AnswerHeaders, writeAnswerHead } from './response-headers.ts'
+import { responseHeaders } from './headers.ts'
+import type { Attempt } from './request.ts'
 
 export interface RelayOptions {
-  call: Call
+  attempt: Attempt
   controller: Dispatcher.DispatchController
   status: number
-  headers: AnswerHeaders
+  headers: IncomingHttpHeaders
+  /** A browser that reads nothing for so long is disconnected. */
   readerTimeoutMs: number
   /** As `relayedHeaders` gives them. */
   protection: readonly string[]
 }
 
-/** Up to here a body is copied into a text for less than that saves. */
+/** Up to here copying a body into a text costs less than it saves. */
 const SHORT_BYTES = 8 * 1024
 
-/** Answers whose head may have to go alone; one immediate for all that came in one turn. */
+/** Responses whose head may have to go alone; one immediate for all that came in one turn. */
 const HEADS: Relay[] = []
 
 function sendHeads(): void {
@@ -28,22 +29,24 @@ function endResponse(response: ServerResponse): void {
   response.end()
 }
 
-/** An answer on its way to the browser, at the browser's pace. */
+/** A response on its way to the browser, at the browser's pace. */
 export class Relay {
   private readonly options: RelayOptions
   private begun = false
   private over = false
 
-  /** Writes the head. */
+  /** Writes the head. Hooks that add security fields do not run for it, so it carries them all. */
   constructor(options: RelayOptions) {
     this.options = options
-    const { call, status, headers, protection } = options
-    writeAnswerHead(call.response, status, headers, call.requestId, protection)
+    const { attempt, status, headers, protection } = options
+    const fields = responseHeaders(status, headers, protection)
+    fields.push('x-request-id', attempt.requestId)
+    attempt.response.writeHead(status, fields)
   }
 
   write(chunk: Buffer): void {
-    const { call, controller, headers, readerTimeoutMs } = this.options
-    const { response } = call
+    const { attempt, controller, headers, readerTimeoutMs } = this.options
+    const { response } = attempt
     const waitsAlready = response.writableNeedDrain
     const whole = !this.begun && Number(headers['content-length']) === chunk.length
     this.begun = true
@@ -56,19 +59,25 @@ export class Relay {
 
   end(): void {
     this.over = true
-    const { call, headers } = this.options
+    const { attempt, headers } = this.options
     // In the turn of the last part Node would write an empty text after it, and with it a list of two. A
     // body in chunks has an end to be written, which goes with its last part.
     const hasLength = headers['content-length'] !== undefined
-    if (this.begun && hasLength) process.nextTick(endResponse, call.response)
-    else call.response.end()
+    if (this.begun && hasLength) process.nextTick(endResponse, attempt.response)
+    else attempt.response.end()
   }
 
-  /** The rest will not come: the browser must notice. */
+  /**
+   * Breaks the response off, so that no browser takes it for a whole one. Over HTTP/1.0 a body without a
+   * length ends with its connection, so an orderly close would not do.
+   */
   cut(): void {
     this.over = true
-    const { call, headers } = this.options
-    breakOff(call, headers['content-length'] !== undefined)
+    const { attempt, headers } = this.options
+    const { request, response } = attempt
+    const endsWithConnection = request.httpVersionMinor === 0 && headers['content-length'] === undefined
+    if (endsWithConnection && response.socket !== null) reset(response.socket)
+    else response.destroy()
   }
 
   /**
@@ -80,7 +89,31 @@ export class Relay {
   }
 
   sendHead(): void {
-    const { response } = this.options.call
+    const { response } = this.options.attempt
     if (!this.begun && !this.over && !response.destroyed) response.flushHeaders()
+  }
+}
+
+/**
+ * Calls `onDrain` when the browser has read what is buffered for it. A browser that reads nothing for
+ * `timeoutMs` is disconnected, because it would occupy a connection to the resource server for ever.
+ */
+function awaitReader(response: ServerResponse, timeoutMs: number, onDrain: () => void): void {
+  if (response.listenerCount('timeout') === 0) response.on('timeout', () => response.destroy())
+  // The socket's own timer counts each byte that the kernel took as progress.
+  const before = response.socket?.timeout ?? 0
+  response.setTimeout(timeoutMs)
+  response.once('drain', () => {
+    response.setTimeout(before)
+    onDrain()
+  })
+}
+
+function reset(socket: Socket): void {
+  try {
+    socket.resetAndDestroy()
+  } catch {
+    // Only plain TCP can be reset.
+    socket.destroy()
   }
 }

@@ -1,48 +1,131 @@
-import { mediaKind } from './media-type.ts'
-import type { AnswerHeaders } from './response-headers.ts'
+import type { IncomingHttpHeaders } from 'node:http'
+import type { OutgoingRequest } from './request.ts'
 
-/**
- * What may be done with an answer, from its head alone: relay it; relay it only if its body turns out
- * to be empty; or refuse it, for the reason given.
- */
-export type Verdict = { kind: 'relay' } | { kind: 'relay_if_empty' } | { kind: 'refuse'; reason: string }
+/** The resource server gave no response that may be relayed; nothing was written to the browser. */
+export type Failure =
+  /** A status of 400 or more with a body that must not be relayed. */
+  | { kind: 'upstream_error'; status: number; retryAfter: string | null }
+  /** A redirect, a page, a script, a body without a type, or no proper HTTP. `reason` is for the log. */
+  | { kind: 'unusable'; reason: string }
+  /** No connection, or the connection was lost before the response. */
+  | { kind: 'unavailable'; cause: unknown }
+  | { kind: 'timeout' }
 
-const RELAY: Verdict = { kind: 'relay' }
-const RELAY_IF_EMPTY: Verdict = { kind: 'relay_if_empty' }
-
-export interface Judged {
-  status: number
-  headers: AnswerHeaders
-  method: string
-  /** A script was asked for (JSONP), so it may come. */
-  jsonp: boolean
-}
-
-export function judgeAnswer({ status, headers, method, jsonp }: Judged): Verdict {
-  if (status === 304) return RELAY
-  if (status >= 300 && status < 400) return refuse('redirect')
+/** The rule for a response with this head. `relay_if_empty`: relay it only if no body follows. */
+export function ruleFor(
+  status: number,
+  headers: IncomingHttpHeaders,
+  { method, jsonp }: Pick<OutgoingRequest, 'method' | 'jsonp'>,
+): 'relay' | 'relay_if_empty' | Failure {
+  if (status === 304) return 'relay'
+  if (status >= 300 && status < 400) return refusal(status, headers, 'redirect')
   const coding: string | string[] | undefined = headers['transfer-encoding']
-  // The chunks are undone on the way, another transfer coding is not and would go on undeclared.
-  if (coding !== undefined && String(coding).toLowerCase() !== 'chunked') return refuse('transfer coding')
+  // undici decodes chunks. Another transfer coding would reach the browser undeclared.
+  if (coding !== undefined && String(coding).toLowerCase() !== 'chunked')
+    return refusal(status, headers, 'transfer coding')
 
   switch (mediaKind(headers['content-type'])) {
     case 'data':
-      return RELAY
+      return 'relay'
     case 'html':
-      return refuse('text/html')
+      return refusal(status, headers, 'text/html')
     case 'script':
-      return jsonp ? RELAY : refuse('script')
+      return jsonp ? 'relay' : refusal(status, headers, 'script')
     case 'untyped':
-      if (hasNoBody(method, status) || headers['content-length'] === '0') return RELAY
-      return headers['content-length'] === undefined ? RELAY_IF_EMPTY : refuse('body without a type')
+      if (hasNoBody(method, status) || headers['content-length'] === '0') return 'relay'
+      return headers['content-length'] === undefined ? 'relay_if_empty' : untypedBody(status, headers)
   }
 }
 
-/** RFC 9112 section 6.3: these answers end with their head, whatever their fields say. */
+/** The failure of a response that has a body without a media type. */
+export function untypedBody(status: number, headers: IncomingHttpHeaders): Failure {
+  return refusal(status, headers, 'body without a type')
+}
+
+/** RFC 9112 section 6.3: these responses end with their head, whatever their fields say. */
 export function hasNoBody(method: string, status: number): boolean {
   return method === 'HEAD' || status === 204 || status === 304
 }
 
-function refuse(reason: string): Verdict {
-  return { kind: 'refuse', reason }
+function refusal(status: number, headers: IncomingHttpHeaders, reason: string): Failure {
+  if (status < 400 || status > 599) return { kind: 'unusable', reason }
+  const retryAfter: string | string[] | undefined = headers['retry-after']
+  return { kind: 'upstream_error', status, retryAfter: typeof retryAfter === 'string' ? retryAfter : null }
+}
+
+/** The failure for an error of undici before the head of the response. */
+export function failureOf(error: Error): Failure {
+  const code = codeOf(error)
+  switch (code) {
+    case 'UND_ERR_CONNECT_TIMEOUT':
+    case 'UND_ERR_HEADERS_TIMEOUT':
+    case 'UND_ERR_BODY_TIMEOUT':
+      return { kind: 'timeout' }
+    case 'UND_ERR_HEADERS_OVERFLOW':
+    case 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH':
+      return { kind: 'unusable', reason: code }
+    default:
+      // undici leaves this one's code empty.
+      if (error.name === 'HTTPParserError') return { kind: 'unusable', reason: 'not HTTP/1.1' }
+      return { kind: 'unavailable', cause: error }
+  }
+}
+
+/** Whether the connection was lost, as opposed to slow or not HTTP. */
+export function isLostConnection(error: Error): boolean {
+  const code = codeOf(error)
+  return code === 'UND_ERR_SOCKET' || code === 'ECONNRESET' || code === 'EPIPE'
+}
+
+function codeOf(error: Error): string {
+  return 'code' in error && typeof error.code === 'string' ? error.code : ''
+}
+
+/** How a browser treats a body of this type when it is opened or included on its own. */
+type MediaKind = 'data' | 'html' | 'script' | 'untyped'
+
+const HTML = new Set(['text/html', 'application/xhtml+xml'])
+
+// The JavaScript MIME types of the WHATWG MIME Sniffing standard.
+const SCRIPT = new Set([
+  'application/ecmascript',
+  'application/javascript',
+  'application/x-ecmascript',
+  'application/x-javascript',
+  'text/ecmascript',
+  'text/javascript',
+  'text/javascript1.0',
+  'text/javascript1.1',
+  'text/javascript1.2',
+  'text/javascript1.3',
+  'text/javascript1.4',
+  'text/javascript1.5',
+  'text/jscript',
+  'text/livescript',
+  'text/x-ecmascript',
+  'text/x-javascript',
+])
+
+const ESSENCE = /^[!#$%&'*+.^_`|~0-9a-z-]+\/[!#$%&'*+.^_`|~0-9a-z-]+$/
+
+/**
+ * Sorts a `Content-Type` value. A value that is not one plain media type is `untyped`, since browsers find
+ * a type in several field lines, in a list, or in half a type by rules of their own.
+ */
+function mediaKind(contentType: string | string[] | undefined): MediaKind {
+  if (typeof contentType !== 'string') return 'untyped'
+  // Nearly all responses have the same type.
+  if (contentType !== last.contentType) last = { contentType, kind: sort(contentType) }
+  return last.kind
+}
+
+let last: { contentType: string; kind: MediaKind } = { contentType: '', kind: 'untyped' }
+
+function sort(contentType: string): MediaKind {
+  if (contentType.includes(',')) return 'untyped'
+  const semicolon = contentType.indexOf(';')
+  const essence = (semicolon === -1 ? contentType : contentType.slice(0, semicolon)).trim().toLowerCase()
+  if (HTML.has(essence)) return 'html'
+  if (SCRIPT.has(essence)) return 'script'
+  return ESSENCE.test(essence) ? 'data' : 'untyped'
 }

@@ -1,14 +1,20 @@
 import type { FastifyInstance } from 'fastify'
+import type { Config } from '../config/config.ts'
 import { problem } from '../errors.ts'
 import { addJsonBodies, requireJson } from '../http/body.ts'
+import type { OpenApiFragment } from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
 import { comesFromOwnOrigin, OWN_ORIGIN_ONLY } from '../session/same-origin.ts'
-import { readGetFlux } from './get-flux.ts'
-import type { WacOptions } from './path-parts.ts'
-import type { PerformOptions } from './perform.ts'
-import { createPerform } from './perform.ts'
-import type { SiteBody, SiteTarget } from './update-site.ts'
-import { readSiteTarget, SITE_BODY_SCHEMA, toUpdateSite } from './update-site.ts'
+import { createForward, type ForwardOptions } from './forward.ts'
+import { getFluxOpenApi, readGetFlux } from './get-flux.ts'
+import {
+  readSiteTarget,
+  SITE_BODY_SCHEMA,
+  type SiteBody,
+  type SiteTarget,
+  toUpdateSite,
+  updateSiteOpenApi,
+} from './update-site.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -16,13 +22,12 @@ declare module 'fastify' {
   }
 }
 
-export interface ProxyOptions extends PerformOptions {
+export interface ProxyOptions extends ForwardOptions {
   publicUrl: string
-  wac: WacOptions
   bodyLimitBytes: number
 }
 
-/** The paths of this room and what they take; for the answer to any other method. */
+/** The paths of this folder with their methods, for the answer to any other method. */
 export const PROXY_PATHS = [
   { path: PATHS.flux, allow: 'GET, HEAD' },
   { path: PATHS.fluxOfAccount, allow: 'GET, HEAD' },
@@ -31,16 +36,22 @@ export const PROXY_PATHS = [
   { path: PATHS.siteInBody, allow: 'POST' },
 ]
 
+/** The OpenAPI document's part on this folder, as served with this configuration. */
+export function proxyOpenApi({ clientFluxAllowed }: Pick<Config, 'clientFluxAllowed'>): OpenApiFragment[] {
+  return [getFluxOpenApi(clientFluxAllowed !== null), updateSiteOpenApi()]
+}
+
 /**
- * The two operations of the resource server, GetFlux and UpdateSite, called with the access token of
- * the browser's session. Stands outside @fastify/session, which would cost more than the call itself.
+ * The two operations of the resource server, GetFlux and UpdateSite, called with the access token of the
+ * browser's session. They do not use @fastify/session, which would cost more than the forwarding itself.
  */
 export async function addProxy(app: FastifyInstance, options: ProxyOptions): Promise<void> {
-  const perform = createPerform(options)
+  const { accounts, bodyLimitBytes, publicUrl } = options
+  const forward = createForward(options)
   await app.register(async (scope) => {
     scope.decorateRequest('siteTarget', null)
     scope.addHook('onRequest', (request, _reply, done) => {
-      const own = comesFromOwnOrigin(request.method, request.headers, options.publicUrl)
+      const own = comesFromOwnOrigin(request.method, request.headers, publicUrl)
       done(own ? undefined : problem('cross_origin', OWN_ORIGIN_ONLY))
     })
 
@@ -50,7 +61,7 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
       scope.route({
         method: ['GET', 'HEAD'],
         url,
-        handler: (request, reply) => perform(request, reply, readGetFlux(request, options.wac)),
+        handler: (request, reply) => forward(request, reply, readGetFlux(request, accounts)),
       })
     }
 
@@ -64,14 +75,15 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
       scope.route({
         method,
         url,
-        bodyLimit: options.bodyLimitBytes,
+        bodyLimit: bodyLimitBytes,
         schema: { body: SITE_BODY_SCHEMA },
+        // Problems with path, query and type come before those with the body, which is read next.
         async onRequest(request) {
-          request.siteTarget = readSiteTarget(request, options.wac)
+          request.siteTarget = readSiteTarget(request, accounts)
           requireJson(request)
         },
         handler: (request, reply) =>
-          perform(request, reply, toUpdateSite(request.siteTarget!, request.body as SiteBody, options.wac)),
+          forward(request, reply, toUpdateSite(request.siteTarget!, request.body as SiteBody, accounts)),
       })
     }
   })

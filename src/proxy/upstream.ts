@@ -1,32 +1,32 @@
 import { type buildConnector, Client, type Dispatcher, Pool } from 'undici'
 
-/** What is known of the connection that a request was given. One request at a time uses it. */
+/** The connection of a request. One request at a time uses it. */
 export interface Connection {
-  /** It has carried an answer before, so it may have been closed at the far end meanwhile. */
+  /** It has carried a response before, so the far end may have closed it since. */
   answered: boolean
-  /** The socket failed. undici takes that for a normal end where the body ends with the connection. */
+  /** The socket failed. undici treats that as a normal end where the body ends with the connection. */
   broken: boolean
 }
 
-/** A request to the resource server; its connection is noted on `exchange` as soon as it is chosen. */
-export interface UpstreamRequest extends Dispatcher.DispatchOptions {
-  exchange: { connection: Connection }
+/** A request to the resource server. `tracker` gets its connection as soon as one is chosen. */
+export interface TrackedRequest extends Dispatcher.DispatchOptions {
+  tracker: { connection: Connection }
 }
 
 export interface Upstream {
   /** Connections that are kept and used again. */
   kept: Pool
-  /** A new connection for each request: never stale, so a request on it is never lost to that. */
+  /** A new connection for each request, which cannot be stale. */
   fresh: Pool
   /** Ends all connections at once. */
   destroy(): Promise<void>
 }
 
-export interface UpstreamOptions {
+interface UpstreamOptions {
   origin: string
-  /** For connecting, for the answer's head, and between two parts of its body, milliseconds. */
+  /** For connecting, for the response's head, and between two parts of its body, milliseconds. */
   timeoutMs: number
-  /** At most so many connections, in each of the two pools. */
+  /** Connections at most, in each of the two pools. */
   connections: number
 }
 
@@ -41,9 +41,9 @@ export function createUpstream({ origin, timeoutMs, connections }: UpstreamOptio
     headersTimeout: timeoutMs,
     bodyTimeout: timeoutMs,
     // A connection costs up to three round trips, and apps poll every few seconds. One that the far end has
-    // closed meanwhile does no harm: only reads go out on kept connections, and are sent again.
+    // closed does no harm: only reads use kept connections, and they are sent again.
     keepAliveTimeout: 30_000,
-    // Said here, so that no environment variable of Node switches the check off.
+    // Set here, so that no environment variable of Node turns the check off.
     connect: { rejectUnauthorized: true },
     factory: (url: URL, given: object) => new TrackedClient(url, given),
   }
@@ -59,8 +59,8 @@ export function createUpstream({ origin, timeoutMs, connections }: UpstreamOptio
 }
 
 /**
- * A client of one connection, which it notes on each request. A class, and no method put on an object:
- * that would be slower than all else that happens here.
+ * A client of one connection, which it sets on each request. A subclass, because a method assigned to one
+ * client makes all of undici slower.
  */
 class TrackedClient extends Client {
   private readonly connection: Connection
@@ -88,7 +88,7 @@ class TrackedClient extends Client {
   }
 
   override dispatch(request: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
-    ;(request as UpstreamRequest).exchange.connection = this.connection
+    ;(request as TrackedRequest).tracker.connection = this.connection
     return super.dispatch(request, handler)
   }
 }

@@ -128,7 +128,7 @@ t.test('credentials that the store refuses end the process, workers or not', asy
       WORKERS,
     })
     t.equal(ended.code, 1, `WORKERS=${WORKERS}`)
-    t.match(ended.stderr, /refuses our credentials/)
+    t.match(ended.stderr, /refused the credentials/)
     t.notMatch(ended.stderr, /wrong/, 'and the password is not printed')
   }
 })

@@ -2,7 +2,7 @@ import type { Socket } from 'node:net'
 import fc from 'fast-check'
 import type { TokenOutcome } from '../../src/oauth/token-response.ts'
 import { Secret } from '../../src/secret.ts'
-import { bounds, clientOf, rawTokenEndpoint } from '../oauth/raw-server.ts'
+import { bounds, clientOf, rawTokenEndpoint } from '../oauth/raw-token-endpoint.ts'
 import { createFuzzer } from './fuzzer.ts'
 
 const CANARY = 'c4n4ry'

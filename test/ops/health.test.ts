@@ -78,7 +78,7 @@ t.test('from the stop signal on a process is not ready, and goes on serving', as
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
   await signIn(browser, sandbox)
-  bff.app.announceStop()
+  bff.app.readiness.announceStop()
   t.match(await health(bff, '/readyz'), { status: 503, body: { missing: [/stopping/] } })
   t.equal((await health(bff, '/livez')).status, 200)
   t.equal((await browser.fetch('/flux/a')).status, 200)

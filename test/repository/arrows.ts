@@ -4,18 +4,18 @@ import ts from 'typescript'
 /** Path below src/ (with forward slashes) to the text of the file. */
 export type Tree = ReadonlyMap<string, string>
 
-type Room = string
+/** A folder of src, or the name of a file at the top of src without its extension. */
+type Folder = string
 
-// Files at the top of src, and folders that belong to one of them, that everybody may import and that
-// import nothing but each other.
+// Every folder may import these. They import only each other.
 const GROUND = ['clock', 'config', 'errors', 'keyring', 'log', 'paths', 'secret']
 
 const EDGES = ['oauth', 'store']
 const STATE = ['session', 'tokens']
 const ROUTES = ['login', 'ops', 'proxy', 'spa']
 
-/** Which rooms a room may import, besides itself. Nothing may import what is in no list. */
-const MAY_IMPORT: Readonly<Record<Room, readonly Room[]>> = {
+/** The folders that a folder may import besides itself. A folder in no list is never imported. */
+const MAY_IMPORT: Readonly<Record<Folder, readonly Folder[]>> = {
   main: ['process', ...GROUND],
   process: ['app', 'ops', ...GROUND],
   sessions: ['operator', 'store', ...GROUND],
@@ -23,7 +23,8 @@ const MAY_IMPORT: Readonly<Record<Room, readonly Room[]>> = {
   app: ['http', ...ROUTES, ...STATE, ...EDGES, ...GROUND],
   ...each(ROUTES, ['http', ...STATE, ...EDGES, ...GROUND]),
   http: GROUND,
-  ...each(STATE, [...STATE, ...EDGES, ...GROUND]),
+  tokens: ['session', ...EDGES, ...GROUND],
+  session: ['tokens', ...EDGES, ...GROUND],
   ...each(EDGES, GROUND),
   ...each(GROUND, GROUND),
   // The launcher starts processes, the sandbox is another server, the demo page runs in the browser.
@@ -32,54 +33,55 @@ const MAY_IMPORT: Readonly<Record<Room, readonly Room[]>> = {
   'spa/demo': [],
 }
 
-const ONLY_IN: Readonly<Record<string, Room>> = { 'openid-client': 'oauth', ioredis: 'store' }
+const ONLY_IN: Readonly<Record<string, Folder>> = { 'openid-client': 'oauth', ioredis: 'store' }
 
-/** Every import in the tree that the house does not allow, each as one sentence; empty when it stands. */
+/** One sentence for each import that breaks a rule; empty when all rules hold. */
 export function findBadArrows(tree: Tree): string[] {
   const faults: string[] = []
   const edges = new Map<string, string[]>()
   for (const [file, text] of tree) {
-    const room = roomOf(file)
-    const allowed = MAY_IMPORT[room]
+    const folder = folderOf(file)
+    const allowed = MAY_IMPORT[folder]
     if (allowed === undefined)
-      faults.push(`src/${file} is in no known room: give "${room}" its place among the arrows.`)
-    if (posix.basename(file) === 'index.ts')
-      faults.push(`src/${file} is a barrel: import the file that is meant.`)
+      faults.push(
+        `src/${file} is in no known folder: add "${folder}" to MAY_IMPORT in test/repository/arrows.ts.`,
+      )
+    if (posix.basename(file) === 'index.ts') faults.push(`src/${file} is a barrel: import the file itself.`)
 
     const targets: string[] = []
     for (const specifier of importsOf(text)) {
       if (!specifier.startsWith('.')) {
-        faults.push(...packageFaults(file, room, specifier))
+        faults.push(...packageFaults(file, folder, specifier))
         continue
       }
       const target = posix.join(posix.dirname(file), specifier)
       if (target.startsWith('../')) {
-        faults.push(`src/${file} imports ${specifier}, which is outside of src.`)
+        faults.push(`src/${file} imports ${specifier}, which is outside src.`)
       } else if (!tree.has(target)) {
         faults.push(`src/${file} imports ${specifier}, which does not exist.`)
       } else {
         targets.push(target)
-        const into = roomOf(target)
-        if (into !== room && allowed !== undefined && !allowed.includes(into)) {
-          faults.push(`src/${file} imports src/${target}: ${room} must not import ${into}.`)
+        const into = folderOf(target)
+        if (into !== folder && allowed !== undefined && !allowed.includes(into)) {
+          faults.push(`src/${file} imports src/${target}: ${folder} must not import ${into}.`)
         }
       }
     }
     edges.set(file, targets)
   }
   const cycle = findCycle(edges)
-  if (cycle !== null) faults.push(`Imports go in a circle: ${cycle.join(' -> ')}.`)
+  if (cycle !== null) faults.push(`Imports form a cycle: ${cycle.join(' -> ')}.`)
   return faults
 }
 
-function packageFaults(file: string, room: Room, specifier: string): string[] {
+function packageFaults(file: string, folder: Folder, specifier: string): string[] {
   const name = packageOf(specifier)
   const only = ONLY_IN[name]
-  if (only === undefined || only === room) return []
+  if (only === undefined || only === folder) return []
   return [`src/${file} imports ${name}: only ${only} may import it.`]
 }
 
-function roomOf(file: string): Room {
+function folderOf(file: string): Folder {
   const [first = '', second, third] = file.split('/')
   if (second === undefined) return first.replace(/\.ts$/, '')
   return first === 'spa' && second === 'demo' && third !== undefined ? 'spa/demo' : first
@@ -90,7 +92,7 @@ function packageOf(specifier: string): string {
   return parts.slice(0, specifier.startsWith('@') ? 2 : 1).join('/')
 }
 
-// The compiler's own scan: static, dynamic, type-only and re-exporting imports, and no text that only looks like one.
+// The compiler's scan finds static, dynamic, type-only and re-exporting imports, and ignores comments and strings.
 function importsOf(text: string): string[] {
   return ts.preProcessFile(text, true, true).importedFiles.map((found) => found.fileName)
 }
@@ -118,6 +120,6 @@ function findCycle(edges: ReadonlyMap<string, readonly string[]>): string[] | nu
   return null
 }
 
-function each(rooms: readonly Room[], allowed: readonly Room[]): Record<Room, readonly Room[]> {
-  return Object.fromEntries(rooms.map((room) => [room, allowed]))
+function each(folders: readonly Folder[], allowed: readonly Folder[]): Record<Folder, readonly Folder[]> {
+  return Object.fromEntries(folders.map((folder) => [folder, allowed]))
 }

@@ -75,8 +75,8 @@ t.test('where it cannot listen the process ends with code 1 and names the variab
     [{ OPS_PORT: port }, `OPS_PORT: port ${port} is in use`],
     [{ OPS_PORT: port, WORKERS: '2', ...REDIS }, `OPS_PORT: port ${port} is in use`],
     // RFC 5737: an address of no machine.
-    [{ HOST: '192.0.2.1' }, 'HOST: 192.0.2.1 is no address of this machine'],
-    [{ HOST: 'nobody.invalid' }, 'HOST: nobody.invalid is no address of this machine'],
+    [{ HOST: '192.0.2.1' }, 'HOST: 192.0.2.1 is not an address of this machine'],
+    [{ HOST: 'nobody.invalid' }, 'HOST: nobody.invalid is not an address of this machine'],
   ] as const) {
     const run = await runServer(t, {
       ...SERVER_ENV,

@@ -1,5 +1,4 @@
-import type { RecordKey } from '../../src/store/store.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
+import { type RecordKey, type StoreHealth, StoreUnavailable } from '../../src/store/store.ts'
 import type { Random } from './random.ts'
 import type { RedisServer } from './simulated-redis.ts'
 import { ErrorReply } from './simulated-redis.ts'
@@ -225,7 +224,7 @@ interface Pending {
 const NO_WRITES = /^(?:READONLY|MASTERDOWN|LOADING|CLUSTERDOWN|MISCONF|NOREPLICAS|OOM) /
 
 /**
- * The connections of one process to the masters of the store, with the rules of src/store for reach, trouble and
+ * The connections of one process to the masters of the store, with the rules of src/store for health and
  * messages: a heartbeat through each master proves that change messages arrive, counted from its sending.
  */
 export class FleetTransport implements Transport {
@@ -238,10 +237,9 @@ export class FleetTransport implements Transport {
   readonly commands: Connection[]
   readonly messages: Connection[]
   readonly #changeListeners: ((key: RecordKey) => void)[] = []
-  readonly #lostListeners: (() => void)[] = []
-  readonly #backListeners: (() => void)[] = []
-  readonly #troubleListeners: (() => void)[] = []
-  readonly #troubleAt: number[]
+  readonly #liveListeners: ((live: boolean) => void)[] = []
+  readonly #incidentListeners: (() => void)[] = []
+  readonly #incidentAt: number[]
   readonly #provenAt: number[]
   readonly #commandsLostAt: number[]
   readonly #subscribedAt: number[]
@@ -275,7 +273,7 @@ export class FleetTransport implements Transport {
     const all = Array.from({ length: this.shards }, (_, shard) => shard)
     this.commands = all.map((shard) => new Connection(this, shard, 'commands'))
     this.messages = all.map((shard) => new Connection(this, shard, 'messages'))
-    this.#troubleAt = all.map(() => Number.NEGATIVE_INFINITY)
+    this.#incidentAt = all.map(() => Number.NEGATIVE_INFINITY)
     this.#provenAt = all.map(() => Number.NEGATIVE_INFINITY)
     this.#commandsLostAt = all.map(() => Number.NEGATIVE_INFINITY)
     this.#subscribedAt = all.map(() => 0)
@@ -291,7 +289,7 @@ export class FleetTransport implements Transport {
     new Promise((resolve, reject) => {
       this.#send(shard, command, writes, work, resolve, (error) => {
         this.failedAt[shard] = this.clock.now
-        if (error instanceof ErrorReply && NO_WRITES.test(error.message)) this.#noteTrouble(shard)
+        if (error instanceof ErrorReply && NO_WRITES.test(error.message)) this.#noteIncident(shard)
         reject(new StoreUnavailable(error, this.#failed(error)))
       })
     })
@@ -414,10 +412,10 @@ export class FleetTransport implements Transport {
   #failed(error: Error): boolean {
     this.#lost = !(error instanceof ErrorReply)
     if (!this.#lost) this.#answeredAt = this.clock.now
-    return this.unreached()
+    return this.#isUnreached()
   }
 
-  unreached = (): boolean => {
+  #isUnreached = (): boolean => {
     if (!this.#lost) return false
     return !this.commands.some(({ ready }) => ready) || this.clock.now - this.#answeredAt > SILENT_AFTER_MS
   }
@@ -425,7 +423,7 @@ export class FleetTransport implements Transport {
   connected(connection: Connection): void {
     const { shard } = connection
     if (connection.purpose === 'commands') {
-      this.#noteTrouble(shard)
+      this.#noteIncident(shard)
       return
     }
     this.#subscribedAt[shard] = this.clock.now
@@ -439,14 +437,14 @@ export class FleetTransport implements Transport {
     const { shard } = connection
     if (connection.purpose === 'commands') {
       this.#commandsLostAt[shard] = this.clock.now
-      this.#noteTrouble(shard)
+      this.#noteIncident(shard)
     }
     this.#lose()
   }
 
   /** A message of that server has come to this process. */
   heard(key: RecordKey): void {
-    this.tell(key)
+    this.announceHere(key)
   }
 
   #beatLater(): void {
@@ -461,7 +459,7 @@ export class FleetTransport implements Transport {
 
   /** A heartbeat through sound connections is back before anything else happens. */
   #provesItself(): boolean {
-    if (!this.messagesArrive()) return false
+    if (!this.#isLive()) return false
     for (let shard = 0; shard < this.shards; shard += 1) {
       const [commands, messages] = [this.commands[shard]!, this.messages[shard]!]
       if (!commands.isSound() || !messages.isSound() || commands.server !== messages.server) return false
@@ -474,10 +472,10 @@ export class FleetTransport implements Transport {
   }
 
   #beat(): void {
-    if (this.#arriving && !this.messagesArrive()) {
+    if (this.#arriving && !this.#isLive()) {
       // What came while the process was stalled may be still to be read.
       this.clock.in(0, this.owner, () => {
-        if (!this.messagesArrive()) this.#lose()
+        if (!this.#isLive()) this.#lose()
       })
     }
     for (let shard = 0; shard < this.shards; shard += 1) {
@@ -505,7 +503,7 @@ export class FleetTransport implements Transport {
     this.#lastProofAt = Math.max(this.#lastProofAt, Math.min(...this.#provenAt))
     if (this.#arriving || !this.#proven()) return
     this.#arriving = true
-    for (const listener of this.#backListeners) listener()
+    for (const listener of this.#liveListeners) listener(true)
   }
 
   #proven(): boolean {
@@ -517,30 +515,33 @@ export class FleetTransport implements Transport {
     if (!this.#arriving) return
     this.#arriving = false
     this.#provenAt.fill(Number.NEGATIVE_INFINITY)
-    for (const listener of this.#lostListeners) listener()
-    if (this.shards === 1) this.#noteTrouble(0)
-    else for (const listener of this.#troubleListeners) listener()
+    for (const listener of this.#liveListeners) listener(false)
+    if (this.shards === 1) this.#noteIncident(0)
+    else for (const listener of this.#incidentListeners) listener()
   }
 
-  #noteTrouble(shard: number): void {
-    this.#troubleAt[shard] = this.clock.now
-    for (const listener of this.#troubleListeners) listener()
+  #noteIncident(shard: number): void {
+    this.#incidentAt[shard] = this.clock.now
+    for (const listener of this.#incidentListeners) listener()
   }
 
-  tell = (key: RecordKey): void => {
+  announceHere = (key: RecordKey): void => {
     for (const listener of this.#changeListeners) listener(key)
   }
 
   wall = (): number => this.clock.wall(this.owner)
-  msSinceMessagesArrived = (): number => this.clock.now - this.#lastProofAt
-  messagesArrive = (): boolean => this.#arriving && this.#proven()
   onChange = (listener: (key: RecordKey) => void): void => void this.#changeListeners.push(listener)
-  onMessagesLost = (listener: () => void): void => void this.#lostListeners.push(listener)
-  onMessagesBack = (listener: () => void): void => void this.#backListeners.push(listener)
-  onTrouble = (listener: () => void): void => void this.#troubleListeners.push(listener)
-  msSinceTrouble = (key: RecordKey): number => {
-    const shard = this.shards === 1 ? 0 : Number.parseInt(key.slice(1, 5), 16) % this.shards
-    return this.clock.now - this.#troubleAt[shard]!
+  #isLive = (): boolean => this.#arriving && this.#proven()
+  readonly health: StoreHealth = {
+    isLive: this.#isLive,
+    msSinceLive: () => this.clock.now - this.#lastProofAt,
+    onLive: (listener) => void this.#liveListeners.push(listener),
+    isUnreached: () => this.#isUnreached(),
+    onIncident: (listener) => void this.#incidentListeners.push(listener),
+    msSinceIncident: (key) => {
+      const shard = this.shards === 1 ? 0 : Number.parseInt(key.slice(1, 5), 16) % this.shards
+      return this.clock.now - this.#incidentAt[shard]!
+    },
   }
 
   close = async (): Promise<void> => {

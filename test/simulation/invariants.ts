@@ -1,5 +1,5 @@
 import type { TokenOutcome } from '../../src/oauth/token-response.ts'
-import { touchInterval } from '../../src/store/limits.ts'
+import { touchInterval } from '../../src/session/session.ts'
 import type { RecordKey } from '../../src/store/store.ts'
 import { answerMs, leaseMs, presentableInMs } from '../../src/tokens/refresh-policy.ts'
 import type { AccessToken, Family, Presentation, RefreshToken } from './authorization-server.ts'
@@ -246,7 +246,7 @@ export class Ledger {
       token.clientExpiresAt - this.#clock.wall(by),
       token.issuedAt + lifeSeconds * 1_000 - now,
     )
-    const earlyMs = presentableInMs({ lifeSeconds }, this.#settings.timing, doubts, leftMs)
+    const earlyMs = presentableInMs({ lifeSeconds }, this.#settings.timing, { doubts, leftMs })
     // Its doubts may have been written to the master before.
     if (earlyMs <= 5 || this.failedOverAt > token.presentations[0]!.sentAt - LAST_MOMENT_MS) return
     if (this.clockSteppedAt > token.issuedAt) return
@@ -444,11 +444,7 @@ export class Ledger {
         continue
       }
       if (before === null) continue
-      if (
-        after === null ||
-        after.expireAt < before.expireAt - 3_600_000 ||
-        after.session !== before.session
-      ) {
+      if (after === null || after.expireAt < before.expireAt - 3_600_000) {
         this.#cause(session, kept ? 'session begun in the last moment of a master' : 'Redis lost its data')
         session.rolledBack = true
       } else if (serialOf(after.tokens) < serialOf(before.tokens)) {

@@ -4,17 +4,16 @@ import { createLogout } from '../../src/login/logout.ts'
 import { createSessionInfo } from '../../src/login/session-info.ts'
 import { createSignIn } from '../../src/login/sign-in.ts'
 import type { GrantedTokens } from '../../src/oauth/token-response.ts'
-import { createActivity } from '../../src/proxy/activity.ts'
-import type { Outcome } from '../../src/proxy/call.ts'
-import type { Caller } from '../../src/proxy/caller.ts'
-import { createCallers } from '../../src/proxy/caller.ts'
-import { createGrace } from '../../src/proxy/grace.ts'
-import { createPerform } from '../../src/proxy/perform.ts'
+import { type Caller, createCallers } from '../../src/proxy/caller.ts'
+import { createForward, type Forward } from '../../src/proxy/forward.ts'
+import type { Outcome } from '../../src/proxy/upstream-request.ts'
 import { createSessionCache } from '../../src/session/cache.ts'
 import { createSessionCookies } from '../../src/session/cookies.ts'
-import { createOutage } from '../../src/session/outage.ts'
-import type { RecordKey } from '../../src/store/store.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
+import { createOutageGrace } from '../../src/session/outage.ts'
+import { createSessions } from '../../src/session/sessions.ts'
+import { createReliableStore, type ReliableStore } from '../../src/store/reliable.ts'
+import { type RecordKey, StoreUnavailable } from '../../src/store/store.ts'
+import { createRevoker } from '../../src/tokens/revoker.ts'
 import { createTokens } from '../../src/tokens/tokens.ts'
 import { FleetTransport } from './connections.ts'
 import { createCheapKeyring, createReadableKeyring } from './keyring.ts'
@@ -66,14 +65,13 @@ export class Replica implements Owner {
   readonly random: Random
   readonly transport: FleetTransport
   readonly tokens: ReturnType<typeof createTokens>
+  readonly store: ReliableStore
   readonly #world: World
-  readonly #store: ReturnType<typeof createSimulatedStore>
   readonly #cookies: ReturnType<typeof createSessionCookies>
-  readonly #perform: ReturnType<typeof createPerform>
+  readonly #forward: Forward
   readonly #logout: ReturnType<typeof createLogout>
   readonly #sessionInfo: ReturnType<typeof createSessionInfo>
   readonly #signIn: ReturnType<typeof createSignIn>
-  readonly #closeActivity: () => Promise<void>
   readonly #stalls: { from: number; to: number }[] = []
   #underWay = 0
   #whenIdle: (() => void) | null = null
@@ -97,8 +95,6 @@ export class Replica implements Owner {
       random: new Random(world.seed, `${this.name} network`),
       servers: world,
     })
-    const store = createSimulatedStore(this.transport)
-    this.#store = store
     const keyring = settings.realKeyring
       ? createReadableKeyring(options.secrets)
       : createCheapKeyring(options.secrets)
@@ -106,53 +102,73 @@ export class Replica implements Owner {
     const log = this.#createLog()
     this.#cookies = createSessionCookies({ keyring, secure: false })
     const { timing, idleMs, graceMs } = settings
-    this.tokens = createTokens({
+    const store = createReliableStore({
+      store: createSimulatedStore(this.transport, idleMs),
+      idleMs,
+      clock: clocks,
+      log,
+      onRetried() {},
+      onRestored() {},
+    })
+    this.store = store
+    const authorizationServer = world.authorizationServer.clientOf(this)
+    const revoker = createRevoker({ authorizationServer, log })
+    const sessions = createSessions({
       store,
-      authorizationServer: world.authorizationServer.clientOf(this),
+      keyring,
+      idleMs,
+      maxMs: settings.maxMs,
+      clientId: 'client',
+      clock: clocks,
+      log,
+      plan: (...session) => tokens.plan(...session),
+      revoke: revoker.revoke,
+      onStarted() {},
+      onEnded() {},
+    })
+    const tokens = createTokens({
+      store,
+      sessions,
+      authorizationServer,
+      revoker,
       keyring,
       timing,
       concurrency: settings.concurrency,
       timeoutMs: settings.timeoutMs,
       stopMs: settings.shutdownMs - CLOSING_MS,
-      idleMs,
-      maxMs: settings.maxMs,
-      clientId: 'client',
       clock: clocks,
       random: () => this.random.next(),
       log,
-      events: { refreshed() {}, lagged() {}, started() {}, ended() {}, retried() {}, restored() {} },
+      events: { refreshed() {}, lagged() {} },
     })
-    const { tokens } = this
+    this.tokens = tokens
     const cookies = this.#cookies
-    const outage = createOutage({ store, graceMs, log })
-    const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS, asideMs: graceMs })
-    const activity = createActivity({ store, idleMs, clock: clocks, onGone: cache.drop })
-    const grace = createGrace({ cache, outage, activity, idleMs, clock: clocks })
-    this.#closeActivity = activity.close
+    const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS, graceMs })
+    const grace = createOutageGrace({ store, cache, graceMs, idleMs, clock: clocks, log })
     const callers = createCallers({
       cookies,
       cache,
       store,
+      sessions,
       tokens,
       grace,
-      activity,
       timing,
       idleMs,
       graceMs,
       clock: clocks,
       observe() {},
     })
-    this.#perform = createPerform({
+    this.#forward = createForward({
       callers,
-      application: null,
-      forwarder: { forward: (call, settle) => this.#forward(call, settle), close: async () => {} },
-      wac: { allowed: null, default: null },
+      anonymous: null,
+      resourceServer: { send: (attempt, onOutcome) => this.#send(attempt, onOutcome) },
+      accounts: { allowed: null, default: null },
       observe() {},
       log,
     })
-    this.#logout = createLogout({ tokens, cookies, store })
-    this.#sessionInfo = createSessionInfo({ tokens, store, cookies, idleMs, defaultWac: null })
-    this.#signIn = createSignIn({ tokens, cookies, log })
+    this.#logout = createLogout({ sessions, cookies, store })
+    this.#sessionInfo = createSessionInfo({ sessions, store, cookies, defaultWac: null })
+    this.#signIn = createSignIn({ sessions, revoke: revoker.revoke, cookies, log })
     tokens.start()
     clock.current = null
   }
@@ -208,15 +224,11 @@ export class Replica implements Owner {
     finish: (response: { status: number; user?: number | null }) => void,
     fail: (fault: unknown) => void,
   ): void {
-    const raw = { user: null as number | null }
-    const reply = {
-      raw,
-      hijack: () => finish({ status: 200, user: raw.user }),
-      send: fail,
-    }
+    const raw = { finish: (user: number | null) => finish({ status: 200, user }) }
+    const reply = { raw, send: fail }
     const request = { id, headers: { cookie: headerOf(cookies) }, raw: {} }
-    const operation = {
-      name: 'GetFlux',
+    const outgoing = {
+      operation: 'GetFlux',
       method: 'GET',
       path: '/flux',
       accept: 'application/json',
@@ -227,24 +239,25 @@ export class Replica implements Owner {
       fluxId: '1',
     } as const
     try {
-      this.#perform(request as never, reply as never, operation)
+      this.#forward(request as never, reply as never, outgoing)
     } catch (fault) {
       fail(fault)
     }
   }
 
   /** The way to the resource server. */
-  #forward(
-    call: { authorization: string | null; requestId: string; response: unknown },
-    settle: (outcome: Outcome) => void,
+  #send(
+    attempt: { authorization: string | null; requestId: string; response: unknown },
+    onOutcome: (outcome: Outcome) => void,
   ): void {
     const { resourceServer, ledger, authorizationServer } = this.#world
-    const token = authorizationServer.accessToken(call.authorization!.slice('Bearer '.length))
-    const receivedAt = this.#receivedAt.get(call.requestId)!
+    const token = authorizationServer.accessToken(attempt.authorization!.slice('Bearer '.length))
+    const receivedAt = this.#receivedAt.get(attempt.requestId)!
     if (token !== null) ledger.used(token, this, receivedAt)
     resourceServer.call(token, this, (outcome, user) => {
-      ;(call.response as { user: number | null }).user = user
-      settle(outcome)
+      onOutcome(outcome)
+      if (outcome.kind === 'finished')
+        (attempt.response as { finish(user: number | null): void }).finish(user)
     })
   }
 
@@ -286,10 +299,10 @@ export class Replica implements Owner {
       cookies: Object.fromEntries(cookies),
       session: {
         sessionId,
-        // As the adapter of @fastify/session saves it.
+        // As src/session/fastify-session.ts does it.
         save: async () => {
-          if (await this.#store.saveSession(key, '{"signedIn":true}', this.#world.settings.idleMs)) return
-          throw new StoreUnavailable(new Error('there is no record to keep the session in'))
+          if (await this.store.confirm(key)) return
+          throw new StoreUnavailable(new Error('there is no record to confirm'))
         },
       },
     }
@@ -374,7 +387,6 @@ export class Replica implements Owner {
     if (this.#underWay > 0) await new Promise<void>((resolve) => (this.#whenIdle = resolve))
     await background
     await this.tokens.stop()
-    await this.#closeActivity()
     await this.transport.close()
     this.#world.ledger.died(this, true)
     this.alive = false

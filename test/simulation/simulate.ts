@@ -183,8 +183,8 @@ async function nothingIsLeft(world: World): Promise<void> {
   await clock.run(clock.now + 10_000)
   if (clock.stopped) return
   for (const replica of replicas) {
-    const { unsaved } = replica.tokens.gauges()
-    if (unsaved > 0) ledger.violated('tokens are still unsaved at the end', `${replica.name}: ${unsaved}`)
+    const held = replica.store.heldTokens()
+    if (held > 0) ledger.violated('tokens are still held at the end', `${replica.name}: ${held}`)
     world.stop(replica)(() => {})
   }
   await clock.run(clock.now + 30_000)

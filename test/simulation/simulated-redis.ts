@@ -1,9 +1,9 @@
-import { idleEndsAt } from '../../src/store/limits.ts'
 import type {
   BeginRefresh,
   BeginRefreshRequest,
   DueClaim,
   EndRecord,
+  EndRequest,
   InDoubt,
   NewRecord,
   RecordKey,
@@ -22,7 +22,7 @@ import {
 } from '../../src/store/store.ts'
 
 /** What a Redis server keeps of a session. Never changed in place: a change puts a new one in its stead. */
-export interface StoredRecord extends SessionRecord {
+export interface StoredRecord extends Omit<SessionRecord, 'idleEndsAt'> {
   readonly attempt: string
   readonly lease: string
   readonly leasedAt: number
@@ -199,7 +199,6 @@ export class RedisServer {
       ...record,
       createdAt: record.createdAt + aheadMs,
       endsAt: record.endsAt + aheadMs,
-      session: '{}',
       seenAt: record.createdAt + aheadMs,
       gen: 1,
       ...FREE,
@@ -214,19 +213,19 @@ export class RedisServer {
     })
   }
 
-  read(key: RecordKey): SessionRecord | null {
+  read(key: RecordKey, idleMs: number): SessionRecord | null {
     const record = this.live(key)
     if (record === null) return null
-    const { session, tokens, gen, replacedAt, createdAt, seenAt, endsAt, flow, client } = record
+    const { tokens, gen, replacedAt, createdAt, seenAt, endsAt, flow, client } = record
     const { doubts, leaseUntil, retryAt } = record
-    const facts = { session, tokens, gen, replacedAt, createdAt, seenAt, endsAt, flow, client }
-    return { ...facts, doubts, leaseUntil, retryAt }
+    const facts = { tokens, gen, replacedAt, createdAt, seenAt, endsAt, flow, client }
+    return { ...facts, doubts, leaseUntil, retryAt, idleEndsAt: idleEndsAt(record, idleMs) }
   }
 
-  saveSession(key: RecordKey, session: string, idleMs: number): boolean {
+  confirm(key: RecordKey, idleMs: number): boolean {
     const record = this.live(key)
     if (record === null) return false
-    this.#put(key, { ...record, session, expireAt: idleEndsAt(record, idleMs) + RECORD_SLACK_MS })
+    this.#put(key, { ...record, expireAt: idleEndsAt(record, idleMs) + RECORD_SLACK_MS })
     return true
   }
 
@@ -348,10 +347,12 @@ export class RedisServer {
     return { kind: 'restored' }
   }
 
-  end(key: RecordKey, gen: number | null, reason = '', idleMs: number | null = null): EndRecord {
+  /** With `idleMs` only where a limit has passed. */
+  end(key: RecordKey, { gen, reason = '', attempt }: EndRequest, idleMs: number | null = null): EndRecord {
     const record = this.live(key)
     if (record === null) return { kind: 'gone' }
-    if (gen !== null && record.gen !== gen) return { kind: 'moved' }
+    if (gen !== undefined && record.gen !== gen) return { kind: 'moved' }
+    if (attempt !== undefined && record.lease !== '' && record.lease !== attempt) return { kind: 'moved' }
     if (idleMs !== null && this.clock() + CLOCK_TOLERANCE_MS < idleEndsAt(record, idleMs))
       return { kind: 'moved' }
     this.data.records.delete(key)
@@ -411,6 +412,10 @@ export class RedisServer {
   keys(): RecordKey[] {
     return [...this.data.records.keys()].filter((key) => this.live(key) !== null)
   }
+}
+
+function idleEndsAt({ seenAt, endsAt }: Pick<StoredRecord, 'seenAt' | 'endsAt'>, idleMs: number): number {
+  return Math.min(seenAt + idleMs, endsAt)
 }
 
 export function shardOf(key: RecordKey): number {

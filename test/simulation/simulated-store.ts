@@ -1,50 +1,34 @@
-import type { RecordKey, SessionStore } from '../../src/store/store.ts'
-import { DUE_SHARDS } from '../../src/store/store.ts'
-import type { RedisServer } from './simulated-redis.ts'
-import { shardOf } from './simulated-redis.ts'
+import { DUE_SHARDS, type EndRequest, type RecordKey, type SessionStore } from '../../src/store/store.ts'
+import { type RedisServer, shardOf } from './simulated-redis.ts'
 
 /** How the commands of one process reach the servers, and what it knows of its connections. */
-export interface Transport
-  extends Pick<
-    SessionStore,
-    | 'onChange'
-    | 'messagesArrive'
-    | 'msSinceMessagesArrived'
-    | 'onMessagesLost'
-    | 'onMessagesBack'
-    | 'unreached'
-    | 'onTrouble'
-    | 'msSinceTrouble'
-    | 'close'
-  > {
+export interface Transport extends Pick<SessionStore, 'onChange' | 'announceHere' | 'health' | 'close'> {
   /** Masters of the store: one, or those of a Cluster. */
   readonly shards: number
   /** The wall clock of the process, epoch milliseconds. */
   wall(): number
   /** Runs `work` on that master. Rejects with `StoreUnavailable`. */
   ask<T>(shard: number, command: string, writes: boolean, work: (server: RedisServer) => T): Promise<T>
-  /** Tells the listeners of this process that a record changed. */
-  tell(key: RecordKey): void
 }
 
 const KEYS_AT_ONCE = 1_000
 
 /** The session store of one process over simulated Redis servers. */
-export function createSimulatedStore(transport: Transport): SessionStore {
-  const { shards, ask, tell } = transport
+export function createSimulatedStore(transport: Transport, idleMs: number): SessionStore {
+  const { shards, ask, announceHere } = transport
   // Digits of a key are as good as its slot: they spread the records over the masters.
   const of = (key: RecordKey): number => (shards === 1 ? 0 : Number.parseInt(key.slice(1, 5), 16) % shards)
   const ofNonce = (nonce: string): number => nonce.length % shards
   const ofQueue = (shard: number): number => shard % shards
 
-  async function end(key: RecordKey, gen: number | null, reason: string, idleMs: number | null) {
+  async function end(key: RecordKey, request: EndRequest, limitMs: number | null) {
     try {
-      const ended = await ask(of(key), 'end', true, (server) => server.end(key, gen, reason, idleMs))
-      if (ended.kind === 'ended') tell(key)
+      const ended = await ask(of(key), 'end', true, (server) => server.end(key, request, limitMs))
+      if (ended.kind === 'ended') announceHere(key)
       return ended
     } catch (error) {
       // It may have run, and its message need not arrive.
-      tell(key)
+      announceHere(key)
       throw error
     }
   }
@@ -60,10 +44,9 @@ export function createSimulatedStore(transport: Transport): SessionStore {
         server.create(key, record, attempt, Math.ceil(provisionalMs), wall),
       )
     },
-    read: (key) => ask(of(key), 'read', false, (server) => server.read(key)),
-    saveSession: (key, session, idleMs) =>
-      ask(of(key), 'saveSession', true, (server) => server.confirm(key)),
-    touch: (key, agoMs, idleMs) => ask(of(key), 'touch', true, (server) => server.touch(key, agoMs, idleMs)),
+    read: (key) => ask(of(key), 'read', false, (server) => server.read(key, idleMs)),
+    confirm: (key) => ask(of(key), 'confirm', true, (server) => server.confirm(key, idleMs)),
+    touch: (key, agoMs) => ask(of(key), 'touch', true, (server) => server.touch(key, agoMs, idleMs)),
     beginRefresh: (key, request) =>
       ask(of(key), 'beginRefresh', true, (server) => server.beginRefresh(key, request)),
     renewLease: (key, request) =>
@@ -75,8 +58,8 @@ export function createSimulatedStore(transport: Transport): SessionStore {
     reseal: (key, was, sealed) => ask(of(key), 'reseal', true, (server) => server.reseal(key, was, sealed)),
     restoreTokens: (key, gen, attempt, tokens) =>
       ask(of(key), 'restoreTokens', true, (server) => server.restoreTokens(key, gen, attempt, tokens)),
-    end: (key, gen, reason = '') => end(key, gen, reason, null),
-    endPassed: (key, gen, reason, idleMs) => end(key, gen, reason, idleMs),
+    end: (key, request = {}) => end(key, request, null),
+    endPassed: (key, gen, reason) => end(key, { gen, reason }, idleMs),
     endReason: (key) => ask(of(key), 'endReason', false, (server) => server.endReason(key)),
     schedule: (key, inMs) =>
       ask(ofQueue(shardOf(key)), 'schedule', true, (server) => server.schedule(key, inMs)),
@@ -117,15 +100,9 @@ export function createSimulatedStore(transport: Transport): SessionStore {
           yield all.slice(at, at + KEYS_AT_ONCE)
       }
     },
-    forget: tell,
+    health: transport.health,
     onChange: transport.onChange,
-    messagesArrive: transport.messagesArrive,
-    msSinceMessagesArrived: transport.msSinceMessagesArrived,
-    onMessagesLost: transport.onMessagesLost,
-    onMessagesBack: transport.onMessagesBack,
-    unreached: transport.unreached,
-    onTrouble: transport.onTrouble,
-    msSinceTrouble: transport.msSinceTrouble,
+    announceHere,
     async ping() {
       for (let shard = 0; shard < shards; shard += 1) await ask(shard, 'ping', true, () => {})
     },

@@ -1,10 +1,9 @@
 import t from 'tap'
 import type { RecordKey } from '../../src/store/store.ts'
 import { storeContract } from '../store/contract.ts'
-import type { TestStore } from '../store/stores.ts'
+import { IDLE_MS, type TestStore } from '../store/stores.ts'
 import { RedisServer } from './simulated-redis.ts'
-import type { Transport } from './simulated-store.ts'
-import { createSimulatedStore } from './simulated-store.ts'
+import { createSimulatedStore, type Transport } from './simulated-store.ts'
 
 t.test('one simulated Redis keeps the promises of a store', async (t) => {
   await storeContract(t, async () => directStore(1))
@@ -18,10 +17,14 @@ t.test('three simulated masters of a Cluster keep the promises of a store', asyn
 function directStore(shards: number): TestStore {
   let clock = 1_800_000_000_000
   const listeners: ((key: RecordKey) => void)[] = []
-  const tell = (key: RecordKey): void => {
+  const announceHere = (key: RecordKey): void => {
     for (const listener of listeners) listener(key)
   }
-  const events = { published: (_: RedisServer, key: RecordKey) => tell(key), stored() {}, deleted() {} }
+  const events = {
+    published: (_: RedisServer, key: RecordKey) => announceHere(key),
+    stored() {},
+    deleted() {},
+  }
   const servers = Array.from(
     { length: shards },
     (_, shard) => new RedisServer(`master-${shard}`, 'history', () => clock, events),
@@ -30,19 +33,20 @@ function directStore(shards: number): TestStore {
     shards,
     wall: () => clock,
     ask: async (shard, _command, _writes, work) => work(servers[shard]!),
-    tell,
+    announceHere,
     onChange: (listener) => void listeners.push(listener),
-    messagesArrive: () => true,
-    msSinceMessagesArrived: () => 0,
-    onMessagesLost() {},
-    onMessagesBack() {},
-    unreached: () => false,
-    onTrouble() {},
-    msSinceTrouble: () => Number.POSITIVE_INFINITY,
+    health: {
+      isLive: () => true,
+      msSinceLive: () => 0,
+      onLive() {},
+      isUnreached: () => false,
+      onIncident() {},
+      msSinceIncident: () => Number.POSITIVE_INFINITY,
+    },
     async close() {},
   }
   return {
-    store: createSimulatedStore(transport),
+    store: createSimulatedStore(transport, IDLE_MS),
     now: () => clock,
     async pass(ms) {
       clock += ms

@@ -4,6 +4,6 @@ import type { ScriptName } from '../../src/store/redis/scripts.ts'
 
 /** The name by which a script of ours is sent to a Redis that knows it. */
 export function scriptSha(name: ScriptName): string {
-  const lua = readFileSync(new URL(`../../src/store/lua/${name}.lua`, import.meta.url))
+  const lua = readFileSync(new URL(`../../src/store/redis/lua/${name}.lua`, import.meta.url))
   return createHash('sha1').update(lua).digest('hex')
 }

@@ -76,58 +76,58 @@ function start(t: Test) {
     liveFor(ms: number): void {
       life = ms
     },
-    identify: async () => await (await callers.identify(cookie))(),
+    find: () => callers.find(cookie, () => {}),
   }
 }
 
 t.test('a caller is known until its token is due or for a minute, whichever comes first', async (t) => {
-  const { callers, clock, cookie, identify, liveFor } = start(t)
-  t.equal(callers.hit(cookie), null)
-  await identify()
+  const { callers, clock, cookie, find, liveFor } = start(t)
+  t.equal(callers.cached(cookie), null)
+  await find()
   clock.pass(59_000)
-  t.not(callers.hit(cookie), null)
+  t.not(callers.cached(cookie), null)
   clock.pass(1_000)
-  t.equal(callers.hit(cookie), null)
+  t.equal(callers.cached(cookie), null)
   liveFor(40_000)
-  await identify()
+  await find()
   clock.pass(9_000)
-  t.not(callers.hit(cookie), null)
+  t.not(callers.cached(cookie), null)
   clock.pass(21_000)
-  t.equal(callers.hit(cookie), null)
+  t.equal(callers.cached(cookie), null)
 })
 
 for (const hours of [1, -1]) {
   t.test(`a wall clock that steps by ${hours} h changes nothing of it`, async (t) => {
-    const { callers, clock, cookie, identify } = start(t)
-    await identify()
+    const { callers, clock, cookie, find } = start(t)
+    await find()
     clock.step(hours * HOUR_MS)
     clock.pass(59_000)
-    t.not(callers.hit(cookie), null)
+    t.not(callers.cached(cookie), null)
     clock.pass(1_000)
-    t.equal(callers.hit(cookie), null)
+    t.equal(callers.cached(cookie), null)
   })
 }
 
 t.test('activity is noted once a minute, also by a process whose clock was set back', async (t) => {
-  const { callers, clock, cookie, identify, touches } = start(t)
-  await identify()
+  const { callers, clock, cookie, find, touches } = start(t)
+  await find()
   t.equal(touches.length, 0, 'the record has it')
   clock.pass(59_000)
-  t.not(callers.hit(cookie), null)
+  t.not(callers.cached(cookie), null)
   t.equal(touches.length, 0)
   clock.step(-HOUR_MS)
   for (let minute = 1; minute <= 5; minute += 1) {
-    await identify()
-    for (let call = 0; call < 10; call += 1) callers.hit(cookie)
+    await find()
+    for (let call = 0; call < 10; call += 1) callers.cached(cookie)
     t.equal(touches.length, minute)
     clock.pass(60_000)
   }
 })
 
 t.test('a token has expired when its life has passed, whatever the wall clock says', async (t) => {
-  const { callers, clock, identify, liveFor } = start(t)
+  const { callers, clock, find, liveFor } = start(t)
   liveFor(10_000)
-  const caller = await identify()
+  const caller = await find()
   clock.step(HOUR_MS)
   t.notOk(callers.hasExpired(caller))
   clock.step(-2 * HOUR_MS)

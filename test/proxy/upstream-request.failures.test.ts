@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import net, { type AddressInfo } from 'node:net'
 import { setTimeout as wait } from 'node:timers/promises'
 import t from 'tap'
-import { answerText, bff, closed, get, OK, rawBrowser, rawUpstream } from './forward-harness.ts'
+import { answerText, bff, closed, get, OK, rawBrowser, rawUpstream } from './upstream-harness.ts'
 
 const HALF = 'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length: 10\r\n\r\nabc'
 const HALF_CHUNKED =

@@ -1,8 +1,18 @@
 import { createServer } from 'node:http'
 import zlib from 'node:zlib'
 import t from 'tap'
-import { createForwarder } from '../../src/proxy/forward.ts'
-import { answerText, bff, closed, forwarded, get, OK, rawBrowser, rawUpstream } from './forward-harness.ts'
+import { createResourceServer, type ResourceServer } from '../../src/proxy/upstream-request.ts'
+import {
+  answerText,
+  bff,
+  closed,
+  get,
+  OK,
+  outcomeOf,
+  outgoing,
+  rawBrowser,
+  rawUpstream,
+} from './upstream-harness.ts'
 
 type T = Parameters<typeof rawUpstream>[0]
 
@@ -205,7 +215,7 @@ t.test('a connection lost during the inspection is no answer, and nothing was wr
 })
 
 t.test(
-  'after an invalid token the same response takes a second call, and its connection is used again',
+  'after an invalid token a second attempt uses the same response and the same connection',
   async (t) => {
     const upstream = await rawUpstream(t, (socket, { text }) => {
       socket.write(
@@ -214,44 +224,35 @@ t.test(
           : answerText('401 Unauthorized', [JSON_TYPE], '{"error":"invalid_token"}'),
       )
     })
-    const forwarder = createForwarder({
+    const resourceServer = createResourceServer({
       baseUrl: upstream.url,
       timeoutMs: 5000,
       tokenIn: 'header',
       secure: false,
     })
-    t.teardown(() => forwarder.close())
-    const { port, server, listeners } = await twice(t, forwarder)
+    t.teardown(() => resourceServer.close())
+    const { port, server, listeners } = await twice(t, resourceServer)
     const answer = await get(t, port)
     t.equal(answer.status, 200)
     t.equal(answer.raw, '{"id":9007199254740993}')
     t.equal(upstream.received.length, 2)
     t.equal(upstream.sockets.length, 1)
-    t.equal(listeners()[0], 0, 'nothing of the first call stays on the response')
+    t.equal(listeners()[0], 0, 'no listener of the first attempt stays on the response')
     server.close()
   },
 )
 
-async function twice(t: T, forwarder: ReturnType<typeof createForwarder>) {
+/** A server that makes two attempts for each request, the second with a new token. */
+async function twice(t: T, resourceServer: ResourceServer) {
   const counts: number[] = []
   const server = createServer(async (request, response) => {
     const before = response.listenerCount('close')
-    const call = {
-      request,
-      response,
-      method: 'GET',
-      path: '/x',
-      accept: 'a/b',
-      contentType: 'a/b',
-      body: null,
-      jsonp: false,
-      requestId: 'r',
-    } as const
-    await forwarded(forwarder, { ...call, authorization: 'Bearer old' })
+    const attempt = { outgoing: outgoing(), request, response, requestId: 'r' }
+    await outcomeOf(resourceServer, { ...attempt, authorization: 'Bearer old' })
     counts.push(response.listenerCount('close') - before)
     // A refresh takes far longer than undici needs to take its connection back.
     await new Promise((resolve) => setTimeout(resolve, 20))
-    await forwarded(forwarder, { ...call, authorization: 'Bearer new' })
+    await outcomeOf(resourceServer, { ...attempt, authorization: 'Bearer new' })
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.teardown(() => server.closeAllConnections())

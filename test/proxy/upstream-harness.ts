@@ -1,13 +1,13 @@
 import { once } from 'node:events'
 import http, { type IncomingMessage } from 'node:http'
 import net, { type AddressInfo, type Socket } from 'node:net'
+import type { Attempt, OutgoingRequest } from '../../src/proxy/request.ts'
 import {
-  type Call,
-  createForwarder,
-  type Forwarder,
-  type ForwarderOptions,
+  createResourceServer,
   type Outcome,
-} from '../../src/proxy/forward.ts'
+  type ResourceServer,
+  type ResourceServerOptions,
+} from '../../src/proxy/upstream-request.ts'
 
 interface Teardown {
   teardown(handler: () => unknown): unknown
@@ -33,7 +33,7 @@ export interface RawUpstream {
   request(index: number): Promise<Received>
 }
 
-/** A resource server on a bare socket: what it says is exactly what `answer` writes. */
+/** A resource server on a bare socket: it sends exactly what `answer` writes. */
 export async function rawUpstream(
   t: Teardown,
   answer: (socket: Socket, request: Received) => void,
@@ -83,39 +83,58 @@ export async function rawUpstream(
 
 export interface Bff {
   port: number
-  /** The outcome of the call of that index, as soon as it is there. */
+  /** The outcome of the attempt of that index, as soon as it is there. */
   outcome(index: number): Promise<Outcome>
-  /** Closes the forwarder alone. */
+  /** Closes the connections to the resource server alone. */
   close(): Promise<void>
 }
 
-export function forwarded(forwarder: Forwarder, call: Call): Promise<Outcome> {
-  return new Promise((resolve) => forwarder.forward(call, resolve))
+/** Sends one attempt and waits for its end. */
+export function outcomeOf(resourceServer: ResourceServer, attempt: Attempt): Promise<Outcome> {
+  return new Promise((resolve) => resourceServer.send(attempt, resolve))
+}
+
+/** An outgoing request as the routes would make one. */
+export function outgoing(change: Partial<OutgoingRequest> = {}): OutgoingRequest {
+  return {
+    operation: 'GetFlux',
+    wac: 'DEMO',
+    fluxId: null,
+    method: 'GET',
+    path: '/x',
+    accept: 'application/json',
+    contentType: 'application/json',
+    body: null,
+    jsonp: false,
+    ...change,
+  }
 }
 
 /** A server that forwards each request as it comes, and answers 599 itself where nothing was written. */
 export async function bff(
   t: Teardown,
-  options: Partial<ForwarderOptions> & { baseUrl: string },
-  change: Partial<Call> = {},
+  options: Partial<ResourceServerOptions> & { baseUrl: string },
+  change: Partial<Attempt> & { jsonp?: boolean } = {},
 ): Promise<Bff> {
-  const forwarder = createForwarder({ timeoutMs: 5000, tokenIn: 'header', secure: false, ...options })
+  const { jsonp = false, ...rest } = change
+  const resourceServer = createResourceServer({
+    timeoutMs: 5000,
+    tokenIn: 'header',
+    secure: false,
+    ...options,
+  })
   const outcomes: Outcome[] = []
   const waiting: (() => void)[] = []
   const server = http.createServer(async (request, response) => {
     const body = await bodyOf(request)
-    const outcome = await forwarded(forwarder, {
+    const method = request.method as OutgoingRequest['method']
+    const outcome = await outcomeOf(resourceServer, {
+      outgoing: outgoing({ method, path: request.url ?? '/', body, jsonp }),
       request,
       response,
-      method: request.method as Call['method'],
-      path: request.url ?? '/',
-      accept: 'application/json',
-      contentType: 'application/json',
-      body,
-      jsonp: false,
       authorization: 'Bearer the-token',
       requestId: 'req-1',
-      ...change,
+      ...rest,
     })
     outcomes.push(outcome)
     for (const wake of waiting.splice(0)) wake()
@@ -128,11 +147,11 @@ export async function bff(
   t.teardown(async () => {
     server.closeAllConnections()
     server.close()
-    await forwarder.close()
+    await resourceServer.close()
   })
   return {
     port: (server.address() as AddressInfo).port,
-    close: () => forwarder.close(),
+    close: () => resourceServer.close(),
     async outcome(index) {
       while (outcomes.length <= index) await new Promise<void>((wake) => waiting.push(wake))
       return outcomes[index]!

@@ -3,7 +3,7 @@ import t from 'tap'
 import { Secret } from '../../src/secret.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { freePort } from '../helpers/ports.ts'
-import { bounds, clientOf, http, rawTokenEndpoint } from './raw-server.ts'
+import { bounds, clientOf, http, rawTokenEndpoint } from './raw-token-endpoint.ts'
 
 const TOKEN = new Secret('the refresh token+&=')
 const GOOD = { access_token: 'at', token_type: 'bearer', expires_in: 3600, refresh_token: 'rt', scope: 's' }

@@ -1,0 +1,42 @@
+import type { Known, OutageGrace } from '../session/outage.ts'
+import type { SessionStore, StoreUnavailable } from '../store/store.ts'
+
+export interface ReadinessOptions {
+  isListening: () => boolean
+  store: Pick<SessionStore, 'ping' | 'health'>
+  grace: Pick<OutageGrace<Known>, 'isActive'>
+}
+
+/** Whether this process should get traffic: the answer of `/readyz`. */
+export interface Readiness {
+  /** What is missing, in words; empty when the process is ready. */
+  missing(): Promise<string[]>
+  /** From now on the process is not ready. */
+  announceStop(): void
+}
+
+/** A process is ready while its port is open and it can trust the store, or may serve without it. */
+export function createReadiness({ isListening, store, grace }: ReadinessOptions): Readiness {
+  let stopping = false
+
+  async function missing(): Promise<string[]> {
+    const reasons: string[] = []
+    if (stopping) reasons.push('the process is stopping')
+    if (!isListening()) reasons.push('the public port is not open')
+    const failure = await store.ping().then(
+      () => null,
+      (error: StoreUnavailable) => error,
+    )
+    if (failure?.unreached !== false && grace.isActive()) return reasons
+    if (!store.health.isLive()) reasons.push('change messages of the store do not arrive')
+    if (failure !== null) reasons.push('the store does not answer')
+    return reasons
+  }
+
+  return {
+    missing,
+    announceStop() {
+      stopping = true
+    },
+  }
+}

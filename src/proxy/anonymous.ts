@@ -1,0 +1,52 @@
+import type { Clock } from '../clock.ts'
+import { problem, unavailable } from '../errors.ts'
+import type { ApplicationAccess, ApplicationToken } from '../tokens/application-token.ts'
+import type { Source } from './caller.ts'
+import type { OutgoingRequest } from './request.ts'
+
+/** A caller without a session, with the application's own token. */
+export interface AnonymousCaller {
+  readonly authorization: string
+  readonly serial: number
+  /** Of the access token, monotonic milliseconds. */
+  readonly expiresAt: number
+}
+
+/** Requests without a session, by the application's own token (service document, section 5.4, client flow). */
+export interface AnonymousCallers extends Source<AnonymousCaller> {
+  /** Whether `CLIENT_FLUX_ALLOWED` names the Flux. */
+  mayRead(outgoing: OutgoingRequest): boolean
+  /** Rejects with `authorization_server_unavailable`, or `upstream_refused` for a token that was refused. */
+  find(): Promise<AnonymousCaller>
+}
+
+export interface AnonymousOptions {
+  token: ApplicationToken
+  /** `wac/fluxId` pairs, or all. */
+  allowed: '*' | ReadonlySet<string>
+  clock: Pick<Clock, 'monotonic'>
+}
+
+export function createAnonymousCallers({ token, allowed, clock }: AnonymousOptions): AnonymousCallers {
+  return {
+    mayRead: ({ wac, fluxId }) => fluxId !== null && (allowed === '*' || allowed.has(`${wac}/${fluxId}`)),
+    find: async () => toCaller(await token.obtain()),
+    renew: async (refused) => toCaller(await token.renew(refused.serial)),
+    hasExpired: ({ expiresAt }) => clock.monotonic() >= expiresAt,
+  }
+}
+
+function toCaller(access: ApplicationAccess): AnonymousCaller {
+  switch (access.kind) {
+    case 'token':
+      return {
+        authorization: `Bearer ${access.token.reveal()}`,
+        serial: access.serial,
+        expiresAt: access.expiresAt,
+      }
+    case 'unavailable':
+      throw unavailable('authorization_server_unavailable', access.retryAfterSeconds)
+    case 'token_refused':
+      throw problem('upstream_refused')
+  }
+}

@@ -1,0 +1,121 @@
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
+
+const ANY_METHOD = ['if-match', 'if-unmodified-since', 'accept-language']
+const READS_ONLY = ['if-none-match', 'if-modified-since', 'if-range', 'range']
+
+// https://www.w3.org/TR/trace-context/#traceparent-header: a value of another shape is to be dropped.
+const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?$/
+
+/** Our own header fields of a request to the resource server. */
+export interface OwnHeaders {
+  method: string
+  accept: string
+  contentType: string
+  /** A whole `Authorization` value; null sends none. */
+  authorization: string | null
+}
+
+/**
+ * The header fields of a request to the resource server, names and values in turn: our own, then those of
+ * the browser that are on the allow-list and not named in its `Connection` field. Each name occurs once: a
+ * field that the browser repeated arrives joined, so it is one malformed value and never two lines.
+ */
+export function requestHeaders(request: IncomingMessage, own: OwnHeaders): string[] {
+  const received = request.headers
+  const hop = connectionOptions(received.connection)
+
+  const sent: string[] = []
+  if (own.authorization !== null) sent.push('authorization', own.authorization)
+  sent.push('accept', own.accept, 'content-type', own.contentType)
+
+  // RFC 9110 section 7.6.3: the protocol version is that of the message received.
+  const via = request.httpVersionMinor === 0 ? '1.0 bff' : '1.1 bff'
+  const earlier = received.via
+  sent.push('via', earlier === undefined || hop.has('via') ? via : `${earlier}, ${via}`)
+
+  // Without the field a server may pick any coding, and this browser did not say that it can read one.
+  const coding = received['accept-encoding']
+  const accepted = typeof coding === 'string' && !hop.has('accept-encoding') ? coding : 'identity'
+  sent.push('accept-encoding', accepted)
+
+  for (const name of ANY_METHOD) pass(name)
+  if (own.method === 'GET' || own.method === 'HEAD') for (const name of READS_ONLY) pass(name)
+
+  const trace = received.traceparent
+  if (typeof trace === 'string' && TRACEPARENT.test(trace) && !hop.has('traceparent')) {
+    sent.push('traceparent', trace)
+  }
+  return sent
+
+  function pass(name: string): void {
+    const value = received[name]
+    if (typeof value === 'string' && !hop.has(name)) sent.push(name, value)
+  }
+}
+
+// Fields with a list syntax may be repeated and are joined; of the others a repetition has no meaning.
+const SINGLE = [
+  'content-type',
+  'content-disposition',
+  'content-range',
+  'etag',
+  'last-modified',
+  'retry-after',
+] as const
+const LISTS = ['content-encoding', 'content-language', 'accept-ranges'] as const
+
+/**
+ * The header fields of a relayed response, names and values in turn: the `fixed` ones, `Cache-Control`,
+ * then those of the resource server that are on the allow-list. `received`: as undici gives them, with
+ * lower-case names and a list where a field line was repeated.
+ */
+export function responseHeaders(
+  status: number,
+  received: IncomingHttpHeaders,
+  fixed: readonly string[],
+): string[] {
+  const hop = connectionOptions(received.connection)
+  const sent = [...fixed]
+  if (!hop.has('cache-control') && mayBeKept(received['cache-control'])) {
+    sent.push('cache-control', 'private, no-cache', 'vary', 'Cookie')
+  } else {
+    sent.push('cache-control', 'no-store')
+  }
+
+  for (const name of SINGLE) {
+    const value = received[name]
+    if (typeof value !== 'string') continue
+    // The rules have judged the type, so `Connection` cannot remove it. A 304 has no body, and must not
+    // change the type of a body that a browser has kept.
+    if (name === 'content-type' ? status !== 304 : !hop.has(name)) sent.push(name, value)
+  }
+  for (const name of LISTS) {
+    const value: string | string[] | undefined = received[name]
+    if (value !== undefined && !hop.has(name)) sent.push(name, String(value))
+  }
+  // RFC 9110 section 8.6: a 204 carries no Content-Length.
+  const length = received['content-length']
+  if (typeof length === 'string' && status !== 204) sent.push('content-length', length)
+  return sent
+}
+
+const PRIVATE = /(?:^|[\s,])private(?=$|[\s,=])/i
+const NO_STORE = /(?:^|[\s,])no-store(?=$|[\s,])/i
+
+/** RFC 9111 section 5.2.2: `no-store` outweighs `private`. */
+function mayBeKept(cacheControl: string | string[] | undefined): boolean {
+  if (cacheControl === undefined) return false
+  const directives = String(cacheControl)
+  return PRIVATE.test(directives) && !NO_STORE.test(directives)
+}
+
+const NONE: ReadonlySet<string> = new Set()
+
+/** The names, in lower case, of the fields that belong to one connection (RFC 9110 section 7.6.1). */
+function connectionOptions(value: string | string[] | undefined): ReadonlySet<string> {
+  // Nearly every message has exactly one of these, and they name no field that is ever passed on.
+  if (value === undefined || value === 'keep-alive' || value === 'close') return NONE
+  const names = new Set<string>()
+  for (const option of String(value).toLowerCase().split(',')) names.add(option.trim())
+  return names
+}

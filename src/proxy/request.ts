@@ -1,0 +1,105 @@
+import type { IncomingMessage, ServerResponse } from 'node:http'
+import { problem } from '../errors.ts'
+import { inPath, problemResponse } from '../http/openapi.ts'
+import { WAC } from '../paths.ts'
+
+/** What a validated request of a browser asks of the resource server, without a token. */
+export interface OutgoingRequest {
+  /** As the metrics name it. */
+  operation: string
+  wac: string
+  /** null where the request reads no Flux. */
+  fluxId: string | null
+  method: 'GET' | 'HEAD' | 'PUT' | 'POST'
+  /** Begins with `/`, built from validated parts, with its query; appended to the path of `BASE_URL`. */
+  path: string
+  accept: string
+  contentType: string
+  body: Buffer | null
+  /** A script type is allowed in the response. */
+  jsonp: boolean
+}
+
+/** One attempt to serve a browser's request: the outgoing request with one token. */
+export interface Attempt {
+  outgoing: OutgoingRequest
+  /** The browser's request, for its headers and its end; its body is not read. */
+  request: IncomingMessage
+  response: ServerResponse
+  /** A ready `Bearer …` value, also where the token goes into the query; null sends none. */
+  authorization: string | null
+  requestId: string
+}
+
+/** The configured default account code and the accounts that are allowed; null where not configured. */
+export interface AccountRules {
+  default: string | null
+  allowed: ReadonlySet<string> | null
+}
+
+/** The account code of a request: the given one, else the configured default. Throws `invalid_request`. */
+export function readWac(given: string | undefined, accounts: AccountRules): string {
+  const wac = given ?? accounts.default
+  if (wac === null)
+    throw problem('invalid_request', 'No account code: wac is neither given nor configured (WAC).')
+  if (!WAC.test(wac)) throw problem('invalid_request', 'wac must be 1 to 64 letters, digits, "-" or "_".')
+  return wac
+}
+
+/** Throws `wac_not_allowed` for an account outside `WAC_ALLOWED`. */
+export function checkAccount(wac: string, { allowed }: AccountRules): void {
+  if (allowed !== null && !allowed.has(wac)) throw problem('wac_not_allowed')
+}
+
+/** One parameter of a query. */
+export interface QueryParameter {
+  /** Decoded. */
+  name: string
+  value: string
+  /** As received, safe to put into a request target. */
+  raw: string
+}
+
+/** The parameters of a URL's query, in their order. Throws `invalid_request` where one is malformed. */
+export function queryParameters(url: string): QueryParameter[] {
+  const at = url.indexOf('?')
+  if (at < 0 || at === url.length - 1) return []
+  return url
+    .slice(at + 1)
+    .split('&')
+    .filter((raw) => raw !== '')
+    .map((raw) => {
+      const [name, value] = split(raw)
+      // Some servers separate parameters at semicolons: encoded, a semicolon hides no parameter from us.
+      return { name: decode(name), value: decode(value), raw: raw.replaceAll(';', '%3B') }
+    })
+}
+
+function split(raw: string): [string, string] {
+  const at = raw.indexOf('=')
+  return at < 0 ? [raw, ''] : [raw.slice(0, at), raw.slice(at + 1)]
+}
+
+function decode(text: string): string {
+  if (/[^\x21-\x7e]|#/.test(text))
+    throw problem('invalid_request', 'The query holds a character that must be encoded.')
+  try {
+    return decodeURIComponent(text.replaceAll('+', ' '))
+  } catch {
+    throw problem('invalid_request', 'The query holds a percent sign that encodes nothing.')
+  }
+}
+
+/** The account code in the OpenAPI document. */
+export const WAC_PARAMETER = inPath('wac', WAC.source)
+
+/** The problems that every forwarded operation shares, for the OpenAPI document. */
+export const FORWARD_PROBLEMS = {
+  400: problemResponse('invalid_request'),
+  401: problemResponse('login_required'),
+  403: problemResponse('cross_origin, wac_not_allowed, upstream_refused'),
+  502: problemResponse('upstream_unavailable'),
+  503: problemResponse('store_unavailable, authorization_server_unavailable'),
+  504: problemResponse('upstream_timeout'),
+  default: problemResponse("upstream_error, with the resource server's own status"),
+}

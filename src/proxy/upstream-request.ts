@@ -1,0 +1,379 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import type { Dispatcher } from 'undici'
+import { relayedHeaders } from '../http/headers.ts'
+import { requestHeaders } from './headers.ts'
+import { bodyNamesInvalidToken, challengeNamesInvalidToken, INSPECTED_BYTES } from './invalid-token.ts'
+import { Relay } from './relay.ts'
+import type { Attempt, OutgoingRequest } from './request.ts'
+import {
+  type Failure,
+  failureOf,
+  hasNoBody,
+  isLostConnection,
+  ruleFor,
+  untypedBody,
+} from './response-rules.ts'
+import { type Connection, createUpstream, type TrackedRequest, type Upstream } from './upstream.ts'
+
+/** The end of an attempt. All but the first three leave the browser's response untouched. */
+export type Outcome =
+  /** The response was relayed and handed to the browser's connection; `bytes` of body. */
+  | { kind: 'finished'; status: number; bytes: number }
+  /** The browser went away, or stopped reading; the request upstream was ended. */
+  | { kind: 'client_gone' }
+  /** The response broke off half-way, and the browser's connection with it. */
+  | { kind: 'cut'; status: number }
+  /** `named`: the response gives `invalid_token` as its error code. */
+  | { kind: 'invalid_token'; named: boolean; status: number }
+  | Failure
+
+export interface ResourceServerOptions {
+  /** May have a path prefix; no trailing slash. */
+  baseUrl: string
+  /** For connecting (or waiting for a connection), for the response's head, and between two parts of its body. */
+  timeoutMs: number
+  /** `query`: `access_token` is appended to the query, and no `Authorization` is sent. */
+  tokenIn: 'header' | 'query'
+  /** Browsers use https. */
+  secure: boolean
+  /** Connections at most, for reads and for updates each. */
+  connections?: number
+  /** A browser that reads nothing of a waiting response for so long counts as gone. */
+  readerTimeoutMs?: number
+}
+
+/** The resource server, as both operations reach it. */
+export interface ResourceServer {
+  /**
+   * Sends one request and relays its response. `onOutcome` is called once. Where nothing was written, the
+   * browser's response may then be used for another attempt or for a problem.
+   */
+  send(attempt: Attempt, onOutcome: (outcome: Outcome) => void): void
+  /** Waits for the open attempts, then closes the connections. */
+  close(): Promise<void>
+}
+
+export function createResourceServer(options: ResourceServerOptions): ResourceServer {
+  const { timeoutMs, tokenIn, connections = 128, readerTimeoutMs = 60_000 } = options
+  const base = new URL(options.baseUrl)
+  const upstream = createUpstream({ origin: base.origin, timeoutMs, connections })
+  let open = 0
+  let whenIdle: (() => void) | null = null
+  const terms: Terms = {
+    upstream,
+    prefix: base.pathname.replace(/\/$/, ''),
+    tokenIn,
+    timeoutMs,
+    readerTimeoutMs,
+    protection: relayedHeaders(options.secure),
+    onEnd() {
+      open -= 1
+      if (open === 0) whenIdle?.()
+    },
+  }
+
+  return {
+    send(attempt, onOutcome) {
+      if (isGone(attempt)) return onOutcome({ kind: 'client_gone' })
+      open += 1
+      new UpstreamRequest(attempt, terms, onOutcome).send()
+    },
+    async close() {
+      if (open > 0) await new Promise<void>((resolve) => (whenIdle = resolve))
+      await upstream.destroy()
+    },
+  }
+}
+
+/** The same for every request of one resource server. */
+interface Terms {
+  upstream: Upstream
+  /** The path of the base URL. */
+  prefix: string
+  tokenIn: 'header' | 'query'
+  timeoutMs: number
+  readerTimeoutMs: number
+  /** As `relayedHeaders` gives them. */
+  protection: readonly string[]
+  /** An attempt is over, and its outcome comes next. */
+  onEnd: () => void
+}
+
+type Phase =
+  | 'waiting' // nothing of the response is here
+  | 'inspecting' // a 400, 401 or 403 is held back until its error code is known
+  | 'untyped' // held back until it is known whether there is a body
+  | 'relaying' // the head is written
+  | 'ended' // everything is written, the browser has not taken it all
+  | 'over' // the outcome is given; what still comes is dropped
+
+/** A refused response up to this size is read to its end, so that its connection can be used again. */
+const DROPPED_BYTES = 64 * 1024
+
+const NOTHING: Buffer[] = []
+
+const GONE = new Error('the browser went away')
+const DROPPED = new Error('the rest of a refused response is not wanted')
+
+/**
+ * One request to the resource server and its response. undici calls the `on…` methods. A class and no set
+ * of closures, because one is made for each request on the hot path.
+ */
+class UpstreamRequest implements Dispatcher.DispatchHandler {
+  /** The client that takes the request sets it. */
+  connection: Connection = { answered: false, broken: false }
+
+  private readonly attempt: Attempt
+  private readonly terms: Terms
+  private readonly onOutcome: (outcome: Outcome) => void
+  private readonly request: TrackedRequest
+  private phase: Phase = 'waiting'
+  private controller: Dispatcher.DispatchController | null = null
+  private status = 0
+  private headers: IncomingHttpHeaders = {}
+  private bytes = 0
+  private held: Buffer[] = NOTHING
+  private complete = false
+  private relay: Relay | null = null
+  private begun = false
+  private repeated = false
+  private pipelined = false
+  private closed = false
+  private timer: NodeJS.Timeout | undefined
+  private readonly onClose = () => this.browserClosed()
+
+  constructor(attempt: Attempt, terms: Terms, onOutcome: (outcome: Outcome) => void) {
+    this.attempt = attempt
+    this.terms = terms
+    this.onOutcome = onOutcome
+    const { outgoing, request, authorization } = attempt
+    const { method, accept, contentType, body } = outgoing
+    const inHeader = terms.tokenIn === 'header'
+    this.request = {
+      path: terms.prefix + (inHeader ? outgoing.path : withToken(outgoing.path, authorization)),
+      method,
+      headers: requestHeaders(request, {
+        method,
+        accept,
+        contentType,
+        authorization: inHeader ? authorization : null,
+      }),
+      body,
+      tracker: this,
+    }
+  }
+
+  send(): void {
+    const { outgoing, request, response } = this.attempt
+    const { upstream } = this.terms
+    response.on('close', this.onClose)
+    if (response.socket === null) {
+      // A pipelined response that still waits for its turn gets no event when its connection ends.
+      this.pipelined = true
+      request.socket.setMaxListeners(0).once('close', this.onClose)
+    }
+    // An update must not be sent twice. On a kept connection that the far end has just closed nobody could
+    // know whether it arrived, so each update gets a new connection.
+    this.dispatch(isRepeatable(outgoing) ? upstream.kept : upstream.fresh)
+  }
+
+  private dispatch(pool: Dispatcher): void {
+    const accepted = pool.dispatch(this.request, this)
+    // undici does not limit how long a request waits for one of its connections.
+    if (!accepted && this.controller === null && this.phase === 'waiting') {
+      this.timer = setTimeout(() => this.give({ kind: 'timeout' }), this.terms.timeoutMs)
+    }
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    // Throwing here withdraws the request before it is written and leaves the connection alone.
+    if (this.phase === 'over') throw GONE
+    clearTimeout(this.timer)
+    this.controller = controller
+  }
+
+  onResponseStarted(): void {
+    this.begun = true
+  }
+
+  onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
+    if (status < 200) return
+    this.connection.answered = true
+    if (this.phase !== 'waiting') return
+    this.status = status
+    this.headers = headers
+    if (status === 401 || status === 400 || status === 403) this.inspect()
+    else this.judge()
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    this.bytes += chunk.length
+    switch (this.phase) {
+      case 'relaying':
+        this.relay?.write(chunk)
+        break
+      case 'inspecting':
+        this.held.push(chunk)
+        if (this.bytes >= INSPECTED_BYTES) {
+          controller.pause()
+          this.decide()
+        }
+        break
+      case 'untyped':
+        this.give(untypedBody(this.status, this.headers))
+        break
+      default:
+        if (this.bytes > DROPPED_BYTES) controller.abort(DROPPED)
+    }
+  }
+
+  onResponseEnd(controller: Dispatcher.DispatchController): void {
+    if (this.connection.broken) {
+      this.onResponseError(controller, new Error('the connection broke before the end of the response'))
+      return
+    }
+    this.complete = true
+    if (this.phase === 'relaying') this.endRelay()
+    else if (this.phase === 'inspecting') this.decide()
+    else if (this.phase === 'untyped') this.startRelay()
+  }
+
+  onResponseError(_: Dispatcher.DispatchController | null, error: Error): void {
+    switch (this.phase) {
+      case 'waiting':
+        if (this.maySendAgain(error)) {
+          this.repeated = true
+          this.controller = null
+          this.dispatch(this.terms.upstream.fresh)
+        } else {
+          this.give(failureOf(error))
+        }
+        break
+      case 'inspecting':
+      case 'untyped':
+        if (this.status === 401) this.giveInvalidToken(false)
+        else this.give(failureOf(error))
+        break
+      case 'relaying':
+        this.give({ kind: 'cut', status: this.status })
+        this.relay?.cut()
+        break
+      case 'ended':
+      case 'over':
+    }
+  }
+
+  /** RFC 9112 section 9.3.1: the far end may close a kept connection just as it is used again. */
+  private maySendAgain(error: Error): boolean {
+    const stale = this.connection.answered && !this.begun && isLostConnection(error)
+    return isRepeatable(this.attempt.outgoing) && stale && !this.repeated
+  }
+
+  private inspect(): void {
+    const { status, headers } = this
+    if (challengeNamesInvalidToken(headers['www-authenticate'])) {
+      this.giveInvalidToken(true)
+      return
+    }
+    this.phase = 'inspecting'
+    this.held = []
+    this.timer = setTimeout(() => {
+      if (status === 401) this.giveInvalidToken(false)
+      else this.give({ kind: 'timeout' })
+      this.controller?.abort(DROPPED)
+    }, this.terms.timeoutMs)
+  }
+
+  /** Called once, with the whole body or its beginning in `held`. */
+  private decide(): void {
+    bodyNamesInvalidToken(this.held, this.headers['content-encoding'])
+      .then((named) => this.decided(named))
+      .catch((error: Error) => {
+        this.onResponseError(null, error)
+        this.controller?.abort(error)
+      })
+  }
+
+  private decided(named: boolean): void {
+    if (this.phase !== 'inspecting') return
+    if (named || this.status === 401) this.giveInvalidToken(named)
+    else this.judge()
+    if (!this.attempt.response.writableNeedDrain) this.controller?.resume()
+  }
+
+  private giveInvalidToken(named: boolean): void {
+    this.give({ kind: 'invalid_token', named, status: this.status })
+  }
+
+  private judge(): void {
+    clearTimeout(this.timer)
+    const { status, headers } = this
+    const rule = ruleFor(status, headers, this.attempt.outgoing)
+    if (rule === 'relay') this.startRelay()
+    else if (rule !== 'relay_if_empty') this.give(rule)
+    else if (this.held.length > 0) this.give(untypedBody(status, headers))
+    else if (this.complete) this.startRelay()
+    else this.phase = 'untyped'
+  }
+
+  private startRelay(): void {
+    const { attempt, status, headers, controller, held } = this
+    const { readerTimeoutMs, protection } = this.terms
+    if (controller === null) return
+    const relay = new Relay({ attempt, controller, status, headers, readerTimeoutMs, protection })
+    this.relay = relay
+    this.phase = 'relaying'
+    for (const chunk of held) relay.write(chunk)
+    // Not only at the end of the response: a 304 may name the length of a body that it does not have, which
+    // undici takes for a broken response.
+    if (this.complete || hasNoBody(attempt.outgoing.method, status)) this.endRelay()
+    else if (held.length === 0) relay.sendHeadSoon()
+    this.held = NOTHING
+  }
+
+  private endRelay(): void {
+    this.phase = 'ended'
+    this.relay?.end()
+  }
+
+  private browserClosed(): void {
+    const { phase, status, bytes } = this
+    const { response } = this.attempt
+    this.closed = true
+    if (phase === 'over') return
+    // Node takes the response back from the connection once all of it is handed over.
+    if (phase === 'ended' && response.writableFinished && response.socket === null) {
+      this.give({ kind: 'finished', status, bytes })
+    } else {
+      this.give({ kind: 'client_gone' })
+      this.controller?.abort(GONE)
+    }
+  }
+
+  private give(outcome: Outcome): void {
+    const { request, response } = this.attempt
+    this.phase = 'over'
+    this.held = NOTHING
+    clearTimeout(this.timer)
+    // After its `close` a response goes away with its listeners; removing one is expensive.
+    if (!this.closed) response.off('close', this.onClose)
+    if (this.pipelined) request.socket.off('close', this.onClose)
+    this.terms.onEnd()
+    this.onOutcome(outcome)
+  }
+}
+
+/** Whether nobody is left to read a response. */
+function isGone({ request, response }: Attempt): boolean {
+  return response.closed || response.destroyed || request.socket.destroyed
+}
+
+function isRepeatable({ method }: OutgoingRequest): boolean {
+  return method === 'GET' || method === 'HEAD'
+}
+
+function withToken(path: string, authorization: string | null): string {
+  if (authorization === null) return path
+  const token = encodeURIComponent(authorization.slice('Bearer '.length))
+  return `${path}${path.includes('?') ? '&' : '?'}access_token=${token}`
+}
