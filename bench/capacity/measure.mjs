@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { cpuOf } from '../machine.mjs'
 import { DIST } from '../places.mjs'
 import { freePort } from '../processes.mjs'
-import { replicaEnv } from '../refresh/tokens-room.mjs'
+import { replicaEnv } from '../refresh/sessions.mjs'
 import { get, signIn } from '../sign-in.mjs'
 
 const WORKER = fileURLToPath(new URL('store-worker.mjs', import.meta.url))

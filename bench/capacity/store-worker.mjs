@@ -5,9 +5,9 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { Redis } from 'ioredis'
 import { DIST } from '../places.mjs'
-import { forEach, newTokens, openStore } from '../refresh/tokens-room.mjs'
+import { forEach, newTokens, openStore } from '../refresh/sessions.mjs'
 
-const { sealTokens } = await import(pathToFileURL(join(DIST, 'tokens', 'token-set.js')).href)
+const { sealTokens } = await import(pathToFileURL(join(DIST, 'session', 'sealed-tokens.js')).href)
 const settings = JSON.parse(process.argv[2])
 const { config, keyring, store, idleMs } = openStore(settings)
 const maxMs = config.session.maxSeconds * 1_000

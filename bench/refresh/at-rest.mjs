@@ -5,7 +5,7 @@ import { cpuOf, peakOf } from '../machine.mjs'
 import { DIST } from '../places.mjs'
 import { freePort } from '../processes.mjs'
 import { get } from '../sign-in.mjs'
-import { replicaEnv } from './tokens-room.mjs'
+import { replicaEnv } from './sessions.mjs'
 
 const FILL = fileURLToPath(new URL('fill.mjs', import.meta.url))
 const PREFIX = 'rest:'

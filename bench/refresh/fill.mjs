@@ -1,8 +1,8 @@
 // Stores many sessions through the product's own code and says so.
-import { forEach, openRoom } from './tokens-room.mjs'
+import { forEach, openSessions } from './sessions.mjs'
 
 const { sessions, ...settings } = JSON.parse(process.argv[2])
-const { signedIn } = openRoom(settings, () => {})
+const { signedIn } = openSessions(settings, () => {})
 
 // The first ones fail until the connection stands.
 while (!(await signedIn(3_600).catch(() => null))) await new Promise((resolve) => setTimeout(resolve, 50))

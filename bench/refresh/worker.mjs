@@ -1,7 +1,7 @@
 // Refreshes on order, in a process of its own. Started with JSON: `{way, redisPort, tokenUrl, prefix}`.
 // Each message `{seconds}` or `{count}` is one piece of work, answered by `{refreshes, seconds, cpu}`.
 import { Pool } from 'undici'
-import { forEach, openRoom } from './tokens-room.mjs'
+import { forEach, openSessions } from './sessions.mjs'
 
 const settings = JSON.parse(process.argv[2])
 const AT_ONCE = 64
@@ -60,16 +60,16 @@ async function plain() {
 
 /** As a request does it that finds its token due: read the record, take the lease, ask, store. */
 async function request() {
-  const { tokens, signedIn } = openRoom(settings, () => {})
+  const { sessions, tokens, signedIn } = openSessions(settings, () => {})
   const keys = []
   await connected(async () => keys.push(await signedIn(0)))
   await forEach(SESSIONS - 1, AT_ONCE, async () => keys.push(await signedIn(0)))
   return ({ seconds }) =>
     lanes(seconds, async (at) => {
-      const found = await tokens.find(keys[at % SESSIONS])
+      const found = await sessions.find(keys[at % SESSIONS])
       if (found.kind !== 'live') throw new Error(`the session is ${found.kind}`)
       const access = await tokens.obtainAccessToken(found.session)
-      if (access.kind !== 'token' || access.session.gen === found.session.gen)
+      if (access.kind !== 'token' || access.session.record.gen === found.session.record.gen)
         throw new Error('not refreshed')
     })
 }
@@ -79,7 +79,7 @@ async function schedule() {
   let granted = 0
   let wanted = 0
   let done
-  const { tokens, signedIn } = openRoom(settings, (outcome) => {
+  const { tokens, signedIn } = openSessions(settings, (outcome) => {
     if (outcome !== 'granted') throw new Error(outcome)
     granted += 1
     if (granted === wanted) done()

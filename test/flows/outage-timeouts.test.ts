@@ -106,7 +106,7 @@ t.test(
 )
 
 t.test('a session that was made without an answer: no sign-in, tokens revoked, no record left', async (t) => {
-  for (const script of ['create-record', 'save-session'] as const) {
+  for (const script of ['create-record', 'confirm-record'] as const) {
     const { redis, way, sandbox, bff } = await start(t)
     const browser = bff.browser()
     const held = way.holdAnswers(scriptSha(script))
@@ -132,7 +132,7 @@ t.test('a session that was made without an answer: no sign-in, tokens revoked, n
 t.test('a session whose last step was lost with the connection is ended when Redis is back', async (t) => {
   const { redis, way, sandbox, bff } = await start(t)
   const browser = bff.browser()
-  const held = way.holdAnswers(scriptSha('save-session'))
+  const held = way.holdAnswers(scriptSha('confirm-record'))
   const signing = signIn(browser, sandbox)
   await until('the step was sent', held.wasMet)
   await until('and was done', async () => (await records(redis)).length === 1)

@@ -11,7 +11,6 @@ import type { Env, ServerProcess } from '../helpers/server-process.ts'
 import { startServer } from '../helpers/server-process.ts'
 import { CLIENT } from '../helpers/system.ts'
 
-const IDLE_MS = 7_200_000
 const MAX_MS = 43_200_000
 const NEW_AT_ONCE = 40
 

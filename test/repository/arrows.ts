@@ -24,7 +24,7 @@ const MAY_IMPORT: Readonly<Record<Folder, readonly Folder[]>> = {
   ...each(ROUTES, ['http', ...STATE, ...EDGES, ...GROUND]),
   http: GROUND,
   tokens: ['session', ...EDGES, ...GROUND],
-  session: ['tokens', ...EDGES, ...GROUND],
+  session: [...EDGES, ...GROUND],
   ...each(EDGES, GROUND),
   ...each(GROUND, GROUND),
   // The launcher starts processes, the sandbox is another server, the demo page runs in the browser.

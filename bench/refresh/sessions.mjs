@@ -1,17 +1,19 @@
-// The product's own tokens room over a real Redis, put together as src/app.ts does, and nothing else
-// of it: no HTTP in front.
+// The product's own sessions and tokens over a real Redis, built as src/app.ts does, without HTTP.
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { DIST } from '../places.mjs'
 
 const load = (file) => import(pathToFileURL(join(DIST, file)).href)
-const { parseConfig } = await load('config.js')
+const { parseConfig } = await load('config/config.js')
 const { createKeyring } = await load('keyring.js')
 const { createLog } = await load('log.js')
-const { createAuthorizationServer } = await load('oauth/authorization-server.js')
-const { createRedisStore } = await load('store/redis.js')
+const { createAuthorizationServer } = await load('oauth/client.js')
+const { createRedisStore } = await load('store/redis/store.js')
 const { SYSTEM_CLOCK } = await load('clock.js')
+const { createReliableStore } = await load('store/reliable.js')
+const { createSessions } = await load('session/sessions.js')
+const { createRevoker } = await load('tokens/revoker.js')
 const { createTokens } = await load('tokens/tokens.js')
 const { Secret } = await load('secret.js')
 
@@ -41,6 +43,7 @@ export function openStore(settings) {
   const keyring = createKeyring(config.sessionSecrets)
   const store = createRedisStore({
     ...config.store,
+    idleMs,
     onRefused(message) {
       throw new Error(message)
     },
@@ -63,44 +66,59 @@ export function newTokens(leftSeconds, accessTokenBytes) {
 }
 
 /** `onRefreshed` gets the outcome of each token request. */
-export function openRoom(settings, onRefreshed) {
-  const { config, keyring, store, idleMs } = openStore(settings)
-  const authorizationServer = createAuthorizationServer({
-    oauth: config.oauth,
-    concurrency: config.refresh.concurrency,
-    clock: SYSTEM_CLOCK,
+export function openSessions(settings, onRefreshed) {
+  const { config, keyring, store: redisStore, idleMs } = openStore(settings)
+  const { concurrency } = config.refresh
+  const clock = SYSTEM_CLOCK
+  const log = createLog('warn')
+  const authorizationServer = createAuthorizationServer({ oauth: config.oauth, concurrency, clock })
+  const store = createReliableStore({
+    store: redisStore,
+    idleMs,
+    clock,
+    log,
+    onRetried() {},
+    onRestored() {},
   })
-  const tokens = createTokens({
+  const revoker = createRevoker({ authorizationServer, log })
+  const sessions = createSessions({
     store,
-    authorizationServer,
     keyring,
-    timing: config.refresh,
-    concurrency: config.refresh.concurrency,
-    timeoutMs: config.oauth.tokenTimeoutMs,
     idleMs,
     maxMs: config.session.maxSeconds * 1_000,
     clientId: config.oauth.clientId,
-    clock: SYSTEM_CLOCK,
+    clock,
+    log,
+    plan: (...session) => tokens.plan(...session),
+    revoke: revoker.revoke,
+    onStarted() {},
+    onEnded() {},
+  })
+  const tokens = createTokens({
+    store,
+    sessions,
+    authorizationServer,
+    revoker,
+    keyring,
+    timing: config.refresh,
+    concurrency,
+    timeoutMs: config.oauth.tokenTimeoutMs,
+    stopMs: 14_000,
+    clock,
     random: Math.random,
-    log: createLog('warn'),
-    events: {
-      refreshed: (_trigger, outcome) => onRefreshed(outcome),
-      lagged() {},
-      started() {},
-      ended() {},
-      retried() {},
-    },
+    log,
+    events: { refreshed: (_trigger, outcome) => onRefreshed(outcome), lagged() {} },
   })
 
-  /** A session as a sign-in leaves it behind, whose access token lives for so many seconds more. */
+  /** A session as a sign-in leaves it, whose access token lives for so many seconds more. */
   async function signedIn(leftSeconds) {
     const key = randomBytes(32).toString('hex')
-    await tokens.keep(key, newTokens(leftSeconds, 600), 'code')
+    await sessions.create(key, newTokens(leftSeconds, 600), 'code')
     await store.confirm(key)
     return key
   }
 
-  return { tokens, store, signedIn, concurrency: config.refresh.concurrency }
+  return { sessions, tokens, store, signedIn, concurrency }
 }
 
 /** Does `work` for 0 to `count` - 1, so many at a time. */
