@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Clock } from '../clock.ts'
+import type { SessionFlow } from '../config/variables.ts'
 import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
@@ -10,7 +11,7 @@ import type { Found } from '../session/find.ts'
 import { createFindSession } from '../session/find.ts'
 import type { TokenSet } from '../session/sealed-tokens.ts'
 import { sealTokens } from '../session/sealed-tokens.ts'
-import type { Flow, RecordKey, SessionRecord, SessionStore } from '../store/store.ts'
+import type { RecordKey, SessionRecord, SessionStore } from '../store/store.ts'
 import { inLog, StoreUnavailable } from '../store/store.ts'
 import { createBreaker } from './breaker.ts'
 import { createWatchChanges } from './changes.ts'
@@ -61,7 +62,7 @@ export interface TokensOptions {
  */
 export interface Tokens {
   /** Starts a session's record at sign-in. Rejects with `StoreUnavailable`; the tokens are then dropped. */
-  keep(key: RecordKey, granted: GrantedTokens, flow: Flow): Promise<NewSession>
+  keep(key: RecordKey, granted: GrantedTokens, flow: SessionFlow): Promise<NewSession>
   find(key: RecordKey): Promise<Found>
   obtainAccessToken: ObtainAccessToken
   end: EndSession
@@ -216,7 +217,7 @@ export function createTokens(options: TokensOptions): Tokens {
       log.error({ event: 'schedule.failed', err: error }, 'not planned')
   }
 
-  async function keep(key: RecordKey, granted: GrantedTokens, flow: Flow): Promise<NewSession> {
+  async function keep(key: RecordKey, granted: GrantedTokens, flow: SessionFlow): Promise<NewSession> {
     const createdAt = clock.wall()
     const limit = createdAt + options.maxMs
     const endsAt = granted.refreshToken === null ? Math.min(limit, granted.expiresAt) : limit
