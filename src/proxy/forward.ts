@@ -102,7 +102,7 @@ export function createForward(options: ForwardOptions): Forward {
         default:
           if (outcome.kind === 'unusable') {
             const line = { event: 'upstream.unusable', reason: outcome.reason, reqId: request.id }
-            log.warn(line, 'unusable answer')
+            log.warn(line, 'the resource server sent a response that must not be relayed')
           }
           reply.send(problemOf(outcome))
       }

@@ -276,8 +276,8 @@ function requireGranted(outcome: TokenOutcome, { body }: TokenAnswer): void {
 }
 
 /** Whatever the token endpoint answers, a refresh comes to the outcome that the contract names for it. */
-export const tokenAnswers = createFuzzer<TokenAnswer>({
-  name: 'token-answers',
+export const tokenResponses = createFuzzer<TokenAnswer>({
+  name: 'token-responses',
   input: answer,
   examples: [],
   expects: ['granted', 'refused', 'unavailable', 'in_doubt'],

@@ -22,7 +22,7 @@ type Framing =
   | { kind: 'close'; value: 'end' | 'reset' }
 
 /** What the resource server writes, and how the browser asks for it. Strings hold one character a byte. */
-interface UpstreamAnswer {
+interface UpstreamResponse {
   method: 'GET' | 'HEAD'
   /** The browser sends its next request without waiting. */
   pipelined: boolean
@@ -134,7 +134,7 @@ const framing: fc.Arbitrary<Framing> = fc.oneof(
     arbitrary: fc.constantFrom<Framing>({ kind: 'close', value: 'end' }, { kind: 'close', value: 'reset' }),
   },
 )
-const answer: fc.Arbitrary<UpstreamAnswer> = fc.record({
+const answer: fc.Arbitrary<UpstreamResponse> = fc.record({
   method: fc.constantFrom('GET', 'GET', 'HEAD'),
   pipelined: fc.boolean(),
   start: fc.oneof(
@@ -234,7 +234,7 @@ const answer: fc.Arbitrary<UpstreamAnswer> = fc.record({
 })
 
 /** Everything that goes on the wire. */
-function wireText({ start, interim, type, headers, body, framing }: UpstreamAnswer): string {
+function wireText({ start, interim, type, headers, body, framing }: UpstreamResponse): string {
   const lines = [start, ...headers]
   if (type !== null) lines.push(`Content-Type: ${type}`)
   const { length } = body
@@ -268,7 +268,7 @@ function wireText({ start, interim, type, headers, body, framing }: UpstreamAnsw
   }
 }
 
-async function write(socket: Socket, given: UpstreamAnswer): Promise<void> {
+async function write(socket: Socket, given: UpstreamResponse): Promise<void> {
   const bytes = Buffer.from(wireText(given), 'latin1')
   const { framing, parts } = given
   for (let part = 0; part < parts && !socket.destroyed; part += 1) {
@@ -280,7 +280,7 @@ async function write(socket: Socket, given: UpstreamAnswer): Promise<void> {
 }
 
 /** The bodies that a reader of HTTP/1.1 may make of this answer; none: it must not be taken for whole. */
-function readings({ start, interim, headers, body, framing, method }: UpstreamAnswer): string[] {
+function readings({ start, interim, headers, body, framing, method }: UpstreamResponse): string[] {
   const status = Number(start.split(/ +/)[1])
   const isMalformed =
     !/^HTTP\/1\.[01] \d{3}( |$)/.test(start) ||
@@ -395,7 +395,7 @@ const OURS = new Map([
 ])
 
 /** Throws unless this answer may stand for that of the resource server; gives its outcome a name. */
-function judge(given: UpstreamAnswer, { status, headers, body, isComplete }: Response): string {
+function judge(given: UpstreamResponse, { status, headers, body, isComplete }: Response): string {
   const type = headers.get('content-type') ?? ''
   for (const [name, value] of headers) {
     if (value.includes(CANARY)) throw new Error(`a header of theirs: ${name}: ${value}`)
@@ -458,7 +458,7 @@ function converse(port: number, requests: string, methods: readonly string[]): P
 }
 
 /** A resource server on bare sockets: `/flux/next` is good, all else is the answer of `current`. */
-async function startUpstream(t: Teardown, current: () => UpstreamAnswer): Promise<string> {
+async function startUpstream(t: Teardown, current: () => UpstreamResponse): Promise<string> {
   const sockets = new Set<Socket>()
   const server = net.createServer((socket) => {
     sockets.add(socket)
@@ -484,7 +484,7 @@ async function startUpstream(t: Teardown, current: () => UpstreamAnswer): Promis
 }
 
 const GOOD = 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\ngood'
-const EXAMPLE: UpstreamAnswer = {
+const EXAMPLE: UpstreamResponse = {
   method: 'GET',
   pipelined: true,
   start: 'HTTP/1.1 200 OK',
@@ -497,8 +497,8 @@ const EXAMPLE: UpstreamAnswer = {
 }
 
 /** Whatever the resource server answers: nothing is split, completed or passed on that must not be. */
-export const upstreamAnswers = createFuzzer<UpstreamAnswer>({
-  name: 'upstream-answers',
+export const upstreamResponses = createFuzzer<UpstreamResponse>({
+  name: 'upstream-responses',
   input: answer,
   examples: [
     ...MALFORMED.flatMap((line) => [
