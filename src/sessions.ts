@@ -1,56 +1,93 @@
 import { SYSTEM_CLOCK } from './clock.ts'
-import { parseOperatorConfig } from './config/operator.ts'
-import { HELP, parseArguments } from './operator/arguments.ts'
-import type { Work } from './operator/commands.ts'
-import { perform } from './operator/commands.ts'
-import { connect } from './operator/connect.ts'
-import { createTerminal } from './operator/terminal.ts'
-import { StoreUnavailable } from './store/store.ts'
+import { type OperatorConfig, parseOperatorConfig } from './config/operator.ts'
+import { type Command, createTerminal, HELP, parseArguments } from './operator/cli.ts'
+import { runCommand } from './operator/commands.ts'
+import { createRedisStore } from './store/redis/store.ts'
+import { type SessionStore, StoreUnavailable } from './store/store.ts'
 
 const DONE = 0
 const NOT_DONE = 1
 const WRONG = 2
 
+const CONNECT_WITHIN_MS = 5_000
+const RETRY_MS = 50
+
 const terminal = createTerminal(process.stdout, process.stderr, () => performance.now())
-// Whoever read the answer wants no more of it, as with `| head`.
+// The reader of the output has enough, as with `| head`.
 process.stdout.on('error', (error: NodeJS.ErrnoException) =>
   process.exit(error.code === 'EPIPE' ? DONE : NOT_DONE),
 )
 
-async function run(): Promise<number> {
+async function main(): Promise<number> {
   const command = parseArguments(process.argv.slice(2))
   switch (command.kind) {
     case 'help':
       process.stdout.write(HELP)
       return DONE
     case 'wrong':
-      terminal.note(`${command.message}\nWhat there is: node dist/sessions.js --help`)
+      terminal.warn(`${command.message}\nFor the list of commands: node dist/sessions.js --help`)
       return WRONG
     default:
-      return await work(command)
+      return await run(command)
   }
 }
 
-async function work(command: Work): Promise<number> {
+async function run(command: Exclude<Command, { kind: 'help' | 'wrong' }>): Promise<number> {
   const ends = command.kind === 'end' || command.kind === 'end_all'
   const secrets = ends || command.kind === 'count_seals' || command.kind === 'reseal'
   const parsed = parseOperatorConfig(process.env, { secrets, revocation: ends && command.revokes })
   if (!parsed.ok) {
-    terminal.note(['The environment has faults:', ...parsed.faults.map((fault) => `  ${fault}`)].join('\n'))
+    terminal.warn(['The environment has faults:', ...parsed.faults.map((fault) => `  ${fault}`)].join('\n'))
     return WRONG
   }
   const { config } = parsed
   try {
-    const store = await connect(config.store, config.idleSeconds * 1_000)
-    const done = await perform(command, { store, config, terminal, clock: SYSTEM_CLOCK }).finally(store.close)
-    return done ? DONE : NOT_DONE
+    const store = await connect(config)
+    const options = { store, config, terminal, clock: SYSTEM_CLOCK }
+    return (await runCommand(command, options).finally(store.close)) ? DONE : NOT_DONE
   } catch (error) {
     const { message, cause } = error as Error
     if (error instanceof StoreUnavailable)
-      terminal.note(`Redis did not answer, or not to the end (${(cause as Error).message}). Run it again.`)
-    else terminal.note(message)
+      terminal.warn(`Redis stopped answering (${(cause as Error).message}): run the command again.`)
+    else terminal.warn(message)
     return NOT_DONE
   }
 }
 
-process.exitCode = await run()
+/** A store that answers. Rejects where Redis refuses the credentials, or does not answer in time. */
+async function connect({ store: settings, idleSeconds }: OperatorConfig): Promise<SessionStore> {
+  let refused: string | null = null
+  let reason = 'no answer'
+  const store = createRedisStore({
+    ...settings,
+    idleMs: idleSeconds * 1_000,
+    onRefused: (message) => {
+      refused = message
+    },
+    onUnreachable: (why) => {
+      reason = why
+    },
+    onReachable() {},
+    observe() {},
+  })
+  const deadline = performance.now() + CONNECT_WITHIN_MS
+  for (;;) {
+    try {
+      await store.ping()
+      return store
+    } catch {
+      if (refused === null && performance.now() < deadline) {
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
+        continue
+      }
+      await store.close()
+      throw new Error(
+        refused === null
+          ? `Redis cannot be reached (${reason}): check REDIS_URL.`
+          : `Redis refused the credentials (${refused}): check REDIS_URL.`,
+      )
+    }
+  }
+}
+
+process.exitCode = await main()

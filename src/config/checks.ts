@@ -1,6 +1,6 @@
 import { quoted } from './kinds.ts'
 import { isInsecure } from './urls.ts'
-import type { Flow, Values } from './variables.ts'
+import { FLOWS, type Values } from './variables.ts'
 
 const ADDRESSES = [
   'BASE_URL',
@@ -11,12 +11,6 @@ const ADDRESSES = [
   'OAUTH_REVOCATION_URL',
   'OAUTH_ISSUER',
 ] as const
-
-const ADVICE_AGAINST: Record<Exclude<Flow, 'code'>, string> = {
-  token: 'RFC 9700 section 2.1.2 advises against it: tokens pass through the browser and cannot be refreshed',
-  password: 'RFC 9700 section 2.4 forbids it: this server sees the passwords of users',
-  client: 'data is read without a user, see RFC 9700 section 4.15; CLIENT_FLUX_ALLOWED says what',
-}
 
 /** Faults between variables. One that is missing in `values` had a fault of its own, and is passed over. */
 export function relationFaults(values: Partial<Values>): string[] {
@@ -52,8 +46,8 @@ export function relationFaults(values: Partial<Values>): string[] {
 export function relationWarnings(values: Values): string[] {
   const warnings: string[] = []
   for (const flow of values.OAUTH_FLOWS) {
-    if (flow !== 'code')
-      warnings.push(`OAUTH_FLOWS permits the discouraged flow ${flow}: ${ADVICE_AGAINST[flow]}`)
+    const warning = FLOWS[flow]
+    if (warning !== null) warnings.push(`OAUTH_FLOWS permits the discouraged flow ${flow}: ${warning}`)
   }
   if (values.STORE_OUTAGE_GRACE_SECONDS > 0) {
     warnings.push(

@@ -7,7 +7,7 @@ import type { Flow, OauthName, StoreName, Values } from './variables.ts'
 import { VARIABLE_NAMES } from './variables.ts'
 
 export type { RedisAddress, RedisLogin, RedisTarget } from './redis-url.ts'
-export { type Flow, VARIABLES } from './variables.ts'
+export { VARIABLES } from './variables.ts'
 
 /** The configuration of the process. Frozen; times carry their unit in the name. */
 export interface Config {

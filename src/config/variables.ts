@@ -18,7 +18,18 @@ import { REDIS_TARGET } from './redis-url.ts'
 import { SECRET, SESSION_SECRETS } from './secrets.ts'
 import { ADDRESS, ISSUER, ORIGIN } from './urls.ts'
 
-export type Flow = 'code' | 'token' | 'password' | 'client'
+/** Each flow that OAUTH_FLOWS may name, with what the server warns of at start. */
+export const FLOWS = {
+  code: null,
+  token: 'RFC 9700 section 2.1.2 advises against it: tokens pass through the browser and cannot be refreshed',
+  password: 'RFC 9700 section 2.4 forbids it: this server sees the passwords of users',
+  client: 'data is read without a user, see RFC 9700 section 4.15; CLIENT_FLUX_ALLOWED says what',
+} as const
+
+export type Flow = keyof typeof FLOWS
+
+/** The flows that start a user's session. */
+export type SessionFlow = Exclude<Flow, 'client'>
 
 /** One variable of the environment. `T` is what its reader and its default give. */
 interface Variable<T> {
@@ -77,7 +88,7 @@ export const TABLE = {
   OAUTH_SCOPE: optional(SCOPE, 'scope to ask for (default: BASE_URL)'),
   OAUTH_FLOWS: withDefault(
     'code',
-    mapped(listOf(oneOf('code', 'token', 'password', 'client')), asSet),
+    mapped(listOf(oneOf(...(Object.keys(FLOWS) as Flow[]))), asSet),
     'ways to obtain a token; all but code are discouraged (RFC 9700)',
   ),
   CLIENT_FLUX_ALLOWED: optional(

@@ -1,11 +1,12 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { SessionFlow } from '../config/variables.ts'
 import { unavailable } from '../errors.ts'
 import type { Logger } from '../log.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import { recordKeyOf } from '../session/cookies.ts'
 import type { NewSession, Sessions } from '../session/sessions.ts'
-import type { Flow, RecordKey } from '../store/store.ts'
+import type { RecordKey } from '../store/store.ts'
 import { inLog } from '../store/store.ts'
 import type { Revoker } from '../tokens/revoker.ts'
 
@@ -25,7 +26,7 @@ export interface SignIn {
   signIn(
     request: FastifyRequest,
     reply: FastifyReply,
-    what: { granted: GrantedTokens; flow: Flow; members?: Record<string, string> },
+    what: { granted: GrantedTokens; flow: SessionFlow; members?: Record<string, string> },
   ): Promise<NewSession>
 }
 

@@ -1,78 +1,114 @@
-import type { Clock } from '../clock.ts'
-import type { OperatorConfig } from '../config/operator.ts'
 import { createKeyring } from '../keyring.ts'
-import type { SessionStore } from '../store/store.ts'
+import type { RecordKey, SessionRecord } from '../store/store.ts'
 import { createSeals } from '../tokens/reseal.ts'
-import type { Command } from './arguments.ts'
-import { describeSession } from './describe.ts'
+import type { Command, CommandOptions, Terminal } from './cli.ts'
 import { endAll, endOne } from './end.ts'
-import type { Terminal } from './terminal.ts'
 import { batches, distinct } from './walk.ts'
 
-export type Work = Exclude<Command, { kind: 'help' | 'wrong' }>
-
-export interface CommandOptions {
-  store: SessionStore
-  config: OperatorConfig
-  terminal: Terminal
-  clock: Clock
-}
-
-/** Does what the operator asks for. Whether it is done. Rejects with `StoreUnavailable`. */
-export async function perform(work: Work, options: CommandOptions): Promise<boolean> {
-  const { store, terminal } = options
-  switch (work.kind) {
-    case 'count': {
-      let sessions = 0
-      for await (const keys of distinct(store)) sessions += keys.length
-      await terminal.say(work.json ? JSON.stringify({ sessions }) : String(sessions))
-      return true
-    }
-    case 'list': {
-      for await (const keys of distinct(store)) {
-        for (const [at, record] of (await Promise.all(keys.map(store.read))).entries()) {
-          if (record !== null) await terminal.say(describeSession(keys[at]!, record, work.json))
-        }
-      }
-      return true
-    }
+/** Runs a command. Resolves with whether it is done. Rejects with `StoreUnavailable`. */
+export async function runCommand(
+  command: Exclude<Command, { kind: 'help' | 'wrong' }>,
+  options: CommandOptions,
+): Promise<boolean> {
+  switch (command.kind) {
+    case 'count':
+      return await count(options, command.json)
+    case 'list':
+      return await list(options, command.json)
     case 'count_seals':
-      return await countSeals(options, work.json)
+      return await countSeals(options, command.json)
     case 'reseal':
-      return await reseal(options, work.json)
+      return await reseal(options, command.json)
     case 'end':
-      return await endOne(options, work.id)
+      return await endOne(options, command.id)
     case 'end_all':
       return await endAll(options)
   }
 }
 
-async function countSeals(
-  { store, config, terminal, clock }: CommandOptions,
-  json: boolean,
-): Promise<boolean> {
-  const seals = createSeals({ store, keyring: createKeyring(config.sessionSecrets), now: clock.wall })
-  const found = { older: 0, unreadable: 0, newest: 0 }
-  for await (const keys of distinct(store)) {
-    for (const seal of await Promise.all(keys.map(seals.look))) if (seal !== null) found[seal] += 1
-    terminal.progress(found.older + found.unreadable + found.newest, 'looked at')
-  }
-  await tell(terminal, found, json)
+async function count({ store, terminal }: CommandOptions, json: boolean): Promise<boolean> {
+  let sessions = 0
+  for await (const keys of distinct(store)) sessions += keys.length
+  await terminal.print(json ? JSON.stringify({ sessions }) : String(sessions))
   return true
 }
 
-async function reseal({ store, config, terminal, clock }: CommandOptions, json: boolean): Promise<boolean> {
-  const seals = createSeals({ store, keyring: createKeyring(config.sessionSecrets), now: clock.wall })
+async function list({ store, terminal }: CommandOptions, json: boolean): Promise<boolean> {
+  for await (const keys of distinct(store)) {
+    for (const [at, record] of (await Promise.all(keys.map(store.read))).entries()) {
+      if (record === null) continue
+      const session = describeSession(keys[at]!, record)
+      await terminal.print(json ? toJson(session) : toLine(session))
+    }
+  }
+  return true
+}
+
+/** A session without anything that opens it. */
+function describeSession(key: RecordKey, record: SessionRecord) {
+  return {
+    id: key,
+    createdAt: iso(record.createdAt),
+    lastSeenAt: iso(record.seenAt),
+    idleExpiresAt: iso(record.idleEndsAt),
+    expiresAt: iso(record.endsAt),
+    flow: record.flow,
+    client: record.client,
+    generation: record.gen,
+  }
+}
+
+type Description = ReturnType<typeof describeSession>
+
+// Text from Redis must not control the operator's terminal.
+const BEYOND_ASCII = /[^\x20-\x7e]/g
+
+function toLine({ id, createdAt, lastSeenAt, idleExpiresAt, flow, generation, client }: Description): string {
+  const parts = [id, createdAt, lastSeenAt, idleExpiresAt, flow, generation, client]
+  return parts.join('  ').replace(BEYOND_ASCII, '?')
+}
+
+function toJson(session: Description): string {
+  return JSON.stringify(session).replace(
+    BEYOND_ASCII,
+    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
+}
+
+function iso(epochMs: number): string {
+  const at = new Date(epochMs)
+  return Number.isNaN(at.getTime()) ? 'unknown' : at.toISOString()
+}
+
+async function countSeals(options: CommandOptions, json: boolean): Promise<boolean> {
+  const { store, terminal } = options
+  const seals = sealsOf(options)
+  const found = { older: 0, unreadable: 0, newest: 0 }
+  for await (const keys of distinct(store)) {
+    for (const seal of await Promise.all(keys.map(seals.look))) if (seal !== null) found[seal] += 1
+    terminal.progress(found.older + found.unreadable + found.newest, 'sessions read')
+  }
+  await printCounts(terminal, found, json)
+  return true
+}
+
+async function reseal(options: CommandOptions, json: boolean): Promise<boolean> {
+  const { store, terminal } = options
+  const seals = sealsOf(options)
   const found = { resealed: 0, older: 0, unreadable: 0, newest: 0 }
   for await (const keys of batches(store)) {
     for (const seal of await Promise.all(keys.map(seals.renew))) if (seal !== null) found[seal] += 1
-    terminal.progress(found.resealed + found.older + found.unreadable + found.newest, 'looked at')
+    terminal.progress(found.resealed + found.older + found.unreadable + found.newest, 'sessions read')
   }
-  await tell(terminal, found, json)
+  await printCounts(terminal, found, json)
   return found.older === 0
 }
 
-async function tell(terminal: Terminal, found: Record<string, number>, json: boolean): Promise<void> {
-  if (json) return await terminal.say(JSON.stringify(found))
-  for (const [name, count] of Object.entries(found)) await terminal.say(`${name} ${count}`)
+function sealsOf({ store, config, clock }: CommandOptions) {
+  return createSeals({ store, keyring: createKeyring(config.sessionSecrets), now: clock.wall })
+}
+
+async function printCounts(terminal: Terminal, found: Record<string, number>, json: boolean): Promise<void> {
+  if (json) return await terminal.print(JSON.stringify(found))
+  for (const [name, count] of Object.entries(found)) await terminal.print(`${name} ${count}`)
 }

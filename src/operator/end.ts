@@ -1,50 +1,39 @@
-import type { Clock } from '../clock.ts'
-import type { OperatorConfig } from '../config/operator.ts'
 import { createKeyring } from '../keyring.ts'
 import { createLog } from '../log.ts'
-import { createAuthorizationServer } from '../oauth/client.ts'
+import { type AuthorizationServer, createAuthorizationServer } from '../oauth/client.ts'
 import { createEndSession } from '../session/sessions.ts'
 import type { RecordKey, SessionStore } from '../store/store.ts'
 import { createRevoker } from '../tokens/revoker.ts'
-import { findKey } from './find.ts'
-import { countRevocation } from './revocation.ts'
-import type { Terminal } from './terminal.ts'
-import { batches } from './walk.ts'
-
-export interface EndingOptions {
-  store: SessionStore
-  config: OperatorConfig
-  terminal: Terminal
-  clock: Clock
-}
+import type { CommandOptions } from './cli.ts'
+import { batches, distinct } from './walk.ts'
 
 const REVOCATIONS_AT_ONCE = 8
 /** How long the command waits for the last revocations. */
-const REVOKED_WITHIN_MS = 5_000
+const LAST_REVOCATIONS_MS = 5_000
 
-/** Ends the session whose id begins so, if there is exactly one. Whether it did. */
-export async function endOne(options: EndingOptions, id: string): Promise<boolean> {
+/** Ends the session whose id begins with `id`. False where there is none or more than one. */
+export async function endOne(options: CommandOptions, id: string): Promise<boolean> {
   const { store, terminal } = options
   const found = await findKey(store, id)
   switch (found.kind) {
     case 'none':
-      terminal.note(`There is no session whose id begins with ${id}.`)
+      terminal.warn(`There is no session whose id begins with ${id}.`)
       return false
     case 'several':
-      terminal.note(`The ids of ${found.count} sessions begin with ${id}: give more of it.`)
+      terminal.warn(`The ids of ${found.count} sessions begin with ${id}: add more digits.`)
       return false
     case 'one': {
       const ending = createEnding(options)
-      const ended = await ending.end(found.key).finally(ending.settle)
-      if (ended) await terminal.say(`ended ${found.key}`)
-      else terminal.note(`There is no session with the id ${found.key}.`)
+      const ended = await ending.end(found.key).finally(ending.finish)
+      if (ended) await terminal.print(`ended ${found.key}`)
+      else terminal.warn(`There is no session with the id ${found.key}.`)
       return ended
     }
   }
 }
 
-/** Ends every session that was there when it began. */
-export async function endAll(options: EndingOptions): Promise<boolean> {
+/** Ends every session that existed when the command started. */
+export async function endAll(options: CommandOptions): Promise<boolean> {
   const { store, terminal } = options
   const ending = createEnding(options)
   let ended = 0
@@ -54,14 +43,34 @@ export async function endAll(options: EndingOptions): Promise<boolean> {
       terminal.progress(ended, 'sessions ended')
     }
   } finally {
-    await terminal.say(`ended ${ended}`)
-    await ending.settle()
+    await terminal.print(`ended ${ended}`)
+    await ending.finish()
   }
   return true
 }
 
-/** Ends sessions as a sign-out does; `settle` waits for what is to be revoked and tells what is not. */
-function createEnding({ store, config, terminal, clock }: EndingOptions) {
+type FoundKey = { kind: 'one'; key: RecordKey } | { kind: 'none' } | { kind: 'several'; count: number }
+
+const WHOLE_ID = 64
+
+/** The session whose id begins with `beginning`. A whole id is not looked up. */
+async function findKey(store: Pick<SessionStore, 'keys'>, beginning: string): Promise<FoundKey> {
+  if (beginning.length === WHOLE_ID) return { kind: 'one', key: beginning }
+  let first: RecordKey | null = null
+  let count = 0
+  for await (const batch of distinct(store)) {
+    for (const key of batch) {
+      if (!key.startsWith(beginning)) continue
+      first ??= key
+      count += 1
+    }
+  }
+  if (first === null) return { kind: 'none' }
+  return count === 1 ? { kind: 'one', key: first } : { kind: 'several', count }
+}
+
+/** Ends sessions as a logout does. `finish` waits for the revocations and reports those that failed. */
+function createEnding({ store, config, terminal, clock }: CommandOptions) {
   const { oauth, sessionSecrets } = config
   const authorizationServer =
     oauth && createAuthorizationServer({ oauth, concurrency: REVOCATIONS_AT_ONCE, clock })
@@ -83,13 +92,48 @@ function createEnding({ store, config, terminal, clock }: EndingOptions) {
       await revoker.room()
       return await endSession(key, 'operator')
     },
-    async settle(): Promise<void> {
+    async finish(): Promise<void> {
       await revoker.room()
-      await revoker.stop(REVOKED_WITHIN_MS)
+      await revoker.stop(LAST_REVOCATIONS_MS)
       await authorizationServer?.close()
       const unrevoked = counted.unrevoked()
       if (unrevoked > 0)
-        terminal.note(`${unrevoked} tokens could not be revoked. They are good until they expire.`)
+        terminal.warn(`${unrevoked} tokens could not be revoked. They are valid until they expire.`)
+    },
+  }
+}
+
+interface CountedRevocation {
+  authorizationServer: Pick<AuthorizationServer, 'revoke'>
+  /** Counts a session whose tokens cannot be read. */
+  unreadable(): void
+  /** Tokens that were to be revoked and are not known to be. */
+  unrevoked(): number
+}
+
+/** After this many failures in a row the endpoint is not asked again: there may be a million sessions. */
+const MAX_FAILURES = 20
+
+/** Counts the tokens that are not revoked, and stops asking an endpoint that keeps failing. */
+export function countRevocation(authorizationServer: Pick<AuthorizationServer, 'revoke'>): CountedRevocation {
+  let unrevoked = 0
+  let failures = 0
+
+  return {
+    unreadable() {
+      unrevoked += 1
+    },
+    unrevoked: () => unrevoked,
+    authorizationServer: {
+      async revoke(token, hint) {
+        // Counted until the response arrives: this process may end before that.
+        unrevoked += 1
+        if (failures >= MAX_FAILURES) return null
+        const failure = await authorizationServer.revoke(token, hint)
+        if (failure === null) unrevoked -= 1
+        failures = failure === null ? 0 : failures + 1
+        return failure
+      },
     },
   }
 }

@@ -5,7 +5,7 @@ import type { Source } from './caller.ts'
 import type { OutgoingRequest } from './request.ts'
 
 /** A caller without a session, with the application's own token. */
-export interface AnonymousCaller {
+interface AnonymousCaller {
   readonly authorization: string
   readonly serial: number
   /** Of the access token, monotonic milliseconds. */
@@ -20,7 +20,7 @@ export interface AnonymousCallers extends Source<AnonymousCaller> {
   find(): Promise<AnonymousCaller>
 }
 
-export interface AnonymousOptions {
+interface AnonymousOptions {
   token: ApplicationToken
   /** `wac/fluxId` pairs, or all. */
   allowed: '*' | ReadonlySet<string>

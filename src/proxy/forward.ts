@@ -43,7 +43,7 @@ export function createForward(options: ForwardOptions): Forward {
   return function forward(request, reply, outgoing) {
     const caller = callers.cached(request.headers.cookie)
     if (caller === null) {
-      findAndSend(request, reply, outgoing).catch((fault: unknown) => reply.send(fault))
+      findAndSend(request, reply, outgoing).catch((error: unknown) => reply.send(error))
       return
     }
     checkAccount(outgoing.wac, accounts)
@@ -61,9 +61,9 @@ export function createForward(options: ForwardOptions): Forward {
     let caller: Caller
     try {
       caller = await callers.find(request.headers.cookie, check)
-    } catch (fault) {
-      const isAnonymous = fault instanceof Problem && fault.code === 'login_required'
-      if (!isAnonymous || !anonymous?.mayRead(outgoing)) throw fault
+    } catch (error) {
+      const isAnonymous = error instanceof Problem && error.code === 'login_required'
+      if (!isAnonymous || !anonymous?.mayRead(outgoing)) throw error
       check()
       return send({ ...common, source: anonymous }, await anonymous.find())
     }
@@ -102,7 +102,7 @@ export function createForward(options: ForwardOptions): Forward {
         default:
           if (outcome.kind === 'unusable') {
             const line = { event: 'upstream.unusable', reason: outcome.reason, reqId: request.id }
-            log.warn(line, 'unusable answer')
+            log.warn(line, 'the resource server sent a response that must not be relayed')
           }
           reply.send(problemOf(outcome))
       }
@@ -114,7 +114,7 @@ export function createForward(options: ForwardOptions): Forward {
     source
       .renew(refused, named)
       .then((caller) => send(forwarding, caller))
-      .catch((fault: unknown) => reply.send(fault))
+      .catch((error: unknown) => reply.send(error))
   }
 }
 

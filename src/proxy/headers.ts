@@ -7,7 +7,7 @@ const READS_ONLY = ['if-none-match', 'if-modified-since', 'if-range', 'range']
 const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?$/
 
 /** Our own header fields of a request to the resource server. */
-export interface OwnHeaders {
+interface OwnHeaders {
   method: string
   accept: string
   contentType: string

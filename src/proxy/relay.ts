@@ -4,7 +4,7 @@ import type { Dispatcher } from 'undici'
 import { responseHeaders } from './headers.ts'
 import type { Attempt } from './request.ts'
 
-export interface RelayOptions {
+interface RelayOptions {
   attempt: Attempt
   controller: Dispatcher.DispatchController
   status: number

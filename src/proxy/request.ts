@@ -3,7 +3,7 @@ import { problem } from '../errors.ts'
 import { inPath, problemResponse } from '../http/openapi.ts'
 import { WAC } from '../paths.ts'
 
-/** What a validated request of a browser asks of the resource server, without a token. */
+/** The request that a validated browser request becomes at the resource server, still without a token. */
 export interface OutgoingRequest {
   /** As the metrics name it. */
   operation: string
@@ -52,7 +52,7 @@ export function checkAccount(wac: string, { allowed }: AccountRules): void {
 }
 
 /** One parameter of a query. */
-export interface QueryParameter {
+interface QueryParameter {
   /** Decoded. */
   name: string
   value: string

@@ -22,7 +22,7 @@ declare module 'fastify' {
   }
 }
 
-export interface ProxyOptions extends ForwardOptions {
+interface ProxyOptions extends ForwardOptions {
   publicUrl: string
   bodyLimitBytes: number
 }

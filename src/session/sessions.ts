@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import type { Clock } from '../clock.ts'
+import type { SessionFlow } from '../config/variables.ts'
 import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { ReliableStore } from '../store/reliable.ts'
 import {
-  type Flow,
   inLog,
   type RecordKey,
   type SessionRecord,
@@ -24,7 +24,7 @@ export interface NewSession {
 /** The life of sessions: nothing else creates, finds or ends one. All reject with `StoreUnavailable`. */
 export interface Sessions {
   /** Creates a provisional session, which lives for 15 s unless it is confirmed. */
-  create(key: RecordKey, granted: GrantedTokens, flow: Flow): Promise<NewSession>
+  create(key: RecordKey, granted: GrantedTokens, flow: SessionFlow): Promise<NewSession>
   /** Ends a session whose creation failed, as soon as the store takes that. Never rejects. */
   abandon(key: RecordKey): void
   /** Looks a session up, and ends it where it has passed a limit. */
@@ -51,7 +51,7 @@ export interface SessionsOptions {
   /** Puts a new session into the due queue. */
   plan: (key: RecordKey, tokens: TokenSet, record: Pick<SessionRecord, 'idleEndsAt'>) => Promise<void>
   revoke: (tokens: TokenSet) => void
-  onStarted: (flow: Flow) => void
+  onStarted: (flow: SessionFlow) => void
   onEnded: (reason: EndReason) => void
 }
 
@@ -84,7 +84,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     )
   }
 
-  async function create(key: RecordKey, granted: GrantedTokens, flow: Flow): Promise<NewSession> {
+  async function create(key: RecordKey, granted: GrantedTokens, flow: SessionFlow): Promise<NewSession> {
     const createdAt = clock.wall()
     const limit = createdAt + options.maxMs
     const endsAt = granted.refreshToken === null ? Math.min(limit, granted.expiresAt) : limit

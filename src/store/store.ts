@@ -1,3 +1,4 @@
+import type { SessionFlow } from '../config/variables.ts'
 import { Problem } from '../errors.ts'
 
 /**
@@ -14,8 +15,6 @@ export function inLog(key: RecordKey): string {
   return key.slice(0, 12)
 }
 
-export type Flow = 'code' | 'token' | 'password'
-
 export interface SessionRecord {
   /** The sealed tokens. */
   readonly tokens: string
@@ -29,7 +28,7 @@ export interface SessionRecord {
   readonly idleEndsAt: number
   /** The absolute limit. */
   readonly endsAt: number
-  readonly flow: Flow
+  readonly flow: SessionFlow
   /** The `client_id` that the tokens were issued to. */
   readonly client: string
   /** Presentations of this generation's refresh token that had no readable answer, one under way included. */

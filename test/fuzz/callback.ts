@@ -8,16 +8,16 @@ import { createFuzzer } from './fuzzer.ts'
 const ISSUER = 'https://issuer.example'
 const TOKEN = 'access-token-of-the-fragment'
 
-/** A value that stands for one of this sign-in, of another browser's, or for something odd. */
+/** A value of this sign-in, of another browser's sign-in, or an odd one. */
 type Value = 'own' | 'other' | 'empty' | 'cut' | 'longer' | 'odd' | 'issuer' | 'access_denied'
 
 interface Callback {
   redirect: 'per-login' | 'fixed'
   /** Whether the server checks the issuer. */
   issuer: boolean
-  /** Of the sign-in that was begun. */
+  /** The flow with which the sign-in began. */
   flow: 'code' | 'token'
-  /** How the answer comes: the query of the address, or the fragment as the page posts it. */
+  /** In the query of the address, or in the fragment as the page posts it. */
   how: 'query' | 'fragment'
   parameters: { name: string; value: Value; encoded: boolean }[]
   /** The last part of the address; `none` leaves it out. */
@@ -45,7 +45,7 @@ const callback: fc.Arbitrary<Callback> = fc
       { weight: 5, arbitrary: fc.constant('own' as const) },
       { weight: 2, arbitrary: fc.constantFrom('other', 'both', 'forged', 'renamed', 'none') },
     ),
-    // Most answers are nearly right: what is added is seldom what a server expects.
+    // Most responses are nearly right, with additions that a server rarely expects.
     right: fc.constantFrom(true, true, false),
     main: mostly('own'),
     state: mostly('own'),
@@ -162,7 +162,7 @@ function cookieHeader(cookie: Callback['cookie'], own: Begun, other: Begun): str
   }
 }
 
-/** What a callback may come to: whether a code is redeemed, and whether a session begins. */
+/** The allowed effect of a callback: whether a code is redeemed, and whether a session begins. */
 function expected(
   given: Callback,
   members: [string, string][],
@@ -195,7 +195,7 @@ function expected(
   const signsIn =
     given.flow === 'token' &&
     !value.get('error') &&
-    // No parser of ours takes it.
+    // No parser of ours accepts it.
     !value.has('__proto__') &&
     token !== undefined &&
     /^[\x21-\x7e]+$/.test(token) &&
@@ -214,11 +214,11 @@ const EXAMPLE: Callback = {
   cookie: 'own',
 }
 
-/** Whatever comes back from the authorization server: a session begins only for the browser that began it, once. */
+/** For any authorization response a session begins only in the browser that began the sign-in, and once. */
 export const callbacks = createFuzzer<Callback>({
   name: 'callback',
   input: callback,
-  // One for each outcome that is expected, however short the run is.
+  // One for each expected outcome, so that short runs reach them all.
   examples: [
     { ...EXAMPLE, parameters: [{ name: 'code', value: 'own', encoded: false }] },
     { ...EXAMPLE, parameters: [{ name: 'code', value: 'longer', encoded: false }] },
@@ -287,7 +287,7 @@ export const callbacks = createFuzzer<Callback>({
 
       function send(): Promise<Answer> {
         if (isFragment) {
-          // A member that is repeated counts once, as in the browser's own parsing.
+          // A repeated member counts once, as in the browser's own parsing.
           const body = JSON.stringify(Object.fromEntries(members))
           const headers = { cookie, 'content-type': 'application/json' }
           return bff.browser().fetch(path, { method: 'POST', headers, body })
@@ -321,7 +321,7 @@ function startServer(
   })
 }
 
-/** Every byte encoded, also those that need it not. */
+/** Every byte encoded, needed or not. */
 function percentEncoded(text: string): string {
   return [...Buffer.from(text)].map((byte) => `%${byte.toString(16).padStart(2, '0')}`).join('')
 }

@@ -7,9 +7,9 @@ import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { portOf, speak, type WireAnswer } from '../http/wire.ts'
 import { createFuzzer } from './fuzzer.ts'
 
-/** A cookie value as an attacker, or a broken client, could make it from what it has. */
+/** A cookie value that an attacker or a broken client could derive from the cookies it has. */
 interface CookieValue {
-  /** Of the signed-in browser, of one whose session has ended, or made under another secret. */
+  /** The signed-in browser's, that of an ended session, or one made under another secret. */
   of: 'session' | 'record' | 'login' | 'ended' | 'ended record' | 'foreign' | 'none'
   change:
     | { kind: 'none' | 'quoted' | 'encoded' | 'upper' | 'lower' | 'padded' | 'reversed' | 'swapped' }
@@ -96,7 +96,7 @@ const cookies: fc.Arbitrary<Cookies> = fc.record({
   secondLine: fc.option(fc.nat({ max: 4 }), { freq: 5 }),
 })
 
-/** The cookies that exist, by what they are of. */
+/** The existing cookies by their origin. */
 type Known = Readonly<Record<CookieValue['of'], string>>
 
 function textOf({ of, change }: CookieValue, known: Known): string {
@@ -168,7 +168,7 @@ const ROUTES = {
   login: 'GET /auth/login',
 }
 
-/** With odd, repeated, forged, cut or mixed cookies nobody gets in and nobody is thrown out. */
+/** Odd, repeated, forged, cut or mixed cookies sign nobody in and nobody out. */
 export const cookieHeaders = createFuzzer<Cookies>({
   name: 'cookies',
   input: cookies,
@@ -242,7 +242,7 @@ export const cookieHeaders = createFuzzer<Cookies>({
           if (answer.status !== 204) throw new Error(`status ${answer.status}`)
           const lives = (await browser.fetch('/auth/session')).json().authenticated === true
           const mayEnd = isOwn || valuesOf('record', lines).some((text) => decoded(text) === known.record)
-          // Before the fault is reported, or smaller inputs would fail for want of a session.
+          // Before the report: smaller inputs would fail without a session.
           if (!lives) browser = await signedIn()
           if (!lives && !mayEnd) throw new Error(`${JSON.stringify(lines)} signs another browser out`)
           return lives ? 'logout of nobody' : 'signed out'

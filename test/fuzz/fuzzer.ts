@@ -2,11 +2,11 @@ import fc from 'fast-check'
 import type { Teardown } from '../helpers/child.ts'
 
 export interface FuzzRun {
-  /** Of the first round; a round that finds a fault reports its own seed. */
+  /** Seed of the first round; a round that breaks a rule reports its own seed. */
   seed: number
   /** Generated inputs at most, besides the examples. */
   runs: number
-  /** No input is begun after this time, and a counterexample is not made smaller for longer. Milliseconds. */
+  /** Milliseconds after which no input begins and no counterexample is shrunk further. */
   forMs: number
 }
 
@@ -14,11 +14,11 @@ export interface FuzzReport {
   name: string
   executions: number
   seconds: number
-  /** What the executions came to, in the words of the fuzzer. */
+  /** Executions by outcome; each fuzzer names its own outcomes. */
   tally: ReadonlyMap<string, number>
-  /** The smallest input found that breaks the rule; null where none does. `seed` finds it again. */
+  /** The smallest input found that breaks a rule, and the seed that finds it again; null where none does. */
   failure: { seed: number; input: string; message: string } | null
-  /** Outcomes without which the fuzzer has tested nothing, and that did not occur. */
+  /** Expected outcomes that did not occur: the fuzzer has tested nothing. */
   missing: readonly string[]
 }
 
@@ -27,17 +27,17 @@ export interface Fuzzer {
   run(t: Teardown, run: FuzzRun): Promise<FuzzReport>
 }
 
-/** Judges what one input comes to: names the outcome, and throws where a rule is broken. */
+/** Tests one input: returns the name of the outcome, throws where a rule is broken. */
 export type Check<Input> = (input: Input) => string | Promise<string>
 
 export interface FuzzerParts<Input> {
   name: string
   input: fc.Arbitrary<Input>
-  /** Inputs that broke a rule once, and others that are worth keeping; they come first, whatever the seed. */
+  /** Inputs that broke a rule before, and others worth keeping; they run first, whatever the seed. */
   examples: readonly Input[]
   /** Outcomes that must occur. */
   expects: readonly string[]
-  /** Starts what is tested. */
+  /** Starts the tested system. */
   start(t: Teardown): Promise<Check<Input>>
 }
 
@@ -45,7 +45,7 @@ const RUNS_A_ROUND = 500
 /** Characters of an input that are printed. */
 const MAX_SHOWN = 2_000
 
-/** A fuzzer over fast-check: in rounds, each with a seed of its own. */
+/** A fuzzer over fast-check, in rounds with a seed each. */
 export function createFuzzer<Input>({ name, input, examples, expects, start }: FuzzerParts<Input>): Fuzzer {
   return {
     name,
@@ -99,7 +99,7 @@ function failureOf<Input>({ seed, counterexample, errorInstance }: fc.RunDetails
   }
 }
 
-/** The report as text for people: one line, and what was found. */
+/** The report as text: one line, then the findings. */
 export function describe({ name, executions, seconds, tally, failure, missing }: FuzzReport): string {
   const outcomes = [...tally]
     .sort(([, one], [, other]) => other - one)
@@ -110,6 +110,6 @@ export function describe({ name, executions, seconds, tally, failure, missing }:
     lines.push(`  BROKEN: ${failure.message}`, `  input: ${failure.input}`)
     lines.push(`  again: npm run fuzz -- --only ${name} --seed ${failure.seed}`)
   }
-  if (missing.length > 0) lines.push(`  NOT TESTED: no input came to ${missing.join(', ')}`)
+  if (missing.length > 0) lines.push(`  NOT TESTED: no input had the outcome ${missing.join(', ')}`)
   return lines.join('\n')
 }

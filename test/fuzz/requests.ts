@@ -5,7 +5,7 @@ import { portOf, type Question, speak } from '../http/wire.ts'
 import { BAD_FLUX, BAD_SITE, BAD_WAC, GOOD } from '../proxy/odd-paths.ts'
 import { createFuzzer } from './fuzzer.ts'
 
-/** Found nowhere but in what the browser sends. */
+/** Occurs only in requests of the browser. */
 const CANARY = 'c4n4ry'
 
 const ODD = [
@@ -154,7 +154,7 @@ const value = fc.oneof(
   fc.constant('application/json'),
   fc.stringMatching(/^[\x21-\x7e]([\x20-\x7e]{0,20}[\x21-\x7e])?$/),
 )
-/** A request that may be good, or odd in any of its parts. */
+/** A request that may be valid, or odd in any of its parts. */
 const question: fc.Arbitrary<Question> = fc
   .tuple(
     start,
@@ -169,7 +169,7 @@ const question: fc.Arbitrary<Question> = fc
     body,
   }))
 
-/** What may be in a request to the resource server. Those of the browser's own are the last. */
+/** Headers that a request to the resource server may have. The last ones are the browser's. */
 const ALLOWED = new Set([
   'host',
   'connection',
@@ -193,14 +193,14 @@ const OURS = new Set(['host', 'connection', 'content-length', 'authorization', '
 const PATH =
   /^\/(?:[A-Za-z0-9_-]{1,64}\/flux\/(?!\.{1,2}\?)[A-Za-z0-9_.~-]{1,128}|[A-Za-z0-9_-]{1,64}\/Infrastructure\/Site\/\d{1,16}|json\/reply\/UpdateSite)(\?[\x21-\x7e]*)?$/
 
-/** Throws unless what reached the resource server is a documented call, and the one that was asked for. */
+/** Throws unless the resource server got a documented request, and the one that the browser named. */
 function check(entry: JournalEntry, asked: string, host: string, tokens: ReadonlySet<string>): void {
   const { url, rawHeaders, kind } = entry
   // A space ends the target.
   const target = splitOnce(asked, ' ')[0]
   if (!PATH.test(url) || url.includes('#')) throw new Error(`not a documented path: ${url}`)
   const [path = '', query = ''] = splitOnce(url, '?')
-  if (path !== expectedPath(target)) throw new Error(`another path than the one asked for: ${url}`)
+  if (path !== expectedPath(target)) throw new Error(`not the requested path: ${url}`)
   const names: string[] = []
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = rawHeaders[at]!.toLowerCase()
@@ -208,21 +208,21 @@ function check(entry: JournalEntry, asked: string, host: string, tokens: Readonl
     if (!ALLOWED.has(name)) throw new Error(`a header that is not allowed: ${name}`)
     if (names.includes(name)) throw new Error(`twice: ${name}`)
     names.push(name)
-    if (OURS.has(name) && text.includes(CANARY)) throw new Error(`of the browser's: ${name}: ${text}`)
+    if (OURS.has(name) && text.includes(CANARY)) throw new Error(`a value of the browser: ${name}: ${text}`)
     if (name === 'authorization' && !tokens.has(text)) throw new Error(`not our token: ${text}`)
     if (name === 'host' && text !== host) throw new Error(`another host: ${text}`)
   }
   if (!names.includes('authorization')) throw new Error('no token')
   const sent = pairs(query)
   for (const [name] of sent) {
-    if (/^(access_token|oauth_token)$/i.test(name)) throw new Error(`a token of the browser's: ${url}`)
+    if (/^(access_token|oauth_token)$/i.test(name)) throw new Error(`a token of the browser: ${url}`)
     if (/^callback$/i.test(name) && kind === 'GetFlux') throw new Error(`a script: ${url}`)
   }
   if (kind === 'GetFlux') {
     const others = (all: [string, string][]) => all.filter(([name]) => name.trim().toLowerCase() !== 'format')
     const wanted = pairs(splitOnce(target, '?')[1])
     if (JSON.stringify(others(sent)) !== JSON.stringify(others(wanted))) {
-      throw new Error(`other parameters than those asked for: ${url}`)
+      throw new Error(`not the requested parameters: ${url}`)
     }
     if (sent.length - others(sent).length !== 1) throw new Error(`format: ${url}`)
   } else if (sent.some(([name]) => name !== 'format' && name !== 'callback')) {
@@ -231,7 +231,7 @@ function check(entry: JournalEntry, asked: string, host: string, tokens: Readonl
   if (entry.body?.includes(CANARY)) throw new Error(`an unknown member: ${entry.body}`)
 }
 
-/** Where a request target of the browser leads, read segment by segment; null: nowhere. */
+/** The upstream path for a request target of the browser, read segment by segment; null where there is none. */
 function expectedPath(target: string): string | null {
   const [, first, ...parts] = splitOnce(target, '?')[0].split('/').map(decodeURIComponent)
   const [wac, id] = parts.length === 2 ? parts : ['DEMO', parts[0]]
@@ -264,7 +264,7 @@ const get = (target: string): Question => ({ method: 'GET', target })
 const put = (target: string): Question => ({ method: 'PUT', target, body: '{}' })
 const isVisible = (text: string): boolean => /^[\x21-\x7e]*$/.test(text)
 
-/** Whatever a browser sends to /flux and /site: what goes out is the documented call that it names, with our token. */
+/** For any request to /flux and /site the resource server gets the documented request that it names, with our token. */
 export const requests = createFuzzer<Question>({
   name: 'requests',
   input: question,
@@ -300,7 +300,7 @@ export const requests = createFuzzer<Question>({
         ...headers.map(([name, text]) => `${name}: ${text}`),
       ]
       const heard = await speak(portOf(bff), `${lines.join('\r\n')}\r\n\r\n${sendsBody ? body : ''}`, 5_000)
-      // What the parser refuses has a body even for HEAD: nobody knows its method.
+      // A request that the parser refuses has no known method, so its response has a body even for HEAD.
       if (heard.answers.length !== 1 || (heard.rest !== '' && method !== 'HEAD'))
         throw new Error(`answers: ${JSON.stringify(heard)}`)
       const [{ status, headers: fields }] = heard.answers as [(typeof heard.answers)[0]]
@@ -308,7 +308,7 @@ export const requests = createFuzzer<Question>({
       if (status >= 300 && status < 400 && status !== 304) throw new Error(`a redirect: ${status}`)
       if (fields.has('set-cookie')) throw new Error('a cookie')
       const entries = sandbox.journal.entries()
-      if (entries.length > 1) throw new Error(`${entries.length} calls went out`)
+      if (entries.length > 1) throw new Error(`${entries.length} requests went upstream`)
       for (const entry of entries) {
         if (entry.endpoint !== 'resource') throw new Error(`it reached ${entry.endpoint}`)
         check(entry, target, host, tokens)

@@ -11,7 +11,7 @@ const NAVIGATION = [
   ['Sec-Fetch-Site', 'none'],
 ] as const
 
-/** Where a browser ends up whose user declines to sign in; `location` is null where the sign-in does not begin. */
+/** Where the browser lands after the user declines; `location` is null where the sign-in does not begin. */
 export async function landsAt(
   port: number,
   query: string,
@@ -38,7 +38,7 @@ export function knownTricks(): string[] {
 
 /** Throws unless a browser that gets this `Location` stays at a page of the app. */
 export function requireLocal(location: string, publicUrl: string): void {
-  // A header has no other characters, and whoever reads on would each make something else of them.
+  // A header has no other characters; each reader would interpret them in its own way.
   if (!/^\/[\x21-\x7e]*$/.test(location)) throw new Error(`not a plain path: ${JSON.stringify(location)}`)
   for (const base of [publicUrl, `${publicUrl}/auth/callback/nonce?code=x`]) {
     const { origin, pathname, username } = new URL(location, base)
@@ -132,7 +132,7 @@ const given = fc.oneof(
 /** The return address of a sign-in never leaves the origin and never names a route of this server. */
 export const returnAddress = createFuzzer({
   name: 'return-address',
-  // Over HTTP too, but a hundred times less often: it costs a hundred times as much.
+  // One input in a hundred goes over HTTP, which costs a hundred times as much.
   input: fc.record({
     given,
     overHttp: fc.integer({ min: 0, max: 99 }).map((number) => number === 0),

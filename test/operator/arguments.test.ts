@@ -1,7 +1,7 @@
 import t from 'tap'
-import { HELP, parseArguments } from '../../src/operator/arguments.ts'
+import { HELP, parseArguments } from '../../src/operator/cli.ts'
 
-t.test('every command that is understood', async (t) => {
+t.test('every command line is read', async (t) => {
   const understood: [string, object][] = [
     ['count', { kind: 'count', json: false }],
     ['count --json', { kind: 'count', json: true }],
@@ -21,7 +21,7 @@ t.test('every command that is understood', async (t) => {
   for (const [line, command] of understood) t.strictSame(parseArguments(line.split(' ')), command, line)
 })
 
-t.test('what is not understood says why, and ends nothing', async (t) => {
+t.test('a wrong command line says why, and runs nothing', async (t) => {
   const wrong: [string, RegExp][] = [
     ['', /missing/],
     ['destroy', /no command "destroy"/],

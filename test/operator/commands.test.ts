@@ -2,28 +2,27 @@ import { Writable } from 'node:stream'
 import t from 'tap'
 import type { OperatorConfig } from '../../src/config/operator.ts'
 import { createKeyring } from '../../src/keyring.ts'
-import type { Work } from '../../src/operator/commands.ts'
-import { perform } from '../../src/operator/commands.ts'
-import { countRevocation } from '../../src/operator/revocation.ts'
-import { createTerminal } from '../../src/operator/terminal.ts'
+import { type Command, createTerminal } from '../../src/operator/cli.ts'
+import { runCommand } from '../../src/operator/commands.ts'
+import { countRevocation } from '../../src/operator/end.ts'
 import { Secret } from '../../src/secret.ts'
 import { sealTokens } from '../../src/session/sealed-tokens.ts'
-import type { RecordKey, SessionStore } from '../../src/store/store.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
-import type { TestStore } from '../store/stores.ts'
-import { IDLE_MS, memoryStore, newKey, newRecord, startSession } from '../store/stores.ts'
+import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
+import { IDLE_MS, memoryStore, newKey, newRecord, startSession, type TestStore } from '../store/stores.ts'
 
 const [A, B, C] = ['A', 'B', 'C'].map((name) => new Secret(`secret-${name}-of-the-tests-of-32-characters`))
 
-interface Desk {
+type RunnableCommand = Exclude<Command, { kind: 'help' | 'wrong' }>
+
+interface Operator {
   made: TestStore
-  run(work: Work, secrets?: Secret[], store?: SessionStore): Promise<boolean>
+  run(command: RunnableCommand, secrets?: Secret[], store?: SessionStore): Promise<boolean>
   out: string[]
   err: string[]
 }
 
-/** An operator at a store in memory, whose clock moves by 300 ms at each look. */
-function desk(t: Parameters<typeof memoryStore>[0]): Desk {
+/** An operator of a store in memory, whose clock moves by 300 ms each time it is read. */
+function createOperator(t: Parameters<typeof memoryStore>[0]): Operator {
   const made = memoryStore(t)
   const [out, err] = [[], []] as [string[], string[]]
   const into = (lines: string[]) =>
@@ -43,7 +42,7 @@ function desk(t: Parameters<typeof memoryStore>[0]): Desk {
     made,
     out,
     err,
-    async run(work, sessionSecrets = [A!], store = made.store) {
+    async run(command, sessionSecrets = [A!], store = made.store) {
       out.length = 0
       err.length = 0
       // These commands do not ask where the store is.
@@ -55,7 +54,7 @@ function desk(t: Parameters<typeof memoryStore>[0]): Desk {
       const streams = [into(out), into(err)] as const
       const terminal = createTerminal(...streams, elapsed)
       try {
-        return await perform(work, {
+        return await runCommand(command, {
           store,
           config,
           terminal,
@@ -87,8 +86,8 @@ async function sealedSession(made: TestStore, secret: Secret): Promise<RecordKey
   return key
 }
 
-t.test('sessions are counted once, although a walk may tell them twice', async (t) => {
-  const { made, run, out } = desk(t)
+t.test('a session that a walk yields twice is counted once', async (t) => {
+  const { made, run, out } = createOperator(t)
   for (let count = 0; count < 450; count += 1) await startSession(made)
   const twice: SessionStore = {
     ...made.store,
@@ -105,8 +104,8 @@ t.test('sessions are counted once, although a walk may tell them twice', async (
   t.equal(out.length, 450)
 })
 
-t.test('a line tells of a session what an operator may know', async (t) => {
-  const { made, run, out } = desk(t)
+t.test('a line shows the public facts of a session, in printable ASCII', async (t) => {
+  const { made, run, out } = createOperator(t)
   const createdAt = made.now()
   const iso = (at: number) => new Date(at).toISOString()
   const key = await startSession(made, { client: 'the\u001b[31m \u009b31m app' })
@@ -131,8 +130,8 @@ t.test('a line tells of a session what an operator may know', async (t) => {
   })
 })
 
-t.test('the beginning of an id is enough where it is the only one', async (t) => {
-  const { made, run, out, err } = desk(t)
+t.test('the beginning of an id ends a session if no other id begins so', async (t) => {
+  const { made, run, out, err } = createOperator(t)
   const keys = ['aa00', 'aa01', 'bb00'].map((beginning) => beginning + newKey().slice(4))
   for (const key of keys) await made.store.create(key, newRecord(made.now()), 'a', 15_000)
   const end = (id: string) => run({ kind: 'end', id, revokes: true })
@@ -148,8 +147,8 @@ t.test('the beginning of an id is enough where it is the only one', async (t) =>
   t.not(await made.store.read(keys[1]!), null, 'and nobody else is ended')
 })
 
-t.test('all sessions are ended, with word of how far it is', async (t) => {
-  const { made, run, out, err } = desk(t)
+t.test('end-all ends every session and reports its progress', async (t) => {
+  const { made, run, out, err } = createOperator(t)
   for (let count = 0; count < 3_000; count += 1) await startSession(made)
   t.ok(await run({ kind: 'end_all', revokes: true }))
   t.strictSame(out, ['ended 3000'])
@@ -159,8 +158,8 @@ t.test('all sessions are ended, with word of how far it is', async (t) => {
   t.strictSame(out, ['0'])
 })
 
-t.test('what was ended before the store failed is told', async (t) => {
-  const { made, run, out } = desk(t)
+t.test('end-all reports what it ended before the store failed', async (t) => {
+  const { made, run, out } = createOperator(t)
   for (let count = 0; count < 10; count += 1) await startSession(made)
   let ends = 0
   const failing: SessionStore = {
@@ -175,8 +174,8 @@ t.test('what was ended before the store failed is told', async (t) => {
   t.equal(out.length, 1)
 })
 
-t.test('older and unreadable seals are counted apart, and the older ones sealed again', async (t) => {
-  const { made, run, out } = desk(t)
+t.test('older and unreadable seals are counted separately, and reseal renews the older ones', async (t) => {
+  const { made, run, out } = createOperator(t)
   const keys = { old: [] as RecordKey[], other: '' as RecordKey }
   for (let count = 0; count < 300; count += 1) keys.old.push(await sealedSession(made, A!))
   for (let count = 0; count < 20; count += 1) await sealedSession(made, B!)
@@ -198,8 +197,8 @@ t.test('older and unreadable seals are counted apart, and the older ones sealed 
   t.strictSame(await made.store.read(keys.other), other, 'what cannot be read is left alone')
 })
 
-t.test('tokens that are replaced while they are sealed again stay, and are looked at again', async (t) => {
-  const { made, run, out } = desk(t)
+t.test('tokens that are replaced during reseal stay, and are read again', async (t) => {
+  const { made, run, out } = createOperator(t)
   const key = await sealedSession(made, A!)
   const newer = sealFor(made, key, B!)
   const racing: SessionStore = {
@@ -218,28 +217,24 @@ t.test('tokens that are replaced while they are sealed again stay, and are looke
   t.match(JSON.parse(out[0]!), { resealed: 0, older: 1 })
 })
 
-t.test(
-  'a revocation endpoint that keeps failing is not asked for ever, and the rest is counted',
-  async (t) => {
-    let asked = 0
-    let failure: string | null = 'down'
-    const revoke = async () => {
-      asked += 1
-      return failure
-    }
-    const counted = countRevocation({ revoke })
-    const token = new Secret('token')
-    for (let count = 0; count < 100; count += 1)
-      await counted.authorizationServer.revoke(token, 'access_token')
-    t.equal(asked, 20)
-    t.equal(counted.unrevoked(), 100)
+t.test('after 20 failures in a row no further revocation is sent, and the rest is counted', async (t) => {
+  let asked = 0
+  let failure: string | null = 'down'
+  const revoke = async () => {
+    asked += 1
+    return failure
+  }
+  const counted = countRevocation({ revoke })
+  const token = new Secret('token')
+  for (let count = 0; count < 100; count += 1) await counted.authorizationServer.revoke(token, 'access_token')
+  t.equal(asked, 20)
+  t.equal(counted.unrevoked(), 100)
 
-    const mixed = countRevocation({ revoke })
-    for (let count = 0; count < 100; count += 1) {
-      failure = count % 10 === 0 ? null : 'down'
-      await mixed.authorizationServer.revoke(token, 'access_token')
-    }
-    t.equal(mixed.unrevoked(), 90)
-    t.equal(asked, 120, 'one that works now and then is asked each time')
-  },
-)
+  const mixed = countRevocation({ revoke })
+  for (let count = 0; count < 100; count += 1) {
+    failure = count % 10 === 0 ? null : 'down'
+    await mixed.authorizationServer.revoke(token, 'access_token')
+  }
+  t.equal(mixed.unrevoked(), 90)
+  t.equal(asked, 120, 'one that works now and then is asked each time')
+})

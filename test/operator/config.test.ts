@@ -6,7 +6,7 @@ const NOTHING = { secrets: false, revocation: false }
 const ALL = { secrets: true, revocation: true }
 const REDIS = { REDIS_URL: 'rediss://user:word@redis:6380/2', REDIS_PREFIX: 'app:' }
 
-t.test('a command reads what it needs, and no more than that', async (t) => {
+t.test('a command reads the variables it needs and no others', async (t) => {
   const counting = parseOperatorConfig({ ...REDIS, SESSION_SECRET: 'short', CLIENT_ID: '' }, NOTHING)
   if (!counting.ok) throw new Error(counting.faults.join('\n'))
   t.match(counting.config, { store: { kind: 'redis', prefix: 'app:' }, idleSeconds: 7_200, oauth: null })
@@ -25,7 +25,7 @@ t.test('a command reads what it needs, and no more than that', async (t) => {
   t.match(parseOperatorConfig(revocation, { ...ALL, revocation: false }), { config: { oauth: null } })
 })
 
-t.test('every fault in what it needs is listed', async (t) => {
+t.test('every fault in the needed variables is listed', async (t) => {
   const faultsOf = (env: Record<string, string>, needs = ALL): readonly string[] => {
     const parsed = parseOperatorConfig(env, needs)
     return parsed.ok ? [] : parsed.faults

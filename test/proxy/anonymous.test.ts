@@ -6,7 +6,7 @@ import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts
 const PERMITTED = { OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: 'DEMO/open,ACME/a.b~c' }
 
 t.test(
-  'without a session the application reads what CLIENT_FLUX_ALLOWED names, and nothing else',
+  'without a session the application reads the Flux that CLIENT_FLUX_ALLOWED names, and no other',
   async (t) => {
     const sandbox = await startSandbox(t)
     const bff = await startBff(t, sandbox, PERMITTED)
@@ -43,7 +43,7 @@ t.test(
   },
 )
 
-t.test('CLIENT_FLUX_ALLOWED=* permits every flux of the accounts that are permitted', async (t) => {
+t.test('CLIENT_FLUX_ALLOWED=* permits every Flux of the allowed accounts', async (t) => {
   const sandbox = await startSandbox(t)
   const env = { OAUTH_FLOWS: 'client', CLIENT_FLUX_ALLOWED: '*', WAC_ALLOWED: 'DEMO' }
   const bff = await startBff(t, sandbox, env)
@@ -51,32 +51,35 @@ t.test('CLIENT_FLUX_ALLOWED=* permits every flux of the accounts that are permit
   isProblem(t, await bff.browser().fetch('/flux/ACME/a'), 403, 'wac_not_allowed', 'another account')
 })
 
-t.test('without the client flow nothing is read without a session', async (t) => {
+t.test('without the client flow every read needs a session', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { CLIENT_FLUX_ALLOWED: '*' })
   isProblem(t, await bff.browser().fetch('/flux/open'), 401, 'login_required', 'off')
   t.equal(sandbox.journal.entries().length, 0)
 })
 
-t.test("a session's own token is used where there is one, the application's again after it", async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, PERMITTED)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  await browser.fetch('/flux/open')
-  await browser.fetch('/flux/open')
-  const users = () => sandbox.journal.entries({ endpoint: 'resource' }).map(({ username }) => username)
-  t.strictSame(users(), ['alice', 'alice'])
+t.test(
+  "a session's own token is used while the session lasts, and the application's afterwards",
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, PERMITTED)
+    const browser = bff.browser()
+    await signIn(browser, sandbox)
+    await browser.fetch('/flux/open')
+    await browser.fetch('/flux/open')
+    const users = () => sandbox.journal.entries({ endpoint: 'resource' }).map(({ username }) => username)
+    t.strictSame(users(), ['alice', 'alice'])
 
-  const kept = new Map(browser.cookies)
-  await browser.fetch('/auth/logout', { method: 'POST' })
-  for (const [name, cookie] of kept) browser.cookies.set(name, cookie)
-  t.equal((await browser.fetch('/flux/open')).status, 200, 'with the cookie of a session that has ended')
-  t.strictSame(users(), ['alice', 'alice', null])
-  isProblem(t, await browser.fetch('/flux/other'), 401, 'login_required', 'what is not permitted')
-})
+    const kept = new Map(browser.cookies)
+    await browser.fetch('/auth/logout', { method: 'POST' })
+    for (const [name, cookie] of kept) browser.cookies.set(name, cookie)
+    t.equal((await browser.fetch('/flux/open')).status, 200, 'with the cookie of a session that has ended')
+    t.strictSame(users(), ['alice', 'alice', null])
+    isProblem(t, await browser.fetch('/flux/other'), 401, 'login_required', 'what is not permitted')
+  },
+)
 
-t.test("an application's token that is called invalid is renewed, once a minute at most", async (t) => {
+t.test('a refused token of the application is renewed, at most once a minute', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, PERMITTED)
   const nobody = bff.browser()
@@ -111,7 +114,7 @@ t.test('a renewed token that expires on its way is renewed once more', async (t)
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 3)
 })
 
-t.test('in the query the application presents its token like a session', async (t) => {
+t.test('with UPSTREAM_TOKEN_IN=query the application sends its token in the query', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { ...PERMITTED, UPSTREAM_TOKEN_IN: 'query' })
   t.equal((await bff.browser().fetch('/flux/open')).status, 200)
@@ -121,7 +124,7 @@ t.test('in the query the application presents its token like a session', async (
 })
 
 t.test(
-  'while the token endpoint is down a good token goes on, and without one it is 503 until it is back',
+  'while the token endpoint is down a valid token is used, and without one the response is 503',
   async (t) => {
     const sandbox = await startSandbox(t)
     const bff = await startBff(t, sandbox, PERMITTED)
@@ -146,7 +149,7 @@ t.test(
   },
 )
 
-t.test('the store is not asked for who has no cookie', async (t) => {
+t.test('a request without a cookie does not need the store', async (t) => {
   const sandbox = await startSandbox(t)
   const redis = await startRedis(t)
   const bff = await startBff(t, sandbox, { ...PERMITTED, REDIS_URL: redis.url })
@@ -155,5 +158,11 @@ t.test('the store is not asked for who has no cookie', async (t) => {
   await signIn(browser, sandbox)
   await redis.stop()
   t.equal((await bff.browser().fetch('/flux/open')).status, 200)
-  isProblem(t, await browser.fetch('/flux/open'), 503, 'store_unavailable', 'who may have a session')
+  isProblem(
+    t,
+    await browser.fetch('/flux/open'),
+    503,
+    'store_unavailable',
+    'a browser that may have a session',
+  )
 })

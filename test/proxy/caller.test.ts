@@ -1,4 +1,5 @@
 import t, { type Test } from 'tap'
+import { problem } from '../../src/errors.ts'
 import { createKeyring } from '../../src/keyring.ts'
 import { createActivity } from '../../src/proxy/activity.ts'
 import { type Caller, createCallers } from '../../src/proxy/caller.ts'
@@ -46,9 +47,13 @@ function start(t: Test) {
     },
   })
   let life = HOUR_MS
+  let obtained = 0
   const tokens = {
     find: async (key: string) => ({ kind: 'live' as const, session: session(key, life) }),
-    obtainAccessToken: async (found: LiveSession) => ({ kind: 'token' as const, session: found }),
+    async obtainAccessToken(found: LiveSession) {
+      obtained += 1
+      return { kind: 'token' as const, session: found }
+    },
   } as unknown as Tokens
   const cache = createSessionCache<Caller>({ store, max: 10, asideMs: 0 })
   const activity = createActivity({ store, idleMs: IDLE_MS, clock, onGone: cache.drop })
@@ -72,6 +77,7 @@ function start(t: Test) {
     clock,
     cookie,
     touches,
+    obtained: () => obtained,
     /** The next token that is found lives so long. */
     liveFor(ms: number): void {
       life = ms
@@ -80,7 +86,7 @@ function start(t: Test) {
   }
 }
 
-t.test('a caller is known until its token is due or for a minute, whichever comes first', async (t) => {
+t.test('a caller stays cached until its token is needed, and for a minute at most', async (t) => {
   const { callers, clock, cookie, find, liveFor } = start(t)
   t.equal(callers.cached(cookie), null)
   await find()
@@ -97,7 +103,7 @@ t.test('a caller is known until its token is due or for a minute, whichever come
 })
 
 for (const hours of [1, -1]) {
-  t.test(`a wall clock that steps by ${hours} h changes nothing of it`, async (t) => {
+  t.test(`a step of the wall clock by ${hours} h does not change that`, async (t) => {
     const { callers, clock, cookie, find } = start(t)
     await find()
     clock.step(hours * HOUR_MS)
@@ -108,7 +114,7 @@ for (const hours of [1, -1]) {
   })
 }
 
-t.test('activity is noted once a minute, also by a process whose clock was set back', async (t) => {
+t.test('activity is noted once a minute, even if the wall clock is set back', async (t) => {
   const { callers, clock, cookie, find, touches } = start(t)
   await find()
   t.equal(touches.length, 0, 'the record has it')
@@ -124,7 +130,17 @@ t.test('activity is noted once a minute, also by a process whose clock was set b
   }
 })
 
-t.test('a token has expired when its life has passed, whatever the wall clock says', async (t) => {
+t.test('a session that the request may not use obtains no token', async (t) => {
+  const { callers, cookie, obtained } = start(t)
+  const refuse = () => {
+    throw problem('wac_not_allowed')
+  }
+  await t.rejects(callers.find(cookie, refuse), { code: 'wac_not_allowed' })
+  t.equal(obtained(), 0)
+  await t.rejects(callers.find(undefined, refuse), { code: 'login_required' }, 'without a session')
+})
+
+t.test('a token expires by the monotonic clock, whatever the wall clock says', async (t) => {
   const { callers, clock, find, liveFor } = start(t)
   liveFor(10_000)
   const caller = await find()

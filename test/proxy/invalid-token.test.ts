@@ -90,7 +90,7 @@ for (const [coding, bytes] of [
   ['deflate', zlib.deflateRawSync(BODY)],
   ['br', zlib.brotliCompressSync(BODY)],
 ] as const) {
-  t.test(`a body in coding ${coding} is decoded, in whatever pieces it came`, async (t) => {
+  t.test(`a body in coding ${coding} is decoded, however it is split`, async (t) => {
     const bytewise = Array.from(bytes, (byte) => Buffer.from([byte]))
     t.ok(await bodyNamesInvalidToken([bytes], coding))
     t.ok(await bodyNamesInvalidToken(bytewise, coding))

@@ -19,75 +19,72 @@ async function relayed(t: T, text: string, change = {}, ...lines: string[]) {
   return { answer, outcome: await server.outcome(0), upstream }
 }
 
-t.test(
-  'status and bytes come through unchanged, with the listed headers and the protective ones',
-  async (t) => {
-    const body = '{"big":9007199254740993,"at":"2026-11-20T10:00:00.1234567Z","bin":"\xff\x00"}'
-    const { answer, outcome } = await relayed(
-      t,
-      answerText(
-        '206 Partial Content',
-        [
-          'Content-Type: application/json; charset=utf-8',
-          'Content-Encoding: gzip',
-          'Content-Language: fr',
-          'Content-Disposition: attachment; filename="a.json"',
-          'Content-Range: bytes 0-1/9',
-          'Accept-Ranges: bytes',
-          'ETag: W/"v1"',
-          'Last-Modified: Mon, 02 Nov 2026 10:00:00 GMT',
-          'Retry-After: 7',
-          'Connection: X-Internal, keep-alive',
-          'Date: Mon, 02 Nov 2026 10:00:00 GMT',
-          'Age: 3',
-          'Expires: Mon, 02 Nov 2030 10:00:00 GMT',
-          'Vary: Accept',
-          'Set-Cookie: session=stolen',
-          'Set-Cookie: b=c',
-          'Access-Control-Allow-Origin: *',
-          'Access-Control-Allow-Credentials: true',
-          'Strict-Transport-Security: max-age=1',
-          'Clear-Site-Data: "cookies"',
-          'Content-Security-Policy: default-src *',
-          'WWW-Authenticate: Basic',
-          'Server: IIS',
-          'X-Powered-By: x',
-          'Via: 1.1 varnish',
-          'Location: https://evil.test/',
-          'Refresh: 0; url=https://evil.test/',
-          'SourceMap: /x.map',
-          'Link: </x>; rel=preload',
-          'Service-Worker-Allowed: /',
-          'Alt-Svc: h3=":443"',
-          'X-Request-Id: theirs',
-          'X-Internal: 1',
-          'Trailer: X-Checksum',
-        ],
-        body,
-      ),
-    )
-    t.equal(answer.status, 206)
-    t.equal(answer.raw, body)
-    const { date, ...headers } = answer.headers
-    t.ok(Math.abs(Date.parse(date ?? '') - Date.now()) < 60_000, 'the date is our own')
-    t.same(headers, {
-      ...PROTECTION,
-      'cache-control': 'no-store',
-      'content-type': 'application/json; charset=utf-8',
-      'content-encoding': 'gzip',
-      'content-language': 'fr',
-      'content-disposition': 'attachment; filename="a.json"',
-      'content-range': 'bytes 0-1/9',
-      'accept-ranges': 'bytes',
-      etag: 'W/"v1"',
-      'last-modified': 'Mon, 02 Nov 2026 10:00:00 GMT',
-      'retry-after': '7',
-      'content-length': String(body.length),
-      connection: 'close',
-    })
-    t.same(outcome, { kind: 'finished', status: 206, bytes: body.length })
-  },
-)
+t.test('status and bytes pass unchanged, with the listed headers and the protective ones', async (t) => {
+  const body = '{"big":9007199254740993,"at":"2026-11-20T10:00:00.1234567Z","bin":"\xff\x00"}'
+  const { answer, outcome } = await relayed(
+    t,
+    answerText(
+      '206 Partial Content',
+      [
+        'Content-Type: application/json; charset=utf-8',
+        'Content-Encoding: gzip',
+        'Content-Language: fr',
+        'Content-Disposition: attachment; filename="a.json"',
+        'Content-Range: bytes 0-1/9',
+        'Accept-Ranges: bytes',
+        'ETag: W/"v1"',
+        'Last-Modified: Mon, 02 Nov 2026 10:00:00 GMT',
+        'Retry-After: 7',
+        'Connection: X-Internal, keep-alive',
+        'Date: Mon, 02 Nov 2026 10:00:00 GMT',
+        'Age: 3',
+        'Expires: Mon, 02 Nov 2030 10:00:00 GMT',
+        'Vary: Accept',
+        'Set-Cookie: session=stolen',
+        'Set-Cookie: b=c',
+        'Access-Control-Allow-Origin: *',
+        'Access-Control-Allow-Credentials: true',
+        'Strict-Transport-Security: max-age=1',
+        'Clear-Site-Data: "cookies"',
+        'Content-Security-Policy: default-src *',
+        'WWW-Authenticate: Basic',
+        'Server: IIS',
+        'X-Powered-By: x',
+        'Via: 1.1 varnish',
+        'Location: https://evil.test/',
+        'Refresh: 0; url=https://evil.test/',
+        'SourceMap: /x.map',
+        'Link: </x>; rel=preload',
+        'Service-Worker-Allowed: /',
+        'Alt-Svc: h3=":443"',
+        'X-Request-Id: theirs',
+        'X-Internal: 1',
+        'Trailer: X-Checksum',
+      ],
+      body,
+    ),
+  )
+  t.equal(answer.status, 206)
+  t.equal(answer.raw, body)
+  const { date, ...headers } = answer.headers
+  t.ok(Math.abs(Date.parse(date ?? '') - Date.now()) < 60_000, 'the date is our own')
+  t.same(headers, {
+    ...PROTECTION,
+    'cache-control': 'no-store',
+    'content-type': 'application/json; charset=utf-8',
+    'content-encoding': 'gzip',
+    'content-language': 'fr',
+    'content-disposition': 'attachment; filename="a.json"',
+    'content-range': 'bytes 0-1/9',
+    'accept-ranges': 'bytes',
+    etag: 'W/"v1"',
+    'last-modified': 'Mon, 02 Nov 2026 10:00:00 GMT',
+    'retry-after': '7',
+    'content-length': String(body.length),
+    connection: 'close',
+  })
+  t.same(outcome, { kind: 'finished', status: 206, bytes: body.length })
+})
 
 for (const [said, kept] of [
   ['private', true],
@@ -99,7 +96,7 @@ for (const [said, kept] of [
   ['max-age=60', false],
 ] as const) {
   t.test(
-    `an answer with Cache-Control "${said}" ${kept ? 'may' : 'may not'} be kept by the browser`,
+    `a response with Cache-Control "${said}" ${kept ? 'may' : 'may not'} be kept by the browser`,
     async (t) => {
       const { answer } = await relayed(
         t,
@@ -111,7 +108,7 @@ for (const [said, kept] of [
   )
 }
 
-t.test('headers that the resource server names in Connection stay here', async (t) => {
+t.test('headers that the resource server names in Connection are not relayed', async (t) => {
   const { answer } = await relayed(
     t,
     answerText(
@@ -133,7 +130,7 @@ t.test('headers that the resource server names in Connection stay here', async (
   t.equal(answer.headers['cache-control'], 'no-store')
 })
 
-t.test('a repeated list header is joined, a repeated single one is dropped', async (t) => {
+t.test('a repeated list header is joined and a repeated single header is dropped', async (t) => {
   const { answer } = await relayed(
     t,
     answerText(
@@ -146,7 +143,7 @@ t.test('a repeated list header is joined, a repeated single one is dropped', asy
   t.notOk('etag' in answer.headers)
 })
 
-t.test('a 304 keeps its validators and has no body, also where it names a length', async (t) => {
+t.test('a 304 keeps its validators and has no body, even if it names a length', async (t) => {
   const { answer, outcome } = await relayed(
     t,
     'HTTP/1.1 304 Not Modified\r\nETag: "v"\r\nCache-Control: private\r\nContent-Length: 100\r\n\r\n',
@@ -171,7 +168,7 @@ for (const [what, text] of [
   ['with a length of zero', 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n'],
   ['in chunks', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
 ] as const) {
-  t.test(`an empty answer ${what} needs no type`, async (t) => {
+  t.test(`an empty response ${what} needs no type`, async (t) => {
     const { answer, outcome } = await relayed(t, text)
     t.equal(answer.status, 200)
     t.same(outcome, { kind: 'finished', status: 200, bytes: 0 })
@@ -235,12 +232,12 @@ t.test('a redirect is not followed', async (t) => {
   t.equal(upstream.received.length, 1)
 })
 
-t.test('something that is not HTTP is not usable', async (t) => {
+t.test('a response that is not HTTP is not usable', async (t) => {
   const { outcome } = await relayed(t, 'SSH-2.0-OpenSSH_9.0\r\n')
   t.equal(outcome.kind, 'unusable')
 })
 
-t.test('an answer whose head is too large is not usable', async (t) => {
+t.test('a response whose head is too large is not usable', async (t) => {
   const { outcome } = await relayed(
     t,
     answerText('200 OK', ['Content-Type: text/csv', `X-Big: ${'x'.repeat(20_000)}`], 'a'),
@@ -248,7 +245,7 @@ t.test('an answer whose head is too large is not usable', async (t) => {
   t.equal(outcome.kind, 'unusable')
 })
 
-t.test('a script comes through where one was asked for', async (t) => {
+t.test('a script is relayed for a JSONP request', async (t) => {
   const { answer, outcome } = await relayed(
     t,
     answerText('200 OK', ['Content-Type: application/javascript'], 'cb({"id":1})'),
@@ -259,7 +256,7 @@ t.test('a script comes through where one was asked for', async (t) => {
   t.equal(answer.headers['x-content-type-options'], 'nosniff')
 })
 
-t.test('a page does not come through where a script was asked for', async (t) => {
+t.test('a page is not relayed for a JSONP request', async (t) => {
   const { outcome } = await relayed(t, answerText('200 OK', ['Content-Type: text/html'], 'x'), {
     jsonp: true,
   })
@@ -309,7 +306,7 @@ t.test('an error without a body is relayed', async (t) => {
   t.equal(answer.status, 404)
 })
 
-t.test('the connection of a refused answer is used again', async (t) => {
+t.test('the connection of a refused response is used again', async (t) => {
   const upstream = await rawUpstream(t, (socket) =>
     socket.write(answerText('200 OK', ['Content-Type: text/html'], 'x'.repeat(2000))),
   )
@@ -318,7 +315,7 @@ t.test('the connection of a refused answer is used again', async (t) => {
   t.equal(upstream.sockets.length, 1)
 })
 
-t.test('a large refused answer is not read to its end', async (t) => {
+t.test('a large refused response is not read to its end', async (t) => {
   const length = 1e9
   const upstream = await rawUpstream(t, (socket) => {
     socket.write(`HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: ${length}\r\n\r\n`)
@@ -336,7 +333,7 @@ t.test('a large refused answer is not read to its end', async (t) => {
   t.ok(socket.bytesWritten < length / 2)
 })
 
-t.test('a browser on HTTP/1.0 gets a body that ends with the connection, and no chunks', async (t) => {
+t.test('a browser on HTTP/1.0 gets a body that ends with the connection, without chunks', async (t) => {
   const upstream = await rawUpstream(t, (socket) =>
     socket.write(
       'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n',
@@ -348,7 +345,7 @@ t.test('a browser on HTTP/1.0 gets a body that ends with the connection, and no 
   t.notOk('transfer-encoding' in answer.headers)
 })
 
-t.test('an answer that ends with its connection is relayed whole', async (t) => {
+t.test('a response that ends with its connection is relayed whole', async (t) => {
   const upstream = await rawUpstream(t, (socket) =>
     socket.end('HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\n\r\nabc'),
   )
@@ -357,21 +354,24 @@ t.test('an answer that ends with its connection is relayed whole', async (t) => 
   t.same(await outcome(0), { kind: 'finished', status: 200, bytes: 3 })
 })
 
-t.test('the head reaches the browser before the body exists, and each part as it comes', async (t) => {
-  const upstream = await rawUpstream(t, (socket) =>
-    socket.write('HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n'),
-  )
-  const { port } = await bff(t, { baseUrl: upstream.url })
-  const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a', 'Connection: close'])
-  await browser.sees('content-type: text/csv\r\n')
-  const socket = upstream.sockets[0]!
-  socket.write('3\r\nabc\r\n')
-  await browser.sees('abc')
-  socket.write('3\r\ndef\r\n0\r\n\r\n')
-  t.equal((await browser.answer).raw, '3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n')
-})
+t.test(
+  'the head reaches the browser before the body exists, and each part as soon as it arrives',
+  async (t) => {
+    const upstream = await rawUpstream(t, (socket) =>
+      socket.write('HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n'),
+    )
+    const { port } = await bff(t, { baseUrl: upstream.url })
+    const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a', 'Connection: close'])
+    await browser.sees('content-type: text/csv\r\n')
+    const socket = upstream.sockets[0]!
+    socket.write('3\r\nabc\r\n')
+    await browser.sees('abc')
+    socket.write('3\r\ndef\r\n0\r\n\r\n')
+    t.equal((await browser.answer).raw, '3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n')
+  },
+)
 
-t.test('many requests on one browser connection each get their own answer', async (t) => {
+t.test('many requests on one browser connection each get their own response', async (t) => {
   const upstream = await rawUpstream(t, (socket, { path }) =>
     socket.write(answerText('200 OK', ['Content-Type: text/csv'], `[${path}]`)),
   )

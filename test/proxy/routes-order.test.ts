@@ -38,7 +38,7 @@ const LADDER: readonly (readonly [code: string, question: Question])[] = [
   ['login_required', { target: '/flux/ACME/a', headers: [OWN] }],
 ]
 
-t.test('of several faults the first in the documented order is told', async (t) => {
+t.test('of several problems the first in the documented order is the response', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { WAC_ALLOWED: 'DEMO', BODY_LIMIT_BYTES: '256' })
   for (const [code, question] of LADDER) {
@@ -49,28 +49,25 @@ t.test('of several faults the first in the documented order is told', async (t) 
   t.equal(sandbox.journal.entries().length, 0)
 })
 
-t.test(
-  'who is not signed in is told so before the account is looked at, and the store after it',
-  async (t) => {
-    const sandbox = await startSandbox(t)
-    const redis = await startRedis(t)
-    const bff = await startBff(t, sandbox, { WAC_ALLOWED: 'DEMO', REDIS_URL: redis.url })
-    await untilReady(bff)
-    const browser = bff.browser()
-    await signIn(browser, sandbox)
-    const cookie: Header = ['Cookie', `session=${browser.cookies.get('session')!.value}`]
-    const code = async (target: string, ...headers: Header[]) =>
-      problemOf(await ask(portOf(bff), { target, headers: [OWN, ...headers] })).code
-    t.equal(await code('/flux/ACME/a', cookie), 'wac_not_allowed')
-    await redis.stop()
-    t.equal(await code('/flux/ACME/a', cookie), 'wac_not_allowed', 'the store is down')
-    t.equal(await code('/flux/DEMO/a', cookie), 'store_unavailable')
-    t.equal(await code('/flux/DEMO/a'), 'login_required', 'and not asked without a cookie')
-    t.equal(await code('/flux/DEMO/!', cookie), 'invalid_request')
-  },
-)
+t.test('401 comes before 403 for the account, and 403 before 503 for the store', async (t) => {
+  const sandbox = await startSandbox(t)
+  const redis = await startRedis(t)
+  const bff = await startBff(t, sandbox, { WAC_ALLOWED: 'DEMO', REDIS_URL: redis.url })
+  await untilReady(bff)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  const cookie: Header = ['Cookie', `session=${browser.cookies.get('session')!.value}`]
+  const code = async (target: string, ...headers: Header[]) =>
+    problemOf(await ask(portOf(bff), { target, headers: [OWN, ...headers] })).code
+  t.equal(await code('/flux/ACME/a', cookie), 'wac_not_allowed')
+  await redis.stop()
+  t.equal(await code('/flux/ACME/a', cookie), 'wac_not_allowed', 'the store is down')
+  t.equal(await code('/flux/DEMO/a', cookie), 'store_unavailable')
+  t.equal(await code('/flux/DEMO/a'), 'login_required', 'and not asked without a cookie')
+  t.equal(await code('/flux/DEMO/!', cookie), 'invalid_request')
+})
 
-t.test('no answer under /flux and /site is a redirect', async (t) => {
+t.test('no response under /flux and /site is a redirect', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -99,4 +96,18 @@ t.test('no answer under /flux and /site is a redirect', async (t) => {
       t.ok(status < 300 || status >= 400, `${method} ${target}: ${status}`)
     }
   }
+})
+
+t.test('a page with a status that HTTP does not have is 502 and a problem', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  sandbox.faults.set({
+    resource: { mode: 'status', status: 999, headers: { 'content-type': 'text/html' }, body: '<p>no</p>' },
+  })
+  const answer = await browser.fetch('/flux/temperature')
+  t.equal(answer.status, 502, answer.text)
+  t.equal(answer.headers['content-type'], 'application/problem+json; charset=utf-8')
+  t.equal(answer.json().code, 'upstream_unavailable')
 })

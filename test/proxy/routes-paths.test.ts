@@ -17,7 +17,7 @@ function cookieOf(browser: Browser): readonly [string, string] {
   return ['Cookie', `session=${browser.cookies.get('session')!.value}`]
 }
 
-t.test('a good path becomes the documented one', async (t) => {
+t.test('a valid path becomes the documented one', async (t) => {
   const { sandbox, bff, cookie } = await ready(t)
   for (const [target, upstream] of GOOD) {
     sandbox.journal.clear()
@@ -50,7 +50,7 @@ async function refusedEach(
   }
 }
 
-t.test('a malformed fluxId or account is 400, and nothing goes out', async (t) => {
+t.test('a malformed fluxId or account is 400, and nothing is sent', async (t) => {
   const { sandbox, bff, cookie } = await ready(t)
   sandbox.journal.clear()
   const targets = [
@@ -62,7 +62,7 @@ t.test('a malformed fluxId or account is 400, and nothing goes out', async (t) =
   t.equal(sandbox.journal.entries().length, 0)
 })
 
-t.test('a malformed siteId or account is 400, and nothing goes out', async (t) => {
+t.test('a malformed siteId or account is 400, and nothing is sent', async (t) => {
   const { sandbox, bff, cookie } = await ready(t)
   sandbox.journal.clear()
   const targets = [
@@ -74,7 +74,7 @@ t.test('a malformed siteId or account is 400, and nothing goes out', async (t) =
   t.equal(sandbox.journal.entries().length, 0)
 })
 
-t.test('a missing part is 404, and nothing goes out', async (t) => {
+t.test('a missing part is 404, and nothing is sent', async (t) => {
   const { sandbox, bff, cookie } = await ready(t)
   sandbox.journal.clear()
   for (const target of ['/flux', '/flux/', '/flux//', '/flux//a', '/flux/DEMO/', '/flux///', '/flux/?a=1']) {
@@ -87,7 +87,7 @@ t.test('a missing part is 404, and nothing goes out', async (t) => {
   t.equal(sandbox.journal.entries().length, 0)
 })
 
-t.test('the largest siteId goes through to the last digit', async (t) => {
+t.test('the largest siteId is sent to the last digit', async (t) => {
   const { sandbox, bff, cookie } = await ready(t)
   for (const [given, sent] of [
     ['9007199254740991', '9007199254740991'],
@@ -103,7 +103,7 @@ t.test('the largest siteId goes through to the last digit', async (t) => {
   }
 })
 
-t.test('dots and slashes on the way to a route reach no other path of the platform', async (t) => {
+t.test('dots and slashes in a path reach no other path of the platform', async (t) => {
   const { sandbox, bff, cookie } = await ready(t)
   sandbox.journal.clear()
   for (const target of [
@@ -134,7 +134,7 @@ t.test('dots and slashes on the way to a route reach no other path of the platfo
   )
 })
 
-t.test('an account that is not configured and not given is asked for by name', async (t) => {
+t.test('without a configured or given account the problem names wac', async (t) => {
   const { sandbox, bff, cookie } = await ready(t, { WAC: '' })
   sandbox.journal.clear()
   const json = ['Content-Type', 'application/json'] as const
@@ -161,7 +161,7 @@ t.test('an account that is not configured and not given is asked for by name', a
   }
 })
 
-t.test('an account that is not allowed is 403 on every route, and nothing goes out', async (t) => {
+t.test('an account that is not allowed is 403 on every route, and nothing is sent', async (t) => {
   const { sandbox, bff, cookie } = await ready(t, { WAC_ALLOWED: 'DEMO,OTHER' })
   sandbox.journal.clear()
   const json = ['Content-Type', 'application/json'] as const

@@ -25,7 +25,7 @@ const TYPES: Record<string, string> = {
   JSV: 'text/jsv',
 }
 
-t.test('the format comes from the query in any case, and goes out as three things that agree', async (t) => {
+t.test('the format of the query, in any case, is sent as format, Accept and Content-Type', async (t) => {
   const { sandbox, get } = await ready(t)
   for (const [query, format] of [
     ['', 'JSON'],
@@ -53,7 +53,7 @@ t.test('the format comes from the query in any case, and goes out as three thing
   }
 })
 
-t.test('a format that is unknown, empty or repeated is 400', async (t) => {
+t.test('an unknown, empty or repeated format is 400', async (t) => {
   const { sandbox, get } = await ready(t)
   for (const query of [
     'format=',
@@ -74,7 +74,7 @@ t.test('a format that is unknown, empty or repeated is 400', async (t) => {
   t.equal(sandbox.journal.entries().length, 0)
 })
 
-t.test('without a format in the query the best of the Accept header is taken', async (t) => {
+t.test('without a format in the query the Accept header decides', async (t) => {
   const { sandbox, get } = await ready(t)
   const HTML = 'text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8'
   for (const [accept, format] of [
@@ -117,7 +117,7 @@ t.test('without a format in the query the best of the Accept header is taken', a
   }
 })
 
-t.test('an Accept that none of the formats meets is 406', async (t) => {
+t.test('an Accept header without any of the formats is 406', async (t) => {
   const { sandbox, get } = await ready(t)
   for (const accept of [
     'image/png',
@@ -140,34 +140,37 @@ t.test('an Accept that none of the formats meets is 406', async (t) => {
   t.equal(sandbox.journal.entries().length, 0)
 })
 
-t.test('names that would carry a token or make a script are 400, however they are written', async (t) => {
-  const { sandbox, get } = await ready(t)
-  for (const name of ['access_token', 'oauth_token', 'callback']) {
-    for (const written of [
-      name,
-      name.toUpperCase(),
-      name[0]!.toUpperCase() + name.slice(1),
-      `%${name.charCodeAt(0).toString(16)}${name.slice(1)}`,
-      name.replace('_', '%5F'),
-      [...name].map((char) => `%${char.charCodeAt(0).toString(16)}`).join(''),
-    ]) {
-      for (const query of [
-        `${written}=x`,
-        `${written}=`,
-        written,
-        `a=1&${written}=x`,
-        `${written}=x&${written}=y`,
+t.test(
+  'a parameter that would carry a token or ask for a script is 400, however it is written',
+  async (t) => {
+    const { sandbox, get } = await ready(t)
+    for (const name of ['access_token', 'oauth_token', 'callback']) {
+      for (const written of [
+        name,
+        name.toUpperCase(),
+        name[0]!.toUpperCase() + name.slice(1),
+        `%${name.charCodeAt(0).toString(16)}${name.slice(1)}`,
+        name.replace('_', '%5F'),
+        [...name].map((char) => `%${char.charCodeAt(0).toString(16)}`).join(''),
       ]) {
-        const answer = await get(`/flux/a?${query}`)
-        t.equal(answer.status, 400, query)
-        t.match(problemOf(answer), { code: 'invalid_request', detail: new RegExp(name) }, query)
+        for (const query of [
+          `${written}=x`,
+          `${written}=`,
+          written,
+          `a=1&${written}=x`,
+          `${written}=x&${written}=y`,
+        ]) {
+          const answer = await get(`/flux/a?${query}`)
+          t.equal(answer.status, 400, query)
+          t.match(problemOf(answer), { code: 'invalid_request', detail: new RegExp(name) }, query)
+        }
       }
     }
-  }
-  t.equal(sandbox.journal.entries().length, 0)
-})
+    t.equal(sandbox.journal.entries().length, 0)
+  },
+)
 
-t.test('what would make another call of this one is 400, however it is written', async (t) => {
+t.test('a parameter that would change method or path is 400, however it is written', async (t) => {
   const { sandbox, get } = await ready(t)
   for (const [query, named] of [
     ['X-Http-Method-Override=DELETE', 'x-http-method-override'],
@@ -194,7 +197,7 @@ t.test('what would make another call of this one is 400, however it is written',
   t.equal(sandbox.journal.entries()[0]?.url, '/DEMO/flux/a?format=JSON&WAC=DEMO&fluxId=a', 'in agreement')
 })
 
-t.test('other parameters pass as they came, in their order', async (t) => {
+t.test('other parameters are sent unchanged and in their order', async (t) => {
   const { sandbox, get } = await ready(t)
   for (const [query, sent] of [
     ['a=1&b=2&a=3', 'format=JSON&a=1&b=2&a=3'],
@@ -216,7 +219,7 @@ t.test('other parameters pass as they came, in their order', async (t) => {
   }
 })
 
-t.test('a query that is not well encoded is 400', async (t) => {
+t.test('a malformed query is 400', async (t) => {
   const { sandbox, get } = await ready(t)
   for (const query of ['a=%', 'a=%z', 'a=%zz', '%=1', 'a=%c3%28', 'a=%ff', 'é=1', 'a=é', 'a=%E9']) {
     const answer = await get(`/flux/a?${query}`)

@@ -2,7 +2,7 @@ import t from 'tap'
 import { field, problemOf } from '../http/wire.ts'
 import { siteCaller } from './site-caller.ts'
 
-t.test('a PUT becomes the documented one, with what the path says filled in', async (t) => {
+t.test('a PUT becomes the documented one, with the members that the path names', async (t) => {
   const { put, sent } = await siteCaller(t)
   const answer = await put(
     '{"name":"N","description":"D","code":"C","parentInfrastructureID":7}',
@@ -45,7 +45,7 @@ t.test('a POST becomes the documented one, with the account of the body or the d
   }
 })
 
-t.test('a parent is sent as a number or null, and one that is absent is not sent', async (t) => {
+t.test('a parent is sent as a number or null, and an absent one is not sent', async (t) => {
   const { put, sent } = await siteCaller(t)
   for (const [given, expected] of [
     ['{}', undefined],
@@ -62,7 +62,7 @@ t.test('a parent is sent as a number or null, and one that is absent is not sent
   }
 })
 
-t.test('texts go through to the last character', async (t) => {
+t.test('texts are sent to the last character', async (t) => {
   const { put, sent } = await siteCaller(t)
   for (const name of [
     '',
@@ -80,14 +80,14 @@ t.test('texts go through to the last character', async (t) => {
   t.match((sent() as { body: unknown }).body, { name: 'N' })
 })
 
-t.test('members that agree with the path may be given', async (t) => {
+t.test('the body may repeat members of the path', async (t) => {
   const { put, sent } = await siteCaller(t)
   t.equal((await put('{"siteID":42,"wac":"ACME","wType":"UpdateSite"}', '/site/ACME/42')).status, 200)
   t.strictSame((sent() as { body: unknown }).body, { siteID: 42, wac: 'ACME', wType: 'UpdateSite' })
   t.equal((await put('{"siteID":42,"wac":"DEMO"}')).status, 200, 'or with the default')
 })
 
-t.test('a suffix or a parameter asks for JSON, and a callback for a script', async (t) => {
+t.test('a suffix or a parameter selects JSON, and a callback selects a script', async (t) => {
   const { put, post, sent } = await siteCaller(t)
   for (const [target, query] of [
     ['/site/42', ''],
@@ -123,14 +123,14 @@ t.test('a suffix or a parameter asks for JSON, and a callback for a script', asy
   }
 })
 
-t.test('a script that was not asked for is not relayed', async (t) => {
+t.test('a script is not relayed without a callback', async (t) => {
   const { sandbox, put } = await siteCaller(t)
   sandbox.faults.set({ resourceHeaders: { 'content-type': 'text/javascript' } })
   t.equal((await put('{}')).status, 502)
   t.equal((await put('{}', '/site/42?callback=cb')).status, 200)
 })
 
-t.test('an update is not repeated when its answer is lost', async (t) => {
+t.test('an update is not repeated when its response is lost', async (t) => {
   const { sandbox, put } = await siteCaller(t)
   sandbox.faults.set({ resource: { mode: 'drop', point: 'after' } })
   t.equal((await put('{"name":"N"}')).status, 502)

@@ -17,7 +17,7 @@ for (const [what, text, version] of [
   ['in chunks', HALF_CHUNKED, '1.0'],
   ['that ends with its connection', UNENDED, '1.0'],
 ] as const) {
-  t.test(`an answer ${what} that is reset half-way is cut for the browser on HTTP/${version}`, async (t) => {
+  t.test(`a response ${what} that is reset half-way is cut for the browser on HTTP/${version}`, async (t) => {
     const upstream = await rawUpstream(t, (socket) => socket.write(text))
     const { port, outcome } = await bff(t, { baseUrl: upstream.url })
     const browser = rawBrowser(t, port, [`GET /x HTTP/${version}`, 'Host: a', 'Connection: close'])
@@ -35,7 +35,7 @@ for (const [what, text] of [
   ['ends short of its length', HALF],
   ['ends within its chunks', HALF_CHUNKED],
 ] as const) {
-  t.test(`an answer that ${what} is cut for the browser too`, async (t) => {
+  t.test(`a response that ${what} is cut for the browser too`, async (t) => {
     const upstream = await rawUpstream(t, (socket) => socket.write(text))
     const { port, outcome } = await bff(t, { baseUrl: upstream.url })
     const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a', 'Connection: close'])
@@ -46,7 +46,7 @@ for (const [what, text] of [
   })
 }
 
-t.test('an answer with broken chunks is cut', async (t) => {
+t.test('a response with broken chunks is cut', async (t) => {
   const upstream = await rawUpstream(t, (socket) => socket.write(HALF_CHUNKED))
   const { port, outcome } = await bff(t, { baseUrl: upstream.url })
   const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a', 'Connection: close'])
@@ -56,7 +56,7 @@ t.test('an answer with broken chunks is cut', async (t) => {
   t.same(await outcome(0), { kind: 'cut', status: 200 })
 })
 
-t.test('an answer that dies between its head and its body is cut', async (t) => {
+t.test('a response that is reset between its head and its body is cut', async (t) => {
   const upstream = await rawUpstream(t, (socket) => socket.write(HALF.slice(0, -3)))
   const { port, outcome } = await bff(t, { baseUrl: upstream.url })
   const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a', 'Connection: close'])
@@ -66,7 +66,7 @@ t.test('an answer that dies between its head and its body is cut', async (t) => 
   t.same(await outcome(0), { kind: 'cut', status: 200 })
 })
 
-t.test('a resource server that nobody listens at is unavailable', async (t) => {
+t.test('a resource server that does not listen is unavailable', async (t) => {
   const free = net.createServer().listen(0, '127.0.0.1')
   await once(free, 'listening')
   const { port: unused } = free.address() as AddressInfo
@@ -80,7 +80,7 @@ t.test('a resource server that nobody listens at is unavailable', async (t) => {
   }
 })
 
-t.test('an app that asks every five seconds is given the same connection upstream', async (t) => {
+t.test('an app that polls every five seconds uses one connection upstream', async (t) => {
   const upstream = await rawUpstream(t, (socket) => socket.write(OK))
   const { port } = await bff(t, { baseUrl: upstream.url })
   await get(t, port)
@@ -92,7 +92,7 @@ t.test('an app that asks every five seconds is given the same connection upstrea
 
 for (const end of ['end', 'resetAndDestroy'] as const) {
   t.test(
-    `a new connection that dies before the head (${end}) is unavailable, after one request`,
+    `a new connection that is lost before the head (${end}) makes the resource server unavailable, after one request`,
     async (t) => {
       const upstream = await rawUpstream(t, (socket) => socket[end]())
       const { port, outcome } = await bff(t, { baseUrl: upstream.url })
@@ -102,23 +102,20 @@ for (const end of ['end', 'resetAndDestroy'] as const) {
     },
   )
 
-  t.test(
-    `a kept connection that was closed at the far end (${end}) is not noticed by a reading browser`,
-    async (t) => {
-      const upstream = await rawUpstream(t, (socket, { position }) => {
-        if (position === 0) socket.write(OK)
-        else socket[end]()
-      })
-      const { port } = await bff(t, { baseUrl: upstream.url })
-      for (let i = 0; i < 4; i++) t.equal((await get(t, port)).status, 200)
-      t.ok(
-        upstream.received.some(({ position }) => position > 0),
-        'a kept connection was used',
-      )
-    },
-  )
+  t.test(`a kept connection that the far end has closed (${end}) causes no error for a read`, async (t) => {
+    const upstream = await rawUpstream(t, (socket, { position }) => {
+      if (position === 0) socket.write(OK)
+      else socket[end]()
+    })
+    const { port } = await bff(t, { baseUrl: upstream.url })
+    for (let i = 0; i < 4; i++) t.equal((await get(t, port)).status, 200)
+    t.ok(
+      upstream.received.some(({ position }) => position > 0),
+      'a kept connection was used',
+    )
+  })
 
-  t.test(`a read is sent again once only, and not where an answer had begun (${end})`, async (t) => {
+  t.test(`a read is sent again only once, and not after its response has begun (${end})`, async (t) => {
     let healthy = true
     const upstream = await rawUpstream(t, (socket, { path }) => {
       if (healthy) socket.write(OK)
@@ -166,7 +163,7 @@ for (const method of ['PUT', 'POST']) {
 }
 
 t.test(
-  'a resource server that closes idle connections after a second, unannounced, shows no errors',
+  'a resource server that closes idle connections after a second, unannounced, causes no errors',
   async (t) => {
     const upstream = await rawUpstream(t, (socket) => {
       socket.write(OK)
@@ -183,7 +180,7 @@ t.test(
   },
 )
 
-t.test('a browser that goes away while the head is awaited ends the call upstream at once', async (t) => {
+t.test('a browser that goes away before the head aborts the request upstream at once', async (t) => {
   const upstream = await rawUpstream(t, () => {})
   const { port, outcome } = await bff(t, { baseUrl: upstream.url })
   const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a'])
@@ -196,7 +193,7 @@ t.test('a browser that goes away while the head is awaited ends the call upstrea
   t.same(await outcome(0), { kind: 'client_gone' })
 })
 
-t.test('a browser that goes away in mid-body ends the call upstream at once', async (t) => {
+t.test('a browser that goes away in mid-body aborts the request upstream at once', async (t) => {
   const upstream = await rawUpstream(t, (socket) => socket.write(HALF))
   const { port, outcome } = await bff(t, { baseUrl: upstream.url })
   const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a'])
@@ -209,7 +206,7 @@ t.test('a browser that goes away in mid-body ends the call upstream at once', as
   t.same(await outcome(0), { kind: 'client_gone' })
 })
 
-t.test('a browser that goes away during an inspection ends the call upstream', async (t) => {
+t.test('a browser that goes away during an inspection aborts the request upstream', async (t) => {
   const upstream = await rawUpstream(t, (socket) =>
     socket.write('HTTP/1.1 400 Bad Request\r\nContent-Type: text/csv\r\nContent-Length: 10\r\n\r\nabc'),
   )
@@ -222,30 +219,33 @@ t.test('a browser that goes away during an inspection ends the call upstream', a
   t.same(await outcome(0), { kind: 'client_gone' })
 })
 
-t.test('a browser that goes away while its call waits for a connection is not sent for', async (t) => {
-  const upstream = await rawUpstream(t, (socket, { path }) => {
-    if (path !== '/held') socket.write(OK)
-  })
-  const { port, outcome } = await bff(t, { baseUrl: upstream.url, connections: 1 })
-  const held = rawBrowser(t, port, ['GET /held HTTP/1.1', 'Host: a', 'Connection: close'])
-  await upstream.request(0)
-  const leaving = rawBrowser(t, port, ['GET /leaving HTTP/1.1', 'Host: a'])
-  await once(leaving.socket, 'connect')
-  const staying = rawBrowser(t, port, ['GET /staying HTTP/1.1', 'Host: a', 'Connection: close'])
-  await once(staying.socket, 'connect')
-  leaving.socket.end()
-  t.same(await outcome(0), { kind: 'client_gone' })
-  upstream.sockets[0]?.write(OK)
-  t.equal((await held.answer).status, 200)
-  t.equal((await staying.answer).status, 200)
-  t.same(
-    upstream.received.map(({ path }) => path),
-    ['/held', '/staying'],
-  )
-  t.equal(upstream.sockets.length, 1, 'the connection outlives the call that was withdrawn')
-})
+t.test(
+  'a browser that goes away while its request waits for a connection causes no request upstream',
+  async (t) => {
+    const upstream = await rawUpstream(t, (socket, { path }) => {
+      if (path !== '/held') socket.write(OK)
+    })
+    const { port, outcome } = await bff(t, { baseUrl: upstream.url, connections: 1 })
+    const held = rawBrowser(t, port, ['GET /held HTTP/1.1', 'Host: a', 'Connection: close'])
+    await upstream.request(0)
+    const leaving = rawBrowser(t, port, ['GET /leaving HTTP/1.1', 'Host: a'])
+    await once(leaving.socket, 'connect')
+    const staying = rawBrowser(t, port, ['GET /staying HTTP/1.1', 'Host: a', 'Connection: close'])
+    await once(staying.socket, 'connect')
+    leaving.socket.end()
+    t.same(await outcome(0), { kind: 'client_gone' })
+    upstream.sockets[0]?.write(OK)
+    t.equal((await held.answer).status, 200)
+    t.equal((await staying.answer).status, 200)
+    t.same(
+      upstream.received.map(({ path }) => path),
+      ['/held', '/staying'],
+    )
+    t.equal(upstream.sockets.length, 1, 'the connection outlives the request that was withdrawn')
+  },
+)
 
-t.test('a browser that left before the call sends nothing upstream', async (t) => {
+t.test('a browser that left before the attempt causes no request upstream', async (t) => {
   const upstream = await rawUpstream(t, (socket) => socket.write(OK))
   const gone = { closed: false, destroyed: true }
   const { port, outcome } = await bff(t, { baseUrl: upstream.url }, { response: gone as never })
@@ -255,7 +255,7 @@ t.test('a browser that left before the call sends nothing upstream', async (t) =
   t.equal(upstream.received.length, 0)
 })
 
-t.test('pipelined requests behind one that is still open end with their connection', async (t) => {
+t.test('pipelined requests behind an open one end with their connection', async (t) => {
   const upstream = await rawUpstream(t, (socket, { path }) => {
     if (path === '/done') socket.write(OK)
   })
@@ -267,7 +267,7 @@ t.test('pipelined requests behind one that is still open end with their connecti
   for (const index of [0, 1, 2]) t.same(await outcome(index), { kind: 'client_gone' })
 })
 
-t.test('a resource server that does not answer, or stops answering, runs into the timeout', async (t) => {
+t.test('a resource server that does not answer, or stops half-way, causes a timeout', async (t) => {
   const upstream = await rawUpstream(t, (socket, { path }) => {
     if (path === '/half') socket.write(HALF)
   })
@@ -282,7 +282,7 @@ t.test('a resource server that does not answer, or stops answering, runs into th
   t.ok(performance.now() - between < 1500)
 })
 
-t.test('a call that gets no connection in time runs into the timeout', async (t) => {
+t.test('a request that gets no connection in time causes a timeout', async (t) => {
   const upstream = await rawUpstream(t, (socket, { path }) => {
     socket.write(path === '/slow' ? HALF : OK)
   })
@@ -302,7 +302,7 @@ t.test('a call that gets no connection in time runs into the timeout', async (t)
   )
 })
 
-t.test('a connection that is not accepted in time is a timeout', async (t) => {
+t.test('a connection that is not accepted in time causes a timeout', async (t) => {
   // A certificate is awaited from a peer that never speaks.
   const upstream = await rawUpstream(t, () => {})
   const { port, outcome } = await bff(t, { baseUrl: upstream.url.replace('http:', 'https:'), timeoutMs: 200 })
@@ -312,40 +312,37 @@ t.test('a connection that is not accepted in time is a timeout', async (t) => {
 
 const BIG = 96 * 1024 * 1024
 
-t.test(
-  'a browser that reads slowly holds the resource server back, and gets everything in the end',
-  async (t) => {
-    let written = 0
-    const upstream = await rawUpstream(t, (socket) => {
-      socket.write(`HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length: ${BIG}\r\n\r\n`)
-      const chunk = Buffer.alloc(65_536, 'a')
-      const more = () => {
-        while (written < BIG) {
-          written += chunk.length
-          if (!socket.write(chunk)) return
-        }
+t.test('a browser that reads slowly slows the resource server down, and gets the whole body', async (t) => {
+  let written = 0
+  const upstream = await rawUpstream(t, (socket) => {
+    socket.write(`HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length: ${BIG}\r\n\r\n`)
+    const chunk = Buffer.alloc(65_536, 'a')
+    const more = () => {
+      while (written < BIG) {
+        written += chunk.length
+        if (!socket.write(chunk)) return
       }
-      socket.on('drain', more)
-      more()
-    })
-    const { port, outcome } = await bff(t, { baseUrl: upstream.url })
-    const socket = net.connect(port, '127.0.0.1')
-    t.teardown(() => socket.destroy())
-    socket.write('GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
-    await once(socket, 'readable')
-    await stable(() => written)
-    t.ok(written < BIG / 2, `${written} bytes were let through to buffers`)
-    let received = 0
-    socket.on('data', (data: Buffer) => {
-      received += data.length
-    })
-    await once(socket, 'end')
-    t.ok(received > BIG)
-    t.same(await outcome(0), { kind: 'finished', status: 200, bytes: BIG })
-  },
-)
+    }
+    socket.on('drain', more)
+    more()
+  })
+  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+  const socket = net.connect(port, '127.0.0.1')
+  t.teardown(() => socket.destroy())
+  socket.write('GET /x HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
+  await once(socket, 'readable')
+  await stable(() => written)
+  t.ok(written < BIG / 2, `${written} bytes were let through to buffers`)
+  let received = 0
+  socket.on('data', (data: Buffer) => {
+    received += data.length
+  })
+  await once(socket, 'end')
+  t.ok(received > BIG)
+  t.same(await outcome(0), { kind: 'finished', status: 200, bytes: BIG })
+})
 
-t.test('a browser that stops reading counts as gone after a while', async (t) => {
+t.test('a browser that stops reading counts as gone after the reader timeout', async (t) => {
   const upstream = await rawUpstream(t, (socket) => {
     socket.write(`HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length: ${BIG}\r\n\r\n`)
     socket.write(Buffer.alloc(BIG))
@@ -360,7 +357,7 @@ t.test('a browser that stops reading counts as gone after a while', async (t) =>
   await closed(far)
 })
 
-t.test('a browser that leaves in the middle of a long error is not counted as served', async (t) => {
+t.test('a browser that leaves in the middle of a long error does not count as served', async (t) => {
   const size = 32 * 1024 * 1024
   const upstream = await rawUpstream(t, (socket) => {
     socket.write(`HTTP/1.1 400 Bad Request\r\nContent-Type: text/csv\r\nContent-Length: ${size}\r\n\r\n`)
@@ -375,7 +372,7 @@ t.test('a browser that leaves in the middle of a long error is not counted as se
   t.same(await outcome(0), { kind: 'client_gone' })
 })
 
-t.test('a closed forwarder answers that the resource server is unavailable', async (t) => {
+t.test('after the close the resource server is unavailable', async (t) => {
   const upstream = await rawUpstream(t, (socket) =>
     socket.write(answerText('200 OK', ['Content-Type: text/csv'], 'a')),
   )
@@ -397,10 +394,10 @@ async function stable(read: () => number): Promise<void> {
   }
 }
 
-t.test('a 100 Continue that nobody asked for is no answer, as the limits say', async (t) => {
+t.test('an unrequested 100 Continue is no response, as the limits say', async (t) => {
   const upstream = await rawUpstream(t, (socket) => socket.write(`HTTP/1.1 100 Continue\r\n\r\n${OK}`))
   const { port, outcome } = await bff(t, { baseUrl: upstream.url })
   t.equal((await get(t, port)).status, 599, 'nothing was written, so a problem can be')
   t.match(await outcome(0), { kind: 'unavailable' })
-  t.equal(upstream.received.length, 1, 'and the call is not repeated')
+  t.equal(upstream.received.length, 1, 'and the request is not sent again')
 })

@@ -26,7 +26,7 @@ async function relayed(t: T, text: string, change = {}, options = {}) {
 }
 
 for (const [what, text, named] of [
-  ['a 401 without a word', answerText('401 Unauthorized', []), false],
+  ['a 401 without a body', answerText('401 Unauthorized', []), false],
   [
     'a 401 with another body',
     answerText('401 Unauthorized', ['Content-Type: text/html'], '<p>no</p>'),
@@ -43,7 +43,7 @@ for (const [what, text, named] of [
     true,
   ],
   [
-    'a 401 whose challenge says something else',
+    'a 401 whose challenge names another error',
     answerText('401 Unauthorized', ['WWW-Authenticate: Bearer error="insufficient_scope"']),
     false,
   ],
@@ -93,7 +93,7 @@ for (const [coding, code] of [
     t.same(outcome, { kind: 'invalid_token', named: true, status: 400 })
   })
 
-  t.test(`another error coded with ${coding} comes through byte for byte`, async (t) => {
+  t.test(`another error coded with ${coding} is relayed byte for byte`, async (t) => {
     const body = code('{"error":"invalid_request"}').toString('latin1')
     const { answer } = await relayed(
       t,
@@ -106,7 +106,7 @@ for (const [coding, code] of [
 }
 
 for (const size of [0, 1, 16_383, 16_384, 16_385, 70_000, 3_000_000]) {
-  t.test(`another error of ${size} bytes comes through byte for byte`, async (t) => {
+  t.test(`another error of ${size} bytes is relayed byte for byte`, async (t) => {
     const body = Array.from({ length: Math.ceil(size / 7) }, (_, i) => String(i).padStart(7, '.'))
       .join('')
       .slice(0, size)
@@ -118,13 +118,13 @@ for (const size of [0, 1, 16_383, 16_384, 16_385, 70_000, 3_000_000]) {
   })
 }
 
-t.test('a name beyond the first 16 KiB is not looked for', async (t) => {
+t.test('an error code beyond the first 16 KiB is not found', async (t) => {
   const body = `{"x":"${'x'.repeat(17_000)}","error":"invalid_token"}`
   const { outcome } = await relayed(t, answerText('403 Forbidden', [JSON_TYPE], body))
   t.equal(outcome.kind, 'finished')
 })
 
-t.test('a name at the beginning of a long body is found without waiting for the rest', async (t) => {
+t.test('an error code at the beginning of a long body is found before the rest arrives', async (t) => {
   const upstream = await rawUpstream(t, (socket) =>
     socket.write(
       `HTTP/1.1 400 Bad Request\r\n${JSON_TYPE}\r\nContent-Length: 40000\r\n\r\n{"error":"invalid_token","x":"${'x'.repeat(17_000)}`,
@@ -135,7 +135,7 @@ t.test('a name at the beginning of a long body is found without waiting for the 
   t.same(await outcome(0), { kind: 'invalid_token', named: true, status: 400 })
 })
 
-t.test('a good answer is not inspected', async (t) => {
+t.test('a successful response is not inspected', async (t) => {
   const { answer } = await relayed(
     t,
     answerText(
@@ -156,7 +156,7 @@ t.test('a 400 with a page that is not about the token leaves the response untouc
   t.same(outcome, { kind: 'upstream_error', status: 400, retryAfter: null })
 })
 
-t.test('the connection of a refused token is used again, also where the refusal is long', async (t) => {
+t.test('the connection of a refused token is used again, even after a long refusal', async (t) => {
   const body = `{"error":"invalid_token","x":"${'x'.repeat(40_000)}"}`
   const upstream = await rawUpstream(t, (socket) => {
     socket.write(answerText('401 Unauthorized', [JSON_TYPE], body))
@@ -185,7 +185,7 @@ t.test('HEAD answered with 401 or 400 is judged by its head', async (t) => {
   }
 })
 
-t.test('an inspection that lasts too long ends', async (t) => {
+t.test('an inspection ends at the timeout', async (t) => {
   for (const [status, expected] of [
     ['400 Bad Request', { kind: 'timeout' }],
     ['401 Unauthorized', { kind: 'invalid_token', named: false, status: 401 }],
@@ -205,14 +205,17 @@ t.test('an inspection that lasts too long ends', async (t) => {
   }
 })
 
-t.test('a connection lost during the inspection is no answer, and nothing was written', async (t) => {
-  const upstream = await rawUpstream(t, (socket) => {
-    socket.end(`HTTP/1.1 403 Forbidden\r\n${JSON_TYPE}\r\nContent-Length: 4000\r\n\r\n{"error"`)
-  })
-  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
-  t.equal((await get(t, port)).status, 599)
-  t.equal((await outcome(0)).kind, 'unavailable')
-})
+t.test(
+  'a connection lost during the inspection makes the resource server unavailable, and writes nothing',
+  async (t) => {
+    const upstream = await rawUpstream(t, (socket) => {
+      socket.end(`HTTP/1.1 403 Forbidden\r\n${JSON_TYPE}\r\nContent-Length: 4000\r\n\r\n{"error"`)
+    })
+    const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+    t.equal((await get(t, port)).status, 599)
+    t.equal((await outcome(0)).kind, 'unavailable')
+  },
+)
 
 t.test(
   'after an invalid token a second attempt uses the same response and the same connection',

@@ -2,7 +2,7 @@ import t from 'tap'
 import { bff, get, OK, rawBrowser, rawUpstream } from './upstream-harness.ts'
 
 t.test(
-  'a read carries our own headers and those of the browser that are on the list, and nothing else',
+  'a read carries our own headers and those of the browser that are on the list, and no others',
   async (t) => {
     const upstream = await rawUpstream(t, (socket) => socket.write(OK))
     const { port } = await bff(t, { baseUrl: upstream.url })
@@ -77,7 +77,7 @@ t.test('a bare request gets Via and the identity coding, and no other additions'
 })
 
 t.test(
-  'headers that the browser names in Connection stay here, and ours cannot be removed that way',
+  'headers that the browser names in Connection are not sent, and ours are sent all the same',
   async (t) => {
     const upstream = await rawUpstream(t, (socket) => socket.write(OK))
     const { port } = await bff(t, { baseUrl: upstream.url })
@@ -110,7 +110,7 @@ t.test(
   },
 )
 
-t.test('a header that the browser repeats goes on as one line', async (t) => {
+t.test('a header that the browser repeats is sent as one line', async (t) => {
   const upstream = await rawUpstream(t, (socket) => socket.write(OK))
   const { port } = await bff(t, { baseUrl: upstream.url })
   await get(
@@ -153,19 +153,22 @@ t.test('the Via entry of a request over HTTP/1.0 says 1.0', async (t) => {
   t.ok(upstream.received[0]?.lines.includes('via: 1.0 bff'))
 })
 
-t.test('in query form the token is one parameter of the address and there is no Authorization', async (t) => {
-  const upstream = await rawUpstream(t, (socket) => socket.write(OK))
-  const { port } = await bff(
-    t,
-    { baseUrl: upstream.url, tokenIn: 'query' },
-    { authorization: 'Bearer a+b/c=&d' },
-  )
-  await get(t, port, '/x?format=JSON')
-  await get(t, port, '/y')
-  t.equal(upstream.received[0]?.path, '/x?format=JSON&access_token=a%2Bb%2Fc%3D%26d')
-  t.equal(upstream.received[1]?.path, '/y?access_token=a%2Bb%2Fc%3D%26d')
-  t.notMatch(upstream.received[0]?.text, /authorization/i)
-})
+t.test(
+  'with UPSTREAM_TOKEN_IN=query the token is one query parameter and no Authorization is sent',
+  async (t) => {
+    const upstream = await rawUpstream(t, (socket) => socket.write(OK))
+    const { port } = await bff(
+      t,
+      { baseUrl: upstream.url, tokenIn: 'query' },
+      { authorization: 'Bearer a+b/c=&d' },
+    )
+    await get(t, port, '/x?format=JSON')
+    await get(t, port, '/y')
+    t.equal(upstream.received[0]?.path, '/x?format=JSON&access_token=a%2Bb%2Fc%3D%26d')
+    t.equal(upstream.received[1]?.path, '/y?access_token=a%2Bb%2Fc%3D%26d')
+    t.notMatch(upstream.received[0]?.text, /authorization/i)
+  },
+)
 
 t.test('without a token no Authorization is sent', async (t) => {
   const upstream = await rawUpstream(t, (socket) => socket.write(OK))
@@ -174,7 +177,7 @@ t.test('without a token no Authorization is sent', async (t) => {
   t.notMatch(upstream.received[0]?.text, /authorization|bearer/i)
 })
 
-t.test('the path prefix of the base address is kept', async (t) => {
+t.test('the path prefix of the base URL is kept', async (t) => {
   const upstream = await rawUpstream(t, (socket) => socket.write(OK))
   const { port } = await bff(t, { baseUrl: `${upstream.url}/api/v1` })
   await get(t, port, '/WAC1/flux/a')
@@ -183,7 +186,7 @@ t.test('the path prefix of the base address is kept', async (t) => {
 
 for (const method of ['PUT', 'POST']) {
   t.test(
-    `${method} sends the given bytes with their length, and preconditions, but nothing that only reads use`,
+    `${method} sends the given bytes with their length and preconditions, but no header for reads`,
     async (t) => {
       const upstream = await rawUpstream(t, (socket) => socket.write(OK))
       const { port } = await bff(t, { baseUrl: upstream.url })
@@ -224,7 +227,7 @@ for (const method of ['PUT', 'POST']) {
   )
 }
 
-t.test('HEAD goes upstream as HEAD, and its answer keeps the length and has no body', async (t) => {
+t.test('HEAD is sent as HEAD, and its response keeps the length and has no body', async (t) => {
   const upstream = await rawUpstream(t, (socket) =>
     socket.write(
       'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1234\r\nETag: "v"\r\n\r\n',

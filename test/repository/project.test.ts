@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs'
+import { basename, dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 
@@ -99,4 +100,15 @@ t.test('each decision has the headings of the first, on at most forty lines', as
 
 t.test('a signal to npm reaches the process that a script starts', async (t) => {
   for (const name of ['start', 'demo', 'sessions']) t.match(manifest.scripts[name], /^exec node dist\//, name)
+})
+
+t.test('npm test runs every folder of test files, and none of them twice', async (t) => {
+  const names = readdirSync(`${ROOT}/test`, { recursive: true, encoding: 'utf8' })
+  const folders = new Set(names.filter((name) => name.endsWith('.test.ts')).map((name) => dirname(name)))
+  const alone = /"test\/\{([^}]*)\}\/\*\.test\.ts"/.exec(read('.taprc'))?.[1]?.split(',') ?? []
+  const together = names
+    .filter((name) => name !== 'helpers/together.ts' && basename(name) === 'together.ts')
+    .flatMap((name) => [...read(`test/${name}`).matchAll(/'([a-z.]+)'[,)]/g)].map(([, folder]) => folder!))
+  t.ok(alone.length > 0 && together.length > 0, 'both lists were found')
+  t.strictSame([...alone, ...together].sort(), [...folders].sort())
 })

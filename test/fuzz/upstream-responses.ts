@@ -21,8 +21,8 @@ type Framing =
     }
   | { kind: 'close'; value: 'end' | 'reset' }
 
-/** What the resource server writes, and how the browser asks for it. Strings hold one character a byte. */
-interface UpstreamAnswer {
+/** A response of the resource server, and how the browser asks for it. Strings hold one character a byte. */
+interface UpstreamResponse {
   method: 'GET' | 'HEAD'
   /** The browser sends its next request without waiting. */
   pipelined: boolean
@@ -78,7 +78,7 @@ const BENIGN = [
   'Content-Location: /elsewhere',
   `Content-Type-X: ${CANARY}`,
 ] as const
-/** No parser should take these for HTTP. */
+/** No parser should accept these as HTTP. */
 const MALFORMED = [
   'ETag: "a"\r\n b: c',
   `ETag: "a"\nSet-Cookie: a=${CANARY}`,
@@ -134,7 +134,7 @@ const framing: fc.Arbitrary<Framing> = fc.oneof(
     arbitrary: fc.constantFrom<Framing>({ kind: 'close', value: 'end' }, { kind: 'close', value: 'reset' }),
   },
 )
-const answer: fc.Arbitrary<UpstreamAnswer> = fc.record({
+const answer: fc.Arbitrary<UpstreamResponse> = fc.record({
   method: fc.constantFrom('GET', 'GET', 'HEAD'),
   pipelined: fc.boolean(),
   start: fc.oneof(
@@ -233,8 +233,8 @@ const answer: fc.Arbitrary<UpstreamAnswer> = fc.record({
   parts: fc.constantFrom(1, 1, 2, 5),
 })
 
-/** Everything that goes on the wire. */
-function wireText({ start, interim, type, headers, body, framing }: UpstreamAnswer): string {
+/** The bytes of the response. */
+function wireText({ start, interim, type, headers, body, framing }: UpstreamResponse): string {
   const lines = [start, ...headers]
   if (type !== null) lines.push(`Content-Type: ${type}`)
   const { length } = body
@@ -268,7 +268,7 @@ function wireText({ start, interim, type, headers, body, framing }: UpstreamAnsw
   }
 }
 
-async function write(socket: Socket, given: UpstreamAnswer): Promise<void> {
+async function write(socket: Socket, given: UpstreamResponse): Promise<void> {
   const bytes = Buffer.from(wireText(given), 'latin1')
   const { framing, parts } = given
   for (let part = 0; part < parts && !socket.destroyed; part += 1) {
@@ -279,14 +279,14 @@ async function write(socket: Socket, given: UpstreamAnswer): Promise<void> {
   else if (framing.value !== 'right') socket.end()
 }
 
-/** The bodies that a reader of HTTP/1.1 may make of this answer; none: it must not be taken for whole. */
-function readings({ start, interim, headers, body, framing, method }: UpstreamAnswer): string[] {
+/** The bodies that HTTP/1.1 allows a reader to see in this response; none where it must not count as whole. */
+function readings({ start, interim, headers, body, framing, method }: UpstreamResponse): string[] {
   const status = Number(start.split(/ +/)[1])
   const isMalformed =
     !/^HTTP\/1\.[01] \d{3}( |$)/.test(start) ||
     headers.some((line) => MALFORMED.some((each) => each === line)) ||
     interim.some((each) => each.includes(' 100 '))
-  // A lenient parser may read some of it all the same; the fields are checked elsewhere.
+  // A lenient parser may read some of it; `judge` checks the fields.
   if (method === 'HEAD' || status === 204 || status === 304) return ['']
   switch (framing.kind) {
     case 'length':
@@ -315,7 +315,7 @@ interface Response {
   isComplete: boolean
 }
 
-/** Reads what came on a connection, as strictly as a browser may; throws for what is not HTTP. */
+/** Reads the responses on a connection as strictly as a browser may. Throws where they are not HTTP. */
 function readResponses(text: string, methods: readonly string[]): { responses: Response[]; rest: string } {
   const responses: Response[] = []
   let rest = text
@@ -394,11 +394,11 @@ const OURS = new Map([
   ['x-request-id', /^[0-9a-z-]+$/],
 ])
 
-/** Throws unless this answer may stand for that of the resource server; gives its outcome a name. */
-function judge(given: UpstreamAnswer, { status, headers, body, isComplete }: Response): string {
+/** Names the outcome. Throws unless this response is allowed for that of the resource server. */
+function judge(given: UpstreamResponse, { status, headers, body, isComplete }: Response): string {
   const type = headers.get('content-type') ?? ''
   for (const [name, value] of headers) {
-    if (value.includes(CANARY)) throw new Error(`a header of theirs: ${name}: ${value}`)
+    if (value.includes(CANARY)) throw new Error(`a header of the resource server: ${name}: ${value}`)
   }
   if (type.startsWith('application/problem+json')) {
     if (given.method === 'HEAD') return `problem ${status}`
@@ -422,11 +422,11 @@ function judge(given: UpstreamAnswer, { status, headers, body, isComplete }: Res
   // libuv may report a reset as a normal end, and nothing but that end marks the end of such a body.
   if (given.framing.value === 'reset' && given.body.startsWith(body)) return 'relayed up to a reset'
   if (!readings(given).includes(body))
-    throw new Error(`taken for whole: ${JSON.stringify(body.slice(0, 80))}`)
+    throw new Error(`counts as whole: ${JSON.stringify(body.slice(0, 80))}`)
   return given.framing.value === 'right' ? 'relayed' : 'relayed, odd framing'
 }
 
-/** Sends the requests on one connection and gives what came on it until it closed, or all answers were there. */
+/** Sends the requests on one connection and returns its bytes until it closed, or all responses were there. */
 function converse(port: number, requests: string, methods: readonly string[]): Promise<string> {
   return new Promise((resolve, reject) => {
     let text = ''
@@ -440,11 +440,11 @@ function converse(port: number, requests: string, methods: readonly string[]): P
       try {
         const { responses } = readResponses(text, methods)
         if (responses.length === methods.length && responses.every(({ isComplete }) => isComplete)) {
-          // What should not come would come now.
+          // Bytes after the last response would arrive now.
           setImmediate(() => socket.destroy())
         }
       } catch {
-        // Judged when it is over.
+        // The caller reads the whole text again.
       }
     })
     socket.on('error', (error: NodeJS.ErrnoException) => {
@@ -457,8 +457,8 @@ function converse(port: number, requests: string, methods: readonly string[]): P
   })
 }
 
-/** A resource server on bare sockets: `/flux/next` is good, all else is the answer of `current`. */
-async function startUpstream(t: Teardown, current: () => UpstreamAnswer): Promise<string> {
+/** A resource server on bare sockets: `/flux/next` is valid, every other path gets the response of `current`. */
+async function startUpstream(t: Teardown, current: () => UpstreamResponse): Promise<string> {
   const sockets = new Set<Socket>()
   const server = net.createServer((socket) => {
     sockets.add(socket)
@@ -484,7 +484,7 @@ async function startUpstream(t: Teardown, current: () => UpstreamAnswer): Promis
 }
 
 const GOOD = 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\ngood'
-const EXAMPLE: UpstreamAnswer = {
+const EXAMPLE: UpstreamResponse = {
   method: 'GET',
   pipelined: true,
   start: 'HTTP/1.1 200 OK',
@@ -496,9 +496,9 @@ const EXAMPLE: UpstreamAnswer = {
   parts: 1,
 }
 
-/** Whatever the resource server answers: nothing is split, completed or passed on that must not be. */
-export const upstreamAnswers = createFuzzer<UpstreamAnswer>({
-  name: 'upstream-answers',
+/** No response of the resource server is split, completed or relayed with a forbidden header or type. */
+export const upstreamResponses = createFuzzer<UpstreamResponse>({
+  name: 'upstream-responses',
   input: answer,
   examples: [
     ...MALFORMED.flatMap((line) => [
@@ -523,7 +523,7 @@ export const upstreamAnswers = createFuzzer<UpstreamAnswer>({
     { ...EXAMPLE, framing: { kind: 'length', value: 'list' } },
     { ...EXAMPLE, framing: { kind: 'chunked', value: 'trailers' } },
     { ...EXAMPLE, framing: { kind: 'length', value: 'more' } },
-    // Given up by us and then ended by the resource server.
+    // Refused by us and then ended by the resource server.
     { ...EXAMPLE, type: null, body: 'x'.repeat(100_000), framing: { kind: 'close', value: 'end' } },
     {
       ...EXAMPLE,
@@ -562,24 +562,24 @@ export const upstreamAnswers = createFuzzer<UpstreamAnswer>({
       const methods = pipelined ? [method, 'GET'] : [method]
       const requests = `${request(method, '/flux/odd')}${pipelined ? request('GET', '/auth/session') : ''}`
       const { responses, rest } = readResponses(await converse(port, requests, methods), methods)
-      if (rest !== '') throw new Error(`bytes after the last answer: ${JSON.stringify(rest.slice(0, 200))}`)
+      if (rest !== '') throw new Error(`bytes after the last response: ${JSON.stringify(rest.slice(0, 200))}`)
       const [first, second] = responses
       if (first === undefined) return 'connection closed'
       const outcome = judge(given, first)
       if (pipelined && first.isComplete && second === undefined)
-        throw new Error(`${outcome}, and no second answer`)
+        throw new Error(`${outcome}, and no second response`)
       if (
         second !== undefined &&
         (second.status !== 200 || !second.body.startsWith('{"authenticated":true'))
       ) {
-        throw new Error(`the second answer: ${second.status} ${second.body}`)
+        throw new Error(`the second response: ${second.status} ${second.body}`)
       }
-      // An answer with more bytes than it announces may stand for the next one: nobody can tell them apart.
+      // Bytes beyond the announced length may count as the next response: nobody can tell them apart.
       const isLoose =
         given.framing.value === 'less' || /^HTTP\/1\.1 (204|304|101)/.test(given.start) || method === 'HEAD'
       if (!isLoose) {
         const next = await browser.fetch('/flux/next')
-        if (next.text !== 'good') throw new Error(`the next call: ${next.status} ${next.text}`)
+        if (next.text !== 'good') throw new Error(`the next request: ${next.status} ${next.text}`)
       }
       return outcome
     }

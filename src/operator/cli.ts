@@ -1,6 +1,11 @@
+import { once } from 'node:events'
+import type { Writable } from 'node:stream'
 import { parseArgs } from 'node:util'
+import type { Clock } from '../clock.ts'
+import type { OperatorConfig } from '../config/operator.ts'
+import type { SessionStore } from '../store/store.ts'
 
-/** What an operator asks for. */
+/** A command line, read. */
 export type Command =
   | { kind: 'help' }
   | { kind: 'count'; json: boolean }
@@ -9,33 +14,34 @@ export type Command =
   | { kind: 'end'; id: string; revokes: boolean }
   | { kind: 'end_all'; revokes: boolean }
   | { kind: 'reseal'; json: boolean }
-  /** The command line makes no sense, or lacks a confirmation. */
+  /** Not understood, or a confirmation is missing. */
   | { kind: 'wrong'; message: string }
 
-export const HELP = `Looks after the sessions of a running deployment, in its Redis.
+export const HELP = `Manages the sessions of a running deployment, in its Redis.
 
   npm run sessions -- <command>          node dist/sessions.js <command>
 
-  count               how many sessions there are
-  count --old-key     how many are sealed under a secret that is not the newest,
-                      and how many under none that is known here
-  list                one line a session: id, signed in, last seen, ends (if the browser
-                      stays away), flow, generation of the tokens, client
+  count               prints the number of sessions
+  count --old-key     prints how many sessions are sealed under an older secret (older),
+                      under a secret that is not in SESSION_SECRET (unreadable), and under
+                      the newest one (newest)
+  list                prints one line per session: id, sign-in, last activity, end without
+                      further activity, flow, token generation, client
   end <id>            ends one session; the beginning of its id is enough
   end-all --yes       ends every session
-  reseal              seals tokens under the newest secret that are under an older one
+  reseal              seals tokens that are under an older secret under the newest one
 
-  --json              (count, list, reseal) the answer as JSON, one object a line
-  --no-revoke         (end, end-all) does not revoke tokens: faster, where there are many
-  --help              this text
+  --json              (count, list, reseal) prints JSON, one object per line
+  --no-revoke         (end, end-all) does not revoke tokens: faster for many sessions
+  --help              prints this text
 
-The environment is the server's: REDIS_URL and what goes with it, SESSION_IDLE_SECONDS for list,
-SESSION_SECRET for all but list and the plain count, and the client where OAUTH_REVOCATION_URL is
-set. Of reseal's numbers, newest are those that were so before. Which user a session is of is known
-to nobody here: list tells them apart by their times.
+The command needs the environment of the server: REDIS_URL and its options, SESSION_IDLE_SECONDS
+for list, SESSION_SECRET for all commands but list and the plain count, and the client's
+variables where OAUTH_REVOCATION_URL is set. The server does not know which user a session
+belongs to: the times in list tell sessions apart.
 
 Exit code 0: done. 1: not done, for example no such session, or Redis cannot be reached.
-2: called wrongly, or the environment has faults. Nothing was done then.
+2: called wrongly, or the environment has faults; nothing was done.
 `
 
 const OPTIONS = {
@@ -57,7 +63,7 @@ const COMMANDS: Readonly<Record<string, readonly Option[]>> = {
   reseal: ['json'],
 }
 
-/** The command that these arguments ask for. */
+/** Reads the arguments of a command line; `wrong` for faulty ones. */
 export function parseArguments(args: readonly string[]): Command {
   let parsed: { values: Partial<Record<Option, boolean>>; positionals: string[] }
   try {
@@ -88,10 +94,46 @@ export function parseArguments(args: readonly string[]): Command {
       return { kind: 'reseal', json }
     case 'end-all':
       if (values.yes) return { kind: 'end_all', revokes }
-      return { kind: 'wrong', message: 'end-all signs every user out. To do so, add --yes.' }
+      return { kind: 'wrong', message: 'end-all signs every user out. To confirm, add --yes.' }
     default:
       if (id === undefined || !/^[0-9a-f]{1,64}$/i.test(id))
         return { kind: 'wrong', message: 'end takes the id of a session, or its beginning, in hex digits.' }
       return { kind: 'end', id: id.toLowerCase(), revokes }
+  }
+}
+
+/** Where a command writes. */
+export interface Terminal {
+  /** One line of the result. */
+  print(line: string): Promise<void>
+  /** Faults and warnings. */
+  warn(line: string): void
+  /** How many are done; writes at most once a second. */
+  progress(done: number, what: string): void
+}
+
+/** What every command works with. */
+export interface CommandOptions {
+  store: SessionStore
+  config: OperatorConfig
+  terminal: Terminal
+  clock: Clock
+}
+
+const PROGRESS_INTERVAL_MS = 1_000
+
+/** Results go to `out`, all else to `err`. `elapsed`: milliseconds since any instant. */
+export function createTerminal(out: Writable, err: Writable, elapsed: () => number): Terminal {
+  let writtenAt = elapsed()
+  return {
+    async print(line) {
+      if (!out.write(`${line}\n`)) await once(out, 'drain')
+    },
+    warn: (line) => void err.write(`${line}\n`),
+    progress(done, what) {
+      if (elapsed() - writtenAt < PROGRESS_INTERVAL_MS) return
+      writtenAt = elapsed()
+      err.write(`${done} ${what} so far\n`)
+    },
   }
 }

@@ -9,7 +9,7 @@ const CANARY = 'c4n4ry'
 const TIMEOUT_MS = 1_000
 const MAX_BYTES = 65_536
 
-/** What the token endpoint sends. */
+/** A response of the token endpoint. */
 interface TokenAnswer {
   status: number
   headers: string[]
@@ -233,11 +233,11 @@ function lifeOf(expiresIn: unknown): number {
   return isNumber ? Math.floor(Math.min(Math.max(Number(expiresIn), 0), 86_400)) : 0
 }
 
-/** The outcomes that the contract permits for an answer. */
+/** The outcomes that decision 0002 permits for a response. */
 function permitted({ status, body, framing, retryAfter }: TokenAnswer): TokenOutcome['kind'][] {
   const value = parsed(body)
   const isCut = framing === 'short' || framing === 'reset'
-  // A body that these statuses do not have is the beginning of another answer.
+  // These statuses have no body, so the bytes are the beginning of another response.
   if (status < 300 || status > 599) {
     const { access_token: token, token_type: type } = value ?? {}
     const isBearer =
@@ -275,9 +275,9 @@ function requireGranted(outcome: TokenOutcome, { body }: TokenAnswer): void {
   }
 }
 
-/** Whatever the token endpoint answers, a refresh comes to the outcome that the contract names for it. */
-export const tokenAnswers = createFuzzer<TokenAnswer>({
-  name: 'token-answers',
+/** Each response of the token endpoint leads to the outcome that decision 0002 names. */
+export const tokenResponses = createFuzzer<TokenAnswer>({
+  name: 'token-responses',
   input: answer,
   examples: [],
   expects: ['granted', 'refused', 'unavailable', 'in_doubt'],
@@ -290,7 +290,7 @@ export const tokenAnswers = createFuzzer<TokenAnswer>({
       current = given
       const startedAt = performance.now()
       let outcome = await client.refresh(token, bounds(TIMEOUT_MS))
-      // Once may be a machine that was busy.
+      // A busy machine explains a single slow one.
       if ('timedOut' in outcome && outcome.timedOut) outcome = await client.refresh(token, bounds(TIMEOUT_MS))
       const took = performance.now() - startedAt
       if (took > 2 * TIMEOUT_MS + 1_000) throw new Error(`it took ${Math.round(took)} ms`)
@@ -299,7 +299,7 @@ export const tokenAnswers = createFuzzer<TokenAnswer>({
         throw new Error(`${JSON.stringify(outcome)} instead of ${kinds.join(' or ')}`)
       }
       requireGranted(outcome, given)
-      // An error code may be logged; nothing else of the answer may.
+      // Of the response only an error code may be logged.
       const { error: code } = parsed(given.body) ?? {}
       const isLogged = outcome.kind !== 'granted' && JSON.stringify(outcome).includes(CANARY)
       if (isLogged && code !== CANARY) throw new Error(`it is logged: ${JSON.stringify(outcome)}`)
