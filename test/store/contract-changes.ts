@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import type { RecordKey } from '../../src/store/store.ts'
 import type { TestStore } from './stores.ts'
-import { IDLE_MS, leaseRequest, newKey, newRecord, startSession, until } from './stores.ts'
+import { leaseRequest, newKey, newRecord, startSession, until } from './stores.ts'
 
 /** Who is told of what. */
 export async function changeContract(t: Test, made: TestStore): Promise<void> {

@@ -14,11 +14,11 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     const record = await store.read(key)
     t.ok(Math.abs((record?.replacedAt ?? 0) - now()) < 5_000)
     t.strictSame(record, {
-      session: '{}',
       tokens: 'sealed-1',
       gen: 1,
       createdAt,
       seenAt: createdAt,
+      idleEndsAt: createdAt + IDLE_MS,
       endsAt: createdAt + 43_200_000,
       flow: 'password',
       client: 'the app',
@@ -51,7 +51,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     t.not(await store.read(dying), null)
     await pass(450)
     t.equal(await store.read(dying), null)
-    t.equal((await store.read(living))?.session, '{"kept":1}')
+    t.not(await store.read(living), null)
     t.equal(await store.confirm(dying), false, 'it is too late to confirm it')
   })
 
@@ -63,12 +63,35 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     t.equal(await store.read(key), null)
   })
 
-  await t.test('saving a session changes what it says and nothing else', async (t) => {
-    const key = await startSession(made)
+  await t.test('confirming a session changes nothing of its record, once or twice', async (t) => {
+    const key = newKey()
+    await store.create(key, newRecord(now()), 'a', 15_000)
     const before = await store.read(key)
-    const session = JSON.stringify({ text: 'quotes " \\ and ü €  \u0000', long: 'x'.repeat(5_000) })
-    t.equal(await store.confirm(key), true)
-    t.strictSame(await store.read(key), { ...before, session })
+    for (const time of ['once', 'twice']) {
+      t.equal(await store.confirm(key), true, time)
+      t.strictSame(await store.read(key), before, time)
+    }
+  })
+
+  await t.test('any text is kept as it is', async (t) => {
+    const text = `quotes " \\ and ü € \u0000 ${'x'.repeat(5_000)}`
+    const key = await startSession(made, { tokens: text, client: text })
+    t.match(await store.read(key), { tokens: text, client: text })
+  })
+
+  await t.test('the idle limit follows the activity, and never passes the absolute limit', async (t) => {
+    const at = now()
+    const [long, short] = [
+      await startSession(made, { createdAt: at - 9_000 }),
+      await startSession(made, { createdAt: at - 9_000, endsAt: at + 60_000 }),
+    ]
+    t.equal((await store.read(long))?.idleEndsAt, at - 9_000 + IDLE_MS)
+    t.equal((await store.read(short))?.idleEndsAt, at + 60_000)
+    for (const key of [long, short]) await store.touch(key, 0)
+    const { seenAt, idleEndsAt } = (await store.read(long))!
+    t.ok(seenAt >= at)
+    t.equal(idleEndsAt, seenAt + IDLE_MS)
+    t.equal((await store.read(short))?.idleEndsAt, at + 60_000)
   })
 
   await t.test('no method brings back a session that ended, or makes one', async (t) => {
@@ -93,6 +116,45 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     t.equal((await store.read(key))?.tokens, 'sealed-2')
     t.strictSame(await store.end(key, { gen: 2 }), { kind: 'ended', tokens: 'sealed-2' })
     t.equal(await store.read(key), null)
+  })
+
+  await t.test('an attempt ends a session unless another attempt holds the lease', async (t) => {
+    const key = await startSession(made)
+    await store.beginRefresh(key, leaseRequest('b'))
+    const before = await store.read(key)
+    t.strictSame(await store.end(key, { gen: 1, attempt: 'a', reason: 'refused' }), { kind: 'moved' })
+    t.strictSame(await store.read(key), before, 'nothing is written')
+    t.equal(await store.endReason(key), null)
+    t.strictSame(await store.end(key, { gen: 7, attempt: 'b' }), { kind: 'moved' }, 'both conditions hold')
+    const ended = await store.end(key, { gen: 1, attempt: 'b', reason: 'refused' })
+    t.strictSame(ended, { kind: 'ended', tokens: 'sealed-1' })
+    t.equal(await store.endReason(key), 'refused')
+    t.strictSame(await store.end(key, { attempt: 'b' }), { kind: 'gone' })
+  })
+
+  await t.test('an attempt ends a session whose lease nobody holds', async (t) => {
+    const [never, released] = [await startSession(made), await startSession(made)]
+    await store.beginRefresh(released, leaseRequest('b'))
+    await store.releaseLease(released, 'b', null, 0)
+    for (const key of [never, released])
+      t.strictSame(await store.end(key, { attempt: 'a' }), { kind: 'ended', tokens: 'sealed-1' })
+  })
+
+  await t.test(
+    'a lease that lapsed and was taken by nobody else still keeps out another attempt',
+    async (t) => {
+      const key = await startSession(made)
+      await store.beginRefresh(key, leaseRequest('b', { leaseMs: 40 }))
+      await pass(60)
+      t.strictSame(await store.end(key, { attempt: 'a' }), { kind: 'moved' }, 'its holder may be answered')
+      t.strictSame(await store.end(key, { attempt: 'b' }), { kind: 'ended', tokens: 'sealed-1' })
+    },
+  )
+
+  await t.test('without an attempt a lease prevents no end', async (t) => {
+    const key = await startSession(made)
+    await store.beginRefresh(key, leaseRequest('b'))
+    t.strictSame(await store.end(key, { gen: 1, reason: 'logout' }), { kind: 'ended', tokens: 'sealed-1' })
   })
 
   await t.test('why a session ended is kept, and nothing of one that did not end', async (t) => {

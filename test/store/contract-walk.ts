@@ -25,7 +25,7 @@ export async function walkContract(t: Test, made: TestStore): Promise<void> {
     const [unconfirmed, dying] = [newKey(), newKey()]
     await store.create(unconfirmed, newRecord(now()), 'a', 15_000)
     await store.create(dying, newRecord(now()), 'a', 200)
-    await store.end(keys.pop()!, null)
+    await store.end(keys.pop()!)
     await pass(250)
     t.strictSame(await walk(store), [...keys, unconfirmed].sort())
   })

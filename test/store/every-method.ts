@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { RecordKey, SessionStore } from '../../src/store/store.ts'
-import { IDLE_MS, newKey, newRecord } from './stores.ts'
+import { newKey, newRecord } from './stores.ts'
 
 /** One call of each method that asks the server, by name; `key` is of a record that need not exist. */
 export function everyMethod(store: SessionStore, key: RecordKey): Record<string, () => Promise<unknown>> {

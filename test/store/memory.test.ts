@@ -1,7 +1,7 @@
 import t from 'tap'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { storeContract } from './contract.ts'
-import { memoryStore, newKey, newRecord } from './stores.ts'
+import { IDLE_MS, memoryStore, newKey, newRecord } from './stores.ts'
 
 t.test('the memory store keeps the promises of a store', async (t) => {
   await storeContract(t, async (t) => memoryStore(t))
@@ -9,12 +9,12 @@ t.test('the memory store keeps the promises of a store', async (t) => {
 
 t.test('limits pass while the machine sleeps, although its monotonic clock stands still', async (t) => {
   let asleepMs = 0
-  const store = createMemoryStore({ now: Date.now, wall: () => Date.now() + asleepMs })
+  const store = createMemoryStore({ now: Date.now, wall: () => Date.now() + asleepMs, idleMs: IDLE_MS })
   t.teardown(() => store.close())
   const key = newKey()
   await store.create(key, newRecord(Date.now()), 'a', 15_000)
   await store.confirm(key)
   t.match(await store.endPassed(key, 1, 'idle'), { kind: 'moved' })
-  asleepMs = 70_000
+  asleepMs = IDLE_MS + 10_000
   t.match(await store.endPassed(key, 1, 'idle'), { kind: 'ended' })
 })

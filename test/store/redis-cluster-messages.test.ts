@@ -72,8 +72,8 @@ t.test('a master that joins and takes a slot is subscribed at, until it has no s
   const one = await redisStore(t, targetOf(cluster))
   const other = await redisStore(t, targetOf(cluster))
   let lost = 0
-  other.store.onMessagesLost(() => {
-    lost += 1
+  other.store.health.onLive((live) => {
+    if (!live) lost += 1
   })
   const key = await startSession(one)
   const slot = await slotOf(cluster, key)
@@ -106,8 +106,8 @@ t.test('after a failover messages count again once the promoted master is subscr
   const one = await redisStore(t, targetOf(cluster))
   const other = await redisStore(t, targetOf(cluster))
   let lost = 0
-  other.store.onMessagesLost(() => {
-    lost += 1
+  other.store.health.onLive((live) => {
+    if (!live) lost += 1
   })
   const [old] = cluster.nodes
   const id = await old!.cli('cluster', 'myid')
@@ -143,8 +143,8 @@ t.test('slots that move between known masters stop no messages', async (t) => {
   const cluster = await startCluster(t)
   const one = await redisStore(t, targetOf(cluster))
   let lost = 0
-  one.store.onMessagesLost(() => {
-    lost += 1
+  one.store.health.onLive((live) => {
+    if (!live) lost += 1
   })
   for (let count = 0; count < 8; count += 1) {
     const move = await cluster.beginMove(await slotOf(cluster, newKey()))

@@ -87,8 +87,8 @@ t.test('a server that was killed: calls fail at once, and work when it is back o
   const { store } = made
   const key = await startSession(made)
   let lost = 0
-  store.onMessagesLost(() => {
-    lost += 1
+  store.health.onLive((live) => {
+    if (!live) lost += 1
   })
   await redis.kill()
   await refusesEveryMethod(t, store, key, 200)

@@ -2,13 +2,12 @@ import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import type { RunScript, ScriptName } from '../../src/store/redis/scripts.ts'
-import { defineScripts } from '../../src/store/redis/scripts.ts'
+import { defineScripts, type ScriptName } from '../../src/store/redis/scripts.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { callEveryMethod } from './every-method.ts'
 import { newKey, openCommands, PREFIX, redisStore, singleTarget } from './stores.ts'
 
-const FOLDER = fileURLToPath(new URL('../../src/store/lua/', import.meta.url))
+const FOLDER = fileURLToPath(new URL('../../src/store/redis/lua/', import.meta.url))
 const LONG = 60_000
 const PAUSE = 1_000
 const OPEN = 90_000
@@ -105,7 +104,7 @@ t.test('each script has each return code that its head documents', async (t) => 
   const redis = await startRedis(t)
   const client = openCommands(t, singleTarget(redis.port))
   await new Promise((resolve) => client.once('ready', resolve))
-  const run: RunScript = defineScripts(client)
+  const run = defineScripts(client)
   const make = async (key: string): Promise<unknown> =>
     run('create-record', key, 'made', LONG, 'sealed-1', 1_000_000, 9e12, 'code', 'app', Date.now())
   const begin = async (key: string, gen: number, attempt: string, leaseMs: number, windowMs: number) => {
@@ -129,11 +128,12 @@ t.test('each script has each return code that its head documents', async (t) => 
     t.equal(await make(key), 0)
   })
 
-  t.test('save-session', async (t) => {
+  t.test('confirm-record', async (t) => {
     const key = newKey()
-    t.equal(await run('save-session', key, '{}', 9e12, LONG), 0)
+    t.equal(await run('confirm-record', key, 9e12, LONG), 0)
+    t.equal(await client.exists(key), 0)
     await make(key)
-    t.equal(await run('save-session', key, '{}', 9e12, LONG), 1)
+    t.equal(await run('confirm-record', key, 9e12, LONG), 1)
   })
 
   t.test('touch', async (t) => {
@@ -153,7 +153,7 @@ t.test('each script has each return code that its head documents', async (t) => 
     t.equal(busy[0], 3, 'busy')
     t.ok(busy[1] > 0 && busy[1] <= LONG)
     t.ok(busy[2] >= 0 && busy[2] < 10_000, 'with its age')
-    await run('settle-refresh', key, 'a', 1, LONG, CHANNEL, key, 1)
+    await run('release-lease', key, 'a', 1, LONG, CHANNEL, key, 1)
     const backingOff = (await begin(key, 1, 'b', LONG, 0)) as [number, number]
     t.equal(backingOff[0], 4, 'backing off')
     t.ok(backingOff[1] > 0 && backingOff[1] <= LONG)
@@ -182,17 +182,17 @@ t.test('each script has each return code that its head documents', async (t) => 
     t.equal(busy, 3)
     t.ok(waitMs <= LONG, 'nobody waits longer than a lease')
     t.ok(Number(await client.hget(key, 'leaseUntil')) < Date.now() + LONG + 5_000)
-    await run('settle-refresh', key, 'a', 0, 1_000, CHANNEL, key, 1)
+    await run('release-lease', key, 'a', 0, 1_000, CHANNEL, key, 1)
     await client.hset(key, 'retryAt', anHourAhead, 'retrySetAt', anHourAhead)
     t.strictSame(await begin(key, 1, 'b', LONG, 0), [1, 0, 0], 'a back-off of the other time is void')
-    await run('settle-refresh', key, 'b', 0, 1_000, CHANNEL, key, 1)
+    await run('release-lease', key, 'b', 0, 1_000, CHANNEL, key, 1)
     await client.hset(key, 'retryAt', anHourAhead)
     const [backingOff, backOffMs = 0] = (await begin(key, 1, 'c', LONG, 0)) as number[]
     t.equal(backingOff, 4)
     t.ok(backOffMs <= LONG && backOffMs > LONG - 5_000, 'and none is longer than a back-off can be')
     await client.hset(key, 'retryAt', 0, 'forcedAt', anHourAhead, 'forcedGen', 0)
     t.strictSame(await begin(key, 1, 'c', LONG, LONG), [1, 0, 0], 'nor was anything forced in the future')
-    await run('settle-refresh', key, 'c', 0, 0, CHANNEL, key, 1)
+    await run('release-lease', key, 'c', 0, 0, CHANNEL, key, 1)
     await client.hset(key, 'openUntil', anHourAhead)
     const [granted, , openForMs = 0] = (await begin(key, 1, 'd', LONG, 0)) as number[]
     t.strictSame([granted, openForMs], [1, OPEN], 'an answer is awaited no longer than one may take')
@@ -212,17 +212,17 @@ t.test('each script has each return code that its head documents', async (t) => 
     t.equal(await renew(2, 'a'), 0, 'other tokens')
   })
 
-  t.test('settle-refresh', async (t) => {
+  t.test('release-lease', async (t) => {
     const key = newKey()
-    t.equal(await run('settle-refresh', key, 'a', 0, 0, CHANNEL, key, 1), 0, 'no record')
+    t.equal(await run('release-lease', key, 'a', 0, 0, CHANNEL, key, 1), 0, 'no record')
     await make(key)
-    t.equal(await run('settle-refresh', key, 'a', 0, 0, CHANNEL, key, 1), 0, 'no lease')
+    t.equal(await run('release-lease', key, 'a', 0, 0, CHANNEL, key, 1), 0, 'no lease')
     await begin(key, 1, 'a', LONG, 0)
-    t.equal(await run('settle-refresh', key, 'b', 0, 0, CHANNEL, key, 1), 0, 'the lease of another')
-    t.equal(await run('settle-refresh', key, 'a', 0, 0, CHANNEL, key, 1), 1)
-    t.equal(await run('settle-refresh', key, 'c', 1, 0, CHANNEL, key, 2), 0, 'of another generation')
-    t.equal(await run('settle-refresh', key, 'c', 1, 0, CHANNEL, key, 1), 2, 'its doubt was lost')
-    t.equal(await run('settle-refresh', key, 'c', 1, 0, CHANNEL, key, 1), 0, 'and is known')
+    t.equal(await run('release-lease', key, 'b', 0, 0, CHANNEL, key, 1), 0, 'the lease of another')
+    t.equal(await run('release-lease', key, 'a', 0, 0, CHANNEL, key, 1), 1)
+    t.equal(await run('release-lease', key, 'c', 1, 0, CHANNEL, key, 2), 0, 'of another generation')
+    t.equal(await run('release-lease', key, 'c', 1, 0, CHANNEL, key, 1), 2, 'its doubt was lost')
+    t.equal(await run('release-lease', key, 'c', 1, 0, CHANNEL, key, 1), 0, 'and is known')
     t.equal(await client.exists(key), 1)
   })
 
@@ -262,13 +262,15 @@ t.test('each script has each return code that its head documents', async (t) => 
   t.test('end-record', async (t) => {
     const key = newKey()
     const why = `why:${key}`
-    const end = (gen: number | string, reason: string) =>
-      run('end-record', [key, why], gen, CHANNEL, key, reason, LONG, '', 0)
+    const end = (gen: number | string, reason: string, attempt = '') =>
+      run('end-record', [key, why], gen, CHANNEL, key, reason, LONG, '', 0, attempt)
     t.strictSame(await end('', 'idle'), [-1, ''])
     await make(key)
     t.strictSame(await end(2, 'idle'), [0, ''])
+    await begin(key, 1, 'a', LONG, 0)
+    t.strictSame(await end(1, 'idle', 'b'), [0, ''], 'another attempt holds the lease')
     t.equal(await client.exists(why), 0, 'nothing is said of what did not end')
-    t.strictSame(await end(1, 'idle'), [1, 'sealed-1'])
+    t.strictSame(await end(1, 'idle', 'a'), [1, 'sealed-1'])
     t.equal(await client.exists(key), 0)
     t.equal(await client.get(why), 'idle')
     const life = await client.pttl(why)

@@ -114,8 +114,8 @@ t.test(
     const stores = [await redisStore(t, targetOf(group.sentinelPorts))]
     const { store } = stores[0]!
     let lost = 0
-    store.onMessagesLost(() => {
-      lost += 1
+    store.health.onLive((live) => {
+      if (!live) lost += 1
     })
     group.pauseSentinels(0, 1, 2)
     // Longer than a silent connection is kept.

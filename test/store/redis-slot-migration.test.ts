@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import type { RecordKey } from '../../src/store/store.ts'
 import { startCluster } from '../helpers/redis-groups.ts'
-import { IDLE_MS, newKey, redisStore, startSession, until } from './stores.ts'
+import { newKey, redisStore, startSession, until } from './stores.ts'
 
 t.test(
   'while its slot moves, everything can be done with a session, and it ends with its reason',
@@ -38,6 +38,6 @@ t.test(
     await move.end()
     t.equal(await store.endReason(key), 'logout')
     t.equal(await store.read(key), null)
-    t.strictSame(await store.end(newKey(), null), { kind: 'gone' })
+    t.strictSame(await store.end(newKey()), { kind: 'gone' })
   },
 )

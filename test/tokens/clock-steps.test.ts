@@ -37,7 +37,7 @@ t.test('a process clock that steps back by an hour keeps the breaker open no lon
   behave({ kind: 'granted' })
   await time.advance(5_000)
   // To the clock that was set back this token lives for another hour: the resource server refuses it.
-  t.match(await request(replica, keys[0]!, 1), { kind: 'token', session: { gen: 2 } })
+  t.match(await request(replica, keys[0]!, 1), { kind: 'token', session: { record: { gen: 2 } } })
 })
 
 t.test('a replica whose clock is behind writes no wait that keeps the others from refreshing', async (t) => {
@@ -86,13 +86,13 @@ t.test(
     await time.advance(6_000)
     for (const hours of [2, 4]) {
       steps.wall = hours * HOUR
-      t.match(await replica.tokens.find(key), { kind: 'live' })
+      t.match(await replica.sessions.find(key), { kind: 'live' })
       t.match(await request(replica, key, 1), { kind: 'token' })
     }
     t.strictSame(replica.ended, [])
     // The store has the last word.
     steps.store = 2 * HOUR
-    t.match(await replica.tokens.find(key), { kind: 'ended', reason: 'absolute' })
+    t.match(await replica.sessions.find(key), { kind: 'ended', reason: 'absolute' })
   },
 )
 
@@ -103,7 +103,7 @@ t.test('a step of the store clock by an hour makes no session idle that is in us
   await time.advance(60_000)
   steps.store = HOUR
   for (let minute = 0; minute < 90; minute += 1) {
-    t.match(await replica.tokens.find(key), { kind: 'live' })
+    t.match(await replica.sessions.find(key), { kind: 'live' })
     await shared.touch(key, 0)
     await time.advance(60_000)
   }

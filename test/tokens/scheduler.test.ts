@@ -58,7 +58,7 @@ t.test('the end of a session that waits for its last chance is counted as well',
   const replica = addReplica()
   await addSession(replica, 1, 3_600)
   behave({ kind: 'in_doubt', rotates: false })
-  const found = await replica.tokens.find(await addSession(replica, 2, 3_600))
+  const found = await replica.sessions.find(await addSession(replica, 2, 3_600))
   // Forced at the beginning of a long life: then nothing more is due for an hour.
   if (found.kind === 'live') await replica.tokens.obtainAccessToken(found.session, 1)
   t.equal(presentations.length, 1)
@@ -93,7 +93,7 @@ t.test('what a replica had claimed when it died is taken up by another', async (
   await time.advance(30_000)
   t.equal(presentations[1]!.by, other.id)
   t.ok(presentations[1]!.at >= presentations[0]!.expiresAt - 20_000 / 3)
-  t.match(await request(other, key), { kind: 'login_required' })
+  t.match(await request(other, key), { kind: 'ended' })
   t.strictSame(other.ended, ['refused'])
 })
 
@@ -246,13 +246,12 @@ t.test('an answer that is read late is no step of the store clock', async (t) =>
       schedule: unused,
       unschedule: unused,
     },
-    findSession: unused,
-    flights: { join: unused },
+    sessions: { find: unused },
+    singleFlight: { join: unused },
     breaker: { isOpen: () => false, waitMs: () => 0 },
     slots: { free: () => 10 },
     concurrency: 10,
     timing: { aheadSeconds: 300, thresholdSeconds: 30 },
-    idleMs: 3_600_000,
     leaseMs: 15_000,
     onClockStep: () => {
       stepsSeen += 1

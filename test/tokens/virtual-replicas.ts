@@ -4,11 +4,13 @@ import { createLog } from '../../src/log.ts'
 import type { AuthorizationServer } from '../../src/oauth/client.ts'
 import type { GrantedTokens, TokenOutcome } from '../../src/oauth/token-response.ts'
 import { Secret } from '../../src/secret.ts'
+import type { EndReason } from '../../src/session/session.ts'
+import { createSessions, type Sessions } from '../../src/session/sessions.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
-import type { RecordKey, SessionStore } from '../../src/store/store.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
-import type { EndReason, RefreshOutcome } from '../../src/tokens/events.ts'
+import { createReliableStore, type ReliableStore } from '../../src/store/reliable.ts'
+import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
 import type { Access } from '../../src/tokens/obtain.ts'
+import { createRevoker } from '../../src/tokens/revoker.ts'
 import { createTokens, type Tokens } from '../../src/tokens/tokens.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { installVirtualTime, type VirtualTime } from './virtual-time.ts'
@@ -44,10 +46,11 @@ export interface Presentation {
 
 export interface Replica {
   readonly id: number
+  readonly sessions: Sessions
   readonly tokens: Tokens
-  readonly store: SessionStore
+  readonly store: ReliableStore
   readonly ended: EndReason[]
-  readonly outcomes: RefreshOutcome[]
+  readonly outcomes: TokenOutcome['kind'][]
   /** Commands to the store, by name. */
   readonly commands: Map<string, number>
   alive: boolean
@@ -56,7 +59,7 @@ export interface Replica {
 export type VirtualReplicas = ReturnType<typeof createVirtualReplicas>
 
 /**
- * Replicas of the tokens room over one store in memory, an authorization server that rotates and
+ * Replicas with their sessions and tokens over one store in memory, an authorization server that rotates and
  * revokes at reuse, and a clock that stands still until it is moved.
  */
 export function createVirtualReplicas(
@@ -72,7 +75,8 @@ export function createVirtualReplicas(
   const time: VirtualTime = installVirtualTime(t)
   const steps = { wall: 0, store: 0 }
   const clock = { wall: () => time.now() + steps.wall, monotonic: time.clock.monotonic }
-  const shared = createMemoryStore({ now: () => time.now() + steps.store })
+  const { idleMs = 3_600_000 } = options
+  const shared = createMemoryStore({ now: () => time.now() + steps.store, idleMs })
   t.teardown(() => shared.close())
   const presentations: Presentation[] = []
   const revoked = new Set<string>()
@@ -87,7 +91,7 @@ export function createVirtualReplicas(
   let storeIsDown = false
   /** When it last went or came. */
   let storeTurnedAt = Number.NEGATIVE_INFINITY
-  const troubleListeners: (() => void)[] = []
+  const incidentListeners: (() => void)[] = []
   /** Of the next commands of this name, so many run and their answer is lost. */
   const losesAnswer = new Map<string, number>()
 
@@ -174,6 +178,13 @@ export function createVirtualReplicas(
     }
   }
 
+  const health = {
+    ...shared.health,
+    isLive: () => !storeIsDown,
+    onIncident: (listener: () => void) => void incidentListeners.push(listener),
+    msSinceIncident: () => time.now() - storeTurnedAt,
+  }
+
   function storeFor(replica: () => Replica): SessionStore {
     function fail(why: string): never {
       throw new StoreUnavailable(new Error(why))
@@ -181,17 +192,15 @@ export function createVirtualReplicas(
     return new Proxy(shared, {
       get(target, name: keyof SessionStore) {
         const member = target[name]
-        if (name === 'messagesArrive') return () => !storeIsDown
+        if (name === 'health') return health
         if (name === 'onChange') {
           return (listener: (key: RecordKey) => void) =>
             target.onChange((key) => {
               if (replica().alive) queueMicrotask(() => listener(key))
             })
         }
-        if (['onMessagesLost', 'onMessagesBack', 'close', 'forget'].includes(name)) return member
+        if (name === 'close' || name === 'announceHere') return member
         if (name === 'keys') return () => walk(target, replica())
-        if (name === 'onTrouble') return (listener: () => void) => void troubleListeners.push(listener)
-        if (name === 'msSinceTrouble') return () => time.now() - storeTurnedAt
         return async (...args: never[]) => {
           const { commands, alive } = replica()
           commands.set(name, (commands.get(name) ?? 0) + 1)
@@ -218,34 +227,45 @@ export function createVirtualReplicas(
 
   function addReplica(random: () => number = Math.random, secrets = SECRETS): Replica {
     const ended: EndReason[] = []
-    const outcomes: RefreshOutcome[] = []
+    const outcomes: TokenOutcome['kind'][] = []
     const it = (): Replica => replica
-    const store = storeFor(it)
+    const authorizationServer = serverFor(it)
+    const keyring = createKeyring(secrets.map((text) => new Secret(text)))
+    const log = createLog('silent')
+    const base = storeFor(it)
+    const store = createReliableStore({ store: base, idleMs, clock, log, onRetried() {}, onRestored() {} })
+    const revoker = createRevoker({ authorizationServer, log })
+    const sessions = createSessions({
+      store,
+      keyring,
+      idleMs,
+      maxMs: options.maxMs ?? 36_000_000,
+      clientId: 'client',
+      clock,
+      log,
+      plan: (...session) => tokens.plan(...session),
+      revoke: revoker.revoke,
+      onStarted() {},
+      onEnded: (reason) => void ended.push(reason),
+    })
     const tokens = createTokens({
       store,
-      authorizationServer: serverFor(it),
-      keyring: createKeyring(secrets.map((text) => new Secret(text))),
+      sessions,
+      authorizationServer,
+      revoker,
+      keyring,
       timing: TIMING,
       concurrency: options.concurrency ?? 64,
       timeoutMs: options.timeoutMs ?? TIMEOUT_MS,
       stopMs: options.stopMs ?? 17_000,
-      idleMs: options.idleMs ?? 3_600_000,
-      maxMs: options.maxMs ?? 36_000_000,
-      clientId: 'client',
       clock,
       random,
-      log: createLog('silent'),
-      events: {
-        refreshed: (_trigger, outcome) => void outcomes.push(outcome),
-        lagged() {},
-        started() {},
-        ended: (reason) => void ended.push(reason),
-        retried() {},
-        restored() {},
-      },
+      log,
+      events: { refreshed: (_trigger, outcome) => void outcomes.push(outcome), lagged() {} },
     })
     const commands = new Map<string, number>()
-    const replica: Replica = { id: replicas.length, tokens, store, ended, outcomes, commands, alive: true }
+    const id = replicas.length
+    const replica: Replica = { id, sessions, tokens, store, ended, outcomes, commands, alive: true }
     replicas.push(replica)
     tokens.start()
     return replica
@@ -264,18 +284,25 @@ export function createVirtualReplicas(
     /** A session with fresh tokens; its key begins with the shard's digit. */
     async addSession(replica: Replica, name: number, lifeSeconds = LIFE_SECONDS): Promise<RecordKey> {
       const key = createHash('sha256').update(`session ${name}`).digest('hex')
-      await replica.tokens.keep(key, issue(name, lifeSeconds), 'code')
+      await replica.sessions.create(key, issue(name, lifeSeconds), 'code')
       await replica.store.confirm(key)
       return key
     },
-    /** What a request of this session gets; null where it has none. */
-    async request(replica: Replica, key: RecordKey, refusedGen?: number): Promise<Access> {
-      const found = await replica.tokens.find(key)
-      if (found.kind === 'ended') return { kind: 'login_required', reason: found.reason }
-      if (found.kind === 'unreadable') return { kind: 'login_required', reason: null }
-      if (found.kind === 'store_unavailable')
-        return { kind: 'unavailable', what: 'store', retryAfterSeconds: 1 }
-      return await replica.tokens.obtainAccessToken(found.session, refusedGen)
+    /** The result of a request of this session. */
+    async request(
+      replica: Replica,
+      key: RecordKey,
+      refusedGen?: number,
+    ): Promise<Access | { kind: 'store_unavailable' }> {
+      try {
+        const found = await replica.sessions.find(key)
+        if (found.kind === 'ended') return found
+        if (found.kind === 'unreadable') return { kind: 'ended', reason: null }
+        return await replica.tokens.obtainAccessToken(found.session, refusedGen)
+      } catch (error) {
+        if (error instanceof StoreUnavailable) return { kind: 'store_unavailable' }
+        throw error
+      }
     },
     behave(how: Behaviour | ((by: number) => Behaviour)): void {
       behave = typeof how === 'function' ? how : () => how
@@ -284,7 +311,7 @@ export function createVirtualReplicas(
       if (storeIsDown === down) return
       storeIsDown = down
       storeTurnedAt = time.now()
-      for (const listener of troubleListeners) listener()
+      for (const listener of incidentListeners) listener()
     },
     loseAnswer(command: keyof SessionStore, times = 1): void {
       losesAnswer.set(command, times)

@@ -4,7 +4,7 @@ import { Secret } from '../../src/secret.ts'
 import type { ReplaceTokens } from '../../src/store/store.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { createUnsaved, type Waiting } from '../../src/tokens/unsaved.ts'
-import { installVirtualTime } from './virtual-time.ts'
+import { installVirtualTime } from '../tokens/virtual-time.ts'
 
 function waitingTokens(endsAt: number, gen = 2): Waiting {
   const tokens = {

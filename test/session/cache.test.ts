@@ -2,8 +2,8 @@ import t, { type Test } from 'tap'
 import { createSessionCache, type SessionCache } from '../../src/session/cache.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import type { RecordKey, SessionStore } from '../../src/store/store.ts'
-import { heapUsed } from './heap.ts'
-import { newKey, newRecord, until } from './stores.ts'
+import { heapUsed } from '../store/heap.ts'
+import { IDLE_MS, newKey, newRecord, until } from '../store/stores.ts'
 
 interface Entry {
   key: RecordKey
@@ -16,42 +16,40 @@ interface Made {
   session(): Promise<RecordKey>
   store: SessionStore
   lose(): void
-  setArriving(value: boolean): void
+  /** Messages are not proven, which no listener knows yet. */
+  setUnproven(value: boolean): void
   /** Messages arrive again. */
   recover(): void
 }
 
 /** A cache over the memory store, whose messages fail when they are told to. */
-function make(t: Test, max = 100, asideMs = 0): Made {
-  const memory = createMemoryStore({ now: Date.now })
+function make(t: Test, max = 100, graceMs = 0): Made {
+  const memory = createMemoryStore({ now: Date.now, idleMs: IDLE_MS })
   t.teardown(() => memory.close())
-  let arriving = true
-  const listeners: (() => void)[] = []
-  const backListeners: (() => void)[] = []
-  const store: SessionStore = {
-    ...memory,
-    messagesArrive: () => arriving,
-    onMessagesLost: (listener) => void listeners.push(listener),
-    onMessagesBack: (listener) => void backListeners.push(listener),
+  let isLive = true
+  const listeners: ((live: boolean) => void)[] = []
+  const health = {
+    ...memory.health,
+    isLive: () => isLive,
+    onLive: (listener: (live: boolean) => void) => void listeners.push(listener),
+  }
+  const store: SessionStore = { ...memory, health }
+  const setLive = (live: boolean): void => {
+    isLive = live
+    for (const listener of listeners) listener(live)
   }
   return {
     store,
-    cache: createSessionCache<Entry>({ store, max, asideMs }),
+    cache: createSessionCache<Entry>({ store, max, graceMs }),
     async session() {
       const key = newKey()
       await store.create(key, newRecord(Date.now()), 'a', 15_000)
       return key
     },
-    lose() {
-      arriving = false
-      for (const listener of listeners) listener()
-    },
-    recover() {
-      arriving = true
-      for (const listener of backListeners) listener()
-    },
-    setArriving(value) {
-      arriving = value
+    lose: () => setLive(false),
+    recover: () => setLive(true),
+    setUnproven(value) {
+      isLive = !value
     },
   }
 }
@@ -167,13 +165,13 @@ t.test('lost messages empty the cache and spoil the reads under way', async (t) 
 })
 
 t.test('while messages do not arrive nothing is handed out, and what is read is not kept', async (t) => {
-  const { cache, session, setArriving } = make(t)
+  const { cache, session, setUnproven } = make(t)
   const [key, other] = [await session(), await session()]
   keep(cache, 'one', key)
-  setArriving(false)
+  setUnproven(true)
   t.equal(cache.get('one'), null)
   const guard = cache.reading(other)
-  setArriving(true)
+  setUnproven(false)
   cache.put('two', { key: other, token: 'token' }, guard)
   t.equal(cache.get('two'), null)
 })
@@ -215,7 +213,7 @@ t.test('reads that come to nothing and cookies that were pushed out take no memo
   t.equal(cache.get('cookie-99999')?.token, 'token')
 })
 
-t.test('without an aside nothing is known after a loss', async (t) => {
+t.test('without a grace nothing is known after a loss', async (t) => {
   const { cache, session, lose } = make(t)
   keep(cache, 'one', await session())
   lose()

@@ -2,7 +2,7 @@ import t from 'tap'
 import { createLog } from '../../src/log.ts'
 import type { RecordKey, SessionStore } from '../../src/store/store.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
-import { createMissingScan } from '../../src/tokens/queue-repair.ts'
+import { createQueueRepair } from '../../src/tokens/queue-repair.ts'
 import { newKey } from '../store/stores.ts'
 import { createVirtualReplicas } from './virtual-replicas.ts'
 import { installVirtualTime } from './virtual-time.ts'
@@ -98,7 +98,7 @@ function makeScan(t: Parameters<typeof installVirtualTime>[0], fails: () => bool
       return 0
     },
   }
-  const scan = createMissingScan({
+  const scan = createQueueRepair({
     store,
     everyMs: 1_000,
     pauseMs: 100,
@@ -143,7 +143,7 @@ t.test(
   async (t) => {
     const time = installVirtualTime(t)
     let scans = 0
-    const scan = createMissingScan({
+    const scan = createQueueRepair({
       everyMs: 100 * MINUTE,
       pauseMs: 1,
       monotonic: time.clock.monotonic,

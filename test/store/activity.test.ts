@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
-import { createActivity } from '../../src/proxy/activity.ts'
+import { createActivity } from '../../src/store/activity.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import type { RecordKey } from '../../src/store/store.ts'
 import { createMovableClock } from '../helpers/clock.ts'
 import { elapsed, until } from '../helpers/replicas.ts'
-import { newKey, newRecord } from '../store/stores.ts'
+import { newKey, newRecord } from './stores.ts'
 
 const IDLE_MS = 60_000
 /** Two clocks are read, and a record has whole milliseconds. */
@@ -19,23 +19,28 @@ t.jobs = 5
 /** Activity over a store in memory whose clock and failures the test controls. */
 function start(t: Test) {
   const clock = createMovableClock()
-  const memory = createMemoryStore({ now: clock.wall })
+  const memory = createMemoryStore({ now: clock.wall, idleMs: IDLE_MS })
   t.teardown(() => memory.close())
   const touched: RecordKey[] = []
   const failing = new Set<RecordKey>()
   const gone: RecordKey[] = []
   const state = { unreached: false }
-  const back: (() => void)[] = []
+  const liveListeners: ((live: boolean) => void)[] = []
+  const health = {
+    ...memory.health,
+    isUnreached: () => state.unreached,
+    onLive: (listener: (live: boolean) => void) => void liveListeners.push(listener),
+  }
   const store = {
-    unreached: () => state.unreached,
-    onMessagesBack: (listener: () => void) => void back.push(listener),
-    async touch(key: RecordKey, agoMs: number, idleMs: number) {
+    health,
+    announceHere: (key: RecordKey) => void gone.push(key),
+    async touch(key: RecordKey, agoMs: number) {
       touched.push(key)
       if (failing.has(key)) throw new Error('this part of the store is away')
       return await memory.touch(key, agoMs)
     },
   }
-  const activity = createActivity({ store, idleMs: IDLE_MS, clock, onGone: (key) => void gone.push(key) })
+  const activity = createActivity({ store, idleMs: IDLE_MS, clock })
   t.teardown(() => activity.close())
   return {
     activity,
@@ -44,7 +49,7 @@ function start(t: Test) {
     failing,
     gone,
     state,
-    messagesBack: () => back.forEach((listener) => void listener()),
+    setLive: (live: boolean) => liveListeners.forEach((listener) => void listener(live)),
     seenAt: async (key: RecordKey) => (await memory.read(key))!.seenAt,
     async session(): Promise<RecordKey> {
       const key = newKey()
@@ -159,7 +164,7 @@ t.test(
 )
 
 t.test('a store that is away is not asked until its messages are back', async (t) => {
-  const { activity, session, touched, state, messagesBack } = start(t)
+  const { activity, session, touched, state, setLive } = start(t)
   const key = await session()
   state.unreached = true
   activity.note(key)
@@ -167,7 +172,9 @@ t.test('a store that is away is not asked until its messages are back', async (t
   await elapsed(TWO_ROUNDS_MS)
   t.strictSame(touched, [])
   state.unreached = false
-  messagesBack()
+  setLive(false)
+  t.strictSame(touched, [], 'a loss of messages writes nothing')
+  setLive(true)
   t.strictSame(touched, [key])
 })
 
@@ -185,7 +192,7 @@ t.test('activity older than the idle limit is dropped, whatever the wall clock s
   t.equal(touched.length, count)
 })
 
-t.test('a session that is gone is reported, and not written again', async (t) => {
+t.test('a session that is gone is forgotten in this process, and not written again', async (t) => {
   const { activity, gone, touched } = start(t)
   const key = newKey()
   activity.note(key)

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createLog } from '../../src/log.ts'
-import { createMissingScan } from '../../src/tokens/queue-repair.ts'
+import { createQueueRepair } from '../../src/tokens/queue-repair.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { presentations, signInFor, until } from '../helpers/replicas.ts'
 import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
@@ -22,7 +22,7 @@ t.test('sessions whose due queue was lost are refreshed in the background all th
 
   const { store } = await redisStore(t, singleTarget(redis.port))
   const scans = ['one', 'other'].map(() =>
-    createMissingScan({
+    createQueueRepair({
       store,
       everyMs: 300,
       pauseMs: 10,

@@ -1,18 +1,18 @@
 import { Cluster, type Redis } from 'ioredis'
 import t from 'tap'
-import { gatherWrites } from '../../src/store/redis/pipelining.ts'
+import { createWriteJoiner } from '../../src/store/redis/commands.ts'
 import { ONE_SERVER, openCommands, until } from './stores.ts'
 
 for (const [name, start] of Object.entries(ONE_SERVER)) {
   t.test(`${name}: the commands of one turn go out together, the next turn's too`, async (t) => {
     const client = openCommands(t, await start(t))
     await until('it is connected', () => client.status === 'ready')
-    const gather = gatherWrites(client)
+    const joinWrites = createWriteJoiner(client)
     const streamOf = () => (client instanceof Cluster ? client.nodes() : [client as Redis])[0]!.stream
     for (const turn of ['one', 'two']) {
       const stream = streamOf()
       const answers = Array.from({ length: 5 }, (_, at) => {
-        gather()
+        joinWrites()
         return client.set(`key-${at}`, turn)
       })
       t.ok(stream.writableLength > 0, 'they wait for the end of the turn')
@@ -26,14 +26,14 @@ for (const [name, start] of Object.entries(ONE_SERVER)) {
     const client = openCommands(t, await start(t))
     client.on('error', () => {})
     await until('it is connected', () => client.status === 'ready')
-    const gather = gatherWrites(client)
-    gather()
+    const joinWrites = createWriteJoiner(client)
+    joinWrites()
     const failed = client.set('a', '1').catch(() => 'failed')
     for (const { stream } of client instanceof Cluster ? client.nodes() : [client]) stream.destroy()
-    gather()
+    joinWrites()
     await failed
     await until('it works again', async () => {
-      gather()
+      joinWrites()
       return (await client.set('a', '2').catch(() => null)) === 'OK'
     })
   })
