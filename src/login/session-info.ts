@@ -1,31 +1,51 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { unavailable } from '../errors.ts'
+import { jsonResponse, type OpenApiFragment, problemResponse } from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import { idleEndsAt } from '../store/limits.ts'
 import type { SessionStore } from '../store/store.ts'
 import type { NewSession, Tokens } from '../tokens/tokens.ts'
 
-export interface FactsOptions {
+/** The facts of a live session that a page may know; instants in ISO 8601, UTC. */
+export type SessionFacts = (session: NewSession) => object
+
+/** `defaultWac`: the default account code. */
+export function createSessionFacts({
+  idleMs,
+  defaultWac,
+}: {
   idleMs: number
   defaultWac: string | null
+}): SessionFacts {
+  return ({ record, tokens }) => ({
+    authenticated: true,
+    flow: record.flow,
+    createdAt: iso(record.createdAt),
+    idleExpiresAt: iso(idleEndsAt(record, idleMs)),
+    expiresAt: iso(record.endsAt),
+    accessTokenExpiresAt: iso(tokens.expiresAt),
+    refreshable: tokens.refreshToken !== null,
+    wac: defaultWac,
+  })
 }
 
-export interface SessionInfoOptions extends FactsOptions {
-  tokens: Tokens
+interface SessionInfoOptions {
+  tokens: Pick<Tokens, 'find'>
   store: Pick<SessionStore, 'read'>
   cookies: SessionCookies
+  sessionFacts: SessionFacts
 }
 
 const ANONYMOUS = { authenticated: false, loginUrl: PATHS.login }
-const NOBODY = '0'.repeat(64)
+const NO_RECORD = '0'.repeat(64)
 
-/** `GET /auth/session`: what a page may know of its session. Extends nothing; never holds a token. */
-export function createSessionInfo({ tokens, store, cookies, ...options }: SessionInfoOptions) {
+/** `GET /auth/session`: the facts of the caller's session. Does not extend it, and never sends a token. */
+export function createSessionInfo({ tokens, store, cookies, sessionFacts }: SessionInfoOptions) {
   return async function sessionInfo(request: FastifyRequest, reply: FastifyReply): Promise<object> {
     if (request.recordKey === null) {
-      // A page is not told to send its user to sign in while nobody can.
-      await store.read(NOBODY)
+      // Throws while the store is down: a page would otherwise send its user to a sign-in that cannot succeed.
+      await store.read(NO_RECORD)
       return ANONYMOUS
     }
     const found = await tokens.find(request.recordKey)
@@ -35,58 +55,50 @@ export function createSessionInfo({ tokens, store, cookies, ...options }: Sessio
       cookies.setSession(reply, request.session.encryptedSessionId)
       cookies.setRecordKey(reply, request.recordKey)
     }
-    return sessionFacts(found.session, options)
+    return sessionFacts(found.session)
   }
 }
 
 const INSTANT = { type: 'string', format: 'date-time' }
 
-/** Body of `GET /auth/session`, for OpenAPI: without a session, or as `sessionFacts` writes it. */
-export const SESSION_SCHEMA = {
-  oneOf: [
-    {
-      type: 'object',
-      required: ['authenticated', 'loginUrl'],
-      properties: { authenticated: { const: false }, loginUrl: { type: 'string' } },
-    },
-    {
-      type: 'object',
-      required: [
-        'authenticated',
-        'flow',
-        'createdAt',
-        'idleExpiresAt',
-        'expiresAt',
-        'accessTokenExpiresAt',
-        'refreshable',
-        'wac',
-      ],
-      properties: {
-        authenticated: { const: true },
-        flow: { type: 'string' },
-        createdAt: INSTANT,
-        idleExpiresAt: INSTANT,
-        expiresAt: INSTANT,
-        accessTokenExpiresAt: INSTANT,
-        refreshable: { type: 'boolean' },
-        wac: { type: ['string', 'null'], description: 'The default account code.' },
-      },
-    },
-  ],
+const FACTS = {
+  authenticated: { const: true },
+  flow: { type: 'string' },
+  createdAt: INSTANT,
+  idleExpiresAt: INSTANT,
+  expiresAt: INSTANT,
+  accessTokenExpiresAt: INSTANT,
+  refreshable: { type: 'boolean' },
+  wac: { type: ['string', 'null'], description: 'The default account code.' },
 }
 
-/** What a page may know of a session that lives; instants in ISO 8601, UTC. */
-export function sessionFacts({ record, tokens }: NewSession, { idleMs, defaultWac }: FactsOptions): object {
-  return {
-    authenticated: true,
-    flow: record.flow,
-    createdAt: iso(record.createdAt),
-    idleExpiresAt: iso(idleEndsAt(record, idleMs)),
-    expiresAt: iso(record.endsAt),
-    accessTokenExpiresAt: iso(tokens.expiresAt),
-    refreshable: tokens.refreshToken !== null,
-    wac: defaultWac,
-  }
+/** The OpenAPI document's part on this route. */
+export const SESSION_OPENAPI: OpenApiFragment = {
+  paths: {
+    [PATHS.session]: {
+      get: {
+        operationId: 'session',
+        summary: 'Whether somebody is signed in, and until when',
+        security: [],
+        responses: {
+          200: jsonResponse('What is known of the session; it is not extended.', 'Session'),
+          503: problemResponse('store_unavailable'),
+        },
+      },
+    },
+  },
+  schemas: {
+    Session: {
+      oneOf: [
+        {
+          type: 'object',
+          required: ['authenticated', 'loginUrl'],
+          properties: { authenticated: { const: false }, loginUrl: { type: 'string' } },
+        },
+        { type: 'object', required: Object.keys(FACTS), properties: FACTS },
+      ],
+    },
+  },
 }
 
 function iso(epochMs: number): string {
