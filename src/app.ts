@@ -6,11 +6,7 @@ import { openApiDocument } from './http/openapi.ts'
 import { createServer } from './http/server.ts'
 import { createKeyring } from './keyring.ts'
 import type { Logger } from './log.ts'
-import { loginOpenApi } from './login/openapi.ts'
-import { createRateLimit } from './login/rate-limit.ts'
-import { addLogin, loginPaths } from './login/routes.ts'
-import { createSignIn } from './login/sign-in.ts'
-import { createTransactions } from './login/transaction.ts'
+import { addLogin, loginOpenApi, loginPaths } from './login/routes.ts'
 import { createAuthorizationServer } from './oauth/client.ts'
 import { createMetrics } from './ops/metrics.ts'
 import { createReadiness, type Readiness } from './ops/readiness.ts'
@@ -55,13 +51,10 @@ export interface App {
 const CACHED_SESSIONS = 20_000
 /** Of the time for a stop, what is kept for closing everything after the last token answer. */
 const CLOSING_MS = 3_000
-/** Tries to sign in by password, in this process. */
-const PASSWORDS_PER_MINUTE = { address: 30, username: 5 }
 
 /** Makes every object and registers every room: the map of the house. */
 export async function buildApp({ config, log, onStoreRefused }: AppOptions): Promise<App> {
   const clock = SYSTEM_CLOCK
-  const now = clock.wall
   const idleMs = config.session.idleSeconds * 1_000
   const metrics = createMetrics({ storeUp: config.store.kind === 'memory' })
   const keyring = createKeyring(config.sessionSecrets)
@@ -167,29 +160,20 @@ export async function buildApp({ config, log, onStoreRefused }: AppOptions): Pro
     secure: config.secureCookies,
     knownPaths: [...loginPaths(config.oauth), ...PROXY_PATHS],
     fallback,
-    openApi: openApiDocument(config, [loginOpenApi(config.oauth), ...proxyOpenApi(config)]),
+    openApi: openApiDocument(config, [...loginOpenApi(config.oauth), ...proxyOpenApi(config)]),
     accessLog: config.accessLog,
     log,
     observe: metrics.request,
   })
   await addLogin(server, {
-    publicUrl: config.publicUrl,
-    redirect: config.oauth.redirect,
-    flows: config.oauth.flows,
-    issuer: config.oauth.issuer,
+    config,
     authorizationServer,
     store,
     sessions,
     revoke: revoker.revoke,
     cookies,
-    transactions: createTransactions({ keyring, cookies, pkce: config.oauth.pkce, now }),
-    signIn: createSignIn({ sessions, revoke: revoker.revoke, cookies, log }),
-    countSignIn: createRateLimit({ perMinute: config.loginRatePerMinute, clock }),
-    countPasswords: createRateLimit({ perMinute: PASSWORDS_PER_MINUTE.address, clock }),
-    countUsername: createRateLimit({ perMinute: PASSWORDS_PER_MINUTE.username, clock }),
-    session: { cookies, store, end: (key) => sessions.end(key, 'logout') },
-    defaultWac: config.wac.default,
-    now,
+    keyring,
+    clock,
     log,
   })
   await addProxy(server, {

@@ -9,7 +9,7 @@ import { forEach, newTokens, openStore } from '../refresh/sessions.mjs'
 
 const { sealTokens } = await import(pathToFileURL(join(DIST, 'session', 'sealed-tokens.js')).href)
 const settings = JSON.parse(process.argv[2])
-const { config, keyring, store, idleMs } = openStore(settings)
+const { config, keyring, store } = openStore(settings)
 const maxMs = config.session.maxSeconds * 1_000
 const clientId = config.oauth.clientId
 

@@ -3,7 +3,7 @@ import { PROBLEM_CODES } from '../errors.ts'
 
 /** The part of the OpenAPI document that describes what one folder serves. */
 export interface OpenApiFragment {
-  /** Route patterns, as in `PATHS`, with their operations by method. A path without any is left out. */
+  /** Route patterns, as in `PATHS`, with their operations by method. Fragments may share a path. */
   paths: Readonly<Record<string, object>>
   /** Schemas by name; those of request bodies are the ones that the routes validate with. */
   schemas: Readonly<Record<string, object>>
@@ -29,7 +29,11 @@ export function openApiDocument(
   { publicUrl, secureCookies }: Pick<Config, 'publicUrl' | 'secureCookies'>,
   fragments: readonly OpenApiFragment[],
 ) {
-  const paths = fragments.flatMap((fragment) => Object.entries(fragment.paths))
+  const paths: Record<string, object> = {}
+  for (const [pattern, operations] of fragments.flatMap((fragment) => Object.entries(fragment.paths))) {
+    const path = pattern.replace(/:(\w+)/g, '{$1}')
+    paths[path] = { ...paths[path], ...operations }
+  }
   return {
     openapi: '3.1.0',
     info: {
@@ -40,11 +44,7 @@ export function openApiDocument(
     },
     servers: [{ url: publicUrl }],
     security: [{ session: [] }],
-    paths: Object.fromEntries(
-      paths
-        .filter(([, operations]) => Object.keys(operations).length > 0)
-        .map(([path, operations]) => [path.replace(/:(\w+)/g, '{$1}'), operations]),
-    ),
+    paths,
     components: {
       securitySchemes: {
         session: {

@@ -2,116 +2,86 @@ import { randomUUID } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { problem } from '../errors.ts'
-import type { Logger } from '../log.ts'
-import type { AuthorizationServer } from '../oauth/client.ts'
-import type { SessionCookies } from '../session/cookies.ts'
-import type { Sessions } from '../session/sessions.ts'
-import type { NonceStore } from '../store/store.ts'
-import type { AuthorizationAnswer } from './authorization-answer.ts'
-import { NOT_YOURS, ONE_OF_BOTH, publicError, readAnswer, requireOwn } from './authorization-answer.ts'
-import { grantProblem } from './grant-problem.ts'
-import { sendFragmentPage } from './implicit-page.ts'
-import { queryOf } from './query.ts'
-import { comingBack } from './return-to.ts'
-import type { SignIn } from './sign-in.ts'
-import { loginUrl, redirectUri } from './start.ts'
-import type { Transactions } from './transaction.ts'
-import { TRANSACTION_MS } from './transaction.ts'
-
-export interface CallbackOptions {
-  publicUrl: string
-  redirect: Config['oauth']['redirect']
-  flows: Config['oauth']['flows']
-  issuer: string | null
-  authorizationServer: Pick<AuthorizationServer, 'redeemCode'>
-  store: Pick<NonceStore, 'claimNonce' | 'nonceClaimed'>
-  sessions: Pick<Sessions, 'find'>
-  cookies: SessionCookies
-  transactions: Transactions
-  signIn: SignIn
-  log: Logger
-}
+import { inPath, inQuery, type OpenApiFragment, plainResponse, problemResponse } from '../http/openapi.ts'
+import { PATHS } from '../paths.ts'
+import {
+  type AuthorizationResponse,
+  CODE_OR_ERROR,
+  loginErrorOf,
+  NONCE,
+  NOT_YOURS,
+  queryOf,
+  readAuthorizationResponse,
+  requireOwnResponse,
+} from './authorization-response.ts'
+import type { LoginContext } from './flow.ts'
+import { sendFragmentPage } from './implicit.ts'
+import { returnLocation } from './return-to.ts'
+import { requireTokens } from './sign-in.ts'
+import { loginUrl, TRANSACTION_MS } from './transaction.ts'
 
 const HOME = '/'
 
 /**
- * `GET /auth/callback/<nonce>`: the browser comes back from the authorization server. Nothing is
- * redeemed unless this browser began this sign-in, and once at most over all replicas.
+ * `GET /auth/callback/<nonce>`: the browser comes back from the authorization server. A code is redeemed only if this
+ * browser began the sign-in, and at most once over all replicas.
  */
-export function createCallback(options: CallbackOptions) {
-  const {
-    publicUrl,
-    redirect,
-    flows,
-    issuer,
-    authorizationServer,
-    store,
-    sessions,
-    cookies,
-    transactions,
-    log,
-  } = options
-  const { signIn } = options.signIn
+export function createCallback(context: LoginContext) {
+  const { authorizationServer, store, sessions, cookies, transactions, signIn, log } = context
+  const { redirect, flows, issuer } = context.config.oauth
 
   return async function callback(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    const answer = readAnswer(queryOf(request.url))
-    const { nonce = answer.state ?? '' } = request.params as { nonce?: string }
-    if (answer.kind === 'none') return await withoutAnswer(request, reply, answer, nonce)
-    requireOwn(answer, nonce, issuer)
+    const response = readAuthorizationResponse(queryOf(request.url))
+    const { nonce = response.state ?? '' } = request.params as { nonce?: string }
+    if (response.kind === 'none') return await withoutResponse(request, reply, response, nonce)
+    requireOwnResponse(response, nonce, issuer)
     const transaction = transactions.find(request.headers.cookie, nonce)
     if (transaction === null) return await withoutTransaction(request, reply, nonce)
-    if (answer.kind === 'error') {
+    if (response.kind === 'error') {
       log.info({ event: 'login.refused', reqId: request.id }, 'the authorization server sent an error')
-      const added = { name: 'login_error', value: publicError(answer.value) }
-      return goTo(reply, nonce, comingBack(transaction.returnTo, added))
+      transactions.forget(reply, nonce)
+      return reply.redirect(returnLocation(transaction.returnTo, loginErrorOf(response.value)), 303)
     }
     if (transaction.flow !== 'code') throw problem('login_failed', 'This sign-in did not ask for a code.')
     if (!(await store.claimNonce(nonce, randomUUID(), TRANSACTION_MS))) {
       return await withoutTransaction(request, reply, nonce)
     }
-    // Used up, however it ends: left behind, it would count among the few that a browser may have.
+    // Whatever the result: a cookie that is left would count among the few that a browser may have.
     transactions.forget(reply, nonce)
     const outcome = await authorizationServer.redeemCode({
-      redirectUri: redirectUri(publicUrl, redirect, nonce),
-      code: answer.value,
+      redirectUri: transaction.redirectUri,
+      code: response.value,
       verifier: transaction.verifier,
     })
     const members = { loginUrl: loginUrl(transaction) }
-    if (outcome.kind !== 'granted') {
-      const { kind } = outcome
-      log.warn(
-        { event: 'login.failed', reqId: request.id, outcome: kind, reason: outcome.reason },
-        'a code was not redeemed',
-      )
-      const detail = 'The authorization server did not accept the sign-in.'
-      throw grantProblem(outcome, () => problem('login_failed', { detail, members }), members)
-    }
-    await signIn(request, reply, { granted: outcome.tokens, flow: 'code', members })
-    return goTo(reply, nonce, comingBack(transaction.returnTo))
+    const detail = 'The authorization server did not accept the sign-in.'
+    const refused = problem('login_failed', { detail, members })
+    const granted = requireTokens(outcome, { refused, members, request, log })
+    await signIn(request, reply, { tokens: granted, flow: 'code', members })
+    return reply.redirect(returnLocation(transaction.returnTo), 303)
   }
 
-  /** The response of the token flow is in the fragment, which browsers do not send. */
-  async function withoutAnswer(
+  /** The response of the token flow is in the fragment, which browsers do not send: a page's script reads it. */
+  async function withoutResponse(
     request: FastifyRequest,
     reply: FastifyReply,
-    answer: AuthorizationAnswer,
+    response: AuthorizationResponse,
     nonce: string,
   ): Promise<FastifyReply> {
     const { cookie } = request.headers
-    if (!flows.has('token')) throw problem('invalid_request', ONE_OF_BOTH)
+    if (!flows.has('token')) throw problem('invalid_request', CODE_OR_ERROR)
     if (redirect === 'fixed') {
-      const again = loginUrl({ flow: 'token', returnTo: HOME })
-      if (transactions.awaitsFragment(cookie)) return sendFragmentPage(reply, again)
-      throw problem('invalid_request', ONE_OF_BOTH)
+      if (!transactions.awaitsFragment(cookie)) throw problem('invalid_request', CODE_OR_ERROR)
+      return sendFragmentPage(reply, loginUrl({ flow: 'token', returnTo: HOME }))
     }
-    requireOwn(answer, nonce, issuer)
+    requireOwnResponse(response, nonce, issuer)
     const transaction = transactions.find(cookie, nonce)
     if (transaction === null) return await withoutTransaction(request, reply, nonce)
-    if (transaction.flow !== 'token') throw problem('invalid_request', ONE_OF_BOTH)
+    if (transaction.flow !== 'token') throw problem('invalid_request', CODE_OR_ERROR)
     return sendFragmentPage(reply, loginUrl(transaction))
   }
 
-  /** Reload and Back lead here after a sign-in that has succeeded: then the way is home. */
+  /** Reload and Back come here after a sign-in that succeeded; a signed-in browser then goes home. */
   async function withoutTransaction(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -120,13 +90,40 @@ export function createCallback(options: CallbackOptions) {
     const key = cookies.recordKeyOf(request)
     if (key !== null && (await store.nonceClaimed(nonce))) {
       const found = await sessions.find(key)
-      if (found.kind === 'live') return goTo(reply, nonce, comingBack(HOME))
+      if (found.kind === 'live') {
+        transactions.forget(reply, nonce)
+        return reply.redirect(returnLocation(HOME), 303)
+      }
     }
     throw problem('login_failed', NOT_YOURS)
   }
+}
 
-  function goTo(reply: FastifyReply, nonce: string, location: string): FastifyReply {
-    transactions.forget(reply, nonce)
-    return reply.redirect(location, 303)
+/** The OpenAPI document's part on this route. */
+export function callbackOpenApi({ flows, redirect }: Config['oauth']): OpenApiFragment {
+  const get = {
+    operationId: 'callback',
+    summary: 'Where the authorization server sends the browser back to',
+    security: [],
+    parameters: [
+      ...(redirect === 'per-login' ? [inPath('nonce', NONCE.source)] : []),
+      ...['code', 'error', 'state', 'iss'].map((name) => inQuery(name, { type: 'string' })),
+    ],
+    responses: {
+      ...(flows.has('token')
+        ? { 200: plainResponse('A page that hands the fragment to this server (token flow).') }
+        : {}),
+      303: plainResponse('Signed in, or `login_error` is added to the query of the return address.'),
+      400: problemResponse('invalid_request, login_failed'),
+      502: problemResponse('upstream_unavailable'),
+      503: problemResponse('store_unavailable, authorization_server_unavailable'),
+      504: problemResponse('upstream_timeout'),
+    },
   }
+  return { paths: { [callbackPath(redirect)]: { get } }, schemas: {} }
+}
+
+/** The route pattern of the callback. */
+export function callbackPath(redirect: Config['oauth']['redirect']): string {
+  return redirect === 'fixed' ? PATHS.callback : PATHS.callbackOfLogin
 }

@@ -1,40 +1,20 @@
 import { randomUUID } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { Config } from '../config/config.ts'
 import { problem, unavailable } from '../errors.ts'
-import type { Logger } from '../log.ts'
-import { acceptFragment, type FragmentResponse, type GrantedTokens } from '../oauth/token-response.ts'
-import type { NonceStore } from '../store/store.ts'
-import type { Revoker } from '../tokens/revoker.ts'
-import { NOT_YOURS, publicError, requireOwn } from './authorization-answer.ts'
-import { comingBack } from './return-to.ts'
-import type { FactsOptions } from './session-info.ts'
-import { sessionFacts } from './session-info.ts'
-import type { SignIn } from './sign-in.ts'
-import { loginUrl } from './start.ts'
-import type { Transaction, Transactions } from './transaction.ts'
-import { TRANSACTION_MS } from './transaction.ts'
+import { requireJson } from '../http/body.ts'
+import { inPath, jsonBody, jsonResponse, problemResponse } from '../http/openapi.ts'
+import { acceptFragment, type GrantedTokens } from '../oauth/token-response.ts'
+import { PATHS } from '../paths.ts'
+import { loginErrorOf, NONCE, NOT_YOURS, requireNonce, requireOwnResponse } from './authorization-response.ts'
+import { BODY_LIMIT_BYTES, type LoginContext, type LoginFlow } from './flow.ts'
+import { sendPage } from './pages.ts'
+import { returnLocation } from './return-to.ts'
+import type { Members } from './sign-in.ts'
+import { loginUrl, TRANSACTION_MS, type Transaction } from './transaction.ts'
 
-export interface FragmentOptions extends FactsOptions {
-  redirect: Config['oauth']['redirect']
-  issuer: string | null
-  store: Pick<NonceStore, 'claimNonce'>
-  revoke: Revoker['revoke']
-  transactions: Transactions
-  signIn: SignIn
-  now: () => number
-  log: Logger
-}
+const TEXT = { type: 'string' } as const
 
-interface FragmentBody extends FragmentResponse {
-  error?: string
-  state?: string
-  iss?: string
-}
-
-const TEXT = { type: 'string' }
-
-/** Members that are not named here are ignored (RFC 6749 section 4.2.2). */
+/** Body of the POST: the members of the fragment. Unknown ones are ignored (RFC 6749 section 4.2.2). */
 export const FRAGMENT_SCHEMA = {
   type: 'object',
   description: 'The members of the fragment; access_token or error. Others are ignored.',
@@ -49,65 +29,148 @@ export const FRAGMENT_SCHEMA = {
   },
 } as const
 
+type FragmentMember = keyof (typeof FRAGMENT_SCHEMA)['properties']
+type FragmentBody = { [Name in FragmentMember]?: Name extends 'expires_in' ? unknown : string }
+
+/** The token flow (service document, section 5.4), `response_type=token` of RFC 6749 section 4.2. */
+export const TOKEN_FLOW: LoginFlow = {
+  name: 'token',
+  knownPaths: (redirect) => [
+    { path: PATHS.callbackOfLogin, allow: redirect === 'fixed' ? 'POST' : 'GET, POST' },
+  ],
+  openApi: {
+    paths: {
+      [PATHS.callbackOfLogin]: {
+        post: {
+          operationId: 'callbackFragment',
+          summary: 'What the page of the callback sends in the token flow',
+          security: [],
+          parameters: [inPath('nonce', NONCE.source)],
+          requestBody: jsonBody('FragmentAnswer'),
+          responses: {
+            200: jsonResponse('Signed in; `Location` says where to go.', 'Session'),
+            400: problemResponse(
+              'invalid_request, login_failed; `Location`, where there is one, says where to go',
+            ),
+            403: problemResponse('cross_origin'),
+            413: problemResponse('payload_too_large'),
+            415: problemResponse('unsupported_media_type'),
+            503: problemResponse('store_unavailable'),
+          },
+        },
+      },
+    },
+    schemas: { FragmentAnswer: FRAGMENT_SCHEMA },
+  },
+  addRoutes(scope, context) {
+    scope.route({
+      method: 'POST',
+      url: PATHS.callbackOfLogin,
+      bodyLimit: BODY_LIMIT_BYTES,
+      config: { newSession: true },
+      schema: { body: FRAGMENT_SCHEMA },
+      async onRequest(request) {
+        requireNonce((request.params as { nonce: string }).nonce)
+        requireJson(request)
+      },
+      handler: createFragmentHandler(context),
+    })
+  },
+}
+
 /**
- * `POST /auth/callback/<nonce>`: the answer of a token flow (service document, section 5.4), as the page of
- * the callback read it. Answers with the facts of the new session; `Location` says where the page goes.
+ * `POST /auth/callback/<nonce>`: takes the response that the page of the callback read from the fragment. Sends the
+ * facts of the new session; `Location` says where the page goes.
  */
-export function createFragment(options: FragmentOptions) {
-  const { redirect, issuer, store, revoke, transactions, signIn, now, log } = options
+function createFragmentHandler(context: LoginContext) {
+  const { config, store, revoke, transactions, signIn, sessionFacts, clock, log } = context
+  const { redirect, issuer } = config.oauth
 
   return async function fragment(request: FastifyRequest, reply: FastifyReply): Promise<object> {
     const { nonce } = request.params as { nonce: string }
     const body = request.body as FragmentBody
     const { state = null, iss = null } = body
-    requireOwn({ state, iss }, nonce, issuer)
+    requireOwnResponse({ state, iss }, nonce, issuer)
     if (redirect === 'fixed' && state === null) throw problem('login_failed', 'The state is missing.')
     const transaction = transactions.find(request.headers.cookie, nonce)
     if (transaction?.flow !== 'token') throw problem('login_failed', NOT_YOURS)
-    const granted = tokensOf(body, request, reply, nonce, transaction)
-    const members = { loginUrl: loginUrl(transaction) }
-    if (!(await claim(nonce, granted, members))) throw problem('login_failed', NOT_YOURS)
-    transactions.forget(reply, nonce)
-    const session = await signIn.signIn(request, reply, { granted, flow: 'token', members })
-    reply.header('location', comingBack(transaction.returnTo))
-    return sessionFacts(session, options)
-  }
-
-  async function claim(nonce: string, granted: GrantedTokens, members: Record<string, string>) {
-    try {
-      return await store.claimNonce(nonce, randomUUID(), TRANSACTION_MS)
-    } catch (cause) {
-      // The page no longer has it.
-      revoke(granted)
-      throw unavailable('store_unavailable', 1, cause, members)
-    }
-  }
-
-  function tokensOf(
-    body: FragmentBody,
-    request: FastifyRequest,
-    reply: FastifyReply,
-    nonce: string,
-    transaction: Transaction,
-  ) {
     if (!body.error === !body.access_token) {
       throw problem('invalid_request', 'Exactly one of the members access_token and error is expected.')
     }
     if (body.error) {
       log.info({ event: 'login.refused', reqId: request.id }, 'the authorization server sent an error')
       transactions.forget(reply, nonce)
-      const added = { name: 'login_error', value: publicError(body.error) }
       throw problem('login_failed', {
         detail: 'The authorization server did not accept the sign-in.',
-        headers: { location: comingBack(transaction.returnTo, added) },
+        headers: { location: returnLocation(transaction.returnTo, loginErrorOf(body.error)) },
       })
     }
-    const granted = acceptFragment(body, now())
-    // Without a refresh token, one that is due at once would be a session that has ended.
+    const granted = usableTokens(body, transaction)
+    const members = { loginUrl: loginUrl(transaction) }
+    if (!(await claim(nonce, granted, members))) throw problem('login_failed', NOT_YOURS)
+    transactions.forget(reply, nonce)
+    const session = await signIn(request, reply, { tokens: granted, flow: 'token', members })
+    reply.header('location', returnLocation(transaction.returnTo))
+    return sessionFacts(session)
+  }
+
+  function usableTokens(body: FragmentBody, transaction: Transaction): GrantedTokens {
+    const granted = acceptFragment(body, clock.wall())
+    // Without a refresh token, a token that is due at once would be a session that has ended.
     if (granted !== null && granted.lifeSeconds > 0) return granted
     throw problem('login_failed', {
       detail: 'The token cannot be used here.',
       members: { loginUrl: loginUrl(transaction) },
     })
   }
+
+  async function claim(nonce: string, granted: GrantedTokens, members: Members): Promise<boolean> {
+    try {
+      return await store.claimNonce(nonce, randomUUID(), TRANSACTION_MS)
+    } catch (cause) {
+      // The page has already removed the token from its address, so it cannot send it again.
+      revoke(granted)
+      throw unavailable('store_unavailable', 1, cause, members)
+    }
+  }
+}
+
+/**
+ * Sends the members of the fragment to this server and goes where the response says. It first removes the fragment
+ * from the address, so that no page of this tab leads back to it. No script can remove it from the browser's history
+ * of visits.
+ */
+const SCRIPT = `(async () => {
+  const members = {}
+  const response = new URLSearchParams(location.hash.slice(1))
+  for (const [name, value] of response) members[name] = Object.hasOwn(members, name) ? [value] : value
+  history.replaceState(null, '', location.pathname)
+  const path = location.pathname === '${PATHS.callback}' ? '${PATHS.callback}/' + encodeURIComponent(response.get('state')) : location.pathname
+  const result = await fetch(path, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify(members),
+  })
+  const next = result.headers.get('location')
+  if (next !== null) return location.replace(next)
+  const { detail, loginUrl } = await result.json()
+  tell(detail)
+  if (loginUrl !== undefined) document.querySelector('a').href = loginUrl
+})().catch(() => tell('The sign-in could not be completed.'))
+function tell(text) {
+  document.querySelector('p').textContent = text
+}`
+
+/** For every other page at the callback's address: removes an unwanted token from the address. */
+export const FORGET_FRAGMENT = `if (location.hash) history.replaceState(null, '', location.pathname + location.search)`
+
+/** The page on which a sign-in of the token flow ends; `retry` is where to begin it again. */
+export function sendFragmentPage(reply: FastifyReply, retry: string): FastifyReply {
+  return sendPage(reply, {
+    status: 200,
+    title: 'Signing in',
+    text: 'One moment, please. This step needs JavaScript.',
+    link: { href: retry, words: 'Begin again' },
+    script: SCRIPT,
+  })
 }

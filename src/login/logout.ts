@@ -1,25 +1,45 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { type OpenApiFragment, plainResponse, problemResponse } from '../http/openapi.ts'
+import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { Sessions } from '../session/sessions.ts'
 import type { SessionStore } from '../store/store.ts'
 
-export interface LogoutOptions {
+interface LogoutOptions {
   sessions: Pick<Sessions, 'end'>
   cookies: SessionCookies
   store: Pick<SessionStore, 'ping'>
 }
 
 /**
- * `POST /auth/logout`: the session is gone before the answer, or the answer is 503 and the browser
- * keeps its cookies to try again; this process has forgotten the session then. 204 without a session too.
+ * `POST /auth/logout`: the session ends before the 204. With the store down it sends 503, and the browser keeps its
+ * cookies to try again; this process no longer serves the session then. Without a session it sends 204 too.
  */
 export function createLogout({ sessions, cookies, store }: LogoutOptions) {
   return async function logout(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const key = cookies.recordKeyOf(request)
     if (key !== null) await sessions.end(key, 'logout')
-    // Cookies that name nobody here may do so elsewhere: none is cleared while nothing can be ended.
+    // Another replica may know the secret of these cookies: they are kept while no session can be ended.
     else await store.ping()
     cookies.clearSession(reply)
     return reply.code(204).header('clear-site-data', '"cache"').send()
   }
+}
+
+/** The OpenAPI document's part on this route. */
+export const LOGOUT_OPENAPI: OpenApiFragment = {
+  paths: {
+    [PATHS.logout]: {
+      post: {
+        operationId: 'logout',
+        summary: 'End the session on every replica',
+        responses: {
+          204: plainResponse('There is no session any more.'),
+          403: problemResponse('cross_origin'),
+          503: problemResponse('store_unavailable'),
+        },
+      },
+    },
+  },
+  schemas: {},
 }

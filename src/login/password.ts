@@ -1,29 +1,20 @@
 import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
-import type { Logger } from '../log.ts'
-import type { AuthorizationServer } from '../oauth/client.ts'
+import { requireJson } from '../http/body.ts'
+import { jsonBody, jsonResponse, problemResponse } from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
 import { Secret } from '../secret.ts'
-import type { SessionStore } from '../store/store.ts'
-import { grantProblem } from './grant-problem.ts'
-import type { RateLimit } from './rate-limit.ts'
-import type { FactsOptions } from './session-info.ts'
-import { sessionFacts } from './session-info.ts'
-import type { SignIn } from './sign-in.ts'
+import { BODY_LIMIT_BYTES, type LoginContext, type LoginFlow } from './flow.ts'
+import { createRateLimit, networkOf } from './rate-limit.ts'
+import { requireTokens } from './sign-in.ts'
 
-export interface PasswordOptions extends FactsOptions {
-  publicUrl: string
-  authorizationServer: Pick<AuthorizationServer, 'redeemPassword'>
-  store: Pick<SessionStore, 'ping'>
-  signIn: SignIn
-  /** Throws where there are too many tries for one user name. */
-  countUsername: RateLimit
-  log: Logger
-}
+/** Tries in this process. */
+const TRIES_PER_MINUTE = { address: 30, username: 5 }
 
-const TEXT = { type: 'string', minLength: 1, maxLength: 1024 }
+const TEXT = { type: 'string', minLength: 1, maxLength: 1024 } as const
 
+/** Body of `POST /auth/password`. */
 export const PASSWORD_SCHEMA = {
   type: 'object',
   additionalProperties: false,
@@ -31,39 +22,80 @@ export const PASSWORD_SCHEMA = {
   properties: { username: TEXT, password: { ...TEXT, writeOnly: true } },
 } as const
 
+type PasswordBody = Record<keyof (typeof PASSWORD_SCHEMA)['properties'], string>
+
+/** The credential flow (service document, section 5.4), `grant_type=password` of RFC 6749 section 4.3. */
+export const PASSWORD_FLOW: LoginFlow = {
+  name: 'password',
+  knownPaths: () => [{ path: PATHS.password, allow: 'POST' }],
+  openApi: {
+    paths: {
+      [PATHS.password]: {
+        post: {
+          operationId: 'password',
+          summary: 'Sign in by user name and password',
+          security: [],
+          requestBody: jsonBody('PasswordSignIn'),
+          responses: {
+            200: jsonResponse('Signed in.', 'Session'),
+            400: problemResponse('invalid_request'),
+            401: problemResponse('invalid_credentials'),
+            403: problemResponse('cross_origin'),
+            413: problemResponse('payload_too_large'),
+            415: problemResponse('unsupported_media_type'),
+            429: problemResponse('rate_limited'),
+            502: problemResponse('upstream_unavailable'),
+            503: problemResponse('store_unavailable, authorization_server_unavailable'),
+            504: problemResponse('upstream_timeout'),
+          },
+        },
+      },
+    },
+    schemas: { PasswordSignIn: PASSWORD_SCHEMA },
+  },
+  addRoutes(scope, context) {
+    const countAddress = createRateLimit({ perMinute: TRIES_PER_MINUTE.address, clock: context.clock })
+    scope.route({
+      method: 'POST',
+      url: PATHS.password,
+      bodyLimit: BODY_LIMIT_BYTES,
+      config: { newSession: true },
+      schema: { body: PASSWORD_SCHEMA },
+      async onRequest(request) {
+        countAddress(networkOf(request.ip))
+        requireJson(request)
+      },
+      handler: createPassword(context),
+    })
+  },
+}
+
 /**
- * `POST /auth/password`: the credential flow (service document, section 5.4). Answers with the facts of the
- * new session. User name and password go to the token endpoint and nowhere else.
+ * Sends the facts of the new session. User name and password go to the token endpoint and nowhere else.
  */
-export function createPassword(options: PasswordOptions) {
-  const { publicUrl, authorizationServer, store, signIn, countUsername, log } = options
+function createPassword(context: LoginContext) {
+  const { config, authorizationServer, store, signIn, sessionFacts, clock, log } = context
+  const countUsername = createRateLimit({ perMinute: TRIES_PER_MINUTE.username, clock })
 
   return async function password(request: FastifyRequest, reply: FastifyReply): Promise<object> {
-    const { username, password } = request.body as { username: string; password: string }
+    const { username, password } = request.body as PasswordBody
     countUsername(countedAs(username))
-    // Tokens that nobody can keep are not asked for.
+    // While the store is down no tokens are requested, since they could not be stored.
     await store.ping()
     const outcome = await authorizationServer.redeemPassword({
-      redirectUri: publicUrl + PATHS.callback,
+      redirectUri: config.publicUrl + PATHS.callback,
       username,
       password: new Secret(password),
     })
-    if (outcome.kind !== 'granted') {
-      const { kind } = outcome
-      log.warn(
-        { event: 'login.failed', reqId: request.id, outcome: kind, reason: outcome.reason },
-        'a user name and password were not accepted',
-      )
-      throw grantProblem(outcome, () => problem('invalid_credentials'))
-    }
-    const session = await signIn.signIn(request, reply, { granted: outcome.tokens, flow: 'password' })
-    return sessionFacts(session, options)
+    const refused = problem('invalid_credentials')
+    const tokens = requireTokens(outcome, { refused, request, log })
+    return sessionFacts(await signIn(request, reply, { tokens, flow: 'password' }))
   }
 }
 
 /**
- * One name for all ways to write a user name that a directory might take for the same; hashed, so that what
- * is counted is short and holds nobody's name.
+ * One name for all spellings of a user name that a directory might take for the same. Hashed, so that the counter
+ * stays short and holds no user names.
  */
 function countedAs(username: string): string {
   const plain = username

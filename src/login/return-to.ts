@@ -1,12 +1,12 @@
 import { isOwnPath } from '../paths.ts'
 
-/** Longer addresses would not fit the login cookie. Bytes. */
+/** Bytes. A longer address would not fit the login cookie. */
 const MAX_BYTES = 512
 
 /**
- * The local address to go to after sign-in, in the form that a browser would make of it, or null
- * where `given` is anything else. It must be a path on our own origin after parsing as browsers
- * parse, not one of our own routes, and free of what servers and browsers read differently.
+ * The local address to go to after sign-in, as a browser would normalize it, or null for anything else. It must be a
+ * path on our own origin by the URL parser of browsers, not one of our own routes, and free of characters that servers
+ * and browsers read differently.
  */
 export function localPath(given: string, publicUrl: string): string | null {
   if (Buffer.byteLength(given) > MAX_BYTES) return null
@@ -20,12 +20,12 @@ export function localPath(given: string, publicUrl: string): string | null {
 }
 
 /**
- * The address with `name=value` added to its query. The fragment is kept, or `#_` stands where there
- * is none: a redirect without one hands the fragment of the address that it came from on to the app.
+ * Where to redirect the browser at the end of a sign-in, with `login_error` in the query if it failed. Without a
+ * fragment of its own it gets `#_`: a browser would carry the fragment of the address it comes from along.
  */
-export function comingBack(returnTo: string, added?: { name: string; value: string }): string {
+export function returnLocation(returnTo: string, loginError?: string): string {
   const [rest, fragment = '_'] = splitOnce(returnTo, '#')
-  const query = added === undefined ? '' : `${rest.includes('?') ? '&' : '?'}${added.name}=${added.value}`
+  const query = loginError === undefined ? '' : `${rest.includes('?') ? '&' : '?'}login_error=${loginError}`
   return `${rest}${query}#${fragment}`
 }
 

@@ -1,60 +1,41 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { SessionFlow } from '../config/variables.ts'
-import { unavailable } from '../errors.ts'
+import { type Problem, problem, unavailable } from '../errors.ts'
 import type { Logger } from '../log.ts'
-import type { GrantedTokens } from '../oauth/token-response.ts'
-import type { SessionCookies } from '../session/cookies.ts'
-import { recordKeyOf } from '../session/cookies.ts'
+import type { GrantedTokens, TokenOutcome } from '../oauth/token-response.ts'
+import { recordKeyOf, type SessionCookies } from '../session/cookies.ts'
 import type { NewSession, Sessions } from '../session/sessions.ts'
-import type { RecordKey } from '../store/store.ts'
-import { inLog } from '../store/store.ts'
+import { inLog, type RecordKey } from '../store/store.ts'
 import type { Revoker } from '../tokens/revoker.ts'
 
-export interface SignInOptions {
+/** Members of the problem that the browser gets instead of a session, for example `loginUrl`. */
+export type Members = Record<string, string>
+
+/**
+ * Starts a session with these tokens in a route of `newSession`, sets its cookies, and ends the session that this
+ * browser had. Throws `store_unavailable` where the session cannot be stored; the tokens are then dropped and nothing
+ * has changed.
+ */
+export type SignIn = (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  what: { tokens: GrantedTokens; flow: SessionFlow; members?: Members },
+) => Promise<NewSession>
+
+export function createSignIn({
+  sessions,
+  revoke,
+  cookies,
+  log,
+}: {
   sessions: Pick<Sessions, 'create' | 'abandon' | 'end'>
   revoke: Revoker['revoke']
   cookies: SessionCookies
   log: Logger
-}
-
-export interface SignIn {
-  /**
-   * Starts a session with these tokens in a route of `newSession`, sets its cookies, and ends the one that
-   * this browser had. Throws `store_unavailable`, with `members`, where it cannot be stored; the tokens are
-   * then dropped and nothing has changed.
-   */
-  signIn(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    what: { granted: GrantedTokens; flow: SessionFlow; members?: Record<string, string> },
-  ): Promise<NewSession>
-}
-
-export function createSignIn({ sessions, revoke, cookies, log }: SignInOptions): SignIn {
-  const signIn: SignIn['signIn'] = async (request, reply, { granted, flow, members = {} }) => {
-    const before = cookies.recordKeyOf(request)
-    const key = recordKeyOf(request.session.sessionId)
-    let session: NewSession
+}): SignIn {
+  async function endReplaced(key: RecordKey, request: FastifyRequest): Promise<void> {
     try {
-      session = await sessions.create(key, granted, flow)
-      // Unchanged before, or the library would save it once more at the end of a request that failed.
-      await request.session.save()
-    } catch (cause) {
-      revoke(granted)
-      // Either step may have run without an answer; a session that nobody knows would be refreshed for hours.
-      sessions.abandon(key)
-      log.error({ event: 'login.unsaved', reqId: request.id, err: cause }, 'a sign-in could not be stored')
-      throw unavailable('store_unavailable', 1, cause, members)
-    }
-    cookies.setRecordKey(reply, key)
-    log.info({ event: 'login.succeeded', reqId: request.id, recordKey: inLog(key) }, 'signed in')
-    if (before !== null) await endBefore(before, request)
-    return session
-  }
-
-  async function endBefore(before: RecordKey, request: FastifyRequest): Promise<void> {
-    try {
-      await sessions.end(before, 'replaced')
+      await sessions.end(key, 'replaced')
     } catch (cause) {
       log.warn(
         { event: 'login.replaced_left', reqId: request.id, err: cause },
@@ -63,5 +44,65 @@ export function createSignIn({ sessions, revoke, cookies, log }: SignInOptions):
     }
   }
 
-  return { signIn }
+  return async function signIn(request, reply, { tokens: granted, flow, members = {} }) {
+    const replaced = cookies.recordKeyOf(request)
+    const key = recordKeyOf(request.session.sessionId)
+    let session: NewSession
+    try {
+      session = await sessions.create(key, granted, flow)
+      // An unsaved session would be saved by the library at the end of a request that failed.
+      await request.session.save()
+    } catch (cause) {
+      revoke(granted)
+      // Either write may have succeeded without a response; the session would be refreshed for hours.
+      sessions.abandon(key)
+      log.error({ event: 'login.unsaved', reqId: request.id, err: cause }, 'a sign-in could not be stored')
+      throw unavailable('store_unavailable', 1, cause, members)
+    }
+    cookies.setRecordKey(reply, key)
+    log.info({ event: 'login.succeeded', reqId: request.id, recordKey: inLog(key) }, 'signed in')
+    if (replaced !== null) await endReplaced(replaced, request)
+    return session
+  }
+}
+
+const RETRY_AFTER_SECONDS = 5
+
+/**
+ * The tokens that a sign-in asked for. Without tokens it logs why and throws what the browser gets: `refused` if the
+ * authorization server rejects the grant, else a problem with these members.
+ */
+export function requireTokens(
+  outcome: TokenOutcome,
+  {
+    refused,
+    members,
+    request,
+    log,
+  }: { refused: Problem; members?: Members; request: FastifyRequest; log: Logger },
+): GrantedTokens {
+  if (outcome.kind === 'granted') return outcome.tokens
+  const { kind, reason } = outcome
+  log.warn(
+    { event: 'login.failed', reqId: request.id, outcome: kind, reason },
+    'the token endpoint issued no tokens for a sign-in',
+  )
+  throw kind === 'refused' ? refused : failureProblem(outcome, members)
+}
+
+function failureProblem(
+  outcome: Extract<TokenOutcome, { kind: 'unavailable' | 'in_doubt' }>,
+  members: Members = {},
+): Problem {
+  if (outcome.timedOut) return problem('upstream_timeout', { members })
+  if (outcome.kind === 'in_doubt' && !isOwnFailure(outcome.failedStatus)) {
+    return problem('upstream_unavailable', { members })
+  }
+  const seconds = outcome.kind === 'unavailable' ? outcome.retryAfterSeconds : null
+  return unavailable('authorization_server_unavailable', seconds ?? RETRY_AFTER_SECONDS, undefined, members)
+}
+
+/** The authorization server itself reports these; 502 and 504 come from a gateway that got no usable response. */
+function isOwnFailure(status: number | undefined): boolean {
+  return status === 500 || status === 501 || status === 503
 }

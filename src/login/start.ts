@@ -1,50 +1,28 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { problem } from '../errors.ts'
-import type { AuthorizationServer } from '../oauth/client.ts'
+import { inQuery, type OpenApiFragment, plainResponse, problemResponse } from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
+import { queryOf, soleParameter } from './authorization-response.ts'
+import type { LoginContext } from './flow.ts'
 import { sendPage } from './pages.ts'
-import { queryOf, soleParameter } from './query.ts'
-import type { RateLimit } from './rate-limit.ts'
-import { networkOf } from './rate-limit.ts'
+import { createRateLimit, networkOf } from './rate-limit.ts'
 import { localPath } from './return-to.ts'
-import type { Transaction, Transactions } from './transaction.ts'
+import { loginUrl, type Transaction } from './transaction.ts'
 
-export interface StartOptions {
-  publicUrl: string
-  redirect: Config['oauth']['redirect']
-  authorizationServer: Pick<AuthorizationServer, 'authorizeUrl'>
-  transactions: Transactions
-  flows: Config['oauth']['flows']
-  /** Throws where this client begins too many sign-ins. */
-  countSignIn: RateLimit
-}
+type Flows = Config['oauth']['flows']
 
 const FRAMED = /^(iframe|frame|fencedframe|embed|object)$/
-
-/** `redirect_uri` of a sign-in: one for each where the authorization server need not echo `state`. */
-export function redirectUri(publicUrl: string, redirect: Config['oauth']['redirect'], nonce: string): string {
-  const address = publicUrl + PATHS.callback
-  return redirect === 'fixed' ? address : `${address}/${nonce}`
-}
-
-/** Where this sign-in can be begun again; a path. */
-export function loginUrl({ flow, returnTo }: Pick<Transaction, 'flow' | 'returnTo'>): string {
-  return `${PATHS.login}?returnTo=${encodeURIComponent(returnTo)}${flow === 'code' ? '' : `&flow=${flow}`}`
-}
 
 /**
  * `GET /auth/login`: sends a navigating browser to the authorization server. Uses no store, so that
  * visitors who never sign in cost nothing.
  */
-export function createStart({
-  publicUrl,
-  redirect,
-  authorizationServer,
-  transactions,
-  flows,
-  countSignIn,
-}: StartOptions) {
+export function createStart({ config, authorizationServer, transactions, clock }: LoginContext) {
+  const { publicUrl, loginRatePerMinute: perMinute } = config
+  const { flows } = config.oauth
+  const countSignIn = createRateLimit({ perMinute, clock })
+
   return async function start(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const { headers } = request
     const { 'sec-fetch-mode': mode = 'navigate', 'sec-fetch-dest': destination = 'document' } = headers
@@ -57,29 +35,19 @@ export function createStart({
     countSignIn(networkOf(request.ip))
     const query = queryOf(request.url)
     const flow = flowOf(soleParameter(query, 'flow'), flows)
-    const returnTo = localPath(parameterReturnTo(query), publicUrl)
-    if (returnTo === null) {
-      throw problem(
-        'invalid_return_to',
-        'The parameter returnTo must be a path of this site, of at most 512 bytes.',
-      )
-    }
+    const returnTo = returnToOf(query, publicUrl)
     if (headers['sec-fetch-site'] === 'cross-site') {
       return sendPage(reply, {
         status: 200,
         title: 'Sign in',
         text: 'Another site has sent you here to sign in. Go on only if you meant to.',
-        link: {
-          href: loginUrl({ flow, returnTo }),
-          words: 'Sign in',
-          isButton: true,
-        },
+        link: { href: loginUrl({ flow, returnTo }), words: 'Sign in', isButton: true },
       })
     }
-    const { nonce, verifier } = transactions.begin(reply, headers.cookie, { flow, returnTo })
+    const { nonce, redirectUri, verifier } = transactions.begin(reply, headers.cookie, { flow, returnTo })
     const location = await authorizationServer.authorizeUrl({
       responseType: flow,
-      redirectUri: redirectUri(publicUrl, redirect, nonce),
+      redirectUri,
       state: nonce,
       verifier,
     })
@@ -87,9 +55,9 @@ export function createStart({
   }
 }
 
-/** The flow asked for, where it is permitted; unasked, the first of code and token that is. */
-function flowOf(given: string | null, flows: Config['oauth']['flows']): Transaction['flow'] {
-  const permitted = (['code', 'token'] as const).filter((flow) => flows.has(flow))
+/** The requested flow if it is permitted; without a request the first permitted one of code and token. */
+function flowOf(given: string | null, flows: Flows): Transaction['flow'] {
+  const permitted = permittedFlows(flows)
   const flow = given === null ? permitted[0] : permitted.find((name) => name === given)
   if (flow !== undefined) return flow
   const names =
@@ -97,8 +65,37 @@ function flowOf(given: string | null, flows: Config['oauth']['flows']): Transact
   throw problem('invalid_request', `The parameter flow must be ${names}.`)
 }
 
-function parameterReturnTo(query: URLSearchParams): string {
-  const given = query.getAll('returnTo')
-  if (given.length > 1) throw problem('invalid_return_to', 'The parameter returnTo is repeated.')
-  return given[0] ?? '/'
+function permittedFlows(flows: Flows): Transaction['flow'][] {
+  return (['code', 'token'] as const).filter((flow) => flows.has(flow))
+}
+
+function returnToOf(query: URLSearchParams, publicUrl: string): string {
+  const [given = '/', ...more] = query.getAll('returnTo')
+  if (more.length > 0) throw problem('invalid_return_to', 'The parameter returnTo is repeated.')
+  const path = localPath(given, publicUrl)
+  if (path !== null) return path
+  throw problem(
+    'invalid_return_to',
+    'The parameter returnTo must be a path of this site, of at most 512 bytes.',
+  )
+}
+
+/** The OpenAPI document's part on this route. */
+export function startOpenApi(flows: Flows): OpenApiFragment {
+  const returnTo = inQuery('returnTo', { type: 'string', default: '/', description: 'A path of this site.' })
+  const flow = inQuery('flow', { type: 'string', enum: permittedFlows(flows) })
+  const get = {
+    operationId: 'login',
+    summary: 'Navigate here to sign in',
+    security: [],
+    parameters: flows.has('token') ? [returnTo, flow] : [returnTo],
+    responses: {
+      200: plainResponse('A page with a button, where another site has sent the browser here.'),
+      303: plainResponse('To the authorization server.'),
+      400: problemResponse('invalid_return_to, invalid_request'),
+      403: problemResponse('cross_origin: not a navigation'),
+      429: problemResponse('rate_limited'),
+    },
+  }
+  return { paths: { [PATHS.login]: { get } }, schemas: {} }
 }

@@ -1,38 +1,48 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { FastifyReply } from 'fastify'
+import type { Config } from '../config/config.ts'
 import type { Keyring } from '../keyring.ts'
+import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 
-/** What this server must remember between sending a browser away and its coming back. */
+/** One sign-in, as the server must remember it until the browser comes back. */
 export interface Transaction {
+  /** The flows that redirect the browser to the authorization server. */
   flow: 'code' | 'token'
   returnTo: string
+  /** `redirect_uri` of the authorization request. */
+  redirectUri: string
   /** PKCE verifier; null when PKCE is off, and in the token flow. */
   verifier: string | null
-  startedAt: number
 }
 
-/** Also how long a nonce stays claimed. */
+/** How long a sign-in may take; a nonce stays claimed as long. */
 export const TRANSACTION_MS = 600_000
 const MAX_KEPT = 5
-/** More would make a response head that proxies refuse; the rest goes with the next sign-ins. */
+/** More `Set-Cookie` lines would make a response head that proxies refuse; later sign-ins drop the rest. */
 const MAX_DROPPED = 20
 
 export interface Transactions {
-  /** A new sign-in; sets its cookie and drops those that are too many or too old. */
+  /** A new sign-in. Sets its cookie, and drops cookies that are too many or too old. */
   begin(
     reply: FastifyReply,
-    header: string | undefined,
+    cookieHeader: string | undefined,
     what: Pick<Transaction, 'flow' | 'returnTo'>,
-  ): { nonce: string; verifier: string | null }
-  /** The transaction of this nonce if this browser began it and it is not too old, else null. */
-  find(header: string | undefined, nonce: string): Transaction | null
-  /** Whether this browser has begun any sign-in whose answer comes in the fragment. */
-  awaitsFragment(header: string | undefined): boolean
+  ): Pick<Transaction, 'redirectUri' | 'verifier'> & { nonce: string }
+  /** The sign-in of this nonce, or null if this browser did not begin it or it is too old. */
+  find(cookieHeader: string | undefined, nonce: string): Transaction | null
+  /** Whether this browser has begun any sign-in whose response comes in the fragment. */
+  awaitsFragment(cookieHeader: string | undefined): boolean
+  /** Clears the cookie of a sign-in. */
   forget(reply: FastifyReply, nonce: string): void
 }
 
-/** A transaction as its cookie holds it, short; without `f` it is of the code flow. */
+/** Path where a sign-in can be started, or started again. */
+export function loginUrl({ flow, returnTo }: Pick<Transaction, 'flow' | 'returnTo'>): string {
+  return `${PATHS.login}?returnTo=${encodeURIComponent(returnTo)}${flow === 'code' ? '' : `&flow=${flow}`}`
+}
+
+/** Content of a login cookie, short; without `f` it is of the code flow. */
 interface Sealed {
   f?: Transaction['flow']
   r: string
@@ -40,30 +50,39 @@ interface Sealed {
   t: number
 }
 
-export interface TransactionsOptions {
+/**
+ * Sign-ins under way, each in a sealed cookie of its own. Visitors who never come back cost this server nothing, and
+ * parallel tabs do not disturb each other.
+ */
+export function createTransactions({
+  keyring,
+  cookies,
+  publicUrl,
+  oauth,
+  now,
+}: {
   keyring: Keyring
   cookies: SessionCookies
-  pkce: boolean
+  publicUrl: string
+  oauth: Pick<Config['oauth'], 'redirect' | 'pkce'>
   now: () => number
-}
-
-/**
- * Sign-ins under way, each in a sealed cookie of its own at the browser: visitors who never come back
- * cost nothing here, and parallel tabs do not disturb each other.
- */
-export function createTransactions({ keyring, cookies, pkce, now }: TransactionsOptions): Transactions {
+}): Transactions {
   const { loginPrefix, setLogin } = cookies
   const idOf = (nonce: string): string => createHash('sha256').update(nonce).digest('base64url').slice(0, 16)
+
+  // An address for each sign-in serves authorization servers that do not echo `state`.
+  const redirectUriOf = (nonce: string): string =>
+    publicUrl + PATHS.callback + (oauth.redirect === 'fixed' ? '' : `/${nonce}`)
 
   function clear(reply: FastifyReply, id: string): void {
     setLogin(reply, { id, value: '', maxAgeSeconds: 0 })
   }
 
-  function open(id: string, value: string): Transaction | null {
+  function open({ id, value }: { id: string; value: string }): Sealed | null {
     const opened = keyring.open('login', value, id)
     if (opened === null) return null
-    const { f = 'code', r, v, t } = JSON.parse(opened.text) as Sealed
-    return now() - t < TRANSACTION_MS ? { flow: f, returnTo: r, verifier: v, startedAt: t } : null
+    const sealed = JSON.parse(opened.text) as Sealed
+    return now() - sealed.t < TRANSACTION_MS ? sealed : null
   }
 
   function* sent(header: string | undefined): Generator<{ id: string; value: string }> {
@@ -78,31 +97,31 @@ export function createTransactions({ keyring, cookies, pkce, now }: Transactions
   return {
     begin(reply, header, { flow, returnTo }) {
       const nonce = randomBytes(32).toString('base64url')
-      const verifier = pkce && flow === 'code' ? randomBytes(32).toString('base64url') : null
+      const verifier = oauth.pkce && flow === 'code' ? randomBytes(32).toString('base64url') : null
       const sealed: Sealed = { r: returnTo, v: verifier, t: now() }
       const plain = JSON.stringify(flow === 'code' ? sealed : { ...sealed, f: flow })
       const id = idOf(nonce)
-      const kept: { id: string; startedAt: number }[] = []
-      for (const cookie of sent(header)) {
-        kept.push({ id: cookie.id, startedAt: open(cookie.id, cookie.value)?.startedAt ?? 0 })
-      }
+      const kept = [...sent(header)].map((cookie) => ({ id: cookie.id, startedAt: open(cookie)?.t ?? 0 }))
       kept.sort((a, b) => b.startedAt - a.startedAt)
       const dropped = kept.filter((cookie, at) => cookie.startedAt === 0 || at >= MAX_KEPT - 1)
       for (const cookie of dropped.slice(0, MAX_DROPPED)) clear(reply, cookie.id)
-      setLogin(reply, { id, value: keyring.seal('login', plain, id), maxAgeSeconds: TRANSACTION_MS / 1_000 })
-      return { nonce, verifier }
+      const value = keyring.seal('login', plain, id)
+      setLogin(reply, { id, value, maxAgeSeconds: TRANSACTION_MS / 1_000 })
+      return { nonce, redirectUri: redirectUriOf(nonce), verifier }
     },
 
     find(header, nonce) {
       const id = idOf(nonce)
       for (const cookie of sent(header)) {
-        const transaction = cookie.id === id ? open(id, cookie.value) : null
-        if (transaction !== null) return transaction
+        const sealed = cookie.id === id ? open(cookie) : null
+        if (sealed === null) continue
+        const { f: flow = 'code', r: returnTo, v: verifier } = sealed
+        return { flow, returnTo, redirectUri: redirectUriOf(nonce), verifier }
       }
       return null
     },
 
-    awaitsFragment: (header) => [...sent(header)].some(({ id, value }) => open(id, value)?.flow === 'token'),
+    awaitsFragment: (header) => [...sent(header)].some((cookie) => open(cookie)?.f === 'token'),
 
     forget: (reply, nonce) => clear(reply, idOf(nonce)),
   }

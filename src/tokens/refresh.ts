@@ -208,7 +208,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
       authorizationServer.refresh(session.tokens.refreshToken!, { sendBefore, signal }),
     )
     const inTime = withTimeout(answer, timeoutMs + UNSENT_TOLERANCE_MS).finally(releaseSlot)
-    track(inTime.then((outcome) => count(outcome?.kind ?? 'in_doubt')))
+    void track(inTime.then((outcome) => count(outcome?.kind ?? 'in_doubt')))
     const nothingToLose = attempt.doubts > 0 && attempt.expiresAt <= startedAt
     const hangs = nothingToLose && (await withTimeout(answer, PROBE_MS)) === null
     // Other sessions need not wait for this one to learn that the endpoint hangs.
@@ -235,7 +235,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
       if (isLost() && outcome.kind !== 'granted') return { kind: 'changed' }
       return await conclude(session, attempt, outcome)
     })
-    track(late)
+    void track(late)
     return { kind: 'later', retryInMs: UNANSWERED_RETRY_MS, late }
   }
 

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import fc from 'fast-check'
-import { comingBack, localPath } from '../../src/login/return-to.ts'
+import { localPath, returnLocation } from '../../src/login/return-to.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
 import { ask, field, portOf } from '../http/wire.ts'
 import { createFuzzer } from './fuzzer.ts'
@@ -152,8 +152,8 @@ export const returnAddress = createFuzzer({
         const isPlain = /^\/[a-z]+(\/[a-z]+)*$/.test(given) && !/^\/(auth|flux|site)(\/|$)/.test(given)
         if (isPlain) throw new Error('a plain path is refused')
       } else {
-        for (const added of [undefined, { name: 'login_error', value: 'access_denied' }]) {
-          requireLocal(comingBack(path, added), PUBLIC_URL)
+        for (const loginError of [undefined, 'access_denied']) {
+          requireLocal(returnLocation(path, loginError), PUBLIC_URL)
         }
         if (localPath(path, PUBLIC_URL) !== path)
           throw new Error(`judged differently the second time: ${path}`)

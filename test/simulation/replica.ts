@@ -1,7 +1,7 @@
 import { Problem } from '../../src/errors.ts'
 import type { Logger } from '../../src/log.ts'
 import { createLogout } from '../../src/login/logout.ts'
-import { createSessionInfo } from '../../src/login/session-info.ts'
+import { createSessionFacts, createSessionInfo } from '../../src/login/session-info.ts'
 import { createSignIn } from '../../src/login/sign-in.ts'
 import type { GrantedTokens } from '../../src/oauth/token-response.ts'
 import { type Caller, createCallers } from '../../src/proxy/caller.ts'
@@ -167,7 +167,12 @@ export class Replica implements Owner {
       log,
     })
     this.#logout = createLogout({ sessions, cookies, store })
-    this.#sessionInfo = createSessionInfo({ sessions, store, cookies, defaultWac: null })
+    this.#sessionInfo = createSessionInfo({
+      sessions,
+      store,
+      cookies,
+      sessionFacts: createSessionFacts({ defaultWac: null }),
+    })
     this.#signIn = createSignIn({ sessions, revoke: revoker.revoke, cookies, log })
     tokens.start()
     clock.current = null
@@ -307,8 +312,8 @@ export class Replica implements Owner {
       },
     }
     const reply = { setCookie: (name: string, text: string) => void setCookies.set(name, text) }
-    const granted = redeem!(this.#world.clock.wall(this))
-    await this.#signIn.signIn(request as never, reply as never, { granted, flow: 'code' })
+    const tokens = redeem!(this.#world.clock.wall(this))
+    await this.#signIn(request as never, reply as never, { tokens, flow: 'code' })
     setCookies.set(sessionName, this.#cookies.signer.sign(sessionId))
     return { status: 303, setCookies }
   }

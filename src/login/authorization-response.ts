@@ -1,8 +1,7 @@
 import { problem } from '../errors.ts'
-import { soleParameter } from './query.ts'
 
-/** What came back from the authorization server in the query. */
-export interface AuthorizationAnswer {
+/** The parameters of an authorization response (RFC 6749 sections 4.1.2 and 4.1.2.1). */
+export interface AuthorizationResponse {
   kind: 'code' | 'error' | 'none'
   /** The code, or the error code; '' for `none`. */
   value: string
@@ -14,26 +13,39 @@ export interface AuthorizationAnswer {
 export const NONCE = /^[A-Za-z0-9_-]{43}$/
 
 export const NOT_YOURS = 'This sign-in was not started in this browser, is too old, or has been used.'
-export const ONE_OF_BOTH = 'Exactly one of the parameters code and error is expected.'
+export const CODE_OR_ERROR = 'Exactly one of the parameters code and error is expected.'
 
-/** RFC 6749 sections 3.1 and 4.1.2: unknown parameters are ignored, none may be repeated. */
-export function readAnswer(query: URLSearchParams): AuthorizationAnswer {
+/** The query of a request target; repeated parameters are kept. */
+export function queryOf(url: string): URLSearchParams {
+  const at = url.indexOf('?')
+  return new URLSearchParams(at < 0 ? '' : url.slice(at + 1))
+}
+
+/** The value of a parameter, or null without one. Throws where it is repeated (RFC 6749 section 3.1). */
+export function soleParameter(query: URLSearchParams, name: string): string | null {
+  const values = query.getAll(name)
+  if (values.length > 1) throw problem('invalid_request', `The parameter ${name} is repeated.`)
+  return values[0] ?? null
+}
+
+/** Reads a response from the query. Throws where a parameter is repeated, and ignores unknown ones. */
+export function readAuthorizationResponse(query: URLSearchParams): AuthorizationResponse {
   const [code, error, state = null, iss = null] = ['code', 'error', 'state', 'iss'].map((name) =>
     soleParameter(query, name),
   )
   if (new Set(query.keys()).size !== query.size) throw problem('invalid_request', 'A parameter is repeated.')
-  if (code && error) throw problem('invalid_request', ONE_OF_BOTH)
+  if (code && error) throw problem('invalid_request', CODE_OR_ERROR)
   const kind = code ? 'code' : error ? 'error' : 'none'
   return { kind, value: code || error || '', state, iss }
 }
 
-/** Throws unless this may be the nonce of a sign-in. */
+/** Throws unless the text has the form of a nonce. */
 export function requireNonce(nonce: string): void {
   if (!NONCE.test(nonce)) throw problem('login_failed', 'This address belongs to no sign-in.')
 }
 
-/** Throws where an answer says that it belongs to another sign-in, or comes from another issuer (RFC 9207). */
-export function requireOwn(
+/** Throws where a response names another sign-in, or another issuer than the configured one (RFC 9207). */
+export function requireOwnResponse(
   { state, iss }: { state: string | null; iss: string | null },
   nonce: string,
   issuer: string | null,
@@ -46,6 +58,6 @@ export function requireOwn(
 }
 
 /** The value of `login_error` for an error code of RFC 6749 section 4.1.2.1 or 4.2.2.1. */
-export function publicError(error: string): string {
+export function loginErrorOf(error: string): string {
   return error === 'access_denied' || error === 'temporarily_unavailable' ? error : 'server_error'
 }
