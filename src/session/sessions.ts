@@ -139,7 +139,11 @@ export function createSessions(options: SessionsOptions): Sessions {
   return {
     create,
     abandon(key) {
-      void store.endUntilTaken(key, {}, options.maxMs)
+      store
+        .endUntilTaken(key, {}, options.maxMs)
+        .catch((error: unknown) =>
+          log.error({ event: 'store.step_failed', err: error }, 'a write to a session record failed'),
+        )
     },
     find,
     touch: store.touch,

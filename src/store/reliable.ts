@@ -237,8 +237,9 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
         const ended = await endNoted(key, request)
         const before = unansweredEnds.get(key)
         unansweredEnds.delete(key)
-        // Gone by the call before, whose answer was lost: what follows from an end is still to be done.
         if (ended.kind !== 'gone' || before === undefined) return ended
+        // Gone by the call before, whose answer was lost: what follows from an end is still to be done.
+        repair.note(key, { kind: 'end', reason: request.reason })
         return { kind: 'ended', tokens: before }
       } catch (error) {
         if (unansweredEnds.size < UNANSWERED_ENDS) unansweredEnds.set(key, tokens)
@@ -257,7 +258,9 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
     },
 
     async endPassed(key, gen, reason) {
-      const ended = await store.endPassed(key, gen, reason)
+      // The store has the generation before the held one, which `read` has shown.
+      const storedGen = held.get(key)?.gen === gen ? gen - 1 : gen
+      const ended = await store.endPassed(key, storedGen, reason)
       if (ended.kind === 'ended') repair.note(key, { kind: 'end', reason })
       return ended
     },

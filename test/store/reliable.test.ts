@@ -1,99 +1,525 @@
-import t from 'tap'
+import { randomUUID } from 'node:crypto'
+import t, { type Test } from 'tap'
 import { createLog } from '../../src/log.ts'
-import { Secret } from '../../src/secret.ts'
-import type { ReplaceTokens } from '../../src/store/store.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
-import { createUnsaved, type Waiting } from '../../src/tokens/unsaved.ts'
+import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createReliableStore, type Held } from '../../src/store/reliable.ts'
+import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
 import { installVirtualTime } from '../tokens/virtual-time.ts'
+import { IDLE_MS, leaseRequest, newKey, newRecord } from './stores.ts'
 
-function waitingTokens(endsAt: number, gen = 2): Waiting {
-  const tokens = {
-    accessToken: new Secret('a'),
-    refreshToken: new Secret('r'),
-    expiresAt: endsAt,
-    lifeSeconds: 60,
-    scope: null,
+/** `down`: the command does not run. `unanswered`: it runs, and its answer is lost. `broken`: no store failure. */
+type Fault = 'down' | 'unanswered' | 'broken'
+
+/** A command takes up to 800 ms to fail. */
+const FAILS_AFTER_MS = 800
+
+/** A reliable store over one in memory whose commands fail as the test says. */
+function start(t: Test) {
+  const time = installVirtualTime(t)
+  const memory = createMemoryStore({ now: time.now, idleMs: IDLE_MS })
+  t.teardown(() => memory.close())
+  const faults = new Map<string, Fault>()
+  const calls: { name: string; at: number }[] = []
+  const retried: string[] = []
+  const restored: string[] = []
+  const incidentListeners: (() => void)[] = []
+
+  const failing = (name: keyof SessionStore & string) => {
+    const member = memory[name] as unknown as (...args: unknown[]) => Promise<unknown>
+    return async (...args: unknown[]): Promise<unknown> => {
+      calls.push({ name, at: time.now() })
+      const fault = faults.get(name) ?? faults.get('all')
+      if (fault === undefined) return await member(...args)
+      if (fault === 'broken') throw new TypeError('a fault of the program')
+      if (fault === 'unanswered') await member(...args)
+      await new Promise((resolve) => setTimeout(resolve, FAILS_AFTER_MS))
+      throw new StoreUnavailable(new Error(fault))
+    }
   }
-  const record = {
-    session: '{}',
-    tokens: '',
-    gen: gen - 1,
-    createdAt: 0,
-    seenAt: 0,
-    endsAt,
-    flow: 'code',
-    client: '',
-    doubts: 0,
-    leaseUntil: 0,
-    retryAt: 0,
-    replacedAt: 0,
-  } as const
-  return { tokens, gen, record }
+  const commands = [
+    'read',
+    'touch',
+    'end',
+    'endPassed',
+    'beginRefresh',
+    'releaseLease',
+    'replaceTokens',
+    'restoreTokens',
+    'schedule',
+  ] as const
+  const base = {
+    ...memory,
+    health: {
+      ...memory.health,
+      onIncident: (listener: () => void) => void incidentListeners.push(listener),
+    },
+    ...Object.fromEntries(commands.map((name) => [name, failing(name)])),
+  } as SessionStore
+  const store = createReliableStore({
+    store: base,
+    idleMs: IDLE_MS,
+    clock: time.clock,
+    log: createLog('silent'),
+    onRetried: (write) => void retried.push(write),
+    onRestored: (write) => void restored.push(write),
+  })
+  return {
+    time,
+    memory,
+    store,
+    retried,
+    restored,
+    fail: (name: (typeof commands)[number] | 'all', fault: Fault) => void faults.set(name, fault),
+    heal: () => faults.clear(),
+    incident: () => {
+      for (const listener of incidentListeners) listener()
+    },
+    /** When each call of this command was made. */
+    callsOf: (name: string) => calls.filter((call) => call.name === name).map(({ at }) => at),
+    async session(): Promise<RecordKey> {
+      const key = newKey()
+      await memory.create(key, newRecord(time.now()), randomUUID(), 15_000)
+      await memory.confirm(key)
+      return key
+    },
+    /** New tokens of the generation after `gen`. */
+    write: (gen: number, endsAt = time.now() + 600_000) => ({
+      gen,
+      attempt: randomUUID(),
+      tokens: `sealed-${gen + 1}`,
+      endsAt,
+    }),
+    /** The result of a promise once `ms` have passed; rejections are errors. */
+    async after<T>(ms: number, work: Promise<T>): Promise<T | StoreUnavailable> {
+      const result = work.catch((error: unknown) => {
+        if (error instanceof StoreUnavailable) return error
+        throw error
+      })
+      await time.advance(ms)
+      return await result
+    },
+  }
 }
 
+function heldOf<T extends { kind: string }>(
+  result: T | Held<T> | StoreUnavailable,
+): Promise<T | { kind: 'expired' }> {
+  if ('settled' in result) return result.settled
+  throw new Error('nothing is held')
+}
+
+/** Only the memory store waits for something. */
+const IDLE_TIMERS = 1
+
 t.test('tokens that the store refuses are held, and tried again at least every two seconds', async (t) => {
-  const time = installVirtualTime(t)
-  const settled: string[] = []
-  const unsaved = createUnsaved({
-    clock: time.clock,
-    log: createLog('silent'),
-    onRetry() {
-      retries += 1
-    },
-    onSettled: (_key, _waiting, result) => settled.push(result),
-  })
-  const tries: number[] = []
-  let retries = 0
-  let up = false
-  const save = async (): Promise<ReplaceTokens> => {
-    tries.push(time.now())
-    // A command takes up to 800 ms to fail.
-    await new Promise((resolve) => setTimeout(resolve, 800))
-    if (!up) throw new StoreUnavailable(new Error('down'))
-    return { kind: 'replaced', gen: 2 }
-  }
-  const waiting = waitingTokens(time.now() + 600_000)
-  unsaved.hold('a', waiting, save)
-  t.equal(unsaved.get('a'), waiting)
-  t.equal(unsaved.size(), 1)
+  const { time, memory, store, retried, fail, heal, callsOf, session, write, after } = start(t)
+  const key = await session()
+  fail('replaceTokens', 'down')
+  const held = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1))))
+  t.equal(store.heldTokens(), 1)
+  t.match(await store.read(key), { gen: 2, tokens: 'sealed-2' }, 'this process reads them')
+  t.match(await memory.read(key), { gen: 1 })
   await time.advance(30_000)
+  const tries = callsOf('replaceTokens')
   for (let at = 1; at < tries.length; at += 1) t.ok(tries[at]! - tries[at - 1]! <= 2_000)
   t.ok(tries.length > 10)
-  t.equal(retries, tries.length, 'each is told')
-  up = true
+  t.strictSame(retried, Array(tries.length - 1).fill('tokens'), 'each retry is reported')
+  heal()
   await time.advance(3_000)
-  t.strictSame(settled, ['replaced'])
-  t.equal(unsaved.get('a'), null)
-  await unsaved.settled()
-  t.equal(time.waiting(), 0)
+  t.strictSame(await held, { kind: 'replaced', gen: 2 })
+  t.equal(store.heldTokens(), 0)
+  t.match(await memory.read(key), { gen: 2, tokens: 'sealed-2' })
+  await store.settled()
+  t.equal(time.waiting(), IDLE_TIMERS)
 })
 
-t.test('they are given up at the absolute limit of the session', async (t) => {
-  const time = installVirtualTime(t)
-  const settled: string[] = []
-  const unsaved = createUnsaved({
-    clock: time.clock,
-    log: createLog('silent'),
-    onRetry: () => {},
-    onSettled: (_key, _waiting, result) => settled.push(result),
-  })
-  unsaved.hold('a', waitingTokens(time.now() + 5_000), () => Promise.reject(new StoreUnavailable(null)))
+t.test('tokens that the store takes at once are not held', async (t) => {
+  const { store, retried, session, write } = start(t)
+  const key = await session()
+  t.strictSame(await store.replaceTokens(key, write(1)), { kind: 'replaced', gen: 2 })
+  t.strictSame(await store.replaceTokens(key, write(1)), { kind: 'moved' })
+  t.strictSame(await store.replaceTokens(newKey(), write(1)), { kind: 'gone' })
+  t.equal(store.heldTokens(), 0)
+  t.strictSame(retried, [])
+})
+
+t.test('held tokens whose write had run are settled as replaced', async (t) => {
+  const { time, store, fail, heal, session, write, after } = start(t)
+  const key = await session()
+  fail('replaceTokens', 'unanswered')
+  const held = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1))))
+  heal()
+  await time.advance(2_000)
+  t.strictSame(await held, { kind: 'replaced', gen: 2 })
+})
+
+t.test('held tokens are given up at the absolute limit of the session', async (t) => {
+  const { time, store, fail, session, write, after } = start(t)
+  const key = await session()
+  fail('replaceTokens', 'down')
+  const endsAt = time.now() + 5_000
+  const held = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1, endsAt))))
   await time.advance(8_000)
-  t.strictSame(settled, ['expired'])
-  t.equal(unsaved.size(), 0)
+  t.strictSame(await held, { kind: 'expired' })
+  t.equal(store.heldTokens(), 0)
+  t.equal(time.waiting(), IDLE_TIMERS)
+})
+
+t.test('held tokens of a session that has ended are settled as gone', async (t) => {
+  const { time, memory, store, fail, heal, session, write, after } = start(t)
+  const key = await session()
+  fail('replaceTokens', 'down')
+  const held = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1))))
+  await memory.end(key, { reason: 'logout' })
+  t.equal(await store.read(key), null, 'held tokens are no session')
+  heal()
+  await time.advance(2_000)
+  t.strictSame(await held, { kind: 'gone' })
+  t.equal(store.heldTokens(), 0)
 })
 
 t.test('settling older tokens leaves newer ones of the same session held', async (t) => {
-  const time = installVirtualTime(t)
-  const unsaved = createUnsaved({
-    clock: time.clock,
-    log: createLog('silent'),
-    onRetry: () => {},
-    onSettled: () => {},
+  const { time, memory, store, fail, session, write, after } = start(t)
+  const key = await session()
+  fail('replaceTokens', 'down')
+  const older = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1, time.now() + 5_000))))
+  const newer = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(2))))
+  await memory.replaceTokens(key, 1, 'of a sibling', 'sealed-2')
+  await time.advance(8_000)
+  t.strictSame(await older, { kind: 'expired' })
+  t.match(await store.read(key), { gen: 3, tokens: 'sealed-3' })
+  t.equal(store.heldTokens(), 1)
+  void newer
+})
+
+t.test('newer tokens in the store count more than held ones', async (t) => {
+  const { memory, store, fail, session, write, after } = start(t)
+  const key = await session()
+  fail('replaceTokens', 'down')
+  await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1)))
+  await memory.replaceTokens(key, 1, 'of a sibling', 'of-a-sibling')
+  t.match(await store.read(key), { gen: 2, tokens: 'of-a-sibling' })
+})
+
+t.test('no refresh begins while tokens are held', async (t) => {
+  const { memory, store, fail, heal, time, session, write, after, callsOf } = start(t)
+  const key = await session()
+  fail('replaceTokens', 'down')
+  await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1)))
+  await t.rejects(store.beginRefresh(key, leaseRequest('a')), StoreUnavailable)
+  t.strictSame(callsOf('beginRefresh'), [], 'the store is not asked')
+  heal()
+  await time.advance(2_000)
+  t.match(await store.beginRefresh(key, leaseRequest('a', { gen: 2 })), { kind: 'granted' })
+  t.match(await memory.read(key), { gen: 2, doubts: 1 })
+})
+
+t.test('a fault of the program gives held tokens up, and is reported', async (t) => {
+  const { time, store, fail, session, write, after } = start(t)
+  const key = await session()
+  fail('replaceTokens', 'down')
+  const held = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1))))
+  const settled = t.rejects(held, TypeError)
+  fail('replaceTokens', 'broken')
+  await time.advance(2_000)
+  await settled
+  t.equal(store.heldTokens(), 0)
+  await store.settled()
+})
+
+t.test('a stop waits until no tokens are held', async (t) => {
+  const { time, store, fail, heal, session, write, after } = start(t)
+  const key = await session()
+  fail('replaceTokens', 'down')
+  await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1)))
+  let settled = false
+  const stopped = store.settled().then(() => {
+    settled = true
   })
-  unsaved.hold('a', waitingTokens(time.now() + 600_000, 2), async () => ({ kind: 'moved' }))
-  const newer = waitingTokens(time.now() + 600_000, 3)
-  unsaved.hold('a', newer, () => Promise.reject(new StoreUnavailable(null)))
+  await time.advance(20_000)
+  t.notOk(settled)
+  heal()
+  await time.advance(2_000)
+  await stopped
+  t.match(await store.read(key), { gen: 2 })
+})
+
+t.test('a lease that could not be released is released as soon as the store takes it', async (t) => {
+  const { time, memory, store, retried, fail, heal, callsOf, session, after } = start(t)
+  const key = await session()
+  await memory.beginRefresh(key, leaseRequest('a'))
+  fail('releaseLease', 'down')
+  await after(FAILS_AFTER_MS, store.releaseLease(key, 'a', { gen: 1, doubts: 1 }, 5_000))
+  await time.advance(20_000)
+  const tries = callsOf('releaseLease')
+  t.ok(tries.length > 10, `${tries.length} tries`)
+  t.strictSame(new Set(retried), new Set(['lease']))
+  t.not((await memory.read(key))?.leaseUntil, 0)
+  heal()
+  await time.advance(2_000)
+  t.match(await memory.read(key), { doubts: 1, leaseUntil: 0 })
+  const count = callsOf('releaseLease').length
+  await time.advance(10_000)
+  t.equal(callsOf('releaseLease').length, count)
+  t.equal(time.waiting(), IDLE_TIMERS)
+})
+
+t.test('a lease is given up ten minutes later, when it has long expired', async (t) => {
+  const { time, store, fail, callsOf, session, after } = start(t)
+  const key = await session()
+  fail('releaseLease', 'down')
+  await after(FAILS_AFTER_MS, store.releaseLease(key, 'a', null, 0))
+  await time.advance(599_000)
+  const count = callsOf('releaseLease').length
+  await time.advance(600_000)
+  t.ok(callsOf('releaseLease').length <= count + 1)
+  t.equal(time.waiting(), IDLE_TIMERS)
+})
+
+t.test('a right to refresh that was granted without an answer is given back', async (t) => {
+  const { time, memory, store, fail, heal, session, after } = start(t)
+  const key = await session()
+  fail('beginRefresh', 'unanswered')
+  t.ok((await after(FAILS_AFTER_MS, store.beginRefresh(key, leaseRequest('a')))) instanceof StoreUnavailable)
+  t.match(await memory.read(key), { doubts: 1 })
+  heal()
+  await time.advance(1_000)
+  t.match(await memory.read(key), { doubts: 0, leaseUntil: 0 })
+})
+
+t.test('while a write is tried again, another like it for the same session is dropped', async (t) => {
+  const { time, store, fail, callsOf, session, after } = start(t)
+  const [key, other] = [await session(), await session()]
+  fail('end', 'down')
+  const first = heldOf(await after(FAILS_AFTER_MS, store.endUntilTaken(key, {}, 3_000)))
+  const second = heldOf(await after(FAILS_AFTER_MS, store.endUntilTaken(key, {}, 60_000)))
+  t.strictSame(await second, { kind: 'expired' })
+  const elsewhere = heldOf(await after(FAILS_AFTER_MS, store.endUntilTaken(other, {}, 60_000)))
+  await time.advance(4_000)
+  t.strictSame(await first, { kind: 'expired' }, 'it is given up at its own time')
+  const count = callsOf('end').length
+  await time.advance(10_000)
+  t.ok(callsOf('end').length > count, 'another session is tried on')
+  void elsewhere
+})
+
+t.test('after a stop neither releases nor ends are tried again', async (t) => {
+  const { time, store, fail, callsOf, session, after } = start(t)
+  const [key, other, late] = [await session(), await session(), await session()]
+  fail('all', 'down')
+  await after(FAILS_AFTER_MS, store.releaseLease(key, 'a', null, 0))
+  const end = heldOf(await after(FAILS_AFTER_MS, store.endUntilTaken(other, {}, 600_000)))
+  await store.settled()
+  await time.advance(2_000)
+  const count = callsOf('releaseLease').length + callsOf('end').length
+  t.strictSame(await end, { kind: 'expired' })
+  t.strictSame(
+    await heldOf(await after(FAILS_AFTER_MS, store.endUntilTaken(late, {}, 600_000))),
+    { kind: 'expired' },
+    'none is begun',
+  )
+  await time.advance(60_000)
+  t.equal(callsOf('releaseLease').length + callsOf('end').length, count + 1)
+  t.equal(time.waiting(), IDLE_TIMERS)
+})
+
+t.test('a fault of the program is no reason to try a release or an end again', async (t) => {
+  const { time, store, fail, callsOf, session, after } = start(t)
+  const key = await session()
+  fail('releaseLease', 'down')
+  fail('end', 'down')
+  await after(FAILS_AFTER_MS, store.releaseLease(key, 'a', null, 0))
+  const end = heldOf(await after(FAILS_AFTER_MS, store.endUntilTaken(key, {}, 600_000)))
+  fail('releaseLease', 'broken')
+  fail('end', 'broken')
+  await time.advance(2_000)
+  t.strictSame(await end, { kind: 'expired' })
+  const count = callsOf('releaseLease').length + callsOf('end').length
+  await time.advance(10_000)
+  t.equal(callsOf('releaseLease').length + callsOf('end').length, count)
+})
+
+t.test('an end that the store does not take is made when it is back', async (t) => {
+  const { time, memory, store, retried, fail, heal, session, after } = start(t)
+  const key = await session()
+  fail('end', 'down')
+  const ended = heldOf(
+    await after(FAILS_AFTER_MS, store.endUntilTaken(key, { gen: 1, reason: 'refused' }, 600_000)),
+  )
+  await time.advance(60_000)
+  heal()
+  await time.advance(2_000)
+  t.strictSame(await ended, { kind: 'ended', tokens: 'sealed-1' })
+  t.equal(await memory.endReason(key), 'refused')
+  t.strictSame(new Set(retried), new Set(['end']))
+  t.strictSame(await store.endUntilTaken(key, {}, 600_000), { kind: 'gone' })
+})
+
+t.test('an end without an answer is an end the next time, with its tokens, and once', async (t) => {
+  const { store, fail, heal, session, after } = start(t)
+  const key = await session()
+  fail('end', 'unanswered')
+  t.ok((await after(FAILS_AFTER_MS, store.end(key, { reason: 'logout' }))) instanceof StoreUnavailable)
+  heal()
+  t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'ended', tokens: 'sealed-1' })
+  t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'gone' })
+})
+
+t.test('an end that did not run is made the next time, of the tokens of then', async (t) => {
+  const { memory, store, fail, heal, session, after } = start(t)
+  const key = await session()
+  fail('end', 'down')
+  t.ok((await after(FAILS_AFTER_MS, store.end(key, { reason: 'logout' }))) instanceof StoreUnavailable)
+  heal()
+  await memory.replaceTokens(key, 1, 'b', 'sealed-2')
+  t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'ended', tokens: 'sealed-2' })
+  t.strictSame(await store.end(key), { kind: 'gone' })
+})
+
+t.test(
+  'an end with a condition that does not hold ends nothing, after one without an answer too',
+  async (t) => {
+    const { memory, store, fail, heal, session, after } = start(t)
+    const key = await session()
+    t.strictSame(await store.end(key, { gen: 7 }), { kind: 'moved' })
+    fail('end', 'down')
+    t.ok((await after(FAILS_AFTER_MS, store.end(key, { gen: 1 }))) instanceof StoreUnavailable)
+    heal()
+    await memory.replaceTokens(key, 1, 'b', 'sealed-2')
+    t.strictSame(await store.end(key, { gen: 1 }), { kind: 'moved' })
+    t.not(await memory.read(key), null)
+  },
+)
+
+t.test('where the record cannot be read before its end, this process forgets the session', async (t) => {
+  const { memory, store, fail, callsOf, session, after } = start(t)
+  const key = await session()
+  const changed: RecordKey[] = []
+  store.onChange((one) => void changed.push(one))
+  fail('read', 'down')
+  t.ok((await after(FAILS_AFTER_MS, store.end(key))) instanceof StoreUnavailable)
+  t.strictSame(changed, [key])
+  t.strictSame(callsOf('end'), [], 'nothing has ended')
+  t.not(await memory.read(key), null)
+})
+
+t.test('no more than a thousand ends without an answer keep their tokens', async (t) => {
+  const { store, fail, heal, session, after } = start(t)
+  const keys: RecordKey[] = []
+  for (let at = 0; at < 1_001; at += 1) keys.push(await session())
+  fail('end', 'unanswered')
+  await after(FAILS_AFTER_MS, Promise.allSettled(keys.map((key) => store.end(key))))
+  heal()
+  const ended = await Promise.all(keys.map((key) => store.end(key)))
+  t.strictSame(
+    ended.map(({ kind }) => kind),
+    [...Array(1_000).fill('ended'), 'gone'],
+  )
+})
+
+const ENDS = {
+  'an end': async ({ store }, key) => void (await store.end(key, { reason: 'logout' })),
+  'an end that was tried again': async ({ store, fail, heal, time, after }, key) => {
+    fail('end', 'down')
+    await after(FAILS_AFTER_MS, store.endUntilTaken(key, { reason: 'logout' }, 600_000))
+    heal()
+    await time.advance(2_000)
+  },
+  'an end without an answer that was asked for again': async ({ store, fail, heal, after }, key) => {
+    fail('end', 'unanswered')
+    await after(FAILS_AFTER_MS, store.end(key, { reason: 'logout' }))
+    heal()
+    await store.end(key, { reason: 'logout' })
+  },
+  'the end at a limit': async ({ store, time }, key) => {
+    await time.advance(IDLE_MS)
+    await store.endPassed(key, 1, 'logout')
+  },
+} satisfies Record<string, (setup: ReturnType<typeof start>, key: RecordKey) => Promise<void>>
+
+for (const [name, end] of Object.entries(ENDS)) {
+  t.test(`${name} that a failover loses is made again, and shows in this process at once`, async (t) => {
+    const setup = start(t)
+    const { time, memory, store, restored, incident, session } = setup
+    const key = await session()
+    await end(setup, key)
+    // A replica that was promoted has not received the end.
+    await memory.create(key, newRecord(time.now()), randomUUID(), 600_000)
+    t.equal(await store.read(key), null)
+    incident()
+    await time.advance(1_000)
+    t.equal(await memory.read(key), null)
+    t.equal(await memory.endReason(key), 'logout')
+    t.strictSame(restored, ['end'])
+  })
+}
+
+t.test('tokens that a failover lost are restored by the read that misses them', async (t) => {
+  const { memory, store, restored, session, write } = start(t)
+  const key = await session()
+  await store.replaceTokens(key, write(1))
+  await memory.end(key)
+  // A replica that was promoted has the older tokens.
+  await memory.create(key, newRecord(Date.now()), randomUUID(), 600_000)
+  t.match(await store.read(key), { gen: 2, tokens: 'sealed-2' })
+  t.match(await memory.read(key), { gen: 2, tokens: 'sealed-2' })
+  t.strictSame(restored, ['tokens'])
+})
+
+t.test('a read that misses lost tokens and cannot restore them rejects', async (t) => {
+  const { time, memory, store, fail, session, write, after } = start(t)
+  const key = await session()
+  await store.replaceTokens(key, write(1))
+  await memory.end(key)
+  await memory.create(key, newRecord(time.now()), randomUUID(), 600_000)
+  fail('restoreTokens', 'down')
+  t.ok(
+    (await after(FAILS_AFTER_MS, store.read(key))) instanceof StoreUnavailable,
+    'older tokens are not used',
+  )
+})
+
+t.test('pending activity is written with the read that follows, and before it', async (t) => {
+  const { time, store, fail, heal, session } = start(t)
+  const key = await session()
+  await time.advance(10_000)
+  const activeAt = time.now()
+  fail('touch', 'down')
+  store.touch(key)
+  await time.advance(900)
+  heal()
+  t.equal((await store.read(key))?.seenAt, activeAt)
+})
+
+t.test('a session that passes its idle limit ends while its new tokens are held', async (t) => {
+  const { time, memory, store, fail, session, write, after } = start(t)
+  const key = await session()
+  fail('replaceTokens', 'down')
+  await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1, time.now() + 10 * IDLE_MS)))
+  await time.advance(IDLE_MS)
+  const record = (await store.read(key))!
+  t.equal(record.gen, 2)
+  t.strictSame(await store.endPassed(key, record.gen, 'idle'), { kind: 'ended', tokens: 'sealed-1' })
+  t.equal(await memory.endReason(key), 'idle')
+})
+
+t.test('the last writes of a process are its lost writes and its activity', async (t) => {
+  const { time, memory, store, fail, heal, incident, session, write } = start(t)
+  const [active, lost] = [await session(), await session()]
+  await store.replaceTokens(lost, write(1))
+  await memory.end(lost)
+  await memory.create(lost, newRecord(time.now()), randomUUID(), 600_000)
+  await time.advance(10_000)
+  const activeAt = time.now()
+  fail('all', 'down')
+  store.touch(active)
+  incident()
   await time.advance(500)
-  t.equal(unsaved.get('a'), newer)
+  const finished = store.finish()
+  heal()
+  await time.advance(2_000)
+  await finished
+  t.equal((await memory.read(active))?.seenAt, activeAt)
+  t.equal((await memory.read(lost))?.gen, 2)
+  t.equal(time.waiting(), IDLE_TIMERS)
 })
