@@ -12,7 +12,7 @@ import {
   warningsOf,
 } from './config/environment.ts'
 
-t.test('only what is required has to be given, and everything else has its documented default', async (t) => {
+t.test('required variables are enough, and all others have their documented default', async (t) => {
   const parsed = parseConfig({ ...BASE, UNKNOWN_VARIABLE: 'ignored', WAC: '', PORT: '' })
   if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
   t.strictSame(parsed.warnings, [])
@@ -62,7 +62,7 @@ t.test('only what is required has to be given, and everything else has its docum
   })
 })
 
-t.test('every variable that is given arrives in the configuration', async (t) => {
+t.test('the configuration holds the value of every variable', async (t) => {
   const dir = t.testdir({ 'ca.pem': CERTIFICATE, site: { 'index.html': '' } })
   const config = configOf({
     BASE_URL: 'https://API.example.com:8443/v1/',
@@ -150,7 +150,7 @@ t.test('every variable that is given arrives in the configuration', async (t) =>
   })
 })
 
-t.test('a URL loses one trailing slash and no more, and the scope follows the resource server', async (t) => {
+t.test('a URL loses one trailing slash only, and the scope defaults to the resource server', async (t) => {
   const config = configOf({
     BASE_URL: 'https://api.example.com/v1//',
     OAUTH_TOKEN_URL: 'https://a.example/token//',
@@ -161,7 +161,7 @@ t.test('a URL loses one trailing slash and no more, and the scope follows the re
 })
 
 t.test(
-  'plain http is permitted on loopback, and elsewhere only by ALLOW_INSECURE_HTTP, with a warning',
+  'plain http is accepted on loopback, and elsewhere only with ALLOW_INSECURE_HTTP and a warning',
   async (t) => {
     for (const host of ['localhost', 'app.localhost', '127.0.0.1', '127.1.2.3', '[::1]']) {
       t.strictSame(faultsOf({ BASE_URL: `http://${host}:4000` }), [], host)
@@ -183,7 +183,7 @@ t.test(
   },
 )
 
-t.test('a name that looks like a slip is warned of, and other names are not', async (t) => {
+t.test('a name that looks like a misspelling causes a warning, and other names do not', async (t) => {
   for (const [given, meant] of [
     ['SESION_IDLE_SECONDS', 'SESSION_IDLE_SECONDS'],
     ['LOGLEVEL', 'LOG_LEVEL'],
@@ -191,7 +191,9 @@ t.test('a name that looks like a slip is warned of, and other names are not', as
     ['TRUSTED_PROXY', 'TRUST_PROXY'],
     ['WORKER', 'WORKERS'],
   ] as const) {
-    t.strictSame(warningsOf({ [given]: '1' }), [`${given} is not read: is ${meant} meant?`])
+    t.strictSame(warningsOf({ [given]: '1' }), [
+      `${given} is not a variable of this server: did you mean ${meant}?`,
+    ])
   }
   t.strictSame(warningsOf({ LOGLEVEL: 'warn', LOG_LEVEL: 'info' }), [], 'the right one is set as well')
   for (const name of ['PATH', 'HOSTNAME', 'APP_PORT', 'REDIS_PORT', 'REDIS_SERVICE_HOST', 'NODE_ENV']) {
@@ -199,7 +201,7 @@ t.test('a name that looks like a slip is warned of, and other names are not', as
   }
 })
 
-t.test('discouraged flows, the memory store and settings without effect are warned of', async (t) => {
+t.test('discouraged flows, the memory store and settings without effect cause a warning', async (t) => {
   const flows = warningsOf({ OAUTH_FLOWS: 'code,token,password,client', CLIENT_FLUX_ALLOWED: '*' })
   t.equal(flows.length, 3)
   for (const [index, flow] of ['token', 'password', 'client'].entries()) {
@@ -218,16 +220,13 @@ t.test('discouraged flows, the memory store and settings without effect are warn
   t.match(warningsOf({ REDIS_CA_FILE: `${dir}/ca.pem` }), [/^REDIS_CA_FILE has no effect/])
 })
 
-t.test(
-  'what may be read by the client flow is a list, everything, or nothing while the flow is off',
-  async (t) => {
-    t.equal(configOf({ OAUTH_FLOWS: 'client', CLIENT_FLUX_ALLOWED: '*' }).clientFluxAllowed, '*')
-    t.equal(configOf({ CLIENT_FLUX_ALLOWED: '*' }).clientFluxAllowed, null)
-  },
-)
+t.test('CLIENT_FLUX_ALLOWED is a list or *, and null while the client flow is off', async (t) => {
+  t.equal(configOf({ OAUTH_FLOWS: 'client', CLIENT_FLUX_ALLOWED: '*' }).clientFluxAllowed, '*')
+  t.equal(configOf({ CLIENT_FLUX_ALLOWED: '*' }).clientFluxAllowed, null)
+})
 
 t.test(
-  'WORKERS=auto is one process a core, and so a fault with the memory store on several cores',
+  'WORKERS=auto is one process per core, so with the memory store it is a fault on several cores',
   async (t) => {
     t.equal(configOf({ WORKERS: 'auto' }).workers, availableParallelism())
     const faults = faultsOf({ WORKERS: 'auto', SESSION_STORE: 'memory' })

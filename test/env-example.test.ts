@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
-import { parseConfig, VARIABLES } from '../src/config/config.ts'
+import { parseConfig } from '../src/config/config.ts'
+import { VARIABLES } from '../src/config/variables.ts'
 
 const ROOT = new URL('../', import.meta.url)
 const example = readFileSync(new URL('.env.example', ROOT), 'utf8')

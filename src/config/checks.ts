@@ -1,6 +1,6 @@
-import { quoted } from './kinds.ts'
-import { isInsecure } from './urls.ts'
-import { FLOWS, type Values } from './variables.ts'
+import { isInsecure, quoted } from './kinds.ts'
+import type { Environment } from './secrets.ts'
+import { FLOWS, VARIABLE_NAMES, type Values } from './variables.ts'
 
 const ADDRESSES = [
   'BASE_URL',
@@ -12,7 +12,7 @@ const ADDRESSES = [
   'OAUTH_ISSUER',
 ] as const
 
-/** Faults between variables. One that is missing in `values` had a fault of its own, and is passed over. */
+/** Faults between variables. A variable that is missing in `values` is skipped: it had its own fault. */
 export function relationFaults(values: Partial<Values>): string[] {
   const faults: string[] = []
   if (values.ALLOW_INSECURE_HTTP === false) {
@@ -33,7 +33,7 @@ export function relationFaults(values: Partial<Values>): string[] {
   }
   if (values.SESSION_STORE === 'memory' && values.WORKERS !== undefined && values.WORKERS > 1) {
     faults.push(
-      `WORKERS must be 1 with SESSION_STORE=memory, which one process holds, but is ${values.WORKERS}`,
+      `WORKERS must be 1 with SESSION_STORE=memory, because one process holds the sessions, but is ${values.WORKERS}`,
     )
   }
   if (values.PORT !== undefined && values.PORT !== 0 && values.PORT === values.OPS_PORT) {
@@ -42,7 +42,7 @@ export function relationFaults(values: Partial<Values>): string[] {
   return faults
 }
 
-/** What is permitted but should be known: discouraged flows, lost protection, settings without effect. */
+/** Warnings for the start: discouraged flows, lost protection, settings without effect. */
 export function relationWarnings(values: Values): string[] {
   const warnings: string[] = []
   for (const flow of values.OAUTH_FLOWS) {
@@ -52,25 +52,27 @@ export function relationWarnings(values: Values): string[] {
   if (values.STORE_OUTAGE_GRACE_SECONDS > 0) {
     warnings.push(
       values.SESSION_STORE === 'memory'
-        ? 'STORE_OUTAGE_GRACE_SECONDS has no effect with SESSION_STORE=memory, which is never away'
-        : `STORE_OUTAGE_GRACE_SECONDS=${values.STORE_OUTAGE_GRACE_SECONDS}: while Redis is away, a sign-out on another replica is not seen for that long`,
+        ? 'STORE_OUTAGE_GRACE_SECONDS has no effect with SESSION_STORE=memory, which has no outages'
+        : `STORE_OUTAGE_GRACE_SECONDS=${values.STORE_OUTAGE_GRACE_SECONDS}: during a Redis outage this replica does not notice sign-outs on others for that long`,
     )
   }
   if (values.SESSION_STORE === 'memory') {
-    warnings.push('SESSION_STORE=memory: sessions live in this one process and are lost when it ends')
+    warnings.push('SESSION_STORE=memory: sessions exist in this process only and are lost when it ends')
   }
   for (const [name] of insecureAddresses(values)) {
-    warnings.push(`${name} is plain http (ALLOW_INSECURE_HTTP): whoever is on the way reads what passes`)
+    warnings.push(
+      `${name} is plain http (ALLOW_INSECURE_HTTP): everyone on the network path can read the traffic`,
+    )
   }
   if (values.CLIENT_FLUX_ALLOWED !== null && !values.OAUTH_FLOWS.has('client')) {
     warnings.push('CLIENT_FLUX_ALLOWED has no effect without the client flow')
   }
   if (values.SESSION_STORE === 'redis') {
     if (values.REDIS_CA_FILE !== null && !values.REDIS_URL?.tls) {
-      warnings.push('REDIS_CA_FILE has no effect: the REDIS_URL is without TLS (rediss)')
+      warnings.push('REDIS_CA_FILE has no effect: REDIS_URL does not use TLS (rediss://)')
     }
     if (values.REDIS_SENTINEL_PASSWORD !== null && values.REDIS_URL?.kind !== 'sentinel') {
-      warnings.push('REDIS_SENTINEL_PASSWORD has no effect: the REDIS_URL names no Sentinels')
+      warnings.push('REDIS_SENTINEL_PASSWORD has no effect: REDIS_URL names no Sentinels')
     }
   }
   return warnings
@@ -81,4 +83,34 @@ function insecureAddresses(values: Partial<Values>): [name: string, address: str
     const address = values[name]
     return address && isInsecure(address) ? [[name, address]] : []
   })
+}
+
+/** Shorter names resemble too many others: `APP_PORT` is not a misspelled `OPS_PORT`. */
+const LONG = 9
+
+/** A warning for each variable that looks like a misspelling of an unset variable. */
+export function nearMisses(env: Environment): string[] {
+  const known = VARIABLE_NAMES.flatMap((name) => [name, `${name}_FILE`])
+  const unset = VARIABLE_NAMES.filter((name) => !env[name] && !env[`${name}_FILE`])
+  return Object.keys(env)
+    .filter((given) => given.length >= 6 && !known.includes(given))
+    .flatMap((given) => {
+      const meant = unset.find((name) => edits(given.toUpperCase(), name) <= (name.length > LONG ? 2 : 1))
+      return meant === undefined ? [] : [`${given} is not a variable of this server: did you mean ${meant}?`]
+    })
+}
+
+/** The Levenshtein distance of two words: letters to insert, delete or change. */
+function edits(one: string, other: string): number {
+  let row = Array.from({ length: other.length + 1 }, (_, at) => at)
+  for (const [at, letter] of [...one].entries()) {
+    let before = at
+    const next = [at + 1]
+    for (const [column, wanted] of [...other].entries()) {
+      next.push(Math.min(next[column]! + 1, row[column + 1]! + 1, before + (letter === wanted ? 0 : 1)))
+      before = row[column + 1]!
+    }
+    row = next
+  }
+  return row.at(-1)!
 }

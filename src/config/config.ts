@@ -1,97 +1,74 @@
-import type { Secret } from '../secret.ts'
-import { relationWarnings } from './checks.ts'
-import { nearMisses } from './near-misses.ts'
-import { readVariables } from './read.ts'
+import { nearMisses, relationFaults, relationWarnings } from './checks.ts'
+import { Refused } from './kinds.ts'
 import type { RedisTarget } from './redis-url.ts'
-import type { Flow, OauthName, StoreName, Values } from './variables.ts'
-import { VARIABLE_NAMES } from './variables.ts'
-
-export type { RedisAddress, RedisLogin, RedisTarget } from './redis-url.ts'
-export { VARIABLES } from './variables.ts'
+import { type Environment, given } from './secrets.ts'
+import {
+  type OauthName,
+  type StoreName,
+  TABLE,
+  VARIABLE_NAMES,
+  type Values,
+  type VariableName,
+} from './variables.ts'
 
 /** The configuration of the process. Frozen; times carry their unit in the name. */
-export interface Config {
-  /** The origin that the browser sees, no trailing slash. */
-  readonly publicUrl: string
-  /** `publicUrl` is https. */
-  readonly secureCookies: boolean
-  readonly baseUrl: string
-  readonly oauth: {
-    readonly authorizeUrl: string
-    readonly tokenUrl: string
-    readonly revocationUrl: string | null
-    readonly issuer: string | null
-    readonly clientId: string
-    readonly clientSecret: Secret
-    readonly scope: string
-    readonly flows: ReadonlySet<Flow>
-    readonly redirect: 'per-login' | 'fixed'
-    readonly pkce: boolean
-    readonly tokenTimeoutMs: number
-  }
-  /** `wac/fluxId` pairs that may be read without a session; null without the `client` flow. */
-  readonly clientFluxAllowed: '*' | ReadonlySet<string> | null
-  /** The first signs and seals, all are accepted. */
-  readonly sessionSecrets: readonly Secret[]
-  readonly store:
-    | { readonly kind: 'memory' }
-    | {
-        readonly kind: 'redis'
-        readonly target: RedisTarget
-        readonly ca: string | null
-        readonly prefix: string
-      }
-  readonly wac: { readonly default: string | null; readonly allowed: ReadonlySet<string> | null }
-  readonly listen: { readonly host: string; readonly port: number; readonly opsPort: number }
-  readonly session: {
-    readonly idleSeconds: number
-    readonly maxSeconds: number
-    readonly outageGraceSeconds: number
-  }
-  readonly refresh: {
-    readonly aheadSeconds: number
-    readonly thresholdSeconds: number
-    readonly concurrency: number
-  }
-  readonly upstream: {
-    readonly tokenIn: 'header' | 'query'
-    readonly timeoutMs: number
-    readonly bodyLimitBytes: number
-  }
-  /** 0 is off. */
-  readonly loginRatePerMinute: number
-  readonly trustProxy: readonly string[]
-  readonly staticDir: string | null
-  /** Processes of this replica; `auto` is resolved. */
-  readonly workers: number
-  readonly accessLog: 'errors' | 'all' | 'off'
-  readonly logLevel: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent'
-  readonly shutdownSeconds: number
-}
+export type Config = ReturnType<typeof toConfig>
 
 export type ParsedConfig =
   | { readonly ok: true; readonly config: Config; readonly warnings: readonly string[] }
   | { readonly ok: false; readonly faults: readonly string[] }
 
 /**
- * The configuration that these environment variables give (docs/configuration.md), with what should be
- * said of it at start; or every fault in it at once, each beginning with its variable's name and none
- * holding a secret's value. Reads the files that variables name; has no other effect.
+ * The configuration that an environment gives (docs/configuration.md), with warnings for the start, or all of its
+ * faults at once. A fault begins with the variable's name and never holds a secret's value. Reads the files that
+ * variables name; has no other effect.
  */
-export function parseConfig(env: Readonly<Record<string, string | undefined>>): ParsedConfig {
+export function parseConfig(env: Environment): ParsedConfig {
   const read = readVariables(env, VARIABLE_NAMES)
   if (!read.ok) return read
   const warnings = [...relationWarnings(read.values), ...nearMisses(env)]
   return { ok: true, config: toConfig(read.values), warnings }
 }
 
-function toConfig(values: Values): Config {
+type ReadVariables<Name extends VariableName> =
+  | { readonly ok: true; readonly values: Pick<Values, Name> }
+  | { readonly ok: false; readonly faults: readonly string[] }
+
+/** The values of the named variables, or every fault in them and between them. Reads no other variable. */
+export function readVariables<Name extends VariableName>(
+  env: Environment,
+  names: readonly Name[],
+): ReadVariables<Name> {
+  const read = new Map<string, unknown>()
+  const faults: string[] = []
+  for (const name of names) {
+    const value = readValue(TABLE[name], given(env, name, TABLE[name].secret))
+    if (value instanceof Refused) faults.push(`${name} ${value.problem}`)
+    else read.set(name, value)
+  }
+  const values = Object.fromEntries(read) as Partial<Values>
+  faults.push(...relationFaults(values))
+  return faults.length > 0 ? { ok: false, faults } : { ok: true, values: values as Pick<Values, Name> }
+}
+
+function readValue(variable: (typeof TABLE)[VariableName], text: string | null | Refused): unknown {
+  if (text instanceof Refused) return text
+  const effective = text ?? variable.default
+  if (effective !== null) return variable.kind.read(effective)
+  return variable.required ? new Refused(`is required: ${variable.meaning}`) : null
+}
+
+function toConfig(values: Values) {
   return frozen({
+    /** The origin that the browser sees, without a trailing slash. */
     publicUrl: values.PUBLIC_URL,
+    /** `publicUrl` is https. */
     secureCookies: values.PUBLIC_URL.startsWith('https:'),
     baseUrl: values.BASE_URL,
     oauth: toOauth(values),
+    /** `wac/fluxId` pairs that may be read without a session; null without the `client` flow. */
     clientFluxAllowed: values.OAUTH_FLOWS.has('client') ? values.CLIENT_FLUX_ALLOWED : null,
+    /** The first signs and seals, all are accepted. */
     sessionSecrets: values.SESSION_SECRET,
     store: toStore(values),
     wac: { default: values.WAC, allowed: values.WAC_ALLOWED },
@@ -111,18 +88,20 @@ function toConfig(values: Values): Config {
       timeoutMs: values.UPSTREAM_TIMEOUT_MS,
       bodyLimitBytes: values.BODY_LIMIT_BYTES,
     },
+    /** 0 is off. */
     loginRatePerMinute: values.LOGIN_RATE_PER_MINUTE,
     trustProxy: values.TRUST_PROXY ?? [],
     staticDir: values.STATIC_DIR,
+    /** Server processes of this replica; `auto` is resolved. */
     workers: values.WORKERS,
     accessLog: values.ACCESS_LOG,
     logLevel: values.LOG_LEVEL,
     shutdownSeconds: values.SHUTDOWN_SECONDS,
-  })
+  } as const)
 }
 
-/** What these variables say of the authorization server. */
-export function toOauth(values: Pick<Values, OauthName>): Config['oauth'] {
+/** The authorization server and this client. */
+export function toOauth(values: Pick<Values, OauthName>) {
   return {
     authorizeUrl: values.OAUTH_AUTHORIZE_URL ?? `${values.AUTH_URL}/oauth/authorize`,
     tokenUrl: values.OAUTH_TOKEN_URL ?? `${values.AUTH_URL}/oauth/token`,
@@ -135,20 +114,20 @@ export function toOauth(values: Pick<Values, OauthName>): Config['oauth'] {
     redirect: values.OAUTH_REDIRECT,
     pkce: values.OAUTH_PKCE === 'S256',
     tokenTimeoutMs: values.TOKEN_TIMEOUT_MS,
-  }
+  } as const
 }
 
-/** What these variables say of the session store. */
-export function toStore(values: Pick<Values, StoreName>): Config['store'] {
-  if (values.SESSION_STORE === 'memory' || values.REDIS_URL === null) return { kind: 'memory' }
-  const target =
+/** The session store. */
+export function toStore(values: Pick<Values, StoreName>) {
+  if (values.SESSION_STORE === 'memory' || values.REDIS_URL === null) return { kind: 'memory' } as const
+  const target: RedisTarget =
     values.REDIS_URL.kind === 'sentinel'
       ? { ...values.REDIS_URL, sentinelPassword: values.REDIS_SENTINEL_PASSWORD }
       : values.REDIS_URL
-  return { kind: 'redis', target, ca: values.REDIS_CA_FILE, prefix: values.REDIS_PREFIX }
+  return { kind: 'redis', target, ca: values.REDIS_CA_FILE, prefix: values.REDIS_PREFIX } as const
 }
 
-/** Frozen to the last object. A `Set` stays open underneath; `ReadonlySet` keeps it closed to our code. */
+/** Freezes all nested objects. A `Set` can still change; its type `ReadonlySet` keeps our code from that. */
 function frozen<T extends object>(value: T): T {
   for (const member of Object.values(value)) {
     if (typeof member === 'object' && member !== null) frozen(member)

@@ -1,7 +1,10 @@
+import { X509Certificate } from 'node:crypto'
+import { readFileSync, statSync } from 'node:fs'
 import { isIP } from 'node:net'
+import { join, resolve } from 'node:path'
 import { isFluxId, WAC as WAC_PATTERN } from '../paths.ts'
 
-/** The answer of a reader to a text that it does not take: completes the sentence "NAME …". */
+/** Why a text is not accepted; completes the sentence "NAME …". */
 export class Refused {
   readonly problem: string
 
@@ -10,19 +13,19 @@ export class Refused {
   }
 }
 
-/** One kind of value: what it accepts, in words, and how a text is read. */
+/** One kind of value: what it accepts, and how to read it. */
 export interface Kind<T> {
   /** Completes the sentence "NAME must be …"; the documentation uses it too. */
   readonly accepts: string
   read(text: string): T | Refused
 }
 
-/** A value for a message: quoted, so that stray blanks show, and not endless. */
+/** A value for a message: quoted, so that stray spaces show, and cut to 80 characters. */
 export function quoted(text: string): string {
   return JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text)
 }
 
-/** A kind whose refusal prints the value: not for secrets. `read` answers undefined to refuse. */
+/** A kind whose faults print the value: not for secrets. `read` returns undefined to refuse. */
 export function printable<T>(accepts: string, read: (text: string) => T | undefined): Kind<T> {
   return {
     accepts,
@@ -46,7 +49,7 @@ export function matching(pattern: RegExp, accepts: string): Kind<string> {
   return printable(accepts, (text) => (pattern.test(text) ? text : undefined))
 }
 
-/** A comma-separated list; blanks around an entry do not count, an empty entry is refused. */
+/** A comma-separated list. Spaces around an entry are ignored; an empty entry is refused. */
 export function listOf<T>(entry: Kind<T>): Kind<readonly T[]> {
   return {
     accepts: `a comma-separated list, each ${entry.accepts}`,
@@ -63,7 +66,7 @@ export function listOf<T>(entry: Kind<T>): Kind<readonly T[]> {
   }
 }
 
-/** The same value in another form. */
+/** A kind whose value is converted. */
 export function mapped<T, U>(kind: Kind<T>, change: (value: T) => U): Kind<U> {
   return {
     accepts: kind.accepts,
@@ -80,7 +83,7 @@ export function orWord<T, const W extends string>(word: W, kind: Kind<T>): Kind<
     accepts: `\`${word}\` or ${kind.accepts}`,
     read(text) {
       const value = text === word ? word : kind.read(text)
-      return value instanceof Refused ? new Refused(`${value.problem} (\`${word}\` may stand alone)`) : value
+      return value instanceof Refused ? new Refused(`${value.problem} (or \`${word}\` alone)`) : value
     },
   }
 }
@@ -97,10 +100,10 @@ export const WAC_AND_FLUX = printable('of the form `wac/fluxId`', (text) => {
 /** Scope tokens, RFC 6749 section 3.3. */
 export const SCOPE = matching(
   /^[\x21\x23-\x5b\x5d-\x7e]+( [\x21\x23-\x5b\x5d-\x7e]+)*$/,
-  'one or more scopes with one blank between them',
+  'one or more scopes separated by single spaces',
 )
 
-/** A DNS or container name; underscores are no host names by RFC 1123, yet Compose makes them. */
+/** A DNS or container name. RFC 1123 forbids underscores, but Compose uses them. */
 export const HOST_NAME_PATTERN = /^(?=.{1,253}$)(?!.*\.\.)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?$/
 
 /** An address to listen on. */
@@ -109,8 +112,8 @@ export const HOST = printable('a host name or an IP address (IPv6 without bracke
 )
 
 /**
- * A peer or a network of peers. A prefix length of 0 is refused: it would believe everyone, as `true` would;
- * so are hop counts, which believe whoever reaches the port, and names, which DNS decides.
+ * A peer or a network of peers. Refused: a prefix length of 0 and `true`, which trust everyone; hop counts, which
+ * trust any client that reaches the port; names, which depend on DNS.
  */
 export const NETWORK = printable(
   'an IP address or a CIDR such as `10.0.0.0/8`, with a prefix of at least 1',
@@ -122,3 +125,91 @@ export const NETWORK = printable(
     return Number(prefix) >= 1 && Number(prefix) <= (family === 4 ? 32 : 128) ? text : undefined
   },
 )
+
+/** The URL, or why it is refused. Text that may hold credentials is never printed. */
+function parseUrl(text: string): URL | Refused {
+  if (text.includes('@')) return new Refused('must not hold an @ (no user name or password)')
+  if (/[?#]/.test(text)) return new Refused('must not have a query or a fragment')
+  // The URL parser drops tabs and newlines, turns `\` into `/` and accepts `https:host`: all are mistakes here.
+  const plain = /^https?:\/\/[^/]/i.test(text) && !/[\s\\]/.test(text)
+  if (plain && URL.canParse(text)) return new URL(text)
+  return new Refused(`must be a URL that begins with https:// (or http://), but is ${quoted(text)}`)
+}
+
+/** A URL in its normal form, without one trailing slash. */
+export const ADDRESS: Kind<string> = {
+  accepts: 'a URL without user name, query and fragment',
+  read(text) {
+    const url = parseUrl(text)
+    return url instanceof Refused ? url : url.href.replace(/\/$/, '')
+  },
+}
+
+/** Scheme, host and port, as a browser writes them in `Origin` (RFC 6454 section 6.2). */
+export const ORIGIN: Kind<string> = {
+  accepts: 'an origin: a URL without a path',
+  read(text) {
+    const url = parseUrl(text)
+    if (url instanceof Refused) return url
+    return url.pathname === '/' ? url.origin : new Refused(`must have no path, but is ${quoted(text)}`)
+  },
+}
+
+/** Kept unchanged: RFC 9207 section 2.4 compares issuers as strings, and some end in a slash. */
+export const ISSUER: Kind<string> = {
+  accepts: 'a URL without user name, query and fragment, kept to the letter',
+  read(text) {
+    const url = parseUrl(text)
+    return url instanceof Refused ? url : text
+  },
+}
+
+/** Whether a URL is http and its host is not loopback (`localhost` and names under it by RFC 6761, 127/8, ::1). */
+export function isInsecure(address: string): boolean {
+  const { protocol, hostname } = new URL(address)
+  return protocol === 'http:' && !/^(?:(?:.+\.)?localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname)
+}
+
+/** The directory of a page's build, as an absolute path. */
+export const PAGE_BUILD = printable('a directory with an index.html', (text) => {
+  try {
+    return statSync(join(text, 'index.html')).isFile() ? resolve(text) : undefined
+  } catch {
+    return undefined
+  }
+})
+
+/** The text of a file of readable PEM certificates. */
+export const CERTIFICATES: Kind<string> = {
+  accepts: 'the path of a file of PEM certificates',
+  read(path) {
+    const text = readText(path)
+    if (text instanceof Refused) {
+      return new Refused(`must be a file that can be read, but ${quoted(path)} cannot (${text.problem})`)
+    }
+    const blocks = text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? []
+    return blocks.length > 0 && blocks.every(isCertificate)
+      ? text
+      : new Refused(
+          `must name a file of PEM certificates, but ${quoted(path)} holds none, or one that cannot be read`,
+        )
+  },
+}
+
+function isCertificate(pem: string): boolean {
+  try {
+    new X509Certificate(pem)
+    return true
+  } catch {
+    return false
+  }
+}
+
+/** The text of a file, or the system's code for the failure, for example `ENOENT`. */
+export function readText(path: string): string | Refused {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch (error) {
+    return new Refused((error as NodeJS.ErrnoException).code ?? 'unreadable')
+  }
+}

@@ -1,21 +1,19 @@
-import type { Config } from './config.ts'
-import { toOauth, toStore } from './config.ts'
-import type { Environment } from './read.ts'
-import { readVariables } from './read.ts'
+import { type Config, readVariables, toOauth, toStore } from './config.ts'
+import type { Environment } from './secrets.ts'
 import { OAUTH_NAMES, STORE_NAMES } from './variables.ts'
 
-/** What an operator's command needs beyond the place of the sessions. */
+/** What an operator's command needs besides the session store. */
 export interface OperatorNeeds {
-  /** Opening what is sealed. */
+  /** It opens sealed tokens. */
   readonly secrets: boolean
-  /** Revoking tokens, where there is an endpoint for it. */
+  /** It revokes tokens, where there is an endpoint. */
   readonly revocation: boolean
 }
 
 export interface OperatorConfig {
   readonly store: Extract<Config['store'], { kind: 'redis' }>
   readonly idleSeconds: number
-  /** Empty where they are not needed. */
+  /** Empty where the command does not need them. */
   readonly sessionSecrets: Config['sessionSecrets']
   /** null where nothing is revoked. */
   readonly oauth: Config['oauth'] | null
@@ -34,7 +32,7 @@ export function parseOperatorConfig(env: Environment, needs: OperatorNeeds): Par
   const faults = [base, secrets, oauth].flatMap((read) => (read === null || read.ok ? [] : read.faults))
   const store = base.ok ? toStore(base.values) : null
   if (store?.kind === 'memory')
-    faults.push('SESSION_STORE must be redis: in memory, sessions are within the server itself')
+    faults.push('SESSION_STORE must be redis: sessions in memory are out of reach for a command')
   if (!base.ok || store?.kind !== 'redis' || secrets?.ok === false || oauth?.ok === false)
     return { ok: false, faults }
   return {

@@ -2,7 +2,7 @@ import { isIPv4, isIPv6 } from 'node:net'
 import { Secret } from '../secret.ts'
 import { HOST_NAME_PATTERN, type Kind, Refused } from './kinds.ts'
 
-/** The credentials that the data nodes get; null is not sent. */
+/** Credentials of the data nodes; null is not sent. */
 export interface RedisLogin {
   readonly username: string | null
   readonly password: Secret | null
@@ -13,7 +13,7 @@ export interface RedisAddress {
   readonly port: number
 }
 
-/** Where Redis is, in the three forms in which it is run. The login is the data nodes'. */
+/** Where Redis is: one server, Sentinels or a Cluster. */
 export type RedisTarget =
   | {
       readonly kind: 'single'
@@ -43,7 +43,7 @@ const SENTINEL_PORT = 26379
 
 /**
  * `redis[s]://`, `redis[s]-sentinel://` and `redis[s]-cluster://` as `scheme://[user:password@]hosts[/path]`.
- * Nothing of the text is ever printed: any part of a mistyped URL may be the password.
+ * No part of the text is ever printed: any part of a mistyped URL may be the password.
  */
 export const REDIS_TARGET: Kind<RedisTarget> = {
   accepts: 'a Redis URL: `redis://`, `redis-sentinel://` or `redis-cluster://`, with TLS `rediss…`',
@@ -55,7 +55,7 @@ export const REDIS_TARGET: Kind<RedisTarget> = {
       )
     }
     if (/[?#\s]/.test(text)) {
-      return new Refused('must have no query, fragment or blank (in a password, percent-encode them)')
+      return new Refused('must have no query, fragment or space (in a password, percent-encode them)')
     }
     const [, secure, form = '', authority = '', path = ''] = parts
     const tls = secure !== ''
@@ -72,7 +72,7 @@ export const REDIS_TARGET: Kind<RedisTarget> = {
         return sentinel(hosts, path, login, tls)
       case '-cluster':
         if (path !== '')
-          return new Refused('must have no path or database number: a Redis Cluster has database 0 alone')
+          return new Refused('must have no path or database number: a Redis Cluster has only database 0')
         return { kind: 'cluster', nodes: hosts, login, tls }
       default:
         return single(hosts, path, login, tls)
@@ -96,7 +96,7 @@ function sentinel(
   tls: boolean,
 ): RedisTarget | Refused {
   const [master = '', dbText = '', ...rest] = path.split('/')
-  // The characters that Sentinel itself takes in `sentinel monitor <name>`.
+  // The characters that Sentinel accepts in `sentinel monitor <name>`.
   if (!/^[A-Za-z0-9._-]+$/.test(master)) {
     return new Refused("must end in the master's name: redis-sentinel://host1,host2/MASTER")
   }
@@ -117,7 +117,7 @@ function readLogin(userinfo: string): RedisLogin | Refused {
   if (username === null || password === null) {
     return new Refused('has a user name or password with a % that is not percent-encoding (write %25)')
   }
-  // Clients skip AUTH without a password: the connection would quietly be the default user's.
+  // Without a password clients skip AUTH, and the connection would silently be the default user's.
   if (username !== '' && password === '') return new Refused('has a user name without a password')
   return { username: username || null, password: password === '' ? null : new Secret(password) }
 }

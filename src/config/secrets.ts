@@ -1,17 +1,18 @@
-import { readFileSync } from 'node:fs'
 import { Secret } from '../secret.ts'
-import { type Kind, Refused } from './kinds.ts'
+import { type Kind, Refused, readText } from './kinds.ts'
 
-/** Stands in `.env.example`. Whatever is printed there or in the documentation is known to everyone. */
+export type Environment = Readonly<Record<string, string | undefined>>
+
+/** The placeholder of `.env.example`. Everyone knows a value that is printed there or in the documentation. */
 const PRINTED_SECRETS: ReadonlySet<string> = new Set(['replace-me-with-the-output-of-openssl-rand-base64-48'])
 
 const MIN_SESSION_SECRET_LENGTH = 32
 const HOW_TO_MAKE_ONE = 'make one with: openssl rand -base64 48'
 
-// Control characters, a byte order mark, and what stands for bytes that are not UTF-8.
+// Control characters, a byte order mark, and the replacement character of bytes that are not UTF-8.
 const UNREADABLE = /[\u0000-\u001f\u007f\ufeff\ufffd]/
 
-/** One secret. Text that holds a line break or the like is a file saved wrongly, and is refused. */
+/** One secret. A line break or another control character means that a file was saved wrongly. */
 export const SECRET: Kind<Secret> = {
   accepts: 'text without line breaks or other control characters',
   read: (text) =>
@@ -20,7 +21,7 @@ export const SECRET: Kind<Secret> = {
       : new Secret(text),
 }
 
-/** The secrets that sign and seal, the one in use first. */
+/** The secrets that sign and seal, the current one first. */
 export const SESSION_SECRETS: Kind<readonly Secret[]> = {
   accepts: `one or more secrets of at least ${MIN_SESSION_SECRET_LENGTH} characters, comma-separated`,
   read(text) {
@@ -45,15 +46,11 @@ export const SESSION_SECRETS: Kind<readonly Secret[]> = {
 }
 
 /**
- * What the environment gives for a variable: its text, null when it is not set (empty counts as not set), or why
- * it cannot be had. A secret may be in the file that `NAME_FILE` names, less one trailing newline. The path is
- * not printed: the secret itself may have been put there by mistake.
+ * The text of a variable, null when it is unset or empty, or why it cannot be read. A secret may be in the file
+ * that `NAME_FILE` names; one trailing newline is dropped. The path is not printed: it may be the secret itself,
+ * put there by mistake.
  */
-export function given(
-  env: Readonly<Record<string, string | undefined>>,
-  name: string,
-  secret: boolean,
-): string | null | Refused {
+export function given(env: Environment, name: string, secret: boolean): string | null | Refused {
   const direct = env[name] || null
   const path = secret ? env[`${name}_FILE`] || null : null
   if (path === null) return direct
@@ -62,13 +59,4 @@ export function given(
   if (text instanceof Refused)
     return new Refused(`cannot be read from the file that ${name}_FILE names (${text.problem})`)
   return text.replace(/\r?\n$/, '') || new Refused(`is empty in the file that ${name}_FILE names`)
-}
-
-/** The text of a file, or the system's code for the failure, for example `ENOENT`. */
-export function readText(path: string): string | Refused {
-  try {
-    return readFileSync(path, 'utf8')
-  } catch (error) {
-    return new Refused((error as NodeJS.ErrnoException).code ?? 'unreadable')
-  }
 }

@@ -1,14 +1,18 @@
 import { availableParallelism } from 'node:os'
-import { CERTIFICATES, PAGE_BUILD } from './files.ts'
 import {
+  ADDRESS,
+  CERTIFICATES,
   HOST,
+  ISSUER,
   type Kind,
   listOf,
   mapped,
   matching,
   NETWORK,
+  ORIGIN,
   oneOf,
   orWord,
+  PAGE_BUILD,
   SCOPE,
   WAC,
   WAC_AND_FLUX,
@@ -16,9 +20,8 @@ import {
 } from './kinds.ts'
 import { REDIS_TARGET } from './redis-url.ts'
 import { SECRET, SESSION_SECRETS } from './secrets.ts'
-import { ADDRESS, ISSUER, ORIGIN } from './urls.ts'
 
-/** Each flow that OAUTH_FLOWS may name, with what the server warns of at start. */
+/** The flows that OAUTH_FLOWS may name, each with its warning at start. */
 export const FLOWS = {
   code: null,
   token: 'RFC 9700 section 2.1.2 advises against it: tokens pass through the browser and cannot be refreshed',
@@ -31,11 +34,11 @@ export type Flow = keyof typeof FLOWS
 /** The flows that start a user's session. */
 export type SessionFlow = Exclude<Flow, 'client'>
 
-/** One variable of the environment. `T` is what its reader and its default give. */
+/** One variable of the environment. `T` is the type of its value. */
 interface Variable<T> {
   readonly kind: Kind<T>
   readonly required: boolean
-  /** Read like a given text; null: the variable is null when it is not set. */
+  /** Read like a given text. null: an unset variable is null. */
   readonly default: string | null
   readonly secret: boolean
   readonly meaning: string
@@ -57,14 +60,14 @@ function secret<T>(variable: Variable<T>): Variable<T> {
   return { ...variable, secret: true }
 }
 
-/** Sessions of more than a year are a slip; every timer and instant stays an exact number. */
+/** More than a year is a mistake. Below it, every timer and instant is an exact number. */
 const YEAR_SECONDS = 31_536_000
-/** A third of the longest token life that is believed (86400): refreshing earlier than that has no effect. */
+/** A third of the longest accepted token life (86400): refreshing earlier has no effect. */
 const MAX_REFRESH_AHEAD_SECONDS = 28_800
 
 const asSet = <T>(values: readonly T[]): ReadonlySet<T> => new Set(values)
 
-/** Every variable that the server reads; the parser, the documentation and its tests follow this table. */
+/** Every variable that the server reads. The parser, the documentation and its tests use this table. */
 export const TABLE = {
   BASE_URL: required(ADDRESS, 'address of the resource server'),
   AUTH_URL: required(ADDRESS, 'address of the authorization server'),
@@ -199,14 +202,14 @@ export const TABLE = {
 
 type Table = typeof TABLE
 
-/** Every variable read. */
+/** The values of all variables. */
 export type Values = { readonly [Name in keyof Table]: Table[Name] extends Variable<infer T> ? T : never }
 
 export type VariableName = keyof Table
 
 export const VARIABLE_NAMES = Object.keys(TABLE) as VariableName[]
 
-/** Those that say where sessions are kept. */
+/** The variables of the session store. */
 export const STORE_NAMES = [
   'SESSION_STORE',
   'REDIS_URL',
@@ -217,7 +220,7 @@ export const STORE_NAMES = [
 
 export type StoreName = (typeof STORE_NAMES)[number]
 
-/** Those that say who this client is, and to whom. */
+/** The variables of the authorization server and this client. */
 export const OAUTH_NAMES = [
   'AUTH_URL',
   'BASE_URL',
@@ -236,7 +239,7 @@ export const OAUTH_NAMES = [
 
 export type OauthName = (typeof OAUTH_NAMES)[number]
 
-/** What the documentation must tell of each variable. */
+/** The facts that the documentation must state for each variable. */
 export const VARIABLES = Object.entries<Variable<unknown>>(TABLE).map(([name, variable]) => ({
   name,
   default: variable.default,

@@ -2,7 +2,7 @@ import { inspect } from 'node:util'
 import t from 'tap'
 import { configOf, type Env, faultsOf, OTHER_SECRET, revealed } from './environment.ts'
 
-t.test('a secret may be in a file, of which one trailing newline is dropped', async (t) => {
+t.test('a secret may be in a file, and one trailing newline is dropped', async (t) => {
   const dir = t.testdir({
     plain: 'from a file\n',
     windows: 'from a file\r\n',

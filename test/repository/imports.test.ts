@@ -46,8 +46,8 @@ t.test('each import that breaks a rule is reported in one sentence', async (t) =
     },
     {
       name: 'from the ground to a folder, by a re-export',
-      tree: { 'config/urls.ts': `export { a } from '../oauth/client.ts'`, 'oauth/client.ts': '' },
-      faults: ['src/config/urls.ts imports src/oauth/client.ts: config must not import oauth.'],
+      tree: { 'config/kinds.ts': `export { a } from '../oauth/client.ts'`, 'oauth/client.ts': '' },
+      faults: ['src/config/kinds.ts imports src/oauth/client.ts: config must not import oauth.'],
     },
     {
       name: 'between the server and the sandbox, in both directions',

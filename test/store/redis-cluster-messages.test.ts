@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { RedisTarget } from '../../src/config/config.ts'
+import type { RedisTarget } from '../../src/config/redis-url.ts'
 import type { RecordKey } from '../../src/store/store.ts'
 import type { RedisServer } from '../helpers/redis.ts'
 import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import type { RedisTarget } from '../../src/config/config.ts'
+import type { RedisTarget } from '../../src/config/redis-url.ts'
 import type { RecordKey } from '../../src/store/store.ts'
 import { freePort } from '../helpers/ports.ts'
 import { type RedisServer, redisCli } from '../helpers/redis.ts'

@@ -1,5 +1,5 @@
 import { createHash, randomUUID } from 'node:crypto'
-import type { RedisTarget } from '../../src/config/config.ts'
+import type { RedisTarget } from '../../src/config/redis-url.ts'
 import { Secret } from '../../src/secret.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { openRedis } from '../../src/store/redis/connection.ts'

@@ -1,5 +1,5 @@
 import type { Cluster, Redis } from 'ioredis'
-import type { RedisAddress } from '../../config/config.ts'
+import type { RedisAddress } from '../../config/redis-url.ts'
 import { inTime } from './commands.ts'
 
 /** The shortest time between two refreshes of the client's slot map. */

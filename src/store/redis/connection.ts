@@ -1,6 +1,6 @@
 import type { RedisOptions } from 'ioredis'
 import { Cluster, Redis } from 'ioredis'
-import type { RedisAddress, RedisTarget } from '../../config/config.ts'
+import type { RedisAddress, RedisTarget } from '../../config/redis-url.ts'
 import { type RedisClient, watchSilence } from './health.ts'
 import { type Sentinels, watchSentinels } from './sentinels.ts'
 

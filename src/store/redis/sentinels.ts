@@ -1,7 +1,7 @@
 import { connect as connectTcp } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { AbstractConnector, Redis, type RedisOptions } from 'ioredis'
-import type { RedisAddress } from '../../config/config.ts'
+import type { RedisAddress } from '../../config/redis-url.ts'
 import { messageOf } from '../../log.ts'
 import { inTime } from './commands.ts'
 

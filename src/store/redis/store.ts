@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { RedisTarget } from '../../config/config.ts'
+import type { RedisTarget } from '../../config/redis-url.ts'
 import {
   type BeginRefresh,
   CLOCK_TOLERANCE_MS,
