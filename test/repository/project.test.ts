@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { basename, dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
@@ -55,6 +55,17 @@ t.test('every relative link of a page leads to a file', async (t) => {
       t.doesNotThrow(() => readFileSync(url), `${page} links to ${target}`)
     }
   }
+})
+
+t.test('every source file that a page names with its folder exists', async (t) => {
+  let named = 0
+  for (const page of pages()) {
+    for (const [path] of read(page).matchAll(/(?<![\w./-])[\w-]+(?:\/[\w.-]+)+\.(?:ts|lua|mjs)\b/g)) {
+      named += 1
+      t.ok(existsSync(`${ROOT}/${path}`) || existsSync(`${ROOT}/src/${path}`), `${page} names ${path}`)
+    }
+  }
+  t.ok(named > 20, `${named} files`)
 })
 
 t.test(
