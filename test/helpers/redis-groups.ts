@@ -1,11 +1,12 @@
 import { once } from 'node:events'
-import { writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import { type Certificate, createCertificate } from './certificate.ts'
 import { type Child, startChild, type Teardown, waitForOutput } from './child.ts'
 import { freePort } from './ports.ts'
-import { type RedisServer, redisCli, startOnFreePort, startRedis, toolPath } from './redis.ts'
+import { type RedisServer, startOnFreePort, startRedis, toolPath } from './redis.ts'
+import { redisCommand } from './redis-command.ts'
 import { makeFolder } from './watchdog.ts'
 
 const MASTER_NAME = 'mymaster'
@@ -36,7 +37,6 @@ export async function startSentinelGroup(
   options: { tls?: boolean } = {},
 ): Promise<SentinelGroup> {
   const tls = options.tls === true ? await createCertificate(makeFolder('certificate')) : false
-  const tlsArgs = tls === false ? [] : ['--tls', '--cacert', tls.caFile]
   const master = await startRedis(t, { tls })
   const replica = await startRedis(t, { tls, args: ['--replicaof', `127.0.0.1 ${master.port}`] })
   await until('the replica is in sync', async () =>
@@ -46,7 +46,8 @@ export async function startSentinelGroup(
   const sentinels: { child: Child; port: number }[] = []
   for (let i = 0; i < 3; i++) sentinels.push(await startSentinel(t, master.port, tls))
   const sentinelPorts = sentinels.map(({ port }) => port)
-  const ask = (port: number, ...args: string[]) => redisCli(port, ['sentinel', ...args], { tlsArgs })
+  const ca = tls === false ? undefined : readFileSync(tls.caFile)
+  const ask = (port: number, ...args: string[]) => redisCommand(port, ['sentinel', ...args], { ca })
   for (const port of sentinelPorts) {
     await until('each sentinel knows the two others and the replica', async () => {
       const state = await ask(port, 'master', MASTER_NAME)
@@ -86,7 +87,7 @@ export interface RedisCluster {
   readonly caFile: string | null
   /** `redis-cluster://…` with every node, or with TLS `rediss-cluster://`. */
   readonly url: string
-  /** One command through redis-cli, which follows redirections to the node that has the key. */
+  /** One command; a redirection to the node that has the key is followed. */
   cli(...args: string[]): Promise<string>
   /** Whether every other node has seen that this master is dead, and that its slots are served by another. */
   hasReplaced(master: RedisServer): Promise<boolean>
@@ -149,7 +150,14 @@ export async function startCluster(
     cli: async (...args) => {
       const [node] = nodes
       if (node === undefined) throw new Error('the cluster has no node')
-      return await node.cli('-c', ...args)
+      try {
+        return await node.cli(...args)
+      } catch (error) {
+        const port = Number(/^MOVED \d+ .*:(\d+)$/.exec((error as Error).message)?.[1])
+        const owner = nodes.find((each) => each.port === port)
+        if (owner === undefined) throw error
+        return await owner.cli(...args)
+      }
     },
     async hasReplaced(master) {
       const living = nodes.filter((node) => node !== master)

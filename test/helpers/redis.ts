@@ -1,9 +1,9 @@
-import { execFile } from 'node:child_process'
-import { promisify } from 'node:util'
+import { readFile } from 'node:fs/promises'
 import { findTool, type Tool } from '../setup/tools.mjs'
 import { type Certificate, createCertificate } from './certificate.ts'
 import { type Child, startChild, type Teardown, waitForOutput } from './child.ts'
 import { freePort } from './ports.ts'
+import { redisCommand } from './redis-command.ts'
 import { makeFolder } from './watchdog.ts'
 
 export interface RedisOptions {
@@ -31,19 +31,18 @@ export interface RedisServer {
   resume(): void
   /** Starts it once more on the same port and folder; what was in it is kept only with `--appendonly yes`. */
   restart(): Promise<void>
-  /** One command through redis-cli; its answer as text, without the last newline. */
+  /** One command; its reply as redis-cli would print it. An error reply is thrown with its text. */
   cli(...args: string[]): Promise<string>
 }
 
 const ATTEMPTS = 5
-const run = promisify(execFile)
 
 /** A private redis-server that answers and is empty. It ends with the test. */
 export async function startRedis(t: Teardown, options: RedisOptions = {}): Promise<RedisServer> {
   const folder = makeFolder('redis')
   const { tls = false } = options
   const certificate = tls === true ? await createCertificate(folder) : tls || null
-  const tlsArgs = certificate === null ? [] : ['--tls', '--cacert', certificate.caFile]
+  const ca = certificate === null ? undefined : await readFile(certificate.caFile)
   const passwordArgs = options.password === undefined ? [] : ['--requirepass', options.password]
 
   const argsFor = (port: number) => [
@@ -86,21 +85,8 @@ export async function startRedis(t: Teardown, options: RedisOptions = {}): Promi
       if (next === null) throw new Error(`port ${port} was taken while Redis was down`)
       child = next
     },
-    cli: (...args) => redisCli(port, args, { tlsArgs, password: options.password }),
+    cli: (...args) => redisCommand(port, args, { ca, password: options.password }),
   }
-}
-
-/** One command through redis-cli on 127.0.0.1. An error reply of Redis is thrown with its text. */
-export async function redisCli(
-  port: number,
-  args: readonly string[],
-  options: { tlsArgs?: readonly string[]; password?: string | undefined } = {},
-): Promise<string> {
-  const env = options.password === undefined ? {} : { REDISCLI_AUTH: options.password }
-  // -e: an error reply sets the exit code, so that it is not taken for a value.
-  const all = ['-e', '-h', '127.0.0.1', '-p', String(port), ...(options.tlsArgs ?? []), ...args]
-  const { stdout } = await run(toolPath('redis-cli'), all, { env, timeout: 20_000 })
-  return stdout.replace(/\n$/, '')
 }
 
 /** The path of a program that `npm test` has made sure of. */

@@ -1,7 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs'
 import t from 'tap'
 import { startChild, waitForOutput } from '../helpers/child.ts'
-import { redisCli, startRedis } from '../helpers/redis.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { redisCommand } from '../helpers/redis-command.ts'
 import { startCluster, startSentinelGroup } from '../helpers/redis-groups.ts'
 
 function isAlive(pid: number): boolean {
@@ -40,12 +41,11 @@ t.test(
   async (t) => {
     const redis = await startRedis(t, { tls: true, password: 'p w' })
     t.equal(await redis.cli('ping'), 'PONG')
-    const trusting = ['--tls', '--cacert', redis.caFile ?? '']
-    await t.rejects(redisCli(redis.port, ['ping'], { tlsArgs: trusting }), /NOAUTH/)
-    await t.rejects(
-      redisCli(redis.port, ['ping'], { tlsArgs: ['--tls'], password: 'p w' }),
-      /certificate verify failed/,
-    )
+    const ca = readFileSync(redis.caFile!)
+    const other = readFileSync((await startRedis(t, { tls: true })).caFile!)
+    await t.rejects(redisCommand(redis.port, ['ping'], { ca }), /NOAUTH/)
+    await t.rejects(redisCommand(redis.port, ['ping'], { ca: other, password: 'p w' }), /certificate/)
+    await t.rejects(redisCommand(redis.port, ['ping'], { password: 'p w' }), 'it does not speak without TLS')
     t.match(redis.url, /^rediss:\/\/:p%20w@127\.0\.0\.1:\d+$/)
   },
 )
@@ -79,7 +79,7 @@ t.test('a cluster spreads keys over its nodes', async (t) => {
 
 t.test('what a test started ends when its process is killed, and its folder is gone', async (t) => {
   const script = `
-    import { redisCli, startRedis } from ${JSON.stringify(new URL('../helpers/redis.ts', import.meta.url).href)}
+    import { startRedis } from ${JSON.stringify(new URL('../helpers/redis.ts', import.meta.url).href)}
     const redis = await startRedis({ teardown() {} })
     console.log('PID ' + redis.pid + ' ' + (await redis.cli('config', 'get', 'dir')).split('\\n')[1])
     setInterval(() => {}, 1000)

@@ -12,7 +12,7 @@ import { IDLE_MS, newKey, newRecord, redisStore, singleTarget, startSession } fr
 const MAX_MS = 43_200_000
 
 async function keysOf(redis: RedisServer): Promise<string[]> {
-  return (await redis.cli('--scan')).split('\n').filter((key) => key !== '')
+  return (await redis.cli('keys', '*')).split('\n').filter((key) => key !== '')
 }
 
 /** Everything that a key holds, in plain text. */

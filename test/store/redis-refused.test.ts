@@ -2,7 +2,8 @@ import t from 'tap'
 import type { RedisTarget } from '../../src/config/redis-url.ts'
 import { Secret } from '../../src/secret.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
-import { redisCli, startRedis } from '../helpers/redis.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { redisCommand } from '../helpers/redis-command.ts'
 import {
   clusterTarget,
   openRedisStore,
@@ -83,7 +84,7 @@ t.test(
       onRefused: (message) => void messages.push(message),
     })
     await redis.cli('config', 'set', 'requirepass', PASSWORD)
-    const cli = (...args: string[]) => redisCli(redis.port, args, { password: PASSWORD })
+    const cli = (...args: string[]) => redisCommand(redis.port, args, { password: PASSWORD })
     await cli('client', 'kill', 'type', 'normal', 'skipme', 'yes')
     await cli('client', 'kill', 'type', 'pubsub')
     await until('it was refused', async () => (await cli('info', 'errorstats')).includes('NOAUTH'))

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import { Redis } from 'ioredis'
 import t from 'tap'
 import { defineScripts, type ScriptName } from '../../src/store/redis/scripts.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
@@ -82,8 +83,10 @@ t.test('the store gives each script as many keys and arguments as it takes', asy
 })
 
 /** The arguments of each EVALSHA that the slow log holds. */
-async function evalshaCalls(redis: RedisServer): Promise<string[][]> {
-  const log = JSON.parse(await redis.cli('--json', 'slowlog', 'get', '1000')) as unknown[][]
+async function evalshaCalls({ url }: RedisServer): Promise<string[][]> {
+  const client = new Redis(url)
+  const log = (await client.slowlog('GET', 1_000)) as unknown[][]
+  client.disconnect()
   return log
     .map((entry) => entry[3] as string[])
     .flatMap(([name, ...args]) => (/^evalsha$/i.test(name ?? '') ? [args] : []))

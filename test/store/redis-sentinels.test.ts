@@ -2,7 +2,8 @@ import t, { type Test } from 'tap'
 import type { RedisTarget } from '../../src/config/redis-url.ts'
 import type { RecordKey } from '../../src/store/store.ts'
 import { freePort } from '../helpers/ports.ts'
-import { type RedisServer, redisCli } from '../helpers/redis.ts'
+import type { RedisServer } from '../helpers/redis.ts'
+import { redisCommand } from '../helpers/redis-command.ts'
 import { type SentinelGroup, startSentinelGroup } from '../helpers/redis-groups.ts'
 import { openRedisStore, redisStore, startSession, type TestStore, until, wait } from './stores.ts'
 
@@ -128,7 +129,7 @@ t.test(
     group.resumeSentinels(0, 1, 2)
     for (const port of group.sentinelPorts) {
       await until('it is asked again', async () =>
-        (await redisCli(port, ['client', 'list'])).includes('name=bff-sentinels'),
+        (await redisCommand(port, ['client', 'list'])).includes('name=bff-sentinels'),
       )
     }
     t.equal(lost, 0)
