@@ -1,6 +1,11 @@
+import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { Problem, type ProblemCode, problem, unavailable } from '../src/errors.ts'
+import { PROBLEM_CODES, Problem, type ProblemCode, problem, unavailable } from '../src/errors.ts'
+import { openApiDocument } from '../src/http/openapi.ts'
+import { loginOpenApi } from '../src/login/routes.ts'
+import { proxyOpenApi } from '../src/proxy/routes.ts'
 import { StoreUnavailable } from '../src/store/store.ts'
+import { configOf } from './config/environment.ts'
 
 /** Codes and statuses are relied upon by browsers: a change here is a breaking change. */
 const STATUS: Record<ProblemCode, number> = {
@@ -31,7 +36,7 @@ const STATUS: Record<ProblemCode, number> = {
 
 const entries = Object.entries(STATUS) as [ProblemCode, number][]
 
-t.test('each code has its status, a title, and a body of the form that RFC 9457 gives', async (t) => {
+t.test('each code has its status, a title and a body by RFC 9457', async (t) => {
   for (const [code, status] of entries) {
     const fault = problem(code)
     t.ok(fault instanceof Problem && fault instanceof Error)
@@ -49,13 +54,13 @@ t.test('each code has its status, a title, and a body of the form that RFC 9457 
   }
 })
 
-t.test('each 401 carries a challenge, and nothing else does (RFC 9110 section 11.6.1)', async (t) => {
+t.test('each 401 carries a challenge, and no other status does (RFC 9110 section 11.6.1)', async (t) => {
   for (const [code, status] of entries) {
     t.equal('www-authenticate' in problem(code).headers, status === 401, code)
   }
 })
 
-t.test('a detail is said in place of the title, a cause never', async (t) => {
+t.test('the body holds the detail of a problem and never its cause', async (t) => {
   const fault = problem('invalid_request', { detail: 'format is repeated.', cause: new Error('inner-text') })
   const body = JSON.parse(fault.body('r')) as Record<string, unknown>
   t.equal(body.detail, 'format is repeated.')
@@ -64,7 +69,7 @@ t.test('a detail is said in place of the title, a cause never', async (t) => {
   t.equal(problem('invalid_request', 'format is repeated.').detail, 'format is repeated.')
 })
 
-t.test('an upstream error has the upstream’s own status, in the body as well', async (t) => {
+t.test('an upstream_error has the status of the resource server, also in the body', async (t) => {
   const fault = problem('upstream_error', { status: 418, headers: { 'retry-after': '7' } })
   t.equal(fault.status, 418)
   t.match(JSON.parse(fault.body('r')), { status: 418, code: 'upstream_error' })
@@ -78,7 +83,7 @@ t.test('further members and headers are added to those of the code', async (t) =
   t.strictSame(Object.keys(problem('login_required').headers), ['www-authenticate'], 'and to no other one')
 })
 
-t.test('what is unavailable says when to come again: whole seconds, at least one', async (t) => {
+t.test('a 503 carries Retry-After in whole seconds, at least one', async (t) => {
   for (const [given, said] of [
     [0, '1'],
     [-3, '1'],
@@ -92,7 +97,7 @@ t.test('what is unavailable says when to come again: whole seconds, at least one
   }
 })
 
-t.test('a store that fails is a 503 to come again after, with its cause for the log alone', async (t) => {
+t.test('a failure of the store is a 503 with Retry-After, and its cause reaches only the log', async (t) => {
   const cause = new Error('connect ECONNREFUSED redis.internal:6379')
   const fault = new StoreUnavailable(cause)
   t.ok(fault instanceof Problem)
@@ -102,3 +107,51 @@ t.test('a store that fails is a 503 to come again after, with its cause for the 
   t.equal(fault.cause, cause)
   t.notMatch(fault.body('r'), 'redis.internal')
 })
+
+t.test('docs/pages.md lists each code under its status', async (t) => {
+  const page = readFileSync('docs/pages.md', 'utf8')
+  const rows = [...page.matchAll(/^\| ([^|]+) \| ((?:`[a-z_]+`(?:, )?)+) \|/gm)].map(([, status, codes]) => ({
+    statuses: status!.split(', '),
+    codes: codes!.replaceAll('`', '').split(', '),
+  }))
+  t.strictSame(
+    rows
+      .flatMap(({ codes }) => codes)
+      .filter(isCode)
+      .sort(),
+    [...PROBLEM_CODES].sort(),
+  )
+  for (const [code, status] of entries) {
+    const listed = rows.find(({ codes }) => codes.includes(code))?.statuses
+    const expected = code === 'upstream_error' ? "the upstream's" : String(status)
+    t.ok(listed?.includes(expected), `${code}: ${expected}`)
+  }
+})
+
+t.test('OpenAPI knows each code, and names codes of its table under their status', async (t) => {
+  const config = configOf({ OAUTH_FLOWS: 'code,token,password', CLIENT_FLUX_ALLOWED: '*' })
+  const document = openApiDocument(config, [...loginOpenApi(config.oauth), ...proxyOpenApi(config)])
+  t.strictSame(document.components.schemas.Problem.properties.code.enum, PROBLEM_CODES)
+  type Responses = Record<string, { description: string; content?: object }>
+  const operations = Object.entries(
+    document.paths as Record<string, Record<string, { responses: Responses }>>,
+  )
+  for (const [path, methods] of operations) {
+    for (const { responses } of Object.values(methods)) {
+      for (const [status, { description, content = {} }] of Object.entries(responses)) {
+        if (!('application/problem+json' in content)) continue
+        // The codes come first; words about them follow.
+        const [list = ''] = description.split(/[:;]|, with/)
+        for (const code of list.split(', ')) {
+          t.ok(isCode(code), `${path} ${status}: ${code}`)
+          const expected = code === 'upstream_error' ? 'default' : String(STATUS[code as ProblemCode])
+          t.equal(status, expected, `${path}: ${code}`)
+        }
+      }
+    }
+  }
+})
+
+function isCode(text: string): boolean {
+  return (PROBLEM_CODES as readonly string[]).includes(text)
+}
