@@ -9,7 +9,7 @@ const B = 'the second secret of at least 32 characters'
 const ring = (...secrets: string[]) => createKeyring(secrets.map((secret) => new Secret(secret)))
 const PURPOSES: Purpose[] = ['tokens', 'login', 'record-key']
 
-t.test('a ring without a secret is not made', async (t) => {
+t.test('a keyring without a secret is refused', async (t) => {
   t.throws(() => createKeyring([]), /at least one secret/)
 })
 
@@ -31,7 +31,7 @@ t.test('the newest secret signs, every secret of the list verifies', async (t) =
   t.equal(ring(B, A).verify('value', ring(B, A).sign('value')), 'current')
 })
 
-t.test('a signature of another value, or that is changed or cut in any way, is invalid', async (t) => {
+t.test('a changed or cut signature, or one of another value, is invalid', async (t) => {
   const keyring = ring(A, B)
   const signature = keyring.sign('value')
   const other = (character: string) => (character === 'A' ? 'B' : 'A')
@@ -52,7 +52,7 @@ t.test('a signature of another value, or that is changed or cut in any way, is i
   t.equal(keyring.verify('other', signature), 'invalid')
 })
 
-t.test('what is sealed opens for its purpose and context, and cannot be read', async (t) => {
+t.test('a sealed text is unreadable and opens for its purpose and context', async (t) => {
   const keyring = ring(A)
   for (const purpose of PURPOSES) {
     for (const text of ['', 'text', 'ü€\u0000"', 'x'.repeat(10_000)]) {
@@ -103,7 +103,7 @@ t.test('a sealed text with any byte changed, cut or added does not open', async 
   }
 })
 
-t.test('a sealed text opens in the one form in which it was given out', async (t) => {
+t.test('a sealed text opens only in its canonical form', async (t) => {
   const keyring = ring(A)
   for (const text of ['text', 'text!', 'text!!']) {
     const sealed = keyring.seal('tokens', text, 'context')
@@ -123,7 +123,7 @@ t.test('the newest secret seals, every secret of the list opens', async (t) => {
   t.strictSame(ring(B).open('tokens', again, 'context'), { text: 'text', stale: false })
 })
 
-t.test('through a rolling change of secrets each replica reads what its neighbours write', async (t) => {
+t.test('during a rolling change of secrets each replica reads what the others write', async (t) => {
   // Replicas run the step before and the step after at the same time.
   const steps = [[A], [A, B], [B, A], [B]]
   for (const [i, before] of steps.entries()) {
@@ -140,7 +140,7 @@ t.test('through a rolling change of secrets each replica reads what its neighbou
   }
 })
 
-t.test('a ring that is printed shows no secret', async (t) => {
+t.test('a printed keyring shows no secret', async (t) => {
   const text = inspect(ring(A), { depth: null, showHidden: true }) + JSON.stringify(ring(A))
   t.notMatch(text, A)
 })

@@ -32,7 +32,7 @@ t.test('a line is JSON with a level by name and a time in UTC', async (t) => {
   t.match(lines()[0]?.time, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
 })
 
-t.test('the last lines before the end of the process are written, whatever ends it', async (t) => {
+t.test('the last lines before the end of the process are written, whatever its cause', async (t) => {
   const ends = {
     'its own exit': 'process.exit(3)',
     'a fault': "throw new Error('nobody foresaw this')",
@@ -56,7 +56,7 @@ t.test('the last lines before the end of the process are written, whatever ends 
   }
 })
 
-t.test('a crash ends the process though nobody reads its log, or the disk is full', async (t) => {
+t.test('a crash ends the process although nobody reads its log or the disk is full', async (t) => {
   const log = new URL('../dist/log.js', import.meta.url).href
   const code = `import { createLog } from '${log}'
     createLog('info').fatal('the first line')
@@ -74,7 +74,7 @@ t.test('a crash ends the process though nobody reads its log, or the disk is ful
   }
 })
 
-t.test('lines of a turn go out together, and in pieces that no other process tears apart', async (t) => {
+t.test('lines of one turn are written together, in pieces that no other process splits', async (t) => {
   const log = new URL('../dist/log.js', import.meta.url).href
   const code = `import fs from 'node:fs'
     import { syncBuiltinESMExports } from 'node:module'
@@ -96,7 +96,7 @@ t.test('lines of a turn go out together, and in pieces that no other process tea
 })
 
 t.test(
-  'a request is logged by method and path, an answer by its status, and a secret not at all',
+  'the log holds the method and path of a request, the status of a response, and no secret',
   async (t) => {
     const { sink, lines } = collect()
     const log = createLog('trace', sink)
@@ -121,7 +121,7 @@ t.test(
 )
 
 t.test(
-  'an error is logged by type, message, code, stack and causes, and by nothing else that hangs on it',
+  'the log holds type, message, code, stack and causes of an error, and no other property',
   async (t) => {
     const { sink, lines } = collect()
     const cause = Object.assign(new RangeError('inner'), { code: 'EINNER', args: ['planted'] })
@@ -147,7 +147,7 @@ t.test(
   },
 )
 
-t.test('a path is logged without query, fragment and nonce, and not endlessly', async (t) => {
+t.test('a path is logged without query, fragment and nonce, and cut to a limit', async (t) => {
   t.equal(pathOf('/a/b?c=d'), '/a/b')
   t.equal(pathOf('/a/b#c'), '/a/b')
   t.equal(pathOf('/auth/callback/abc?code=x'), '/auth/callback/-')
@@ -155,7 +155,7 @@ t.test('a path is logged without query, fragment and nonce, and not endlessly', 
   t.equal(pathOf(`/${'a'.repeat(500)}`).length, 200)
 })
 
-t.test('no secret of a whole life of a session is in the log, at its most verbose', async (t) => {
+t.test('the most verbose log of a whole session holds no secret', async (t) => {
   const sandbox = await startSandbox(t)
   const password = 'redis-password-in-the-log'
   const redis = await startRedis(t, { password })

@@ -7,7 +7,7 @@ import { elapsed } from '../helpers/replicas.ts'
 
 const BYTES = 16_000_000
 
-t.test('a server that closes sends what a slow reader has not yet got, and then ends', async (t) => {
+t.test('a closing server sends a slow reader the rest of its response before it ends', async (t) => {
   const app = Fastify({ forceCloseConnections: 'idle' })
   const connections = trackConnections(app.server)
   app.addHook('preClose', async () => connections.close())

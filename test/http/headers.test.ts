@@ -52,7 +52,7 @@ function isHardened(t: Test, answer: WireAnswer, what: string): void {
 }
 
 for (const scheme of ['http', 'https']) {
-  t.test(`every kind of answer of an ${scheme} site carries the security headers, each once`, async (t) => {
+  t.test(`every kind of response of an ${scheme} site carries each security header once`, async (t) => {
     const port = String(await freePort())
     const bff = await startBff(t, await startSandbox(t), {
       PORT: port,
@@ -78,7 +78,7 @@ for (const scheme of ['http', 'https']) {
 
 for (const scheme of ['http', 'https']) {
   t.test(
-    `a relayed answer of an ${scheme} site cannot act in a page, and no shared cache keeps it`,
+    `a relayed response of an ${scheme} site cannot act as a page, and no shared cache stores it`,
     async (t) => {
       const sandbox = await startSandbox(t)
       const port = String(await freePort())
@@ -99,7 +99,7 @@ for (const scheme of ['http', 'https']) {
   )
 }
 
-t.test('a request id of the client is not taken over', async (t) => {
+t.test('a request id from the client is ignored', async (t) => {
   const bff = await startBff(t, await startSandbox(t))
   const { answers } = await speak(
     portOf(bff),

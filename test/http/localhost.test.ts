@@ -33,7 +33,7 @@ function rubbishTo(address: string, port: number): Promise<string | null> {
 }
 
 for (const WORKERS of ['1', '2']) {
-  t.test(`on HOST=localhost no address is without our manners, WORKERS=${WORKERS}`, async (t) => {
+  t.test(`with HOST=localhost every address has the hooks, WORKERS=${WORKERS}`, async (t) => {
     const file = join(makeFolder('localhost'), 'two-addresses.mjs')
     writeFileSync(file, TWO_ADDRESSES)
     const server = await startServer(t, {

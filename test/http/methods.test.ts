@@ -54,7 +54,7 @@ const UNKNOWN = [
   '/index.html',
 ]
 
-t.test('every other method on a known path is 405 with Allow, whoever asks', async (t) => {
+t.test('every other method on a known path is a 405 with Allow, whatever the headers', async (t) => {
   const sandbox = await startSandbox(t)
   const port = portOf(await startBff(t, sandbox))
   for (const [target, allow] of PATHS) {
@@ -72,7 +72,7 @@ t.test('every other method on a known path is 405 with Allow, whoever asks', asy
   t.equal(sandbox.journal.entries().length, 0)
 })
 
-t.test('every other path is 404, whoever asks, by whatever method and with whatever body', async (t) => {
+t.test('every other path is a 404, whatever the headers, method and body', async (t) => {
   const sandbox = await startSandbox(t)
   const port = portOf(await startBff(t, sandbox))
   for (const target of UNKNOWN) {
@@ -91,7 +91,7 @@ t.test('every other path is 404, whoever asks, by whatever method and with whate
   t.equal(sandbox.journal.entries().length, 0)
 })
 
-t.test('HEAD has the head of GET and no body', async (t) => {
+t.test('HEAD returns the headers of GET without a body', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -110,7 +110,7 @@ t.test('HEAD has the head of GET and no body', async (t) => {
   )
 })
 
-t.test('a preflight gets no approval', async (t) => {
+t.test('a CORS preflight is not approved', async (t) => {
   const port = portOf(await startBff(t, await startSandbox(t)))
   for (const target of ['/flux/a', '/site/42', '/site', '/auth/session', '/auth/logout', '/auth/login']) {
     const answer = await ask(port, {
@@ -128,7 +128,7 @@ t.test('a preflight gets no approval', async (t) => {
   }
 })
 
-t.test('in the fixed redirect mode the callback is one path', async (t) => {
+t.test('with OAUTH_REDIRECT=fixed the callback is one path', async (t) => {
   const port = portOf(await startBff(t, await startSandbox(t), { OAUTH_REDIRECT: 'fixed' }))
   t.equal((await ask(port, { target: '/auth/callback/abc', headers: [OWN] })).status, 404)
   t.equal(field(await ask(port, { method: 'POST', target: '/auth/callback' }), 'allow'), 'GET')

@@ -32,7 +32,7 @@ for (const [env, more] of [
   [{ OAUTH_FLOWS: 'token' }, ['GET /auth/callback/{nonce}', 'POST /auth/callback/{nonce}']],
   [{ OAUTH_FLOWS: 'token', OAUTH_REDIRECT: 'fixed' }, ['GET /auth/callback', 'POST /auth/callback/{nonce}']],
 ] as const) {
-  t.test(`the description has what is served, and nothing else: ${JSON.stringify(env)}`, async (t) => {
+  t.test(`OpenAPI lists exactly the served operations: ${JSON.stringify(env)}`, async (t) => {
     const bff = await startBff(t, await startSandbox(t), { ...env })
     const operations = await described(bff)
     t.strictSame(operations, [...ALWAYS, ...more].sort())
@@ -45,7 +45,7 @@ for (const [env, more] of [
   })
 }
 
-t.test('whoever may read without a session is told so', async (t) => {
+t.test('OpenAPI makes the session optional where the application reads by itself', async (t) => {
   const env = { OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: '*' }
   const bff = await startBff(t, await startSandbox(t), env)
   const { paths } = (await bff.browser().fetch('/openapi.json')).json() as {
@@ -54,7 +54,7 @@ t.test('whoever may read without a session is told so', async (t) => {
   t.strictSame(paths['/flux/{fluxId}']?.get.security, [{ session: [] }, {}])
 })
 
-t.test('the bodies are described as they are judged', async (t) => {
+t.test('OpenAPI shows the schemas that request bodies are validated with', async (t) => {
   const bff = await startBff(t, await startSandbox(t), { OAUTH_FLOWS: 'code,token,password' })
   const { components } = (await bff.browser().fetch('/openapi.json')).json() as {
     components: { schemas: Record<string, object> }

@@ -106,28 +106,25 @@ const CASES: Case[] = [
   ],
 ]
 
-t.test(
-  'what is not a proper request has exactly one answer, a problem, and the connection closes',
-  async (t) => {
-    const sandbox = await startSandbox(t)
-    const bff = await startBff(t, sandbox)
-    for (const [what, bytes, status, code] of CASES) {
-      const { answers, rest, closed } = await speak(portOf(bff), bytes)
-      t.equal(answers.length, 1, `${what}: one answer`)
-      const [answer] = answers
-      if (answer === undefined) continue
-      t.equal(rest, '', `${what}: nothing follows`)
-      t.ok(closed, `${what}: the connection is closed`)
-      t.equal(answer.status, status, what)
-      t.match(field(answer, 'content-type'), /^application\/problem\+json/, what)
-      t.match(problemOf(answer), { status, code, requestId: /./, title: /./, type: /./, detail: /./ }, what)
-      t.equal(field(answer, 'x-request-id'), problemOf(answer).requestId, what)
-    }
-    t.equal(sandbox.journal.entries().length, 0, 'nothing reached the platform')
-  },
-)
+t.test('a malformed request gets exactly one response, a problem, and the connection closes', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  for (const [what, bytes, status, code] of CASES) {
+    const { answers, rest, closed } = await speak(portOf(bff), bytes)
+    t.equal(answers.length, 1, `${what}: one answer`)
+    const [answer] = answers
+    if (answer === undefined) continue
+    t.equal(rest, '', `${what}: nothing follows`)
+    t.ok(closed, `${what}: the connection is closed`)
+    t.equal(answer.status, status, what)
+    t.match(field(answer, 'content-type'), /^application\/problem\+json/, what)
+    t.match(problemOf(answer), { status, code, requestId: /./, title: /./, type: /./, detail: /./ }, what)
+    t.equal(field(answer, 'x-request-id'), problemOf(answer).requestId, what)
+  }
+  t.equal(sandbox.journal.entries().length, 0, 'nothing reached the platform')
+})
 
-t.test('a fault in the middle of a body that arrives later is answered once', async (t) => {
+t.test('a fault in the middle of a late body gets one response', async (t) => {
   const bff = await startBff(t, await startSandbox(t))
   const head = `${JSON_POST}Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n`
   const heard = await twoParts(bff, head, 'zz\r\n')
@@ -135,7 +132,7 @@ t.test('a fault in the middle of a body that arrives later is answered once', as
   t.match(heard, /^HTTP\/1\.1 400 /)
 })
 
-t.test('a fault in a body that comes after the answer brings no second answer', async (t) => {
+t.test('a fault in a body after the response gets no second response', async (t) => {
   const bff = await startBff(t, await startSandbox(t))
   const head = 'POST /nothing HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n'
   const heard = await twoParts(bff, head, 'zz\r\n', 'HTTP/1.1 404')
@@ -143,7 +140,7 @@ t.test('a fault in a body that comes after the answer brings no second answer', 
   t.match(heard, /^HTTP\/1\.1 404 /)
 })
 
-t.test('rubbish behind a request does not take that request its answer', async (t) => {
+t.test('a request is answered although rubbish follows it', async (t) => {
   const bff = await startBff(t, await startSandbox(t))
   const { answers, closed } = await speak(
     portOf(bff),
@@ -154,22 +151,26 @@ t.test('rubbish behind a request does not take that request its answer', async (
   t.ok(closed)
 })
 
-t.test('a client that does not close after such an answer is disconnected', { timeout: 5_000 }, async (t) => {
-  const bff = await startBff(t, await startSandbox(t))
-  const socket = net.connect({ port: portOf(bff), host: '127.0.0.1', allowHalfOpen: true })
-  t.teardown(() => socket.destroy())
-  const ended = new Promise<void>((resolve) => socket.once('end', resolve))
-  const gone = new Promise<void>((resolve) =>
-    bff.app.server.server.once('connection', (peer) => peer.once('close', () => resolve())),
-  )
-  socket.resume()
-  socket.write('rubbish\r\n\r\n')
-  await ended
-  await gone
-  t.pass('its connection is gone although it never closed its side')
-})
+t.test(
+  'a client that stays connected after such a response is disconnected',
+  { timeout: 5_000 },
+  async (t) => {
+    const bff = await startBff(t, await startSandbox(t))
+    const socket = net.connect({ port: portOf(bff), host: '127.0.0.1', allowHalfOpen: true })
+    t.teardown(() => socket.destroy())
+    const ended = new Promise<void>((resolve) => socket.once('end', resolve))
+    const gone = new Promise<void>((resolve) =>
+      bff.app.server.server.once('connection', (peer) => peer.once('close', () => resolve())),
+    )
+    socket.resume()
+    socket.write('rubbish\r\n\r\n')
+    await ended
+    await gone
+    t.pass('its connection is gone although it never closed its side')
+  },
+)
 
-t.test('a head or a body that does not arrive in time is 408', async (t) => {
+t.test('a head or body that arrives too slowly is a 408', async (t) => {
   const bff = await startBff(t, await startSandbox(t))
   const { server } = bff.app.server
   server.headersTimeout = 50
@@ -186,7 +187,7 @@ t.test('a head or a body that does not arrive in time is 408', async (t) => {
   }
 })
 
-t.test('Expect: 100-continue is met', async (t) => {
+t.test('Expect: 100-continue gets a 100', async (t) => {
   const bff = await startBff(t, await startSandbox(t))
   const heard = await twoParts(
     bff,

@@ -47,7 +47,7 @@ async function signedIn(bff: Bff, sandbox: Parameters<typeof signIn>[1]): Promis
   return ['Cookie', `session=${browser.cookies.get('session')!.value}`]
 }
 
-t.test('faults of a request are problems with their code', async (t) => {
+t.test('each fault of a request is a problem with its code', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { WAC_ALLOWED: 'DEMO' })
   const cookie = await signedIn(bff, sandbox)
@@ -97,7 +97,7 @@ t.test('faults of a request are problems with their code', async (t) => {
   t.equal(sandbox.journal.entries({ kind: 'GetFlux' }).length, 0)
 })
 
-t.test('faults of the servers behind are problems with their code', async (t) => {
+t.test('each failure of a server behind this one is a problem with its code', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { UPSTREAM_TIMEOUT_MS: '200' })
   const flux = { target: '/flux/a', headers: [OWN, await signedIn(bff, sandbox)] }
@@ -122,7 +122,7 @@ t.test('faults of the servers behind are problems with their code', async (t) =>
   await answers(t, bff, flux, { status: 403, code: 'upstream_refused' })
 })
 
-t.test('a session that ended is told apart from one that never was', async (t) => {
+t.test('an ended session and a missing session have different details', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { SESSION_IDLE_SECONDS: '1', SESSION_MAX_SECONDS: '100' })
   const cookie = await signedIn(bff, sandbox)
@@ -137,7 +137,7 @@ t.test('a session that ended is told apart from one that never was', async (t) =
   )
 })
 
-t.test('a token that nobody accepts any more ends the session with login_required', async (t) => {
+t.test('a token that both servers refuse ends the session with login_required', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const flux = { target: '/flux/a', headers: [OWN, await signedIn(bff, sandbox)] }
@@ -145,7 +145,7 @@ t.test('a token that nobody accepts any more ends the session with login_require
   await answers(t, bff, flux, { status: 401, code: 'login_required', detail: /no longer accept/ })
 })
 
-t.test('an authorization server that fails when a token is needed is a 503', async (t) => {
+t.test('a failure of the authorization server when a token is needed is a 503', async (t) => {
   const sandbox = await startSandbox(t, { tokenLifeSeconds: 1 })
   const bff = await startBff(t, sandbox)
   const flux = { target: '/flux/a', headers: [OWN, await signedIn(bff, sandbox)] }
@@ -154,7 +154,7 @@ t.test('an authorization server that fails when a token is needed is a 503', asy
   await answers(t, bff, flux, { status: 503, code: 'authorization_server_unavailable' })
 })
 
-t.test('a store that cannot be reached is a 503', async (t) => {
+t.test('an unreachable store is a 503', async (t) => {
   const sandbox = await startSandbox(t)
   const redis = await startRedis(t)
   const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })

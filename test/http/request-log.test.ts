@@ -50,29 +50,26 @@ t.test('ACCESS_LOG=all writes a line for each request, with its id and without i
   t.notMatch(bff.log(), /private|query/)
 })
 
-t.test(
-  'ACCESS_LOG=errors writes a line for answers from 400 on, and ours from 500 on as errors',
-  async (t) => {
-    const sandbox = await startSandbox(t)
-    const bff = await startBff(t, sandbox, { ACCESS_LOG: 'errors' })
-    const browser = bff.browser()
-    await signIn(browser, sandbox)
-    await browser.fetch('/flux/a')
-    await browser.fetch('/nothing')
-    sandbox.faults.set({ resource: { mode: 'html', times: 1 } })
-    await browser.fetch('/flux/a')
-    const seen = await requestLines(bff, 2)
-    t.match(
-      seen.map(({ path, status, level }) => ({ path, status, level })),
-      [
-        { path: '/nothing', status: 404, level: 'info' },
-        { path: '/flux/a', status: 502, level: 'error' },
-      ],
-    )
-  },
-)
+t.test('ACCESS_LOG=errors writes a line for responses from 400 on, at level error from 500 on', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { ACCESS_LOG: 'errors' })
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  await browser.fetch('/flux/a')
+  await browser.fetch('/nothing')
+  sandbox.faults.set({ resource: { mode: 'html', times: 1 } })
+  await browser.fetch('/flux/a')
+  const seen = await requestLines(bff, 2)
+  t.match(
+    seen.map(({ path, status, level }) => ({ path, status, level })),
+    [
+      { path: '/nothing', status: 404, level: 'info' },
+      { path: '/flux/a', status: 502, level: 'error' },
+    ],
+  )
+})
 
-t.test('ACCESS_LOG=off writes none', async (t) => {
+t.test('ACCESS_LOG=off writes no line for requests', async (t) => {
   const bff = await startBff(t, await startSandbox(t), { ACCESS_LOG: 'off' })
   await ask(portOf(bff), { target: '/nothing' })
   await ask(portOf(bff), { target: '/auth/session' })
@@ -80,7 +77,7 @@ t.test('ACCESS_LOG=off writes none', async (t) => {
   t.strictSame(lines(bff, 'request'), [])
 })
 
-t.test('what a request says cannot forge a line or fill the log', async (t) => {
+t.test('the text of a request cannot forge a line or fill the log', async (t) => {
   const bff = await startBff(t, await startSandbox(t), { ACCESS_LOG: 'all' })
   const port = portOf(bff)
   await ask(port, { target: '/x%0a%7b%22event%22:%22forged%22%7d' })
@@ -100,7 +97,7 @@ t.test('what a request says cannot forge a line or fill the log', async (t) => {
   }
 })
 
-t.test('X-Forwarded-For from a peer that is not trusted is told once', async (t) => {
+t.test('X-Forwarded-For from an untrusted peer is logged once', async (t) => {
   const sandbox = await startSandbox(t)
   const headers = [['X-Forwarded-For', '203.0.113.9']] as const
   const open = await startBff(t, sandbox)

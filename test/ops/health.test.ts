@@ -24,7 +24,7 @@ t.test('a process with the embedded store is alive and ready as soon as it liste
   t.strictSame(await health(bff, '/readyz'), { status: 200, body: { status: 'ready', missing: [] } })
 })
 
-t.test('without its store a process is alive and not ready, and says why', { timeout: 15_000 }, async (t) => {
+t.test('a process without its store is alive but not ready, and says why', { timeout: 15_000 }, async (t) => {
   const redis = await startRedis(t)
   const bff = await startBff(t, await startSandbox(t), { REDIS_URL: redis.url })
   await untilReady(bff)
@@ -48,7 +48,7 @@ t.test('without its store a process is alive and not ready, and says why', { tim
 })
 
 t.test(
-  'a process that started without its store becomes ready when the store is there',
+  'a process that started without its store becomes ready when the store is up',
   { timeout: 15_000 },
   async (t) => {
     const redis = await startRedis(t)
@@ -62,7 +62,7 @@ t.test(
   },
 )
 
-t.test('a store whose change messages do not arrive is not enough', { timeout: 15_000 }, async (t) => {
+t.test('a process whose store sends no change messages is not ready', { timeout: 15_000 }, async (t) => {
   const redis = await startRedis(t)
   await redis.cli('ACL', 'SETUSER', 'deaf', 'on', '>pw-of-the-deaf', '~*', '+@all', 'resetchannels')
   const bff = await startBff(t, await startSandbox(t), {
@@ -73,7 +73,7 @@ t.test('a store whose change messages do not arrive is not enough', { timeout: 1
   t.match(missing, [/messages/], 'the store itself answers')
 })
 
-t.test('from the stop signal on a process is not ready, and goes on serving', async (t) => {
+t.test('after the stop signal a process is not ready but still serves', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -90,7 +90,7 @@ t.test('a process whose public port is closed is not ready', async (t) => {
   t.match(await health(bff, '/readyz'), { status: 503, body: { missing: [/port/] } })
 })
 
-t.test('health and metrics are not there for browsers, nor the app for operators', async (t) => {
+t.test('the public port serves no health or metrics, and the ops port serves nothing else', async (t) => {
   const bff = await startBff(t, await startSandbox(t))
   for (const path of ['/livez', '/readyz', '/metrics']) {
     t.equal((await ask(portOf(bff), { target: path })).status, 404, path)
@@ -100,7 +100,7 @@ t.test('health and metrics are not there for browsers, nor the app for operators
   }
 })
 
-t.test('metrics are Prometheus text, without an id of anybody in a label', async (t) => {
+t.test('metrics are Prometheus text without ids in labels', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()

@@ -5,7 +5,7 @@ async function metricsOf(opsUrl: string): Promise<string> {
   return await (await fetch(`${opsUrl}/metrics`)).text()
 }
 
-t.test('what happens is counted under the promised names, with no id in a label', async (t) => {
+t.test('every event is counted under its documented name, without ids in labels', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()

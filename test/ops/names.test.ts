@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { startBff, startSandbox } from '../helpers/system.ts'
 
-t.test('the page on metrics names what is served, and nothing else', async (t) => {
+t.test('docs/metrics.md names exactly the served metrics', async (t) => {
   const bff = await startBff(t, await startSandbox(t))
   const text = await (await fetch(`${bff.opsUrl}/metrics`)).text()
   const served = [...text.matchAll(/^# TYPE (bff_\w+) /gm)].map(([, name]) => name)
