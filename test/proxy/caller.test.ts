@@ -1,15 +1,13 @@
 import t, { type Test } from 'tap'
 import { problem } from '../../src/errors.ts'
 import { createKeyring } from '../../src/keyring.ts'
-import { createActivity } from '../../src/proxy/activity.ts'
 import { type Caller, createCallers } from '../../src/proxy/caller.ts'
-import { createGrace } from '../../src/proxy/grace.ts'
 import { Secret } from '../../src/secret.ts'
 import { createSessionCache } from '../../src/session/cache.ts'
 import { createSessionCookies } from '../../src/session/cookies.ts'
-import type { LiveSession } from '../../src/session/find.ts'
+import type { LiveSession } from '../../src/session/session.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
-import type { Tokens } from '../../src/tokens/tokens.ts'
+import type { RecordKey } from '../../src/store/store.ts'
 import { createMovableClock } from '../helpers/clock.ts'
 import { newRecord } from '../store/stores.ts'
 
@@ -19,24 +17,16 @@ const HOUR_MS = 3_600_000
 /** One signed-in browser, and the sessions that the callers get to see of it. */
 function start(t: Test) {
   const clock = createMovableClock()
-  const memory = createMemoryStore({ now: clock.wall })
-  t.teardown(() => memory.close())
-  const touches: number[] = []
-  const store = {
-    ...memory,
-    async touch(_key: string, seenAt: number) {
-      touches.push(seenAt)
-      return true
-    },
-  }
+  const store = createMemoryStore({ now: clock.wall, idleMs: IDLE_MS })
+  t.teardown(() => store.close())
+  const touches: RecordKey[] = []
   const keyring = createKeyring([new Secret('the-first-secret-of-the-tests-of-32-characters')])
   const cookies = createSessionCookies({ keyring, secure: false })
   const now = clock.wall()
   const counters = { gen: 1, seenAt: now, doubts: 0, leaseUntil: 0, retryAt: 0, replacedAt: now }
-  const record = { ...newRecord(now), ...counters, session: '{}' }
+  const record = { ...newRecord(now), ...counters, idleEndsAt: now + IDLE_MS }
   const session = (key: string, lifeMs: number): LiveSession => ({
     key,
-    gen: 1,
     record,
     tokens: {
       accessToken: new Secret('at-1'),
@@ -48,23 +38,26 @@ function start(t: Test) {
   })
   let life = HOUR_MS
   let obtained = 0
+  const sessions = {
+    find: async (key: RecordKey) => ({ kind: 'live' as const, session: session(key, life) }),
+    touch: (key: RecordKey) => void touches.push(key),
+    end: () => t.fail('no session ends') as never,
+  }
   const tokens = {
-    find: async (key: string) => ({ kind: 'live' as const, session: session(key, life) }),
     async obtainAccessToken(found: LiveSession) {
       obtained += 1
       return { kind: 'token' as const, session: found }
     },
-  } as unknown as Tokens
-  const cache = createSessionCache<Caller>({ store, max: 10, asideMs: 0 })
-  const activity = createActivity({ store, idleMs: IDLE_MS, clock, onGone: cache.drop })
-  const grace = createGrace({ cache, outage: { isInGrace: () => false }, activity, idleMs: IDLE_MS, clock })
+  }
+  const cache = createSessionCache<Caller>({ store, max: 10, graceMs: 0 })
+  const grace = { isActive: () => false, find: () => null }
   const callers = createCallers({
     cookies,
     cache,
     store,
+    sessions,
     tokens,
     grace,
-    activity,
     timing: { aheadSeconds: 300, thresholdSeconds: 30 },
     idleMs: IDLE_MS,
     graceMs: 0,

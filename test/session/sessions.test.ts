@@ -1,62 +1,265 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { createKeyring } from '../../src/keyring.ts'
 import { createLog } from '../../src/log.ts'
 import { Secret } from '../../src/secret.ts'
-import { createFindSession } from '../../src/session/find.ts'
+import type { TokenSet } from '../../src/session/sealed-tokens.ts'
+import { createEndSession, createSessions } from '../../src/session/sessions.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createReliableStore } from '../../src/store/reliable.ts'
+import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
 import { createMovableClock } from '../helpers/clock.ts'
-import { newKey, newRecord } from '../store/stores.ts'
+import { leaseRequest, newKey, newRecord, until } from '../store/stores.ts'
 
 const IDLE_MS = 60_000
+const MAX_MS = 600_000
 
-t.test(
-  'after trouble with the store a session that looks idle waits five seconds for late activity',
-  async (t) => {
-    const clock = createMovableClock()
-    const memory = createMemoryStore({ now: clock.wall })
-    t.teardown(() => memory.close())
-    let messagesAreBack = (): void => {}
-    let troubleAt = clock.monotonic()
-    const store = {
-      ...memory,
-      msSinceTrouble: () => clock.monotonic() - troubleAt,
-      onMessagesBack: (listener: () => void) => {
-        messagesAreBack = listener
-      },
+/** The sessions of one process over a store in memory whose health and failures the test controls. */
+function start(t: Test) {
+  const clock = createMovableClock()
+  const memory = createMemoryStore({ now: clock.wall, idleMs: IDLE_MS })
+  t.teardown(() => memory.close())
+  const liveListeners: ((live: boolean) => void)[] = []
+  const state = { incidentAt: clock.monotonic(), isDown: false }
+  const failing = <Args extends unknown[], Result>(run: (...args: Args) => Promise<Result>) => {
+    return async (...args: Args): Promise<Result> => {
+      if (state.isDown) throw new StoreUnavailable(new Error('down'))
+      return await run(...args)
     }
-    const find = createFindSession({
-      store,
-      keyring: createKeyring([new Secret('a-secret-of-this-test-of-32-characters')]),
-      unsaved: { get: () => null, hold() {}, size: () => 0, settled: async () => {} },
-      recent: { get: () => null, note() {}, writeAgain: async () => {}, stop: async () => {} },
-      idleMs: IDLE_MS,
-      clock,
-      log: createLog('silent'),
-      onEnded() {},
-      onOpened() {},
-    })
-    const idle = async (): Promise<string> => {
+  }
+  const base: SessionStore = {
+    ...memory,
+    create: failing(memory.create),
+    end: failing(memory.end),
+    endReason: failing(memory.endReason),
+    unschedule: failing(memory.unschedule),
+    health: {
+      ...memory.health,
+      msSinceIncident: () => clock.monotonic() - state.incidentAt,
+      onLive: (listener) => void liveListeners.push(listener),
+    },
+  }
+  const log = createLog('silent')
+  const store = createReliableStore({
+    store: base,
+    idleMs: IDLE_MS,
+    clock,
+    log,
+    onRetried() {},
+    onRestored() {},
+  })
+  t.teardown(() => store.settled())
+  const events: string[] = []
+  const revoked: TokenSet[] = []
+  const keyring = createKeyring([new Secret('a-secret-of-this-test-of-32-characters')])
+  const sessions = createSessions({
+    store,
+    keyring,
+    idleMs: IDLE_MS,
+    maxMs: MAX_MS,
+    clientId: 'the app',
+    clock,
+    log,
+    plan: async (key) => await memory.schedule(key, 1_000),
+    revoke: (tokens) => void revoked.push(tokens),
+    onStarted: (flow) => void events.push(`started ${flow}`),
+    onEnded: (reason) => void events.push(`ended ${reason}`),
+  })
+  return {
+    clock,
+    memory,
+    base,
+    keyring,
+    state,
+    sessions,
+    events,
+    revoked,
+    setLive: (live: boolean) => {
+      for (const listener of liveListeners) listener(live)
+    },
+    granted: (lifeMs = 300_000, refreshToken: Secret | null = new Secret('rt')) => ({
+      accessToken: new Secret('at'),
+      refreshToken,
+      lifeSeconds: lifeMs / 1_000,
+      expiresAt: clock.wall() + lifeMs,
+      scope: null,
+    }),
+    async idle(): Promise<RecordKey> {
       const key = newKey()
       await memory.create(key, newRecord(clock.wall() - IDLE_MS), 'a', 15_000)
       await memory.confirm(key)
       return key
-    }
+    },
+  }
+}
+
+t.test(
+  'after an incident at the store a session that looks idle waits five seconds for late activity',
+  async (t) => {
+    const { clock, memory, state, sessions, setLive, idle } = start(t)
     const begun = await idle()
     clock.pass(1)
-    messagesAreBack()
-    t.match(await find(begun), { kind: 'ended', reason: 'idle' }, 'the start of the process is no trouble')
+    setLive(true)
+    t.match(await sessions.find(begun), { kind: 'ended', reason: 'idle' }, 'the start is no incident')
 
     const key = await idle()
     clock.pass(10_000)
-    troubleAt = clock.monotonic()
-    t.match(await find(key), { kind: 'store_unavailable' }, 'neither served nor ended')
+    state.incidentAt = clock.monotonic()
+    await t.rejects(sessions.find(key), StoreUnavailable, 'neither served nor ended')
+    t.not(await memory.read(key), null)
     clock.pass(5_000)
-    t.match(await find(key), { kind: 'ended', reason: 'idle' })
+    t.match(await sessions.find(key), { kind: 'ended', reason: 'idle' })
 
     const other = await idle()
-    messagesAreBack()
-    t.match(await find(other), { kind: 'store_unavailable' }, 'when messages are back after a loss too')
+    setLive(false)
+    setLive(true)
+    await t.rejects(sessions.find(other), StoreUnavailable, 'when messages are back after a loss too')
     await memory.touch(other, 1_000)
-    t.not((await find(other)).kind, 'store_unavailable', 'the activity has come')
+    t.match(await sessions.find(other), { kind: 'unreadable' }, 'the activity has come')
   },
 )
+
+t.test(
+  'a new session is in the due queue before it has a record, and lives 15 seconds unless confirmed',
+  async (t) => {
+    const { clock, memory, sessions, events, granted } = start(t)
+    const [kept, dropped] = [newKey(), newKey()]
+    const at = clock.wall()
+    const made = await sessions.create(kept, granted(), 'code')
+    await sessions.create(dropped, granted(), 'password')
+    t.strictSame(events, ['started code', 'started password'])
+    t.equal(await memory.queueLength(), 2)
+    const { createdAt, idleEndsAt, endsAt, flow } = made.record
+    t.ok(createdAt >= at && createdAt <= clock.wall())
+    t.strictSame([idleEndsAt, endsAt, flow], [createdAt + IDLE_MS, createdAt + MAX_MS, 'code'])
+    t.match(await memory.read(kept), { createdAt, idleEndsAt, endsAt, client: 'the app' })
+    t.equal(await memory.confirm(kept), true)
+    clock.pass(15_000)
+    t.equal((await sessions.find(kept)).kind, 'live')
+    t.strictSame(await sessions.find(dropped), { kind: 'ended', reason: null })
+  },
+)
+
+t.test('a session without a refresh token lasts no longer than its access token', async (t) => {
+  const { sessions, granted } = start(t)
+  const tokens = granted(30_000, null)
+  const { record } = await sessions.create(newKey(), tokens, 'token')
+  t.strictSame([record.idleEndsAt, record.endsAt], [tokens.expiresAt, tokens.expiresAt])
+})
+
+t.test('a session that could not be created has not started', async (t) => {
+  const { memory, state, sessions, events, granted } = start(t)
+  state.isDown = true
+  const key = newKey()
+  await t.rejects(sessions.create(key, granted(), 'code'), StoreUnavailable)
+  t.strictSame(events, [])
+  t.equal(await memory.read(key), null)
+})
+
+t.test('an abandoned session ends as soon as the store takes that, and counts as no end', async (t) => {
+  const { memory, state, sessions, events, revoked, granted } = start(t)
+  const key = newKey()
+  await sessions.create(key, granted(), 'code')
+  state.isDown = true
+  sessions.abandon(key)
+  await new Promise((resolve) => setImmediate(resolve))
+  t.not(await memory.read(key), null)
+  state.isDown = false
+  await until('it has ended', async () => (await memory.read(key)) === null, 2_000)
+  t.strictSame(events, ['started code'])
+  t.strictSame(revoked, [], 'the caller revokes the tokens that it has')
+})
+
+t.test('an abandoned session whose end fails unexpectedly rejects nothing', async (t) => {
+  const { base, sessions } = start(t)
+  base.end = () => Promise.reject(new TypeError('a fault of the program'))
+  sessions.abandon(newKey())
+  await new Promise((resolve) => setImmediate(resolve))
+})
+
+t.test('a session that ends is counted once, its tokens are revoked and its queue entry goes', async (t) => {
+  const { memory, sessions, events, revoked, granted } = start(t)
+  const key = newKey()
+  await sessions.create(key, granted(), 'code')
+  t.equal(await sessions.end(key, 'logout', 7), false, 'the tokens are of another generation')
+  t.equal(await sessions.end(key, 'logout'), true)
+  t.equal(await sessions.end(key, 'logout'), false)
+  t.strictSame(events, ['started code', 'ended logout'])
+  t.strictSame(
+    revoked.map(({ accessToken, refreshToken }) => [accessToken.reveal(), refreshToken?.reveal()]),
+    [['at', 'rt']],
+  )
+  t.equal(await memory.queueLength(), 0)
+  t.strictSame(await sessions.find(key), { kind: 'ended', reason: 'logout' })
+})
+
+t.test('where the store does not say why a session ended, it has ended all the same', async (t) => {
+  const { state, sessions, granted } = start(t)
+  const key = newKey()
+  await sessions.create(key, granted(), 'code')
+  await sessions.end(key, 'logout')
+  state.isDown = true
+  t.strictSame(await sessions.find(key), { kind: 'ended', reason: null })
+})
+
+t.test('a session whose tokens no known secret opens is left in place', async (t) => {
+  const { memory, clock, sessions, events } = start(t)
+  const key = newKey()
+  await memory.create(key, newRecord(clock.wall()), 'a', 15_000)
+  t.strictSame(await sessions.find(key), { kind: 'unreadable' })
+  t.not(await memory.read(key), null)
+  t.equal(await sessions.end(key, 'logout'), true, 'it can be ended')
+  t.strictSame(events, ['ended logout'])
+})
+
+t.test('the operator learns of ended tokens that no known secret opens', async (t) => {
+  const { memory, clock, keyring } = start(t)
+  const seen: string[] = []
+  const end = createEndSession({
+    store: memory,
+    keyring,
+    log: createLog('silent'),
+    revoke: () => void seen.push('revoked'),
+    onEnded: () => void seen.push('ended'),
+    onUnreadable: () => void seen.push('unreadable'),
+  })
+  const key = newKey()
+  await memory.create(key, newRecord(clock.wall()), 'a', 15_000)
+  t.equal(await end(key, 'operator'), true)
+  t.strictSame(seen, ['ended', 'unreadable'])
+})
+
+t.test('a refused session ends unless its tokens or its lease are of another attempt', async (t) => {
+  const { memory, sessions, events, revoked, granted } = start(t)
+  const [moved, held, free, gone] = [newKey(), newKey(), newKey(), newKey()]
+  for (const key of [moved, held, free, gone]) await sessions.create(key, granted(), 'code')
+  const record = async (key: RecordKey) => (await memory.read(key))!
+  events.length = 0
+
+  const before = await record(moved)
+  await memory.replaceTokens(moved, 1, 'of a sibling', before.tokens)
+  t.equal(await sessions.endRefused(moved, before, 'mine'), 'moved')
+  await memory.beginRefresh(held, leaseRequest('of a sibling'))
+  t.equal(await sessions.endRefused(held, await record(held), 'mine'), 'moved')
+  const last = await record(gone)
+  await memory.end(gone)
+  t.equal(await sessions.endRefused(gone, last, 'mine'), 'gone')
+  t.strictSame(events, [])
+
+  await memory.beginRefresh(free, leaseRequest('mine'))
+  t.equal(await sessions.endRefused(free, await record(free), 'mine'), 'ended')
+  t.strictSame(events, ['ended refused'])
+  t.equal(await memory.endReason(free), 'refused')
+  t.strictSame(revoked, [], 'the authorization server has refused them already')
+})
+
+t.test('a refused session that the store does not end is ended, and counted, when it is back', async (t) => {
+  const { memory, state, sessions, events, granted } = start(t)
+  const key = newKey()
+  await sessions.create(key, granted(), 'code')
+  const record = (await memory.read(key))!
+  state.isDown = true
+  await t.rejects(sessions.endRefused(key, record, 'mine'), StoreUnavailable)
+  state.isDown = false
+  await until('it has ended', () => events.includes('ended refused'), 2_000)
+  t.equal(await memory.read(key), null)
+})

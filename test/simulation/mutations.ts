@@ -12,7 +12,7 @@ export interface Mutation {
 const SEEDS = 5_000
 
 const REFRESH = 'src/tokens/refresh.ts'
-const CONCLUDE = 'src/tokens/conclude.ts'
+const RELIABLE = 'src/store/reliable.ts'
 const CACHE = 'src/session/cache.ts'
 const REDIS = 'test/simulation/simulated-redis.ts'
 
@@ -48,8 +48,8 @@ export const MUTATIONS: readonly Mutation[] = [
     'sent-after-the-lease',
     'a process that was stalled after taking the lease still sends',
     REFRESH,
-    'sendBefore: leasedAt + timeoutMs, signal',
-    'sendBefore: Number.POSITIVE_INFINITY, signal',
+    'const sendBefore = attempt.leasedAt + timeoutMs',
+    'const sendBefore = Number.POSITIVE_INFINITY',
   ),
   mutation(
     'overtaken-request-not-reset',
@@ -61,9 +61,9 @@ export const MUTATIONS: readonly Mutation[] = [
   mutation(
     'refusal-ends-at-once',
     'a refusal does not wait for the answer of an earlier presentation',
-    CONCLUDE,
-    'if (openMs <= 0) return await end',
-    'if (openMs < 1e9) return await end',
+    REFRESH,
+    'if (openMs > 0) {',
+    'if (openMs > 1e9) {',
   ),
   mutation(
     'breaker-by-wall-clock',
@@ -82,7 +82,7 @@ export const MUTATIONS: readonly Mutation[] = [
   mutation(
     'activity-written-once',
     'activity that Redis did not take is forgotten',
-    'src/proxy/activity.ts',
+    'src/store/activity.ts',
     'pending.set(key, activeAt)\n    }',
     '}',
   ),
@@ -103,9 +103,13 @@ export const MUTATIONS: readonly Mutation[] = [
   mutation(
     'unsaved-tokens-served-blindly',
     'a replica that cannot read the store serves tokens that it could not store',
-    'src/session/find.ts',
-    "return { kind: 'store_unavailable', cause: error }",
-    "const here = unsaved.get(key)\n      if (here !== null) return { kind: 'live', session: { key, ...here } }\n      return { kind: 'store_unavailable', cause: error }",
+    RELIABLE,
+    'let record = await store.read(key)',
+    `let record = await store.read(key).catch((error: unknown) => {
+        if (newest === undefined) throw error
+        const endsAt = clock.wall() + 60_000
+        return { seenAt: clock.wall(), idleEndsAt: endsAt, endsAt, flow: 'code', ...newest, leaseUntil: 0 }
+      })`,
   ),
   mutation(
     'forced-refresh-refused-when-expired',
@@ -154,8 +158,8 @@ export const MUTATIONS: readonly Mutation[] = [
   mutation(
     'doubt-not-written',
     'a presentation without an answer leaves no doubt in the record',
-    CONCLUDE,
-    'doubtless ? null : { gen: session.gen, doubts: after }',
+    REFRESH,
+    'doubtless ? null : { gen, doubts: after }',
     'null',
   ),
   mutation(
@@ -176,7 +180,7 @@ export const MUTATIONS: readonly Mutation[] = [
     'slot-leaks',
     'a refresh that the breaker holds back keeps its slot',
     REFRESH,
-    "if (admission.kind === 'wait') {\n      release()",
+    "if (admission.kind === 'wait') {\n      releaseSlot()",
     "if (admission.kind === 'wait') {",
   ),
   // The rules of cache and outbox.
@@ -204,23 +208,23 @@ export const MUTATIONS: readonly Mutation[] = [
   mutation(
     'unsaved-forgotten',
     'tokens that Redis did not take are dropped',
-    CONCLUDE,
-    'unsaved.hold(key, { tokens, gen: gen + 1, record }, write)',
-    '',
+    RELIABLE,
+    "await retry('tokens', endsAt - clock.wall(), write)",
+    "{ kind: 'expired' }",
   ),
   mutation(
     'recent-forgotten',
     'nothing is written again after a failover',
-    'src/tokens/tokens.ts',
-    "onStored: (key, gen, sealed) => recent.note(key, { kind: 'tokens', gen, sealed }),",
-    'onStored: () => {},',
+    'src/store/failover-repair.ts',
+    'kept.set(key, { written, at: monotonic(), confirmedAt: incidents, attempt: null, underWay: null })',
+    '',
   ),
   mutation(
     'late-answer-dropped',
     'an answer that comes after its timeout is not used',
     REFRESH,
-    "if (!held.lost() || late.kind === 'granted') await concludeLate(session, attempt, late)",
-    '',
+    'return await conclude(session, attempt, outcome)',
+    "return { kind: 'changed' }",
   ),
   mutation(
     'no-background',
