@@ -14,7 +14,7 @@ const maxMs = config.session.maxSeconds * 1_000
 const clientId = config.oauth.clientId
 
 /** An access token of 1200 characters and a refresh token of 64. */
-const seal = (key) => sealTokens(keyring, key, newTokens(3_600, 900), Date.now())
+const seal = (key) => sealTokens(keyring, key, newTokens(3_600, 900))
 const AT_ONCE = 256
 const SAMPLE = 20_000
 const SHARDS = 16

@@ -1,8 +1,8 @@
 import { createKeyring } from '../keyring.ts'
 import type { RecordKey, SessionRecord } from '../store/store.ts'
-import { createSeals } from '../tokens/reseal.ts'
 import type { Command, CommandOptions, Terminal } from './cli.ts'
 import { endAll, endOne } from './end.ts'
+import { reseal, type SealOptions, sealOf } from './reseal.ts'
 import { batches, distinct } from './walk.ts'
 
 /** Runs a command. Resolves with whether it is done. Rejects with `StoreUnavailable`. */
@@ -18,7 +18,7 @@ export async function runCommand(
     case 'count_seals':
       return await countSeals(options, command.json)
     case 'reseal':
-      return await reseal(options, command.json)
+      return await resealAll(options, command.json)
     case 'end':
       return await endOne(options, command.id)
     case 'end_all':
@@ -82,30 +82,32 @@ function iso(epochMs: number): string {
 
 async function countSeals(options: CommandOptions, json: boolean): Promise<boolean> {
   const { store, terminal } = options
-  const seals = sealsOf(options)
+  const seals = sealOptions(options)
   const found = { older: 0, unreadable: 0, newest: 0 }
   for await (const keys of distinct(store)) {
-    for (const seal of await Promise.all(keys.map(seals.look))) if (seal !== null) found[seal] += 1
+    for (const seal of await Promise.all(keys.map((key) => sealOf(key, seals))))
+      if (seal !== null) found[seal] += 1
     terminal.progress(found.older + found.unreadable + found.newest, 'sessions read')
   }
   await printCounts(terminal, found, json)
   return true
 }
 
-async function reseal(options: CommandOptions, json: boolean): Promise<boolean> {
+async function resealAll(options: CommandOptions, json: boolean): Promise<boolean> {
   const { store, terminal } = options
-  const seals = sealsOf(options)
+  const seals = sealOptions(options)
   const found = { resealed: 0, older: 0, unreadable: 0, newest: 0 }
   for await (const keys of batches(store)) {
-    for (const seal of await Promise.all(keys.map(seals.renew))) if (seal !== null) found[seal] += 1
+    for (const seal of await Promise.all(keys.map((key) => reseal(key, seals))))
+      if (seal !== null) found[seal] += 1
     terminal.progress(found.resealed + found.older + found.unreadable + found.newest, 'sessions read')
   }
   await printCounts(terminal, found, json)
   return found.older === 0
 }
 
-function sealsOf({ store, config, clock }: CommandOptions) {
-  return createSeals({ store, keyring: createKeyring(config.sessionSecrets), now: clock.wall })
+function sealOptions({ store, config }: CommandOptions): SealOptions {
+  return { store, keyring: createKeyring(config.sessionSecrets) }
 }
 
 async function printCounts(terminal: Terminal, found: Record<string, number>, json: boolean): Promise<void> {

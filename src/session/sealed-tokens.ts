@@ -17,8 +17,6 @@ export interface OpenedTokens {
   tokens: TokenSet
   /** Sealed under an older secret. */
   stale: boolean
-  /** When, by the clock of whoever sealed them; epoch milliseconds, 0 where it is not told. */
-  sealedAt: number
 }
 
 interface Plain {
@@ -27,18 +25,16 @@ interface Plain {
   e: number
   l: number
   s: string | null
-  t?: number
 }
 
 /** Bound to the record key: a sealed set that is moved to another record does not open there. */
-export function sealTokens(keyring: Keyring, key: RecordKey, tokens: TokenSet, sealedAt: number): string {
+export function sealTokens(keyring: Keyring, key: RecordKey, tokens: TokenSet): string {
   const plain: Plain = {
     a: tokens.accessToken.reveal(),
     r: tokens.refreshToken?.reveal() ?? null,
     e: tokens.expiresAt,
     l: tokens.lifeSeconds,
     s: tokens.scope,
-    t: sealedAt,
   }
   return keyring.seal('tokens', JSON.stringify(plain), key)
 }
@@ -57,6 +53,5 @@ export function openTokens(keyring: Keyring, key: RecordKey, sealed: string): Op
       scope: plain.s,
     },
     stale: opened.stale,
-    sealedAt: plain.t ?? 0,
   }
 }

@@ -89,7 +89,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     const limit = createdAt + options.maxMs
     const endsAt = granted.refreshToken === null ? Math.min(limit, granted.expiresAt) : limit
     const idleEndsAt = Math.min(createdAt + options.idleMs, endsAt)
-    const tokens = sealTokens(keyring, key, granted, createdAt)
+    const tokens = sealTokens(keyring, key, granted)
     // First the hint, then the record: an entry without a record is dropped when it is claimed.
     await options.plan(key, granted, { idleEndsAt })
     const record = { tokens, createdAt, endsAt, flow, client: options.clientId }

@@ -289,7 +289,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
   async function save(session: LiveSession, attempt: string): Promise<RefreshResult> {
     const { key, record } = session
     const { gen, endsAt } = record
-    const tokens = sealTokens(keyring, key, session.tokens, clock.wall())
+    const tokens = sealTokens(keyring, key, session.tokens)
     const replaced = await store.replaceTokens(key, { gen, attempt, tokens, endsAt })
     if (replaced.kind !== 'held') return follow(replaced.kind)
     return { kind: 'changed', late: replaced.settled.then(({ kind }) => follow(kind)) }

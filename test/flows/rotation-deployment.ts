@@ -49,7 +49,7 @@ async function makeSession(
     expiresAt: createdAt + dueInSeconds * 1_500,
     scope: null,
   }
-  const sealed = sealTokens(keyring, key, tokens, createdAt)
+  const sealed = sealTokens(keyring, key, tokens)
   const record = { tokens: sealed, createdAt, endsAt: createdAt + MAX_MS, client: CLIENT.clientId }
   await store.schedule(key, dueInSeconds * 1_000)
   await store.create(key, { ...record, flow: 'code' }, key, 15_000)

@@ -75,7 +75,7 @@ function sealFor(made: TestStore, key: RecordKey, secret: Secret): string {
     lifeSeconds: 3_600,
     scope: null,
   }
-  return sealTokens(createKeyring([secret]), key, tokens, made.now())
+  return sealTokens(createKeyring([secret]), key, tokens)
 }
 
 async function sealedSession(made: TestStore, secret: Secret): Promise<RecordKey> {

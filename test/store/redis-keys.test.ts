@@ -101,18 +101,13 @@ t.test('nothing in Redis can be read or used: no token, session id, cookie value
   const nonce = randomUUID()
   const accessToken = `access-${randomBytes(24).toString('hex')}`
   const refreshToken = `refresh-${randomBytes(24).toString('hex')}`
-  const sealed = sealTokens(
-    keyring,
-    key,
-    {
-      accessToken: new Secret(accessToken),
-      refreshToken: new Secret(refreshToken),
-      expiresAt: Date.now() + 3_600_000,
-      lifeSeconds: 3_600,
-      scope: null,
-    },
-    Date.now(),
-  )
+  const sealed = sealTokens(keyring, key, {
+    accessToken: new Secret(accessToken),
+    refreshToken: new Secret(refreshToken),
+    expiresAt: Date.now() + 3_600_000,
+    lifeSeconds: 3_600,
+    scope: null,
+  })
 
   await store.claimNonce(nonce, 'a', 600_000)
   await store.schedule(key, 60_000)

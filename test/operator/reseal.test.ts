@@ -1,10 +1,10 @@
 import t, { type Test } from 'tap'
 import { createKeyring } from '../../src/keyring.ts'
+import { reseal, sealOf } from '../../src/operator/reseal.ts'
 import { Secret } from '../../src/secret.ts'
 import { openTokens } from '../../src/session/sealed-tokens.ts'
 import type { RecordKey, SessionStore } from '../../src/store/store.ts'
-import { createSeals } from '../../src/tokens/reseal.ts'
-import { createVirtualReplicas } from './virtual-replicas.ts'
+import { createVirtualReplicas } from '../tokens/virtual-replicas.ts'
 
 const A = 'secret-A-of-the-tests-of-32-characters'
 const B = 'secret-B-of-the-tests-of-32-characters'
@@ -15,7 +15,7 @@ type Secrets = readonly string[]
 const ring = (secrets: Secrets) => createKeyring(secrets.map((text) => new Secret(text)))
 
 /** Which of the three secrets the tokens of a record are sealed under. */
-async function sealOf(store: SessionStore, key: RecordKey): Promise<string> {
+async function secretOf(store: SessionStore, key: RecordKey): Promise<string> {
   const { tokens } = (await store.read(key))!
   const [name] = Object.entries({ A, B, C }).find(([, secret]) => openTokens(ring([secret]), key, tokens))!
   return name
@@ -26,7 +26,7 @@ async function start(t: Test, { sealedUnder, secrets }: { sealedUnder: Secrets; 
   const setup = createVirtualReplicas(t)
   const key = await setup.addSession(setup.addReplica(half, [...sealedUnder]), 1, 3_600)
   await setup.time.advance(1_000)
-  const seals = createSeals({ store: setup.shared, keyring: ring(secrets), now: setup.time.now })
+  const seals = { store: setup.shared, keyring: ring(secrets) }
   return { ...setup, key, seals }
 }
 
@@ -35,34 +35,34 @@ t.test('tokens under an older secret are sealed again, and nothing else changes'
   const was = (await shared.read(key))!
   const changed: RecordKey[] = []
   shared.onChange((one) => void changed.push(one))
-  t.equal(await seals.look(key), 'older')
-  t.equal(await seals.renew(key), 'resealed')
+  t.equal(await sealOf(key, seals), 'older')
+  t.equal(await reseal(key, seals), 'resealed')
   const is = (await shared.read(key))!
   t.strictSame({ ...is, tokens: was.tokens }, was)
   t.strictSame(changed, [], 'no replica has to read it again')
-  t.equal(await sealOf(shared, key), 'B')
+  t.equal(await secretOf(shared, key), 'B')
   const opened = openTokens(ring([B]), key, is.tokens)
   const first = openTokens(ring([A]), key, was.tokens)
   t.strictSame(opened?.tokens.accessToken.reveal(), first?.tokens.accessToken.reveal())
   t.strictSame(opened?.tokens.refreshToken?.reveal(), first?.tokens.refreshToken?.reveal())
   t.equal(opened?.tokens.expiresAt, first?.tokens.expiresAt)
-  t.equal(await seals.look(key), 'newest')
-  t.equal(await seals.renew(key), 'newest', 'they are not sealed a second time')
+  t.equal(await sealOf(key, seals), 'newest')
+  t.equal(await reseal(key, seals), 'newest', 'they are not sealed a second time')
   t.strictSame(await shared.read(key), is)
 })
 
 t.test('tokens that were replaced meanwhile stay, and are looked at again', async (t) => {
   const { key, seals, shared, addReplica, request } = await start(t, { sealedUnder: [A], secrets: [B, A] })
   const after = addReplica(half, [B, A])
-  const { reseal } = shared
+  const write = shared.reseal
   const results: boolean[] = []
   shared.reseal = async (...args) => {
     t.match(await request(after, key, 1), { kind: 'token', session: { record: { gen: 2 } } })
-    const result = await reseal(...args)
+    const result = await write(...args)
     results.push(result)
     return result
   }
-  t.equal(await seals.renew(key), 'newest')
+  t.equal(await reseal(key, seals), 'newest')
   t.strictSame(results, [false])
   t.equal((await shared.read(key))?.gen, 2)
 })
@@ -74,22 +74,22 @@ t.test('tokens that are replaced faster than they are sealed again are given up 
     tries += 1
     return false
   }
-  t.equal(await seals.renew(key), 'older')
+  t.equal(await reseal(key, seals), 'older')
   t.equal(tries, 3)
-  t.equal(await sealOf(shared, key), 'A')
+  t.equal(await secretOf(shared, key), 'A')
 })
 
 t.test('tokens that no known secret opens are left in place', async (t) => {
   const { key, seals, shared } = await start(t, { sealedUnder: [A], secrets: [B, C] })
-  t.equal(await seals.look(key), 'unreadable')
-  t.equal(await seals.renew(key), 'unreadable')
-  t.equal(await sealOf(shared, key), 'A')
+  t.equal(await sealOf(key, seals), 'unreadable')
+  t.equal(await reseal(key, seals), 'unreadable')
+  t.equal(await secretOf(shared, key), 'A')
 })
 
 t.test('a session without a record has no seal', async (t) => {
   const { seals } = await start(t, { sealedUnder: [A], secrets: [B, A] })
-  t.equal(await seals.look('0'.repeat(64)), null)
-  t.equal(await seals.renew('0'.repeat(64)), null)
+  t.equal(await sealOf('0'.repeat(64), seals), null)
+  t.equal(await reseal('0'.repeat(64), seals), null)
 })
 
 t.test('a session under an older secret is served without a write to its record', async (t) => {
@@ -112,5 +112,5 @@ t.test('a refresh, with no request at all, brings tokens under the newest secret
   await before.tokens.stop()
   setup.addReplica(half, [B, A])
   await setup.time.advance(60_000)
-  for (const key of keys) t.equal(await sealOf(setup.shared, key), 'B')
+  for (const key of keys) t.equal(await secretOf(setup.shared, key), 'B')
 })
