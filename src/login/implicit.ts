@@ -15,7 +15,7 @@ import { loginUrl, TRANSACTION_MS, type Transaction } from './transaction.ts'
 const TEXT = { type: 'string' } as const
 
 /** Body of the POST: the members of the fragment. Unknown ones are ignored (RFC 6749 section 4.2.2). */
-export const FRAGMENT_SCHEMA = {
+const FRAGMENT_SCHEMA = {
   type: 'object',
   description: 'The members of the fragment; access_token or error. Others are ignored.',
   properties: {

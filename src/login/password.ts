@@ -15,7 +15,7 @@ const TRIES_PER_MINUTE = { address: 30, username: 5 }
 const TEXT = { type: 'string', minLength: 1, maxLength: 1024 } as const
 
 /** Body of `POST /auth/password`. */
-export const PASSWORD_SCHEMA = {
+const PASSWORD_SCHEMA = {
   type: 'object',
   additionalProperties: false,
   required: ['username', 'password'],

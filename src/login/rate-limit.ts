@@ -15,7 +15,7 @@ const MINUTE_MS = 60_000
 const NAMES = 50_000
 
 /** Counts one more try of this client or user. Throws `rate_limited` (RFC 6585 section 4) when there are too many. */
-export type RateLimit = (name: string) => void
+type RateLimit = (name: string) => void
 
 /** Counts tries by name and minute. Each process counts for itself. */
 export function createRateLimit({ perMinute, clock }: RateLimitOptions): RateLimit {

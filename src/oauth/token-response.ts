@@ -105,7 +105,7 @@ export function lifeSeconds(expiresIn: unknown): number {
 // Validate: the tokens of a response, whichever way it came.
 
 /** The members of a successful response that are used; `expires_in` in seconds. */
-export interface TokenResponse {
+interface TokenResponse {
   access_token: string
   /** Bearer where it is absent. */
   token_type?: string | undefined
@@ -141,7 +141,7 @@ export function acceptTokens(
 }
 
 /** The members of a successful response in a URL fragment (RFC 6749 section 4.2.2), as a browser read them. */
-export interface FragmentResponse {
+interface FragmentResponse {
   access_token?: string
   token_type?: string
   expires_in?: unknown

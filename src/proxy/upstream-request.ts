@@ -325,7 +325,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     this.phase = 'relaying'
     for (const chunk of held) relay.write(chunk)
     // Not only at the end of the response: a 304 may name the length of a body that it does not have, which
-    // undici takes for a broken response.
+    // undici reports as a broken response.
     if (this.complete || hasNoBody(attempt.outgoing.method, status)) this.endRelay()
     else if (held.length === 0) relay.sendHeadSoon()
     this.held = NOTHING

@@ -166,7 +166,7 @@ export function startCalls(deployment: Deployment, jars: Jar[], atOnce: number) 
       const status = await deployment.call(jar, path).catch((error: Error) => error.message)
       const kind = `${status} ${path}`
       answers.set(kind, (answers.get(kind) ?? 0) + 1)
-      await elapsed(5)
+      await elapsed(25)
     }
   }
   const loops = Promise.all(Array.from({ length: atOnce }, loop))

@@ -8,9 +8,9 @@ import { makeSessions, startCalls, startDeployment } from './rotation-deployment
 
 const A = 'secret-A-of-the-tests-of-32-characters'
 const B = 'secret-B-of-the-tests-of-32-characters'
-const IDLE = 400
-const SHORT = 100
-const BUSY = 500
+const IDLE = 100
+const SHORT = 40
+const BUSY = 120
 
 interface Seals {
   older: number
@@ -25,7 +25,7 @@ t.test('secrets change by rolling restarts under load, and nobody is signed out'
   const redis = await startRedis(t)
   const sandbox = await startSandbox(t)
   const { store } = await redisStore(t, singleTarget(redis.port))
-  const due = (index: number): number => 4 + (index % 40) / 2
+  const due = (index: number): number => 4 + index / 4
   // Nobody uses these while the secrets change; nor do they need a refresh.
   const idle = await makeSessions(store, sandbox, A, Array<number>(IDLE).fill(3_600))
   // These are refreshed while the secrets change, half of them with no call at all.
@@ -57,7 +57,7 @@ t.test('secrets change by rolling restarts under load, and nobody is signed out'
     const { lines } = await sessions(t, env, 'count', '--old-key', '--json')
     return JSON.parse(lines[0]!) as Seals
   }
-  const calls = startCalls(deployment, called, 8)
+  const calls = startCalls(deployment, called, 4)
   await calls.rounds(1)
   const mixed = () => calls.rounds(1)
 

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { FRAGMENT_SCHEMA } from '../../src/login/implicit.ts'
-import { PASSWORD_SCHEMA } from '../../src/login/password.ts'
+import { TOKEN_FLOW } from '../../src/login/implicit.ts'
+import { PASSWORD_FLOW } from '../../src/login/password.ts'
 import { SITE_BODY_SCHEMA } from '../../src/proxy/update-site.ts'
 import type { Bff } from '../helpers/system.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
@@ -68,8 +68,8 @@ t.test('OpenAPI shows the schemas that request bodies are validated with', async
     )
   for (const [name, schema] of [
     ['SiteUpdate', SITE_BODY_SCHEMA],
-    ['PasswordSignIn', PASSWORD_SCHEMA],
-    ['FragmentAnswer', FRAGMENT_SCHEMA],
+    ['PasswordSignIn', PASSWORD_FLOW.openApi.schemas.PasswordSignIn],
+    ['FragmentAnswer', TOKEN_FLOW.openApi.schemas.FragmentAnswer],
   ] as const) {
     t.same(judged(components.schemas[name]), judged(schema), name)
   }

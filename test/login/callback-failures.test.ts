@@ -19,7 +19,7 @@ async function noSession(t: Test, browser: Browser): Promise<void> {
   })
 }
 
-t.test('a code that is refused is a 400 page with a way back, and no session', async (t) => {
+t.test('a refused code gets a 400 page with a retry link and no session', async (t) => {
   const sandbox = await startSandbox(t, { faults: { tokenEndpoint: { mode: 'refuse' } } })
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -27,48 +27,45 @@ t.test('a code that is refused is a 400 page with a way back, and no session', a
   await noSession(t, browser)
 })
 
-t.test(
-  'a token endpoint that fails is told by a page with a way back, and the code is sent once',
-  async (t) => {
-    const sandbox = await startSandbox(t)
-    const bff = await startBff(t, sandbox, { TOKEN_TIMEOUT_MS: '300' })
-    for (const [fault, status] of [
-      [{ mode: 'status', status: 500 }, 503],
-      [{ mode: 'status', status: 503, headers: { 'retry-after': '7' } }, 503],
-      [{ mode: 'status', status: 429 }, 503],
-      [{ mode: 'invalid_client' }, 503],
-      [{ mode: 'refuse', error: 'unauthorized_client' }, 503],
-      [{ mode: 'status', status: 302, headers: { location: 'https://evil.test' } }, 503],
-      [{ mode: 'status', status: 502 }, 502],
-      [{ mode: 'status', status: 504 }, 502],
-      [{ mode: 'html' }, 502],
-      [{ mode: 'truncated' }, 502],
-      [{ mode: 'drop' }, 502],
-      [{ mode: 'cut' }, 502],
-      [{ mode: 'hang' }, 504],
-      [{ mode: 'stall' }, 504],
-    ] as const) {
-      sandbox.journal.clear()
-      sandbox.faults.set({ tokenEndpoint: fault })
-      const browser = bff.browser()
-      const what = JSON.stringify(fault)
-      const answer = await signIn(browser, sandbox, '/app?x=1')
-      isRetryPage(t, answer, status, what)
-      t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 1, what)
-      t.equal(answer.headers['retry-after'] !== undefined, status === 503, what)
-      t.notOk(browser.cookies.has('session'), what)
-      t.notMatch(answer.text, /invalid_client|unauthorized|evil/, what)
-    }
-  },
-)
+t.test('a failing token endpoint gets a page with a retry link, and the code is sent once', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { TOKEN_TIMEOUT_MS: '300' })
+  for (const [fault, status] of [
+    [{ mode: 'status', status: 500 }, 503],
+    [{ mode: 'status', status: 503, headers: { 'retry-after': '7' } }, 503],
+    [{ mode: 'status', status: 429 }, 503],
+    [{ mode: 'invalid_client' }, 503],
+    [{ mode: 'refuse', error: 'unauthorized_client' }, 503],
+    [{ mode: 'status', status: 302, headers: { location: 'https://evil.test' } }, 503],
+    [{ mode: 'status', status: 502 }, 502],
+    [{ mode: 'status', status: 504 }, 502],
+    [{ mode: 'html' }, 502],
+    [{ mode: 'truncated' }, 502],
+    [{ mode: 'drop' }, 502],
+    [{ mode: 'cut' }, 502],
+    [{ mode: 'hang' }, 504],
+    [{ mode: 'stall' }, 504],
+  ] as const) {
+    sandbox.journal.clear()
+    sandbox.faults.set({ tokenEndpoint: fault })
+    const browser = bff.browser()
+    const what = JSON.stringify(fault)
+    const answer = await signIn(browser, sandbox, '/app?x=1')
+    isRetryPage(t, answer, status, what)
+    t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 1, what)
+    t.equal(answer.headers['retry-after'] !== undefined, status === 503, what)
+    t.notOk(browser.cookies.has('session'), what)
+    t.notMatch(answer.text, /invalid_client|unauthorized|evil/, what)
+  }
+})
 
-t.test('a token endpoint that cannot be reached is a 503 page', async (t) => {
+t.test('an unreachable token endpoint gets a 503 page', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { OAUTH_TOKEN_URL: 'http://127.0.0.1:9/token' })
   isRetryPage(t, await signIn(bff.browser(), sandbox, '/app?x=1'), 503, 'refused')
 })
 
-t.test('a failed sign-in leaves the session that was there', async (t) => {
+t.test('a failed sign-in does not end the existing session', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -81,7 +78,7 @@ t.test('a failed sign-in leaves the session that was there', async (t) => {
 })
 
 t.test(
-  'while the store is down an answer is a 503 page and is not redeemed, and works afterwards',
+  'while the store is down a callback gets a 503 page, its code is not redeemed, and it works afterwards',
   async (t) => {
     const sandbox = await startSandbox(t)
     const redis = await startRedis(t, { args: ['--appendonly', 'yes'] })
@@ -105,7 +102,7 @@ t.test(
   },
 )
 
-t.test('tokens that cannot be stored are revoked and make no session, then or later', async (t) => {
+t.test('tokens that cannot be stored are revoked and never start a session', async (t) => {
   const sandbox = await startSandbox(t)
   const redis = await startRedis(t)
   const bff = await startBff(t, sandbox, {
@@ -130,7 +127,7 @@ t.test('tokens that cannot be stored are revoked and make no session, then or la
   await noSession(t, browser)
 })
 
-t.test('a sign-in that fails leaves no login cookie behind', async (t) => {
+t.test('a failed sign-in leaves no login cookie', async (t) => {
   const sandbox = await startSandbox(t, { faults: { tokenEndpoint: { mode: 'refuse' } } })
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()

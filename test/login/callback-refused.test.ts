@@ -15,7 +15,7 @@ function isFaultPage(t: Test, answer: Answer, status: number, what: string): voi
   t.notMatch(answer.text, /<script|evil|long-story/i, what)
 }
 
-t.test('what is no answer to a sign-in of this browser is 400, and changes nothing', async (t) => {
+t.test('a callback that matches no sign-in of this browser gets 400 and changes nothing', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -56,7 +56,7 @@ t.test('what is no answer to a sign-in of this browser is 400, and changes nothi
   t.equal((await browser.fetch('/flux/a')).status, 200, 'the session before lives on')
 })
 
-t.test('the login cookie of one browser is of no use to another', async (t) => {
+t.test('a sign-in cannot be completed in another browser', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const [attacker, victim] = [bff.browser(), bff.browser()]
@@ -69,7 +69,7 @@ t.test('the login cookie of one browser is of no use to another', async (t) => {
   t.notOk(victim.cookies.has('session'))
 })
 
-t.test('a sign-in that took more than ten minutes is over', async (t) => {
+t.test('a sign-in expires after ten minutes', async (t) => {
   const clock = Date.now
   let behindMs = 0
   Date.now = () => clock() - behindMs
@@ -91,34 +91,37 @@ t.test('a sign-in that took more than ten minutes is over', async (t) => {
   t.equal(await begunAgo(590_000), 303)
 })
 
-t.test('an answer that comes twice is redeemed once: home for who is signed in, else 400', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
-  const browser = bff.browser()
-  const start = await browser.navigate('/auth/login?returnTo=/app')
-  const loginCookie = [...browser.cookies]
-  const back = await decide(sandbox, String(start.headers.location))
-  t.equal((await browser.navigate(back, { from: 'cross-site' })).headers.location, '/app#_')
-  const session = browser.cookies.get('session')!.value
+t.test(
+  'a repeated callback is redeemed once: a signed-in browser goes home, any other gets 400',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox)
+    const browser = bff.browser()
+    const start = await browser.navigate('/auth/login?returnTo=/app')
+    const loginCookie = [...browser.cookies]
+    const back = await decide(sandbox, String(start.headers.location))
+    t.equal((await browser.navigate(back, { from: 'cross-site' })).headers.location, '/app#_')
+    const session = browser.cookies.get('session')!.value
 
-  for (const from of ['cross-site', 'same-site'] as const) {
-    const again = await browser.navigate(back, { from })
-    t.equal(again.status, 303, `reloaded, ${from}`)
-    t.equal(again.headers.location, '/#_')
-  }
-  for (const [name, cookie] of loginCookie) browser.cookies.set(name, cookie)
-  const withCookie = await browser.navigate(back, { from: 'cross-site' })
-  t.equal(withCookie.headers.location, '/#_', 'also while the login cookie is still there')
-  t.equal(browser.cookies.get('session')!.value, session, 'it is still the same session')
-  t.equal((await browser.fetch('/flux/a')).status, 200)
+    for (const from of ['cross-site', 'same-site'] as const) {
+      const again = await browser.navigate(back, { from })
+      t.equal(again.status, 303, `reloaded, ${from}`)
+      t.equal(again.headers.location, '/#_')
+    }
+    for (const [name, cookie] of loginCookie) browser.cookies.set(name, cookie)
+    const withCookie = await browser.navigate(back, { from: 'cross-site' })
+    t.equal(withCookie.headers.location, '/#_', 'also while the login cookie is still there')
+    t.equal(browser.cookies.get('session')!.value, session, 'it is still the same session')
+    t.equal((await browser.fetch('/flux/a')).status, 200)
 
-  await browser.fetch('/auth/logout', { method: 'POST' })
-  isFaultPage(t, await browser.navigate(back, { from: 'cross-site' }), 400, 'signed out')
-  isFaultPage(t, await bff.browser().navigate(back, { from: 'cross-site' }), 400, 'another browser')
-  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 1, 'one token request')
-})
+    await browser.fetch('/auth/logout', { method: 'POST' })
+    isFaultPage(t, await browser.navigate(back, { from: 'cross-site' }), 400, 'signed out')
+    isFaultPage(t, await bff.browser().navigate(back, { from: 'cross-site' }), 400, 'another browser')
+    t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 1, 'one token request')
+  },
+)
 
-t.test('of two replicas that get the same answer at once, one redeems it', async (t) => {
+t.test('of two replicas that get the same callback at once, one redeems it', async (t) => {
   const sandbox = await startSandbox(t)
   const { url } = await startRedis(t)
   const one = await startBff(t, sandbox, { REDIS_URL: url })

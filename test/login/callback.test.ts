@@ -2,7 +2,7 @@ import t from 'tap'
 import { decide, signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { ask, field, portOf } from '../http/wire.ts'
 
-t.test('a sign-in ends where it began, keeping the fragment, or with one that holds nothing', async (t) => {
+t.test('a sign-in returns to its address with the fragment, or with #_ where it has none', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   for (const [returnTo, location] of [
@@ -20,7 +20,7 @@ t.test('a sign-in ends where it began, keeping the fragment, or with one that ho
   }
 })
 
-t.test('a sign-in sets the two session cookies and takes its login cookie away', async (t) => {
+t.test('a sign-in sets the two session cookies and clears its login cookie', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -30,7 +30,7 @@ t.test('a sign-in sets the two session cookies and takes its login cookie away',
   t.strictSame([...browser.cookies.keys()].sort(), ['record', 'session'])
 })
 
-t.test('each sign-in has a new session id, and ends the session before it', async (t) => {
+t.test('each sign-in has a new session id and ends the previous session', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -55,7 +55,7 @@ t.test('each sign-in has a new session id, and ends the session before it', asyn
   }
 })
 
-t.test('a session id that the browser brought along is not signed in', async (t) => {
+t.test('a session id from the browser is never signed in', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const [attacker, victim] = [bff.browser(), bff.browser()]
@@ -71,7 +71,7 @@ t.test('a session id that the browser brought along is not signed in', async (t)
   }
 })
 
-t.test('a live session that an attacker planted does not become that of the victim', async (t) => {
+t.test('a live session that an attacker planted does not become the session of the victim', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const [attacker, victim] = [bff.browser(), bff.browser()]
@@ -89,7 +89,7 @@ t.test('a live session that an attacker planted does not become that of the vict
   t.equal(sandbox.journal.entries({ kind: 'GetFlux' })[0]?.username, 'bob')
 })
 
-t.test('a refusal by the user goes back to the app, which is told so', async (t) => {
+t.test('a refusal by the user returns to the app with login_error', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -102,7 +102,7 @@ t.test('a refusal by the user goes back to the app, which is told so', async (t)
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
 })
 
-t.test('other errors go back to the app by one of two names, whatever they say', async (t) => {
+t.test('any other error returns to the app as one of two codes', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   for (const [error, told] of [
@@ -125,7 +125,7 @@ t.test('other errors go back to the app by one of two names, whatever they say',
   }
 })
 
-t.test('a session lives on through an error of a new sign-in', async (t) => {
+t.test('an error response to a new sign-in does not end the session', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -137,7 +137,7 @@ t.test('a session lives on through an error of a new sign-in', async (t) => {
   t.equal((await browser.fetch('/flux/a')).status, 200)
 })
 
-t.test('parameters that nobody knows do not matter', async (t) => {
+t.test('unknown parameters of a callback are ignored', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -149,13 +149,13 @@ t.test('parameters that nobody knows do not matter', async (t) => {
   t.equal(answer.headers.location, '/app#_')
 })
 
-t.test('a state that comes back is fine when it is the one sent', async (t) => {
+t.test('a returned state is accepted if it is the one sent', async (t) => {
   const sandbox = await startSandbox(t, { faults: { state: 'echo' } })
   const bff = await startBff(t, sandbox)
   t.equal((await signIn(bff.browser(), sandbox, '/app')).headers.location, '/app#_')
 })
 
-t.test('an issuer is compared where one is configured, and not otherwise', async (t) => {
+t.test('the issuer is compared only if OAUTH_ISSUER is set', async (t) => {
   const sandbox = await startSandbox(t, { faults: { issuer: 'https://issuer.test/' } })
   const callback = async (env: Record<string, string>): Promise<number> =>
     (await signIn((await startBff(t, sandbox, env)).browser(), sandbox)).status
@@ -167,7 +167,7 @@ t.test('an issuer is compared where one is configured, and not otherwise', async
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0, 'no token request')
 })
 
-t.test('in the fixed redirect mode the state names the sign-in, and has to come back', async (t) => {
+t.test('with OAUTH_REDIRECT=fixed the state names the sign-in and is required', async (t) => {
   const sandbox = await startSandbox(t, { faults: { state: 'echo' } })
   const bff = await startBff(t, sandbox, { OAUTH_REDIRECT: 'fixed' })
   const start = await bff.browser().navigate('/auth/login')
@@ -184,7 +184,7 @@ t.test('in the fixed redirect mode the state names the sign-in, and has to come 
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0, 'no token request')
 })
 
-t.test('a sign-in whose answer holds no refresh token makes a session for one token', async (t) => {
+t.test('a session without a refresh token lasts as long as its access token', async (t) => {
   const sandbox = await startSandbox(t, { faults: { omitRefreshToken: true } })
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -194,7 +194,7 @@ t.test('a sign-in whose answer holds no refresh token makes a session for one to
   t.equal(session.expiresAt, session.accessTokenExpiresAt)
 })
 
-t.test('the callback is fetched by a script in vain', async (t) => {
+t.test('the callback accepts no method but GET', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()

@@ -15,7 +15,7 @@ function attributesOf(line: string): string[] {
     .sort()
 }
 
-t.test('the login cookie of an https site is locked to it and lives ten minutes', async (t) => {
+t.test('the login cookie of an https site has the __Host-Http- prefix and lives ten minutes', async (t) => {
   const port = await freePort()
   const bff = await startBff(t, await startSandbox(t), {
     PORT: String(port),
@@ -34,7 +34,7 @@ t.test('the login cookie of an http site has no prefix and is not Secure', async
   t.strictSame(attributesOf(setCookies[0]!), ['HttpOnly', 'Max-Age=600', 'Path=/', 'SameSite=Lax'])
 })
 
-t.test('the login cookie is at most 1 KiB with all that belongs to it', async (t) => {
+t.test('a login cookie with its attributes has at most 1 KiB', async (t) => {
   const port = await freePort()
   const bff = await startBff(t, await startSandbox(t), {
     PORT: String(port),
@@ -56,7 +56,7 @@ t.test('the login cookie is at most 1 KiB with all that belongs to it', async (t
   }
 })
 
-t.test('the login cookie tells nobody what is in it', async (t) => {
+t.test('the login cookie does not reveal its content', async (t) => {
   const bff = await startBff(t, await startSandbox(t))
   const { setCookies, headers } = await bff.browser().navigate('/auth/login?returnTo=/hidden-place')
   const value = /=([^;]+)/.exec(setCookies[0]!)![1]!
@@ -68,7 +68,7 @@ t.test('the login cookie tells nobody what is in it', async (t) => {
   t.notOk(setCookies[0]!.includes(searchParams.get('state')!), 'not in its name either')
 })
 
-t.test('five sign-ins may be under way in a browser, and the oldest gives way to a sixth', async (t) => {
+t.test('a browser keeps five sign-ins, and a sixth drops the oldest', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -106,7 +106,7 @@ t.test('five sign-ins may be under way in a browser, and the oldest gives way to
   t.equal(late.status, 400)
 })
 
-t.test('login cookies that are not ours are dropped, and lock nobody out', async (t) => {
+t.test('foreign login cookies are cleared and prevent no sign-in', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -126,7 +126,7 @@ t.test('login cookies that are not ours are dropped, and lock nobody out', async
   for (const name of garbage.slice(0, 3)) t.notOk(browser.cookies.has(name), `${name} is dropped`)
 })
 
-t.test('a heap of login cookies that are not ours is dropped bit by bit', async (t) => {
+t.test('hundreds of foreign login cookies are cleared in several responses', async (t) => {
   const bff = await startBff(t, await startSandbox(t))
   const browser = bff.browser()
   for (let i = 0; i < 300; i += 1) browser.cookies.set(`login-${i}`, { value: 'x', strict: false })
@@ -138,7 +138,7 @@ t.test('a heap of login cookies that are not ours is dropped bit by bit', async 
   t.equal(browser.cookies.size, 5)
 })
 
-t.test('a login cookie of another sign-in, of another name or altered is none', async (t) => {
+t.test('a login cookie of another sign-in, of another name, or altered does not count', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()

@@ -13,7 +13,7 @@ function shape(line: string): string {
 
 for (const scheme of ['http', 'https']) {
   t.test(
-    `signing out of an ${scheme} site ends the session and clears its cookies as they were set`,
+    `a logout from an ${scheme} site ends the session and clears its cookies with the attributes they were set with`,
     async (t) => {
       const sandbox = await startSandbox(t)
       const port = String(await freePort())
@@ -46,24 +46,27 @@ for (const scheme of ['http', 'https']) {
   )
 }
 
-t.test('the log says when a session began and ended, and why, by the beginning of its id', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  await browser.fetch('/auth/logout', { method: 'POST' })
-  const lines = bff
-    .log()
-    .split('\n')
-    .filter((line) => line.includes('"recordKey"'))
-    .map((line) => JSON.parse(line) as Record<string, unknown>)
-  t.match(lines, [{ event: 'login.succeeded' }, { event: 'session.ended', reason: 'logout' }])
-  t.equal(lines.length, 2)
-  t.match(lines[0]!.recordKey, /^[0-9a-f]{12}$/)
-  t.equal(lines[0]!.recordKey, lines[1]!.recordKey)
-})
+t.test(
+  'the log names the beginning and the end of a session, its reason, and 12 digits of its record key',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox)
+    const browser = bff.browser()
+    await signIn(browser, sandbox)
+    await browser.fetch('/auth/logout', { method: 'POST' })
+    const lines = bff
+      .log()
+      .split('\n')
+      .filter((line) => line.includes('"recordKey"'))
+      .map((line) => JSON.parse(line) as Record<string, unknown>)
+    t.match(lines, [{ event: 'login.succeeded' }, { event: 'session.ended', reason: 'logout' }])
+    t.equal(lines.length, 2)
+    t.match(lines[0]!.recordKey, /^[0-9a-f]{12}$/)
+    t.equal(lines[0]!.recordKey, lines[1]!.recordKey)
+  },
+)
 
-t.test('signing out without a session is 204 too', async (t) => {
+t.test('a logout without a session gets 204 too', async (t) => {
   const bff = await startBff(t, await startSandbox(t))
   for (const cookie of ['', 'session=rubbish', `session=${'A'.repeat(43)}.${'B'.repeat(43)}`]) {
     const answer = await ask(portOf(bff), {
@@ -76,7 +79,7 @@ t.test('signing out without a session is 204 too', async (t) => {
   }
 })
 
-t.test('signing out takes any body of any type, or none', async (t) => {
+t.test('a logout accepts any body of any type, or none', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   for (const [type, body] of [
@@ -106,7 +109,7 @@ t.test('signing out takes any body of any type, or none', async (t) => {
   }
 })
 
-t.test('a link, an image or another site signs nobody out', async (t) => {
+t.test('a link, an image or another site cannot sign a user out', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -127,7 +130,7 @@ t.test('a link, an image or another site signs nobody out', async (t) => {
   t.equal((await browser.fetch('/flux/a')).status, 200)
 })
 
-t.test('signing out revokes the tokens, and a revocation that fails does not stop it', async (t) => {
+t.test('a logout revokes the tokens and succeeds if the revocation fails', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, {
     OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`,
@@ -146,7 +149,7 @@ t.test('signing out revokes the tokens, and a revocation that fails does not sto
   sandbox.faults.set({ revocationEndpoint: { mode: 'ok' } })
 })
 
-t.test('a session whose cookie stands there twice is ended by signing out all the same', async (t) => {
+t.test('a logout ends a session whose cookie is repeated', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -161,7 +164,7 @@ t.test('a session whose cookie stands there twice is ended by signing out all th
   t.equal((await browser.fetch('/flux/a')).status, 401)
 })
 
-t.test('a session that is ended on one replica is ended on every other within 200 ms', async (t) => {
+t.test('a logout on one replica ends the session on all others within 200 ms', async (t) => {
   const sandbox = await startSandbox(t)
   const { url } = await startRedis(t)
   const one = await startBff(t, sandbox, { REDIS_URL: url })

@@ -12,7 +12,7 @@ function send(browser: Browser, body: unknown, options: RequestOptions = {}): Pr
   return browser.fetch('/auth/password', { method: 'POST', body: text, ...options, headers })
 }
 
-t.test('the password flow is served only where OAUTH_FLOWS names it', async (t) => {
+t.test('the password flow is served only if OAUTH_FLOWS names it', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   isProblem(t, await send(bff.browser(), ALICE), 404, 'not_found', 'off')
@@ -24,7 +24,7 @@ t.test('the password flow is served only where OAUTH_FLOWS names it', async (t) 
   t.equal(answer.headers.allow, 'POST')
 })
 
-t.test('user name and password start a session like any other, and end the one before', async (t) => {
+t.test('user name and password start a session like any other and end the previous one', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, PERMITTED)
   const browser = bff.browser()
@@ -66,7 +66,7 @@ t.test('tokens of the password flow are refreshed', async (t) => {
   t.strictSame(grants, ['password', 'refresh_token'])
 })
 
-t.test('what is wrong with a sign-in by password is told, and no session changes', async (t) => {
+t.test('a faulty password request names its fault and changes no session', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, PERMITTED)
   const browser = bff.browser()
@@ -108,7 +108,7 @@ t.test('what is wrong with a sign-in by password is told, and no session changes
   t.equal((await browser.fetch('/flux/a')).status, 200)
 })
 
-t.test('a token endpoint that fails, or a store that is away, is no wrong password', async (t) => {
+t.test('a failing token endpoint or an unreachable store is not reported as a wrong password', async (t) => {
   const sandbox = await startSandbox(t)
   const redis = await startRedis(t)
   const bff = await startBff(t, sandbox, { ...PERMITTED, REDIS_URL: redis.url, TOKEN_TIMEOUT_MS: '300' })
@@ -131,7 +131,7 @@ t.test('a token endpoint that fails, or a store that is away, is no wrong passwo
   t.equal(browser.cookies.size, 0)
 })
 
-t.test('passwords are tried five times a minute for a user name, thirty times from an address', async (t) => {
+t.test('five tries a minute are permitted for a user name, and thirty from an address', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, {
     ...PERMITTED,

@@ -1,7 +1,10 @@
 import t from 'tap'
 import { createRateLimit, networkOf } from '../../src/login/rate-limit.ts'
+import { startBff, startSandbox } from '../helpers/system.ts'
+import type { Question } from '../http/wire.ts'
+import { ask, field, portOf, problemOf } from '../http/wire.ts'
 
-t.test('a client may start so many sign-ins a minute, and is told how long to wait', async (t) => {
+t.test('the limit counts each client by itself and names the seconds to wait', async (t) => {
   let at = 1_000_000
   const count = createRateLimit({ perMinute: 3, clock: { monotonic: () => at } })
   for (let attempt = 0; attempt < 3; attempt += 1) count('192.0.2.1')
@@ -12,13 +15,13 @@ t.test('a client may start so many sign-ins a minute, and is told how long to wa
   t.doesNotThrow(() => count('192.0.2.1'), 'a new minute')
 })
 
-t.test('0 sets no limit', async (t) => {
+t.test('perMinute 0 sets no limit', async (t) => {
   const count = createRateLimit({ perMinute: 0, clock: { monotonic: () => 0 } })
   for (let attempt = 0; attempt < 1_000; attempt += 1) count('192.0.2.1')
   t.pass()
 })
 
-t.test('one IPv6 client is its /64 network', async (t) => {
+t.test('an IPv6 client is counted by its /64 network', async (t) => {
   for (const [address, network] of [
     ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2'],
     ['2001:db8:1:2::1', '2001:db8:1:2'],
@@ -38,4 +41,56 @@ t.test('one IPv6 client is its /64 network', async (t) => {
   ] as const) {
     t.equal(networkOf(address), network, address)
   }
+})
+
+t.test('too many sign-ins in a minute get 429 with Retry-After', async (t) => {
+  const port = portOf(await startBff(t, await startSandbox(t), { LOGIN_RATE_PER_MINUTE: '3' }))
+  const start = (question: Question = {}) => ask(port, { target: '/auth/login', ...question })
+  for (let i = 0; i < 3; i += 1) t.equal((await start()).status, 303)
+  const answer = await start()
+  t.equal(answer.status, 429)
+  t.match(problemOf(answer), { code: 'rate_limited', status: 429 })
+  const seconds = Number(field(answer, 'retry-after'))
+  t.ok(seconds >= 1 && seconds <= 60, `${seconds} s`)
+  t.notOk(answer.headers.has('set-cookie'))
+  const page = await start({ headers: [['Sec-Fetch-Mode', 'navigate']] })
+  t.equal(page.status, 429)
+  t.match(field(page, 'content-type'), /^text\/html/)
+  t.match(field(page, 'retry-after'), /^\d+$/)
+
+  t.equal((await start({ target: '/auth/login?returnTo=//x' })).status, 429, 'before the query is looked at')
+  t.equal((await start({ headers: [['Sec-Fetch-Mode', 'cors']] })).status, 403, 'after the origin')
+  t.equal((await start({ method: 'POST' })).status, 405, 'after the method')
+  t.equal((await ask(port, { target: '/auth/session' })).status, 200, 'other routes go on')
+})
+
+t.test('clients are counted by the address that a trusted proxy names', async (t) => {
+  const sandbox = await startSandbox(t)
+  const from = (port: number, address: string) =>
+    ask(port, { target: '/auth/login', headers: [['X-Forwarded-For', address]] })
+  const behind = portOf(await startBff(t, sandbox, { LOGIN_RATE_PER_MINUTE: '1', TRUST_PROXY: '127.0.0.1' }))
+  t.equal((await from(behind, '203.0.113.1')).status, 303)
+  t.equal((await from(behind, '203.0.113.2')).status, 303)
+  t.equal((await from(behind, '203.0.113.1')).status, 429)
+  t.equal(
+    (await from(behind, '198.51.100.9, 203.0.113.1')).status,
+    429,
+    'what the client wrote itself is nothing',
+  )
+  t.equal((await from(behind, '2001:db8:1:2:3::4')).status, 303)
+  t.equal((await from(behind, '2001:db8:1:2:ffff::1')).status, 429, 'one household')
+  t.equal((await from(behind, '2001:db8:1:3::4')).status, 303)
+
+  const open = portOf(await startBff(t, sandbox, { LOGIN_RATE_PER_MINUTE: '1' }))
+  t.equal((await from(open, '203.0.113.1')).status, 303)
+  t.equal((await from(open, '203.0.113.2')).status, 429, 'nobody is believed without TRUST_PROXY')
+})
+
+t.test('LOGIN_RATE_PER_MINUTE=0 switches the limit off', async (t) => {
+  const port = portOf(await startBff(t, await startSandbox(t), { LOGIN_RATE_PER_MINUTE: '0' }))
+  for (let i = 0; i < 50; i += 1) {
+    const { status } = await ask(port, { target: '/auth/login' })
+    if (status !== 303) t.equal(status, 303)
+  }
+  t.pass('50 at once')
 })

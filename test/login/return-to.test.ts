@@ -4,7 +4,7 @@ import { startBff, startSandbox } from '../helpers/system.ts'
 import type { WireAnswer } from '../http/wire.ts'
 import { ask, portOf, problemOf } from '../http/wire.ts'
 
-t.test('no known trick leads off the site, or to a route of this server', async (t) => {
+t.test('no known trick leads to another site or to a route of this server', async (t) => {
   const bff = await startBff(t, await startSandbox(t), { LOGIN_RATE_PER_MINUTE: '0' })
   const tricks = knownTricks()
   t.ok(tricks.length >= 150, `${tricks.length} tricks`)
@@ -26,7 +26,7 @@ t.test('no known trick leads off the site, or to a route of this server', async 
   t.ok(allowed < 100, `${allowed} were harmless as they stood`)
 })
 
-t.test('a path of this site comes back as it was given', async (t) => {
+t.test('a path of this site is returned to as given', async (t) => {
   const port = portOf(await startBff(t, await startSandbox(t)))
   for (const [given, expected] of [
     ['/', '/?login_error=access_denied#_'],
@@ -51,7 +51,7 @@ t.test('a path of this site comes back as it was given', async (t) => {
   t.equal((await landsAt(port, '?other=1')).location, '/?login_error=access_denied#_')
 })
 
-t.test('512 bytes are taken, more are invalid_return_to, and so are two', async (t) => {
+t.test('512 bytes are accepted; more bytes or a repeated parameter are invalid_return_to', async (t) => {
   const port = portOf(await startBff(t, await startSandbox(t)))
   const start = (query: string): Promise<WireAnswer> => ask(port, { target: `/auth/login${query}` })
   t.equal((await start(`?returnTo=/${'a'.repeat(511)}`)).status, 303)

@@ -9,7 +9,7 @@ const ISO = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
 const ANONYMOUS = { authenticated: false, loginUrl: '/auth/login' }
 
 t.test(
-  'a session is described by times in UTC, its flow and the default account, and never a token',
+  'GET /auth/session describes a session by times in UTC, flow and default account, and never sends a token',
   async (t) => {
     const sandbox = await startSandbox(t)
     const bff = await startBff(t, sandbox, { SESSION_IDLE_SECONDS: '600', SESSION_MAX_SECONDS: '1200' })
@@ -46,7 +46,7 @@ t.test(
   },
 )
 
-t.test('no default account is null', async (t) => {
+t.test('without a default account wac is null', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { WAC: '' })
   const browser = bff.browser()
@@ -54,7 +54,7 @@ t.test('no default account is null', async (t) => {
   t.equal((await browser.fetch('/auth/session')).json().wac, null)
 })
 
-t.test('asking does not extend the session', async (t) => {
+t.test('GET /auth/session does not extend the session', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { SESSION_IDLE_SECONDS: '1' })
   const browser = bff.browser()
@@ -76,49 +76,52 @@ t.test('asking does not extend the session', async (t) => {
   t.equal(refused.status, 401)
 })
 
-t.test('a cookie that an older secret signed is set again, each name once, and works on', async (t) => {
-  const sandbox = await startSandbox(t)
-  const { url } = await startRedis(t)
-  const old = await startBff(t, sandbox, { REDIS_URL: url, SESSION_SECRET: A })
-  await untilReady(old)
-  const browser = old.browser()
-  await signIn(browser, sandbox)
-  const signedByA = browser.cookies.get('session')!.value
+t.test(
+  'a cookie signed with an older secret is set again once under the newest, and both are accepted',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const { url } = await startRedis(t)
+    const old = await startBff(t, sandbox, { REDIS_URL: url, SESSION_SECRET: A })
+    await untilReady(old)
+    const browser = old.browser()
+    await signIn(browser, sandbox)
+    const signedByA = browser.cookies.get('session')!.value
 
-  const common = { REDIS_URL: url, PUBLIC_URL: old.publicUrl }
-  const both = await startBff(t, sandbox, { ...common, SESSION_SECRET: `${B},${A}` })
-  const onlyB = await startBff(t, sandbox, { ...common, SESSION_SECRET: B })
-  await Promise.all([untilReady(both), untilReady(onlyB)])
-  const get = (bff: typeof both, target: string, session: string) =>
-    ask(portOf(bff), {
-      target,
-      headers: [
-        ['Cookie', `session=${session}`],
-        ['Sec-Fetch-Site', 'same-origin'],
-      ],
-    })
+    const common = { REDIS_URL: url, PUBLIC_URL: old.publicUrl }
+    const both = await startBff(t, sandbox, { ...common, SESSION_SECRET: `${B},${A}` })
+    const onlyB = await startBff(t, sandbox, { ...common, SESSION_SECRET: B })
+    await Promise.all([untilReady(both), untilReady(onlyB)])
+    const get = (bff: typeof both, target: string, session: string) =>
+      ask(portOf(bff), {
+        target,
+        headers: [
+          ['Cookie', `session=${session}`],
+          ['Sec-Fetch-Site', 'same-origin'],
+        ],
+      })
 
-  t.equal((await get(both, '/flux/a', signedByA)).status, 200, 'it works without being set again')
-  const renewed = await get(both, '/auth/session', signedByA)
-  t.match(problemOf(renewed), { authenticated: true })
-  const lines = renewed.headers.get('set-cookie') ?? []
-  t.strictSame(lines.map((line) => line.split('=', 1)[0]).sort(), ['record', 'session'])
-  t.match(lines.find((line) => line.startsWith('session='))!, /; Path=\/; HttpOnly; SameSite=Strict$/)
-  t.match(lines.find((line) => line.startsWith('record='))!, /; Path=\/; HttpOnly; SameSite=Lax$/)
-  const signedByB = lines
-    .find((line) => line.startsWith('session='))!
-    .slice(8)
-    .split(';', 1)[0]!
-  t.equal(signedByB.split('.')[0], signedByA.split('.')[0], 'it is the same session')
-  t.not(signedByB, signedByA)
-  const again = await get(both, '/auth/session', signedByB)
-  t.notOk(again.headers.has('set-cookie'), 'and is not set again')
-  t.equal((await get(onlyB, '/auth/session', signedByA)).status, 200)
-  t.strictSame(problemOf(await get(onlyB, '/auth/session', signedByA)), ANONYMOUS)
-  t.notMatch(await old.log(), /session record does not open/)
-})
+    t.equal((await get(both, '/flux/a', signedByA)).status, 200, 'it works without being set again')
+    const renewed = await get(both, '/auth/session', signedByA)
+    t.match(problemOf(renewed), { authenticated: true })
+    const lines = renewed.headers.get('set-cookie') ?? []
+    t.strictSame(lines.map((line) => line.split('=', 1)[0]).sort(), ['record', 'session'])
+    t.match(lines.find((line) => line.startsWith('session='))!, /; Path=\/; HttpOnly; SameSite=Strict$/)
+    t.match(lines.find((line) => line.startsWith('record='))!, /; Path=\/; HttpOnly; SameSite=Lax$/)
+    const signedByB = lines
+      .find((line) => line.startsWith('session='))!
+      .slice(8)
+      .split(';', 1)[0]!
+    t.equal(signedByB.split('.')[0], signedByA.split('.')[0], 'it is the same session')
+    t.not(signedByB, signedByA)
+    const again = await get(both, '/auth/session', signedByB)
+    t.notOk(again.headers.has('set-cookie'), 'and is not set again')
+    t.equal((await get(onlyB, '/auth/session', signedByA)).status, 200)
+    t.strictSame(problemOf(await get(onlyB, '/auth/session', signedByA)), ANONYMOUS)
+    t.notMatch(await old.log(), /session record does not open/)
+  },
+)
 
-t.test('while the store is down the answer is 503, and no cookie is set or cleared', async (t) => {
+t.test('while the store is down the status is 503 and no cookie is set or cleared', async (t) => {
   const sandbox = await startSandbox(t)
   const redis = await startRedis(t, { args: ['--appendonly', 'yes'] })
   const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })

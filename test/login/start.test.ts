@@ -47,21 +47,18 @@ t.test('no two sign-ins share a nonce, a state or a challenge', async (t) => {
   t.equal(seen.size, 150)
 })
 
-t.test(
-  'the verifier that is redeemed belongs to the challenge, and the redirect address is the same',
-  async (t) => {
-    const sandbox = await startSandbox(t)
-    const bff = await startBff(t, sandbox)
-    t.equal((await signIn(bff.browser(), sandbox)).status, 303)
-    const [authorize] = sandbox.journal.entries({ endpoint: 'authorize' })
-    const [token] = sandbox.journal.entries({ endpoint: 'token' })
-    const verifier = String(token?.form?.code_verifier)
-    t.equal(createHash('sha256').update(verifier).digest('base64url'), authorize?.query.code_challenge)
-    t.equal(token?.form?.redirect_uri, authorize?.query.redirect_uri)
-    t.equal(token?.form?.client_secret, CLIENT.clientSecret)
-    t.equal(token?.headers.authorization, undefined)
-  },
-)
+t.test('the verifier matches the challenge, and both requests have the same redirect_uri', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  t.equal((await signIn(bff.browser(), sandbox)).status, 303)
+  const [authorize] = sandbox.journal.entries({ endpoint: 'authorize' })
+  const [token] = sandbox.journal.entries({ endpoint: 'token' })
+  const verifier = String(token?.form?.code_verifier)
+  t.equal(createHash('sha256').update(verifier).digest('base64url'), authorize?.query.code_challenge)
+  t.equal(token?.form?.redirect_uri, authorize?.query.redirect_uri)
+  t.equal(token?.form?.client_secret, CLIENT.clientSecret)
+  t.equal(token?.headers.authorization, undefined)
+})
 
 t.test('with OAUTH_PKCE=off neither challenge nor verifier is sent', async (t) => {
   const sandbox = await startSandbox(t)
@@ -73,7 +70,7 @@ t.test('with OAUTH_PKCE=off neither challenge nor verifier is sent', async (t) =
   t.notOk(token?.form && 'code_verifier' in token.form)
 })
 
-t.test('the addresses come from the configuration, whatever Host and its kin say', async (t) => {
+t.test('own URLs come from the configuration and never from request headers', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, {
     OAUTH_AUTHORIZE_URL: 'https://login.test/deep/authorize',
@@ -96,7 +93,7 @@ t.test('the addresses come from the configuration, whatever Host and its kin say
   t.notMatch(JSON.stringify([...answer.headers]), /evil/)
 })
 
-t.test('a navigation from another site gets a page with a button, and nothing is set', async (t) => {
+t.test('a navigation from another site gets a page with a button and no cookie', async (t) => {
   const port = portOf(await startBff(t, await startSandbox(t)))
   const answer = await ask(port, {
     target: `/auth/login?returnTo=${encodeURIComponent('/a?b="><script>alert(1)</script>&c=1')}`,
@@ -124,7 +121,7 @@ t.test('a navigation from another site gets a page with a button, and nothing is
   t.ok(start.headers.has('set-cookie'))
 })
 
-t.test('a request that does not navigate is 403 and sets nothing', async (t) => {
+t.test('a request that does not navigate gets 403 and no cookie', async (t) => {
   const port = portOf(await startBff(t, await startSandbox(t)))
   for (const mode of ['cors', 'no-cors', 'same-origin', 'websocket', '']) {
     const answer = await ask(port, {
@@ -140,12 +137,12 @@ t.test('a request that does not navigate is 403 and sets nothing', async (t) => 
   }
 })
 
-t.test('a browser that does not tell of itself is sent on', async (t) => {
+t.test('a browser without Fetch Metadata is redirected', async (t) => {
   const port = portOf(await startBff(t, await startSandbox(t)))
   t.equal((await ask(port, { target: '/auth/login' })).status, 303)
 })
 
-t.test('a fault is a page for who navigates and a problem for all others', async (t) => {
+t.test('a navigation gets a problem as a page, any other request as JSON', async (t) => {
   const port = portOf(await startBff(t, await startSandbox(t)))
   const target = '/auth/login?returnTo=//evil.test'
   for (const headers of [
@@ -169,7 +166,7 @@ t.test('a fault is a page for who navigates and a problem for all others', async
   }
 })
 
-t.test('a page is shown for a method that is not taken as well', async (t) => {
+t.test('a navigation with a wrong method gets a page too', async (t) => {
   const port = portOf(await startBff(t, await startSandbox(t)))
   for (const target of ['/auth/login', `/auth/callback/${'A'.repeat(43)}`]) {
     const question = { method: 'POST', target, body: 'code=hidden' }
@@ -182,7 +179,7 @@ t.test('a page is shown for a method that is not taken as well', async (t) => {
   }
 })
 
-t.test('another flow than those that are switched on is 400', async (t) => {
+t.test('a flow that OAUTH_FLOWS does not name gets 400', async (t) => {
   const port = portOf(await startBff(t, await startSandbox(t)))
   t.equal((await ask(port, { target: '/auth/login?flow=code' })).status, 303)
   for (const query of ['flow=token', 'flow=password', 'flow=', 'flow=code&flow=code']) {
@@ -192,7 +189,7 @@ t.test('another flow than those that are switched on is 400', async (t) => {
   }
 })
 
-t.test('sign-in begins while the store is down', async (t) => {
+t.test('a sign-in starts while the store is down', async (t) => {
   const bff = await startBff(t, await startSandbox(t), { REDIS_URL: 'redis://127.0.0.1:9' })
   const answer = await bff.browser().navigate('/auth/login')
   t.equal(answer.status, 303)

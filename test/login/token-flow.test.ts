@@ -32,7 +32,7 @@ function hand(browser: Browser, { path, members }: Arrival, options: RequestOpti
   return browser.fetch(path, { method: 'POST', body: JSON.stringify(members), ...options, headers })
 }
 
-t.test('the token flow is served only where OAUTH_FLOWS names it', async (t) => {
+t.test('the token flow is served only if OAUTH_FLOWS names it', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -46,7 +46,7 @@ t.test('the token flow is served only where OAUTH_FLOWS names it', async (t) => 
   t.equal(posted.headers.allow, 'GET')
 })
 
-t.test('flow=token asks for a token, without a code challenge', async (t) => {
+t.test('flow=token requests a token without a code challenge', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, PERMITTED)
   const ask = async (query: string) => {
@@ -68,7 +68,7 @@ t.test('flow=token asks for a token, without a code challenge', async (t) => {
   }
 })
 
-t.test('with the token flow alone a sign-in needs no parameter', async (t) => {
+t.test('with the token flow alone a sign-in needs no flow parameter', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { OAUTH_FLOWS: 'token' })
   const start = await bff.browser().navigate('/auth/login')
@@ -76,94 +76,100 @@ t.test('with the token flow alone a sign-in needs no parameter', async (t) => {
   t.equal((await bff.browser().navigate('/auth/login?flow=code')).status, 400)
 })
 
-t.test('the page of the callback hands the fragment over, and the session lasts as its token', async (t) => {
-  const sandbox = await startSandbox(t, { tokenLifeSeconds: 900 })
-  const bff = await startBff(t, sandbox, PERMITTED)
-  const browser = bff.browser()
-  const arrival = await comeBack(browser, sandbox)
+t.test(
+  'the page of the callback sends the fragment, and the session lasts as long as its token',
+  async (t) => {
+    const sandbox = await startSandbox(t, { tokenLifeSeconds: 900 })
+    const bff = await startBff(t, sandbox, PERMITTED)
+    const browser = bff.browser()
+    const arrival = await comeBack(browser, sandbox)
 
-  const page = await browser.navigate(arrival.path, { from: 'cross-site' })
-  t.equal(page.status, 200)
-  t.match(page.headers['content-type'], /^text\/html/)
-  t.equal(page.headers['cache-control'], 'no-store')
-  t.match(
-    page.headers['content-security-policy'],
-    /^default-src 'none'; .*script-src 'sha256-[^']+'; connect-src 'self';.*frame-ancestors 'none'/,
-  )
-  t.strictSame(page.setCookies, [], 'nothing has happened yet')
+    const page = await browser.navigate(arrival.path, { from: 'cross-site' })
+    t.equal(page.status, 200)
+    t.match(page.headers['content-type'], /^text\/html/)
+    t.equal(page.headers['cache-control'], 'no-store')
+    t.match(
+      page.headers['content-security-policy'],
+      /^default-src 'none'; .*script-src 'sha256-[^']+'; connect-src 'self';.*frame-ancestors 'none'/,
+    )
+    t.strictSame(page.setCookies, [], 'nothing has happened yet')
 
-  const answer = await hand(browser, arrival)
-  t.equal(answer.status, 200)
-  t.equal(answer.headers.location, '/app?a=1#_')
-  const session = await browser.fetch('/auth/session')
-  t.strictSame(answer.json(), session.json(), 'the body of /auth/session')
-  const facts = answer.json()
-  t.match(facts, { authenticated: true, flow: 'token', refreshable: false, wac: 'DEMO' })
-  t.equal(facts.expiresAt, facts.accessTokenExpiresAt)
-  const lives = Date.parse(String(facts.expiresAt)) - Date.parse(String(facts.createdAt))
-  t.ok(lives <= 900_000 && lives > 890_000, `${lives} ms`)
-  t.notMatch(answer.text, arrival.members.access_token!)
+    const answer = await hand(browser, arrival)
+    t.equal(answer.status, 200)
+    t.equal(answer.headers.location, '/app?a=1#_')
+    const session = await browser.fetch('/auth/session')
+    t.strictSame(answer.json(), session.json(), 'the body of /auth/session')
+    const facts = answer.json()
+    t.match(facts, { authenticated: true, flow: 'token', refreshable: false, wac: 'DEMO' })
+    t.equal(facts.expiresAt, facts.accessTokenExpiresAt)
+    const lives = Date.parse(String(facts.expiresAt)) - Date.parse(String(facts.createdAt))
+    t.ok(lives <= 900_000 && lives > 890_000, `${lives} ms`)
+    t.notMatch(answer.text, arrival.members.access_token!)
 
-  const metrics = await (await fetch(`${bff.opsUrl}/metrics`)).text()
-  t.match(metrics, /^bff_sessions_started_total\{flow="token"\} 1$/m)
-  t.equal((await browser.fetch('/flux/a')).status, 200)
-  const [call] = sandbox.journal.entries({ endpoint: 'resource' })
-  t.equal(call?.headers.authorization, `Bearer ${arrival.members.access_token}`)
-  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0, 'nothing to redeem')
-  t.notMatch(bff.log(), arrival.members.access_token!)
+    const metrics = await (await fetch(`${bff.opsUrl}/metrics`)).text()
+    t.match(metrics, /^bff_sessions_started_total\{flow="token"\} 1$/m)
+    t.equal((await browser.fetch('/flux/a')).status, 200)
+    const [call] = sandbox.journal.entries({ endpoint: 'resource' })
+    t.equal(call?.headers.authorization, `Bearer ${arrival.members.access_token}`)
+    t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0, 'nothing to redeem')
+    t.notMatch(bff.log(), arrival.members.access_token!)
 
-  isProblem(t, await hand(browser, arrival), 400, 'login_failed', 'once only')
-  const reloaded = await browser.navigate(arrival.path)
-  t.equal(reloaded.status, 303, 'reloaded')
-  t.equal(reloaded.headers.location, '/#_')
-})
+    isProblem(t, await hand(browser, arrival), 400, 'login_failed', 'once only')
+    const reloaded = await browser.navigate(arrival.path)
+    t.equal(reloaded.status, 303, 'reloaded')
+    t.equal(reloaded.headers.location, '/#_')
+  },
+)
 
-t.test('a fragment is taken from the browser that began this sign-in, and as it was sent', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, PERMITTED)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  const before = browser.cookies.get('session')!.value
-  const arrival = await comeBack(browser, sandbox)
-  const { access_token, ...rest } = arrival.members
-  const other = bff.browser()
-  await other.navigate('/auth/login?flow=token')
+t.test(
+  'a fragment is accepted only from the browser that began the sign-in, and only unaltered',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, PERMITTED)
+    const browser = bff.browser()
+    await signIn(browser, sandbox)
+    const before = browser.cookies.get('session')!.value
+    const arrival = await comeBack(browser, sandbox)
+    const { access_token, ...rest } = arrival.members
+    const other = bff.browser()
+    await other.navigate('/auth/login?flow=token')
 
-  isProblem(t, await hand(bff.browser(), arrival), 400, 'login_failed', 'no login cookie')
-  isProblem(t, await hand(other, arrival), 400, 'login_failed', 'a login cookie of another sign-in')
-  for (const [members, code, what] of [
-    [{ ...arrival.members, state: 'evil' }, 'login_failed', 'another state'],
-    [{ ...rest }, 'invalid_request', 'no token'],
-    [{ ...rest, access_token: '' }, 'invalid_request', 'an empty token'],
-    [{ ...arrival.members, error: 'access_denied' }, 'invalid_request', 'a token and an error'],
-    [{ ...rest, access_token: [access_token, 'x'] }, 'invalid_request', 'two tokens'],
-    [{ ...arrival.members, access_token: 'tök en' }, 'login_failed', 'a token that fits no header'],
-    [{ ...arrival.members, token_type: 'mac' }, 'login_failed', 'a token of another kind'],
-    [{ ...arrival.members, expires_in: '0' }, 'login_failed', 'a token that is due at once'],
-    [{ ...arrival.members, expires_in: 'soon' }, 'login_failed', 'a token of an unreadable life'],
-    [[], 'invalid_request', 'no object'],
-  ] as const) {
-    const answer = await hand(browser, { path: arrival.path, members: members as Arrival['members'] })
-    isProblem(t, answer, 400, code, what)
-    t.strictSame(answer.setCookies, [], what)
-  }
-  const raw = { method: 'POST', body: JSON.stringify(arrival.members) }
-  for (const [options, status, code] of [
-    [{ headers: { 'sec-fetch-site': 'cross-site' } }, 403, 'cross_origin'],
-    [{ headers: { origin: 'https://evil.test' } }, 403, 'cross_origin'],
-    [{ headers: { 'content-type': 'text/plain' } }, 415, 'unsupported_media_type'],
-    [{ body: JSON.stringify({ access_token: 'x'.repeat(17_000) }) }, 413, 'payload_too_large'],
-  ] as const) {
-    isProblem(t, await hand(browser, arrival, { ...raw, ...options }), status, code, code)
-  }
-  t.equal(browser.cookies.get('session')!.value, before, 'the session before lives on')
-  t.equal((await browser.fetch('/flux/a')).status, 200)
+    isProblem(t, await hand(bff.browser(), arrival), 400, 'login_failed', 'no login cookie')
+    isProblem(t, await hand(other, arrival), 400, 'login_failed', 'a login cookie of another sign-in')
+    for (const [members, code, what] of [
+      [{ ...arrival.members, state: 'evil' }, 'login_failed', 'another state'],
+      [{ ...rest }, 'invalid_request', 'no token'],
+      [{ ...rest, access_token: '' }, 'invalid_request', 'an empty token'],
+      [{ ...arrival.members, error: 'access_denied' }, 'invalid_request', 'a token and an error'],
+      [{ ...rest, access_token: [access_token, 'x'] }, 'invalid_request', 'two tokens'],
+      [{ ...arrival.members, access_token: 'tök en' }, 'login_failed', 'a token that fits no header'],
+      [{ ...arrival.members, token_type: 'mac' }, 'login_failed', 'a token of another kind'],
+      [{ ...arrival.members, expires_in: '0' }, 'login_failed', 'a token that is due at once'],
+      [{ ...arrival.members, expires_in: 'soon' }, 'login_failed', 'a token of an unreadable life'],
+      [[], 'invalid_request', 'no object'],
+    ] as const) {
+      const answer = await hand(browser, { path: arrival.path, members: members as Arrival['members'] })
+      isProblem(t, answer, 400, code, what)
+      t.strictSame(answer.setCookies, [], what)
+    }
+    const raw = { method: 'POST', body: JSON.stringify(arrival.members) }
+    for (const [options, status, code] of [
+      [{ headers: { 'sec-fetch-site': 'cross-site' } }, 403, 'cross_origin'],
+      [{ headers: { origin: 'https://evil.test' } }, 403, 'cross_origin'],
+      [{ headers: { 'content-type': 'text/plain' } }, 415, 'unsupported_media_type'],
+      [{ body: JSON.stringify({ access_token: 'x'.repeat(17_000) }) }, 413, 'payload_too_large'],
+    ] as const) {
+      isProblem(t, await hand(browser, arrival, { ...raw, ...options }), status, code, code)
+    }
+    t.equal(browser.cookies.get('session')!.value, before, 'the session before lives on')
+    t.equal((await browser.fetch('/flux/a')).status, 200)
 
-  t.equal((await hand(browser, arrival)).status, 200, 'and then the right one')
-  t.not(browser.cookies.get('session')!.value, before)
-})
+    t.equal((await hand(browser, arrival)).status, 200, 'and then the right one')
+    t.not(browser.cookies.get('session')!.value, before)
+  },
+)
 
-t.test('the two flows do not take each other’s answers', async (t) => {
+t.test('neither flow accepts the response of the other', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, PERMITTED)
   const browser = bff.browser()
@@ -179,31 +185,34 @@ t.test('the two flows do not take each other’s answers', async (t) => {
   t.notOk(browser.cookies.has('session'))
 })
 
-t.test('what is wrong with a fragment is told in the documented order, to a person on a page', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, PERMITTED)
-  const browser = bff.browser()
-  const post = (nonce: string, headers: Record<string, string>, body: string) =>
-    browser.fetch(`/auth/callback/${nonce}`, { method: 'POST', headers, body })
-  const nonce = 'A'.repeat(43)
-  const json = { 'content-type': 'application/json' }
-  const long = JSON.stringify({ access_token: 'x'.repeat(20_000) })
-  for (const [answer, status, code] of [
-    [await post('evil', { 'sec-fetch-site': 'cross-site' }, long), 403, 'cross_origin'],
-    [await post('evil', { 'content-type': 'text/plain' }, long), 400, 'login_failed'],
-    [await post(nonce, { 'content-type': 'text/plain' }, long), 415, 'unsupported_media_type'],
-    [await post(nonce, json, long), 413, 'payload_too_large'],
-    [await post(nonce, json, '{'), 400, 'invalid_request'],
-    [await post(nonce, json, '{"access_token":"x"}'), 400, 'login_failed'],
-  ] as const) {
-    isProblem(t, answer, status, code, code)
-  }
-  const page = await post(nonce, { 'sec-fetch-mode': 'navigate', accept: 'text/html' }, '')
-  t.equal(page.status, 415)
-  t.match(page.headers['content-type'], /^text\/html/)
-})
+t.test(
+  'the faults of a fragment are reported in the documented order, and to a navigation as a page',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, PERMITTED)
+    const browser = bff.browser()
+    const post = (nonce: string, headers: Record<string, string>, body: string) =>
+      browser.fetch(`/auth/callback/${nonce}`, { method: 'POST', headers, body })
+    const nonce = 'A'.repeat(43)
+    const json = { 'content-type': 'application/json' }
+    const long = JSON.stringify({ access_token: 'x'.repeat(20_000) })
+    for (const [answer, status, code] of [
+      [await post('evil', { 'sec-fetch-site': 'cross-site' }, long), 403, 'cross_origin'],
+      [await post('evil', { 'content-type': 'text/plain' }, long), 400, 'login_failed'],
+      [await post(nonce, { 'content-type': 'text/plain' }, long), 415, 'unsupported_media_type'],
+      [await post(nonce, json, long), 413, 'payload_too_large'],
+      [await post(nonce, json, '{'), 400, 'invalid_request'],
+      [await post(nonce, json, '{"access_token":"x"}'), 400, 'login_failed'],
+    ] as const) {
+      isProblem(t, answer, status, code, code)
+    }
+    const page = await post(nonce, { 'sec-fetch-mode': 'navigate', accept: 'text/html' }, '')
+    t.equal(page.status, 415)
+    t.match(page.headers['content-type'], /^text\/html/)
+  },
+)
 
-t.test('a refusal in the fragment leads back with login_error', async (t) => {
+t.test('a refusal in the fragment returns to the app with login_error', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, PERMITTED)
   const browser = bff.browser()
@@ -218,7 +227,7 @@ t.test('a refusal in the fragment leads back with login_error', async (t) => {
   t.equal(odd.headers.location, '/app?a=1&login_error=server_error#_')
 })
 
-t.test('with a fixed callback the state in the fragment names the sign-in', async (t) => {
+t.test('with OAUTH_REDIRECT=fixed the state in the fragment names the sign-in', async (t) => {
   const sandbox = await startSandbox(t, { faults: { state: 'echo' } })
   const bff = await startBff(t, sandbox, { ...PERMITTED, OAUTH_REDIRECT: 'fixed' })
   const browser = bff.browser()
@@ -237,7 +246,7 @@ t.test('with a fixed callback the state in the fragment names the sign-in', asyn
   t.match(answer.json(), { authenticated: true, flow: 'token' })
 })
 
-t.test('a sign-in that the store does not take has happened nowhere', async (t) => {
+t.test('a token that cannot be stored is revoked and starts no session', async (t) => {
   const sandbox = await startSandbox(t)
   const redis = await startRedis(t)
   const revocation = { OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke` }
@@ -258,7 +267,7 @@ t.test('a sign-in that the store does not take has happened nowhere', async (t) 
   t.equal((await hand(browser, await comeBack(browser, sandbox))).status, 200, 'once it is back')
 })
 
-t.test('an access token that the resource server no longer takes ends its session', async (t) => {
+t.test('a session of the token flow ends if the resource server refuses its token', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, PERMITTED)
   const browser = bff.browser()

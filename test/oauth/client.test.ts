@@ -13,7 +13,7 @@ async function refreshAt(t: Teardown, answer: (socket: Socket, request: string) 
   return { outcome: await clientOf(t, url).refresh(TOKEN, bounds(300)), requests }
 }
 
-t.test('a refresh is one POST of the documented fields, with the credentials in the form', async (t) => {
+t.test('a refresh is one POST of the documented fields with the credentials in the form', async (t) => {
   const { outcome, requests } = await refreshAt(t, (socket) =>
     socket.write(http('200 OK', JSON.stringify(GOOD))),
   )
@@ -186,14 +186,14 @@ const ANSWERS: [what: string, answer: string, expected: object][] = [
 ]
 
 for (const [what, answer, expected] of ANSWERS) {
-  t.test(`${what} comes to ${JSON.stringify(expected)}`, async (t) => {
+  t.test(`${what} results in ${JSON.stringify(expected)}`, async (t) => {
     const { outcome } = await refreshAt(t, (socket) => socket.write(answer))
     t.match(outcome, expected)
     t.notMatch(JSON.stringify(outcome), /refresh token\+/, 'and names no token')
   })
 }
 
-t.test('a Retry-After may be a date', async (t) => {
+t.test('Retry-After may be a date', async (t) => {
   const date = new Date(Date.now() + 20_000).toUTCString()
   const { outcome } = await refreshAt(t, (socket) =>
     socket.write(http('503 Oh', '', [`Retry-After: ${date}`])),
@@ -214,7 +214,7 @@ t.test('a host name that is not known means that nothing was sent', async (t) =>
   t.match(outcome, { kind: 'unavailable', reason: /never left \((ENOTFOUND|EAI_AGAIN)\)/ })
 })
 
-t.test('a connection that is lost after the request was written leaves a doubt', async (t) => {
+t.test('a connection that fails after the request was written leaves a doubt', async (t) => {
   const reset = await refreshAt(t, (socket) => socket.resetAndDestroy())
   t.match(reset.outcome, { kind: 'in_doubt', timedOut: false })
   const ended = await refreshAt(t, (socket) => socket.end())
@@ -225,7 +225,7 @@ t.test('a connection that is lost after the request was written leaves a doubt',
   t.match(half.outcome, { kind: 'in_doubt' })
 })
 
-t.test('a connection is used again only soon after its answer, whatever the server offers', async (t) => {
+t.test('a connection is reused only soon after its response, whatever the server offers', async (t) => {
   const ports = new Set<number | undefined>()
   const { url } = await rawTokenEndpoint(t, (socket) => {
     ports.add(socket.remotePort)
@@ -240,7 +240,7 @@ t.test('a connection is used again only soon after its answer, whatever the serv
   t.equal(ports.size, 2)
 })
 
-t.test('silence leaves a doubt when its time is over', async (t) => {
+t.test('a request without a response leaves a doubt after its timeout', async (t) => {
   const startedAt = performance.now()
   const { outcome } = await refreshAt(t, () => {})
   t.match(outcome, { kind: 'in_doubt', timedOut: true })
@@ -248,7 +248,7 @@ t.test('silence leaves a doubt when its time is over', async (t) => {
   t.ok(took >= 290 && took < 1_500, `took ${Math.round(took)} ms`)
 })
 
-t.test('a request that got no connection in time was not sent, and is not sent later', async (t) => {
+t.test('a request that got no connection in time is never sent', async (t) => {
   const { url, requests } = await rawTokenEndpoint(t, () => {})
   const client = clientOf(t, url)
   // As many as there may be connections.
@@ -262,7 +262,7 @@ t.test('a request that got no connection in time was not sent, and is not sent l
   t.equal(requests.length, 66)
 })
 
-t.test('an answer that comes after its time is taken while it is listened for', async (t) => {
+t.test('a late response is used', async (t) => {
   const { url, requests } = await rawTokenEndpoint(t, (socket) => {
     setTimeout(() => socket.write(http('200 OK', JSON.stringify(GOOD))), 600)
   })
@@ -270,7 +270,7 @@ t.test('an answer that comes after its time is taken while it is listened for', 
   t.equal(requests.length, 1)
 })
 
-t.test('a presentation that is given up is reset, and nothing more of it is delivered', async (t) => {
+t.test('an abandoned request is reset, and nothing more of it is delivered', async (t) => {
   const { url, requests } = await rawTokenEndpoint(t, (socket) => {
     socket.on('error', (error: NodeJS.ErrnoException) => codes.push(error.code))
   })
@@ -284,25 +284,22 @@ t.test('a presentation that is given up is reset, and nothing more of it is deli
   t.strictSame(codes, ['ECONNRESET'], 'a reset and no orderly close')
 })
 
-t.test(
-  'a process that was stopped after it asked for a connection sends nothing when it goes on',
-  async (t) => {
-    const { url, requests } = await rawTokenEndpoint(t, (socket) =>
-      socket.write(http('200 OK', JSON.stringify(GOOD))),
-    )
-    const client = clientOf(t, url)
-    const answer = client.refresh(TOKEN, bounds(100, 5_000))
-    // Nothing is read meanwhile, as in a process that is stopped: the connection is made, and nobody sees it.
-    await new Promise<void>((resolve) => process.nextTick(resolve))
-    const goesOnAt = performance.now() + 200
-    while (performance.now() < goesOnAt);
-    t.match(await answer, { kind: 'unavailable', reason: 'the request never left' })
-    await new Promise((resolve) => setTimeout(resolve, 100))
-    t.equal(requests.length, 0)
-  },
-)
+t.test('a process that was stalled while it connected sends nothing afterwards', async (t) => {
+  const { url, requests } = await rawTokenEndpoint(t, (socket) =>
+    socket.write(http('200 OK', JSON.stringify(GOOD))),
+  )
+  const client = clientOf(t, url)
+  const answer = client.refresh(TOKEN, bounds(100, 5_000))
+  // Nothing is read meanwhile, as in a process that is stopped: the connection is made, and nobody sees it.
+  await new Promise<void>((resolve) => process.nextTick(resolve))
+  const goesOnAt = performance.now() + 200
+  while (performance.now() < goesOnAt);
+  t.match(await answer, { kind: 'unavailable', reason: 'the request never left' })
+  await new Promise((resolve) => setTimeout(resolve, 100))
+  t.equal(requests.length, 0)
+})
 
-t.test('an answer that ends with its connection, and is given up before, breaks nothing', async (t) => {
+t.test('an abandoned response that ends with its connection raises no error', async (t) => {
   const unhandled: unknown[] = []
   const note = (fault: unknown): void => void unhandled.push(fault)
   process.on('uncaughtException', note)
@@ -319,7 +316,7 @@ t.test('an answer that ends with its connection, and is given up before, breaks 
   t.strictSame(unhandled, [])
 })
 
-t.test('odd optional members do not cost the tokens', async (t) => {
+t.test('odd optional members do not lose the tokens', async (t) => {
   const odd = {
     ...GOOD,
     token_type: 'Bearer',
@@ -336,7 +333,7 @@ t.test('odd optional members do not cost the tokens', async (t) => {
   t.equal(outcome.tokens.refreshToken?.reveal(), 'rt')
 })
 
-t.test('without token_type, expires_in and refresh_token the tokens are kept as well', async (t) => {
+t.test('token_type, expires_in and refresh_token are optional', async (t) => {
   for (const refresh_token of [undefined, null, '']) {
     const answer = JSON.stringify({ access_token: 'at', refresh_token })
     const { outcome } = await refreshAt(t, (socket) => socket.write(http('200 OK', answer)))
@@ -344,7 +341,7 @@ t.test('without token_type, expires_in and refresh_token the tokens are kept as 
   }
 })
 
-t.test('a revocation says why it failed, and null when it did not', async (t) => {
+t.test('a revocation returns null, or why it failed', async (t) => {
   const answers = [
     http('200 OK', ''),
     http('503 Oh', ''),

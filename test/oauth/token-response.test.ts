@@ -1,7 +1,7 @@
 import t from 'tap'
 import { hasErrorCode, lifeSeconds, normalizeTokenResponse } from '../../src/oauth/token-response.ts'
 
-t.test('expires_in of whatever type becomes a life in seconds', async (t) => {
+t.test('expires_in of any type becomes a life in seconds', async (t) => {
   const cases: [given: unknown, seconds: number][] = [
     [undefined, 3_600],
     [null, 3_600],
@@ -30,7 +30,7 @@ t.test('expires_in of whatever type becomes a life in seconds', async (t) => {
   for (const [given, seconds] of cases) t.equal(lifeSeconds(given), seconds, String(given))
 })
 
-t.test('only odd optional members are changed, and unknown ones stay', async (t) => {
+t.test('normalization changes only odd optional members and keeps unknown ones', async (t) => {
   const given = {
     access_token: 'a',
     token_type: 'mac',
@@ -48,12 +48,12 @@ t.test('only odd optional members are changed, and unknown ones stay', async (t)
   )
 })
 
-t.test('what is not a JSON object is not tidied', async (t) => {
+t.test('a text that is not a JSON object is not normalized', async (t) => {
   for (const text of ['', '[]', 'null', '"text"', '{"a":', '<html>'])
     t.equal(normalizeTokenResponse(text), null)
 })
 
-t.test('a byte order mark before the object is no part of it', async (t) => {
+t.test('a byte order mark before the object is ignored', async (t) => {
   t.strictSame(JSON.parse(normalizeTokenResponse('\ufeff{"access_token":"a","expires_in":60}')!), {
     access_token: 'a',
     token_type: 'bearer',
@@ -62,7 +62,7 @@ t.test('a byte order mark before the object is no part of it', async (t) => {
   t.ok(hasErrorCode('\ufeff{"error":"invalid_grant"}'))
 })
 
-t.test('an error code is a text that is not empty', async (t) => {
+t.test('an error code is a non-empty string', async (t) => {
   t.ok(hasErrorCode('{"error":"invalid_grant"}'))
   for (const text of ['{"error":""}', '{"error":1}', '{}', '[]', 'invalid_grant']) t.notOk(hasErrorCode(text))
 })

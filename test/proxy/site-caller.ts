@@ -5,7 +5,7 @@ import { ask, OWN, portOf } from '../http/wire.ts'
 
 export const JSON_TYPE = ['Content-Type', 'application/json'] as const
 
-/** A signed-in browser that calls UpdateSite, and what went out for it. */
+/** A signed-in browser that calls UpdateSite, and the requests that reach the resource server. */
 export async function siteCaller(t: Test, env: Record<string, string> = {}) {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, env)
@@ -20,11 +20,11 @@ export async function siteCaller(t: Test, env: Record<string, string> = {}) {
     send,
     put: (body: string, target = '/site/42') => send({ method: 'PUT', target, body }),
     post: (body: string, target = '/site') => send({ method: 'POST', target, body }),
-    /** The one request that went out since the last look. */
+    /** The one request that reached the resource server since the last call. */
     sent() {
       const entries = sandbox.journal.entries()
       sandbox.journal.clear()
-      t.equal(entries.length, 1, 'one request goes out')
+      t.equal(entries.length, 1, 'one request goes upstream')
       const { method, url, headers, body } = entries[0]!
       return {
         method,

@@ -27,7 +27,7 @@ for (const [what, text, version] of [
     t.same(await outcome(0), { kind: 'cut', status: 200 })
     if (headers['transfer-encoding'] === 'chunked') t.notMatch(raw, /0\r\n\r\n$/)
     else if ('content-length' in headers) t.equal(raw, 'abc')
-    else t.equal(error, 'ECONNRESET', 'no orderly end that could be taken for the end of the body')
+    else t.equal(error, 'ECONNRESET', 'no orderly end, which would look like the end of the body')
   })
 }
 
@@ -84,7 +84,7 @@ t.test('an app that polls every five seconds uses one connection upstream', asyn
   const upstream = await rawUpstream(t, (socket) => socket.write(OK))
   const { port } = await bff(t, { baseUrl: upstream.url })
   await get(t, port)
-  // Longer than undici keeps a connection when it is told nothing.
+  // Longer than undici keeps a connection by default.
   await wait(5_000)
   await get(t, port)
   t.equal(upstream.sockets.length, 1)

@@ -48,9 +48,9 @@ t.test(
       '--rounds',
       '1',
       '--seconds',
-      '0.5',
-      '--warmup',
       '0.3',
+      '--warmup',
+      '0.1',
       '--sessions',
       '8',
       '--connections',
@@ -119,7 +119,7 @@ t.test(
   'the refresh benchmark refreshes both ways, once each time, and weighs sessions at rest',
   async (t) => {
     const page = emptyPage()
-    const short = ['--rounds', '1', '--seconds', '0.5', '--count', '50', '--sessions', '200', '--idle', '1']
+    const short = ['--rounds', '1', '--seconds', '0.3', '--count', '50', '--sessions', '200', '--idle', '1']
     const run = await bench(t, 'refresh.mjs', ...short, '--page', page)
     t.equal(run.code, 0, run.stderr)
     const rows = rowsOf(readFileSync(page, 'utf8'))
