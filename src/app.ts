@@ -12,8 +12,7 @@ import { createMetrics } from './ops/metrics.ts'
 import { createReadiness, type Readiness } from './ops/readiness.ts'
 import { createOpsServer } from './ops/routes.ts'
 import { createAnonymousCallers } from './proxy/anonymous.ts'
-import type { Caller } from './proxy/caller.ts'
-import { createCallers } from './proxy/caller.ts'
+import { type Caller, createCallers } from './proxy/caller.ts'
 import { addProxy, PROXY_PATHS, proxyOpenApi } from './proxy/routes.ts'
 import { createResourceServer } from './proxy/upstream-request.ts'
 import { createSessionCache } from './session/cache.ts'
@@ -28,7 +27,7 @@ import { createApplicationToken } from './tokens/application-token.ts'
 import { createRevoker } from './tokens/revoker.ts'
 import { createTokens } from './tokens/tokens.ts'
 
-export interface AppOptions {
+interface AppOptions {
   config: Config
   log: Logger
   /** Called when the store refuses the credentials. */

@@ -34,7 +34,7 @@ export type ProblemCode = keyof typeof TABLE
 
 export const PROBLEM_CODES = Object.keys(TABLE) as readonly ProblemCode[]
 
-export interface ProblemOptions {
+interface ProblemOptions {
   /** Fixed text, or text that names a parameter or member; never text of an upstream or of a cause. */
   detail?: string
   /** Only for `upstream_error`, which carries the resource server's own status. */

@@ -1,10 +1,10 @@
-import type { KeyObject } from 'node:crypto'
 import {
   createCipheriv,
   createDecipheriv,
   createHmac,
   createSecretKey,
   hkdfSync,
+  type KeyObject,
   randomBytes,
   timingSafeEqual,
 } from 'node:crypto'
@@ -13,7 +13,7 @@ import type { Secret } from './secret.ts'
 /** What a sealed text is for: a text sealed for one purpose does not open for another. */
 export type Purpose = 'tokens' | 'login' | 'record-key'
 
-export interface Opened {
+interface Opened {
   text: string
   /** Sealed under an older secret: seal it again when it is next written. */
   stale: boolean

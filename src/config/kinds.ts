@@ -26,7 +26,7 @@ export function quoted(text: string): string {
 }
 
 /** A kind whose faults print the value: not for secrets. `read` returns undefined to refuse. */
-export function printable<T>(accepts: string, read: (text: string) => T | undefined): Kind<T> {
+function printable<T>(accepts: string, read: (text: string) => T | undefined): Kind<T> {
   return {
     accepts,
     read: (text) => read(text) ?? new Refused(`must be ${accepts}, but is ${quoted(text)}`),

@@ -29,7 +29,7 @@ export const FLOWS = {
   client: 'data is read without a user, see RFC 9700 section 4.15; CLIENT_FLUX_ALLOWED says what',
 } as const
 
-export type Flow = keyof typeof FLOWS
+type Flow = keyof typeof FLOWS
 
 /** The flows that start a user's session. */
 export type SessionFlow = Exclude<Flow, 'client'>

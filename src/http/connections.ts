@@ -19,7 +19,7 @@ export function newestResponse(socket: Duplex): ServerResponse | null {
   return (socket as Followed)[RESPONSES]?.newest ?? null
 }
 
-export interface Connections {
+interface Connections {
   /** To call when the request of this response has arrived. */
   begin(response: ServerResponse): void
   /** To call when the response is over. */

@@ -3,7 +3,7 @@ import { openTokens, sealTokens } from '../session/sealed-tokens.ts'
 import type { RecordKey, RecordStore } from '../store/store.ts'
 
 /** Under which secret of the list tokens are sealed; `unreadable`: under none of them. */
-export type Seal = 'newest' | 'older' | 'unreadable'
+type Seal = 'newest' | 'older' | 'unreadable'
 
 export interface SealOptions {
   store: Pick<RecordStore, 'read' | 'reseal'>

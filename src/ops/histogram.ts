@@ -16,7 +16,7 @@ interface Series {
   sum: number
 }
 
-export interface HistogramOptions {
+interface HistogramOptions {
   name: string
   help: string
   labelNames: readonly string[]

@@ -4,14 +4,14 @@ import type { RetriedWrite } from '../store/reliable.ts'
 import type { RefreshEvents } from '../tokens/refresh.ts'
 import { Histogram } from './histogram.ts'
 
-export interface MetricsSources {
+interface MetricsSources {
   unsaved: () => number
   consecutiveFailures: () => number
   /** Sessions in the due queue; null when the store does not say. */
   due: () => Promise<number | null>
 }
 
-export interface Metrics extends RefreshEvents {
+interface Metrics extends RefreshEvents {
   started(flow: string): void
   ended(reason: EndReason): void
   /** A write to the store was tried again. */

@@ -1,6 +1,5 @@
 import type { Clock } from '../clock.ts'
-import type { Problem } from '../errors.ts'
-import { problem, unavailable } from '../errors.ts'
+import { type Problem, problem, unavailable } from '../errors.ts'
 import type { SessionCache } from '../session/cache.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { Known, OutageGrace } from '../session/outage.ts'
@@ -8,8 +7,7 @@ import { type EndReason, type Found, type LiveSession, touchInterval } from '../
 import type { Sessions } from '../session/sessions.ts'
 import { type SessionStore, StoreUnavailable } from '../store/store.ts'
 import type { Access } from '../tokens/obtain.ts'
-import type { RefreshTiming } from '../tokens/refresh-policy.ts'
-import { neededAt } from '../tokens/refresh-policy.ts'
+import { neededAt, type RefreshTiming } from '../tokens/refresh-policy.ts'
 import type { Tokens } from '../tokens/tokens.ts'
 
 /** A signed-in browser, ready to call: the access token as it goes into the header, and until when. */
@@ -43,7 +41,7 @@ export interface Callers extends Source<Caller> {
   find(header: string | undefined, onSession: () => void): Promise<Caller>
 }
 
-export interface CallersOptions {
+interface CallersOptions {
   cookies: SessionCookies
   cache: SessionCache<Caller>
   store: Pick<SessionStore, 'health'>

@@ -2,7 +2,7 @@ import { LRUCache } from 'lru-cache'
 import type { RecordKey, SessionStore } from '../store/store.ts'
 
 /** Marks the start of a read: its result must not be kept where the session has changed since. */
-export interface ReadGuard {
+interface ReadGuard {
   readonly key: RecordKey
   /** Number of changes announced before the read began. */
   readonly since: number
@@ -27,7 +27,7 @@ export interface SessionCache<Entry extends { key: RecordKey }> {
 /** Changes that are remembered for reads under way; a read during which more happen is not kept. */
 const REMEMBERED_CHANGES = 10_000
 
-export interface SessionCacheOptions {
+interface SessionCacheOptions {
   store: Pick<SessionStore, 'onChange' | 'health'>
   /** Entries at most. */
   max: number

@@ -3,7 +3,7 @@ import type { CookieSerializeOptions } from '@fastify/cookie'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Keyring } from '../keyring.ts'
 
-export interface VerifiedCookie {
+interface VerifiedCookie {
   sessionId: string
   recordKey: string
   /** Signed under an older secret: to be set again. */

@@ -24,7 +24,7 @@ declare module 'fastify' {
   }
 }
 
-export interface BrowserSessionOptions {
+interface BrowserSessionOptions {
   cookies: SessionCookies
   store: Pick<SessionStore, 'read' | 'confirm'>
   /** Ends a session that the library destroys. */

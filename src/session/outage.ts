@@ -24,7 +24,7 @@ export interface OutageGrace<Entry extends Known> {
   find(cookie: string): Entry | null
 }
 
-export interface OutageGraceOptions<Entry extends Known> {
+interface OutageGraceOptions<Entry extends Known> {
   store: Pick<ReliableStore, 'health' | 'touch'>
   cache: Pick<SessionCache<Entry>, 'getStale'>
   /** 0: there is no grace. */

@@ -1,5 +1,5 @@
 /** The headers that say where a request comes from. */
-export interface OriginHeaders {
+interface OriginHeaders {
   'sec-fetch-site'?: string | string[] | undefined
   origin?: string | string[] | undefined
   'x-csrf'?: string | string[] | undefined

@@ -13,7 +13,7 @@ export interface TokenSet {
   scope: string | null
 }
 
-export interface OpenedTokens {
+interface OpenedTokens {
   tokens: TokenSet
   /** Sealed under an older secret. */
   stale: boolean

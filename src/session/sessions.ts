@@ -39,7 +39,7 @@ export interface Sessions {
   endRefused(key: RecordKey, record: SessionRecord, attempt: string): Promise<'ended' | 'moved' | 'gone'>
 }
 
-export interface SessionsOptions {
+interface SessionsOptions {
   store: ReliableStore
   keyring: Keyring
   idleMs: number
@@ -167,9 +167,9 @@ export function createSessions(options: SessionsOptions): Sessions {
  * Ends a session for every replica, and revokes its tokens in the background. false where there was none to
  * end; with `gen` also where its tokens are of another generation. Rejects with `StoreUnavailable`.
  */
-export type EndSession = (key: RecordKey, reason: EndReason, gen?: number) => Promise<boolean>
+type EndSession = (key: RecordKey, reason: EndReason, gen?: number) => Promise<boolean>
 
-export interface EndSessionOptions {
+interface EndSessionOptions {
   store: Pick<SessionStore, 'end' | 'unschedule'>
   keyring: Keyring
   log: Logger

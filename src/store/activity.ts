@@ -10,7 +10,7 @@ const FAILED_BATCHES = 16
 const CLOSING_MS = 1_000
 
 /** Activity of browsers that the store has not taken yet. */
-export interface Activity {
+interface Activity {
   /**
    * The browser of this session is active now. Written at once, and again until the store takes it. Where the
    * store has no such session, this process forgets it.
@@ -22,7 +22,7 @@ export interface Activity {
   close(): Promise<void>
 }
 
-export interface ActivityOptions {
+interface ActivityOptions {
   store: Pick<SessionStore, 'touch' | 'announceHere' | 'health'>
   idleMs: number
   clock: Pick<Clock, 'monotonic'>

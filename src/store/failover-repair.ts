@@ -30,7 +30,7 @@ const RETRY_MS = 250
 const ROUND_EVERY_MS = 1_000
 const STOP_MS = 2_000
 
-export interface FailoverRepairOptions {
+interface FailoverRepairOptions {
   store: Pick<SessionStore, 'restoreTokens' | 'end' | 'schedule' | 'health'>
   monotonic: () => number
   log: Logger

@@ -20,7 +20,7 @@ export interface Held<Result> {
 /** Kinds of writes that are tried again. */
 export type RetriedWrite = 'tokens' | 'lease' | 'end'
 
-export interface TokensToStore {
+interface TokensToStore {
   /** The generation that they replace. */
   gen: number
   attempt: string
@@ -55,7 +55,7 @@ export interface ReliableStore
   finish(): Promise<void>
 }
 
-export interface ReliableStoreOptions {
+interface ReliableStoreOptions {
   store: SessionStore
   idleMs: number
   clock: Clock

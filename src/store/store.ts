@@ -211,7 +211,7 @@ export interface RecordStore {
 }
 
 /** The refresh of one record: lease, fence and doubts. */
-export interface RefreshStore {
+interface RefreshStore {
   beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefresh>
   /** Extends the lease of a presentation that has no answer yet, and takes it again where the store has lost it. */
   renewLease(key: RecordKey, request: RenewLease): Promise<RenewedLease>

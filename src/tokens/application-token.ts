@@ -24,7 +24,7 @@ export interface ApplicationToken {
   renew(refusedSerial: number): Promise<ApplicationAccess>
 }
 
-export interface ApplicationTokenOptions {
+interface ApplicationTokenOptions {
   authorizationServer: Pick<AuthorizationServer, 'redeemClient'>
   timing: RefreshTiming
   clock: Clock

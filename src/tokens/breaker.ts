@@ -1,4 +1,4 @@
-export interface BreakerOptions {
+interface BreakerOptions {
   /** Monotonic milliseconds: a step of the wall clock must not keep it open. */
   now: () => number
   /** In [0, 1). */

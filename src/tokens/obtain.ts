@@ -17,7 +17,7 @@ export type Access =
   /** The resource server refused this token, and a new one cannot be had. */
   | { kind: 'token_refused' }
 
-export interface ObtainOptions {
+interface ObtainOptions {
   sessions: Pick<Sessions, 'find'>
   singleFlight: Pick<SingleFlight, 'join'>
   watchRecord: WatchRecord

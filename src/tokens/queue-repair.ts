@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Logger } from '../log.ts'
 import { type DueQueue, type NonceStore, type RecordStore, StoreUnavailable } from '../store/store.ts'
 
-export interface QueueRepair {
+interface QueueRepair {
   start(): void
   /** The store's clock has stepped back: places in the queue may lie too late, and all sessions are looked at soon. */
   moveForward(): void
@@ -11,7 +11,7 @@ export interface QueueRepair {
 }
 
 /** How often, over all replicas, and the rest between two batches of about a thousand records. */
-export interface ScanPace {
+interface ScanPace {
   everyMs: number
   pauseMs: number
 }
@@ -22,7 +22,7 @@ export interface ScanPace {
  */
 export const SCAN_PACE: ScanPace = { everyMs: 600_000, pauseMs: 100 }
 
-export interface QueueRepairOptions extends ScanPace {
+interface QueueRepairOptions extends ScanPace {
   store: Pick<NonceStore & RecordStore & DueQueue, 'claimNonce' | 'keys' | 'scheduleMissing'>
   monotonic: () => number
   /** In [0, 1). */

@@ -78,7 +78,7 @@ const MAX_EXPIRED_ALONE_MS = 4_000
 const MAX_VALID_MS = 60_000
 const MIN_VALID_MS = 1_000
 
-export interface BackOffInput {
+interface BackOffInput {
   tokens: Pick<TokenSet, 'lifeSeconds'>
   /** How long the access token still lives, in milliseconds; not above 0 once it has expired. */
   leftMs: number

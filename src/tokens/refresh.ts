@@ -40,7 +40,7 @@ export type RefreshResult =
   /** A forced refresh was made within the last minute. */
   | { kind: 'forced_before' }
 
-export interface RefreshOptions {
+interface RefreshOptions {
   store: ReliableStore
   sessions: Pick<Sessions, 'endRefused'>
   authorizationServer: Pick<AuthorizationServer, 'refresh'>

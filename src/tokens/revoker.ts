@@ -18,7 +18,7 @@ const AT_ONCE = 8
 /** Revocation is optional: an authorization server that is down must not fill our memory. */
 const MAX_WAITING = 1_000
 
-export interface RevokerOptions {
+interface RevokerOptions {
   authorizationServer: Pick<AuthorizationServer, 'revoke'>
   log: Logger
 }

@@ -16,7 +16,7 @@ import { dueAfterMs, dueAt, type RefreshTiming } from './refresh-policy.ts'
 import type { SingleFlight } from './single-flight.ts'
 import type { Slots } from './slots.ts'
 
-export interface SchedulerOptions {
+interface SchedulerOptions {
   store: Pick<DueQueue, 'claimDue' | 'schedule' | 'unschedule'>
   sessions: Pick<Sessions, 'find'>
   singleFlight: Pick<SingleFlight, 'join'>

@@ -6,7 +6,7 @@ import type { WatchRecord } from './record-watch.ts'
 import type { Refresh, RefreshResult, RefreshTrigger } from './refresh.ts'
 
 /** A refresh under way in this process, shared by all callers that need it. */
-export interface Flight {
+interface Flight {
   /** Monotonic. */
   readonly startedAt: number
   readonly trigger: RefreshTrigger
@@ -23,7 +23,7 @@ export interface SingleFlight {
   settled(): Promise<void>
 }
 
-export interface SingleFlightOptions {
+interface SingleFlightOptions {
   refresh: Refresh
   sessions: Pick<Sessions, 'find'>
   watchRecord: WatchRecord

@@ -15,7 +15,7 @@ import { createScheduler, type Scheduler } from './scheduler.ts'
 import { createSingleFlight } from './single-flight.ts'
 import { createSlots } from './slots.ts'
 
-export interface TokensOptions {
+interface TokensOptions {
   store: ReliableStore
   sessions: Pick<Sessions, 'find' | 'endRefused'>
   authorizationServer: Pick<AuthorizationServer, 'refresh'>

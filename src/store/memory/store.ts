@@ -36,7 +36,7 @@ const KEYS_AT_ONCE = 1_000
 /** Of a record whose tokens have just been written. */
 const FREE = { lease: '', leaseUntil: 0, openUntil: 0, retryAt: 0, doubts: 0 }
 
-export interface MemoryStoreOptions {
+interface MemoryStoreOptions {
   /** Milliseconds by a clock that nobody sets, for leases, waits and expiry. */
   now: () => number
   /** The idle limit of sessions. */

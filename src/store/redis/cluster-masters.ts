@@ -6,7 +6,7 @@ import { inTime } from './commands.ts'
 const REFRESH_EVERY_MS = 1_000
 
 /** The masters of a Cluster, by what each of them says. An address is `host:port`. */
-export interface ClusterMasters {
+interface ClusterMasters {
   /** Asks this master which masters it knows. Rejects when it has not answered in time. */
   ask(address: string): Promise<void>
   /** All that have slots according to any of those that answered in the last `maxAgeMs`; until one has, the seeds. */

@@ -3,7 +3,7 @@ import { StoreUnavailable } from '../store.ts'
 import type { CommandHealth, RedisClient } from './health.ts'
 import { defineScripts, type ScriptName } from './scripts.ts'
 
-export interface CommandsOptions {
+interface CommandsOptions {
   client: RedisClient
   health: CommandHealth
   /** Called for each command with its time in seconds and whether it succeeded. */

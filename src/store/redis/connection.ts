@@ -1,5 +1,4 @@
-import type { RedisOptions } from 'ioredis'
-import { Cluster, Redis } from 'ioredis'
+import { Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { RedisAddress, RedisTarget } from '../../config/redis-url.ts'
 import { type RedisClient, watchSilence } from './health.ts'
 import { type Sentinels, watchSentinels } from './sentinels.ts'
@@ -11,7 +10,7 @@ const CONNECT_TIMEOUT_MS = 2_000
 const SLOTS_TIMEOUT_MS = 800
 const RECONNECT_MAX_MS = 1_000
 
-export interface RedisClientOptions {
+interface RedisClientOptions {
   target: RedisTarget
   /** PEM of the certificate authorities to trust; null: those of the system. */
   ca: string | null

@@ -13,14 +13,14 @@ const TRUSTED_FOR_MS = 900
 const RENEWED_AFTER_MS = 3_000
 const NEVER = Number.NEGATIVE_INFINITY
 
-export interface MessagesOptions {
+interface MessagesOptions {
   prefix: string
   connections: RedisConnections
   health: Pick<CommandHealth, 'answered' | 'failed'>
   onError: (error: Error) => void
 }
 
-export interface Messages extends Pick<StoreHealth, 'isLive' | 'msSinceLive' | 'onLive'> {
+interface Messages extends Pick<StoreHealth, 'isLive' | 'msSinceLive' | 'onLive'> {
   readonly channel: string
   /** Calls the listeners of this process at once, as the message will call those of all. */
   announceHere(key: RecordKey): void

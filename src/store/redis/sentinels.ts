@@ -10,7 +10,7 @@ const ASK_EVERY_MS = 500
 const DISCOVER_EVERY = 60
 const SWITCHED = '+switch-master'
 
-export interface SentinelsOptions {
+interface SentinelsOptions {
   addresses: readonly RedisAddress[]
   masterName: string
   /** Options of a connection to a Sentinel: credentials, TLS, timeouts. */

@@ -140,7 +140,10 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     },
 
     async read(key) {
-      return toRecord(await send('hmget', () => client.hmget(recordName(key), ...FIELDS)), idleMs)
+      return toRecord(
+        await send('hmget', () => client.hmget(recordName(key), ...FIELDS), recordName(key)),
+        idleMs,
+      )
     },
 
     async confirm(key) {
