@@ -12,8 +12,7 @@ import { createMetrics } from './ops/metrics.ts'
 import { createReadiness, type Readiness } from './ops/readiness.ts'
 import { createOpsServer } from './ops/routes.ts'
 import { createAnonymousCallers } from './proxy/anonymous.ts'
-import type { Caller } from './proxy/caller.ts'
-import { createCallers } from './proxy/caller.ts'
+import { type Caller, createCallers } from './proxy/caller.ts'
 import { addProxy, PROXY_PATHS, proxyOpenApi } from './proxy/routes.ts'
 import { createResourceServer } from './proxy/upstream-request.ts'
 import { createSessionCache } from './session/cache.ts'
@@ -28,7 +27,7 @@ import { createApplicationToken } from './tokens/application-token.ts'
 import { createRevoker } from './tokens/revoker.ts'
 import { createTokens } from './tokens/tokens.ts'
 
-export interface AppOptions {
+interface AppOptions {
   config: Config
   log: Logger
   /** Called when the store refuses the credentials. */
@@ -52,7 +51,7 @@ const CACHED_SESSIONS = 20_000
 /** Of the time for a stop, what is kept for closing everything after the last token answer. */
 const CLOSING_MS = 3_000
 
-/** Makes every object and registers every room: the map of the house. */
+/** Creates every object and registers the routes of every folder. */
 export async function buildApp({ config, log, onStoreRefused }: AppOptions): Promise<App> {
   const clock = SYSTEM_CLOCK
   const idleMs = config.session.idleSeconds * 1_000

@@ -14,7 +14,7 @@ import {
 /** The configuration of the process. Frozen; times carry their unit in the name. */
 export type Config = ReturnType<typeof toConfig>
 
-export type ParsedConfig =
+type ParsedConfig =
   | { readonly ok: true; readonly config: Config; readonly warnings: readonly string[] }
   | { readonly ok: false; readonly faults: readonly string[] }
 

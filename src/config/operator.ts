@@ -3,7 +3,7 @@ import type { Environment } from './secrets.ts'
 import { OAUTH_NAMES, STORE_NAMES } from './variables.ts'
 
 /** What an operator's command needs besides the session store. */
-export interface OperatorNeeds {
+interface OperatorNeeds {
   /** It opens sealed tokens. */
   readonly secrets: boolean
   /** It revokes tokens, where there is an endpoint. */
@@ -19,7 +19,7 @@ export interface OperatorConfig {
   readonly oauth: Config['oauth'] | null
 }
 
-export type ParsedOperatorConfig =
+type ParsedOperatorConfig =
   | { readonly ok: true; readonly config: OperatorConfig }
   | { readonly ok: false; readonly faults: readonly string[] }
 

@@ -3,7 +3,7 @@ import { Secret } from '../secret.ts'
 import { HOST_NAME_PATTERN, type Kind, Refused } from './kinds.ts'
 
 /** Credentials of the data nodes; null is not sent. */
-export interface RedisLogin {
+interface RedisLogin {
   readonly username: string | null
   readonly password: Secret | null
 }

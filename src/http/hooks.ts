@@ -18,7 +18,7 @@ export interface KnownPath {
   page?: (request: FastifyRequest, reply: FastifyReply) => ProblemPage | null
 }
 
-export interface HooksOptions {
+interface HooksOptions {
   /** Body of `GET /openapi.json`. */
   openApi: object
   /** Browsers reach this server by https. */

@@ -1,7 +1,7 @@
 import type { Known, OutageGrace } from '../session/outage.ts'
 import type { SessionStore, StoreUnavailable } from '../store/store.ts'
 
-export interface ReadinessOptions {
+interface ReadinessOptions {
   isListening: () => boolean
   store: Pick<SessionStore, 'ping' | 'health'>
   grace: Pick<OutageGrace<Known>, 'isActive'>

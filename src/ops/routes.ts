@@ -1,7 +1,7 @@
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { Readiness } from './readiness.ts'
 
-export interface OpsOptions {
+interface OpsOptions {
   readiness: Pick<Readiness, 'missing'>
   metrics: { text(): Promise<string>; readonly contentType: string }
 }
