@@ -51,7 +51,7 @@ const CACHED_SESSIONS = 20_000
 /** Of the time for a stop, what is kept for closing everything after the last token answer. */
 const CLOSING_MS = 3_000
 
-/** Makes every object and registers every room: the map of the house. */
+/** Creates every object and registers the routes of every folder. */
 export async function buildApp({ config, log, onStoreRefused }: AppOptions): Promise<App> {
   const clock = SYSTEM_CLOCK
   const idleMs = config.session.idleSeconds * 1_000

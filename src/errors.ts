@@ -1,8 +1,8 @@
 import { PATHS } from './paths.ts'
 
 /**
- * Every error that the browser can see, in one table: stable code, HTTP status, fixed title.
- * A code that goes out of use is not used again for another meaning.
+ * Every error that a browser can receive: stable code, HTTP status, fixed title. A code that is no longer used
+ * never gets another meaning.
  */
 const TABLE = {
   invalid_request: { status: 400, title: 'The request is not valid' },
@@ -35,18 +35,18 @@ export type ProblemCode = keyof typeof TABLE
 export const PROBLEM_CODES = Object.keys(TABLE) as readonly ProblemCode[]
 
 interface ProblemOptions {
-  /** Fixed text, or text that names a parameter or member; never text of an upstream or of a cause. */
+  /** Fixed text, or text that names a parameter or member. Never text of an upstream or of a cause. */
   detail?: string
   /** Only for `upstream_error`, which carries the resource server's own status. */
   status?: number
   headers?: Record<string, string>
   /** Further members of the body, for example `loginUrl`. */
   members?: Record<string, string>
-  /** For the log, never for the answer. */
+  /** For the log, never for the response. */
   cause?: unknown
 }
 
-/** A fault that is answered as `application/problem+json` (RFC 9457). Made by `problem()`. */
+/** An error that is sent as `application/problem+json` (RFC 9457). Made by `problem()`. */
 export class Problem extends Error {
   readonly code: ProblemCode
   readonly status: number
@@ -66,7 +66,7 @@ export class Problem extends Error {
     this.members = { ...EXTRA_MEMBERS[code], ...options.members }
   }
 
-  /** The answer's body, a JSON text. */
+  /** The body of the response, a JSON text. */
   body(requestId: string): string {
     return JSON.stringify({
       type: `urn:bff:problem:${this.code}`,
@@ -80,7 +80,7 @@ export class Problem extends Error {
   }
 }
 
-// RFC 9110 section 11.6.1 wants a challenge with each 401; no browser prompts for these schemes.
+// RFC 9110 section 11.6.1 requires a challenge with each 401. No browser prompts for this scheme.
 const EXTRA_HEADERS: Partial<Record<ProblemCode, Record<string, string>>> = {
   login_required: { 'www-authenticate': 'Session realm="bff"' },
   invalid_credentials: { 'www-authenticate': 'Session realm="bff"' },
@@ -90,7 +90,7 @@ const EXTRA_MEMBERS: Partial<Record<ProblemCode, Record<string, string>>> = {
   login_required: { loginUrl: PATHS.login },
 }
 
-/** One entry of the error table as something to throw. */
+/** An error of the table, to throw. Text as `options` is its detail. */
 export function problem(code: ProblemCode, options: ProblemOptions | string = {}): Problem {
   return new Problem(code, typeof options === 'string' ? { detail: options } : options)
 }

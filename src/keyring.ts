@@ -10,18 +10,18 @@ import {
 } from 'node:crypto'
 import type { Secret } from './secret.ts'
 
-/** What a sealed text is for: a text sealed for one purpose does not open for another. */
+/** A text that is sealed for one purpose does not open for another. */
 export type Purpose = 'tokens' | 'login' | 'record-key'
 
 interface Opened {
   text: string
-  /** Sealed under an older secret: seal it again when it is next written. */
+  /** Sealed under an older secret: seal it again on the next write. */
   stale: boolean
 }
 
 /**
- * All keys that are derived from `SESSION_SECRET`. The first secret signs and seals, every secret of
- * the list verifies and opens, so a rolling change of secrets ends no session.
+ * The keys derived from `SESSION_SECRET`. The first secret signs and seals; every secret of the list verifies and
+ * opens, so a rolling change of secrets ends no session.
  */
 export interface Keyring {
   /** HMAC-SHA256 of a cookie's value, base64url, 43 characters. */
@@ -29,11 +29,11 @@ export interface Keyring {
   /** `stale`: signed under an older secret. */
   verify(value: string, signature: string): 'current' | 'stale' | 'invalid'
   /**
-   * AES-256-GCM as `<key id>.<iv, ciphertext and tag in base64url>`. `context` is authenticated with
-   * it: the text opens only where it was sealed for.
+   * AES-256-GCM as `<key id>.<iv, ciphertext and tag in base64url>`. `context` is authenticated with the text,
+   * which opens only in the same context.
    */
   seal(purpose: Purpose, text: string, context: string): string
-  /** null where no key of the list opens it in this context. */
+  /** null where no key of the list opens the text in this context. */
   open(purpose: Purpose, sealed: string, context: string): Opened | null
 }
 
@@ -80,7 +80,7 @@ export function createKeyring(secrets: readonly Secret[]): Keyring {
     const encoded = sealed.slice(dot + 1)
     const bytes = Buffer.from(encoded, 'base64url')
     if (age < 0 || bytes.length < IV_BYTES + TAG_BYTES) return null
-    // Padding, white space and spare bits would decode to the same bytes.
+    // Padding, white space and unused bits would decode to the same bytes.
     if (bytes.toString('base64url') !== encoded) return null
     const decipher = createDecipheriv('aes-256-gcm', ring[age]!.sealing, bytes.subarray(0, IV_BYTES), {
       authTagLength: TAG_BYTES,
@@ -101,7 +101,7 @@ export function createKeyring(secrets: readonly Secret[]): Keyring {
 function deriveKeys(secret: Secret): Keys {
   const derive = (label: string, bytes: number): Buffer =>
     Buffer.from(hkdfSync('sha256', secret.reveal(), '', `bff ${label} v1`, bytes))
-  // KeyObjects: with raw buffers Node 24 spends four times as long on each call.
+  // KeyObjects, because raw buffers make each call four times slower on Node 24.
   return {
     id: derive('key id', 6).toString('base64url'),
     signing: createSecretKey(derive('cookie signing', 32)),

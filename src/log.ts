@@ -1,21 +1,21 @@
-import { type DestinationStream, type Logger, pino } from 'pino'
+import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino'
 import type { Config } from './config/config.ts'
 import { PATHS } from './paths.ts'
 
-export type { Logger }
+/** A logger of the process; every line has an `event`. */
+export type Logger = PinoLogger
 
-/** Longest text of a request in one line. */
+/** Longest text of a request in a line, in characters. */
 const MAX_TEXT = 200
-/** Workers share a pipe, and what is longer than this may be torn apart there (POSIX: PIPE_BUF). */
+/** Workers share a pipe, which may split longer writes (POSIX: PIPE_BUF). */
 const MAX_WRITE_BYTES = 4_096
-/** Causes of causes that are described; one can be its own. */
+/** Depth of logged causes; an error can be its own cause. */
 const MAX_CAUSES = 4
 
 /**
- * The log of the process: JSON lines on stdout. Requests are described by method and path alone,
- * never by query, cookie, header or body, since these hold codes and session ids; errors by type,
- * message, code, stack and causes, and not by what libraries hang on them, such as a command with
- * its password.
+ * The log of the process: JSON lines on stdout. A request is logged by method and path, never by query, cookie,
+ * header or body, which hold codes and session ids. An error is logged by type, message, code, stack and causes,
+ * never by other properties: libraries add commands with passwords.
  */
 export function createLog(level: Config['logLevel'], destination?: DestinationStream): Logger {
   const options = {
@@ -34,7 +34,7 @@ export function createLog(level: Config['logLevel'], destination?: DestinationSt
   return pino(options, stdout)
 }
 
-/** The time as pino wants it; made once for all lines of a millisecond. */
+/** The time in pino's format, built once for all lines of a millisecond. */
 function clock(): () => string {
   let at = 0
   let text = ''
@@ -49,8 +49,8 @@ function clock(): () => string {
 let stdout: DestinationStream | null = null
 
 /**
- * Stdout, to which the lines of one turn of the event loop go together at its end, or before the process
- * ends: writing each by itself costs more than making it.
+ * Stdout that writes all lines of one turn of the event loop at once, and the rest when the process ends: a
+ * write for each line costs more than building it.
  */
 function stdoutByTurns(): DestinationStream {
   const lines = pino.destination({
@@ -66,7 +66,7 @@ function stdoutByTurns(): DestinationStream {
   }
   process.on('exit', () => {
     try {
-      // Not flushSync, which tries for ever where nobody reads any more or the disk is full.
+      // flushSync would retry for ever when nobody reads the pipe or the disk is full.
       lines.flush()
     } catch {}
   })
@@ -99,7 +99,7 @@ function describeError(error: unknown, depth = 0): object {
   }
 }
 
-/** What an error says, without the arguments of a command that Redis repeats: these may be credentials. */
+/** The message of an error, without the command arguments that Redis repeats: they may be credentials. */
 export function messageOf(error: Error): string {
   return withoutArguments(error.message)
 }

@@ -1,8 +1,8 @@
 import { inspect } from 'node:util'
 
 /**
- * A value that must not be printed. JSON, templates, string concatenation and `util.inspect` (so
- * every logger) yield `[secret]`; only `reveal()` gives the value.
+ * A value that must not be printed. JSON, templates, string concatenation and `util.inspect` (so every logger)
+ * yield `[secret]`; only `reveal()` returns the value.
  */
 export class Secret {
   readonly #value: string

@@ -6,12 +6,12 @@ interface Sample {
   value: number
 }
 
-/** By the first label's value, then by the second's, and so on: no key has to be built. */
+/** By the value of the first label, then of the second, and so on: an observation builds no key. */
 type Branch = Map<string, Branch | Series>
 
 interface Series {
   labels: Record<string, string>
-  /** How many fell into each bucket, not into those below it; the last one has no bound. */
+  /** Observations in each bucket alone; the last one has no bound. */
   counts: number[]
   sum: number
 }
@@ -26,8 +26,8 @@ interface HistogramOptions {
 }
 
 /**
- * A histogram that a registry of prom-client takes like its own. Its own one turns a bound into text at
- * each observation, which costs a tenth of a whole forwarded request.
+ * A histogram that a registry of prom-client accepts. That of prom-client turns a bound into text on each
+ * observation, which costs a tenth of a whole forwarded request.
  */
 export class Histogram {
   readonly name: string
@@ -44,11 +44,11 @@ export class Histogram {
     this.help = help
     this.labelNames = labelNames
     this.buckets = buckets
-    // Its declarations know its own classes alone; it asks for no more than is here.
+    // The registry declares its own classes, but calls only the members of this one.
     registry.registerMetric(this as unknown as Metric)
   }
 
-  /** Counts one value; the label values in the order of `labelNames`. */
+  /** Counts one value. Label values come in the order of `labelNames`. */
   observe(value: number, ...labelValues: string[]): void {
     const series = this.seriesOf(labelValues)
     const { buckets } = this
@@ -58,10 +58,10 @@ export class Histogram {
     series.sum += value
   }
 
-  /** What prom-client writes out, and sums over workers. */
+  /** The values that prom-client prints, and sums over workers. */
   async get() {
     const { name, help, type, aggregator } = this
-    // As of prom-client's own, one that has no labels is there before it has counted anything.
+    // As in prom-client, a histogram without labels exists before its first observation.
     if (this.labelNames.length === 0) this.seriesOf([])
     const values = this.series.flatMap((series) => this.valuesOf(series))
     return { name, help, type, aggregator, values }

@@ -7,7 +7,7 @@ import { Histogram } from './histogram.ts'
 interface MetricsSources {
   unsaved: () => number
   consecutiveFailures: () => number
-  /** Sessions in the due queue; null when the store does not say. */
+  /** Sessions in the due queue; null when the store does not answer. */
   due: () => Promise<number | null>
 }
 
@@ -22,19 +22,19 @@ interface Metrics extends RefreshEvents {
   upstream(operation: string, status: number, seconds: number): void
   store(command: string, seconds: number, ok: boolean): void
   cache(result: 'hit' | 'miss' | 'bypass'): void
-  /** Where the gauges read from, once it exists. */
+  /** Gives the gauges their sources. */
   watch(sources: MetricsSources): void
-  /** As one worker of several: answers when the primary collects the metrics of all. */
+  /** In a worker: answers when the primary collects the metrics of all workers. */
   shareWithPrimary(): void
   text(): Promise<string>
   readonly contentType: string
 }
 
-/** Minutes late is what somebody has to be woken for. */
+/** The upper buckets are minutes: such a lag should raise an alarm. */
 const LAG_BUCKETS = [0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
 const FAST_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 
-/** The counters of this process, by the names that operators rely on. No ids in labels. */
+/** The metrics of this process under their documented names. Labels hold no ids. */
 export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metrics {
   const registry = new Registry()
   const registers = [registry]
@@ -77,7 +77,7 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
     help: 'Look-ups of sessions in the process',
     labelNames: ['result'],
     registers,
-    // Each request makes one: counted here, and told when somebody asks.
+    // Each request makes a look-up, so a plain number counts them until a scrape.
     collect() {
       this.reset()
       for (const [result, count] of Object.entries(lookUps)) if (count > 0) this.inc({ result }, count)

@@ -1,8 +1,7 @@
 import t, { type Test } from 'tap'
 import { freePort } from '../helpers/ports.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
-import type { WireAnswer } from './wire.ts'
-import { field, portOf, speak } from './wire.ts'
+import { field, portOf, speak, type WireAnswer } from './wire.ts'
 
 const OWN = 'Sec-Fetch-Site: same-origin\r\n'
 const JSON_TYPE = 'Content-Type: application/json\r\n'

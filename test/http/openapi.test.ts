@@ -2,8 +2,7 @@ import t from 'tap'
 import { TOKEN_FLOW } from '../../src/login/implicit.ts'
 import { PASSWORD_FLOW } from '../../src/login/password.ts'
 import { SITE_BODY_SCHEMA } from '../../src/proxy/update-site.ts'
-import type { Bff } from '../helpers/system.ts'
-import { startBff, startSandbox } from '../helpers/system.ts'
+import { type Bff, startBff, startSandbox } from '../helpers/system.ts'
 
 /** Each operation that the description names, with its path as it stands there. */
 async function described(bff: Bff): Promise<string[]> {

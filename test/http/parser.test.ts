@@ -1,7 +1,6 @@
 import net from 'node:net'
 import t from 'tap'
-import type { Bff } from '../helpers/system.ts'
-import { startBff, startSandbox } from '../helpers/system.ts'
+import { type Bff, startBff, startSandbox } from '../helpers/system.ts'
 import { field, portOf, problemOf, speak } from './wire.ts'
 
 type Case = [what: string, bytes: string, status: number, code: string]

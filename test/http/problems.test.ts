@@ -8,10 +8,8 @@ import { createServer } from '../../src/http/server.ts'
 import { createLog } from '../../src/log.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { SERVER_ENV } from '../helpers/server-process.ts'
-import type { Bff } from '../helpers/system.ts'
-import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import type { Question } from './wire.ts'
-import { ask, field, OWN, portOf, problemOf } from './wire.ts'
+import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { ask, field, OWN, portOf, problemOf, type Question } from './wire.ts'
 
 const JSON_TYPE: readonly [string, string] = ['Content-Type', 'application/json']
 

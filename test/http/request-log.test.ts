@@ -1,6 +1,5 @@
 import t from 'tap'
-import type { Bff } from '../helpers/system.ts'
-import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { type Bff, signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { ask, OWN, portOf, speak } from './wire.ts'
 
 type Line = Record<string, unknown>

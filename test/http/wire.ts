@@ -1,5 +1,4 @@
-import type { AddressInfo } from 'node:net'
-import net from 'node:net'
+import net, { type AddressInfo } from 'node:net'
 import type { Bff } from '../helpers/system.ts'
 
 /** One response as it stood on the wire. */

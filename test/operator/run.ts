@@ -1,5 +1,4 @@
-import type { Teardown } from '../helpers/child.ts'
-import { waitForOutput } from '../helpers/child.ts'
+import { type Teardown, waitForOutput } from '../helpers/child.ts'
 import { startBuilt } from '../helpers/server-process.ts'
 
 export interface Run {

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
-import type { Bff } from '../helpers/system.ts'
-import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { ask, portOf } from '../http/wire.ts'
 
 async function health(bff: Bff, path: string): Promise<{ status: number; body: Record<string, unknown> }> {
