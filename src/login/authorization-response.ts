@@ -53,7 +53,7 @@ export function requireOwnResponse(
   requireNonce(nonce)
   if (state !== null && state !== nonce) throw problem('login_failed', 'The state is not the one sent.')
   if (issuer !== null && iss !== null && iss !== issuer) {
-    throw problem('login_failed', 'The answer comes from another issuer.')
+    throw problem('login_failed', 'The response comes from another issuer.')
   }
 }
 

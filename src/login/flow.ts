@@ -15,6 +15,7 @@ import type { SessionFacts } from './session-info.ts'
 import type { SignIn } from './sign-in.ts'
 import type { Transactions } from './transaction.ts'
 
+/** What sign-in needs of the rest of the server. */
 export interface LoginOptions {
   config: Config
   authorizationServer: AuthorizationServer

@@ -22,6 +22,7 @@ export type SignIn = (
   what: { tokens: GrantedTokens; flow: SessionFlow; members?: Members },
 ) => Promise<NewSession>
 
+/** `signIn` over these sessions; `revoke` takes the tokens of a sign-in that could not be stored. */
 export function createSignIn({
   sessions,
   revoke,

@@ -47,6 +47,7 @@ interface CodeExchange {
 export interface AuthorizationServer {
   /** URL of the authorization request (service document, section 5.4, code and token flow step 1). */
   authorizeUrl(request: AuthorizationRequest): Promise<string>
+  /** The code flow, step 2. */
   redeemCode(exchange: CodeExchange): Promise<TokenOutcome>
   /** The credential flow; `refused` means that user name or password are wrong. */
   redeemPassword(credentials: PasswordCredentials): Promise<TokenOutcome>
@@ -69,6 +70,7 @@ interface AuthorizationServerOptions {
 /** Extra connections for requests whose response is later than their timeout. */
 const LATE_RESPONSES = 64
 
+/** A client with its own connections; `close` closes them. */
 export function createAuthorizationServer({
   oauth,
   concurrency,

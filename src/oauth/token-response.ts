@@ -41,7 +41,7 @@ export class NoTokenResponse extends Error {
   readonly timedOut: boolean
 
   constructor(sent: boolean, cause: unknown) {
-    super(`${sent ? 'no readable answer came' : 'the request never left'} (${codeOf(cause)})`, { cause })
+    super(`${sent ? 'no readable response came' : 'the request was not sent'} (${codeOf(cause)})`, { cause })
     this.name = 'NoTokenResponse'
     this.sent = sent
     this.timedOut = cause instanceof Error && /Timeout/.test(cause.name)
@@ -184,10 +184,10 @@ export function classifyFailure(error: unknown): Exclude<TokenOutcome, { kind: '
   const response = responseOf(error)
   if (response === null) return inDoubt(errorName(error))
   const { status } = response
-  if (status < 300) return inDoubt(`the answer was ${status}, unreadable`)
+  if (status < 300) return inDoubt(`the response was ${status}, unreadable`)
   const code = error instanceof ResponseBodyError ? error.error : null
   if (code === 'invalid_grant' && (status === 400 || status === 401)) return { kind: 'refused', reason: code }
-  const reason = `the answer was ${status}${code === null ? '' : ` ${describeCode(code)}`}`
+  const reason = `the response was ${status}${code === null ? '' : ` ${describeCode(code)}`}`
   const retryAfterSeconds = retryAfter(response)
   // Gateways answer 500 to 504 for a request that they lost after the server had acted on it.
   if (status >= 500 && (status !== 503 || retryAfterSeconds === null)) {

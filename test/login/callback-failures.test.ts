@@ -3,7 +3,7 @@ import type { Answer, Browser } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 
-/** A page that says no more than that, with a link to try again. */
+/** A page with a retry link that sets no session. */
 function isRetryPage(t: Test, answer: Answer, status: number, what: string): void {
   t.equal(answer.status, status, what)
   t.match(answer.headers['content-type'], /^text\/html/, what)

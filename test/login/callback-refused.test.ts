@@ -1,12 +1,11 @@
 import t, { type Test } from 'tap'
 import type { Answer } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
-import type { Bff } from '../helpers/system.ts'
-import { decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { type Bff, decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { ask, field, portOf } from '../http/wire.ts'
 
-/** A page of the server's own, without a word of the request on it. */
-function isFaultPage(t: Test, answer: Answer, status: number, what: string): void {
+/** A page of the server with no text of the request on it. */
+function isProblemPage(t: Test, answer: Answer, status: number, what: string): void {
   t.equal(answer.status, status, what)
   t.match(answer.headers['content-type'], /^text\/html/, what)
   t.match(answer.headers['content-security-policy'], /default-src 'none'/, what)
@@ -48,7 +47,7 @@ t.test('a callback that matches no sign-in of this browser gets 400 and changes 
     [`${nonce}?code=a&error_description=long-story&error=x`, 'a long story'],
   ] as const) {
     const answer = await browser.navigate(`/auth/callback/${path}`, { from: 'cross-site' })
-    isFaultPage(t, answer, 400, what)
+    isProblemPage(t, answer, 400, what)
     t.strictSame(answer.setCookies, [], what)
   }
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0, 'no token request')
@@ -62,9 +61,9 @@ t.test('a sign-in cannot be completed in another browser', async (t) => {
   const [attacker, victim] = [bff.browser(), bff.browser()]
   const start = await attacker.navigate('/auth/login')
   const back = await decide(sandbox, String(start.headers.location))
-  isFaultPage(t, await victim.navigate(back, { from: 'cross-site' }), 400, 'without a login cookie')
+  isProblemPage(t, await victim.navigate(back, { from: 'cross-site' }), 400, 'without a login cookie')
   await victim.navigate('/auth/login')
-  isFaultPage(t, await victim.navigate(back, { from: 'cross-site' }), 400, 'with one of its own')
+  isProblemPage(t, await victim.navigate(back, { from: 'cross-site' }), 400, 'with one of its own')
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
   t.notOk(victim.cookies.has('session'))
 })
@@ -115,8 +114,8 @@ t.test(
     t.equal((await browser.fetch('/flux/a')).status, 200)
 
     await browser.fetch('/auth/logout', { method: 'POST' })
-    isFaultPage(t, await browser.navigate(back, { from: 'cross-site' }), 400, 'signed out')
-    isFaultPage(t, await bff.browser().navigate(back, { from: 'cross-site' }), 400, 'another browser')
+    isProblemPage(t, await browser.navigate(back, { from: 'cross-site' }), 400, 'signed out')
+    isProblemPage(t, await bff.browser().navigate(back, { from: 'cross-site' }), 400, 'another browser')
     t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 1, 'one token request')
   },
 )

@@ -3,7 +3,7 @@ import { freePort } from '../helpers/ports.ts'
 import { decide, startBff, startSandbox } from '../helpers/system.ts'
 import { ask, field, portOf } from '../http/wire.ts'
 
-/** Of every server here unless it is given another. */
+/** The default secret of every server in the tests. */
 const SECRET = 'the-first-secret-of-the-tests-of-32-characters'
 
 /** The attributes of a `Set-Cookie` line, sorted. */

@@ -4,7 +4,7 @@ import { startRedis } from '../helpers/redis.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { ask, field, OWN, portOf } from '../http/wire.ts'
 
-/** What a `Set-Cookie` line says apart from value and times. */
+/** Name and attributes of a `Set-Cookie` line, without its value and times. */
 function shape(line: string): string {
   const [pair, ...attributes] = line.split('; ')
   const kept = attributes.filter((attribute) => !/^(Expires|Max-Age)=/.test(attribute)).sort()

@@ -1,8 +1,7 @@
 import t from 'tap'
 import { createRateLimit, networkOf } from '../../src/login/rate-limit.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
-import type { Question } from '../http/wire.ts'
-import { ask, field, portOf, problemOf } from '../http/wire.ts'
+import { ask, field, portOf, problemOf, type Question } from '../http/wire.ts'
 
 t.test('the limit counts each client by itself and names the seconds to wait', async (t) => {
   let at = 1_000_000

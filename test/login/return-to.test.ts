@@ -1,8 +1,7 @@
 import t from 'tap'
 import { knownTricks, landsAt, requireLocal } from '../fuzz/return-address.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
-import type { WireAnswer } from '../http/wire.ts'
-import { ask, portOf, problemOf } from '../http/wire.ts'
+import { ask, portOf, problemOf, type WireAnswer } from '../http/wire.ts'
 
 t.test('no known trick leads to another site or to a route of this server', async (t) => {
   const bff = await startBff(t, await startSandbox(t), { LOGIN_RATE_PER_MINUTE: '0' })

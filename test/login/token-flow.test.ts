@@ -13,7 +13,7 @@ interface Arrival {
   members: Record<string, string>
 }
 
-/** To the authorization server and back, as far as the browser goes before the page's script runs. */
+/** Starts a sign-in and returns from the authorization server; the page's script has not run yet. */
 async function comeBack(
   browser: Browser,
   sandbox: Sandbox,
@@ -27,7 +27,11 @@ async function comeBack(
   }
 }
 
-function hand(browser: Browser, { path, members }: Arrival, options: RequestOptions = {}): Promise<Answer> {
+function postFragment(
+  browser: Browser,
+  { path, members }: Arrival,
+  options: RequestOptions = {},
+): Promise<Answer> {
   const headers = { 'content-type': 'application/json', ...options.headers }
   return browser.fetch(path, { method: 'POST', body: JSON.stringify(members), ...options, headers })
 }
@@ -41,7 +45,10 @@ t.test('the token flow is served only if OAUTH_FLOWS names it', async (t) => {
   t.notOk(refused.headers.location)
   t.strictSame(refused.setCookies, [])
   const nonce = 'A'.repeat(43)
-  const posted = await hand(browser, { path: `/auth/callback/${nonce}`, members: { access_token: 'x' } })
+  const posted = await postFragment(browser, {
+    path: `/auth/callback/${nonce}`,
+    members: { access_token: 'x' },
+  })
   isProblem(t, posted, 405, 'method_not_allowed', 'its route is not there')
   t.equal(posted.headers.allow, 'GET')
 })
@@ -94,7 +101,7 @@ t.test(
     )
     t.strictSame(page.setCookies, [], 'nothing has happened yet')
 
-    const answer = await hand(browser, arrival)
+    const answer = await postFragment(browser, arrival)
     t.equal(answer.status, 200)
     t.equal(answer.headers.location, '/app?a=1#_')
     const session = await browser.fetch('/auth/session')
@@ -114,7 +121,7 @@ t.test(
     t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0, 'nothing to redeem')
     t.notMatch(bff.log(), arrival.members.access_token!)
 
-    isProblem(t, await hand(browser, arrival), 400, 'login_failed', 'once only')
+    isProblem(t, await postFragment(browser, arrival), 400, 'login_failed', 'once only')
     const reloaded = await browser.navigate(arrival.path)
     t.equal(reloaded.status, 303, 'reloaded')
     t.equal(reloaded.headers.location, '/#_')
@@ -134,8 +141,8 @@ t.test(
     const other = bff.browser()
     await other.navigate('/auth/login?flow=token')
 
-    isProblem(t, await hand(bff.browser(), arrival), 400, 'login_failed', 'no login cookie')
-    isProblem(t, await hand(other, arrival), 400, 'login_failed', 'a login cookie of another sign-in')
+    isProblem(t, await postFragment(bff.browser(), arrival), 400, 'login_failed', 'no login cookie')
+    isProblem(t, await postFragment(other, arrival), 400, 'login_failed', 'a login cookie of another sign-in')
     for (const [members, code, what] of [
       [{ ...arrival.members, state: 'evil' }, 'login_failed', 'another state'],
       [{ ...rest }, 'invalid_request', 'no token'],
@@ -148,7 +155,10 @@ t.test(
       [{ ...arrival.members, expires_in: 'soon' }, 'login_failed', 'a token of an unreadable life'],
       [[], 'invalid_request', 'no object'],
     ] as const) {
-      const answer = await hand(browser, { path: arrival.path, members: members as Arrival['members'] })
+      const answer = await postFragment(browser, {
+        path: arrival.path,
+        members: members as Arrival['members'],
+      })
       isProblem(t, answer, 400, code, what)
       t.strictSame(answer.setCookies, [], what)
     }
@@ -159,12 +169,12 @@ t.test(
       [{ headers: { 'content-type': 'text/plain' } }, 415, 'unsupported_media_type'],
       [{ body: JSON.stringify({ access_token: 'x'.repeat(17_000) }) }, 413, 'payload_too_large'],
     ] as const) {
-      isProblem(t, await hand(browser, arrival, { ...raw, ...options }), status, code, code)
+      isProblem(t, await postFragment(browser, arrival, { ...raw, ...options }), status, code, code)
     }
     t.equal(browser.cookies.get('session')!.value, before, 'the session before lives on')
     t.equal((await browser.fetch('/flux/a')).status, 200)
 
-    t.equal((await hand(browser, arrival)).status, 200, 'and then the right one')
+    t.equal((await postFragment(browser, arrival)).status, 200, 'and then the right one')
     t.not(browser.cookies.get('session')!.value, before)
   },
 )
@@ -175,7 +185,7 @@ t.test('neither flow accepts the response of the other', async (t) => {
   const browser = bff.browser()
   const start = await browser.navigate('/auth/login')
   const back = new URL(await decide(sandbox, String(start.headers.location)))
-  const handed = await hand(browser, { path: back.pathname, members: { access_token: 'stolen' } })
+  const handed = await postFragment(browser, { path: back.pathname, members: { access_token: 'stolen' } })
   isProblem(t, handed, 400, 'login_failed', 'a token for a sign-in by code')
   t.equal((await browser.navigate(back.pathname, { from: 'cross-site' })).status, 400, 'no page for it')
 
@@ -217,13 +227,13 @@ t.test('a refusal in the fragment returns to the app with login_error', async (t
   const bff = await startBff(t, sandbox, PERMITTED)
   const browser = bff.browser()
   const arrival = await comeBack(browser, sandbox, 'refuse')
-  const refused = await hand(browser, arrival)
+  const refused = await postFragment(browser, arrival)
   isProblem(t, refused, 400, 'login_failed', 'refused')
   t.equal(refused.headers.location, '/app?a=1&login_error=access_denied#_')
   t.equal(browser.cookies.size, 0, 'the login cookie is used up')
 
   const { path } = await comeBack(browser, sandbox)
-  const odd = await hand(browser, { path, members: { error: 'evil\nthing' } })
+  const odd = await postFragment(browser, { path, members: { error: 'evil\nthing' } })
   t.equal(odd.headers.location, '/app?a=1&login_error=server_error#_')
 })
 
@@ -240,8 +250,8 @@ t.test('with OAUTH_REDIRECT=fixed the state in the fragment names the sign-in', 
   t.match(page.text, '<script>')
   const { state, ...stateless } = arrival.members
   const path = `/auth/callback/${state}`
-  isProblem(t, await hand(browser, { path, members: stateless }), 400, 'login_failed', 'no state')
-  const answer = await hand(browser, { path, members: arrival.members })
+  isProblem(t, await postFragment(browser, { path, members: stateless }), 400, 'login_failed', 'no state')
+  const answer = await postFragment(browser, { path, members: arrival.members })
   t.equal(answer.status, 200)
   t.match(answer.json(), { authenticated: true, flow: 'token' })
 })
@@ -255,7 +265,7 @@ t.test('a token that cannot be stored is revoked and starts no session', async (
   const browser = bff.browser()
   const arrival = await comeBack(browser, sandbox)
   await redis.stop()
-  const failed = await hand(browser, arrival)
+  const failed = await postFragment(browser, arrival)
   isProblem(t, failed, 503, 'store_unavailable', 'the store is down')
   t.ok(failed.headers['retry-after'])
   t.equal(failed.json().loginUrl, '/auth/login?returnTo=%2Fapp%3Fa%3D1&flow=token')
@@ -264,14 +274,14 @@ t.test('a token that cannot be stored is revoked and starts no session', async (
   t.equal(sandbox.journal.entries({ endpoint: 'revoke' })[0]?.form?.token, arrival.members.access_token)
   await redis.restart()
   await untilReady(bff)
-  t.equal((await hand(browser, await comeBack(browser, sandbox))).status, 200, 'once it is back')
+  t.equal((await postFragment(browser, await comeBack(browser, sandbox))).status, 200, 'once it is back')
 })
 
 t.test('a session of the token flow ends if the resource server refuses its token', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, PERMITTED)
   const browser = bff.browser()
-  await hand(browser, await comeBack(browser, sandbox))
+  await postFragment(browser, await comeBack(browser, sandbox))
   sandbox.faults.set({ resource: { mode: 'invalid-token', times: 1 } })
   isProblem(t, await browser.fetch('/flux/a'), 401, 'login_required', 'nothing can renew it')
   t.equal((await browser.fetch('/auth/session')).json().authenticated, false)

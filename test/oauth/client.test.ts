@@ -32,8 +32,8 @@ t.test('a refresh is one POST of the documented fields with the credentials in t
   })
 })
 
-/** What is said, and what it comes to. */
-const ANSWERS: [what: string, answer: string, expected: object][] = [
+/** A response of the token endpoint, and the outcome that the client reports. */
+const RESPONSES: [what: string, response: string, expected: object][] = [
   [
     '429 with seconds',
     http('429 Too Many', '', ['Retry-After: 7']),
@@ -123,7 +123,10 @@ const ANSWERS: [what: string, answer: string, expected: object][] = [
   [
     'invalid_client with 401',
     http('401 No', '{"error":"invalid_client"}'),
-    { kind: 'unavailable', reason: /^the answer was 401 invalid_client: check CLIENT_ID and CLIENT_SECRET$/ },
+    {
+      kind: 'unavailable',
+      reason: /^the response was 401 invalid_client: check CLIENT_ID and CLIENT_SECRET$/,
+    },
   ],
   [
     'invalid_client with a challenge',
@@ -185,9 +188,9 @@ const ANSWERS: [what: string, answer: string, expected: object][] = [
   ],
 ]
 
-for (const [what, answer, expected] of ANSWERS) {
+for (const [what, response, expected] of RESPONSES) {
   t.test(`${what} results in ${JSON.stringify(expected)}`, async (t) => {
-    const { outcome } = await refreshAt(t, (socket) => socket.write(answer))
+    const { outcome } = await refreshAt(t, (socket) => socket.write(response))
     t.match(outcome, expected)
     t.notMatch(JSON.stringify(outcome), /refresh token\+/, 'and names no token')
   })
@@ -203,7 +206,11 @@ t.test('Retry-After may be a date', async (t) => {
 
 t.test('a refused connection means that nothing was sent', async (t) => {
   const outcome = await clientOf(t, `http://127.0.0.1:${await freePort()}`).refresh(TOKEN, bounds(300))
-  t.match(outcome, { kind: 'unavailable', timedOut: false, reason: 'the request never left (ECONNREFUSED)' })
+  t.match(outcome, {
+    kind: 'unavailable',
+    timedOut: false,
+    reason: 'the request was not sent (ECONNREFUSED)',
+  })
 })
 
 t.test('a host name that is not known means that nothing was sent', async (t) => {
@@ -211,7 +218,7 @@ t.test('a host name that is not known means that nothing was sent', async (t) =>
     TOKEN,
     bounds(2_000),
   )
-  t.match(outcome, { kind: 'unavailable', reason: /never left \((ENOTFOUND|EAI_AGAIN)\)/ })
+  t.match(outcome, { kind: 'unavailable', reason: /was not sent \((ENOTFOUND|EAI_AGAIN)\)/ })
 })
 
 t.test('a connection that fails after the request was written leaves a doubt', async (t) => {
@@ -251,12 +258,12 @@ t.test('a request without a response leaves a doubt after its timeout', async (t
 t.test('a request that got no connection in time is never sent', async (t) => {
   const { url, requests } = await rawTokenEndpoint(t, () => {})
   const client = clientOf(t, url)
-  // As many as there may be connections.
+  // As many as the client may have connections.
   const hanging = Array.from({ length: 66 }, () => client.refresh(TOKEN, bounds(900)))
   const startedAt = performance.now()
   const outcome = await client.refresh(TOKEN, bounds(200, 5_000))
   t.ok(performance.now() - startedAt < 800, 'known long before it stops listening')
-  t.match(outcome, { kind: 'unavailable', timedOut: true, reason: 'the request never left' })
+  t.match(outcome, { kind: 'unavailable', timedOut: true, reason: 'the request was not sent' })
   await Promise.all(hanging)
   await new Promise((resolve) => setTimeout(resolve, 100))
   t.equal(requests.length, 66)
@@ -290,11 +297,11 @@ t.test('a process that was stalled while it connected sends nothing afterwards',
   )
   const client = clientOf(t, url)
   const answer = client.refresh(TOKEN, bounds(100, 5_000))
-  // Nothing is read meanwhile, as in a process that is stopped: the connection is made, and nobody sees it.
+  // This loop stalls the process: the connection is made, and the process does not see it.
   await new Promise<void>((resolve) => process.nextTick(resolve))
   const goesOnAt = performance.now() + 200
   while (performance.now() < goesOnAt);
-  t.match(await answer, { kind: 'unavailable', reason: 'the request never left' })
+  t.match(await answer, { kind: 'unavailable', reason: 'the request was not sent' })
   await new Promise((resolve) => setTimeout(resolve, 100))
   t.equal(requests.length, 0)
 })
@@ -350,7 +357,7 @@ t.test('a revocation returns null, or why it failed', async (t) => {
   const { url, requests } = await rawTokenEndpoint(t, (socket) => socket.write(answers.shift() ?? ''))
   const client = clientOf(t, url)
   t.equal(await client.revoke(TOKEN, 'refresh_token'), null)
-  t.equal(await client.revoke(TOKEN, 'refresh_token'), 'the answer was 503')
+  t.equal(await client.revoke(TOKEN, 'refresh_token'), 'the response was 503')
   t.match(await client.revoke(TOKEN, 'access_token'), /unsupported_token_type/)
   t.match(requests[0], /^POST \/oauth\/revoke /)
   t.match(requests[0], /token_type_hint=refresh_token/)

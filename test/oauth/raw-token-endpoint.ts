@@ -1,11 +1,10 @@
 import { once } from 'node:events'
 import net, { type AddressInfo, type Socket } from 'node:net'
 import { parseConfig } from '../../src/config/config.ts'
-import type { AuthorizationServer } from '../../src/oauth/client.ts'
-import { createAuthorizationServer } from '../../src/oauth/client.ts'
+import { type AuthorizationServer, createAuthorizationServer } from '../../src/oauth/client.ts'
 import type { Teardown } from '../helpers/child.ts'
 
-/** A token endpoint on a bare socket: each whole request is handed to `answer`. */
+/** A token endpoint on a bare socket; `answer` receives each whole request. */
 export async function rawTokenEndpoint(
   t: Teardown,
   answer: (socket: Socket, request: string) => void,
@@ -36,7 +35,7 @@ export async function rawTokenEndpoint(
   return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests }
 }
 
-/** A request that is sent within `sendWithinMs`, and whose answer is awaited for `answerWithinMs`. */
+/** Bounds of a request that is sent within `sendWithinMs` and waits `answerWithinMs` for its response. */
 export function bounds(sendWithinMs: number, answerWithinMs = sendWithinMs) {
   return { sendBefore: performance.now() + sendWithinMs, signal: AbortSignal.timeout(answerWithinMs) }
 }
@@ -65,7 +64,7 @@ export function clientOf(t: Teardown, url: string, env: Record<string, string> =
   return server
 }
 
-/** A whole answer with a length. */
+/** A complete response with a length. */
 export function http(
   status: string,
   body: string,
