@@ -11,11 +11,9 @@ import { listenAddress, listenFailure } from './listen.ts'
  */
 export async function runServerProcess(config: Config, log: Logger): Promise<void> {
   const { port, opsPort } = config.listen
-  const app = await buildApp({
-    config,
-    log,
-    onStoreRefused: (message) => fail(`Redis refused the credentials (${message}): check REDIS_URL`),
-  })
+  const app = await buildApp(config, log, (message) =>
+    fail(`Redis refused the credentials (${message}): check REDIS_URL`),
+  )
   let stopping = false
 
   async function stop(reason: string): Promise<void> {

@@ -41,7 +41,7 @@ export interface Callers extends Source<Caller> {
   find(header: string | undefined, onSession: () => void): Promise<Caller>
 }
 
-interface CallersOptions {
+export interface CallersOptions {
   cookies: SessionCookies
   cache: SessionCache<Caller>
   store: Pick<SessionStore, 'health'>

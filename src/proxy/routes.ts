@@ -3,8 +3,13 @@ import type { Config } from '../config/config.ts'
 import { problem } from '../errors.ts'
 import { addJsonBodies, requireJson } from '../http/body.ts'
 import type { OpenApiFragment } from '../http/openapi.ts'
+import type { Logger } from '../log.ts'
+import type { AuthorizationServer } from '../oauth/client.ts'
 import { PATHS } from '../paths.ts'
 import { comesFromOwnOrigin, OWN_ORIGIN_ONLY } from '../session/same-origin.ts'
+import { createApplicationToken } from '../tokens/application-token.ts'
+import { type AnonymousCallers, createAnonymousCallers } from './anonymous.ts'
+import { type CallersOptions, createCallers } from './caller.ts'
 import { createForward, type ForwardOptions } from './forward.ts'
 import { getFluxOpenApi, readGetFlux } from './get-flux.ts'
 import {
@@ -15,6 +20,7 @@ import {
   toUpdateSite,
   updateSiteOpenApi,
 } from './update-site.ts'
+import { createResourceServer } from './upstream-request.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -22,9 +28,17 @@ declare module 'fastify' {
   }
 }
 
-interface ProxyOptions extends ForwardOptions {
-  publicUrl: string
-  bodyLimitBytes: number
+interface ProxyOptions extends Omit<CallersOptions, 'timing' | 'idleMs' | 'graceMs' | 'observe'> {
+  config: Config
+  authorizationServer: Pick<AuthorizationServer, 'redeemClient'>
+  log: Logger
+  metrics: { cache: CallersOptions['observe']; upstream: ForwardOptions['observe'] }
+}
+
+/** What a stop has to close. */
+interface Proxy {
+  /** Waits for the requests under way, then closes the connections to the resource server. */
+  close(): Promise<void>
 }
 
 /** The paths of this folder with their methods, for the answer to any other method. */
@@ -45,9 +59,35 @@ export function proxyOpenApi({ clientFluxAllowed }: Pick<Config, 'clientFluxAllo
  * The two operations of the resource server, GetFlux and UpdateSite, called with the access token of the
  * browser's session. They do not use @fastify/session, which would cost more than the forwarding itself.
  */
-export async function addProxy(app: FastifyInstance, options: ProxyOptions): Promise<void> {
-  const { accounts, bodyLimitBytes, publicUrl } = options
-  const forward = createForward(options)
+export async function addProxy(app: FastifyInstance, options: ProxyOptions): Promise<Proxy> {
+  const { config, authorizationServer, clock, log, metrics } = options
+  const { publicUrl, wac: accounts, upstream, clientFluxAllowed } = config
+  const callers = createCallers({
+    ...options,
+    timing: config.refresh,
+    idleMs: config.session.idleSeconds * 1_000,
+    graceMs: config.session.outageGraceSeconds * 1_000,
+    observe: metrics.cache,
+  })
+  const resourceServer = createResourceServer({
+    ...upstream,
+    baseUrl: config.baseUrl,
+    secure: config.secureCookies,
+  })
+  const forward = createForward({
+    callers,
+    anonymous: clientFluxAllowed === null ? null : anonymousCallers(clientFluxAllowed),
+    resourceServer,
+    accounts,
+    observe: metrics.upstream,
+    log,
+  })
+
+  function anonymousCallers(allowed: NonNullable<typeof clientFluxAllowed>): AnonymousCallers {
+    const token = { authorizationServer, timing: config.refresh, clock, random: Math.random, log }
+    return createAnonymousCallers({ token: createApplicationToken(token), allowed, clock })
+  }
+
   await app.register(async (scope) => {
     scope.decorateRequest('siteTarget', null)
     scope.addHook('onRequest', (request, _reply, done) => {
@@ -75,7 +115,7 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
       scope.route({
         method,
         url,
-        bodyLimit: bodyLimitBytes,
+        bodyLimit: upstream.bodyLimitBytes,
         schema: { body: SITE_BODY_SCHEMA },
         // Problems with path, query and type come before those with the body, which is read next.
         async onRequest(request) {
@@ -87,4 +127,5 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
       })
     }
   })
+  return { close: resourceServer.close }
 }

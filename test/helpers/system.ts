@@ -65,11 +65,9 @@ export async function startBff(
       done()
     },
   })
-  const app = await buildApp({
-    config,
-    log: createLog(config.logLevel, sink),
-    onStoreRefused: (message) => lines.push(`refused: ${message}\n`),
-  })
+  const app = await buildApp(config, createLog(config.logLevel, sink), (message) =>
+    lines.push(`refused: ${message}\n`),
+  )
   try {
     await app.ops.listen({ host: '127.0.0.1', port: opsPort })
     await app.server.listen({ host: '127.0.0.1', port })
