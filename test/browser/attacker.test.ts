@@ -41,7 +41,7 @@ for (const { host, site, strictCookieTravels } of ATTACKERS) {
     await nothingHappened(t, demo, page)
   })
 
-  t.test(`neither a window nor a cookie lets ${host} get at the session`, async (t) => {
+  t.test(`neither a window nor a cookie gives ${host} access to the session`, async (t) => {
     const { demo, page, home, app, context } = await signedInVictim(t, browser, host)
     const opened = page.waitForEvent('popup')
     await page.evaluate(`void (globalThis.victim = window.open(${JSON.stringify(`${home}/`)}, 'victim'))`)

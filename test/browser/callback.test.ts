@@ -7,7 +7,7 @@ import { findLeaks } from './leaks.ts'
 const browser = await launchChromium(t)
 const redis = await startRedis(t)
 
-t.test('Back, Forward and Reload on the way of a sign-in lead home without an error', async (t) => {
+t.test('Back, Forward and Reload during a sign-in lead home without an error', async (t) => {
   const demo = await startRedisDemo(t, browser, redis, 'back')
   const { reverseProxy, sandbox, records } = demo
   const page = await openTab(demo, '/')
@@ -32,7 +32,7 @@ t.test('Back, Forward and Reload on the way of a sign-in lead home without an er
   t.strictSame(demo.complaints, [])
 })
 
-t.test('a sign-in that failed on the way can be reloaded, and started again from its page', async (t) => {
+t.test('a failed sign-in can be reloaded, and started again from its page', async (t) => {
   const demo = await startRedisDemo(t, browser, redis, 'fail')
   const { reverseProxy, sandbox, records } = demo
   const page = await openTab(demo, '/?tab=0')

@@ -56,7 +56,7 @@ t.test(
   },
 )
 
-t.test('a person who refuses gets a friendly word, a clean address and no session', async (t) => {
+t.test('a person who refuses sees a notice, a clean address and no session', async (t) => {
   const demo = await startDemo(t, browser)
   const { reverseProxy, context, sandbox } = demo
   const page = await context.newPage()
@@ -78,7 +78,7 @@ t.test('a person who refuses gets a friendly word, a clean address and no sessio
   t.strictSame(demo.complaints, [])
 })
 
-t.test('a person whose authorization is taken back is asked to sign in again', async (t) => {
+t.test('a person whose authorization is revoked is asked to sign in again', async (t) => {
   const demo = await startDemo(t, browser)
   const { reverseProxy, context, sandbox } = demo
   const page = await context.newPage()

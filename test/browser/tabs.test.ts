@@ -7,7 +7,7 @@ import { findLeaks } from './leaks.ts'
 const browser = await launchChromium(t)
 const redis = await startRedis(t)
 
-t.test('what happens in one tab is seen in the others with no click', async (t) => {
+t.test('other tabs follow a change in one tab without a click', async (t) => {
   const demo = await startRedisDemo(t, browser, redis, 'two')
   const { reverseProxy, context, records } = demo
   const first = await openTab(demo, '/')
@@ -63,7 +63,7 @@ t.test('five tabs that start to sign in together all end signed in, whatever the
   t.strictSame(demo.complaints, [])
 })
 
-t.test('tabs that come back in the same moment all end signed in', async (t) => {
+t.test('tabs that return at the same moment all end signed in', async (t) => {
   const demo = await startRedisDemo(t, browser, redis, 'same')
   const { reverseProxy, sandbox } = demo
   const first = await openTab(demo, '/auth/login')

@@ -41,7 +41,7 @@ for (const redirect of ['per-login', 'fixed']) {
   )
 }
 
-t.test('a token that comes back too late is taken out of the address all the same', async (t) => {
+t.test('a token that returns too late is still removed from the address', async (t) => {
   const demo = await startDemo(t, browser, { env: { OAUTH_FLOWS: 'token' } })
   const { reverseProxy, context } = demo
   const page = await context.newPage()
@@ -61,7 +61,7 @@ t.test('a token that comes back too late is taken out of the address all the sam
   )
 })
 
-t.test('a refusal, and a page whose fragment is missing, are told to the person', async (t) => {
+t.test('the page reports a refusal and a missing fragment', async (t) => {
   const demo = await startDemo(t, browser, { env: { OAUTH_FLOWS: 'token' } })
   const { reverseProxy, context } = demo
   const page = await context.newPage()

@@ -8,7 +8,7 @@ import { summarize, tellViolations } from './report.ts'
 
 const USER = 'u00001'
 
-t.test('faults of all parts over one Redis break no promise', async (t) => {
+t.test('faults in every component over one Redis break no promise', async (t) => {
   const lines: string[] = []
   const outcome = await runCampaign(t, {
     ...{ mode: 'single', seed: 'npm test 1', lengthMs: 1, roundMs: 6_000, browsers: 10 },
@@ -34,7 +34,7 @@ t.test('faults of all parts over one Redis break no promise', async (t) => {
   t.ok(outcome.history.faults.length >= 3, 'faults were made')
 })
 
-t.test('a seed stands for one plan, which fits its mode and its time', async (t) => {
+t.test('a seed determines one plan, which fits its mode and duration', async (t) => {
   for (const mode of ['single', 'sentinel', 'cluster'] as const) {
     const options = { seed: 'a', mode, round: 1, lengthMs: 20_000 }
     t.strictSame(planRound(options), planRound(options))
@@ -49,7 +49,7 @@ t.test('a seed stands for one plan, which fits its mode and its time', async (t)
   }
 })
 
-t.test('addresses that Redis announces lead to the links, wherever an answer is broken', async (t) => {
+t.test('addresses that Redis announces lead to the links, wherever a reply is split', async (t) => {
   const ports = new Map([
     [15_001, 25_001],
     [15_002, 25_002],
@@ -83,13 +83,13 @@ t.test('the checks find what must not happen in a history', async (t) => {
     t.match(found(history), ['an ended session was served by replica 1, 700 ms after its sign-out'])
   })
 
-  t.test('nothing wrong with one that is served before the sign-out can have arrived', async (t) => {
+  t.test('no violation for a session that is served before the sign-out can have arrived', async (t) => {
     const history = withSession({ ended: { at, replica: 0 }, endingAt: at - 5 })
     history.calls.push(call({ sentAt: at + 100 }))
     t.strictSame(found(history), [])
   })
 
-  t.test('a replica that is cut off from Redis has a second', async (t) => {
+  t.test('a replica that is cut off from Redis may serve for one second', async (t) => {
     const history = withSession({ ended: { at, replica: 0 }, endingAt: at - 5 })
     const fault = { kind: 'cut', area: 'redis', replica: 1, node: null, detail: '' } as const
     history.faults.push({ ...fault, from: at - 200, until: at + 9_000 })
@@ -120,7 +120,7 @@ t.test('the checks find what must not happen in a history', async (t) => {
     t.match(found(history), [/a session that was never ended was refused/])
   })
 
-  t.test('a refresh token that is presented again although the answer was delivered', async (t) => {
+  t.test('a refresh token that is presented again although its response was delivered', async (t) => {
     const history = withSession({ lostAt: at + 5_000 })
     history.tokenRequests.push(
       presented({ arrivedAt: at }),
@@ -129,7 +129,7 @@ t.test('the checks find what must not happen in a history', async (t) => {
     t.match(found(history), [/presented again/, /a session that was never ended was refused/])
   })
 
-  t.test('a refresh token that is presented again while its answer may still come', async (t) => {
+  t.test('a refresh token that is presented again while its response may still arrive', async (t) => {
     const history = withSession({})
     history.tokenRequests.push(
       presented({ arrivedAt: at, deliveredAt: at + 6_000, fault: 'slow' }),
@@ -138,7 +138,7 @@ t.test('the checks find what must not happen in a history', async (t) => {
     t.match(found(history), [/presented again/])
   })
 
-  t.test('a loss is explained by an answer that was lost on purpose', async (t) => {
+  t.test('a response that was lost on purpose explains a lost session', async (t) => {
     const history = withSession({ lostAt: at + 5_000 })
     const lost = { deliveredAt: null, closedAt: at + 10, lostBy: 'lose token answers' }
     history.tokenRequests.push(

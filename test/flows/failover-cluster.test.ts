@@ -8,7 +8,7 @@ t.jobs = 2
 
 const LIFE_SECONDS = 5
 
-t.test('a Cluster master that is killed under load, its replica behind, signs nobody out', async (t) => {
+t.test('killing a Cluster master under load, with its replica behind, signs nobody out', async (t) => {
   const cluster = await startCluster(t, { replicas: 1 })
   const sandbox = await startSandbox(t, { tokenLifeSeconds: LIFE_SECONDS })
   const env = { REDIS_URL: cluster.url }
@@ -39,7 +39,7 @@ t.test('a Cluster master that is killed under load, its replica behind, signs no
   t.ok((await counted(replicas, 'bff_store_restored_total{what="tokens"}')) > 0)
 })
 
-t.test('slots that move from node to node under load fail no call', async (t) => {
+t.test('no call fails while slots move between nodes under load', async (t) => {
   const cluster = await startCluster(t)
   const sandbox = await startSandbox(t, { tokenLifeSeconds: LIFE_SECONDS })
   const env = { REDIS_URL: cluster.url }

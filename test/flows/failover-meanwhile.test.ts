@@ -6,7 +6,7 @@ import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts
 // Most of the time is spent waiting.
 t.jobs = 3
 
-t.test('with a grace, who is known is served through a whole Sentinel failover', async (t) => {
+t.test('with an outage grace, cached sessions are served throughout a Sentinel failover', async (t) => {
   const group = await startSentinelGroup(t)
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { REDIS_URL: group.url, STORE_OUTAGE_GRACE_SECONDS: '60' })
@@ -31,7 +31,7 @@ t.test('with a grace, who is known is served through a whole Sentinel failover',
 })
 
 for (const [when, ms] of Object.entries({ 'while there is no master': 1_000, 'after it': 7_000 })) {
-  t.test(`tokens that come during a failover, ${when}, are stored on the new master`, async (t) => {
+  t.test(`tokens granted during a failover, ${when}, are stored on the new master`, async (t) => {
     const group = await startSentinelGroup(t)
     const sandbox = await startSandbox(t)
     const env = { REDIS_URL: group.url }

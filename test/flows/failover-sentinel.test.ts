@@ -16,7 +16,7 @@ async function promoted(group: SentinelGroup): Promise<void> {
   )
 }
 
-t.test('a master that is killed under load signs nobody out', async (t) => {
+t.test('killing the master under load signs nobody out', async (t) => {
   const group = await startSentinelGroup(t)
   const sandbox = await startSandbox(t, { tokenLifeSeconds: LIFE_SECONDS })
   const env = { REDIS_URL: group.url }
@@ -42,7 +42,7 @@ t.test('a master that is killed under load signs nobody out', async (t) => {
   t.equal(presentedAgain(sandbox), 0, 'no refresh token was presented twice')
 })
 
-t.test('rotations and sign-outs that the promoted replica had not received are not lost', async (t) => {
+t.test('rotations and sign-outs that the promoted replica missed are not lost', async (t) => {
   const group = await startSentinelGroup(t)
   const sandbox = await startSandbox(t, { tokenLifeSeconds: LIFE_SECONDS })
   const env = { REDIS_URL: group.url }

@@ -9,7 +9,7 @@ for (const [what, redisToo] of [
   ['a server', false],
   ['a server and its Redis', true],
 ] as const) {
-  t.test(`${what}, held up for four seconds under load, answers every call with 200`, async (t) => {
+  t.test(`${what} frozen for four seconds under load answers every call with 200`, async (t) => {
     const redis = await startRedis(t)
     const sandbox = await startSandbox(t)
     const server = await startServer(t, {

@@ -8,52 +8,46 @@ import { type Bff, startBff } from '../helpers/system.ts'
 
 t.jobs = 4
 
-t.test(
-  'sign-in, calls and sign-out work with an authorization server that was not written here',
-  async (t) => {
-    const { foreign, bff, bearers } = await startWithForeignServer(t)
-    const browser = bff.browser()
-    const start = await browser.navigate('/auth/login?returnTo=/app')
-    const asked = new URL(String(start.headers.location)).searchParams
-    t.match(Object.fromEntries(asked), {
-      response_type: 'code',
-      redirect_uri: `${bff.publicUrl}/auth/callback`,
-      scope: 'platform',
-      code_challenge: /^[\w-]{43}$/,
-      code_challenge_method: 'S256',
-      state: /^[\w-]{43}$/,
-    })
-    const cameBack = new URL(await foreign.decide(String(start.headers.location)))
-    t.equal(cameBack.searchParams.get('iss'), foreign.issuer)
-    t.equal(cameBack.searchParams.get('state'), asked.get('state'))
-    const back = await browser.navigate(cameBack.href, { from: 'cross-site' })
-    t.equal(back.status, 303, back.text)
-    t.equal(back.headers.location, '/app#_')
-    const session = (await browser.fetch('/auth/session')).json()
-    t.match(session, { authenticated: true, flow: 'code', refreshable: true })
+t.test('sign-in, calls and sign-out work with an independent authorization server', async (t) => {
+  const { foreign, bff, bearers } = await startWithForeignServer(t)
+  const browser = bff.browser()
+  const start = await browser.navigate('/auth/login?returnTo=/app')
+  const asked = new URL(String(start.headers.location)).searchParams
+  t.match(Object.fromEntries(asked), {
+    response_type: 'code',
+    redirect_uri: `${bff.publicUrl}/auth/callback`,
+    scope: 'platform',
+    code_challenge: /^[\w-]{43}$/,
+    code_challenge_method: 'S256',
+    state: /^[\w-]{43}$/,
+  })
+  const cameBack = new URL(await foreign.decide(String(start.headers.location)))
+  t.equal(cameBack.searchParams.get('iss'), foreign.issuer)
+  t.equal(cameBack.searchParams.get('state'), asked.get('state'))
+  const back = await browser.navigate(cameBack.href, { from: 'cross-site' })
+  t.equal(back.status, 303, back.text)
+  t.equal(back.headers.location, '/app#_')
+  const session = (await browser.fetch('/auth/session')).json()
+  t.match(session, { authenticated: true, flow: 'code', refreshable: true })
 
-    t.equal((await browser.fetch('/flux/temperature')).status, 200)
-    const tokens = foreign.tokenRequests[0]?.granted
-    if (tokens?.refresh_token === undefined) throw new Error('no refresh token was given')
-    t.strictSame(bearers, [tokens.access_token])
-    t.equal(await foreign.isActive(tokens.refresh_token), true)
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  const tokens = foreign.tokenRequests[0]?.granted
+  if (tokens?.refresh_token === undefined) throw new Error('no refresh token was given')
+  t.strictSame(bearers, [tokens.access_token])
+  t.equal(await foreign.isActive(tokens.refresh_token), true)
 
-    t.equal((await browser.fetch('/auth/logout', { method: 'POST' })).status, 204)
-    t.equal(browser.cookies.size, 0)
-    await until(async () => !(await foreign.isActive(tokens.access_token)))
-    t.equal(await foreign.isActive(tokens.refresh_token), false, 'the provider knows neither token any more')
-    t.match(
-      await foreign.askForTokens({ grant_type: 'refresh_token', refresh_token: tokens.refresh_token }),
-      {
-        status: 400,
-        body: { error: 'invalid_grant' },
-      },
-    )
-    t.equal((await browser.fetch('/flux/temperature')).status, 401)
-  },
-)
+  t.equal((await browser.fetch('/auth/logout', { method: 'POST' })).status, 204)
+  t.equal(browser.cookies.size, 0)
+  await until(async () => !(await foreign.isActive(tokens.access_token)))
+  t.equal(await foreign.isActive(tokens.refresh_token), false, 'the provider knows neither token any more')
+  t.match(await foreign.askForTokens({ grant_type: 'refresh_token', refresh_token: tokens.refresh_token }), {
+    status: 400,
+    body: { error: 'invalid_grant' },
+  })
+  t.equal((await browser.fetch('/flux/temperature')).status, 401)
+})
 
-t.test('an answer that names another issuer, or comes without its state, redeems nothing', async (t) => {
+t.test('a callback with another issuer, or without state, redeems no code', async (t) => {
   const { foreign, bff } = await startWithForeignServer(t)
   const changes: Record<string, (query: URLSearchParams) => void> = {
     'another issuer': (query) => query.set('iss', 'http://127.0.0.1:1'),
@@ -72,7 +66,7 @@ t.test('an answer that names another issuer, or comes without its state, redeems
   t.strictSame(foreign.tokenRequests, [])
 })
 
-t.test('the provider insists on PKCE, and a code is worth nothing without its verifier', async (t) => {
+t.test('a provider that requires PKCE refuses a code without its verifier', async (t) => {
   const { foreign, bff } = await startWithForeignServer(t)
   const victim = bff.browser()
   const start = await victim.navigate('/auth/login')
@@ -98,7 +92,7 @@ t.test('the provider insists on PKCE, and a code is worth nothing without its ve
   t.strictSame(strict.tokenRequests, [])
 })
 
-t.test('a refusal on the pages of the provider comes back as a word, not as a session', async (t) => {
+t.test('a refusal at the provider returns login_error and creates no session', async (t) => {
   const { foreign, bff } = await startWithForeignServer(t)
   const browser = bff.browser()
   const start = await browser.navigate('/auth/login?returnTo=/app')
@@ -109,7 +103,7 @@ t.test('a refusal on the pages of the provider comes back as a word, not as a se
   t.strictSame(foreign.tokenRequests, [])
 })
 
-t.test('an id_token in the answer, which nobody asked this server to read, does no harm', async (t) => {
+t.test('an id_token in the token response is ignored', async (t) => {
   const { foreign, bff, bearers } = await startWithForeignServer(t, { scope: 'openid platform' })
   const browser = await signIn(bff, foreign)
   t.type(foreign.tokenRequests[0]?.granted?.id_token, 'string')
@@ -118,7 +112,7 @@ t.test('an id_token in the answer, which nobody asked this server to read, does 
 })
 
 t.test(
-  'a request whose token is about to expire is sent with a new one, and the old one is dead',
+  'a request whose token is about to expire is sent with a new token, and the old token is invalid',
   async (t) => {
     const env = { REFRESH_AHEAD_SECONDS: '0' }
     const { foreign, bff, bearers } = await startWithForeignServer(t, { tokenLifeSeconds: 3, env })
@@ -139,7 +133,7 @@ t.test(
   },
 )
 
-t.test('with no request the token is refreshed in time, again and again', async (t) => {
+t.test('without requests the token is refreshed before each expiry', async (t) => {
   const { foreign, bff, bearers } = await startWithForeignServer(t, { tokenLifeSeconds: 3 })
   const browser = await signIn(bff, foreign)
   await until(async () => foreign.tokenRequests.length >= 3)
@@ -151,7 +145,7 @@ t.test('with no request the token is refreshed in time, again and again', async 
 })
 
 t.test(
-  'when somebody else uses an old refresh token, the provider ends all, and the session with it',
+  'reuse of an old refresh token makes the provider revoke the grant, which ends the session',
   async (t) => {
     const { foreign, bff } = await startWithForeignServer(t, { tokenLifeSeconds: 3 })
     const browser = await signIn(bff, foreign)
@@ -169,7 +163,7 @@ t.test(
   },
 )
 
-t.test('a wrong client secret leads to a page that says so in plain words, and to no session', async (t) => {
+t.test('a wrong client secret shows an error page and creates no session', async (t) => {
   const { foreign, bff } = await startWithForeignServer(t, {
     env: { CLIENT_SECRET: 'not-the-secret-of-this-client' },
   })

@@ -7,7 +7,7 @@ import { scriptSha } from '../store/script-sha.ts'
 
 const IDLE_MS = 6_000
 
-t.test('a session whose note of activity was lost with its connection is not idle', async (t) => {
+t.test('a session whose activity write was lost with its connection is not idle', async (t) => {
   const redis = await startRedis(t)
   const sandbox = await startSandbox(t)
   const proxy = await startProxy(t, redis.port)

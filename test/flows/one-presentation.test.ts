@@ -16,7 +16,7 @@ const TOKEN_TIMEOUT_MS = '1000'
 const LEASE_MS = 6_000
 
 t.test(
-  'a process that is stopped between its lease and its request does not send it when it goes on',
+  'a process that is frozen between its lease and its request does not send the request after it resumes',
   { timeout: 60_000 },
   async (t) => {
     const redis = await startRedis(t)

@@ -39,7 +39,7 @@ async function records(redis: RedisServer): Promise<string[]> {
 // Most of the time is spent waiting.
 t.jobs = 3
 
-t.test('the right to refresh, taken without an answer: one presentation, and soon', async (t) => {
+t.test('a lease whose reply is lost leads to one presentation, without delay', async (t) => {
   const { way, sandbox, bff, other } = await start(t)
   const browser = await signInExpired(bff, sandbox)
   const held = way.holdAnswers(scriptSha('begin-refresh'))
@@ -59,7 +59,7 @@ t.test('the right to refresh, taken without an answer: one presentation, and soo
 })
 
 t.test(
-  'new tokens, stored without an answer: other replicas serve them, and the refresh is not made again',
+  'new tokens whose store reply is lost are served by other replicas and not refreshed again',
   async (t) => {
     const { way, sandbox, bff, other } = await start(t)
     const browser = await signInExpired(bff, sandbox)
@@ -79,7 +79,7 @@ t.test(
 )
 
 t.test(
-  'a sign-in that was claimed without an answer: a page, no code redeemed, and no way in a circle',
+  'a nonce claim whose reply is lost shows a page, redeems no code and causes no redirect loop',
   async (t) => {
     const { redis, way, sandbox, bff } = await start(t)
     const browser = bff.browser()
@@ -105,31 +105,34 @@ t.test(
   },
 )
 
-t.test('a session that was made without an answer: no sign-in, tokens revoked, no record left', async (t) => {
-  for (const script of ['create-record', 'confirm-record'] as const) {
-    const { redis, way, sandbox, bff } = await start(t)
-    const browser = bff.browser()
-    const held = way.holdAnswers(scriptSha(script))
-    const answer = await signIn(browser, sandbox, '/app?x=1')
-    t.ok(held.wasMet(), script)
-    t.equal(answer.status, 503)
-    t.match(answer.headers['content-type'], /^text\/html/)
-    t.match(answer.text, '<a href="/auth/login?returnTo=%2Fapp%3Fx%3D1">')
-    t.notMatch(answer.setCookies.join(), /session|record/)
-    const revoked = await sandbox.journal.until({ endpoint: 'revoke' }, 2)
-    t.equal(new Set(revoked.map(({ form }) => form?.token)).size, 2, 'both tokens')
-    held.release()
-    await untilReady(bff)
-    await until('no record is left', async () => (await records(redis)).length === 0)
-    t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
-    t.equal((await signIn(browser, sandbox)).status, 303)
-    t.equal((await browser.fetch('/flux/a')).status, 200)
-    t.equal((await records(redis)).length, 1)
-    t.equal(presentations(sandbox).length, 0)
-  }
-})
+t.test(
+  'a session whose creation reply is lost is not signed in, its tokens are revoked and its record is gone',
+  async (t) => {
+    for (const script of ['create-record', 'confirm-record'] as const) {
+      const { redis, way, sandbox, bff } = await start(t)
+      const browser = bff.browser()
+      const held = way.holdAnswers(scriptSha(script))
+      const answer = await signIn(browser, sandbox, '/app?x=1')
+      t.ok(held.wasMet(), script)
+      t.equal(answer.status, 503)
+      t.match(answer.headers['content-type'], /^text\/html/)
+      t.match(answer.text, '<a href="/auth/login?returnTo=%2Fapp%3Fx%3D1">')
+      t.notMatch(answer.setCookies.join(), /session|record/)
+      const revoked = await sandbox.journal.until({ endpoint: 'revoke' }, 2)
+      t.equal(new Set(revoked.map(({ form }) => form?.token)).size, 2, 'both tokens')
+      held.release()
+      await untilReady(bff)
+      await until('no record is left', async () => (await records(redis)).length === 0)
+      t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
+      t.equal((await signIn(browser, sandbox)).status, 303)
+      t.equal((await browser.fetch('/flux/a')).status, 200)
+      t.equal((await records(redis)).length, 1)
+      t.equal(presentations(sandbox).length, 0)
+    }
+  },
+)
 
-t.test('a session whose last step was lost with the connection is ended when Redis is back', async (t) => {
+t.test('a session whose confirmation was lost with the connection is ended when Redis is back', async (t) => {
   const { redis, way, sandbox, bff } = await start(t)
   const browser = bff.browser()
   const held = way.holdAnswers(scriptSha('confirm-record'))
@@ -143,28 +146,31 @@ t.test('a session whose last step was lost with the connection is ended when Red
   await until('no record is left', async () => (await records(redis)).length === 0, 5_000)
 })
 
-t.test('a sign-out without an answer: 503 and the cookies stay, but it counts everywhere', async (t) => {
-  const { way, sandbox, bff, other } = await start(t)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  for (const one of [browser, through(other, browser)]) t.equal((await one.fetch('/flux/a')).status, 200)
-  const held = way.holdAnswers(scriptSha('end-record'))
-  const answer = await browser.fetch('/auth/logout', { method: 'POST' })
-  t.ok(held.wasMet())
-  t.equal(answer.status, 503)
-  t.match(answer.json(), { code: 'store_unavailable' })
-  t.strictSame(answer.setCookies, [])
-  t.equal((await through(other, browser).fetch('/flux/a')).status, 401)
-  t.not((await browser.fetch('/flux/a')).status, 200, 'not served where it was asked either')
-  held.release()
-  await untilReady(bff)
-  t.equal((await browser.fetch('/flux/a')).status, 401)
-  t.equal((await browser.fetch('/auth/logout', { method: 'POST' })).status, 204)
-  const revoked = await sandbox.journal.until({ endpoint: 'revoke' }, 2)
-  t.equal(new Set(revoked.map(({ form }) => form?.token)).size, 2, 'both tokens are revoked all the same')
-  t.match(bff.log(), /"event":"session.ended","reason":"logout"/)
-  t.match(
-    await (await fetch(`${bff.opsUrl}/metrics`)).text(),
-    /bff_sessions_ended_total{reason="logout"} 2\n/,
-  )
-})
+t.test(
+  'a sign-out whose reply is lost gets 503 and keeps the cookies, but ends the session on every replica',
+  async (t) => {
+    const { way, sandbox, bff, other } = await start(t)
+    const browser = bff.browser()
+    await signIn(browser, sandbox)
+    for (const one of [browser, through(other, browser)]) t.equal((await one.fetch('/flux/a')).status, 200)
+    const held = way.holdAnswers(scriptSha('end-record'))
+    const answer = await browser.fetch('/auth/logout', { method: 'POST' })
+    t.ok(held.wasMet())
+    t.equal(answer.status, 503)
+    t.match(answer.json(), { code: 'store_unavailable' })
+    t.strictSame(answer.setCookies, [])
+    t.equal((await through(other, browser).fetch('/flux/a')).status, 401)
+    t.not((await browser.fetch('/flux/a')).status, 200, 'not served where it was asked either')
+    held.release()
+    await untilReady(bff)
+    t.equal((await browser.fetch('/flux/a')).status, 401)
+    t.equal((await browser.fetch('/auth/logout', { method: 'POST' })).status, 204)
+    const revoked = await sandbox.journal.until({ endpoint: 'revoke' }, 2)
+    t.equal(new Set(revoked.map(({ form }) => form?.token)).size, 2, 'both tokens are revoked all the same')
+    t.match(bff.log(), /"event":"session.ended","reason":"logout"/)
+    t.match(
+      await (await fetch(`${bff.opsUrl}/metrics`)).text(),
+      /bff_sessions_ended_total{reason="logout"} 2\n/,
+    )
+  },
+)

@@ -10,35 +10,32 @@ for (const { limit, env } of [
   { limit: 'idle', env: { SESSION_IDLE_SECONDS: '7' } },
   { limit: 'absolute', env: { SESSION_MAX_SECONDS: '7' } },
 ]) {
-  t.test(
-    `with no traffic tokens are refreshed until the ${limit} limit, which that does not move`,
-    async (t) => {
-      const sandbox = await startSandbox(t, { tokenLifeSeconds: 2 })
-      const bff = await startBff(t, sandbox, env)
-      const browser = bff.browser()
-      await signIn(browser, sandbox)
-      const before = (await browser.fetch('/auth/session')).json()
-      await elapsed(5_500)
-      const after = (await browser.fetch('/auth/session')).json()
-      t.equal(after.idleExpiresAt, before.idleExpiresAt)
-      t.equal(after.expiresAt, before.expiresAt)
-      const count = presentations(sandbox).length
-      t.ok(count >= 3 && count <= 4, `refreshed ${count} times in 5.5 s of tokens that live 2 s`)
-      t.equal((await metric(bff, `bff_sessions_ended_total{reason="${limit}"}`)) ?? 0, 0)
-      await until('its end', async () => {
-        return (await metric(bff, `bff_sessions_ended_total{reason="${limit}"}`)) === 1
-      })
-      t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
-      const last = presentations(sandbox).length
-      await elapsed(2_500)
-      t.equal(presentations(sandbox).length, last, 'no refresh of a session that has ended')
-      t.equal(await metric(bff, 'bff_refresh_due'), 0)
-      t.equal(sandbox.counters().reuseDetected, 0)
-    },
-  )
+  t.test(`without traffic tokens are refreshed until the ${limit} limit, which does not move`, async (t) => {
+    const sandbox = await startSandbox(t, { tokenLifeSeconds: 2 })
+    const bff = await startBff(t, sandbox, env)
+    const browser = bff.browser()
+    await signIn(browser, sandbox)
+    const before = (await browser.fetch('/auth/session')).json()
+    await elapsed(5_500)
+    const after = (await browser.fetch('/auth/session')).json()
+    t.equal(after.idleExpiresAt, before.idleExpiresAt)
+    t.equal(after.expiresAt, before.expiresAt)
+    const count = presentations(sandbox).length
+    t.ok(count >= 3 && count <= 4, `refreshed ${count} times in 5.5 s of tokens that live 2 s`)
+    t.equal((await metric(bff, `bff_sessions_ended_total{reason="${limit}"}`)) ?? 0, 0)
+    await until('its end', async () => {
+      return (await metric(bff, `bff_sessions_ended_total{reason="${limit}"}`)) === 1
+    })
+    t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
+    const last = presentations(sandbox).length
+    await elapsed(2_500)
+    t.equal(presentations(sandbox).length, last, 'no refresh of a session that has ended')
+    t.equal(await metric(bff, 'bff_refresh_due'), 0)
+    t.equal(sandbox.counters().reuseDetected, 0)
+  })
 }
 
-t.test('three replicas share the work of the background, once for each session and expiry', async (t) => {
+t.test('three replicas share the background refreshes: one for each session and expiry', async (t) => {
   const { sandbox, replicas } = await startReplicas(t)
   sandbox.faults.set({ tokenLifeSeconds: 3 })
   const browsers: Browser[] = []
@@ -60,7 +57,7 @@ t.test('three replicas share the work of the background, once for each session a
   }
 })
 
-t.test('with the token endpoint down for two token lives nobody is signed out', async (t) => {
+t.test('a token endpoint that is down for two token lifetimes signs nobody out', async (t) => {
   const sandbox = await startSandbox(t, { tokenLifeSeconds: 3 })
   const redis = await startRedis(t)
   const env = { REDIS_URL: redis.url, TOKEN_TIMEOUT_MS: '2000' }

@@ -38,7 +38,7 @@ const DOUBTFUL: Record<string, Faults['tokenEndpoint']> = {
 }
 
 t.test(
-  'silence instead of tokens ends no session and holds up no other one',
+  'a token request without a response ends no session and delays no other session',
   { timeout: 60_000 },
   async (t) => {
     const sandbox = await startSandbox(t)
@@ -67,7 +67,7 @@ t.test(
 
 for (const [what, fault] of Object.entries(HARMLESS)) {
   t.test(
-    `${what} instead of tokens ends no session, and the recovery is noticed within five seconds`,
+    `${what} instead of tokens ends no session, and recovery is noticed within five seconds`,
     async (t) => {
       const sandbox = await startSandbox(t)
       const bff = await startBff(t, sandbox, FAST)
@@ -110,7 +110,7 @@ for (const status of [400, 401]) {
   })
 }
 
-t.test('a Retry-After is honoured', async (t) => {
+t.test('Retry-After is honoured', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, FAST)
   const browser = await signInExpired(bff, sandbox)
@@ -123,7 +123,7 @@ t.test('a Retry-After is honoured', async (t) => {
   t.ok(gap >= 3_950 && gap < 7_000, `tried again after ${gap} ms`)
 })
 
-t.test('an answer that is lost after the rotation leads to one clean sign-in', async (t) => {
+t.test('a response that is lost after the rotation leads to one clean sign-in', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, FAST)
   const browser = await signInExpired(bff, sandbox)
@@ -134,7 +134,7 @@ t.test('an answer that is lost after the rotation leads to one clean sign-in', a
   t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
 })
 
-t.test('an answer that is slow is waited for and kept', async (t) => {
+t.test('a slow token response is awaited and stored', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = await signInExpired(bff, sandbox)
@@ -162,32 +162,35 @@ t.test('a server that is slow after an outage signs nobody out', async (t) => {
   t.equal(sandbox.counters().reuseDetected, 0)
 })
 
-t.test('an answer that comes long after its timeout is kept, and its token presented once', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, FAST)
-  sandbox.faults.set({ tokenEndpoint: { mode: 'slow', ms: 2_500, only: 'refresh_token' } })
-  // Due after 16 to 17.6 s, answered 2.5 s later; the last chance, a second presentation, is after 21.3 s.
-  const browser = await signInFor(bff, sandbox, 24)
-  t.equal((await browser.fetch('/flux/temperature')).status, 200)
-  const before = lastBearer(sandbox)
-  const statuses = new Set<number>()
-  const granted = /^bff_refresh_total{trigger="\w+",outcome="granted"} 1$/m
-  await until(
-    'the late answer',
-    async () => {
-      statuses.add((await browser.fetch('/flux/temperature')).status)
-      return granted.test(await (await fetch(`${bff.opsUrl}/metrics`)).text())
-    },
-    24_000,
-  )
-  t.strictSame([...statuses], [200])
-  t.equal((await browser.fetch('/flux/temperature')).status, 200)
-  t.not(lastBearer(sandbox), before)
-  t.equal(presentations(sandbox).length, 1)
-  t.equal(sandbox.counters().reuseDetected, 0)
-})
+t.test(
+  'a response that arrives long after its timeout is stored, and its token is presented once',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, FAST)
+    sandbox.faults.set({ tokenEndpoint: { mode: 'slow', ms: 2_500, only: 'refresh_token' } })
+    // Due after 16 to 17.6 s, answered 2.5 s later; the last chance, a second presentation, is after 21.3 s.
+    const browser = await signInFor(bff, sandbox, 24)
+    t.equal((await browser.fetch('/flux/temperature')).status, 200)
+    const before = lastBearer(sandbox)
+    const statuses = new Set<number>()
+    const granted = /^bff_refresh_total{trigger="\w+",outcome="granted"} 1$/m
+    await until(
+      'the late answer',
+      async () => {
+        statuses.add((await browser.fetch('/flux/temperature')).status)
+        return granted.test(await (await fetch(`${bff.opsUrl}/metrics`)).text())
+      },
+      24_000,
+    )
+    t.strictSame([...statuses], [200])
+    t.equal((await browser.fetch('/flux/temperature')).status, 200)
+    t.not(lastBearer(sandbox), before)
+    t.equal(presentations(sandbox).length, 1)
+    t.equal(sandbox.counters().reuseDetected, 0)
+  },
+)
 
-t.test('an answer that is slow is kept also while the server was taken to be down', async (t) => {
+t.test('a slow response is stored although the breaker was open', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browsers = [
@@ -208,27 +211,30 @@ t.test('an answer that is slow is kept also while the server was taken to be dow
 })
 
 for (const [what, fault] of Object.entries(DOUBTFUL)) {
-  t.test(`after ${what} a refresh token is presented once more before expiry, and then freely`, async (t) => {
-    const sandbox = await startSandbox(t, { tokenLifeSeconds: 6 })
-    const bff = await startBff(t, sandbox, FAST)
-    const signedInAt = Date.now()
-    const browser = await signInFor(bff, sandbox, 6)
-    // Without its tokens being used up: so that it can be seen how often it is presented.
-    sandbox.faults.set({ tokenEndpoint: fault })
-    await sandbox.journal.until({ endpoint: 'token', kind: 'refresh_token' })
-    t.equal((await browser.fetch('/flux/temperature')).status, 200, 'the token that lives is used')
-    await until('two more', () => presentations(sandbox).length >= 3)
-    sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
-    const afterMs = presentations(sandbox).map(({ at }) => at - signedInAt)
-    t.equal(afterMs.length, 3)
-    t.ok(afterMs[0]! >= 3_900 && afterMs[0]! < 5_300, `at first after ${afterMs[0]} ms`)
-    t.ok(afterMs[1]! >= 5_300 && afterMs[1]! < 6_050, `again after ${afterMs[1]} ms`)
-    t.ok(afterMs[2]! >= 6_000, `once it had expired after ${afterMs[2]} ms`)
-    await until('a good answer', async () => (await browser.fetch('/flux/temperature')).status === 200)
-  })
+  t.test(
+    `after ${what} a refresh token is presented once more before expiry, and repeatedly after it`,
+    async (t) => {
+      const sandbox = await startSandbox(t, { tokenLifeSeconds: 6 })
+      const bff = await startBff(t, sandbox, FAST)
+      const signedInAt = Date.now()
+      const browser = await signInFor(bff, sandbox, 6)
+      // Without its tokens being used up: so that it can be seen how often it is presented.
+      sandbox.faults.set({ tokenEndpoint: fault })
+      await sandbox.journal.until({ endpoint: 'token', kind: 'refresh_token' })
+      t.equal((await browser.fetch('/flux/temperature')).status, 200, 'the token that lives is used')
+      await until('two more', () => presentations(sandbox).length >= 3)
+      sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
+      const afterMs = presentations(sandbox).map(({ at }) => at - signedInAt)
+      t.equal(afterMs.length, 3)
+      t.ok(afterMs[0]! >= 3_900 && afterMs[0]! < 5_300, `at first after ${afterMs[0]} ms`)
+      t.ok(afterMs[1]! >= 5_300 && afterMs[1]! < 6_050, `again after ${afterMs[1]} ms`)
+      t.ok(afterMs[2]! >= 6_000, `once it had expired after ${afterMs[2]} ms`)
+      await until('a good answer', async () => (await browser.fetch('/flux/temperature')).status === 200)
+    },
+  )
 }
 
-t.test('a no to the last chance does not make another one', async (t) => {
+t.test('a failed last chance is not repeated', async (t) => {
   const sandbox = await startSandbox(t, { tokenLifeSeconds: 12 })
   const bff = await startBff(t, sandbox, FAST)
   const signedInAt = Date.now()
@@ -242,7 +248,7 @@ t.test('a no to the last chance does not make another one', async (t) => {
   await until('a good answer', async () => (await browser.fetch('/flux/temperature')).status === 200)
 })
 
-t.test('a hanging authorization server slows nobody whose token still lives', async (t) => {
+t.test('a hanging authorization server does not slow sessions with a valid token', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, STOPS_SOON)
   const browser = await signInFor(bff, sandbox, 9)
@@ -255,7 +261,7 @@ t.test('a hanging authorization server slows nobody whose token still lives', as
   t.ok(took < 500, `ten calls took ${Math.round(took)} ms`)
 })
 
-t.test('a request within the threshold goes out with the new token', async (t) => {
+t.test('a request within the refresh threshold is sent with the new token', async (t) => {
   const sandbox = await startSandbox(t)
   // Nothing in the background before expiry.
   const bff = await startBff(t, sandbox, { REFRESH_AHEAD_SECONDS: '0' })
@@ -282,7 +288,7 @@ t.test('without a refresh token the session lasts as long as its access token', 
   t.equal(presentations(sandbox).length, 0)
 })
 
-t.test('a refresh answer without a refresh token leaves the old one in force', async (t) => {
+t.test('a refresh response without a refresh token keeps the old one', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = await signInExpired(bff, sandbox)

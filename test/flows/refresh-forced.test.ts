@@ -36,7 +36,7 @@ t.test(
 )
 
 t.test(
-  'an only token that is called invalid ends the session on every replica, for all callers',
+  'without a refresh token, invalid_token ends the session on every replica, for all callers',
   async (t) => {
     const { sandbox, replicas } = await startReplicas(t)
     sandbox.faults.set({ omitRefreshToken: true })
@@ -66,7 +66,7 @@ t.test(
   },
 )
 
-t.test('an only token that is refused without that word leaves the session', async (t) => {
+t.test('without a refresh token, a refusal that does not name invalid_token keeps the session', async (t) => {
   const sandbox = await startSandbox(t, { faults: { omitRefreshToken: true } })
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -80,7 +80,7 @@ t.test('an only token that is refused without that word leaves the session', asy
 })
 
 for (const shape of ['standard', 'bare401', 'json400', 'challenge403'] as const) {
-  t.test(`a resource server that calls every token invalid (${shape}) ends no session`, async (t) => {
+  t.test(`a resource server that refuses every token as invalid (${shape}) ends no session`, async (t) => {
     const { sandbox, replicas } = await startReplicas(t)
     const browser = replicas[0].browser()
     await signIn(browser, sandbox)

@@ -10,7 +10,7 @@ const SESSIONS = 120
 const LIFE_SECONDS = 3
 const TOKEN_TIMEOUT_MS = 1_000
 
-t.test('replicas that are killed or stopped amid background refreshes lose no session', async (t) => {
+t.test('replicas that are killed or stopped during background refreshes lose no session', async (t) => {
   const redis = await startRedis(t)
   const sandbox = await startSandbox(t, { tokenLifeSeconds: LIFE_SECONDS, journalSize: 10_000 })
   const env = {

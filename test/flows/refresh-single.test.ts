@@ -68,7 +68,7 @@ for (const { where, from } of [
   { where: 'the same replica', from: 0 },
   { where: 'another replica', from: 1 },
 ]) {
-  t.test(`signing out on ${where} beats a refresh that is under way`, async (t) => {
+  t.test(`signing out on ${where} wins over a refresh in flight`, async (t) => {
     const { sandbox, replicas, redis } = await startReplicas(t)
     const browser = await signInExpired(replicas[0], sandbox)
     const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
@@ -101,7 +101,7 @@ t.test('a session that ends while the authorization server hangs gets 401, not 5
   t.equal((await waiting).status, 401)
 })
 
-t.test('a change message that is lost delays a waiting request, and does not hang it', async (t) => {
+t.test('a lost change message delays a waiting request but does not hang it', async (t) => {
   const { sandbox, replicas, redis } = await startReplicas(t)
   const browser = await signInExpired(replicas[0], sandbox)
   const gate = sandbox.hold('token', { only: 'refresh_token' })

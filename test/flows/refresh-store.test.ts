@@ -3,7 +3,7 @@ import { elapsed, presentations, signInExpired, startReplicas, through, until } 
 
 t.jobs = 3
 
-t.test('tokens that a dead Redis did not take are stored later, and not served before', async (t) => {
+t.test('tokens that a dead Redis did not store are stored later, and not served before', async (t) => {
   const { redis, sandbox, replicas } = await startReplicas(t)
   const browser = await signInExpired(replicas[0], sandbox)
   const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
@@ -29,7 +29,7 @@ t.test('tokens that a dead Redis did not take are stored later, and not served b
   t.equal(sandbox.counters().reuseDetected, 0)
 })
 
-t.test('tokens that a frozen Redis did not take are stored when it goes on', async (t) => {
+t.test('tokens that a frozen Redis did not store are stored when it resumes', async (t) => {
   const { redis, sandbox, replicas } = await startReplicas(t)
   const browser = await signInExpired(replicas[0], sandbox)
   const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
@@ -49,29 +49,32 @@ t.test('tokens that a frozen Redis did not take are stored when it goes on', asy
   t.equal(sandbox.counters().reuseDetected, 0)
 })
 
-t.test('the holder of new tokens serves them while Redis can be read and refuses writes', async (t) => {
-  const { redis, sandbox, replicas } = await startReplicas(t, { TOKEN_TIMEOUT_MS: '1000' })
-  const browser = await signInExpired(replicas[0], sandbox)
-  const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
-  const waiting = browser.fetch('/flux/temperature')
-  await gate.arrived
-  // Reads are answered all the while: as by a master that has lost its replicas, or with a full disk.
-  await redis.cli('config', 'set', 'min-replicas-to-write', '1')
-  gate.release()
-  t.equal((await waiting).status, 200)
-  await elapsed(7_000)
-  t.equal((await browser.fetch('/flux/temperature')).status, 200)
-  t.equal((await through(replicas[1], browser).fetch('/flux/temperature')).status, 503)
-  await redis.cli('config', 'set', 'min-replicas-to-write', '0')
-  const took = await until('the other replica', async () => {
-    return (await through(replicas[1], browser).fetch('/flux/temperature')).status === 200
-  })
-  t.ok(took < 3_000, `took ${Math.round(took)} ms`)
-  t.equal(presentations(sandbox).length, 1)
-  t.equal(sandbox.counters().reuseDetected, 0)
-})
+t.test(
+  'the replica that holds new tokens serves them while Redis can be read but refuses writes',
+  async (t) => {
+    const { redis, sandbox, replicas } = await startReplicas(t, { TOKEN_TIMEOUT_MS: '1000' })
+    const browser = await signInExpired(replicas[0], sandbox)
+    const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
+    const waiting = browser.fetch('/flux/temperature')
+    await gate.arrived
+    // Reads are answered all the while: as by a master that has lost its replicas, or with a full disk.
+    await redis.cli('config', 'set', 'min-replicas-to-write', '1')
+    gate.release()
+    t.equal((await waiting).status, 200)
+    await elapsed(7_000)
+    t.equal((await browser.fetch('/flux/temperature')).status, 200)
+    t.equal((await through(replicas[1], browser).fetch('/flux/temperature')).status, 503)
+    await redis.cli('config', 'set', 'min-replicas-to-write', '0')
+    const took = await until('the other replica', async () => {
+      return (await through(replicas[1], browser).fetch('/flux/temperature')).status === 200
+    })
+    t.ok(took < 3_000, `took ${Math.round(took)} ms`)
+    t.equal(presentations(sandbox).length, 1)
+    t.equal(sandbox.counters().reuseDetected, 0)
+  },
+)
 
-t.test('signing out while new tokens wait to be stored has those revoked as well', async (t) => {
+t.test('signing out while new tokens wait to be stored revokes them as well', async (t) => {
   const { redis, sandbox, replicas } = await startReplicas(t)
   const browser = await signInExpired(replicas[0], sandbox)
   const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
@@ -88,7 +91,7 @@ t.test('signing out while new tokens wait to be stored has those revoked as well
   t.equal(new Set(revoked.map(({ form }) => form?.token)).size, 4)
 })
 
-t.test('a session that was to be refreshed when Redis froze works soon after it goes on', async (t) => {
+t.test('a session that was due for a refresh when Redis froze works soon after Redis resumes', async (t) => {
   const { redis, sandbox, replicas } = await startReplicas(t)
   const browser = await signInExpired(replicas[0], sandbox)
   redis.pause()

@@ -7,7 +7,7 @@ import { presentations, until } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'
 import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
 
-t.test('a stop is not held up by a connection on which nothing was sent', async (t) => {
+t.test('a connection without a request does not delay the stop', async (t) => {
   const server = await startServer(t, { SHUTDOWN_SECONDS: '10' })
   const silent = net.connect(Number(new URL(server.url).port), '127.0.0.1')
   t.teardown(() => silent.destroy())
@@ -18,7 +18,7 @@ t.test('a stop is not held up by a connection on which nothing was sent', async 
   t.ok(performance.now() - begin < 5_000, 'well before SHUTDOWN_SECONDS')
 })
 
-t.test('an open request is answered, and its kept connection does not hold the stop up', async (t) => {
+t.test('an open request is answered, and its keep-alive connection does not delay the stop', async (t) => {
   const sandbox = await startSandbox(t)
   const server = await startServer(t, {
     SHUTDOWN_SECONDS: '10',
@@ -54,7 +54,7 @@ t.test('an open request is answered, and its kept connection does not hold the s
   t.match(answer, /"wType":"Flux"/)
 })
 
-t.test('an answer of the token endpoint that is late already is stored before the end', async (t) => {
+t.test('a token response that is already late is stored before the process ends', async (t) => {
   const redis = await startRedis(t)
   const sandbox = await startSandbox(t, { tokenLifeSeconds: 6 })
   const env = {
@@ -93,30 +93,27 @@ t.test('an answer of the token endpoint that is late already is stored before th
   t.equal(sandbox.counters().reuseDetected, 0)
 })
 
-t.test(
-  'a refresh that an open request begins during the stop, and that hangs, is reset in time',
-  async (t) => {
-    const sandbox = await startSandbox(t)
-    const server = await startServer(t, { ...settingsOf(sandbox), SHUTDOWN_SECONDS: '6' })
-    const browser = createBrowser(server.publicUrl)
-    await signIn(browser, sandbox)
-    const resource = sandbox.hold('resource')
-    const open = browser.fetch('/flux/temperature')
-    await resource.arrived
-    const begin = performance.now()
-    server.send('SIGTERM')
-    await until('it stops', () => server.logs().some(({ event }) => event === 'stopping'))
-    sandbox.hold('token', { only: 'refresh_token' })
-    sandbox.expireAccessTokens()
-    resource.release()
-    t.equal((await open).status, 503)
-    t.equal((await server.ended).code, 0)
-    t.ok(performance.now() - begin < 5_500)
-    sandbox.release()
-  },
-)
+t.test('a hanging refresh that an open request starts during the stop is reset in time', async (t) => {
+  const sandbox = await startSandbox(t)
+  const server = await startServer(t, { ...settingsOf(sandbox), SHUTDOWN_SECONDS: '6' })
+  const browser = createBrowser(server.publicUrl)
+  await signIn(browser, sandbox)
+  const resource = sandbox.hold('resource')
+  const open = browser.fetch('/flux/temperature')
+  await resource.arrived
+  const begin = performance.now()
+  server.send('SIGTERM')
+  await until('it stops', () => server.logs().some(({ event }) => event === 'stopping'))
+  sandbox.hold('token', { only: 'refresh_token' })
+  sandbox.expireAccessTokens()
+  resource.release()
+  t.equal((await open).status, 503)
+  t.equal((await server.ended).code, 0)
+  t.ok(performance.now() - begin < 5_500)
+  sandbox.release()
+})
 
-t.test('a revocation that hangs does not hold the stop up', async (t) => {
+t.test('a hanging revocation does not delay the stop', async (t) => {
   const sandbox = await startSandbox(t)
   const silent = net.createServer().listen(0, '127.0.0.1')
   await once(silent, 'listening')

@@ -5,7 +5,7 @@ import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts
 import { startProxy } from '../store/proxy.ts'
 import { counted } from './load.ts'
 
-t.test('a replica whose subscriber is left on a demoted master serves nothing stale', async (t) => {
+t.test('a replica whose subscriber stays on a demoted master serves nothing stale', async (t) => {
   const old = await startRedis(t)
   const promoted = await startRedis(t, { args: ['--replicaof', `127.0.0.1 ${old.port}`] })
   const sandbox = await startSandbox(t)

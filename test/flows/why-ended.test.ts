@@ -54,7 +54,7 @@ const WAYS: Way[] = [
 ]
 
 for (const { name, env, end, says } of WAYS) {
-  t.test(`a session that was ${name}: each replica says so, however often it is asked`, async (t) => {
+  t.test(`each replica reports that a session was ${name}, however often it is asked`, async (t) => {
     const started = await startReplicas(t, env)
     const [here, elsewhere] = started.replicas
     const browser = here.browser()

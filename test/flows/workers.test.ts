@@ -58,7 +58,7 @@ t.test('two workers serve one port, are replaced when they die, and stop togethe
   t.equal(await server.stop('SIGTERM'), 0, 'one signal stops them all')
 })
 
-t.test('a stop while the workers start, and metrics while one of them hangs', async (t) => {
+t.test('a stop during the start of workers succeeds, and metrics report a hanging worker', async (t) => {
   const redis = await startRedis(t)
   const shared = { SESSION_STORE: 'redis', REDIS_URL: redis.url, WORKERS: '2' }
   const starting = startBuilt(t, 'main.js', {
@@ -115,7 +115,7 @@ t.test('workers whose primary is killed finish what is open and end', async (t) 
   await until('the end of the other', () => runs() === 0)
 })
 
-t.test('credentials that the store refuses end the process, workers or not', async (t) => {
+t.test('credentials that the store refuses end the process, with and without workers', async (t) => {
   const redis = await startRedis(t, { password: 'right' })
   const REDIS_URL = redis.url.replace('right', 'wrong')
   for (const WORKERS of ['1', '2']) {

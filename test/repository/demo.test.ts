@@ -51,7 +51,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
   })
 }
 
-t.test('a port that is taken is one sentence and code 1', async (t) => {
+t.test('a port in use gives one sentence and exit code 1', async (t) => {
   const holder = createServer()
   await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve))
   t.teardown(() => holder.close())
@@ -63,7 +63,7 @@ t.test('a port that is taken is one sentence and code 1', async (t) => {
   t.match(demo.output(), new RegExp(`^Port ${port} is taken\\. .*npm run demo\n$`))
 })
 
-t.test('a port that is no port is one sentence and code 1', async (t) => {
+t.test('an invalid port gives one sentence and exit code 1', async (t) => {
   const demo = startBuilt(t, 'demo.js', { PORT: 'front' })
   t.equal((await demo.ended).code, 1)
   t.equal(demo.output(), 'PORT must be a port number, but is "front".\n')

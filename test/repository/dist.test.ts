@@ -23,7 +23,7 @@ t.test('SIGINT ends the built server with code 0 too', async (t) => {
 })
 
 t.test(
-  'a faulty configuration ends the process within a second, and names every fault and no secret',
+  'a faulty configuration ends the process within a second, naming every fault and no secret',
   async (t) => {
     const attempt = () =>
       runServer(t, {
@@ -48,7 +48,7 @@ t.test(
   },
 )
 
-t.test('a port that was picked is printed at any level of the log, workers or not', async (t) => {
+t.test('a port that the system picked is printed at every log level, with and without workers', async (t) => {
   const redis = await startRedis(t)
   for (const env of [{}, { WORKERS: '2', SESSION_STORE: 'redis', REDIS_URL: redis.url }]) {
     const child = startBuilt(t, 'main.js', {
@@ -67,7 +67,7 @@ t.test('a port that was picked is printed at any level of the log, workers or no
 
 const REDIS = { SESSION_STORE: 'redis', REDIS_URL: 'redis://127.0.0.1:1' }
 
-t.test('where it cannot listen the process ends with code 1 and names the variable', async (t) => {
+t.test('a process that cannot listen ends with code 1 and names the variable', async (t) => {
   const first = await startServer(t)
   const { port } = new URL(first.url)
   for (const [env, says] of [

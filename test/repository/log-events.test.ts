@@ -3,7 +3,7 @@ import t from 'tap'
 
 const ROOT = new URL('../../', import.meta.url)
 
-t.test('the page on the log names each event that the server tells of, and no other', (t) => {
+t.test('docs/logs.md names each event that the server logs, and no other', (t) => {
   const files = readdirSync(new URL('src', ROOT), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts') && !name.startsWith('sandbox'))
     .map((name) => readFileSync(new URL(`src/${name}`, ROOT), 'utf8'))

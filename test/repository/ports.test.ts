@@ -2,7 +2,7 @@ import { createServer } from 'node:net'
 import t from 'tap'
 import { freePort } from '../helpers/ports.ts'
 
-t.test('a port is never handed out twice, though nobody took it', async (t) => {
+t.test('freePort never returns a port twice, even if the port is unused', async (t) => {
   const ports: number[] = []
   // One after the other, so that each is free again before the next is asked for.
   for (let count = 0; count < 2_000; count += 1) ports.push(await freePort())

@@ -15,29 +15,32 @@ function isAlive(pid: number): boolean {
   return !existsSync(`/proc/${pid}/stat`) || !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
 }
 
-t.test('a private Redis answers, is frozen and thawed, and keeps its port over a restart', async (t) => {
-  const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
-  t.equal(await redis.cli('ping'), 'PONG')
-  await redis.cli('set', 'kept', 'yes')
+t.test(
+  'a private Redis answers, can be frozen and resumed, and keeps its port across a restart',
+  async (t) => {
+    const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
+    t.equal(await redis.cli('ping'), 'PONG')
+    await redis.cli('set', 'kept', 'yes')
 
-  redis.pause()
-  const answer = redis.cli('get', 'kept')
-  const early = await Promise.race([answer, new Promise((resolve) => setTimeout(resolve, 150, 'nothing'))])
-  t.equal(early, 'nothing', 'a frozen Redis does not answer')
-  redis.resume()
-  t.equal(await answer, 'yes')
+    redis.pause()
+    const answer = redis.cli('get', 'kept')
+    const early = await Promise.race([answer, new Promise((resolve) => setTimeout(resolve, 150, 'nothing'))])
+    t.equal(early, 'nothing', 'a frozen Redis does not answer')
+    redis.resume()
+    t.equal(await answer, 'yes')
 
-  const before = redis.pid
-  await redis.kill()
-  t.notOk(isAlive(before))
-  await t.rejects(redis.cli('ping'), 'nothing listens')
-  await redis.restart()
-  t.not(redis.pid, before)
-  t.equal(await redis.cli('get', 'kept'), 'yes')
-})
+    const before = redis.pid
+    await redis.kill()
+    t.notOk(isAlive(before))
+    await t.rejects(redis.cli('ping'), 'nothing listens')
+    await redis.restart()
+    t.not(redis.pid, before)
+    t.equal(await redis.cli('get', 'kept'), 'yes')
+  },
+)
 
 t.test(
-  'a Redis with TLS and a password takes only who trusts its certificate and knows the password',
+  'a Redis with TLS and a password serves only clients that trust its certificate and send the password',
   async (t) => {
     const redis = await startRedis(t, { tls: true, password: 'p w' })
     t.equal(await redis.cli('ping'), 'PONG')
@@ -50,12 +53,12 @@ t.test(
   },
 )
 
-t.test('an error reply of Redis is thrown and not taken for a value', async (t) => {
+t.test('an error reply of Redis is thrown', async (t) => {
   const redis = await startRedis(t)
   await t.rejects(redis.cli('get'), /wrong number of arguments/)
 })
 
-t.test('a sentinel group makes the replica the master when the master dies', async (t) => {
+t.test('a sentinel group promotes the replica when the master dies', async (t) => {
   const group = await startSentinelGroup(t)
   t.equal(await group.masterPort(), group.master.port)
   await group.master.kill()
@@ -77,27 +80,32 @@ t.test('a cluster spreads keys over its nodes', async (t) => {
   t.ok(sizes.filter((size) => size !== '0').length > 1, `more than one node holds keys: ${sizes}`)
 })
 
-t.test('what a test started ends when its process is killed, and its folder is gone', async (t) => {
-  const script = `
+t.test(
+  'processes that a test started end when the test process is killed, and its folder is removed',
+  async (t) => {
+    const script = `
     import { startRedis } from ${JSON.stringify(new URL('../helpers/redis.ts', import.meta.url).href)}
     const redis = await startRedis({ teardown() {} })
     console.log('PID ' + redis.pid + ' ' + (await redis.cli('config', 'get', 'dir')).split('\\n')[1])
     setInterval(() => {}, 1000)
   `
-  const args = [...process.execArgv, '--input-type=module', '--eval', script]
-  const victim = startChild(t, process.execPath, args, { env: { ...process.env } as Record<string, string> })
-  const found = await waitForOutput(victim, (text) => /PID (\d+) (\S+)/.exec(text))
-  if (found === null) throw new Error(victim.output())
-  const pid = Number(found[1])
-  const folder = found[2] ?? ''
-  t.ok(isAlive(pid))
-  t.ok(existsSync(folder))
+    const args = [...process.execArgv, '--input-type=module', '--eval', script]
+    const victim = startChild(t, process.execPath, args, {
+      env: { ...process.env } as Record<string, string>,
+    })
+    const found = await waitForOutput(victim, (text) => /PID (\d+) (\S+)/.exec(text))
+    if (found === null) throw new Error(victim.output())
+    const pid = Number(found[1])
+    const folder = found[2] ?? ''
+    t.ok(isAlive(pid))
+    t.ok(existsSync(folder))
 
-  await victim.stop('SIGKILL')
-  const deadline = Date.now() + 5_000
-  while ((isAlive(pid) || existsSync(folder)) && Date.now() < deadline) {
-    await new Promise((resolve) => setTimeout(resolve, 20))
-  }
-  t.notOk(isAlive(pid))
-  t.notOk(existsSync(folder))
-})
+    await victim.stop('SIGKILL')
+    const deadline = Date.now() + 5_000
+    while ((isAlive(pid) || existsSync(folder)) && Date.now() < deadline) {
+      await new Promise((resolve) => setTimeout(resolve, 20))
+    }
+    t.notOk(isAlive(pid))
+    t.notOk(existsSync(folder))
+  },
+)

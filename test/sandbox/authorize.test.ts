@@ -3,7 +3,7 @@ import { authorizeUrl, decide, getFlux, locationOf, REDIRECT_URI, SCOPE, startSa
 
 const INNOCENT_PATH = '/auth/callback'
 
-t.test('the page shows who asks, escaped, and runs no script', async (t) => {
+t.test('the page shows the client, escaped, and runs no script', async (t) => {
   const sandbox = await startSandbox(t, {
     client: { clientId: '<b>&"client', clientSecret: 's', callback: REDIRECT_URI },
   })
@@ -18,7 +18,7 @@ t.test('the page shows who asks, escaped, and runs no script', async (t) => {
   t.match(html, 'name="viewport"')
 })
 
-t.test('accepting leads to the redirect address with a code and without state', async (t) => {
+t.test('accepting redirects with a code and without state', async (t) => {
   const sandbox = await startSandbox(t)
   const response = await decide(authorizeUrl(sandbox, { state: 'xyz' }))
   t.equal(response.status, 302)
@@ -27,7 +27,7 @@ t.test('accepting leads to the redirect address with a code and without state', 
   t.strictSame([...location.searchParams.keys()], ['code'])
 })
 
-t.test('refusing needs no password and leads back with access_denied', async (t) => {
+t.test('refusing needs no password and redirects with access_denied', async (t) => {
   const sandbox = await startSandbox(t)
   const response = await decide(authorizeUrl(sandbox), 'refuse', { username: '', password: '' })
   t.equal(locationOf(response).search, '?error=access_denied')
@@ -57,7 +57,7 @@ t.test('the token flow puts the members of the document into the fragment', asyn
   t.equal(locationOf(refused).hash, '#error=access_denied')
 })
 
-t.test('a redirect address outside of the registered host name gets a page, never a redirect', async (t) => {
+t.test('a redirect address on another host name gets a page, never a redirect', async (t) => {
   const sandbox = await startSandbox(t)
   const hostile = [
     null,
@@ -93,7 +93,7 @@ t.test('an unknown or repeated client gets a page, never a redirect', async (t) 
   }
 })
 
-t.test('other faults of the request are told to the client', async (t) => {
+t.test('other faults of the request are reported to the client', async (t) => {
   const sandbox = await startSandbox(t)
   const cases = [
     { changes: { response_type: 'id_token' }, error: 'unsupported_response_type' },
@@ -108,7 +108,7 @@ t.test('other faults of the request are told to the client', async (t) => {
   }
 })
 
-t.test('the redirect back can carry state, iss, or an error, where switched on', async (t) => {
+t.test('the redirect can carry state, iss or an error when a switch says so', async (t) => {
   const sandbox = await startSandbox(t)
   const url = authorizeUrl(sandbox, { state: 'a b&c' })
   sandbox.faults.set({ state: 'echo', issuer: 'https://issuer.example' })
@@ -123,7 +123,7 @@ t.test('the redirect back can carry state, iss, or an error, where switched on',
   t.notOk(failed.has('code'))
 })
 
-t.test('exactRedirect accepts the registered callback alone', async (t) => {
+t.test('exactRedirect accepts only the registered callback', async (t) => {
   const sandbox = await startSandbox(t, { faults: { exactRedirect: true } })
   t.equal((await decide(authorizeUrl(sandbox))).status, 400)
   const registered = { redirect_uri: 'http://app.localhost:3000/auth/callback' }

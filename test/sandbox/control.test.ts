@@ -12,7 +12,7 @@ function post(sandbox: Sandbox, path: string, body?: unknown, headers = {}): Pro
   })
 }
 
-t.test('switches are merged over HTTP, and a misspelled one is refused', async (t) => {
+t.test('switches are merged over HTTP, and a misspelled switch is refused', async (t) => {
   const sandbox = await startSandbox(t)
   const set = await post(sandbox, 'faults', { state: 'echo', tokenEndpoint: { mode: 'drop', times: 2 } })
   t.match(await set.json(), { state: 'echo', pkce: 'honour', tokenEndpoint: { mode: 'drop', times: 2 } })
@@ -63,7 +63,7 @@ t.test('journal, counters, revocation and expiry work over HTTP', async (t) => {
   t.equal((await refresh(sandbox, refresh_token)).status, 400)
 })
 
-t.test('a page of another origin cannot throw switches, and they can be shut off whole', async (t) => {
+t.test('a page of another origin cannot change switches, and the routes can be turned off', async (t) => {
   const sandbox = await startSandbox(t)
   t.equal((await post(sandbox, 'revoke', undefined, { 'sec-fetch-site': 'cross-site' })).status, 403)
   t.equal((await post(sandbox, 'reset', undefined, { origin: 'http://evil.example' })).status, 403)
@@ -71,7 +71,7 @@ t.test('a page of another origin cannot throw switches, and they can be shut off
   t.equal((await post(closed, 'reset')).status, 404)
 })
 
-t.test('each role can stand under a path of its own', async (t) => {
+t.test('each server can have a path prefix', async (t) => {
   const sandbox = await startSandbox(t, { authPath: '/identity', resourcePath: '/api' })
   t.equal(sandbox.authUrl, `${sandbox.url}/identity`)
   const { refresh_token, access_token, scope } = sandbox.issueTokens('alice')

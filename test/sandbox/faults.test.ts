@@ -3,7 +3,7 @@ import type { Faults } from '../../src/sandbox/faults.ts'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import { CLIENT, errorOf, getFlux, refresh, startSandbox, tokensOf } from './started.ts'
 
-t.test('the members of the token answer can be made odd', async (t) => {
+t.test('switches change the members of the token response', async (t) => {
   const sandbox = await startSandbox(t)
   const answer = (faults: Partial<Faults>) => {
     sandbox.reset()
@@ -21,7 +21,7 @@ t.test('the members of the token answer can be made odd', async (t) => {
   t.notOk('token_type' in patched)
 })
 
-t.test('the token endpoint can refuse and fail before anything is done', async (t) => {
+t.test('the token endpoint can refuse and fail before the work', async (t) => {
   const sandbox = await startSandbox(t)
   const { refresh_token } = sandbox.issueTokens('alice')
   const answer = async (tokenEndpoint: Faults['tokenEndpoint']) => {
@@ -42,7 +42,7 @@ t.test('the token endpoint can refuse and fail before anything is done', async (
   t.equal(sandbox.counters()['token refresh_token fault'], 6)
 })
 
-t.test('the token endpoint can rotate and then keep the answer', async (t) => {
+t.test('the token endpoint can rotate and then withhold the response', async (t) => {
   const sandbox = await startSandbox(t)
   const cases: Faults['tokenEndpoint'][] = [
     { mode: 'drop', point: 'after' },
@@ -65,7 +65,7 @@ t.test('the token endpoint can rotate and then keep the answer', async (t) => {
   t.equal(sandbox.counters().reuseDetected, cases.length)
 })
 
-t.test('a fault ends after its times, and meets only the grant that it names', async (t) => {
+t.test('a fault ends after its count, and affects only the grant that it names', async (t) => {
   const sandbox = await startSandbox(t)
   sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 500, times: 2, only: 'refresh_token' } })
   const form = { grant_type: 'client_credentials', scope: 'http://platform.example' }
@@ -82,7 +82,7 @@ t.test('a fault ends after its times, and meets only the grant that it names', a
   t.equal((await refresh(sandbox, refresh_token)).status, 200)
 })
 
-t.test('an endpoint that hangs or stalls is left by the client, and ends with the sandbox', async (t) => {
+t.test('a client can leave an endpoint that hangs or stalls, and the sandbox can close', async (t) => {
   const sandbox = await startSandbox(t)
   const { access_token } = sandbox.issueTokens('alice')
   sandbox.faults.set({ resource: { mode: 'hang' } })
@@ -97,7 +97,7 @@ t.test('an endpoint that hangs or stalls is left by the client, and ends with th
   await Promise.all([sandbox.close(), t.rejects(hanging), t.rejects(stalled.text()), t.rejects(slow)])
 })
 
-t.test('a slow endpoint gives its right answer late', async (t) => {
+t.test('a slow endpoint sends its correct response late', async (t) => {
   const sandbox = await startSandbox(t, { faults: { resource: { mode: 'slow', ms: 60 } } })
   const { access_token } = sandbox.issueTokens('alice')
   const start = performance.now()
@@ -105,14 +105,14 @@ t.test('a slow endpoint gives its right answer late', async (t) => {
   t.ok(performance.now() - start >= 59)
 })
 
-t.test('a resource answer can be cut off half-way', async (t) => {
+t.test('a resource response can be cut off half-way', async (t) => {
   const sandbox = await startSandbox(t, { faults: { resource: { mode: 'cut' } } })
   const response = await getFlux(sandbox, sandbox.issueTokens('alice').access_token)
   t.equal(response.status, 200)
   await t.rejects(response.text())
 })
 
-t.test('an invalid token is said in the shape that is asked for', async (t: Test) => {
+t.test('an invalid token is reported in the shape that the switch names', async (t: Test) => {
   const sandbox = await startSandbox(t)
   const { access_token } = sandbox.issueTokens('alice')
   const cases = [
@@ -138,7 +138,7 @@ t.test('an invalid token is said in the shape that is asked for', async (t: Test
   t.match(await packed.json(), { wType: 'Flux' })
 })
 
-t.test('header fields can be put on, and taken from, every resource answer', async (t) => {
+t.test('header fields can be added to and removed from every resource response', async (t) => {
   const sandbox = await startSandbox(t)
   const { access_token } = sandbox.issueTokens('alice')
   const resourceHeaders = { 'set-cookie': ['a=1', 'b=2'], 'Content-Type': null, etag: null }
@@ -149,7 +149,7 @@ t.test('header fields can be put on, and taken from, every resource answer', asy
   t.notOk(headers.has('etag'))
 })
 
-t.test('revocation can fail, and does nothing then', async (t) => {
+t.test('a failed revocation changes nothing', async (t) => {
   const sandbox = await startSandbox(t)
   const { refresh_token = '' } = sandbox.issueTokens('alice')
   sandbox.faults.set({ revocationEndpoint: { mode: 'status', status: 503 } })
@@ -159,22 +159,19 @@ t.test('revocation can fail, and does nothing then', async (t) => {
   t.equal((await refresh(sandbox, refresh_token)).status, 200)
 })
 
-t.test(
-  'a sandbox that is offline refuses connections, and remembers everything when it is back',
-  async (t) => {
-    const sandbox: Sandbox = await startSandbox(t)
-    const { url } = sandbox
-    const { refresh_token } = sandbox.issueTokens('alice')
-    await sandbox.goOffline()
-    await t.rejects(refresh(sandbox, refresh_token), { cause: { code: 'ECONNREFUSED' } })
-    await sandbox.goOnline()
-    t.equal(sandbox.url, url)
-    const renewed = await tokensOf(await refresh(sandbox, refresh_token))
-    t.equal((await getFlux(sandbox, renewed.access_token)).status, 200)
-  },
-)
+t.test('an offline sandbox refuses connections, and keeps its state until it is online', async (t) => {
+  const sandbox: Sandbox = await startSandbox(t)
+  const { url } = sandbox
+  const { refresh_token } = sandbox.issueTokens('alice')
+  await sandbox.goOffline()
+  await t.rejects(refresh(sandbox, refresh_token), { cause: { code: 'ECONNREFUSED' } })
+  await sandbox.goOnline()
+  t.equal(sandbox.url, url)
+  const renewed = await tokensOf(await refresh(sandbox, refresh_token))
+  t.equal((await getFlux(sandbox, renewed.access_token)).status, 200)
+})
 
-t.test('any number of answers may be slow at once, without a warning of Node', async (t) => {
+t.test('many slow responses at once cause no warning of Node', async (t) => {
   const sandbox = await startSandbox(t)
   const warnings: Error[] = []
   const note = (warning: Error): void => void warnings.push(warning)

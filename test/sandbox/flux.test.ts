@@ -4,7 +4,7 @@ import { errorOf, getFlux, startSandbox } from './started.ts'
 const NOW = Date.UTC(2026, 10, 20, 14, 0, 3)
 const SEVEN_DIGITS = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z/
 
-t.test('GetFlux answers in the format of the parameter, else Content-Type, else Accept', async (t) => {
+t.test('GetFlux responds in the format of the parameter, else Content-Type, else Accept', async (t) => {
   const sandbox = await startSandbox(t, { now: () => NOW })
   const { access_token } = sandbox.issueTokens('alice')
   const cases = [
@@ -50,7 +50,7 @@ t.test('the JSON of a Flux can be parsed, and changes every five seconds only', 
   t.not(await text(), first)
 })
 
-t.test('a Flux has a validator, and HEAD answers without a body', async (t) => {
+t.test('a Flux has a validator, and HEAD responds without a body', async (t) => {
   const sandbox = await startSandbox(t, { now: () => NOW })
   const { access_token } = sandbox.issueTokens('alice')
   const etag = (await getFlux(sandbox, access_token)).headers.get('etag') ?? ''

@@ -44,7 +44,7 @@ t.test('a gate counts arrivals and passes what it does not name', async (t) => {
   )
 })
 
-t.test('closing lets held requests go', async (t) => {
+t.test('closing releases held requests', async (t) => {
   const sandbox = await startSandbox(t)
   const gate = sandbox.hold('resource')
   const held = getFlux(sandbox, 'x')

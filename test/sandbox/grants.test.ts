@@ -21,7 +21,7 @@ const PASSWORD = {
   scope: SCOPE,
 }
 
-t.test('a code gives exactly the members that the document shows', async (t) => {
+t.test('a code grants exactly the members that the document shows', async (t) => {
   const sandbox = await startSandbox(t)
   const response = await tokenRequest(sandbox, { ...CODE, code: await codeFor(sandbox) })
   const body = await tokensOf(response)
@@ -44,7 +44,7 @@ t.test('a code gives exactly the members that the document shows', async (t) => 
   t.equal((await getFlux(sandbox, body.access_token)).status, 200)
 })
 
-t.test('a code that comes twice is refused, and what it gave is taken back', async (t) => {
+t.test('a code that is presented twice is refused, and its tokens are revoked', async (t) => {
   const sandbox = await startSandbox(t)
   const code = await codeFor(sandbox)
   const tokens = await tokensOf(await tokenRequest(sandbox, { ...CODE, code }))
@@ -55,7 +55,7 @@ t.test('a code that comes twice is refused, and what it gave is taken back', asy
   t.equal((await refresh(sandbox, tokens.refresh_token)).status, 400)
 })
 
-t.test('a code is bound to its redirect_uri, unless that is switched off', async (t) => {
+t.test('a code is bound to its redirect_uri, unless a switch turns that off', async (t) => {
   const sandbox = await startSandbox(t)
   const other = { ...CODE, redirect_uri: `${REDIRECT_URI}d` }
   const refused = await tokenRequest(sandbox, { ...other, code: await codeFor(sandbox) })
@@ -64,7 +64,7 @@ t.test('a code is bound to its redirect_uri, unless that is switched off', async
   t.equal((await tokenRequest(sandbox, { ...other, code: await codeFor(sandbox) })).status, 200)
 })
 
-t.test('a code is too old after a minute', async (t) => {
+t.test('a code expires after a minute', async (t) => {
   let now = Date.now()
   const sandbox = await startSandbox(t, { now: () => now })
   const [early, late] = [await codeFor(sandbox), await codeFor(sandbox)]
@@ -74,7 +74,7 @@ t.test('a code is too old after a minute', async (t) => {
   t.equal((await tokenRequest(sandbox, { ...CODE, code: late })).status, 400)
 })
 
-t.test('a challenge sent to the authorize page must be met at the token endpoint', async (t) => {
+t.test('the token endpoint verifies a challenge that the authorize page received', async (t) => {
   const sandbox = await startSandbox(t)
   const verifier = 'a-verifier-of-more-than-forty-three-characters-00'
   const challenge = {
@@ -98,7 +98,7 @@ t.test('a challenge sent to the authorize page must be met at the token endpoint
   }
 })
 
-t.test('the password grant answers like the code grant, for the owner of the client', async (t) => {
+t.test('the password grant responds like the code grant, for the owner of the client', async (t) => {
   const sandbox = await startSandbox(t)
   const response = await tokenRequest(sandbox, PASSWORD)
   const body = await tokensOf(response)
@@ -127,7 +127,7 @@ t.test('the client credentials grant gives no refresh token', async (t) => {
   t.equal((await getFlux(sandbox, body.access_token)).status, 200)
 })
 
-t.test('a token request with a field missing, repeated or unknown is an OAuth error', async (t) => {
+t.test('a token request with a missing, repeated or unknown field is an OAuth error', async (t) => {
   const sandbox = await startSandbox(t)
   const complete = {
     authorization_code: { redirect_uri: REDIRECT_URI, code: 'x' },
@@ -155,7 +155,7 @@ t.test('a token request with a field missing, repeated or unknown is an OAuth er
   }
 })
 
-t.test('the client must show its exact secret in the form', async (t) => {
+t.test('the client must send its exact secret in the form', async (t) => {
   const sandbox = await startSandbox(t)
   const grant = { grant_type: 'client_credentials', scope: SCOPE }
   for (const change of [{ client_id: 'other' }, { client_secret: 's3+c&r=e%t%20ü' }, { client_secret: '' }]) {

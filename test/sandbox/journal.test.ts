@@ -3,7 +3,7 @@ import { get } from 'node:http'
 import t from 'tap'
 import { codeFor, getFlux, refresh, startSandbox } from './started.ts'
 
-t.test('the journal has every request as it came and what became of it', async (t) => {
+t.test('the journal has every request as it arrived, and its result', async (t) => {
   const sandbox = await startSandbox(t)
   const { access_token, refresh_token = '' } = sandbox.issueTokens('alice')
   await codeFor(sandbox)
@@ -33,7 +33,7 @@ t.test('the journal has every request as it came and what became of it', async (
   t.equal(sandbox.journal.entries({ endpoint: 'token', username: 'bob' }).length, 0)
 })
 
-t.test('header fields that are sent twice are both in the journal', async (t) => {
+t.test('the journal has both values of a repeated header field', async (t) => {
   const sandbox = await startSandbox(t)
   const [path, headers] = ['/DEMO/flux/x', { 'X-Twice': ['1', '2'], connection: 'close' }]
   const [response] = await once(get(`${sandbox.url}${path}`, { headers }), 'response')
@@ -45,14 +45,14 @@ t.test('header fields that are sent twice are both in the journal', async (t) =>
   )
 })
 
-t.test('the journal is bounded, the counters are not', async (t) => {
+t.test('the journal is bounded, and the counters are not', async (t) => {
   const sandbox = await startSandbox(t, { journalSize: 2 })
   for (let count = 0; count < 3; count += 1) await getFlux(sandbox, 'x')
   t.equal(sandbox.journal.entries().length, 2)
   t.strictSame(sandbox.counters(), { 'resource GetFlux invalid_token': 3, reuseDetected: 0 })
 })
 
-t.test('until() resolves when enough requests have met the filter, those before it included', async (t) => {
+t.test('until() resolves when enough requests match the filter, earlier ones included', async (t) => {
   const sandbox = await startSandbox(t)
   const { access_token } = sandbox.issueTokens('alice')
   await getFlux(sandbox, access_token)

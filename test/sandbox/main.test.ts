@@ -13,7 +13,7 @@ function start(t: Test, env: Record<string, string>): Child {
   return startChild(t, process.execPath, args, { env: { PORT: '0', ...env }, ipc: true })
 }
 
-t.test('the process says where it listens, takes its settings, and ends at SIGTERM', async (t) => {
+t.test('the process prints where it listens, reads its settings, and ends at SIGTERM', async (t) => {
   const child = start(t, { SANDBOX_CLIENT_ID: 'abc', SANDBOX_WAC: 'X1, X2' })
   const [{ url }] = await once(child.process, 'message')
   const query = new URLSearchParams({

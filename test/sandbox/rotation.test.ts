@@ -1,7 +1,7 @@
 import t from 'tap'
 import { CLIENT, errorOf, getFlux, refresh, startSandbox, tokensOf } from './started.ts'
 
-t.test('a refresh gives a new refresh token and leaves the old access token alone', async (t) => {
+t.test('a refresh grants a new refresh token and keeps the old access token valid', async (t) => {
   const sandbox = await startSandbox(t)
   const first = sandbox.issueTokens('alice')
   const response = await refresh(sandbox, first.refresh_token)
@@ -13,7 +13,7 @@ t.test('a refresh gives a new refresh token and leaves the old access token alon
   t.equal((await getFlux(sandbox, second.access_token)).status, 200)
 })
 
-t.test('a refresh token that comes twice ends the whole authorization and is counted', async (t) => {
+t.test('a refresh token that is presented twice ends the authorization and is counted', async (t) => {
   const sandbox = await startSandbox(t)
   const other = sandbox.issueTokens('alice')
   const first = sandbox.issueTokens('alice')
@@ -28,7 +28,7 @@ t.test('a refresh token that comes twice ends the whole authorization and is cou
   t.equal((await refresh(sandbox, other.refresh_token)).status, 200, 'another authorization lives on')
 })
 
-t.test('of many refreshes with one token at the same time, one is granted', async (t) => {
+t.test('one of many simultaneous refreshes with the same token is granted', async (t) => {
   const sandbox = await startSandbox(t)
   const { refresh_token } = sandbox.issueTokens('alice')
   const all = await Promise.all(Array.from({ length: 10 }, () => refresh(sandbox, refresh_token)))
@@ -38,7 +38,7 @@ t.test('of many refreshes with one token at the same time, one is granted', asyn
   t.equal(sandbox.counters().reuseDetected, 9)
 })
 
-t.test('reuse can be merely refused, or allowed', async (t) => {
+t.test('reuse can be refused without ending the authorization, or allowed', async (t) => {
   const sandbox = await startSandbox(t, { faults: { refreshReuse: 'refuse' } })
   const first = sandbox.issueTokens('alice')
   const second = await tokensOf(await refresh(sandbox, first.refresh_token))
@@ -61,7 +61,7 @@ t.test('a refresh can keep the refresh token, leave it out, or end the old acces
   t.equal((await getFlux(sandbox, access_token)).status, 401)
 })
 
-t.test('the user can revoke, and access tokens can end while refresh tokens live', async (t) => {
+t.test('the user can revoke, and access tokens can be ended without their refresh tokens', async (t) => {
   const sandbox = await startSandbox(t)
   const alice = sandbox.issueTokens('alice')
   const bob = sandbox.issueTokens('bob')
@@ -75,7 +75,7 @@ t.test('the user can revoke, and access tokens can end while refresh tokens live
   t.equal((await getFlux(sandbox, renewed.access_token)).status, 401)
 })
 
-t.test('an access token ends with its life', async (t) => {
+t.test('an access token is refused after its lifetime', async (t) => {
   let now = Date.now()
   const sandbox = await startSandbox(t, { now: () => now, tokenLifeSeconds: 60 })
   const { access_token, expires_in } = sandbox.issueTokens('alice')

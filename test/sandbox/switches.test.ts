@@ -5,7 +5,7 @@ import { noFaults } from '../../src/sandbox/faults.ts'
 
 const SWITCHES = Object.keys(noFaults(3600)).sort()
 
-t.test('every switch can be thrown over HTTP', async (t) => {
+t.test('every switch can be set over HTTP', async (t) => {
   t.strictSame(Object.keys(faultsSchema.properties).sort(), SWITCHES)
 })
 

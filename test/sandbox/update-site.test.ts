@@ -22,7 +22,7 @@ type Call = (
   headers?: Record<string, string>,
 ) => Promise<Response>
 
-t.test('PUT changes the members that are given and answers the Site of the document', async (t) => {
+t.test('PUT changes the given members and responds with the Site of the document', async (t) => {
   const { call } = await start(t)
   const body = { wType: 'UpdateSite', siteID: 1, wac: 'DEMO', name: 'Ünique', parentInfrastructureID: 7 }
   const response = await call('PUT', '/DEMO/Infrastructure/Site/1', body)
@@ -69,14 +69,14 @@ t.test('.json, format=json and callback follow the conventions of the document',
   t.equal((await call('PUT', '/DEMO/Infrastructure/Site/2?callback=alert(1)', {})).status, 400)
 })
 
-t.test('a token without user context is turned away', async (t) => {
+t.test('a token without a user is refused', async (t) => {
   const { sandbox, call } = await start(t)
   const authorization = `Bearer ${sandbox.issueTokens(null).access_token}`
   const response = await call('PUT', '/DEMO/Infrastructure/Site/1', {}, { authorization })
   t.equal(response.status, 403)
 })
 
-t.test('a request that UpdateSite cannot understand changes nothing', async (t) => {
+t.test('a request that UpdateSite cannot parse changes nothing', async (t) => {
   const { call } = await start(t)
   const put = '/DEMO/Infrastructure/Site/1'
   const cases = [
