@@ -89,11 +89,11 @@ function createEnding({ store, config, terminal, clock }: CommandOptions) {
   })
   return {
     async end(key: RecordKey): Promise<boolean> {
-      await revoker.room()
+      await revoker.freeSlot()
       return await endSession(key, 'operator')
     },
     async finish(): Promise<void> {
-      await revoker.room()
+      await revoker.freeSlot()
       await revoker.stop(LAST_REVOCATIONS_MS)
       await authorizationServer?.close()
       const unrevoked = counted.unrevoked()

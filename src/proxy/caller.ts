@@ -10,7 +10,7 @@ import type { Access } from '../tokens/obtain.ts'
 import { neededAt, type RefreshTiming } from '../tokens/refresh-policy.ts'
 import type { Tokens } from '../tokens/tokens.ts'
 
-/** A signed-in browser, ready to call: the access token as it goes into the header, and until when. */
+/** A signed-in browser with the value of its `Authorization` header, and how long that may be used. */
 export interface Caller extends Known {
   readonly gen: number
   readonly authorization: string
@@ -20,7 +20,7 @@ export interface Caller extends Known {
   readonly expiresAt: number
 }
 
-/** Where callers come from, and what follows when the resource server refuses their token. */
+/** Finds callers, and renews them when the resource server refuses their token. */
 export interface Source<C> {
   /**
    * A caller with a newer token than the one that the resource server refused. Throws the problem to answer
@@ -52,7 +52,7 @@ export interface CallersOptions {
   idleMs: number
   graceMs: number
   clock: Clock
-  /** Told of each look-up with a session cookie; `bypass`: change messages do not arrive. */
+  /** Called for each lookup with a session cookie; `bypass`: change messages do not arrive. */
   observe: (result: 'hit' | 'miss' | 'bypass') => void
 }
 
@@ -92,7 +92,7 @@ export function createCallers({
     if (cookie === null) throw problem('login_required', 'There is no session cookie.')
     const verified = cookies.verify(cookie)
     if (verified === null) throw problem('login_required', 'The session cookie is not one of ours.')
-    // Known to be away: nobody waits to be told so again.
+    // The store is known to be unreached: no request waits for another timeout.
     const known = store.health.isUnreached() ? grace.find(cookie) : null
     if (known !== null) {
       onSession()
@@ -113,7 +113,7 @@ export function createCallers({
       case 'live': {
         onSession()
         const caller = await ready(found.session, await tokens.obtainAccessToken(found.session))
-        // A refresh on the way here has changed the record, which its own message says only if it arrives.
+        // A refresh has changed the record meanwhile, and its change message may be missing.
         if (caller.gen === found.session.record.gen) cache.put(cookie, caller, guard)
         else cache.drop(caller.key)
         return caller
@@ -145,7 +145,7 @@ export function createCallers({
     }
   }
 
-  /** `at` is now by the monotonic clock: a step of the wall clock must not prolong what is kept here. */
+  /** `at` is now by the monotonic clock: a step of the wall clock must not prolong a cached entry. */
   function toCaller({ key, tokens: held, record }: LiveSession, at: number): Caller {
     const fromWall = at - clock.wall()
     const seenAt = record.seenAt + fromWall
@@ -164,7 +164,7 @@ export function createCallers({
         record.endsAt + fromWall,
         at + MAX_ENTRY_AGE_MS + graceMs,
       ),
-      // A clock far behind the one that wrote the record says nothing: the activity of now is written.
+      // The clock of this process is far behind the one that wrote the record: record activity now.
       seenAt: seenAt > at + touchEvery ? at - touchEvery : seenAt,
     }
   }
@@ -193,10 +193,10 @@ export function createCallers({
     }
   }
 
-  /** Ends a session whose only token was called invalid; what to answer. */
+  /** Ends a session whose only token was called invalid. Returns the problem to answer with. */
   async function endRefused(refused: Caller): Promise<Problem> {
     if (await sessions.end(refused.key, 'refused', refused.gen)) return loginRequired('refused')
-    // Of several callers with this token one ends the session, and all get the same answer.
+    // One of several callers with this token ends the session, and all get the same answer.
     const found = await sessions.find(refused.key)
     return found.kind === 'ended' ? loginRequired(found.reason ?? 'refused') : problem('upstream_refused')
   }

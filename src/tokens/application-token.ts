@@ -6,7 +6,7 @@ import type { Secret } from '../secret.ts'
 import { createBreaker } from './breaker.ts'
 import { neededAt, type RefreshTiming } from './refresh-policy.ts'
 
-/** What asking for the application's token came to. */
+/** The application's token, or why there is none. */
 export type ApplicationAccess =
   /** `serial` counts the tokens that this process has had; `expiresAt` in monotonic milliseconds. */
   | { kind: 'token'; token: Secret; serial: number; expiresAt: number }
@@ -15,8 +15,8 @@ export type ApplicationAccess =
   | { kind: 'token_refused' }
 
 /**
- * The application's own access token (service document, section 5.4, client flow), which has no user. It is
- * in the memory of this process alone: another one costs one request, and nothing is lost with it.
+ * The application's own access token (service document, section 5.4, client flow), which has no user. It is kept
+ * in the memory of this process alone: a new one costs one request, so losing it is harmless.
  */
 export interface ApplicationToken {
   obtain(): Promise<ApplicationAccess>
@@ -42,12 +42,12 @@ interface Held {
 }
 
 const FORCED_EVERY_MS = 60_000
-/** A token that is due at once is used for so long, or each call would ask for one. */
+/** A token that expires at once is used for this long, or each call would request one. */
 const USED_AT_LEAST_MS = 1_000
 
 export function createApplicationToken(options: ApplicationTokenOptions): ApplicationToken {
   const { authorizationServer, timing, clock, random, log } = options
-  // Of its own: that this client gets no token for itself says nothing of its users' refresh tokens.
+  // A separate breaker: a failure of the client's own token says nothing about the refresh tokens of users.
   const breaker = createBreaker({ now: clock.monotonic, random, onChange: () => {} })
   let held: Held | null = null
   let serial = 0
@@ -84,7 +84,7 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
     return unavailable(asked === null ? 1_000 : asked * 1_000)
   }
 
-  /** All who ask at once share one request; while the token endpoint is down the breaker says who may ask. */
+  /** Concurrent callers share one request; while the token endpoint is down the breaker admits single requests. */
   function ask(): Promise<ApplicationAccess> {
     if (breaker.isOpen()) return request()
     flight ??= request().finally(() => {
@@ -109,7 +109,7 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
       const at = clock.monotonic()
       if (held === null || at >= held.usableUntil) return await ask()
       const access = current(held)
-      // Good for some seconds more: nobody waits for the next one.
+      // Still valid for some seconds: no caller waits for the next one.
       if (at >= held.freshUntil) void ask()
       return access
     },
@@ -119,7 +119,7 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
       const at = clock.monotonic()
       const hasExpired = held !== null && at >= held.usableUntil
       if (!hasExpired && at - forcedAt < FORCED_EVERY_MS) return { kind: 'token_refused' }
-      // Nobody can use it any more, also where no other comes now.
+      // The refused token is useless, even if no new one comes now.
       held = null
       const renewed = await ask()
       if (renewed.kind === 'token') forcedAt = clock.monotonic()

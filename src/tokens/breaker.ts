@@ -3,15 +3,15 @@ interface BreakerOptions {
   now: () => number
   /** In [0, 1). */
   random: () => number
-  /** Told with each change; `failures` counts consecutive ones. */
+  /** Called at each change; `failures` counts consecutive ones. */
   onChange: (open: boolean, failures: number) => void
 }
 
 export type Admission =
-  /** Send it and report what came of it, also when that comes late; `release` if it was not sent. */
+  /** Send the request and report its outcome, however late; `release` if it was not sent. */
   | {
       kind: 'go'
-      /** `retryAfterMs`: what the answer asked for, if it did. */
+      /** `retryAfterMs`: from the `Retry-After` of the response. */
       report: (answered: boolean, retryAfterMs: number | null) => void
       release: () => void
     }
@@ -21,22 +21,22 @@ export interface Breaker {
   admit(): Admission
   /** Milliseconds until a request would be let through; 0 for now. */
   waitMs(): number
-  /** Whether the token endpoint is taken to be down. */
+  /** Whether the token endpoint counts as down. */
   isOpen(): boolean
   failures(): number
 }
 
 const OPENS_AFTER = 3
-/** With `PROBE_MS` this keeps "it is back" within five seconds, but for a session whose own request hangs. */
+/** With `PROBE_MS`, a recovery is noticed within five seconds, except by a session whose own request hangs. */
 const MAX_PAUSE_MS = 1_600
 const MAX_JITTER_MS = 2_000
-/** A probe without an answer for so long keeps the next one out no longer; it may still be answered. */
+/** After this time without an answer the next probe may leave; the first one may still be answered. */
 export const PROBE_MS = 2_500
 
 /**
- * Stands in front of the token endpoint, one a process. After consecutive failures it lets one
- * request through at a time, so that an outage is neither hammered nor waited for by every caller.
- * It cuts no request short: an answer that comes late may hold the only live refresh token.
+ * The circuit breaker of the token endpoint, one for each process. After consecutive failures it lets one request
+ * through at a time, so that an outage is neither hammered nor waited for by every caller. It never cuts a
+ * request short: a late response may hold the only live refresh token.
  */
 export function createBreaker({ now, random, onChange }: BreakerOptions): Breaker {
   let failures = 0
@@ -56,7 +56,7 @@ export function createBreaker({ now, random, onChange }: BreakerOptions): Breake
     failures += 1
     const pause = retryAfterMs ?? Math.min(MAX_PAUSE_MS, 250 * 2 ** Math.min(failures - OPENS_AFTER, 4))
     const next = now() + pause + random() * Math.min(pause / 4, MAX_JITTER_MS)
-    // Requests that were sent before the outage was known fail late, and say nothing about now.
+    // Requests from before the outage was known fail late, and say nothing about the present.
     if (!wasOpen || probe === lastProbe) nextProbeAt = next
     else if (retryAfterMs !== null) nextProbeAt = Math.max(nextProbeAt, next)
     if (!wasOpen && isOpen()) onChange(true, failures)

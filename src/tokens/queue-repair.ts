@@ -4,13 +4,13 @@ import { type DueQueue, type NonceStore, type RecordStore, StoreUnavailable } fr
 
 interface QueueRepair {
   start(): void
-  /** The store's clock has stepped back: places in the queue may lie too late, and all sessions are looked at soon. */
+  /** To be called when the store's clock has stepped back: sessions may be due too late, so all are made due soon. */
   moveForward(): void
-  /** Resolves when the step under way has ended; no other is begun. */
+  /** Resolves when the step under way has ended; starts no other. */
   stop(): Promise<void>
 }
 
-/** How often, over all replicas, and the rest between two batches of about a thousand records. */
+/** Interval of the scan over all replicas, and the pause between two batches of about a thousand records. */
 interface ScanPace {
   everyMs: number
   pauseMs: number
@@ -32,18 +32,18 @@ interface QueueRepairOptions extends ScanPace {
 
 const CLAIM = 'scan for sessions that are missing from the due queue'
 const CLAIM_AFTER_STEP = 'scan for sessions that are late in the due queue'
-/** By then every replica has seen the same step of the store's clock. */
+/** Within this time every replica has seen the same step of the store's clock. */
 const STEP_SEEN_MS = 30_000
 /** Within this time every part of the queue shows the same step. */
 const SAME_STEP_MS = 6_000
 const CLAIM_SLACK_MS = 1_000
-/** Those of one batch are not all looked at in the same moment. */
+/** Sessions of one batch become due spread over this time. */
 const SPREAD_MS = 10_000
 const SPREAD_AFTER_STEP_MS = 1_000
 
 /**
- * Puts sessions back into the due queue that have no entry there, and would never be refreshed in the
- * background: the queue, or a part of it, was lost. Of all replicas one at a time goes over the records.
+ * Puts sessions back into the due queue that have no entry there and would never be refreshed in the background,
+ * because the queue or a part of it was lost. One replica at a time scans the records.
  */
 export function createQueueRepair(options: QueueRepairOptions): QueueRepair {
   const { store, everyMs, pauseMs, monotonic, random, log } = options

@@ -24,7 +24,7 @@ export interface RefreshEvents {
   lagged(seconds: number): void
 }
 
-/** What one attempt to refresh came to. A store that fails is thrown as `StoreUnavailable`. */
+/** The result of one attempt to refresh. A store that fails is thrown as `StoreUnavailable`. */
 export type RefreshResult =
   /** The session with its new tokens, which are stored. */
   | { kind: 'granted'; session: LiveSession }
@@ -270,7 +270,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
       }
       case 'unavailable':
       case 'in_doubt': {
-        // A presentation in doubt stays one, whatever a later one came to.
+        // An earlier doubt remains, whatever the outcome of this presentation.
         const doubtless = outcome.kind === 'unavailable' && doubts === 0
         const after = doubts + (doubtless ? 0 : 1)
         const leftMs = expiresAt - clock.monotonic()

@@ -9,7 +9,7 @@ export interface Revoker {
   /** Revokes both tokens in the background (RFC 7009); a failure is logged and nothing more. */
   revoke(tokens: Revocable): void
   /** Resolves when a revocation slot is free. Used to pace bulk revocation. */
-  room(): Promise<void>
+  freeSlot(): Promise<void>
   /** Resolves when all revocations are done, or after `withinMs`; none is begun after that. */
   stop(withinMs: number): Promise<void>
 }
@@ -64,7 +64,7 @@ export function createRevoker({ authorizationServer, log }: RevokerOptions): Rev
       waiting.push(tokens)
       next()
     },
-    async room() {
+    async freeSlot() {
       while (running.size >= AT_ONCE) await Promise.race(running)
     },
     async stop(withinMs) {

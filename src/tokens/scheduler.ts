@@ -53,29 +53,29 @@ const BLOCKED_PAUSE_MS = 250
 /** While every slot is taken: short, since one may be free at any moment. */
 const FULL_PAUSE_MS = 25
 const UNREADABLE_PAUSE_MS = 600_000
-/** For what cannot be decided now. */
+/** How soon a session is looked at again that cannot be decided now. */
 const LOOK_AGAIN_MS = 1_000
-/** More than an answer of the store is ever late. */
+/** A step of the store's clock is larger than any delay of its answers. */
 const CLOCK_STEP_MS = 1_000
 
 /**
- * Refreshes without any browser's help. Every replica claims due sessions from the same queue; the
- * queue is only a hint of when to look, the record decides.
+ * Refreshes sessions in the background. Every replica claims due sessions from the same queue. The queue is a hint
+ * of when to look; the record decides.
  */
 export function createScheduler(options: SchedulerOptions): Scheduler {
   const { store, sessions, singleFlight, breaker, slots, timing, clock, random, log, events } = options
   const pollAt = Array.from({ length: DUE_SHARDS }, () => clock.monotonic() + random() * FIRST_POLL_WITHIN_MS)
-  /** The store's clock ahead of the monotonic one, by shard: each may be on another server. */
+  /** How far the store's clock is ahead of the monotonic one, by shard: each may be on another server. */
   const leastAheadMs: (number | undefined)[] = []
   const working = new Set<Promise<void>>()
-  /** Claimed, and not seen in the breaker yet. */
+  /** Sessions that were claimed and have not reached the breaker yet. */
   let arriving = 0
   let timer: NodeJS.Timeout | undefined
   let polling: Promise<void> | null = null
   let stopped = true
 
   function sleep(): void {
-    // A poll that is under way comes back here when it has ended: there is never more than one.
+    // A poll under way calls this function at its end: there is never more than one.
     if (stopped || polling !== null) return
     clearTimeout(timer)
     timer = setTimeout(wake, Math.max(10, Math.min(...pollAt) - clock.monotonic()))
@@ -96,7 +96,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   async function poll(): Promise<void> {
     for (const [shard, at] of pollAt.entries()) {
       if (stopped || at > clock.monotonic()) continue
-      const limit = room()
+      const limit = claimable()
       if (limit === 0) {
         pollAt[shard] = clock.monotonic() + (breaker.isOpen() ? BLOCKED_PAUSE_MS : FULL_PAUSE_MS)
         continue
@@ -119,8 +119,8 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     }
   }
 
-  /** How many sessions may be claimed now. While the token endpoint is down one, to try it with. */
-  function room(): number {
+  /** How many sessions may be claimed now; one, as a probe, while the token endpoint is down. */
+  function claimable(): number {
     const free = Math.min(slots.free(), options.concurrency - working.size)
     if (!breaker.isOpen()) return Math.max(0, free)
     return arriving === 0 && free > 0 && breaker.waitMs() === 0 ? 1 : 0
@@ -128,7 +128,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
 
   function work(key: RecordKey, lateMs: number, storeNow: number): void {
     const run = handle(key, lateMs, storeNow).catch((error: unknown) => {
-      // What could not be written is handed out again when the claim lapses.
+      // The queue hands the session out again when the claim expires.
       if (error instanceof StoreUnavailable) return
       log.error({ event: 'schedule.failed', err: error }, 'a refresh failed')
     })
@@ -156,7 +156,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   }
 
   async function refresh(session: LiveSession, lateMs: number): Promise<void> {
-    // Not begun any more: another replica takes it up.
+    // This process stops: another replica refreshes the session.
     if (stopped) return await store.schedule(session.key, 0)
     events.lagged(lateMs / 1_000)
     const result = await refreshResult(session)
@@ -165,7 +165,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
         return await store.unschedule(session.key)
       case 'later': {
         const retryInMs = result.retryInMs + random() * Math.min(result.retryInMs / 4, 500)
-        // Not beyond its end, so that the end is counted.
+        // Not later than the end of the session, so that the end is counted.
         return await put(
           session.key,
           Math.max(LOOK_AGAIN_MS, Math.min(retryInMs, msUntilIdleEnd(session.record))),
@@ -177,7 +177,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       case 'changed':
       case 'forced_before':
         return await put(session.key, LOOK_AGAIN_MS)
-      // Granted tokens were planned when they were stored.
+      // The single flight has planned the next refresh.
       case 'granted':
     }
   }
@@ -206,7 +206,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     return Math.max(0, record.idleEndsAt - clock.wall())
   }
 
-  /** At its end a session is looked at once more, so that the end is counted. */
+  /** A session is looked at once more at its end, so that the end is counted. */
   function nextLookMs(tokens: TokenSet, record: IdleLimit): number {
     const refreshAt =
       tokens.refreshToken === null ? Number.POSITIVE_INFINITY : dueAt(tokens, timing, random())

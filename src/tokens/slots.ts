@@ -1,4 +1,4 @@
-/** Bounds how many pieces of work run at once; waits in order of asking. */
+/** A semaphore: bounds how many token requests run at once, first come first served. */
 export interface Slots {
   take(): Promise<() => void>
   free(): number

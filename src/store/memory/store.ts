@@ -33,11 +33,11 @@ interface Nonce {
 
 const KEYS_AT_ONCE = 1_000
 
-/** Of a record whose tokens have just been written. */
+/** Fields of a record whose tokens have just been written. */
 const FREE = { lease: '', leaseUntil: 0, openUntil: 0, retryAt: 0, doubts: 0 }
 
 interface MemoryStoreOptions {
-  /** Milliseconds by a clock that nobody sets, for leases, waits and expiry. */
+  /** Milliseconds by a clock that is never set, for leases, waits and expiry. */
   now: () => number
   /** The idle limit of sessions. */
   idleMs: number
@@ -45,10 +45,7 @@ interface MemoryStoreOptions {
   wall?: () => number
 }
 
-/**
- * The embedded store: one process, lost at exit. The same promises as the Redis store, held by the
- * same contract tests; `now` is its clock in epoch milliseconds.
- */
+/** The store in the memory of one process, lost at its exit. The contract tests of the Redis store hold for it too. */
 export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOptions): SessionStore {
   const records = new Map<RecordKey, Entry>()
   const nonces = new Map<string, Nonce>()
@@ -183,7 +180,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
       if (backOffMs > 0 && entry.retrySetAt <= at && (!forced || forcedBefore)) {
         return { kind: 'backing_off', waitMs: backOffMs }
       }
-      // A lease that lapsed and was never settled: its holder may still receive an answer.
+      // A lease that expired without a release: its holder may still receive a response.
       const openUntil = entry.lease === '' ? openBefore : Math.max(openBefore, leasedAt + request.openMs)
       records.set(key, {
         ...entry,

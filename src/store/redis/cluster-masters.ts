@@ -5,20 +5,20 @@ import { inTime } from './commands.ts'
 /** The shortest time between two refreshes of the client's slot map. */
 const REFRESH_EVERY_MS = 1_000
 
-/** The masters of a Cluster, by what each of them says. An address is `host:port`. */
+/** The masters of a Cluster, as each of them names them. An address is `host:port`. */
 interface ClusterMasters {
   /** Asks this master which masters it knows. Rejects when it has not answered in time. */
   ask(address: string): Promise<void>
-  /** All that have slots according to any of those that answered in the last `maxAgeMs`; until one has, the seeds. */
+  /** All masters with slots, as named by the masters that answered in the last `maxAgeMs`; before any answer, the seeds. */
   known(maxAgeMs: number): Set<string>
   forget(address: string): void
 }
 
-/** A vote changes the state a moment before the slots change hands, so an answer in between is not the last word. */
+/** A vote changes the state a moment before the slots move, so the slots are read again after this. */
 const SLOTS_EVERY_MS = 2_000
 
 interface View {
-  /** Changes soon before or when a slot may have gone to a master that had none. */
+  /** Changes shortly before a slot may move to a node that had none. */
   state: string
   masters: Set<string>
   /** Monotonic time at which the slots were asked for. */
@@ -83,7 +83,7 @@ export function addressOf({ options }: Redis): string {
   return `${options.host}:${options.port}`
 }
 
-/** '' where the server does not say it: then every answer has to be looked at. */
+/** '' where the server does not report it: the slots are then read each time. */
 function stateOf(info: string): string {
   const names = ['size', 'known_nodes', 'current_epoch', 'my_epoch', 'slots_pfail', 'slots_fail']
   const values = names.map((name) => new RegExp(`^cluster_${name}:(.*?)\\r?$`, 'm').exec(info)?.[1])

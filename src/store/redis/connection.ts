@@ -6,7 +6,7 @@ import { type Sentinels, watchSentinels } from './sentinels.ts'
 type ConnectionOptions = Omit<RedisOptions, 'replyMapping'>
 
 const CONNECT_TIMEOUT_MS = 2_000
-/** The nodes of a Cluster are asked one after the other, and one that is silent must not hold up a failover. */
+/** ioredis asks the nodes of a Cluster one after the other: a silent one must not delay a failover. */
 const SLOTS_TIMEOUT_MS = 800
 const RECONNECT_MAX_MS = 1_000
 
@@ -78,7 +78,7 @@ function openCluster(nodes: readonly RedisAddress[], redisOptions: ConnectionOpt
     enableOfflineQueue: false,
     slotsRefreshTimeout: SLOTS_TIMEOUT_MS,
     retryDelayOnFailover: 100,
-    // Only a script of two keys meets this, and it has a way that does not wait: see `endRecord`.
+    // Only `endRecord` works on two keys, and it has a way that does not wait.
     retryDelayOnTryAgain: 1,
     maxRedirections: 6,
   })
@@ -99,7 +99,7 @@ function hearEveryError(client: Redis): Redis {
 
 /** Ends the connections of a client for good. */
 function disconnect(client: RedisClient): void {
-  // The socket may be younger than its client thinks.
+  // The client may have a newer socket than its state says.
   if (client instanceof Redis) client.stream?.on('error', () => {})
   client.disconnect()
 }
@@ -120,7 +120,7 @@ function commonOptions(target: RedisTarget, ca: string | null, purpose: string) 
     connectTimeout: CONNECT_TIMEOUT_MS,
     disconnectTimeout: 500,
     keepAlive: 10_000,
-    // Not 1 or more: commands that were under way would be sent again after a reconnect.
+    // With 1 or more, commands that were under way would be sent again after a reconnect.
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
     retryStrategy: reconnectDelay,
@@ -147,7 +147,7 @@ function openSentinels(target: Extract<RedisTarget, { kind: 'sentinel' }>, ca: s
   })
 }
 
-/** Said here, so that no environment variable of Node switches the check off. */
+/** Explicit, so that NODE_TLS_REJECT_UNAUTHORIZED cannot switch the check off. */
 function tlsOptions(ca: string | null) {
   return { rejectUnauthorized: true, ...(ca === null ? {} : { ca }) }
 }

@@ -7,9 +7,9 @@ import type { RedisConnections } from './connection.ts'
 import type { CommandHealth } from './health.ts'
 
 const BEAT_EVERY_MS = 350
-/** How long after its sending a heartbeat proves that messages arrive: a replica that is cut off stops within a second. */
+/** A heartbeat proves messages for this long after it was sent: a replica that is cut off stops within a second. */
 const TRUSTED_FOR_MS = 900
-/** A subscriber that nothing has been proven for in this time connects again. */
+/** A subscriber without any proof for this long connects again. */
 const RENEWED_AFTER_MS = 3_000
 const NEVER = Number.NEGATIVE_INFINITY
 
@@ -35,7 +35,7 @@ interface Subscription {
   subscribedAt: number
   /** When the newest heartbeat was sent that has proven this connection. */
   provenAt: number
-  /** When this connection was made or last given up. */
+  /** When this connection was made or last replaced. */
   since: number
 }
 
@@ -60,14 +60,14 @@ export function createMessages({ prefix, connections, health, onError }: Message
   let live = false
 
   commands.on('close', () => {
-    // They may come back on another server, where nothing says that the subscriber is there as well.
+    // They may come back on another server than the one that the subscriber is connected to.
     commandsLostAt = performance.now()
     lose()
   })
   if (masters === null) open('')
   else followMasters()
   commands.on('refresh', followMasters)
-  // Commands to this master go over another connection from now on, and it may lead to another server.
+  // Later commands to this master use another connection, which may lead to another server.
   commands.on('-node', (node: Redis) => renew(subscriptions.get(addressOf(node))))
 
   const timer = setInterval(beat, BEAT_EVERY_MS)
@@ -84,7 +84,7 @@ export function createMessages({ prefix, connections, health, onError }: Message
     subscriber.on('ready', () => subscribe(name, subscription))
     subscriber.on('message', (from: string, payload: string) => {
       if (from === channel) announceHere(payload)
-      // One that was sent before the commands' connection broke proves nothing about the present one.
+      // A heartbeat from before the commands' connection broke proves nothing about the present connection.
       else if (from === beatChannel && Number(payload) > commandsLostAt) prove(subscription, Number(payload))
     })
     subscriber.on('close', () => {
@@ -109,7 +109,7 @@ export function createMessages({ prefix, connections, health, onError }: Message
 
   function beat(): void {
     followMasters()
-    // A process that was held up may have what came meanwhile still before it.
+    // A process that was stopped may not have read the heartbeats of the meantime yet.
     if (!isLive()) setImmediate(loseIfSilent)
     for (const [name, subscription] of subscriptions) {
       const silentMs = performance.now() - Math.max(subscription.provenAt, subscription.since)
@@ -128,8 +128,8 @@ export function createMessages({ prefix, connections, health, onError }: Message
       inTime(commands.publish(beatChannel, String(sentAt))).then(health.answered, failed)
       return
     }
-    // Answers come after all messages that were published before them. The master is asked over the commands'
-    // connection, also while its subscriber is away: only so another master becomes known.
+    // An answer comes after all messages that were published before it. The master is asked over the commands'
+    // connection even while its subscriber is disconnected: that is how a new master becomes known.
     const master = masters.ask(name).then(health.answered)
     master.catch(failed)
     const delivery = inTime(subscription.subscriber.ping())
@@ -147,7 +147,7 @@ export function createMessages({ prefix, connections, health, onError }: Message
     if (!live && performance.now() - provenAt < TRUSTED_FOR_MS) becomeLive()
   }
 
-  /** Subscribes at each master that is new, and leaves those that have become none. */
+  /** Subscribes at each new master, and leaves nodes that are no longer masters. */
   function followMasters(): void {
     if (masters !== null) {
       const known = masters.known(TRUSTED_FOR_MS)

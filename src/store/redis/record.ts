@@ -1,6 +1,6 @@
 import type { SessionRecord } from '../store.ts'
 
-/** Of the record's hash, what is read of it, in this order. */
+/** The fields of the record's hash that are read, in this order. */
 export const FIELDS = [
   'tokens',
   'gen',

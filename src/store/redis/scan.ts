@@ -2,7 +2,7 @@ import { Cluster, type Redis } from 'ioredis'
 import { StoreUnavailable } from '../store.ts'
 import type { Commands } from './commands.ts'
 
-/** About a millisecond of the server's time, during which it answers nobody else. */
+/** About a millisecond, during which the server answers no other command. */
 const SCANNED_AT_ONCE = 1_000
 const CLUSTER_SLOTS = 16_384
 
@@ -18,7 +18,7 @@ export async function* scanKeys(
   const pattern = `${beginning.replace(/[\\*?[\]^-]/g, '\\$&')}*`
   const servers = client instanceof Cluster ? mastersOf(client) : [client]
   for (const server of servers) {
-    // A cursor means nothing on another connection, which may lead to another server.
+    // A cursor is worthless on another connection, which may lead to another server.
     let broken = false
     const onClose = (): void => {
       broken = true
@@ -40,7 +40,7 @@ export async function* scanKeys(
   }
 }
 
-/** The library leaves a master out that it has lost, and all of them before it has seen the slots. */
+/** ioredis omits masters that it has lost, and all masters before it has read the slots. */
 function mastersOf(cluster: Cluster): Redis[] {
   const masters = cluster.nodes('master')
   const known = new Set(masters.map(({ options }) => `${options.host}:${options.port}`))

@@ -6,7 +6,7 @@ import { messageOf } from '../../log.ts'
 import { inTime } from './commands.ts'
 
 const ASK_EVERY_MS = 500
-/** Sentinels that the configuration does not name are looked for once in so many rounds of questions. */
+/** One in this many rounds looks for Sentinels that the configuration does not name. */
 const DISCOVER_EVERY = 60
 const SWITCHED = '+switch-master'
 
@@ -154,7 +154,7 @@ export function watchSentinels({
 
   async function listen(client: Redis): Promise<void> {
     try {
-      // Below protocol 3 a connection that has subscribed can ask nothing; then the questions alone must do.
+      // Below protocol 3 a subscribed connection cannot send commands: the polling then works alone.
       await client.call('HELLO', '3')
       await client.subscribe(SWITCHED)
     } catch {
@@ -174,7 +174,7 @@ export function watchSentinels({
       )
       if (address === null) throw new Error(`the Sentinel has no address of ${masterName}`)
       const epoch = Number(toFields(fields)['config-epoch'] ?? 0)
-      // A connection that was lost meanwhile has no answer any more.
+      // The connection may have been lost meanwhile, and its answer with it.
       if (client.status !== 'ready') return
       sentinel.answer = { host: address[0], port: Number(address[1]), epoch }
       sentinel.failure = ''
@@ -193,7 +193,7 @@ export function watchSentinels({
         if (ip && port && !flags.includes('disconnected')) open({ host: ip, port: Number(port) }, false)
       }
     } catch {
-      // The configured ones are enough.
+      // The configured Sentinels are enough.
     }
   }
 
@@ -209,7 +209,7 @@ export function watchSentinels({
     const answers = answering()
     const newest = answers.reduce((best, one) => (one.epoch > best.epoch ? one : best))
     if (master !== null && newest.epoch < master.epoch && answers.length <= sentinels.size / 2) return
-    // Of one epoch several addresses may be told for a moment; staying is right as long as anyone names it.
+    // Sentinels may name several addresses in one epoch for a moment: stay while any of them names the present one.
     const stays = answers.some(
       ({ epoch, host, port }) => epoch === newest.epoch && host === master?.host && port === master.port,
     )
@@ -223,7 +223,7 @@ export function watchSentinels({
     sentinel.failure = messageOf(error) || (error.code ?? 'no answer')
     const all = [...sentinels.values()]
     if (all.some(({ answer, failure }) => answer !== null || failure === '')) return
-    // Always the first one's failure: each reason is logged once.
+    // Always the failure of the first Sentinel: each reason is logged once.
     for (const { report } of waiting) report(new Error(`no Sentinel can be reached: ${all[0]!.failure}`))
   }
 

@@ -38,13 +38,13 @@ export interface RedisStoreOptions {
   observe: (command: string, seconds: number, ok: boolean) => void
 }
 
-/** Another deployment's prefix may begin with the whole of ours. */
+/** The prefix of another deployment may begin with this one. */
 const RECORD_KEY = /^[0-9a-f]{64}$/
 
 /**
- * For a replica to find the new master and to write again what it lacks: a connect attempt to a host
- * that is gone without a word, the longest wait for the next, and a little. Longer, up to a lease, where
- * the access token lives: a token request may be under way whose lease the server has lost.
+ * Time for a replica to find the new master and to repair its writes: one connect timeout, the longest pause
+ * before the next attempt, and a margin. While the access token is valid the pause is longer, up to a lease: a
+ * token request may be under way whose lease the server has lost.
  */
 const NEW_HISTORY_PAUSE_MS = 4_000
 

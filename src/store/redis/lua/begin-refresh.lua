@@ -54,7 +54,7 @@ if retrySetAt > now then backoff = 0 end
 local window = tonumber(ARGV[4])
 local forcedAt = tonumber(r[6] or 0)
 local forcedBefore = window > 0 and forcedAt <= now and forcedAt + window > now
--- One that brought new tokens is enough; one that came to nothing waits like any other.
+-- One forced refresh that brought new tokens is enough; a failed one backs off like any other.
 if forcedBefore and r[7] ~= ARGV[1] then return {5, 0} end
 if backoff > 0 and (window == 0 or forcedBefore) then return {4, backoff} end
 if window > 0 then
