@@ -16,7 +16,7 @@ export type Purpose = 'tokens' | 'login' | 'record-key'
 interface Opened {
   text: string
   /** Sealed under an older secret: seal it again on the next write. */
-  stale: boolean
+  underOlderSecret: boolean
 }
 
 /**
@@ -26,8 +26,8 @@ interface Opened {
 export interface Keyring {
   /** HMAC-SHA256 of a cookie's value, base64url, 43 characters. */
   sign(value: string): string
-  /** `stale`: signed under an older secret. */
-  verify(value: string, signature: string): 'current' | 'stale' | 'invalid'
+  /** `older`: signed under an older secret. */
+  verify(value: string, signature: string): 'newest' | 'older' | 'invalid'
   /**
    * AES-256-GCM as `<key id>.<iv, ciphertext and tag in base64url>`. `context` is authenticated with the text,
    * which opens only in the same context.
@@ -55,12 +55,12 @@ export function createKeyring(secrets: readonly Secret[]): Keyring {
     return createHmac('sha256', newest!.signing).update(value).digest('base64url')
   }
 
-  function verify(value: string, signature: string): 'current' | 'stale' | 'invalid' {
+  function verify(value: string, signature: string): 'newest' | 'older' | 'invalid' {
     const given = Buffer.from(signature)
     for (const [age, keys] of ring.entries()) {
       const expected = Buffer.from(createHmac('sha256', keys.signing).update(value).digest('base64url'))
       if (given.length === expected.length && timingSafeEqual(given, expected)) {
-        return age === 0 ? 'current' : 'stale'
+        return age === 0 ? 'newest' : 'older'
       }
     }
     return 'invalid'
@@ -89,7 +89,7 @@ export function createKeyring(secrets: readonly Secret[]): Keyring {
     decipher.setAuthTag(bytes.subarray(bytes.length - TAG_BYTES))
     try {
       const text = decipher.update(bytes.subarray(IV_BYTES, bytes.length - TAG_BYTES), undefined, 'utf8')
-      return { text: text + decipher.final('utf8'), stale: age > 0 }
+      return { text: text + decipher.final('utf8'), underOlderSecret: age > 0 }
     } catch {
       return null
     }

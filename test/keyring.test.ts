@@ -24,11 +24,11 @@ t.test('a signature is 43 characters of base64url, the same for the same value i
 
 t.test('the newest secret signs, every secret of the list verifies', async (t) => {
   const signature = ring(A).sign('value')
-  t.equal(ring(A).verify('value', signature), 'current')
-  t.equal(ring(A, B).verify('value', signature), 'current')
-  t.equal(ring(B, A).verify('value', signature), 'stale')
+  t.equal(ring(A).verify('value', signature), 'newest')
+  t.equal(ring(A, B).verify('value', signature), 'newest')
+  t.equal(ring(B, A).verify('value', signature), 'older')
   t.equal(ring(B).verify('value', signature), 'invalid')
-  t.equal(ring(B, A).verify('value', ring(B, A).sign('value')), 'current')
+  t.equal(ring(B, A).verify('value', ring(B, A).sign('value')), 'newest')
 })
 
 t.test('a changed or cut signature, or one of another value, is invalid', async (t) => {
@@ -58,7 +58,7 @@ t.test('a sealed text is unreadable and opens for its purpose and context', asyn
     for (const text of ['', 'text', 'ü€\u0000"', 'x'.repeat(10_000)]) {
       const sealed = keyring.seal(purpose, text, 'context')
       t.match(sealed, /^[A-Za-z0-9_-]{8}\.[A-Za-z0-9_-]+$/)
-      t.strictSame(keyring.open(purpose, sealed, 'context'), { text, stale: false })
+      t.strictSame(keyring.open(purpose, sealed, 'context'), { text, underOlderSecret: false })
       if (text !== '') t.notOk(Buffer.from(sealed.slice(9), 'base64url').includes(text))
     }
   }
@@ -116,11 +116,11 @@ t.test('a sealed text opens only in its canonical form', async (t) => {
 
 t.test('the newest secret seals, every secret of the list opens', async (t) => {
   const sealed = ring(A).seal('tokens', 'text', 'context')
-  t.strictSame(ring(A, B).open('tokens', sealed, 'context'), { text: 'text', stale: false })
-  t.strictSame(ring(B, A).open('tokens', sealed, 'context'), { text: 'text', stale: true })
+  t.strictSame(ring(A, B).open('tokens', sealed, 'context'), { text: 'text', underOlderSecret: false })
+  t.strictSame(ring(B, A).open('tokens', sealed, 'context'), { text: 'text', underOlderSecret: true })
   t.equal(ring(B).open('tokens', sealed, 'context'), null)
   const again = ring(B, A).seal('tokens', 'text', 'context')
-  t.strictSame(ring(B).open('tokens', again, 'context'), { text: 'text', stale: false })
+  t.strictSame(ring(B).open('tokens', again, 'context'), { text: 'text', underOlderSecret: false })
 })
 
 t.test('during a rolling change of secrets each replica reads what the others write', async (t) => {

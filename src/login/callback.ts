@@ -87,7 +87,7 @@ export function createCallback(context: LoginContext) {
     reply: FastifyReply,
     nonce: string,
   ): Promise<FastifyReply> {
-    const key = cookies.recordKeyOf(request)
+    const key = cookies.recordKeyIn(request)
     if (key !== null && (await store.nonceClaimed(nonce))) {
       const found = await sessions.find(key)
       if (found.kind === 'live') {

@@ -17,7 +17,7 @@ interface LogoutOptions {
  */
 export function createLogout({ sessions, cookies, store }: LogoutOptions) {
   return async function logout(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    const key = cookies.recordKeyOf(request)
+    const key = cookies.recordKeyIn(request)
     if (key !== null) await sessions.end(key, 'logout')
     // Another replica may know the secret of these cookies: they are kept while no session can be ended.
     else await store.ping()

@@ -42,7 +42,7 @@ export function createSessionInfo({ sessions, store, cookies, sessionFacts }: Se
     }
     const found = await sessions.find(request.recordKey)
     if (found.kind !== 'live') return ANONYMOUS
-    if (request.cookieIsStale) {
+    if (request.cookieIsOutdated) {
       cookies.setSession(reply, request.session.encryptedSessionId)
       cookies.setRecordKey(reply, request.recordKey)
     }

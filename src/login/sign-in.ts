@@ -46,7 +46,7 @@ export function createSignIn({
   }
 
   return async function signIn(request, reply, { tokens: granted, flow, members = {} }) {
-    const replaced = cookies.recordKeyOf(request)
+    const replaced = cookies.recordKeyIn(request)
     const key = recordKeyOf(request.session.sessionId)
     let session: NewSession
     try {

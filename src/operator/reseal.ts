@@ -18,7 +18,7 @@ export async function sealOf(key: RecordKey, { store, keyring }: SealOptions): P
   if (record === null) return null
   const opened = openTokens(keyring, key, record.tokens)
   if (opened === null) return 'unreadable'
-  return opened.stale ? 'older' : 'newest'
+  return opened.underOlderSecret ? 'older' : 'newest'
 }
 
 /**
@@ -34,7 +34,7 @@ export async function reseal(
     if (record === null) return null
     const opened = openTokens(keyring, key, record.tokens)
     if (opened === null) return 'unreadable'
-    if (!opened.stale) return 'newest'
+    if (!opened.underOlderSecret) return 'newest'
     if (await store.reseal(key, record.tokens, sealTokens(keyring, key, opened.tokens))) return 'resealed'
   }
   return 'older'

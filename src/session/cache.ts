@@ -17,7 +17,7 @@ interface ReadGuard {
 export interface SessionCache<Entry extends { key: RecordKey }> {
   get(cookie: string): Entry | null
   /** An entry from before messages stopped, or read since: changes may have been missed. Only for the outage grace. */
-  getStale(cookie: string): Entry | null
+  getForOutage(cookie: string): Entry | null
   /** To be called before the read whose result is put. */
   reading(key: RecordKey): ReadGuard
   put(cookie: string, entry: Entry, guard: ReadGuard): void
@@ -44,7 +44,7 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
   let outageCopy: Entries<Entry> | null = null
   let timer: NodeJS.Timeout | undefined
   let changes = 0
-  // Reads under way are not listed: one that nobody ends would stay for ever.
+  // Reads that began before this change cannot be checked any more, so their results are not kept.
   let forgottenUpTo = 0
   const changedAt = new LRUCache<RecordKey, number>({
     max: REMEMBERED_CHANGES,
@@ -88,10 +88,10 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
 
   return {
     get(cookie) {
-      // Entries are replaced each minute, so insertion order is enough. Moving one at each hit would cost time.
+      // Entries live for a minute at most, so insertion order is enough. Moving one at each hit would cost time.
       return store.health.isLive() ? (entries.peek(cookie) ?? null) : null
     },
-    getStale: (cookie) => entries.peek(cookie) ?? outageCopy?.peek(cookie) ?? null,
+    getForOutage: (cookie) => entries.peek(cookie) ?? outageCopy?.peek(cookie) ?? null,
     reading(key) {
       return { key, since: changes, live: store.health.isLive() }
     },

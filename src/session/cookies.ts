@@ -7,7 +7,7 @@ interface VerifiedCookie {
   sessionId: string
   recordKey: string
   /** Signed under an older secret: to be set again. */
-  stale: boolean
+  underOlderSecret: boolean
 }
 
 /** Every cookie that this server sets, with its attributes, and what a request's cookies prove. */
@@ -33,7 +33,7 @@ export interface SessionCookies {
    * The record key of this browser's session, by either cookie; null without one. The second one counts where the
    * session cookie is repeated, or is `Strict` and the request comes from another site.
    */
-  recordKeyOf(request: FastifyRequest): string | null
+  recordKeyIn(request: FastifyRequest): string | null
   /** Sets the session cookie to a signed value. */
   setSession(reply: FastifyReply, signed: string): void
   /** Sets the cookie that names the sealed record key. */
@@ -74,7 +74,7 @@ export function createSessionCookies({
     const sessionId = value.slice(0, 43)
     const verdict = keyring.verify(sessionId, value.slice(44))
     if (verdict === 'invalid') return null
-    return { sessionId, recordKey: recordKeyOf(sessionId), stale: verdict === 'stale' }
+    return { sessionId, recordKey: recordKeyOf(sessionId), underOlderSecret: verdict === 'older' }
   }
 
   function read(header: string | undefined): string | null {
@@ -103,12 +103,12 @@ export function createSessionCookies({
       unsign(value) {
         const verified = verify(value)
         if (verified === null) return { valid: false, renew: false, value: null }
-        return { valid: true, renew: verified.stale, value: verified.sessionId }
+        return { valid: true, renew: verified.underOlderSecret, value: verified.sessionId }
       },
     },
     read,
     verify,
-    recordKeyOf({ headers, cookies }) {
+    recordKeyIn({ headers, cookies }) {
       const value = read(headers.cookie)
       const verified = value === null ? null : verify(value)
       return verified?.recordKey ?? openRecordKey(cookies[recordName])

@@ -16,7 +16,7 @@ declare module 'fastify' {
     /** The record that a verified session cookie names; it need not exist any more. */
     recordKey: RecordKey | null
     /** The session cookie is signed under an older secret. */
-    cookieIsStale: boolean
+    cookieIsOutdated: boolean
   }
   interface FastifyContextConfig {
     /** The route starts a session: @fastify/session makes a new id, whatever the browser sent. */
@@ -50,7 +50,7 @@ export async function addBrowserSession(
 ): Promise<void> {
   const { cookies } = options
   scope.decorateRequest('recordKey', null)
-  scope.decorateRequest('cookieIsStale', false)
+  scope.decorateRequest('cookieIsOutdated', false)
   scope.addHook('onRequest', async (request) => {
     const { sessionName } = cookies
     const value = cookies.read(request.headers.cookie)
@@ -58,7 +58,7 @@ export async function addBrowserSession(
     delete request.cookies[sessionName]
     if (verified === null) return
     request.recordKey = verified.recordKey
-    request.cookieIsStale = verified.stale
+    request.cookieIsOutdated = verified.underOlderSecret
     // Signed with the newest secret here, since the library clears a cookie that it would sign otherwise.
     if (request.routeOptions.config.newSession !== true) {
       request.cookies[sessionName] = cookies.signer.sign(verified.sessionId)

@@ -7,7 +7,10 @@ import type { SessionCache } from './cache.ts'
 /** What has to be known of a session to serve it without the store. Instants in monotonic milliseconds. */
 export interface Known {
   readonly key: RecordKey
-  /** The session is not served without the store after this; its idle limit may end it earlier. */
+  /**
+   * The session is not served without the store after this: its access token expires, its absolute limit passes, or
+   * it was read too long ago. Its idle limit may end it earlier.
+   */
   readonly graceUntil: number
   /** Last activity that this process knows of. */
   seenAt: number
@@ -16,8 +19,8 @@ export interface Known {
 /** The outage grace: when memory may replace the store. */
 export interface OutageGrace<Entry extends Known> {
   /**
-   * Whether cached sessions may be served although the store cannot be reached: its change messages stopped less
-   * than the grace ago, and no node of it has answered since.
+   * Whether cached sessions may be served without the store: no node of it answered when the grace began, and its
+   * change messages stopped less than the grace ago and are not back.
    */
   isActive(): boolean
   /** The session as last known, while the grace is active and no limit of the session has passed. Counts as activity. */
@@ -26,7 +29,7 @@ export interface OutageGrace<Entry extends Known> {
 
 interface OutageGraceOptions<Entry extends Known> {
   store: Pick<ReliableStore, 'health' | 'touch'>
-  cache: Pick<SessionCache<Entry>, 'getStale'>
+  cache: Pick<SessionCache<Entry>, 'getForOutage'>
   /** 0: there is no grace. */
   graceMs: number
   idleMs: number
@@ -34,12 +37,12 @@ interface OutageGraceOptions<Entry extends Known> {
   log: Logger
 }
 
-/** The last proof of messages may be this much older than the outage. */
+/** The last proof that messages arrive may be this much older than the start of the outage. */
 const PROOF_AGE_MS = 500
 
 /**
- * The grace runs from the loss of messages, by the monotonic clock. It also ends a grace after their last proof,
- * because a process that was stopped has missed messages without noticing. It ends early when messages are back:
+ * The grace runs from the loss of messages, by the monotonic clock. It also ends `graceMs` after the last proof of
+ * messages, because a process that was stopped has missed messages without noticing. It ends early when messages are back:
  * sessions may have changed meanwhile. The idle limit counts from what this process has seen of the browser.
  */
 export function createOutageGrace<Entry extends Known>({
@@ -79,7 +82,7 @@ export function createOutageGrace<Entry extends Known>({
   function isActive(): boolean {
     if (over || !(begun || health.isUnreached())) return false
     if (health.msSinceLive() >= graceMs + PROOF_AGE_MS) return false
-    // Where no node answers before messages are missed, they will be within a second.
+    // Before the loss of messages is noticed, sessions are served too; the log waits for the loss.
     if (lost && !begun) {
       begun = true
       log.warn(
@@ -94,7 +97,7 @@ export function createOutageGrace<Entry extends Known>({
     isActive,
     find(cookie) {
       if (!isActive()) return null
-      const known = cache.getStale(cookie)
+      const known = cache.getForOutage(cookie)
       const at = clock.monotonic()
       if (known === null || at >= known.graceUntil || at >= known.seenAt + idleMs) return null
       known.seenAt = at

@@ -16,7 +16,7 @@ export interface TokenSet {
 interface OpenedTokens {
   tokens: TokenSet
   /** Sealed under an older secret. */
-  stale: boolean
+  underOlderSecret: boolean
 }
 
 interface Plain {
@@ -52,6 +52,6 @@ export function openTokens(keyring: Keyring, key: RecordKey, sealed: string): Op
       lifeSeconds: plain.l,
       scope: plain.s,
     },
-    stale: opened.stale,
+    underOlderSecret: opened.underOlderSecret,
   }
 }

@@ -21,9 +21,9 @@ export interface NewSession {
   tokens: Pick<TokenSet, 'expiresAt' | 'refreshToken'>
 }
 
-/** The life of sessions: nothing else creates, finds or ends one. All reject with `StoreUnavailable`. */
+/** The life of sessions: nothing else creates, finds or ends one. A store that fails is a rejection with `StoreUnavailable`. */
 export interface Sessions {
-  /** Creates a provisional session, which lives for 15 s unless it is confirmed. */
+  /** Creates a provisional session, which lives for 15 s unless fastify-session.ts confirms it. */
   create(key: RecordKey, granted: GrantedTokens, flow: SessionFlow): Promise<NewSession>
   /** Ends a session whose creation failed, as soon as the store takes that. Never rejects. */
   abandon(key: RecordKey): void
@@ -33,8 +33,9 @@ export interface Sessions {
   touch(key: RecordKey): void
   end: EndSession
   /**
-   * Ends a session whose refresh token was refused, unless its tokens were replaced or another attempt holds the
-   * lease: then `moved`. Where the store does not take it, it is tried again until the absolute limit.
+   * Ends a session whose refresh token was refused to the holder `attempt` of the lease. `moved`: its tokens were
+   * replaced, or another attempt holds the lease, so it goes on. `gone`: there is no such session. While the store
+   * fails this rejects, and the end is tried again in the background until the absolute limit.
    */
   endRefused(key: RecordKey, record: SessionRecord, attempt: string): Promise<'ended' | 'moved' | 'gone'>
 }
@@ -63,7 +64,7 @@ export function createSessions(options: SessionsOptions): Sessions {
   const { store, keyring, clock, log } = options
   const end = createEndSession({ ...options, onEnded, onUnreadable })
 
-  /** When the store was first live: earlier incidents belong to the start of the process. */
+  /** When the store was first live: connecting at the start of the process counts as incidents too. */
   let readyAt = Number.POSITIVE_INFINITY
   let liveSince = Number.NEGATIVE_INFINITY
   store.health.onLive((live) => {
@@ -90,7 +91,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     const endsAt = granted.refreshToken === null ? Math.min(limit, granted.expiresAt) : limit
     const idleEndsAt = Math.min(createdAt + options.idleMs, endsAt)
     const tokens = sealTokens(keyring, key, granted)
-    // First the hint, then the record: an entry without a record is dropped when it is claimed.
+    // The queue first: an entry without a record is dropped when it is claimed, a record without an entry is not refreshed.
     await options.plan(key, granted, { idleEndsAt })
     const record = { tokens, createdAt, endsAt, flow, client: options.clientId }
     await store.create(key, record, randomUUID(), PROVISIONAL_MS)
@@ -100,19 +101,19 @@ export function createSessions(options: SessionsOptions): Sessions {
 
   async function find(key: RecordKey): Promise<Found> {
     const record = await store.read(key)
-    if (record === null) return await ended(key)
+    if (record === null) return await endedBefore(key)
     const limit = passedLimit(record, clock.wall())
     // Late activity may still arrive, so the session is neither served nor ended yet.
     if (limit === 'idle' && mayLackActivity(key))
       throw new StoreUnavailable(new Error('late activity may still arrive'))
     if (limit !== null) {
       const { kind } = await store.endPassed(key, record.gen, limit)
-      if (kind === 'gone') return await ended(key)
+      if (kind === 'gone') return await endedBefore(key)
       if (kind === 'ended') {
         onEnded(key, limit)
         return { kind: 'ended', reason: limit }
       }
-      // The store's clock says that the session lives, so the clock of this process is wrong.
+      // Moved: by the store's clock the session lives, so the clock of this process is wrong; or it was just refreshed.
     }
     const opened = openTokens(keyring, key, record.tokens)
     if (opened !== null) return { kind: 'live', session: { key, record, tokens: opened.tokens } }
@@ -131,7 +132,7 @@ export function createSessions(options: SessionsOptions): Sessions {
   }
 
   /** The reason is optional: where the store does not answer, it is left out. */
-  async function ended(key: RecordKey): Promise<Found> {
+  async function endedBefore(key: RecordKey): Promise<Found> {
     const kept = await store.endReason(key).catch(() => null)
     return { kind: 'ended', reason: END_REASONS.find((reason) => reason === kept) ?? null }
   }

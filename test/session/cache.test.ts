@@ -217,7 +217,7 @@ t.test('without a grace nothing is known after a loss', async (t) => {
   const { cache, session, lose } = make(t)
   keep(cache, 'one', await session())
   lose()
-  t.equal(cache.getStale('one'), null)
+  t.equal(cache.getForOutage('one'), null)
 })
 
 t.test('what is put aside at a loss is handed out as stale alone, until messages are back', async (t) => {
@@ -225,20 +225,20 @@ t.test('what is put aside at a loss is handed out as stale alone, until messages
   const entry = keep(cache, 'one', await session())
   lose()
   t.equal(cache.get('one'), null)
-  t.equal(cache.getStale('one'), entry)
+  t.equal(cache.getForOutage('one'), entry)
   recover()
   t.equal(cache.get('one'), null)
-  t.equal(cache.getStale('one'), null)
+  t.equal(cache.getForOutage('one'), null)
   lose()
-  t.equal(cache.getStale('one'), null, 'it does not come back with the next loss')
+  t.equal(cache.getForOutage('one'), null, 'it does not come back with the next loss')
 })
 
 t.test('what is put aside is forgotten when its time is over', async (t) => {
   const { cache, session, lose } = make(t, 100, 50)
   keep(cache, 'one', await session())
   lose()
-  t.not(cache.getStale('one'), null)
-  await until('it is forgotten', () => cache.getStale('one') === null)
+  t.not(cache.getForOutage('one'), null)
+  await until('it is forgotten', () => cache.getForOutage('one') === null)
 })
 
 t.test('a change and a drop by hand reach what is aside', async (t) => {
@@ -250,9 +250,9 @@ t.test('a change and a drop by hand reach what is aside', async (t) => {
   lose()
   await store.end(ended)
   cache.drop(dropped)
-  t.equal(cache.getStale('one'), null)
-  t.equal(cache.getStale('two'), null)
-  t.equal(cache.getStale('three'), entry)
+  t.equal(cache.getForOutage('one'), null)
+  t.equal(cache.getForOutage('two'), null)
+  t.equal(cache.getForOutage('three'), entry)
 })
 
 t.test('what is read during a loss goes aside, unless a change overtook it', async (t) => {
@@ -261,15 +261,15 @@ t.test('what is read during a loss goes aside, unless a change overtook it', asy
   keep(cache, 'one', read, 'old')
   lose()
   const entry = keep(cache, 'one', read, 'new')
-  t.equal(cache.getStale('one'), entry)
+  t.equal(cache.getForOutage('one'), entry)
   const guard = cache.reading(changed)
   await store.end(changed)
   cache.put('two', { key: changed, token: 'token' }, guard)
-  t.equal(cache.getStale('two'), null)
+  t.equal(cache.getForOutage('two'), null)
   const begun = cache.reading(late)
   recover()
   cache.put('three', { key: late, token: 'token' }, begun)
-  t.equal(cache.getStale('three'), null, 'one that ends after messages are back is not kept at all')
+  t.equal(cache.getForOutage('three'), null, 'one that ends after messages are back is not kept at all')
 })
 
 t.test('no more is kept aside than the bound', async (t) => {
@@ -278,7 +278,7 @@ t.test('no more is kept aside than the bound', async (t) => {
   lose()
   keep(cache, 'three', await session())
   t.strictSame(
-    ['one', 'two', 'three'].map((cookie) => cache.getStale(cookie) !== null),
+    ['one', 'two', 'three'].map((cookie) => cache.getForOutage(cookie) !== null),
     [false, true, true],
   )
 })

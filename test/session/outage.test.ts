@@ -40,7 +40,7 @@ function createEventLog() {
   return { events, log }
 }
 
-const NOTHING_CACHED = { getStale: () => null }
+const NOTHING_CACHED = { getForOutage: () => null }
 const OPTIONS = { cache: NOTHING_CACHED, idleMs: IDLE_MS, clock: createMovableClock() }
 
 t.test('a grace that is over does not begin again, however close its last call is', async (t) => {
@@ -93,7 +93,7 @@ t.test('a grace that has begun lasts while a node answers, and ends when message
 
 t.test('with a grace of no seconds nothing is served without the store', async (t) => {
   const { health } = unreachedStore(() => 0)
-  const cache = { getStale: () => t.fail('nothing is looked up') as never }
+  const cache = { getForOutage: () => t.fail('nothing is looked up') as never }
   const log = createLog('silent')
   const grace = createOutageGrace({ ...OPTIONS, cache, store: { health, touch() {} }, graceMs: 0, log })
   t.notOk(grace.isActive())

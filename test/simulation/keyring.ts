@@ -20,7 +20,7 @@ export function createCheapKeyring(secrets: readonly string[]): Keyring {
     sign: (value) => sign(value),
     verify(value, signature) {
       const age = secrets.findIndex((secret) => sign(value, secret) === signature)
-      return age < 0 ? 'invalid' : age === 0 ? 'current' : 'stale'
+      return age < 0 ? 'invalid' : age === 0 ? 'newest' : 'older'
     },
     seal(purpose, text, context) {
       sealed += 1
@@ -31,7 +31,7 @@ export function createCheapKeyring(secrets: readonly string[]): Keyring {
       if (age < 0) return null
       const head = `${secrets[age]}.${purpose}.${context}.`
       if (!text.startsWith(head)) return null
-      return { text: text.slice(text.indexOf('.', head.length) + 1), stale: age > 0 }
+      return { text: text.slice(text.indexOf('.', head.length) + 1), underOlderSecret: age > 0 }
     },
   }
 }

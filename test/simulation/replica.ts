@@ -272,7 +272,7 @@ export class Replica implements Owner {
     const setCookies = new Map<string, string>()
     const request = {
       recordKey: verified?.recordKey ?? null,
-      cookieIsStale: verified?.stale ?? false,
+      cookieIsOutdated: verified?.underOlderSecret ?? false,
       session: { encryptedSessionId: verified === null ? '' : this.#cookies.signer.sign(verified.sessionId) },
     }
     const reply = { setCookie: (name: string, text: string) => void setCookies.set(name, text) }
