@@ -36,7 +36,7 @@ export type ObtainAccessToken = (session: LiveSession, refusedGen?: number) => P
 
 /** With a valid token a caller waits for a refresh only while that refresh is younger than this. */
 const PATIENCE_WITH_VALID_TOKEN_MS = 1_000
-/** Without one, while the token endpoint counts as down: long enough for a response if it has recovered. */
+/** Without one, while the token endpoint counts as down: slightly longer than `PROBE_MS` of the breaker. */
 const PATIENCE_IN_OUTAGE_MS = 2_600
 /** Beyond a whole token request: time to read its result. */
 const LOOK_AGAIN_MS = 500
@@ -79,6 +79,7 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
 
     for (;;) {
       if (session.tokens.refreshToken === null) {
+        // Without a refresh token the session's absolute limit is the expiry of its access token.
         if (isExpired()) return { kind: 'ended', reason: 'absolute' }
         return isUsable() ? token() : { kind: 'token_refused' }
       }
@@ -86,6 +87,8 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
       const result = await orIfUsable(
         withTimeout(flight.result, patienceMs(flight.startedAt, isUsable(), deadline)),
       )
+      // No result within the caller's patience, or a failing store.
+      if (result === null && isUsable()) return token()
       switch (result?.kind) {
         case 'granted':
           session = result.session
@@ -117,14 +120,12 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
           // Once: a store that fails over again and again must not hold up a caller for ever.
           if (!paused) deadline = Math.max(deadline, clock.monotonic() + result.waitMs + LOOK_AGAIN_MS)
           paused = true
-          if (clock.monotonic() >= deadline) throw mayLackTokens(result.waitMs)
+          if (clock.monotonic() >= deadline) throw storeMayBeBehind(result.waitMs)
           if (!flight.hasChanged())
             await watch.next(Math.min(result.waitMs + 10, deadline - clock.monotonic()))
           break
-        case undefined:
-          if (isUsable()) return token()
-          break
         case 'changed':
+        case undefined:
       }
       if (isNewer()) return token()
       const found = await orIfUsable(sessions.find(session.key))
@@ -136,7 +137,7 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
       if (isNewer()) return token()
       if (clock.monotonic() >= deadline || (result === null && isDown())) {
         if (isUsable()) return token()
-        if (result?.kind === 'paused') throw mayLackTokens(result.waitMs)
+        if (result?.kind === 'paused') throw storeMayBeBehind(result.waitMs)
         return NO_ANSWER
       }
       if (result?.kind === 'changed' && stayed) await watch.next(REREAD_MS)
@@ -164,7 +165,7 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
 
 const NO_ANSWER: Access = { kind: 'unavailable', retryAfterSeconds: 1 }
 
-function mayLackTokens(waitMs: number): StoreUnavailable {
+function storeMayBeBehind(waitMs: number): StoreUnavailable {
   const reason = new Error('Redis changed its master and may lack newer tokens')
   return new StoreUnavailable(reason, false, Math.ceil(waitMs / 1_000))
 }

@@ -118,16 +118,17 @@ export function createQueueRepair(options: QueueRepairOptions): QueueRepair {
   }
 
   function moveForward(): void {
+    if (stopped) return
     const seenMs = monotonic() - stepSeenAt
-    if (seenMs < STEP_SEEN_MS) {
+    if (seenMs < STEP_SEEN_MS || moving !== null) {
       // Each part of the queue shows the same step; the scan may have missed one that comes later.
-      const isLater = seenMs > SAME_STEP_MS && !stopped
-      if (isLater) again ??= setTimeout(moveAgain, STEP_SEEN_MS + CLAIM_SLACK_MS - seenMs)
+      if (seenMs > SAME_STEP_MS)
+        again ??= setTimeout(moveAgain, Math.max(0, STEP_SEEN_MS - seenMs) + CLAIM_SLACK_MS)
       return
     }
     stepSeenAt = monotonic()
     log.warn({ event: 'store.clock_stepped_back' }, "Redis' clock has stepped back: check its time source")
-    moving ??= afterStep().finally(() => {
+    moving = afterStep().finally(() => {
       moving = null
     })
   }

@@ -1,6 +1,6 @@
 import type { RecordKey, SessionStore } from '../store/store.ts'
 
-/** Sees every change of one record from its creation on, so that none is missed between two steps. */
+/** From its creation on no change of the record is missed. It also reports when change messages may have been missed. */
 export interface RecordWatch {
   /** Resolves when a change has come since the last call, or after `ms`. */
   next(ms: number): Promise<void>

@@ -20,7 +20,7 @@ export type RefreshTrigger = 'request' | 'schedule' | 'invalid_token'
 /** For the metrics of refreshes. */
 export interface RefreshEvents {
   refreshed(trigger: RefreshTrigger, outcome: TokenOutcome['kind'], seconds: number): void
-  /** Seconds between the instant that a background refresh was due and its start. */
+  /** Seconds between the instant at which a background refresh was due and its start. */
   lagged(seconds: number): void
 }
 
@@ -32,7 +32,7 @@ export type RefreshResult =
   | { kind: 'busy'; waitMs: number; ageMs: number }
   /** The store may lack newer tokens: nobody refreshes for `waitMs`. */
   | { kind: 'paused'; waitMs: number }
-  /** The record has changed since it was read: read it again. `late`: new tokens wait for the store. */
+  /** Read the record again: it has changed, or new tokens wait for the store (`late`) and `read` shows them. */
   | { kind: 'changed'; late?: Promise<RefreshResult> }
   | { kind: 'ended'; reason: EndReason | null }
   /** The authorization server gave no tokens now. `late`: what the response comes to that is still awaited. */
@@ -73,7 +73,7 @@ export interface Refresh {
 }
 
 const FORCED_WINDOW_MS = 60_000
-/** A holder whose tokens the store did not take tries again within two seconds of the store's return. */
+/** In doubt nothing is presented for this long after an incident: a process that holds new tokens writes them within two seconds. */
 const STORE_RETURN_GRACE_MS = 5_000
 /** The result of a request that could not be sent in time comes this much after its timeout, and leaves no doubt. */
 const UNSENT_TOLERANCE_MS = 100
@@ -93,9 +93,9 @@ interface Attempt {
   /** Before the store was asked: the lease ends no sooner than its length after this. */
   leasedAt: number
   /** When the access token expires. */
-  expiresAt: number
+  tokenExpiresAt: number
   /** Until then an earlier presentation may be answered whose lease was never released. */
-  earlierOpenUntil: number
+  earlierAnswerableUntil: number
 }
 
 interface Permit {
@@ -108,9 +108,9 @@ export function createRefresh(options: RefreshOptions): Refresh {
   const { timing, timeoutMs, clock, random, log, events, revoke } = options
   const working = new Set<Promise<unknown>>()
   /** Connections whose presentation has no response yet. */
-  const open = new Set<AbortController>()
+  const unanswered = new Set<AbortController>()
   const beganAt = clock.monotonic()
-  /** The process stops: nobody would be left to store a response. */
+  /** The process stops: no one would be left to store a response. */
   let closed = false
   let closing: NodeJS.Timeout | undefined
 
@@ -134,6 +134,11 @@ export function createRefresh(options: RefreshOptions): Refresh {
     try {
       attempt = await takeLease(session, forced)
       if ('kind' in attempt) return attempt
+      if (closed) {
+        await store.releaseLease(session.key, attempt.id, null, 0)
+        attempt = { kind: 'later', retryInMs: UNANSWERED_RETRY_MS }
+        return attempt
+      }
       return await present(session, attempt, trigger, { admission, releaseSlot })
     } finally {
       if (attempt === null || 'kind' in attempt) {
@@ -178,7 +183,13 @@ export function createRefresh(options: RefreshOptions): Refresh {
           tokens.expiresAt - clock.wall(),
           ageMs === null ? Number.POSITIVE_INFINITY : tokens.lifeSeconds * 1_000 - ageMs,
         )
-        const attempt = { id, doubts, leasedAt, expiresAt: at + leftMs, earlierOpenUntil: at + openForMs }
+        const attempt = {
+          id,
+          doubts,
+          leasedAt,
+          tokenExpiresAt: at + leftMs,
+          earlierAnswerableUntil: at + openForMs,
+        }
         if (doubts === 0) return attempt
         const waitMs = Math.max(
           presentableInMs(tokens, timing, { doubts, leftMs }),
@@ -209,7 +220,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
     )
     const inTime = withTimeout(answer, timeoutMs + UNSENT_TOLERANCE_MS).finally(releaseSlot)
     void track(inTime.then((outcome) => count(outcome?.kind ?? 'in_doubt')))
-    const nothingToLose = attempt.doubts > 0 && attempt.expiresAt <= startedAt
+    const nothingToLose = attempt.doubts > 0 && attempt.tokenExpiresAt <= startedAt
     const hangs = nothingToLose && (await withTimeout(answer, PROBE_MS)) === null
     // Other sessions need not wait for this one to learn that the endpoint hangs.
     if (hangs) admission.report(false, null)
@@ -219,7 +230,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
       if (isLost() && outcome.kind !== 'granted') return { kind: 'changed' }
       report(admission, outcome)
       const result = await track(conclude(session, attempt, outcome))
-      // It could not be sent while the lease was ours: another attempt may have brought new tokens meanwhile.
+      // The lease has run out without a presentation: another process may have refreshed meanwhile.
       const lapsed =
         outcome.kind === 'unavailable' && clock.monotonic() - attempt.leasedAt >= leaseMs(timeoutMs)
       return lapsed ? { kind: 'changed' } : result
@@ -242,7 +253,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
   /** Brings the record to the outcome of a token request. */
   async function conclude(
     { key, record, tokens }: LiveSession,
-    { id, doubts, expiresAt, earlierOpenUntil }: Attempt,
+    { id, doubts, tokenExpiresAt, earlierAnswerableUntil }: Attempt,
     outcome: TokenOutcome,
   ): Promise<RefreshResult> {
     const { gen } = record
@@ -250,7 +261,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
       case 'granted':
         return await save({ key, record, tokens: keepRefreshToken(outcome.tokens, tokens) }, id)
       case 'refused': {
-        const openMs = earlierOpenUntil - clock.monotonic()
+        const openMs = earlierAnswerableUntil - clock.monotonic()
         if (openMs > 0) {
           // The earlier presentation may have used the refresh token up, and its response hold the new one.
           log.warn(
@@ -270,10 +281,10 @@ export function createRefresh(options: RefreshOptions): Refresh {
       }
       case 'unavailable':
       case 'in_doubt': {
-        // An earlier doubt remains, whatever the outcome of this presentation.
+        // With an earlier doubt this presentation was the last chance, so even a readable failure counts.
         const doubtless = outcome.kind === 'unavailable' && doubts === 0
         const after = doubts + (doubtless ? 0 : 1)
-        const leftMs = expiresAt - clock.monotonic()
+        const leftMs = tokenExpiresAt - clock.monotonic()
         const retryInMs = backOffMs({ tokens, leftMs, outcome, doubts: after, timing, random: random() })
         log.warn(
           { ...FAILURES[outcome.kind], reason: outcome.reason, retryInMs },
@@ -342,7 +353,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
     }
 
     function giveUp(): void {
-      // Timers run before sockets are read: a process that was stopped reads a waiting response before its next look.
+      // Timers run before sockets are read: a suspended process reads a waiting response before its next look.
       if (overdue) reset('no answer came')
       overdue = true
     }
@@ -368,7 +379,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
       log.error({ event: 'store.step_failed', err: error }, 'a lease could not be renewed')
     }
 
-    open.add(connection)
+    unanswered.add(connection)
     const timer = setInterval(look, RENEW_AGAIN_MS)
     const watch = watchRecord(key, () => {
       renewAt = clock.monotonic()
@@ -377,7 +388,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
     const answer = send(connection.signal).finally(() => {
       clearInterval(timer)
       watch.stop()
-      open.delete(connection)
+      unanswered.delete(connection)
     })
     return { answer, isLost: () => lost }
   }
@@ -396,7 +407,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
       closing = setTimeout(
         () => {
           closed = true
-          for (const connection of open) connection.abort(new Error('the process stops'))
+          for (const connection of unanswered) connection.abort(new Error('the process stops'))
         },
         Math.max(0, at - clock.monotonic()),
       )

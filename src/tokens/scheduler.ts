@@ -147,9 +147,10 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       case 'unreadable':
         return await store.schedule(key, UNREADABLE_PAUSE_MS)
       case 'live': {
-        const { tokens, record } = found.session
-        const inMs = Math.min(msUntilDue(found.session, storeNow), nextLookMs(tokens, record))
-        if (msUntilDue(found.session, storeNow) <= 0) return await refresh(found.session, lateMs)
+        const { session } = found
+        if (msUntilDue(session, storeNow, 0) <= 0) return await refresh(session, lateMs)
+        // Spread as by `plan`: sessions that were put back together must not come due together.
+        const inMs = Math.min(msUntilDue(session, storeNow, random()), msUntilIdleEnd(session.record))
         return await put(key, Math.max(inMs, LOOK_AGAIN_MS))
       }
     }
@@ -193,13 +194,13 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
 
   /**
    * Until tokens may be refreshed, by this process's clock or by the age that the store's clock gives them: either
-   * clock may be wrong, and the other one then keeps the refresh in time.
+   * clock may be wrong, and the other one then keeps the refresh in time. `spread` is in [0, 1).
    */
-  function msUntilDue({ tokens, record }: LiveSession, storeNow: number): number {
+  function msUntilDue({ tokens, record }: LiveSession, storeNow: number, spread: number): number {
     if (tokens.refreshToken === null) return Number.POSITIVE_INFINITY
-    const byOwnClock = dueAt(tokens, timing, 0) - clock.wall()
+    const byOwnClock = dueAt(tokens, timing, spread) - clock.wall()
     if (record.replacedAt === 0) return byOwnClock
-    return Math.min(byOwnClock, dueAfterMs(tokens, timing, 0) - (storeNow - record.replacedAt))
+    return Math.min(byOwnClock, dueAfterMs(tokens, timing, spread) - (storeNow - record.replacedAt))
   }
 
   function msUntilIdleEnd(record: IdleLimit): number {

@@ -12,7 +12,7 @@ interface Flight {
   readonly trigger: RefreshTrigger
   /** Comes early where the session ends meanwhile: the response no longer matters. Rejects with `StoreUnavailable`. */
   readonly result: Promise<RefreshResult>
-  /** Whether the record has changed since this flight began. */
+  /** Whether the record may have changed since this flight began. */
   hasChanged(): boolean
 }
 
@@ -33,10 +33,10 @@ interface SingleFlightOptions {
   plan: (session: LiveSession) => Promise<void>
 }
 
-/** A refresh that ended its session says why; it has this long to do so. */
+/** When the record is gone, a refresh that ended the session itself has this long to report its reason. */
 const OWN_END_MS = 50
 
-/** One refresh for each session and process at a time. Whatever follows from a refresh follows here. */
+/** One refresh for each session and process at a time. Puts sessions with new tokens into the due queue. */
 export function createSingleFlight(options: SingleFlightOptions): SingleFlight {
   const { refresh, sessions, watchRecord, monotonic, log, plan } = options
   const flights = new Map<RecordKey, Flight>()
@@ -98,8 +98,8 @@ export function createSingleFlight(options: SingleFlightOptions): SingleFlight {
       return flight
     },
     async settled() {
+      while (working.size > 0) await Promise.allSettled(working)
       await refresh.settled()
-      await Promise.allSettled(working)
     },
   }
 }

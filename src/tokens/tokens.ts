@@ -22,7 +22,7 @@ interface TokensOptions {
   revoker: Revoker
   keyring: Keyring
   timing: RefreshTiming
-  /** Token requests of this process in flight at once. */
+  /** Token requests of this process at once for which a caller still waits. */
   concurrency: number
   timeoutMs: number
   /** How long after the beginning of a stop token responses are waited for. */
@@ -35,7 +35,7 @@ interface TokensOptions {
 
 /**
  * The tokens of all sessions: replaces them before they expire, with and without requests, and ends a session when
- * the authorization server refuses its refresh token. No other folder sees a refresh token.
+ * the authorization server refuses its refresh token. No other folder presents a refresh token.
  */
 export interface Tokens {
   obtainAccessToken: ObtainAccessToken
@@ -53,8 +53,8 @@ export interface Tokens {
   stop(): Promise<void>
 }
 
-/** Time after the last token response for repairs of lost writes and for revocations. */
-const LAST_STEPS_MS = 1_500
+/** Time for revocations after token requests were given up. */
+const REVOCATION_MS = 1_500
 
 export function createTokens(options: TokensOptions): Tokens {
   const { store, sessions, revoker, timing, timeoutMs, clock, random, log, events } = options
@@ -123,7 +123,7 @@ export function createTokens(options: TokensOptions): Tokens {
       await beginStop()
       await singleFlight.settled()
       await store.settled()
-      const leftMs = Math.max(0, answeredBy! + LAST_STEPS_MS - clock.monotonic())
+      const leftMs = Math.max(0, answeredBy! + REVOCATION_MS - clock.monotonic())
       await Promise.all([store.finish(), revoker.stop(leftMs)])
     },
   }

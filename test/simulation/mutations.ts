@@ -97,7 +97,7 @@ export const MUTATIONS: readonly Mutation[] = [
     'stop-waits-for-a-hanging-refresh',
     'a stop does not reset the connection of a token request that hangs',
     REFRESH,
-    "for (const connection of open) connection.abort(new Error('the process stops'))",
+    "for (const connection of unanswered) connection.abort(new Error('the process stops'))",
     '',
   ),
   mutation(

@@ -173,3 +173,35 @@ t.test(
     await scan.stop()
   },
 )
+
+t.test("a second step of the store's clock during a long scan is followed by another scan", async (t) => {
+  const time = installVirtualTime(t)
+  let scans = 0
+  const repair = createQueueRepair({
+    everyMs: 100 * MINUTE,
+    pauseMs: 100,
+    monotonic: time.clock.monotonic,
+    random: () => 0.9,
+    log: createLog('silent'),
+    store: {
+      claimNonce: async () => true,
+      async *keys() {
+        scans += 1
+        for (let batch = 0; batch < 600; batch += 1) yield []
+      },
+      scheduleMissing: async () => 0,
+    },
+  })
+  repair.start()
+  repair.moveForward()
+  await time.advance(40_000)
+  repair.moveForward()
+  await time.advance(5 * MINUTE)
+  t.equal(scans, 2)
+  const stopping = repair.stop()
+  await time.advance(1_000)
+  await stopping
+  repair.moveForward()
+  await time.advance(MINUTE)
+  t.equal(scans, 2, 'a stopped process begins none')
+})

@@ -499,6 +499,39 @@ t.test('a stop waits for an answer as long as it may, and then resets the presen
   await asked
 })
 
+t.test(
+  'a refresh whose lease comes after the end of a stop presents nothing and releases the lease',
+  async (t) => {
+    const setup = createVirtualReplicas(t, { stopMs: 5_000 })
+    const { time, addReplica, addSession, presentations, request, shared } = setup
+    const replica = addReplica()
+    const key = await addSession(replica, 1, 0)
+    const { beginRefresh } = shared
+    let answer = (): void => {}
+    const held = new Promise<void>((resolve) => {
+      answer = resolve
+    })
+    shared.beginRefresh = async (...args) => {
+      await held
+      return await beginRefresh(...args)
+    }
+    const asked = request(replica, key)
+    await time.settle()
+    let stopped = false
+    void replica.tokens.stop().then(() => {
+      stopped = true
+    })
+    await time.advance(6_000)
+    t.notOk(stopped, 'the stop waits for the lease')
+    answer()
+    await time.advance(1_000)
+    t.ok(stopped)
+    t.strictSame(presentations, [])
+    t.match(await shared.read(key), { doubts: 0, leaseUntil: 0 })
+    t.match(await asked, { kind: 'unavailable' })
+  },
+)
+
 /** Until the function that it returns is called, the store answers every write with an error. */
 function refuseWrites(store: SessionStore): () => void {
   const { replaceTokens, beginRefresh, renewLease, releaseLease, end } = store
