@@ -139,7 +139,11 @@ export async function startCluster(
   for (const node of nodes) {
     await until('each node sees the whole cluster', async () => {
       const info = await node.cli('cluster', 'info')
-      return info.includes('cluster_state:ok') && info.includes(`cluster_known_nodes:${nodes.length}`)
+      const known = info.includes(`cluster_known_nodes:${nodes.length}`)
+      if (!info.includes('cluster_state:ok') || !known) return false
+      const view = (await node.cli('cluster', 'nodes')).split('\n')
+      // A master votes for the promotion of a replica only once it knows whose replica that is.
+      return view.filter((line) => /[ ,]slave /.test(line)).length === masters * replicas
     })
   }
 
