@@ -74,7 +74,7 @@ export function createForward(options: ForwardOptions): Forward {
     const { request, reply, outgoing, source } = forwarding
     forwarding.attempts += 1
     const isFirst = forwarding.attempts === 1
-    const mayExpire = !isFirst && !source.hasExpired(caller)
+    const validWhenSent = !isFirst && !source.hasExpired(caller)
     const startedAt = performance.now()
     const attempt = {
       outgoing,
@@ -92,11 +92,11 @@ export function createForward(options: ForwardOptions): Forward {
         case 'cut':
           return
         case 'invalid_token': {
-          // A renewed token is renewed once more if it expired on its way.
-          const hasExpired = mayExpire && source.hasExpired(caller)
-          const mayRenew = isFirst || (hasExpired && forwarding.attempts === 2)
+          // A renewed token is renewed once more if it was valid when sent and expired before the response.
+          const expiredUnderWay = validWhenSent && source.hasExpired(caller)
+          const mayRenew = isFirst || (expiredUnderWay && forwarding.attempts === 2)
           if (mayRenew) renewAndSend(forwarding, caller, outcome.named)
-          else reply.send(problem(hasExpired ? 'upstream_timeout' : 'upstream_refused'))
+          else reply.send(problem(expiredUnderWay ? 'upstream_timeout' : 'upstream_refused'))
           return
         }
         default:

@@ -65,17 +65,17 @@ const SINGLE = [
 const LISTS = ['content-encoding', 'content-language', 'accept-ranges'] as const
 
 /**
- * The header fields of a relayed response, names and values in turn: the `fixed` ones, `Cache-Control`,
+ * The header fields of a relayed response, names and values in turn: the security headers, `Cache-Control`,
  * then those of the resource server that are on the allow-list. `received`: as undici gives them, with
  * lower-case names and a list where a field line was repeated.
  */
 export function responseHeaders(
   status: number,
   received: IncomingHttpHeaders,
-  fixed: readonly string[],
+  securityHeaders: readonly string[],
 ): string[] {
   const hop = connectionOptions(received.connection)
-  const sent = [...fixed]
+  const sent = [...securityHeaders]
   if (!hop.has('cache-control') && mayBeKept(received['cache-control'])) {
     sent.push('cache-control', 'private, no-cache', 'vary', 'Cookie')
   } else {

@@ -7,7 +7,7 @@ const INVALID_TOKEN = /^invalid_?token$/i
 const CODE_MEMBERS = new Set(['error', 'errorcode', 'error_code', 'code'])
 const CODE_OBJECTS = new Set(['error', 'responsestatus'])
 
-/** A longer challenge does not name an error, and searching it would take long. */
+/** Only the beginning of a long challenge is searched: a whole one could take long. */
 const MAX_CHALLENGE = 2_048
 // A quoted string is taken whole, so that text inside a description is never read as a parameter.
 const AUTH_PARAM = /([\w!#$%&'*+.^`|~-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))/g

@@ -11,11 +11,11 @@ interface RelayOptions {
   headers: IncomingHttpHeaders
   /** A browser that reads nothing for so long is disconnected. */
   readerTimeoutMs: number
-  /** As `relayedHeaders` gives them. */
-  protection: readonly string[]
+  /** Names and values in turn, from http/headers.ts. */
+  securityHeaders: readonly string[]
 }
 
-/** Up to here copying a body into a text costs less than it saves. */
+/** Up to this size copying a body into a string costs less than it saves. */
 const SHORT_BYTES = 8 * 1024
 
 /** Responses whose head may have to go alone; one immediate for all that came in one turn. */
@@ -38,8 +38,8 @@ export class Relay {
   /** Writes the head. Hooks that add security fields do not run for it, so it carries them all. */
   constructor(options: RelayOptions) {
     this.options = options
-    const { attempt, status, headers, protection } = options
-    const fields = responseHeaders(status, headers, protection)
+    const { attempt, status, headers, securityHeaders } = options
+    const fields = responseHeaders(status, headers, securityHeaders)
     fields.push('x-request-id', attempt.requestId)
     attempt.response.writeHead(status, fields)
   }
@@ -50,7 +50,7 @@ export class Relay {
     const waitsAlready = response.writableNeedDrain
     const whole = !this.begun && Number(headers['content-length']) === chunk.length
     this.begun = true
-    // One text with the head costs the connection half of what a text and a buffer do.
+    // A string joins the head in one write; a Buffer needs a second write, which costs twice as much.
     const short = whole && chunk.length <= SHORT_BYTES
     if (short ? response.write(chunk.toString('latin1'), 'latin1') : response.write(chunk)) return
     controller.pause()
@@ -60,8 +60,8 @@ export class Relay {
   end(): void {
     this.over = true
     const { attempt, headers } = this.options
-    // In the turn of the last part Node would write an empty text after it, and with it a list of two. A
-    // body in chunks has an end to be written, which goes with its last part.
+    // In the turn of the last chunk Node would add an empty write: with a length, wait one turn. A chunked body
+    // has a last chunk to write, so it ends in the same turn.
     const hasLength = headers['content-length'] !== undefined
     if (this.begun && hasLength) process.nextTick(endResponse, attempt.response)
     else attempt.response.end()

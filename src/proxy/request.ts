@@ -26,8 +26,8 @@ export interface Attempt {
   /** The browser's request, for its headers and its end; its body is not read. */
   request: IncomingMessage
   response: ServerResponse
-  /** A ready `Bearer …` value, also where the token goes into the query; null sends none. */
-  authorization: string | null
+  /** A ready `Bearer …` value, also where the token goes into the query. */
+  authorization: string
   requestId: string
 }
 

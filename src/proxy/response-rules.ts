@@ -53,7 +53,7 @@ function refusal(status: number, headers: IncomingHttpHeaders, reason: string): 
   return { kind: 'upstream_error', status, retryAfter: typeof retryAfter === 'string' ? retryAfter : null }
 }
 
-/** The failure for an error of undici before the head of the response. */
+/** The failure for an error of undici before the head was written to the browser. */
 export function failureOf(error: Error): Failure {
   const code = codeOf(error)
   switch (code) {

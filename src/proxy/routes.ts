@@ -37,7 +37,7 @@ interface ProxyOptions extends Omit<CallersOptions, 'timing' | 'idleMs' | 'grace
 
 /** What a stop has to close. */
 interface Proxy {
-  /** Waits for the requests under way, then closes the connections to the resource server. */
+  /** To be called when the public server is closed: waits for the attempts under way, then closes the connections. */
   close(): Promise<void>
 }
 
@@ -109,7 +109,7 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
       { method: 'PUT', url: PATHS.site },
       { method: 'PUT', url: PATHS.siteOfAccount },
       { method: 'POST', url: PATHS.siteInBody },
-      // Not among the known paths: to other methods this may be a file of the app.
+      // Left out of PROXY_PATHS on purpose: for other methods this may be a file of the app, so there is no 405.
       { method: 'POST', url: PATHS.siteInBodyAsJson },
     ]) {
       scope.route({

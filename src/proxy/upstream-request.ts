@@ -17,8 +17,8 @@ import { type Connection, createUpstream, type TrackedRequest, type Upstream } f
 
 /** The end of an attempt. All but the first three leave the browser's response untouched. */
 export type Outcome =
-  /** The response was relayed and handed to the browser's connection; `bytes` of body. */
-  | { kind: 'finished'; status: number; bytes: number }
+  /** The response was relayed and handed to the browser's connection. */
+  | { kind: 'finished'; status: number }
   /** The browser went away, or stopped reading; the request upstream was ended. */
   | { kind: 'client_gone' }
   /** The response broke off half-way, and the browser's connection with it. */
@@ -65,7 +65,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
     tokenIn,
     timeoutMs,
     readerTimeoutMs,
-    protection: relayedHeaders(options.secure),
+    securityHeaders: relayedHeaders(options.secure),
     onEnd() {
       open -= 1
       if (open === 0) whenIdle?.()
@@ -93,8 +93,8 @@ interface Terms {
   tokenIn: 'header' | 'query'
   timeoutMs: number
   readerTimeoutMs: number
-  /** As `relayedHeaders` gives them. */
-  protection: readonly string[]
+  /** Names and values in turn, from http/headers.ts. */
+  securityHeaders: readonly string[]
   /** An attempt is over, and its outcome comes next. */
   onEnd: () => void
 }
@@ -112,7 +112,7 @@ const DROPPED_BYTES = 64 * 1024
 
 const NOTHING: Buffer[] = []
 
-const GONE = new Error('the browser went away')
+const GONE = new Error('this attempt is over')
 const DROPPED = new Error('the rest of a refused response is not wanted')
 
 /**
@@ -135,7 +135,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private held: Buffer[] = NOTHING
   private complete = false
   private relay: Relay | null = null
-  private begun = false
+  private responseStarted = false
   private repeated = false
   private pipelined = false
   private closed = false
@@ -181,7 +181,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     const accepted = pool.dispatch(this.request, this)
     // undici does not limit how long a request waits for one of its connections.
     if (!accepted && this.controller === null && this.phase === 'waiting') {
-      this.timer = setTimeout(() => this.give({ kind: 'timeout' }), this.terms.timeoutMs)
+      this.timer = setTimeout(() => this.finish({ kind: 'timeout' }), this.terms.timeoutMs)
     }
   }
 
@@ -193,7 +193,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   }
 
   onResponseStarted(): void {
-    this.begun = true
+    this.responseStarted = true
   }
 
   onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
@@ -202,8 +202,8 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     if (this.phase !== 'waiting') return
     this.status = status
     this.headers = headers
-    if (status === 401 || status === 400 || status === 403) this.inspect()
-    else this.judge()
+    if (status === 401 || status === 400 || status === 403) this.holdErrorResponse()
+    else this.applyRules()
   }
 
   onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
@@ -216,11 +216,11 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
         this.held.push(chunk)
         if (this.bytes >= INSPECTED_BYTES) {
           controller.pause()
-          this.decide()
+          this.searchBody()
         }
         break
       case 'untyped':
-        this.give(untypedBody(this.status, this.headers))
+        this.finish(untypedBody(this.status, this.headers))
         break
       default:
         if (this.bytes > DROPPED_BYTES) controller.abort(DROPPED)
@@ -234,7 +234,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     }
     this.complete = true
     if (this.phase === 'relaying') this.endRelay()
-    else if (this.phase === 'inspecting') this.decide()
+    else if (this.phase === 'inspecting') this.searchBody()
     else if (this.phase === 'untyped') this.startRelay()
   }
 
@@ -246,16 +246,16 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
           this.controller = null
           this.dispatch(this.terms.upstream.fresh)
         } else {
-          this.give(failureOf(error))
+          this.finish(failureOf(error))
         }
         break
       case 'inspecting':
       case 'untyped':
-        if (this.status === 401) this.giveInvalidToken(false)
-        else this.give(failureOf(error))
+        if (this.status === 401) this.finishInvalidToken(false)
+        else this.finish(failureOf(error))
         break
       case 'relaying':
-        this.give({ kind: 'cut', status: this.status })
+        this.finish({ kind: 'cut', status: this.status })
         this.relay?.cut()
         break
       case 'ended':
@@ -265,62 +265,62 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 
   /** RFC 9112 section 9.3.1: the far end may close a kept connection just as it is used again. */
   private maySendAgain(error: Error): boolean {
-    const stale = this.connection.answered && !this.begun && isLostConnection(error)
-    return isRepeatable(this.attempt.outgoing) && stale && !this.repeated
+    const wasClosed = this.connection.answered && !this.responseStarted && isLostConnection(error)
+    return isRepeatable(this.attempt.outgoing) && wasClosed && !this.repeated
   }
 
-  private inspect(): void {
+  private holdErrorResponse(): void {
     const { status, headers } = this
     if (challengeNamesInvalidToken(headers['www-authenticate'])) {
-      this.giveInvalidToken(true)
+      this.finishInvalidToken(true)
       return
     }
     this.phase = 'inspecting'
     this.held = []
     this.timer = setTimeout(() => {
-      if (status === 401) this.giveInvalidToken(false)
-      else this.give({ kind: 'timeout' })
+      if (status === 401) this.finishInvalidToken(false)
+      else this.finish({ kind: 'timeout' })
       this.controller?.abort(DROPPED)
     }, this.terms.timeoutMs)
   }
 
   /** Called once, with the whole body or its beginning in `held`. */
-  private decide(): void {
+  private searchBody(): void {
     bodyNamesInvalidToken(this.held, this.headers['content-encoding'])
-      .then((named) => this.decided(named))
+      .then((named) => this.bodySearched(named))
       .catch((error: Error) => {
         this.onResponseError(null, error)
         this.controller?.abort(error)
       })
   }
 
-  private decided(named: boolean): void {
+  private bodySearched(named: boolean): void {
     if (this.phase !== 'inspecting') return
-    if (named || this.status === 401) this.giveInvalidToken(named)
-    else this.judge()
+    if (named || this.status === 401) this.finishInvalidToken(named)
+    else this.applyRules()
     if (!this.attempt.response.writableNeedDrain) this.controller?.resume()
   }
 
-  private giveInvalidToken(named: boolean): void {
-    this.give({ kind: 'invalid_token', named, status: this.status })
+  private finishInvalidToken(named: boolean): void {
+    this.finish({ kind: 'invalid_token', named, status: this.status })
   }
 
-  private judge(): void {
+  private applyRules(): void {
     clearTimeout(this.timer)
     const { status, headers } = this
     const rule = ruleFor(status, headers, this.attempt.outgoing)
     if (rule === 'relay') this.startRelay()
-    else if (rule !== 'relay_if_empty') this.give(rule)
-    else if (this.held.length > 0) this.give(untypedBody(status, headers))
+    else if (rule !== 'relay_if_empty') this.finish(rule)
+    else if (this.held.length > 0) this.finish(untypedBody(status, headers))
     else if (this.complete) this.startRelay()
     else this.phase = 'untyped'
   }
 
   private startRelay(): void {
     const { attempt, status, headers, controller, held } = this
-    const { readerTimeoutMs, protection } = this.terms
+    const { readerTimeoutMs, securityHeaders } = this.terms
     if (controller === null) return
-    const relay = new Relay({ attempt, controller, status, headers, readerTimeoutMs, protection })
+    const relay = new Relay({ attempt, controller, status, headers, readerTimeoutMs, securityHeaders })
     this.relay = relay
     this.phase = 'relaying'
     for (const chunk of held) relay.write(chunk)
@@ -337,20 +337,20 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   }
 
   private browserClosed(): void {
-    const { phase, status, bytes } = this
+    const { phase, status } = this
     const { response } = this.attempt
     this.closed = true
     if (phase === 'over') return
     // Node takes the response back from the connection once all of it is handed over.
     if (phase === 'ended' && response.writableFinished && response.socket === null) {
-      this.give({ kind: 'finished', status, bytes })
+      this.finish({ kind: 'finished', status })
     } else {
-      this.give({ kind: 'client_gone' })
+      this.finish({ kind: 'client_gone' })
       this.controller?.abort(GONE)
     }
   }
 
-  private give(outcome: Outcome): void {
+  private finish(outcome: Outcome): void {
     const { request, response } = this.attempt
     this.phase = 'over'
     this.held = NOTHING
@@ -372,8 +372,7 @@ function isRepeatable({ method }: OutgoingRequest): boolean {
   return method === 'GET' || method === 'HEAD'
 }
 
-function withToken(path: string, authorization: string | null): string {
-  if (authorization === null) return path
+function withToken(path: string, authorization: string): string {
   const token = encodeURIComponent(authorization.slice('Bearer '.length))
   return `${path}${path.includes('?') ? '&' : '?'}access_token=${token}`
 }

@@ -83,7 +83,7 @@ t.test('status and bytes pass unchanged, with the listed headers and the protect
     'content-length': String(body.length),
     connection: 'close',
   })
-  t.same(outcome, { kind: 'finished', status: 206, bytes: body.length })
+  t.same(outcome, { kind: 'finished', status: 206 })
 })
 
 for (const [said, kept] of [
@@ -154,7 +154,7 @@ t.test('a 304 keeps its validators and has no body, even if it names a length', 
   t.equal(answer.raw, '')
   t.equal(answer.headers.etag, '"v"')
   t.equal(answer.headers['cache-control'], 'private, no-cache')
-  t.same(outcome, { kind: 'finished', status: 304, bytes: 0 })
+  t.same(outcome, { kind: 'finished', status: 304 })
 })
 
 t.test('a 204 is relayed without type, length and body', async (t) => {
@@ -171,7 +171,7 @@ for (const [what, text] of [
   t.test(`an empty response ${what} needs no type`, async (t) => {
     const { answer, outcome } = await relayed(t, text)
     t.equal(answer.status, 200)
-    t.same(outcome, { kind: 'finished', status: 200, bytes: 0 })
+    t.same(outcome, { kind: 'finished', status: 200 })
   })
 }
 
@@ -351,7 +351,7 @@ t.test('a response that ends with its connection is relayed whole', async (t) =>
   )
   const { port, outcome } = await bff(t, { baseUrl: upstream.url })
   t.equal((await get(t, port)).raw, '3\r\nabc\r\n0\r\n\r\n')
-  t.same(await outcome(0), { kind: 'finished', status: 200, bytes: 3 })
+  t.same(await outcome(0), { kind: 'finished', status: 200 })
 })
 
 t.test(

@@ -44,7 +44,7 @@ export class SimulatedResourceServer {
         if (token !== null) this.#onRefused(token)
         return answer({ kind: 'invalid_token', named: true, status: 401 }, null)
       }
-      answer({ kind: 'finished', status: 200, bytes: 10 }, token.family.user)
+      answer({ kind: 'finished', status: 200 }, token.family.user)
     })
   }
 }
