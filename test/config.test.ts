@@ -59,6 +59,7 @@ t.test('required variables are enough, and all others have their documented defa
     accessLog: 'errors',
     logLevel: 'info',
     shutdownSeconds: 20,
+    shutdownDelaySeconds: 0,
   })
 })
 
@@ -103,6 +104,7 @@ t.test('the configuration holds the value of every variable', async (t) => {
     ACCESS_LOG: 'off',
     LOG_LEVEL: 'silent',
     SHUTDOWN_SECONDS: '5',
+    SHUTDOWN_DELAY_SECONDS: '7',
   })
   t.strictSame(revealed(config), {
     publicUrl: 'http://localhost:3000',
@@ -147,6 +149,7 @@ t.test('the configuration holds the value of every variable', async (t) => {
     accessLog: 'off',
     logLevel: 'silent',
     shutdownSeconds: 5,
+    shutdownDelaySeconds: 7,
   })
 })
 

@@ -97,6 +97,8 @@ function toConfig(values: Values) {
     accessLog: values.ACCESS_LOG,
     logLevel: values.LOG_LEVEL,
     shutdownSeconds: values.SHUTDOWN_SECONDS,
+    /** Between the stop signal and the begin of the stop. */
+    shutdownDelaySeconds: values.SHUTDOWN_DELAY_SECONDS,
   } as const)
 }
 

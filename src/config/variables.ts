@@ -193,6 +193,11 @@ export const TABLE = {
     wholeNumber(1, 3600),
     'time to finish open requests after a stop signal',
   ),
+  SHUTDOWN_DELAY_SECONDS: withDefault(
+    '0',
+    wholeNumber(0, 300),
+    'go on serving this long after a stop signal, while /readyz is 503',
+  ),
   ALLOW_INSECURE_HTTP: withDefault(
     'false',
     mapped(oneOf('true', 'false'), (text) => text === 'true'),

@@ -72,7 +72,9 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
   async function stop(reason: string): Promise<void> {
     if (stopping) return
     stopping = true
-    log.info({ event: 'stopping', reason }, 'stopping')
+    const delaySeconds = config.shutdownDelaySeconds
+    log.info({ event: 'stopping', reason, delaySeconds }, 'stopping')
+    // Each worker waits for the delay itself: a signal to the process group reaches the workers as well.
     const ended = workers().map((worker) => new Promise((resolve) => worker.once('exit', resolve)))
     for (const worker of workers()) worker.process.kill('SIGTERM')
     await Promise.all(ended)

@@ -15,12 +15,22 @@ export async function runServerProcess(config: Config, log: Logger): Promise<voi
     fail(`Redis refused the credentials (${message}): check REDIS_URL`),
   )
   let stopping = false
+  let endDelay = (): void => {}
 
   async function stop(reason: string): Promise<void> {
+    // Without its primary a worker gets no new connections, so there is nothing to wait for.
+    if (reason === 'disconnect') endDelay()
     if (stopping) return
     stopping = true
-    log.info({ event: 'stopping', reason }, 'stopping')
+    const delaySeconds = reason === 'disconnect' ? 0 : config.shutdownDelaySeconds
+    log.info({ event: 'stopping', reason, delaySeconds }, 'stopping')
     app.readiness.announceStop()
+    if (delaySeconds > 0) {
+      await new Promise<void>((resolve) => {
+        endDelay = resolve
+        setTimeout(resolve, delaySeconds * 1_000)
+      })
+    }
     setTimeout(() => {
       log.error({ event: 'stop.incomplete' }, 'not everything was finished in time: raise SHUTDOWN_SECONDS')
       process.exit(1)

@@ -106,6 +106,7 @@ t.test('each fault is found alone and begins with the name of its variable', asy
     ['ACCESS_LOG', 'none', /one of `errors`, `all`, `off`/],
     ['LOG_LEVEL', 'verbose', /one of `trace`/],
     ['SHUTDOWN_SECONDS', '0', /from 1 to 3600/],
+    ['SHUTDOWN_DELAY_SECONDS', '301', /from 0 to 300/],
     ['ALLOW_INSECURE_HTTP', 'yes', /one of `true`, `false`, but is "yes"/],
   ]
   for (const [name, value, says, others] of cases) {
