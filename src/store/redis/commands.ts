@@ -78,7 +78,8 @@ export function inTime<T>(answer: Promise<T>): Promise<T> {
 
 /**
  * To be called before each command: all commands of one turn of the event loop then leave in one write to each
- * server. A write for each command costs more than everything else that the command does.
+ * server. CPU for a command, 64 in a turn: 6.5 µs, with ioredis' auto-pipelining 12.2, with neither 12.9; for a
+ * single one 34, 55 and 26.
  */
 export function createWriteJoiner(client: RedisClient): () => void {
   let corked: { uncork(): void }[] = []
