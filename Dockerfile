@@ -5,6 +5,8 @@ RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY tsconfig.json tsconfig.build.json tsconfig.demo.json ./
 COPY scripts ./scripts
 COPY src ./src
+# The commit, for bff_build_info: docker build --build-arg REVISION=$(git rev-parse HEAD)
+ARG REVISION
 RUN npm run build
 
 FROM node:24-bookworm-slim AS dependencies

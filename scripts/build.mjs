@@ -2,7 +2,7 @@
 // (tsconfig.demo.json), and the files that the compiler does not copy. With --if-possible it is
 // the `prepare` step: an install without development dependencies has no compiler and keeps what it has.
 import { spawnSync } from 'node:child_process'
-import { cpSync, mkdirSync, readdirSync, rmSync } from 'node:fs'
+import { cpSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -28,6 +28,15 @@ for (const entry of readdirSync(join(root, 'src'), { recursive: true })) {
   const target = join(root, 'dist', entry)
   mkdirSync(dirname(target), { recursive: true })
   cpSync(join(root, 'src', entry), target)
+}
+
+writeFileSync(join(root, 'dist', 'revision.txt'), `${findRevision()}\n`)
+
+/** The commit: as the builder of an image names it, or as git knows it. */
+function findRevision() {
+  if (process.env.REVISION) return process.env.REVISION
+  const { status, stdout } = spawnSync('git', ['rev-parse', 'HEAD'], { cwd: root, encoding: 'utf8' })
+  return status === 0 ? stdout.trim() : 'unknown'
 }
 
 function findCompiler() {

@@ -6,6 +6,7 @@ import { createServer } from './http/server.ts'
 import { createKeyring } from './keyring.ts'
 import type { Logger } from './log.ts'
 import { addLogin, loginOpenApi, loginPaths } from './login/routes.ts'
+import { sendStartPage } from './login/start-page.ts'
 import { createAuthorizationServer } from './oauth/client.ts'
 import { createMetrics } from './ops/metrics.ts'
 import { createReadiness } from './ops/readiness.ts'
@@ -88,7 +89,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   const grace = createOutageGrace({ store, cache, graceMs, idleMs, clock, log })
 
   const server = createServer(config)
-  const fallback = config.staticDir === null ? null : await addStaticFiles(server, config.staticDir)
+  const fallback = config.staticDir === null ? sendStartPage : await addStaticFiles(server, config.staticDir)
   addHooks(server, {
     secure: config.secureCookies,
     knownPaths: [...loginPaths(config.oauth), ...PROXY_PATHS],

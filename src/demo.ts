@@ -1,6 +1,6 @@
 /**
  * `npm run demo`: the sandbox platform and the server, as two processes that need nothing else, until
- * Ctrl-C. It starts what dist/ holds and imports nothing of it.
+ * Ctrl-C. It starts the programs in dist/ and imports neither of them.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -9,6 +9,20 @@ import { createServer } from 'node:net'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { answerArguments } from './version.ts'
+
+answerArguments(
+  process.argv.slice(2),
+  `Runs the whole product for a try: the server, a sandbox platform and a page, with nothing else installed.
+
+  npm run demo          node dist/demo.js
+
+  --help                prints this text
+  --version             prints the version
+
+PORT is the port of the page (3000), OPS_PORT that of health and metrics (any free one).
+`,
+)
 
 /** Short, so that the refreshes can be watched. The server refreshes when a third of this is left. */
 const TOKEN_SECONDS = 45

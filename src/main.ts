@@ -1,19 +1,35 @@
 import cluster from 'node:cluster'
-import { parseConfig } from './config/config.ts'
+import { describeFaults, parseConfig } from './config/config.ts'
+import { answerArguments } from './version.ts'
+
+answerArguments(
+  process.argv.slice(2),
+  `Runs one replica of the server. Environment variables are its only configuration.
+
+  npm start          node dist/main.js          node --env-file=.env dist/main.js
+
+  --help             prints this text
+  --version          prints the version
+
+docs/configuration.md lists the variables, .env.example has them with values for local use.
+If the configuration has faults, the process lists all of them on stderr and exits with code 1.
+SIGTERM and SIGINT stop it.
+`,
+)
 
 const parsed = parseConfig(process.env)
 if (!parsed.ok) {
-  process.stderr.write(
-    `The configuration has faults:\n${parsed.faults.map((fault) => `  ${fault}\n`).join('')}`,
-  )
+  process.stderr.write(describeFaults(parsed))
   process.exit(1)
 }
 const { config, warnings } = parsed
 // Imported late: loading takes long, and faults of the configuration are to be printed at once.
 const { createLog } = await import('./log.ts')
+const { captureLibraryOutput } = await import('./process/library-output.ts')
 const { runPrimary } = await import('./process/primary.ts')
 const { runServerProcess } = await import('./process/worker.ts')
 const log = createLog(config.logLevel)
+captureLibraryOutput(log)
 
 function crash(error: unknown): void {
   log.fatal({ event: 'crash', err: error }, 'an unexpected error ends the process: please report it')

@@ -4,6 +4,7 @@ import { type Command, createTerminal, HELP, parseArguments } from './operator/c
 import { runCommand } from './operator/commands.ts'
 import { createRedisStore } from './store/redis/store.ts'
 import { type SessionStore, StoreUnavailable } from './store/store.ts'
+import { VERSION } from './version.ts'
 
 const DONE = 0
 const NOT_DONE = 1
@@ -24,6 +25,9 @@ async function main(): Promise<number> {
     case 'help':
       process.stdout.write(HELP)
       return DONE
+    case 'version':
+      process.stdout.write(`${VERSION}\n`)
+      return DONE
     case 'wrong':
       terminal.warn(`${command.message}\nFor the list of commands: node dist/sessions.js --help`)
       return WRONG
@@ -32,7 +36,7 @@ async function main(): Promise<number> {
   }
 }
 
-async function run(command: Exclude<Command, { kind: 'help' | 'wrong' }>): Promise<number> {
+async function run(command: Exclude<Command, { kind: 'help' | 'version' | 'wrong' }>): Promise<number> {
   const ends = command.kind === 'end' || command.kind === 'end_all'
   const secrets = ends || command.kind === 'count_seals' || command.kind === 'reseal'
   const parsed = parseOperatorConfig(process.env, { secrets, revocation: ends && command.revokes })

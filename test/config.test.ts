@@ -193,6 +193,7 @@ t.test('a name that looks like a misspelling causes a warning, and other names d
     ['upstream_timeout_ms', 'UPSTREAM_TIMEOUT_MS'],
     ['TRUSTED_PROXY', 'TRUST_PROXY'],
     ['WORKER', 'WORKERS'],
+    ['SESSION_IDLE', 'SESSION_IDLE_SECONDS'],
   ] as const) {
     t.strictSame(warningsOf({ [given]: '1' }), [
       `${given} is not a variable of this server: did you mean ${meant}?`,
@@ -202,6 +203,26 @@ t.test('a name that looks like a misspelling causes a warning, and other names d
   for (const name of ['PATH', 'HOSTNAME', 'APP_PORT', 'REDIS_PORT', 'REDIS_SERVICE_HOST', 'NODE_ENV']) {
     t.strictSame(warningsOf({ [name]: 'x' }), [], name)
   }
+})
+
+t.test('a quoted secret and one with blanks at its edges cause a warning without the value', async (t) => {
+  const file = t.testdir({ secret: ' of-a-file\n' })
+  for (const [name, value, says] of [
+    ['CLIENT_SECRET', '"quoted-value"', /^CLIENT_SECRET begins and ends with a quote/],
+    ['CLIENT_SECRET', "'quoted-value'", /^CLIENT_SECRET begins and ends with a quote/],
+    ['CLIENT_SECRET', 'blank-value ', /^CLIENT_SECRET begins or ends with a blank/],
+    ['SESSION_SECRET', `"${SESSION_SECRET}"`, /^SESSION_SECRET begins and ends with a quote/],
+    ['SESSION_SECRET', ` ${SESSION_SECRET}`, /^SESSION_SECRET begins or ends with a blank/],
+  ] as const) {
+    const warnings = warningsOf({ [name]: value })
+    t.match(warnings, [says])
+    t.equal(warnings.length, 1)
+    t.notMatch(warnings[0], /quoted-value|blank-value|0123456789/)
+  }
+  t.match(warningsOf({ CLIENT_SECRET: undefined, CLIENT_SECRET_FILE: `${file}/secret` }), [
+    /^CLIENT_SECRET begins or/,
+  ])
+  t.strictSame(warningsOf({ CLIENT_SECRET: 'it"s fine' }), [])
 })
 
 t.test('discouraged flows, the memory store and settings without effect cause a warning', async (t) => {

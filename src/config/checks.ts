@@ -1,6 +1,6 @@
 import { isInsecure, quoted } from './kinds.ts'
-import type { Environment } from './secrets.ts'
-import { FLOWS, VARIABLE_NAMES, type Values } from './variables.ts'
+import { type Environment, given } from './secrets.ts'
+import { FLOWS, TABLE, VARIABLE_NAMES, type Values } from './variables.ts'
 
 const ADDRESSES = [
   'BASE_URL',
@@ -78,6 +78,22 @@ export function relationWarnings(values: Values): string[] {
   return warnings
 }
 
+/** A warning for each secret that holds quotes or blanks at its edges: some tools keep those of a file of variables. */
+export function secretWarnings(env: Environment): string[] {
+  return VARIABLE_NAMES.filter((name) => TABLE[name].secret).flatMap((name) => {
+    const text = given(env, name, true)
+    if (typeof text !== 'string') return []
+    if (/^(["']).*\1$/.test(text.trim())) {
+      return [
+        `${name} begins and ends with a quote, which docker --env-file keeps: remove both unless they are part of the secret`,
+      ]
+    }
+    return text.trim() === text
+      ? []
+      : [`${name} begins or ends with a blank: remove it unless it is part of the secret`]
+  })
+}
+
 function insecureAddresses(values: Partial<Values>): [name: string, address: string][] {
   return ADDRESSES.flatMap((name): [string, string][] => {
     const address = values[name]
@@ -93,10 +109,13 @@ export function nearMisses(env: Environment): string[] {
   const known = VARIABLE_NAMES.flatMap((name) => [name, `${name}_FILE`])
   const unset = VARIABLE_NAMES.filter((name) => !env[name] && !env[`${name}_FILE`])
   return Object.keys(env)
-    .filter((given) => given.length >= 6 && !known.includes(given))
-    .flatMap((given) => {
-      const meant = unset.find((name) => edits(given.toUpperCase(), name) <= (name.length > LONG ? 2 : 1))
-      return meant === undefined ? [] : [`${given} is not a variable of this server: did you mean ${meant}?`]
+    .filter((found) => found.length >= 6 && !known.includes(found))
+    .flatMap((found) => {
+      const upper = found.toUpperCase()
+      const meant =
+        unset.find((name) => edits(upper, name) <= (name.length > LONG ? 2 : 1)) ??
+        unset.find((name) => upper.includes('_') && name.startsWith(`${upper}_`))
+      return meant === undefined ? [] : [`${found} is not a variable of this server: did you mean ${meant}?`]
     })
 }
 

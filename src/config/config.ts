@@ -1,4 +1,4 @@
-import { nearMisses, relationFaults, relationWarnings } from './checks.ts'
+import { nearMisses, relationFaults, relationWarnings, secretWarnings } from './checks.ts'
 import { Refused } from './kinds.ts'
 import type { RedisTarget } from './redis-url.ts'
 import { type Environment, given } from './secrets.ts'
@@ -16,18 +16,31 @@ export type Config = ReturnType<typeof toConfig>
 
 type ParsedConfig =
   | { readonly ok: true; readonly config: Config; readonly warnings: readonly string[] }
-  | { readonly ok: false; readonly faults: readonly string[] }
+  | { readonly ok: false; readonly faults: readonly string[]; readonly hints: readonly string[] }
 
 /**
  * The configuration that an environment gives (docs/configuration.md), with warnings for the start, or all of its
- * faults at once. A fault begins with the variable's name and never holds a secret's value. Reads the files that
+ * faults at once, with hints at misspelled names. A fault begins with the variable's name and never holds a secret's value. Reads the files that
  * variables name; has no other effect.
  */
 export function parseConfig(env: Environment): ParsedConfig {
   const read = readVariables(env, VARIABLE_NAMES)
-  if (!read.ok) return read
-  const warnings = [...relationWarnings(read.values), ...nearMisses(env)]
+  if (!read.ok) return { ...read, hints: nearMisses(env) }
+  const warnings = [...relationWarnings(read.values), ...secretWarnings(env), ...nearMisses(env)]
   return { ok: true, config: toConfig(read.values), warnings }
+}
+
+/** The text for stderr: faults, hints, and where to read on. */
+export function describeFaults({
+  faults,
+  hints,
+}: {
+  faults: readonly string[]
+  hints: readonly string[]
+}): string {
+  const list = (lines: readonly string[]): string => lines.map((line) => `  ${line}\n`).join('')
+  const hinted = hints.length === 0 ? '' : `Hints:\n${list(hints)}`
+  return `The configuration has faults:\n${list(faults)}${hinted}docs/configuration.md explains each variable.\n`
 }
 
 type ReadVariables<Name extends VariableName> =

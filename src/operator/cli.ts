@@ -8,6 +8,7 @@ import type { SessionStore } from '../store/store.ts'
 /** A command line, read. */
 export type Command =
   | { kind: 'help' }
+  | { kind: 'version' }
   | { kind: 'count'; json: boolean }
   | { kind: 'count_seals'; json: boolean }
   | { kind: 'list'; json: boolean }
@@ -34,6 +35,7 @@ export const HELP = `Manages the sessions of a running deployment, in its Redis.
   --json              (count, list, reseal) prints JSON, one object per line
   --no-revoke         (end, end-all) does not revoke tokens: faster for many sessions
   --help              prints this text
+  --version           prints the version
 
 The command needs the environment of the server: REDIS_URL and its options, SESSION_IDLE_SECONDS
 for list, SESSION_SECRET for all commands but list and the plain count, and the client's
@@ -46,6 +48,7 @@ Exit code 0: done. 1: not done, for example no such session, or Redis cannot be 
 
 const OPTIONS = {
   help: { type: 'boolean', short: 'h' },
+  version: { type: 'boolean' },
   'old-key': { type: 'boolean' },
   json: { type: 'boolean' },
   yes: { type: 'boolean' },
@@ -74,6 +77,7 @@ export function parseArguments(args: readonly string[]): Command {
   const { values, positionals } = parsed
   const [name, id, ...more] = positionals
   if (values.help || name === 'help') return { kind: 'help' }
+  if (values.version) return { kind: 'version' }
   if (name === undefined) return { kind: 'wrong', message: 'A command is missing.' }
   const options = Object.hasOwn(COMMANDS, name) ? COMMANDS[name] : undefined
   if (options === undefined) return { kind: 'wrong', message: `There is no command ${JSON.stringify(name)}.` }

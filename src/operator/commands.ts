@@ -7,7 +7,7 @@ import { batches, distinct } from './walk.ts'
 
 /** Runs a command. Resolves with whether it is done. Rejects with `StoreUnavailable`. */
 export async function runCommand(
-  command: Exclude<Command, { kind: 'help' | 'wrong' }>,
+  command: Exclude<Command, { kind: 'help' | 'version' | 'wrong' }>,
   options: CommandOptions,
 ): Promise<boolean> {
   switch (command.kind) {

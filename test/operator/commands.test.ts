@@ -12,7 +12,7 @@ import { IDLE_MS, memoryStore, newKey, newRecord, startSession, type TestStore }
 
 const [A, B, C] = ['A', 'B', 'C'].map((name) => new Secret(`secret-${name}-of-the-tests-of-32-characters`))
 
-type RunnableCommand = Exclude<Command, { kind: 'help' | 'wrong' }>
+type RunnableCommand = Exclude<Command, { kind: 'help' | 'version' | 'wrong' }>
 
 interface Operator {
   made: TestStore

@@ -8,7 +8,7 @@ export type Tree = ReadonlyMap<string, string>
 type Folder = string
 
 // Every folder may import these. They import only each other.
-const GROUND = ['clock', 'config', 'errors', 'keyring', 'log', 'paths', 'secret']
+const GROUND = ['clock', 'config', 'errors', 'keyring', 'log', 'paths', 'secret', 'version']
 
 const EDGES = ['oauth', 'store']
 const STATE = ['session', 'tokens']
@@ -28,7 +28,7 @@ const MAY_IMPORT: Readonly<Record<Folder, readonly Folder[]>> = {
   ...each(EDGES, GROUND),
   ...each(GROUND, GROUND),
   // The launcher starts processes, the sandbox is another server, the demo page runs in the browser.
-  demo: [],
+  demo: ['version'],
   sandbox: [],
   'spa/demo': [],
 }
