@@ -19,6 +19,7 @@ const MAY_IMPORT: Readonly<Record<Folder, readonly Folder[]>> = {
   main: ['process', ...GROUND],
   process: ['app', 'ops', ...GROUND],
   sessions: ['operator', 'store', ...GROUND],
+  doctor: ['operator', ...GROUND],
   operator: [...STATE, ...EDGES, ...GROUND],
   app: ['http', ...ROUTES, ...STATE, ...EDGES, ...GROUND],
   ...each(ROUTES, ['http', ...STATE, ...EDGES, ...GROUND]),

@@ -1,0 +1,102 @@
+import { parseArgs } from 'node:util'
+import { type Config, parseConfig } from '../config/config.ts'
+import { type Environment, given } from '../config/secrets.ts'
+import {
+  checkClient,
+  checkPublicOrigin,
+  checkResourceServer,
+  checkSignInPage,
+  secretHint,
+} from './check-http.ts'
+import { checkClocks, checkRedis } from './check-redis.ts'
+import { fault, ok, type Verdict, warning } from './verdict.ts'
+
+export const DOCTOR_HELP = `Checks a deployment before users come: configuration, Redis, both servers of the platform,
+and whether PUBLIC_URL leads to this server. It changes nothing, here or at the platform.
+
+  npm run doctor                         node dist/doctor.js
+
+  --json      prints one JSON object per line: check, verdict (ok, warning, fault), message
+  --version   prints the version
+  --help      prints this text
+
+The command needs the environment of the server and runs where the server runs.
+
+Exit code 0: nothing is broken. 1: something is broken. 2: called wrongly, or the environment has faults.
+`
+
+/** What a command line asks for. */
+export type DoctorCommand =
+  | { kind: 'help' }
+  | { kind: 'version' }
+  | { kind: 'check'; json: boolean }
+  | { kind: 'wrong'; message: string }
+
+/** Reads the arguments of a command line; `wrong` for faulty ones. */
+export function parseDoctorArguments(args: readonly string[]): DoctorCommand {
+  const options = {
+    json: { type: 'boolean' },
+    help: { type: 'boolean', short: 'h' },
+    version: { type: 'boolean' },
+  } as const
+  try {
+    const { values } = parseArgs({ args: [...args], options })
+    if (values.help) return { kind: 'help' }
+    return values.version ? { kind: 'version' } : { kind: 'check', json: values.json === true }
+  } catch (error) {
+    return { kind: 'wrong', message: (error as Error).message }
+  }
+}
+
+/** The verdicts in the order of the report; `isFaulty`: the environment has faults, so nothing else was checked. */
+export async function examine(env: Environment): Promise<{ verdicts: Verdict[]; isFaulty: boolean }> {
+  const parsed = parseConfig(env)
+  if (!parsed.ok)
+    return { verdicts: parsed.faults.map((text) => fault('configuration', text)), isFaulty: true }
+  const { config } = parsed
+  const [redis, client, page, resource, origin] = await Promise.all([
+    checkRedis(config.store),
+    checkClient(config.oauth),
+    checkSignInPage(config),
+    checkResourceServer(config),
+    checkPublicOrigin(config.publicUrl),
+  ])
+  const verdicts = [
+    ...configuration(config, parsed.warnings, env),
+    ...redis.verdicts,
+    client,
+    ...(page === null ? [] : [page.verdict]),
+    resource.verdict,
+    origin,
+    checkClocks([
+      { of: 'Redis', aheadMs: redis.clockAheadMs },
+      { of: 'the authorization server', aheadMs: page?.clockAheadMs ?? null },
+      { of: 'the resource server', aheadMs: resource.clockAheadMs },
+    ]),
+  ]
+  return { verdicts, isFaulty: false }
+}
+
+function configuration(config: Config, warnings: readonly string[], env: Environment): Verdict[] {
+  const texts = [...warnings]
+  const sentinel = given(env, 'REDIS_SENTINEL_PASSWORD', true)
+  const secrets: [string, string | null][] = [
+    ...config.sessionSecrets.map((secret): [string, string] => ['SESSION_SECRET', secret.reveal()]),
+    ['REDIS_SENTINEL_PASSWORD', typeof sentinel === 'string' ? sentinel : null],
+  ]
+  for (const [name, text] of secrets) {
+    const hint = text === null ? null : secretHint(text)
+    if (hint !== null) texts.push(`${name} ${hint}`)
+  }
+  return texts.length === 0
+    ? [ok('configuration', 'no fault, no warning')]
+    : texts.map((text) => warning('configuration', text))
+}
+
+const WORDS = { ok: 'ok', warning: 'warn', fault: 'FAULT' } as const
+const CHECK_WIDTH = 16
+
+/** One line of the report. */
+export function toLine({ check, verdict, message }: Verdict): string {
+  return `${WORDS[verdict].padEnd(6)}${check.padEnd(CHECK_WIDTH)}${message}`
+}

@@ -1,0 +1,178 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import { Cluster, type Redis, ReplyError } from 'ioredis'
+import type { RedisTarget } from '../../config/redis-url.ts'
+import { StoreUnavailable } from '../store.ts'
+import { inTime } from './commands.ts'
+import { openRedis, type RedisConnections } from './connection.ts'
+import { isRefusedLogin, type RedisClient, reasonOf } from './health.ts'
+import { createRedisStore } from './store.ts'
+
+/** One master as its own `INFO` and `TIME` describe it; null where they are not permitted. */
+export interface RedisNode {
+  readonly version: string | null
+  /** `maxmemory-policy`. */
+  readonly eviction: string | null
+  readonly appendOnly: boolean | null
+  /** By how many milliseconds the clock of this process is ahead of the server's. */
+  readonly clockAheadMs: number | null
+}
+
+/** What Redis is and what the user of `REDIS_URL` may do there. */
+export type RedisInspection =
+  | { readonly kind: 'unreachable' | 'refused'; readonly reason: string }
+  | {
+      readonly kind: 'reached'
+      /** Every master of a Cluster, elsewhere the one server. */
+      readonly nodes: readonly RedisNode[]
+      /** What Redis did not permit or could not do, in its own words; empty when every step worked. */
+      readonly failures: readonly string[]
+    }
+
+const CONNECT_WITHIN_MS = 3_000
+const RETRY_MS = 50
+/** A probe record that was left behind, because the connection broke, is gone after this. */
+const PROBE_LIFE_MS = 5_000
+
+interface InspectionOptions {
+  readonly target: RedisTarget
+  readonly ca: string | null
+  readonly prefix: string
+}
+
+/**
+ * Connects once, describes each master, and runs every step that the server needs on a probe record below the
+ * prefix, under a name that no session has. Deletes the probe.
+ */
+export async function inspectRedis(options: InspectionOptions): Promise<RedisInspection> {
+  const connections = openRedis(options)
+  try {
+    const failure = await connected(connections.commands)
+    if (failure !== null) return failure
+    const failures = new Set<string>()
+    const note = (error: unknown): null => {
+      failures.add(textOf(error))
+      return null
+    }
+    const { commands } = connections
+    const masters = commands instanceof Cluster ? commands.nodes('master') : [commands]
+    const nodes = await Promise.all(masters.map((node) => describe(node, note)))
+    const prefix = `${options.prefix}doctor:${randomUUID()}:`
+    await Promise.all([
+      tryMessages(connections, `${prefix}changed`).catch(note),
+      tryRecord({ ...options, prefix }, note),
+      inTime(masters[0]!.scan('0', 'COUNT', 1)).catch(note),
+    ])
+    return { kind: 'reached', nodes, failures: [...failures] }
+  } finally {
+    connections.close()
+  }
+}
+
+/** null once the client is connected, else why it is not. */
+function connected(client: RedisClient): Promise<Extract<RedisInspection, { reason: string }> | null> {
+  return new Promise((resolve) => {
+    let reason = 'no answer in time'
+    const timer = setTimeout(() => resolve({ kind: 'unreachable', reason }), CONNECT_WITHIN_MS)
+    const settle = (result: Parameters<typeof resolve>[0]): void => {
+      clearTimeout(timer)
+      resolve(result)
+    }
+    client.on('error', (error: Error) => {
+      reason = reasonOf(error)
+      if (isRefusedLogin(error)) settle({ kind: 'refused', reason })
+    })
+    client.once('ready', () => settle(null))
+  })
+}
+
+async function describe(node: Redis, note: (error: unknown) => null): Promise<RedisNode> {
+  const info = await inTime(node.info()).catch(note)
+  const field = (name: string): string | null =>
+    new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info ?? '')?.[1] ?? null
+  const before = Date.now()
+  const time = await inTime(node.time()).catch(note)
+  const between = (before + Date.now()) / 2
+  const appendOnly = field('aof_enabled')
+  return {
+    version: field('redis_version'),
+    eviction: field('maxmemory_policy'),
+    appendOnly: appendOnly === null ? null : appendOnly === '1',
+    clockAheadMs:
+      time === null ? null : Math.round(between - Number(time[0]) * 1_000 - Number(time[1]) / 1_000),
+  }
+}
+
+/** Subscribes and publishes; rejects with the error of the step that failed. */
+async function tryMessages(connections: RedisConnections, channel: string): Promise<void> {
+  const subscriber = connections.openSubscriber(connections.seeds[0])
+  subscriber.on('error', () => {})
+  await inTime(new Promise((resolve) => subscriber.once('ready', resolve)))
+  await inTime(subscriber.subscribe(channel))
+  await inTime(connections.commands.publish(channel, ''))
+}
+
+/** The life of one session, with each command and script that the server uses for it. */
+async function tryRecord(options: InspectionOptions, note: (error: unknown) => null): Promise<void> {
+  const store = createRedisStore({
+    ...options,
+    idleMs: PROBE_LIFE_MS,
+    onRefused() {},
+    onUnreachable() {},
+    onReachable() {},
+    observe() {},
+  })
+  const key = randomBytes(32).toString('hex')
+  const attempt = randomUUID()
+  const now = Date.now()
+  const record = {
+    tokens: 'probe',
+    createdAt: now,
+    endsAt: now + PROBE_LIFE_MS,
+    flow: 'code',
+    client: '',
+  } as const
+  const lease = { leaseMs: PROBE_LIFE_MS, openMs: 0, livesMs: 0, forcedWindowMs: 0 }
+  const shard = Number.parseInt(key[0]!, 16)
+  try {
+    await whenConnected(() => store.create(key, record, attempt, PROBE_LIFE_MS))
+    for (const step of [
+      () => store.confirm(key),
+      () => store.read(key),
+      () => store.touch(key, 0),
+      () => store.schedule(key, PROBE_LIFE_MS),
+      () => store.claimDue(shard, 1, PROBE_LIFE_MS),
+      () => store.queueLength(),
+      () => store.beginRefresh(key, { gen: 1, attempt, ...lease }),
+      () => store.replaceTokens(key, 1, attempt, 'probe'),
+      () => store.claimNonce(attempt, attempt, 1),
+      () => store.nonceClaimed(attempt),
+      () => store.endReason(key),
+    ])
+      await step().catch(note)
+  } catch (error) {
+    note(error)
+  } finally {
+    await store.unschedule(key).catch(note)
+    await store.end(key).catch(note)
+    await store.close()
+  }
+}
+
+/** Repeats a step until the connection of its store is made. An error that the server sent ends it at once. */
+async function whenConnected(step: () => Promise<void>): Promise<void> {
+  const deadline = performance.now() + CONNECT_WITHIN_MS
+  for (;;) {
+    try {
+      return await step()
+    } catch (error) {
+      const answered = error instanceof StoreUnavailable && error.cause instanceof ReplyError
+      if (answered || performance.now() > deadline) throw error
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
+    }
+  }
+}
+
+function textOf(error: unknown): string {
+  const cause = error instanceof StoreUnavailable ? error.cause : error
+  return cause instanceof Error ? reasonOf(cause) : String(cause)
+}

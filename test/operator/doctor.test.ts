@@ -1,0 +1,304 @@
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import t, { type Test } from 'tap'
+import { DOCTOR_HELP, examine, parseDoctorArguments, toLine } from '../../src/operator/doctor.ts'
+import { type Teardown, waitForOutput } from '../helpers/child.ts'
+import { freePort } from '../helpers/ports.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { startCluster, startSentinelGroup } from '../helpers/redis-groups.ts'
+import { startBuilt } from '../helpers/server-process.ts'
+import { CLIENT, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+
+const SESSION_SECRET = 'the-first-secret-of-the-tests-of-32-characters'
+
+// Most of the time is spent in processes that start.
+t.jobs = 2
+
+type Env = Record<string, string>
+
+interface Report {
+  code: number | null
+  lines: string[]
+  stderr: string
+}
+
+/** Runs the built command with exactly this environment to its end. */
+async function run(t: Teardown, env: Env, ...args: string[]): Promise<Report> {
+  const child = startBuilt(t, 'doctor.js', env, args)
+  await waitForOutput(child, () => null, 30_000)
+  const { code } = await child.ended
+  const report = { code, lines: child.stdout().split('\n').slice(0, -1), stderr: child.stderr() }
+  return withoutSecrets(report, env)
+}
+
+/** The report of this process: starting one takes most of the time. */
+async function doctor(env: Env): Promise<Report> {
+  const { verdicts, isFaulty } = await examine(env)
+  const isBroken = verdicts.some(({ verdict }) => verdict === 'fault')
+  return withoutSecrets(
+    { code: isFaulty ? 2 : isBroken ? 1 : 0, lines: verdicts.map(toLine), stderr: '' },
+    env,
+  )
+}
+
+function withoutSecrets(report: Report, env: Env): Report {
+  const text = [...report.lines, report.stderr].join('\n')
+  for (const secret of [env.CLIENT_SECRET, env.SESSION_SECRET, ...passwordsOf(env.REDIS_URL)])
+    if (secret && text.includes(secret)) throw new Error('a secret is printed')
+  return report
+}
+
+function passwordsOf(url = ''): string[] {
+  const password = /:([^:@/]+)@/.exec(url)?.[1]
+  return password === undefined ? [] : [password]
+}
+
+/** Asserts that exactly these checks report a fault, each in one line with these words, and that the exit code is 1. */
+function finds(t: Test, report: Report, faults: Record<string, RegExp>): void {
+  t.match(report, { code: 1, stderr: '' })
+  const found = report.lines.filter((line) => line.startsWith('FAULT'))
+  t.strictSame(
+    found.map((line) => line.slice(6, 22).trim()),
+    Object.keys(faults),
+    report.lines.join('\n'),
+  )
+  for (const [at, words] of Object.values(faults).entries()) t.match(found[at], words)
+}
+
+/** A Redis, a platform and a server, and the environment that they share. */
+async function deployment(t: Test) {
+  const [redis, sandbox] = await Promise.all([startRedis(t), startSandbox(t)])
+  const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
+  await untilReady(bff)
+  const env = {
+    PUBLIC_URL: bff.publicUrl,
+    AUTH_URL: sandbox.authUrl,
+    BASE_URL: sandbox.baseUrl,
+    CLIENT_ID: CLIENT.clientId,
+    CLIENT_SECRET: CLIENT.clientSecret,
+    SESSION_SECRET,
+    REDIS_URL: redis.url,
+  }
+  return { redis, sandbox, env }
+}
+
+t.test('a sound deployment', async (t) => {
+  const { redis, sandbox, env } = await deployment(t)
+
+  await t.test(
+    'has only good verdicts and exit code 0 within five seconds, and nothing is left behind',
+    async (t) => {
+      const keys = async () => (await redis.cli('KEYS', '*')).split('\n').filter((key) => key !== 'bff:ping')
+      const before = await keys()
+      const begin = performance.now()
+      const report = await run(t, env)
+      const seconds = (performance.now() - begin) / 1_000
+      t.match(report, { code: 0, stderr: '' }, report.lines.join('\n'))
+      t.ok(seconds < 5, `${seconds} s`)
+      const checks = [
+        'configuration',
+        'Redis',
+        'eviction',
+        'rights',
+        'client',
+        'sign-in page',
+        'resource server',
+      ]
+      t.strictSame(
+        report.lines.map((line) => [line.slice(0, 6).trim(), line.slice(6, 22).trim()]),
+        [...checks, 'public origin', 'clocks'].map((check) => ['ok', check]),
+      )
+      t.match(report.lines[1], /one server, \d+\.\d+\.\d+, AOF off/)
+      t.strictSame(await keys(), before)
+      const sent = sandbox.journal.entries({ endpoint: 'token' })
+      t.strictSame(
+        sent.map(({ outcome }) => outcome),
+        ['invalid_grant'],
+        'the platform issued nothing',
+      )
+    },
+  )
+
+  await t.test('is reported with --json as one object per line', async (t) => {
+    const { code, lines } = await run(t, env, '--json')
+    t.equal(code, 0)
+    t.match(JSON.parse(lines[1]!), { check: 'Redis', verdict: 'ok', message: /one server/ })
+    for (const line of lines) t.strictSame(Object.keys(JSON.parse(line)), ['check', 'verdict', 'message'])
+  })
+
+  await t.test('finds a wrong client secret', async (t) => {
+    finds(t, await doctor({ ...env, CLIENT_SECRET: 'another-secret' }), {
+      client: /invalid_client: CLIENT_SECRET or CLIENT_ID is wrong$/,
+    })
+  })
+
+  await t.test('finds a client secret in quotes', async (t) => {
+    finds(t, await doctor({ ...env, CLIENT_SECRET: `"${CLIENT.clientSecret}"` }), {
+      client: /CLIENT_SECRET begins and ends with a quote/,
+    })
+  })
+
+  await t.test('warns of a session secret in quotes', async (t) => {
+    const { code, lines } = await doctor({ ...env, SESSION_SECRET: `"${SESSION_SECRET}"` })
+    t.equal(code, 0)
+    t.match(lines[0], /^warn {2}configuration {3}SESSION_SECRET begins and ends with a quote/)
+  })
+
+  await t.test('finds a callback on a host that is not registered', async (t) => {
+    const port = new URL(env.PUBLIC_URL).port
+    finds(t, await doctor({ ...env, PUBLIC_URL: `http://127.0.0.1:${port}` }), {
+      'sign-in page': /registered callback must be on the host of PUBLIC_URL/,
+    })
+  })
+
+  await t.test('finds a wrong AUTH_URL', async (t) => {
+    finds(t, await doctor({ ...env, AUTH_URL: `${env.AUTH_URL}/wrong` }), {
+      client: /not a token endpoint.*404.*check AUTH_URL/,
+      'sign-in page': /no sign-in page.*404.*check AUTH_URL/,
+    })
+  })
+
+  await t.test('finds a platform that is down', async (t) => {
+    const nobody = `http://127.0.0.1:${await freePort()}`
+    finds(t, await doctor({ ...env, AUTH_URL: nobody, BASE_URL: nobody }), {
+      client: /cannot be reached \(ECONNREFUSED\): check AUTH_URL/,
+      'sign-in page': /cannot be reached \(ECONNREFUSED\): check AUTH_URL/,
+      'resource server': /cannot be reached \(ECONNREFUSED\): check BASE_URL/,
+    })
+  })
+
+  await t.test('finds Redis down and refused credentials', async (t) => {
+    const down = await doctor({ ...env, REDIS_URL: `redis://:pa55word@127.0.0.1:${await freePort()}` })
+    finds(t, down, { Redis: /cannot be reached \(.*ECONNREFUSED.*\): check REDIS_URL/ })
+    const locked = await startRedis(t, { password: 'the-right-password' })
+    const url = locked.url.replace('the-right-password', 'a-wrong-password')
+    finds(t, await doctor({ ...env, REDIS_URL: url }), { Redis: /refused the credentials.*REDIS_URL/ })
+  })
+
+  await t.test('finds an eviction policy that deletes sessions', async (t) => {
+    await redis.cli('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru')
+    finds(t, await doctor(env), { eviction: /REDIS_URL has maxmemory-policy allkeys-lru.*set noeviction/ })
+    await redis.cli('CONFIG', 'SET', 'maxmemory-policy', 'noeviction')
+  })
+
+  await t.test('finds an ACL user without keys, channels or INFO', async (t) => {
+    const as = async (...rules: string[]) => {
+      await redis.cli('ACL', 'SETUSER', 'probe', 'reset', 'on', '>pa55word', ...rules)
+      const url = env.REDIS_URL.replace('redis://', 'redis://probe:pa55word@')
+      return await doctor({ ...env, REDIS_URL: url })
+    }
+    finds(t, await as('~other:*', '&bff:*', '+@all'), {
+      rights: /the user of REDIS_URL may not use keys below bff:: add ~bff:\* to its ACL$/,
+    })
+    finds(t, await as('~bff:*', '&other:*', '+@all'), {
+      rights: /the user of REDIS_URL may not use channels below bff:: add &bff:\* to its ACL$/,
+    })
+    const url = env.REDIS_URL.replace('redis://', 'redis://probe:pa55word@')
+    await redis.cli(
+      'ACL',
+      'SETUSER',
+      'probe',
+      'reset',
+      'on',
+      '>pa55word',
+      '~bff:*',
+      '&bff:*',
+      '+@all',
+      '-info',
+    )
+    const blind = await run(t, { ...env, REDIS_URL: url })
+    finds(t, blind, { rights: /may not run INFO: add \+info to its ACL$/ })
+    t.match(blind.lines[2], /^warn {2}eviction .*unknown/)
+    t.match(
+      await as('~bff:*', '&bff:*', '+@all', '-@dangerous', '+info'),
+      { code: 0 },
+      'the documented rights',
+    )
+    t.equal(await redis.cli('KEYS', 'bff:doctor:*'), '')
+  })
+
+  await t.test('finds a clock that is off', async (t) => {
+    const shift = 'data:text/javascript,const{now}=Date;Date.now=()=>now()+60000'
+    finds(t, await run(t, { ...env, NODE_OPTIONS: `--import=${shift}` }), {
+      clocks: /60\.\d s ahead of Redis, .*ahead of the authorization server, .*NTP/,
+    })
+    sandbox.faults.set({ resourceHeaders: { date: new Date(Date.now() + 60_000).toUTCString() } })
+    finds(t, await doctor(env), { clocks: /(59|60)\.\d s behind the resource server/ })
+    sandbox.faults.reset()
+  })
+
+  await t.test('finds a reverse proxy that does not pass a prefix on', async (t) => {
+    const front = async (isPassed: (path: string) => boolean) => {
+      const server = createServer((request, response) => {
+        const path = request.url ?? ''
+        if (!isPassed(path)) {
+          response.writeHead(200, { 'content-type': 'text/html', server: 'nginx' }).end('<p>the page</p>')
+          return
+        }
+        void fetch(env.PUBLIC_URL + path).then(async (answer) => {
+          const type = answer.headers.get('content-type') ?? ''
+          response.writeHead(answer.status, { 'content-type': type }).end(await answer.text())
+        })
+      })
+      await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+      t.teardown(() => server.close())
+      return { ...env, PUBLIC_URL: `http://localhost:${(server.address() as AddressInfo).port}` }
+    }
+    finds(t, await doctor(await front((path) => !path.startsWith('/auth'))), {
+      'public origin':
+        /^FAULT public origin +nginx responds with 200 below \/auth instead.*PUBLIC_URL must pass \/auth on$/,
+    })
+    finds(t, await doctor(await front(() => false)), {
+      'public origin': /must pass \/auth, \/flux, \/site on$/,
+    })
+    t.match(await doctor(await front(() => true)), { code: 0 })
+  })
+
+  await t.test('warns where nothing serves PUBLIC_URL yet', async (t) => {
+    const { code, lines } = await doctor({ ...env, PUBLIC_URL: `http://localhost:${await freePort()}` })
+    t.equal(code, 0)
+    t.match(lines.at(-2), /^warn {2}public origin .*ECONNREFUSED.*PUBLIC_URL/)
+  })
+})
+
+t.test('every form of Redis is checked, over all masters of a Cluster', async (t) => {
+  const sandbox = await startSandbox(t)
+  const env = {
+    PUBLIC_URL: `http://localhost:${await freePort()}`,
+    AUTH_URL: sandbox.authUrl,
+    BASE_URL: sandbox.baseUrl,
+    CLIENT_ID: CLIENT.clientId,
+    CLIENT_SECRET: CLIENT.clientSecret,
+    SESSION_SECRET,
+  }
+  const [cluster, group] = await Promise.all([startCluster(t), startSentinelGroup(t)])
+  const ofCluster = await doctor({ ...env, REDIS_URL: cluster.url })
+  t.match(ofCluster, { code: 0 }, ofCluster.lines.join('\n'))
+  t.match(ofCluster.lines[1], /Cluster of 3 masters, \d/)
+  const ofGroup = await doctor({ ...env, REDIS_URL: group.url })
+  t.match(ofGroup, { code: 0 }, ofGroup.lines.join('\n'))
+  t.match(ofGroup.lines[1], /Sentinel, \d/)
+})
+
+t.test('a faulty environment ends with code 2, and each fault names its variable', async (t) => {
+  const report = await run(t, { SESSION_SECRET: 'too-short-a-secret', PORT: 'many' })
+  t.match(report, { code: 2, stderr: '' })
+  for (const name of [
+    'SESSION_SECRET',
+    'PORT',
+    'AUTH_URL',
+    'BASE_URL',
+    'CLIENT_ID',
+    'CLIENT_SECRET',
+    'REDIS_URL',
+  ])
+    t.equal(report.lines.filter((line) => line.startsWith(`FAULT configuration   ${name} `)).length, 1, name)
+})
+
+t.test('the doctor explains itself', async (t) => {
+  t.match(await run(t, {}, '--version'), { code: 0, lines: [/^\d+\.\d+\.\d+$/], stderr: '' })
+  t.strictSame(parseDoctorArguments(['-h']), { kind: 'help' })
+  t.match(DOCTOR_HELP, /Exit code 0.*1: something.*2: called/s)
+  t.match(parseDoctorArguments(['--colour']), { kind: 'wrong', message: /--colour/ })
+  t.match(parseDoctorArguments(['now']), { kind: 'wrong', message: /now/ })
+})
