@@ -21,6 +21,7 @@ const PROBLEM = {
     code: { enum: PROBLEM_CODES, description: 'Stable; what a program should look at.' },
     requestId: { type: 'string' },
     loginUrl: { type: 'string', description: 'Where to navigate to sign in.' },
+    reason: { type: 'string', description: 'Why the session ended, with `login_required`.' },
   },
 }
 

@@ -67,7 +67,6 @@ export const TOKEN_FLOW: LoginFlow = {
       method: 'POST',
       url: PATHS.callbackOfLogin,
       bodyLimit: BODY_LIMIT_BYTES,
-      config: { newSession: true },
       schema: { body: FRAGMENT_SCHEMA },
       async onRequest(request) {
         requireNonce((request.params as { nonce: string }).nonce)

@@ -22,7 +22,7 @@ export function createLogout({ sessions, cookies, store }: LogoutOptions) {
     // Another replica may know the secret of these cookies: they are kept while no session can be ended.
     else await store.ping()
     cookies.clearSession(reply)
-    return reply.code(204).header('clear-site-data', '"cache"').send()
+    return reply.code(204).send()
   }
 }
 

@@ -59,7 +59,6 @@ export const PASSWORD_FLOW: LoginFlow = {
       method: 'POST',
       url: PATHS.password,
       bodyLimit: BODY_LIMIT_BYTES,
-      config: { newSession: true },
       schema: { body: PASSWORD_SCHEMA },
       async onRequest(request) {
         countAddress(networkOf(request.ip))

@@ -13,7 +13,7 @@ import { FORGET_FRAGMENT, TOKEN_FLOW } from './implicit.ts'
 import { createLogout, LOGOUT_OPENAPI } from './logout.ts'
 import { createProblemPage } from './pages.ts'
 import { PASSWORD_FLOW } from './password.ts'
-import { createSessionFacts, createSessionInfo, SESSION_OPENAPI } from './session-info.ts'
+import { createSessionFacts, createSessionInfo, createStaySignedIn, SESSION_OPENAPI } from './session-info.ts'
 import { createSignIn } from './sign-in.ts'
 import { createStart, startOpenApi } from './start.ts'
 import { createTransactions } from './transaction.ts'
@@ -38,7 +38,7 @@ export function loginPaths(oauth: Oauth): KnownPath[] {
     { path: PATHS.login, allow: 'GET' },
     { path: PATHS.callback, allow: 'GET' },
     { path: PATHS.callbackOfLogin, allow: 'GET' },
-    { path: PATHS.session, allow: 'GET, HEAD' },
+    { path: PATHS.session, allow: 'GET, HEAD, POST' },
     { path: PATHS.logout, allow: 'POST' },
   ]
   return paths.map((known) => (PAGES.has(known.path) ? { ...known, page } : known))
@@ -63,7 +63,7 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
     ...options,
     transactions: createTransactions({ keyring, cookies, publicUrl, oauth, now: clock.wall }),
     signIn: createSignIn({ sessions, revoke, cookies, log }),
-    sessionFacts: createSessionFacts({ defaultWac: config.wac.default }),
+    sessionFacts: createSessionFacts({ defaultWac: config.wac.default, now: clock.wall }),
   }
   const page = problemPage(oauth)
 
@@ -84,8 +84,10 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
 
     await scope.register(async (inSession) => {
       await addBrowserSession(inSession, { cookies, store, end: (key) => sessions.end(key, 'logout') })
-      inSession.get(callbackPath(oauth.redirect), { config: { newSession: true } }, createCallback(context))
+      inSession.get(callbackPath(oauth.redirect), createCallback(context))
       inSession.route({ method: ['GET', 'HEAD'], url: PATHS.session, handler: createSessionInfo(context) })
+      const staySignedIn = createStaySignedIn(context)
+      inSession.route({ method: 'POST', url: PATHS.session, onRequest: staySignedIn, handler: staySignedIn })
       addJsonBodies(inSession)
       for (const flow of servedFlows(oauth)) flow.addRoutes(inSession, context)
     })

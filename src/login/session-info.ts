@@ -1,16 +1,24 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { problem } from '../errors.ts'
 import { jsonResponse, type OpenApiFragment, problemResponse } from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
+import { END_REASONS, type Found, type LiveSession, loginRequired } from '../session/session.ts'
 import type { NewSession, Sessions } from '../session/sessions.ts'
-import type { RecordStore } from '../store/store.ts'
+import { inLog, type RecordKey, type RecordStore } from '../store/store.ts'
 
 /** The facts of a live session that a page may know; instants in ISO 8601, UTC. */
 export type SessionFacts = (session: NewSession) => object
 
 /** `defaultWac`: the default account code. */
-export function createSessionFacts({ defaultWac }: { defaultWac: string | null }): SessionFacts {
-  return ({ record, tokens }) => ({
+export function createSessionFacts({
+  defaultWac,
+  now,
+}: {
+  defaultWac: string | null
+  now: () => number
+}): SessionFacts {
+  return ({ key, record, tokens }) => ({
     authenticated: true,
     flow: record.flow,
     createdAt: iso(record.createdAt),
@@ -19,11 +27,13 @@ export function createSessionFacts({ defaultWac }: { defaultWac: string | null }
     accessTokenExpiresAt: iso(tokens.expiresAt),
     refreshable: tokens.refreshToken !== null,
     wac: defaultWac,
+    now: iso(now()),
+    sessionId: inLog(key),
   })
 }
 
 interface SessionInfoOptions {
-  sessions: Pick<Sessions, 'find'>
+  sessions: Pick<Sessions, 'find' | 'touch'>
   store: Pick<RecordStore, 'read'>
   cookies: SessionCookies
   sessionFacts: SessionFacts
@@ -41,13 +51,49 @@ export function createSessionInfo({ sessions, store, cookies, sessionFacts }: Se
       return ANONYMOUS
     }
     const found = await sessions.find(request.recordKey)
-    if (found.kind !== 'live') return ANONYMOUS
-    if (request.cookieIsOutdated) {
-      cookies.setSession(reply, request.session.encryptedSessionId)
-      cookies.setRecordKey(reply, request.recordKey)
-    }
+    if (found.kind !== 'live') return anonymous(found)
+    renewCookies(request, reply, cookies)
     return sessionFacts(found.session)
   }
+}
+
+function anonymous(found: Exclude<Found, { kind: 'live' }>): object {
+  if (found.kind === 'unreadable' || found.reason === null || found.at === null) return ANONYMOUS
+  return { ...ANONYMOUS, ended: { reason: found.reason, at: iso(found.at) } }
+}
+
+/** `POST /auth/session`: the browser's user is active. Moves the idle limit, and never the absolute one. */
+export function createStaySignedIn({
+  sessions,
+  cookies,
+  sessionFacts,
+}: Pick<SessionInfoOptions, 'sessions' | 'cookies' | 'sessionFacts'>) {
+  return async function staySignedIn(request: FastifyRequest, reply: FastifyReply): Promise<object> {
+    const key = request.recordKey
+    if (key === null) throw problem('login_required', 'There is no session cookie of this server.')
+    // Activity is recorded without a look at the limits, so a session that has passed one must be found first.
+    await findLive(sessions, key)
+    sessions.touch(key)
+    const session = await findLive(sessions, key)
+    renewCookies(request, reply, cookies)
+    // Fastify would read the body after this hook, so the response is sent here.
+    return reply.send(sessionFacts(session))
+  }
+}
+
+async function findLive(sessions: Pick<Sessions, 'find'>, key: RecordKey): Promise<LiveSession> {
+  const found = await sessions.find(key)
+  if (found.kind === 'live') return found.session
+  throw found.kind === 'ended'
+    ? loginRequired(found.reason)
+    : problem('login_required', 'The session cannot be read here any more.')
+}
+
+/** Sets cookies again that an older secret has signed. */
+function renewCookies(request: FastifyRequest, reply: FastifyReply, cookies: SessionCookies): void {
+  if (request.renewedCookie === null || request.recordKey === null) return
+  cookies.setSession(reply, request.renewedCookie)
+  cookies.setRecordKey(reply, request.recordKey)
 }
 
 const INSTANT = { type: 'string', format: 'date-time' }
@@ -61,6 +107,11 @@ const FACTS = {
   accessTokenExpiresAt: INSTANT,
   refreshable: { type: 'boolean' },
   wac: { type: ['string', 'null'], description: 'The default account code.' },
+  now: {
+    ...INSTANT,
+    description: 'The clock of the server, to count down whatever the clock of the browser says.',
+  },
+  sessionId: { type: 'string', pattern: '^[0-9a-f]{12}$', description: 'Names the session in the logs.' },
 }
 
 /** The OpenAPI document's part on this route. */
@@ -76,18 +127,36 @@ export const SESSION_OPENAPI: OpenApiFragment = {
           503: problemResponse('store_unavailable'),
         },
       },
+      post: {
+        operationId: 'staySignedIn',
+        summary: 'Record activity: moves the idle limit, never the absolute one',
+        responses: {
+          200: jsonResponse('The session with its new idle limit.', 'SignedInSession'),
+          401: problemResponse('login_required'),
+          403: problemResponse('cross_origin'),
+          503: problemResponse('store_unavailable'),
+        },
+      },
     },
   },
   schemas: {
     Session: {
-      oneOf: [
-        {
+      oneOf: [{ $ref: '#/components/schemas/SignedInSession' }, { $ref: '#/components/schemas/NoSession' }],
+    },
+    SignedInSession: { type: 'object', required: Object.keys(FACTS), properties: FACTS },
+    NoSession: {
+      type: 'object',
+      required: ['authenticated', 'loginUrl'],
+      properties: {
+        authenticated: { const: false },
+        loginUrl: { type: 'string' },
+        ended: {
           type: 'object',
-          required: ['authenticated', 'loginUrl'],
-          properties: { authenticated: { const: false }, loginUrl: { type: 'string' } },
+          description: "For an hour after this browser's session has ended.",
+          required: ['reason', 'at'],
+          properties: { reason: { enum: END_REASONS }, at: INSTANT },
         },
-        { type: 'object', required: Object.keys(FACTS), properties: FACTS },
-      ],
+      },
     },
   },
 }

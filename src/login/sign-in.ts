@@ -12,7 +12,7 @@ import type { Revoker } from '../tokens/revoker.ts'
 export type Members = Record<string, string>
 
 /**
- * Starts a session with these tokens in a route of `newSession`, sets its cookies, and ends the session that this
+ * Starts a session with these tokens in a route with a browser session, sets its cookies, and ends the session that this
  * browser had. Throws `store_unavailable` where the session cannot be stored; the tokens are then dropped and nothing
  * has changed.
  */

@@ -3,7 +3,7 @@ import { type Problem, problem, unavailable } from '../errors.ts'
 import type { SessionCache } from '../session/cache.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { Known, OutageGrace } from '../session/outage.ts'
-import { type EndReason, type Found, type LiveSession, touchInterval } from '../session/session.ts'
+import { type Found, type LiveSession, loginRequired, touchInterval } from '../session/session.ts'
 import type { Sessions } from '../session/sessions.ts'
 import { type SessionStore, StoreUnavailable } from '../store/store.ts'
 import type { Access } from '../tokens/obtain.ts'
@@ -202,17 +202,4 @@ export function createCallers({
   }
 
   return { cached, find, renew, hasExpired: (caller) => clock.monotonic() >= caller.expiresAt }
-}
-
-const WHY: Record<EndReason, string> = {
-  logout: 'The session was ended by signing out.',
-  idle: 'The session ended after a time without use.',
-  absolute: 'The session has reached its longest duration.',
-  refused: 'The session ended: a server of the platform no longer accepts its tokens.',
-  replaced: 'The session ended when a new one was started.',
-  operator: 'The session was ended by an operator.',
-}
-
-function loginRequired(reason: EndReason | null): Problem {
-  return problem('login_required', reason === null ? 'The session has ended.' : WHY[reason])
 }

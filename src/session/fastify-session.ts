@@ -1,6 +1,6 @@
 import fastifyCookie from '@fastify/cookie'
 import fastifySession, { type SessionStore as LibraryStore } from '@fastify/session'
-import type { FastifyInstance, Session } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import { type RecordKey, type SessionStore, StoreUnavailable } from '../store/store.ts'
 import { recordKeyOf, type SessionCookies } from './cookies.ts'
 
@@ -15,18 +15,14 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The record that a verified session cookie names; it need not exist any more. */
     recordKey: RecordKey | null
-    /** The session cookie is signed under an older secret. */
-    cookieIsOutdated: boolean
-  }
-  interface FastifyContextConfig {
-    /** The route starts a session: @fastify/session makes a new id, whatever the browser sent. */
-    newSession?: boolean
+    /** The session cookie signed under the newest secret; null where it is so already. */
+    renewedCookie: string | null
   }
 }
 
 interface BrowserSessionOptions {
   cookies: SessionCookies
-  store: Pick<SessionStore, 'read' | 'confirm'>
+  store: Pick<SessionStore, 'confirm'>
   /** Ends a session that the library destroys. */
   end: (key: RecordKey) => Promise<unknown>
 }
@@ -50,19 +46,15 @@ export async function addBrowserSession(
 ): Promise<void> {
   const { cookies } = options
   scope.decorateRequest('recordKey', null)
-  scope.decorateRequest('cookieIsOutdated', false)
+  scope.decorateRequest('renewedCookie', null)
   scope.addHook('onRequest', async (request) => {
-    const { sessionName } = cookies
     const value = cookies.read(request.headers.cookie)
     const verified = value === null ? null : cookies.verify(value)
-    delete request.cookies[sessionName]
+    // The library would clear a cookie whose session has ended, and with it the reason of the end.
+    delete request.cookies[cookies.sessionName]
     if (verified === null) return
     request.recordKey = verified.recordKey
-    request.cookieIsOutdated = verified.underOlderSecret
-    // Signed with the newest secret here, since the library clears a cookie that it would sign otherwise.
-    if (request.routeOptions.config.newSession !== true) {
-      request.cookies[sessionName] = cookies.signer.sign(verified.sessionId)
-    }
+    if (verified.underOlderSecret) request.renewedCookie = cookies.signer.sign(verified.sessionId)
   })
 
   await scope.register(fastifySession, {
@@ -81,10 +73,6 @@ export async function addBrowserSession(
  * saves a session again at the end of a request, which must not revive one that has ended meanwhile.
  */
 function createLibraryStore({ store, end }: BrowserSessionOptions): LibraryStore {
-  async function get(sessionId: string): Promise<Session | null> {
-    return (await store.read(recordKeyOf(sessionId))) === null ? null : ({} as Session)
-  }
-
   async function confirm(sessionId: string): Promise<void> {
     if (await store.confirm(recordKeyOf(sessionId))) return
     throw new StoreUnavailable(new Error('there is no record to confirm'))
@@ -92,7 +80,8 @@ function createLibraryStore({ store, end }: BrowserSessionOptions): LibraryStore
 
   // Callbacks: with a store of promises the library waits for ever.
   return {
-    get: (sessionId, done) => void get(sessionId).then((session) => done(null, session), done),
+    // Never called: the library sees no cookie.
+    get: (_sessionId, done) => done(null, null),
     set: (sessionId, _session, done) => void confirm(sessionId).then(() => done(), done),
     destroy: (sessionId, done) => void end(recordKeyOf(sessionId)).then(() => done(), done),
   }

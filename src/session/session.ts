@@ -1,3 +1,4 @@
+import { type Problem, problem } from '../errors.ts'
 import type { RecordKey, SessionRecord } from '../store/store.ts'
 import type { TokenSet } from './sealed-tokens.ts'
 
@@ -15,8 +16,8 @@ export interface LiveSession {
 /** What a look at a session's record shows; see the states of a session in docs/architecture.md. */
 export type Found =
   | { kind: 'live'; session: LiveSession }
-  /** `reason`: null where it is not known, or no longer. */
-  | { kind: 'ended'; reason: EndReason | null }
+  /** `reason` and `at` (epoch milliseconds): null where they are not known, or no longer. */
+  | { kind: 'ended'; reason: EndReason | null; at: number | null }
   /** Sealed under a secret that this process does not have. */
   | { kind: 'unreadable' }
 
@@ -32,4 +33,19 @@ export function passedLimit(
 /** Activity is recorded again when the last record of it is older than this, in milliseconds. */
 export function touchInterval(idleMs: number): number {
   return Math.min(60_000, idleMs / 10)
+}
+
+const WHY: Record<EndReason, string> = {
+  logout: 'The session was ended by signing out.',
+  idle: 'The session ended after a time without use.',
+  absolute: 'The session has reached its longest duration.',
+  refused: 'The session ended: a server of the platform no longer accepts its tokens.',
+  replaced: 'The session ended when a new one was started.',
+  operator: 'The session was ended by an operator.',
+}
+
+/** `login_required` for a session that has ended; a known reason is also its member `reason`. */
+export function loginRequired(reason: EndReason | null): Problem {
+  if (reason === null) return problem('login_required', 'The session has ended.')
+  return problem('login_required', { detail: WHY[reason], members: { reason } })
 }

@@ -17,6 +17,7 @@ import { END_REASONS, type EndReason, type Found, passedLimit } from './session.
 
 /** The facts of a session that has just begun; instants in epoch milliseconds. */
 export interface NewSession {
+  key: RecordKey
   record: Pick<SessionRecord, 'flow' | 'createdAt' | 'idleEndsAt' | 'endsAt'>
   tokens: Pick<TokenSet, 'expiresAt' | 'refreshToken'>
 }
@@ -96,7 +97,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     const record = { tokens, createdAt, endsAt, flow, client: options.clientId }
     await store.create(key, record, randomUUID(), PROVISIONAL_MS)
     options.onStarted(flow)
-    return { record: { flow, createdAt, idleEndsAt, endsAt }, tokens: granted }
+    return { key, record: { flow, createdAt, idleEndsAt, endsAt }, tokens: granted }
   }
 
   async function find(key: RecordKey): Promise<Found> {
@@ -111,7 +112,7 @@ export function createSessions(options: SessionsOptions): Sessions {
       if (kind === 'gone') return await endedBefore(key)
       if (kind === 'ended') {
         onEnded(key, limit)
-        return { kind: 'ended', reason: limit }
+        return { kind: 'ended', reason: limit, at: Math.min(record.idleEndsAt, record.endsAt) }
       }
       // Moved: by the store's clock the session lives, so the clock of this process is wrong; or it was just refreshed.
     }
@@ -133,8 +134,9 @@ export function createSessions(options: SessionsOptions): Sessions {
 
   /** The reason is optional: where the store does not answer, it is left out. */
   async function endedBefore(key: RecordKey): Promise<Found> {
-    const kept = await store.endReason(key).catch(() => null)
-    return { kind: 'ended', reason: END_REASONS.find((reason) => reason === kept) ?? null }
+    const kept = await store.readEnd(key).catch(() => null)
+    const reason = END_REASONS.find((known) => known === kept?.reason) ?? null
+    return { kind: 'ended', reason, at: kept?.at ?? null }
   }
 
   return {

@@ -130,6 +130,12 @@ export const CLOCK_TOLERANCE_MS = 5_000
 /** Once the access token has expired no back-off is longer: the most that a `Retry-After` is honoured for. */
 export const LONGEST_BACK_OFF_MS = 60_000
 
+/** Why a session ended, and when, by the store's clock; null where that is not known. */
+export interface SessionEnd {
+  reason: string
+  at: number | null
+}
+
 /** So long it is known why a session ended. */
 export const END_KEPT_MS = 3_600_000
 
@@ -194,8 +200,8 @@ export interface RecordStore {
    * else `moved`. A replica whose clock is wrong must not end sessions for all replicas.
    */
   endPassed(key: RecordKey, gen: number, reason: string): Promise<EndRecord>
-  /** Why the session ended, while that is kept; else null. */
-  endReason(key: RecordKey): Promise<string | null>
+  /** The end of a session for an hour after it; else null. One by a limit is dated at that limit. */
+  readEnd(key: RecordKey): Promise<SessionEnd | null>
   /**
    * Replaces sealed tokens by the same tokens under another secret, and changes nothing else. false, and nothing
    * written, where the record is gone or holds other text than `was`: no text is sealed twice, so equal text

@@ -5,7 +5,7 @@ import { ask, field, OWN, portOf, problemOf } from './wire.ts'
 const PATHS: readonly (readonly [path: string, allow: string])[] = [
   ['/auth/login', 'GET'],
   ['/auth/callback/abc', 'GET'],
-  ['/auth/session', 'GET, HEAD'],
+  ['/auth/session', 'GET, HEAD, POST'],
   ['/auth/logout', 'POST'],
   ['/flux/a', 'GET, HEAD'],
   ['/flux/DEMO/a', 'GET, HEAD'],

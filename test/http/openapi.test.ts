@@ -18,6 +18,7 @@ const ALWAYS = [
   'GET /flux/{fluxId}',
   'GET /flux/{wac}/{fluxId}',
   'POST /auth/logout',
+  'POST /auth/session',
   'POST /site',
   'POST /site.json',
   'PUT /site/{siteId}',

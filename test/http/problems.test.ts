@@ -17,13 +17,15 @@ interface Expected {
   status: number
   code: ProblemCode
   detail?: RegExp
+  /** Of `login_required`, where a session has ended. */
+  reason?: string
 }
 
 async function answers(
   t: Test,
   bff: Bff,
   question: Question,
-  { status, code, detail = /./ }: Expected,
+  { status, code, detail = /./, reason }: Expected,
 ): Promise<void> {
   const answer = await ask(portOf(bff), question)
   const what = `${code}: ${question.method ?? 'GET'} ${question.target?.slice(0, 40)}`
@@ -32,7 +34,8 @@ async function answers(
   const body = problemOf(answer)
   t.match(body, { type: /^[a-z]+:\S+$/, title: /./, status, detail, code }, what)
   t.equal(body.requestId, field(answer, 'x-request-id'), what)
-  const further = code === 'login_required' ? ['loginUrl'] : []
+  t.equal(body.reason, reason, what)
+  const further = code === 'login_required' ? ['loginUrl', ...(reason === undefined ? [] : ['reason'])] : []
   const members = ['type', 'title', 'status', 'detail', 'code', 'requestId', ...further]
   t.strictSame(Object.keys(body), members, `${what}: nothing else`)
   if (status === 401) t.match(field(answer, 'www-authenticate'), /^Session /, what)
@@ -126,7 +129,7 @@ t.test('an ended session and a missing session have different details', async (t
   const cookie = await signedIn(bff, sandbox)
   await new Promise((resolve) => setTimeout(resolve, 1_020))
   const flux = { target: '/flux/a', headers: [OWN, cookie] }
-  await answers(t, bff, flux, { status: 401, code: 'login_required', detail: /ended/ })
+  await answers(t, bff, flux, { status: 401, code: 'login_required', detail: /ended/, reason: 'idle' })
   await answers(
     t,
     bff,
@@ -140,7 +143,12 @@ t.test('a token that both servers refuse ends the session with login_required', 
   const bff = await startBff(t, sandbox)
   const flux = { target: '/flux/a', headers: [OWN, await signedIn(bff, sandbox)] }
   sandbox.revokeAll()
-  await answers(t, bff, flux, { status: 401, code: 'login_required', detail: /no longer accept/ })
+  await answers(t, bff, flux, {
+    status: 401,
+    code: 'login_required',
+    detail: /no longer accept/,
+    reason: 'refused',
+  })
 })
 
 t.test('a failure of the authorization server when a token is needed is a 503', async (t) => {

@@ -26,7 +26,7 @@ for (const scheme of ['http', 'https']) {
       const out = await browser.fetch('/auth/logout', { method: 'POST' })
       t.equal(out.status, 204)
       t.equal(out.text, '')
-      t.equal(out.headers['clear-site-data'], '"cache"')
+      t.notOk(out.headers['clear-site-data'], 'it would stall Chromium for seconds')
       t.equal(out.headers['cache-control'], 'no-store')
       t.strictSame(out.setCookies.map(shape).sort(), set.map(shape).sort())
       for (const line of out.setCookies) {
@@ -75,7 +75,7 @@ t.test('a logout without a session gets 204 too', async (t) => {
       headers: [OWN, ['Cookie', cookie]],
     })
     t.equal(answer.status, 204, cookie)
-    t.equal(field(answer, 'clear-site-data'), '"cache"')
+    t.equal(field(answer, 'clear-site-data'), undefined)
   }
 })
 

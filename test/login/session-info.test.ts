@@ -31,9 +31,11 @@ t.test(
       'accessTokenExpiresAt',
       'refreshable',
       'wac',
+      'now',
+      'sessionId',
     ])
     t.match(session, { authenticated: true, flow: 'code', refreshable: true, wac: 'DEMO' })
-    for (const name of ['createdAt', 'idleExpiresAt', 'expiresAt', 'accessTokenExpiresAt']) {
+    for (const name of ['createdAt', 'idleExpiresAt', 'expiresAt', 'accessTokenExpiresAt', 'now']) {
       t.match(session[name], ISO, name)
     }
     const at = (name: string): number => Date.parse(String(session[name]))
@@ -41,6 +43,9 @@ t.test(
     t.equal(at('idleExpiresAt') - at('createdAt'), 600_000)
     t.equal(at('expiresAt') - at('createdAt'), 1_200_000)
     t.ok(Math.abs(at('accessTokenExpiresAt') - begin - 3_600_000) < 5_000)
+    t.ok(at('now') >= at('createdAt') && at('now') <= Date.now())
+    t.match(session.sessionId, /^[0-9a-f]{12}$/)
+    t.match(bff.log(), `"recordKey":"${session.sessionId}"`, 'the log names the session so')
     const granted = sandbox.journal.entries({ kind: 'GetFlux' })
     t.equal(granted.length, 0, 'asking calls nobody')
   },
@@ -71,9 +76,134 @@ t.test('GET /auth/session does not extend the session', async (t) => {
   }
   t.ok(asked > 3)
   await new Promise((resolve) => setTimeout(resolve, until - Date.now() + 20))
-  t.strictSame((await browser.fetch('/auth/session')).json(), ANONYMOUS)
+  const ended = { reason: 'idle', at: idleExpiresAt }
+  for (let tab = 0; tab < 3; tab += 1) {
+    const answer = await browser.fetch('/auth/session')
+    t.strictSame(answer.json(), { ...ANONYMOUS, ended }, 'every tab and every later call learns the reason')
+    t.strictSame(answer.setCookies, [], 'reading the reason clears no cookie')
+  }
   const refused = await browser.fetch('/flux/a')
   t.equal(refused.status, 401)
+  t.match(refused.json(), {
+    code: 'login_required',
+    reason: 'idle',
+    loginUrl: '/auth/login',
+    detail: /without use/,
+  })
+})
+
+for (const store of ['memory', 'redis']) {
+  t.test(
+    `the anonymous answer names the reason and the instant of an end at the absolute limit (${store})`,
+    async (t) => {
+      const sandbox = await startSandbox(t)
+      const redis = store === 'redis' ? { REDIS_URL: (await startRedis(t)).url } : {}
+      const bff = await startBff(t, sandbox, { SESSION_MAX_SECONDS: '2', ...redis })
+      await untilReady(bff)
+      const browser = bff.browser()
+      await signIn(browser, sandbox)
+      const { expiresAt } = (await browser.fetch('/auth/session')).json()
+      await new Promise((resolve) => setTimeout(resolve, Date.parse(String(expiresAt)) - Date.now() + 300))
+      const expected = { ...ANONYMOUS, ended: { reason: 'absolute', at: expiresAt } }
+      for (let tab = 0; tab < 2; tab += 1) {
+        t.strictSame((await browser.fetch('/auth/session')).json(), expected)
+      }
+      const stay = await browser.fetch('/auth/session', { method: 'POST' })
+      t.equal(stay.status, 401)
+      t.match(stay.json(), { code: 'login_required', reason: 'absolute' })
+      await signIn(browser, sandbox)
+      t.match((await browser.fetch('/auth/session')).json(), { authenticated: true, ended: undefined })
+    },
+  )
+}
+
+t.test(
+  'a logout by a copy of the cookies is named as the reason for an hour, by the clock of Redis',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const redis = await startRedis(t)
+    const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
+    await untilReady(bff)
+    const browser = bff.browser()
+    await signIn(browser, sandbox)
+    const cookie = ['Cookie', `session=${browser.cookies.get('session')!.value}`] as const
+    const begin = Date.now()
+    await browser.fetch('/auth/logout', { method: 'POST' })
+    const { ended } = problemOf(
+      await ask(portOf(bff), { target: '/auth/session', headers: [OWN, cookie] }),
+    ) as { ended: { reason: string; at: string } }
+    t.equal(ended.reason, 'logout')
+    t.ok(Date.parse(ended.at) >= begin && Date.parse(ended.at) <= Date.now())
+    t.strictSame(
+      (await browser.fetch('/auth/session')).json(),
+      ANONYMOUS,
+      'its own browser has no cookie any more',
+    )
+  },
+)
+
+t.test('POST /auth/session moves the idle limit and never the absolute one', async (t) => {
+  const sandbox = await startSandbox(t)
+  const { url } = await startRedis(t)
+  for (const env of [{}, { REDIS_URL: url }]) {
+    const bff = await startBff(t, sandbox, { SESSION_IDLE_SECONDS: '3', SESSION_MAX_SECONDS: '4', ...env })
+    await untilReady(bff)
+    const browser = bff.browser()
+    await signIn(browser, sandbox)
+    const before = (await browser.fetch('/auth/session')).json()
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    const answer = await browser.fetch('/auth/session', { method: 'POST' })
+    t.equal(answer.status, 200)
+    const after = answer.json()
+    t.strictSame(Object.keys(after), Object.keys(before))
+    const moved = Date.parse(String(after.idleExpiresAt)) - Date.parse(String(before.idleExpiresAt))
+    t.ok(moved >= 250 && moved <= 600, `the idle limit moves by ${moved} ms`)
+    t.equal(after.expiresAt, before.expiresAt)
+    t.equal(
+      (await browser.fetch('/auth/session')).json().idleExpiresAt,
+      after.idleExpiresAt,
+      'GET shows the same',
+    )
+    await new Promise((resolve) => setTimeout(resolve, 900))
+    const late = (await browser.fetch('/auth/session', { method: 'POST' })).json()
+    t.equal(late.idleExpiresAt, before.expiresAt, 'the idle limit is never after the absolute one')
+  }
+})
+
+t.test('POST /auth/session accepts any body, and no other origin', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  for (const [type, body] of [
+    ['application/json', '{"a":'],
+    ['application/json', ''],
+    ['text/plain', 'x'],
+    ['application/json', `"${'x'.repeat(200_000)}"`],
+  ] as const) {
+    const headers = { 'content-type': type }
+    t.equal((await browser.fetch('/auth/session', { method: 'POST', body, headers })).status, 200, type)
+  }
+  for (const site of ['cross-site', 'same-site', 'none']) {
+    const headers = { 'sec-fetch-site': site }
+    const answer = await browser.fetch('/auth/session', { method: 'POST', headers })
+    t.equal(answer.status, 403, site)
+    t.match(answer.json(), { code: 'cross_origin' })
+  }
+})
+
+t.test('POST /auth/session without a session is 401 login_required', async (t) => {
+  const bff = await startBff(t, await startSandbox(t))
+  for (const cookie of ['', 'session=junk', `session=${'A'.repeat(43)}.${'B'.repeat(43)}`]) {
+    const answer = await ask(portOf(bff), {
+      method: 'POST',
+      target: '/auth/session',
+      headers: [OWN, ['Cookie', cookie]],
+    })
+    t.equal(answer.status, 401, cookie)
+    t.match(problemOf(answer), { code: 'login_required', loginUrl: '/auth/login', reason: undefined })
+    t.notOk(answer.headers.has('set-cookie'))
+  }
 })
 
 t.test(
@@ -132,6 +262,7 @@ t.test('while the store is down the status is 503 and no cookie is set or cleare
   for (const [method, target] of [
     ['GET', '/auth/session'],
     ['HEAD', '/auth/session'],
+    ['POST', '/auth/session'],
     ['POST', '/auth/logout'],
     ['GET', '/flux/a'],
   ] as const) {

@@ -105,7 +105,7 @@ t.test(
     t.equal(answer.status, 200)
     t.equal(answer.headers.location, '/app?a=1#_')
     const session = await browser.fetch('/auth/session')
-    t.strictSame(answer.json(), session.json(), 'the body of /auth/session')
+    t.strictSame({ ...answer.json(), now: '' }, { ...session.json(), now: '' }, 'the body of /auth/session')
     const facts = answer.json()
     t.match(facts, { authenticated: true, flow: 'token', refreshable: false, wac: 'DEMO' })
     t.equal(facts.expiresAt, facts.accessTokenExpiresAt)

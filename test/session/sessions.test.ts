@@ -30,7 +30,7 @@ function start(t: Test) {
     ...memory,
     create: failing(memory.create),
     end: failing(memory.end),
-    endReason: failing(memory.endReason),
+    readEnd: failing(memory.readEnd),
     unschedule: failing(memory.unschedule),
     health: {
       ...memory.health,
@@ -135,7 +135,7 @@ t.test(
     t.equal(await memory.confirm(kept), true)
     clock.pass(15_000)
     t.equal((await sessions.find(kept)).kind, 'live')
-    t.strictSame(await sessions.find(dropped), { kind: 'ended', reason: null })
+    t.strictSame(await sessions.find(dropped), { kind: 'ended', reason: null, at: null })
   },
 )
 
@@ -189,7 +189,7 @@ t.test('a session that ends is counted once, its tokens are revoked and its queu
     [['at', 'rt']],
   )
   t.equal(await memory.queueLength(), 0)
-  t.strictSame(await sessions.find(key), { kind: 'ended', reason: 'logout' })
+  t.match(await sessions.find(key), { kind: 'ended', reason: 'logout', at: Number })
 })
 
 t.test('where the store does not say why a session ended, it has ended all the same', async (t) => {
@@ -198,7 +198,7 @@ t.test('where the store does not say why a session ended, it has ended all the s
   await sessions.create(key, granted(), 'code')
   await sessions.end(key, 'logout')
   state.isDown = true
-  t.strictSame(await sessions.find(key), { kind: 'ended', reason: null })
+  t.strictSame(await sessions.find(key), { kind: 'ended', reason: null, at: null })
 })
 
 t.test('a session whose tokens no known secret opens is left in place', async (t) => {
@@ -248,7 +248,7 @@ t.test('a refused session ends unless its tokens or its lease are of another att
   await memory.beginRefresh(free, leaseRequest('mine'))
   t.equal(await sessions.endRefused(free, await record(free), 'mine'), 'ended')
   t.strictSame(events, ['ended refused'])
-  t.equal(await memory.endReason(free), 'refused')
+  t.equal((await memory.readEnd(free))?.reason, 'refused')
   t.strictSame(revoked, [], 'the authorization server has refused them already')
 })
 

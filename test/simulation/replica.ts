@@ -171,7 +171,7 @@ export class Replica implements Owner {
       sessions,
       store,
       cookies,
-      sessionFacts: createSessionFacts({ defaultWac: null }),
+      sessionFacts: createSessionFacts({ now: () => 0, defaultWac: null }),
     })
     this.#signIn = createSignIn({ sessions, revoke: revoker.revoke, cookies, log })
     tokens.start()
@@ -272,8 +272,7 @@ export class Replica implements Owner {
     const setCookies = new Map<string, string>()
     const request = {
       recordKey: verified?.recordKey ?? null,
-      cookieIsOutdated: verified?.underOlderSecret ?? false,
-      session: { encryptedSessionId: verified === null ? '' : this.#cookies.signer.sign(verified.sessionId) },
+      renewedCookie: verified?.underOlderSecret ? this.#cookies.signer.sign(verified.sessionId) : null,
     }
     const reply = { setCookie: (name: string, text: string) => void setCookies.set(name, text) }
     const facts = (await this.#sessionInfo(request as never, reply as never)) as { authenticated: boolean }

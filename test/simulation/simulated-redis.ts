@@ -11,6 +11,7 @@ import type {
   RenewLease,
   ReplaceTokens,
   RestoreTokens,
+  SessionEnd,
   SessionRecord,
 } from '../../src/store/store.ts'
 import {
@@ -42,7 +43,8 @@ interface Nonce extends Expiring {
   readonly attempt: string
 }
 
-interface EndReason extends Expiring {
+interface KeptEnd extends Expiring {
+  at: number
   readonly reason: string
 }
 
@@ -55,7 +57,7 @@ interface Undo {
 interface Data {
   records: Map<RecordKey, StoredRecord>
   nonces: Map<string, Nonce>
-  ends: Map<RecordKey, EndReason>
+  ends: Map<RecordKey, KeptEnd>
   due: Map<RecordKey, number>[]
 }
 
@@ -353,12 +355,13 @@ export class RedisServer {
     if (record === null) return { kind: 'gone' }
     if (gen !== undefined && record.gen !== gen) return { kind: 'moved' }
     if (attempt !== undefined && record.lease !== '' && record.lease !== attempt) return { kind: 'moved' }
-    if (idleMs !== null && this.clock() + CLOCK_TOLERANCE_MS < idleEndsAt(record, idleMs))
-      return { kind: 'moved' }
+    const limit = idleMs === null ? this.clock() : idleEndsAt(record, idleMs)
+    if (this.clock() + CLOCK_TOLERANCE_MS < limit) return { kind: 'moved' }
+    const at = Math.min(this.clock(), limit)
     this.data.records.delete(key)
     this.#note(({ records }) => void records.set(key, record))
     if (reason !== '') {
-      this.data.ends.set(key, { reason, expireAt: this.clock() + END_KEPT_MS })
+      this.data.ends.set(key, { reason, at, expireAt: at + END_KEPT_MS })
       this.#note(({ ends }) => void ends.delete(key))
     }
     this.#events.deleted(this, key, reason)
@@ -366,9 +369,9 @@ export class RedisServer {
     return { kind: 'ended', tokens: record.tokens }
   }
 
-  endReason(key: RecordKey): string | null {
+  readEnd(key: RecordKey): SessionEnd | null {
     const end = this.data.ends.get(key)
-    return end !== undefined && end.expireAt > this.clock() ? end.reason : null
+    return end !== undefined && end.expireAt > this.clock() ? { reason: end.reason, at: end.at } : null
   }
 
   schedule(key: RecordKey, inMs: number): void {

@@ -60,7 +60,7 @@ export function createSimulatedStore(transport: Transport, idleMs: number): Sess
       ask(of(key), 'restoreTokens', true, (server) => server.restoreTokens(key, gen, attempt, tokens)),
     end: (key, request = {}) => end(key, request, null),
     endPassed: (key, gen, reason) => end(key, { gen, reason }, idleMs),
-    endReason: (key) => ask(of(key), 'endReason', false, (server) => server.endReason(key)),
+    readEnd: (key) => ask(of(key), 'readEnd', false, (server) => server.readEnd(key)),
     schedule: (key, inMs) =>
       ask(ofQueue(shardOf(key)), 'schedule', true, (server) => server.schedule(key, inMs)),
     unschedule: (key) => ask(ofQueue(shardOf(key)), 'unschedule', true, (server) => server.unschedule(key)),

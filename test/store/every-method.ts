@@ -39,7 +39,7 @@ export function everyMethod(store: SessionStore, key: RecordKey): Record<string,
     ping: () => store.ping(),
     end: () => store.end(key, { reason: 'logout' }),
     endPassed: () => store.endPassed(key, 1, 'idle'),
-    endReason: () => store.endReason(key),
+    readEnd: () => store.readEnd(key),
   }
 }
 

@@ -3,7 +3,7 @@ import t from 'tap'
 import { createLog } from '../../src/log.ts'
 import { createFailoverRepair, type FailoverRepair, type Written } from '../../src/store/failover-repair.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
-import { type RecordKey, StoreUnavailable } from '../../src/store/store.ts'
+import { type RecordKey, type SessionEnd, StoreUnavailable } from '../../src/store/store.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { installVirtualTime, type VirtualTime } from '../tokens/virtual-time.ts'
 import { IDLE_MS, newKey, newRecord } from './stores.ts'
@@ -26,7 +26,7 @@ interface Scene {
   unheard: Set<RecordKey>
   session(gen?: number): Promise<RecordKey>
   generation(key: RecordKey): Promise<number | null>
-  endReason(key: RecordKey): Promise<string | null>
+  readEnd(key: RecordKey): Promise<SessionEnd | null>
 }
 
 function start(t: Teardown): Scene {
@@ -76,7 +76,7 @@ function start(t: Teardown): Scene {
     scheduled,
     asked,
     incident,
-    endReason: store.endReason,
+    readEnd: store.readEnd,
     away,
     unheard,
     atNextCall(work) {
@@ -95,7 +95,7 @@ function start(t: Teardown): Scene {
 const tokens = (gen: number) => ({ kind: 'tokens', gen, tokens: `sealed-${gen}` }) as const
 
 t.test('after trouble what the store lacks is written again, and nothing else', async (t) => {
-  const { time, repair, restored, scheduled, incident, session, generation, endReason } = start(t)
+  const { time, repair, restored, scheduled, incident, session, generation, readEnd } = start(t)
   const [behind, same, ahead, gone, back] = [
     await session(1),
     await session(2),
@@ -109,7 +109,7 @@ t.test('after trouble what the store lacks is written again, and nothing else', 
   await time.settle()
   t.strictSame([...restored].sort(), ['end', 'tokens'])
   t.strictSame([...scheduled], [behind], 'its place in the due queue may be lost as well')
-  t.equal(await endReason(back), 'logout')
+  t.equal((await readEnd(back))?.reason, 'logout')
   t.strictSame(await Promise.all([behind, same, ahead, gone, back].map(generation)), [2, 2, 3, null, null])
   await time.advance(10_000)
   t.equal(restored.length, 2)

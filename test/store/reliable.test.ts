@@ -350,7 +350,7 @@ t.test('an end that the store does not take is made when it is back', async (t) 
   heal()
   await time.advance(2_000)
   t.strictSame(await ended, { kind: 'ended', tokens: 'sealed-1' })
-  t.equal(await memory.endReason(key), 'refused')
+  t.equal((await memory.readEnd(key))?.reason, 'refused')
   t.strictSame(new Set(retried), new Set(['end']))
   t.strictSame(await store.endUntilTaken(key, {}, 600_000), { kind: 'gone' })
 })
@@ -449,7 +449,7 @@ for (const [name, end] of Object.entries(ENDS)) {
     incident()
     await time.advance(1_000)
     t.equal(await memory.read(key), null)
-    t.equal(await memory.endReason(key), 'logout')
+    t.equal((await memory.readEnd(key))?.reason, 'logout')
     t.strictSame(restored, ['end'])
   })
 }
@@ -500,7 +500,7 @@ t.test('a session that passes its idle limit ends while its new tokens are held'
   const record = (await store.read(key))!
   t.equal(record.gen, 2)
   t.strictSame(await store.endPassed(key, record.gen, 'idle'), { kind: 'ended', tokens: 'sealed-1' })
-  t.equal(await memory.endReason(key), 'idle')
+  t.equal((await memory.readEnd(key))?.reason, 'idle')
 })
 
 t.test('the last writes of a process are its lost writes and its activity', async (t) => {

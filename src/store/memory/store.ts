@@ -49,7 +49,7 @@ interface MemoryStoreOptions {
 export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOptions): SessionStore {
   const records = new Map<RecordKey, Entry>()
   const nonces = new Map<string, Nonce>()
-  const ends = new Map<RecordKey, { reason: string; expireAt: number }>()
+  const ends = new Map<RecordKey, { reason: string; at: number; expireAt: number }>()
   const listeners: ((key: RecordKey) => void)[] = []
 
   const sweeper = setInterval(sweep, 10_000)
@@ -82,13 +82,13 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     return Math.min(seenAt + idleMs, endsAt)
   }
 
-  function end(key: RecordKey, { gen, reason, attempt }: EndRequest): EndRecord {
+  function end(key: RecordKey, { gen, reason, attempt }: EndRequest, at = wall()): EndRecord {
     const entry = live(key)
     if (entry === null) return { kind: 'gone' }
     if (gen !== undefined && entry.gen !== gen) return { kind: 'moved' }
     if (attempt !== undefined && entry.lease !== '' && entry.lease !== attempt) return { kind: 'moved' }
     records.delete(key)
-    if (reason !== undefined) ends.set(key, { reason, expireAt: now() + END_KEPT_MS })
+    if (reason !== undefined) ends.set(key, { reason, at, expireAt: now() + END_KEPT_MS - (wall() - at) })
     changed(key)
     return { kind: 'ended', tokens: entry.tokens }
   }
@@ -251,12 +251,13 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     async endPassed(key, gen, reason) {
       const entry = live(key)
       if (entry !== null && wall() + CLOCK_TOLERANCE_MS < idleEndsAt(entry)) return { kind: 'moved' }
-      return end(key, { gen, reason })
+      const at = entry === null ? wall() : Math.min(wall(), idleEndsAt(entry))
+      return end(key, { gen, reason }, at)
     },
 
-    async endReason(key) {
+    async readEnd(key) {
       const end = ends.get(key)
-      return end !== undefined && end.expireAt > now() ? end.reason : null
+      return end !== undefined && end.expireAt > now() ? { reason: end.reason, at: end.at } : null
     },
 
     ...createMemoryQueue({ now }),

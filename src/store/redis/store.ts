@@ -103,7 +103,8 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     limitMs: number | '' = '',
   ): Promise<EndRecord> {
     const args = [gen ?? '', messages.channel, key, reason, END_KEPT_MS, limitMs, CLOCK_TOLERANCE_MS, attempt]
-    const end = async (...keys: string[]) => (await script('end-record', keys, ...args)) as [number, string]
+    const end = async (...keys: string[]) =>
+      (await script('end-record', keys, ...args)) as [number, string, string]
     let apart = false
     const both = end(recordName(key), endName(key)).catch((error: StoreUnavailable) => {
       apart = isSlotMoving(error.cause)
@@ -111,7 +112,7 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
       if (apart) return end(recordName(key))
       throw error
     })
-    const [code, tokens] = await both.catch((error: unknown) => {
+    const [code, tokens, why] = await both.catch((error: unknown) => {
       // It may have run, and its message need not arrive.
       messages.announceHere(key)
       throw error
@@ -120,7 +121,7 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     messages.announceHere(key)
     if (apart && reason !== '') {
       // Without its reason the session has ended all the same.
-      await send('set', () => client.set(endName(key), reason, 'PX', END_KEPT_MS)).catch(() => {})
+      await send('set', () => client.set(endName(key), why, 'PX', END_KEPT_MS)).catch(() => {})
     }
     return { kind: 'ended', tokens }
   }
@@ -214,8 +215,12 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     end: (key, request = {}) => endRecord(key, request),
     endPassed: (key, gen, reason) => endRecord(key, { gen, reason }, idleMs),
 
-    async endReason(key) {
-      return await send('get', () => client.get(endName(key)))
+    async readEnd(key) {
+      const why = await send('get', () => client.get(endName(key)))
+      if (why === null) return null
+      // An older version wrote the reason alone.
+      const [reason = '', at] = why.split(' ')
+      return { reason, at: at === undefined ? null : Number(at) }
     },
 
     ...createRedisQueue(commands, prefix),

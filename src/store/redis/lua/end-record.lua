@@ -5,23 +5,27 @@
 -- ARGV[2] channel
 -- ARGV[3] record key
 -- ARGV[4] reason, or '' for none
--- ARGV[5] milliseconds to keep it
+-- ARGV[5] milliseconds to keep it, from the end
 -- ARGV[6] idle limit in milliseconds: end it only where a limit has passed; '' for at any time
 -- ARGV[7] by how many milliseconds the limits may still lie ahead
 -- ARGV[8] attempt: end it only unless another one holds the lease; '' for whoever holds it
--- returns {1, tokens} ended | {0, ''} a condition does not hold | {-1, ''} gone
+-- returns {1, tokens, value at KEYS[2]} ended | {0, ''} a condition does not hold | {-1, ''} gone
 local r = redis.call('HMGET', KEYS[1], 'gen', 'tokens', 'lease')
 if not r[1] then return {-1, ''} end
 if ARGV[1] ~= '' and r[1] ~= ARGV[1] then return {0, ''} end
 if ARGV[8] ~= '' and (r[3] or '') ~= '' and r[3] ~= ARGV[8] then return {0, ''} end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local endedAt = now
 if ARGV[6] ~= '' then
-  local time = redis.call('TIME')
-  local now = time[1] * 1000 + math.floor(time[2] / 1000)
   local at = redis.call('HMGET', KEYS[1], 'seenAt', 'endsAt')
   local limit = math.min(tonumber(at[1]) + tonumber(ARGV[6]), tonumber(at[2]))
   if now + tonumber(ARGV[7]) < limit then return {0, ''} end
+  endedAt = math.min(limit, now)
 end
 redis.call('DEL', KEYS[1])
-if KEYS[2] and ARGV[4] ~= '' then redis.call('SET', KEYS[2], ARGV[4], 'PX', ARGV[5]) end
+local why = ARGV[4] .. ' ' .. string.format('%.0f', endedAt)
+local keep = math.max(1, ARGV[5] - (now - endedAt))
+if KEYS[2] and ARGV[4] ~= '' then redis.call('SET', KEYS[2], why, 'PX', string.format('%.0f', keep)) end
 redis.call('PUBLISH', ARGV[2], ARGV[3])
-return {1, r[2]}
+return {1, r[2], why}
