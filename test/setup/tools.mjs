@@ -8,6 +8,7 @@ export const TOOLS = {
   'redis-sentinel': ['redis-sentinel'],
   'redis-cli': ['redis-cli'],
   openssl: ['openssl'],
+  promtool: ['promtool'],
   chromium: [
     'chromium',
     'chromium-browser',

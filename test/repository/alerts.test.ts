@@ -1,0 +1,150 @@
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { parse } from 'yaml'
+import { startBff, startSandbox } from '../helpers/system.ts'
+import { findTool } from '../setup/tools.mjs'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const PROMETHEUS = `${ROOT}/deploy/prometheus`
+
+interface Rule {
+  readonly alert: string
+  readonly expr: string
+  readonly labels: { readonly severity: string }
+  readonly annotations: { readonly summary: string; readonly runbook: string }
+}
+
+interface RuleTest {
+  readonly alert_rule_test: readonly { alertname: string; exp_alerts: readonly unknown[] }[]
+}
+
+interface Panel {
+  readonly title: string
+  readonly targets?: readonly { readonly expr: string }[]
+}
+
+function read(path: string): string {
+  return readFileSync(`${ROOT}/${path}`, 'utf8')
+}
+
+const { groups } = parse(read('deploy/prometheus/rules.yml')) as { groups: readonly { rules: Rule[] }[] }
+const rules = groups.flatMap((group) => group.rules)
+const alerts = rules.map((rule) => rule.alert)
+const { panels } = JSON.parse(read('deploy/grafana/dashboard.json')) as { panels: readonly Panel[] }
+const queries = panels.flatMap(({ targets = [] }) => targets.map((target) => target.expr))
+
+/** The metrics of docs/metrics.md with their labels. */
+function readDocumented(): Map<string, string[]> {
+  const documented = new Map<string, string[]>()
+  for (const [, name = '', kind, labels = ''] of read('docs/metrics.md').matchAll(
+    /^\| `(bff_\w+)` \| (\w+)[^|]* \| ([^|]*) \|/gm,
+  )) {
+    const like = /as `(bff_\w+)`/.exec(labels)?.[1]
+    const own = [...labels.replace(/\([^)]*\)/g, '').matchAll(/`(\w+)`/g)].map(([, label]) => label!)
+    const all = [...(like === undefined ? own : (documented.get(like) ?? [])), 'job', 'instance']
+    if (kind === 'histogram') {
+      documented.set(`${name}_bucket`, [...all, 'le'])
+      documented.set(`${name}_count`, all)
+      documented.set(`${name}_sum`, all)
+    }
+    documented.set(name, all)
+  }
+  return documented
+}
+
+/** What an expression selects: each metric, with the labels of its matchers and of the whole grouping. */
+function selected(expression: string): { metric: string; labels: string[] }[] {
+  const grouped = [...expression.matchAll(/\bby \(([^)]*)\)/g)].flatMap(([, names]) => names!.split(/, */))
+  return [...expression.matchAll(/\b((?:bff|process|nodejs)_\w+|up)\{([^}]*)\}/g)].map(
+    ([, metric = '', matchers = '']) => ({
+      metric,
+      labels: [...[...matchers.matchAll(/(\w+)(?==)/g)].map(([, label]) => label!), ...grouped],
+    }),
+  )
+}
+
+t.test('every query of an alert or a panel selects documented metrics by documented labels', async (t) => {
+  const bff = await startBff(t, await startSandbox(t))
+  const text = await (await fetch(`${bff.opsUrl}/metrics`)).text()
+  const builtIn = new Set([...text.matchAll(/^# TYPE ((?:process|nodejs)_\w+) /gm)].map(([, name]) => name!))
+  const documented = readDocumented()
+  t.ok(builtIn.size > 10 && documented.size > 20, 'both lists were read')
+  for (const expression of [...rules.map((rule) => rule.expr), ...queries]) {
+    const found = selected(expression)
+    t.ok(found.length > 0, `${expression} selects a metric`)
+    for (const { metric, labels } of found) {
+      if (metric === 'up' || builtIn.has(metric)) continue
+      const known = documented.get(metric)
+      t.ok(known, `${metric} is documented`)
+      for (const label of labels) t.ok(known?.includes(label), `${metric} has the label ${label}`)
+    }
+    const named = expression.match(/\b(bff|process|nodejs)_\w+/g) ?? []
+    t.equal(named.length, found.filter(({ metric }) => metric !== 'up').length, `${expression} names its job`)
+  }
+})
+
+t.test('the dashboard shows the metric of each alert', async (t) => {
+  const shown = new Set(queries.flatMap(selected).map(({ metric }) => metric))
+  for (const { alert, expr } of rules) {
+    for (const { metric } of selected(expr)) t.ok(shown.has(metric), `${alert}: ${metric}`)
+  }
+  for (const title of panels.map((panel) => panel.title)) t.ok(title, 'each panel has a title')
+})
+
+t.test('the runbook has one section for each alert, with what users see, checks and a remedy', async (t) => {
+  const sections = read('docs/runbook.md').split(/^## /m).slice(1)
+  t.strictSame(
+    sections.map((section) => section.slice(0, section.indexOf('\n'))),
+    alerts,
+  )
+  for (const section of sections) {
+    t.match(section, /^\*\*Users see\*\* [\s\S]*^\*\*Check\*\*\n1\. [\s\S]*^\*\*Do\*\* /m)
+  }
+  for (const rule of rules) {
+    t.equal(rule.annotations.runbook, `docs/runbook.md#${rule.alert.toLowerCase()}`)
+    t.match(rule.labels.severity, /^(page|ticket)$/)
+  }
+})
+
+t.test('each event and code that the runbook names is in the documentation', async (t) => {
+  const known = `${read('docs/logs.md')}${read('docs/pages.md')}${read('docs/configuration.md')}`
+  const names = [...read('docs/runbook.md').matchAll(/`([a-z]+[._][a-z_]+|[A-Z]+(?:_[A-Z]+)+)`/g)]
+  t.ok(names.length > 20)
+  for (const [, name = ''] of names) {
+    if (name.startsWith('bff_') || /^(?:invalid|unauthorized)_client$/.test(name)) continue
+    t.ok(known.includes(`\`${name}\``), name)
+  }
+})
+
+t.test('a unit test shows each alert silent and firing', async (t) => {
+  const { tests } = parse(read('deploy/prometheus/rules.test.yml')) as { tests: readonly RuleTest[] }
+  const cases = tests.flatMap((test) => test.alert_rule_test)
+  for (const alert of alerts) {
+    const own = cases.filter((test) => test.alertname === alert)
+    t.ok(
+      own.some((test) => test.exp_alerts.length === 0),
+      `${alert} is silent`,
+    )
+    t.ok(
+      own.some((test) => test.exp_alerts.length > 0),
+      `${alert} fires`,
+    )
+  }
+})
+
+const promtool = findTool('promtool')
+t.test(
+  'promtool accepts the rules, and their unit tests pass',
+  { skip: promtool === null && 'promtool is not installed (Debian: the package prometheus)' },
+  async (t) => {
+    for (const args of [
+      ['check', 'rules', 'rules.yml'],
+      ['test', 'rules', 'rules.test.yml'],
+    ]) {
+      const { status, stdout, stderr } = spawnSync(promtool!, args, { cwd: PROMETHEUS, encoding: 'utf8' })
+      t.equal(status, 0, `promtool ${args.join(' ')}\n${stdout}${stderr}`)
+    }
+  },
+)
