@@ -57,9 +57,9 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('an unconfirmed record whose tokens are replaced still dies', async (t) => {
     const key = newKey()
-    await store.create(key, newRecord(now()), 'a', 300)
+    await store.create(key, newRecord(now()), 'a', 1_000)
     t.equal((await store.replaceTokens(key, 1, 'b', 'sealed-2')).kind, 'replaced')
-    await pass(350)
+    await pass(1_050)
     t.equal(await store.read(key), null)
   })
 
