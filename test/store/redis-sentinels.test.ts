@@ -38,9 +38,11 @@ async function clientsAt(node: RedisServer): Promise<number> {
   return (await node.cli('client', 'list')).split('name=bff-').length - 1
 }
 
-/** Waits until this Sentinel names that node as the master. */
+/** Waits until this Sentinel names that node as the master, and each store has asked for it since. */
 async function promoted(group: SentinelGroup, node: RedisServer, sentinel = 0): Promise<void> {
   await until('it is promoted', async () => (await group.masterPort(sentinel)) === node.port, 40_000)
+  // Stores ask twice a second. A master that thaws before that is trusted for as long.
+  await wait(700)
 }
 
 /** Waits until every store has its two connections to that node and trusts messages; not before it has. */
