@@ -1,4 +1,24 @@
-import { type BeginRefresh, type BeginRefreshRequest, type DueClaim, type EndRecord, type EndRequest, type InDoubt, type NewRecord, type RecordKey, type RenewedLease, type RenewLease, type ReplaceTokens, type RestoreTokens, type SessionEnd, type SessionRecord, type BeginRefresh, type BeginRefreshRequest, CLOCK_TOLERANCE_MS, DUE_SHARDS, type DueClaim, END_KEPT_MS, type EndRecord, type EndRequest, type InDoubt, LONGEST_BACK_OFF_MS, type NewRecord, RECORD_SLACK_MS, type RecordKey, type RenewedLease, type RenewLease, type ReplaceTokens, type RestoreTokens, type SessionRecord } from '../../src/store/store.ts'
+import {
+  type BeginRefresh,
+  type BeginRefreshRequest,
+  CLOCK_TOLERANCE_MS,
+  DUE_SHARDS,
+  type DueClaim,
+  END_KEPT_MS,
+  type EndRecord,
+  type EndRequest,
+  type InDoubt,
+  LONGEST_BACK_OFF_MS,
+  type NewRecord,
+  RECORD_SLACK_MS,
+  type RecordKey,
+  type RenewedLease,
+  type RenewLease,
+  type ReplaceTokens,
+  type RestoreTokens,
+  type SessionEnd,
+  type SessionRecord,
+} from '../../src/store/store.ts'
 
 /** What a Redis server keeps of a session. Never changed in place: a change puts a new one in its stead. */
 export interface StoredRecord extends Omit<SessionRecord, 'idleEndsAt'> {
