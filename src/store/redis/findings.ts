@@ -74,9 +74,9 @@ async function inspectServer(server: Redis, report: (finding: StoreFinding) => v
   const before = Date.now()
   const time = await unlessRefused(server.time())
   if (time === null) return
-  const at = Number(time[0]) * 1_000
-  // Redis' second may be over by up to a second, and the reply was on its way.
-  if (before - at - 1_000 > CLOCK_TOLERANCE_MS || at - Date.now() > CLOCK_TOLERANCE_MS) {
+  const at = Number(time[0]) * 1_000 + Number(time[1]) / 1_000
+  // Redis dated the reply at some instant since the request.
+  if (before - at > CLOCK_TOLERANCE_MS || at - Date.now() > CLOCK_TOLERANCE_MS) {
     report({ kind: 'clock', aheadMs: before - at })
   }
 }
