@@ -8,6 +8,7 @@ import type { Logger } from './log.ts'
 import { addLogin, loginOpenApi, loginPaths } from './login/routes.ts'
 import { sendStartPage } from './login/start-page.ts'
 import { createAuthorizationServer } from './oauth/client.ts'
+import { createDeploymentWarnings } from './ops/deployment-warnings.ts'
 import { createMetrics } from './ops/metrics.ts'
 import { createReadiness } from './ops/readiness.ts'
 import { createOpsServer } from './ops/routes.ts'
@@ -35,6 +36,7 @@ const CLOSING_MS = 3_000
 export async function buildApp(config: Config, log: Logger, onStoreRefused: (message: string) => void) {
   const clock = SYSTEM_CLOCK
   const idleMs = config.session.idleSeconds * 1_000
+  const warnings = createDeploymentWarnings({ log, clock })
   const metrics = createMetrics({ storeUp: config.store.kind === 'memory' })
   const keyring = createKeyring(config.sessionSecrets)
   const cookies = createSessionCookies({ keyring, secure: config.secureCookies })
@@ -52,6 +54,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
               'no connection to Redis: check REDIS_URL, and with TLS REDIS_CA_FILE',
             ),
           onReachable: () => log.info({ event: 'store.reachable' }, 'connected to Redis'),
+          onFinding: warnings.store,
           observe: metrics.store,
         })
   const { retried: onRetried, restored: onRestored, started: onStarted, ended: onEnded } = metrics
@@ -59,7 +62,12 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
 
   const { oauth, refresh: timing } = config
   const { concurrency } = timing
-  const authorizationServer = createAuthorizationServer({ oauth, concurrency, clock })
+  const authorizationServer = createAuthorizationServer({
+    oauth,
+    concurrency,
+    clock,
+    onDate: warnings.platformDate,
+  })
   const revoker = createRevoker({ authorizationServer, log })
   const common = { store, keyring, clock, log }
   const sessions = createSessions({
@@ -103,7 +111,12 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   await addLogin(server, { ...services, revoke: revoker.revoke, keyring })
   const proxy = await addProxy(server, { ...services, tokens, cache, grace, metrics })
 
-  const readiness = createReadiness({ isListening: () => server.server.listening, store, grace })
+  const readiness = createReadiness({
+    isListening: () => server.server.listening,
+    store,
+    grace,
+    warnings: warnings.texts,
+  })
   const ops = createOpsServer({ readiness, metrics })
   metrics.watch({
     unsaved: store.heldTokens,

@@ -65,6 +65,8 @@ interface AuthorizationServerOptions {
   /** Token requests that may be in flight at once. */
   concurrency: number
   clock: Clock
+  /** Called with the `Date` of each response in epoch milliseconds, and how long the request took. */
+  onDate?: (date: number, elapsedMs: number) => void
 }
 
 /** Extra connections for requests whose response is later than their timeout. */
@@ -75,10 +77,12 @@ export function createAuthorizationServer({
   oauth,
   concurrency,
   clock,
+  onDate = () => {},
 }: AuthorizationServerOptions): AuthorizationServer {
   const tokenFetch = createTokenFetch({
     connections: concurrency + LATE_RESPONSES,
     monotonic: clock.monotonic,
+    onDate,
   })
 
   /** openid-client's settings for one request; without `bounds` it has the whole token timeout from now. */

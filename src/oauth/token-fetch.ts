@@ -29,9 +29,12 @@ const MAX_RESPONSE_BYTES = 65_536
 export function createTokenFetch({
   connections,
   monotonic,
+  onDate,
 }: {
   connections: number
   monotonic: () => number
+  /** Called with the server's `Date` in epoch milliseconds, and how long the request took. */
+  onDate: (date: number, elapsedMs: number) => void
 }) {
   const options = {
     connections,
@@ -58,7 +61,10 @@ export function createTokenFetch({
     /** A `fetch` for one request within these bounds. */
     within: (bounds: RequestBounds) => async (url: string, options: FetchOptions) => {
       const request = { url: new URL(url), options, bounds }
+      const sentAt = monotonic()
       const { status, headers, body } = await exchange(request, agent, monotonic)
+      const date = Date.parse(headers.get('date') ?? '')
+      if (!Number.isNaN(date)) onDate(date, monotonic() - sentAt)
       const normalized = status === 200 ? normalizeTokenResponse(body) : null
       if (normalized !== null || (status !== 200 && hasErrorCode(body))) {
         // openid-client reads neither a body of another type nor one that comes with a challenge.

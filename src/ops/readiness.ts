@@ -5,18 +5,21 @@ interface ReadinessOptions {
   isListening: () => boolean
   store: Pick<SessionStore, 'ping' | 'health'>
   grace: Pick<OutageGrace<Known>, 'isActive'>
+  warnings: () => readonly string[]
 }
 
 /** Whether this process should get traffic: the answer of `/readyz`. */
 export interface Readiness {
   /** What is missing, in words; empty when the process is ready. */
   missing(): Promise<string[]>
+  /** Faults of the deployment that do not make the process unready. */
+  warnings(): readonly string[]
   /** From now on the process is not ready. */
   announceStop(): void
 }
 
 /** A process is ready while its port is open and it can trust the store, or may serve without it. */
-export function createReadiness({ isListening, store, grace }: ReadinessOptions): Readiness {
+export function createReadiness({ isListening, store, grace, warnings }: ReadinessOptions): Readiness {
   let stopping = false
 
   async function missing(): Promise<string[]> {
@@ -35,6 +38,7 @@ export function createReadiness({ isListening, store, grace }: ReadinessOptions)
 
   return {
     missing,
+    warnings,
     announceStop() {
       stopping = true
     },

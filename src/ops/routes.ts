@@ -2,7 +2,7 @@ import Fastify, { type FastifyInstance } from 'fastify'
 import type { Readiness } from './readiness.ts'
 
 interface OpsOptions {
-  readiness: Pick<Readiness, 'missing'>
+  readiness: Pick<Readiness, 'missing' | 'warnings'>
   metrics: { text(): Promise<string>; readonly contentType: string }
 }
 
@@ -18,7 +18,12 @@ export function createOpsServer({ readiness, metrics }: OpsOptions): FastifyInst
   server.get('/readyz', async (_request, reply) => {
     const missing = await readiness.missing()
     reply.code(missing.length === 0 ? 200 : 503)
-    return { status: missing.length === 0 ? 'ready' : 'not ready', missing }
+    const warnings = readiness.warnings()
+    return {
+      status: missing.length === 0 ? 'ready' : 'not ready',
+      missing,
+      ...(warnings.length === 0 ? {} : { warnings }),
+    }
   })
 
   server.get('/metrics', async (_request, reply) => {

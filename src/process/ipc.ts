@@ -1,4 +1,5 @@
 import type { Worker } from 'node:cluster'
+import type { Readiness } from '../ops/readiness.ts'
 
 /** The primary asks a worker what it lacks to be ready; the reply repeats the number. */
 interface ReadinessRequest {
@@ -6,9 +7,14 @@ interface ReadinessRequest {
   number: number
 }
 
-interface ReadinessReply {
+interface ReadinessReply extends WorkerState {
   number: number
+}
+
+/** What a worker lacks to be ready, and its warnings of the deployment. */
+interface WorkerState {
   missing: string[]
+  warnings: readonly string[]
 }
 
 /** Exit code of a worker that wrote on stderr why a new start would fail as well. */
@@ -18,33 +24,37 @@ export const PERMANENT_FAILURE = 78
 const PATIENCE_MS = 2_000
 
 /** In the primary: a function that asks a worker what it lacks to be ready. A silent worker is not ready. */
-export function createReadinessQuery(): (worker: Worker) => Promise<string[]> {
+export function createReadinessQuery(): (worker: Worker) => Promise<WorkerState> {
   let asked = 0
   return (worker) => {
     asked += 1
     const request: ReadinessRequest = { ask: 'readiness', number: asked }
     return new Promise((resolve) => {
-      const timer = setTimeout(() => finish(['a worker does not answer']), PATIENCE_MS)
-      function finish(missing: string[]): void {
+      const timer = setTimeout(
+        () => finish({ missing: ['a worker does not answer'], warnings: [] }),
+        PATIENCE_MS,
+      )
+      function finish(state: WorkerState): void {
         clearTimeout(timer)
         worker.off('message', listen)
-        resolve(missing)
+        resolve(state)
       }
       function listen(message: Partial<ReadinessReply>): void {
-        if (message.number === request.number && message.missing !== undefined) finish(message.missing)
+        const { number, missing, warnings = [] } = message
+        if (number === request.number && missing !== undefined) finish({ missing, warnings })
       }
       worker.on('message', listen)
-      if (!worker.isConnected()) finish(['a worker has ended'])
+      if (!worker.isConnected()) finish({ missing: ['a worker has ended'], warnings: [] })
       else worker.send(request, () => {})
     })
   }
 }
 
 /** In a worker: answers the primary's question. */
-export function answerPrimary(missing: () => Promise<string[]>): void {
+export function answerPrimary({ missing, warnings }: Pick<Readiness, 'missing' | 'warnings'>): void {
   process.on('message', async (message: Partial<ReadinessRequest>) => {
     if (message.ask !== 'readiness' || message.number === undefined) return
-    const reply: ReadinessReply = { number: message.number, missing: await missing() }
+    const reply: ReadinessReply = { number: message.number, missing: await missing(), warnings: warnings() }
     process.send?.(reply, undefined, undefined, () => {})
   })
 }

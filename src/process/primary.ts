@@ -21,6 +21,8 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
   let listening = 0
   let pauseMs = FIRST_PAUSE_MS
   let exitCode = 0
+  /** Those of the workers' last replies. */
+  let warnings: string[] = []
 
   const aggregator = new AggregatorRegistry()
   const askReadiness = createReadinessQuery()
@@ -31,8 +33,10 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
         if (stopping) return ['the process is stopping']
         const replies = await Promise.all(workers().map(askReadiness))
         const absent = workers().length < config.workers ? ['a worker is missing'] : []
-        return [...new Set([...absent, ...replies.flat()])]
+        warnings = [...new Set(replies.flatMap((reply) => reply.warnings))]
+        return [...new Set([...absent, ...replies.flatMap(({ missing }) => missing)])]
       },
+      warnings: () => warnings,
     },
   })
 

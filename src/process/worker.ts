@@ -46,7 +46,7 @@ export async function runServerProcess(config: Config, log: Logger): Promise<voi
     // Otherwise Node ends a worker at once when its primary is killed, with refreshes in flight.
     cluster.worker!.exitedAfterDisconnect = true
     app.shareMetricsWithPrimary()
-    answerPrimary(app.readiness.missing)
+    answerPrimary(app.readiness)
   }
 
   try {

@@ -2,8 +2,7 @@ import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { Answer, Browser } from '../helpers/browser.ts'
 import type { RedisServer } from '../helpers/redis.ts'
 import { elapsed, presentations, through, until } from '../helpers/replicas.ts'
-import type { Bff } from '../helpers/system.ts'
-import { signIn } from '../helpers/system.ts'
+import { type Bff, signIn } from '../helpers/system.ts'
 
 /** Sessions that call all the time, each through every replica in turn. */
 export interface Load {

@@ -1,5 +1,4 @@
-import type { Test } from 'tap'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { Answer, Browser } from '../helpers/browser.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'

@@ -1,6 +1,5 @@
 import t from 'tap'
-import type { Browser } from '../helpers/browser.ts'
-import { createBrowser } from '../helpers/browser.ts'
+import { type Browser, createBrowser } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { elapsed, presentations } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'

@@ -7,8 +7,7 @@ import { sealTokens } from '../../src/session/sealed-tokens.ts'
 import type { SessionStore } from '../../src/store/store.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { elapsed } from '../helpers/replicas.ts'
-import type { Env, ServerProcess } from '../helpers/server-process.ts'
-import { startServer } from '../helpers/server-process.ts'
+import { type Env, type ServerProcess, startServer } from '../helpers/server-process.ts'
 import { CLIENT } from '../helpers/system.ts'
 
 const MAX_MS = 43_200_000

@@ -1,8 +1,7 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import type { Question } from '../http/wire.ts'
-import { ask, field, OWN, portOf, problemOf } from '../http/wire.ts'
+import { ask, field, OWN, portOf, problemOf, type Question } from '../http/wire.ts'
 
 type Header = readonly [name: string, value: string]
 

@@ -1,7 +1,6 @@
 import t, { type Test } from 'tap'
 import type { Browser } from '../helpers/browser.ts'
-import type { Bff } from '../helpers/system.ts'
-import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { type Bff, signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { ask, field, OWN, portOf, problemOf } from '../http/wire.ts'
 import { BAD_FLUX, BAD_SITE, BAD_WAC, GOOD } from './odd-paths.ts'
 

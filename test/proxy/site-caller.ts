@@ -1,7 +1,6 @@
 import type { Test } from 'tap'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
-import type { Question, WireAnswer } from '../http/wire.ts'
-import { ask, OWN, portOf } from '../http/wire.ts'
+import { ask, OWN, portOf, type Question, type WireAnswer } from '../http/wire.ts'
 
 export const JSON_TYPE = ['Content-Type', 'application/json'] as const
 

@@ -12,17 +12,17 @@ interface Entry {
 
 interface Made {
   cache: SessionCache<Entry>
-  /** A session of the store; what is done to it there is told to the cache. */
+  /** Creates a session in the store. The store announces each later change of it to the cache. */
   session(): Promise<RecordKey>
   store: SessionStore
   lose(): void
-  /** Messages are not proven, which no listener knows yet. */
+  /** Messages stop arriving. No listener has been called yet. */
   setUnproven(value: boolean): void
   /** Messages arrive again. */
   recover(): void
 }
 
-/** A cache over the memory store, whose messages fail when they are told to. */
+/** A cache over the memory store. The test controls whether change messages arrive. */
 function make(t: Test, max = 100, graceMs = 0): Made {
   const memory = createMemoryStore({ now: Date.now, idleMs: IDLE_MS })
   t.teardown(() => memory.close())
@@ -60,7 +60,7 @@ function keep(cache: SessionCache<Entry>, cookie: string, key: RecordKey, token 
   return entry
 }
 
-t.test('what was put is found by its cookie, and by no other', async (t) => {
+t.test('a cookie finds its own entry and no other', async (t) => {
   const { cache, session } = make(t)
   const entry = keep(cache, 'one', await session())
   t.equal(cache.get('one'), entry)
@@ -71,7 +71,7 @@ t.test('each kind of change drops every cookie of its session, and those of no o
   const { cache, session, store } = make(t)
   const changes: Record<string, (key: RecordKey) => Promise<unknown>> = {
     'new tokens': (key) => store.replaceTokens(key, 1, 'b', 'sealed-2'),
-    'a lease given back': async (key) => {
+    'a released lease': async (key) => {
       await store.beginRefresh(key, {
         gen: 1,
         attempt: 'b',
@@ -96,7 +96,7 @@ t.test('each kind of change drops every cookie of its session, and those of no o
   }
 })
 
-t.test('a session may be dropped by hand', async (t) => {
+t.test('drop() removes one session', async (t) => {
   const { cache, session } = make(t)
   const key = await session()
   keep(cache, 'one', key)
@@ -104,7 +104,7 @@ t.test('a session may be dropped by hand', async (t) => {
   t.equal(cache.get('one'), null)
 })
 
-t.test('a read that a change overtakes is not kept, the next one is', async (t) => {
+t.test('a read is not cached if a change overtook it, and the next read is', async (t) => {
   const { cache, session, store } = make(t)
   const key = await session()
   const guard = cache.reading(key)
@@ -115,7 +115,7 @@ t.test('a read that a change overtakes is not kept, the next one is', async (t) 
   t.equal(cache.get('one'), entry)
 })
 
-t.test('of two reads under way a change spoils the one that began before it', async (t) => {
+t.test('a change invalidates a read that began before it, and not one that began after', async (t) => {
   const { cache, session, store } = make(t)
   const key = await session()
   const early = cache.reading(key)
@@ -128,7 +128,7 @@ t.test('of two reads under way a change spoils the one that began before it', as
   t.equal(cache.get('two'), null)
 })
 
-t.test('a change of another session spoils no read', async (t) => {
+t.test('a change of another session invalidates no read', async (t) => {
   const { cache, session, store } = make(t)
   const [key, other] = [await session(), await session()]
   const guard = cache.reading(key)
@@ -138,7 +138,7 @@ t.test('a change of another session spoils no read', async (t) => {
   t.equal(cache.get('one'), entry)
 })
 
-t.test('more changes than are remembered spoil a read that was begun before them', async (t) => {
+t.test('more changes than the cache remembers invalidate every read that began before them', async (t) => {
   const { cache, session } = make(t)
   const key = await session()
   const guard = cache.reading(key)
@@ -150,7 +150,7 @@ t.test('more changes than are remembered spoil a read that was begun before them
   t.equal(cache.get('one'), entry)
 })
 
-t.test('lost messages empty the cache and spoil the reads under way', async (t) => {
+t.test('a loss of messages empties the cache and invalidates the reads under way', async (t) => {
   const { cache, session, lose, recover } = make(t)
   const key = await session()
   keep(cache, 'one', key)
@@ -161,10 +161,10 @@ t.test('lost messages empty the cache and spoil the reads under way', async (t) 
   cache.put('two', { key, token: 'token' }, guard)
   t.equal(cache.get('two'), null)
   const entry = keep(cache, 'three', key)
-  t.equal(cache.get('three'), entry, 'what is read from then on is kept')
+  t.equal(cache.get('three'), entry, 'a later read is cached')
 })
 
-t.test('while messages do not arrive nothing is handed out, and what is read is not kept', async (t) => {
+t.test('while messages do not arrive the cache returns nothing and keeps no read', async (t) => {
   const { cache, session, setUnproven } = make(t)
   const [key, other] = [await session(), await session()]
   keep(cache, 'one', key)
@@ -176,7 +176,7 @@ t.test('while messages do not arrive nothing is handed out, and what is read is 
   t.equal(cache.get('two'), null)
 })
 
-t.test('no more than the bound is kept, the one that was put first goes first', async (t) => {
+t.test('the cache evicts the oldest entry at its size limit', async (t) => {
   const { cache, session } = make(t, 3)
   const keys = [await session(), await session(), await session(), await session()]
   for (const [i, key] of keys.slice(0, 3).entries()) keep(cache, `cookie-${i}`, key)
@@ -187,14 +187,14 @@ t.test('no more than the bound is kept, the one that was put first goes first', 
   t.strictSame(found, [false, true, true, true])
 })
 
-t.test('a cookie that is put again, for the same session or another, follows the last one', async (t) => {
+t.test('a cookie that is put again finds the newest entry, of the same session or another', async (t) => {
   const { cache, session } = make(t)
   const [first, second] = [await session(), await session()]
   keep(cache, 'one', first)
   keep(cache, 'one', first, 'newer')
   t.equal(cache.get('one')?.token, 'newer')
   cache.drop(first)
-  t.equal(cache.get('one'), null, 'it is still known by its session')
+  t.equal(cache.get('one'), null, 'its session still finds it')
   keep(cache, 'one', first)
   const entry = keep(cache, 'one', second)
   cache.drop(first)
@@ -203,7 +203,7 @@ t.test('a cookie that is put again, for the same session or another, follows the
   t.equal(cache.get('one'), null)
 })
 
-t.test('reads that come to nothing and cookies that were pushed out take no memory', async (t) => {
+t.test('failed reads and evicted cookies take no memory', async (t) => {
   const { cache } = make(t)
   const before = heapUsed()
   for (let i = 0; i < 100_000; i++) cache.reading(newKey())
@@ -213,14 +213,14 @@ t.test('reads that come to nothing and cookies that were pushed out take no memo
   t.equal(cache.get('cookie-99999')?.token, 'token')
 })
 
-t.test('without a grace nothing is known after a loss', async (t) => {
+t.test('without a grace the cache keeps nothing after a loss', async (t) => {
   const { cache, session, lose } = make(t)
   keep(cache, 'one', await session())
   lose()
   t.equal(cache.getForOutage('one'), null)
 })
 
-t.test('what is put aside at a loss is handed out as stale alone, until messages are back', async (t) => {
+t.test('after a loss the entries are available as stale ones only, until messages are back', async (t) => {
   const { cache, session, lose, recover } = make(t, 100, 60_000)
   const entry = keep(cache, 'one', await session())
   lose()
@@ -230,18 +230,18 @@ t.test('what is put aside at a loss is handed out as stale alone, until messages
   t.equal(cache.get('one'), null)
   t.equal(cache.getForOutage('one'), null)
   lose()
-  t.equal(cache.getForOutage('one'), null, 'it does not come back with the next loss')
+  t.equal(cache.getForOutage('one'), null, 'the next loss does not restore it')
 })
 
-t.test('what is put aside is forgotten when its time is over', async (t) => {
+t.test('a stale entry expires after the grace', async (t) => {
   const { cache, session, lose } = make(t, 100, 50)
   keep(cache, 'one', await session())
   lose()
   t.not(cache.getForOutage('one'), null)
-  await until('it is forgotten', () => cache.getForOutage('one') === null)
+  await until('it expires', () => cache.getForOutage('one') === null)
 })
 
-t.test('a change and a drop by hand reach what is aside', async (t) => {
+t.test('a change and drop() remove stale entries', async (t) => {
   const { cache, session, store, lose } = make(t, 100, 60_000)
   const [ended, dropped, other] = [await session(), await session(), await session()]
   keep(cache, 'one', ended)
@@ -255,7 +255,7 @@ t.test('a change and a drop by hand reach what is aside', async (t) => {
   t.equal(cache.getForOutage('three'), entry)
 })
 
-t.test('what is read during a loss goes aside, unless a change overtook it', async (t) => {
+t.test('a read during a loss becomes a stale entry, unless a change overtook it', async (t) => {
   const { cache, session, store, lose, recover } = make(t, 100, 60_000)
   const [read, changed, late] = [await session(), await session(), await session()]
   keep(cache, 'one', read, 'old')
@@ -269,10 +269,10 @@ t.test('what is read during a loss goes aside, unless a change overtook it', asy
   const begun = cache.reading(late)
   recover()
   cache.put('three', { key: late, token: 'token' }, begun)
-  t.equal(cache.getForOutage('three'), null, 'one that ends after messages are back is not kept at all')
+  t.equal(cache.getForOutage('three'), null, 'a read that ends after messages are back is not cached')
 })
 
-t.test('no more is kept aside than the bound', async (t) => {
+t.test('stale entries have the same size limit', async (t) => {
   const { cache, session, lose } = make(t, 2, 60_000)
   for (const cookie of ['one', 'two']) keep(cache, cookie, await session())
   lose()

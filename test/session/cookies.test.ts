@@ -18,30 +18,27 @@ const SETS = [
 ]
 
 for (const { scheme, names, session, record } of SETS) {
-  t.test(
-    `the cookies of an ${scheme} site have its attributes, though the connection is plain`,
-    async (t) => {
-      const sandbox = await startSandbox(t)
-      const port = String(await freePort())
-      const bff = await startBff(t, sandbox, { PORT: port, PUBLIC_URL: `${scheme}://localhost:${port}` })
-      const browser = bff.browser()
-      const { setCookies, headers } = await signIn(browser, sandbox)
-      const lines = setCookies.filter((line) => !line.includes('login-'))
-      t.strictSame(lines.map((line) => line.split('=', 1)[0]).sort(), names)
-      for (const line of lines) {
-        const [pair, ...attributes] = line.split('; ')
-        const expected = pair!.includes('session=') ? session : record
-        t.strictSame(attributes.sort(), expected, `${pair!.split('=', 1)[0]}: neither Domain nor an end`)
-        if (expected === session) t.ok(Buffer.byteLength(pair!) < 128, `${Buffer.byteLength(pair!)} bytes`)
-      }
-      t.equal('strict-transport-security' in headers, scheme === 'https')
-      t.match((await browser.fetch('/auth/session')).json(), { authenticated: true })
-      t.equal((await browser.fetch('/flux/a')).status, 200)
-    },
-  )
+  t.test(`the cookies of an ${scheme} site have its attributes over a plain connection`, async (t) => {
+    const sandbox = await startSandbox(t)
+    const port = String(await freePort())
+    const bff = await startBff(t, sandbox, { PORT: port, PUBLIC_URL: `${scheme}://localhost:${port}` })
+    const browser = bff.browser()
+    const { setCookies, headers } = await signIn(browser, sandbox)
+    const lines = setCookies.filter((line) => !line.includes('login-'))
+    t.strictSame(lines.map((line) => line.split('=', 1)[0]).sort(), names)
+    for (const line of lines) {
+      const [pair, ...attributes] = line.split('; ')
+      const expected = pair!.includes('session=') ? session : record
+      t.strictSame(attributes.sort(), expected, `${pair!.split('=', 1)[0]}: no Domain, no expiry`)
+      if (expected === session) t.ok(Buffer.byteLength(pair!) < 128, `${Buffer.byteLength(pair!)} bytes`)
+    }
+    t.equal('strict-transport-security' in headers, scheme === 'https')
+    t.match((await browser.fetch('/auth/session')).json(), { authenticated: true })
+    t.equal((await browser.fetch('/flux/a')).status, 200)
+  })
 }
 
-t.test('the second cookie alone is no session', async (t) => {
+t.test('the record cookie alone is no session', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -51,7 +48,7 @@ t.test('the second cookie alone is no session', async (t) => {
   t.equal((await browser.fetch('/flux/a')).status, 401)
 })
 
-t.test('the second cookie tells neither the session id nor the name of the record', async (t) => {
+t.test('the record cookie reveals neither the session id nor the record key', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const [one, two] = [bff.browser(), bff.browser()]
@@ -63,7 +60,7 @@ t.test('the second cookie tells neither the session id nor the name of the recor
   t.not(record.slice(0, 60), two.cookies.get('record')!.value.slice(0, 60))
 })
 
-t.test('a record cookie of somebody else, or an altered one, ends nobody at a sign-in', async (t) => {
+t.test('a sign-in with a foreign or altered record cookie ends no session', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const [victim, attacker] = [bff.browser(), bff.browser()]
@@ -84,7 +81,7 @@ t.test('a record cookie of somebody else, or an altered one, ends nobody at a si
   }
 })
 
-t.test('nothing but signing in, signing out and a change of secrets sets a cookie', async (t) => {
+t.test('only a sign-in, a sign-out and a change of secrets set a cookie', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()

@@ -4,7 +4,7 @@ import { ask, portOf, problemOf } from '../http/wire.ts'
 
 const ANONYMOUS = { authenticated: false, loginUrl: '/auth/login' }
 
-t.test('whoever has no session is told so with 200, whatever the cookies hold', async (t) => {
+t.test('/auth/session responds 200 without a session, whatever the cookies hold', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -52,11 +52,11 @@ t.test('whoever has no session is told so with 200, whatever the cookies hold', 
   t.match(
     (await browser.fetch('/auth/session')).json(),
     { authenticated: true },
-    'the good one is still good',
+    'the valid cookie still works',
   )
 })
 
-t.test('a good cookie is found among others, however large and odd they are', async (t) => {
+t.test('a valid cookie is found among others of any size and form', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -96,5 +96,5 @@ t.test('a good cookie is found among others, however large and odd they are', as
       ['X-CSRF', '1'],
     ],
   })
-  t.equal(twoLines.status, 200, 'in a second Cookie line')
+  t.equal(twoLines.status, 200, 'in a second Cookie header field')
 })

@@ -1,8 +1,7 @@
 import t from 'tap'
 import { comesFromOwnOrigin } from '../../src/session/same-origin.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
-import type { Question } from '../http/wire.ts'
-import { ask, portOf, problemOf } from '../http/wire.ts'
+import { ask, portOf, problemOf, type Question } from '../http/wire.ts'
 
 const SITES = [
   undefined,
@@ -34,7 +33,7 @@ function origins(own: string): (string | undefined)[] {
   ]
 }
 
-/** The rule as the documentation tells it, in other words than the code. */
+/** The rule as the documentation states it, implemented independently of the code. */
 function shouldPass(method: string, site?: string, origin?: string, csrf?: string, own?: string): boolean {
   if (origin !== undefined && origin !== own) return false
   const reads = method === 'GET' || method === 'HEAD'
@@ -50,7 +49,7 @@ function shouldPass(method: string, site?: string, origin?: string, csrf?: strin
   }
 }
 
-t.test('the rule of origins holds for every combination of its headers', async (t) => {
+t.test('the origin rule holds for every combination of its headers', async (t) => {
   const own = 'http://localhost:3000'
   let combinations = 0
   for (const method of ['GET', 'HEAD', 'POST', 'PUT'])
@@ -66,7 +65,7 @@ t.test('the rule of origins holds for every combination of its headers', async (
   t.equal(combinations, 4 * SITES.length * 12 * CSRF.length)
 })
 
-t.test('every route that acts for the user keeps the rule on the wire, before all else', async (t) => {
+t.test('every route that acts for the user applies the origin rule before all other checks', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const browser = bff.browser()
@@ -107,10 +106,10 @@ t.test('every route that acts for the user keeps the rule on the wire, before al
           const cors = [...answer.headers.keys()].filter((name) => name.startsWith('access-control-'))
           if (cors.length > 0) t.strictSame(cors, [], what)
         }
-  t.equal((await browser.fetch('/flux/a')).status, 200, 'the session is as it was')
+  t.equal((await browser.fetch('/flux/a')).status, 200, 'the session is unchanged')
 })
 
-t.test('a request of another origin learns nothing from its refusal', async (t) => {
+t.test('a refused request of another origin cannot read the response', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   const bodies = new Set<string>()
@@ -132,7 +131,7 @@ t.test('a request of another origin learns nothing from its refusal', async (t) 
   t.equal(bodies.size, 1)
 })
 
-t.test('only the exact value of the custom header counts, in any case of its name', async (t) => {
+t.test('only the exact value of the custom header counts; its name is case-insensitive', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
   for (const [headers, status] of [

@@ -12,7 +12,7 @@ import { newKey } from '../store/stores.ts'
 const IDLE_MS = 60_000
 const GRACE_MS = 600_000
 
-/** A store that cannot be reached, and whose messages stop and come back as the test says. */
+/** An unreachable store. The test controls whether its messages arrive. */
 function unreachedStore(msSinceLive: () => number) {
   const listeners: ((live: boolean) => void)[] = []
   const state = { isUnreached: true }
@@ -33,7 +33,7 @@ function unreachedStore(msSinceLive: () => number) {
   }
 }
 
-/** A log that keeps the events of its lines. */
+/** A log that records the event of each line. */
 function createEventLog() {
   const events: string[] = []
   const log = pino({}, { write: (line: string) => void events.push(JSON.parse(line).event) })
@@ -43,14 +43,14 @@ function createEventLog() {
 const NOTHING_CACHED = { getForOutage: () => null }
 const OPTIONS = { cache: NOTHING_CACHED, idleMs: IDLE_MS, clock: createMovableClock() }
 
-t.test('a grace that is over does not begin again, however close its last call is', async (t) => {
+t.test('a grace that has ended does not begin again, however recent its last call is', async (t) => {
   for (let round = 0; round < 100; round += 1) {
     const { events, log } = createEventLog()
     const liveAt = performance.now()
     const { health, setLive } = unreachedStore(() => performance.now() - liveAt)
     const grace = createOutageGrace({ ...OPTIONS, store: { health, touch() {} }, graceMs: 5, log })
     setLive(false)
-    // Until it is over and two milliseconds more.
+    // Until two milliseconds after its end.
     let until = Number.POSITIVE_INFINITY
     while (performance.now() < until) {
       if (events.length > 1) until = Math.min(until, performance.now() + 2)
@@ -61,39 +61,42 @@ t.test('a grace that is over does not begin again, however close its last call i
   }
 })
 
-t.test('a process that was stopped for longer than the grace begins none when it goes on', async (t) => {
+t.test('a process that was stopped for longer than the grace begins none when it resumes', async (t) => {
   let ms = 0
   const { health } = unreachedStore(() => ms)
   const log = createLog('silent')
   const grace = createOutageGrace({ ...OPTIONS, store: { health, touch() {} }, graceMs: 5_000, log })
   t.ok(grace.isActive())
   ms = 5_500
-  t.notOk(grace.isActive(), 'before it has noticed that messages stopped')
+  t.notOk(grace.isActive(), 'before the process detects that messages stopped')
 })
 
-t.test('a grace that has begun lasts while a node answers, and ends when messages are back', async (t) => {
-  const { events, log } = createEventLog()
-  const { health, state, setLive } = unreachedStore(() => 0)
-  const grace = createOutageGrace({ ...OPTIONS, store: { health, touch() {} }, graceMs: GRACE_MS, log })
-  state.isUnreached = false
-  setLive(false)
-  t.notOk(grace.isActive(), 'a store that answers is asked')
-  state.isUnreached = true
-  t.ok(grace.isActive())
-  state.isUnreached = false
-  t.ok(grace.isActive(), 'changes of the meantime are not known yet')
-  setLive(true)
-  t.notOk(grace.isActive())
-  t.strictSame(events, ['grace.begun', 'grace.ended'])
-  setLive(false)
-  state.isUnreached = true
-  t.ok(grace.isActive(), 'the next outage has a grace of its own')
-  setLive(true)
-})
+t.test(
+  'a grace that has begun continues while a node responds, and ends when messages are back',
+  async (t) => {
+    const { events, log } = createEventLog()
+    const { health, state, setLive } = unreachedStore(() => 0)
+    const grace = createOutageGrace({ ...OPTIONS, store: { health, touch() {} }, graceMs: GRACE_MS, log })
+    state.isUnreached = false
+    setLive(false)
+    t.notOk(grace.isActive(), 'a store that responds is asked')
+    state.isUnreached = true
+    t.ok(grace.isActive())
+    state.isUnreached = false
+    t.ok(grace.isActive(), 'changes during the outage are not known yet')
+    setLive(true)
+    t.notOk(grace.isActive())
+    t.strictSame(events, ['grace.begun', 'grace.ended'])
+    setLive(false)
+    state.isUnreached = true
+    t.ok(grace.isActive(), 'the next outage has a grace of its own')
+    setLive(true)
+  },
+)
 
-t.test('with a grace of no seconds nothing is served without the store', async (t) => {
+t.test('with a grace of 0 seconds nothing is served without the store', async (t) => {
   const { health } = unreachedStore(() => 0)
-  const cache = { getForOutage: () => t.fail('nothing is looked up') as never }
+  const cache = { getForOutage: () => t.fail('the cache is not read') as never }
   const log = createLog('silent')
   const grace = createOutageGrace({ ...OPTIONS, cache, store: { health, touch() {} }, graceMs: 0, log })
   t.notOk(grace.isActive())
@@ -117,7 +120,7 @@ function start(t: Test) {
   return { clock, touched, key, state, find: () => grace.find(key) }
 }
 
-t.test('a call in an outage is activity: it moves the idle limit and is noted', async (t) => {
+t.test('a call during an outage is activity: it moves the idle limit and is recorded', async (t) => {
   const { clock, touched, key, find } = start(t)
   clock.pass(IDLE_MS - 1_000)
   t.match(find(), { key })
@@ -129,7 +132,7 @@ t.test('a call in an outage is activity: it moves the idle limit and is noted', 
   t.equal(touched.length, 2)
 })
 
-t.test('a store that is reached is asked, whatever this process knows', async (t) => {
+t.test('a reachable store is asked, even if this process knows the session', async (t) => {
   const { touched, state, find } = start(t)
   state.isUnreached = false
   t.equal(find(), null)
@@ -144,6 +147,6 @@ for (const hours of [1, -1]) {
       t.not(find(), null, `${passed} ms`)
       clock.pass(50_000)
     }
-    t.equal(find(), null, 'the grace is over')
+    t.equal(find(), null, 'the grace has ended')
   })
 }

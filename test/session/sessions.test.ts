@@ -99,7 +99,11 @@ t.test(
     const begun = await idle()
     clock.pass(1)
     setLive(true)
-    t.match(await sessions.find(begun), { kind: 'ended', reason: 'idle' }, 'the start is no incident')
+    t.match(
+      await sessions.find(begun),
+      { kind: 'ended', reason: 'idle' },
+      'the start of the process is no incident',
+    )
 
     const key = await idle()
     clock.pass(10_000)
@@ -112,9 +116,9 @@ t.test(
     const other = await idle()
     setLive(false)
     setLive(true)
-    await t.rejects(sessions.find(other), StoreUnavailable, 'when messages are back after a loss too')
+    await t.rejects(sessions.find(other), StoreUnavailable, 'also when messages are back after a loss')
     await memory.touch(other, 1_000)
-    t.match(await sessions.find(other), { kind: 'unreadable' }, 'the activity has come')
+    t.match(await sessions.find(other), { kind: 'unreadable' }, 'the activity has arrived')
   },
 )
 
@@ -155,28 +159,31 @@ t.test('a session that could not be created has not started', async (t) => {
   t.equal(await memory.read(key), null)
 })
 
-t.test('an abandoned session ends as soon as the store takes that, and counts as no end', async (t) => {
-  const { memory, state, sessions, events, revoked, granted } = start(t)
-  const key = newKey()
-  await sessions.create(key, granted(), 'code')
-  state.isDown = true
-  sessions.abandon(key)
-  await new Promise((resolve) => setImmediate(resolve))
-  t.not(await memory.read(key), null)
-  state.isDown = false
-  await until('it has ended', async () => (await memory.read(key)) === null, 2_000)
-  t.strictSame(events, ['started code'])
-  t.strictSame(revoked, [], 'the caller revokes the tokens that it has')
-})
+t.test(
+  'an abandoned session ends as soon as the store accepts it, and is not counted as an end',
+  async (t) => {
+    const { memory, state, sessions, events, revoked, granted } = start(t)
+    const key = newKey()
+    await sessions.create(key, granted(), 'code')
+    state.isDown = true
+    sessions.abandon(key)
+    await new Promise((resolve) => setImmediate(resolve))
+    t.not(await memory.read(key), null)
+    state.isDown = false
+    await until('it has ended', async () => (await memory.read(key)) === null, 2_000)
+    t.strictSame(events, ['started code'])
+    t.strictSame(revoked, [], 'the caller revokes its tokens')
+  },
+)
 
 t.test('an abandoned session whose end fails unexpectedly rejects nothing', async (t) => {
   const { base, sessions } = start(t)
-  base.end = () => Promise.reject(new TypeError('a fault of the program'))
+  base.end = () => Promise.reject(new TypeError('a programming error'))
   sessions.abandon(newKey())
   await new Promise((resolve) => setImmediate(resolve))
 })
 
-t.test('a session that ends is counted once, its tokens are revoked and its queue entry goes', async (t) => {
+t.test('the end of a session is counted once, revokes its tokens and removes its queue entry', async (t) => {
   const { memory, sessions, events, revoked, granted } = start(t)
   const key = newKey()
   await sessions.create(key, granted(), 'code')
@@ -192,7 +199,7 @@ t.test('a session that ends is counted once, its tokens are revoked and its queu
   t.match(await sessions.find(key), { kind: 'ended', reason: 'logout', at: Number })
 })
 
-t.test('where the store does not say why a session ended, it has ended all the same', async (t) => {
+t.test('a session has ended although the store cannot give the reason', async (t) => {
   const { state, sessions, granted } = start(t)
   const key = newKey()
   await sessions.create(key, granted(), 'code')
@@ -201,7 +208,7 @@ t.test('where the store does not say why a session ended, it has ended all the s
   t.strictSame(await sessions.find(key), { kind: 'ended', reason: null, at: null })
 })
 
-t.test('a session whose tokens no known secret opens is left in place', async (t) => {
+t.test('a session whose tokens no configured secret opens is kept', async (t) => {
   const { memory, clock, sessions, events } = start(t)
   const key = newKey()
   await memory.create(key, newRecord(clock.wall()), 'a', 15_000)
@@ -211,7 +218,7 @@ t.test('a session whose tokens no known secret opens is left in place', async (t
   t.strictSame(events, ['ended logout'])
 })
 
-t.test('the operator learns of ended tokens that no known secret opens', async (t) => {
+t.test('an end logs a warning if no configured secret opens the tokens', async (t) => {
   const { memory, clock, keyring } = start(t)
   const seen: string[] = []
   const end = createEndSession({
@@ -236,9 +243,9 @@ t.test('a refused session ends unless its tokens or its lease are of another att
   events.length = 0
 
   const before = await record(moved)
-  await memory.replaceTokens(moved, 1, 'of a sibling', before.tokens)
+  await memory.replaceTokens(moved, 1, 'of another replica', before.tokens)
   t.equal(await sessions.endRefused(moved, before, 'mine'), 'moved')
-  await memory.beginRefresh(held, leaseRequest('of a sibling'))
+  await memory.beginRefresh(held, leaseRequest('of another replica'))
   t.equal(await sessions.endRefused(held, await record(held), 'mine'), 'moved')
   const last = await record(gone)
   await memory.end(gone)
@@ -249,10 +256,10 @@ t.test('a refused session ends unless its tokens or its lease are of another att
   t.equal(await sessions.endRefused(free, await record(free), 'mine'), 'ended')
   t.strictSame(events, ['ended refused'])
   t.equal((await memory.readEnd(free))?.reason, 'refused')
-  t.strictSame(revoked, [], 'the authorization server has refused them already')
+  t.strictSame(revoked, [], 'the authorization server already refused them')
 })
 
-t.test('a refused session that the store does not end is ended, and counted, when it is back', async (t) => {
+t.test('a refused session ends, and is counted, once the store is back', async (t) => {
   const { memory, state, sessions, events, granted } = start(t)
   const key = newKey()
   await sessions.create(key, granted(), 'code')

@@ -1,10 +1,8 @@
 import { type RecordKey, type StoreHealth, StoreUnavailable } from '../../src/store/store.ts'
 import type { Random } from './random.ts'
-import type { RedisServer } from './simulated-redis.ts'
-import { ErrorReply } from './simulated-redis.ts'
+import { ErrorReply, type RedisServer } from './simulated-redis.ts'
 import type { Transport } from './simulated-store.ts'
-import type { Channel, Entry, Owner, VirtualClock } from './virtual-clock.ts'
-import { QUIET } from './virtual-clock.ts'
+import { type Channel, type Entry, type Owner, QUIET, type VirtualClock } from './virtual-clock.ts'
 
 /** As in src/store: how long a command waits, and the rules by which change messages are trusted. */
 const COMMAND_TIMEOUT_MS = 800

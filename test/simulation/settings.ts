@@ -1,6 +1,5 @@
 import type { RefreshTiming } from '../../src/tokens/refresh-policy.ts'
-import type { FaultKind } from './faults.ts'
-import { drawWithoutFaults } from './faults.ts'
+import { drawWithoutFaults, type FaultKind } from './faults.ts'
 import { Random } from './random.ts'
 
 export type Topology = 'single' | 'failover' | 'cluster'

@@ -1,6 +1,5 @@
 import type { Fault } from './faults.ts'
-import type { SimulationResult } from './simulate.ts'
-import { simulate } from './simulate.ts'
+import { type SimulationResult, simulate } from './simulate.ts'
 
 /**
  * The faults of a failing history that matter: without any one of them the same rule holds. Leaves out halves,

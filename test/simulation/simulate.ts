@@ -24,11 +24,9 @@
  */
 
 import { leaseMs } from '../../src/tokens/refresh-policy.ts'
-import type { Fault, FaultKind } from './faults.ts'
-import { drawFaults, scheduleFaults } from './faults.ts'
+import { drawFaults, type Fault, type FaultKind, scheduleFaults } from './faults.ts'
 import type { Limit, Violation } from './invariants.ts'
-import type { Settings } from './settings.ts'
-import { drawSettings } from './settings.ts'
+import { drawSettings, type Settings } from './settings.ts'
 import { Trace } from './trace.ts'
 import { realTurn } from './virtual-clock.ts'
 import { World } from './world.ts'

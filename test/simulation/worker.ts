@@ -1,10 +1,8 @@
-import type { FaultKind } from './faults.ts'
-import { drawFaults } from './faults.ts'
+import { drawFaults, type FaultKind } from './faults.ts'
 import type { Limit, Violation } from './invariants.ts'
 import { drawSettings } from './settings.ts'
 import { shrink } from './shrink.ts'
-import type { SimulationResult } from './simulate.ts'
-import { simulate } from './simulate.ts'
+import { type SimulationResult, simulate } from './simulate.ts'
 
 /** What a worker process found for the seeds that it was given. */
 export interface Report {

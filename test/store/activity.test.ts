@@ -10,10 +10,10 @@ import { newKey, newRecord } from './stores.ts'
 const IDLE_MS = 60_000
 /** Two clocks are read, and a record has whole milliseconds. */
 const ROUNDING_MS = 5
-/** Longer than two rounds of retries. */
+/** Longer than two retry rounds. */
 const TWO_ROUNDS_MS = 5_000
 
-// Most of the time is spent waiting.
+// The tests mostly wait, so they run concurrently.
 t.jobs = 5
 
 /** Activity over a store in memory whose clock and failures the test controls. */
@@ -36,7 +36,7 @@ function start(t: Test) {
     announceHere: (key: RecordKey) => void gone.push(key),
     async touch(key: RecordKey, agoMs: number) {
       touched.push(key)
-      if (failing.has(key)) throw new Error('this part of the store is away')
+      if (failing.has(key)) throw new Error('this part of the store is unavailable')
       return await memory.touch(key, agoMs)
     },
   }
@@ -60,7 +60,7 @@ function start(t: Test) {
   }
 }
 
-t.test('activity is written at once, and once', async (t) => {
+t.test('activity is written immediately and only once', async (t) => {
   const { activity, clock, session, seenAt, touched } = start(t)
   const key = await session()
   clock.pass(10_000)
@@ -84,19 +84,19 @@ t.test('a replica whose wall clock is an hour behind makes no active session idl
   await until('it is written', async () => (await seenAt(key)) >= storeNow, 1_000)
 })
 
-t.test('activity that the store did not take is written again until the store takes it', async (t) => {
+t.test('activity that the store did not accept is retried until the store accepts it', async (t) => {
   const { activity, clock, session, seenAt, failing, touched } = start(t)
   const key = await session()
   failing.add(key)
   clock.pass(10_000)
   const before = clock.wall() - ROUNDING_MS
   activity.note(key)
-  await until('it is tried again', () => touched.length > 1)
+  await until('it is retried', () => touched.length > 1)
   failing.clear()
   await until('it is written', async () => (await seenAt(key)) >= before)
   const count = touched.length
   await elapsed(TWO_ROUNDS_MS)
-  t.equal(touched.length, count, 'and then not again')
+  t.equal(touched.length, count, 'and not retried after that')
 })
 
 t.test('pending activity of a session is written before that session is read', async (t) => {
@@ -117,7 +117,7 @@ t.test('pending activity of a session is written before that session is read', a
   t.equal(touched.length, 4, 'nothing is pending')
 })
 
-t.test('newer activity that comes while the older is being written is not lost', async (t) => {
+t.test('newer activity that arrives during a write is not lost', async (t) => {
   const { activity, clock, session, seenAt } = start(t)
   const key = await session()
   activity.note(key)
@@ -127,7 +127,7 @@ t.test('newer activity that comes while the older is being written is not lost',
   await until('the newer one is written', async () => (await seenAt(key)) >= before)
 })
 
-t.test('a session whose part of the store is away delays no other', async (t) => {
+t.test('a session whose part of the store is unavailable delays no other', async (t) => {
   const { activity, clock, session, seenAt, failing, touched } = start(t)
   const keys: RecordKey[] = []
   for (let each = 0; each < 40; each += 1) keys.push(await session())
@@ -140,14 +140,14 @@ t.test('a session whose part of the store is away delays no other', async (t) =>
   for (const key of keys.slice(20)) failing.delete(key)
   await until('the others are written', () => areWritten(keys.slice(20)))
   failing.clear()
-  await until('those are tried again', () => areWritten(keys.slice(0, 20)))
+  await until('those are retried', () => areWritten(keys.slice(0, 20)))
   const count = touched.length
   await elapsed(TWO_ROUNDS_MS)
   t.equal(touched.length, count)
 })
 
 t.test(
-  'a store that takes nothing is asked a few hundred times a round, and each session in its turn',
+  'a store that accepts nothing is asked a few hundred times a round, each session in turn',
   async (t) => {
     const { activity, session, failing, touched } = start(t)
     const keys: RecordKey[] = []
@@ -158,12 +158,12 @@ t.test(
     await until('the next round comes', () => touched.length > 0)
     await elapsed(500)
     t.equal(touched.length, 256)
-    await until('the others come after them', () => keys.every((key) => touched.includes(key)))
+    await until('the other sessions follow', () => keys.every((key) => touched.includes(key)))
     t.ok(touched.length <= 3 * 256)
   },
 )
 
-t.test('a store that is away is not asked until its messages are back', async (t) => {
+t.test('an unavailable store is not asked until its messages are back', async (t) => {
   const { activity, session, touched, state, setLive } = start(t)
   const key = await session()
   state.unreached = true
@@ -178,12 +178,12 @@ t.test('a store that is away is not asked until its messages are back', async (t
   t.strictSame(touched, [key])
 })
 
-t.test('activity older than the idle limit is dropped, whatever the wall clock says', async (t) => {
+t.test('activity older than the idle limit is dropped, whatever the wall clock shows', async (t) => {
   const { activity, clock, session, failing, touched } = start(t)
   const key = await session()
   failing.add(key)
   activity.note(key)
-  await until('it is tried again', () => touched.length > 1)
+  await until('it is retried', () => touched.length > 1)
   clock.step(-3_600_000)
   clock.pass(IDLE_MS)
   await elapsed(TWO_ROUNDS_MS)
@@ -192,7 +192,7 @@ t.test('activity older than the idle limit is dropped, whatever the wall clock s
   t.equal(touched.length, count)
 })
 
-t.test('a session that is gone is forgotten in this process, and not written again', async (t) => {
+t.test('activity of a deleted session is dropped and not retried', async (t) => {
   const { activity, gone, touched } = start(t)
   const key = newKey()
   activity.note(key)
@@ -201,7 +201,7 @@ t.test('a session that is gone is forgotten in this process, and not written aga
   t.strictSame([gone, touched], [[key], [key]])
 })
 
-t.test('closing writes what is pending once more, and nothing after that', async (t) => {
+t.test('close() writes pending activity once more, and nothing after that', async (t) => {
   const { activity, clock, session, seenAt, failing, touched } = start(t)
   const [key, other] = [await session(), await session()]
   failing.add(key).add(other)
@@ -209,7 +209,7 @@ t.test('closing writes what is pending once more, and nothing after that', async
   const before = clock.wall() - ROUNDING_MS
   activity.note(key)
   activity.note(other)
-  await until('both are tried', () => touched.length > 1)
+  await until('both are written', () => touched.length > 1)
   failing.delete(key)
   await activity.close()
   t.ok((await seenAt(key)) >= before)
@@ -218,7 +218,7 @@ t.test('closing writes what is pending once more, and nothing after that', async
   t.equal(touched.length, count)
 })
 
-t.test('closing waits for no store that is away', async (t) => {
+t.test('close() does not wait for an unavailable store', async (t) => {
   const { activity, session, touched, state } = start(t)
   const key = await session()
   state.unreached = true

@@ -1,15 +1,14 @@
 import type { Test } from 'tap'
 import type { RecordKey } from '../../src/store/store.ts'
-import type { TestStore } from './stores.ts'
-import { leaseRequest, newKey, newRecord, startSession, until } from './stores.ts'
+import { leaseRequest, newKey, newRecord, startSession, type TestStore, until } from './stores.ts'
 
-/** Who is told of what. */
+/** Which changes a store announces, and to whom. */
 export async function changeContract(t: Test, made: TestStore): Promise<void> {
   const { store, now } = made
   const told: RecordKey[] = []
   store.onChange((key) => void told.push(key))
 
-  /** How often `key` was told, once everything that was sent has arrived. */
+  /** How often `key` was announced, once all earlier messages have arrived. */
   async function countOf(key: RecordKey): Promise<number> {
     await passMarker(made, told)
     return told.filter((one) => one === key).length
@@ -19,7 +18,7 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
     t.equal(store.health.isLive(), true)
   })
 
-  await t.test('replaced tokens are told once, even if the same attempt comes twice', async (t) => {
+  await t.test('replaced tokens are announced once, even if the same attempt is repeated', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, 1, 'a', 'sealed-2')
     t.equal(await countOf(key), 1)
@@ -28,7 +27,7 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
     t.equal(await countOf(key), 1)
   })
 
-  await t.test('restored tokens are told, tokens that need not be are not', async (t) => {
+  await t.test('restored tokens are announced, and a restore without effect is not', async (t) => {
     const key = await startSession(made)
     await store.restoreTokens(key, 2, 'r', 'sealed-2')
     t.equal(await countOf(key), 1)
@@ -36,18 +35,18 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
     t.equal(await countOf(key), 1)
   })
 
-  await t.test('the end of a session is told at once where it was asked, and to all', async (t) => {
+  await t.test('the end of a session is announced in this process at once, and to all others', async (t) => {
     const key = await startSession(made)
     await store.end(key, { gen: 7 })
-    t.equal(await countOf(key), 0, 'not where the generation is another')
+    t.equal(await countOf(key), 0, 'not for another generation')
     await store.end(key, { gen: 1 })
     t.ok(told.includes(key), 'before the call returns')
     const count = await countOf(key)
     await store.end(key)
-    t.equal(await countOf(key), count, 'not where there is nothing to end')
+    t.equal(await countOf(key), count, 'not for a session that is gone')
   })
 
-  await t.test('a lease that is given back is told, a lease that is not held is not', async (t) => {
+  await t.test('a released lease is announced, and a lease that is not held is not', async (t) => {
     const key = await startSession(made)
     await store.beginRefresh(key, leaseRequest('a'))
     await store.releaseLease(key, 'b', null, 0)
@@ -58,7 +57,7 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
     t.equal(await countOf(key), 1)
   })
 
-  await t.test('nothing else is told', async (t) => {
+  await t.test('no other method announces anything', async (t) => {
     const key = newKey()
     await store.create(key, newRecord(now()), 'a', 15_000)
     await store.confirm(key)
@@ -73,7 +72,7 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
     t.equal(await countOf(key), 0)
   })
 
-  await t.test('every listener is told', async (t) => {
+  await t.test('every listener is called', async (t) => {
     const other: RecordKey[] = []
     store.onChange((key) => void other.push(key))
     const key = await startSession(made)
@@ -83,10 +82,10 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
   })
 }
 
-/** Messages of one store come in order: when this one has come, so have all before it. */
+/** Messages of one store keep their order: once this one has arrived, all earlier ones have. */
 async function passMarker(made: TestStore, told: RecordKey[]): Promise<void> {
   const marker = await startSession(made)
-  // Not an end, which is told here without any message.
+  // Not an end: this process announces an end without a message.
   await made.store.replaceTokens(marker, 1, 'marker', 'sealed-2')
   await until('the marker is reported', () => told.includes(marker))
 }

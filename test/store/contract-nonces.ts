@@ -4,9 +4,9 @@ import type { TestStore } from './stores.ts'
 
 const LONG = 600_000
 
-/** The nonces of sign-ins. */
+/** The single-use nonces of sign-ins. */
 export async function nonceContract(t: Test, { store, pass }: TestStore): Promise<void> {
-  await t.test('a nonce is claimed once, and again only by the same attempt', async (t) => {
+  await t.test('a nonce is claimed once; the same attempt may repeat its claim', async (t) => {
     const nonce = randomUUID()
     t.equal(await store.nonceClaimed(nonce), false)
     t.equal(await store.claimNonce(nonce, 'a', LONG), true)
@@ -16,7 +16,7 @@ export async function nonceContract(t: Test, { store, pass }: TestStore): Promis
     t.equal(await store.nonceClaimed(randomUUID()), false)
   })
 
-  await t.test('a claim lapses, and asking for it again does not lengthen it', async (t) => {
+  await t.test('a claim expires, and a repeated claim does not extend it', async (t) => {
     const nonce = randomUUID()
     await store.claimNonce(nonce, 'a', 200)
     await store.claimNonce(nonce, 'a', LONG)

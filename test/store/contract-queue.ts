@@ -1,17 +1,15 @@
 import type { Test } from 'tap'
-import type { RecordKey } from '../../src/store/store.ts'
-import { DUE_SHARDS } from '../../src/store/store.ts'
-import type { TestStore } from './stores.ts'
-import { newKey, newRecord } from './stores.ts'
+import { DUE_SHARDS, type RecordKey } from '../../src/store/store.ts'
+import { newKey, newRecord, type TestStore } from './stores.ts'
 
 const LONG = 60_000
 
-/** The due queue, which is empty at the beginning. Each test has a shard of its own. */
+/** The due queue, empty at the start. Each test uses its own shard. */
 export async function queueContract(t: Test, made: TestStore): Promise<void> {
   const { store, now, pass } = made
   const keysOf = (entries: { key: RecordKey }[]) => entries.map((entry) => entry.key)
 
-  await t.test('an empty queue says so', async (t) => {
+  await t.test('an empty queue returns no entries', async (t) => {
     t.equal(await store.queueLength(), 0)
     const empty = await store.claimDue(0, 10, LONG)
     t.match(empty, { entries: [], nextInMs: null })
@@ -19,7 +17,7 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
     t.ok(Math.abs(empty.storeNow - now()) < 5_000, "with the store's clock")
   })
 
-  await t.test('what is due is handed out with how late it is, the longest due first', async (t) => {
+  await t.test('claimDue() returns due entries with their delay, the longest due first', async (t) => {
     const [late, latest, future] = [newKey(1), newKey(1), newKey(1)]
     await store.schedule(late, -1_000)
     await store.schedule(latest, -2_000)
@@ -30,17 +28,17 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
       const least = 2_000 - i * 1_000
       t.ok(lateMs >= least && lateMs < least + 900, `${lateMs} ms late`)
     }
-    t.ok(nextInMs !== null && nextInMs > 20_000 && nextInMs <= 30_000, 'the next one is the future one')
-    t.strictSame((await store.claimDue(1, 10, LONG)).entries, [], 'it is not handed out twice')
+    t.ok(nextInMs !== null && nextInMs > 20_000 && nextInMs <= 30_000, 'the next entry is the future one')
+    t.strictSame((await store.claimDue(1, 10, LONG)).entries, [], 'a claimed entry is not returned again')
   })
 
-  await t.test('what is due just now is due', async (t) => {
+  await t.test('an entry is due at its exact millisecond', async (t) => {
     const key = newKey(2)
     await store.schedule(key, 0)
     t.strictSame(keysOf((await store.claimDue(2, 10, LONG)).entries), [key])
   })
 
-  await t.test('no more than the limit is handed out, and the rest is due at once', async (t) => {
+  await t.test('claimDue() returns at most its limit, and the rest stays due', async (t) => {
     const keys = [newKey(3), newKey(3), newKey(3)]
     for (const [i, key] of keys.entries()) await store.schedule(key, -3_000 + i * 100)
     const first = await store.claimDue(3, 2, LONG)
@@ -49,7 +47,7 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
     t.strictSame(keysOf((await store.claimDue(3, 2, LONG)).entries), keys.slice(2))
   })
 
-  await t.test('what is claimed and not dealt with comes back after the lease', async (t) => {
+  await t.test('a claimed entry that is not rescheduled is due again after the lease', async (t) => {
     const key = newKey(4)
     await store.schedule(key, -1_000)
     const { entries, nextInMs } = await store.claimDue(4, 10, 200)
@@ -59,7 +57,7 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
     t.strictSame(keysOf((await store.claimDue(4, 10, LONG)).entries), [key])
   })
 
-  await t.test('what is put off while it is claimed stays put off', async (t) => {
+  await t.test('an entry that is rescheduled during its claim keeps the new time', async (t) => {
     const key = newKey(5)
     await store.schedule(key, -1_000)
     await store.claimDue(5, 10, 40)
@@ -70,7 +68,7 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
     t.ok(nextInMs !== null && nextInMs > 20_000)
   })
 
-  await t.test('what is taken out is not handed out, and may be absent', async (t) => {
+  await t.test('a removed entry is not returned, and removing an absent entry is allowed', async (t) => {
     const key = newKey(6)
     await store.schedule(key, -1_000)
     await store.unschedule(key)
@@ -78,7 +76,7 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
     t.strictSame((await store.claimDue(6, 10, LONG)).entries, [])
   })
 
-  await t.test('an entry has one place: scheduling again moves it', async (t) => {
+  await t.test('scheduling a key again moves its only entry', async (t) => {
     const key = newKey(7)
     const before = await store.queueLength()
     await store.schedule(key, 30_000)
@@ -87,7 +85,7 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
     t.strictSame(keysOf((await store.claimDue(7, 10, LONG)).entries), [key])
   })
 
-  await t.test('an instant between two milliseconds is as good as any', async (t) => {
+  await t.test('schedule() accepts fractions of a millisecond', async (t) => {
     const key = newKey(8)
     await store.schedule(key, -1_000.4)
     t.strictSame(keysOf((await store.claimDue(8, 10, LONG + 0.5)).entries), [key])
@@ -96,7 +94,7 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
     t.ok(Number.isInteger(nextInMs))
   })
 
-  await t.test('every key has its place by its first digit, and only there', async (t) => {
+  await t.test('the first digit of a key selects its shard', async (t) => {
     const keys = Array.from({ length: DUE_SHARDS }, (_, shard) => newKey(shard))
     const before = await store.queueLength()
     for (const key of keys) await store.schedule(key, -10_000_000)
@@ -106,7 +104,7 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
     }
   })
 
-  await t.test('what is missing is put into the queue, what is there keeps its place', async (t) => {
+  await t.test('scheduleMissing() adds missing entries and leaves existing ones unchanged', async (t) => {
     const [there, missing] = [newKey(11), newKey(11)]
     const elsewhere = newKey(12)
     await store.schedule(there, 30_000)
@@ -120,11 +118,11 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
     t.equal(await store.queueLength(), before + 2)
     t.strictSame(keysOf((await store.claimDue(11, 10, LONG)).entries), [missing])
     t.strictSame(keysOf((await store.claimDue(12, 10, LONG)).entries), [elsewhere])
-    t.equal(await store.scheduleMissing(entries), 0, 'what is claimed is not missing')
+    t.equal(await store.scheduleMissing(entries), 0, 'a claimed entry is not missing')
     t.equal(await store.scheduleMissing([]), 0)
   })
 
-  await t.test('after a step of the clock entries are moved forward, and none back', async (t) => {
+  await t.test('after a clock step entries are moved to an earlier time, never to a later one', async (t) => {
     const [late, early, missing] = [newKey(13), newKey(13), newKey(13)]
     await store.schedule(late, 3_600_000)
     await store.schedule(early, -1_000)
@@ -135,7 +133,7 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
     t.equal(claimed[0]?.key, early)
   })
 
-  await t.test('the end of a session leaves its entry, which is a hint', async (t) => {
+  await t.test('the end of a session leaves its queue entry, which is only a hint', async (t) => {
     const key = newKey(10)
     await store.create(key, newRecord(now()), 'a', 15_000)
     const before = await store.queueLength()

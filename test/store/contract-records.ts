@@ -1,9 +1,8 @@
 import type { Test } from 'tap'
 import { RECORD_SLACK_MS } from '../../src/store/store.ts'
-import type { TestStore } from './stores.ts'
-import { IDLE_MS, leaseRequest, newKey, newRecord, startSession } from './stores.ts'
+import { IDLE_MS, leaseRequest, newKey, newRecord, startSession, type TestStore } from './stores.ts'
 
-/** Making, reading, keeping and ending records. */
+/** Creating, reading, confirming and ending records. */
 export async function recordContract(t: Test, made: TestStore): Promise<void> {
   const { store, now, pass } = made
 
@@ -29,11 +28,11 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     })
   })
 
-  await t.test('a key that nobody made a record for reads as null', async (t) => {
+  await t.test('an unknown key reads as null', async (t) => {
     t.equal(await store.read(newKey()), null)
   })
 
-  await t.test('making a record again, by the same attempt or another, changes nothing', async (t) => {
+  await t.test('creating a record again, by the same attempt or another, changes nothing', async (t) => {
     const key = newKey()
     await store.create(key, newRecord(now()), 'a', 15_000)
     await store.replaceTokens(key, 1, 'b', 'sealed-2')
@@ -43,7 +42,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     t.strictSame(await store.read(key), before)
   })
 
-  await t.test('a record that is not confirmed dies, a confirmed one lives on', async (t) => {
+  await t.test('an unconfirmed record expires early, and a confirmed one does not', async (t) => {
     const [dying, living] = [newKey(), newKey()]
     await store.create(dying, newRecord(now()), 'a', 400)
     await store.create(living, newRecord(now()), 'a', 400)
@@ -55,7 +54,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     t.equal(await store.confirm(dying), false, 'it is too late to confirm it')
   })
 
-  await t.test('an unconfirmed record whose tokens are replaced still dies', async (t) => {
+  await t.test('an unconfirmed record still expires early after a replacement of its tokens', async (t) => {
     const key = newKey()
     await store.create(key, newRecord(now()), 'a', 1_000)
     t.equal((await store.replaceTokens(key, 1, 'b', 'sealed-2')).kind, 'replaced')
@@ -63,7 +62,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     t.equal(await store.read(key), null)
   })
 
-  await t.test('confirming a session changes nothing of its record, once or twice', async (t) => {
+  await t.test('confirming a session, even twice, changes none of its fields', async (t) => {
     const key = newKey()
     await store.create(key, newRecord(now()), 'a', 15_000)
     const before = await store.read(key)
@@ -73,13 +72,13 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     }
   })
 
-  await t.test('any text is kept as it is', async (t) => {
+  await t.test('any text is stored unchanged', async (t) => {
     const text = `quotes " \\ and ü € \u0000 ${'x'.repeat(5_000)}`
     const key = await startSession(made, { tokens: text, client: text })
     t.match(await store.read(key), { tokens: text, client: text })
   })
 
-  await t.test('the idle limit follows the activity, and never passes the absolute limit', async (t) => {
+  await t.test('activity moves the idle limit, but never past the absolute limit', async (t) => {
     const at = now()
     const [long, short] = [
       await startSession(made, { createdAt: at - 9_000 }),
@@ -94,7 +93,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     t.equal((await store.read(short))?.idleEndsAt, at + 60_000)
   })
 
-  await t.test('no method brings back a session that ended, or makes one', async (t) => {
+  await t.test('no method but create() creates or restores a session', async (t) => {
     const key = await startSession(made)
     await store.beginRefresh(key, leaseRequest('a'))
     t.strictSame(await store.end(key), { kind: 'ended', tokens: 'sealed-1' })
@@ -109,7 +108,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     t.equal(await store.read(key), null)
   })
 
-  await t.test('ending by generation ends only that one, and answers its tokens', async (t) => {
+  await t.test('an end with a generation ends only that one and returns its tokens', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, 1, 'a', 'sealed-2')
     t.strictSame(await store.end(key, { gen: 1 }), { kind: 'moved' })
@@ -123,16 +122,20 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     await store.beginRefresh(key, leaseRequest('b'))
     const before = await store.read(key)
     t.strictSame(await store.end(key, { gen: 1, attempt: 'a', reason: 'refused' }), { kind: 'moved' })
-    t.strictSame(await store.read(key), before, 'nothing is written')
+    t.strictSame(await store.read(key), before, 'the record is unchanged')
     t.equal(await store.readEnd(key), null)
-    t.strictSame(await store.end(key, { gen: 7, attempt: 'b' }), { kind: 'moved' }, 'both conditions hold')
+    t.strictSame(
+      await store.end(key, { gen: 7, attempt: 'b' }),
+      { kind: 'moved' },
+      'both conditions must hold',
+    )
     const ended = await store.end(key, { gen: 1, attempt: 'b', reason: 'refused' })
     t.strictSame(ended, { kind: 'ended', tokens: 'sealed-1' })
     t.equal((await store.readEnd(key))?.reason, 'refused')
     t.strictSame(await store.end(key, { attempt: 'b' }), { kind: 'gone' })
   })
 
-  await t.test('an attempt ends a session whose lease nobody holds', async (t) => {
+  await t.test('an attempt ends a session whose lease is free', async (t) => {
     const [never, released] = [await startSession(made), await startSession(made)]
     await store.beginRefresh(released, leaseRequest('b'))
     await store.releaseLease(released, 'b', null, 0)
@@ -140,24 +143,25 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
       t.strictSame(await store.end(key, { attempt: 'a' }), { kind: 'ended', tokens: 'sealed-1' })
   })
 
-  await t.test(
-    'a lease that lapsed and was taken by nobody else still keeps out another attempt',
-    async (t) => {
-      const key = await startSession(made)
-      await store.beginRefresh(key, leaseRequest('b', { leaseMs: 40 }))
-      await pass(60)
-      t.strictSame(await store.end(key, { attempt: 'a' }), { kind: 'moved' }, 'its holder may be answered')
-      t.strictSame(await store.end(key, { attempt: 'b' }), { kind: 'ended', tokens: 'sealed-1' })
-    },
-  )
+  await t.test('an expired lease that was not taken over still excludes other attempts', async (t) => {
+    const key = await startSession(made)
+    await store.beginRefresh(key, leaseRequest('b', { leaseMs: 40 }))
+    await pass(60)
+    t.strictSame(
+      await store.end(key, { attempt: 'a' }),
+      { kind: 'moved' },
+      'its holder may still receive a response',
+    )
+    t.strictSame(await store.end(key, { attempt: 'b' }), { kind: 'ended', tokens: 'sealed-1' })
+  })
 
-  await t.test('without an attempt a lease prevents no end', async (t) => {
+  await t.test('a lease does not prevent an end without an attempt', async (t) => {
     const key = await startSession(made)
     await store.beginRefresh(key, leaseRequest('b'))
     t.strictSame(await store.end(key, { gen: 1, reason: 'logout' }), { kind: 'ended', tokens: 'sealed-1' })
   })
 
-  await t.test('why a session ended is kept, and nothing of one that did not end', async (t) => {
+  await t.test('the store keeps the reason of an end, and none for a session that did not end', async (t) => {
     const key = await startSession(made)
     t.equal(await store.readEnd(key), null)
     await store.end(key, { gen: 7, reason: 'refused' })
@@ -165,14 +169,14 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     await store.end(key, { gen: 1, reason: 'idle' })
     t.equal((await store.readEnd(key))?.reason, 'idle')
     await store.end(key, { reason: 'logout' })
-    t.equal((await store.readEnd(key))?.reason, 'idle', 'it had ended before')
+    t.equal((await store.readEnd(key))?.reason, 'idle', 'the first end counts')
   })
 
-  await t.test('a limit ends a session only where it has passed by the clock of the store too', async (t) => {
+  await t.test('a limit ends a session only if it has also passed by the clock of the store', async (t) => {
     const young = await startSession(made)
     t.strictSame(await store.endPassed(young, 1, 'idle'), { kind: 'moved' })
     t.equal(await store.readEnd(young), null)
-    t.not(await store.read(young), null, 'a replica whose clock runs ahead has ended nothing')
+    t.not(await store.read(young), null, 'a replica with a fast clock has ended nothing')
     const idle = await startSession(made, { createdAt: now() - IDLE_MS })
     t.strictSame(await store.endPassed(idle, 7, 'idle'), { kind: 'moved' }, 'another generation')
     t.strictSame(await store.endPassed(idle, 1, 'idle'), { kind: 'ended', tokens: 'sealed-1' })
@@ -180,13 +184,13 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     t.strictSame(await store.endPassed(idle, 1, 'idle'), { kind: 'gone' })
   })
 
-  await t.test('ending without a generation ends whichever there is', async (t) => {
+  await t.test('an end without a generation ends the current one', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, 1, 'a', 'sealed-2')
     t.strictSame(await store.end(key), { kind: 'ended', tokens: 'sealed-2' })
   })
 
-  await t.test('activity moves forward, never back', async (t) => {
+  await t.test('activity only moves forward', async (t) => {
     const key = await startSession(made, { createdAt: now() - 9_000 })
     const before = now()
     t.equal(await store.touch(key, 4_000), true)
@@ -197,9 +201,9 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
   })
 
   await t.test(
-    'activity is recorded although the idle limit has passed by the clock of the store',
+    'activity is recorded even if the idle limit has passed by the clock of the store',
     async (t) => {
-      // It was set forward by an hour meanwhile, and the replica has found the session alive by its own clock.
+      // The store clock was set forward by an hour, and the replica found the session alive by its own clock.
       const createdAt = now() - IDLE_MS - 1_000
       const key = await startSession(made, { createdAt })
       t.equal(await store.touch(key, 0), true)
@@ -207,7 +211,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     },
   )
 
-  await t.test('a record outlives its nearer limit by the slack, and no longer', async (t) => {
+  await t.test('a record outlives its nearer limit by exactly the slack', async (t) => {
     const at = now()
     const pastBy = RECORD_SLACK_MS - 300
     const limits = {
@@ -223,7 +227,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     for (const key of keys) t.equal(await store.read(key), null)
   })
 
-  await t.test('activity lengthens the life of a record, but not past the absolute limit', async (t) => {
+  await t.test('activity extends the lifetime of a record, but not past the absolute limit', async (t) => {
     const at = now()
     const pastBy = RECORD_SLACK_MS - 300
     const idle = at - IDLE_MS - pastBy
@@ -231,14 +235,14 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
       await startSession(made, { createdAt: idle }),
       await startSession(made, { createdAt: idle, endsAt: at - pastBy }),
     ]
-    // The limit that it is measured against has grown, as after a restart with other settings.
+    // The idle limit has grown, as after a restart with other settings.
     for (const key of [lives, dies]) t.equal(await store.touch(key, 0), true)
     await pass(400)
     t.ok((await store.read(lives))!.seenAt >= at)
     t.equal(await store.read(dies), null)
   })
 
-  await t.test('a session that is saved when its life is over is gone', async (t) => {
+  await t.test('a session that is created after its end is gone', async (t) => {
     const key = newKey()
     await store.create(key, newRecord(now() - 50_000_000), 'a', 15_000)
     await store.confirm(key)

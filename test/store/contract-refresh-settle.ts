@@ -1,7 +1,6 @@
 import type { Test } from 'tap'
 import type { RecordKey } from '../../src/store/store.ts'
-import type { TestStore } from './stores.ts'
-import { leaseRequest, newKey, startSession } from './stores.ts'
+import { leaseRequest, newKey, startSession, type TestStore } from './stores.ts'
 
 const LONG = 60_000
 

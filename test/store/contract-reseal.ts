@@ -1,12 +1,11 @@
 import type { Test } from 'tap'
-import type { TestStore } from './stores.ts'
-import { leaseRequest, newKey, startSession } from './stores.ts'
+import { leaseRequest, newKey, startSession, type TestStore } from './stores.ts'
 
-/** The same tokens under another secret. */
+/** Sealing the same tokens under another secret. */
 export async function resealContract(t: Test, made: TestStore): Promise<void> {
   const { store } = made
 
-  await t.test('tokens that are sealed again take the place of those that were read', async (t) => {
+  await t.test('resealed tokens replace the tokens that were read', async (t) => {
     const key = await startSession(made)
     await store.beginRefresh(key, leaseRequest('a'))
     const before = await store.read(key)
@@ -16,17 +15,17 @@ export async function resealContract(t: Test, made: TestStore): Promise<void> {
     t.strictSame(replaced, { kind: 'replaced', gen: 2 }, 'a refresh under way is not disturbed')
   })
 
-  await t.test('where others stand there by now nothing is written', async (t) => {
+  await t.test('reseal() writes nothing if the tokens have changed since the read', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, 1, 'a', 'sealed-2')
     t.equal(await store.reseal(key, 'sealed-1', 'resealed'), false, 'they are newer')
     t.equal((await store.read(key))?.tokens, 'sealed-2')
     t.equal(await store.reseal(key, 'sealed-2', 'resealed-2'), true)
-    t.equal(await store.reseal(key, 'sealed-2', 'other'), false, 'somebody was faster')
+    t.equal(await store.reseal(key, 'sealed-2', 'other'), false, 'another replica was faster')
     t.equal((await store.read(key))?.tokens, 'resealed-2')
   })
 
-  await t.test('no session is made or brought back by it', async (t) => {
+  await t.test('reseal() neither creates nor restores a session', async (t) => {
     const key = await startSession(made)
     await store.end(key)
     t.equal(await store.reseal(key, 'sealed-1', 'resealed'), false)

@@ -1,26 +1,25 @@
 import type { Test } from 'tap'
 import type { RecordKey, SessionStore } from '../../src/store/store.ts'
-import type { TestStore } from './stores.ts'
-import { newKey, newRecord, startSession } from './stores.ts'
+import { newKey, newRecord, startSession, type TestStore } from './stores.ts'
 
-/** Every key that a walk tells, sorted, each once. */
+/** Every distinct key of a walk, sorted. */
 export async function walk(store: Pick<SessionStore, 'keys'>): Promise<RecordKey[]> {
   const found = new Set<RecordKey>()
   for await (const batch of store.keys()) for (const key of batch) found.add(key)
   return [...found].sort()
 }
 
-/** The walk over all records, of which there are none at the beginning. */
+/** The walk over all records. The store is empty at the start. */
 export async function walkContract(t: Test, made: TestStore): Promise<void> {
   const { store, now, pass } = made
 
-  await t.test('without a record a walk ends, and finds none', async (t) => {
+  await t.test('a walk over an empty store finds nothing and ends', async (t) => {
     await store.claimNonce('nonce', 'a', 60_000)
     await store.schedule(newKey(), 60_000)
     t.strictSame(await walk(store), [])
   })
 
-  await t.test('a walk finds every record, confirmed or not, and none that has ended or died', async (t) => {
+  await t.test('a walk finds every record, confirmed or not, and none that ended or expired', async (t) => {
     const keys = await Promise.all(Array.from({ length: 2_500 }, () => startSession(made)))
     const [unconfirmed, dying] = [newKey(), newKey()]
     await store.create(unconfirmed, newRecord(now()), 'a', 15_000)
@@ -30,7 +29,7 @@ export async function walkContract(t: Test, made: TestStore): Promise<void> {
     t.strictSame(await walk(store), [...keys, unconfirmed].sort())
   })
 
-  await t.test('a walk comes in batches, and may be left early', async (t) => {
+  await t.test('a walk yields batches and can be stopped early', async (t) => {
     let batches = 0
     for await (const batch of store.keys()) {
       batches += 1

@@ -9,17 +9,17 @@ import { resealContract } from './contract-reseal.ts'
 import { walkContract } from './contract-walk.ts'
 import type { TestStore } from './stores.ts'
 
-/** What every store promises, whatever it is made of. `makeStore` gives an empty one. */
+/** The contract tests of the store port. `makeStore` returns an empty store. */
 export async function storeContract(t: Test, makeStore: (t: Test) => Promise<TestStore>): Promise<void> {
   const made = await makeStore(t)
-  // First, while its queue is empty.
+  // First, because it needs an empty queue.
   await t.test('the due queue', (t) => queueContract(t, made))
-  // While there is no record.
+  // Before any record exists.
   await t.test('the walk over all records', (t) => walkContract(t, made))
   await t.test('records', (t) => recordContract(t, made))
-  await t.test('the right to refresh', (t) => beginContract(t, made))
+  await t.test('the begin of a refresh', (t) => beginContract(t, made))
   await t.test('the end of a refresh', (t) => settleContract(t, made))
-  await t.test('tokens sealed again', (t) => resealContract(t, made))
+  await t.test('resealed tokens', (t) => resealContract(t, made))
   await t.test('change messages', (t) => changeContract(t, made))
   await t.test('nonces', (t) => nonceContract(t, made))
 }

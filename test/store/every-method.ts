@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { RecordKey, SessionStore } from '../../src/store/store.ts'
 import { newKey, newRecord } from './stores.ts'
 
-/** One call of each method that asks the server, by name; `key` is of a record that need not exist. */
+/** One call of each method that sends a command, by name. The record of `key` need not exist. */
 export function everyMethod(store: SessionStore, key: RecordKey): Record<string, () => Promise<unknown>> {
   const attempt = randomUUID()
   const nonce = randomUUID()
@@ -43,7 +43,7 @@ export function everyMethod(store: SessionStore, key: RecordKey): Record<string,
   }
 }
 
-/** Calls each method once, one after another. */
+/** Calls each method once, in sequence. */
 export async function callEveryMethod(store: SessionStore): Promise<void> {
   for (const call of Object.values(everyMethod(store, newKey()))) await call()
 }

@@ -11,18 +11,18 @@ import { IDLE_MS, newKey, newRecord } from './stores.ts'
 interface Scene {
   time: VirtualTime
   repair: FailoverRepair
-  /** Kinds of writes that were made again. */
+  /** Kinds of writes that were repeated. */
   restored: Written['kind'][]
   /** Sessions that were put into the due queue. */
   scheduled: Set<RecordKey>
   /** Calls of the store, in order. */
   asked: RecordKey[]
   incident(): void
-  /** Called once, while the store is asked. */
+  /** Called once, during the next command. */
   atNextCall(work: () => void): void
-  /** Keys whose node is away; `all` for every one. */
+  /** Keys whose node is unavailable; `all` stands for every key. */
   away: Set<RecordKey | 'all'>
-  /** Keys whose node does what it is told, and whose answers are lost. */
+  /** Keys whose node executes commands, and whose replies are lost. */
   unheard: Set<RecordKey>
   session(gen?: number): Promise<RecordKey>
   generation(key: RecordKey): Promise<number | null>
@@ -94,7 +94,7 @@ function start(t: Teardown): Scene {
 
 const tokens = (gen: number) => ({ kind: 'tokens', gen, tokens: `sealed-${gen}` }) as const
 
-t.test('after trouble what the store lacks is written again, and nothing else', async (t) => {
+t.test('after an incident only the writes that the store lacks are repeated', async (t) => {
   const { time, repair, restored, scheduled, incident, session, generation, readEnd } = start(t)
   const [behind, same, ahead, gone, back] = [
     await session(1),
@@ -108,38 +108,41 @@ t.test('after trouble what the store lacks is written again, and nothing else', 
   incident()
   await time.settle()
   t.strictSame([...restored].sort(), ['end', 'tokens'])
-  t.strictSame([...scheduled], [behind], 'its place in the due queue may be lost as well')
+  t.strictSame([...scheduled], [behind], 'its queue entry may be lost too')
   t.equal((await readEnd(back))?.reason, 'logout')
   t.strictSame(await Promise.all([behind, same, ahead, gone, back].map(generation)), [2, 2, 3, null, null])
   await time.advance(10_000)
   t.equal(restored.length, 2)
-  t.equal(time.waiting(), 1, 'only the memory store waits for something')
+  t.equal(time.waiting(), 1, 'only the timer of the memory store is left')
 })
 
-t.test('without trouble the store is not asked', async (t) => {
+t.test('without an incident the repair sends no command', async (t) => {
   const { time, repair, asked, session } = start(t)
   repair.note(await session(), tokens(2))
   await time.advance(120_000)
   t.equal(asked.length, 0)
 })
 
-t.test('while the store is away it is tried four times a second, and written to at once after', async (t) => {
-  const { time, repair, restored, asked, incident, away, session } = start(t)
-  for (let count = 0; count < 100; count += 1) repair.note(await session(), tokens(2))
-  away.add('all')
-  incident()
-  await time.advance(90_000)
-  t.ok(asked.length <= 361 * 32, `asked ${asked.length} times`)
-  away.clear()
-  await time.advance(250)
-  t.equal(restored.length, 100, 'though more than a minute has passed')
-})
+t.test(
+  'during an outage the repair tries four times a second, and writes as soon as the store is back',
+  async (t) => {
+    const { time, repair, restored, asked, incident, away, session } = start(t)
+    for (let count = 0; count < 100; count += 1) repair.note(await session(), tokens(2))
+    away.add('all')
+    incident()
+    await time.advance(90_000)
+    t.ok(asked.length <= 361 * 32, `asked ${asked.length} times`)
+    away.clear()
+    await time.advance(250)
+    t.equal(restored.length, 100, 'although more than a minute has passed')
+  },
+)
 
-t.test('a node of a Cluster that is away holds up nothing on the others', async (t) => {
+t.test('an unavailable Cluster node does not delay writes to the others', async (t) => {
   const { time, repair, restored, incident, away, session } = start(t)
   const keys = await Promise.all(Array.from({ length: 100 }, () => session()))
   for (const key of keys) repair.note(key, tokens(2))
-  // The newest ones, which come first.
+  // The newest writes, which the repair checks first.
   for (const key of keys.slice(40)) away.add(key)
   incident()
   await time.advance(1_000)
@@ -149,7 +152,7 @@ t.test('a node of a Cluster that is away holds up nothing on the others', async 
   t.equal(restored.length, 100)
 })
 
-t.test('a failover that comes during a round is followed by another round', async (t) => {
+t.test('a failover during a round is followed by another round', async (t) => {
   const { time, repair, restored, asked, incident, atNextCall, session } = start(t)
   const key = await session(2)
   repair.note(key, tokens(2))
@@ -160,11 +163,11 @@ t.test('a failover that comes during a round is followed by another round', asyn
   t.equal(restored.length, 0)
 })
 
-t.test('a round whose commands fail is finished, and not made again', async (t) => {
+t.test('a round whose commands fail is finished, and not repeated', async (t) => {
   const { time, repair, asked, incident, away, session } = start(t)
   const keys = await Promise.all(Array.from({ length: 100 }, () => session(2)))
   for (const key of keys) repair.note(key, tokens(2))
-  // As of an overloaded server, where some commands take too long.
+  // As with an overloaded server, where some commands time out.
   for (const key of keys.slice(0, 10)) away.add(key)
   incident()
   await time.advance(100)
@@ -173,7 +176,7 @@ t.test('a round whose commands fail is finished, and not made again', async (t) 
   for (const key of keys.slice(10)) t.equal(asked.filter((each) => each === key).length, 1)
 })
 
-t.test('trouble without end costs a round a second, until what was kept is forgotten', async (t) => {
+t.test('continuous incidents cost one round a second, until the kept writes expire', async (t) => {
   const { time, repair, asked, incident, session } = start(t)
   const keys = await Promise.all(Array.from({ length: 10 }, () => session(2)))
   for (const key of keys) repair.note(key, tokens(2))
@@ -195,7 +198,7 @@ t.test('trouble without end costs a round a second, until what was kept is forgo
   )
 })
 
-t.test('a failover that follows long trouble is followed by a round within a second', async (t) => {
+t.test('a failover after a long series of incidents is followed by a round within a second', async (t) => {
   const { time, repair, restored, scheduled, incident, session } = start(t)
   for (let second = 0; second < 40; second += 1) {
     incident()
@@ -210,7 +213,7 @@ t.test('a failover that follows long trouble is followed by a round within a sec
   t.strictSame([...scheduled], [lost])
 })
 
-t.test('what was written after the trouble began is not written again', async (t) => {
+t.test('a write that follows the incident is not repeated', async (t) => {
   const { time, repair, asked, incident, away, session } = start(t)
   const [before, after] = [await session(2), await session(2)]
   repair.note(before, tokens(2))
@@ -224,7 +227,7 @@ t.test('what was written after the trouble began is not written again', async (t
   t.ok(asked.includes(before))
 })
 
-t.test('a node that stays away does not hold up what a later trouble asks for', async (t) => {
+t.test('a node that stays unavailable does not delay the repair after a later incident', async (t) => {
   const { time, repair, restored, scheduled, asked, incident, away, session } = start(t)
   const gone = await session()
   repair.note(gone, tokens(2))
@@ -240,7 +243,7 @@ t.test('a node that stays away does not hold up what a later trouble asks for', 
   t.equal(asked.filter((key) => key === other).length, 1)
 })
 
-t.test('what is older than a minute when the trouble begins is left alone', async (t) => {
+t.test('a write older than a minute at the incident is not repeated', async (t) => {
   const { time, repair, asked, incident, session } = start(t)
   const [old, young] = [await session(), await session()]
   repair.note(old, tokens(2))
@@ -253,7 +256,7 @@ t.test('what is older than a minute when the trouble begins is left alone', asyn
   t.equal(repair.get(old), null)
 })
 
-t.test('no more than 20,000 writes are kept, the newest', async (t) => {
+t.test('the newest 20,000 writes are kept', async (t) => {
   const { repair } = start(t)
   for (let at = 0; at < 20_001; at += 1) repair.note(String(at), tokens(2))
   t.equal(repair.get('0'), null)
@@ -261,7 +264,7 @@ t.test('no more than 20,000 writes are kept, the newest', async (t) => {
   t.not(repair.get('20000'), null)
 })
 
-t.test('of one session the newest generation counts, and its end counts for good', async (t) => {
+t.test('of each session the newest generation is kept, and its end replaces all', async (t) => {
   const { repair } = start(t)
   repair.note('key', tokens(2))
   repair.note('key', tokens(3))
@@ -271,7 +274,7 @@ t.test('of one session the newest generation counts, and its end counts for good
   t.match(repair.get('key'), { kind: 'end', reason: 'logout' })
 })
 
-t.test('stopping waits for a round to end, but not for a store that stays away', async (t) => {
+t.test('a stop waits for the current round, but not for a store that stays unavailable', async (t) => {
   const { time, repair, restored, asked, incident, away, session } = start(t)
   repair.note(await session(), tokens(2))
   away.add('all')
@@ -289,10 +292,10 @@ t.test('stopping waits for a round to end, but not for a store that stays away',
   await time.settle()
   const before = asked.length
   await time.advance(10_000)
-  t.equal(asked.length, before, 'nothing is begun after')
+  t.equal(asked.length, before, 'no new round begins')
 })
 
-t.test('a write that was made again unheard is told once it is known', async (t) => {
+t.test('a repeated write whose reply was lost is reported once it is confirmed', async (t) => {
   const { time, repair, restored, incident, unheard, session, generation } = start(t)
   const key = await session(1)
   repair.note(key, tokens(2))
@@ -306,10 +309,10 @@ t.test('a write that was made again unheard is told once it is known', async (t)
   t.strictSame(restored, ['tokens'])
   incident()
   await time.advance(5_000)
-  t.strictSame(restored, ['tokens'], 'and no second time')
+  t.strictSame(restored, ['tokens'], 'only once')
 })
 
-t.test('who asks while it is being made again waits for that', async (t) => {
+t.test('a read during the repair of its session waits for the repair', async (t) => {
   const { repair, restored, session } = start(t)
   const key = await session(1)
   repair.note(key, tokens(2))

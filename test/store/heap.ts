@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 
-/** Bytes of the heap that are still needed. */
+/** Bytes of the heap in use after a garbage collection. */
 export function heapUsed(): number {
   setFlagsFromString('--expose-gc')
   const gc = runInNewContext('gc') as () => void

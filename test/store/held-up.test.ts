@@ -3,13 +3,13 @@ import { ONE_SERVER, redisStore, startSession } from './stores.ts'
 
 for (const [name, start] of Object.entries(ONE_SERVER)) {
   for (const [when, onTheirWay, ms] of [
-    ['on their way', true, 1_500],
-    ['about to go', false, 1_500],
-    // Longer than the silence after which a connection is given up, as when a whole machine was held up.
-    ['on their way for long', true, 3_000],
-    ['about to go for long', false, 3_000],
+    ['in flight', true, 1_500],
+    ['not yet sent', false, 1_500],
+    // Longer than the silence after which a connection is closed, as when the whole machine was suspended.
+    ['in flight for long', true, 3_000],
+    ['not yet sent for long', false, 3_000],
   ] as const) {
-    t.test(`${name}: a process that is held up takes the answers to commands ${when}`, async (t) => {
+    t.test(`${name}: a blocked process reads the replies to commands ${when} when it resumes`, async (t) => {
       const made = await redisStore(t, await start(t))
       const key = await startSession(made)
       const answers = Promise.all([made.store.read(key), made.store.ping()])
@@ -17,7 +17,7 @@ for (const [name, start] of Object.entries(ONE_SERVER)) {
       // Blocks this thread, without using the processor that other tests need.
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms)
       t.type((await answers)[0], 'object')
-      t.type(await made.store.read(key), 'object', 'and keeps its connection')
+      t.type(await made.store.read(key), 'object', 'the connection stays open')
     })
   }
 }

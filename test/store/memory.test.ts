@@ -3,11 +3,11 @@ import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { storeContract } from './contract.ts'
 import { IDLE_MS, memoryStore, newKey, newRecord } from './stores.ts'
 
-t.test('the memory store keeps the promises of a store', async (t) => {
+t.test('the memory store passes the contract of the store port', async (t) => {
   await storeContract(t, async (t) => memoryStore(t))
 })
 
-t.test('limits pass while the machine sleeps, although its monotonic clock stands still', async (t) => {
+t.test('limits pass while the machine is suspended, although the monotonic clock stops', async (t) => {
   let asleepMs = 0
   const store = createMemoryStore({ now: Date.now, wall: () => Date.now() + asleepMs, idleMs: IDLE_MS })
   t.teardown(() => store.close())

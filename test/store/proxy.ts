@@ -2,33 +2,33 @@ import { once } from 'node:events'
 import net, { type AddressInfo, type Socket } from 'node:net'
 import type { Teardown } from '../helpers/child.ts'
 
-/** A network between a client and a server that fails as it is told to. */
+/** A TCP proxy between a client and a server, with faults that the test controls. */
 export interface Proxy {
   readonly port: number
-  /** From now on the connections that are open carry nothing any more, and nobody is told. New ones work. */
+  /** Open connections silently stop carrying data, without a reset. New connections work. */
   freezeOpen(): void
-  /** New and open connections carry nothing until `thaw`. */
+  /** New and open connections carry no data until `thaw`. */
   freeze(): void
   thaw(): void
-  /** Open connections are cut, and new ones as soon as they are made, until `heal`. */
+  /** Resets open connections, and new ones as soon as they are accepted, until `heal`. */
   cut(): void
   heal(): void
-  /** From now on what the server sends arrives so many milliseconds later; what is on its way arrives after `freeze` too. */
+  /** Delays what the server sends by this many milliseconds. Data in flight arrives even after `freeze`. */
   delayAnswers(ms: number): void
-  /** New connections go to another server. */
+  /** Sends new connections to another server. */
   turnTo(port: number): void
-  /** Cuts the open connections whose client has given itself this name. */
+  /** Resets the open connections of clients with this `CLIENT SETNAME`. */
   cutNamed(clientName: string): void
-  /** The next so many connections are cut as soon as the client sends a command of this name. */
+  /** Resets the next `times` connections on which the client sends this command. */
   cutAt(command: string, times: number): void
   /**
-   * From the next sending on that holds this text, the answers on that connection are held: what is
-   * asked is done, and nobody is told. `release` lets them through.
+   * Holds the replies on the connection that next sends this text. The server executes the commands.
+   * `release` lets the replies through.
    */
   holdAnswers(text: string): { wasMet(): boolean; release(): void }
-  /** How many are still to be cut. */
+  /** Number of connections that are still to be reset. */
   cutsLeft(): number
-  /** Connections that were made so far. */
+  /** Number of connections accepted so far. */
   made(): number
 }
 

@@ -2,8 +2,8 @@ import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
 import { redisStore, singleTarget, until } from './stores.ts'
 
-// Alone in its file, since the clock is the whole process's.
-t.test('a clock that is set back does not make silence look like messages', async (t) => {
+// Alone in its file: the test changes the clock of the whole process.
+t.test('a clock that is set back does not hide a loss of messages', async (t) => {
   const redis = await startRedis(t)
   const { store } = await redisStore(t, singleTarget(redis.port))
   const { now } = Date
@@ -12,7 +12,7 @@ t.test('a clock that is set back does not make silence look like messages', asyn
   })
   redis.pause()
   Date.now = () => now() - 3_600_000
-  await until('messages stop counting', () => !store.health.isLive(), 2_500)
+  await until('messages are no longer trusted', () => !store.health.isLive(), 2_500)
   redis.resume()
   await until('messages arrive again', () => store.health.isLive())
 })

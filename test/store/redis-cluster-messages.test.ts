@@ -5,7 +5,7 @@ import type { RedisServer } from '../helpers/redis.ts'
 import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
 import { newKey, redisStore, startSession, type TestStore, until } from './stores.ts'
 
-// Most of the time is spent waiting.
+// The tests mostly wait, so they run concurrently.
 t.jobs = 2
 
 function targetOf({ nodes }: RedisCluster): RedisTarget {
@@ -17,7 +17,7 @@ function targetOf({ nodes }: RedisCluster): RedisTarget {
   }
 }
 
-/** Ends a session through one store and answers after how many milliseconds the other was told; at most 1,000. */
+/** Ends a session through one store. Returns the milliseconds until the other store reports it, at most 1,000. */
 async function endedAt(one: TestStore, other: TestStore, key: RecordKey): Promise<number> {
   const told = new Promise<void>((resolve) => {
     other.store.onChange((changed) => {
@@ -42,10 +42,10 @@ async function slotOf(cluster: RedisCluster, key: RecordKey): Promise<number> {
 async function ownerOf(cluster: RedisCluster, slot: number): Promise<RedisServer> {
   for (const node of cluster.nodes)
     if ((await node.cli('cluster', 'countkeysinslot', String(slot))) !== '0') return node
-  throw new Error('no node has a key of that slot')
+  throw new Error('no node has a key in that slot')
 }
 
-t.test('a change on any master is told within 200 ms while the cluster bus carries nothing', async (t) => {
+t.test('a change on any master is announced within 200 ms while the cluster bus is silent', async (t) => {
   const cluster = await startCluster(t, { proxiedBus: true })
   const one = await redisStore(t, targetOf(cluster))
   const other = await redisStore(t, targetOf(cluster))
@@ -55,19 +55,19 @@ t.test('a change on any master is told within 200 ms while the cluster bus carri
   t.ok(other.store.health.isLive())
 })
 
-t.test('messages stop counting within a second when one of the masters is silent', async (t) => {
+t.test('messages are no longer trusted within a second after one master falls silent', async (t) => {
   const cluster = await startCluster(t)
   const { store } = await redisStore(t, targetOf(cluster))
   for (const node of cluster.nodes) {
     node.pause()
-    const took = await until('messages stop counting', () => !store.health.isLive(), 2_000)
+    const took = await until('messages are no longer trusted', () => !store.health.isLive(), 2_000)
     t.ok(took < 1_000, `after ${took} ms`)
     node.resume()
     await until('messages arrive again', () => store.health.isLive())
   }
 })
 
-t.test('a master that joins and takes a slot is subscribed at, until it has no slot any more', async (t) => {
+t.test('stores subscribe at a new master once it has a slot, and leave when it has none', async (t) => {
   const cluster = await startCluster(t, { proxiedBus: true })
   const one = await redisStore(t, targetOf(cluster))
   const other = await redisStore(t, targetOf(cluster))
@@ -81,9 +81,9 @@ t.test('a master that joins and takes a slot is subscribed at, until it has no s
   const added = await cluster.addMaster()
   const move = await cluster.beginMove(slot, added)
   await move.end()
-  // Neither store sends a command on that slot: nothing redirects them to its new master.
+  // Neither store sends a command on that slot, so no redirect names its new master.
   await until('both subscribe there', async () => (await subscribersAt(added)) === 2, 3_000)
-  t.ok(lost >= 1, 'changes may have been missed before, so all that is cached is dropped')
+  t.ok(lost >= 1, 'changes may have been missed, so the cache is dropped')
   await until('messages arrive', () => other.store.health.isLive(), 2_000)
   const second = await startSession(one)
   t.ok((await endedAt(one, other, second)) < 200)
@@ -98,48 +98,51 @@ t.test('a master that joins and takes a slot is subscribed at, until it has no s
   await until('both subscribe there again', async () => (await subscribersAt(added)) === 2, 3_000)
   for (const { store } of [one, other]) await until('messages arrive', () => store.health.isLive(), 2_000)
   cluster.silenceBus()
-  t.ok((await endedAt(one, other, key)) < 200, 'and hear what is published there alone')
+  t.ok((await endedAt(one, other, key)) < 200, 'and receive messages that are published only there')
 })
 
-t.test('after a failover messages count again once the promoted master is subscribed at', async (t) => {
-  const cluster = await startCluster(t, { replicas: 1 })
-  const one = await redisStore(t, targetOf(cluster))
-  const other = await redisStore(t, targetOf(cluster))
-  let lost = 0
-  other.store.health.onLive((live) => {
-    if (!live) lost += 1
-  })
-  const [old] = cluster.nodes
-  const id = await old!.cli('cluster', 'myid')
-  let replicas = ''
-  await until('the master knows its replica', async () => {
-    replicas = await old!.cli('cluster', 'replicas', id)
-    return replicas.includes('slave')
-  })
-  const promoted = cluster.nodes.find(({ port }) => replicas.includes(`127.0.0.1:${port}@`))!
-  await until('the replica is in sync', async () =>
-    (await promoted.cli('info', 'replication')).includes('master_link_status:up'),
-  )
-  await promoted.cli('cluster', 'failover')
-  await until('it is a master', async () => (await promoted.cli('role')).startsWith('master'))
-  await until('the subscribers follow', async () => (await subscribersAt(promoted)) === 2, 2_000)
-  await until('they leave the demoted one', async () => (await subscribersAt(old!)) === 0, 4_000)
-  t.ok(lost >= 1, 'what was cached is dropped')
-  for (const { store } of [one, other]) await until('messages arrive', () => store.health.isLive(), 10_000)
-  for (let count = 0; count < 10; count += 1) {
-    t.ok((await endedAt(one, other, await startSession(one))) < 200)
-  }
+t.test(
+  'after a failover messages are trusted again once the stores subscribe at the promoted master',
+  async (t) => {
+    const cluster = await startCluster(t, { replicas: 1 })
+    const one = await redisStore(t, targetOf(cluster))
+    const other = await redisStore(t, targetOf(cluster))
+    let lost = 0
+    other.store.health.onLive((live) => {
+      if (!live) lost += 1
+    })
+    const [old] = cluster.nodes
+    const id = await old!.cli('cluster', 'myid')
+    let replicas = ''
+    await until('the master knows its replica', async () => {
+      replicas = await old!.cli('cluster', 'replicas', id)
+      return replicas.includes('slave')
+    })
+    const promoted = cluster.nodes.find(({ port }) => replicas.includes(`127.0.0.1:${port}@`))!
+    await until('the replica is in sync', async () =>
+      (await promoted.cli('info', 'replication')).includes('master_link_status:up'),
+    )
+    await promoted.cli('cluster', 'failover')
+    await until('it is a master', async () => (await promoted.cli('role')).startsWith('master'))
+    await until('the subscribers follow', async () => (await subscribersAt(promoted)) === 2, 2_000)
+    await until('they leave the demoted one', async () => (await subscribersAt(old!)) === 0, 4_000)
+    t.ok(lost >= 1, 'the cache is dropped')
+    for (const { store } of [one, other]) await until('messages arrive', () => store.health.isLive(), 10_000)
+    for (let count = 0; count < 10; count += 1) {
+      t.ok((await endedAt(one, other, await startSession(one))) < 200)
+    }
 
-  // And back, by the death of the promoted master this time.
-  await promoted.kill()
-  await until('messages stop counting', () => !other.store.health.isLive(), 2_000)
-  await until('its replica has its slots', () => cluster.hasReplaced(promoted), 20_000)
-  const took = await until('messages arrive', () => other.store.health.isLive(), 10_000)
-  t.ok(took < 8_000, `after ${took} ms`)
-  await until('both subscribe there', async () => (await subscribersAt(old!)) === 2, 2_000)
-})
+    // Then back, because the promoted master is killed.
+    await promoted.kill()
+    await until('messages are no longer trusted', () => !other.store.health.isLive(), 2_000)
+    await until('its replica has its slots', () => cluster.hasReplaced(promoted), 20_000)
+    const took = await until('messages arrive', () => other.store.health.isLive(), 10_000)
+    t.ok(took < 8_000, `after ${took} ms`)
+    await until('both subscribe there', async () => (await subscribersAt(old!)) === 2, 2_000)
+  },
+)
 
-t.test('slots that move between known masters stop no messages', async (t) => {
+t.test('slots that move between known masters interrupt no messages', async (t) => {
   const cluster = await startCluster(t)
   const one = await redisStore(t, targetOf(cluster))
   let lost = 0

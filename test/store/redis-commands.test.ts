@@ -4,25 +4,28 @@ import { createWriteJoiner } from '../../src/store/redis/commands.ts'
 import { ONE_SERVER, openCommands, until } from './stores.ts'
 
 for (const [name, start] of Object.entries(ONE_SERVER)) {
-  t.test(`${name}: the commands of one turn go out together, the next turn's too`, async (t) => {
-    const client = openCommands(t, await start(t))
-    await until('it is connected', () => client.status === 'ready')
-    const joinWrites = createWriteJoiner(client)
-    const streamOf = () => (client instanceof Cluster ? client.nodes() : [client as Redis])[0]!.stream
-    for (const turn of ['one', 'two']) {
-      const stream = streamOf()
-      const answers = Array.from({ length: 5 }, (_, at) => {
-        joinWrites()
-        return client.set(`key-${at}`, turn)
-      })
-      t.ok(stream.writableLength > 0, 'they wait for the end of the turn')
-      t.strictSame(await Promise.all(answers), Array(5).fill('OK'))
-      t.equal(stream.writableCorked, 0)
-      t.equal(await client.get('key-4'), turn)
-    }
-  })
+  t.test(
+    `${name}: the commands of one event loop turn are sent together, and those of the next turn too`,
+    async (t) => {
+      const client = openCommands(t, await start(t))
+      await until('it is connected', () => client.status === 'ready')
+      const joinWrites = createWriteJoiner(client)
+      const streamOf = () => (client instanceof Cluster ? client.nodes() : [client as Redis])[0]!.stream
+      for (const turn of ['one', 'two']) {
+        const stream = streamOf()
+        const answers = Array.from({ length: 5 }, (_, at) => {
+          joinWrites()
+          return client.set(`key-${at}`, turn)
+        })
+        t.ok(stream.writableLength > 0, 'they are buffered until the end of the turn')
+        t.strictSame(await Promise.all(answers), Array(5).fill('OK'))
+        t.equal(stream.writableCorked, 0)
+        t.equal(await client.get('key-4'), turn)
+      }
+    },
+  )
 
-  t.test(`${name}: a connection that breaks in that turn is no trouble for the next`, async (t) => {
+  t.test(`${name}: a connection that breaks in that turn does not affect its successor`, async (t) => {
     const client = openCommands(t, await start(t))
     client.on('error', () => {})
     await until('it is connected', () => client.status === 'ready')

@@ -3,14 +3,13 @@ import type { RedisTarget } from '../../src/config/redis-url.ts'
 import type { RecordKey } from '../../src/store/store.ts'
 import { startCluster, startSentinelGroup } from '../helpers/redis-groups.ts'
 import { callEveryMethod } from './every-method.ts'
-import type { TestStore } from './stores.ts'
-import { newKey, redisStore, startSession, until } from './stores.ts'
+import { newKey, redisStore, startSession, type TestStore, until } from './stores.ts'
 import { refusesEveryMethod, untilItWorks } from './unavailable.ts'
 
 const NOBODY = { username: null, password: null }
 const addressOf = (port: number) => ({ host: '127.0.0.1', port })
 
-/** A change that one makes is told to the other. */
+/** Checks that a change through one store is announced to the other. */
 async function hears(other: TestStore, one: TestStore): Promise<void> {
   const told: RecordKey[] = []
   other.store.onChange((key) => void told.push(key))
@@ -19,10 +18,10 @@ async function hears(other: TestStore, one: TestStore): Promise<void> {
   await until('the change is reported', () => told.includes(key), 2_000)
 }
 
-// Most of the time is spent waiting.
+// The tests mostly wait, so they run concurrently.
 t.jobs = 2
 
-t.test('a Sentinel failover: sessions go on at the new master, and messages too', async (t) => {
+t.test('after a Sentinel failover sessions and messages continue at the new master', async (t) => {
   const group = await startSentinelGroup(t)
   const target: RedisTarget = {
     kind: 'sentinel',
@@ -50,7 +49,7 @@ t.test('a Sentinel failover: sessions go on at the new master, and messages too'
   await hears(other, one)
 })
 
-t.test('a Cluster of several nodes, one of which dies: its sessions go on at its replica', async (t) => {
+t.test('after the death of a Cluster node its sessions continue at its replica', async (t) => {
   const cluster = await startCluster(t, { replicas: 1 })
   const target: RedisTarget = {
     kind: 'cluster',
@@ -68,7 +67,7 @@ t.test('a Cluster of several nodes, one of which dies: its sessions go on at its
     return sizes.reduce((sum, size) => sum + size, 0) >= 60
   })
 
-  // Its masters are the first three; nobody knows which node the subscribers are on.
+  // The first three nodes are masters. The node of the subscribers is unknown.
   await cluster.nodes[0]!.kill()
   const all = () => Promise.allSettled(keys.map((key) => one.store.touch(key, 0)))
   const startedAt = performance.now()
@@ -76,10 +75,10 @@ t.test('a Cluster of several nodes, one of which dies: its sessions go on at its
   t.ok(performance.now() - startedAt < 1_000, 'no call hangs')
   t.ok(
     answers.some(({ status }) => status === 'fulfilled'),
-    'sessions of the other nodes go on meanwhile',
+    'sessions of the other nodes stay available',
   )
   await until(
-    'all sessions go on',
+    'all sessions are available',
     async () => (await all()).every((answer) => answer.status === 'fulfilled' && answer.value),
     20_000,
   )

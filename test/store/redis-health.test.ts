@@ -4,7 +4,7 @@ import { createCommandHealth } from '../../src/store/redis/health.ts'
 import { ONE_SERVER, openCommands, until } from './stores.ts'
 
 for (const [name, start] of Object.entries(ONE_SERVER)) {
-  t.test(`${name}: a connection that is being closed counts as none, though it is still there`, async (t) => {
+  t.test(`${name}: a connection that is being closed counts as closed`, async (t) => {
     const client = openCommands(t, await start(t))
     const health = createCommandHealth(client)
     await until('it is connected', () => client.status === 'ready')

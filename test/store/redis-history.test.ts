@@ -1,8 +1,7 @@
 import t from 'tap'
 import type { RecordKey } from '../../src/store/store.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
-import type { TestStore } from './stores.ts'
-import { PREFIX, redisStore, singleTarget, startSession, until } from './stores.ts'
+import { PREFIX, redisStore, singleTarget, startSession, type TestStore, until } from './stores.ts'
 
 const LONG = 60_000
 const begin = (
@@ -14,7 +13,7 @@ const begin = (
   livesMs = 0,
 ) => store.beginRefresh(key, { gen, attempt, leaseMs: LONG, openMs: 0, livesMs, forcedWindowMs })
 
-/** A server that can be given another history, as a replica has that is made the master. */
+/** A server whose replication history the test can change, as a promotion does. */
 async function start(t: Parameters<typeof startRedis>[0]): Promise<{ redis: RedisServer; made: TestStore }> {
   const redis = await startRedis(t, { args: ['--enable-debug-command', 'yes'] })
   return { redis, made: await redisStore(t, singleTarget(redis.port)) }
@@ -22,7 +21,7 @@ async function start(t: Parameters<typeof startRedis>[0]): Promise<{ redis: Redi
 
 t.jobs = 4
 
-t.test('after a change of history nobody begins for some seconds, by force neither', async (t) => {
+t.test('after a change of history no refresh begins for some seconds, not even a forced one', async (t) => {
   const { redis, made } = await start(t)
   const key = await startSession(made)
   await redis.cli('debug', 'change-repl-id')
@@ -35,38 +34,35 @@ t.test('after a change of history nobody begins for some seconds, by force neith
     t.ok(begun.kind === 'paused' && begun.waitMs > 3_000 && begun.waitMs <= 4_000)
   }
   const waited = await until(
-    'the pause is over',
+    'the pause has ended',
     async () => (await begin(made, key, 'a')).kind === 'granted',
   )
   t.ok(waited > 3_000 && waited < 5_000, `after ${Math.round(waited)} ms`)
   t.equal((await made.store.read(key))?.doubts, 1, 'the pause leaves no doubt')
 })
 
-t.test(
-  'while the access token lives the pause is as long as a lease, and not longer than it lives',
-  async (t) => {
-    const { redis, made } = await start(t)
-    for (const [livesMs, pauseMs] of [
-      [2 * LONG, LONG],
-      [LONG / 2, LONG / 2],
-      [1_000, 4_000],
-    ] as const) {
-      const key = await startSession(made)
-      await redis.cli('debug', 'change-repl-id')
-      t.strictSame(await begin(made, key, 'a', 1, 0, livesMs), { kind: 'paused', waitMs: pauseMs })
-    }
-  },
-)
+t.test('while the access token is valid the pause lasts one lease, but never past its expiry', async (t) => {
+  const { redis, made } = await start(t)
+  for (const [livesMs, pauseMs] of [
+    [2 * LONG, LONG],
+    [LONG / 2, LONG / 2],
+    [1_000, 4_000],
+  ] as const) {
+    const key = await startSession(made)
+    await redis.cli('debug', 'change-repl-id')
+    t.strictSame(await begin(made, key, 'a', 1, 0, livesMs), { kind: 'paused', waitMs: pauseMs })
+  }
+})
 
 t.test(
-  'a presentation in doubt whose lease was lost counts, and is waited for after the pause',
+  'a presentation in doubt whose lease was lost counts, and delays the next refresh after the pause',
   async (t) => {
     const { redis, made } = await start(t)
     const key = await startSession(made)
     const name = `${PREFIX}s:${key}`
     const before = (await redis.cli('hgetall', name)).split('\n')
     await begin(made, key, 'a')
-    // As on a replica that had not received it.
+    // As on a replica that had not received the lease.
     await redis.cli('del', name)
     await redis.cli('hset', name, ...before)
     await redis.cli('debug', 'change-repl-id')
@@ -79,10 +75,10 @@ t.test(
   },
 )
 
-t.test('the pause is made once for each history', async (t) => {
+t.test('each history causes one pause', async (t) => {
   const { redis, made } = await start(t)
   const key = await startSession(made)
-  t.equal((await begin(made, key, 'a')).kind, 'granted', 'none in the history that it was made in')
+  t.equal((await begin(made, key, 'a')).kind, 'granted', 'no pause in the history of its creation')
   await made.store.releaseLease(key, 'a', null, 0)
   await redis.cli('debug', 'change-repl-id')
   await begin(made, key, 'a')
@@ -93,7 +89,7 @@ t.test('the pause is made once for each history', async (t) => {
   t.equal((await begin(made, key, 'b')).kind, 'paused')
 })
 
-t.test('whoever holds the lease already goes on with it, and the pause comes after', async (t) => {
+t.test('the holder of a lease keeps it, and the pause follows', async (t) => {
   const { redis, made } = await start(t)
   const key = await startSession(made)
   await begin(made, key, 'a')
@@ -106,7 +102,7 @@ t.test('whoever holds the lease already goes on with it, and the pause comes aft
   t.ok(next.kind === 'paused' && next.waitMs <= 4_000)
 })
 
-t.test('tokens that are restored in the pause leave it standing, since newer ones may come', async (t) => {
+t.test('tokens that are restored during the pause do not end it, since newer ones may follow', async (t) => {
   const { redis, made } = await start(t)
   const key = await startSession(made)
   await redis.cli('debug', 'change-repl-id')
@@ -119,7 +115,7 @@ t.test('tokens that are restored in the pause leave it standing, since newer one
   t.equal((await begin(made, key, 'a', 4)).kind, 'granted', 'new tokens end it')
 })
 
-t.test('a user who may not ask for the history has refreshes without a pause', async (t) => {
+t.test('a Redis user without permission for INFO refreshes without a pause', async (t) => {
   const { redis, made } = await start(t)
   const key = await startSession(made)
   await redis.cli('acl', 'setuser', 'default', '-info')

@@ -2,12 +2,11 @@ import t from 'tap'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startCluster } from '../helpers/redis-groups.ts'
-import type { TestStore } from './stores.ts'
-import { newKey, redisStore, singleTarget, startSession, until } from './stores.ts'
+import { newKey, redisStore, singleTarget, startSession, type TestStore, until } from './stores.ts'
 
 t.jobs = 3
 
-/** Counts what is told of trouble from now on. */
+/** Counts the incidents that are reported from now on. */
 function watch({ store }: TestStore): () => number {
   let told = 0
   store.health.onIncident(() => {
@@ -16,7 +15,7 @@ function watch({ store }: TestStore): () => number {
   return () => told
 }
 
-t.test('a command that is not allowed is no trouble', async (t) => {
+t.test('a command that the ACL forbids is no incident', async (t) => {
   const redis = await startRedis(t)
   const made = await redisStore(t, singleTarget(redis.port))
   const told = watch(made)
@@ -28,7 +27,7 @@ t.test('a command that is not allowed is no trouble', async (t) => {
   t.ok(made.store.health.msSinceIncident(newKey()) >= before)
 })
 
-t.test('a server that takes no writes is trouble, by whichever code it says so', async (t) => {
+t.test('a server that accepts no writes is an incident, whatever its error code', async (t) => {
   const redis = await startRedis(t)
   const made = await redisStore(t, singleTarget(redis.port))
   const key = await startSession(made)
@@ -48,7 +47,7 @@ t.test('a server that takes no writes is trouble, by whichever code it says so',
   await refuses('READONLY')
 })
 
-t.test('a connection that is lost is trouble, and one that is made', async (t) => {
+t.test('a lost connection is an incident, and a new one too', async (t) => {
   const redis = await startRedis(t)
   const made = await redisStore(t, singleTarget(redis.port))
   const told = watch(made)
@@ -56,7 +55,7 @@ t.test('a connection that is lost is trouble, and one that is made', async (t) =
   await until('the loss is reported', () => told() > 0)
   await until('its silence is reported', () => !made.store.health.isLive())
   const lost = told()
-  // Tried again and again, and in vain.
+  // The client retries several times without success.
   for (let count = 0; count < 20; count += 1) {
     await t.rejects(made.store.ping(), StoreUnavailable)
     await new Promise((resolve) => setTimeout(resolve, 100))
@@ -66,7 +65,7 @@ t.test('a connection that is lost is trouble, and one that is made', async (t) =
   await until('its return is reported', () => told() > lost)
 })
 
-t.test('a shard of a Cluster that stays away is no trouble to the others', async (t) => {
+t.test('a Cluster shard that stays unavailable is no incident for the others', async (t) => {
   const cluster = await startCluster(t)
   const made = await redisStore(t, {
     kind: 'cluster',
@@ -83,7 +82,7 @@ t.test('a shard of a Cluster that stays away is no trouble to the others', async
       () => false,
       () => true,
     )
-  await until('its trouble is reported', () => keys.some((key) => store.health.msSinceIncident(key) < 1_000))
+  await until('its incident is reported', () => keys.some((key) => store.health.msSinceIncident(key) < 1_000))
   await until('six seconds have passed, with failures in each', async () => {
     for (let shard = 0; shard < 16; shard += 1) await store.claimDue(shard, 1, 1_000).catch(() => {})
     const away = await Promise.all(keys.map(isAway))

@@ -15,7 +15,7 @@ async function keysOf(redis: RedisServer): Promise<string[]> {
   return (await redis.cli('keys', '*')).split('\n').filter((key) => key !== '')
 }
 
-/** Everything that a key holds, in plain text. */
+/** The whole value of a key, in plain text. */
 async function textOf(redis: RedisServer, key: string): Promise<string> {
   switch (await redis.cli('type', key)) {
     case 'hash':
@@ -25,47 +25,41 @@ async function textOf(redis: RedisServer, key: string): Promise<string> {
     case 'zset':
       return await redis.cli('zrange', key, '0', '-1', 'withscores')
     default:
-      throw new Error(`${key} is of a type that no key of ours has`)
+      throw new Error(`${key} has a type that the store does not use`)
   }
 }
 
-t.test(
-  'every key starts with the prefix and has a life, the due queue aside, after any method',
-  async (t) => {
-    const redis = await startRedis(t)
-    const { store } = await redisStore(t, singleTarget(redis.port), { prefix: 'app:{1}:' })
-    const key = newKey()
-    const seen = new Set<string>()
-    for (const [name, call] of Object.entries(everyMethod(store, key))) {
-      await call()
-      for (const one of await keysOf(redis)) {
-        seen.add(one)
-        t.ok(one.startsWith('app:{1}:'), `${name}: ${one}`)
-        const life = Number(await redis.cli('pttl', one))
-        if (one.includes(':due:')) t.equal(life, -1)
-        else t.ok(life > 0 && life <= IDLE_MS + RECORD_SLACK_MS, `${name}: ${one} lives ${life} ms`)
-      }
+t.test('after any method every key has the prefix, and an expiry unless it is a due queue', async (t) => {
+  const redis = await startRedis(t)
+  const { store } = await redisStore(t, singleTarget(redis.port), { prefix: 'app:{1}:' })
+  const key = newKey()
+  const seen = new Set<string>()
+  for (const [name, call] of Object.entries(everyMethod(store, key))) {
+    await call()
+    for (const one of await keysOf(redis)) {
+      seen.add(one)
+      t.ok(one.startsWith('app:{1}:'), `${name}: ${one}`)
+      const life = Number(await redis.cli('pttl', one))
+      if (one.includes(':due:')) t.equal(life, -1)
+      else t.ok(life > 0 && life <= IDLE_MS + RECORD_SLACK_MS, `${name}: ${one} lives ${life} ms`)
     }
-    const kinds = [...seen].map((one) => one.slice('app:{1}:'.length).replace(/:.*/, ''))
-    t.strictSame(new Set(kinds), new Set(['s', 'e', 'n', 'due', 'ping']))
-  },
-)
+  }
+  const kinds = [...seen].map((one) => one.slice('app:{1}:'.length).replace(/:.*/, ''))
+  t.strictSame(new Set(kinds), new Set(['s', 'e', 'n', 'due', 'ping']))
+})
 
-t.test(
-  'no method but the one that makes a record leaves anything at the key of one that is gone',
-  async (t) => {
-    const redis = await startRedis(t)
-    const { store } = await redisStore(t, singleTarget(redis.port))
-    for (const [name, call] of Object.entries(everyMethod(store, newKey()))) {
-      if (name === 'create') continue
-      await call()
-      const records = (await keysOf(redis)).filter((key) => key.startsWith('bff:s:'))
-      t.strictSame(records, [], name)
-    }
-  },
-)
+t.test('only create() leaves a value at the key of a deleted record', async (t) => {
+  const redis = await startRedis(t)
+  const { store } = await redisStore(t, singleTarget(redis.port))
+  for (const [name, call] of Object.entries(everyMethod(store, newKey()))) {
+    if (name === 'create') continue
+    await call()
+    const records = (await keysOf(redis)).filter((key) => key.startsWith('bff:s:'))
+    t.strictSame(records, [], name)
+  }
+})
 
-t.test('the life of a record is its nearer limit and the slack, to the millisecond', async (t) => {
+t.test('a record expires at its nearer limit plus the slack, exact to the millisecond', async (t) => {
   const redis = await startRedis(t)
   const made = await redisStore(t, singleTarget(redis.port))
   const createdAt = Date.now() - 5_000
@@ -78,7 +72,7 @@ t.test('the life of a record is its nearer limit and the slack, to the milliseco
   t.ok(seenAt > createdAt)
   t.equal(await expiryOf(key), seenAt + IDLE_MS + RECORD_SLACK_MS)
   await made.store.replaceTokens(key, 1, 'a', 'sealed-2')
-  t.equal(await expiryOf(key), seenAt + IDLE_MS + RECORD_SLACK_MS, 'new tokens lengthen nothing')
+  t.equal(await expiryOf(key), seenAt + IDLE_MS + RECORD_SLACK_MS, 'new tokens extend nothing')
 
   const short = await startSession(made, { createdAt, endsAt: createdAt + 60_000 })
   t.equal(await expiryOf(short), createdAt + 60_000 + RECORD_SLACK_MS)
@@ -91,7 +85,7 @@ t.test('the life of a record is its nearer limit and the slack, to the milliseco
   t.ok(life > 5_000 && life <= 15_001)
 })
 
-t.test('nothing in Redis can be read or used: no token, session id, cookie value or nonce', async (t) => {
+t.test('Redis holds no readable token, session id, cookie value or nonce', async (t) => {
   const redis = await startRedis(t)
   const { store } = await redisStore(t, singleTarget(redis.port))
   const keyring = createKeyring([new Secret('a-secret-of-at-least-32-characters')])
@@ -125,8 +119,8 @@ t.test('nothing in Redis can be read or used: no token, session id, cookie value
   const names = await keysOf(redis)
   const texts = await Promise.all(names.map((name) => textOf(redis, name)))
   const dump = [...names, ...texts].join('\n')
-  t.match(dump, key, 'the dump has the record')
-  t.match(dump, sealed, 'and the sealed tokens')
+  t.match(dump, key, 'the dump contains the record')
+  t.match(dump, sealed, 'and its sealed tokens')
   const cookie = cookies.signer.sign(sessionId)
   const secrets = { accessToken, refreshToken, sessionId, cookie, signature: cookie.slice(44), nonce }
   for (const [name, secret] of Object.entries(secrets)) {
@@ -136,5 +130,5 @@ t.test('nothing in Redis can be read or used: no token, session id, cookie value
   }
 
   t.equal(openTokens(keyring, key, sealed)?.tokens.accessToken.reveal(), accessToken)
-  t.equal(openTokens(keyring, newKey(), sealed), null, 'moved to another record it does not open')
+  t.equal(openTokens(keyring, newKey(), sealed), null, 'sealed tokens do not open under another record key')
 })

@@ -15,10 +15,10 @@ import {
 } from './stores.ts'
 import { refusesEveryMethod, untilItWorks } from './unavailable.ts'
 
-// Most of the time is spent waiting.
+// The tests mostly wait, so they run concurrently.
 t.jobs = 4
 
-t.test('a server that hangs: each method fails within a second, and works once it goes on', async (t) => {
+t.test('while the server hangs each method fails within a second, and works when it resumes', async (t) => {
   const redis = await startRedis(t)
   const made = await redisStore(t, singleTarget(redis.port))
   const key = await startSession(made)
@@ -30,18 +30,21 @@ t.test('a server that hangs: each method fails within a second, and works once i
   await until('messages arrive again', () => made.store.health.isLive())
 })
 
-t.test('a Cluster node that hangs: each method fails within a second, and works again', async (t) => {
-  const redis = await startClusterOfOne(t)
-  const made = await redisStore(t, clusterTarget(redis.port))
-  const key = await startSession(made)
-  redis.pause()
-  await refusesEveryMethod(t, made.store, key)
-  redis.resume()
-  await untilItWorks(made.store)
-  await callEveryMethod(made.store)
-})
+t.test(
+  'while a Cluster node hangs each method fails within a second, and works when it resumes',
+  async (t) => {
+    const redis = await startClusterOfOne(t)
+    const made = await redisStore(t, clusterTarget(redis.port))
+    const key = await startSession(made)
+    redis.pause()
+    await refusesEveryMethod(t, made.store, key)
+    redis.resume()
+    await untilItWorks(made.store)
+    await callEveryMethod(made.store)
+  },
+)
 
-t.test('a server that hangs for long is given up, so that calls fail at once', async (t) => {
+t.test('the connection to a server that hangs for long is closed, so calls fail at once', async (t) => {
   const redis = await startRedis(t)
   const { store } = await redisStore(t, singleTarget(redis.port))
   redis.pause()
@@ -50,13 +53,13 @@ t.test('a server that hangs for long is given up, so that calls fail at once', a
     const before = performance.now()
     await t.rejects(store.ping(), StoreUnavailable)
     if (performance.now() - before < 100) break
-    if (performance.now() - startedAt > 6_000) throw new Error('calls still wait for their time to run out')
+    if (performance.now() - startedAt > 6_000) throw new Error('calls still wait for their timeout')
   }
   redis.resume()
   await untilItWorks(store)
 })
 
-t.test('a connection that went dead without a word is replaced within some seconds', async (t) => {
+t.test('a connection that silently died is replaced within seconds', async (t) => {
   const redis = await startRedis(t)
   const proxy = await startProxy(t, redis.port)
   const { store } = await redisStore(t, singleTarget(proxy.port))
@@ -65,23 +68,20 @@ t.test('a connection that went dead without a word is replaced within some secon
   await untilItWorks(store, 8_000)
 })
 
-t.test('a network that swallows everything for a while is survived, handshakes included', async (t) => {
+t.test('the store recovers after a network that dropped all data, handshakes included', async (t) => {
   const redis = await startRedis(t)
   const proxy = await startProxy(t, redis.port)
   const { store } = await redisStore(t, singleTarget(proxy.port))
   const before = proxy.made()
   proxy.freeze()
   await t.rejects(store.ping(), StoreUnavailable)
-  await until(
-    'both connections are made again, and hang in their handshake',
-    () => proxy.made() >= before + 2,
-  )
+  await until('both connections are reopened and hang in their handshake', () => proxy.made() >= before + 2)
   proxy.thaw()
   await untilItWorks(store, 8_000)
   await until('messages arrive again', () => store.health.isLive())
 })
 
-t.test('a server that was killed: calls fail at once, and work when it is back on its port', async (t) => {
+t.test('after a kill of the server calls fail at once, and work when it is back on its port', async (t) => {
   const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
   const made = await redisStore(t, singleTarget(redis.port))
   const { store } = made
@@ -101,7 +101,7 @@ t.test('a server that was killed: calls fail at once, and work when it is back o
   await until('messages arrive again', () => store.health.isLive())
 })
 
-t.test('calls made while the server is away are not kept to be sent later', async (t) => {
+t.test('calls during an outage are not queued to be sent later', async (t) => {
   const redis = await startRedis(t)
   const { store } = await redisStore(t, singleTarget(redis.port))
   await redis.kill()
@@ -114,7 +114,7 @@ t.test('calls made while the server is away are not kept to be sent later', asyn
   t.notMatch(await redis.cli('info', 'commandstats'), /cmdstat_zadd/)
 })
 
-t.test('what was under way when the connection broke fails and is not sent again', async (t) => {
+t.test('a command in flight when the connection breaks fails and is not resent', async (t) => {
   const redis = await startRedis(t)
   const proxy = await startProxy(t, redis.port)
   const { store } = await redisStore(t, singleTarget(proxy.port))
@@ -124,7 +124,7 @@ t.test('what was under way when the connection broke fails and is not sent again
   t.equal(await store.queueLength(), 0)
 })
 
-t.test('a server that is not there at the start is found when it comes', async (t) => {
+t.test('a server that is missing at the start is used once it starts', async (t) => {
   const redis = await startRedis(t)
   await redis.kill()
   const told: string[] = []
@@ -140,7 +140,7 @@ t.test('a server that is not there at the start is found when it comes', async (
   await until('messages arrive', () => store.health.isLive())
 })
 
-t.test('a server that takes no writes is unavailable, though it answers', async (t) => {
+t.test('a server that accepts no writes is unavailable although it responds', async (t) => {
   const redis = await startRedis(t)
   const { store } = await redisStore(t, singleTarget(redis.port))
   await redis.cli('config', 'set', 'min-replicas-to-write', '1')
@@ -157,7 +157,7 @@ t.test('a closed store fails at once', async (t) => {
   await refusesEveryMethod(t, store, newKey(), 100)
 })
 
-t.test('each command is observed with its name, its time and whether it succeeded', async (t) => {
+t.test('each command is observed with its name, duration and success', async (t) => {
   const redis = await startRedis(t)
   const seen: [command: string, ok: boolean][] = []
   const { store } = await redisStore(t, singleTarget(redis.port), {

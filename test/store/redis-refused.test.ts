@@ -16,7 +16,7 @@ import { untilItWorks } from './unavailable.ts'
 
 const PASSWORD = 'the right password'
 
-/** What `onRefused` is told about a target, once it is told anything. */
+/** The first messages that `onRefused` receives for a target. */
 async function refusal(t: Parameters<typeof openRedisStore>[0], target: RedisTarget): Promise<string> {
   const messages: string[] = []
   const store = openRedisStore(t, target, { onRefused: (message) => void messages.push(message) })
@@ -25,10 +25,10 @@ async function refusal(t: Parameters<typeof openRedisStore>[0], target: RedisTar
   return messages.join('\n')
 }
 
-// Most of the time is spent waiting.
+// The tests mostly wait, so they run concurrently.
 t.jobs = 3
 
-t.test('credentials that the server refuses are told, without the password', async (t) => {
+t.test('refused credentials are reported without the password', async (t) => {
   const redis = await startRedis(t, { password: PASSWORD })
   await redis.cli('acl', 'setuser', 'app', 'on', '>app-password', '~*', '&*', '+@all')
   const single = singleTarget(redis.port)
@@ -54,7 +54,7 @@ t.test('credentials that the server refuses are told, without the password', asy
   }
 })
 
-t.test('credentials that a Cluster refuses are told', async (t) => {
+t.test('credentials that a Cluster refuses are reported', async (t) => {
   const redis = await startClusterOfOne(t, { password: PASSWORD })
   t.match(await refusal(t, clusterTarget(redis.port)), /NOAUTH/)
   t.match(await refusal(t, clusterTarget(redis.port, 'wrong-one')), /WRONGPASS/)
@@ -62,7 +62,7 @@ t.test('credentials that a Cluster refuses are told', async (t) => {
   await store.ping()
 })
 
-t.test('a server that is away refuses nothing', async (t) => {
+t.test('an unreachable server is not reported as refusing credentials', async (t) => {
   const redis = await startRedis(t)
   await redis.kill()
   const messages: string[] = []
@@ -75,23 +75,20 @@ t.test('a server that is away refuses nothing', async (t) => {
   t.strictSame(messages, [])
 })
 
-t.test(
-  'credentials that are refused later on, when they had been taken, are an outage like any other',
-  async (t) => {
-    const redis = await startRedis(t)
-    const messages: string[] = []
-    const { store } = await redisStore(t, singleTarget(redis.port), {
-      onRefused: (message) => void messages.push(message),
-    })
-    await redis.cli('config', 'set', 'requirepass', PASSWORD)
-    const cli = (...args: string[]) => redisCommand(redis.port, args, { password: PASSWORD })
-    await cli('client', 'kill', 'type', 'normal', 'skipme', 'yes')
-    await cli('client', 'kill', 'type', 'pubsub')
-    await until('it was refused', async () => (await cli('info', 'errorstats')).includes('NOAUTH'))
-    await t.rejects(store.ping(), StoreUnavailable)
-    await cli('config', 'set', 'requirepass', '')
-    await untilItWorks(store)
-    await until('messages arrive again', () => store.health.isLive())
-    t.strictSame(messages, [])
-  },
-)
+t.test('credentials that are refused after they were accepted count as an outage', async (t) => {
+  const redis = await startRedis(t)
+  const messages: string[] = []
+  const { store } = await redisStore(t, singleTarget(redis.port), {
+    onRefused: (message) => void messages.push(message),
+  })
+  await redis.cli('config', 'set', 'requirepass', PASSWORD)
+  const cli = (...args: string[]) => redisCommand(redis.port, args, { password: PASSWORD })
+  await cli('client', 'kill', 'type', 'normal', 'skipme', 'yes')
+  await cli('client', 'kill', 'type', 'pubsub')
+  await until('it was refused', async () => (await cli('info', 'errorstats')).includes('NOAUTH'))
+  await t.rejects(store.ping(), StoreUnavailable)
+  await cli('config', 'set', 'requirepass', '')
+  await untilItWorks(store)
+  await until('messages arrive again', () => store.health.isLive())
+  t.strictSame(messages, [])
+})

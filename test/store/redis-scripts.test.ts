@@ -29,7 +29,7 @@ function indexes(array: 'KEYS' | 'ARGV', text: string): number[] {
   return [...new Set(found)].sort((a, b) => a - b)
 }
 
-t.test('the head of each script names its keys and arguments as the script uses them', async (t) => {
+t.test('the header of each script lists exactly the keys and arguments that the script uses', async (t) => {
   t.equal(scripts.length, 14)
   for (const { name, head, code } of scripts) {
     const keys = name === 'end-record' ? [1, 2] : [1]
@@ -41,13 +41,13 @@ t.test('the head of each script names its keys and arguments as the script uses 
       documented.map((_, i) => i + 1),
       name,
     )
-    // The arguments of this one go on in pairs.
+    // The arguments of this script repeat in pairs.
     if (name !== 'schedule-missing') t.strictSame(indexes('ARGV', code), documented, name)
     t.match(head, /-- returns /, name)
   }
 })
 
-t.test('each command of each script is on its one key, or on none', async (t) => {
+t.test('each command of each script uses its one key, or none', async (t) => {
   for (const { name, code } of scripts) {
     const calls = [...code.matchAll(/redis\.\w+\('(\w+)'(?:, ([^,)]+))?/g)]
     t.ok(calls.length > 0, name)
@@ -58,10 +58,10 @@ t.test('each command of each script is on its one key, or on none', async (t) =>
   }
 })
 
-t.test('the store gives each script as many keys and arguments as it takes', async (t) => {
+t.test('the store passes each script the number of keys and arguments that it expects', async (t) => {
   const redis = await startRedis(t)
   const { store } = await redisStore(t, singleTarget(redis.port))
-  // Once so that the server knows the scripts: from then on they are called by their hash.
+  // The first call loads the scripts. Later calls use their hash.
   await callEveryMethod(store)
   await redis.cli('config', 'set', 'slowlog-max-len', '1000')
   await redis.cli('config', 'set', 'slowlog-log-slower-than', '0')
@@ -92,7 +92,7 @@ async function evalshaCalls({ url }: RedisServer): Promise<string[][]> {
     .flatMap(([name, ...args]) => (/^evalsha$/i.test(name ?? '') ? [args] : []))
 }
 
-t.test('after SCRIPT FLUSH the scripts are sent again, also to many callers at once', async (t) => {
+t.test('after SCRIPT FLUSH the scripts are loaded again, also with many concurrent callers', async (t) => {
   const redis = await startRedis(t)
   const { store } = await redisStore(t, singleTarget(redis.port))
   await callEveryMethod(store)
@@ -103,7 +103,7 @@ t.test('after SCRIPT FLUSH the scripts are sent again, also to many callers at o
   t.strictSame(new Set(await Promise.all(nonces)), new Set([true]))
 })
 
-t.test('each script has each return code that its head documents', async (t) => {
+t.test('each script returns each code that its header documents', async (t) => {
   const redis = await startRedis(t)
   const client = openCommands(t, singleTarget(redis.port))
   await new Promise((resolve) => client.once('ready', resolve))
@@ -113,7 +113,7 @@ t.test('each script has each return code that its head documents', async (t) => 
   const begin = async (key: string, gen: number, attempt: string, leaseMs: number, windowMs: number) => {
     const answer = await run('begin-refresh', key, gen, attempt, leaseMs, windowMs, PAUSE, OPEN, LONG)
     const [code, ...values] = answer as number[]
-    // The age of the tokens comes last where the right is granted.
+    // If the lease is granted, the age of the tokens is the last element.
     if (code === 1) t.ok(values.pop()! >= 0)
     return [code, ...values]
   }
@@ -171,7 +171,7 @@ t.test('each script has each return code that its head documents', async (t) => 
     t.strictSame([code, doubts], [1, 2])
     t.ok(
       openForMs > OPEN - 10_000 && openForMs <= OPEN,
-      'the lease that was never settled may still be answered',
+      'the holder of the unreleased lease may still receive a response',
     )
   })
 
@@ -183,23 +183,27 @@ t.test('each script has each return code that its head documents', async (t) => 
     await client.hset(key, 'leaseUntil', anHourAhead)
     const [busy, waitMs = 0] = (await begin(key, 1, 'b', LONG, 0)) as number[]
     t.equal(busy, 3)
-    t.ok(waitMs <= LONG, 'nobody waits longer than a lease')
+    t.ok(waitMs <= LONG, 'the wait is at most one lease')
     t.ok(Number(await client.hget(key, 'leaseUntil')) < Date.now() + LONG + 5_000)
     await run('release-lease', key, 'a', 0, 1_000, CHANNEL, key, 1)
     await client.hset(key, 'retryAt', anHourAhead, 'retrySetAt', anHourAhead)
-    t.strictSame(await begin(key, 1, 'b', LONG, 0), [1, 0, 0], 'a back-off of the other time is void')
+    t.strictSame(await begin(key, 1, 'b', LONG, 0), [1, 0, 0], 'a back-off from before the step is ignored')
     await run('release-lease', key, 'b', 0, 1_000, CHANNEL, key, 1)
     await client.hset(key, 'retryAt', anHourAhead)
     const [backingOff, backOffMs = 0] = (await begin(key, 1, 'c', LONG, 0)) as number[]
     t.equal(backingOff, 4)
-    t.ok(backOffMs <= LONG && backOffMs > LONG - 5_000, 'and none is longer than a back-off can be')
+    t.ok(backOffMs <= LONG && backOffMs > LONG - 5_000, 'and no back-off exceeds its maximum')
     await client.hset(key, 'retryAt', 0, 'forcedAt', anHourAhead, 'forcedGen', 0)
-    t.strictSame(await begin(key, 1, 'c', LONG, LONG), [1, 0, 0], 'nor was anything forced in the future')
+    t.strictSame(
+      await begin(key, 1, 'c', LONG, LONG),
+      [1, 0, 0],
+      'a forced refresh in the future is ignored too',
+    )
     await run('release-lease', key, 'c', 0, 0, CHANNEL, key, 1)
     await client.hset(key, 'openUntil', anHourAhead)
     const [granted, , openForMs = 0] = (await begin(key, 1, 'd', LONG, 0)) as number[]
-    t.strictSame([granted, openForMs], [1, OPEN], 'an answer is awaited no longer than one may take')
-    t.ok(Number(await client.hget(key, 'openUntil')) < Date.now() + OPEN + 5_000, 'from the first look on')
+    t.strictSame([granted, openForMs], [1, OPEN], 'the wait for a response is limited')
+    t.ok(Number(await client.hget(key, 'openUntil')) < Date.now() + OPEN + 5_000, 'from the first call on')
   })
 
   t.test('renew-lease', async (t) => {
@@ -210,7 +214,7 @@ t.test('each script has each return code that its head documents', async (t) => 
     await make(key)
     await begin(key, 1, 'a', 40, 0)
     t.equal(await renew(1, 'a'), 1)
-    t.equal(((await begin(key, 1, 'b', LONG, 0)) as number[])[0], 3, 'it is held for the whole lease again')
+    t.equal(((await begin(key, 1, 'b', LONG, 0)) as number[])[0], 3, 'the lease starts again in full')
     t.equal(await renew(1, 'b'), 0, 'the lease of another')
     t.equal(await renew(2, 'a'), 0, 'other tokens')
   })
@@ -224,8 +228,12 @@ t.test('each script has each return code that its head documents', async (t) => 
     t.equal(await run('release-lease', key, 'b', 0, 0, CHANNEL, key, 1), 0, 'the lease of another')
     t.equal(await run('release-lease', key, 'a', 0, 0, CHANNEL, key, 1), 1)
     t.equal(await run('release-lease', key, 'c', 1, 0, CHANNEL, key, 2), 0, 'of another generation')
-    t.equal(await run('release-lease', key, 'c', 1, 0, CHANNEL, key, 1), 2, 'its doubt was lost')
-    t.equal(await run('release-lease', key, 'c', 1, 0, CHANNEL, key, 1), 0, 'and is known')
+    t.equal(
+      await run('release-lease', key, 'c', 1, 0, CHANNEL, key, 1),
+      2,
+      'its doubt was lost and is written again',
+    )
+    t.equal(await run('release-lease', key, 'c', 1, 0, CHANNEL, key, 1), 0, 'and is written once')
     t.equal(await client.exists(key), 1)
   })
 
@@ -272,7 +280,7 @@ t.test('each script has each return code that its head documents', async (t) => 
     t.strictSame(await end(2, 'idle'), [0, ''])
     await begin(key, 1, 'a', LONG, 0)
     t.strictSame(await end(1, 'idle', 'b'), [0, ''], 'another attempt holds the lease')
-    t.equal(await client.exists(why), 0, 'nothing is said of what did not end')
+    t.equal(await client.exists(why), 0, 'no reason is stored for a session that did not end')
     t.strictSame(await end(1, 'idle', 'a'), [1, 'sealed-1'])
     t.equal(await client.exists(key), 0)
     t.equal(await client.get(why), 'idle')
@@ -303,9 +311,9 @@ t.test('each script has each return code that its head documents', async (t) => 
     t.equal(await run('schedule', key, 'one', 60_000), 1)
     t.equal(await run('schedule-missing', key, 'NX', 'one', 0, 'two', 0), 1)
     const before = Number(await client.zscore(key, 'one'))
-    t.ok(before > Date.now() + 50_000, 'what is there keeps its place')
+    t.ok(before > Date.now() + 50_000, 'an existing entry is unchanged')
     t.equal(await run('schedule-missing', key, 'LT', 'one', 1_000, 'two', 90_000), 0)
-    t.ok(Number(await client.zscore(key, 'one')) < before, 'or is moved forward')
-    t.ok(Number(await client.zscore(key, 'two')) < Date.now() + 5_000, 'and never back')
+    t.ok(Number(await client.zscore(key, 'one')) < before, 'or moves to an earlier time')
+    t.ok(Number(await client.zscore(key, 'two')) < Date.now() + 5_000, 'and never to a later one')
   })
 })

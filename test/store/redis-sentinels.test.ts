@@ -7,10 +7,10 @@ import { redisCommand } from '../helpers/redis-command.ts'
 import { type SentinelGroup, startSentinelGroup } from '../helpers/redis-groups.ts'
 import { openRedisStore, redisStore, startSession, type TestStore, until, wait } from './stores.ts'
 
-// Most of the time is spent waiting.
+// The tests mostly wait, so they run concurrently.
 t.jobs = 3
 
-/** What a replica may take to follow a promotion. */
+/** Time limit for a store to follow a promotion, in milliseconds. */
 const FOLLOWED_WITHIN_MS = 4_000
 
 function targetOf(ports: readonly number[]): RedisTarget {
@@ -25,13 +25,13 @@ function targetOf(ports: readonly number[]): RedisTarget {
   }
 }
 
-/** A change that one makes is told to the other within 200 ms. */
+/** Checks that a change through one store is announced to the other within 200 ms. */
 async function hears(t: Test, other: TestStore, one: TestStore): Promise<void> {
   const told: RecordKey[] = []
   other.store.onChange((key) => void told.push(key))
   const key = await startSession(one)
   await one.store.end(key)
-  t.ok((await until('the change is reported', () => told.includes(key), 2_000)) < 200, 'told')
+  t.ok((await until('the change is reported', () => told.includes(key), 2_000)) < 200, 'announced')
 }
 
 async function clientsAt(node: RedisServer): Promise<number> {
@@ -45,7 +45,7 @@ async function promoted(group: SentinelGroup, node: RedisServer, sentinel = 0): 
   await wait(700)
 }
 
-/** Waits until every store has its two connections to that node and trusts messages; not before it has. */
+/** Waits until every store has its two connections to that node, and checks that none trusts messages earlier. */
 async function followed(t: Test, stores: TestStore[], node: RedisServer, other: RedisServer): Promise<void> {
   const startedAt = performance.now()
   let early = 0
@@ -59,11 +59,11 @@ async function followed(t: Test, stores: TestStore[], node: RedisServer, other: 
   clearInterval(watching)
   t.equal(await clientsAt(node), 2 * stores.length)
   t.ok(took < FOLLOWED_WITHIN_MS, `after ${Math.round(took)} ms`)
-  t.equal(early, 0, 'the old master alone is not trusted')
+  t.equal(early, 0, 'messages of the old master alone are not trusted')
 }
 
 t.test(
-  'a master that was frozen, superseded and thaws is left within 4 seconds, twice in a row',
+  'stores leave a frozen and superseded master within 4 seconds after it thaws, twice in a row',
   async (t) => {
     const group = await startSentinelGroup(t)
     const target = targetOf(group.sentinelPorts)
@@ -77,12 +77,12 @@ t.test(
       old.pause()
       await promoted(group, next)
       old.resume()
-      t.match(await old.cli('role'), /^master/, 'it still says that it is a master')
+      t.match(await old.cli('role'), /^master/, 'it still reports itself as a master')
       await followed(t, stores, next, old)
       await hears(t, stores[0]!, stores[1]!)
       t.ok(await stores[0]!.store.read(key))
       await until(
-        'the old one replicates',
+        'the old master replicates',
         // A node that becomes a replica closes its connections.
         async () => (await old.cli('info', 'replication').catch(() => '')).includes('master_link_status:up'),
         20_000,
@@ -91,10 +91,10 @@ t.test(
   },
 )
 
-t.test('a Sentinel that was frozen with the old master, and still names it, is not believed', async (t) => {
+t.test('a Sentinel that was frozen with the old master, and still names it, is not trusted', async (t) => {
   const group = await startSentinelGroup(t)
   const stores = [await redisStore(t, targetOf(group.sentinelPorts))]
-  // The first in the list is asked first by a client that asks one after the other.
+  // A client that asks the Sentinels in sequence begins with the first of the list.
   group.pauseSentinels(0)
   group.master.pause()
   await promoted(group, group.replica, 1)
@@ -103,7 +103,7 @@ t.test('a Sentinel that was frozen with the old master, and still names it, is n
   await followed(t, stores, group.replica, group.master)
   const late = await redisStore(t, targetOf(group.sentinelPorts))
   await until(
-    'a store that starts now follows too',
+    'a store that starts now follows the promotion too',
     async () => (await clientsAt(group.replica)) === 4,
     4_000,
   )
@@ -111,7 +111,7 @@ t.test('a Sentinel that was frozen with the old master, and still names it, is n
 })
 
 t.test(
-  'with all Sentinels away a store goes on with its master, and asks them again when they are back',
+  'without any Sentinel a store keeps its master, and asks the Sentinels again when they are back',
   async (t) => {
     const group = await startSentinelGroup(t)
     const stores = [await redisStore(t, targetOf(group.sentinelPorts))]
@@ -121,7 +121,7 @@ t.test(
       if (!live) lost += 1
     })
     group.pauseSentinels(0, 1, 2)
-    // Longer than a silent connection is kept.
+    // Longer than a silent connection stays open.
     for (let count = 0; count < 50; count += 1) {
       await store.ping()
       await wait(100)
@@ -138,27 +138,24 @@ t.test(
   },
 )
 
-t.test(
-  'Sentinels that are away at the start are no matter to the others, nor when they come back',
-  async (t) => {
-    const group = await startSentinelGroup(t)
-    const nobody = await freePort()
-    group.pauseSentinels(1, 2)
-    const store = openRedisStore(t, targetOf([nobody, ...group.sentinelPorts]))
-    const took = await until('messages arrive', () => store.health.isLive())
-    t.ok(took < 1_000, `after ${Math.round(took)} ms`)
-    group.resumeSentinels(1, 2)
-    await wait(2_000)
-    group.pauseSentinels(0)
-    await group.master.kill()
-    await promoted(group, group.replica, 1)
-    await until('it follows', () => store.health.isLive(), FOLLOWED_WITHIN_MS)
-    t.equal(await clientsAt(group.replica), 2)
-    group.resumeSentinels(0)
-  },
-)
+t.test('Sentinels that are unreachable at the start have no effect, nor when they come back', async (t) => {
+  const group = await startSentinelGroup(t)
+  const nobody = await freePort()
+  group.pauseSentinels(1, 2)
+  const store = openRedisStore(t, targetOf([nobody, ...group.sentinelPorts]))
+  const took = await until('messages arrive', () => store.health.isLive())
+  t.ok(took < 1_000, `after ${Math.round(took)} ms`)
+  group.resumeSentinels(1, 2)
+  await wait(2_000)
+  group.pauseSentinels(0)
+  await group.master.kill()
+  await promoted(group, group.replica, 1)
+  await until('it follows', () => store.health.isLive(), FOLLOWED_WITHIN_MS)
+  t.equal(await clientsAt(group.replica), 2)
+  group.resumeSentinels(0)
+})
 
-t.test('Sentinels that the configuration does not name are found', async (t) => {
+t.test('a store discovers Sentinels that the configuration does not name', async (t) => {
   const group = await startSentinelGroup(t)
   const store = openRedisStore(t, targetOf(group.sentinelPorts.slice(0, 1)))
   await until('messages arrive', () => store.health.isLive())

@@ -5,7 +5,7 @@ import { startCluster } from '../helpers/redis-groups.ts'
 import { newKey, redisStore, startSession, until } from './stores.ts'
 
 t.test(
-  'while its slot moves, everything can be done with a session, and it ends with its reason',
+  'while its slot moves, every operation on a session works, and its end keeps its reason',
   async (t) => {
     const cluster = await startCluster(t)
     const target = {

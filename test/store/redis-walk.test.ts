@@ -1,17 +1,16 @@
 import t from 'tap'
 import type { RedisTarget } from '../../src/config/redis-url.ts'
-import type { RecordKey } from '../../src/store/store.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
+import { type RecordKey, StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startCluster } from '../helpers/redis-groups.ts'
 import { walk } from './contract-walk.ts'
 import { newKey, openRedisStore, redisStore, singleTarget, startSession, until } from './stores.ts'
 import { untilItWorks } from './unavailable.ts'
 
-// Most of the time is spent waiting.
+// The tests mostly wait, so they run concurrently.
 t.jobs = 3
 
-t.test('a walk finds the records of its own prefix alone, whatever characters that has', async (t) => {
+t.test('a walk finds only the records of its prefix, whatever characters the prefix contains', async (t) => {
   const redis = await startRedis(t)
   const prefixes = ['app:', 'app:s:', 'a*:', 'a[p]p:', 'ap?:', 'a\\p', 'a^-:', 'app']
   for (const prefix of prefixes) {
@@ -23,7 +22,7 @@ t.test('a walk finds the records of its own prefix alone, whatever characters th
   }
 })
 
-t.test('a walk asks in small steps, and never for all keys at once', async (t) => {
+t.test('a walk reads keys in small batches, never all at once', async (t) => {
   const redis = await startRedis(t)
   const made = await redisStore(t, singleTarget(redis.port))
   await Promise.all(Array.from({ length: 3_000 }, () => startSession(made)))
@@ -34,7 +33,7 @@ t.test('a walk asks in small steps, and never for all keys at once', async (t) =
   t.ok(scans >= 3 && scans <= 6, `${scans} steps`)
 })
 
-t.test('a walk whose connection breaks on the way says so, also where it is back by then', async (t) => {
+t.test('a walk whose connection breaks rejects, even if the connection is already back', async (t) => {
   const redis = await startRedis(t)
   const made = await redisStore(t, singleTarget(redis.port))
   await Promise.all(Array.from({ length: 2_500 }, () => startSession(made)))
@@ -50,10 +49,10 @@ t.test('a walk whose connection breaks on the way says so, also where it is back
   })
   await untilItWorks(made.store)
   await t.rejects(steps.next(), StoreUnavailable)
-  t.equal((await walk(made.store)).length, 2_500, 'the next one is whole')
+  t.equal((await walk(made.store)).length, 2_500, 'the next walk is complete')
 })
 
-t.test('a walk over a Cluster goes over every master, or fails', async (t) => {
+t.test('a walk over a Cluster covers every master, or rejects', async (t) => {
   const cluster = await startCluster(t)
   const target: RedisTarget = {
     kind: 'cluster',
@@ -61,11 +60,11 @@ t.test('a walk over a Cluster goes over every master, or fails', async (t) => {
     login: { username: null, password: null },
     tls: false,
   }
-  await t.rejects(walk(openRedisStore(t, target)), StoreUnavailable, 'while it is not known what there is')
+  await t.rejects(walk(openRedisStore(t, target)), StoreUnavailable, 'while the nodes are unknown')
   const made = await redisStore(t, target)
   const keys: RecordKey[] = []
   for (let i = 0; i < 60; i++) keys.push(await startSession(made))
-  // One that has not used its connections yet has to make them.
+  // A new store first has to open its connections.
   const other = await redisStore(t, target)
   for (const { store } of [made, other]) t.strictSame(await walk(store), keys.sort())
   t.equal(await other.store.scheduleMissing(keys.map((key) => ({ key, inMs: 0 }))), 60)

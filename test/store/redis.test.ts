@@ -3,16 +3,19 @@ import { startRedis } from '../helpers/redis.ts'
 import { storeContract } from './contract.ts'
 import { clusterTarget, redisStore, singleTarget, startClusterOfOne } from './stores.ts'
 
-// Most of the time is spent waiting.
+// The tests mostly wait, so they run concurrently.
 t.jobs = 2
 
-t.test('the Redis store keeps the promises of a store', async (t) => {
+t.test('the Redis store passes the contract of the store port', async (t) => {
   await storeContract(t, async (t) => redisStore(t, singleTarget((await startRedis(t)).port)))
 })
 
-t.test('the Redis store keeps them over a Cluster, where a script may touch one slot only', async (t) => {
-  await storeContract(t, async (t) => {
-    const { port } = await startClusterOfOne(t)
-    return redisStore(t, clusterTarget(port))
-  })
-})
+t.test(
+  'the Redis store passes the contract over a Cluster, where a script may use only one slot',
+  async (t) => {
+    await storeContract(t, async (t) => {
+      const { port } = await startClusterOfOne(t)
+      return redisStore(t, clusterTarget(port))
+    })
+  },
+)

@@ -8,8 +8,7 @@ import { createRedisStore, type RedisStoreOptions } from '../../src/store/redis/
 import type { BeginRefreshRequest, NewRecord, RecordKey, SessionStore } from '../../src/store/store.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { freePort } from '../helpers/ports.ts'
-import type { RedisOptions, RedisServer } from '../helpers/redis.ts'
-import { startRedis } from '../helpers/redis.ts'
+import { type RedisOptions, type RedisServer, startRedis } from '../helpers/redis.ts'
 
 /** A store under test, with the clock that it goes by. */
 export interface TestStore {

@@ -1,6 +1,5 @@
 import type { Test } from 'tap'
-import type { RecordKey, SessionStore } from '../../src/store/store.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
+import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
 import { everyMethod } from './every-method.ts'
 import { wait } from './stores.ts'
 

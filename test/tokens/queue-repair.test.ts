@@ -1,7 +1,6 @@
 import t from 'tap'
 import { createLog } from '../../src/log.ts'
-import type { RecordKey, SessionStore } from '../../src/store/store.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
+import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
 import { createQueueRepair } from '../../src/tokens/queue-repair.ts'
 import { newKey } from '../store/stores.ts'
 import { createVirtualReplicas } from './virtual-replicas.ts'

@@ -1,6 +1,5 @@
 import t, { type Test } from 'tap'
-import type { SessionStore } from '../../src/store/store.ts'
-import { StoreUnavailable } from '../../src/store/store.ts'
+import { type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
 import { answerMs, leaseMs } from '../../src/tokens/refresh-policy.ts'
 import { createVirtualReplicas, TIMEOUT_MS, TIMING } from './virtual-replicas.ts'
 

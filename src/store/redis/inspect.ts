@@ -146,7 +146,7 @@ async function tryRecord(options: InspectionOptions, note: (error: unknown) => n
       () => store.replaceTokens(key, 1, attempt, 'probe'),
       () => store.claimNonce(attempt, attempt, 1),
       () => store.nonceClaimed(attempt),
-      () => store.endReason(key),
+      () => store.readEnd(key),
     ])
       await step().catch(note)
   } catch (error) {

@@ -18,6 +18,7 @@ interface MessagesOptions {
   connections: RedisConnections
   health: Pick<CommandHealth, 'answered' | 'failed'>
   onError: (error: Error) => void
+  onNotSubscribed: (error: Error) => void
 }
 
 interface Messages extends Pick<StoreHealth, 'isLive' | 'msSinceLive' | 'onLive'> {
@@ -44,7 +45,13 @@ interface Subscription {
  * is published on it to its own subscribers without the cluster bus. They count as live only while
  * heartbeats through every one of these servers come back.
  */
-export function createMessages({ prefix, connections, health, onError }: MessagesOptions): Messages {
+export function createMessages({
+  prefix,
+  connections,
+  health,
+  onError,
+  onNotSubscribed,
+}: MessagesOptions): Messages {
   const { commands } = connections
   const channel = `${prefix}changed`
   const beatChannel = `${prefix}beat:${randomUUID()}`
@@ -103,7 +110,7 @@ export function createMessages({ prefix, connections, health, onError }: Message
         sendBeat(name, subscription)
       },
       // No heartbeat comes back, so the connection is renewed.
-      () => {},
+      onNotSubscribed,
     )
   }
 

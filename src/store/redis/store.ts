@@ -16,6 +16,7 @@ import {
 } from '../store.ts'
 import { createCommands } from './commands.ts'
 import { openRedis } from './connection.ts'
+import { deniedBy, findFaults, type StoreFinding } from './findings.ts'
 import { createCommandHealth, isRefusedLogin, reasonOf } from './health.ts'
 import { createMessages } from './messages.ts'
 import { createRedisQueue } from './queue.ts'
@@ -34,6 +35,8 @@ export interface RedisStoreOptions {
   onUnreachable: (reason: string) => void
   /** There is a connection again, after `onUnreachable`. */
   onReachable: () => void
+  /** Called once for each property of the deployment that makes trouble later. */
+  onFinding?: (finding: StoreFinding) => void
   /** Called for each command with its time in seconds and whether it succeeded. */
   observe: (command: string, seconds: number, ok: boolean) => void
 }
@@ -62,7 +65,7 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
   const health = createCommandHealth(client)
   const commands = createCommands({ client, health, observe: options.observe })
   const { send, script } = commands
-  const messages = createMessages({ prefix, connections, health, onError })
+  const messages = createMessages({ prefix, connections, health, onError, onNotSubscribed })
   messages.onLive((live) => {
     // A Cluster that has lost a node does not become ready again.
     if (live) forgetReasons()
@@ -76,6 +79,29 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     forgetReasons()
   })
   client.on('error', onError)
+
+  const found = new Set<string>()
+  let inspected = options.onFinding === undefined
+  client.on('ready', () => {
+    if (inspected) return
+    inspected = true
+    findFaults(client, prefix, report).catch(() => {
+      // The connection failed: the next one is inspected.
+      inspected = false
+    })
+  })
+
+  function report(finding: StoreFinding): void {
+    const name = finding.kind === 'denied' ? finding.what : finding.kind
+    if (found.has(name)) return
+    found.add(name)
+    options.onFinding?.(finding)
+  }
+
+  function onNotSubscribed(error: Error): void {
+    const what = deniedBy(error, 'SUBSCRIBE')
+    if (what !== null) report({ kind: 'denied', what })
+  }
 
   function forgetReasons(): void {
     if (reasons.size > 0) options.onReachable()

@@ -1,0 +1,113 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import t from 'tap'
+import { harmlessCommands } from '../../src/store/redis/findings.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { until } from '../helpers/replicas.ts'
+import { startServer } from '../helpers/server-process.ts'
+import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+
+async function readyz(opsUrl: string | null): Promise<{ status: number; warnings?: string[] }> {
+  const answer = await fetch(`${opsUrl}/readyz`)
+  return { ...((await answer.json()) as object), status: answer.status }
+}
+
+t.test(
+  'an eviction policy other than noeviction is warned of in the log and in /readyz, with workers once',
+  async (t) => {
+    const redis = await startRedis(t, { args: ['--maxmemory', '100mb', '--maxmemory-policy', 'allkeys-lru'] })
+    const server = await startServer(t, { SESSION_STORE: 'redis', REDIS_URL: redis.url, WORKERS: '2' })
+    await until('both workers warn', async () => (await readyz(server.opsUrl)).status === 200)
+    await until('it is shown', async () => (await readyz(server.opsUrl)).warnings !== undefined)
+    t.match(await readyz(server.opsUrl), { warnings: [/allkeys-lru.*set noeviction/] })
+    const lines = server.logs().filter(({ event }) => event === 'store.evicts')
+    t.match(lines, [{ level: 'warn', policy: 'allkeys-lru', msg: /noeviction/ }])
+    t.equal(lines.length, 1)
+  },
+)
+
+t.test(
+  'each command and channel that the ACL denies is warned of, and every line of output is JSON',
+  async (t) => {
+    const redis = await startRedis(t)
+    const rights = ['~bff:*', 'resetchannels', '+@all', '-info', '-scan', '-eval']
+    await redis.cli('ACL', 'SETUSER', 'app', 'on', '>pw', ...rights)
+    const REDIS_URL = `redis://app:pw@127.0.0.1:${redis.port}`
+    const server = await startServer(t, { SESSION_STORE: 'redis', REDIS_URL })
+    const denied = () => server.logs().filter(({ event }) => event === 'store.denied')
+    await until('all are found', () => denied().length >= 4)
+    t.strictSame(
+      denied()
+        .map(({ what }) => what)
+        .sort(),
+      ['channels below REDIS_PREFIX', 'command EVAL', 'command INFO', 'command SCAN'],
+    )
+    t.equal((await readyz(server.opsUrl)).warnings?.length, 4)
+    await redis.cli('ACL', 'SETUSER', 'app', 'resetkeys', '~other:*')
+    const other = await startServer(t, { SESSION_STORE: 'redis', REDIS_URL })
+    await until('the keys are found', () => other.output().includes('keys below REDIS_PREFIX'))
+    for (const line of `${server.output()}${other.output()}`.split('\n')) {
+      if (line !== '') t.match(JSON.parse(line), { event: String }, line)
+    }
+  },
+)
+
+t.test('a clock more than 5 s from that of the authorization server is warned of once', async (t) => {
+  const sandbox = await startSandbox(t)
+  const { createServer } = await import('node:http')
+  for (const [aheadMs, warned] of [
+    [-60_000, true],
+    [60_000, true],
+    [3_000, false],
+  ] as const) {
+    const gateway = createServer(async (request, response) => {
+      const chunks: Buffer[] = []
+      for await (const chunk of request) chunks.push(chunk as Buffer)
+      const answer = await fetch(sandbox.authUrl + request.url, {
+        method: request.method ?? 'GET',
+        headers: { 'content-type': String(request.headers['content-type']) },
+        body: Buffer.concat(chunks),
+      })
+      const date = new Date(Date.now() - aheadMs).toUTCString()
+      response.writeHead(answer.status, { 'content-type': 'application/json', date }).end(await answer.text())
+    }).listen(0, '127.0.0.1')
+    t.teardown(() => gateway.close())
+    await until('the gateway listens', () => gateway.listening)
+    const { port } = gateway.address() as { port: number }
+    const bff = await startBff(t, sandbox, { OAUTH_TOKEN_URL: `http://127.0.0.1:${port}/oauth/token` })
+    t.equal((await signIn(bff.browser(), sandbox)).status, 303)
+    t.equal((await signIn(bff.browser(), sandbox)).status, 303)
+    t.equal(bff.log().split('"clock.differs"').length - 1, warned ? 1 : 0, `${aheadMs} ms`)
+    const { warnings = [] } = await readyz(bff.opsUrl)
+    if (warned)
+      t.match(warnings, [
+        aheadMs > 0 ? /(59|60|61) s ahead of that of the auth/ : /(59|60|61) s behind that of the auth/,
+      ])
+    else t.strictSame(warnings, [])
+  }
+})
+
+t.test('the inspection of the ACL covers every command of the scripts', async (t) => {
+  const folder = new URL('../../src/store/redis/lua/', import.meta.url)
+  const scripts = readdirSync(folder).map((name) => readFileSync(new URL(name, folder), 'utf8'))
+  const used = scripts.flatMap((text) =>
+    [...text.matchAll(/redis\.p?call\('([A-Z]+)'/g)].map(([, name]) => name!),
+  )
+  const inspected = new Set(harmlessCommands('bff:').map(([command]) => command))
+  t.strictSame(
+    [...new Set(used)].filter((command) => !inspected.has(command)),
+    [],
+  )
+})
+
+// The last test, since the clock is the whole process's.
+t.test('a clock more than 5 s from that of Redis is warned of once', async (t) => {
+  const redis = await startRedis(t)
+  const { now } = Date
+  t.teardown(() => {
+    Date.now = now
+  })
+  Date.now = () => now() + 60_000
+  const bff = await startBff(t, await startSandbox(t), { REDIS_URL: redis.url })
+  await until('it is found', () => bff.log().includes('"clock.differs"'))
+  t.match(await readyz(bff.opsUrl), { warnings: [/60 s ahead of that of Redis/] })
+})
