@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import type { Config } from '../config/config.ts'
+import type { SessionFlow } from '../config/variables.ts'
 import { problem } from '../errors.ts'
 import { addJsonBodies } from '../http/body.ts'
 import type { KnownPath } from '../http/hooks.ts'
@@ -21,13 +22,16 @@ import { createTransactions } from './transaction.ts'
 type Oauth = Config['oauth']
 
 /** The flows besides `code`; RFC 9700 advises against them. Each is served only where `OAUTH_FLOWS` names it. */
-const OTHER_FLOWS: readonly LoginFlow[] = [TOKEN_FLOW, PASSWORD_FLOW]
+const OTHER_FLOWS: Readonly<Record<Exclude<SessionFlow, 'code'>, LoginFlow>> = {
+  token: TOKEN_FLOW,
+  password: PASSWORD_FLOW,
+}
 
 /** A browser that navigates here sees a problem as a page. */
 const PAGES: ReadonlySet<string | undefined> = new Set([PATHS.login, PATHS.callback, PATHS.callbackOfLogin])
 
 function servedFlows({ flows }: Oauth): readonly LoginFlow[] {
-  return OTHER_FLOWS.filter(({ name }) => flows.has(name))
+  return Object.values(OTHER_FLOWS).filter(({ name }) => flows.has(name))
 }
 
 /** The paths of this folder with their methods, for the response to any other method. The first match counts. */
