@@ -5,13 +5,13 @@ import { leaseRequest, newKey, newRecord, startSession, type TestStore, until } 
 /** Which changes a store announces, and to whom. */
 export async function changeContract(t: Test, made: TestStore): Promise<void> {
   const { store, now } = made
-  const told: RecordKey[] = []
-  store.onChange((key) => void told.push(key))
+  const reported: RecordKey[] = []
+  store.onChange((key) => void reported.push(key))
 
   /** How often `key` was announced, once all earlier messages have arrived. */
   async function countOf(key: RecordKey): Promise<number> {
-    await passMarker(made, told)
-    return told.filter((one) => one === key).length
+    await passMarker(made, reported)
+    return reported.filter((one) => one === key).length
   }
 
   await t.test('messages are proven to arrive', async (t) => {
@@ -40,7 +40,7 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
     await store.end(key, { gen: 7 })
     t.equal(await countOf(key), 0, 'not for another generation')
     await store.end(key, { gen: 1 })
-    t.ok(told.includes(key), 'before the call returns')
+    t.ok(reported.includes(key), 'before the call returns')
     const count = await countOf(key)
     await store.end(key)
     t.equal(await countOf(key), count, 'not for a session that is gone')
@@ -77,15 +77,15 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
     store.onChange((key) => void other.push(key))
     const key = await startSession(made)
     await store.end(key)
-    await passMarker(made, told)
+    await passMarker(made, reported)
     t.ok(other.includes(key))
   })
 }
 
 /** Messages of one store keep their order: once this one has arrived, all earlier ones have. */
-async function passMarker(made: TestStore, told: RecordKey[]): Promise<void> {
+async function passMarker(made: TestStore, reported: RecordKey[]): Promise<void> {
   const marker = await startSession(made)
   // Not an end: this process announces an end without a message.
   await made.store.replaceTokens(marker, 1, 'marker', 'sealed-2')
-  await until('the marker is reported', () => told.includes(marker))
+  await until('the marker is reported', () => reported.includes(marker))
 }

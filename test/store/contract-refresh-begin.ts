@@ -28,7 +28,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     t.equal((await store.read(key))?.doubts, 1)
   })
 
-  await t.test('while the right is taken another attempt is told for how long', async (t) => {
+  await t.test('while the right is taken another attempt is reported for how long', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
     const answer = await begin(key, 'b')
@@ -42,7 +42,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     )
   })
 
-  await t.test('a right that lapsed goes to the next attempt, which is told of the doubt', async (t) => {
+  await t.test('a right that lapsed goes to the next attempt, which is reported of the doubt', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a', { leaseMs: 40 })
     await pass(60)
@@ -59,7 +59,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     t.equal((await store.read(key))?.doubts, 1)
   })
 
-  await t.test('who read another generation is told that the tokens were replaced', async (t) => {
+  await t.test('who read another generation is reported that the tokens were replaced', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, 1, 'a', 'sealed-2')
     t.match(await begin(key, 'b'), { kind: 'replaced' })
@@ -71,7 +71,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     t.match(await begin(newKey(), 'a'), { kind: 'gone' })
   })
 
-  await t.test('after a failure the next attempt is told how long to wait', async (t) => {
+  await t.test('after a failure the next attempt is reported how long to wait', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
     await store.releaseLease(key, 'a', null, LONG)
@@ -79,7 +79,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     t.equal(answer.kind, 'backing_off')
     if (answer.kind === 'backing_off') t.ok(answer.waitMs > LONG - 10_000 && answer.waitMs <= LONG)
     const record = await store.read(key)
-    t.equal(record?.doubts, 0, 'who is told to wait has presented nothing')
+    t.equal(record?.doubts, 0, 'who is reported to wait has presented nothing')
     t.ok(Math.abs((record?.retryAt ?? 0) - (now() + LONG)) < 5_000)
   })
 

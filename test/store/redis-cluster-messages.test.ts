@@ -19,14 +19,14 @@ function targetOf({ nodes }: RedisCluster): RedisTarget {
 
 /** Ends a session through one store. Returns the milliseconds until the other store reports it, at most 1,000. */
 async function endedAt(one: TestStore, other: TestStore, key: RecordKey): Promise<number> {
-  const told = new Promise<void>((resolve) => {
+  const reported = new Promise<void>((resolve) => {
     other.store.onChange((changed) => {
       if (changed === key) resolve()
     })
   })
   const startedAt = performance.now()
   await one.store.end(key)
-  await Promise.race([told, new Promise((resolve) => setTimeout(resolve, 1_000))])
+  await Promise.race([reported, new Promise((resolve) => setTimeout(resolve, 1_000))])
   return performance.now() - startedAt
 }
 
@@ -51,7 +51,7 @@ t.test('a change on any master is announced within 200 ms while the cluster bus 
   const other = await redisStore(t, targetOf(cluster))
   const keys = await Promise.all(Array.from({ length: 20 }, () => startSession(one)))
   cluster.silenceBus()
-  for (const key of keys) t.ok((await endedAt(one, other, key)) < 200, 'told')
+  for (const key of keys) t.ok((await endedAt(one, other, key)) < 200, 'reported')
   t.ok(other.store.health.isLive())
 })
 

@@ -11,11 +11,11 @@ const addressOf = (port: number) => ({ host: '127.0.0.1', port })
 
 /** Checks that a change through one store is announced to the other. */
 async function hears(other: TestStore, one: TestStore): Promise<void> {
-  const told: RecordKey[] = []
-  other.store.onChange((key) => void told.push(key))
+  const reported: RecordKey[] = []
+  other.store.onChange((key) => void reported.push(key))
   const key = await startSession(one)
   await one.store.end(key)
-  await until('the change is reported', () => told.includes(key), 2_000)
+  await until('the change is reported', () => reported.includes(key), 2_000)
 }
 
 // The tests mostly wait, so they run concurrently.

@@ -8,22 +8,22 @@ t.jobs = 3
 
 /** Counts the incidents that are reported from now on. */
 function watch({ store }: TestStore): () => number {
-  let told = 0
+  let reported = 0
   store.health.onIncident(() => {
-    told += 1
+    reported += 1
   })
-  return () => told
+  return () => reported
 }
 
 t.test('a command that the ACL forbids is no incident', async (t) => {
   const redis = await startRedis(t)
   const made = await redisStore(t, singleTarget(redis.port))
-  const told = watch(made)
+  const reported = watch(made)
   await redis.cli('acl', 'setuser', 'default', '-zcard', '-scan', '-zadd')
   const before = made.store.health.msSinceIncident(newKey())
   await t.rejects(made.store.queueLength(), StoreUnavailable)
   await t.rejects(made.store.schedule(newKey(), 1), StoreUnavailable)
-  t.equal(told(), 0)
+  t.equal(reported(), 0)
   t.ok(made.store.health.msSinceIncident(newKey()) >= before)
 })
 
@@ -31,14 +31,14 @@ t.test('a server that accepts no writes is an incident, whatever its error code'
   const redis = await startRedis(t)
   const made = await redisStore(t, singleTarget(redis.port))
   const key = await startSession(made)
-  const told = watch(made)
+  const reported = watch(made)
   let before = 0
   const refuses = async (code: string): Promise<void> => {
     const failed = await t.rejects(made.store.touch(key, 0), StoreUnavailable)
     t.match(String((failed as Error | undefined)?.cause), code)
-    t.ok(told() > before, code)
+    t.ok(reported() > before, code)
     t.ok(made.store.health.msSinceIncident(key) < 1_000)
-    before = told()
+    before = reported()
   }
   await redis.cli('config', 'set', 'min-replicas-to-write', '1')
   await refuses('NOREPLICAS')
@@ -50,19 +50,19 @@ t.test('a server that accepts no writes is an incident, whatever its error code'
 t.test('a lost connection is an incident, and a new one too', async (t) => {
   const redis = await startRedis(t)
   const made = await redisStore(t, singleTarget(redis.port))
-  const told = watch(made)
+  const reported = watch(made)
   await redis.kill()
-  await until('the loss is reported', () => told() > 0)
+  await until('the loss is reported', () => reported() > 0)
   await until('its silence is reported', () => !made.store.health.isLive())
-  const lost = told()
+  const lost = reported()
   // The client retries several times without success.
   for (let count = 0; count < 20; count += 1) {
     await t.rejects(made.store.ping(), StoreUnavailable)
     await new Promise((resolve) => setTimeout(resolve, 100))
   }
-  t.ok(told() <= lost + 1, `${told() - lost} times more`)
+  t.ok(reported() <= lost + 1, `${reported() - lost} times more`)
   await redis.restart()
-  await until('its return is reported', () => told() > lost)
+  await until('its return is reported', () => reported() > lost)
 })
 
 t.test('a Cluster shard that stays unavailable is no incident for the others', async (t) => {

@@ -25,20 +25,20 @@ t.test('a change is announced to other replicas with the same prefix, and to no 
   const one = await redisStore(t, singleTarget(port))
   const other = await redisStore(t, singleTarget(port))
   const stranger = await redisStore(t, singleTarget(port), { prefix: 'other:' })
-  const told: RecordKey[] = []
-  const toldToStranger: RecordKey[] = []
-  other.store.onChange((key) => void told.push(key))
-  stranger.store.onChange((key) => void toldToStranger.push(key))
+  const reported: RecordKey[] = []
+  const reportedToStranger: RecordKey[] = []
+  other.store.onChange((key) => void reported.push(key))
+  stranger.store.onChange((key) => void reportedToStranger.push(key))
 
   const key = await startSession(one)
   const { kind } = await one.store.end(key)
   t.equal(kind, 'ended')
-  t.ok((await until('it is reported', () => told.includes(key))) < 200)
+  t.ok((await until('it is reported', () => reported.includes(key))) < 200)
   const marker = await startSession(stranger)
   await stranger.store.end(marker)
-  await until('the marker is reported', () => toldToStranger.includes(marker))
-  t.strictSame(toldToStranger, [marker])
-  t.strictSame(told, [key])
+  await until('the marker is reported', () => reportedToStranger.includes(marker))
+  t.strictSame(reportedToStranger, [marker])
+  t.strictSame(reported, [key])
 })
 
 t.test('messages are not trusted before a heartbeat proves that they arrive', async (t) => {
@@ -59,8 +59,8 @@ t.test(
     const redis = await startRedis(t)
     const made = await redisStore(t, singleTarget(redis.port))
     const { store } = made
-    const told: RecordKey[] = []
-    store.onChange((key) => void told.push(key))
+    const reported: RecordKey[] = []
+    store.onChange((key) => void reported.push(key))
     let lost = 0
     let arrivedMeanwhile = 0
     store.health.onLive((live) => {
@@ -74,7 +74,7 @@ t.test(
       await until('messages arrive again', () => store.health.isLive())
       const key = await startSession(made)
       await store.end(key)
-      await until('the change is reported', () => told.includes(key))
+      await until('the change is reported', () => reported.includes(key))
     }
     t.equal(arrivedMeanwhile, 0, 'messages are not trusted while their loss is reported')
   },
@@ -86,8 +86,8 @@ t.test(
     const redis = await startClusterOfOne(t)
     const made = await redisStore(t, clusterTarget(redis.port))
     const { store } = made
-    const told: RecordKey[] = []
-    store.onChange((key) => void told.push(key))
+    const reported: RecordKey[] = []
+    store.onChange((key) => void reported.push(key))
     let lost = 0
     store.health.onLive((live) => {
       if (!live) lost += 1
@@ -97,7 +97,7 @@ t.test(
     await until('messages arrive again', () => store.health.isLive())
     const key = await startSession(made)
     await store.end(key)
-    await until('the change is reported', () => told.includes(key))
+    await until('the change is reported', () => reported.includes(key))
   },
 )
 
@@ -143,14 +143,14 @@ t.test('a subscriber replaces a connection that silently died', async (t) => {
   const redis = await startRedis(t)
   const proxy = await startProxy(t, redis.port)
   const made = await redisStore(t, singleTarget(proxy.port))
-  const told: RecordKey[] = []
-  made.store.onChange((key) => void told.push(key))
+  const reported: RecordKey[] = []
+  made.store.onChange((key) => void reported.push(key))
   proxy.freezeOpen()
   await until('messages are no longer trusted', () => !made.store.health.isLive(), LOST_WITHIN_MS)
   await until('messages arrive again', () => made.store.health.isLive())
   const key = await startSession(made)
   await made.store.end(key)
-  await until('the change is reported', () => told.includes(key))
+  await until('the change is reported', () => reported.includes(key))
 })
 
 t.test('a closed store leaves no key and no connection in Redis', async (t) => {

@@ -127,16 +127,16 @@ t.test('a command in flight when the connection breaks fails and is not resent',
 t.test('a server that is missing at the start is used once it starts', async (t) => {
   const redis = await startRedis(t)
   await redis.kill()
-  const told: string[] = []
+  const reported: string[] = []
   const store = openRedisStore(t, singleTarget(redis.port), {
-    onUnreachable: () => told.push('unreachable'),
-    onReachable: () => told.push('reachable'),
+    onUnreachable: () => reported.push('unreachable'),
+    onReachable: () => reported.push('reachable'),
   })
   await t.rejects(store.ping(), StoreUnavailable)
-  await until('it is reported', () => told.length > 0)
+  await until('it is reported', () => reported.length > 0)
   await redis.restart()
   await untilItWorks(store)
-  t.strictSame(told, ['unreachable', 'reachable'])
+  t.strictSame(reported, ['unreachable', 'reachable'])
   await until('messages arrive', () => store.health.isLive())
 })
 

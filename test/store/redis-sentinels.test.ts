@@ -27,11 +27,11 @@ function targetOf(ports: readonly number[]): RedisTarget {
 
 /** Checks that a change through one store is announced to the other within 200 ms. */
 async function hears(t: Test, other: TestStore, one: TestStore): Promise<void> {
-  const told: RecordKey[] = []
-  other.store.onChange((key) => void told.push(key))
+  const reported: RecordKey[] = []
+  other.store.onChange((key) => void reported.push(key))
   const key = await startSession(one)
   await one.store.end(key)
-  t.ok((await until('the change is reported', () => told.includes(key), 2_000)) < 200, 'announced')
+  t.ok((await until('the change is reported', () => reported.includes(key), 2_000)) < 200, 'announced')
 }
 
 async function clientsAt(node: RedisServer): Promise<number> {

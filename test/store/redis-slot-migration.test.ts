@@ -17,8 +17,8 @@ t.test(
     const one = await redisStore(t, target)
     const other = await redisStore(t, target)
     const { store } = one
-    const told: RecordKey[] = []
-    other.store.onChange((key) => void told.push(key))
+    const reported: RecordKey[] = []
+    other.store.onChange((key) => void reported.push(key))
 
     const key = await startSession(one)
     const move = await cluster.beginMove(Number(await cluster.cli('cluster', 'keyslot', `bff:s:${key}`)))
@@ -33,7 +33,7 @@ t.test(
     t.ok(performance.now() - startedAt < 1_000, 'within a second')
     t.equal((await store.readEnd(key))?.reason, 'logout')
     t.equal(await store.read(key), null)
-    await until('the change is reported', () => told.includes(key), 1_000)
+    await until('the change is reported', () => reported.includes(key), 1_000)
     t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'gone' })
     await move.end()
     t.equal((await store.readEnd(key))?.reason, 'logout')

@@ -7,7 +7,7 @@ import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/s
 import { installVirtualTime } from '../tokens/virtual-time.ts'
 import { IDLE_MS, leaseRequest, newKey, newRecord } from './stores.ts'
 
-/** `down`: the command does not run. `unanswered`: it runs, and its answer is lost. `broken`: no store failure. */
+/** `down`: the command does not run. `unanswered`: it runs, and its reply is lost. `broken`: a programming error. */
 type Fault = 'down' | 'unanswered' | 'broken'
 
 /** A command takes up to 800 ms to fail. */
@@ -30,7 +30,7 @@ function start(t: Test) {
       calls.push({ name, at: time.now() })
       const fault = faults.get(name) ?? faults.get('all')
       if (fault === undefined) return await member(...args)
-      if (fault === 'broken') throw new TypeError('a fault of the program')
+      if (fault === 'broken') throw new TypeError('a programming error')
       if (fault === 'unanswered') await member(...args)
       await new Promise((resolve) => setTimeout(resolve, FAILS_AFTER_MS))
       throw new StoreUnavailable(new Error(fault))
@@ -74,7 +74,7 @@ function start(t: Test) {
     incident: () => {
       for (const listener of incidentListeners) listener()
     },
-    /** When each call of this command was made. */
+    /** The time of each call of this command. */
     callsOf: (name: string) => calls.filter((call) => call.name === name).map(({ at }) => at),
     async session(): Promise<RecordKey> {
       const key = newKey()
@@ -105,13 +105,13 @@ function heldOf<T extends { kind: string }>(
   result: T | Held<T> | StoreUnavailable,
 ): Promise<T | { kind: 'expired' }> {
   if ('settled' in result) return result.settled
-  throw new Error('nothing is held')
+  throw new Error('no tokens are held')
 }
 
-/** Only the memory store waits for something. */
+/** Only the timer of the memory store is left. */
 const IDLE_TIMERS = 1
 
-t.test('tokens that the store refuses are held, and tried again at least every two seconds', async (t) => {
+t.test('tokens that the store refuses are held, and retried at least every two seconds', async (t) => {
   const { time, memory, store, retried, fail, heal, callsOf, session, write, after } = start(t)
   const key = await session()
   fail('replaceTokens', 'down')
@@ -133,7 +133,7 @@ t.test('tokens that the store refuses are held, and tried again at least every t
   t.equal(time.waiting(), IDLE_TIMERS)
 })
 
-t.test('tokens that the store takes at once are not held', async (t) => {
+t.test('tokens that the store accepts at once are not held', async (t) => {
   const { store, retried, session, write } = start(t)
   const key = await session()
   t.strictSame(await store.replaceTokens(key, write(1)), { kind: 'replaced', gen: 2 })
@@ -143,7 +143,7 @@ t.test('tokens that the store takes at once are not held', async (t) => {
   t.strictSame(retried, [])
 })
 
-t.test('held tokens whose write had run are settled as replaced', async (t) => {
+t.test('held tokens whose write had succeeded resolve as replaced', async (t) => {
   const { time, store, fail, heal, session, write, after } = start(t)
   const key = await session()
   fail('replaceTokens', 'unanswered')
@@ -153,7 +153,7 @@ t.test('held tokens whose write had run are settled as replaced', async (t) => {
   t.strictSame(await held, { kind: 'replaced', gen: 2 })
 })
 
-t.test('held tokens are given up at the absolute limit of the session', async (t) => {
+t.test('held tokens are dropped at the absolute limit of the session', async (t) => {
   const { time, store, fail, session, write, after } = start(t)
   const key = await session()
   fail('replaceTokens', 'down')
@@ -165,26 +165,26 @@ t.test('held tokens are given up at the absolute limit of the session', async (t
   t.equal(time.waiting(), IDLE_TIMERS)
 })
 
-t.test('held tokens of a session that has ended are settled as gone', async (t) => {
+t.test('held tokens of an ended session resolve as gone', async (t) => {
   const { time, memory, store, fail, heal, session, write, after } = start(t)
   const key = await session()
   fail('replaceTokens', 'down')
   const held = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1))))
   await memory.end(key, { reason: 'logout' })
-  t.equal(await store.read(key), null, 'held tokens are no session')
+  t.equal(await store.read(key), null, 'held tokens do not create a session')
   heal()
   await time.advance(2_000)
   t.strictSame(await held, { kind: 'gone' })
   t.equal(store.heldTokens(), 0)
 })
 
-t.test('settling older tokens leaves newer ones of the same session held', async (t) => {
+t.test('resolving older tokens leaves newer ones of the same session held', async (t) => {
   const { time, memory, store, fail, session, write, after } = start(t)
   const key = await session()
   fail('replaceTokens', 'down')
   const older = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1, time.now() + 5_000))))
   const newer = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(2))))
-  await memory.replaceTokens(key, 1, 'of a sibling', 'sealed-2')
+  await memory.replaceTokens(key, 1, 'of another replica', 'sealed-2')
   await time.advance(8_000)
   t.strictSame(await older, { kind: 'expired' })
   t.match(await store.read(key), { gen: 3, tokens: 'sealed-3' })
@@ -192,16 +192,16 @@ t.test('settling older tokens leaves newer ones of the same session held', async
   void newer
 })
 
-t.test('newer tokens in the store count more than held ones', async (t) => {
+t.test('newer tokens in the store take precedence over held ones', async (t) => {
   const { memory, store, fail, session, write, after } = start(t)
   const key = await session()
   fail('replaceTokens', 'down')
   await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1)))
-  await memory.replaceTokens(key, 1, 'of a sibling', 'of-a-sibling')
+  await memory.replaceTokens(key, 1, 'of another replica', 'of-a-sibling')
   t.match(await store.read(key), { gen: 2, tokens: 'of-a-sibling' })
 })
 
-t.test('no refresh begins while tokens are held', async (t) => {
+t.test('no refresh begins while this process holds tokens of the session', async (t) => {
   const { memory, store, fail, heal, time, session, write, after, callsOf } = start(t)
   const key = await session()
   fail('replaceTokens', 'down')
@@ -214,7 +214,7 @@ t.test('no refresh begins while tokens are held', async (t) => {
   t.match(await memory.read(key), { gen: 2, doubts: 1 })
 })
 
-t.test('a fault of the program gives held tokens up, and is reported', async (t) => {
+t.test('a programming error drops held tokens and is reported', async (t) => {
   const { time, store, fail, session, write, after } = start(t)
   const key = await session()
   fail('replaceTokens', 'down')
@@ -244,7 +244,7 @@ t.test('a stop waits until no tokens are held', async (t) => {
   t.match(await store.read(key), { gen: 2 })
 })
 
-t.test('a lease that could not be released is released as soon as the store takes it', async (t) => {
+t.test('a lease that could not be released is released as soon as the store is back', async (t) => {
   const { time, memory, store, retried, fail, heal, callsOf, session, after } = start(t)
   const key = await session()
   await memory.beginRefresh(key, leaseRequest('a'))
@@ -264,7 +264,7 @@ t.test('a lease that could not be released is released as soon as the store take
   t.equal(time.waiting(), IDLE_TIMERS)
 })
 
-t.test('a lease is given up ten minutes later, when it has long expired', async (t) => {
+t.test('a release is abandoned after ten minutes, long after the lease expired', async (t) => {
   const { time, store, fail, callsOf, session, after } = start(t)
   const key = await session()
   fail('releaseLease', 'down')
@@ -276,7 +276,7 @@ t.test('a lease is given up ten minutes later, when it has long expired', async 
   t.equal(time.waiting(), IDLE_TIMERS)
 })
 
-t.test('a right to refresh that was granted without an answer is given back', async (t) => {
+t.test('a lease that was granted without a reply is released', async (t) => {
   const { time, memory, store, fail, heal, session, after } = start(t)
   const key = await session()
   fail('beginRefresh', 'unanswered')
@@ -287,7 +287,7 @@ t.test('a right to refresh that was granted without an answer is given back', as
   t.match(await memory.read(key), { doubts: 0, leaseUntil: 0 })
 })
 
-t.test('while a write is tried again, another like it for the same session is dropped', async (t) => {
+t.test('while a write is retried, the same write for the same session is dropped', async (t) => {
   const { time, store, fail, callsOf, session, after } = start(t)
   const [key, other] = [await session(), await session()]
   fail('end', 'down')
@@ -296,14 +296,14 @@ t.test('while a write is tried again, another like it for the same session is dr
   t.strictSame(await second, { kind: 'expired' })
   const elsewhere = heldOf(await after(FAILS_AFTER_MS, store.endUntilTaken(other, {}, 60_000)))
   await time.advance(4_000)
-  t.strictSame(await first, { kind: 'expired' }, 'it is given up at its own time')
+  t.strictSame(await first, { kind: 'expired' }, 'it expires at its own deadline')
   const count = callsOf('end').length
   await time.advance(10_000)
-  t.ok(callsOf('end').length > count, 'another session is tried on')
+  t.ok(callsOf('end').length > count, 'another session is still retried')
   void elsewhere
 })
 
-t.test('after a stop neither releases nor ends are tried again', async (t) => {
+t.test('after a stop neither releases nor ends are retried', async (t) => {
   const { time, store, fail, callsOf, session, after } = start(t)
   const [key, other, late] = [await session(), await session(), await session()]
   fail('all', 'down')
@@ -316,14 +316,14 @@ t.test('after a stop neither releases nor ends are tried again', async (t) => {
   t.strictSame(
     await heldOf(await after(FAILS_AFTER_MS, store.endUntilTaken(late, {}, 600_000))),
     { kind: 'expired' },
-    'none is begun',
+    'no retry begins',
   )
   await time.advance(60_000)
   t.equal(callsOf('releaseLease').length + callsOf('end').length, count + 1)
   t.equal(time.waiting(), IDLE_TIMERS)
 })
 
-t.test('a fault of the program is no reason to try a release or an end again', async (t) => {
+t.test('a programming error does not retry a release or an end', async (t) => {
   const { time, store, fail, callsOf, session, after } = start(t)
   const key = await session()
   fail('releaseLease', 'down')
@@ -339,7 +339,7 @@ t.test('a fault of the program is no reason to try a release or an end again', a
   t.equal(callsOf('releaseLease').length + callsOf('end').length, count)
 })
 
-t.test('an end that the store does not take is made when it is back', async (t) => {
+t.test('an end that the store does not accept is executed when the store is back', async (t) => {
   const { time, memory, store, retried, fail, heal, session, after } = start(t)
   const key = await session()
   fail('end', 'down')
@@ -355,7 +355,7 @@ t.test('an end that the store does not take is made when it is back', async (t) 
   t.strictSame(await store.endUntilTaken(key, {}, 600_000), { kind: 'gone' })
 })
 
-t.test('an end without an answer is an end the next time, with its tokens, and once', async (t) => {
+t.test('the first end after one without a reply returns its tokens, and a further end is gone', async (t) => {
   const { store, fail, heal, session, after } = start(t)
   const key = await session()
   fail('end', 'unanswered')
@@ -365,7 +365,7 @@ t.test('an end without an answer is an end the next time, with its tokens, and o
   t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'gone' })
 })
 
-t.test('an end that did not run is made the next time, of the tokens of then', async (t) => {
+t.test('the next end after one that did not run returns the tokens of that time', async (t) => {
   const { memory, store, fail, heal, session, after } = start(t)
   const key = await session()
   fail('end', 'down')
@@ -376,34 +376,34 @@ t.test('an end that did not run is made the next time, of the tokens of then', a
   t.strictSame(await store.end(key), { kind: 'gone' })
 })
 
+t.test('an end whose condition fails ends nothing, also after one without a reply', async (t) => {
+  const { memory, store, fail, heal, session, after } = start(t)
+  const key = await session()
+  t.strictSame(await store.end(key, { gen: 7 }), { kind: 'moved' })
+  fail('end', 'down')
+  t.ok((await after(FAILS_AFTER_MS, store.end(key, { gen: 1 }))) instanceof StoreUnavailable)
+  heal()
+  await memory.replaceTokens(key, 1, 'b', 'sealed-2')
+  t.strictSame(await store.end(key, { gen: 1 }), { kind: 'moved' })
+  t.not(await memory.read(key), null)
+})
+
 t.test(
-  'an end with a condition that does not hold ends nothing, after one without an answer too',
+  'if the record cannot be read before its end, this process drops the session from its cache',
   async (t) => {
-    const { memory, store, fail, heal, session, after } = start(t)
+    const { memory, store, fail, callsOf, session, after } = start(t)
     const key = await session()
-    t.strictSame(await store.end(key, { gen: 7 }), { kind: 'moved' })
-    fail('end', 'down')
-    t.ok((await after(FAILS_AFTER_MS, store.end(key, { gen: 1 }))) instanceof StoreUnavailable)
-    heal()
-    await memory.replaceTokens(key, 1, 'b', 'sealed-2')
-    t.strictSame(await store.end(key, { gen: 1 }), { kind: 'moved' })
+    const changed: RecordKey[] = []
+    store.onChange((one) => void changed.push(one))
+    fail('read', 'down')
+    t.ok((await after(FAILS_AFTER_MS, store.end(key))) instanceof StoreUnavailable)
+    t.strictSame(changed, [key])
+    t.strictSame(callsOf('end'), [], 'no session has ended')
     t.not(await memory.read(key), null)
   },
 )
 
-t.test('where the record cannot be read before its end, this process forgets the session', async (t) => {
-  const { memory, store, fail, callsOf, session, after } = start(t)
-  const key = await session()
-  const changed: RecordKey[] = []
-  store.onChange((one) => void changed.push(one))
-  fail('read', 'down')
-  t.ok((await after(FAILS_AFTER_MS, store.end(key))) instanceof StoreUnavailable)
-  t.strictSame(changed, [key])
-  t.strictSame(callsOf('end'), [], 'nothing has ended')
-  t.not(await memory.read(key), null)
-})
-
-t.test('no more than a thousand ends without an answer keep their tokens', async (t) => {
+t.test('at most a thousand ends without a reply keep their tokens', async (t) => {
   const { store, fail, heal, session, after } = start(t)
   const keys: RecordKey[] = []
   for (let at = 0; at < 1_001; at += 1) keys.push(await session())
@@ -419,13 +419,13 @@ t.test('no more than a thousand ends without an answer keep their tokens', async
 
 const ENDS = {
   'an end': async ({ store }, key) => void (await store.end(key, { reason: 'logout' })),
-  'an end that was tried again': async ({ store, fail, heal, time, after }, key) => {
+  'a retried end': async ({ store, fail, heal, time, after }, key) => {
     fail('end', 'down')
     await after(FAILS_AFTER_MS, store.endUntilTaken(key, { reason: 'logout' }, 600_000))
     heal()
     await time.advance(2_000)
   },
-  'an end without an answer that was asked for again': async ({ store, fail, heal, after }, key) => {
+  'a repeated end after one without a reply': async ({ store, fail, heal, after }, key) => {
     fail('end', 'unanswered')
     await after(FAILS_AFTER_MS, store.end(key, { reason: 'logout' }))
     heal()
@@ -438,7 +438,7 @@ const ENDS = {
 } satisfies Record<string, (setup: ReturnType<typeof start>, key: RecordKey) => Promise<void>>
 
 for (const [name, end] of Object.entries(ENDS)) {
-  t.test(`${name} that a failover loses is made again, and shows in this process at once`, async (t) => {
+  t.test(`${name} that a failover lost is repeated, and this process sees it at once`, async (t) => {
     const setup = start(t)
     const { time, memory, store, restored, incident, session } = setup
     const key = await session()
@@ -454,7 +454,7 @@ for (const [name, end] of Object.entries(ENDS)) {
   })
 }
 
-t.test('tokens that a failover lost are restored by the read that misses them', async (t) => {
+t.test('a read restores tokens that a failover lost', async (t) => {
   const { memory, store, restored, session, write } = start(t)
   const key = await session()
   await store.replaceTokens(key, write(1))
@@ -466,7 +466,7 @@ t.test('tokens that a failover lost are restored by the read that misses them', 
   t.strictSame(restored, ['tokens'])
 })
 
-t.test('a read that misses lost tokens and cannot restore them rejects', async (t) => {
+t.test('a read that cannot restore lost tokens rejects', async (t) => {
   const { time, memory, store, fail, session, write, after } = start(t)
   const key = await session()
   await store.replaceTokens(key, write(1))
@@ -479,7 +479,7 @@ t.test('a read that misses lost tokens and cannot restore them rejects', async (
   )
 })
 
-t.test('pending activity is written with the read that follows, and before it', async (t) => {
+t.test('the next read writes pending activity first', async (t) => {
   const { time, store, fail, heal, session } = start(t)
   const key = await session()
   await time.advance(10_000)
@@ -491,7 +491,7 @@ t.test('pending activity is written with the read that follows, and before it', 
   t.equal((await store.read(key))?.seenAt, activeAt)
 })
 
-t.test('a session that passes its idle limit ends while its new tokens are held', async (t) => {
+t.test('a session ends at its idle limit although its new tokens are held', async (t) => {
   const { time, memory, store, fail, session, write, after } = start(t)
   const key = await session()
   fail('replaceTokens', 'down')
@@ -503,7 +503,7 @@ t.test('a session that passes its idle limit ends while its new tokens are held'
   t.equal((await memory.readEnd(key))?.reason, 'idle')
 })
 
-t.test('the last writes of a process are its lost writes and its activity', async (t) => {
+t.test('a stop writes lost writes and pending activity last', async (t) => {
   const { time, memory, store, fail, heal, incident, session, write } = start(t)
   const [active, lost] = [await session(), await session()]
   await store.replaceTokens(lost, write(1))

@@ -10,18 +10,18 @@ import type { Teardown } from '../helpers/child.ts'
 import { freePort } from '../helpers/ports.ts'
 import { type RedisOptions, type RedisServer, startRedis } from '../helpers/redis.ts'
 
-/** A store under test, with the clock that it goes by. */
+/** A store under test, with its clock. */
 export interface TestStore {
   readonly store: SessionStore
   now(): number
-  /** Resolves when at least so many milliseconds have passed on that clock. */
+  /** Resolves when at least this many milliseconds have passed on that clock. */
   pass(ms: number): Promise<void>
 }
 
 export const PREFIX = 'bff:'
 export const IDLE_MS = 7_200_000
 
-/** A memory store whose clock moves only when it is told to. */
+/** A memory store whose clock moves only through `pass`. */
 export function memoryStore(t: Teardown): TestStore {
   let clock = Date.now()
   const store = createMemoryStore({ now: () => clock, idleMs: IDLE_MS })
@@ -69,7 +69,7 @@ export function openRedisStore(
   return store
 }
 
-/** A client for commands alone. */
+/** A client for commands, without the subscriber. */
 export function openCommands(t: Teardown, target: RedisTarget): RedisClient {
   const connections = openRedis({ target, ca: null })
   t.teardown(() => connections.close())
@@ -92,7 +92,7 @@ export async function startClusterOfOne(t: Teardown, options: RedisOptions = {})
     ...options,
     args: [
       ...['--cluster-enabled', 'yes', '--cluster-port', String(await freePort())],
-      // Alone it has nobody to learn its address from.
+      // A single node cannot learn its address from others.
       ...['--cluster-announce-ip', '127.0.0.1'],
       ...(options.args ?? []),
     ],
@@ -110,7 +110,7 @@ export function clusterTarget(port: number, password?: string): RedisTarget {
   }
 }
 
-/** A record key that nobody has used yet; with `shard`, one of that shard of the due queue. */
+/** An unused record key; with `shard`, one of that shard of the due queue. */
 export function newKey(shard?: number): RecordKey {
   const key = createHash('sha256').update(randomUUID()).digest('hex')
   return shard === undefined ? key : shard.toString(16) + key.slice(1)
@@ -121,7 +121,7 @@ export function newRecord(createdAt: number, changes: Partial<NewRecord> = {}): 
   return { ...whole, flow: 'code', ...changes }
 }
 
-/** Makes a session that lives as a signed-in one does, and answers its key. */
+/** Creates and confirms a session. Returns its key. */
 export async function startSession(
   { store, now }: TestStore,
   changes: Partial<NewRecord> = {},
@@ -136,7 +136,7 @@ export function wait(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))
 }
 
-/** Looks every 10 ms until it is so; answers how many milliseconds that took, or throws. */
+/** Polls every 10 ms until the condition holds. Returns the milliseconds it took; throws after `withinMs`. */
 export async function until(
   what: string,
   isSo: () => boolean | Promise<boolean>,
@@ -151,13 +151,13 @@ export async function until(
   return performance.now() - startedAt
 }
 
-/** What both ways to reach one server have in common is tested on each. */
+/** Both topologies with one server, for tests that apply to each. */
 export const ONE_SERVER: Record<string, (t: Teardown) => Promise<RedisTarget>> = {
   'a single Redis': async (t) => singleTarget((await startRedis(t)).port),
   'a Cluster': async (t) => clusterTarget((await startClusterOfOne(t)).port),
 }
 
-/** What an attempt asks for that leaves nothing open and forces nothing: the lease for a minute. */
+/** The request of a plain attempt: a lease of one minute, no open presentation, not forced. */
 export function leaseRequest(attempt: string, other: Partial<BeginRefreshRequest> = {}): BeginRefreshRequest {
   return { gen: 1, attempt, leaseMs: 60_000, openMs: 0, livesMs: 0, forcedWindowMs: 0, ...other }
 }

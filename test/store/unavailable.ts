@@ -24,7 +24,7 @@ export async function refusesEveryMethod(
   }
 }
 
-/** Asks until the store answers; throws after so many milliseconds. */
+/** Polls until the store responds. Throws after `withinMs`. */
 export async function untilItWorks(store: SessionStore, withinMs = 5_000): Promise<void> {
   const startedAt = performance.now()
   for (;;) {

@@ -13,11 +13,11 @@ const DOWN: TokenOutcome = {
   ofThisGrant: false,
 }
 
-/** A token endpoint that answers when it is told to, and a clock. */
+/** A token endpoint and a clock that the test controls. */
 function arrange() {
   let passed = 0
   let stepped = 0
-  // Two clocks that began at different instants.
+  // The two clocks start at different values.
   const clock = { monotonic: () => 5_000 + passed, wall: () => 1_000_000 + passed + stepped }
   let issued = 0
   const waiting: ((outcome: TokenOutcome) => void)[] = []
@@ -37,7 +37,7 @@ function arrange() {
       stepped += ms
     },
     waiting: () => waiting.length,
-    /** Answers the oldest request: with a token of so many seconds, or with a failure. */
+    /** Responds to the oldest request: with a token that lives so many seconds, or with a failure. */
     answer(what: number | TokenOutcome): void {
       const outcome: TokenOutcome =
         typeof what !== 'number'
@@ -57,13 +57,13 @@ function arrange() {
   }
 }
 
-/** What came, in a word. */
+/** The result as one word. */
 async function word(access: ReturnType<ReturnType<typeof arrange>['token']['obtain']>): Promise<string> {
   const got = await access
   return got.kind === 'token' ? got.token.reveal() : got.kind
 }
 
-t.test('all who ask at once share one request, and its token until shortly before it expires', async (t) => {
+t.test('concurrent callers share one request, and its token until shortly before expiry', async (t) => {
   const { token, answer, waiting, pass } = arrange()
   const asked = [word(token.obtain()), word(token.obtain()), word(token.obtain())]
   t.equal(waiting(), 1)
@@ -74,7 +74,7 @@ t.test('all who ask at once share one request, and its token until shortly befor
   t.equal(waiting(), 0)
 })
 
-t.test('a token that is about to expire is used while the next one is fetched', async (t) => {
+t.test('a token close to expiry is used while the next one is fetched', async (t) => {
   const { token, answer, waiting, pass } = arrange()
   const first = word(token.obtain())
   answer(3_600)
@@ -88,28 +88,31 @@ t.test('a token that is about to expire is used while the next one is fetched', 
   t.equal(await word(token.obtain()), 'token-2')
 })
 
-t.test('an expired token is waited for, one that expires at once is used for a second', async (t) => {
-  const { token, answer, waiting, pass } = arrange()
-  const first = word(token.obtain())
-  answer(60)
-  await first
-  pass(60_000)
-  const second = word(token.obtain())
-  t.equal(waiting(), 1)
-  answer(0)
-  t.equal(await second, 'token-2')
-  t.equal(await word(token.obtain()), 'token-2', 'though the next one is asked for')
-  t.equal(waiting(), 1)
-  answer({ ...DOWN })
-  await new Promise(setImmediate)
-  pass(1_000)
-  const third = word(token.obtain())
-  answer(3_600)
-  t.equal(await third, 'token-3')
-})
+t.test(
+  'a caller waits if the token has expired, and a token that expires at once is used for a second',
+  async (t) => {
+    const { token, answer, waiting, pass } = arrange()
+    const first = word(token.obtain())
+    answer(60)
+    await first
+    pass(60_000)
+    const second = word(token.obtain())
+    t.equal(waiting(), 1)
+    answer(0)
+    t.equal(await second, 'token-2')
+    t.equal(await word(token.obtain()), 'token-2', 'although the next one is requested')
+    t.equal(waiting(), 1)
+    answer({ ...DOWN })
+    await new Promise(setImmediate)
+    pass(1_000)
+    const third = word(token.obtain())
+    answer(3_600)
+    t.equal(await third, 'token-3')
+  },
+)
 
 t.test(
-  'while the token endpoint fails it gets one request at a time, and others are told at once',
+  'while the token endpoint fails it receives one request at a time, and other callers fail at once',
   async (t) => {
     const { token, answer, waiting, pass } = arrange()
     for (let failure = 0; failure < 3; failure += 1) {
@@ -122,13 +125,13 @@ t.test(
     pass(2_000)
     const probe = word(token.obtain())
     t.equal(waiting(), 1)
-    t.equal(await word(token.obtain()), 'unavailable', 'nobody waits for the probe of another')
+    t.equal(await word(token.obtain()), 'unavailable', 'no caller waits for the probe of another')
     answer(3_600)
     t.equal(await probe, 'token-1')
   },
 )
 
-t.test('a wait that the authorization server asks for is kept and passed on', async (t) => {
+t.test('a Retry-After of the authorization server is respected and passed on', async (t) => {
   const { token, answer, waiting, pass } = arrange()
   for (let failure = 0; failure < 3; failure += 1) {
     const asked = token.obtain()
@@ -140,7 +143,7 @@ t.test('a wait that the authorization server asks for is kept and passed on', as
   t.equal(waiting(), 0)
 })
 
-t.test('a refused token is replaced once for all who had it, and once a minute at most', async (t) => {
+t.test('a refused token is replaced once for all its holders, and at most once a minute', async (t) => {
   const { token, answer, waiting, pass } = arrange()
   const first = token.obtain()
   answer(3_600)
@@ -149,7 +152,7 @@ t.test('a refused token is replaced once for all who had it, and once a minute a
   t.equal(waiting(), 1)
   answer(3_600)
   t.strictSame(await Promise.all(renewed), ['token-2', 'token-2'])
-  t.equal(await word(token.renew(serial)), 'token-2', 'who comes late has it at once')
+  t.equal(await word(token.renew(serial)), 'token-2', 'a later caller gets it at once')
   pass(59_000)
   t.equal(await word(token.renew(serial + 1)), 'token_refused')
   t.equal(waiting(), 0)
@@ -196,7 +199,7 @@ for (const hours of [1, -1]) {
   })
 }
 
-t.test('a refused token that has expired is replaced, though another was replaced just before', async (t) => {
+t.test('a refused token that has expired is replaced even just after another replacement', async (t) => {
   const { token, answer, pass } = arrange()
   const first = token.obtain()
   answer(3_600)

@@ -27,13 +27,13 @@ function made(random = 0) {
   }
 }
 
-t.test('three failures in a row open it, and one success closes it', async (t) => {
+t.test('three consecutive failures open the breaker, and one success closes it', async (t) => {
   const { breaker, changes, fail, go, pass } = made()
   fail(2)
   t.notOk(breaker.isOpen())
   go().report(true, null)
   fail(2)
-  t.notOk(breaker.isOpen(), 'not in a row')
+  t.notOk(breaker.isOpen(), 'not consecutive')
   fail(1)
   t.ok(breaker.isOpen())
   t.equal(breaker.failures(), 3)
@@ -45,7 +45,7 @@ t.test('three failures in a row open it, and one success closes it', async (t) =
   t.strictSame(changes, [true, false])
 })
 
-t.test('while open it lets one request through at a time', async (t) => {
+t.test('an open breaker admits one request at a time', async (t) => {
   const { breaker, fail, go, pass } = made()
   fail(3)
   pass(250)
@@ -57,7 +57,7 @@ t.test('while open it lets one request through at a time', async (t) => {
   t.equal(breaker.waitMs(), 500)
 })
 
-t.test('a probe that was not sent makes way for another at once', async (t) => {
+t.test('a probe that was not sent admits another at once', async (t) => {
   const { breaker, fail, go, pass } = made()
   fail(3)
   pass(250)
@@ -65,32 +65,32 @@ t.test('a probe that was not sent makes way for another at once', async (t) => {
   t.equal(breaker.waitMs(), 0)
 })
 
+t.test('a probe that hangs delays the next one by at most 2.5 seconds, and may still succeed', async (t) => {
+  const { breaker, fail, go, pass } = made()
+  fail(3)
+  pass(250)
+  const hanging = go()
+  pass(2_500)
+  const next = go()
+  next.release()
+  hanging.report(true, null)
+  t.notOk(breaker.isOpen())
+})
+
 t.test(
-  'a probe that hangs keeps the next one out for no more than 2.5 seconds, and may still succeed',
+  'the pause with its maximum jitter is short enough to detect recovery within five seconds',
   async (t) => {
-    const { breaker, fail, go, pass } = made()
+    const { breaker, fail, go, pass } = made(0.999)
     fail(3)
-    pass(250)
-    const hanging = go()
-    pass(2_500)
-    const next = go()
-    next.release()
-    hanging.report(true, null)
-    t.notOk(breaker.isOpen())
+    for (let probe = 0; probe < 20; probe += 1) {
+      t.ok(breaker.waitMs() <= 2_000)
+      pass(breaker.waitMs() + 1)
+      go().report(false, null)
+    }
   },
 )
 
-t.test('with all its jitter the pause stays below what noticing within five seconds needs', async (t) => {
-  const { breaker, fail, go, pass } = made(0.999)
-  fail(3)
-  for (let probe = 0; probe < 20; probe += 1) {
-    t.ok(breaker.waitMs() <= 2_000)
-    pass(breaker.waitMs() + 1)
-    go().report(false, null)
-  }
-})
-
-t.test('requests of before the outage that fail late do not put the next probe off', async (t) => {
+t.test('requests from before the outage that fail late do not delay the next probe', async (t) => {
   const { breaker, go, pass } = made()
   const early = Array.from({ length: 64 }, go)
   for (const request of early.slice(0, 3)) request.report(false, null)
@@ -99,14 +99,14 @@ t.test('requests of before the outage that fail late do not put the next probe o
   t.equal(breaker.waitMs(), 50)
 })
 
-t.test('a Retry-After is waited for, and little longer', async (t) => {
+t.test('the breaker waits for Retry-After, and little longer', async (t) => {
   const { breaker, fail, go } = made(0.999)
   fail(2)
   go().report(false, 60_000)
   t.ok(breaker.waitMs() >= 60_000 && breaker.waitMs() <= 62_000)
 })
 
-t.test('a failure below the third is not waited for by others', async (t) => {
+t.test('the first two failures delay no other request', async (t) => {
   const { breaker, go } = made()
   go().report(false, 60_000)
   t.equal(breaker.admit().kind, 'go')

@@ -36,11 +36,11 @@ t.test('a process clock that steps back by an hour keeps the breaker open no lon
   steps.wall = -HOUR
   behave({ kind: 'granted' })
   await time.advance(5_000)
-  // To the clock that was set back this token lives for another hour: the resource server refuses it.
+  // By the clock that was set back this token is valid for another hour, but the resource server refuses it.
   t.match(await request(replica, keys[0]!, 1), { kind: 'token', session: { record: { gen: 2 } } })
 })
 
-t.test('a replica whose clock is behind writes no wait that keeps the others from refreshing', async (t) => {
+t.test('a replica with a slow clock writes no wait that prevents others from refreshing', async (t) => {
   const { time, steps, addReplica, addSession, behave, request } = createVirtualReplicas(t)
   const [replica, other] = [addReplica(), addReplica()]
   await time.advance(6_000)
@@ -57,7 +57,7 @@ t.test('a replica whose clock is behind writes no wait that keeps the others fro
   t.match(await request(other, key), { kind: 'token' })
 })
 
-t.test('a store clock that steps back by an hour holds no lease longer than a lease', async (t) => {
+t.test('a store clock that steps back by an hour extends no lease', async (t) => {
   const { time, steps, addReplica, addSession, crash, behave, request } = createVirtualReplicas(t)
   const [replica, other] = [addReplica(), addReplica()]
   await time.advance(6_000)
@@ -68,14 +68,14 @@ t.test('a store clock that steps back by an hour holds no lease longer than a le
   crash(replica)
   steps.store = -HOUR
   behave({ kind: 'granted' })
-  // The first look finds a lease that would last for another hour.
+  // The first read finds a lease that would last for another hour.
   void request(other, key)
   await time.advance(15_500)
   t.match(await request(other, key), { kind: 'token' })
 })
 
 t.test(
-  'a process whose clock is ahead of both limits refuses no session that lives by the store',
+  'a process whose clock is past both limits refuses no session that the store clock keeps alive',
   async (t) => {
     const { time, steps, addReplica, addSession, request } = createVirtualReplicas(t, {
       idleMs: 2 * HOUR,
@@ -90,13 +90,13 @@ t.test(
       t.match(await request(replica, key, 1), { kind: 'token' })
     }
     t.strictSame(replica.ended, [])
-    // The store has the last word.
+    // The clock of the store decides.
     steps.store = 2 * HOUR
     t.match(await replica.sessions.find(key), { kind: 'ended', reason: 'absolute' })
   },
 )
 
-t.test('a step of the store clock by an hour makes no session idle that is in use', async (t) => {
+t.test('a step of the store clock by an hour ends no session that is in use', async (t) => {
   const { time, steps, addReplica, addSession, shared } = createVirtualReplicas(t, { idleMs: HOUR / 2 })
   const replica = addReplica()
   const key = await addSession(replica, 1, 600)

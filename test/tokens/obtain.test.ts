@@ -1,7 +1,7 @@
 import t from 'tap'
-import { createVirtualReplicas } from './virtual-replicas.ts'
+import { createVirtualReplicas, type VirtualReplicas } from './virtual-replicas.ts'
 
-t.test('who holds a good token waits for a refresh no longer than it is a second old', async (t) => {
+t.test('a request with a valid token waits at most one second for a refresh', async (t) => {
   const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
   const [holder, other] = [addReplica(() => 0.999), addReplica(() => 0.999)]
   const key = await addSession(holder, 1, 90)
@@ -19,10 +19,10 @@ t.test('who holds a good token waits for a refresh no longer than it is a second
   for (const access of await Promise.all(first))
     t.match(access, { kind: 'token', session: { record: { gen: 1 } } })
   for (const replica of [holder, other]) t.match(await request(replica, key), { kind: 'token' })
-  t.ok(time.now() - startedAt < 1_100, 'those that come later do not wait at all')
+  t.ok(time.now() - startedAt < 1_100, 'later requests do not wait at all')
 })
 
-t.test('who holds none waits for the whole answer, on whichever replica', async (t) => {
+t.test('a request without a valid token waits for the refresh, on any replica', async (t) => {
   const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
   const replicas = [addReplica(), addReplica(), addReplica()]
   const key = await addSession(replicas[0]!, 1, 0)
@@ -34,7 +34,7 @@ t.test('who holds none waits for the whole answer, on whichever replica', async 
   t.equal(presentations.length, 1)
 })
 
-t.test('a token that expires while its holder waits is not handed out', async (t) => {
+t.test('a token that expires during the wait is not used', async (t) => {
   const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
   const replica = addReplica(() => 0.999)
   const key = await addSession(replica, 1, 3)
@@ -46,7 +46,7 @@ t.test('a token that expires while its holder waits is not handed out', async (t
   t.match(await asked, { kind: 'token', session: { record: { gen: 2 } } })
 })
 
-t.test('while the token endpoint is down nobody waits for a probe that hangs', async (t) => {
+t.test('while the token endpoint is down no request waits for a probe that hangs', async (t) => {
   const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
   const [replica, other] = [addReplica(), addReplica()]
   const keys = await Promise.all([1, 2, 3, 4].map((name) => addSession(replica, name, 0)))
@@ -71,15 +71,15 @@ t.test('while the token endpoint is down nobody waits for a probe that hangs', a
   t.match(
     await request(replica, keys[3]!),
     { kind: 'token', session: { record: { gen: 2 } } },
-    'its answer was kept',
+    'its response was used',
   )
 })
 
-t.test('a caller who is told that the record changed does not read it in circles', async (t) => {
+t.test('a caller does not read in a busy loop if the record seems to change each time', async (t) => {
   const { time, addReplica, addSession, request, shared } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
-  // As where reads are answered by a copy that is behind.
+  // As if a stale copy answered the reads.
   shared.beginRefresh = async () => ({ kind: 'replaced' })
   const before = replica.commands.get('read') ?? 0
   const asked = request(replica, key)
@@ -89,28 +89,31 @@ t.test('a caller who is told that the record changed does not read it in circles
   t.ok(reads < 300, `${reads} reads`)
 })
 
-t.test('a lease that nobody gives back is waited for, and not beyond a token request', async (t) => {
-  const { time, addReplica, addSession, request, shared, presentations } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 0)
-  await shared.beginRefresh(key, {
-    gen: 1,
-    attempt: 'of the dead',
-    leaseMs: 15_000,
-    openMs: 0,
-    livesMs: 0,
-    forcedWindowMs: 0,
-  })
-  const asked = request(replica, key)
-  await time.advance(10_600)
-  t.match(await asked, { kind: 'unavailable' })
-  await time.advance(5_000)
-  t.match(await request(replica, key), { kind: 'token' })
-  t.equal(presentations.length, 1)
-})
+t.test(
+  'a request waits for a lease that is never released, but not longer than a token request may take',
+  async (t) => {
+    const { time, addReplica, addSession, request, shared, presentations } = createVirtualReplicas(t)
+    const replica = addReplica()
+    const key = await addSession(replica, 1, 0)
+    await shared.beginRefresh(key, {
+      gen: 1,
+      attempt: 'of a dead process',
+      leaseMs: 15_000,
+      openMs: 0,
+      livesMs: 0,
+      forcedWindowMs: 0,
+    })
+    const asked = request(replica, key)
+    await time.advance(10_600)
+    t.match(await asked, { kind: 'unavailable' })
+    await time.advance(5_000)
+    t.match(await request(replica, key), { kind: 'token' })
+    t.equal(presentations.length, 1)
+  },
+)
 
-/** As a store whose server is another one since now: nobody begins for so long. */
-function pauseRefreshes({ shared, time }: ReturnType<typeof createVirtualReplicas>, ms: number): void {
+/** Makes the store act as after a change of server: no refresh begins for `ms`. */
+function pauseRefreshes({ shared, time }: VirtualReplicas, ms: number): void {
   const begin = shared.beginRefresh
   const until = time.now() + ms
   shared.beginRefresh = async (key, request) => {
@@ -119,12 +122,12 @@ function pauseRefreshes({ shared, time }: ReturnType<typeof createVirtualReplica
   }
 }
 
-t.test('a pause of the store is waited for, however short a token request may be', async (t) => {
+t.test('a request waits for a pause of the store, however short the token timeout is', async (t) => {
   const setup = createVirtualReplicas(t, { timeoutMs: 1_000 })
   const { time, addReplica, addSession, behave, presentations, request } = setup
   const replica = addReplica()
   const keys = await Promise.all([1, 2, 3, 4].map((name) => addSession(replica, name, 0)))
-  // The token endpoint is taken to be down.
+  // The breaker considers the token endpoint down.
   behave({ kind: 'unavailable' })
   for (const key of keys.slice(0, 3)) await request(replica, key)
   behave({ kind: 'granted' })
@@ -138,19 +141,22 @@ t.test('a pause of the store is waited for, however short a token request may be
   t.match(await asked, { kind: 'token', session: { record: { gen: 2 } } })
 })
 
-t.test('a pause of the store that is not waited for is told as the store’s', async (t) => {
-  const setup = createVirtualReplicas(t, { timeoutMs: 1_000 })
-  const { time, addReplica, addSession, request } = setup
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 0)
-  // From one server to the next.
-  pauseRefreshes(setup, 20_000)
-  const asked = request(replica, key)
-  await time.advance(4_600)
-  t.match(await asked, { kind: 'store_unavailable' })
-})
+t.test(
+  'a request that does not wait for a pause of the store reports the store as unavailable',
+  async (t) => {
+    const setup = createVirtualReplicas(t, { timeoutMs: 1_000 })
+    const { time, addReplica, addSession, request } = setup
+    const replica = addReplica()
+    const key = await addSession(replica, 1, 0)
+    // Another change of the server.
+    pauseRefreshes(setup, 20_000)
+    const asked = request(replica, key)
+    await time.advance(4_600)
+    t.match(await asked, { kind: 'store_unavailable' })
+  },
+)
 
-t.test('a pause of the store holds up nobody who has a good token', async (t) => {
+t.test('a pause of the store delays no request with a valid token', async (t) => {
   const setup = createVirtualReplicas(t)
   const { time, addReplica, addSession, request } = setup
   const replica = addReplica(() => 0.999)
@@ -160,7 +166,7 @@ t.test('a pause of the store holds up nobody who has a good token', async (t) =>
   t.match(await request(replica, key), { kind: 'token', session: { record: { gen: 1 } } })
 })
 
-t.test('a forced refresh is not taken for done by a plain one that came to nothing', async (t) => {
+t.test('a plain refresh that failed does not count as the forced one', async (t) => {
   const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
   const replica = addReplica(() => 0.999)
   const key = await addSession(replica, 1, 90)

@@ -9,7 +9,7 @@ import { redisStore, singleTarget } from '../store/stores.ts'
 const LIFE_SECONDS = 9
 const SESSIONS = 5
 
-t.test('sessions whose due queue was lost are refreshed in the background all the same', async (t) => {
+t.test('sessions whose due queue was lost are still refreshed in the background', async (t) => {
   const redis = await startRedis(t)
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
@@ -36,6 +36,6 @@ t.test('sessions whose due queue was lost are refreshed in the background all th
   await Promise.all(scans.map((scan) => scan.stop()))
   await until('every session is refreshed', () => presentations(sandbox).length === SESSIONS, 15_000)
   t.ok(performance.now() - signedInAt < LIFE_SECONDS * 1_000, 'before its token has expired')
-  await until('each is planned again', async () => (await store.queueLength()) === SESSIONS)
+  await until('each is scheduled again', async () => (await store.queueLength()) === SESSIONS)
   t.equal(presentations(sandbox).length, SESSIONS)
 })

@@ -3,14 +3,12 @@ import { createLog } from '../../src/log.ts'
 import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
 import { createQueueRepair } from '../../src/tokens/queue-repair.ts'
 import { newKey } from '../store/stores.ts'
-import { createVirtualReplicas } from './virtual-replicas.ts'
+import { createVirtualReplicas, type VirtualReplicas } from './virtual-replicas.ts'
 import { installVirtualTime } from './virtual-time.ts'
 
 const MINUTE = 60_000
 const HOUR_SECONDS = 3_600
 const half = () => 0.5
-
-type VirtualReplicas = ReturnType<typeof createVirtualReplicas>
 
 async function addSessions(setup: VirtualReplicas, count: number): Promise<RecordKey[]> {
   const keys = []
@@ -29,14 +27,14 @@ t.test(
     for (const key of lost) await setup.shared.unschedule(key)
     await setup.time.advance(23 * MINUTE)
     t.equal(await setup.shared.queueLength(), keys.length)
-    t.equal(setup.presentations.length, 0, 'and nothing is refreshed too early')
+    t.equal(setup.presentations.length, 0, 'and no session is refreshed too early')
     await setup.time.advance(37 * MINUTE)
     t.equal(new Set(setup.presentations.map(({ family }) => family)).size, keys.length)
     for (const { at, expiresAt } of setup.presentations) t.ok(at < expiresAt)
   },
 )
 
-t.test('over all replicas there is one scan in about ten minutes', async (t) => {
+t.test('all replicas together start one scan about every ten minutes', async (t) => {
   const setup = createVirtualReplicas(t, { idleMs: 36_000_000 })
   for (let count = 0; count < 5; count += 1) setup.addReplica()
   await addSessions(setup, 1)
@@ -58,7 +56,7 @@ t.test('a replica that dies during a scan is followed by another', async (t) => 
   t.equal(await setup.shared.queueLength(), 1)
 })
 
-t.test('a store that fails ends one scan, and the next comes soon', async (t) => {
+t.test('a store failure ends the scan, and the next one follows soon', async (t) => {
   const setup = createVirtualReplicas(t, { idleMs: 7_200_000 })
   const replica = setup.addReplica(half)
   const [key] = await addSessions(setup, 1)
@@ -73,7 +71,7 @@ t.test('a store that fails ends one scan, and the next comes soon', async (t) =>
   t.match(await setup.request(replica, key!), { kind: 'token' })
 })
 
-/** A store of as many batches as are asked for; its clock stands still until it is moved. */
+/** A store with the given number of batches, and a clock that only the test moves. */
 function makeScan(t: Parameters<typeof installVirtualTime>[0], fails: () => boolean = () => false) {
   const time = installVirtualTime(t)
   const batchesAt: number[] = []
@@ -108,7 +106,7 @@ function makeScan(t: Parameters<typeof installVirtualTime>[0], fails: () => bool
   return { time, scan, batchesAt, put, hasLeft: () => left }
 }
 
-t.test('it rests between two batches, and spreads what it puts back', async (t) => {
+t.test('a scan pauses between two batches and spreads the restored entries over time', async (t) => {
   const { time, scan, batchesAt, put } = makeScan(t)
   scan.start()
   await time.advance(6_000)
@@ -120,7 +118,7 @@ t.test('it rests between two batches, and spreads what it puts back', async (t) 
   await scan.stop()
 })
 
-t.test('a stop ends it at once, in mid-walk or before, and leaves no timer', async (t) => {
+t.test('a stop ends a scan at once, before or during its walk, and leaves no timer', async (t) => {
   const { time, scan, batchesAt, hasLeft } = makeScan(t)
   scan.start()
   await scan.stop()
@@ -137,41 +135,38 @@ t.test('a stop ends it at once, in mid-walk or before, and leaves no timer', asy
   t.equal(time.waiting(), 0)
 })
 
-t.test(
-  'a step of one master that comes while the queue is moved for another is followed by one more scan',
-  async (t) => {
-    const time = installVirtualTime(t)
-    let scans = 0
-    const scan = createQueueRepair({
-      everyMs: 100 * MINUTE,
-      pauseMs: 1,
-      monotonic: time.clock.monotonic,
-      random: half,
-      log: createLog('silent'),
-      store: {
-        claimNonce: async () => true,
-        async *keys() {
-          scans += 1
-          yield []
-        },
-        scheduleMissing: async () => 0,
+t.test('a clock step of one master during the scan for another is followed by one more scan', async (t) => {
+  const time = installVirtualTime(t)
+  let scans = 0
+  const scan = createQueueRepair({
+    everyMs: 100 * MINUTE,
+    pauseMs: 1,
+    monotonic: time.clock.monotonic,
+    random: half,
+    log: createLog('silent'),
+    store: {
+      claimNonce: async () => true,
+      async *keys() {
+        scans += 1
+        yield []
       },
-    })
-    scan.start()
-    for (let part = 0; part < 16; part += 1) {
-      scan.moveForward()
-      await time.advance(100)
-    }
-    await time.advance(MINUTE)
-    t.equal(scans, 1, 'every part of the queue shows the same step')
+      scheduleMissing: async () => 0,
+    },
+  })
+  scan.start()
+  for (let part = 0; part < 16; part += 1) {
     scan.moveForward()
-    await time.advance(10_000)
-    scan.moveForward()
-    await time.advance(MINUTE)
-    t.equal(scans, 3)
-    await scan.stop()
-  },
-)
+    await time.advance(100)
+  }
+  await time.advance(MINUTE)
+  t.equal(scans, 1, 'every shard of the queue shows the same step')
+  scan.moveForward()
+  await time.advance(10_000)
+  scan.moveForward()
+  await time.advance(MINUTE)
+  t.equal(scans, 3)
+  await scan.stop()
+})
 
 t.test("a second step of the store's clock during a long scan is followed by another scan", async (t) => {
   const time = installVirtualTime(t)
@@ -202,5 +197,5 @@ t.test("a second step of the store's clock during a long scan is followed by ano
   await stopping
   repair.moveForward()
   await time.advance(MINUTE)
-  t.equal(scans, 2, 'a stopped process begins none')
+  t.equal(scans, 2, 'a stopped process starts no scan')
 })

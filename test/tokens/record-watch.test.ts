@@ -41,7 +41,7 @@ async function isOver(work: Promise<unknown>, time: { settle(): Promise<void> })
   return over
 }
 
-t.test('a change wakes who waits for that record, and nobody else', async (t) => {
+t.test('a change wakes the waiters of that record and no others', async (t) => {
   const time = installVirtualTime(t)
   const { watchRecord, change } = start()
   const mine = watchRecord('a').next(5_000)
@@ -56,7 +56,7 @@ t.test('a change wakes who waits for that record, and nobody else', async (t) =>
   t.equal(time.waiting(), 0)
 })
 
-t.test('a change that came before the waiting began is not missed, and counts once', async (t) => {
+t.test('a change before the wait is not missed, and counts once', async (t) => {
   const time = installVirtualTime(t)
   const { watchRecord, change } = start()
   const watch = watchRecord('a')
@@ -65,7 +65,7 @@ t.test('a change that came before the waiting began is not missed, and counts on
   t.notOk(await isOver(watch.next(5_000), time))
 })
 
-t.test('when messages are lost everybody looks, and goes on looking', async (t) => {
+t.test('after a loss of messages every waiter reads the record, again and again', async (t) => {
   const time = installVirtualTime(t)
   const { watchRecord, lose } = start()
   const watch = watchRecord('a')
@@ -91,7 +91,7 @@ t.test('messages that arrive again wake no waiter', async (t) => {
   t.ok(await isOver(waiting, time))
 })
 
-t.test('a watch that was stopped is told nothing', async (t) => {
+t.test('a stopped watch wakes no waiter', async (t) => {
   const { watchRecord, change } = start()
   let calls = 0
   const watch = watchRecord('a', () => {

@@ -5,32 +5,32 @@ const HOUR = { expiresAt: 3_600_000, lifeSeconds: 3_600 }
 const SHORT = { expiresAt: 6_000, lifeSeconds: 6 }
 const TIMING = { aheadSeconds: 300, thresholdSeconds: 30 }
 
-t.test(
-  'a request refreshes first within the threshold, which is never more than a third of the life',
-  async (t) => {
-    t.equal(neededAt(HOUR, TIMING), 3_570_000)
-    t.equal(neededAt(SHORT, TIMING), 4_000)
-  },
-)
+t.test('a request refreshes within the threshold, which is at most a third of the lifetime', async (t) => {
+  t.equal(neededAt(HOUR, TIMING), 3_570_000)
+  t.equal(neededAt(SHORT, TIMING), 4_000)
+})
 
-t.test('the background refreshes ahead of expiry and up to a fifth of that later', async (t) => {
+t.test('the background refresh is ahead of expiry, delayed by up to a fifth of that lead time', async (t) => {
   t.equal(dueAt(HOUR, TIMING, 0), 3_300_000)
   t.equal(dueAt(HOUR, TIMING, 0.5), 3_330_000)
   t.equal(dueAt(SHORT, TIMING, 0), 4_000)
   t.ok(dueAt(SHORT, TIMING, 0.999) < 4_400)
 })
 
-t.test('a token that is due at once is not refreshed in the background without a pause', async (t) => {
+t.test('background refreshes of a token that is always due have a pause between them', async (t) => {
   t.equal(dueAt({ expiresAt: 1_000, lifeSeconds: 0 }, TIMING, 0.9), 11_000)
 })
 
-t.test('a refresh token in doubt is presented once shortly before expiry, and freely after it', async (t) => {
-  t.equal(presentableInMs(HOUR, TIMING, { doubts: 0, leftMs: 60_000 }), 0)
-  t.equal(presentableInMs(HOUR, TIMING, { doubts: 1, leftMs: 60_000 }), 50_000)
-  t.equal(presentableInMs(HOUR, TIMING, { doubts: 2, leftMs: 60_000 }), 60_000)
-  t.equal(presentableInMs(HOUR, TIMING, { doubts: 9, leftMs: 60_000 }), 60_000)
-  t.equal(presentableInMs(HOUR, TIMING, { doubts: 9, leftMs: -1 }), 0)
-})
+t.test(
+  'a refresh token in doubt is presented once shortly before expiry, and at any time after it',
+  async (t) => {
+    t.equal(presentableInMs(HOUR, TIMING, { doubts: 0, leftMs: 60_000 }), 0)
+    t.equal(presentableInMs(HOUR, TIMING, { doubts: 1, leftMs: 60_000 }), 50_000)
+    t.equal(presentableInMs(HOUR, TIMING, { doubts: 2, leftMs: 60_000 }), 60_000)
+    t.equal(presentableInMs(HOUR, TIMING, { doubts: 9, leftMs: 60_000 }), 60_000)
+    t.equal(presentableInMs(HOUR, TIMING, { doubts: 9, leftMs: -1 }), 0)
+  },
+)
 
 t.test('the lease outlives the token request', async (t) => {
   t.ok(leaseMs(10_000) >= 13_000)
@@ -50,22 +50,22 @@ function backOff(leftMs: number, change: Partial<Parameters<typeof backOffMs>[0]
   return backOffMs({ tokens, leftMs, outcome: NO, doubts: 0, timing: TIMING, random: 0.5, ...change })
 }
 
-t.test('while the access token lives there is time, and never more than what is left', async (t) => {
+t.test('while the access token is valid the back-off is long, but never past its expiry', async (t) => {
   t.ok(backOff(3_000_000) <= 60_000)
   t.ok(backOff(3_000_000, { random: 0 }) >= 45_000)
   t.ok(backOff(40_000) <= 10_000)
   t.ok(backOff(2_000) <= 1_000 && backOff(2_000) >= 500)
 })
 
-t.test('once it has expired the next try is one to two seconds away', async (t) => {
+t.test('after expiry the next attempt follows in one to two seconds', async (t) => {
   t.equal(backOff(0, { random: 0 }), 1_000)
   t.ok(backOff(-100_000, { random: 0.999 }) < 2_000)
 })
 
-t.test('a refusal of this grant alone is tried half as often', async (t) => {
+t.test('a failure of this grant only is retried half as often', async (t) => {
   const outcome = { ...NO, ofThisGrant: true }
   t.equal(backOff(0, { outcome, random: 0 }), 2_000)
-  t.ok(backOff(0, { outcome, random: 0.999 }) < 4_000, 'and what has changed is noticed within five seconds')
+  t.ok(backOff(0, { outcome, random: 0.999 }) < 4_000, 'and recovery is detected within five seconds')
 })
 
 t.test('a Retry-After is a lower bound', async (t) => {
@@ -74,7 +74,7 @@ t.test('a Retry-After is a lower bound', async (t) => {
   t.equal(backOff(3_000_000, { outcome }), 60_000)
 })
 
-t.test('in doubt there is no try before the refresh token may be presented again', async (t) => {
+t.test('in doubt the next attempt is not before the refresh token may be presented again', async (t) => {
   t.equal(backOff(200_000, { outcome: DOUBT, doubts: 1 }), 190_000)
   t.equal(backOff(5_000, { outcome: DOUBT, doubts: 2 }), 5_000)
   t.ok(backOff(-1, { outcome: DOUBT, doubts: 5 }) < 2_000)

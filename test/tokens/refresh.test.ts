@@ -3,29 +3,26 @@ import { type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
 import { answerMs, leaseMs } from '../../src/tokens/refresh-policy.ts'
 import { createVirtualReplicas, TIMEOUT_MS, TIMING } from './virtual-replicas.ts'
 
-t.test(
-  'a slow answer is waited for after a doubt too, and nothing else is presented meanwhile',
-  async (t) => {
-    const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t)
-    const replica = addReplica()
-    const other = addReplica()
-    // A process that has just started does not yet count on what it sees of others.
-    await time.advance(5_000)
-    const key = await addSession(replica, 1, 0)
-    behave({ kind: 'in_doubt', rotates: false })
-    t.match(await request(replica, key), { kind: 'unavailable' })
-    // The access token has expired. A server that is slow after an outage rotates at the first presentation.
-    await time.advance(2_000)
-    behave({ kind: 'granted', ms: 9_500, early: true })
-    const asked = request(replica, key)
-    const meanwhile = request(other, key)
-    await time.advance(9_600)
-    t.match(await asked, { kind: 'token', session: { record: { gen: 2 } } })
-    t.match(await meanwhile, { kind: 'token', session: { record: { gen: 2 } } })
-    t.equal((await shared.read(key))?.gen, 2)
-    t.equal(presentations.length, 2)
-  },
-)
+t.test('after a doubt a slow response is still awaited, and no other presentation is made', async (t) => {
+  const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t)
+  const replica = addReplica()
+  const other = addReplica()
+  // A process that has just started cannot rely on its observations of others.
+  await time.advance(5_000)
+  const key = await addSession(replica, 1, 0)
+  behave({ kind: 'in_doubt', rotates: false })
+  t.match(await request(replica, key), { kind: 'unavailable' })
+  // The access token has expired. A server that is slow after an outage rotates at the first presentation.
+  await time.advance(2_000)
+  behave({ kind: 'granted', ms: 9_500, early: true })
+  const asked = request(replica, key)
+  const meanwhile = request(other, key)
+  await time.advance(9_600)
+  t.match(await asked, { kind: 'token', session: { record: { gen: 2 } } })
+  t.match(await meanwhile, { kind: 'token', session: { record: { gen: 2 } } })
+  t.equal((await shared.read(key))?.gen, 2)
+  t.equal(presentations.length, 2)
+})
 
 t.test(
   'no replica presents a refresh token while an earlier presentation may still be answered',
@@ -38,7 +35,7 @@ t.test(
     const asked = request(replica, key)
     await time.advance(10_600)
     t.match(await asked, { kind: 'unavailable' })
-    // Callers that come later do not wait for an answer that is late already.
+    // Later callers do not wait for a response that is already late.
     for (let second = 11; second < 28; second += 1) {
       const startedAt = time.now()
       const answers = Promise.all([request(replica, key), request(other, key)])
@@ -48,37 +45,34 @@ t.test(
       await time.advance(950)
     }
     await time.advance(3_000)
-    t.match(await shared.read(key), { gen: 2, doubts: 0, leaseUntil: 0 }, 'the late answer was stored')
+    t.match(await shared.read(key), { gen: 2, doubts: 0, leaseUntil: 0 }, 'the late response was stored')
     t.match(await request(other, key), { kind: 'token', session: { record: { gen: 2 } } })
     t.equal(presentations.length, 1)
   },
 )
 
-t.test(
-  'a presentation that stays unanswered for 30 seconds is reset before the next one leaves',
-  async (t) => {
-    const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
-    const [replica, other] = [addReplica(), addReplica()]
-    await time.advance(5_000)
-    const key = await addSession(replica, 1, 0)
-    behave({ kind: 'granted', ms: 600_000 })
-    const asked = request(replica, key)
-    await time.advance(10_600)
-    await asked
-    behave({ kind: 'granted' })
-    for (let waited = 0; waited < 40 && presentations.length === 1; waited += 1) {
-      const again = request(other, key)
-      await time.advance(1_000)
-      await again
-    }
-    const [first, second] = presentations
-    t.ok(first!.answeredAt - first!.at >= 30_000 && first!.answeredAt - first!.at <= 32_000)
-    t.ok(second!.at >= first!.answeredAt, 'not before the reset')
-    t.ok(second!.at <= first!.answeredAt + 5_000, 'and soon after it')
-  },
-)
+t.test('a presentation without a response for 30 seconds is reset before the next one is sent', async (t) => {
+  const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
+  const [replica, other] = [addReplica(), addReplica()]
+  await time.advance(5_000)
+  const key = await addSession(replica, 1, 0)
+  behave({ kind: 'granted', ms: 600_000 })
+  const asked = request(replica, key)
+  await time.advance(10_600)
+  await asked
+  behave({ kind: 'granted' })
+  for (let waited = 0; waited < 40 && presentations.length === 1; waited += 1) {
+    const again = request(other, key)
+    await time.advance(1_000)
+    await again
+  }
+  const [first, second] = presentations
+  t.ok(first!.answeredAt - first!.at >= 30_000 && first!.answeredAt - first!.at <= 32_000)
+  t.ok(second!.at >= first!.answeredAt, 'not before the reset')
+  t.ok(second!.at <= first!.answeredAt + 5_000, 'and soon after the reset')
+})
 
-t.test('a holder that could not renew its lease while the store was away takes it again', async (t) => {
+t.test('a holder that could not renew its lease during a store outage takes it again', async (t) => {
   const { time, addReplica, addSession, behave, presentations, request, storeDown, shared } =
     createVirtualReplicas(t)
   const [replica, other] = [addReplica(), addReplica()]
@@ -96,11 +90,11 @@ t.test('a holder that could not renew its lease while the store was away takes i
     void request(other, key)
     await time.advance(1_000)
   }
-  t.equal(presentations.length, 1, 'nobody presents the token while the holder may come back')
+  t.equal(presentations.length, 1, 'no other process presents the token while the holder may resume')
   t.match(await shared.read(key), { gen: 2 })
 })
 
-t.test('a request that hangs is given up although its session has ended', async (t) => {
+t.test('a request that hangs is aborted although its session has ended', async (t) => {
   const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
@@ -139,7 +133,7 @@ t.test('a holder whose lease the store has lost takes it again', async (t) => {
   t.equal(presentations.length, 1)
 })
 
-/** A session whose refresh token another process has presented: it was stopped, so nobody renews its lease. */
+/** A session whose refresh token another process presented. That process was stopped and does not renew its lease. */
 async function presentedElsewhere(t: Test, attempt: string) {
   const setup = createVirtualReplicas(t)
   const replica = setup.addReplica()
@@ -160,15 +154,18 @@ async function presentedElsewhere(t: Test, attempt: string) {
   return { ...setup, replica, key }
 }
 
-t.test('a refusal ends no session while an earlier presentation may still be granted', async (t) => {
-  const { presentations, shared, key } = await presentedElsewhere(t, 'of the stopped')
+t.test('a refusal does not end a session while an earlier presentation may still be granted', async (t) => {
+  const { presentations, shared, key } = await presentedElsewhere(t, 'of a stopped process')
   const { tokens } = (await shared.read(key))!
   t.equal(presentations.length, 1)
-  t.strictSame(await shared.replaceTokens(key, 1, 'of the stopped', tokens), { kind: 'replaced', gen: 2 })
+  t.strictSame(await shared.replaceTokens(key, 1, 'of a stopped process', tokens), {
+    kind: 'replaced',
+    gen: 2,
+  })
 })
 
 t.test('a refusal ends the session once no earlier presentation can be granted', async (t) => {
-  const { time, presentations, request, replica, key } = await presentedElsewhere(t, 'of the dead')
+  const { time, presentations, request, replica, key } = await presentedElsewhere(t, 'of a dead process')
   await time.advance(23_000)
   t.strictSame(replica.ended, [])
   await time.advance(7_000)
@@ -177,16 +174,19 @@ t.test('a refusal ends the session once no earlier presentation can be granted',
   t.strictSame(replica.ended, ['refused'])
 })
 
-t.test('an answer that waits while its time ends is used: a process that was stopped reads it', async (t) => {
-  const { time, addReplica, addSession, behave, request, shared } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 0)
-  // Between the look that finds the time over and the next one.
-  behave({ kind: 'granted', ms: answerMs(TIMEOUT_MS) + 100 })
-  void request(replica, key)
-  await time.advance(answerMs(TIMEOUT_MS) + 2_000)
-  t.equal((await shared.read(key))?.gen, 2)
-})
+t.test(
+  'a stopped process that resumes after its deadline still uses a response that has arrived',
+  async (t) => {
+    const { time, addReplica, addSession, behave, request, shared } = createVirtualReplicas(t)
+    const replica = addReplica()
+    const key = await addSession(replica, 1, 0)
+    // Between the check that finds the deadline passed and the next one.
+    behave({ kind: 'granted', ms: answerMs(TIMEOUT_MS) + 100 })
+    void request(replica, key)
+    await time.advance(answerMs(TIMEOUT_MS) + 2_000)
+    t.equal((await shared.read(key))?.gen, 2)
+  },
+)
 
 t.test('new tokens are stored although a renewal said that the lease is taken', async (t) => {
   const { time, addReplica, addSession, behave, request, shared } = createVirtualReplicas(t)
@@ -198,10 +198,10 @@ t.test('new tokens are stored although a renewal said that the lease is taken', 
   behave({ kind: 'granted', ms: 2_000, early: true })
   void request(replica, key)
   await time.advance(5_000)
-  t.equal((await shared.read(key))?.gen, 2, 'nobody had replaced them')
+  t.equal((await shared.read(key))?.gen, 2, 'no other process had replaced them')
 })
 
-t.test('refusals of single grants that end no session hold up nobody else', async (t) => {
+t.test('failures of single grants do not delay other sessions', async (t) => {
   const { addReplica, addSession, behave, request } = createVirtualReplicas(t)
   const replica = addReplica()
   const keys = await Promise.all(Array.from({ length: 6 }, (_, at) => addSession(replica, at, 0)))
@@ -211,7 +211,7 @@ t.test('refusals of single grants that end no session hold up nobody else', asyn
   t.match(await request(replica, keys[5]!), { kind: 'token' })
 })
 
-t.test('a first presentation is given its whole time', async (t) => {
+t.test('a first presentation has its full timeout', async (t) => {
   const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
@@ -222,7 +222,7 @@ t.test('a first presentation is given its whole time', async (t) => {
   t.equal(presentations.length, 1)
 })
 
-t.test('a lease that was taken without an answer is given back, and leaves no doubt', async (t) => {
+t.test('a lease that was granted without a reply is released, and leaves no doubt', async (t) => {
   const { time, addReplica, addSession, loseAnswer, presentations, request, shared } =
     createVirtualReplicas(t)
   const replica = addReplica()
@@ -237,7 +237,7 @@ t.test('a lease that was taken without an answer is given back, and leaves no do
   t.equal(presentations.length, 1)
 })
 
-t.test('what a readable no leaves behind is written although the store was down then', async (t) => {
+t.test('the back-off after a readable error is written once the store is back', async (t) => {
   const { time, addReplica, addSession, behave, request, shared, storeDown } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
@@ -246,33 +246,36 @@ t.test('what a readable no leaves behind is written although the store was down 
   await time.settle()
   storeDown(true)
   await time.advance(600)
-  t.match(await asked, { kind: 'unavailable' }, 'the authorization server has said why')
+  t.match(await asked, { kind: 'unavailable' }, 'the response of the authorization server gives the reason')
   storeDown(false)
   await time.advance(1_200)
   t.match(await shared.read(key), { doubts: 0, leaseUntil: 0 })
 })
 
-t.test('a refusal that could not be written ends the session when the store is back, unasked', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, shared, storeDown } =
-    createVirtualReplicas(t)
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 0)
-  behave({ kind: 'refused', ms: 500 })
-  const asked = request(replica, key)
-  await time.settle()
-  storeDown(true)
-  await time.advance(600)
-  t.match(await asked, { kind: 'store_unavailable' })
-  await time.advance(60_000)
-  storeDown(false)
-  await time.advance(1_200)
-  t.equal(await shared.read(key), null)
-  t.strictSame(replica.ended, ['refused'])
-  t.equal(presentations.length, 1)
-})
+t.test(
+  'a refusal that could not be written ends the session when the store is back, without a request',
+  async (t) => {
+    const { time, addReplica, addSession, behave, presentations, request, shared, storeDown } =
+      createVirtualReplicas(t)
+    const replica = addReplica()
+    const key = await addSession(replica, 1, 0)
+    behave({ kind: 'refused', ms: 500 })
+    const asked = request(replica, key)
+    await time.settle()
+    storeDown(true)
+    await time.advance(600)
+    t.match(await asked, { kind: 'store_unavailable' })
+    await time.advance(60_000)
+    storeDown(false)
+    await time.advance(1_200)
+    t.equal(await shared.read(key), null)
+    t.strictSame(replica.ended, ['refused'])
+    t.equal(presentations.length, 1)
+  },
+)
 
 t.test(
-  'tokens that the store does not take are served by their holder alone, while it can read the record',
+  'tokens that the store does not accept are served only by their holder, while it can read the record',
   async (t) => {
     const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t)
     const [holder, other] = [addReplica(), addReplica()]
@@ -284,7 +287,7 @@ t.test(
     await time.advance(600)
     t.match(await asked, { kind: 'token', session: { record: { gen: 2 } } })
     t.equal(holder.store.heldTokens(), 1)
-    // Longer than the lease, and for less than these tokens live.
+    // Longer than the lease, shorter than the lifetime of these tokens.
     for (let waited = 0; waited < 30; waited += 1) {
       await time.advance(1_000)
       t.match(await request(holder, key), { kind: 'token', session: { record: { gen: 2 } } })
@@ -298,7 +301,7 @@ t.test(
   },
 )
 
-t.test('tokens that could not be stored are not served where the store cannot be read', async (t) => {
+t.test('tokens that could not be stored are not served while the store cannot be read', async (t) => {
   const { time, addReplica, addSession, behave, presentations, request, storeDown } = createVirtualReplicas(t)
   const holder = addReplica()
   const key = await addSession(holder, 1, 0)
@@ -317,14 +320,14 @@ t.test('tokens that could not be stored are not served where the store cannot be
   t.equal(presentations.length, 1)
 })
 
-t.test('failures that are no trouble with its server keep no session in doubt waiting', async (t) => {
+t.test('failures that are no outage of the server do not delay a session in doubt', async (t) => {
   const { time, addReplica, addSession, loseAnswer, presentations, request, shared } =
     createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
   await shared.beginRefresh(key, {
     gen: 1,
-    attempt: 'of the dead',
+    attempt: 'of a dead process',
     leaseMs: 15_000,
     openMs: 0,
     livesMs: 0,
@@ -336,7 +339,7 @@ t.test('failures that are no trouble with its server keep no session in doubt wa
   t.equal(presentations.length, 1)
 })
 
-t.test('trouble with its server keeps a session in doubt waiting for five seconds', async (t) => {
+t.test('an outage of the server delays a session in doubt by five seconds', async (t) => {
   const { time, addReplica, addSession, presentations, request, shared, storeDown } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
@@ -359,7 +362,7 @@ t.test('trouble with its server keeps a session in doubt waiting for five second
   t.match(await request(replica, key), { kind: 'token', session: { record: { gen: 2 } } })
 })
 
-t.test('a forced refresh that failed does not leave the session refused for a minute', async (t) => {
+t.test('a session is not refused for a minute after a forced refresh that failed', async (t) => {
   const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 3_600)
@@ -392,13 +395,13 @@ t.test('tokens that arrive after the session ended are revoked', async (t) => {
   await time.advance(100)
   t.ok(await other.sessions.end(key, 'logout'))
   await time.advance(100)
-  t.match(await asked, { kind: 'ended' }, 'long before the answer')
+  t.match(await asked, { kind: 'ended' }, 'long before the response')
   await time.advance(3_000)
   t.equal(await shared.read(key), null)
   t.strictSame([...revoked].sort(), ['at-1', 'at-2', 'rt-1', 'rt-2'])
 })
 
-t.test('a refusal ends nothing where a sibling has replaced the tokens meanwhile', async (t) => {
+t.test('a refusal does not end a session whose tokens another replica replaced meanwhile', async (t) => {
   const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
@@ -406,11 +409,11 @@ t.test('a refusal ends nothing where a sibling has replaced the tokens meanwhile
   const asked = request(replica, key)
   await time.advance(100)
   const record = await shared.read(key)
-  await shared.replaceTokens(key, 1, 'of a sibling', record!.tokens)
+  await shared.replaceTokens(key, 1, 'of another replica', record!.tokens)
   await time.advance(100)
   t.ok(
     presentations[0]!.answeredAt <= time.now(),
-    'its connection was reset, so nothing more is delivered on it',
+    'its connection was reset, so it cannot deliver a response',
   )
   await time.advance(2_900)
   t.match(await asked, { kind: 'token', session: { record: { gen: 2 } } })
@@ -423,7 +426,7 @@ t.test('a presentation by a replica that died is repeated only shortly before ex
   const key = await addSession(replica, 1)
   await shared.beginRefresh(key, {
     gen: 1,
-    attempt: 'of the dead',
+    attempt: 'of a dead process',
     leaseMs: 15_000,
     openMs: 0,
     livesMs: 0,
@@ -439,7 +442,7 @@ t.test('a presentation by a replica that died is repeated only shortly before ex
 
 for (const rotatesAtOnce of [true, false]) {
   t.test(
-    `a slow answer of two and a half timeouts is kept, rotated at its ${rotatesAtOnce ? 'beginning' : 'end'}, and its token presented once`,
+    `a response after two and a half timeouts is used, with rotation at its ${rotatesAtOnce ? 'beginning' : 'end'}, and one presentation`,
     async (t) => {
       const { time, addReplica, addSession, behave, presentations, request, shared, endedFamilies } =
         createVirtualReplicas(t)
@@ -448,7 +451,7 @@ for (const rotatesAtOnce of [true, false]) {
       behave({ kind: 'granted', ms: 2.5 * TIMEOUT_MS, early: rotatesAtOnce })
       await time.advance(3_600_000 - TIMING.aheadSeconds * 1_000)
       while (presentations.length === 0) await time.advance(1_000)
-      // All the while every replica is asked for, and nobody waits.
+      // Every replica receives requests all the time, and none of them waits.
       for (let second = 0; second < 22; second += 4) {
         for (const replica of replicas) {
           const asked = request(replica, key)
@@ -457,7 +460,7 @@ for (const rotatesAtOnce of [true, false]) {
         }
         await time.advance(700)
       }
-      t.match(await shared.read(key), { gen: 1, doubts: 1 }, 'in doubt meanwhile')
+      t.match(await shared.read(key), { gen: 1, doubts: 1 }, 'in doubt during the wait')
       behave({ kind: 'granted' })
       await time.advance(3_000)
       for (const replica of replicas) {
@@ -476,7 +479,7 @@ for (const rotatesAtOnce of [true, false]) {
   )
 }
 
-t.test('a stop waits for an answer as long as it may, and then resets the presentation', async (t) => {
+t.test('a stop waits for a response until its deadline, and then resets the presentation', async (t) => {
   const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t, {
     stopMs: 12_000,
   })
@@ -494,12 +497,12 @@ t.test('a stop waits for an answer as long as it may, and then resets the presen
   await time.advance(200)
   t.ok(stopped)
   t.ok(presentations[0]!.answeredAt <= time.now(), 'its connection is closed')
-  t.match(await shared.read(key), { doubts: 1, leaseUntil: 0 }, 'others need not wait for the lease')
+  t.match(await shared.read(key), { doubts: 1, leaseUntil: 0 }, 'other replicas do not wait for the lease')
   await asked
 })
 
 t.test(
-  'a refresh whose lease comes after the end of a stop presents nothing and releases the lease',
+  'a refresh that gets its lease after the end of a stop presents nothing and releases the lease',
   async (t) => {
     const setup = createVirtualReplicas(t, { stopMs: 5_000 })
     const { time, addReplica, addSession, presentations, request, shared } = setup
@@ -531,7 +534,7 @@ t.test(
   },
 )
 
-/** Until the function that it returns is called, the store answers every write with an error. */
+/** Makes every write of the store fail until the returned function is called. */
 function refuseWrites(store: SessionStore): () => void {
   const { replaceTokens, beginRefresh, renewLease, releaseLease, end } = store
   const refuse = (): Promise<never> => Promise.reject(new StoreUnavailable(new Error('READONLY')))

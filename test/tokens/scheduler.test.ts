@@ -6,19 +6,19 @@ import { installVirtualTime } from './virtual-time.ts'
 
 const sum = (replica: Replica, name: string): number => replica.commands.get(name) ?? 0
 
-t.test('tokens are refreshed before they expire, once for each life, whoever does it', async (t) => {
+t.test('tokens are refreshed before they expire, once per lifetime over all replicas', async (t) => {
   const { time, addReplica, addSession, presentations, shared } = createVirtualReplicas(t)
   const replicas = [addReplica(), addReplica(), addReplica()]
   for (let name = 0; name < 30; name += 1) await addSession(replicas[name % 3]!, name)
   await time.advance(10 * LIFE_SECONDS * 1_000)
   for (const { at, expiresAt } of presentations) t.ok(at < expiresAt)
   t.equal(new Set(presentations.map(({ token }) => token)).size, presentations.length)
-  // Two thirds of a life, and up to a fifteenth more, lie between two refreshes.
+  // Two refreshes are two thirds of a lifetime apart, plus up to a fifteenth.
   t.ok(presentations.length >= 30 * 13 && presentations.length <= 30 * 15, `${presentations.length}`)
   t.equal(await shared.queueLength(), 30)
 })
 
-t.test('sessions that began together do not come due together', async (t) => {
+t.test('sessions that began together are due at different times', async (t) => {
   const { time, addReplica, addSession, presentations } = createVirtualReplicas(t)
   const replica = addReplica()
   for (let name = 0; name < 50; name += 1) await addSession(replica, name)
@@ -59,7 +59,7 @@ t.test('the end of a session that waits for its last chance is counted as well',
   await addSession(replica, 1, 3_600)
   behave({ kind: 'in_doubt', rotates: false })
   const found = await replica.sessions.find(await addSession(replica, 2, 3_600))
-  // Forced at the beginning of a long life: then nothing more is due for an hour.
+  // Forced early in a long lifetime, so the next refresh is due in an hour.
   if (found.kind === 'live') await replica.tokens.obtainAccessToken(found.session, 1)
   t.equal(presentations.length, 1)
   await time.advance(620_000)
@@ -74,7 +74,7 @@ t.test('an entry without a record is dropped', async (t) => {
   t.equal(await shared.queueLength(), 0)
 })
 
-t.test('what a replica had claimed when it died is taken up by another', async (t) => {
+t.test('another replica takes over the entries that a dead replica had claimed', async (t) => {
   const { time, addReplica, addSession, behave, crash, presentations, request } = createVirtualReplicas(t)
   const dies = addReplica()
   const key = await addSession(dies, 1)
@@ -85,8 +85,8 @@ t.test('what a replica had claimed when it died is taken up by another', async (
   crash(dies)
   const other = addReplica()
   behave({ kind: 'granted' })
-  // The answer was lost with it: nothing more before the last chance. That one is refused, and the session ends
-  // once it is certain that the first one will not be granted.
+  // Its response is lost, so the next attempt is the last chance. The server refuses it, and the session ends
+  // once the first presentation can no longer be granted.
   await time.advance(30_000)
   t.equal(presentations.length, 2)
   t.strictSame(other.ended, [])
@@ -97,7 +97,7 @@ t.test('what a replica had claimed when it died is taken up by another', async (
   t.strictSame(other.ended, ['refused'])
 })
 
-t.test('a claimed session of a replica that died before it sent anything loses nothing', async (t) => {
+t.test('a session survives the death of a replica that claimed it but sent nothing', async (t) => {
   const { time, addReplica, addSession, crash, presentations, request } = createVirtualReplicas(t)
   const dies = addReplica()
   const key = await addSession(dies, 1)
@@ -110,7 +110,7 @@ t.test('a claimed session of a replica that died before it sent anything loses n
 })
 
 t.test(
-  'an outage with many due sessions hammers neither the store nor the authorization server',
+  'an outage with many due sessions overloads neither the store nor the authorization server',
   async (t) => {
     const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
     const replica = addReplica()
@@ -134,7 +134,7 @@ t.test(
   },
 )
 
-t.test('while the store is down it is asked now and then', async (t) => {
+t.test('while the store is down the scheduler asks it at a low rate', async (t) => {
   const { time, addReplica, addSession, storeDown, presentations } = createVirtualReplicas(t)
   const replica = addReplica()
   for (let name = 0; name < 100; name += 1) await addSession(replica, name)
@@ -149,7 +149,7 @@ t.test('while the store is down it is asked now and then', async (t) => {
   t.equal(presentations.length, 100)
 })
 
-t.test('no more are under way than may be at once', async (t) => {
+t.test('at most `concurrency` refreshes run at once', async (t) => {
   const { time, addReplica, addSession, behave } = createVirtualReplicas(t, { concurrency: 4 })
   const replica = addReplica()
   for (let name = 0; name < 40; name += 1) await addSession(replica, name)
@@ -167,7 +167,7 @@ t.test('no more are under way than may be at once', async (t) => {
   t.equal(most, 4)
 })
 
-t.test('a replica whose clock lags behind the one of the store does not turn in circles', async (t) => {
+t.test('a replica whose clock is behind the store clock does not run a busy loop', async (t) => {
   const { time, addReplica, addSession, shared } = createVirtualReplicas(t, { idleMs: 60_000 })
   const replica = addReplica()
   const key = await addSession(replica, 1, 3_600)
@@ -189,7 +189,7 @@ t.test('a replica whose clock lags behind the one of the store does not turn in 
   t.ok(sum(replica, 'read') - before < 500, `${sum(replica, 'read') - before} reads in three seconds`)
 })
 
-t.test('stopping waits for the refresh under way, begins no other and leaves no timer', async (t) => {
+t.test('a stop waits for the current refresh, starts no other and leaves no timer', async (t) => {
   const { time, addReplica, addSession, behave, presentations, shared } = createVirtualReplicas(t)
   const replica = addReplica()
   const keys = [await addSession(replica, 1), await addSession(replica, 2)]
@@ -212,7 +212,7 @@ t.test('stopping waits for the refresh under way, begins no other and leaves no 
   t.equal(time.waiting(), 1)
 })
 
-t.test('a clock that is ahead near the idle limit makes no busy loop of a refusal to refresh', async (t) => {
+t.test('a fast clock near the idle limit causes no busy loop', async (t) => {
   const { time, steps, addReplica, addSession, behave } = createVirtualReplicas(t, { idleMs: 120_000 })
   const replica = addReplica()
   await time.advance(6_000)
@@ -226,7 +226,7 @@ t.test('a clock that is ahead near the idle limit makes no busy loop of a refusa
   t.ok(sum(replica, 'read') - before < 200, `${sum(replica, 'read') - before} reads in 30 s`)
 })
 
-t.test('an answer that is read late is no step of the store clock', async (t) => {
+t.test('a reply that is read late does not look like a step of the store clock', async (t) => {
   const time = installVirtualTime(t)
   let asked = 0
   let stepsSeen = 0
@@ -239,7 +239,7 @@ t.test('an answer that is read late is no step of the store clock', async (t) =>
       async claimDue() {
         asked += 1
         const storeNow = time.now() + offset
-        // As in a process that is stopped after the answer has come.
+        // As in a process that is stopped after the reply has arrived.
         if (asked === 40) await new Promise((resolve) => setTimeout(resolve, 1_500))
         return { entries: [], nextInMs: null, storeNow }
       },

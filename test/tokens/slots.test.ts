@@ -1,7 +1,7 @@
 import t from 'tap'
 import { createSlots } from '../../src/tokens/slots.ts'
 
-t.test('no more than that many hold one, and who waits gets one in order of asking', async (t) => {
+t.test('at most `count` slots are held at once, and waiters get one in order of their request', async (t) => {
   const slots = createSlots(2)
   const first = await slots.take()
   await slots.take()
@@ -25,7 +25,7 @@ t.test('no more than that many hold one, and who waits gets one in order of aski
   t.strictSame(order, [3, 4])
 })
 
-t.test('giving one back twice gives back one', async (t) => {
+t.test('releasing a slot twice releases it once', async (t) => {
   const slots = createSlots(1)
   const release = await slots.take()
   release()

@@ -20,30 +20,31 @@ export const TIMEOUT_MS = 10_000
 export const LIFE_SECONDS = 60
 const SECRETS = ['the-first-secret-of-the-tests-of-32-characters']
 
-/** How the authorization server treats a refresh; after `ms` where that is given. */
+/** How the authorization server handles a refresh, after `ms` if it is given. */
 export type Behaviour =
-  /** `early`: it is the answer that takes so long, and not what is done for it. */
+  /** `early`: the server rotates at once, and only the response is delayed. */
   | { kind: 'granted'; ms?: number; early?: boolean }
   | { kind: 'refused'; ms?: number }
   | { kind: 'unavailable'; ms?: number; retryAfterSeconds?: number; ofThisGrant?: boolean }
-  /** No readable answer. `rotates`: it has used the refresh token up. */
+  /** No readable response. `rotates`: the server has used up the refresh token. */
   | { kind: 'in_doubt'; ms?: number; rotates: boolean }
 
-/** One time that a refresh token was presented. */
+/** One presentation of a refresh token. Instants are in milliseconds of virtual time. */
 export interface Presentation {
   family: number
   token: string
   at: number
   by: number
-  /** Of the access token that was issued with it. */
+  /** Expiry of the access token that was issued with the refresh token. */
   expiresAt: number
   lifeSeconds: number
-  /** null while there is no answer, and for ever where its replica died. */
+  /** null until the response, and forever if the replica died. */
   outcome: TokenOutcome['kind'] | null
   answeredAt: number
   rotated: boolean
 }
 
+/** One simulated server process. */
 export interface Replica {
   readonly id: number
   readonly sessions: Sessions
@@ -51,27 +52,64 @@ export interface Replica {
   readonly store: ReliableStore
   readonly ended: EndReason[]
   readonly outcomes: TokenOutcome['kind'][]
-  /** Commands to the store, by name. */
+  /** Number of commands to the store, by name. */
   readonly commands: Map<string, number>
   alive: boolean
 }
 
-export type VirtualReplicas = ReturnType<typeof createVirtualReplicas>
+/** Limits of each replica, in milliseconds but for `concurrency`. */
+interface VirtualOptions {
+  /** Idle limit of a session. Default one hour. */
+  idleMs?: number
+  /** Absolute limit of a session. Default ten hours. */
+  maxMs?: number
+  /** Refreshes that run at once. Default 64. */
+  concurrency?: number
+  /** Timeout of a token request. Default `TIMEOUT_MS`. */
+  timeoutMs?: number
+  /** Time that a stop may take. Default 17 seconds. */
+  stopMs?: number
+}
+
+/** The fleet of a test, and the controls for its faults. */
+export interface VirtualReplicas {
+  readonly time: VirtualTime
+  /** Error of the wall clocks of the replicas and of the store, in milliseconds. */
+  readonly steps: { wall: number; store: number }
+  /** The store behind all replicas, without faults. */
+  readonly shared: SessionStore
+  /** Oldest first. */
+  readonly presentations: Presentation[]
+  /** Refresh tokens that were revoked. */
+  readonly revoked: Set<string>
+  /** Token families that ended by a refusal or by the reuse of a refresh token. */
+  readonly endedFamilies: Set<number>
+  readonly replicas: Replica[]
+  /** Starts one more replica. */
+  addReplica(random?: () => number, secrets?: string[]): Replica
+  /** Creates a session with fresh tokens. `name` determines its key and its token family. */
+  addSession(replica: Replica, name: number, lifeSeconds?: number): Promise<RecordKey>
+  /** The result of one request of this session. `refusedGen`: the resource server refused the tokens of it. */
+  request(
+    replica: Replica,
+    key: RecordKey,
+    refusedGen?: number,
+  ): Promise<Access | { kind: 'store_unavailable' }>
+  /** Sets the behaviour of the authorization server, for all replicas or by the id of each. */
+  behave(how: Behaviour | ((by: number) => Behaviour)): void
+  /** Begins or ends an outage of the store. */
+  storeDown(down: boolean): void
+  /** The next `times` commands of this name run, and their reply is lost. */
+  loseAnswer(command: keyof SessionStore, times?: number): void
+  /** Ends the process of a replica without a stop. */
+  crash(replica: Replica): void
+}
 
 /**
- * Replicas with their sessions and tokens over one store in memory, an authorization server that rotates and
- * revokes at reuse, and a clock that stands still until it is moved.
+ * A fleet on virtual time: replicas with the real sessions and tokens over one memory store, and an authorization
+ * server that rotates refresh tokens and revokes their family at reuse.
  */
-export function createVirtualReplicas(
-  t: Teardown,
-  options: {
-    idleMs?: number
-    maxMs?: number
-    concurrency?: number
-    timeoutMs?: number
-    stopMs?: number
-  } = {},
-) {
+export function createVirtualReplicas(t: Teardown, options: VirtualOptions = {}): VirtualReplicas {
   const time: VirtualTime = installVirtualTime(t)
   const steps = { wall: 0, store: 0 }
   const clock = { wall: () => time.now() + steps.wall, monotonic: time.clock.monotonic }
@@ -89,10 +127,10 @@ export function createVirtualReplicas(
   let lastToken = 0
   let behave: (by: number) => Behaviour = () => ({ kind: 'granted' })
   let storeIsDown = false
-  /** When it last went or came. */
+  /** Time of the last change of `storeIsDown`. */
   let storeTurnedAt = Number.NEGATIVE_INFINITY
   const incidentListeners: (() => void)[] = []
-  /** Of the next commands of this name, so many run and their answer is lost. */
+  /** By command: how many of the next calls lose their reply. */
   const losesAnswer = new Map<string, number>()
 
   function issue(family: number, lifeSeconds = LIFE_SECONDS): GrantedTokens {
@@ -129,7 +167,7 @@ export function createVirtualReplicas(
     }
   }
 
-  /** false where it was used before, or its family has ended. */
+  /** Uses the refresh token up. false if it was used before or its family has ended. */
   function rotate(presented: Presentation): boolean {
     const known = families.get(presented.token)!
     if (known.used) endedFamilies.add(known.family)
@@ -165,7 +203,7 @@ export function createVirtualReplicas(
         const outcome =
           decided ??
           decide(presented, late ? { kind: 'in_doubt', rotates: behaviour.kind === 'granted' } : behaviour)
-        // A process that has died hears nothing.
+        // A dead process receives no response.
         if (!replica().alive) return await new Promise<TokenOutcome>(() => {})
         presented.outcome = outcome.kind
         presented.answeredAt = time.now()
@@ -273,7 +311,6 @@ export function createVirtualReplicas(
 
   return {
     time,
-    /** By how many milliseconds the wall clocks of the replicas and of the store are wrong. */
     steps,
     shared,
     presentations,
@@ -281,19 +318,13 @@ export function createVirtualReplicas(
     endedFamilies,
     replicas,
     addReplica,
-    /** A session with fresh tokens; its key begins with the shard's digit. */
-    async addSession(replica: Replica, name: number, lifeSeconds = LIFE_SECONDS): Promise<RecordKey> {
+    async addSession(replica, name, lifeSeconds = LIFE_SECONDS) {
       const key = createHash('sha256').update(`session ${name}`).digest('hex')
       await replica.sessions.create(key, issue(name, lifeSeconds), 'code')
       await replica.store.confirm(key)
       return key
     },
-    /** The result of a request of this session. */
-    async request(
-      replica: Replica,
-      key: RecordKey,
-      refusedGen?: number,
-    ): Promise<Access | { kind: 'store_unavailable' }> {
+    async request(replica, key, refusedGen) {
       try {
         const found = await replica.sessions.find(key)
         if (found.kind === 'ended') return found
@@ -304,21 +335,21 @@ export function createVirtualReplicas(
         throw error
       }
     },
-    behave(how: Behaviour | ((by: number) => Behaviour)): void {
+    behave(how) {
       behave = typeof how === 'function' ? how : () => how
     },
-    storeDown(down: boolean): void {
+    storeDown(down) {
       if (storeIsDown === down) return
       storeIsDown = down
       storeTurnedAt = time.now()
       for (const listener of incidentListeners) listener()
     },
-    loseAnswer(command: keyof SessionStore, times = 1): void {
+    loseAnswer(command, times = 1) {
       losesAnswer.set(command, times)
     },
-    crash(replica: Replica): void {
+    crash(replica) {
       replica.alive = false
-      // Of a process that is gone no timers are left.
+      // A dead process has no timers.
       void replica.tokens.stop()
     },
   }

@@ -1,16 +1,16 @@
 import type { Clock } from '../../src/clock.ts'
 import type { Teardown } from '../helpers/child.ts'
 
-/** A clock that stands still until it is moved, for everything that uses timers while it is there. */
+/** A clock that only the test moves, for all code that uses timers while it is installed. */
 export interface VirtualTime {
   now(): number
-  /** Both clocks of a process; they begin at the same instant. */
+  /** The wall clock and the monotonic clock of a process. Both start at the same value. */
   readonly clock: Clock
-  /** Moves the clock on, timer by timer, and lets all that follows from each one happen. */
+  /** Moves the clock forward, timer by timer, and runs the microtasks after each timer. */
   advance(ms: number): Promise<void>
-  /** Lets all happen that needs no time. */
+  /** Runs everything that waits only for promises. */
   settle(): Promise<void>
-  /** Timers that wait. */
+  /** Number of pending timers. */
   waiting(): number
 }
 
@@ -23,7 +23,7 @@ interface Timer {
 
 const real = { setTimeout, clearTimeout, setInterval, clearInterval, setImmediate }
 
-/** Takes the place of the timers until the test ends. Only for code that waits for nothing but them. */
+/** Replaces the timers until the test ends. Only for code that waits for nothing but timers and promises. */
 export function installVirtualTime(t: Teardown, startAt = 1_700_000_000_000): VirtualTime {
   const timers = new Map<number, Timer>()
   let now = startAt
@@ -60,7 +60,7 @@ export function installVirtualTime(t: Teardown, startAt = 1_700_000_000_000): Vi
     return first
   }
 
-  /** By then everything has happened that waits for promises alone. */
+  /** Resolves after everything that waits only for promises. */
   async function settle(): Promise<void> {
     await new Promise<void>((resolve) => real.setImmediate(resolve))
   }
