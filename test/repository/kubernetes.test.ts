@@ -1,0 +1,164 @@
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { parse, parseAllDocuments } from 'yaml'
+import { parseConfig } from '../../src/config/config.ts'
+import { TABLE, type VariableName } from '../../src/config/variables.ts'
+import { startBff, startSandbox } from '../helpers/system.ts'
+
+const FOLDER = fileURLToPath(new URL('../../deploy/kubernetes', import.meta.url))
+const SECRETS: Readonly<Record<string, string>> = {
+  'client-secret': 'client-secret-value',
+  'session-secret': 'a-session-secret-longer-than-32-characters',
+  'redis-url': 'rediss://redis.example.com',
+}
+
+interface Manifest {
+  readonly apiVersion: string
+  readonly kind: string
+  readonly metadata: { readonly name: string; readonly labels: Readonly<Record<string, string>> }
+  // biome-ignore lint/suspicious/noExplicitAny: each kind has a shape of its own, which the tests assert.
+  readonly spec?: any
+  readonly data?: Readonly<Record<string, string>>
+}
+
+interface Port {
+  readonly name: string
+  readonly containerPort: number
+}
+
+const files = readdirSync(FOLDER).filter((name) => name !== 'kustomization.yaml')
+const manifests = files.flatMap((name) => {
+  const documents = parseAllDocuments(readFileSync(`${FOLDER}/${name}`, 'utf8'), { version: '1.1' })
+  for (const document of documents) t.strictSame([document.errors, document.warnings], [[], []], name)
+  return documents.map((document) => document.toJS() as Manifest)
+})
+
+function find(kind: string, name = 'token-handler-bff'): Manifest {
+  const found = manifests.find((manifest) => manifest.kind === kind && manifest.metadata.name === name)
+  if (found === undefined) throw new Error(`no ${kind} ${name}`)
+  return found
+}
+
+const { spec: deployment } = find('Deployment')
+const { spec: pod } = deployment.template
+const [server] = pod.containers
+const ports = server.ports as Port[]
+const settings = find('ConfigMap').data!
+const secretFiles = server.env as { name: string; value: string }[]
+
+t.test('the kustomization lists every manifest', async (t) => {
+  const { resources, images } = parse(readFileSync(`${FOLDER}/kustomization.yaml`, 'utf8'))
+  t.strictSame([...resources].sort(), files.sort())
+  t.equal(images[0].name, server.image)
+})
+
+t.test('each environment variable is one that the server reads, secrets only by files', async (t) => {
+  for (const name of Object.keys(settings)) {
+    t.ok(name in TABLE, name)
+    t.notOk(TABLE[name as VariableName].secret, `${name} is no secret`)
+  }
+  for (const { name, value } of secretFiles) {
+    t.match(name, /_FILE$/)
+    t.ok(TABLE[name.replace(/_FILE$/, '') as VariableName].secret, `${name} is the file of a secret`)
+    t.ok(value.startsWith(`${server.volumeMounts[0].mountPath}/`), `${name} is below the mounted secrets`)
+  }
+})
+
+t.test('the server accepts the configuration without a fault or a warning', async (t) => {
+  const folder = t.testdir()
+  const env: Record<string, string> = { ...settings }
+  for (const { name, value } of secretFiles) {
+    const key = value.slice(value.lastIndexOf('/') + 1)
+    writeFileSync(`${folder}/${key}`, `${SECRETS[key]}\n`)
+    env[name] = `${folder}/${key}`
+  }
+  const parsed = parseConfig(env)
+  t.strictSame(parsed.ok ? parsed.warnings : parsed.faults, [])
+})
+
+t.test('probes and scrapes name paths that the server serves, on its ops port', async (t) => {
+  const bff = await startBff(t, await startSandbox(t))
+  const monitor = find('ServiceMonitor').spec
+  const { livenessProbe, readinessProbe, startupProbe } = server
+  t.equal(livenessProbe.httpGet.path, '/livez')
+  t.equal(readinessProbe.httpGet.path, '/readyz')
+  for (const { path, port } of [
+    livenessProbe.httpGet,
+    readinessProbe.httpGet,
+    startupProbe.httpGet,
+    monitor.endpoints[0],
+  ]) {
+    t.equal(port, 'ops', path)
+    t.equal((await fetch(`${bff.opsUrl}${path}`)).status, 200, path)
+  }
+  const numbers = Object.fromEntries(ports.map(({ name, containerPort }) => [name, String(containerPort)]))
+  t.strictSame(numbers, { http: TABLE.PORT.default, ops: TABLE.OPS_PORT.default })
+})
+
+t.test('services, disruption budget, autoscaler and network policy select the pods', async (t) => {
+  const labels = deployment.template.metadata.labels
+  t.strictSame(deployment.selector.matchLabels, labels)
+  t.strictSame(find('Service').spec.selector, labels)
+  t.strictSame(find('Service', 'token-handler-bff-ops').spec.selector, labels)
+  t.strictSame(find('PodDisruptionBudget').spec.selector.matchLabels, labels)
+  t.strictSame(find('NetworkPolicy').spec.podSelector.matchLabels, labels)
+  t.match(find('HorizontalPodAutoscaler').spec.scaleTargetRef, {
+    kind: 'Deployment',
+    name: 'token-handler-bff',
+  })
+  t.match(
+    find('Service', 'token-handler-bff-ops').metadata.labels,
+    find('ServiceMonitor').spec.selector.matchLabels,
+  )
+  t.strictSame(
+    find('Service').spec.ports.map((port: { targetPort: string }) => port.targetPort),
+    ['http'],
+    'the public service does not lead to the ops port',
+  )
+})
+
+t.test('the scrape job has the name that the alerts use', async (t) => {
+  const label = find('ServiceMonitor').spec.jobLabel as string
+  const job = find('Service', 'token-handler-bff-ops').metadata.labels[label]
+  const rules = readFileSync(`${FOLDER}/../prometheus/rules.yml`, 'utf8')
+  t.strictSame([...new Set([...rules.matchAll(/job="([^"]*)"/g)].map(([, name]) => name))], [job])
+})
+
+t.test('the network policy opens the ops port to one namespace alone', async (t) => {
+  const { policyTypes, ingress } = find('NetworkPolicy').spec
+  t.strictSame(policyTypes, ['Ingress'])
+  const open = ingress.filter((rule: { from?: unknown }) => rule.from === undefined)
+  t.strictSame(open, [{ ports: [{ protocol: 'TCP', port: 3000 }] }])
+  const closed = ingress.filter((rule: { from?: unknown }) => rule.from !== undefined)
+  t.strictSame(
+    closed.map((rule: { ports: unknown }) => rule.ports),
+    [[{ protocol: 'TCP', port: 9464 }]],
+  )
+})
+
+t.test(
+  'two pods run at least, one at a time is taken away, and each drains before it is killed',
+  async (t) => {
+    t.equal(find('HorizontalPodAutoscaler').spec.minReplicas, 2)
+    t.equal(find('PodDisruptionBudget').spec.maxUnavailable, 1)
+    t.strictSame(deployment.strategy.rollingUpdate, { maxUnavailable: 0, maxSurge: 1 })
+    const delay = Number(settings.SHUTDOWN_DELAY_SECONDS)
+    const { periodSeconds, failureThreshold } = server.readinessProbe
+    t.ok(delay > periodSeconds * failureThreshold, 'a failing /readyz is noticed within the delay')
+    t.ok(pod.terminationGracePeriodSeconds >= delay + Number(settings.SHUTDOWN_SECONDS) + 5)
+  },
+)
+
+t.test('the pod runs without root, capabilities, a writable file system or a cluster account', async (t) => {
+  t.match(pod, {
+    automountServiceAccountToken: false,
+    securityContext: { runAsNonRoot: true, runAsUser: 1000 },
+  })
+  t.strictSame(server.securityContext, {
+    allowPrivilegeEscalation: false,
+    readOnlyRootFilesystem: true,
+    capabilities: { drop: ['ALL'] },
+  })
+  t.equal(pod.volumes[0].secret.defaultMode, 0o440)
+})
