@@ -1,5 +1,5 @@
-import { readFileSync } from 'node:fs'
 import { DOCTOR_HELP, examine, parseDoctorArguments, toLine } from './operator/doctor.ts'
+import { VERSION } from './version.ts'
 
 const SOUND = 0
 const BROKEN = 1
@@ -15,7 +15,7 @@ async function main(): Promise<number> {
       process.stdout.write(DOCTOR_HELP)
       return SOUND
     case 'version':
-      process.stdout.write(`${version()}\n`)
+      process.stdout.write(`${VERSION}\n`)
       return SOUND
     case 'wrong':
       process.stderr.write(`${command.message}\nFor the options: node dist/doctor.js --help\n`)
@@ -28,11 +28,6 @@ async function main(): Promise<number> {
       return verdicts.some(({ verdict }) => verdict === 'fault') ? BROKEN : SOUND
     }
   }
-}
-
-function version(): string {
-  const manifest = readFileSync(new URL('../package.json', import.meta.url), 'utf8')
-  return (JSON.parse(manifest) as { version: string }).version
 }
 
 process.exitCode = await main()

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import t from 'tap'
 import { parseConfig } from '../src/config/config.ts'
@@ -11,6 +12,8 @@ import {
   SESSION_SECRET,
   warningsOf,
 } from './config/environment.ts'
+import { createCertificate } from './helpers/certificate.ts'
+import { makeFolder } from './helpers/watchdog.ts'
 
 t.test('required variables are enough, and all others have their documented default', async (t) => {
   const parsed = parseConfig({ ...BASE, UNKNOWN_VARIABLE: 'ignored', WAC: '', PORT: '' })
@@ -45,6 +48,7 @@ t.test('required variables are enough, and all others have their documented defa
         tls: false,
       },
       ca: null,
+      clientCertificate: null,
       prefix: 'bff:',
     },
     wac: { default: null, allowed: null },
@@ -65,6 +69,7 @@ t.test('required variables are enough, and all others have their documented defa
 
 t.test('the configuration holds the value of every variable', async (t) => {
   const dir = t.testdir({ 'ca.pem': CERTIFICATE, site: { 'index.html': '' } })
+  const own = await createCertificate(makeFolder('certificate'))
   const config = configOf({
     BASE_URL: 'https://API.example.com:8443/v1/',
     AUTH_URL: 'https://auth.example.com/identity/',
@@ -82,6 +87,8 @@ t.test('the configuration holds the value of every variable', async (t) => {
     SESSION_SECRET: `${SESSION_SECRET}, ${OTHER_SECRET}`,
     REDIS_URL: 'rediss://redis/3',
     REDIS_CA_FILE: `${dir}/ca.pem`,
+    REDIS_CERT_FILE: own.certFile,
+    REDIS_KEY_FILE: own.keyFile,
     REDIS_PREFIX: 'one:',
     STORE_OUTAGE_GRACE_SECONDS: '60',
     SESSION_IDLE_SECONDS: '100',
@@ -135,6 +142,10 @@ t.test('the configuration holds the value of every variable', async (t) => {
         tls: true,
       },
       ca: CERTIFICATE,
+      clientCertificate: {
+        certificate: readFileSync(own.certFile, 'utf8'),
+        key: readFileSync(own.keyFile, 'utf8'),
+      },
       prefix: 'one:',
     },
     wac: { default: 'DEMO', allowed: ['DEMO', 'ACME'] },
@@ -241,7 +252,14 @@ t.test('discouraged flows, the memory store and settings without effect cause a 
   t.match(warningsOf({ CLIENT_FLUX_ALLOWED: '*' }), [/^CLIENT_FLUX_ALLOWED has no effect/])
   t.match(warningsOf({ REDIS_SENTINEL_PASSWORD: 'pass' }), [/^REDIS_SENTINEL_PASSWORD has no effect/])
   const dir = t.testdir({ 'ca.pem': CERTIFICATE })
+  const own = await createCertificate(makeFolder('certificate'))
+  const other = await createCertificate(makeFolder('certificate'))
   t.match(warningsOf({ REDIS_CA_FILE: `${dir}/ca.pem` }), [/^REDIS_CA_FILE has no effect/])
+  const client = { REDIS_CERT_FILE: own.certFile, REDIS_KEY_FILE: own.keyFile }
+  t.match(warningsOf(client), [/^REDIS_CERT_FILE has no effect/])
+  t.match(faultsOf({ REDIS_CERT_FILE: own.certFile }), [/^REDIS_KEY_FILE is required with REDIS_CERT_FILE$/])
+  t.match(faultsOf({ REDIS_KEY_FILE: own.keyFile }), [/^REDIS_CERT_FILE is required with REDIS_KEY_FILE$/])
+  t.match(faultsOf({ ...client, REDIS_KEY_FILE: other.keyFile }), [/^REDIS_KEY_FILE is not the key/])
 })
 
 t.test('CLIENT_FLUX_ALLOWED is a list or *, and null while the client flow is off', async (t) => {

@@ -1,3 +1,4 @@
+import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { isInsecure, quoted } from './kinds.ts'
 import { type Environment, given } from './secrets.ts'
 import { FLOWS, TABLE, VARIABLE_NAMES, type Values } from './variables.ts'
@@ -31,6 +32,15 @@ export function relationFaults(values: Partial<Values>): string[] {
   if (values.SESSION_STORE === 'redis' && values.REDIS_URL === null) {
     faults.push('REDIS_URL is required unless SESSION_STORE=memory')
   }
+  for (const [one, other] of [
+    ['REDIS_CERT_FILE', 'REDIS_KEY_FILE'],
+    ['REDIS_KEY_FILE', 'REDIS_CERT_FILE'],
+  ] as const) {
+    if (values[one] && values[other] === null) faults.push(`${other} is required with ${one}`)
+  }
+  const { REDIS_CERT_FILE: certificate, REDIS_KEY_FILE: key } = values
+  if (certificate && key && !new X509Certificate(certificate).checkPrivateKey(createPrivateKey(key.reveal())))
+    faults.push('REDIS_KEY_FILE is not the key of the first certificate in REDIS_CERT_FILE')
   if (values.SESSION_STORE === 'memory' && values.WORKERS !== undefined && values.WORKERS > 1) {
     faults.push(
       `WORKERS must be 1 with SESSION_STORE=memory, because one process holds the sessions, but is ${values.WORKERS}`,
@@ -70,6 +80,9 @@ export function relationWarnings(values: Values): string[] {
   if (values.SESSION_STORE === 'redis') {
     if (values.REDIS_CA_FILE !== null && !values.REDIS_URL?.tls) {
       warnings.push('REDIS_CA_FILE has no effect: REDIS_URL does not use TLS (rediss://)')
+    }
+    if (values.REDIS_CERT_FILE !== null && !values.REDIS_URL?.tls) {
+      warnings.push('REDIS_CERT_FILE has no effect: REDIS_URL does not use TLS (rediss://)')
     }
     if (values.REDIS_SENTINEL_PASSWORD !== null && values.REDIS_URL?.kind !== 'sentinel') {
       warnings.push('REDIS_SENTINEL_PASSWORD has no effect: REDIS_URL names no Sentinels')

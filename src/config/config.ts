@@ -139,7 +139,15 @@ export function toStore(values: Pick<Values, StoreName>) {
     values.REDIS_URL.kind === 'sentinel'
       ? { ...values.REDIS_URL, sentinelPassword: values.REDIS_SENTINEL_PASSWORD }
       : values.REDIS_URL
-  return { kind: 'redis', target, ca: values.REDIS_CA_FILE, prefix: values.REDIS_PREFIX } as const
+  const { REDIS_CERT_FILE: certificate, REDIS_KEY_FILE: key } = values
+  const clientCertificate = certificate === null || key === null ? null : { certificate, key }
+  return {
+    kind: 'redis',
+    target,
+    ca: values.REDIS_CA_FILE,
+    clientCertificate,
+    prefix: values.REDIS_PREFIX,
+  } as const
 }
 
 /** Freezes all nested objects. A `Set` can still change; its type `ReadonlySet` keeps our code from that. */

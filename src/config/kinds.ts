@@ -1,8 +1,9 @@
-import { X509Certificate } from 'node:crypto'
+import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFileSync, statSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { join, resolve } from 'node:path'
 import { isFluxId, WAC as WAC_PATTERN } from '../paths.ts'
+import { Secret } from '../secret.ts'
 
 /** Why a text is not accepted; completes the sentence "NAME …". */
 export class Refused {
@@ -193,6 +194,25 @@ export const CERTIFICATES: Kind<string> = {
       : new Refused(
           `must name a file of PEM certificates, but ${quoted(path)} holds none, or one that cannot be read`,
         )
+  },
+}
+
+/** The text of a file with one readable PEM private key without a passphrase. */
+export const PRIVATE_KEY: Kind<Secret> = {
+  accepts: 'the path of a file with a PEM private key without a passphrase',
+  read(path) {
+    const text = readText(path)
+    if (text instanceof Refused) {
+      return new Refused(`must be a file that can be read, but ${quoted(path)} cannot (${text.problem})`)
+    }
+    try {
+      createPrivateKey(text)
+      return new Secret(text)
+    } catch {
+      return new Refused(
+        `must name a file with a PEM private key without a passphrase, but ${quoted(path)} holds none`,
+      )
+    }
   },
 }
 

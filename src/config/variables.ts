@@ -13,6 +13,7 @@ import {
   oneOf,
   orWord,
   PAGE_BUILD,
+  PRIVATE_KEY,
   SCOPE,
   WAC,
   WAC_AND_FLUX,
@@ -118,6 +119,8 @@ export const TABLE = {
   REDIS_URL: secret(optional(REDIS_TARGET, 'where Redis is; required unless SESSION_STORE=memory')),
   REDIS_SENTINEL_PASSWORD: secret(optional(SECRET, 'password of the Sentinels')),
   REDIS_CA_FILE: optional(CERTIFICATES, "certificates that sign Redis' own (default: the system's)"),
+  REDIS_CERT_FILE: optional(CERTIFICATES, 'client certificate for Redis'),
+  REDIS_KEY_FILE: optional(PRIVATE_KEY, 'private key of REDIS_CERT_FILE'),
   REDIS_PREFIX: withDefault(
     'bff:',
     matching(/^[A-Za-z0-9_.:/-]{1,64}$/, '1 to 64 of `A-Z a-z 0-9 _ . : / -`'),
@@ -220,6 +223,8 @@ export const STORE_NAMES = [
   'REDIS_URL',
   'REDIS_SENTINEL_PASSWORD',
   'REDIS_CA_FILE',
+  'REDIS_CERT_FILE',
+  'REDIS_KEY_FILE',
   'REDIS_PREFIX',
 ] as const satisfies VariableName[]
 

@@ -22,7 +22,7 @@ export async function checkRedis(store: Config['store']): Promise<RedisChecks> {
     const message =
       found.kind === 'refused'
         ? `Redis refused the credentials (${found.reason}): check the user and the password in REDIS_URL`
-        : `Redis cannot be reached (${found.reason}): check REDIS_URL and that Redis runs; with TLS check REDIS_CA_FILE`
+        : `Redis cannot be reached (${found.reason}): check REDIS_URL and that Redis runs; with TLS check REDIS_CA_FILE and the host names in the certificate`
     return { verdicts: [fault('Redis', message)], clockAheadMs: null }
   }
   const { nodes, failures } = found

@@ -1,13 +1,7 @@
 import { parseArgs } from 'node:util'
-import { type Config, parseConfig } from '../config/config.ts'
-import { type Environment, given } from '../config/secrets.ts'
-import {
-  checkClient,
-  checkPublicOrigin,
-  checkResourceServer,
-  checkSignInPage,
-  secretHint,
-} from './check-http.ts'
+import { parseConfig } from '../config/config.ts'
+import type { Environment } from '../config/secrets.ts'
+import { checkClient, checkPublicOrigin, checkResourceServer, checkSignInPage } from './check-http.ts'
 import { checkClocks, checkRedis } from './check-redis.ts'
 import { fault, ok, type Verdict, warning } from './verdict.ts'
 
@@ -51,8 +45,13 @@ export function parseDoctorArguments(args: readonly string[]): DoctorCommand {
 /** The verdicts in the order of the report; `isFaulty`: the environment has faults, so nothing else was checked. */
 export async function examine(env: Environment): Promise<{ verdicts: Verdict[]; isFaulty: boolean }> {
   const parsed = parseConfig(env)
-  if (!parsed.ok)
-    return { verdicts: parsed.faults.map((text) => fault('configuration', text)), isFaulty: true }
+  if (!parsed.ok) {
+    const faults = parsed.faults.map((text) => fault('configuration', text))
+    return {
+      verdicts: [...faults, ...parsed.hints.map((text) => warning('configuration', text))],
+      isFaulty: true,
+    }
+  }
   const { config } = parsed
   const [redis, client, page, resource, origin] = await Promise.all([
     checkRedis(config.store),
@@ -62,7 +61,7 @@ export async function examine(env: Environment): Promise<{ verdicts: Verdict[]; 
     checkPublicOrigin(config.publicUrl),
   ])
   const verdicts = [
-    ...configuration(config, parsed.warnings, env),
+    ...configuration(parsed.warnings),
     ...redis.verdicts,
     client,
     ...(page === null ? [] : [page.verdict]),
@@ -77,20 +76,10 @@ export async function examine(env: Environment): Promise<{ verdicts: Verdict[]; 
   return { verdicts, isFaulty: false }
 }
 
-function configuration(config: Config, warnings: readonly string[], env: Environment): Verdict[] {
-  const texts = [...warnings]
-  const sentinel = given(env, 'REDIS_SENTINEL_PASSWORD', true)
-  const secrets: [string, string | null][] = [
-    ...config.sessionSecrets.map((secret): [string, string] => ['SESSION_SECRET', secret.reveal()]),
-    ['REDIS_SENTINEL_PASSWORD', typeof sentinel === 'string' ? sentinel : null],
-  ]
-  for (const [name, text] of secrets) {
-    const hint = text === null ? null : secretHint(text)
-    if (hint !== null) texts.push(`${name} ${hint}`)
-  }
-  return texts.length === 0
+function configuration(warnings: readonly string[]): Verdict[] {
+  return warnings.length === 0
     ? [ok('configuration', 'no fault, no warning')]
-    : texts.map((text) => warning('configuration', text))
+    : warnings.map((text) => warning('configuration', text))
 }
 
 const WORDS = { ok: 'ok', warning: 'warn', fault: 'FAULT' } as const

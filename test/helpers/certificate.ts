@@ -12,8 +12,11 @@ export interface Certificate {
 
 const run = promisify(execFile)
 
-/** A new self-signed certificate for localhost, 127.0.0.1 and ::1, good for one day, in this folder. */
-export async function createCertificate(folder: string): Promise<Certificate> {
+/** A new self-signed certificate, by default for localhost, 127.0.0.1 and ::1, good for one day, in this folder. */
+export async function createCertificate(
+  folder: string,
+  names = 'DNS:localhost,IP:127.0.0.1,IP:::1',
+): Promise<Certificate> {
   const openssl = findTool('openssl')
   if (openssl === null) throw new Error('openssl is not installed: run the tests through npm test')
   const keyFile = join(folder, 'key.pem')
@@ -21,7 +24,7 @@ export async function createCertificate(folder: string): Promise<Certificate> {
   await run(openssl, [
     ...['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes'],
     ...['-days', '1', '-subj', '/CN=localhost', '-keyout', keyFile, '-out', certFile],
-    ...['-addext', 'subjectAltName=DNS:localhost,IP:127.0.0.1,IP:::1'],
+    ...['-addext', `subjectAltName=${names}`],
   ])
   return { keyFile, certFile, caFile: certFile }
 }

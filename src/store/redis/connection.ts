@@ -1,5 +1,6 @@
 import { Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { RedisAddress, RedisTarget } from '../../config/redis-url.ts'
+import type { Secret } from '../../secret.ts'
 import { type RedisClient, watchSilence } from './health.ts'
 import { type Sentinels, watchSentinels } from './sentinels.ts'
 
@@ -14,7 +15,17 @@ interface RedisClientOptions {
   target: RedisTarget
   /** PEM of the certificate authorities to trust; null: those of the system. */
   ca: string | null
+  /** Presented to Redis where it asks for one (mutual TLS). */
+  clientCertificate?: ClientCertificate | null
 }
+
+/** PEM of a certificate and of its private key. */
+export interface ClientCertificate {
+  readonly certificate: string
+  readonly key: Secret
+}
+
+type Trust = Pick<RedisClientOptions, 'ca' | 'clientCertificate'>
 
 /** All connections of one store. They connect by themselves, for ever. */
 export interface RedisConnections {
@@ -34,13 +45,13 @@ export interface RedisConnections {
  * command that failed may have run. The client of a Cluster alone sends a command again whose connection broke,
  * six times at most: every step of the store permits that.
  */
-export function openRedis({ target, ca }: RedisClientOptions): RedisConnections {
+export function openRedis({ target, ...trust }: RedisClientOptions): RedisConnections {
   const subscribers = new Set<Redis>()
-  const sentinels = target.kind === 'sentinel' ? openSentinels(target, ca) : null
+  const sentinels = target.kind === 'sentinel' ? openSentinels(target, trust) : null
   const commands =
     target.kind === 'cluster'
-      ? openCluster(target.nodes, dataOptions(target, ca, 'commands'))
-      : openOne(dataOptions(target, ca, 'commands'))
+      ? openCluster(target.nodes, dataOptions(target, trust, 'commands'))
+      : openOne(dataOptions(target, trust, 'commands'))
 
   function openOne(common: ConnectionOptions, address?: RedisAddress): Redis {
     const client = new Redis({
@@ -59,7 +70,7 @@ export function openRedis({ target, ca }: RedisClientOptions): RedisConnections 
     seeds: target.kind === 'cluster' ? target.nodes : [],
     openSubscriber(address) {
       // When ioredis subscribes again by itself, it drops the error of a failure.
-      const client = openOne({ ...dataOptions(target, ca, 'messages'), autoResubscribe: false }, address)
+      const client = openOne({ ...dataOptions(target, trust, 'messages'), autoResubscribe: false }, address)
       subscribers.add(client)
       client.once('end', () => subscribers.delete(client))
       return client
@@ -74,6 +85,8 @@ export function openRedis({ target, ca }: RedisClientOptions): RedisConnections 
 function openCluster(nodes: readonly RedisAddress[], redisOptions: ConnectionOptions): Cluster {
   const cluster = new Cluster([...nodes], {
     redisOptions,
+    // The name stays a name: a certificate is checked against it, and the connection resolves it anyway.
+    dnsLookup: (address, done) => done(null, address),
     clusterRetryStrategy: reconnectDelay,
     enableOfflineQueue: false,
     slotsRefreshTimeout: SLOTS_TIMEOUT_MS,
@@ -104,18 +117,18 @@ function disconnect(client: RedisClient): void {
   client.disconnect()
 }
 
-function dataOptions(target: RedisTarget, ca: string | null, purpose: string) {
+function dataOptions(target: RedisTarget, trust: Trust, purpose: string) {
   const { username, password } = target.login
   return {
-    ...commonOptions(target, ca, purpose),
+    ...commonOptions(target, trust, purpose),
     ...(username === null ? {} : { username }),
     ...(password === null ? {} : { password: password.reveal() }),
   }
 }
 
-function commonOptions(target: RedisTarget, ca: string | null, purpose: string) {
+function commonOptions(target: RedisTarget, trust: Trust, purpose: string) {
   return {
-    ...(target.tls ? { tls: tlsOptions(ca) } : {}),
+    ...(target.tls ? { tls: tlsOptions(trust) } : {}),
     connectionName: `bff-${purpose}`,
     connectTimeout: CONNECT_TIMEOUT_MS,
     disconnectTimeout: 500,
@@ -128,8 +141,8 @@ function commonOptions(target: RedisTarget, ca: string | null, purpose: string) 
   } satisfies RedisOptions
 }
 
-function openSentinels(target: Extract<RedisTarget, { kind: 'sentinel' }>, ca: string | null): Sentinels {
-  const common = commonOptions(target, ca, 'sentinels')
+function openSentinels(target: Extract<RedisTarget, { kind: 'sentinel' }>, trust: Trust): Sentinels {
+  const common = commonOptions(target, trust, 'sentinels')
   return watchSentinels({
     addresses: target.sentinels,
     masterName: target.master,
@@ -138,7 +151,7 @@ function openSentinels(target: Extract<RedisTarget, { kind: 'sentinel' }>, ca: s
       autoResubscribe: false,
       ...(target.sentinelPassword === null ? {} : { password: target.sentinelPassword.reveal() }),
     },
-    masterTls: target.tls ? tlsOptions(ca) : null,
+    masterTls: target.tls ? tlsOptions(trust) : null,
     disconnectTimeoutMs: common.disconnectTimeout,
     watch(client) {
       watchSilence(client)
@@ -148,8 +161,14 @@ function openSentinels(target: Extract<RedisTarget, { kind: 'sentinel' }>, ca: s
 }
 
 /** Explicit, so that NODE_TLS_REJECT_UNAUTHORIZED cannot switch the check off. */
-function tlsOptions(ca: string | null) {
-  return { rejectUnauthorized: true, ...(ca === null ? {} : { ca }) }
+function tlsOptions({ ca, clientCertificate = null }: Trust) {
+  return {
+    rejectUnauthorized: true,
+    ...(ca === null ? {} : { ca }),
+    ...(clientCertificate === null
+      ? {}
+      : { cert: clientCertificate.certificate, key: clientCertificate.key.reveal() }),
+  }
 }
 
 function reconnectDelay(times: number): number {

@@ -3,7 +3,7 @@ import { Cluster, type Redis, ReplyError } from 'ioredis'
 import type { RedisTarget } from '../../config/redis-url.ts'
 import { StoreUnavailable } from '../store.ts'
 import { inTime } from './commands.ts'
-import { openRedis, type RedisConnections } from './connection.ts'
+import { type ClientCertificate, openRedis, type RedisConnections } from './connection.ts'
 import { isRefusedLogin, type RedisClient, reasonOf } from './health.ts'
 import { createRedisStore } from './store.ts'
 
@@ -36,6 +36,7 @@ const PROBE_LIFE_MS = 5_000
 interface InspectionOptions {
   readonly target: RedisTarget
   readonly ca: string | null
+  readonly clientCertificate: ClientCertificate | null
   readonly prefix: string
 }
 

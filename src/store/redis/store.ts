@@ -15,7 +15,7 @@ import {
   type StoreUnavailable,
 } from '../store.ts'
 import { createCommands } from './commands.ts'
-import { openRedis } from './connection.ts'
+import { type ClientCertificate, openRedis } from './connection.ts'
 import { deniedBy, findFaults, type StoreFinding } from './findings.ts'
 import { createCommandHealth, isRefusedLogin, reasonOf } from './health.ts'
 import { createMessages } from './messages.ts'
@@ -26,6 +26,7 @@ import { scanKeys } from './scan.ts'
 export interface RedisStoreOptions {
   target: RedisTarget
   ca: string | null
+  clientCertificate?: ClientCertificate | null
   prefix: string
   /** The idle limit of sessions. */
   idleMs: number

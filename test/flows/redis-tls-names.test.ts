@@ -1,0 +1,61 @@
+import t, { type Test } from 'tap'
+import { createCertificate } from '../helpers/certificate.ts'
+import { freePort } from '../helpers/ports.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { until } from '../helpers/replicas.ts'
+import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { makeFolder } from '../helpers/watchdog.ts'
+import { sessions } from '../operator/run.ts'
+
+/** A Cluster of one master that announces itself by name, with a certificate for that name alone. */
+async function startNamedCluster(t: Test) {
+  const certificate = await createCertificate(makeFolder('certificate'), 'DNS:localhost')
+  const redis = await startRedis(t, {
+    tls: certificate,
+    args: [
+      ...['--cluster-enabled', 'yes', '--cluster-port', String(await freePort()), '--tls-cluster', 'yes'],
+      ...['--cluster-announce-hostname', 'localhost', '--cluster-preferred-endpoint-type', 'hostname'],
+    ],
+  })
+  await redis.cli('CLUSTER', 'ADDSLOTSRANGE', '0', '16383')
+  await until('it serves all slots', async () =>
+    (await redis.cli('CLUSTER', 'INFO')).includes('cluster_state:ok'),
+  )
+  return { caFile: certificate.caFile, url: `rediss-cluster://localhost:${redis.port}` }
+}
+
+function reasons({ log }: Bff): string {
+  const lines = log().split('\n')
+  return lines.filter((line) => line.includes('"store.unreachable"')).join('\n')
+}
+
+async function isUsed(t: Test, env: Record<string, string>): Promise<void> {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, env)
+  await untilReady(bff)
+  const browser = bff.browser()
+  t.equal((await signIn(browser, sandbox)).status, 303)
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+}
+
+t.test('a Cluster over TLS whose certificate has a DNS name alone is used by that name', async (t) => {
+  const cluster = await startNamedCluster(t)
+  const env = { REDIS_URL: cluster.url, REDIS_CA_FILE: cluster.caFile }
+  await isUsed(t, env)
+  t.match(await sessions(t, env, 'count'), { code: 0, lines: ['1'], stderr: '' })
+  const byAddress = { ...env, REDIS_URL: cluster.url.replace('localhost', '127.0.0.1') }
+  const doubting = await startBff(t, await startSandbox(t), byAddress)
+  await until('it says why', () => reasons(doubting) !== '')
+  t.match(reasons(doubting), /does not match certificate's altnames/)
+})
+
+t.test('a Redis that asks for a client certificate is used with one, and not without', async (t) => {
+  const certificate = await createCertificate(makeFolder('certificate'))
+  const redis = await startRedis(t, { tls: certificate, args: ['--tls-auth-clients', 'yes'] })
+  const env = { REDIS_URL: redis.url, REDIS_CA_FILE: certificate.caFile }
+  await isUsed(t, { ...env, REDIS_CERT_FILE: certificate.certFile, REDIS_KEY_FILE: certificate.keyFile })
+  const without = await startBff(t, await startSandbox(t), env)
+  await until('it says why', () => reasons(without) !== '')
+  t.equal((await fetch(`${without.opsUrl}/readyz`)).status, 503)
+  t.match(reasons(without), /certificate required|ECONNRESET/)
+})
