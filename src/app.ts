@@ -5,6 +5,7 @@ import { openApiDocument } from './http/openapi.ts'
 import { createServer } from './http/server.ts'
 import { createKeyring } from './keyring.ts'
 import type { Logger } from './log.ts'
+import { navigationPage } from './login/pages.ts'
 import { addLogin, loginOpenApi, loginPaths } from './login/routes.ts'
 import { sendStartPage } from './login/start-page.ts'
 import { createAuthorizationServer } from './oauth/client.ts'
@@ -102,6 +103,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     secure: config.secureCookies,
     knownPaths: [...loginPaths(config.oauth), ...PROXY_PATHS],
     fallback,
+    navigationPage,
     openApi: openApiDocument(config, [...loginOpenApi(config.oauth), ...proxyOpenApi(config)]),
     accessLog: config.accessLog,
     log,

@@ -26,6 +26,8 @@ interface HooksOptions {
   knownPaths: readonly KnownPath[]
   /** Answers a request that no route takes with a file, or throws a problem. */
   fallback: ((request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>) | null
+  /** A problem as a page of fixed text. */
+  navigationPage: (request: FastifyRequest, reply: FastifyReply) => ProblemPage
   accessLog: Config['accessLog']
   log: Logger
   /** Receives each finished response; seconds from the request's head to the response's end. */
@@ -75,6 +77,8 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): void {
   server.setErrorHandler((error, request, reply) => {
     const fault = toProblem(error)
     if (fault.status >= 500) logFault(log, request, fault)
+    else if (fault.code === 'cross_origin') logCrossOrigin(log, request, fault)
+    request.problemPage ??= isFailedNavigation(request, fault) ? options.navigationPage(request, reply) : null
     return sendProblem(request, reply, fault)
   })
 
@@ -117,6 +121,19 @@ function createResponseLog({ accessLog, log, observe }: HooksOptions) {
     if (status >= 500) log.error(line)
     else log.info(line)
   }
+}
+
+/** Whether a person has opened data, or an address below /auth that does not exist. */
+function isFailedNavigation({ headers, url }: FastifyRequest, { code }: Problem): boolean {
+  if (headers['sec-fetch-mode'] !== 'navigate') return false
+  return url.startsWith('/flux/') || (code === 'not_found' && url.startsWith('/auth/'))
+}
+
+function logCrossOrigin(log: Logger, request: FastifyRequest, { detail }: Problem): void {
+  log.warn(
+    { event: 'request.cross_origin', reqId: request.id, path: pathOf(request.url), reason: detail },
+    'a request from another origin was refused: if it is your page, set PUBLIC_URL to the address in its address bar',
+  )
 }
 
 function logFault(log: Logger, request: FastifyRequest, fault: Problem): void {

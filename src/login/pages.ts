@@ -50,6 +50,22 @@ export function createProblemPage(script: string | undefined) {
   }
 }
 
+/**
+ * A problem with data that a person has opened, as a page. A 401 leads to the sign-in, which comes back to the start:
+ * no sign-in ends on a data route.
+ */
+export function navigationPage(request: FastifyRequest, reply: FastifyReply): ProblemPage {
+  return ({ status, title, code, detail, members: { loginUrl } }) =>
+    sendPage(reply, {
+      status,
+      title,
+      // The detail of other problems may name parts of the request.
+      text: code === 'login_required' && detail !== undefined ? detail : `${title}.`,
+      link: loginUrl ? { href: loginUrl, words: 'Sign in' } : { href: '/', words: 'Go to the start' },
+      requestId: request.id,
+    })
+}
+
 function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`)
 }

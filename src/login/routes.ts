@@ -1,13 +1,12 @@
 import type { FastifyInstance } from 'fastify'
 import type { Config } from '../config/config.ts'
 import type { SessionFlow } from '../config/variables.ts'
-import { problem } from '../errors.ts'
 import { addJsonBodies } from '../http/body.ts'
 import type { KnownPath } from '../http/hooks.ts'
 import type { OpenApiFragment } from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
 import { addBrowserSession, addCookies } from '../session/fastify-session.ts'
-import { comesFromOwnOrigin, OWN_ORIGIN_ONLY } from '../session/same-origin.ts'
+import { comesFromOwnOrigin, crossOrigin } from '../session/same-origin.ts'
 import { callbackOpenApi, callbackPath, createCallback } from './callback.ts'
 import type { LoginFlow, LoginOptions } from './flow.ts'
 import { FORGET_FRAGMENT, TOKEN_FLOW } from './implicit.ts'
@@ -78,7 +77,7 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
       // Before anything that reads the store.
       if (request.method !== 'POST') return
       if (!comesFromOwnOrigin(request.method, request.headers, publicUrl))
-        throw problem('cross_origin', OWN_ORIGIN_ONLY)
+        throw crossOrigin(request.headers, publicUrl)
     })
     scope.get(PATHS.login, createStart(context))
     // Outside of the browser session: a session that cannot be read can still be ended.

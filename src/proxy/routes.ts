@@ -1,12 +1,11 @@
 import type { FastifyInstance } from 'fastify'
 import type { Config } from '../config/config.ts'
-import { problem } from '../errors.ts'
 import { addJsonBodies, requireJson } from '../http/body.ts'
 import type { OpenApiFragment } from '../http/openapi.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
 import { PATHS } from '../paths.ts'
-import { comesFromOwnOrigin, OWN_ORIGIN_ONLY } from '../session/same-origin.ts'
+import { comesFromOwnOrigin, crossOrigin } from '../session/same-origin.ts'
 import { createApplicationToken } from '../tokens/application-token.ts'
 import { type AnonymousCallers, createAnonymousCallers } from './anonymous.ts'
 import { type CallersOptions, createCallers } from './caller.ts'
@@ -92,7 +91,7 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
     scope.decorateRequest('siteTarget', null)
     scope.addHook('onRequest', (request, _reply, done) => {
       const own = comesFromOwnOrigin(request.method, request.headers, publicUrl)
-      done(own ? undefined : problem('cross_origin', OWN_ORIGIN_ONLY))
+      done(own ? undefined : crossOrigin(request.headers, publicUrl))
     })
 
     addJsonBodies(scope)

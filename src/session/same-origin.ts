@@ -1,3 +1,5 @@
+import { type Problem, problem } from '../errors.ts'
+
 /** The headers that say where a request comes from. */
 interface OriginHeaders {
   'sec-fetch-site'?: string | string[] | undefined
@@ -5,9 +7,35 @@ interface OriginHeaders {
   'x-csrf'?: string | string[] | undefined
 }
 
-/** What to tell whom `comesFromOwnOrigin` does not let pass. */
-export const OWN_ORIGIN_ONLY =
-  'Only pages of the public origin may ask; a program that is no browser sends X-CSRF: 1.'
+/** The problem for a request that `comesFromOwnOrigin` refuses; names the origin that asked and the public one. */
+export function crossOrigin({ origin, 'sec-fetch-site': site }: OriginHeaders, publicUrl: string): Problem {
+  const asked = isOrigin(origin)
+    ? `from ${origin}`
+    : site === undefined
+      ? 'without an origin'
+      : `marked ${nameOf(site)}`
+  return problem(
+    'cross_origin',
+    `This request comes ${asked}. Only pages of ${publicUrl} may ask; a program that is no browser sends X-CSRF: 1.`,
+  )
+}
+
+const LONGEST_ORIGIN = 200
+
+/** Whether this is the serialization of an origin, and no other text of the client. */
+function isOrigin(text: unknown): text is string {
+  if (text === 'null') return true
+  return (
+    typeof text === 'string' &&
+    text.length <= LONGEST_ORIGIN &&
+    URL.canParse(text) &&
+    new URL(text).origin === text
+  )
+}
+
+function nameOf(site: string | string[]): string {
+  return ['cross-site', 'same-site', 'none'].find((known) => known === site) ?? 'unknown'
+}
 
 /**
  * Whether a request may use the session of the browser that sends it. Fetch Metadata decides where

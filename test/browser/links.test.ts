@@ -10,7 +10,7 @@ const browser = await launchChromium(t)
 t.test('a link on another site to a flux is refused, and one to the app shows the app', async (t) => {
   const { demo, page, home, since } = await signedInVictim(t, browser, 'evil.test')
   await clickLink(page, `${home}/flux/temperature`)
-  t.match(await page.locator('body').textContent(), /cross_origin/)
+  t.match(await page.locator('body').textContent(), /comes from another origin/)
   t.match(since().at(-1), { status: 403, requestHeaders: { 'sec-fetch-site': 'cross-site' } })
   t.strictSame(demo.sandbox.journal.entries({ endpoint: 'resource' }), [])
 

@@ -196,6 +196,7 @@ async function askFailing(t: Test, fault: Error) {
     log: createLog('info', sink),
     observe: () => {},
     fallback: () => Promise.reject(fault),
+    navigationPage: () => () => null,
   })
   t.teardown(() => server.close())
   await server.listen({ host: '127.0.0.1', port: 0 })
