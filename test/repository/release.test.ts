@@ -1,0 +1,77 @@
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { parse } from 'yaml'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+
+interface Step {
+  readonly uses?: string
+  readonly run?: string
+  readonly with?: Readonly<Record<string, unknown>>
+}
+
+interface Workflow {
+  readonly permissions: Readonly<Record<string, string>>
+  readonly jobs: Readonly<
+    Record<string, { needs?: string; permissions?: Record<string, string>; steps: readonly Step[] }>
+  >
+}
+
+function read(name: string): string {
+  return readFileSync(`${ROOT}/${name}`, 'utf8')
+}
+
+const ci = parse(read('.github/workflows/ci.yml')) as Workflow
+const release = parse(read('.github/workflows/release.yml')) as Workflow
+
+t.test('both workflows run .ci/run, and every npm script that they name exists', async (t) => {
+  const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> }
+  for (const workflow of [ci, release]) {
+    const steps = Object.values(workflow.jobs).flatMap((job) => job.steps)
+    t.ok(steps.some((step) => step.run === '.ci/run'))
+    for (const { run = '' } of steps) {
+      for (const [, name = ''] of run.matchAll(/\bnpm run (?:--silent )?([\w:]+)/g)) t.ok(scripts[name], name)
+    }
+    for (const { uses } of steps)
+      if (uses !== undefined) t.match(uses, /^[\w-]+\/[\w-]+@(?:v\d+|[0-9a-f]{40})$/)
+    t.strictSame(workflow.permissions, { contents: 'read' })
+  }
+})
+
+t.test(
+  'a release is tested first, built for two architectures, with SBOM, provenance, signature',
+  async (t) => {
+    const { publish } = release.jobs
+    t.equal(publish?.needs, 'test')
+    const build = publish?.steps.find((step) => step.uses?.startsWith('docker/build-push-action@'))
+    t.match(build?.with, {
+      platforms: 'linux/amd64,linux/arm64',
+      push: true,
+      provenance: 'mode=max',
+      sbom: true,
+    })
+    const commands = publish?.steps.map((step) => step.run ?? '').join('\n')
+    t.match(commands, /npm run --silent sbom > sbom\.cdx\.json/)
+    t.match(commands, /cosign sign --yes "\$IMAGE@\$DIGEST"/)
+    t.match(commands, /cosign attest --yes --type cyclonedx --predicate sbom\.cdx\.json/)
+    t.equal(publish?.permissions?.['id-token'], 'write')
+  },
+)
+
+t.test('npm run sbom lists every production package in CycloneDX, and no other', async (t) => {
+  const { stdout, status } = spawnSync('npm', ['run', '--silent', 'sbom'], { cwd: ROOT, encoding: 'utf8' })
+  t.equal(status, 0)
+  const sbom = JSON.parse(stdout) as { bomFormat: string; components: { name: string; version: string }[] }
+  t.equal(sbom.bomFormat, 'CycloneDX')
+  const { packages } = JSON.parse(read('package-lock.json')) as {
+    packages: Record<string, { version: string; dev?: boolean }>
+  }
+  const production = Object.entries(packages).flatMap(([path, { version, dev }]) =>
+    path === '' || dev ? [] : [`${path.slice(path.lastIndexOf('node_modules/') + 13)}@${version}`],
+  )
+  t.ok(production.length > 10)
+  const listed = sbom.components.map(({ name, version }) => `${name}@${version}`)
+  t.strictSame([...new Set(listed)].sort(), [...new Set(production)].sort())
+})
