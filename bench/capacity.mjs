@@ -1,5 +1,5 @@
-// `npm run bench:capacity`: what a Redis full of sessions weighs, how fast it answers, how fast a replica
-// starts on it, and what that makes of ten and a hundred million.
+// `npm run bench:capacity`: memory and latency of a Redis full of sessions, the start time of a replica
+// on it, and the extrapolation to ten and a hundred million sessions.
 import { loadavg } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'

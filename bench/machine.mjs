@@ -1,4 +1,4 @@
-// What the machine is, which core does what, and what a process has used.
+// Facts about the machine, the assignment of cores, and the resource usage of processes.
 import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { cpus, release, totalmem, type } from 'node:os'
@@ -7,7 +7,7 @@ import { findProgram } from './places.mjs'
 const taskset = findProgram('taskset')
 const allowed = allowedCores()
 
-/** Core lists for taskset: `server` has one for itself, `any` may use all. null where nothing can be pinned. */
+/** Core lists for taskset: `server` has its own core, `any` is all cores. null if pinning is impossible. */
 export const CORES =
   taskset === null || allowed.length < 2
     ? null
@@ -17,12 +17,12 @@ export const CORES =
         any: allowed.join(','),
       }
 
-/** The command line that runs a program on the core(s) of `which`: 'server', 'load' or 'any'. */
+/** The command line that runs a program on the cores of `which`: 'server', 'load' or 'any'. */
 export function pinned(which, command, args) {
   return CORES === null ? [command, args] : [taskset, ['-c', CORES[which], command, ...args]]
 }
 
-/** Puts this process itself among the load. */
+/** Pins this process to the cores of the load generator. */
 export function moveToLoad() {
   if (CORES !== null) spawnSync(taskset, ['-a', '-p', '-c', CORES.load, String(process.pid)])
 }
@@ -34,7 +34,7 @@ export function describeMachine() {
   return `${cpus().length} cores (${model}), ${gigabytes} GB, ${type()} ${release().split('.', 2).join('.')}; ${pinning}`
 }
 
-/** The first version number that a program prints, or null where it is not installed. */
+/** The first version number that a program prints, or null if it is not installed. */
 export function versionOf(program, args) {
   const path = findProgram(program)
   if (path === null) return null
@@ -45,7 +45,7 @@ export function versionOf(program, args) {
 // Linux counts in hundredths of a second for programs, whatever the kernel's own tick is.
 const TICK_MICROSECONDS = 10_000
 
-/** CPU time in microseconds that a process and its children have used; null where there is no /proc. */
+/** CPU time in microseconds of a process and its children; null without /proc. */
 export function cpuOf(pid) {
   return sum(pid, (each) => {
     const stat = readFileSync(`/proc/${each}/stat`, 'latin1')
@@ -54,7 +54,7 @@ export function cpuOf(pid) {
   })
 }
 
-/** Largest resident size in bytes since the last `forgetPeak`, added up over a process and its children. */
+/** Peak resident size in bytes since the last `forgetPeak`, summed over a process and its children. */
 export function peakOf(pid) {
   return sum(pid, (each) => {
     const status = readFileSync(`/proc/${each}/status`, 'latin1')

@@ -30,13 +30,13 @@ export const HELP = `npm run bench -- [flags]
 
 const USUAL = { rounds: 5, seconds: 4, warmup: 3, sessions: 300 }
 const QUICK = { rounds: 2, seconds: 1, warmup: 0.5, sessions: 40 }
-/** Part of the connections that loads of an answer of so many kilobytes use. */
+/** Share of the connections that a load uses, by response size in kilobytes. */
 const SIZES = new Map([
   ['1', 1],
   ['256', 1 / 4],
 ])
 
-/** Reads the command line; throws an Error whose message is for the person who typed it. */
+/** Parses the command line. Throws an Error whose message is for the user. */
 export function readOptions(args, candidateNames) {
   const { values } = parseArgs({ args, options: FLAGS })
   const base = values.quick ? QUICK : USUAL
@@ -67,7 +67,7 @@ export function readOptions(args, candidateNames) {
     })),
     only,
     load,
-    // A part of a table must not take the place of the whole one.
+    // A partial table must not replace the complete one.
     page: values.page ?? (values.quick || values.only || values.sizes ? null : PAGE),
   }
 }

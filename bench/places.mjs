@@ -1,4 +1,4 @@
-// Where things are.
+// Paths of folders and programs.
 import { accessSync, constants, existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -21,7 +21,7 @@ export function findProgram(name) {
   return FOLDERS.map((folder) => join(folder, name)).find(isExecutable) ?? null
 }
 
-/** Throws what to do where the server is not built or Redis is missing. */
+/** Throws an Error with the next step if the server is not built or Redis is missing. */
 export function requireServer() {
   if (!existsSync(join(DIST, 'main.js'))) throw new Error('dist/ is missing. Run: npm run build')
   if (findProgram('redis-server') === null) {

@@ -1,4 +1,4 @@
-// Programs that the benchmark starts, each on the core that it is given, all ended when it ends.
+// Starts the programs of the benchmark, each on its assigned core, and ends them all with it.
 import { spawn } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:net'
@@ -9,7 +9,7 @@ import { pinned } from './machine.mjs'
 const READY_MS = 20_000
 const STOP_MS = 10_000
 
-// Outlives the benchmark: when the pipe closes, for whatever reason, it ends what was left.
+// Outlives the benchmark: when the pipe closes, for whatever reason, it kills the remaining processes.
 const WATCHDOG = `
 alive=
 while read -r sign pid; do
@@ -24,7 +24,7 @@ for p in $alive; do kill -KILL "$p"; done 2>/dev/null
 rm -rf "$1"
 `
 
-/** Everything that one run starts; `end` stops it, last started first. */
+/** The processes of one run. `end` stops them in reverse order of their start. */
 export function createProcesses() {
   const folder = mkdtempSync(join(tmpdir(), 'bff-bench-'))
   const running = []
@@ -37,8 +37,8 @@ export function createProcesses() {
   watchdog.stdin.unref?.()
 
   /**
-   * Starts a program and waits until `ready` (a pattern for its output, or an async function that is
-   * tried until it does not throw). `stdout` is a file descriptor, else the output is kept.
+   * Starts a program and waits for `ready` (a pattern in its output, or an async function that is
+   * retried until it does not throw). `stdout` is a file descriptor; without it the output is kept.
    */
   async function start(
     command,
@@ -106,7 +106,7 @@ async function isReady(ready, output) {
   }
 }
 
-/** A TCP port of 127.0.0.1 that was free a moment ago. */
+/** A TCP port of 127.0.0.1 that was just free. */
 export async function freePort() {
   const server = createServer()
   await new Promise((resolve, reject) => server.once('error', reject).listen(0, '127.0.0.1', resolve))

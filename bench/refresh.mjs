@@ -1,4 +1,4 @@
-// `npm run bench:refresh`: what it costs to keep tokens fresh, and to keep sessions that nobody uses.
+// `npm run bench:refresh`: the cost of refreshing tokens, and of storing idle sessions.
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { moveToLoad } from './machine.mjs'
@@ -97,7 +97,7 @@ async function measureAll(services, options) {
 async function measureRefresh(services, { rounds, seconds, count }) {
   const workers = []
   for (const { way, title } of WAYS) {
-    // Tokens that are due at once: the next refresh of the same session need not wait for an hour.
+    // Tokens that are due at once, so the next refresh of the same session need not wait an hour.
     const tokenUrl = `${services.upstreamUrl}${way === 'request' ? '/due' : ''}/oauth/token`
     const settings = { way, redisPort: services.redisPort, tokenUrl, prefix: `${way}:` }
     const worker = await services.processes.start(process.execPath, [WORKER, JSON.stringify(settings)], {
@@ -114,7 +114,7 @@ async function measureRefresh(services, { rounds, seconds, count }) {
       const { granted } = await services.counts()
       const result = await worker.work(1)
       const asked = (await services.counts()).granted - granted
-      // One token request for each refresh, no more and no less.
+      // Exactly one token request for each refresh.
       if (asked !== result.refreshes)
         throw new Error(`${asked} token requests for ${result.refreshes} refreshes`)
       say(

@@ -1,4 +1,4 @@
-// Loads in turn, A B C ... C B A, and what each of them cost.
+// Runs the loads in the order A B C ... C B A and measures the cost of each.
 import { runLoad } from './load/load.mjs'
 import { cpuOf, forgetPeak, peakOf } from './machine.mjs'
 import { BROWSER_HEADERS, get } from './sign-in.mjs'
@@ -7,9 +7,9 @@ const FLUXES = 1_000
 const WAC = { 1: 'small', 256: 'big' }
 const BYTES = { 1: 1_024, 256: 262_144 }
 
-/** What the browsers ask for: each cookie takes its turn, and each flux. */
+/** The requests of the browsers: cookies and fluxes in rotation. */
 function requestsOf({ cookies }, { kilobytes }, otherCookies) {
-  // Who knows no session is sent the same bytes all the same.
+  // Candidates without sessions receive the same bytes.
   const sent = cookies ?? otherCookies
   return Array.from({ length: FLUXES }, (_, at) => ({
     path: `/flux/${WAC[kilobytes]}/s${at + 1}`,
@@ -18,8 +18,8 @@ function requestsOf({ cookies }, { kilobytes }, otherCookies) {
 }
 
 /**
- * Loads every candidate in each round, in reverse order in every second one. Returns the results of
- * all rounds by candidate. Throws when one answer was not what it should be.
+ * Loads every candidate in each round, with the order reversed in every second one. Returns the results of
+ * all rounds by candidate. Throws if a response is wrong.
  */
 export async function runRounds({ services, candidates, size, options, kind, say }) {
   const results = new Map(candidates.map(({ name }) => [name, []]))
@@ -37,7 +37,7 @@ export async function runRounds({ services, candidates, size, options, kind, say
 
   for (const candidate of candidates) {
     await checkAnswer(candidate, size, fallback)
-    // A cache that is still empty is no fault yet.
+    // During the warm-up an empty cache is no error.
     await one({ ...candidate, check: undefined }, options.warmupSeconds)
     forgetPeak(candidate.started.pid)
   }
@@ -52,11 +52,11 @@ export async function runRounds({ services, candidates, size, options, kind, say
   return results
 }
 
-/** A load that was disturbed is repeated once: a connection may break, but not each time. */
+/** Repeats a failed load once: a single broken connection is tolerated. */
 async function measure(order) {
   const first = await load(order)
   if (first.fault === null) return first
-  order.say(`${order.candidate.name}: ${first.fault}; once more`)
+  order.say(`${order.candidate.name}: ${first.fault}; repeating it once`)
   const second = await load(order)
   if (second.fault !== null) throw new Error(`${order.candidate.name}: ${second.fault}`)
   return second
@@ -92,7 +92,7 @@ async function load({ services, candidate, requests, size, seconds, kind }) {
   return { ...result, fault: faultOf(outcome, served) ?? candidate.check?.(result) ?? null }
 }
 
-/** Why a load does not count, or null. A redirect, or a page of the candidate's own, was not fetched upstream. */
+/** Why a load is invalid, or null. A redirect, or a page of the candidate itself, did not come from upstream. */
 export function faultOf({ requests, failed }, served) {
   if (requests === 0) return 'no answers at all'
   if (failed > 0) return `${failed} of ${requests} answers were errors`

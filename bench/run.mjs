@@ -1,5 +1,5 @@
-// `npm run bench`: what one request through this server costs, compared with others that do the same work.
-// Starts everything itself on 127.0.0.1, prints a table, and writes docs/benchmarks.md with its chart.
+// `npm run bench`: the cost of one request through this server, compared with other servers that do the same work.
+// Starts all processes on 127.0.0.1, prints a table, and writes docs/benchmarks.md with its chart.
 import { spawnSync } from 'node:child_process'
 import { existsSync, writeFileSync } from 'node:fs'
 import { CANDIDATES, isInstalled, WORKERS } from './candidates/all.mjs'
@@ -105,9 +105,9 @@ function chartOf(rows, { kilobytes }) {
 
 function installPeers() {
   if (existsSync(PEERS)) return
-  say('installing what this server is compared with into bench/node_modules')
+  say('installing the other servers into bench/node_modules')
   const { status } = spawnSync('npm', ['ci', '--prefix', BENCH, '--no-audit', '--no-fund'], {
     stdio: ['ignore', 2, 2],
   })
-  if (status !== 0) throw new Error('npm ci --prefix bench has failed')
+  if (status !== 0) throw new Error('npm ci --prefix bench failed')
 }

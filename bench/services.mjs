@@ -1,4 +1,4 @@
-// What every candidate needs around it: Redis, an authorization server, a resource server.
+// The services of every candidate: Redis, an authorization server, a resource server.
 
 import { fileURLToPath } from 'node:url'
 import { Redis } from 'ioredis'
@@ -7,10 +7,10 @@ import { freePort } from './processes.mjs'
 
 const platformServer = (name) => fileURLToPath(new URL(`platform/${name}.mjs`, import.meta.url))
 
-// The look at the due queue, the heartbeat, and what reading /metrics and this count itself ask.
+// The polls of the due queue, the heartbeat, and the commands of /metrics and of this count.
 const BACKGROUND = new Set(['evalsha', 'zrangebyscore', 'zrange', 'time', 'publish', 'zcard', 'info'])
 
-/** Starts the surroundings; all of it runs on the load's cores. */
+/** Starts the services on the cores of the load generator. */
 export async function startServices(processes) {
   const redisPort = await freePort()
   const upstreamPort = await freePort()
@@ -32,13 +32,13 @@ export async function startServices(processes) {
     redisPid,
     upstreamUrl: `http://127.0.0.1:${upstreamPort}`,
     authUrl: `http://127.0.0.1:${authPort}`,
-    /** How many answers the resource server gave to calls with a token, and token requests granted. */
+    /** Responses of the resource server to calls with a token, and granted token requests. */
     counts: () =>
       new Promise((resolve) => {
         upstream.child.once('message', resolve)
         upstream.child.send('counts')
       }),
-    /** Commands that Redis has executed so far, without those that replicas send while nothing happens. */
+    /** Commands that Redis has executed so far, without the constant load of idle replicas. */
     async redisCommands() {
       const lines = (await redis.info('commandstats')).matchAll(/cmdstat_([^:]+):calls=(\d+)/g)
       return [...lines].reduce((sum, [, name, calls]) => sum + (BACKGROUND.has(name) ? 0 : Number(calls)), 0)

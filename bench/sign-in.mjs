@@ -1,7 +1,7 @@
-// A browser, as far as signing in and checking one answer need it.
+// A minimal browser that signs in and checks one response.
 import { Agent, request } from 'node:http'
 
-/** What a browser sends with a script's request. Every candidate gets the same. */
+/** The header fields of a browser's fetch(), the same for every candidate. */
 export const BROWSER_HEADERS = {
   'user-agent':
     'Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36',
@@ -23,7 +23,7 @@ const NAVIGATION = {
 const MAX_HOPS = 8
 const agent = new Agent({ keepAlive: true, maxSockets: 16 })
 
-/** One GET; no redirect is followed. */
+/** One GET without following redirects. */
 export function get(url, headers) {
   return new Promise((resolve, reject) => {
     const sent = request(url, { agent, headers }, (response) => {
@@ -38,8 +38,8 @@ export function get(url, headers) {
 }
 
 /**
- * Starts at `url`, follows the redirects to the authorization server and back, and gives the `Cookie`
- * header of a browser that is signed in.
+ * Starts at `url`, follows the redirects to the authorization server and back, and returns the `Cookie`
+ * header of the signed-in browser.
  */
 export async function signIn(url) {
   const jar = new Map()

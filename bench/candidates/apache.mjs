@@ -1,4 +1,4 @@
-// Apache with mod_auth_openidc, the module that puts OpenID Connect in front of anything; its sessions
+// Apache with mod_auth_openidc, the usual OpenID Connect module for Apache; its sessions
 // are in Redis.
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'

@@ -1,4 +1,4 @@
-// nginx as a plain reverse proxy: no session, one worker. The floor for any server.
+// nginx as a plain reverse proxy: no session, one worker. The lower bound for any server.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { findProgram } from '../places.mjs'
@@ -12,7 +12,7 @@ export const nginx = {
   start: (services) => startNginx(services, 'nginx', ''),
 }
 
-/** With room for a whole long answer, which nginx else writes into a file where its reader is slower. */
+/** The buffers hold a whole long response. Otherwise nginx writes it to a file if the reader is slower. */
 export const nginxTuned = {
   name: 'nginx-tuned',
   title: 'nginx proxy_pass, buffers of 512 KB, no session',

@@ -1,4 +1,4 @@
-// Servers of bench/servers: each a small program of the kind that one would write with these packages.
+// Servers of bench/servers: each is a small, typical program with these packages.
 import { fileURLToPath } from 'node:url'
 import { freePort } from '../processes.mjs'
 import { get, manyTimes, signIn } from '../sign-in.mjs'

@@ -1,5 +1,5 @@
-// This server, as it is shipped, three times: three replicas of one deployment over one Redis, so that
-// the browsers that signed in at the first are known to all.
+// This server as shipped, in three configurations: three replicas of one deployment over one Redis, so that
+// all of them know the browsers that signed in at the first.
 import { closeSync, ftruncateSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { DIST } from '../places.mjs'
@@ -8,7 +8,7 @@ import { get, manyTimes, signIn } from '../sign-in.mjs'
 
 const PREFIX = 'bench:'
 
-/** Redis commands a request that show whether the cache was used; once a minute each session is read again. */
+/** Redis commands per request that show whether the cache was used. Each session is read again once a minute. */
 const NEXT_TO_NONE = 0.5
 const ONE_EACH = 0.9
 
@@ -24,7 +24,7 @@ export const oursUncached = {
   name: 'ours-uncached',
   title: 'this server, session cache bypassed: a Redis read each',
   async start(services) {
-    // This user may use no channel, so change messages never arrive, and the cache is not trusted.
+    // This user has no permission for channels, so change messages never arrive and the cache is not trusted.
     await services.redis.call('ACL', 'SETUSER', 'deaf', 'on', '>bench', '~*', '+@all', 'resetchannels')
     return await startOurs(services, { REDIS_URL: `redis://deaf:bench@127.0.0.1:${services.redisPort}` })
   },
@@ -52,7 +52,7 @@ export const oursLogged = {
   },
 }
 
-/** With so many processes behind one port, on every core, the load's too. */
+/** So many processes behind one port. They use every core, those of the load generator too. */
 export function oursWithWorkers(count) {
   return {
     name: `workers-${count}`,
@@ -87,7 +87,7 @@ async function startOurs(services, env, stdout, core = 'server') {
       ...env,
     },
   })
-  // The callback leads to PUBLIC_URL, so the first replica must be there when the others sign in.
+  // The callback leads to PUBLIC_URL, so the first replica must run when the others sign in.
   services.ourCookies ??= await manyTimes(services.sessions, () => signIn(`${services.publicUrl}/auth/login`))
   return { pid, url, opsUrl, cookies: services.ourCookies }
 }

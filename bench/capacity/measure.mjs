@@ -1,4 +1,4 @@
-// Fills the store and takes every figure of the page, one after the other.
+// Fills the store and measures every figure of the page in sequence.
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { cpuOf } from '../machine.mjs'
@@ -33,7 +33,7 @@ export async function measureCapacity(services, { sessions, calls, starts, messa
   const idleClaim = await worker.ask({ name: 'time', what: 'claimDue', calls })
   const due = Math.ceil(sessions / 100)
   const dueClaim = await worker.ask({ name: 'claimDue', due })
-  say('claims and reads are timed')
+  say('measured: claims and reads')
   const replace = await worker.ask({ name: 'refreshes', calls, atOnce: 1 })
   const cpuBefore = cpuOf(services.redisPid)
   const startedRefreshes = performance.now()
@@ -75,7 +75,7 @@ async function startWorker(services, settings, onProgress) {
   return { ask, stop }
 }
 
-/** Milliseconds from the start of a new process to `/readyz` 200, and to its first call that was served. */
+/** Milliseconds from the start of a new process to `/readyz` 200, and to the first call it served. */
 async function timeStarts(services, settings, starts, say) {
   const place = { port: await freePort(), opsPort: await freePort() }
   const first = await startReplica(services, settings, place)
@@ -92,11 +92,11 @@ async function timeStarts(services, settings, starts, say) {
     servedMs.push(performance.now() - begun)
     await replica.stop()
   }
-  say('starts are timed')
+  say('measured: starts')
   return { readyMs, servedMs }
 }
 
-/** CPU time of a replica for one change message, and of Redis, in microseconds; null where it is not known. */
+/** CPU time of a replica and of Redis for one change message, in microseconds; null if unknown. */
 async function weighMessages(services, settings, worker, count) {
   const replica = await startReplica(services, settings, {
     port: await freePort(),
@@ -133,7 +133,7 @@ async function startReplica(services, settings, { port, opsPort }) {
     },
     async ready() {
       const { status } = await get(`http://127.0.0.1:${opsPort}/readyz`, {})
-      if (status !== 200) throw new Error(`/readyz says ${status}`)
+      if (status !== 200) throw new Error(`/readyz responded ${status}`)
     },
   })
   return { url, pid, stop }

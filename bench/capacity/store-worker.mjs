@@ -1,5 +1,5 @@
-// Works on the store through the product's own code, in a process of its own. Started with JSON:
-// `{redisPort, tokenUrl, prefix}`. Each message `{name, ...}` is one order, answered by its result.
+// Uses the store through the server's own code, in a separate process. Started with JSON:
+// `{redisPort, tokenUrl, prefix}`. Each message `{name, ...}` is one job. The worker sends back its result.
 import { randomBytes, randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -21,11 +21,11 @@ const SHARDS = 16
 const LEASE_MS = 15_000
 const OPEN_MS = 30_000
 const CLAIM_AT_MOST = 64
-/** Nothing falls due while this runs. */
+/** No session becomes due during the run. */
 const DUE_FROM_MS = 1_200_000
 const DUE_WITHIN_MS = 3_600_000
 
-/** Keys of sessions to work on; spread over the whole of them. */
+/** Keys of the sessions to use, spread over all sessions. */
 const keys = []
 
 const ORDERS = { fill, claimDue, time, refreshes, messages }
@@ -70,7 +70,7 @@ async function signedIn() {
   return key
 }
 
-/** Makes so many sessions due and claims them all; milliseconds of each claim that handed some out. */
+/** Makes so many sessions due and claims them all. Returns the milliseconds of each claim that returned any. */
 async function claimDue({ due }) {
   await forEach(due, AT_ONCE, (each) => store.schedule(keys[each], 0))
   const took = []
@@ -87,7 +87,7 @@ async function claimDue({ due }) {
   return { took }
 }
 
-/** Milliseconds of each of `calls` calls, one after the other. */
+/** Milliseconds of each of `calls` sequential calls. */
 async function time({ what, calls }) {
   const steps = {
     read: (at) => store.read(keys[at % keys.length]),
@@ -103,7 +103,7 @@ async function time({ what, calls }) {
   return { took }
 }
 
-/** The commands of a refresh, so many sessions at a time; milliseconds of each `replaceTokens`. */
+/** The commands of a refresh, for so many sessions at a time. Returns the milliseconds of each `replaceTokens`. */
 async function refreshes({ calls, atOnce }) {
   const took = []
   await forEach(calls, atOnce, async (at) => {
@@ -129,7 +129,7 @@ async function refreshes({ calls, atOnce }) {
   return { took }
 }
 
-/** Change messages of sessions that the replica does not know, as nearly all are; at most 50,000 a second. */
+/** Change messages of sessions that the replica does not cache, the usual case; at most 50,000 a second. */
 async function messages({ count, channel }) {
   const redis = new Redis({ host: '127.0.0.1', port: settings.redisPort })
   const perBatch = 500

@@ -1,4 +1,4 @@
-// The figures as they were taken, and what follows from them for stores that no one machine can hold.
+// The measured figures, and their extrapolation to stores larger than one machine.
 import { readFileSync } from 'node:fs'
 import { markdownTable, median } from '../report/table.mjs'
 
@@ -28,11 +28,11 @@ export function capacityTable(figures) {
 }
 
 const MASTER_BYTES = 16e9
-/** Redis needs the rest for buffers, fragmentation and the copy-on-write of a save. */
+/** Redis needs the remaining memory for buffers, fragmentation and the copy-on-write of a save. */
 const FILLED = 0.7
 /** Access tokens of an hour are refreshed five minutes ahead, and up to one minute later. */
 const REFRESH_EVERY_SECONDS = 3_600 - 300 + 30
-/** Part of a core that a process may use for refreshes and messages; the rest is for calls, and for peaks. */
+/** Share of a core for refreshes and messages. The remaining share is for calls and peaks. */
 const REPLICA_SHARE = 0.5
 
 /** `benchmarks`: the page that holds the cost of one refresh. */
@@ -97,10 +97,11 @@ function growth({ bytesEach, messageCpu, messageRedisCpu, redisCpuEach }, refres
   }
 }
 
-/** CPU in microseconds of one refresh in the background, as `npm run bench:refresh` wrote it. */
+/** CPU in microseconds of one background refresh, as recorded by `npm run bench:refresh`. */
 function refreshCost(page) {
   const [, cost] = /^\| this server, in the background[^|]*\|[^|]*\| (\d+) \|/m.exec(page) ?? []
-  if (cost === undefined) throw new Error('docs/benchmarks.md holds no cost of a refresh')
+  if (cost === undefined)
+    throw new Error('docs/benchmarks.md has no cost of a refresh: run npm run bench:refresh')
   return Number(cost)
 }
 

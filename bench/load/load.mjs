@@ -1,4 +1,4 @@
-// One load on one candidate, from the load's cores.
+// Generates load on one candidate from the cores of the load generator.
 import { spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -10,7 +10,7 @@ import { BROWSER_HEADERS } from '../sign-in.mjs'
 const SCRIPT = fileURLToPath(new URL('wrk.lua', import.meta.url))
 const SOCKETS = fileURLToPath(new URL('sockets.mjs', import.meta.url))
 
-/** Whether wrk is used: where it is wanted, or nothing is and it is there. */
+/** The load generator to use: the requested one, else wrk if it is installed. */
 export function chooseLoad(wanted) {
   const wrk = findProgram('wrk')
   if (wanted === 'wrk' && wrk === null) throw new Error('wrk is not installed; use --load sockets')
@@ -18,8 +18,8 @@ export function chooseLoad(wanted) {
 }
 
 /**
- * Runs the load to its end: `{requests, seconds, failed, p50, p99}`, the last two in milliseconds.
- * `failed` counts answers that were errors, and broken connections.
+ * Runs the load to its end. Returns `{requests, seconds, failed, p50, p99}`, the last two in milliseconds.
+ * `failed` counts error responses and broken connections.
  */
 export function runLoad({ kind, folder, url, requests, connections, seconds }) {
   const file = join(folder, 'requests.tsv')

@@ -1,5 +1,5 @@
-// A load generator where wrk is not installed: bare sockets, ready-made requests, every status looked
-// at. A process of its own; its orders are one JSON argument, its result is one line of JSON.
+// A load generator for machines without wrk: plain sockets, prepared requests, every status checked.
+// A separate process: its job is one JSON argument, its result is one line of JSON.
 import { readFileSync } from 'node:fs'
 import { connect } from 'node:net'
 
@@ -55,7 +55,7 @@ function run() {
   })
 }
 
-/** Takes the parts of an answer; gives its status with the last one, and null before. */
+/** Parses the chunks of a response. Returns its status with the last one, and null before. */
 function createReader() {
   let head = ''
   let status = 0

@@ -1,5 +1,5 @@
-// An OpenID provider that agrees at once: whoever asks is signed in. Enough of it for every candidate
-// that signs in by itself: discovery, authorize, token, keys, userinfo.
+// An OpenID provider that signs in every user without a page. It has what every candidate needs
+// to sign in: discovery, authorize, token, keys, userinfo.
 import { createSign, generateKeyPairSync, randomBytes } from 'node:crypto'
 import { createServer } from 'node:http'
 

@@ -1,6 +1,6 @@
-// A resource server that costs next to nothing: HTTP/1.1 by hand on bare sockets, with ready-made
-// answers of 1 KB and 256 KB. It counts what it served to calls that carried a bearer token, so that
-// the count of a load can be checked against it. POST /oauth/token is a token endpoint, as cheap.
+// A resource server with minimal cost: hand-written HTTP/1.1 on plain sockets, with prepared
+// responses of 1 KB and 256 KB. It counts the responses to calls with a bearer token, so that
+// the count of a load can be verified. POST /oauth/token is an equally cheap token endpoint.
 import { createServer } from 'node:net'
 
 const SIZES = { small: 1_024, big: 262_144 }
@@ -13,7 +13,7 @@ const TOKENS = {
 
 const answers = { small: fluxAnswer(SIZES.small), big: fluxAnswer(SIZES.big) }
 const refused = answerOf('401 Unauthorized', '{"error":"invalid_token"}')
-// Due at once, so that the next refresh of the same session needs no waiting.
+// Due at once, so that the next refresh of the same session can start immediately.
 const dueTokens = answerOf('200 OK', JSON.stringify({ ...TOKENS, expires_in: 0 }))
 const tokens = answerOf('200 OK', JSON.stringify({ ...TOKENS, expires_in: 3_600 }))
 

@@ -1,4 +1,4 @@
-// What many sessions cost that nobody uses: memory in Redis, and what one idle replica does.
+// The cost of many idle sessions: memory in Redis, and the work of one idle replica.
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { cpuOf, peakOf } from '../machine.mjs'
@@ -63,7 +63,7 @@ async function usedMemory({ redis }) {
   return Number(/used_memory:(\d+)/.exec(await redis.info('memory'))[1])
 }
 
-/** Commands as clients sent them and as scripts called them; Redis counts both. */
+/** Commands of clients and of scripts. Redis counts both. */
 async function commandCounts({ redis }) {
   const lines = (await redis.info('commandstats')).matchAll(/cmdstat_([^:]+):calls=(\d+)/g)
   return Object.fromEntries([...lines].map(([, name, calls]) => [name, Number(calls)]))

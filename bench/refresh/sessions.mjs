@@ -1,4 +1,4 @@
-// The product's own sessions and tokens over a real Redis, built as src/app.ts does, without HTTP.
+// The server's own sessions and tokens over a real Redis, composed as in src/app.ts, without HTTP.
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -17,7 +17,7 @@ const { createRevoker } = await load('tokens/revoker.js')
 const { createTokens } = await load('tokens/tokens.js')
 const { Secret } = await load('secret.js')
 
-/** The environment of a replica whose sessions these are. */
+/** The environment of a replica that uses these sessions. */
 export function replicaEnv({ redisPort, tokenUrl, prefix }) {
   return {
     HOST: '127.0.0.1',
@@ -34,7 +34,7 @@ export function replicaEnv({ redisPort, tokenUrl, prefix }) {
   }
 }
 
-/** The store of such a replica, and the keys that seal its tokens. */
+/** The store of such a replica, and the keyring that seals its tokens. */
 export function openStore(settings) {
   const parsed = parseConfig(replicaEnv(settings))
   if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
@@ -54,7 +54,7 @@ export function openStore(settings) {
   return { config, keyring, store, idleMs }
 }
 
-/** New tokens whose access token has so many random bytes, a third more in characters. */
+/** New tokens. The access token has so many random bytes, in base64url a third more characters. */
 export function newTokens(leftSeconds, accessTokenBytes) {
   return {
     accessToken: new Secret(randomBytes(accessTokenBytes).toString('base64url')),
@@ -65,7 +65,7 @@ export function newTokens(leftSeconds, accessTokenBytes) {
   }
 }
 
-/** `onRefreshed` gets the outcome of each token request. */
+/** `onRefreshed` receives the outcome of each token request. */
 export function openSessions(settings, onRefreshed) {
   const { config, keyring, store: redisStore, idleMs } = openStore(settings)
   const { concurrency } = config.refresh
@@ -110,7 +110,7 @@ export function openSessions(settings, onRefreshed) {
     events: { refreshed: (_trigger, outcome) => onRefreshed(outcome), lagged() {} },
   })
 
-  /** A session as a sign-in leaves it, whose access token lives for so many seconds more. */
+  /** A session as after a sign-in, whose access token is valid for so many seconds more. */
   async function signedIn(leftSeconds) {
     const key = randomBytes(32).toString('hex')
     await sessions.create(key, newTokens(leftSeconds, 600), 'code')
@@ -121,7 +121,7 @@ export function openSessions(settings, onRefreshed) {
   return { sessions, tokens, store, signedIn, concurrency }
 }
 
-/** Does `work` for 0 to `count` - 1, so many at a time. */
+/** Runs `work` for 0 to `count` - 1, so many at a time. */
 export async function forEach(count, atOnce, work) {
   let next = 0
   const lane = async () => {

@@ -1,5 +1,5 @@
-// Refreshes on order, in a process of its own. Started with JSON: `{way, redisPort, tokenUrl, prefix}`.
-// Each message `{seconds}` or `{count}` is one piece of work, answered by `{refreshes, seconds, cpu}`.
+// Runs refreshes in a separate process. Started with JSON: `{way, redisPort, tokenUrl, prefix}`.
+// Each message `{seconds}` or `{count}` is one job. The worker sends back `{refreshes, seconds, cpu}`.
 import { Pool } from 'undici'
 import { forEach, openSessions } from './sessions.mjs'
 
@@ -24,7 +24,7 @@ console.log('ready')
 
 const begin = () => ({ before: process.cpuUsage(), startedAt: performance.now() })
 
-/** Sixty-four lanes that refresh one after another until the time is over. */
+/** 64 concurrent loops of sequential refreshes until the time is over. */
 async function lanes(seconds, refresh) {
   const begun = begin()
   const deadline = begun.startedAt + seconds * 1_000
@@ -39,7 +39,7 @@ async function lanes(seconds, refresh) {
   return { ...begun, refreshes }
 }
 
-/** The least that any refresh can be: one POST over a kept connection, and its JSON. */
+/** The minimum of any refresh: one POST over a kept-alive connection, and its JSON. */
 async function plain() {
   const { origin, pathname: path } = new URL(settings.tokenUrl)
   const pool = new Pool(origin, { connections: AT_ONCE, pipelining: 1 })
@@ -58,7 +58,7 @@ async function plain() {
     })
 }
 
-/** As a request does it that finds its token due: read the record, take the lease, ask, store. */
+/** Like a request that finds its token due: read the record, take the lease, request, store. */
 async function request() {
   const { sessions, tokens, signedIn } = openSessions(settings, () => {})
   const keys = []
@@ -74,7 +74,7 @@ async function request() {
     })
 }
 
-/** As the background does it: so many sessions that are all due, claimed from the queue. */
+/** Like the background refresh: so many due sessions, claimed from the queue. */
 async function schedule() {
   let granted = 0
   let wanted = 0
@@ -100,7 +100,7 @@ async function schedule() {
   }
 }
 
-/** The store fails at once until its connection stands. */
+/** Calls to the store fail until its connection is open. */
 async function connected(work) {
   for (let tries = 0; ; tries += 1) {
     try {

@@ -1,4 +1,4 @@
-// A bar chart as SVG: readable on light and dark pages, by text alone too.
+// A bar chart as SVG, readable on light and dark pages and by screen readers.
 
 const WIDTH = 840
 const LABEL_WIDTH = 400
@@ -6,7 +6,7 @@ const ROW_HEIGHT = 34
 const BAR_HEIGHT = 18
 const TOP = 52
 
-/** `bars`: `{label, value, text, own}`, in order; `own` ones stand out. */
+/** `bars`: `{label, value, text, own}`, in order; `own` bars are highlighted. */
 export function barChart({ title, bars }) {
   const height = TOP + bars.length * ROW_HEIGHT + 10
   const room = WIDTH - LABEL_WIDTH - 115

@@ -1,8 +1,8 @@
-// The page keeps its own words; a run replaces what stands between its two marks.
+// A run replaces only the text between its two marks on the page.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { PAGE } from '../places.mjs'
 
-/** Writes `text` into the section `name` of `page`; a page that does not exist begins as a copy of the usual one. */
+/** Writes `text` into the section `name` of `page`. A missing page starts as a copy of the default one. */
 export function writeSection(page, name, text) {
   const before = readFileSync(existsSync(page) ? page : PAGE, 'utf8')
   const [begin, end] = [`<!-- ${name}: written by the benchmark -->`, `<!-- /${name} -->`]

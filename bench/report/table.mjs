@@ -7,8 +7,8 @@ export const median = (values) => {
 }
 
 /**
- * One row for each candidate. CPU is the least of all rounds: neighbours on the machine can only add
- * to it. Everything else is the median, and the resident size the largest.
+ * One row for each candidate. CPU is the minimum of all rounds: other processes on the machine can only add
+ * to it. The resident size is the maximum, and all other figures are medians.
  */
 export function rowsOf(candidates, results) {
   const rows = candidates.map(({ name, title }) => {

@@ -1,4 +1,4 @@
-// Under which conditions the figures came about.
+// The conditions of a run: machine, versions, rounds.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describeMachine, versionOf } from '../machine.mjs'
@@ -27,7 +27,7 @@ export function conditions({ options, kind, candidates }) {
   ].join('\n')
 }
 
-/** The line that heads a section of another run. */
+/** The lines at the top of a section from another run. */
 export function whenAndWhere() {
   return `- ${today()}; ${describeMachine()}\n- Node ${process.versions.node}; ${nameAndVersion('Redis')}, ${packageVersion(ROOT, 'undici')}, ${packageVersion(ROOT, 'openid-client')}, ${packageVersion(ROOT, 'ioredis')}`
 }

@@ -1,4 +1,4 @@
-// The floor for Node: node:http in front, undici's dispatch behind, nothing else.
+// The lower bound for Node: node:http for requests, undici's dispatch for upstream, nothing else.
 import { createServer } from 'node:http'
 import { Pool } from 'undici'
 

@@ -26,7 +26,7 @@ app.use(
   '/flux',
   openid.requiresAuth(),
   (request, _response, next) => {
-    // On the request, not in the proxy's event: by then the session store has made it too late.
+    // Set on the request: the proxy's event fires too late, after the asynchronous session store.
     request.headers.authorization = `Bearer ${request.oidc.accessToken.access_token}`
     delete request.headers.cookie
     next()

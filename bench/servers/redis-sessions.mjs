@@ -1,5 +1,5 @@
-// Sessions in Redis for express-session's kind of store. Thinner than the packages that one would
-// take, which can only favour who uses it.
+// Sessions in Redis for the store interface of express-session. Smaller than the usual
+// packages, which can only favour the servers that use it.
 import { Redis } from 'ioredis'
 
 const LIFE_SECONDS = 7_200

@@ -1,4 +1,4 @@
-// Fastify with its own proxy package, and nobody to sign in.
+// Fastify with its own proxy package, without sign-in.
 import replyFrom from '@fastify/reply-from'
 import Fastify from 'fastify'
 

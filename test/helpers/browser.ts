@@ -1,3 +1,5 @@
+// `createBrowser`: an HTTP client with the cookies and Fetch Metadata of a browser, and checks of its responses.
+
 import { request as httpRequest } from 'node:http'
 import type { Test } from 'tap'
 
@@ -14,9 +16,9 @@ export interface RequestOptions {
   method?: string
   headers?: Record<string, string>
   body?: string | Buffer
-  /** Which cookies travel: a Strict one does not on the way back from another site. Default 'same-site'. */
+  /** The origin of the navigation: 'cross-site' omits SameSite=Strict cookies. Default 'same-site'. */
   from?: 'same-site' | 'cross-site'
-  /** No Fetch Metadata of our own. */
+  /** Sends no Fetch Metadata. */
   bare?: boolean
 }
 
@@ -25,11 +27,11 @@ interface Cookie {
   strict: boolean
 }
 
-/** A browser as far as this server can tell: cookies, Fetch Metadata, no following of redirects. */
+/** An HTTP client that looks like a browser: cookies and Fetch Metadata. It does not follow redirects. */
 export interface Browser {
   readonly cookies: Map<string, Cookie>
   fetch(url: string, options?: RequestOptions): Promise<Answer>
-  /** A click on a link, or an address typed in. */
+  /** A top-level navigation. */
   navigate(url: string, options?: RequestOptions): Promise<Answer>
 }
 
@@ -95,7 +97,7 @@ function exchange(
   body?: string | Buffer,
 ): Promise<Answer> {
   return new Promise((resolve, reject) => {
-    // `localhost` is where the tests' servers say they are; they listen on the IPv4 loopback alone.
+    // The servers are called `localhost` but listen only on the IPv4 loopback.
     const host = url.hostname === 'localhost' ? '127.0.0.1' : url.hostname
     const request = httpRequest(
       {
@@ -122,13 +124,13 @@ function exchange(
         })
       },
     )
-    request.setTimeout(20_000, () => request.destroy(new Error('no answer within 20 s')))
+    request.setTimeout(20_000, () => request.destroy(new Error('no response within 20 s')))
     request.on('error', reject)
     request.end(body)
   })
 }
 
-/** Asserts that an answer is a problem of this status and code. */
+/** Asserts that a response is a problem (RFC 9457) with this status and code. */
 export function isProblem(t: Test, answer: Answer, status: number, code: string, what: string): void {
   t.equal(answer.status, status, what)
   t.equal(answer.json().code, code, what)

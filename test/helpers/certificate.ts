@@ -1,3 +1,5 @@
+// A self-signed TLS certificate for localhost.
+
 import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -6,7 +8,7 @@ import { findTool } from '../setup/tools.mjs'
 export interface Certificate {
   readonly keyFile: string
   readonly certFile: string
-  /** The certificate to trust: it is its own CA. */
+  /** The CA certificate to trust, which is the certificate itself. */
   readonly caFile: string
 }
 

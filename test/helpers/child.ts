@@ -1,3 +1,5 @@
+// Starts child processes for a test, collects their output and kills them at its end.
+
 import { type ChildProcess, spawn } from 'node:child_process'
 import { guard } from './watchdog.ts'
 
@@ -11,7 +13,7 @@ export interface Ended {
   readonly signal: NodeJS.Signals | null
 }
 
-/** A program that a test has started. */
+/** A child process of a test. */
 export interface Child {
   readonly pid: number
   readonly ended: Promise<Ended>
@@ -20,17 +22,17 @@ export interface Child {
   stderr(): string
   /** Standard output and standard error, in order of arrival. */
   output(): string
-  /** Calls back after each piece of output and once at the end, until the returned function is called. */
+  /** Calls `listener` after each chunk of output and once at the end, until the returned function is called. */
   onOutput(listener: () => void): () => void
   send(signal: NodeJS.Signals): void
-  /** Sends the signal and waits for the end; after ten seconds it is killed, and that is an error. */
+  /** Sends the signal and waits for the end. Kills the process after ten seconds, and then throws. */
   stop(signal?: NodeJS.Signals): Promise<Ended>
-  /** The process, with its IPC channel where there is one. */
+  /** The process, with its IPC channel if there is one. */
   readonly process: ChildProcess
 }
 
 export interface ChildOptions {
-  /** The whole environment; nothing is inherited. */
+  /** The complete environment. Nothing is inherited. */
   readonly env?: Record<string, string>
   readonly cwd?: string
   readonly ipc?: boolean
@@ -38,7 +40,7 @@ export interface ChildOptions {
 
 const STOP_MS = 10_000
 
-/** Starts a program that is killed at the latest when the test ends, or when the test process dies. */
+/** Starts a program. It is killed when the test ends or the test process dies. */
 export function startChild(
   t: Teardown,
   command: string,
@@ -71,7 +73,7 @@ export function startChild(
       over = true
       resolve({ code: null, signal: null })
     })
-    // 'close' and not 'exit': by then everything that was written has been read.
+    // 'close' instead of 'exit': all output has been read by then.
     child.once('close', (code, signal) => {
       over = true
       resolve({ code, signal })
@@ -117,8 +119,8 @@ export function startChild(
 }
 
 /**
- * What `read` finds in the child's output, as soon as it finds something. Null: the child ended first.
- * Throws, with the output, when the time is over.
+ * Resolves with the first result of `read` over the child's output that is not null. Null: the child ended first.
+ * Throws, with the output, after `milliseconds`.
  */
 export async function waitForOutput<T>(
   child: Child,
@@ -136,11 +138,7 @@ export async function waitForOutput<T>(
     const off = child.onOutput(look)
     const timer = setTimeout(() => {
       off()
-      reject(
-        new Error(
-          `nothing of what was awaited within ${milliseconds} ms; the output was:\n${child.output()}`,
-        ),
-      )
+      reject(new Error(`no expected output within ${milliseconds} ms; the output was:\n${child.output()}`))
     }, milliseconds)
     look()
   })

@@ -1,3 +1,5 @@
+// A headless Chromium for tests that need a real browser.
+
 import { type Browser, chromium } from 'playwright-core'
 import { findTool } from '../setup/tools.mjs'
 import type { Teardown } from './child.ts'

@@ -1,14 +1,16 @@
+// A movable wall clock and monotonic clock for code that takes a Clock.
+
 import type { Clock } from '../../src/clock.ts'
 
-/** The clocks of this process, as a test moves them. */
+/** The clocks of this process, which a test can move. */
 export interface MovableClock extends Clock {
-  /** Time passes, for both clocks. */
+  /** Moves both clocks forward. */
   pass(ms: number): void
-  /** The wall clock alone is set, as NTP does it. */
+  /** Sets the wall clock only, as NTP does. */
   step(ms: number): void
 }
 
-/** Clocks that run as the system's do, from where they were moved. */
+/** Clocks that run at the speed of the system clocks, plus what the test added. */
 export function createMovableClock(): MovableClock {
   let passed = 0
   let stepped = 0

@@ -29,7 +29,7 @@ declare module 'oidc-provider' {
     findAccount: (ctx: unknown, id: string) => { accountId: string; claims: () => Promise<{ sub: string }> }
   }
 
-  /** What the events of the token endpoint tell. */
+  /** The argument of token endpoint events. */
   export interface GrantContext {
     body: Record<string, unknown>
     oidc: { params?: Record<string, unknown> }

@@ -1,31 +1,33 @@
+// oidc-provider as an independent authorization server, with its token requests on record.
+
 import { generateKeyPairSync, randomBytes } from 'node:crypto'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import Provider, { type Configuration, type GrantContext } from 'oidc-provider'
 import type { Teardown } from './child.ts'
 
-/** One request to the token endpoint, and what it came to. */
+/** One request to the token endpoint, and its result. */
 export interface TokenRequest {
   readonly grantType: string
-  /** The form as the provider read it. */
+  /** The form as the provider parsed it. */
   readonly params: Record<string, unknown>
-  /** The tokens, or null where the provider refused. */
+  /** The tokens, or null if the provider refused. */
   readonly granted: { access_token: string; refresh_token?: string; id_token?: string; scope?: string } | null
 }
 
-/** An authorization server that was not written here: oidc-provider, on loopback, for one client. */
+/** An independent authorization server: oidc-provider on loopback, for one client. */
 export interface ForeignServer {
   readonly issuer: string
   readonly tokenUrl: string
-  /** The variables that make the server use it, the client's included. */
+  /** The environment variables of a server that uses it, client credentials included. */
   readonly env: Record<string, string>
   /** Oldest first. */
   readonly tokenRequests: readonly TokenRequest[]
-  /** Whether the provider takes this token for good (RFC 7662). */
+  /** Whether the provider considers this token valid (RFC 7662). */
   isActive(token: string): Promise<boolean>
   /** Sends a form to the token endpoint as the client. */
   askForTokens(form: Record<string, string>): Promise<{ status: number; body: Record<string, unknown> }>
-  /** Goes through the provider's own pages as a person does; answers the address that they lead back to. */
+  /** Completes the pages of the provider like a user. Returns the URL of the redirect back. */
   decide(authorizeUrl: string, decision?: 'accept' | 'refuse'): Promise<string>
 }
 
@@ -38,7 +40,7 @@ export interface ForeignServerOptions {
 
 const CLIENT_ID = 'the-bff'
 
-/** PKCE is required, refresh tokens rotate, and a reused one ends all that came from it. */
+/** PKCE is required, refresh tokens rotate, and reuse of one revokes the grant. */
 export async function startForeignServer(
   t: Teardown,
   { redirectUri, tokenLifeSeconds, scope = 'platform' }: ForeignServerOptions,
@@ -113,7 +115,7 @@ export async function startForeignServer(
 
 const MOST_PAGES = 12
 
-/** Follows redirects and fills in forms until an address is not the provider's. */
+/** Follows redirects and submits forms until a URL is outside the provider. */
 async function walk(issuer: string, start: string, decision: 'accept' | 'refuse'): Promise<string> {
   const jar = new Map<string, string>()
   const visit = async (url: string, form?: Record<string, string>): Promise<Response> => {
@@ -142,15 +144,15 @@ async function walk(issuer: string, start: string, decision: 'accept' | 'refuse'
     const action = /<form[^>]* action="([^"]+)"/.exec(text)?.[1]
     const cancel = /<a href="([^"]+\/abort)"/.exec(text)?.[1]
     if (prompt === undefined || action === undefined || cancel === undefined) {
-      throw new Error(`the provider shows no form, but ${response.status}: ${text}`)
+      throw new Error(`the provider responded without a form: ${response.status}: ${text}`)
     }
     const form = { prompt, login: 'alice', password: 'wonderland' }
     response = decision === 'accept' ? await visit(action, form) : await visit(cancel)
   }
-  throw new Error('the pages of the provider lead nowhere')
+  throw new Error('the pages of the provider do not redirect back')
 }
 
-/** It warns that this is no set-up for production, which the tests know. */
+/** Hides the provider's warning that this setup is not for production. */
 function createQuietly(issuer: string, configuration: Configuration): Provider {
   const { warn } = console
   console.warn = () => {}
@@ -166,7 +168,7 @@ function signingKey(): object {
   return { ...privateKey.export({ format: 'jwk' }), use: 'sig', alg: 'RS256' }
 }
 
-/** Its address. Ends with the test, open connections included. */
+/** Returns the base URL. Closes the server and its connections when the test ends. */
 export async function listenOnLoopback(t: Teardown, server: Server): Promise<string> {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.teardown(() => {

@@ -1,9 +1,11 @@
+// Free TCP ports on 127.0.0.1.
+
 import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
 
 /**
- * Below the ports that systems give to outgoing connections: one of those, of any test that runs at the same time,
- * could take a port between two starts of a server.
+ * Below the ephemeral range of the system: an outgoing connection of a concurrent test
+ * could otherwise take a port between two starts of a server.
  */
 const FIRST = 15_000
 const COUNT = 17_000
@@ -12,8 +14,8 @@ const start = randomInt(COUNT)
 let tried = 0
 
 /**
- * A TCP port of 127.0.0.1 that was free a moment ago, another one with each call. Another process may
- * take it first: who starts a server there tries again with another when that happens.
+ * A TCP port of 127.0.0.1 that was just free, a different one for each call. Another process may
+ * take it first. The caller then retries with another port.
  */
 export async function freePort(): Promise<number> {
   while (tried < COUNT) {

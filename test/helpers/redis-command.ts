@@ -1,3 +1,5 @@
+// One Redis command on its own connection, without ioredis.
+
 import { connect, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 
@@ -10,8 +12,8 @@ export interface CommandOptions {
 const TIMEOUT_MS = 20_000
 
 /**
- * One command to a Redis on 127.0.0.1, on a connection of its own. The reply has the form that redis-cli prints
- * into a pipe: one line for each element, an empty one for nil. An error reply is thrown with its text.
+ * Sends one command to a Redis on 127.0.0.1 on its own connection. The reply has the form that redis-cli prints
+ * to a pipe: one line per element, an empty one for nil. An error reply throws an Error with its text.
  */
 export async function redisCommand(
   port: number,
@@ -38,7 +40,7 @@ function send(socket: Socket, args: readonly string[]): Promise<string> {
       received = Buffer.concat([received, data])
       const reply = readReply(received, 0)
       if (reply === null) return
-      // A reset that comes after the reply is harmless.
+      // A reset after the reply is harmless.
       socket.removeAllListeners().on('error', () => {})
       if (reply.error) reject(new Error(reply.text))
       else resolve(reply.text)
@@ -52,11 +54,11 @@ function send(socket: Socket, args: readonly string[]): Promise<string> {
 interface Reply {
   readonly text: string
   readonly error: boolean
-  /** Where the next reply begins. */
+  /** Offset of the next reply. */
   readonly end: number
 }
 
-/** The RESP2 reply that begins at `from`; null while its end is missing. */
+/** The RESP2 reply that begins at `from`; null while it is incomplete. */
 function readReply(bytes: Buffer, from: number): Reply | null {
   const lineEnd = bytes.indexOf('\r\n', from)
   if (lineEnd < 0) return null

@@ -1,3 +1,5 @@
+// Redis with Sentinels, and Redis Cluster: start, failover, slot migration and faults between nodes.
+
 import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
@@ -15,22 +17,22 @@ export interface SentinelGroup {
   readonly master: RedisServer
   readonly replica: RedisServer
   readonly sentinelPorts: readonly number[]
-  /** Stops the Sentinels at these places with SIGSTOP: their connections stay open, and nothing is answered. */
+  /** Stops the Sentinels at these indexes with SIGSTOP: their connections stay open without replies. */
   pauseSentinels(...at: number[]): void
   resumeSentinels(...at: number[]): void
-  /** Path of the CA certificate of all; null without TLS. */
+  /** Path of the shared CA certificate; null without TLS. */
   readonly caFile: string | null
   /** `redis-sentinel://…/mymaster`, or with TLS `rediss-sentinel://` */
   readonly url: string
-  /** The port of the data node that a Sentinel, the first by default, names as the master now. */
+  /** Port of the current master according to one Sentinel, by default the first. */
   masterPort(sentinel?: number): Promise<number>
-  /** From now on the replica receives nothing of what the master takes, and can be promoted all the same. */
+  /** Stops replication. The replica can still be promoted. */
   cutReplication(): Promise<void>
 }
 
 /**
- * A master, its replica in sync with it, and three sentinels that know each other, so that a failover
- * begins one second after the death of the master and is over within some seconds.
+ * A master, a replica in sync and three Sentinels that know each other. A failover
+ * begins one second after the death of the master and takes some seconds.
  */
 export async function startSentinelGroup(
   t: Teardown,
@@ -83,28 +85,28 @@ export async function startSentinelGroup(
 
 export interface RedisCluster {
   readonly nodes: readonly RedisServer[]
-  /** Path of the CA certificate of all; null without TLS. */
+  /** Path of the shared CA certificate; null without TLS. */
   readonly caFile: string | null
   /** `redis-cluster://…` with every node, or with TLS `rediss-cluster://`. */
   readonly url: string
-  /** One command; a redirection to the node that has the key is followed. */
+  /** Sends one command and follows redirections. */
   cli(...args: string[]): Promise<string>
-  /** Whether every other node has seen that this master is dead, and that its slots are served by another. */
+  /** Whether every other node knows that this master is dead and which node serves its slots. */
   hasReplaced(master: RedisServer): Promise<boolean>
-  /** From now on the replica of this master receives nothing of what it takes, and can be promoted all the same. */
+  /** Stops replication from this master. Its replica can still be promoted. */
   cutReplication(master: RedisServer): Promise<void>
   /**
-   * Begins to move a slot to another master (the next one by default) and moves its keys: until `end` the
-   * source still has the slot and redirects commands on it.
+   * Starts to move a slot to another master (by default the next one) and moves its keys. Until `end` the
+   * source still owns the slot and redirects its commands.
    */
   beginMove(slot: number, target?: RedisServer): Promise<{ end(): Promise<void> }>
-  /** Starts one more master, which has no slot yet. */
+  /** Starts one more master, without slots. */
   addMaster(): Promise<RedisServer>
-  /** With `proxiedBus`: from now on no link between nodes carries anything, and no link is closed. */
+  /** With `proxiedBus`: links between nodes stay open but carry no more data. */
   silenceBus(): void
 }
 
-/** A Redis Cluster whose nodes all say that its state is ok. At least three masters. */
+/** A Redis Cluster with at least three masters, ready when every node reports the state ok. */
 export async function startCluster(
   t: Teardown,
   options: { masters?: number; replicas?: number; tls?: boolean; proxiedBus?: boolean } = {},
@@ -135,7 +137,7 @@ export async function startCluster(
   ])
   await waitForOutput(creation, () => null, 30_000)
   const { code } = await creation.ended
-  if (code !== 0) throw new Error(`the cluster was not made:\n${creation.output()}`)
+  if (code !== 0) throw new Error(`the cluster was not created:\n${creation.output()}`)
   for (const node of nodes) {
     await until('each node sees the whole cluster', async () => {
       const info = await node.cli('cluster', 'info')
@@ -223,7 +225,7 @@ export async function startCluster(
   }
 }
 
-/** Whether the node that says this serves the slot. */
+/** Whether the node with this CLUSTER NODES output serves the slot. */
 function ownsSlot(clusterNodes: string, slot: number): boolean {
   const own = clusterNodes.split('\n').find((line) => line.includes('myself')) ?? ''
   return own
@@ -237,7 +239,7 @@ function ownsSlot(clusterNodes: string, slot: number): boolean {
 
 interface BusPorts {
   port: number
-  /** Where the other nodes connect. */
+  /** The bus port that the other nodes use. */
   announced: number
 }
 
@@ -253,12 +255,12 @@ async function startClusterNode(
     args: [
       ...(tls === false ? [] : ['--tls-cluster', 'yes']),
       ...['--cluster-enabled', 'yes', '--cluster-port', String(port)],
-      // A master that has given its last slot away stays one.
+      // A master that gave away its last slot stays a master.
       ...['--cluster-allow-replica-migration', 'no'],
       ...(proxied
         ? ['--cluster-announce-ip', '127.0.0.1', '--cluster-announce-bus-port', String(announced)]
         : []),
-      // A silent bus should not be noticed during a test.
+      // The nodes must not detect a silent bus during a test.
       ...['--cluster-node-timeout', proxied ? '15000' : '2000', '--repl-diskless-sync-delay', '0'],
     ],
   })
@@ -329,7 +331,7 @@ function tlsLines({ certFile, keyFile, caFile }: Certificate): string[] {
   ]
 }
 
-/** Asks again every 50 ms until it is so; after 20 seconds it throws. */
+/** Polls every 50 ms until the condition holds. Throws after 20 seconds. */
 async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {
   const deadline = Date.now() + 20_000
   while (!(await isSo())) {

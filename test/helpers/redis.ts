@@ -1,3 +1,5 @@
+// A private redis-server for one test: start, stop, freeze, kill and restart.
+
 import { readFile } from 'node:fs/promises'
 import { findTool, type Tool } from '../setup/tools.mjs'
 import { type Certificate, createCertificate } from './certificate.ts'
@@ -7,37 +9,37 @@ import { redisCommand } from './redis-command.ts'
 import { makeFolder } from './watchdog.ts'
 
 export interface RedisOptions {
-  /** Further arguments of redis-server, for example `['--appendonly', 'yes']`. */
+  /** Additional arguments of redis-server, for example `['--appendonly', 'yes']`. */
   readonly args?: readonly string[]
   /** TLS only, with this certificate or (`true`) a new one for localhost and 127.0.0.1, whose CA is in `caFile`. */
   readonly tls?: boolean | Certificate
   readonly password?: string
 }
 
-/** A Redis of one test's own. */
+/** A private Redis of one test. */
 export interface RedisServer {
   readonly port: number
-  /** `redis://` or `rediss://`, with the password where there is one. */
+  /** `redis://` or `rediss://`, with the password if there is one. */
   readonly url: string
   /** Path of the CA certificate; null without TLS. */
   readonly caFile: string | null
   readonly pid: number
-  /** Ends it in good order. */
+  /** Stops it with SIGTERM. */
   stop(): Promise<void>
-  /** Ends it with a signal (default SIGKILL), and waits until it is gone. */
+  /** Kills it with a signal (default SIGKILL) and waits for its end. */
   kill(signal?: NodeJS.Signals): Promise<void>
-  /** Freezes it: connections stay open, nothing is answered. */
+  /** Freezes it with SIGSTOP: connections stay open without replies. */
   pause(): void
   resume(): void
-  /** Starts it once more on the same port and folder; what was in it is kept only with `--appendonly yes`. */
+  /** Starts it again on the same port and folder. Data is kept only with `--appendonly yes`. */
   restart(): Promise<void>
-  /** One command; its reply as redis-cli would print it. An error reply is thrown with its text. */
+  /** Sends one command. Returns the reply as redis-cli prints it; an error reply throws. */
   cli(...args: string[]): Promise<string>
 }
 
 const ATTEMPTS = 5
 
-/** A private redis-server that answers and is empty. It ends with the test. */
+/** Starts an empty private redis-server. It stops when the test ends. */
 export async function startRedis(t: Teardown, options: RedisOptions = {}): Promise<RedisServer> {
   const folder = makeFolder('redis')
   const { tls = false } = options
@@ -80,7 +82,7 @@ export async function startRedis(t: Teardown, options: RedisOptions = {}): Promi
     pause: () => child.send('SIGSTOP'),
     resume: () => child.send('SIGCONT'),
     restart: async () => {
-      if (!child.hasEnded()) throw new Error('end this Redis before it is started again')
+      if (!child.hasEnded()) throw new Error('stop this Redis before you start it again')
       const next = await tryStart(t, 'redis-server', argsFor(port))
       if (next === null) throw new Error(`port ${port} was taken while Redis was down`)
       child = next
@@ -89,14 +91,14 @@ export async function startRedis(t: Teardown, options: RedisOptions = {}): Promi
   }
 }
 
-/** The path of a program that `npm test` has made sure of. */
+/** The path of a program that `npm test` has installed or found. */
 export function toolPath(tool: Tool): string {
   const path = findTool(tool)
   if (path === null) throw new Error(`${tool} is not installed: run the tests through npm test`)
   return path
 }
 
-/** Starts redis-server or redis-sentinel on a free port, with another one when the first was taken meanwhile. */
+/** Starts redis-server or redis-sentinel on a free port. Retries with another port if the first was taken. */
 export async function startOnFreePort(
   t: Teardown,
   tool: 'redis-server' | 'redis-sentinel',
@@ -110,14 +112,14 @@ export async function startOnFreePort(
   throw new Error(`${tool}: no free port in ${ATTEMPTS} attempts`)
 }
 
-/** Null when the port is taken. Any other failure is thrown with the program's output. */
+/** Returns null if the port is taken. Any other failure throws with the program's output. */
 async function tryStart(
   t: Teardown,
   tool: 'redis-server' | 'redis-sentinel',
   args: readonly string[],
 ): Promise<Child | null> {
   const child = startChild(t, toolPath(tool), args)
-  // A Redis with data first loads it, and a sentinel has a line of its own.
+  // A Redis with data first loads it. A Sentinel prints a different line.
   const ready = await waitForOutput(child, (text) =>
     /Ready to accept connections|Sentinel ID is/.test(text) ? true : null,
   )

@@ -1,3 +1,5 @@
+// Three server replicas over one Redis, in front of a sandbox. Sign-in and the refresh requests of a test.
+
 import type { JournalEntry } from '../../src/sandbox/journal.ts'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { Browser } from './browser.ts'
@@ -13,7 +15,7 @@ export interface Replicas {
 }
 
 export async function startReplicas(t: Teardown, env: Record<string, string> = {}): Promise<Replicas> {
-  // What it has said yes to it still knows after it was killed.
+  // Acknowledged writes survive a kill.
   const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
   const sandbox = await startSandbox(t)
   const all = { REDIS_URL: redis.url, OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`, ...env }
@@ -23,12 +25,12 @@ export async function startReplicas(t: Teardown, env: Record<string, string> = {
   return { redis, sandbox, replicas }
 }
 
-/** A browser that is signed in with a token that is due at once: nothing in the background for ten seconds. */
+/** A signed-in browser whose token is due at once. No background refresh follows for ten seconds. */
 export async function signInExpired(bff: Bff, sandbox: Sandbox): Promise<Browser> {
   return await signInFor(bff, sandbox, 0)
 }
 
-/** Signed in with a token that says that it lives so many seconds; those that come after say the truth. */
+/** A signed-in browser whose first token claims a lifetime of `seconds`. Later tokens state their true lifetime. */
 export async function signInFor(bff: Bff, sandbox: Sandbox, seconds: number): Promise<Browser> {
   const before = sandbox.faults.current().expiresIn
   sandbox.faults.set({ expiresIn: { value: seconds } })
@@ -39,7 +41,7 @@ export async function signInFor(bff: Bff, sandbox: Sandbox, seconds: number): Pr
   return browser
 }
 
-/** The same browser as it reaches another replica. */
+/** The same browser, routed to another replica. */
 export function through(replica: Bff, browser: Browser): Browser {
   const other = replica.browser()
   for (const [name, cookie] of browser.cookies) other.cookies.set(name, cookie)
@@ -56,7 +58,7 @@ export function lastBearer(sandbox: Sandbox): string | undefined {
   return sandbox.journal.entries({ endpoint: 'resource' }).at(-1)?.headers.authorization
 }
 
-/** Milliseconds until `look` says yes; asks every 25 ms. Throws when it takes longer than `withinMs`. */
+/** Polls `look` every 25 ms. Returns the milliseconds until it is true; throws after `withinMs`. */
 export async function until(
   what: string,
   look: () => boolean | Promise<boolean>,
@@ -70,7 +72,7 @@ export async function until(
   }
 }
 
-/** Lets real time pass, where time itself is the matter: the life of a token, a limit. */
+/** Waits in real time, for tests of lifetimes and limits. */
 export function elapsed(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))
 }

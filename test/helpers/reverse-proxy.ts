@@ -1,3 +1,5 @@
+// A reverse proxy in front of the server.
+
 import { readFile } from 'node:fs/promises'
 import {
   createServer,
@@ -13,7 +15,7 @@ import { createCertificate } from './certificate.ts'
 import type { Teardown } from './child.ts'
 import { makeFolder } from './watchdog.ts'
 
-/** One exchange between a browser and the server, as it was on the wire. */
+/** One request and its response, as sent over the network. */
 export interface Passed {
   readonly method: string
   /** The whole address. */
@@ -21,29 +23,29 @@ export interface Passed {
   readonly path: string
   readonly requestHeaders: IncomingHttpHeaders
   readonly status: number
-  /** Names and values in turn. */
+  /** Alternating names and values. */
   readonly headers: readonly string[]
   readonly body: string
 }
 
-/** What stands between browsers and the server: a proxy that passes everything on and writes it down. */
+/** A proxy that forwards and records every exchange between browsers and the server. */
 export interface ReverseProxy {
-  /** The origin under which the server behind it is seen. */
+  /** The public origin of the server behind the proxy. */
   readonly publicUrl: string
-  /** Oldest first; an exchange stands here once its answer is complete. */
+  /** Complete exchanges, oldest first. */
   readonly passed: readonly Passed[]
-  /** Where on 127.0.0.1 the server listens. */
+  /** Sets the port of the server on 127.0.0.1. */
   forwardTo(port: number): void
 }
 
 export interface TlsReverseProxy extends ReverseProxy {
-  /** The proxy that a browser must use: it answers for every https host, and leaves 127.0.0.1 alone. */
+  /** The proxy setting of the browser. It handles every https host and bypasses 127.0.0.1. */
   readonly proxy: { server: string; bypass: string }
-  /** Serves another https host, which is none of the server's. */
+  /** Serves another https host, unrelated to the server. */
   addHost(name: string, listener: (request: IncomingMessage, response: ServerResponse) => void): void
 }
 
-/** A reverse proxy without TLS, at a port of `localhost`. */
+/** A reverse proxy without TLS, on a port of `localhost`. */
 export async function startReverseProxy(t: Teardown): Promise<ReverseProxy> {
   const relay = createRelay('http')
   const server = createServer(relay.handle)

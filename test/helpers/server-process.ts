@@ -1,25 +1,27 @@
+// The built server (dist/) as a child process, with its log lines.
+
 import { existsSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Child, type Ended, startChild, type Teardown, waitForOutput } from './child.ts'
 import { freePort } from './ports.ts'
 
-/** Environment variables; undefined takes a default away. */
+/** Environment variables; undefined removes a default. */
 export type Env = Record<string, string | undefined>
 
 export interface ServerProcess {
-  /** Where the public port listens, as the process says it. */
+  /** Base URL of the public port, as the process logs it. */
   readonly url: string
-  /** Where health and metrics are served; null when `OPS_PORT` is 0. */
+  /** Base URL of health checks and metrics; null if `OPS_PORT` is 0. */
   readonly opsUrl: string | null
   /** `PUBLIC_URL`, by default `http://localhost:<port>`. */
   readonly publicUrl: string
   readonly pid: number
-  /** Every line of the log so far, parsed; what is not JSON is `{ msg: <the line> }`. */
+  /** The log lines so far, parsed. A line that is not JSON becomes `{ msg: <the line> }`. */
   logs(): LogLine[]
-  /** Standard output and standard error as they came. */
+  /** Standard output and standard error in order of arrival. */
   output(): string
-  /** Sends the signal (default SIGTERM), waits for the end, and answers with the exit code (null: killed). */
+  /** Sends the signal (default SIGTERM) and waits for the end. Returns the exit code (null: killed). */
   stop(signal?: NodeJS.Signals): Promise<number | null>
   /** Sends a signal and does not wait. */
   send(signal: NodeJS.Signals): void
@@ -27,7 +29,7 @@ export interface ServerProcess {
 }
 
 export interface SandboxProcess {
-  /** Its base address: authorization server and resource server. */
+  /** Base URL of the authorization server and the resource server. */
   readonly url: string
   readonly pid: number
   output(): string
@@ -81,7 +83,7 @@ export async function startServer(t: Teardown, env: Env = {}): Promise<ServerPro
   throw new Error(`no free port for the server in ${ATTEMPTS} attempts`)
 }
 
-/** Runs the built server with exactly this environment until it ends by itself; throws if it has not in 15 s. */
+/** Runs the built server with exactly this environment until it ends by itself. Throws after 15 s. */
 export async function runServer(
   t: Teardown,
   env: Env,
@@ -93,7 +95,7 @@ export async function runServer(
   return { code, stdout: child.stdout(), stderr: child.stderr(), milliseconds: performance.now() - begin }
 }
 
-/** The built sandbox platform as a process of its own, listening on a port that it picks, with `env` on top. */
+/** Starts the built sandbox platform as a process on a free port. `env` overrides its defaults. */
 export async function startSandbox(t: Teardown, env: Env = {}): Promise<SandboxProcess> {
   const whole = defined({
     HOST: '127.0.0.1',
@@ -113,7 +115,7 @@ export async function startSandbox(t: Teardown, env: Env = {}): Promise<SandboxP
   }
 }
 
-/** A program of dist/ under this Node, with nothing inherited but the path. */
+/** Starts a program of dist/ with this Node. It inherits only PATH. */
 export function startBuilt(
   t: Teardown,
   file: string,
@@ -149,7 +151,7 @@ function readListening(output: string): LogLine | null {
 }
 
 function parseLines(output: string): LogLine[] {
-  // Only whole lines: the last piece may still be growing.
+  // Only complete lines: the last one may still be growing.
   const lines = output.slice(0, output.lastIndexOf('\n') + 1).split('\n')
   return lines.filter((line) => line !== '').map(parseLine)
 }
@@ -159,7 +161,7 @@ function parseLine(line: string): LogLine {
     const value: unknown = JSON.parse(line)
     if (typeof value === 'object' && value !== null) return value as LogLine
   } catch {
-    // Faults of the configuration, and Node's own messages, are plain text.
+    // Configuration errors and messages of Node are plain text.
   }
   return { msg: line }
 }

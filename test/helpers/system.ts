@@ -1,3 +1,5 @@
+// The sandbox platform and the server in the test process, and a whole sign-in between them.
+
 import { Writable } from 'node:stream'
 import { type App, buildApp } from '../../src/app.ts'
 import { parseConfig } from '../../src/config/config.ts'
@@ -8,19 +10,19 @@ import { type Answer, type Browser, createBrowser } from './browser.ts'
 import type { Teardown } from './child.ts'
 import { freePort } from './ports.ts'
 
-/** Characters that a form must encode: a secret that is not encoded rightly is refused. */
+/** The secret has characters that a form must encode, so a wrong encoding is refused. */
 export const CLIENT = { clientId: 'test-client', clientSecret: 's3cr&t+%/=?ü "x' }
 
 export interface Bff {
   readonly publicUrl: string
   readonly opsUrl: string
   readonly app: App
-  /** Everything that was logged, at the most verbose level. */
+  /** All log output, at the most verbose level. */
   readonly log: () => string
   browser(): Browser
 }
 
-/** The sandbox platform on a port of its own, for one registered client. */
+/** Starts the sandbox platform on a free port, with one registered client. */
 export async function startSandbox(t: Teardown, options: Partial<SandboxOptions> = {}): Promise<Sandbox> {
   const client = { ...CLIENT, callback: 'http://localhost/registered' }
   const sandbox = createSandbox({ client, ...options })
@@ -29,7 +31,7 @@ export async function startSandbox(t: Teardown, options: Partial<SandboxOptions>
   return sandbox
 }
 
-/** The server in this process, on real sockets, in front of `platform`; `env` over a valid configuration. */
+/** Starts the server in this process, on real sockets, in front of `platform`. `env` overrides a valid configuration. */
 export async function startBff(
   t: Teardown,
   platform: { authUrl: string; baseUrl: string },
@@ -70,7 +72,7 @@ export async function startBff(
     await app.server.listen({ host: '127.0.0.1', port })
   } catch (error) {
     await app.stop()
-    // Somebody was faster with a port that was free a moment ago.
+    // Another process took the port first.
     if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE' || env.PORT !== undefined) throw error
     return await startBff(t, platform, env)
   }
@@ -86,7 +88,7 @@ export async function startBff(
   }
 }
 
-/** Asks `/readyz` until it says yes. */
+/** Polls `/readyz` until it responds 200. */
 export async function untilReady(bff: Bff): Promise<void> {
   for (let attempt = 0; attempt < 100; attempt += 1) {
     const response = await fetch(`${bff.opsUrl}/readyz`)
@@ -97,7 +99,7 @@ export async function untilReady(bff: Bff): Promise<void> {
   throw new Error('the server did not become ready')
 }
 
-/** Sends the browser to the authorization server, has the user decide there, and gives the address to come back to. */
+/** Submits the user's decision at the authorization server. Returns the URL of the redirect back. */
 export async function decide(
   sandbox: Sandbox,
   authorizeUrl: string,
@@ -112,7 +114,7 @@ export async function decide(
   return location
 }
 
-/** The whole sign-in as a browser goes through it; answers the callback's answer. */
+/** A complete sign-in of this browser. Returns the response of the callback. */
 export async function signIn(browser: Browser, sandbox: Sandbox, returnTo = '/'): Promise<Answer> {
   const start = await browser.navigate(`/auth/login?returnTo=${encodeURIComponent(returnTo)}`)
   if (start.status !== 303) throw new Error(`/auth/login answered ${start.status}: ${start.text}`)

@@ -4,11 +4,11 @@ import t from 'tap'
 const TESTS = new URL('../', import.meta.url)
 
 /**
- * Runs the test files of these folders of test/ in this process, one after the other. The start of a process costs
+ * Runs the test files of these folders of test/ in this process, in sequence. Starting a process costs
  * more CPU time than most test files. `npx tap test/<folder>/<name>.test.ts` still runs one file alone.
  */
 export function runTogether(...folders: string[]): void {
-  // Tests that a file registers wait for this one, so no test runs while a module is loaded.
+  // Tests of the files wait for this one, so no test runs while a module is loading.
   t.test('the test files load', async () => {
     for (const folder of folders) {
       const names = readdirSync(new URL(`${folder}/`, TESTS)).filter((name) => name.endsWith('.test.ts'))

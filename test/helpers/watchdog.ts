@@ -1,3 +1,5 @@
+// Kills child processes and removes folders if the test process is killed.
+
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -5,8 +7,8 @@ import { join } from 'node:path'
 import type { Writable } from 'node:stream'
 
 // Teardown and 'exit' handlers do not run in a test process that is killed (tap's own timeout does
-// that). So a shell outlives it: it is told each process id over a pipe, and when the pipe closes, for
-// whatever reason, it ends what is left and removes the folder.
+// that). So a shell outlives it. It receives each process id over a pipe. When the pipe closes, for
+// whatever reason, it kills the remaining processes and removes the folder.
 const SCRIPT = `
 alive=
 while read -r sign pid; do
@@ -40,7 +42,7 @@ export function makeFolder(name: string): string {
 function start(): Writable {
   if (pipe !== null) return pipe
   root = mkdtempSync(join(tmpdir(), 'bff-test-'))
-  // Detached: a Ctrl-C at the terminal must reach the tests, and leave this shell to clean up after them.
+  // Detached: a Ctrl-C at the terminal must reach the tests, but not this shell, which cleans up after them.
   const shell = spawn('sh', ['-c', SCRIPT, 'watchdog', root], {
     detached: true,
     stdio: ['pipe', 'ignore', 'ignore'],
