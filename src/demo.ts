@@ -26,19 +26,19 @@ PORT is the port of the page (3000), OPS_PORT that of health and metrics (any fr
 
 /** Short, so that the refreshes can be watched. The server refreshes when a third of this is left. */
 const TOKEN_SECONDS = 45
-/** What the children have to end in; longer than the server's SHUTDOWN_SECONDS below. */
+/** Time limit for the children to end; longer than the server's SHUTDOWN_SECONDS below. */
 const END_MS = 8_000
-/** From the environment of the caller: what Node itself needs, and none of the server's variables. */
+/** Variables of the caller's environment that Node needs. Server variables are not inherited. */
 const INHERITED = ['PATH', 'HOME', 'TMPDIR', 'LANG', 'NODE_OPTIONS', 'NODE_EXTRA_CA_CERTS']
 
-/** A failure that one sentence explains. */
+/** A failure whose message is for the user, without a stack. */
 class Hindrance extends Error {}
 
 const dist = dirname(fileURLToPath(import.meta.url))
 const children: ChildProcess[] = []
 let ending = false
 
-// A terminal that closes sends SIGHUP; npm passes on a signal that the terminal has sent already.
+// A closing terminal sends SIGHUP; npm forwards a signal that the terminal also sends directly.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => void end(0))
 
 try {
@@ -102,7 +102,7 @@ function start(file: string, env: Record<string, string>): ChildProcess {
   const child = spawn(process.execPath, [join(dist, file)], {
     env: { ...Object.fromEntries(inherited), ...env },
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
-    // Out of the terminal's group: Ctrl-C comes here alone, and each child gets one signal.
+    // Outside the process group of the terminal: only this process receives Ctrl-C, and each child gets one signal.
     detached: true,
   })
   children.push(child)
@@ -116,7 +116,7 @@ function start(file: string, env: Record<string, string>): ChildProcess {
   return child
 }
 
-/** The base address that the sandbox tells its parent. */
+/** The base URL that the sandbox sends to its parent. */
 function sandboxAddress(sandbox: ChildProcess): Promise<string> {
   sandbox.stdout?.resume()
   return new Promise((resolve) => {
@@ -126,7 +126,7 @@ function sandboxAddress(sandbox: ChildProcess): Promise<string> {
   })
 }
 
-/** Resolves once the server listens. Its log is JSON lines: warnings and worse are shown, as text. */
+/** Resolves once the server listens. Prints its log lines of level warn and above as text. */
 function serverListens(server: ChildProcess): Promise<void> {
   return new Promise((resolve) => {
     if (server.stdout === null) return
@@ -150,11 +150,11 @@ function parseLine(line: string): { msg?: unknown; level?: unknown } | null {
   }
 }
 
-/** This port if it is free on every address of the host; 0 chooses one. */
+/** Returns this port if it is free on every address of the host; 0 picks one. */
 async function choosePort(host: string, text: string, name: string): Promise<number> {
   const asked = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN
   if (!(asked <= 65_535)) throw new Hindrance(`${name} must be a port number, but is "${text}".`)
-  // Browsers try both addresses of localhost: whoever holds one of them would be met in our place.
+  // Browsers try both addresses of localhost, so a process on either address could receive their requests.
   const [first = host, ...others] = host === 'localhost' ? ['127.0.0.1', '::1'] : [host]
   const port = await tryPort(first, asked, name)
   for (const other of others) await tryPort(other, port, name)
@@ -170,7 +170,7 @@ function tryPort(host: string, port: number, name: string): Promise<number> {
       } else if (error.code === 'EACCES') {
         reject(new Hindrance(`Port ${port} needs rights that this user lacks. Choose one above 1023.`))
       } else if (host === '::1') {
-        // A machine without IPv6 has no second address to hold.
+        // A machine without IPv6 has no second address.
         resolve(port)
       } else {
         reject(new Hindrance(`Cannot listen on ${host}: ${error.message}`))
@@ -183,7 +183,7 @@ function tryPort(host: string, port: number, name: string): Promise<number> {
   })
 }
 
-/** Ends both children and then this process. A child that does not follow is killed. */
+/** Stops both children and then this process. A child that does not stop in time is killed. */
 async function end(code: number): Promise<void> {
   if (ending) return
   ending = true

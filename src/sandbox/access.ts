@@ -3,7 +3,7 @@ import { type Answer, jsonAnswer, textAnswer } from './answer.ts'
 import type { Authorization, Authorizations } from './authorizations.ts'
 import type { Faults } from './faults.ts'
 
-/** Who calls, or the answer for a caller that cannot be let in. */
+/** The caller, or the response that refuses it. */
 export type Caller =
   | { kind: 'caller'; authorization: Authorization }
   | { kind: 'turned-away'; answer: Answer }

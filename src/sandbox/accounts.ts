@@ -3,7 +3,7 @@ import type { SandboxUser, Settings } from './settings.ts'
 
 export type Accounts = ReturnType<typeof createAccounts>
 
-/** The users and the one client, and what they may do. */
+/** The users, the one client, and their permissions. */
 export function createAccounts({ settings }: { settings: Settings }) {
   const { client, users, wacs } = settings
   const callbackHost = new URL(client.callback).hostname
@@ -14,7 +14,7 @@ export function createAccounts({ settings }: { settings: Settings }) {
   }
 
   return {
-    /** The user whose name and password these are. */
+    /** The user with this name and password; null for a wrong pair. */
     signIn,
 
     /** Whether these are the client's credentials, compared exactly as decoded from the form. */
@@ -27,7 +27,7 @@ export function createAccounts({ settings }: { settings: Settings }) {
       return settings.passwordGrant === 'everyone' || user === users[0]
     },
 
-    /** The scope that is granted where this one is asked for; null: it cannot be granted. */
+    /** The granted scope for a requested one; null: the scope is invalid. */
     grantedScope(asked: string | undefined, ownAddress: string): string | null {
       if (asked === undefined) return settings.scope ?? ownAddress
       if (settings.scope !== null) return asked === settings.scope ? asked : null

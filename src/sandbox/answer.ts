@@ -1,17 +1,17 @@
 import type { FastifyReply } from 'fastify'
 
-/** A complete HTTP answer, before anything is done to it. */
+/** A complete HTTP response, before any fault is applied. */
 export interface Answer {
   status: number
   headers: Record<string, string | string[]>
   body: Buffer
   /** For the journal: `granted`, `answered`, or the error code. */
   outcome: string
-  /** For the journal: whom the request acts for. */
+  /** For the journal: the user of the request. */
   username?: string | null
 }
 
-/** An answer with a JSON body that no cache may keep (RFC 6749 section 5.1). */
+/** A response with a JSON body that no cache may store (RFC 6749 section 5.1). */
 export function jsonAnswer(
   status: number,
   value: unknown,
@@ -46,7 +46,7 @@ export function oauthError(
   })
 }
 
-/** Sends the answer byte for byte: the framework would add a content type where none is wanted. */
+/** Sends the response byte for byte. The framework would add a content type. */
 export function send(reply: FastifyReply, answer: Answer): void {
   const bodiless = answer.status === 204 || answer.status === 304
   reply.hijack()

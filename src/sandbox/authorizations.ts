@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 
-/** What a user (or, without one, the client itself) has allowed; ends as a whole. */
+/** The grant of one user, or of the client itself. It is revoked as a whole. */
 export interface Authorization {
   readonly username: string | null
   readonly scope: string
@@ -10,7 +10,7 @@ export interface Authorization {
 export interface CodeRecord {
   readonly authorization: Authorization
   readonly redirectUri: string
-  /** PKCE S256 challenge; null where none was sent. */
+  /** PKCE S256 challenge; null if none was sent. */
   readonly challenge: string | null
   readonly expiresAt: number
   used: boolean
@@ -28,7 +28,7 @@ interface RefreshRecord {
 
 export type Authorizations = ReturnType<typeof createAuthorizations>
 
-/** Every code and token that was issued, in memory; the tokens are opaque random strings. */
+/** All issued codes and tokens, in memory. Tokens are opaque random strings. */
 export function createAuthorizations({ now }: { now: () => number }) {
   const authorizations = new Set<Authorization>()
   const codes = new Map<string, CodeRecord>()
@@ -58,7 +58,7 @@ export function createAuthorizations({ now }: { now: () => number }) {
       return token
     },
 
-    /** The authorization behind an access token that is good now; null for any other text. */
+    /** The authorization of a valid access token; null for any other text. */
     accessTokenOwner(token: string): Authorization | null {
       const record = accessTokens.get(token)
       if (record === undefined || record.authorization.revoked || record.expiresAt <= now()) return null
@@ -75,7 +75,7 @@ export function createAuthorizations({ now }: { now: () => number }) {
       return refreshTokens.get(token) ?? null
     },
 
-    /** Ends the access tokens of one authorization, or of all, and nothing else. */
+    /** Revokes only the access tokens of one authorization, or of all. */
     expireAccessTokens(authorization?: Authorization): void {
       for (const record of accessTokens.values()) {
         if (authorization === undefined || record.authorization === authorization) record.expiresAt = 0
@@ -83,8 +83,8 @@ export function createAuthorizations({ now }: { now: () => number }) {
     },
 
     /**
-     * Ends what a token stands for (RFC 7009 section 2.1): the whole authorization for a refresh
-     * token, itself alone for an access token. Unknown tokens are none of anybody's business.
+     * Revokes a token (RFC 7009 section 2.1): the whole authorization for a refresh
+     * token, only the token itself for an access token. Unknown tokens are ignored.
      */
     revokeToken(token: string): Authorization | null {
       const refresh = refreshTokens.get(token)
@@ -98,7 +98,7 @@ export function createAuthorizations({ now }: { now: () => number }) {
       return access.authorization
     },
 
-    /** Ends every authorization of this user, or of everybody; answers how many were alive. */
+    /** Revokes every authorization of this user, or of all users. Returns how many were active. */
     revoke(username?: string): number {
       let ended = 0
       for (const authorization of authorizations) {

@@ -16,7 +16,7 @@ interface AuthorizeRequest {
 
 export type AuthorizeEndpoint = ReturnType<typeof createAuthorizeEndpoint>
 
-/** `GET` and `POST /oauth/authorize` (document sections 4.1 and 5.4), as functions to an answer. */
+/** `GET` and `POST /oauth/authorize` (document sections 4.1 and 5.4), as functions that return a response. */
 export function createAuthorizeEndpoint({
   settings,
   accounts,
@@ -32,7 +32,7 @@ export function createAuthorizeEndpoint({
   tokens: TokenEndpoint
   ownAddress: () => string
 }) {
-  /** The request, or the answer that ends it. */
+  /** The parsed request, or the response that refuses it. */
   function read(query: URLSearchParams): AuthorizeRequest | Answer {
     const repeated = (name: string) => query.getAll(name).length > 1
     const redirectUri = query.get('redirect_uri') ?? ''

@@ -6,9 +6,9 @@ export interface SignInPage {
   clientId: string
   redirectUri: string
   scope: string
-  /** Shown as a hint, since nobody can look them up elsewhere. */
+  /** Shown as a hint on the page. */
   users: readonly SandboxUser[]
-  /** What the last attempt had as user name; null on the first visit. */
+  /** User name of the last attempt; null on the first visit. */
   failedUsername: string | null
 }
 

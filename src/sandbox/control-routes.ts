@@ -7,7 +7,7 @@ import type { EntryFilter, Journal } from './journal.ts'
 
 /**
  * `/_sandbox/…`: the switches, gates and journal over HTTP, for tests and visitors outside of the
- * process. Whoever reaches it reads every token: a sandbox is not for the open network.
+ * process. It exposes every token, so a sandbox must not be reachable from an open network.
  */
 export function registerControlRoutes(
   app: FastifyInstance,
@@ -27,7 +27,7 @@ export function registerControlRoutes(
     reset: () => void
   },
 ): void {
-  // A web page that the visitor has open elsewhere must not be able to throw the switches.
+  // Another web page in the visitor's browser must not be able to change the switches.
   app.addHook('onRequest', async (request, reply) => {
     const site = request.headers['sec-fetch-site'] ?? 'none'
     const foreign = site !== 'none' && site !== 'same-origin'

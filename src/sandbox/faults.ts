@@ -1,6 +1,6 @@
 /**
- * Everything in which the sandbox can be made to differ from a well-behaved platform. `docs/sandbox.md`
- * has the same as a table. A fault is set for the whole sandbox, at run time, in process or over HTTP.
+ * All faults of the sandbox: differences from a well-behaved platform. `docs/sandbox.md`
+ * lists them as a table. A fault applies to the whole sandbox and is set at run time, in process or over HTTP.
  */
 export interface Faults {
   /** `state` at the redirect back: left out (the document does not name it), echoed, or replaced. */
@@ -15,9 +15,9 @@ export interface Faults {
   redirectAtTokenEndpoint: 'check' | 'ignore'
   /** Whether a `code_challenge` is honoured (RFC 7636) or overlooked. */
   pkce: 'honour' | 'ignore'
-  /** True life, in seconds, of the access tokens that are issued from now on. */
+  /** True lifetime, in seconds, of access tokens that are issued from now on. */
   tokenLifeSeconds: number
-  /** `expires_in` of the token answer: the true life, left out, or any JSON value. */
+  /** `expires_in` of the token response: the true lifetime, omitted, or any JSON value. */
   expiresIn: 'truth' | 'absent' | { value: unknown }
   /** No `refresh_token` in the token answer; at a refresh the presented one stays good. */
   omitRefreshToken: boolean
@@ -32,13 +32,13 @@ export interface Faults {
   revokeAccessTokenAtRefresh: boolean
   /** Last change to the token answer: members to put in, then members to take out. */
   tokenAnswer: { set?: Record<string, unknown>; remove?: readonly string[] }
-  /** What the next answers of each endpoint meet. */
+  /** Faults of the next responses, by endpoint. */
   tokenEndpoint: AnswerFault<Misbehaviour | OAuthMisbehaviour>
   revocationEndpoint: AnswerFault<Misbehaviour | OAuthMisbehaviour>
   resource: AnswerFault<Misbehaviour | ResourceMisbehaviour>
-  /** How the resource server says that an access token is not, or no longer, good. */
+  /** How the resource server reports an invalid access token. */
   invalidToken: 'standard' | 'bare401' | 'json400' | 'challenge403' | 'servicestack'
-  /** Header fields put on every resource answer; null takes one away. */
+  /** Header fields of every resource response; null removes one. */
   resourceHeaders: Record<string, string | string[] | null>
   /** Content coding of every resource answer with a body, whatever `Accept-Encoding` says. */
   resourceEncoding: 'identity' | 'gzip' | 'deflate' | 'br'
@@ -47,7 +47,7 @@ export interface Faults {
 interface Which {
   /** Before anything was done, or once the work (a rotation, an update) is done. Default `before`. */
   point?: 'before' | 'after'
-  /** How many requests meet it before it returns to `ok`. Default: all, until it is changed. */
+  /** Number of affected requests before it returns to `ok`. Default: all, until it is changed. */
   times?: number
   /** Only this grant type (token endpoint) or this operation, `GetFlux` or `UpdateSite` (resource). */
   only?: string
@@ -60,7 +60,7 @@ export type Misbehaviour =
   | { mode: 'status'; status: number; headers?: Record<string, string>; body?: string }
   /** 200 with a web page, as captive portals and maintenance pages send. */
   | { mode: 'html' }
-  /** The right answer, so many milliseconds late. */
+  /** The correct response, this many milliseconds late. */
   | { mode: 'slow'; ms: number }
   /** No answer, the connection stays open. */
   | { mode: 'hang' }
@@ -79,13 +79,13 @@ export type OAuthMisbehaviour =
   /** 401 `invalid_client`. */
   | { mode: 'invalid_client' }
 
-/** Every access token counts as invalid; said in the shape that `invalidToken` names. */
+/** Every access token counts as invalid, reported in the shape of `invalidToken`. */
 export type ResourceMisbehaviour = { mode: 'invalid-token' }
 
-/** What one request has to meet. */
+/** The fault of one request. */
 export type TakenFault = AnswerFault<Misbehaviour | OAuthMisbehaviour | ResourceMisbehaviour>
 
-/** Who can meet an `AnswerFault`, and the switch that holds it. */
+/** The endpoints that an `AnswerFault` can affect, with their switches. */
 const SWITCHES = {
   token: 'tokenEndpoint',
   revoke: 'revocationEndpoint',
@@ -96,17 +96,17 @@ export type Station = keyof typeof SWITCHES
 
 export type FaultSwitches = ReturnType<typeof createFaults>
 
-/** The switches of one sandbox, standing at `initial` until they are set. */
+/** The switches of one sandbox, with `initial` as their first values. */
 export function createFaults(initial: Faults) {
   let current = { ...initial }
 
   return {
-    /** The switches as they stand. */
+    /** The current switches. */
     current(): Readonly<Faults> {
       return current
     },
 
-    /** Changes the switches that are named; each value replaces the former one whole. */
+    /** Changes the named switches. Each value replaces the former one completely. */
     set(change: Partial<Faults>): void {
       current = { ...current, ...change }
     },
@@ -115,7 +115,7 @@ export function createFaults(initial: Faults) {
       current = { ...initial }
     },
 
-    /** What the request that is here now has to meet; uses up one of its `times`. */
+    /** The fault for the current request. Uses up one of its `times`. */
     take(station: Station, kind: string | null): TakenFault {
       const fault: TakenFault = current[SWITCHES[station]]
       if (fault.mode === 'ok') return fault

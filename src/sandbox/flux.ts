@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto'
 import type { Format } from './formats.ts'
 
 /**
- * The document does not show the body of a Flux. This one is made up: a named series of numbers with
- * their times, one every five seconds up to now. It carries on purpose what a careless client breaks:
+ * The document does not show the body of a Flux. This one is invented: a named series of numbers with
+ * timestamps, one every five seconds up to now. It contains values that a careless client corrupts:
  * an integer beyond 2^53, times with seven fractional digits, decimals that end in zero.
  */
 export interface Flux {
@@ -24,7 +24,7 @@ const NAMED: Readonly<Record<string, { name: string; unit: string; middle: numbe
   water: { name: 'Cold water', unit: 'm³/h', middle: 3, swing: 2 },
 }
 
-/** The series as it stands at `now`; it changes at every full five seconds and depends on nothing else. */
+/** The series at `now`. It changes every five seconds and depends only on the time. */
 export function fluxAt(wac: string, fluxId: string, count: number, now: number): Flux {
   const seed = createHash('sha256').update(`${wac}/${fluxId}`).digest()
   const series = (Object.hasOwn(NAMED, fluxId) ? NAMED[fluxId] : undefined) ?? {

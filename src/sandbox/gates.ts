@@ -17,7 +17,7 @@ export interface Gate {
   arrivals(count: number): Promise<void>
   /** Requests held at this moment. */
   waiting(): number
-  /** Lets the held requests go on and removes the gate. */
+  /** Releases the held requests and removes the gate. */
   release(): void
 }
 
@@ -29,13 +29,13 @@ interface OpenGate extends Gate {
 
 export type Gates = ReturnType<typeof createGates>
 
-/** The places where a test can stop requests, so that no test needs to sleep to win a race. */
+/** Points at which a test can hold requests, so that no test needs to sleep to win a race. */
 export function createGates() {
   const open = new Map<number, OpenGate>()
   let lastId = 0
 
   return {
-    /** Puts up a gate; requests already under way behind its point are not caught. */
+    /** Adds a gate. Requests that have already passed its point are not held. */
     hold(station: Station, options: GateOptions = {}): Gate {
       lastId += 1
       const gate = createGate(lastId, station, options, () => open.delete(gate.id))
@@ -118,7 +118,7 @@ function createGate(id: number, station: Station, options: GateOptions, remove: 
   }
 }
 
-// Promise.withResolvers is not there before Node 22.
+// Promise.withResolvers needs Node 22.
 function deferred<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
   let resolve!: (value: T) => void
   const promise = new Promise<T>((settle) => {

@@ -4,7 +4,7 @@ import type { Authorization, Authorizations } from './authorizations.ts'
 import type { FaultSwitches } from './faults.ts'
 import type { Settings } from './settings.ts'
 
-/** What a grant leads to: tokens, or an error of RFC 6749 section 5.2. */
+/** The result of a grant: tokens, or an error of RFC 6749 section 5.2. */
 export type GrantResult =
   | { kind: 'granted'; authorization: Authorization; refreshToken: 'new' | 'none' | { keep: string } }
   | { kind: 'refused'; error: string; description: string }
@@ -36,7 +36,7 @@ function redeemCode(
   const record = authorizations.findCode(field('code') ?? '')
   if (record === null) return refused('invalid_grant', 'The code is not known.')
   if (record.used) {
-    // RFC 6749 section 4.1.2: a code that comes twice may be stolen, so what it gave is taken back.
+    // RFC 6749 section 4.1.2: a code that is used twice may be stolen, so its tokens are revoked.
     record.authorization.revoked = true
     return refused('invalid_grant', 'The code was used before.')
   }
@@ -53,7 +53,7 @@ function redeemCode(
   return { kind: 'granted', authorization: record.authorization, refreshToken: 'new' }
 }
 
-// A verifier without a challenge is refused too: someone has taken the challenge out on the way.
+// A verifier without a challenge is refused too: an attacker may have removed the challenge.
 function verifies(verifier: string | undefined, challenge: string | null): boolean {
   if (verifier === undefined || challenge === null) return verifier === undefined && challenge === null
   return createHash('sha256').update(verifier).digest('base64url') === challenge

@@ -1,10 +1,10 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyRequest } from 'fastify'
 
-/** A string where a name stands once, an array where it is repeated. */
+/** A string for a single value, an array for a repeated name. */
 export type Fields = Record<string, string | string[]>
 
-/** One request as it arrived, and what became of it. Holds secrets in clear: it serves tests. */
+/** One request as it arrived, and its result. It contains secrets in plain text, for tests. */
 export interface JournalEntry {
   readonly seq: number
   /** Epoch milliseconds of the arrival. */
@@ -18,16 +18,16 @@ export interface JournalEntry {
   readonly path: string
   readonly query: Fields
   readonly headers: IncomingHttpHeaders
-  /** Names and values in turn, repeated fields included. */
+  /** Alternating names and values, repeated fields included. */
   readonly rawHeaders: readonly string[]
   readonly form: Fields | null
-  /** The body's text where it is not a form. */
+  /** The text of the body if it is not a form. */
   readonly body: string | null
   /** Null while nothing was done yet; `granted`, `answered`, an error code, `fault`, … */
   outcome: string | null
-  /** Mode of the fault that the request met. */
+  /** Mode of the fault that was applied to the request. */
   fault: string | null
-  /** Whom the request acts for; null where there is no user context. */
+  /** User of the request; null without a user context. */
   username: string | null
   /** Status that was sent; null before that and where no complete answer was sent. */
   status: number | null
@@ -40,7 +40,7 @@ export type EntryFilter = Partial<
 
 export type Journal = ReturnType<typeof createJournal>
 
-/** The last `size` requests, and counters that forget nothing until they are cleared. */
+/** The last `size` requests, and counters over all requests until they are cleared. */
 export function createJournal({ size, now }: { size: number; now: () => number }) {
   let entries: JournalEntry[] = []
   let counts: Record<string, number> = {}

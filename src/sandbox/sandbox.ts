@@ -18,13 +18,13 @@ import { createTokenEndpoint, type TokenAnswerWire } from './token-endpoint.ts'
 
 /** The imitated platform: both roles of the document on one listener, and the means to steer it. */
 export interface Sandbox {
-  /** Listens and answers the address, without a slash at its end. Port 0 picks one. */
+  /** Listens and returns the base URL without a trailing slash. Port 0 picks a free port. */
   listen(at?: { host?: string; port?: number }): Promise<string>
-  /** Stops for good: gates open, connections are cut. */
+  /** Stops permanently: releases the gates and resets the connections. */
   close(): Promise<void>
-  /** Refuses connections and cuts those that are open, as a platform that is down; keeps its state. */
+  /** Refuses new connections and resets open ones, like a platform that is down. Keeps its state. */
   goOffline(): Promise<void>
-  /** Listens again where it did before. */
+  /** Listens again on the same address. */
   goOnline(): Promise<void>
   /** Address of the listener. */
   readonly url: string
@@ -42,12 +42,12 @@ export interface Sandbox {
   release(): void
   /** Switches, gates, journal and counters as at the start; tokens and sites stay. */
   reset(): void
-  /** A token answer for a user who needs not sign in (null: for the client itself). */
+  /** Issues tokens for a user without a sign-in (null: for the client itself). */
   issueTokens(username: string | null): TokenAnswerWire
-  /** Ends every authorization of the user; answers how many there were. */
+  /** Revokes every authorization of the user. Returns their number. */
   revokeUser(username: string): number
   revokeAll(): number
-  /** Ends every access token; refresh tokens stay good. */
+  /** Revokes every access token. Refresh tokens stay valid. */
   expireAccessTokens(): void
 }
 
@@ -117,7 +117,7 @@ export function createSandbox(options: SandboxOptions): Sandbox {
     await app.ready()
     const opened = createServer((request, response) => app.routing(request, response))
     // Longer than any client keeps an idle connection: a connection that this side closes at the
-    // moment of reuse would look like a fault that nobody asked for.
+    // moment of reuse would look like an unplanned fault.
     opened.keepAliveTimeout = 120_000
     await new Promise<void>((resolve, reject) => {
       opened.once('error', reject)

@@ -11,11 +11,11 @@ export interface Passage {
   reply: FastifyReply
   /** Does what was asked and builds the right answer. Runs in one go, so requests never mix. */
   work: () => Answer
-  /** The answer to an access token that is not good, for the fault `invalid-token`. */
+  /** The response to an invalid access token, for the fault `invalid-token`. */
   invalidToken?: () => Answer
 }
 
-/** Takes requests through gate, fault, work, gate, fault, answer; in that order. */
+/** Processes each request in this order: gate, fault, work, gate, fault, response. */
 export function createStation({
   gates,
   faults,
@@ -28,7 +28,7 @@ export function createStation({
   /** Ends what hangs or waits when the sandbox stops. */
   closing: AbortSignal
 }) {
-  // As many as there are slow answers under way.
+  // One listener for each slow response in progress.
   setMaxListeners(0, closing)
 
   async function pass({ station, entry, reply, work, invalidToken }: Passage): Promise<void> {
@@ -52,7 +52,7 @@ export function createStation({
     deliver(entry, reply, fault, instead ?? answer)
   }
 
-  /** Sends the answer, or what the fault leaves of it. */
+  /** Sends the response, or the part that the fault leaves of it. */
   function deliver(entry: JournalEntry, reply: FastifyReply, fault: TakenFault, answer: Answer | null): void {
     const { socket } = reply.raw
     if (fault.mode === 'drop') {
@@ -86,7 +86,7 @@ export function createStation({
   return { pass }
 }
 
-/** Where the fault strikes; null where there is none. Half a body needs the work to be done first. */
+/** The point of the fault; null without a fault. Half a body needs the finished work. */
 function pointOf(fault: TakenFault): 'before' | 'after' | null {
   if (fault.mode === 'ok') return null
   const needsBody = fault.mode === 'truncated' || fault.mode === 'cut' || fault.mode === 'stall'

@@ -40,7 +40,7 @@ export function createTokenEndpoint(context: GrantContext) {
     return answer
   }
 
-  /** The error that keeps this form from being looked at further; null: client and form are good. */
+  /** The first error of the form or the client; null if both are valid. */
   function clientError(form: URLSearchParams, headers: IncomingHttpHeaders): Answer | null {
     if (!/^application\/x-www-form-urlencoded\s*(;|$)/i.test(headers['content-type'] ?? '')) {
       return oauthError('invalid_request', 'The body must be application/x-www-form-urlencoded.')
@@ -48,7 +48,7 @@ export function createTokenEndpoint(context: GrantContext) {
     const repeated = [...new Set(form.keys())].find((name) => form.getAll(name).length > 1)
     if (repeated !== undefined) return oauthError('invalid_request', 'A parameter is repeated.')
     if (accounts.isClient(form.get('client_id') ?? '', form.get('client_secret') ?? '')) return null
-    // RFC 6749 section 5.2 wants a challenge where the client came with an Authorization header.
+    // RFC 6749 section 5.2 requires a challenge if the client sent an Authorization header.
     const challenge =
       headers.authorization === undefined ? {} : { 'www-authenticate': 'Basic realm="sandbox"' }
     return oauthError('invalid_client', 'client_id and client_secret do not name a client.', 401, challenge)
@@ -76,7 +76,7 @@ export function createTokenEndpoint(context: GrantContext) {
       return { ...answer, username: authorization.username }
     },
 
-    /** Token revocation (RFC 7009): 200 for a token that nobody knows, too. */
+    /** Token revocation (RFC 7009): 200 for an unknown token too. */
     revoke(form: URLSearchParams, headers: IncomingHttpHeaders): Answer {
       const error = clientError(form, headers)
       if (error !== null) return error

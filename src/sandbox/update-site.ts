@@ -1,6 +1,6 @@
 import type { SiteChange } from './sites.ts'
 
-/** Which site, and what changes; or why the request cannot be understood. */
+/** The site and its changes, or the reason why the request is invalid. */
 export type UpdateSiteRequest =
   | { kind: 'update'; wac: string; siteId: number; change: SiteChange }
   | { kind: 'faulty'; description: string }

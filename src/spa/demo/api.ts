@@ -1,6 +1,6 @@
 import { readMembers } from './json.ts'
 
-/** An error body of the server (RFC 9457), or what comes nearest to it. */
+/** An error body of the server (RFC 9457), or a substitute built from the status. */
 export interface ProblemBody {
   status: number
   code: string
@@ -22,7 +22,7 @@ export interface Answer {
   problem: ProblemBody | null
 }
 
-/** `null`: no answer came, the server cannot be reached. */
+/** `null`: there was no response, the server is unreachable. */
 export type Outcome = Answer | null
 
 export interface Call {

@@ -9,7 +9,7 @@ const EVERY_MS = 5000
 const SHOWN_CHARACTERS = 20_000
 
 export interface FluxView {
-  /** Takes the user's data off the page and stops reading. */
+  /** Removes the user's data from the page and stops reading. */
   clear(): void
 }
 

@@ -2,7 +2,7 @@ import { byId } from './dom.ts'
 import { formatSpan, type LiveSession, type Session } from './session.ts'
 
 export interface Span {
-  /** Milliseconds since 1970; where it is not told, the longest time that was seen to be left stands for the whole. */
+  /** Milliseconds since 1970. If it is unknown, the bar uses the longest remaining time seen so far. */
   start?: number
   end: number
 }

@@ -17,7 +17,7 @@ export function showProblem(box: HTMLElement, outcome: Outcome): void {
   box.replaceChildren(...(problem === null ? [] : describe(problem)))
 }
 
-/** Shows a fault that was found before anything was sent. */
+/** Shows an input error that was found before the request. */
 export function showFault(box: HTMLElement, title: string, detail: string): void {
   box.hidden = false
   box.replaceChildren(element('p', 'problem-title', title), element('p', 'problem-detail', detail))

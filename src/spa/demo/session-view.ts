@@ -17,14 +17,14 @@ const EVENT_TEXT: Record<SessionEvent, string> = {
 }
 
 export interface SessionView {
-  /** Looks at the session now instead of at the next second; settled when the page shows it. */
+  /** Polls the session now instead of at the next second. Resolves when the page shows it. */
   look(): Promise<void>
 }
 
 /**
- * Shows the session and keeps looking at it, once a second: looking does not extend it.
+ * Shows the session and polls it once a second. Polling does not extend the session.
  *
- * @param onChange called when somebody signs in or out, and with the first look
+ * @param onChange called after each sign-in and sign-out, and after the first poll
  */
 export function startSessionView(onChange: (session: Session) => void): SessionView {
   const problemBox = byId('session-problem', HTMLElement)
@@ -59,7 +59,7 @@ export function startSessionView(onChange: (session: Session) => void): SessionV
     const first = session === undefined
     const events = compareSessions(session ?? null, next)
     const changed = first || (session === null) !== (next === null)
-    // What was there before the page opened did not happen now.
+    // The state before the page opened is no event.
     if (!first) events.forEach(record)
     session = next
     for (const meter of meters) meter.update(next, serverNow())
@@ -71,7 +71,7 @@ export function startSessionView(onChange: (session: Session) => void): SessionV
   }
 
   const take = (outcome: Outcome): void => {
-    // Written once and not with each look, or a screen reader would say it every second.
+    // Written only on a change. Otherwise a screen reader would announce it every second.
     const code = outcome === null ? 'unreachable' : (outcome.problem?.code ?? '')
     if (code !== shownCode) showProblem(problemBox, outcome)
     shownCode = code
@@ -87,7 +87,7 @@ export function startSessionView(onChange: (session: Session) => void): SessionV
 
   let looking: Promise<void> | null = null
   const look = async (): Promise<void> => {
-    // A look that is under way may have left before what the caller wants to see.
+    // A poll in progress may have been sent before the change that the caller wants to see.
     await looking
     looking ??= call({ method: 'GET', path: '/auth/session' })
       .then(take)
@@ -123,7 +123,7 @@ function showFacts(session: LiveSession): void {
   byId('session-not-refreshable', HTMLElement).hidden = session.refreshable
 }
 
-/** How far the server's clock is ahead. Its header has whole seconds, so small differences mean nothing. */
+/** Offset of the server's clock. The Date header has whole seconds, so small differences are ignored. */
 function offsetOf(answer: Answer, current: number): number {
   if (answer.serverTime === null) return current
   const offset = answer.serverTime + 500 - Date.now()

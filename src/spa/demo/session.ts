@@ -1,6 +1,6 @@
 import { readMembers } from './json.ts'
 
-/** What `/auth/session` tells of a session that exists. Instants in milliseconds since 1970. */
+/** The content of `/auth/session` for a signed-in user. Instants are in milliseconds since 1970. */
 export interface LiveSession {
   flow: string
   createdAt: number
@@ -12,13 +12,13 @@ export interface LiveSession {
   wac: string | null
 }
 
-/** `null`: nobody is signed in. */
+/** `null`: no user is signed in. */
 export type Session = LiveSession | null
 
 /** What happened between two looks at the session. */
 export type SessionEvent = 'signed_in' | 'replaced' | 'refreshed' | 'extended' | 'ended'
 
-/** The session in the body of `/auth/session`; `undefined` when the body is not what was agreed. */
+/** The session in the body of `/auth/session`; `undefined` if the body has another form. */
 export function readSession(text: string): Session | undefined {
   const body = readMembers(text)
   if (body.authenticated === false) return null

@@ -4,7 +4,7 @@ import { showFault, showProblem } from './problem-view.ts'
 import { type SiteForm, siteCall } from './requests.ts'
 
 export interface SiteView {
-  /** Takes the last answer off the page. */
+  /** Removes the last response from the page. */
   clear(): void
 }
 
