@@ -14,11 +14,11 @@ interface Answer {
 
 /** Simulated users in front of all replicas. */
 export interface Browsers {
-  /** Users whose session lives and is in use now. */
+  /** Users whose session is alive and in use. */
   living(): Session[]
-  /** So many users sign out at once. */
+  /** Makes so many users sign out at once. */
   signOutSome(count: number): void
-  /** From now on nobody signs out, and every session calls through each replica in turn. */
+  /** From now on no user signs out, and every session calls through each replica in turn. */
   beginHealing(): void
   endHealing(): void
   stop(): Promise<void>
@@ -31,16 +31,16 @@ export interface BrowsersOptions {
   readonly publicUrl: string
   readonly history: History
   readonly clock: Clock
-  /** Makes a user who can sign in, with an account of the same name. */
+  /** Creates a user with an account of the same name. */
   readonly addUser: (username: string) => void
-  /** Told of each code that the authorization server gave out. */
+  /** Called with each code that the authorization server issued. */
   readonly onCode: (code: string, user: string) => void
-  /** Told of each cookie of a session. */
+  /** Called with each session cookie. */
   readonly onCookie: (value: string) => void
 }
 
 export const PASSWORD = 'chaos-password'
-/** No answer at all within this counts as one that never came. */
+/** A response that takes longer counts as missing. */
 const GIVE_UP_MS = 15_000
 /** An ended session is asked for through every replica so long after its end, */
 const ASKED_AFTER_MS = [50, 350, 700, 1_200, 1_800, 2_600, 3_800, 5_500]
@@ -57,7 +57,7 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
   let stopped = false
   let healing = false
   let users = 0
-  /** Users who are still to sign out at once. */
+  /** Number of users who still have to sign out at once. */
   let hurried = 0
   let wakeUps: (() => void)[] = []
 
@@ -103,7 +103,7 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
     return running.length === 0 ? null : random.pick(running)
   }
 
-  /** The whole way of a sign-in; null where a step of it failed. */
+  /** A complete sign-in; null if a step failed. */
   async function signIn(random: Random): Promise<Session | null> {
     const jar = new Map<string, string>()
     const first = up(random)
@@ -227,7 +227,7 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
       elapsed = at
       if (stopped) return
       for (const replica of fleet.replicas) {
-        // Not waited for: one that hangs must not hold up the others.
+        // Not awaited: a call that hangs must not delay the others.
         if (replica.isUp())
           void call(session, jar, replica, 'flux', `/flux/${session.user}/temperature?values=1`)
       }
@@ -258,7 +258,7 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
           if (replica.isUp()) await use(session, random, replica)
           await pause(random.between(150, 400))
         } else if (random.chance(0.06)) {
-          // Many at once: one refresh must do for all.
+          // Many at once: one refresh must serve all.
           await useEverywhere(session, random)
         } else {
           await use(session, random)
@@ -292,7 +292,7 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
     await use(session, random)
   }
 
-  /** Whether a refusal was only of the moment. */
+  /** Whether a refusal was temporary. */
   async function afterLoss(session: Session, random: Random): Promise<void> {
     for (let attempt = 0; attempt < 6 && !stopped && session.cameBackAt === null; attempt += 1) {
       await use(session, random)
@@ -361,7 +361,7 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
   }
 }
 
-/** What the checks want to know of an answer. */
+/** The parts of a response that the checks use. */
 function read(what: Call['what'], answer: Answer): Pick<Call, 'code' | 'dataOf' | 'authenticated'> {
   const none = { code: '', dataOf: null, authenticated: null }
   if (answer.status === 0) return { ...none, code: answer.text }
@@ -394,7 +394,7 @@ function recordKeyOf(cookie: string): string {
   return createHash('sha256').update(cookie.slice(0, 43)).digest('hex').slice(0, 12)
 }
 
-/** Never rejects: where no answer comes the status is 0 and the text says why. */
+/** Never rejects: without a response the status is 0 and the text is the reason. */
 function exchange(
   agent: Agent,
   url: string,

@@ -33,9 +33,9 @@ export interface CampaignOptions {
   readonly roundMs: number
   /** Only these faults; default: all. */
   readonly kinds?: readonly FaultKind[]
-  /** Asked after each round: whether to end before the time is over. */
+  /** Called after each round: whether to end early. */
   readonly isStopped?: () => boolean
-  /** One line for the person who watches. */
+  /** Prints one progress line. */
   readonly tell: (line: string) => void
 }
 
@@ -174,7 +174,7 @@ export async function runCampaign(t: Teardown, options: CampaignOptions): Promis
       tell(`${at(clock())}  round ${round}: ${plan.length} faults`)
       const running = plan.map(async (planned) => {
         await pause(planned.atMs)
-        // What a sign-out must do is hardest right then.
+        // Sign-outs are hardest at that moment.
         if (isOfRedis(planned.kind)) browsers.signOutSome(SIGN_OUTS_AT_FAULT)
         await makeFault(context, planned, (fault, { kind, replica, lastsMs }, reason) => {
           if (fault === null) return tell(`${at(clock())}  left out: ${kind} (${reason})`)
@@ -190,7 +190,7 @@ export async function runCampaign(t: Teardown, options: CampaignOptions): Promis
     }
   } finally {
     await browsers.stop()
-    // Fresh news of the last calls.
+    // The newest results of calls.
     clearInterval(measuring)
     clearInterval(probing)
     stopWatchingStalls()

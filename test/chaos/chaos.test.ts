@@ -34,7 +34,7 @@ t.test('faults in every component over one Redis break no promise', async (t) =>
   t.ok(outcome.history.faults.length >= 3, 'faults were made')
 })
 
-t.test('a seed determines one plan, which fits its mode and duration', async (t) => {
+t.test('a seed determines one plan, which matches its mode and duration', async (t) => {
   for (const mode of ['single', 'sentinel', 'cluster'] as const) {
     const options = { seed: 'a', mode, round: 1, lengthMs: 20_000 }
     t.strictSame(planRound(options), planRound(options))

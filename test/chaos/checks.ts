@@ -16,7 +16,7 @@ import {
 
 /** Something that must not happen, and what led to it. */
 export interface Violation {
-  /** The same for the same event, so that it is told once. */
+  /** Equal for the same event, so that the report has it once. */
   readonly id: string
   /** The check that found it. */
   readonly check: string
@@ -36,7 +36,7 @@ export interface Loss {
 export interface Verdict {
   readonly violations: Violation[]
   readonly losses: Loss[]
-  /** Uses of limits that lost no session, by name. */
+  /** Number of uses of each limit that lost no session, by name. */
   readonly limits: Map<string, number>
 }
 
@@ -80,7 +80,7 @@ interface Span {
   readonly until: number
 }
 
-/** What the checks ask of a history: who was in trouble, and when. */
+/** The disturbances of a history, as the checks query them. */
 function createFacts(history: History) {
   const { faults, processes, failovers, stalls } = history
   const spanOf = ({ from, until }: Fault): Span => ({ from, until: until ?? Number.POSITIVE_INFINITY })
@@ -104,7 +104,7 @@ function createFacts(history: History) {
     if (what === 'ready') close(gaps)
   }
 
-  /** What a loaded machine adds to a bound between these instants. */
+  /** The addition to a bound for the load of the machine between these instants. */
   function slack(from: number, until: number): number {
     let sum = SLACK_MS
     for (const { at, ms } of stalls) if (at >= from - 100 && at - ms <= until + 100) sum += ms
@@ -563,7 +563,7 @@ function historyOf(history: History, user: string | null, from: number, until: n
     if (user === null || call.session !== user) continue
     const answer = `${call.what} through replica ${call.replica}: ${call.status} ${call.code}`
     const told = call.authenticated === false ? `${answer} not signed in` : answer
-    // Many equal answers say no more than the first.
+    // Repeated equal responses add nothing.
     if (told !== last) add(call.sentAt, `${told} (${ms(call.answeredAt - call.sentAt)})`)
     last = told
   }

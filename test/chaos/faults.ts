@@ -9,7 +9,7 @@ import type { DataNode, RedisDeployment } from './redis-deployment.ts'
 import { TOKEN_TIMEOUT_MS } from './settings.ts'
 import type { TokenGateway } from './token-gateway.ts'
 
-/** What faults are made in. */
+/** The parts of a campaign that faults change. */
 export interface FaultContext {
   readonly fleet: Fleet
   readonly redis: RedisDeployment
@@ -20,17 +20,17 @@ export interface FaultContext {
   readonly clock: Clock
 }
 
-/** What a fault did, and how it is taken back. */
+/** The effect of a fault, and how to undo it. */
 interface Made {
   readonly area: FaultArea
   readonly replica?: number
   readonly node?: string
   readonly detail?: string
-  /** Runs when the time of the fault is over; for those that are over at once it is missing. */
+  /** Undoes the fault at its end. Missing for faults without a duration. */
   readonly heal?: () => Promise<void> | void
 }
 
-/** Makes the fault; null where it cannot be made now. May throw where a node does not answer. */
+/** Applies the fault; null if it is impossible now. May throw if a node does not respond. */
 type Maker = (context: FaultContext, planned: PlannedFault) => Promise<Made | null> | Made | null
 
 /** Begins a planned fault and writes it down. Resolves when it has been taken back. */
@@ -228,7 +228,7 @@ const MAKERS: Record<FaultKind, Maker> = {
 
   async 'Redis is read-only'({ redis }) {
     const node = redis.nodes[0]!
-    // Of a master that nobody serves: it keeps its data and refuses writes.
+    // A replica of an unreachable master keeps its data and refuses writes.
     await node.admin.call('replicaof', '127.0.0.1', '9')
     return {
       ...{ area: 'redis', node: node.name },
@@ -265,7 +265,7 @@ const MAKERS: Record<FaultKind, Maker> = {
     if (master === null) return null
     await master.admin.call('acl', 'setuser', 'default', '-psync', '-sync')
     await master.admin.call('client', 'kill', 'type', 'replica')
-    // What is written meanwhile is on the master alone. Then it is gone.
+    // Writes from now on exist only on the master and are lost with it.
     await new Promise((resolve) => setTimeout(resolve, Math.min(1_500, lastsMs / 3)))
     const kills = dice[1] < 0.5
     if (kills) await master.server.kill()

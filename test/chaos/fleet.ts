@@ -10,14 +10,14 @@ import { MAX_MEMORY_BYTES, SHUTDOWN_SECONDS } from './settings.ts'
 export interface Replica {
   readonly index: number
   readonly url: string
-  /** Whether it listens, and was not told to stop: a load balancer sends calls to it. */
+  /** Whether it listens and is not stopping, so that a load balancer sends calls to it. */
   isUp(): boolean
   isFrozen(): boolean
-  /** Ends it with SIGKILL. Resolves when it is gone. */
+  /** Kills it with SIGKILL. Resolves at its end. */
   kill(): Promise<void>
   freeze(): void
   resume(): void
-  /** SIGTERM. Resolves when it is gone; an exit code or a time that is not right becomes a finding. */
+  /** Stops it with SIGTERM. Resolves at its end; a wrong exit code or duration becomes a finding. */
   stop(): Promise<void>
   /** Starts it again, with the newest secrets. Resolves when it listens. */
   start(): Promise<void>
@@ -27,9 +27,9 @@ export interface Fleet {
   readonly replicas: readonly Replica[]
   /** Starts each replica that is not up. */
   startAll(): Promise<void>
-  /** Asks each process for its memory; too much becomes a finding. */
+  /** Reads the memory of each process. Too much becomes a finding. */
   measure(): Promise<{ megabytes: number }>
-  /** Asks each process that was not frozen whether it lives, and writes down answers that take long. */
+  /** Requests `/livez` of each process that was not frozen, and records slow responses. */
   probe(): Promise<void>
   /** The secrets of the next start, newest first. */
   setSecrets(secrets: readonly string[]): void

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 
 export type Mode = 'single' | 'sentinel' | 'cluster'
 
-/** One call of a simulated browser. Every instant of a history is in milliseconds since its begin. */
+/** One call of a simulated browser. All instants of a history are in milliseconds since its start. */
 export interface Call {
   readonly sentAt: number
   readonly answeredAt: number
@@ -106,7 +106,7 @@ export interface LogLine {
   readonly text: string
 }
 
-/** Something that is wrong whatever else happened, seen while the campaign ran. */
+/** A violation that needs no context, found during the campaign. */
 export interface Finding {
   readonly at: number
   readonly what: string
@@ -133,11 +133,11 @@ export interface History {
   readonly logs: LogLine[]
   readonly findings: Finding[]
   readonly healings: Healing[]
-  /** What the Sentinels say of themselves. */
+  /** Events from the logs of the Sentinels. */
   readonly notes: { readonly at: number; readonly text: string }[]
   /** Stalls of this machine: so long at that instant no timer ran here. */
   readonly stalls: { readonly at: number; readonly ms: number }[]
-  /** Answers to `/livez` (null: to a question to Redis) that took long although nothing was done to whom was asked. */
+  /** Slow responses to `/livez` (null: of Redis) without a fault at the responder. */
   readonly delays: { readonly at: number; readonly replica: number | null; readonly ms: number }[]
 }
 

@@ -133,7 +133,7 @@ function createFlow(
     flushTimer = null
     const translated = translate(data)
     if (translated.length > 0) push(translated)
-    // What the translator held back for a rest that does not come.
+    // Bytes that the translator held back for a remainder that never arrives.
     flushTimer = setTimeout(() => {
       const rest = translate(EMPTY)
       if (rest.length > 0) push(rest)

@@ -18,9 +18,9 @@ interface KindRules {
   readonly modes: readonly Mode[]
   /** How long it lasts, in milliseconds. */
   readonly lasts: readonly [number, number]
-  /** What it occupies, so that two faults do not undo each other: `{r}` stands for the replica. */
+  /** The resources that it occupies, so that faults do not undo each other. `{r}` stands for the replica. */
   readonly occupies: readonly string[]
-  /** Not before so long after its end may something else occupy the same. */
+  /** Minimum pause after its end before another fault may occupy the same resource. */
   readonly recoversMs: number
 }
 

@@ -14,7 +14,7 @@ export interface DataNode {
   readonly server: RedisServer
   /** Not through the network of any replica. Fails fast where the node is away. */
   readonly admin: Redis
-  /** The role that it was last seen in; null while it does not answer. */
+  /** The last known role; null while the node does not respond. */
   role: 'master' | 'slave' | null
   /** Of a replica that is in sync, the port of its master. */
   masterPort: number | null
@@ -45,7 +45,7 @@ export interface RedisDeployment {
   replicaOf(master: DataNode): DataNode | null
   /** How many values on the masters hold a text that is secret. */
   findReadable(isSecret: (text: string) => boolean): Promise<number>
-  /** Null when every part is as it should be, else what is not. */
+  /** Null if every part is healthy, else the first problem. */
   complaint(): Promise<string | null>
   close(): void
 }
@@ -307,7 +307,7 @@ async function createNetwork(
   }
 }
 
-/** Looks at the role of every node all the time, and writes down promotions. */
+/** Polls the role of every node and records promotions. */
 function watchRoles({
   mode,
   nodes,

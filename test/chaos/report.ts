@@ -5,7 +5,7 @@ import type { Mode } from './history.ts'
 /** Of each check. */
 const TOLD_IN_FULL = 4
 
-/** The summary of one campaign, as lines for a person. */
+/** The summary of one campaign, as readable lines. */
 export function summarize(mode: Mode, { history, verdict, tookMs, memoryMegabytes }: Outcome): string[] {
   const { calls, sessions, tokenRequests, faults, failovers, processes } = history
   const refreshes = tokenRequests.filter(({ kind }) => kind === 'refresh')

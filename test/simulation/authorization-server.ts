@@ -38,7 +38,7 @@ export interface AccessToken {
   readonly expiresAt: number
 }
 
-/** One time that a refresh token left a process. */
+/** One presentation of a refresh token, from the moment it leaves the process. */
 export interface Presentation {
   readonly token: RefreshToken
   readonly by: Replica
@@ -53,10 +53,10 @@ export interface Presentation {
   issued: number
 }
 
-/** What becomes of a request that reaches the token endpoint. */
+/** The fate of a request that reaches the token endpoint. */
 export type Behaviour =
   | { kind: 'answers' }
-  /** `rotatesFirst`: the answer takes that long, not what is done for it. */
+  /** `rotatesFirst`: the server rotates at once, and only the response is delayed. */
   | { kind: 'slow'; ms: number; rotatesFirst: boolean }
   /** No answer ever comes. `connection`: it breaks at once, or hangs. */
   | { kind: 'loses'; rotates: boolean; connection: 'breaks' | 'hangs' }
@@ -74,7 +74,7 @@ export interface BehaviourFault {
   readonly behaviour: Behaviour
 }
 
-/** What is wrong between a process and the authorization server. */
+/** The network faults between a process and the authorization server. */
 export interface EndpointFaults {
   cut: number
   /** Extra time for a request on its way to the server. */
@@ -344,7 +344,7 @@ export class SimulatedAuthorizationServer {
     for (const work of (this.#held.get(slot) ?? []).splice(0)) this.#clock.in(this.#latency(), null, work)
   }
 
-  /** The process is gone, and its connections with it. */
+  /** The process has died, and its connections with it. */
   disconnect(by: Replica): void {
     for (const exchange of this.#exchanges) {
       if (exchange.by !== by) continue

@@ -5,7 +5,7 @@ import type { World } from './world.ts'
 
 const TRY_AGAIN_MS = 700
 
-/** One user with one browser: signs in, calls, polls, signs out, for as long as it is told to. */
+/** One user with one browser, who signs in, calls, polls and signs out until `rest`. */
 export class Browser {
   readonly user: number
   session: Session | null = null

@@ -13,11 +13,11 @@ export interface CampaignOptions {
   forMs?: number
   untilFailure: boolean
   workers?: number
-  /** Called now and then with what is known so far. */
+  /** Called regularly with the results so far. */
   onProgress?: (campaign: Campaign) => void
 }
 
-/** What many seeds came to. */
+/** The combined results of many seeds. */
 export interface Campaign {
   seeds: number
   seconds: number

@@ -16,11 +16,11 @@ const CONNECT_TIMEOUT_MS = 2_000
 const RECONNECT_MAX_MS = 1_000
 const LONG_GAP_MS = 2_000
 
-/** What is wrong between one process and one master. Counters, since faults may overlap. */
+/** The network faults between one process and one master. Counters, because faults may overlap. */
 export interface LinkFaults {
-  /** Nothing passes in either direction; connections stay until somebody gives them up. */
+  /** No data passes in either direction. Connections stay open until one side closes them. */
   cut: number
-  /** The same for the connection of change messages alone. */
+  /** The same, only for the connection of change messages. */
   messagesCut: number
   /** Added to each way. */
   slowMs: number
@@ -34,7 +34,7 @@ export function noLinkFaults(): LinkFaults {
   return { cut: 0, messagesCut: 0, slowMs: 0, breakBefore: new Set(), breakAfter: new Set() }
 }
 
-/** What a process needs to know of the servers. */
+/** The servers, as a process sees them. */
 export interface Servers {
   readonly shards: number
   /** Where a new connection of that process leads. */
@@ -153,7 +153,7 @@ export class Connection {
     this.#again()
   }
 
-  /** The other end is gone: the process notices after a moment. */
+  /** The server closed the connection. The process notices after a short delay. */
   breakSoon(why: string): void {
     const { clock, owner } = this.transport
     const { epoch } = this
@@ -214,7 +214,7 @@ export class Connection {
   }
 }
 
-/** A command without an answer so far. */
+/** A command without a reply so far. */
 interface Pending {
   fail(error: Error): void
 }

@@ -92,7 +92,7 @@ function weightsOf(settings: Pick<Settings, 'topology' | 'clocksStep'>): Partial
   }
 }
 
-/** Kinds that a history does without: one that has few kinds has more of each, and gets further with them. */
+/** Kinds that a history leaves out: with fewer kinds, each occurs more often and has deeper effects. */
 export function drawWithoutFaults(
   random: Random,
   settings: Pick<Settings, 'topology' | 'clocksStep'>,
@@ -135,7 +135,7 @@ export function drawFaults(seed: number, settings: Settings): Fault[] {
   return settings.scene ? [...faults, ...drawScene(seed, faults.length, settings)] : faults
 }
 
-/** Faults that together lead to where the dangers are, and that chance would seldom put in this order. */
+/** Sequences of faults that lead to dangerous states and rarely occur by chance. */
 function drawScene(seed: number, firstId: number, settings: Settings): Fault[] {
   const random = new Random(seed, 'scene')
   const lease = settings.timeoutMs + 5_000
@@ -224,7 +224,7 @@ function drawFault(seed: number, id: number, settings: Settings): Fault {
     change,
   }
   if (id === 0 || random.chance(0.6)) return fault
-  // Misfortunes come together: soon after the one before, and to the same parties.
+  // Faults cluster: soon after the previous one, and for the same parties.
   const { at, aim, slot, actor, shard } = drawFault(seed, id - 1, settings)
   const together = { slot, shard, actor, at: at + random.between(0, 6_000) }
   return random.chance(0.5) ? { ...fault, ...together, at, aim } : { ...fault, ...together, aim: null }
@@ -355,7 +355,7 @@ function apply(world: World, fault: Fault, slot: number): void {
   world.injected.set(change.kind, (world.injected.get(change.kind) ?? 0) + 1)
   ledger.note('FAULT', describe(fault, slot))
   const disturbs = !/^(?:auth|resource|user|sign)/.test(change.kind)
-  /** Not beyond the end of the faults. */
+  /** Undoes the fault, at the latest when the time for faults ends. */
   const until = (ms: number, undo: () => void): void => {
     const endsIn = Math.min(ms, Math.max(0, settings.faultsUntilMs - clock.now))
     if (disturbs) world.disturb(endsIn)

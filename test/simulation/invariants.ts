@@ -9,7 +9,7 @@ import type { RedisServer, StoredRecord } from './simulated-redis.ts'
 import type { Trace } from './trace.ts'
 import type { VirtualClock } from './virtual-clock.ts'
 
-/** A promise that was broken. */
+/** A broken rule. */
 export interface Violation {
   /** Short and the same for each case of this kind. */
   readonly rule: string
@@ -17,7 +17,7 @@ export interface Violation {
   readonly at: number
 }
 
-/** What a session can lose by, as README and docs name it. */
+/** The documented reasons for the loss of a session. */
 export type Limit =
   | 'answer lost after rotation'
   | 'crash while a token request was under way'
@@ -36,7 +36,7 @@ export type Limit =
   | 'activity lost with a master or a process'
   | 'stopped while its tokens could not be stored'
 
-/** What is true of a session, whatever the replicas believe. */
+/** The true state of a session, independent of the view of the replicas. */
 export interface Session {
   readonly key: RecordKey
   readonly user: number
@@ -176,7 +176,7 @@ export class Ledger {
     return session
   }
 
-  /** Whether the session ought to be served. */
+  /** Whether the session must be served. */
   lives(session: Session): boolean {
     const { idleMs, maxMs } = this.#settings
     return (
@@ -456,7 +456,7 @@ export class Ledger {
     }
   }
 
-  /** A process is gone: what only it knew is lost. */
+  /** A process died, and its unsaved state is lost. */
   died(replica: Replica, gracefully: boolean): void {
     if (!gracefully) this.#disruptions.push(this.#clock.now)
     for (const presentation of [...this.#open]) if (presentation.by === replica) this.closed(presentation)

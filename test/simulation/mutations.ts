@@ -1,7 +1,7 @@
 import { runCampaign } from './campaign.ts'
 import { compileWorker, type Replacement } from './compile.ts'
 
-/** A fault that is put into the code on purpose, to see that the simulation finds it. */
+/** A deliberate bug in the code, to verify that the simulation finds it. */
 export interface Mutation {
   readonly name: string
   /** What goes wrong. */

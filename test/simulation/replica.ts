@@ -182,7 +182,7 @@ export class Replica implements Owner {
     this.#world.trace.note(this.#world.clock.now, this.name, text)
   }
 
-  /** A request has come from a browser. `respond` is called once, unless the process dies. */
+  /** Handles a request of a browser. Calls `respond` once, unless the process dies. */
   handle(request: BrowserRequest, respond: (response: BrowserResponse) => void): void {
     this.#requests += 1
     this.#underWay += 1
@@ -369,7 +369,7 @@ export class Replica implements Owner {
     return server === null || server === this.#world.masters[shard] ? 'the master' : 'another server'
   }
 
-  /** The process dies without a word. */
+  /** The process dies without a stop. */
   crash(): void {
     if (!this.alive) return
     this.ready = false

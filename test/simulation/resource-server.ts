@@ -19,7 +19,7 @@ export class SimulatedResourceServer {
     clock: VirtualClock
     random: Random
     introspects: boolean
-    /** Told of each token that it calls invalid. */
+    /** Called with each token that it refuses as invalid. */
     onRefused: (token: AccessToken) => void
   }) {
     this.#clock = options.clock

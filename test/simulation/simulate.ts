@@ -14,7 +14,7 @@
  * - simulated-redis.ts one Redis server with the scripts of src/store/lua; the contract of the port is tested on it
  * - simulated-store.ts the store port over such servers; connections.ts the connections of one process to them
  * - authorization-server.ts, resource-server.ts, browsers.ts
- * - world.ts           all of them together, and what can befall them
+ * - world.ts           all of them together, and their faults
  *
  * What is checked: invariants.ts holds the truth about each session and the rules. A rule is checked at the event
  * that could break it. A session may be lost by a documented limit alone, and each use of a limit is counted.

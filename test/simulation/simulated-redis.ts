@@ -20,7 +20,7 @@ import {
   type SessionRecord,
 } from '../../src/store/store.ts'
 
-/** What a Redis server keeps of a session. Never changed in place: a change puts a new one in its stead. */
+/** The record of a session in a Redis server. Never changed in place: each change replaces it. */
 export interface StoredRecord extends Omit<SessionRecord, 'idleEndsAt'> {
   readonly attempt: string
   readonly lease: string

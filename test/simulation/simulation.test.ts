@@ -15,7 +15,7 @@ t.test('fixed seeds keep every rule', async (t) => {
   t.ok(campaign.presentations > FIXED_SEEDS && campaign.calls > FIXED_SEEDS)
 })
 
-t.test('one seed is one history, and another seed another one', async (t) => {
+t.test('the same seed gives the same history, and another seed another one', async (t) => {
   const first = await simulate(7)
   const again = await simulate(7, { trace: true })
   t.equal(again.hash, first.hash)
@@ -23,7 +23,7 @@ t.test('one seed is one history, and another seed another one', async (t) => {
   t.not((await simulate(8)).hash, first.hash)
 })
 
-t.test('a fault in the code is found, and its history is shrunk to what matters', async (t) => {
+t.test('a bug in the code is found, and its history is reduced to the relevant faults', async (t) => {
   const compiled = compileWorker(findMutation('doubts-ignored').replacements)
   t.teardown(compiled.remove)
   const { failures } = await runCampaign({ compiled, from: 1, seeds: 60, untilFailure: true })

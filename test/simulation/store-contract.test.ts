@@ -5,15 +5,15 @@ import { IDLE_MS, type TestStore } from '../store/stores.ts'
 import { RedisServer } from './simulated-redis.ts'
 import { createSimulatedStore, type Transport } from './simulated-store.ts'
 
-t.test('one simulated Redis keeps the promises of a store', async (t) => {
+t.test('one simulated Redis passes the contract of the store port', async (t) => {
   await storeContract(t, async () => directStore(1))
 })
 
-t.test('three simulated masters of a Cluster keep the promises of a store', async (t) => {
+t.test('three simulated masters of a Cluster pass the contract of the store port', async (t) => {
   await storeContract(t, async () => directStore(3))
 })
 
-/** A store that reaches its servers at once, with a clock that moves only when it is told to. */
+/** A store without network delay, whose clock only the test moves. */
 function directStore(shards: number): TestStore {
   let clock = 1_800_000_000_000
   const listeners: ((key: RecordKey) => void)[] = []

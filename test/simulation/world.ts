@@ -17,7 +17,7 @@ const AFTERMATH_MS = 4_000
 /** A replica that is asked to stop has ended after this. */
 const STOP_SLACK_MS = 1_500
 
-/** The fleet and everybody whom it deals with. */
+/** The simulated fleet with its Redis servers, its platform and its browsers. */
 export class World implements Servers {
   readonly seed: number
   readonly settings: Settings
@@ -172,7 +172,7 @@ export class World implements Servers {
     this.#waiting.delete(replica)
   }
 
-  // What befalls them.
+  // Faults.
 
   /** Connections may be disturbed for so long, and a while after that. */
   disturb(ms: number): void {
@@ -192,7 +192,7 @@ export class World implements Servers {
     this.clock.in(downMs, null, () => this.#start(slot))
   }
 
-  /** A graceful stop, and a start after it. */
+  /** A graceful stop, followed by a start. */
   restart(slot: number, downMs: number, done: () => void = () => {}): void {
     const replica = this.replicas[slot]!
     if (!replica.alive || !replica.ready) {
