@@ -23,6 +23,7 @@ import { addStaticFiles } from './spa/routes.ts'
 import { createMemoryStore } from './store/memory/store.ts'
 import { createRedisStore } from './store/redis/store.ts'
 import { createReliableStore } from './store/reliable.ts'
+import { inLog } from './store/store.ts'
 import { createRevoker } from './tokens/revoker.ts'
 import { createTokens } from './tokens/tokens.ts'
 
@@ -108,9 +109,19 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     accessLog: config.accessLog,
     log,
     observe: metrics.request,
+    sessionOf({ headers }) {
+      const cookie = cookies.read(headers.cookie)
+      const verified = cookie === null ? null : cookies.verify(cookie)
+      return verified === null ? null : inLog(verified.recordKey)
+    },
   })
   const services = { config, authorizationServer, store, sessions, cookies, clock, log }
-  await addLogin(server, { ...services, revoke: revoker.revoke, keyring })
+  await addLogin(server, {
+    ...services,
+    revoke: revoker.revoke,
+    keyring,
+    onSignInFailed: metrics.signInFailed,
+  })
   const proxy = await addProxy(server, { ...services, tokens, cache, grace, metrics })
 
   const readiness = createReadiness({

@@ -44,6 +44,8 @@ interface ProblemOptions {
   members?: Record<string, string>
   /** For the log, never for the response. */
   cause?: unknown
+  /** The likely cause in words, for the log, never for the response. */
+  reason?: string
 }
 
 /** An error that is sent as `application/problem+json` (RFC 9457). Made by `problem()`. */
@@ -52,6 +54,7 @@ export class Problem extends Error {
   readonly status: number
   readonly title: string
   readonly detail: string | undefined
+  readonly reason: string | undefined
   readonly headers: Record<string, string>
   readonly members: Record<string, string>
 
@@ -62,6 +65,7 @@ export class Problem extends Error {
     this.status = options.status ?? TABLE[code].status
     this.title = TABLE[code].title
     this.detail = options.detail
+    this.reason = options.reason
     this.headers = { ...EXTRA_HEADERS[code], ...options.headers }
     this.members = { ...EXTRA_MEMBERS[code], ...options.members }
   }

@@ -30,6 +30,8 @@ interface HooksOptions {
   navigationPage: (request: FastifyRequest, reply: FastifyReply) => ProblemPage
   accessLog: Config['accessLog']
   log: Logger
+  /** How the log names the session of a request's cookie; null without a valid cookie. */
+  sessionOf: (request: FastifyRequest) => string | null
   /** Receives each finished response; seconds from the request's head to the response's end. */
   observe: (route: string, method: string, status: number, seconds: number) => void
 }
@@ -53,6 +55,7 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): void {
 
   server.decorate('followResponse', follow)
   server.decorateRequest('problemPage', null)
+  server.decorateRequest('fault', null)
 
   const connections = trackConnections(server.server)
   server.addHook('preClose', async () => connections.close())
@@ -104,7 +107,7 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): void {
 const CLIENT_GONE = 499
 
 /** `errors` logs responses from 400 on, at `info`, and from 500 on at `error`. */
-function createResponseLog({ accessLog, log, observe }: HooksOptions) {
+function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions) {
   return function logResponse(request: FastifyRequest, response: ServerResponse, ms: number): void {
     const status = response.headersSent ? response.statusCode : CLIENT_GONE
     observe(request.routeOptions.url ?? 'none', request.method, status, ms / 1_000)
@@ -117,6 +120,9 @@ function createResponseLog({ accessLog, log, observe }: HooksOptions) {
       status,
       ms: Math.round(ms * 1e3) / 1e3,
       complete: response.writableFinished,
+      recordKey: sessionOf(request) ?? undefined,
+      traceId: traceIdOf(request),
+      ...(status >= 400 ? whyOf(request, status) : {}),
     }
     if (status >= 500) log.error(line)
     else log.info(line)
@@ -134,6 +140,19 @@ function logCrossOrigin(log: Logger, request: FastifyRequest, { detail }: Proble
     { event: 'request.cross_origin', reqId: request.id, path: pathOf(request.url), reason: detail },
     'a request from another origin was refused: if it is your page, set PUBLIC_URL to the address in its address bar',
   )
+}
+
+/** Why a request got a status from 400 on. Without a problem of ours the resource server sent the status. */
+function whyOf({ fault }: FastifyRequest, status: number): { code: string; reason: string } {
+  if (status === CLIENT_GONE) return { code: 'client_gone', reason: 'the browser left before the response' }
+  if (fault === null) return { code: 'upstream_error', reason: 'the resource server sent this status' }
+  const { code, cause } = fault
+  return { code, reason: fault.reason ?? (cause instanceof Error ? messageOf(cause) : fault.message) }
+}
+
+/** Trace id of a `traceparent` header (W3C Trace Context). */
+function traceIdOf({ headers }: FastifyRequest): string | undefined {
+  return /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(String(headers.traceparent ?? ''))?.[1]
 }
 
 function logFault(log: Logger, request: FastifyRequest, fault: Problem): void {

@@ -8,11 +8,14 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** null where a problem is sent as JSON. */
     problemPage: ProblemPage | null
+    /** The problem that was sent, for the log and the metrics. */
+    fault: Problem | null
   }
 }
 
 /** Sends a problem as `application/problem+json`, or as a page where the request has one. */
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, fault: Problem): unknown {
+  request.fault = fault
   for (const [name, value] of Object.entries(fault.headers)) reply.header(name, value)
   if (request.problemPage) return request.problemPage(fault)
   return reply.code(fault.status).type('application/problem+json').send(fault.body(request.id))

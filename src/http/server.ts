@@ -1,4 +1,6 @@
 import { randomBytes } from 'node:crypto'
+import type { IncomingMessage } from 'node:http'
+import { BlockList, isIPv6 } from 'node:net'
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { addSecurityHeaders } from './headers.ts'
@@ -12,7 +14,7 @@ export function createServer({ trustProxy, secureCookies }: Config): FastifyInst
   const server = Fastify({
     // Fastify's own lines hold the query, which may hold a code.
     logger: false,
-    genReqId: newRequestId,
+    genReqId: trustProxy.length === 0 ? newRequestId : createTrustedRequestIds(trustProxy, newRequestId),
     requestIdHeader: false,
     trustProxy: trustProxy.length === 0 ? false : [...trustProxy],
     exposeHeadRoutes: false,
@@ -50,5 +52,22 @@ function createRequestIds(): () => string {
   return () => {
     count += 1
     return `${prefix}-${count.toString(36)}`
+  }
+}
+
+/** The `X-Request-Id` of a trusted proxy where it has a safe form, else an id of ours. */
+function createTrustedRequestIds(trustProxy: readonly string[], newRequestId: () => string) {
+  const trusted = new BlockList()
+  for (const network of trustProxy) {
+    const [address = '', prefix] = network.split('/')
+    const family = isIPv6(address) ? 'ipv6' : 'ipv4'
+    if (prefix === undefined) trusted.addAddress(address, family)
+    else trusted.addSubnet(address, Number(prefix), family)
+  }
+  return ({ headers, socket }: IncomingMessage): string => {
+    const given = headers['x-request-id']
+    if (typeof given !== 'string' || !/^[A-Za-z0-9._-]{1,64}$/.test(given)) return newRequestId()
+    const peer = (socket.remoteAddress ?? '').replace(/^::ffff:(?=\d+\.)/, '')
+    return trusted.check(peer, isIPv6(peer) ? 'ipv6' : 'ipv4') ? given : newRequestId()
   }
 }

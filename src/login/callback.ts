@@ -22,6 +22,17 @@ import { loginUrl, TRANSACTION_MS } from './transaction.ts'
 
 const HOME = '/'
 
+/** The likely cause of a login cookie that is missing. */
+function whyNotYours({ headers }: FastifyRequest, publicUrl: string): string {
+  const { host } = new URL(publicUrl)
+  if (headers.host !== host) {
+    return `the login cookie is missing: the request names another host than PUBLIC_URL (${host}), so the sign-in may have begun there`
+  }
+  return headers.cookie === undefined
+    ? 'the browser sent no cookie: it blocks cookies, or the sign-in began under another host name or in another browser'
+    : 'the login cookie is missing: more than ten minutes passed, or the sign-in was completed or began elsewhere'
+}
+
 /**
  * `GET /auth/callback/<nonce>`: the browser comes back from the authorization server. A code is redeemed only if this
  * browser began the sign-in, and at most once over all replicas.
@@ -29,6 +40,7 @@ const HOME = '/'
 export function createCallback(context: LoginContext) {
   const { authorizationServer, store, sessions, cookies, transactions, signIn, log } = context
   const { redirect, flows, issuer } = context.config.oauth
+  const { publicUrl } = context.config
 
   return async function callback(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const response = readAuthorizationResponse(queryOf(request.url))
@@ -38,7 +50,11 @@ export function createCallback(context: LoginContext) {
     const transaction = transactions.find(request.headers.cookie, nonce)
     if (transaction === null) return await withoutTransaction(request, reply, nonce)
     if (response.kind === 'error') {
-      log.info({ event: 'login.refused', reqId: request.id }, 'the authorization server sent an error')
+      log.info(
+        { event: 'login.refused', reqId: request.id, address: request.ip },
+        'the authorization server sent an error',
+      )
+      context.onSignInFailed(response.value === 'access_denied' ? 'refused' : 'server_error')
       transactions.forget(reply, nonce)
       return reply.redirect(returnLocation(transaction.returnTo, loginErrorOf(response.value)), 303)
     }
@@ -95,7 +111,7 @@ export function createCallback(context: LoginContext) {
         return reply.redirect(returnLocation(HOME), 303)
       }
     }
-    throw problem('login_failed', NOT_YOURS)
+    throw problem('login_failed', { detail: NOT_YOURS, reason: whyNotYours(request, publicUrl) })
   }
 }
 

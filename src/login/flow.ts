@@ -26,7 +26,17 @@ export interface LoginOptions {
   keyring: Keyring
   clock: Clock
   log: Logger
+  onSignInFailed: (reason: SignInFailure) => void
 }
+
+/** Why a sign-in failed: label of `bff_sign_in_failures_total`. */
+export type SignInFailure =
+  | 'refused'
+  | 'server_error'
+  | 'login_failed'
+  | 'unavailable'
+  | 'store'
+  | 'rate_limited'
 
 /** Everything that the handlers of this folder use; each picks its part. */
 export interface LoginContext extends LoginOptions {

@@ -97,7 +97,10 @@ function createFragmentHandler(context: LoginContext) {
       throw problem('invalid_request', 'Exactly one of the members access_token and error is expected.')
     }
     if (body.error) {
-      log.info({ event: 'login.refused', reqId: request.id }, 'the authorization server sent an error')
+      log.info(
+        { event: 'login.refused', reqId: request.id, address: request.ip },
+        'the authorization server sent an error',
+      )
       transactions.forget(reply, nonce)
       throw problem('login_failed', {
         detail: 'The authorization server did not accept the sign-in.',

@@ -1,24 +1,32 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { type OpenApiFragment, plainResponse, problemResponse } from '../http/openapi.ts'
+import type { Logger } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { Sessions } from '../session/sessions.ts'
-import type { SessionStore } from '../store/store.ts'
+import { inLog, type SessionStore } from '../store/store.ts'
 
 interface LogoutOptions {
   sessions: Pick<Sessions, 'end'>
   cookies: SessionCookies
   store: Pick<SessionStore, 'ping'>
+  log: Logger
 }
 
 /**
  * `POST /auth/logout`: the session ends before the 204. With the store down it sends 503, and the browser keeps its
  * cookies to try again; this process no longer serves the session then. Without a session it sends 204 too.
  */
-export function createLogout({ sessions, cookies, store }: LogoutOptions) {
+export function createLogout({ sessions, cookies, store, log }: LogoutOptions) {
   return async function logout(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const key = cookies.recordKeyIn(request)
-    if (key !== null) await sessions.end(key, 'logout')
+    if (key !== null) {
+      await sessions.end(key, 'logout')
+      log.info(
+        { event: 'logout.succeeded', reqId: request.id, address: request.ip, recordKey: inLog(key) },
+        'signed out',
+      )
+    }
     // Another replica may know the secret of these cookies: they are kept while no session can be ended.
     else await store.ping()
     cookies.clearSession(reply)

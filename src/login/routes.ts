@@ -1,6 +1,7 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import type { SessionFlow } from '../config/variables.ts'
+import type { Problem, ProblemCode } from '../errors.ts'
 import { addJsonBodies } from '../http/body.ts'
 import type { KnownPath } from '../http/hooks.ts'
 import type { OpenApiFragment } from '../http/openapi.ts'
@@ -8,7 +9,7 @@ import { PATHS } from '../paths.ts'
 import { addBrowserSession, addCookies } from '../session/fastify-session.ts'
 import { comesFromOwnOrigin, crossOrigin } from '../session/same-origin.ts'
 import { callbackOpenApi, callbackPath, createCallback } from './callback.ts'
-import type { LoginFlow, LoginOptions } from './flow.ts'
+import type { LoginFlow, LoginOptions, SignInFailure } from './flow.ts'
 import { FORGET_FRAGMENT, TOKEN_FLOW } from './implicit.ts'
 import { createLogout, LOGOUT_OPENAPI } from './logout.ts'
 import { createProblemPage } from './pages.ts'
@@ -28,6 +29,19 @@ const OTHER_FLOWS: Readonly<Record<Exclude<SessionFlow, 'code'>, LoginFlow>> = {
 
 /** A browser that navigates here sees a problem as a page. */
 const PAGES: ReadonlySet<string | undefined> = new Set([PATHS.login, PATHS.callback, PATHS.callbackOfLogin])
+
+/** Routes whose problems are failed sign-ins. */
+const SIGN_IN: ReadonlySet<string | undefined> = new Set([...PAGES, PATHS.password])
+
+const FAILURES: Partial<Record<ProblemCode, SignInFailure>> = {
+  login_failed: 'login_failed',
+  invalid_credentials: 'login_failed',
+  authorization_server_unavailable: 'unavailable',
+  upstream_unavailable: 'unavailable',
+  upstream_timeout: 'unavailable',
+  store_unavailable: 'store',
+  rate_limited: 'rate_limited',
+}
 
 function servedFlows({ flows }: Oauth): readonly LoginFlow[] {
   return Object.values(OTHER_FLOWS).filter(({ name }) => flows.has(name))
@@ -70,6 +84,21 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
   }
   const page = problemPage(oauth)
 
+  function noteFailure(request: FastifyRequest, { code, headers }: Problem): void {
+    // Only the error of an authorization response comes with an address to go on to.
+    const said = headers.location
+    const reason =
+      said === undefined
+        ? FAILURES[code]
+        : said.includes('login_error=access_denied')
+          ? 'refused'
+          : 'server_error'
+    if (reason !== undefined) options.onSignInFailed(reason)
+    if (code !== 'rate_limited') return
+    const line = { event: 'rate_limit.exceeded', reqId: request.id, address: request.ip }
+    log.warn({ ...line, path: request.routeOptions.url }, 'too many sign-ins: see LOGIN_RATE_PER_MINUTE')
+  }
+
   await app.register(async (scope) => {
     await addCookies(scope, cookies)
     scope.addHook('onRequest', async (request, reply) => {
@@ -78,6 +107,9 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
       if (request.method !== 'POST') return
       if (!comesFromOwnOrigin(request.method, request.headers, publicUrl))
         throw crossOrigin(request.headers, publicUrl)
+    })
+    scope.addHook('onResponse', async (request) => {
+      if (request.fault !== null && SIGN_IN.has(request.routeOptions.url)) noteFailure(request, request.fault)
     })
     scope.get(PATHS.login, createStart(context))
     // Outside of the browser session: a session that cannot be read can still be ended.

@@ -57,11 +57,17 @@ export function createSignIn({
       revoke(granted)
       // Either write may have succeeded without a response; the session would be refreshed for hours.
       sessions.abandon(key)
-      log.error({ event: 'login.unsaved', reqId: request.id, err: cause }, 'a sign-in could not be stored')
+      log.error(
+        { event: 'login.unsaved', reqId: request.id, address: request.ip, err: cause },
+        'a sign-in could not be stored',
+      )
       throw unavailable('store_unavailable', 1, cause, members)
     }
     cookies.setRecordKey(reply, key)
-    log.info({ event: 'login.succeeded', reqId: request.id, recordKey: inLog(key) }, 'signed in')
+    log.info(
+      { event: 'login.succeeded', reqId: request.id, address: request.ip, recordKey: inLog(key) },
+      'signed in',
+    )
     if (replaced !== null) await endReplaced(replaced, request)
     return session
   }
@@ -85,7 +91,7 @@ export function requireTokens(
   if (outcome.kind === 'granted') return outcome.tokens
   const { kind, reason } = outcome
   log.warn(
-    { event: 'login.failed', reqId: request.id, outcome: kind, reason },
+    { event: 'login.failed', reqId: request.id, address: request.ip, outcome: kind, reason },
     'the token endpoint issued no tokens for a sign-in',
   )
   throw kind === 'refused' ? refused : failureProblem(outcome, members)

@@ -2,6 +2,7 @@ import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } f
 import type { EndReason } from '../session/session.ts'
 import type { RetriedWrite } from '../store/reliable.ts'
 import type { RefreshEvents } from '../tokens/refresh.ts'
+import { REVISION, VERSION } from '../version.ts'
 import { Histogram } from './histogram.ts'
 
 interface MetricsSources {
@@ -13,6 +14,7 @@ interface MetricsSources {
 
 interface Metrics extends RefreshEvents {
   started(flow: string): void
+  signInFailed(reason: string): void
   ended(reason: EndReason): void
   /** A write to the store was tried again. */
   retried(write: RetriedWrite): void
@@ -59,6 +61,14 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
     'status',
   ])
   const started = counter('bff_sessions_started_total', 'Sessions started', ['flow'])
+  const signInFailures = counter('bff_sign_in_failures_total', 'Sign-ins that failed', ['reason'])
+  new Gauge({
+    name: 'bff_build_info',
+    help: 'The running version',
+    labelNames: ['version', 'revision', 'node'],
+    registers,
+    aggregator: 'max',
+  }).set({ version: VERSION, revision: REVISION, node: process.version }, 1)
   const ended = counter('bff_sessions_ended_total', 'Sessions ended', ['reason'])
   const refreshes = counter('bff_refresh_total', 'Refreshes of tokens', ['trigger', 'outcome'])
   const refreshSeconds = histogram('bff_refresh_duration_seconds', 'Token requests of refreshes', [
@@ -136,6 +146,7 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
       refreshSeconds.observe(seconds, trigger, outcome)
     },
     lagged: (seconds) => lag.observe(seconds),
+    signInFailed: (reason) => signInFailures.inc({ reason }),
     started: (flow) => started.inc({ flow }),
     ended: (reason) => ended.inc({ reason }),
     retried: (step) => retries.inc({ step }),

@@ -195,6 +195,7 @@ async function askFailing(t: Test, fault: Error) {
     accessLog: 'errors',
     log: createLog('info', sink),
     observe: () => {},
+    sessionOf: () => null,
     fallback: () => Promise.reject(fault),
     navigationPage: () => () => null,
   })

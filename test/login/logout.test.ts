@@ -57,10 +57,14 @@ t.test(
     const lines = bff
       .log()
       .split('\n')
-      .filter((line) => line.includes('"recordKey"'))
+      .filter((line) => line.includes('"recordKey"') && !line.includes('"event":"request"'))
       .map((line) => JSON.parse(line) as Record<string, unknown>)
-    t.match(lines, [{ event: 'login.succeeded' }, { event: 'session.ended', reason: 'logout' }])
-    t.equal(lines.length, 2)
+    t.match(lines, [
+      { event: 'login.succeeded' },
+      { event: 'session.ended', reason: 'logout' },
+      { event: 'logout.succeeded', address: '127.0.0.1' },
+    ])
+    t.equal(lines.length, 3)
     t.match(lines[0]!.recordKey, /^[0-9a-f]{12}$/)
     t.equal(lines[0]!.recordKey, lines[1]!.recordKey)
   },

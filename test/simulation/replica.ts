@@ -166,7 +166,7 @@ export class Replica implements Owner {
       observe() {},
       log,
     })
-    this.#logout = createLogout({ sessions, cookies, store })
+    this.#logout = createLogout({ sessions, cookies, store, log })
     this.#sessionInfo = createSessionInfo({
       sessions,
       store,

@@ -1,0 +1,77 @@
+import t from 'tap'
+import { startRedis } from '../helpers/redis.ts'
+import { until } from '../helpers/replicas.ts'
+import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { sessions } from '../operator/run.ts'
+
+type Line = Record<string, unknown>
+
+function lines(bff: Bff): Line[] {
+  return bff
+    .log()
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line) as Line)
+}
+
+t.test(
+  'from the requestId of a problem alone an operator finds the session and ends exactly that one',
+  async (t) => {
+    const redis = await startRedis(t)
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, { REDIS_URL: redis.url, ACCESS_LOG: 'errors' })
+    await untilReady(bff)
+    const [alice, bob] = [bff.browser(), bff.browser()]
+    await signIn(alice, sandbox)
+    await signIn(bob, sandbox)
+    const { requestId } = (await alice.fetch('/flux/a?format=none')).json()
+    const found = (): Line | undefined =>
+      lines(bff).find(({ event, reqId }) => event === 'request' && reqId === requestId)
+    await until('the line', () => found() !== undefined)
+    t.match(found(), { status: 400, code: 'invalid_request', reason: /format/, recordKey: /^[0-9a-f]{12}$/ })
+    const began = lines(bff).find(
+      (line) => line.event === 'login.succeeded' && line.recordKey === found()!.recordKey,
+    )
+    t.match(began, { address: '127.0.0.1', reqId: String })
+    const run = await sessions(
+      t,
+      { REDIS_URL: redis.url, SESSION_SECRET: 'the-first-secret-of-the-tests-of-32-characters' },
+      'end',
+      String(found()!.recordKey),
+    )
+    t.equal(run.code, 0, run.stderr)
+    await until('it has ended', async () => (await alice.fetch('/flux/a')).status === 401)
+    t.equal((await bob.fetch('/flux/a')).status, 200)
+  },
+)
+
+t.test(
+  'failed sign-ins are counted by reason, and the log names the likely cause of a lost login cookie',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, { LOGIN_RATE_PER_MINUTE: '1', TRUST_PROXY: '127.0.0.1' })
+    const browser = bff.browser()
+    const nonce = 'n'.repeat(43)
+    t.equal((await browser.navigate(`/auth/callback/${nonce}?code=c`)).status, 400)
+    const headers = { 'x-request-id': 'from-proxy.1', 'x-forwarded-for': '203.0.113.9' }
+    await browser.navigate('/auth/login', { headers })
+    const limited = await browser.navigate('/auth/login', { headers })
+    t.equal(limited.status, 429)
+    t.equal(limited.headers['x-request-id'], 'from-proxy.1', 'the id of a trusted proxy')
+    const odd = await browser.fetch('/auth/session', { headers: { 'x-request-id': 'a b' } })
+    t.not(odd.headers['x-request-id'], 'a b')
+    await until('the lines', () => lines(bff).filter(({ status }) => status === 429).length === 1)
+    t.match(
+      lines(bff).find(({ status }) => status === 400),
+      { code: 'login_failed', reason: /sent no cookie/ },
+    )
+    t.match(
+      lines(bff).find(({ event }) => event === 'rate_limit.exceeded'),
+      { address: '203.0.113.9', reqId: 'from-proxy.1' },
+    )
+    const metrics = await (await fetch(`${bff.opsUrl}/metrics`)).text()
+    t.match(metrics, 'bff_sign_in_failures_total{reason="login_failed"} 1')
+    t.match(metrics, 'bff_sign_in_failures_total{reason="rate_limited"} 1')
+    t.match(metrics, /^bff_build_info\{version="\d[^"]+",revision="[^"]+",node="v\d[^"]+"\} 1$/m)
+  },
+)
