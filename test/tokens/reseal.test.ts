@@ -4,7 +4,7 @@ import { reseal, sealOf } from '../../src/operator/reseal.ts'
 import { Secret } from '../../src/secret.ts'
 import { openTokens } from '../../src/session/sealed-tokens.ts'
 import type { RecordKey, SessionStore } from '../../src/store/store.ts'
-import { createVirtualReplicas } from '../tokens/virtual-replicas.ts'
+import { createVirtualReplicas } from './virtual-replicas.ts'
 
 const A = 'secret-A-of-the-tests-of-32-characters'
 const B = 'secret-B-of-the-tests-of-32-characters'
