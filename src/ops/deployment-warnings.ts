@@ -2,6 +2,7 @@ import cluster from 'node:cluster'
 import type { Clock } from '../clock.ts'
 import type { Logger } from '../log.ts'
 import type { StoreFinding } from '../store/redis/findings.ts'
+import { CLOCK_TOLERANCE_MS } from '../store/store.ts'
 
 /** Faults of the deployment that do not stop the server: each is logged once and shown by `/readyz`. */
 export interface DeploymentWarnings {
@@ -12,8 +13,6 @@ export interface DeploymentWarnings {
   /** All so far, one sentence each. */
   texts(): readonly string[]
 }
-
-const CLOCK_TOLERANCE_MS = 5_000
 
 export function createDeploymentWarnings({
   log,

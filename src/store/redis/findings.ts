@@ -1,5 +1,17 @@
-import { Cluster, type Redis } from 'ioredis'
+import { Cluster, type Redis, ReplyError } from 'ioredis'
+import { CLOCK_TOLERANCE_MS } from '../store.ts'
+import { inTime } from './commands.ts'
 import type { RedisClient } from './health.ts'
+
+/** One master as its own `INFO` and `TIME` describe it; null where they are not permitted. */
+export interface RedisNode {
+  readonly version: string | null
+  /** `maxmemory-policy`. */
+  readonly eviction: string | null
+  readonly appendOnly: boolean | null
+  /** By how many milliseconds the clock of this process is ahead of the server's. */
+  readonly clockAheadMs: number | null
+}
 
 /** A property of the deployment that makes trouble later. */
 export type StoreFinding =
@@ -47,8 +59,6 @@ export function harmlessCommands(prefix: string): [command: string, ...args: str
   ]
 }
 
-const CLOCK_TOLERANCE_MS = 5_000
-
 /** Looks once for findings; the same one may be reported several times. Rejects where the connection fails. */
 export async function findFaults(
   client: RedisClient,
@@ -68,25 +78,32 @@ export async function findFaults(
 }
 
 async function inspectServer(server: Redis, report: (finding: StoreFinding) => void): Promise<void> {
-  const info = await unlessRefused(server.info('memory'))
-  const policy = /^maxmemory_policy:(\S+)/m.exec(info ?? '')?.[1] ?? 'noeviction'
-  if (policy !== 'noeviction') report({ kind: 'eviction', policy })
+  const { eviction, clockAheadMs } = await describeNode(server, nullIfRefused)
+  if (eviction !== null && eviction !== 'noeviction') report({ kind: 'eviction', policy: eviction })
+  if (clockAheadMs !== null && Math.abs(clockAheadMs) > CLOCK_TOLERANCE_MS)
+    report({ kind: 'clock', aheadMs: clockAheadMs })
+}
+
+/** Reads `INFO` and `TIME`; `onError` may throw, or return null for a part that stays unknown. */
+export async function describeNode(node: Redis, onError: (error: unknown) => null): Promise<RedisNode> {
+  const info = await inTime(node.info()).catch(onError)
+  const field = (name: string): string | null =>
+    new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info ?? '')?.[1] ?? null
   const before = Date.now()
-  const time = await unlessRefused(server.time())
-  if (time === null) return
-  const at = Number(time[0]) * 1_000 + Number(time[1]) / 1_000
-  // Redis dated the reply at some instant since the request.
-  if (before - at > CLOCK_TOLERANCE_MS || at - Date.now() > CLOCK_TOLERANCE_MS) {
-    report({ kind: 'clock', aheadMs: before - at })
+  const time = await inTime(node.time()).catch(onError)
+  const between = (before + Date.now()) / 2
+  const appendOnly = field('aof_enabled')
+  return {
+    version: field('redis_version'),
+    eviction: field('maxmemory_policy'),
+    appendOnly: appendOnly === null ? null : appendOnly === '1',
+    clockAheadMs:
+      time === null ? null : Math.round(between - Number(time[0]) * 1_000 - Number(time[1]) / 1_000),
   }
 }
 
-/** null where the server answers with an error. */
-async function unlessRefused<T>(reply: Promise<T>): Promise<T | null> {
-  try {
-    return await reply
-  } catch (error) {
-    if (error instanceof Error && error.name === 'ReplyError') return null
-    throw error
-  }
+/** null where the server answers with an error; any other error is thrown. */
+function nullIfRefused(error: unknown): null {
+  if (error instanceof ReplyError) return null
+  throw error
 }

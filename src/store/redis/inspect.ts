@@ -1,21 +1,12 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import { Cluster, type Redis, ReplyError } from 'ioredis'
+import { Cluster, ReplyError } from 'ioredis'
 import type { RedisTarget } from '../../config/redis-url.ts'
 import { StoreUnavailable } from '../store.ts'
 import { inTime } from './commands.ts'
 import { type ClientCertificate, openRedis, type RedisConnections } from './connection.ts'
+import { describeNode, type RedisNode } from './findings.ts'
 import { isRefusedLogin, type RedisClient, reasonOf } from './health.ts'
 import { createRedisStore } from './store.ts'
-
-/** One master as its own `INFO` and `TIME` describe it; null where they are not permitted. */
-export interface RedisNode {
-  readonly version: string | null
-  /** `maxmemory-policy`. */
-  readonly eviction: string | null
-  readonly appendOnly: boolean | null
-  /** By how many milliseconds the clock of this process is ahead of the server's. */
-  readonly clockAheadMs: number | null
-}
 
 /** What Redis is and what the user of `REDIS_URL` may do there. */
 export type RedisInspection =
@@ -56,7 +47,7 @@ export async function inspectRedis(options: InspectionOptions): Promise<RedisIns
     }
     const { commands } = connections
     const masters = commands instanceof Cluster ? commands.nodes('master') : [commands]
-    const nodes = await Promise.all(masters.map((node) => describe(node, note)))
+    const nodes = await Promise.all(masters.map((node) => describeNode(node, note)))
     const prefix = `${options.prefix}doctor:${randomUUID()}:`
     await Promise.all([
       tryMessages(connections, `${prefix}changed`).catch(note),
@@ -84,23 +75,6 @@ function connected(client: RedisClient): Promise<Extract<RedisInspection, { reas
     })
     client.once('ready', () => settle(null))
   })
-}
-
-async function describe(node: Redis, note: (error: unknown) => null): Promise<RedisNode> {
-  const info = await inTime(node.info()).catch(note)
-  const field = (name: string): string | null =>
-    new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info ?? '')?.[1] ?? null
-  const before = Date.now()
-  const time = await inTime(node.time()).catch(note)
-  const between = (before + Date.now()) / 2
-  const appendOnly = field('aof_enabled')
-  return {
-    version: field('redis_version'),
-    eviction: field('maxmemory_policy'),
-    appendOnly: appendOnly === null ? null : appendOnly === '1',
-    clockAheadMs:
-      time === null ? null : Math.round(between - Number(time[0]) * 1_000 - Number(time[1]) / 1_000),
-  }
 }
 
 /** Subscribes and publishes; rejects with the error of the step that failed. */
