@@ -110,8 +110,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     log,
     observe: metrics.request,
     sessionOf({ headers }) {
-      const cookie = cookies.read(headers.cookie)
-      const verified = cookie === null ? null : cookies.verify(cookie)
+      const verified = cookies.verifyIn(headers.cookie)
       return verified === null ? null : inLog(verified.recordKey)
     },
   })

@@ -29,6 +29,8 @@ export interface SessionCookies {
   read(header: string | undefined): string | null
   /** null where it has not the one form that we give out, or no current secret signed it. */
   verify(value: string): VerifiedCookie | null
+  /** `read` and `verify` in one. */
+  verifyIn(header: string | undefined): VerifiedCookie | null
   /**
    * The record key of this browser's session, by either cookie; null without one. The second one counts where the
    * session cookie is repeated, or is `Strict` and the request comes from another site.
@@ -92,6 +94,11 @@ export function createSessionCookies({
     return opened !== null && /^[0-9a-f]{64}$/.test(opened.text) ? opened.text : null
   }
 
+  function verifyIn(header: string | undefined): VerifiedCookie | null {
+    const value = read(header)
+    return value === null ? null : verify(value)
+  }
+
   return {
     sessionName,
     recordName,
@@ -108,11 +115,9 @@ export function createSessionCookies({
     },
     read,
     verify,
-    recordKeyIn({ headers, cookies }) {
-      const value = read(headers.cookie)
-      const verified = value === null ? null : verify(value)
-      return verified?.recordKey ?? openRecordKey(cookies[recordName])
-    },
+    verifyIn,
+    recordKeyIn: ({ headers, cookies }) =>
+      verifyIn(headers.cookie)?.recordKey ?? openRecordKey(cookies[recordName]),
     setSession: (reply, signed) => void reply.setCookie(sessionName, signed, strict),
     setRecordKey: (reply, recordKey) => void reply.setCookie(recordName, sealRecordKey(recordKey), lax),
     clearSession(reply) {

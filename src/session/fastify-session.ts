@@ -48,8 +48,7 @@ export async function addBrowserSession(
   scope.decorateRequest('recordKey', null)
   scope.decorateRequest('renewedCookie', null)
   scope.addHook('onRequest', async (request) => {
-    const value = cookies.read(request.headers.cookie)
-    const verified = value === null ? null : cookies.verify(value)
+    const verified = cookies.verifyIn(request.headers.cookie)
     // The library would clear a cookie whose session has ended, and with it the reason of the end.
     delete request.cookies[cookies.sessionName]
     if (verified === null) return
