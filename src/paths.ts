@@ -29,6 +29,11 @@ export function isOwnPath(path: string): boolean {
   return OWN_FOLDERS.has(firstSegment(path))
 }
 
+/** Whether a path lies below the first folder of a route pattern, as `/flux/a` does for the routes of a Flux. */
+export function isBelow(pattern: string, path: string): boolean {
+  return path.startsWith(`/${firstSegment(pattern)}/`)
+}
+
 function firstSegment(path: string): string | undefined {
   return path.split('/', 2)[1]
 }

@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { type Problem, problem } from '../errors.ts'
 import { type Logger, messageOf, pathOf } from '../log.ts'
-import { PATHS } from '../paths.ts'
+import { isBelow, PATHS } from '../paths.ts'
 import { trackConnections } from './connections.ts'
 import { addSecurityHeaders } from './headers.ts'
 import { type ProblemPage, sendProblem, toProblem } from './problems.ts'
@@ -132,7 +132,7 @@ function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions)
 /** Whether a person has opened data, or an address below /auth that does not exist. */
 function isFailedNavigation({ headers, url }: FastifyRequest, { code }: Problem): boolean {
   if (headers['sec-fetch-mode'] !== 'navigate') return false
-  return url.startsWith('/flux/') || (code === 'not_found' && url.startsWith('/auth/'))
+  return isBelow(PATHS.flux, url) || (code === 'not_found' && isBelow(PATHS.login, url))
 }
 
 function logCrossOrigin(log: Logger, request: FastifyRequest, { detail }: Problem): void {

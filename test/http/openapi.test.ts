@@ -45,6 +45,21 @@ for (const [env, more] of [
   })
 }
 
+t.test('405 allows exactly the methods that OpenAPI lists for a path', async (t) => {
+  const bff = await startBff(t, await startSandbox(t), { OAUTH_FLOWS: 'code,token,password' })
+  const { paths } = (await bff.browser().fetch('/openapi.json')).json() as { paths: Record<string, object> }
+  for (const [path, methods] of Object.entries(paths)) {
+    // For other methods this may be a file of the app.
+    if (path === '/site.json') continue
+    const target = path.replace(/\{nonce\}/, 'A'.repeat(43)).replace(/\{\w+\}/g, '1')
+    const { status, headers } = await bff.browser().fetch(target, { method: 'DELETE' })
+    t.equal(status, 405, path)
+    const allowed = String(headers.allow).split(', ')
+    const listed = Object.keys(methods).map((method) => method.toUpperCase())
+    t.strictSame(allowed.filter((method) => method !== 'HEAD').sort(), listed.sort(), path)
+  }
+})
+
 t.test('OpenAPI makes the session optional where the application reads by itself', async (t) => {
   const env = { OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: '*' }
   const bff = await startBff(t, await startSandbox(t), env)
