@@ -17,7 +17,7 @@ import {
 import type { LoginContext } from './flow.ts'
 import { sendFragmentPage } from './implicit.ts'
 import { returnLocation } from './return-to.ts'
-import { requireTokens } from './sign-in.ts'
+import { noteRefusal, requireTokens } from './sign-in.ts'
 import { loginUrl, TRANSACTION_MS } from './transaction.ts'
 
 const HOME = '/'
@@ -50,11 +50,7 @@ export function createCallback(context: LoginContext) {
     const transaction = transactions.find(request.headers.cookie, nonce)
     if (transaction === null) return await withoutTransaction(request, reply, nonce)
     if (response.kind === 'error') {
-      log.info(
-        { event: 'login.refused', reqId: request.id, address: request.ip },
-        'the authorization server sent an error',
-      )
-      context.onSignInFailed(response.value === 'access_denied' ? 'refused' : 'server_error')
+      noteRefusal(context, request, response.value)
       transactions.forget(reply, nonce)
       return reply.redirect(returnLocation(transaction.returnTo, loginErrorOf(response.value)), 303)
     }

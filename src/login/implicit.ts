@@ -9,7 +9,7 @@ import { loginErrorOf, NONCE, NOT_YOURS, requireNonce, requireOwnResponse } from
 import { BODY_LIMIT_BYTES, type LoginContext, type LoginFlow } from './flow.ts'
 import { sendPage } from './pages.ts'
 import { returnLocation } from './return-to.ts'
-import type { Members } from './sign-in.ts'
+import { type Members, noteRefusal } from './sign-in.ts'
 import { loginUrl, TRANSACTION_MS, type Transaction } from './transaction.ts'
 
 const TEXT = { type: 'string' } as const
@@ -82,7 +82,7 @@ export const TOKEN_FLOW: LoginFlow = {
  * facts of the new session; `Location` says where the page goes.
  */
 function createFragmentHandler(context: LoginContext) {
-  const { config, store, revoke, transactions, signIn, sessionFacts, clock, log } = context
+  const { config, store, revoke, transactions, signIn, sessionFacts, clock } = context
   const { redirect, issuer } = config.oauth
 
   return async function fragment(request: FastifyRequest, reply: FastifyReply): Promise<object> {
@@ -97,10 +97,7 @@ function createFragmentHandler(context: LoginContext) {
       throw problem('invalid_request', 'Exactly one of the members access_token and error is expected.')
     }
     if (body.error) {
-      log.info(
-        { event: 'login.refused', reqId: request.id, address: request.ip },
-        'the authorization server sent an error',
-      )
+      noteRefusal(context, request, body.error)
       transactions.forget(reply, nonce)
       throw problem('login_failed', {
         detail: 'The authorization server did not accept the sign-in.',

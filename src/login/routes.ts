@@ -85,15 +85,9 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
   const page = problemPage(oauth)
 
   function noteFailure(request: FastifyRequest, { code, headers }: Problem): void {
-    // Only the error of an authorization response comes with an address to go on to.
-    const said = headers.location
-    const reason =
-      said === undefined
-        ? FAILURES[code]
-        : said.includes('login_error=access_denied')
-          ? 'refused'
-          : 'server_error'
-    if (reason !== undefined) options.onSignInFailed(reason)
+    const reason = FAILURES[code]
+    // An authorization response that is an error has a location, and its handler has counted it.
+    if (reason !== undefined && headers.location === undefined) options.onSignInFailed(reason)
     if (code !== 'rate_limited') return
     const line = { event: 'rate_limit.exceeded', reqId: request.id, address: request.ip }
     log.warn({ ...line, path: request.routeOptions.url }, 'too many sign-ins: see LOGIN_RATE_PER_MINUTE')

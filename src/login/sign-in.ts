@@ -113,3 +113,16 @@ function failureProblem(
 function isOwnFailure(status: number | undefined): boolean {
   return status === 500 || status === 501 || status === 503
 }
+
+/** Logs and counts an authorization response that is an error (RFC 6749 sections 4.1.2.1 and 4.2.2.1). */
+export function noteRefusal(
+  { log, onSignInFailed }: { log: Logger; onSignInFailed: (reason: 'refused' | 'server_error') => void },
+  request: FastifyRequest,
+  error: string,
+): void {
+  log.info(
+    { event: 'login.refused', reqId: request.id, address: request.ip },
+    'the authorization server sent an error',
+  )
+  onSignInFailed(error === 'access_denied' ? 'refused' : 'server_error')
+}

@@ -98,6 +98,8 @@ t.test('a refusal by the user returns to the app with login_error', async (t) =>
   const answer = await browser.navigate(back, { from: 'cross-site' })
   t.equal(answer.status, 303)
   t.equal(answer.headers.location, '/app?x=1&login_error=access_denied#deep')
+  const metrics = await (await fetch(`${bff.opsUrl}/metrics`)).text()
+  t.match(metrics, 'bff_sign_in_failures_total{reason="refused"} 1')
   t.equal(browser.cookies.size, 0, 'the login cookie is gone and there is no other')
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
 })

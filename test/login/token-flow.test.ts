@@ -235,6 +235,13 @@ t.test('a refusal in the fragment returns to the app with login_error', async (t
   const { path } = await comeBack(browser, sandbox)
   const odd = await postFragment(browser, { path, members: { error: 'evil\nthing' } })
   t.equal(odd.headers.location, '/app?a=1&login_error=server_error#_')
+  const metrics = await (await fetch(`${bff.opsUrl}/metrics`)).text()
+  const counted = metrics.match(/^bff_sign_in_failures_total\{.*$/gm)
+  t.strictSame(
+    counted?.sort(),
+    ['refused', 'server_error'].map((reason) => `bff_sign_in_failures_total{reason="${reason}"} 1`),
+    'each is counted once',
+  )
 })
 
 t.test('with OAUTH_REDIRECT=fixed the state in the fragment names the sign-in', async (t) => {
