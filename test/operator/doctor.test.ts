@@ -65,10 +65,12 @@ function finds(t: Test, report: Report, faults: Record<string, RegExp>): void {
   for (const [at, words] of Object.values(faults).entries()) t.match(found[at], words)
 }
 
-/** A Redis, a platform and a server, and the environment that they share. */
+const SERVER_PREFIX = 'server:'
+
+/** A Redis, a platform and a server, and their environment. The server has a prefix of its own, which tells its keys from the doctor's. */
 async function deployment(t: Test) {
   const [redis, sandbox] = await Promise.all([startRedis(t), startSandbox(t)])
-  const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
+  const bff = await startBff(t, sandbox, { REDIS_URL: redis.url, REDIS_PREFIX: SERVER_PREFIX })
   await untilReady(bff)
   const env = {
     PUBLIC_URL: bff.publicUrl,
@@ -88,7 +90,8 @@ t.test('a sound deployment', async (t) => {
   await t.test(
     'has only good verdicts and exit code 0 within five seconds, and nothing is left behind',
     async (t) => {
-      const keys = async () => (await redis.cli('KEYS', '*')).split('\n').filter((key) => key !== 'bff:ping')
+      const keys = async () =>
+        (await redis.cli('KEYS', '*')).split('\n').filter((key) => !key.startsWith(SERVER_PREFIX))
       const before = await keys()
       const begin = performance.now()
       const report = await run(t, env)
