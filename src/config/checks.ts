@@ -1,6 +1,6 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { isInsecure, quoted } from './kinds.ts'
-import { type Environment, given } from './secrets.ts'
+import { EITHER_CASE, type Environment, given } from './secrets.ts'
 import { FLOWS, TABLE, VARIABLE_NAMES, type Values } from './variables.ts'
 
 const ADDRESSES = [
@@ -35,6 +35,8 @@ export function relationFaults(values: Partial<Values>): string[] {
   for (const [one, other] of [
     ['REDIS_CERT_FILE', 'REDIS_KEY_FILE'],
     ['REDIS_KEY_FILE', 'REDIS_CERT_FILE'],
+    ['OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE', 'OTEL_EXPORTER_OTLP_CLIENT_KEY'],
+    ['OTEL_EXPORTER_OTLP_CLIENT_KEY', 'OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE'],
   ] as const) {
     if (values[one] && values[other] === null) faults.push(`${other} is required with ${one}`)
   }
@@ -76,6 +78,11 @@ export function relationWarnings(values: Values): string[] {
   }
   if (values.CLIENT_FLUX_ALLOWED !== null && !values.OAUTH_FLOWS.has('client')) {
     warnings.push('CLIENT_FLUX_ALLOWED has no effect without the client flow')
+  }
+  for (const name of ['STATIC_CSP', 'STATIC_PERMISSIONS_POLICY'] as const) {
+    if (values[name] !== null && values.STATIC_DIR === null) {
+      warnings.push(`${name} has no effect without STATIC_DIR`)
+    }
   }
   if (values.SESSION_STORE === 'redis') {
     if (values.REDIS_CA_FILE !== null && !values.REDIS_URL?.tls) {
@@ -119,8 +126,8 @@ const LONG = 9
 
 /** A warning for each variable that looks like a misspelling of an unset variable. */
 export function nearMisses(env: Environment): string[] {
-  const known = VARIABLE_NAMES.flatMap((name) => [name, `${name}_FILE`])
-  const unset = VARIABLE_NAMES.filter((name) => !env[name] && !env[`${name}_FILE`])
+  const known = VARIABLE_NAMES.flatMap(spellings)
+  const unset = VARIABLE_NAMES.filter((name) => spellings(name).every((spelling) => !env[spelling]))
   return Object.keys(env)
     .filter((found) => found.length >= 6 && !known.includes(found))
     .flatMap((found) => {
@@ -130,6 +137,11 @@ export function nearMisses(env: Environment): string[] {
         unset.find((name) => upper.includes('_') && name.startsWith(`${upper}_`))
       return meant === undefined ? [] : [`${found} is not a variable of this server: did you mean ${meant}?`]
     })
+}
+
+/** The names under which one variable may be given. */
+function spellings(name: string): string[] {
+  return [name, `${name}_FILE`, ...(EITHER_CASE.has(name) ? [name.toLowerCase()] : [])]
 }
 
 /** The Levenshtein distance of two words: letters to insert, delete or change. */

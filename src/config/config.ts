@@ -1,8 +1,10 @@
 import { nearMisses, relationFaults, relationWarnings, secretWarnings } from './checks.ts'
+import type { Egress } from './egress.ts'
 import { Refused } from './kinds.ts'
 import type { RedisTarget } from './redis-url.ts'
 import { type Environment, given } from './secrets.ts'
 import {
+  type EgressName,
   type OauthName,
   type StoreName,
   TABLE,
@@ -79,6 +81,8 @@ function toConfig(values: Values) {
     secureCookies: values.PUBLIC_URL.startsWith('https:'),
     baseUrl: values.BASE_URL,
     oauth: toOauth(values),
+    /** How requests leave for both servers of the platform. */
+    egress: toEgress(values),
     /** `wac/fluxId` pairs that may be read without a session; null without the `client` flow. */
     clientFluxAllowed: values.OAUTH_FLOWS.has('client') ? values.CLIENT_FLUX_ALLOWED : null,
     /** The first signs and seals, all are accepted. */
@@ -104,7 +108,8 @@ function toConfig(values: Values) {
     /** 0 is off. */
     loginRatePerMinute: values.LOGIN_RATE_PER_MINUTE,
     trustProxy: values.TRUST_PROXY ?? [],
-    staticDir: values.STATIC_DIR,
+    /** The build of the page; null: none is served. */
+    static: values.STATIC_DIR === null ? null : toStatic(values.STATIC_DIR, values),
     /** Server processes of this replica; `auto` is resolved. */
     workers: values.WORKERS,
     accessLog: values.ACCESS_LOG,
@@ -112,7 +117,24 @@ function toConfig(values: Values) {
     shutdownSeconds: values.SHUTDOWN_SECONDS,
     /** Between the stop signal and the begin of the stop. */
     shutdownDelaySeconds: values.SHUTDOWN_DELAY_SECONDS,
+    /** null: nothing is traced. */
+    tracing: toTracing(values),
   } as const)
+}
+
+/** Where traces go. OpenTelemetry's SDK itself reads the sampler, the resource and the less usual `OTEL_…`. */
+function toTracing(values: Values) {
+  const { OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: whole } = values
+  const url = whole ?? (endpoint === null ? null : `${endpoint}/v1/traces`)
+  if (url === null || values.OTEL_SDK_DISABLED || values.OTEL_TRACES_EXPORTER === 'none') return null
+  return {
+    url,
+    protocol: values.OTEL_EXPORTER_OTLP_PROTOCOL,
+    headers: values.OTEL_EXPORTER_OTLP_HEADERS,
+    ca: values.OTEL_EXPORTER_OTLP_CERTIFICATE,
+    clientCertificate: values.OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE,
+    clientKey: values.OTEL_EXPORTER_OTLP_CLIENT_KEY,
+  } as const
 }
 
 /** The authorization server and this client. */
@@ -130,6 +152,21 @@ export function toOauth(values: Pick<Values, OauthName>) {
     pkce: values.OAUTH_PKCE === 'S256',
     tokenTimeoutMs: values.TOKEN_TIMEOUT_MS,
   } as const
+}
+
+function toStatic(dir: string, values: Values) {
+  return {
+    dir,
+    /** Sources by directive, added to the default policy. */
+    csp: values.STATIC_CSP ?? {},
+    /** null: the default. */
+    permissionsPolicy: values.STATIC_PERMISSIONS_POLICY,
+  } as const
+}
+
+/** The proxies for requests to the platform. */
+export function toEgress(values: Pick<Values, EgressName>): Egress {
+  return { https: values.HTTPS_PROXY, http: values.HTTP_PROXY, exempt: values.NO_PROXY ?? [] }
 }
 
 /** The session store. */

@@ -107,6 +107,33 @@ export const SCOPE = matching(
 /** A DNS or container name. RFC 1123 forbids underscores, but Compose uses them. */
 export const HOST_NAME_PATTERN = /^(?=.{1,253}$)(?!.*\.\.)[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?$/
 
+/** A share from 0 to 1. */
+export const RATIO = printable('a number from 0 to 1', (text) =>
+  /^(?:0(?:\.\d+)?|\.\d+|1(?:\.0+)?)$/.test(text) ? Number(text) : undefined,
+)
+
+/** The pairs of `name=value,name=value` with percent-encoded values, as OpenTelemetry writes them; null where malformed. */
+export function namedValues(text: string): [name: string, value: string][] | null {
+  try {
+    const pairs = text.split(',').map((pair): [string, string] => {
+      const [, name = '', value = ''] = /^\s*([^\s=]+)\s*=\s*(.*?)\s*$/.exec(pair) ?? []
+      return [decodeURIComponent(name), decodeURIComponent(value)]
+    })
+    return pairs.every(([name]) => name !== '') ? pairs : null
+  } catch {
+    return null
+  }
+}
+
+/** Attributes of a resource, kept as text: OpenTelemetry reads them itself, and drops all for one `=` too many. */
+export const NAMED_VALUES = printable(
+  'a comma-separated list of `name=value`, values percent-encoded',
+  (text) =>
+    namedValues(text) !== null && text.split(',').every((pair) => pair.split('=').length === 2)
+      ? text
+      : undefined,
+)
+
 /** An address to listen on. */
 export const HOST = printable('a host name or an IP address (IPv6 without brackets)', (text) =>
   isIP(text) !== 0 || HOST_NAME_PATTERN.test(text) ? text : undefined,

@@ -1,6 +1,6 @@
-import { type Config, readVariables, toOauth, toStore } from './config.ts'
+import { type Config, readVariables, toEgress, toOauth, toStore } from './config.ts'
 import type { Environment } from './secrets.ts'
-import { OAUTH_NAMES, STORE_NAMES } from './variables.ts'
+import { EGRESS_NAMES, OAUTH_NAMES, STORE_NAMES } from './variables.ts'
 
 /** What an operator's command needs besides the session store. */
 interface OperatorNeeds {
@@ -16,7 +16,7 @@ export interface OperatorConfig {
   /** Empty where the command does not need them. */
   readonly sessionSecrets: Config['sessionSecrets']
   /** null where nothing is revoked. */
-  readonly oauth: Config['oauth'] | null
+  readonly platform: Pick<Config, 'oauth' | 'egress'> | null
 }
 
 type ParsedOperatorConfig =
@@ -28,7 +28,7 @@ export function parseOperatorConfig(env: Environment, needs: OperatorNeeds): Par
   const revokes = needs.revocation && Boolean(env.OAUTH_REVOCATION_URL)
   const base = readVariables(env, [...STORE_NAMES, 'SESSION_IDLE_SECONDS'])
   const secrets = needs.secrets ? readVariables(env, ['SESSION_SECRET']) : null
-  const oauth = revokes ? readVariables(env, [...OAUTH_NAMES, 'ALLOW_INSECURE_HTTP']) : null
+  const oauth = revokes ? readVariables(env, [...OAUTH_NAMES, ...EGRESS_NAMES, 'ALLOW_INSECURE_HTTP']) : null
   const faults = [base, secrets, oauth].flatMap((read) => (read === null || read.ok ? [] : read.faults))
   const store = base.ok ? toStore(base.values) : null
   if (store?.kind === 'memory')
@@ -41,7 +41,7 @@ export function parseOperatorConfig(env: Environment, needs: OperatorNeeds): Par
       store,
       idleSeconds: base.values.SESSION_IDLE_SECONDS,
       sessionSecrets: secrets?.values.SESSION_SECRET ?? [],
-      oauth: oauth === null ? null : toOauth(oauth.values),
+      platform: oauth === null ? null : { oauth: toOauth(oauth.values), egress: toEgress(oauth.values) },
     },
   }
 }

@@ -69,18 +69,20 @@ export const REDIS_TARGET: Kind<RedisTarget> = {
     if (hosts instanceof Refused) return hosts
     switch (form.toLowerCase()) {
       case '-sentinel':
-        return sentinel(hosts, path, login, tls)
+        return sentinel(hosts, path, { login, tls })
       case '-cluster':
         if (path !== '')
           return new Refused('must have no path or database number: a Redis Cluster has only database 0')
         return { kind: 'cluster', nodes: hosts, login, tls }
       default:
-        return single(hosts, path, login, tls)
+        return single(hosts, path, { login, tls })
     }
   },
 }
 
-function single(hosts: RedisAddress[], path: string, login: RedisLogin, tls: boolean): RedisTarget | Refused {
+type Security = Pick<RedisTarget, 'login' | 'tls'>
+
+function single(hosts: RedisAddress[], path: string, { login, tls }: Security): RedisTarget | Refused {
   const [address, ...others] = hosts
   if (address === undefined || others.length > 0) {
     return new Refused('must name one host (several only with redis-sentinel:// and redis-cluster://)')
@@ -89,12 +91,7 @@ function single(hosts: RedisAddress[], path: string, login: RedisLogin, tls: boo
   return db instanceof Refused ? db : { kind: 'single', address, db, login, tls }
 }
 
-function sentinel(
-  sentinels: RedisAddress[],
-  path: string,
-  login: RedisLogin,
-  tls: boolean,
-): RedisTarget | Refused {
+function sentinel(sentinels: RedisAddress[], path: string, { login, tls }: Security): RedisTarget | Refused {
   const [master = '', dbText = '', ...rest] = path.split('/')
   // The characters that Sentinel accepts in `sentinel monitor <name>`.
   if (!/^[A-Za-z0-9._-]+$/.test(master)) {

@@ -1,5 +1,6 @@
+import { validateHeaderName, validateHeaderValue } from 'node:http'
 import { Secret } from '../secret.ts'
-import { type Kind, Refused, readText } from './kinds.ts'
+import { type Kind, namedValues, Refused, readText } from './kinds.ts'
 
 export type Environment = Readonly<Record<string, string | undefined>>
 
@@ -19,6 +20,31 @@ export const SECRET: Kind<Secret> = {
     UNREADABLE.test(text)
       ? new Refused('must not hold line breaks or other control characters')
       : new Secret(text),
+}
+
+/** Header fields that hold credentials. `namedValues` reads the text. */
+export const SECRET_HEADERS: Kind<Secret> = {
+  accepts: 'a comma-separated list of `name=value`, each a header field, values percent-encoded',
+  read: (text) =>
+    areHeaders(text)
+      ? new Secret(text)
+      : new Refused(
+          'must be a comma-separated list of name=value, each a header field, values percent-encoded',
+        ),
+}
+
+function areHeaders(text: string): boolean {
+  const fields = namedValues(text)
+  if (fields === null) return false
+  try {
+    for (const [name, value] of fields) {
+      validateHeaderName(name)
+      validateHeaderValue(name, value)
+    }
+    return true
+  } catch {
+    return false
+  }
 }
 
 /** The secrets that sign and seal, the current one first. */
@@ -45,13 +71,16 @@ export const SESSION_SECRETS: Kind<readonly Secret[]> = {
   },
 }
 
+/** Variables that other programs read too, in lower case first. */
+export const EITHER_CASE: ReadonlySet<string> = new Set(['HTTPS_PROXY', 'HTTP_PROXY', 'NO_PROXY'])
+
 /**
  * The text of a variable, null when it is unset or empty, or why it cannot be read. A secret may be in the file
  * that `NAME_FILE` names; one trailing newline is dropped. The path is not printed: it may be the secret itself,
  * put there by mistake.
  */
 export function given(env: Environment, name: string, secret: boolean): string | null | Refused {
-  const direct = env[name] || null
+  const direct = (EITHER_CASE.has(name) && env[name.toLowerCase()]) || env[name] || null
   const path = secret ? env[`${name}_FILE`] || null : null
   if (path === null) return direct
   if (direct !== null) return new Refused(`is given twice: as ${name} and as ${name}_FILE`)

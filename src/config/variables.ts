@@ -1,4 +1,5 @@
 import { availableParallelism } from 'node:os'
+import { EGRESS_PROXY, NO_PROXY_LIST } from './egress.ts'
 import {
   ADDRESS,
   CERTIFICATES,
@@ -8,19 +9,22 @@ import {
   listOf,
   mapped,
   matching,
+  NAMED_VALUES,
   NETWORK,
   ORIGIN,
   oneOf,
   orWord,
   PAGE_BUILD,
   PRIVATE_KEY,
+  RATIO,
   SCOPE,
   WAC,
   WAC_AND_FLUX,
   wholeNumber,
 } from './kinds.ts'
+import { CSP_SOURCES, PERMISSIONS_POLICY } from './page-policy.ts'
 import { REDIS_TARGET } from './redis-url.ts'
-import { SECRET, SESSION_SECRETS } from './secrets.ts'
+import { SECRET, SECRET_HEADERS, SESSION_SECRETS } from './secrets.ts'
 
 /** The flows that OAUTH_FLOWS may name, each with its warning at start. */
 export const FLOWS = {
@@ -168,6 +172,10 @@ export const TABLE = {
   ),
   BODY_LIMIT_BYTES: withDefault('65536', wholeNumber(256, 10_485_760), 'largest UpdateSite body'),
 
+  HTTPS_PROXY: secret(optional(EGRESS_PROXY, 'proxy for https requests to the platform')),
+  HTTP_PROXY: secret(optional(EGRESS_PROXY, 'proxy for http requests to the platform')),
+  NO_PROXY: optional(NO_PROXY_LIST, 'hosts of the platform that are reached without a proxy'),
+
   HOST: withDefault('0.0.0.0', HOST, 'address to listen on'),
   PORT: withDefault('3000', wholeNumber(0, 65_535), 'port of the server; 0 picks one and prints it'),
   OPS_PORT: withDefault('9464', wholeNumber(0, 65_535), 'port of health and metrics; 0 turns them off'),
@@ -185,6 +193,11 @@ export const TABLE = {
     'sign-ins begun per client address; 0 is off',
   ),
   STATIC_DIR: optional(PAGE_BUILD, 'build of the single-page app to serve'),
+  STATIC_CSP: optional(CSP_SOURCES, "sources to add to the page's Content-Security-Policy"),
+  STATIC_PERMISSIONS_POLICY: optional(
+    PERMISSIONS_POLICY,
+    "replaces the page's Permissions-Policy (default: nothing is permitted)",
+  ),
   ACCESS_LOG: withDefault('errors', oneOf('errors', 'all', 'off'), 'which requests are logged'),
   LOG_LEVEL: withDefault(
     'info',
@@ -201,6 +214,54 @@ export const TABLE = {
     wholeNumber(0, 300),
     'go on serving this long after a stop signal, while /readyz is 503',
   ),
+
+  OTEL_EXPORTER_OTLP_ENDPOINT: optional(
+    ADDRESS,
+    'collector that receives traces by OTLP over HTTP, at this URL with /v1/traces; unset: no tracing',
+  ),
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: optional(ADDRESS, 'the same as a whole URL, to which nothing is added'),
+  OTEL_EXPORTER_OTLP_PROTOCOL: withDefault(
+    'http/protobuf',
+    oneOf('http/protobuf', 'http/json'),
+    'form of the traces',
+  ),
+  OTEL_EXPORTER_OTLP_HEADERS: secret(
+    optional(SECRET_HEADERS, 'header fields of each export, for example an API key of the collector'),
+  ),
+  OTEL_EXPORTER_OTLP_CERTIFICATE: optional(
+    CERTIFICATES,
+    "certificates that sign the collector's own (default: the system's)",
+  ),
+  OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: optional(CERTIFICATES, 'client certificate for the collector'),
+  OTEL_EXPORTER_OTLP_CLIENT_KEY: optional(
+    PRIVATE_KEY,
+    'private key of OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE',
+  ),
+  OTEL_SERVICE_NAME: optional(
+    matching(/^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/, 'printable ASCII text'),
+    'name of this service in traces',
+  ),
+  OTEL_RESOURCE_ATTRIBUTES: optional(NAMED_VALUES, 'what each span says of this process'),
+  OTEL_TRACES_SAMPLER: withDefault(
+    'parentbased_always_on',
+    oneOf(
+      'parentbased_always_on',
+      'parentbased_always_off',
+      'parentbased_traceidratio',
+      'always_on',
+      'always_off',
+      'traceidratio',
+    ),
+    'which traces are exported',
+  ),
+  OTEL_TRACES_SAMPLER_ARG: optional(RATIO, 'share of the traces for the two samplers by ratio (default: 1)'),
+  OTEL_TRACES_EXPORTER: withDefault('otlp', oneOf('otlp', 'none'), 'none turns tracing off'),
+  OTEL_SDK_DISABLED: withDefault(
+    'false',
+    mapped(oneOf('true', 'false'), (text) => text === 'true'),
+    'true turns tracing off',
+  ),
+
   ALLOW_INSECURE_HTTP: withDefault(
     'false',
     mapped(oneOf('true', 'false'), (text) => text === 'true'),
@@ -248,6 +309,11 @@ export const OAUTH_NAMES = [
 ] as const satisfies VariableName[]
 
 export type OauthName = (typeof OAUTH_NAMES)[number]
+
+/** The variables of the egress proxy. */
+export const EGRESS_NAMES = ['HTTPS_PROXY', 'HTTP_PROXY', 'NO_PROXY'] as const satisfies VariableName[]
+
+export type EgressName = (typeof EGRESS_NAMES)[number]
 
 /** The facts that the documentation must state for each variable. */
 export const VARIABLES = Object.entries<Variable<unknown>>(TABLE).map(([name, variable]) => ({
