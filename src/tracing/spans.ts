@@ -1,0 +1,179 @@
+import { type Attributes, SpanKind } from '@opentelemetry/api'
+import type { FastifyInstance } from 'fastify'
+import type { Config } from '../config/config.ts'
+import { type Logger, pathOf } from '../log.ts'
+import type { WrapTokenFetch } from '../oauth/client.ts'
+import type { WrapResourceServer } from '../proxy/routes.ts'
+import { inLog } from '../store/store.ts'
+import type { Refresh, RefreshResult } from '../tokens/refresh.ts'
+import { createTracer, type Span, type Tracer } from './tracer.ts'
+
+/** The spans of this server (docs/tracing.md), as wrappers around parts that know nothing of them. */
+export interface Tracing {
+  /** To be called before any other hook is added: what a hook does belongs to the span of its request. */
+  traceRequests(server: FastifyInstance): void
+  wrapResourceServer: WrapResourceServer
+  wrapTokenFetch: WrapTokenFetch
+  wrapRefresh(refresh: Refresh): Refresh
+  /** Receives each command of the store that ended. */
+  command(name: string, seconds: number, ok: boolean): void
+  close(): Promise<void>
+}
+
+declare module 'fastify' {
+  interface FastifyRequest {
+    span: Span | null
+  }
+}
+
+/** Any other method must not become the name of a span: clients choose it. */
+const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH'])
+/** A stop waits for the collector at most this long, and at most a quarter of `SHUTDOWN_SECONDS`. */
+const FLUSH_MS = 1_500
+
+/** Begins to export spans to the collector of `tracing`. */
+export function startTracing(
+  { baseUrl, publicUrl, shutdownSeconds }: Config,
+  tracing: NonNullable<Config['tracing']>,
+  log: Logger,
+): Tracing {
+  const tracer = createTracer(tracing, log)
+  return {
+    traceRequests: (server) => traceRequests(server, tracer, addressOf(publicUrl)),
+    wrapResourceServer: traceCalls(tracer, baseUrl),
+    wrapTokenFetch: traceTokenRequests(tracer),
+    wrapRefresh: (inner) => ({ ...inner, refresh: traceRefreshes(tracer, inner.refresh) }),
+    command: (name, seconds, ok) =>
+      tracer.add(`redis ${name}`, {
+        kind: SpanKind.CLIENT,
+        attributes: { 'db.system.name': 'redis', 'db.operation.name': name },
+        seconds,
+        error: ok ? undefined : 'unavailable',
+      }),
+    close: () => tracer.close(Math.min(FLUSH_MS, shutdownSeconds * 250)),
+  }
+}
+
+function traceRequests(server: FastifyInstance, tracer: Tracer, address: Attributes): void {
+  server.decorateRequest('span', null)
+  server.decorateRequest('traceId')
+
+  server.addHook('onRequest', (request, reply, done) => {
+    const method = METHODS.has(request.method) ? request.method : '_OTHER'
+    const route = request.routeOptions.url
+    const { traceparent } = request.headers
+    const span = tracer.start(route === undefined ? method : `${method} ${route}`, {
+      kind: SpanKind.SERVER,
+      parent: typeof traceparent === 'string' ? traceparent : null,
+      attributes: {
+        ...address,
+        'http.request.method': method,
+        'url.path': pathOf(request.url),
+        ...(route === undefined ? {} : { 'http.route': route }),
+        'bff.request_id': request.id,
+      },
+    })
+    request.span = span
+    request.traceId = span.traceId
+    const { raw } = reply
+    raw.on('close', () => {
+      if (!raw.headersSent) return span.end({}, 'client_gone')
+      const { statusCode } = raw
+      const error = statusCode >= 500 ? (request.fault?.code ?? String(statusCode)) : undefined
+      span.end({ 'http.response.status_code': statusCode }, error)
+    })
+    tracer.within(span, done)
+  })
+
+  // The end of a body is read in the context of its connection.
+  server.addHook('preValidation', (request, _reply, done) => tracer.within(request.span!, done))
+}
+
+function traceCalls(tracer: Tracer, baseUrl: string): WrapResourceServer {
+  const address = addressOf(baseUrl)
+  return (inner) => ({
+    send(attempt, onOutcome) {
+      const { operation, method, path } = attempt.outgoing
+      // Without the query, which may hold the access token.
+      const url = baseUrl + pathOf(path)
+      const span = tracer.start(operation, {
+        kind: SpanKind.CLIENT,
+        attributes: { ...address, 'http.request.method': method, 'url.full': url },
+      })
+      // undici calls back in the context of its connection.
+      const proceed = tracer.keep(onOutcome)
+      inner.send({ ...attempt, traceparent: span.traceparent }, (outcome) => {
+        const status = 'status' in outcome ? outcome.status : 0
+        const failed = outcome.kind === 'finished' ? failureOf(status) : outcome.kind
+        span.end(status === 0 ? {} : { 'http.response.status_code': status }, failed)
+        proceed(outcome)
+      })
+    },
+  })
+}
+
+function traceTokenRequests(tracer: Tracer): WrapTokenFetch {
+  return (inner) => async (url, options) => {
+    const { method, body } = options
+    const { origin, pathname } = new URL(url)
+    const grant = body instanceof URLSearchParams ? body.get('grant_type') : null
+    const span = tracer.start(`${method} ${pathname}`, {
+      kind: SpanKind.CLIENT,
+      attributes: {
+        ...addressOf(url),
+        'http.request.method': method,
+        'url.full': origin + pathname,
+        ...(grant === null ? {} : { 'bff.grant_type': grant }),
+      },
+    })
+    try {
+      const headers = { ...options.headers, traceparent: span.traceparent }
+      const response = await inner(url, { ...options, headers })
+      span.end({ 'http.response.status_code': response.status }, failureOf(response.status))
+      return response
+    } catch (error) {
+      span.end({}, 'no_response')
+      throw error
+    }
+  }
+}
+
+function traceRefreshes(tracer: Tracer, refresh: Refresh['refresh']): Refresh['refresh'] {
+  return (session, trigger) => {
+    const span = tracer.start('refresh', {
+      kind: SpanKind.INTERNAL,
+      ...(trigger === 'schedule' ? { parent: null } : {}),
+      attributes: { 'bff.refresh.trigger': trigger, 'bff.session': inLog(session.key) },
+    })
+    return tracer.within(span, async () => {
+      const work = refresh(session, trigger)
+      void endWith(span, work)
+      return await work
+    })
+  }
+}
+
+/** Ends the span of a refresh when its last result is here, which may come after its callers have gone. */
+async function endWith(span: Span, work: Promise<RefreshResult>): Promise<void> {
+  try {
+    let result = await work
+    while ('late' in result && result.late !== undefined) result = await result.late
+    span.end({ 'bff.refresh.result': result.kind })
+  } catch {
+    span.end({}, 'store_unavailable')
+  }
+}
+
+/** A client's span counts every refusal as its failure. */
+function failureOf(status: number): string | undefined {
+  return status >= 400 ? String(status) : undefined
+}
+
+function addressOf(url: string): Attributes {
+  const { protocol, hostname, port } = new URL(url)
+  return {
+    'url.scheme': protocol.slice(0, -1),
+    'server.address': hostname,
+    'server.port': Number(port || (protocol === 'https:' ? 443 : 80)),
+  }
+}
