@@ -149,7 +149,11 @@ export function createFailoverRepair({
     if (written.kind === 'end') return (await store.end(key, { reason: written.reason })).kind === 'ended'
     // A try whose answer was lost may have written them.
     entry.attempt ??= randomUUID()
-    const { kind } = await store.restoreTokens(key, written.gen, entry.attempt, written.tokens)
+    const { kind } = await store.restoreTokens(key, {
+      gen: written.gen,
+      attempt: entry.attempt,
+      tokens: written.tokens,
+    })
     entry.attempt = null
     return kind === 'restored'
   }

@@ -6,9 +6,11 @@ import {
   type EndRecord,
   type EndRequest,
   type RecordKey,
+  type ReleaseLease,
   type ReplaceTokens,
   type SessionStore,
   StoreUnavailable,
+  type TokensWrite,
 } from './store.ts'
 
 /** A write that Redis did not take and that is tried again. `settled`: its result, or `expired` when it was given up. */
@@ -20,12 +22,7 @@ export interface Held<Result> {
 /** Kinds of writes that are tried again. */
 export type RetriedWrite = 'tokens' | 'lease' | 'end'
 
-interface TokensToStore {
-  /** The generation that they replace. */
-  gen: number
-  attempt: string
-  /** Sealed. */
-  tokens: string
+interface TokensToStore extends TokensWrite {
   /** Epoch milliseconds: held tokens are given up at this instant, the absolute limit of the session. */
   endsAt: number
 }
@@ -109,8 +106,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
   async function retryOnce<Result>(
     write: RetriedWrite,
     key: RecordKey,
-    forMs: number,
-    run: () => Promise<Result>,
+    { forMs, run }: { forMs: number; run: () => Promise<Result> },
   ): Promise<Result | { kind: 'expired' }> {
     const name = `${write} ${key}`
     if (retrying.has(name) || givesUp) return { kind: 'expired' }
@@ -125,8 +121,9 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
     }
   }
 
-  function releaseLater(...args: Parameters<SessionStore['releaseLease']>): void {
-    void retryOnce('lease', args[0], LEASE_RELEASED_WITHIN_MS, () => store.releaseLease(...args))
+  function releaseLater(key: RecordKey, release: ReleaseLease): void {
+    const run = (): Promise<void> => store.releaseLease(key, release)
+    void retryOnce('lease', key, { forMs: LEASE_RELEASED_WITHIN_MS, run })
   }
 
   async function holdTokens(
@@ -197,23 +194,28 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
         return await store.beginRefresh(key, request)
       } catch (error) {
         // It may have run, and would leave a lease that nobody holds and a doubt that is none.
-        if (error instanceof StoreUnavailable) releaseLater(key, request.attempt, null, 0)
+        if (error instanceof StoreUnavailable)
+          releaseLater(key, { attempt: request.attempt, inDoubt: null, retryInMs: 0 })
         throw error
       }
     },
 
-    async releaseLease(...args) {
+    async releaseLease(key, release) {
       try {
-        await store.releaseLease(...args)
+        await store.releaseLease(key, release)
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) throw error
-        releaseLater(...args)
+        releaseLater(key, release)
       }
     },
 
     async replaceTokens(key, write) {
       const run = async (): Promise<ReplaceTokens> => {
-        const replaced = await store.replaceTokens(key, write.gen, write.attempt, write.tokens)
+        const replaced = await store.replaceTokens(key, {
+          gen: write.gen,
+          attempt: write.attempt,
+          tokens: write.tokens,
+        })
         if (replaced.kind === 'replaced')
           repair.note(key, { kind: 'tokens', gen: replaced.gen, tokens: write.tokens })
         return replaced
@@ -253,7 +255,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
         return await run()
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) throw error
-        return { kind: 'held', settled: retryOnce('end', key, forMs, run) }
+        return { kind: 'held', settled: retryOnce('end', key, { forMs, run }) }
       }
     },
 

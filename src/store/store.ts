@@ -16,7 +16,7 @@ export function inLog(key: RecordKey): string {
 }
 
 export interface SessionRecord {
-  /** The sealed tokens. */
+  /** The sealed tokens, one byte a character. */
   readonly tokens: string
   /** Generation of the tokens: +1 with each replacement. */
   readonly gen: number
@@ -64,6 +64,12 @@ export type BeginRefresh =
   | { kind: 'forced_before' }
   | { kind: 'gone' }
 
+export interface CreateRequest {
+  attempt: string
+  /** The record expires after this unless it is confirmed. */
+  provisionalMs: number
+}
+
 export interface BeginRefreshRequest {
   gen: number
   /** Names this attempt: the same call again (after a lost answer) has the same result. */
@@ -89,10 +95,25 @@ export interface RenewLease {
 /** `taken`: the record has other tokens, or another attempt has taken the lease since. */
 export type RenewedLease = 'held' | 'taken' | 'gone'
 
-/** How many presentations of which generation had no readable answer. */
+/** How many presentations of which generation had no readable answer, the latest included. */
 export interface InDoubt {
   gen: number
   doubts: number
+}
+
+export interface ReleaseLease {
+  attempt: string
+  /** null where this presentation leaves no doubt: a readable answer came, or nothing was sent. */
+  inDoubt: InDoubt | null
+  /** Nobody refreshes for so long. */
+  retryInMs: number
+}
+
+export interface TokensWrite {
+  gen: number
+  attempt: string
+  /** Sealed, one byte a character. */
+  tokens: string
 }
 
 export type ReplaceTokens = { kind: 'replaced'; gen: number } | { kind: 'moved' } | { kind: 'gone' }
@@ -182,8 +203,8 @@ export interface StoreHealth {
 
 /** Records of sessions. */
 export interface RecordStore {
-  /** Creates a record of generation 1 that lives `provisionalMs` unless it is confirmed. Does nothing where it exists. */
-  create(key: RecordKey, record: NewRecord, attempt: string, provisionalMs: number): Promise<void>
+  /** Creates a provisional record of generation 1. Does nothing where it exists. */
+  create(key: RecordKey, record: NewRecord, request: CreateRequest): Promise<void>
   /** Gives a record its whole life; false where there is none. */
   confirm(key: RecordKey): Promise<boolean>
   read(key: RecordKey): Promise<SessionRecord | null>
@@ -222,22 +243,20 @@ interface RefreshStore {
   /** Extends the lease of a presentation that has no answer yet, and takes it again where the store has lost it. */
   renewLease(key: RecordKey, request: RenewLease): Promise<RenewedLease>
   /**
-   * Releases the lease without new tokens; nobody refreshes for `retryInMs`. `inDoubt` counts the presentations
-   * without a readable answer, this one included; null where this one leaves no doubt, since a readable answer
-   * came or nothing was sent. Does nothing unless `attempt` holds the lease. Exception: the record knows fewer
-   * doubts, so the store has lost that lease; doubts and wait are then written.
+   * Releases the lease without new tokens. Does nothing unless `attempt` holds the lease. Exception: the record
+   * knows fewer doubts, so the store has lost that lease; doubts and wait are then written.
    */
-  releaseLease(key: RecordKey, attempt: string, inDoubt: InDoubt | null, retryInMs: number): Promise<void>
+  releaseLease(key: RecordKey, release: ReleaseLease): Promise<void>
   /**
    * Compare-and-set on the generation `gen`, or an older one where the store has lost some; needs no
    * lease. The same call again with `attempt` says `replaced` again.
    */
-  replaceTokens(key: RecordKey, gen: number, attempt: string, tokens: string): Promise<ReplaceTokens>
+  replaceTokens(key: RecordKey, write: TokensWrite): Promise<ReplaceTokens>
   /**
    * Writes tokens of generation `gen` again where the store has lost them and the record has an older one.
    * The same call again with `attempt` says `restored` again.
    */
-  restoreTokens(key: RecordKey, gen: number, attempt: string, tokens: string): Promise<RestoreTokens>
+  restoreTokens(key: RecordKey, write: TokensWrite): Promise<RestoreTokens>
 }
 
 /** The queue of sessions that are due for a refresh. It is a hint: the record is the truth. */

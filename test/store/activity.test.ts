@@ -53,7 +53,7 @@ function start(t: Test) {
     seenAt: async (key: RecordKey) => (await memory.read(key))!.seenAt,
     async session(): Promise<RecordKey> {
       const key = newKey()
-      await memory.create(key, newRecord(clock.wall()), randomUUID(), 15_000)
+      await memory.create(key, newRecord(clock.wall()), { attempt: randomUUID(), provisionalMs: 15_000 })
       await memory.confirm(key)
       return key
     },

@@ -20,18 +20,18 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('replaced tokens are announced once, even if the same attempt is repeated', async (t) => {
     const key = await startSession(made)
-    await store.replaceTokens(key, 1, 'a', 'sealed-2')
+    await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
     t.equal(await countOf(key), 1)
-    await store.replaceTokens(key, 1, 'a', 'sealed-2')
-    await store.replaceTokens(key, 1, 'b', 'other')
+    await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
+    await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'other' })
     t.equal(await countOf(key), 1)
   })
 
   await t.test('restored tokens are announced, and a restore without effect is not', async (t) => {
     const key = await startSession(made)
-    await store.restoreTokens(key, 2, 'r', 'sealed-2')
+    await store.restoreTokens(key, { gen: 2, attempt: 'r', tokens: 'sealed-2' })
     t.equal(await countOf(key), 1)
-    await store.restoreTokens(key, 2, 'r', 'sealed-2')
+    await store.restoreTokens(key, { gen: 2, attempt: 'r', tokens: 'sealed-2' })
     t.equal(await countOf(key), 1)
   })
 
@@ -49,17 +49,17 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
   await t.test('a released lease is announced, and a lease that is not held is not', async (t) => {
     const key = await startSession(made)
     await store.beginRefresh(key, leaseRequest('a'))
-    await store.releaseLease(key, 'b', null, 0)
+    await store.releaseLease(key, { attempt: 'b', inDoubt: null, retryInMs: 0 })
     t.equal(await countOf(key), 0)
-    await store.releaseLease(key, 'a', { gen: 1, doubts: 1 }, 0)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: { gen: 1, doubts: 1 }, retryInMs: 0 })
     t.equal(await countOf(key), 1)
-    await store.releaseLease(key, 'a', { gen: 1, doubts: 1 }, 0)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: { gen: 1, doubts: 1 }, retryInMs: 0 })
     t.equal(await countOf(key), 1)
   })
 
   await t.test('no other method announces anything', async (t) => {
     const key = newKey()
-    await store.create(key, newRecord(now()), 'a', 15_000)
+    await store.create(key, newRecord(now()), { attempt: 'a', provisionalMs: 15_000 })
     await store.confirm(key)
     await store.read(key)
     await store.touch(key, 0)
@@ -86,6 +86,6 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
 async function passMarker(made: TestStore, reported: RecordKey[]): Promise<void> {
   const marker = await startSession(made)
   // Not an end: this process announces an end without a message.
-  await made.store.replaceTokens(marker, 1, 'marker', 'sealed-2')
+  await made.store.replaceTokens(marker, { gen: 1, attempt: 'marker', tokens: 'sealed-2' })
   await until('the marker is reported', () => reported.includes(marker))
 }

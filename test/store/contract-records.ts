@@ -9,7 +9,10 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
   await t.test('a new record has these fields and no others', async (t) => {
     const key = newKey()
     const createdAt = now()
-    await store.create(key, newRecord(createdAt, { flow: 'password', client: 'the app' }), 'a', 15_000)
+    await store.create(key, newRecord(createdAt, { flow: 'password', client: 'the app' }), {
+      attempt: 'a',
+      provisionalMs: 15_000,
+    })
     const record = await store.read(key)
     t.ok(Math.abs((record?.replacedAt ?? 0) - now()) < 5_000)
     t.strictSame(record, {
@@ -34,18 +37,18 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('creating a record again, by the same attempt or another, changes nothing', async (t) => {
     const key = newKey()
-    await store.create(key, newRecord(now()), 'a', 15_000)
-    await store.replaceTokens(key, 1, 'b', 'sealed-2')
+    await store.create(key, newRecord(now()), { attempt: 'a', provisionalMs: 15_000 })
+    await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' })
     const before = await store.read(key)
-    await store.create(key, newRecord(now()), 'a', 15_000)
-    await store.create(key, newRecord(now(), { tokens: 'other' }), 'c', 15_000)
+    await store.create(key, newRecord(now()), { attempt: 'a', provisionalMs: 15_000 })
+    await store.create(key, newRecord(now(), { tokens: 'other' }), { attempt: 'c', provisionalMs: 15_000 })
     t.strictSame(await store.read(key), before)
   })
 
   await t.test('an unconfirmed record expires early, and a confirmed one does not', async (t) => {
     const [dying, living] = [newKey(), newKey()]
-    await store.create(dying, newRecord(now()), 'a', 400)
-    await store.create(living, newRecord(now()), 'a', 400)
+    await store.create(dying, newRecord(now()), { attempt: 'a', provisionalMs: 400 })
+    await store.create(living, newRecord(now()), { attempt: 'a', provisionalMs: 400 })
     t.equal(await store.confirm(living), true)
     t.not(await store.read(dying), null)
     await pass(450)
@@ -56,15 +59,15 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('an unconfirmed record still expires early after a replacement of its tokens', async (t) => {
     const key = newKey()
-    await store.create(key, newRecord(now()), 'a', 1_000)
-    t.equal((await store.replaceTokens(key, 1, 'b', 'sealed-2')).kind, 'replaced')
+    await store.create(key, newRecord(now()), { attempt: 'a', provisionalMs: 1_000 })
+    t.equal((await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' })).kind, 'replaced')
     await pass(1_050)
     t.equal(await store.read(key), null)
   })
 
   await t.test('confirming a session, even twice, changes none of its fields', async (t) => {
     const key = newKey()
-    await store.create(key, newRecord(now()), 'a', 15_000)
+    await store.create(key, newRecord(now()), { attempt: 'a', provisionalMs: 15_000 })
     const before = await store.read(key)
     for (const time of ['once', 'twice']) {
       t.equal(await store.confirm(key), true, time)
@@ -72,10 +75,16 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     }
   })
 
-  await t.test('any text is stored unchanged', async (t) => {
-    const text = `quotes " \\ and ü € \u0000 ${'x'.repeat(5_000)}`
-    const key = await startSession(made, { tokens: text, client: text })
-    t.match(await store.read(key), { tokens: text, client: text })
+  await t.test('any bytes of sealed tokens and any text of a client are stored unchanged', async (t) => {
+    const client = `quotes " \\ and ü € \u0000 ${'x'.repeat(5_000)}`
+    const bytes = String.fromCharCode(...Array.from({ length: 256 }, (_, code) => code)).repeat(20)
+    const key = await startSession(made, { tokens: bytes, client })
+    t.match(await store.read(key), { tokens: bytes, client })
+    const reversed = [...bytes].reverse().join('')
+    await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: reversed })
+    t.equal((await store.read(key))?.tokens, reversed)
+    t.equal(await store.reseal(key, reversed, bytes), true)
+    t.strictSame(await store.end(key), { kind: 'ended', tokens: bytes })
   })
 
   await t.test('activity moves the idle limit, but never past the absolute limit', async (t) => {
@@ -100,9 +109,13 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     t.equal(await store.confirm(key), false)
     t.equal(await store.touch(key, 0), false)
     t.strictSame(await store.beginRefresh(key, leaseRequest('b')), { kind: 'gone' })
-    await store.releaseLease(key, 'a', null, 0)
-    t.strictSame(await store.replaceTokens(key, 1, 'a', 'sealed-2'), { kind: 'gone' })
-    t.strictSame(await store.restoreTokens(key, 2, 'r', 'sealed-2'), { kind: 'gone' })
+    await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 })
+    t.strictSame(await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' }), {
+      kind: 'gone',
+    })
+    t.strictSame(await store.restoreTokens(key, { gen: 2, attempt: 'r', tokens: 'sealed-2' }), {
+      kind: 'gone',
+    })
     t.strictSame(await store.end(key), { kind: 'gone' })
     t.strictSame(await store.end(key, { gen: 1 }), { kind: 'gone' })
     t.equal(await store.read(key), null)
@@ -110,7 +123,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('an end with a generation ends only that one and returns its tokens', async (t) => {
     const key = await startSession(made)
-    await store.replaceTokens(key, 1, 'a', 'sealed-2')
+    await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
     t.strictSame(await store.end(key, { gen: 1 }), { kind: 'moved' })
     t.equal((await store.read(key))?.tokens, 'sealed-2')
     t.strictSame(await store.end(key, { gen: 2 }), { kind: 'ended', tokens: 'sealed-2' })
@@ -138,7 +151,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
   await t.test('an attempt ends a session whose lease is free', async (t) => {
     const [never, released] = [await startSession(made), await startSession(made)]
     await store.beginRefresh(released, leaseRequest('b'))
-    await store.releaseLease(released, 'b', null, 0)
+    await store.releaseLease(released, { attempt: 'b', inDoubt: null, retryInMs: 0 })
     for (const key of [never, released])
       t.strictSame(await store.end(key, { attempt: 'a' }), { kind: 'ended', tokens: 'sealed-1' })
   })
@@ -186,7 +199,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('an end without a generation ends the current one', async (t) => {
     const key = await startSession(made)
-    await store.replaceTokens(key, 1, 'a', 'sealed-2')
+    await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
     t.strictSame(await store.end(key), { kind: 'ended', tokens: 'sealed-2' })
   })
 
@@ -244,7 +257,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('a session that is created after its end is gone', async (t) => {
     const key = newKey()
-    await store.create(key, newRecord(now() - 50_000_000), 'a', 15_000)
+    await store.create(key, newRecord(now() - 50_000_000), { attempt: 'a', provisionalMs: 15_000 })
     await store.confirm(key)
     t.equal(await store.read(key), null)
   })

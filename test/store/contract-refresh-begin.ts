@@ -61,7 +61,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('who read another generation is reported that the tokens were replaced', async (t) => {
     const key = await startSession(made)
-    await store.replaceTokens(key, 1, 'a', 'sealed-2')
+    await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
     t.match(await begin(key, 'b'), { kind: 'replaced' })
     t.match(await begin(key, 'b', { gen: 3 }), { kind: 'replaced' })
     t.match(await begin(key, 'b', { gen: 2 }), { kind: 'granted', doubts: 0, openForMs: 0 })
@@ -74,7 +74,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('after a failure the next attempt is reported how long to wait', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.releaseLease(key, 'a', null, LONG)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: LONG })
     const answer = await begin(key, 'b')
     t.equal(answer.kind, 'backing_off')
     if (answer.kind === 'backing_off') t.ok(answer.waitMs > LONG - 10_000 && answer.waitMs <= LONG)
@@ -86,7 +86,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('after the wait the right is granted', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.releaseLease(key, 'a', null, 40)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 40 })
     await pass(60)
     t.match(await begin(key, 'b'), { kind: 'granted', doubts: 0, openForMs: 0 })
   })
@@ -94,7 +94,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('a forced refresh does not wait for the end of a back-off', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.releaseLease(key, 'a', null, LONG)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: LONG })
     t.match(await begin(key, 'b', { forcedWindowMs: LONG }), {
       kind: 'granted',
       doubts: 0,
@@ -112,7 +112,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     async (t) => {
       const key = await startSession(made)
       await begin(key, 'a', { forcedWindowMs: LONG })
-      await store.releaseLease(key, 'a', null, LONG)
+      await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: LONG })
       t.equal((await begin(key, 'b', { forcedWindowMs: LONG })).kind, 'backing_off')
     },
   )
@@ -120,7 +120,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('a forced refresh that brought no new tokens may be made again', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a', { forcedWindowMs: LONG })
-    await store.releaseLease(key, 'a', null, 0)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 })
     t.match(await begin(key, 'b', { forcedWindowMs: LONG }), {
       kind: 'granted',
       doubts: 0,
@@ -131,7 +131,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('the window holds over a replacement of the tokens', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a', { forcedWindowMs: LONG })
-    await store.replaceTokens(key, 1, 'a', 'sealed-2')
+    await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
     t.match(await begin(key, 'b', { gen: 2, forcedWindowMs: LONG }), { kind: 'forced_before' })
     t.match(
       await begin(key, 'c', { gen: 2 }),
@@ -143,7 +143,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('after the window a refresh may be forced again', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a', { forcedWindowMs: 40 })
-    await store.releaseLease(key, 'a', null, 0)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 })
     await pass(60)
     t.match(await begin(key, 'b', { forcedWindowMs: 40 }), { kind: 'granted', doubts: 0, openForMs: 0 })
   })
@@ -151,7 +151,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
   await t.test('a refresh that is not forced opens no window', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.releaseLease(key, 'a', null, 0)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 })
     t.match(await begin(key, 'b', { forcedWindowMs: LONG }), {
       kind: 'granted',
       doubts: 0,

@@ -13,7 +13,7 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
   await t.test('a presentation that was answered or never left leaves no doubt', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.releaseLease(key, 'a', null, 0)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 })
     const record = await store.read(key)
     t.equal(record?.doubts, 0)
     t.equal(record?.leaseUntil, 0)
@@ -24,19 +24,19 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     const key = await startSession(made)
     for (const [before, attempt] of ['a', 'b', 'c'].entries()) {
       t.match(await begin(key, attempt), { kind: 'granted', doubts: before, openForMs: 0 })
-      await store.releaseLease(key, attempt, { gen: 1, doubts: before + 1 }, 0)
+      await store.releaseLease(key, { attempt, inDoubt: { gen: 1, doubts: before + 1 }, retryInMs: 0 })
       t.equal((await store.read(key))?.doubts, before + 1)
     }
     await begin(key, 'd')
-    await store.releaseLease(key, 'd', null, 0)
+    await store.releaseLease(key, { attempt: 'd', inDoubt: null, retryInMs: 0 })
     t.equal((await store.read(key))?.doubts, 3, 'a later answer does not settle earlier doubts')
   })
 
   await t.test('settling twice counts once', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.releaseLease(key, 'a', null, 0)
-    await store.releaseLease(key, 'a', null, LONG)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 })
+    await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: LONG })
     const record = await store.read(key)
     t.equal(record?.doubts, 0)
     t.equal((await begin(key, 'b')).kind, 'granted', 'the second call set no wait')
@@ -44,36 +44,36 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('who does not hold the lease settles nothing', async (t) => {
     const key = await startSession(made)
-    await store.releaseLease(key, 'a', null, LONG)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: LONG })
     await begin(key, 'a', 40)
     await pass(60)
     await begin(key, 'b')
     const before = await store.read(key)
-    await store.releaseLease(key, 'a', null, LONG)
-    await store.releaseLease(key, 'c', { gen: 1, doubts: 2 }, LONG)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: LONG })
+    await store.releaseLease(key, { attempt: 'c', inDoubt: { gen: 1, doubts: 2 }, retryInMs: LONG })
     t.strictSame(await store.read(key), before)
-    await store.releaseLease(newKey(), 'a', null, LONG)
+    await store.releaseLease(newKey(), { attempt: 'a', inDoubt: null, retryInMs: LONG })
   })
 
   await t.test('a doubt whose lease the store has lost is written all the same, once', async (t) => {
     const key = await startSession(made)
-    await store.releaseLease(key, 'a', { gen: 2, doubts: 1 }, LONG)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: { gen: 2, doubts: 1 }, retryInMs: LONG })
     t.match(await store.read(key), { doubts: 0, retryAt: 0 }, 'not of another generation')
-    await store.releaseLease(key, 'a', { gen: 1, doubts: 1 }, LONG)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: { gen: 1, doubts: 1 }, retryInMs: LONG })
     const record = await store.read(key)
     t.equal(record?.doubts, 1)
     t.equal((await begin(key, 'b')).kind, 'backing_off')
-    await store.releaseLease(key, 'a', { gen: 1, doubts: 1 }, 2 * LONG)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: { gen: 1, doubts: 1 }, retryInMs: 2 * LONG })
     t.strictSame(await store.read(key), record)
   })
 
   await t.test('a lost doubt leaves the lease of another to its holder', async (t) => {
     const key = await startSession(made)
     await begin(key, 'b')
-    await store.releaseLease(key, 'a', { gen: 1, doubts: 3 }, 0)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: { gen: 1, doubts: 3 }, retryInMs: 0 })
     t.match(await store.read(key), { doubts: 3 })
     t.equal((await begin(key, 'c')).kind, 'busy')
-    await store.releaseLease(key, 'b', null, 0)
+    await store.releaseLease(key, { attempt: 'b', inDoubt: null, retryInMs: 0 })
     t.match(await store.read(key), { doubts: 2, leaseUntil: 0 })
   })
 
@@ -107,17 +107,20 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     const key = await startSession(made)
     await begin(key, 'a', 40)
     await pass(60)
-    await store.releaseLease(key, 'a', null, 0)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 })
     t.equal((await store.read(key))?.doubts, 0)
   })
 
   await t.test('new tokens raise the generation and clear lease, wait and doubts', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.releaseLease(key, 'a', { gen: 1, doubts: 1 }, 0)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: { gen: 1, doubts: 1 }, retryInMs: 0 })
     await begin(key, 'b')
     const before = await store.read(key)
-    t.strictSame(await store.replaceTokens(key, 1, 'b', 'sealed-2'), { kind: 'replaced', gen: 2 })
+    t.strictSame(await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' }), {
+      kind: 'replaced',
+      gen: 2,
+    })
     const after = await store.read(key)
     t.ok(after!.replacedAt >= before!.replacedAt)
     t.strictSame(after, {
@@ -135,27 +138,41 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('the same replacement again says the same and writes nothing', async (t) => {
     const key = await startSession(made)
-    await store.replaceTokens(key, 1, 'a', 'sealed-2')
+    await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
     const next = leaseRequest('b', { gen: 2 })
     await store.beginRefresh(key, next)
     const before = await store.read(key)
-    t.strictSame(await store.replaceTokens(key, 1, 'a', 'sealed-2'), { kind: 'replaced', gen: 2 })
+    t.strictSame(await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' }), {
+      kind: 'replaced',
+      gen: 2,
+    })
     t.strictSame(await store.read(key), before, 'the lease of the next generation stands')
   })
 
   await t.test('tokens of another generation are not written over', async (t) => {
     const key = await startSession(made)
-    await store.replaceTokens(key, 1, 'a', 'sealed-2')
-    t.strictSame(await store.replaceTokens(key, 1, 'b', 'other'), { kind: 'moved' })
-    t.strictSame(await store.replaceTokens(key, 2, 'b', 'sealed-3'), { kind: 'replaced', gen: 3 })
-    t.strictSame(await store.replaceTokens(key, 1, 'a', 'sealed-2'), { kind: 'moved' })
+    await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
+    t.strictSame(await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'other' }), { kind: 'moved' })
+    t.strictSame(await store.replaceTokens(key, { gen: 2, attempt: 'b', tokens: 'sealed-3' }), {
+      kind: 'replaced',
+      gen: 3,
+    })
+    t.strictSame(await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' }), {
+      kind: 'moved',
+    })
     t.equal((await store.read(key))?.tokens, 'sealed-3')
   })
 
   await t.test('tokens are stored over those of an older generation than was read', async (t) => {
     const key = await startSession(made)
-    t.strictSame(await store.replaceTokens(key, 4, 'a', 'sealed-5'), { kind: 'replaced', gen: 5 })
-    t.strictSame(await store.replaceTokens(key, 4, 'a', 'sealed-5'), { kind: 'replaced', gen: 5 })
+    t.strictSame(await store.replaceTokens(key, { gen: 4, attempt: 'a', tokens: 'sealed-5' }), {
+      kind: 'replaced',
+      gen: 5,
+    })
+    t.strictSame(await store.replaceTokens(key, { gen: 4, attempt: 'a', tokens: 'sealed-5' }), {
+      kind: 'replaced',
+      gen: 5,
+    })
     t.equal((await store.read(key))?.tokens, 'sealed-5')
   })
 
@@ -164,9 +181,11 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     async (t) => {
       const key = await startSession(made)
       await begin(key, 'a')
-      await store.releaseLease(key, 'a', { gen: 1, doubts: 1 }, LONG)
+      await store.releaseLease(key, { attempt: 'a', inDoubt: { gen: 1, doubts: 1 }, retryInMs: LONG })
       const before = await store.read(key)
-      t.strictSame(await store.restoreTokens(key, 3, 'r', 'sealed-3'), { kind: 'restored' })
+      t.strictSame(await store.restoreTokens(key, { gen: 3, attempt: 'r', tokens: 'sealed-3' }), {
+        kind: 'restored',
+      })
       const restored = await store.read(key)
       t.ok(restored!.replacedAt >= before!.replacedAt)
       const { replacedAt } = restored!
@@ -180,32 +199,41 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
         replacedAt,
       })
       for (const gen of [1, 2, 3]) {
-        t.strictSame(await store.restoreTokens(key, gen, 's', 'other'), { kind: 'newer' })
+        t.strictSame(await store.restoreTokens(key, { gen, attempt: 's', tokens: 'other' }), {
+          kind: 'newer',
+        })
       }
       t.strictSame(
-        await store.restoreTokens(key, 3, 'r', 'other'),
+        await store.restoreTokens(key, { gen: 3, attempt: 'r', tokens: 'other' }),
         { kind: 'restored' },
         'the same call again',
       )
-      t.strictSame(await store.restoreTokens(key, 2, 'r', 'other'), { kind: 'newer' })
+      t.strictSame(await store.restoreTokens(key, { gen: 2, attempt: 'r', tokens: 'other' }), {
+        kind: 'newer',
+      })
       t.strictSame(await store.read(key), restored)
-      t.strictSame(await store.replaceTokens(key, 3, 'b', 'sealed-4'), { kind: 'replaced', gen: 4 })
+      t.strictSame(await store.replaceTokens(key, { gen: 3, attempt: 'b', tokens: 'sealed-4' }), {
+        kind: 'replaced',
+        gen: 4,
+      })
     },
   )
 
   await t.test('restored tokens take the lease from whoever holds it for an older generation', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    await store.restoreTokens(key, 2, 'r', 'sealed-2')
+    await store.restoreTokens(key, { gen: 2, attempt: 'r', tokens: 'sealed-2' })
     const next = leaseRequest('b', { gen: 2 })
     t.match(await store.beginRefresh(key, next), { kind: 'granted', doubts: 0, openForMs: 0 })
-    await store.releaseLease(key, 'a', null, LONG)
+    await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: LONG })
     t.ok(((await store.read(key))?.leaseUntil ?? 0) > 0, 'the older attempt settles nothing')
   })
 
   await t.test('no session is made by restoring its tokens', async (t) => {
     const key = newKey()
-    t.strictSame(await store.restoreTokens(key, 2, 'r', 'sealed-2'), { kind: 'gone' })
+    t.strictSame(await store.restoreTokens(key, { gen: 2, attempt: 'r', tokens: 'sealed-2' }), {
+      kind: 'gone',
+    })
     t.equal(await store.read(key), null)
   })
 
@@ -215,7 +243,9 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
       const key = await startSession(made)
       const record = await store.read(key)
       t.equal(record?.gen, 1)
-      t.strictSame(await store.replaceTokens(key, 0, 'z', 'sealed-0'), { kind: 'moved' })
+      t.strictSame(await store.replaceTokens(key, { gen: 0, attempt: 'z', tokens: 'sealed-0' }), {
+        kind: 'moved',
+      })
       t.equal((await store.read(key))?.tokens, 'sealed-1')
     },
   )
@@ -225,8 +255,11 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     await begin(key, 'a', 40)
     await pass(60)
     await begin(key, 'b')
-    t.strictSame(await store.replaceTokens(key, 1, 'a', 'sealed-2'), { kind: 'replaced', gen: 2 })
-    t.strictSame(await store.replaceTokens(key, 1, 'b', 'other'), { kind: 'moved' })
+    t.strictSame(await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' }), {
+      kind: 'replaced',
+      gen: 2,
+    })
+    t.strictSame(await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'other' }), { kind: 'moved' })
   })
 
   await t.test(
@@ -235,7 +268,9 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
       for (let round = 0; round < 20; round++) {
         const key = await startSession(made)
         const names = Array.from({ length: 50 }, (_, i) => `attempt-${i}`)
-        const answers = await Promise.all(names.map((name) => store.replaceTokens(key, 1, name, name)))
+        const answers = await Promise.all(
+          names.map((name) => store.replaceTokens(key, { gen: 1, attempt: name, tokens: name })),
+        )
         const winners = names.filter((_, i) => answers[i]?.kind === 'replaced')
         t.equal(winners.length, 1)
         t.equal(answers.filter((answer) => answer.kind === 'moved').length, 49)
@@ -250,7 +285,7 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
     for (let round = 0; round < 20; round++) {
       const key = await startSession(made)
       const [replaced, ended] = await Promise.all([
-        store.replaceTokens(key, 1, 'a', 'sealed-2'),
+        store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' }),
         store.end(key),
       ])
       t.equal(ended.kind, 'ended')

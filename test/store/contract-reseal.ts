@@ -11,13 +11,13 @@ export async function resealContract(t: Test, made: TestStore): Promise<void> {
     const before = await store.read(key)
     t.equal(await store.reseal(key, 'sealed-1', 'resealed'), true)
     t.strictSame(await store.read(key), { ...before, tokens: 'resealed' }, 'and nothing else changes')
-    const replaced = await store.replaceTokens(key, 1, 'a', 'sealed-2')
+    const replaced = await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
     t.strictSame(replaced, { kind: 'replaced', gen: 2 }, 'a refresh under way is not disturbed')
   })
 
   await t.test('reseal() writes nothing if the tokens have changed since the read', async (t) => {
     const key = await startSession(made)
-    await store.replaceTokens(key, 1, 'a', 'sealed-2')
+    await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
     t.equal(await store.reseal(key, 'sealed-1', 'resealed'), false, 'they are newer')
     t.equal((await store.read(key))?.tokens, 'sealed-2')
     t.equal(await store.reseal(key, 'sealed-2', 'resealed-2'), true)

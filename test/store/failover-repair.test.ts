@@ -54,9 +54,9 @@ function start(t: Teardown): Scene {
     store: {
       health: { ...store.health, onIncident: (listener) => void listeners.push(listener) },
       schedule: async (key) => void scheduled.add(key),
-      async restoreTokens(key, gen, attempt, tokens) {
+      async restoreTokens(key, write) {
         reach(key)
-        const answer = await store.restoreTokens(key, gen, attempt, tokens)
+        const answer = await store.restoreTokens(key, write)
         if (unheard.has(key)) throw new StoreUnavailable(new Error('no answer'))
         return answer
       },
@@ -84,8 +84,8 @@ function start(t: Teardown): Scene {
     },
     async session(gen = 1) {
       const key = newKey()
-      await store.create(key, newRecord(time.now()), randomUUID(), 600_000)
-      if (gen > 1) await store.restoreTokens(key, gen, 'before', 'sealed')
+      await store.create(key, newRecord(time.now()), { attempt: randomUUID(), provisionalMs: 600_000 })
+      if (gen > 1) await store.restoreTokens(key, { gen, attempt: 'before', tokens: 'sealed' })
       return key
     },
     generation: async (key) => (await store.read(key))?.gen ?? null,

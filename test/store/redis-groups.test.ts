@@ -43,7 +43,7 @@ t.test('after a Sentinel failover sessions and messages continue at the new mast
   await refusesEveryMethod(t, one.store, newKey())
   await untilItWorks(one.store, 15_000)
   await untilItWorks(other.store, 5_000)
-  t.equal((await one.store.replaceTokens(key, 1, 'a', 'sealed-2')).kind, 'replaced')
+  t.equal((await one.store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })).kind, 'replaced')
   await callEveryMethod(one.store)
   for (const { store } of [one, other]) await until('messages arrive', () => store.health.isLive())
   await hears(other, one)

@@ -1,4 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto'
+import { Redis } from 'ioredis'
 import t from 'tap'
 import { createKeyring } from '../../src/keyring.ts'
 import { Secret } from '../../src/secret.ts'
@@ -18,8 +19,13 @@ async function keysOf(redis: RedisServer): Promise<string[]> {
 /** The whole value of a key, in plain text. */
 async function textOf(redis: RedisServer, key: string): Promise<string> {
   switch (await redis.cli('type', key)) {
-    case 'hash':
-      return await redis.cli('hgetall', key)
+    case 'hash': {
+      const client = new Redis({ port: redis.port, host: '127.0.0.1' })
+      const fields = await client.hgetallBuffer(key)
+      client.disconnect()
+      // Sealed tokens are bytes.
+      return Object.entries(fields).join('\n') + Buffer.concat(Object.values(fields)).toString('latin1')
+    }
     case 'string':
       return await redis.cli('get', key)
     case 'zset':
@@ -71,7 +77,7 @@ t.test('a record expires at its nearer limit plus the slack, exact to the millis
   const { seenAt } = (await made.store.read(key))!
   t.ok(seenAt > createdAt)
   t.equal(await expiryOf(key), seenAt + IDLE_MS + RECORD_SLACK_MS)
-  await made.store.replaceTokens(key, 1, 'a', 'sealed-2')
+  await made.store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
   t.equal(await expiryOf(key), seenAt + IDLE_MS + RECORD_SLACK_MS, 'new tokens extend nothing')
 
   const short = await startSession(made, { createdAt, endsAt: createdAt + 60_000 })
@@ -80,7 +86,7 @@ t.test('a record expires at its nearer limit plus the slack, exact to the millis
   t.equal(await expiryOf(short), createdAt + 60_000 + RECORD_SLACK_MS)
 
   const provisional = newKey()
-  await made.store.create(provisional, newRecord(createdAt), 'a', 15_000.2)
+  await made.store.create(provisional, newRecord(createdAt), { attempt: 'a', provisionalMs: 15_000.2 })
   const life = Number(await redis.cli('pttl', `bff:s:${provisional}`))
   t.ok(life > 5_000 && life <= 15_001)
 })
@@ -89,7 +95,7 @@ t.test('Redis holds no readable token, session id, cookie value or nonce', async
   const redis = await startRedis(t)
   const { store } = await redisStore(t, singleTarget(redis.port))
   const keyring = createKeyring([new Secret('a-secret-of-at-least-32-characters')])
-  const cookies = createSessionCookies({ keyring, secure: true })
+  const cookies = createSessionCookies({ keyring, publicUrl: 'https://app.example' })
   const sessionId = cookies.newSessionId()
   const key = recordKeyOf(sessionId)
   const nonce = randomUUID()
@@ -105,7 +111,11 @@ t.test('Redis holds no readable token, session id, cookie value or nonce', async
 
   await store.claimNonce(nonce, 'a', 600_000)
   await store.schedule(key, 60_000)
-  await store.create(key, { ...newRecord(Date.now()), tokens: sealed }, 'a', 15_000)
+  await store.create(
+    key,
+    { ...newRecord(Date.now()), tokens: sealed },
+    { attempt: 'a', provisionalMs: 15_000 },
+  )
   await store.confirm(key)
   await store.beginRefresh(key, {
     gen: 1,
@@ -120,7 +130,7 @@ t.test('Redis holds no readable token, session id, cookie value or nonce', async
   const texts = await Promise.all(names.map((name) => textOf(redis, name)))
   const dump = [...names, ...texts].join('\n')
   t.match(dump, key, 'the dump contains the record')
-  t.match(dump, sealed, 'and its sealed tokens')
+  t.ok(dump.includes(sealed), 'and its sealed tokens')
   const cookie = cookies.signer.sign(sessionId)
   const secrets = { accessToken, refreshToken, sessionId, cookie, signature: cookie.slice(44), nonce }
   for (const [name, secret] of Object.entries(secrets)) {

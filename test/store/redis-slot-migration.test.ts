@@ -25,7 +25,10 @@ t.test(
     t.ok(await store.read(key))
     t.ok(await store.confirm(key))
     t.ok(await store.touch(key, 0))
-    t.equal((await store.replaceTokens(key, 1, randomUUID(), 'sealed-2')).kind, 'replaced')
+    t.equal(
+      (await store.replaceTokens(key, { gen: 1, attempt: randomUUID(), tokens: 'sealed-2' })).kind,
+      'replaced',
+    )
     t.equal(await store.reseal(key, 'sealed-2', 'sealed-3'), true)
 
     const startedAt = performance.now()

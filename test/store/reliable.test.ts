@@ -78,7 +78,7 @@ function start(t: Test) {
     callsOf: (name: string) => calls.filter((call) => call.name === name).map(({ at }) => at),
     async session(): Promise<RecordKey> {
       const key = newKey()
-      await memory.create(key, newRecord(time.now()), randomUUID(), 15_000)
+      await memory.create(key, newRecord(time.now()), { attempt: randomUUID(), provisionalMs: 15_000 })
       await memory.confirm(key)
       return key
     },
@@ -184,7 +184,7 @@ t.test('resolving older tokens leaves newer ones of the same session held', asyn
   fail('replaceTokens', 'down')
   const older = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1, time.now() + 5_000))))
   const newer = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(2))))
-  await memory.replaceTokens(key, 1, 'of another replica', 'sealed-2')
+  await memory.replaceTokens(key, { gen: 1, attempt: 'of another replica', tokens: 'sealed-2' })
   await time.advance(8_000)
   t.strictSame(await older, { kind: 'expired' })
   t.match(await store.read(key), { gen: 3, tokens: 'sealed-3' })
@@ -197,7 +197,7 @@ t.test('newer tokens in the store take precedence over held ones', async (t) => 
   const key = await session()
   fail('replaceTokens', 'down')
   await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1)))
-  await memory.replaceTokens(key, 1, 'of another replica', 'of-a-sibling')
+  await memory.replaceTokens(key, { gen: 1, attempt: 'of another replica', tokens: 'of-a-sibling' })
   t.match(await store.read(key), { gen: 2, tokens: 'of-a-sibling' })
 })
 
@@ -249,7 +249,10 @@ t.test('a lease that could not be released is released as soon as the store is b
   const key = await session()
   await memory.beginRefresh(key, leaseRequest('a'))
   fail('releaseLease', 'down')
-  await after(FAILS_AFTER_MS, store.releaseLease(key, 'a', { gen: 1, doubts: 1 }, 5_000))
+  await after(
+    FAILS_AFTER_MS,
+    store.releaseLease(key, { attempt: 'a', inDoubt: { gen: 1, doubts: 1 }, retryInMs: 5_000 }),
+  )
   await time.advance(20_000)
   const tries = callsOf('releaseLease')
   t.ok(tries.length > 10, `${tries.length} tries`)
@@ -268,7 +271,7 @@ t.test('a release is abandoned after ten minutes, long after the lease expired',
   const { time, store, fail, callsOf, session, after } = start(t)
   const key = await session()
   fail('releaseLease', 'down')
-  await after(FAILS_AFTER_MS, store.releaseLease(key, 'a', null, 0))
+  await after(FAILS_AFTER_MS, store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 }))
   await time.advance(599_000)
   const count = callsOf('releaseLease').length
   await time.advance(600_000)
@@ -307,7 +310,7 @@ t.test('after a stop neither releases nor ends are retried', async (t) => {
   const { time, store, fail, callsOf, session, after } = start(t)
   const [key, other, late] = [await session(), await session(), await session()]
   fail('all', 'down')
-  await after(FAILS_AFTER_MS, store.releaseLease(key, 'a', null, 0))
+  await after(FAILS_AFTER_MS, store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 }))
   const end = heldOf(await after(FAILS_AFTER_MS, store.endUntilTaken(other, {}, 600_000)))
   await store.settled()
   await time.advance(2_000)
@@ -328,7 +331,7 @@ t.test('a programming error does not retry a release or an end', async (t) => {
   const key = await session()
   fail('releaseLease', 'down')
   fail('end', 'down')
-  await after(FAILS_AFTER_MS, store.releaseLease(key, 'a', null, 0))
+  await after(FAILS_AFTER_MS, store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 }))
   const end = heldOf(await after(FAILS_AFTER_MS, store.endUntilTaken(key, {}, 600_000)))
   fail('releaseLease', 'broken')
   fail('end', 'broken')
@@ -371,7 +374,7 @@ t.test('the next end after one that did not run returns the tokens of that time'
   fail('end', 'down')
   t.ok((await after(FAILS_AFTER_MS, store.end(key, { reason: 'logout' }))) instanceof StoreUnavailable)
   heal()
-  await memory.replaceTokens(key, 1, 'b', 'sealed-2')
+  await memory.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' })
   t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'ended', tokens: 'sealed-2' })
   t.strictSame(await store.end(key), { kind: 'gone' })
 })
@@ -383,7 +386,7 @@ t.test('an end whose condition fails ends nothing, also after one without a repl
   fail('end', 'down')
   t.ok((await after(FAILS_AFTER_MS, store.end(key, { gen: 1 }))) instanceof StoreUnavailable)
   heal()
-  await memory.replaceTokens(key, 1, 'b', 'sealed-2')
+  await memory.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' })
   t.strictSame(await store.end(key, { gen: 1 }), { kind: 'moved' })
   t.not(await memory.read(key), null)
 })
@@ -444,7 +447,7 @@ for (const [name, end] of Object.entries(ENDS)) {
     const key = await session()
     await end(setup, key)
     // A replica that was promoted has not received the end.
-    await memory.create(key, newRecord(time.now()), randomUUID(), 600_000)
+    await memory.create(key, newRecord(time.now()), { attempt: randomUUID(), provisionalMs: 600_000 })
     t.equal(await store.read(key), null)
     incident()
     await time.advance(1_000)
@@ -460,7 +463,7 @@ t.test('a read restores tokens that a failover lost', async (t) => {
   await store.replaceTokens(key, write(1))
   await memory.end(key)
   // A replica that was promoted has the older tokens.
-  await memory.create(key, newRecord(Date.now()), randomUUID(), 600_000)
+  await memory.create(key, newRecord(Date.now()), { attempt: randomUUID(), provisionalMs: 600_000 })
   t.match(await store.read(key), { gen: 2, tokens: 'sealed-2' })
   t.match(await memory.read(key), { gen: 2, tokens: 'sealed-2' })
   t.strictSame(restored, ['tokens'])
@@ -471,7 +474,7 @@ t.test('a read that cannot restore lost tokens rejects', async (t) => {
   const key = await session()
   await store.replaceTokens(key, write(1))
   await memory.end(key)
-  await memory.create(key, newRecord(time.now()), randomUUID(), 600_000)
+  await memory.create(key, newRecord(time.now()), { attempt: randomUUID(), provisionalMs: 600_000 })
   fail('restoreTokens', 'down')
   t.ok(
     (await after(FAILS_AFTER_MS, store.read(key))) instanceof StoreUnavailable,
@@ -508,7 +511,7 @@ t.test('a stop writes lost writes and pending activity last', async (t) => {
   const [active, lost] = [await session(), await session()]
   await store.replaceTokens(lost, write(1))
   await memory.end(lost)
-  await memory.create(lost, newRecord(time.now()), randomUUID(), 600_000)
+  await memory.create(lost, newRecord(time.now()), { attempt: randomUUID(), provisionalMs: 600_000 })
   await time.advance(10_000)
   const activeAt = time.now()
   fail('all', 'down')

@@ -105,7 +105,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
       return liveNonce(nonce) !== null
     },
 
-    async create(key, record, attempt, provisionalMs) {
+    async create(key, record, { attempt, provisionalMs }) {
       if (live(key) !== null) return
       records.set(key, {
         ...record,
@@ -204,7 +204,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
       return 'held'
     },
 
-    async releaseLease(key, attempt, inDoubt, retryInMs) {
+    async releaseLease(key, { attempt, inDoubt, retryInMs }) {
       const entry = live(key)
       if (entry === null) return
       const retrySetAt = now()
@@ -219,7 +219,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
       changed(key)
     },
 
-    async replaceTokens(key, gen, attempt, tokens): Promise<ReplaceTokens> {
+    async replaceTokens(key, { gen, attempt, tokens }): Promise<ReplaceTokens> {
       const entry = live(key)
       if (entry === null) return { kind: 'gone' }
       if (entry.gen === gen + 1 && entry.attempt === attempt) return { kind: 'replaced', gen: entry.gen }
@@ -236,7 +236,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
       return true
     },
 
-    async restoreTokens(key, gen, attempt, tokens): Promise<RestoreTokens> {
+    async restoreTokens(key, { gen, attempt, tokens }): Promise<RestoreTokens> {
       const entry = live(key)
       if (entry === null) return { kind: 'gone' }
       if (entry.gen === gen && entry.attempt === attempt) return { kind: 'restored' }

@@ -1,7 +1,7 @@
 import { Cluster } from 'ioredis'
 import { StoreUnavailable } from '../store.ts'
 import type { CommandHealth, RedisClient } from './health.ts'
-import { defineScripts, type ScriptName } from './scripts.ts'
+import { defineScripts, type ScriptArgument, type ScriptName } from './scripts.ts'
 
 interface CommandsOptions {
   client: RedisClient
@@ -16,7 +16,7 @@ export interface Commands {
   /** Sends the commands of `work`, measured under the name `command`; `key` is the name that it works on. */
   send<T>(command: string, work: () => Promise<T>, key?: string): Promise<T>
   /** Runs a script on its key or keys, all in one slot; the head of its file says what it returns. */
-  script(name: ScriptName, keys: string | readonly string[], ...args: (string | number)[]): Promise<unknown>
+  script(name: ScriptName, keys: string | readonly string[], ...args: ScriptArgument[]): Promise<unknown>
 }
 
 /** Requests have to learn within a second that the store does not answer. */

@@ -1,4 +1,5 @@
-import { Cluster, Redis, type RedisOptions } from 'ioredis'
+import { connect as connectTls, type ConnectionOptions as TlsOptions } from 'node:tls'
+import { AbstractConnector, Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { RedisAddress, RedisTarget } from '../../config/redis-url.ts'
 import type { Secret } from '../../secret.ts'
 import { type RedisClient, watchSilence } from './health.ts'
@@ -82,6 +83,31 @@ export function openRedis({ target, ...trust }: RedisClientOptions): RedisConnec
   }
 }
 
+/**
+ * The library's own connector listens for one error of a socket. A handshake that is broken off makes two, and the
+ * second would end the process: also on the short connections that a Cluster's client makes by itself.
+ */
+class TlsConnector extends AbstractConnector {
+  readonly #options: RedisOptions
+
+  constructor(options: unknown) {
+    const given = options as RedisOptions
+    super(given.disconnectTimeout ?? 0)
+    this.#options = given
+  }
+
+  async connect() {
+    this.connecting = true
+    const { host, port, family, tls } = this.#options
+    const stream = connectTls({ host, port, family, ...tls } as TlsOptions)
+    stream.on('error', (error) => {
+      this.firstError = error
+    })
+    this.stream = stream
+    return stream
+  }
+}
+
 function openCluster(nodes: readonly RedisAddress[], redisOptions: ConnectionOptions): Cluster {
   const cluster = new Cluster([...nodes], {
     redisOptions,
@@ -112,8 +138,8 @@ function hearEveryError(client: Redis): Redis {
 
 /** Ends the connections of a client for good. */
 function disconnect(client: RedisClient): void {
-  // The client may have a newer socket than its state says.
-  if (client instanceof Redis) client.stream?.on('error', () => {})
+  // The client may have a newer socket than its state says, and a handshake that is broken off makes an error.
+  for (const node of client instanceof Redis ? [client] : client.nodes()) node.stream?.on('error', () => {})
   client.disconnect()
 }
 
@@ -128,7 +154,7 @@ function dataOptions(target: RedisTarget, trust: Trust, purpose: string) {
 
 function commonOptions(target: RedisTarget, trust: Trust, purpose: string) {
   return {
-    ...(target.tls ? { tls: tlsOptions(trust) } : {}),
+    ...(target.tls ? { tls: tlsOptions(trust), Connector: TlsConnector } : {}),
     connectionName: `bff-${purpose}`,
     connectTimeout: CONNECT_TIMEOUT_MS,
     disconnectTimeout: 500,

@@ -44,6 +44,7 @@ export function harmlessCommands(prefix: string): [command: string, ...args: str
     ['HSET', key, 'a', '1'],
     ['HGET', key, 'a'],
     ['HMGET', key, 'a'],
+    ['HDEL', key, 'a'],
     ['ZADD', key, 'XX', '0', 'a'],
     ['ZREM', key, 'a'],
     ['ZCARD', key],

@@ -5,7 +5,7 @@ import { StoreUnavailable } from '../store.ts'
 import { inTime } from './commands.ts'
 import { type ClientCertificate, openRedis, type RedisConnections } from './connection.ts'
 import { describeNode, type RedisNode } from './findings.ts'
-import { isRefusedLogin, type RedisClient, reasonOf } from './health.ts'
+import { isRefusedLogin, reasonOf } from './health.ts'
 import { createRedisStore } from './store.ts'
 
 /** What Redis is and what the user of `REDIS_URL` may do there. */
@@ -21,6 +21,7 @@ export type RedisInspection =
 
 const CONNECT_WITHIN_MS = 3_000
 const RETRY_MS = 50
+const CLOSED = 'Connection is closed.'
 /** A probe record that was left behind, because the connection broke, is gone after this. */
 const PROBE_LIFE_MS = 5_000
 
@@ -38,7 +39,7 @@ interface InspectionOptions {
 export async function inspectRedis(options: InspectionOptions): Promise<RedisInspection> {
   const connections = openRedis(options)
   try {
-    const failure = await connected(connections.commands)
+    const failure = await connected(connections)
     if (failure !== null) return failure
     const failures = new Set<string>()
     const note = (error: unknown): null => {
@@ -61,7 +62,10 @@ export async function inspectRedis(options: InspectionOptions): Promise<RedisIns
 }
 
 /** null once the client is connected, else why it is not. */
-function connected(client: RedisClient): Promise<Extract<RedisInspection, { reason: string }> | null> {
+function connected(
+  connections: RedisConnections,
+): Promise<Extract<RedisInspection, { reason: string }> | null> {
+  const client = connections.commands
   return new Promise((resolve) => {
     let reason = 'no answer in time'
     const timer = setTimeout(() => resolve({ kind: 'unreachable', reason }), CONNECT_WITHIN_MS)
@@ -69,8 +73,14 @@ function connected(client: RedisClient): Promise<Extract<RedisInspection, { reas
       clearTimeout(timer)
       resolve(result)
     }
+    const note = (error: Error): void => {
+      // The error that a Cluster's client reports last may be of its own closing.
+      if (reasonOf(error) !== CLOSED) reason = reasonOf(error)
+    }
+    // The client of a Cluster names no cause of its own: a plain connection to a node does.
+    if (client instanceof Cluster) connections.openSubscriber(connections.seeds[0]).on('error', note)
     client.on('error', (error: Error) => {
-      reason = reasonOf(error)
+      note(error)
       if (isRefusedLogin(error)) settle({ kind: 'refused', reason })
     })
     client.once('ready', () => settle(null))
@@ -109,7 +119,7 @@ async function tryRecord(options: InspectionOptions, note: (error: unknown) => n
   const lease = { leaseMs: PROBE_LIFE_MS, openMs: 0, livesMs: 0, forcedWindowMs: 0 }
   const shard = Number.parseInt(key[0]!, 16)
   try {
-    await whenConnected(() => store.create(key, record, attempt, PROBE_LIFE_MS))
+    await whenConnected(() => store.create(key, record, { attempt, provisionalMs: PROBE_LIFE_MS }))
     for (const step of [
       () => store.confirm(key),
       () => store.read(key),
@@ -118,7 +128,7 @@ async function tryRecord(options: InspectionOptions, note: (error: unknown) => n
       () => store.claimDue(shard, 1, PROBE_LIFE_MS),
       () => store.queueLength(),
       () => store.beginRefresh(key, { gen: 1, attempt, ...lease }),
-      () => store.replaceTokens(key, 1, attempt, 'probe'),
+      () => store.replaceTokens(key, { gen: 1, attempt, tokens: 'probe' }),
       () => store.claimNonce(attempt, attempt, 1),
       () => store.nonceClaimed(attempt),
       () => store.readEnd(key),

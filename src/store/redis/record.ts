@@ -16,12 +16,13 @@ export const FIELDS = [
 ] as const
 
 /** A record from the values of `FIELDS`; null where there is none. */
-export function toRecord(values: (string | null)[], idleMs: number): SessionRecord | null {
-  const [tokens, gen, createdAt, seenAt, endsAt, flow, client, doubts, leaseUntil, retryAt, replacedAt] =
-    values
-  if (tokens == null || gen == null) return null
+export function toRecord([sealed, ...values]: (Buffer | null)[], idleMs: number): SessionRecord | null {
+  const [gen, createdAt, seenAt, endsAt, flow, client, doubts, leaseUntil, retryAt, replacedAt] = values.map(
+    (value) => value?.toString(),
+  )
+  if (sealed == null || gen === undefined) return null
   return {
-    tokens,
+    tokens: sealed.toString('latin1'),
     gen: Number(gen),
     createdAt: Number(createdAt),
     seenAt: Number(seenAt),

@@ -20,20 +20,28 @@ const NAMES = [
 
 export type ScriptName = (typeof NAMES)[number]
 
+/** An argument of a script; sealed tokens are bytes. */
+export type ScriptArgument = string | number | Buffer
+
 /**
- * A function that runs the scripts of `lua/`. ioredis sends the text of a script again where a server has lost
- * it. Every script touches one slot, so each runs on any Cluster.
+ * A function that runs the scripts of `lua/`. Strings of its answer are of one byte a character. ioredis sends the
+ * text of a script again where a server has lost it. Every script touches one slot, so each runs on any Cluster.
  */
 export function defineScripts(
   client: RedisClient,
-): (name: ScriptName, keys: string | readonly string[], ...args: (string | number)[]) => Promise<unknown> {
+): (name: ScriptName, keys: string | readonly string[], ...args: ScriptArgument[]) => Promise<unknown> {
   for (const name of NAMES) {
     const lua = readFileSync(new URL(`./lua/${name}.lua`, import.meta.url), 'utf8')
     client.defineCommand(name, { lua })
   }
-  const commands = client as unknown as Record<string, (...args: (string | number)[]) => Promise<unknown>>
-  return (name, keys, ...args) => {
+  const commands = client as unknown as Record<string, (...args: ScriptArgument[]) => Promise<unknown>>
+  return async (name, keys, ...args) => {
     const all = typeof keys === 'string' ? [keys] : keys
-    return commands[name]!(all.length, ...all, ...args)
+    return toText(await commands[`${name}Buffer`]!(all.length, ...all, ...args))
   }
+}
+
+function toText(answer: unknown): unknown {
+  if (Array.isArray(answer)) return answer.map(toText)
+  return Buffer.isBuffer(answer) ? answer.toString('latin1') : answer
 }

@@ -52,6 +52,11 @@ const RECORD_KEY = /^[0-9a-f]{64}$/
  */
 const NEW_HISTORY_PAUSE_MS = 4_000
 
+/** Sealed tokens are strings of one byte a character. */
+function toBytes(tokens: string): Buffer {
+  return Buffer.from(tokens, 'latin1')
+}
+
 /** Whether no node of a Cluster ran a command on two keys, because their slot is being moved. */
 function isSlotMoving(cause: unknown): boolean {
   // ioredis tries again elsewhere; its own error names whichever refusal came last.
@@ -162,14 +167,15 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
       return (await send('exists', () => client.exists(nonceName(nonce)))) === 1
     },
 
-    async create(key, { tokens, createdAt, endsAt, flow, client }, attempt, provisionalMs) {
-      const args = [attempt, Math.ceil(provisionalMs), tokens, createdAt, endsAt, flow, client, Date.now()]
+    async create(key, { tokens, createdAt, endsAt, flow, client }, { attempt, provisionalMs }) {
+      const limits = [createdAt, endsAt, flow, client, Date.now()]
+      const args = [attempt, Math.ceil(provisionalMs), toBytes(tokens), ...limits]
       await script('create-record', recordName(key), ...args)
     },
 
     async read(key) {
       return toRecord(
-        await send('hmget', () => client.hmget(recordName(key), ...FIELDS), recordName(key)),
+        await send('hmget', () => client.hmgetBuffer(recordName(key), ...FIELDS), recordName(key)),
         idleMs,
       )
     },
@@ -215,25 +221,25 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
       return answer === 1 ? 'held' : 'taken'
     },
 
-    async releaseLease(key, attempt, inDoubt, retryInMs) {
+    async releaseLease(key, { attempt, inDoubt, retryInMs }) {
       const { gen, doubts } = inDoubt ?? { gen: 0, doubts: 0 }
       const retry = Math.ceil(retryInMs)
       await script('release-lease', recordName(key), attempt, doubts, retry, messages.channel, key, gen)
     },
 
-    async replaceTokens(key, gen, attempt, tokens): Promise<ReplaceTokens> {
-      const args = [gen, attempt, tokens, messages.channel, key]
+    async replaceTokens(key, { gen, attempt, tokens }): Promise<ReplaceTokens> {
+      const args = [gen, attempt, toBytes(tokens), messages.channel, key]
       const answer = await script('replace-tokens', recordName(key), ...args)
       if (answer === -1) return { kind: 'gone' }
       return answer === 0 ? { kind: 'moved' } : { kind: 'replaced', gen: answer as number }
     },
 
     async reseal(key, was, sealed) {
-      return (await script('reseal-tokens', recordName(key), was, sealed)) === 1
+      return (await script('reseal-tokens', recordName(key), toBytes(was), toBytes(sealed))) === 1
     },
 
-    async restoreTokens(key, gen, attempt, tokens): Promise<RestoreTokens> {
-      const args = [gen, attempt, tokens, messages.channel, key]
+    async restoreTokens(key, { gen, attempt, tokens }): Promise<RestoreTokens> {
+      const args = [gen, attempt, toBytes(tokens), messages.channel, key]
       const answer = await script('restore-tokens', recordName(key), ...args)
       if (answer === -1) return { kind: 'gone' }
       return { kind: answer === 0 ? 'newer' : 'restored' }

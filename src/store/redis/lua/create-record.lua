@@ -19,8 +19,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local ahead = now - ARGV[8]
 if math.abs(ahead) < 5000 then ahead = 0 end
 local created = string.format('%.0f', ARGV[4] + ahead)
--- Replicas of version 0.1 read no record without the field `session`.
-redis.call('HSET', KEYS[1], 'session', '{}', 'tokens', ARGV[3], 'gen', 1, 'attempt', ARGV[1],
+redis.call('HSET', KEYS[1], 'tokens', ARGV[3], 'gen', 1, 'attempt', ARGV[1],
   'createdAt', created, 'seenAt', created, 'endsAt', string.format('%.0f', ARGV[5] + ahead), 'flow', ARGV[6],
   'client', ARGV[7], 'history', history, 'replacedAt', string.format('%.0f', now))
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
