@@ -62,12 +62,19 @@ export interface AuthorizationServer {
 
 interface AuthorizationServerOptions {
   oauth: Config['oauth']
+  egress: Config['egress']
   /** Token requests that may be in flight at once. */
   concurrency: number
   clock: Clock
   /** Called with the `Date` of each response in epoch milliseconds, and how long the request took. */
   onDate?: (date: number, elapsedMs: number) => void
+  wrapTokenFetch?: WrapTokenFetch | undefined
 }
+
+type TokenFetch = ReturnType<ReturnType<typeof createTokenFetch>['within']>
+
+/** Surrounds each token request and revocation, for example with a measurement. */
+export type WrapTokenFetch = (inner: TokenFetch) => TokenFetch
 
 /** Extra connections for requests whose response is later than their timeout. */
 const LATE_RESPONSES = 64
@@ -75,12 +82,15 @@ const LATE_RESPONSES = 64
 /** A client with its own connections; `close` closes them. */
 export function createAuthorizationServer({
   oauth,
+  egress,
   concurrency,
   clock,
   onDate = () => {},
+  wrapTokenFetch = (inner) => inner,
 }: AuthorizationServerOptions): AuthorizationServer {
   const tokenFetch = createTokenFetch({
     connections: concurrency + LATE_RESPONSES,
+    egress,
     monotonic: clock.monotonic,
     onDate,
   })
@@ -97,7 +107,7 @@ export function createAuthorizationServer({
     const settings = new Configuration(metadata, oauth.clientId, {}, ClientSecretPost(secret))
     settings.timeout = bounds === undefined ? oauth.tokenTimeoutMs / 1_000 : undefined
     const sendBefore = clock.monotonic() + oauth.tokenTimeoutMs
-    settings[customFetch] = tokenFetch.within(bounds ?? { sendBefore }) as CustomFetch
+    settings[customFetch] = wrapTokenFetch(tokenFetch.within(bounds ?? { sendBefore })) as CustomFetch
     // The configuration has already decided whether plain http is permitted.
     allowInsecureRequests(settings)
     return settings

@@ -1,4 +1,5 @@
 import { ClientError, ResponseBodyError, WWWAuthenticateChallengeError } from 'openid-client'
+import { EgressFailure } from '../egress.ts'
 import { Secret } from '../secret.ts'
 
 /** The tokens of a successful response (RFC 6749 section 5.1), checked and bounded. */
@@ -56,20 +57,20 @@ const MAX_RETRY_AFTER_SECONDS = 60
 // Normalize: before openid-client reads the response.
 
 /**
- * The body of a 200 response in the form that openid-client accepts, or null where the text is not a JSON object.
- * For an odd optional member openid-client rejects the whole response, and with it the rotated refresh token.
+ * The body of a 200 response as openid-client accepts it, or null where the text is not a JSON object. For an odd
+ * optional member openid-client rejects the whole response, and with it the rotated refresh token.
  */
-export function normalizeTokenResponse(text: string): string | null {
+export function normalizeTokenResponse(text: string): Record<string, unknown> | null {
   const body = parseObject(text)
   if (body === null) return null
   const { refresh_token, scope, token_type, expires_in, id_token: _unused, ...rest } = body
-  return JSON.stringify({
+  return {
     ...rest,
     token_type: token_type === undefined || token_type === null ? 'bearer' : token_type,
     expires_in: lifeSeconds(expires_in),
     ...(typeof refresh_token === 'string' && refresh_token !== '' ? { refresh_token } : {}),
     ...(typeof scope === 'string' ? { scope } : {}),
-  })
+  }
 }
 
 /** Whether a body has an error code (RFC 6749 section 5.2), whatever its content type says. */
@@ -229,6 +230,7 @@ function describeCode(code: string): string {
 /** A name that a program gave the failure: it holds no text of the other side, so it may be logged. */
 function codeOf(cause: unknown): string {
   if (!(cause instanceof Error)) return 'unknown'
+  if (cause instanceof EgressFailure) return cause.message
   const { code } = cause as NodeJS.ErrnoException
   return typeof code === 'string' ? code : cause.name
 }

@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import type { CookieSerializeOptions } from '@fastify/cookie'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Keyring } from '../keyring.ts'
+import { PATHS } from '../paths.ts'
 
 interface VerifiedCookie {
   sessionId: string
@@ -44,6 +45,11 @@ export interface SessionCookies {
   clearSession(reply: FastifyReply): void
   /** Sets the login cookie of one sign-in; `maxAgeSeconds` 0 clears it. */
   setLogin(reply: FastifyReply, cookie: { id: string; value: string; maxAgeSeconds: number }): void
+  /** Notes for a minute that a sign-in was sent to `PUBLIC_URL`. Browsers at another host name ignore the note, where `Domain` can name ours. */
+  noteSentToPublicHost(reply: FastifyReply): void
+  /** Removes that note. */
+  forgetSentToPublicHost(reply: FastifyReply): void
+  wasSentToPublicHost(header: string | undefined): boolean
   sealRecordKey(recordKey: string): string
 }
 
@@ -51,13 +57,21 @@ export interface SessionCookies {
 const CANONICAL = /^[A-Za-z0-9_-]{43}\.[A-Za-z0-9_-]{43}$/
 const CANONICAL_LENGTH = 87
 
+/** What a cookie's `Domain` can name: no IPv6 address, no underscore, no dot at the end. */
+const DOMAIN = /^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$/
+
+const SENT = 'sign-in-sent'
+const SENT_SECONDS = 60
+
 export function createSessionCookies({
   keyring,
-  secure,
+  publicUrl,
 }: {
   keyring: Keyring
-  secure: boolean
+  publicUrl: string
 }): SessionCookies {
+  const { protocol, hostname } = new URL(publicUrl)
+  const secure = protocol === 'https:'
   // Browsers keep scripts and plain http from setting cookies of this prefix.
   const prefix = secure ? '__Host-Http-' : ''
   const sessionName = `${prefix}session`
@@ -66,6 +80,9 @@ export function createSessionCookies({
   const common = { path: '/', httpOnly: true, secure } as const
   const strict = { ...common, sameSite: 'strict' } as const
   const lax = { ...common, sameSite: 'lax' } as const
+  // A `__Host-` cookie cannot have a domain. It proves nothing but the host name by which the browser came.
+  const domain = DOMAIN.test(hostname) ? { domain: hostname } : {}
+  const sent = { ...lax, path: PATHS.login, ...domain } as const
 
   function sign(sessionId: string): string {
     return `${sessionId}.${keyring.sign(sessionId)}`
@@ -126,6 +143,9 @@ export function createSessionCookies({
     },
     setLogin: (reply, { id, value, maxAgeSeconds }) =>
       void reply.setCookie(loginPrefix + id, value, { ...lax, maxAge: maxAgeSeconds }),
+    noteSentToPublicHost: (reply) => void reply.setCookie(SENT, '1', { ...sent, maxAge: SENT_SECONDS }),
+    forgetSentToPublicHost: (reply) => void reply.clearCookie(SENT, sent),
+    wasSentToPublicHost: (header) => header !== undefined && cookieAt(header, SENT, 0) >= 0,
     sealRecordKey,
   }
 }

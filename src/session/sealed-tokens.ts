@@ -27,7 +27,7 @@ interface Plain {
   s: string | null
 }
 
-/** Bound to the record key: a sealed set that is moved to another record does not open there. */
+/** A string of one byte a character. Bound to the record key: a sealed set that is moved to another record does not open there. */
 export function sealTokens(keyring: Keyring, key: RecordKey, tokens: TokenSet): string {
   const plain: Plain = {
     a: tokens.accessToken.reveal(),
@@ -36,12 +36,12 @@ export function sealTokens(keyring: Keyring, key: RecordKey, tokens: TokenSet): 
     l: tokens.lifeSeconds,
     s: tokens.scope,
   }
-  return keyring.seal('tokens', JSON.stringify(plain), key)
+  return keyring.sealBinary('tokens', JSON.stringify(plain), key)
 }
 
 /** null where no current secret opens it. */
 export function openTokens(keyring: Keyring, key: RecordKey, sealed: string): OpenedTokens | null {
-  const opened = keyring.open('tokens', sealed, key)
+  const opened = keyring.openBinary('tokens', sealed, key)
   if (opened === null) return null
   const plain = JSON.parse(opened.text) as Plain
   return {

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Clock } from '../clock.ts'
 import type { SessionFlow } from '../config/variables.ts'
 import type { Keyring } from '../keyring.ts'
-import type { Logger } from '../log.ts'
+import type { Cause, Logger } from '../log.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { ReliableStore } from '../store/reliable.ts'
 import {
@@ -28,8 +28,8 @@ export interface Sessions {
   create(key: RecordKey, granted: GrantedTokens, flow: SessionFlow): Promise<NewSession>
   /** Ends a session whose creation failed, as soon as the store takes that. Never rejects. */
   abandon(key: RecordKey): void
-  /** Looks a session up, and ends it where it has passed a limit. */
-  find(key: RecordKey): Promise<Found>
+  /** Looks a session up, and ends it where it has passed a limit. `cause`: the request that asks, for the log. */
+  find(key: RecordKey, cause?: Cause): Promise<Found>
   /** The browser of this session is active now. */
   touch(key: RecordKey): void
   end: EndSession
@@ -74,9 +74,9 @@ export function createSessions(options: SessionsOptions): Sessions {
     readyAt = Math.min(readyAt, liveSince)
   })
 
-  function onEnded(key: RecordKey, reason: EndReason): void {
-    options.onEnded(reason)
-    log.info({ event: 'session.ended', reason, recordKey: inLog(key) }, 'session ended')
+  function onEnded(ended: Ended): void {
+    options.onEnded(ended.reason)
+    logEnded(log, ended)
   }
 
   function onUnreadable(key: RecordKey): void {
@@ -95,12 +95,12 @@ export function createSessions(options: SessionsOptions): Sessions {
     // The queue first: an entry without a record is dropped when it is claimed, a record without an entry is not refreshed.
     await options.plan(key, granted, { idleEndsAt })
     const record = { tokens, createdAt, endsAt, flow, client: options.clientId }
-    await store.create(key, record, randomUUID(), PROVISIONAL_MS)
+    await store.create(key, record, { attempt: randomUUID(), provisionalMs: PROVISIONAL_MS })
     options.onStarted(flow)
     return { key, record: { flow, createdAt, idleEndsAt, endsAt }, tokens: granted }
   }
 
-  async function find(key: RecordKey): Promise<Found> {
+  async function find(key: RecordKey, cause?: Cause): Promise<Found> {
     const record = await store.read(key)
     if (record === null) return await endedBefore(key)
     const limit = passedLimit(record, clock.wall())
@@ -111,7 +111,7 @@ export function createSessions(options: SessionsOptions): Sessions {
       const { kind } = await store.endPassed(key, record.gen, limit)
       if (kind === 'gone') return await endedBefore(key)
       if (kind === 'ended') {
-        onEnded(key, limit)
+        onEnded({ key, reason: limit, cause })
         return { kind: 'ended', reason: limit, at: Math.min(record.idleEndsAt, record.endsAt) }
       }
       // Moved: by the store's clock the session lives, so the clock of this process is wrong; or it was just refreshed.
@@ -156,11 +156,11 @@ export function createSessions(options: SessionsOptions): Sessions {
       const ended = await store.endUntilTaken(key, { gen, attempt, reason: 'refused' }, forMs)
       if (ended.kind === 'held') {
         void ended.settled.then(({ kind }) => {
-          if (kind === 'ended') onEnded(key, 'refused')
+          if (kind === 'ended') onEnded({ key, reason: 'refused' })
         })
         throw new StoreUnavailable(new Error('the end of the session is not stored yet'))
       }
-      if (ended.kind === 'ended') onEnded(key, 'refused')
+      if (ended.kind === 'ended') onEnded({ key, reason: 'refused' })
       return ended.kind
     },
   }
@@ -170,26 +170,42 @@ export function createSessions(options: SessionsOptions): Sessions {
  * Ends a session for every replica, and revokes its tokens in the background. false where there was none to
  * end; with `gen` also where its tokens are of another generation. Rejects with `StoreUnavailable`.
  */
-type EndSession = (key: RecordKey, reason: EndReason, gen?: number) => Promise<boolean>
+type EndSession = (
+  key: RecordKey,
+  reason: EndReason,
+  more?: { gen?: number; cause?: Cause },
+) => Promise<boolean>
+
+/** A session that has just ended. Without `cause` no single request ended it. */
+interface Ended {
+  key: RecordKey
+  reason: EndReason
+  cause?: Cause | undefined
+}
 
 interface EndSessionOptions {
   store: Pick<SessionStore, 'end' | 'unschedule'>
   keyring: Keyring
   log: Logger
   revoke: (tokens: TokenSet) => void
-  onEnded: (key: RecordKey, reason: EndReason) => void
+  onEnded: (ended: Ended) => void
   /** No known secret opens the tokens, so they cannot be revoked. */
   onUnreadable: (key: RecordKey) => void
+}
+
+/** Writes that a session ended, by whichever process. */
+export function logEnded(log: Logger, { key, reason, cause }: Ended): void {
+  log.info({ event: 'session.ended', reason, recordKey: inLog(key), ...cause }, 'session ended')
 }
 
 /** The end of sessions alone, for the operator's command line. */
 export function createEndSession(options: EndSessionOptions): EndSession {
   const { store, keyring, log } = options
 
-  return async function end(key, reason, gen) {
+  return async function end(key, reason, { gen, cause } = {}) {
     const ended = await store.end(key, gen === undefined ? { reason } : { reason, gen })
     if (ended.kind !== 'ended') return false
-    options.onEnded(key, reason)
+    options.onEnded({ key, reason, cause })
     const opened = openTokens(keyring, key, ended.tokens)
     if (opened === null) options.onUnreadable(key)
     else options.revoke(opened.tokens)

@@ -98,7 +98,8 @@ interface Attempt {
   earlierAnswerableUntil: number
 }
 
-interface Permit {
+interface Presentation {
+  trigger: RefreshTrigger
   admission: Admission & { kind: 'go' }
   releaseSlot: () => void
 }
@@ -135,11 +136,11 @@ export function createRefresh(options: RefreshOptions): Refresh {
       attempt = await takeLease(session, forced)
       if ('kind' in attempt) return attempt
       if (closed) {
-        await store.releaseLease(session.key, attempt.id, null, 0)
+        await store.releaseLease(session.key, { attempt: attempt.id, inDoubt: null, retryInMs: 0 })
         attempt = { kind: 'later', retryInMs: UNANSWERED_RETRY_MS }
         return attempt
       }
-      return await present(session, attempt, trigger, { admission, releaseSlot })
+      return await present(session, attempt, { trigger, admission, releaseSlot })
     } finally {
       if (attempt === null || 'kind' in attempt) {
         admission.release()
@@ -198,7 +199,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
           record.leaseUntil > 0 ? STORE_RETURN_GRACE_MS - (clock.monotonic() - beganAt) : 0,
         )
         if (waitMs <= 0) return attempt
-        await store.releaseLease(key, id, null, waitMs)
+        await store.releaseLease(key, { attempt: id, inDoubt: null, retryInMs: waitMs })
         return { kind: 'later', retryInMs: waitMs }
       }
     }
@@ -208,8 +209,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
   async function present(
     session: LiveSession,
     attempt: Attempt,
-    trigger: RefreshTrigger,
-    { admission, releaseSlot }: Permit,
+    { trigger, admission, releaseSlot }: Presentation,
   ): Promise<RefreshResult> {
     const startedAt = clock.monotonic()
     const count = (outcome: TokenOutcome['kind']): void =>
@@ -268,7 +268,11 @@ export function createRefresh(options: RefreshOptions): Refresh {
             { event: 'refresh.refusal_waits', retryInMs: openMs, recordKey: inLog(key) },
             'a refresh was refused while an earlier one may still be granted: the session waits for it',
           )
-          await store.releaseLease(key, id, { gen, doubts: doubts + 1 }, openMs)
+          await store.releaseLease(key, {
+            attempt: id,
+            inDoubt: { gen, doubts: doubts + 1 },
+            retryInMs: openMs,
+          })
           return { kind: 'later', retryInMs: openMs }
         }
         const ended = await sessions.endRefused(key, record, id)
@@ -290,7 +294,11 @@ export function createRefresh(options: RefreshOptions): Refresh {
           { ...FAILURES[outcome.kind], reason: outcome.reason, retryInMs },
           'a refresh did not succeed',
         )
-        await store.releaseLease(key, id, doubtless ? null : { gen, doubts: after }, retryInMs)
+        await store.releaseLease(key, {
+          attempt: id,
+          inDoubt: doubtless ? null : { gen, doubts: after },
+          retryInMs,
+        })
         return { kind: 'later', retryInMs }
       }
     }

@@ -8,7 +8,7 @@ import { createBreaker } from './breaker.ts'
 import { createObtainAccessToken, type ObtainAccessToken } from './obtain.ts'
 import { createQueueRepair, SCAN_PACE } from './queue-repair.ts'
 import { createRecordWatch } from './record-watch.ts'
-import { createRefresh, type RefreshEvents } from './refresh.ts'
+import { createRefresh, type Refresh, type RefreshEvents } from './refresh.ts'
 import { leaseMs, type RefreshTiming } from './refresh-policy.ts'
 import type { Revoker } from './revoker.ts'
 import { createScheduler, type Scheduler } from './scheduler.ts'
@@ -31,6 +31,8 @@ interface TokensOptions {
   random: () => number
   log: Logger
   events: RefreshEvents
+  /** Surrounds each refresh, for example with a measurement. */
+  wrapRefresh?: ((inner: Refresh) => Refresh) | undefined
 }
 
 /**
@@ -69,7 +71,10 @@ export function createTokens(options: TokensOptions): Tokens {
       ),
   })
   const watchRecord = createRecordWatch(store)
-  const refresh = createRefresh({ ...options, breaker, slots, watchRecord, revoke: revoker.revoke })
+  const { wrapRefresh = (inner) => inner } = options
+  const refresh = wrapRefresh(
+    createRefresh({ ...options, breaker, slots, watchRecord, revoke: revoker.revoke }),
+  )
   const singleFlight = createSingleFlight({
     refresh,
     sessions,

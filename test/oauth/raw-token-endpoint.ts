@@ -57,6 +57,7 @@ export function clientOf(t: Teardown, url: string, env: Record<string, string> =
   if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
   const server = createAuthorizationServer({
     oauth: parsed.config.oauth,
+    egress: parsed.config.egress,
     concurrency: 2,
     clock: { wall: () => 1_000_000, monotonic: () => performance.now() },
   })

@@ -43,7 +43,7 @@ function make(t: Test, max = 100, graceMs = 0): Made {
     cache: createSessionCache<Entry>({ store, max, graceMs }),
     async session() {
       const key = newKey()
-      await store.create(key, newRecord(Date.now()), 'a', 15_000)
+      await store.create(key, newRecord(Date.now()), { attempt: 'a', provisionalMs: 15_000 })
       return key
     },
     lose: () => setLive(false),
@@ -70,7 +70,7 @@ t.test('a cookie finds its own entry and no other', async (t) => {
 t.test('each kind of change drops every cookie of its session, and those of no other', async (t) => {
   const { cache, session, store } = make(t)
   const changes: Record<string, (key: RecordKey) => Promise<unknown>> = {
-    'new tokens': (key) => store.replaceTokens(key, 1, 'b', 'sealed-2'),
+    'new tokens': (key) => store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' }),
     'a released lease': async (key) => {
       await store.beginRefresh(key, {
         gen: 1,
@@ -80,7 +80,7 @@ t.test('each kind of change drops every cookie of its session, and those of no o
         livesMs: 0,
         forcedWindowMs: 0,
       })
-      await store.releaseLease(key, 'b', null, 0)
+      await store.releaseLease(key, { attempt: 'b', inDoubt: null, retryInMs: 0 })
     },
     'the end': (key) => store.end(key),
   }
@@ -108,7 +108,7 @@ t.test('a read is not cached if a change overtook it, and the next read is', asy
   const { cache, session, store } = make(t)
   const key = await session()
   const guard = cache.reading(key)
-  await store.replaceTokens(key, 1, 'b', 'sealed-2')
+  await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' })
   cache.put('one', { key, token: 'old' }, guard)
   t.equal(cache.get('one'), null)
   const entry = keep(cache, 'one', key, 'new')
@@ -119,7 +119,7 @@ t.test('a change invalidates a read that began before it, and not one that began
   const { cache, session, store } = make(t)
   const key = await session()
   const early = cache.reading(key)
-  await store.replaceTokens(key, 1, 'b', 'sealed-2')
+  await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' })
   const late = cache.reading(key)
   const entry = { key, token: 'new' }
   cache.put('one', entry, late)

@@ -38,7 +38,8 @@ function start(t: Test) {
       onLive: (listener) => void liveListeners.push(listener),
     },
   }
-  const log = createLog('silent')
+  const lines: string[] = []
+  const log = createLog('info', { write: (line: string) => void lines.push(line) })
   const store = createReliableStore({
     store: base,
     idleMs: IDLE_MS,
@@ -72,6 +73,7 @@ function start(t: Test) {
     state,
     sessions,
     events,
+    lines,
     revoked,
     setLive: (live: boolean) => {
       for (const listener of liveListeners) listener(live)
@@ -85,7 +87,7 @@ function start(t: Test) {
     }),
     async idle(): Promise<RecordKey> {
       const key = newKey()
-      await memory.create(key, newRecord(clock.wall() - IDLE_MS), 'a', 15_000)
+      await memory.create(key, newRecord(clock.wall() - IDLE_MS), { attempt: 'a', provisionalMs: 15_000 })
       await memory.confirm(key)
       return key
     },
@@ -121,6 +123,24 @@ t.test(
     t.match(await sessions.find(other), { kind: 'unreadable' }, 'the activity has arrived')
   },
 )
+
+t.test('an end by a limit is logged with the request that found it, if one did', async (t) => {
+  const { clock, sessions, lines, idle } = start(t)
+  clock.pass(10_000)
+  const [asked, noticed] = [await idle(), await idle()]
+  await sessions.find(asked, { reqId: 'request-1', address: '203.0.113.9' })
+  await sessions.find(noticed)
+  const [first, second] = lines.map((line) => JSON.parse(line) as Record<string, unknown>)
+  t.match(first, {
+    event: 'session.ended',
+    reason: 'idle',
+    recordKey: asked.slice(0, 12),
+    reqId: 'request-1',
+    address: '203.0.113.9',
+  })
+  t.match(second, { event: 'session.ended', reason: 'idle', recordKey: noticed.slice(0, 12) })
+  t.notMatch(second, { reqId: /./ })
+})
 
 t.test(
   'a new session is in the due queue before it has a record, and lives 15 seconds unless confirmed',
@@ -187,7 +207,7 @@ t.test('the end of a session is counted once, revokes its tokens and removes its
   const { memory, sessions, events, revoked, granted } = start(t)
   const key = newKey()
   await sessions.create(key, granted(), 'code')
-  t.equal(await sessions.end(key, 'logout', 7), false, 'the tokens are of another generation')
+  t.equal(await sessions.end(key, 'logout', { gen: 7 }), false, 'the tokens are of another generation')
   t.equal(await sessions.end(key, 'logout'), true)
   t.equal(await sessions.end(key, 'logout'), false)
   t.strictSame(events, ['started code', 'ended logout'])
@@ -211,7 +231,7 @@ t.test('a session has ended although the store cannot give the reason', async (t
 t.test('a session whose tokens no configured secret opens is kept', async (t) => {
   const { memory, clock, sessions, events } = start(t)
   const key = newKey()
-  await memory.create(key, newRecord(clock.wall()), 'a', 15_000)
+  await memory.create(key, newRecord(clock.wall()), { attempt: 'a', provisionalMs: 15_000 })
   t.strictSame(await sessions.find(key), { kind: 'unreadable' })
   t.not(await memory.read(key), null)
   t.equal(await sessions.end(key, 'logout'), true, 'it can be ended')
@@ -230,7 +250,7 @@ t.test('an end logs a warning if no configured secret opens the tokens', async (
     onUnreadable: () => void seen.push('unreadable'),
   })
   const key = newKey()
-  await memory.create(key, newRecord(clock.wall()), 'a', 15_000)
+  await memory.create(key, newRecord(clock.wall()), { attempt: 'a', provisionalMs: 15_000 })
   t.equal(await end(key, 'operator'), true)
   t.strictSame(seen, ['ended', 'unreadable'])
 })
@@ -243,7 +263,7 @@ t.test('a refused session ends unless its tokens or its lease are of another att
   events.length = 0
 
   const before = await record(moved)
-  await memory.replaceTokens(moved, 1, 'of another replica', before.tokens)
+  await memory.replaceTokens(moved, { gen: 1, attempt: 'of another replica', tokens: before.tokens })
   t.equal(await sessions.endRefused(moved, before, 'mine'), 'moved')
   await memory.beginRefresh(held, leaseRequest('of another replica'))
   t.equal(await sessions.endRefused(held, await record(held), 'mine'), 'moved')

@@ -120,7 +120,7 @@ t.test('a holder whose lease the store has lost takes it again', async (t) => {
   }
   const asked = request(replica, key)
   await time.advance(100)
-  await shared.releaseLease(key, attempts[0]!, null, 0)
+  await shared.releaseLease(key, { attempt: attempts[0]!, inDoubt: null, retryInMs: 0 })
   await time.advance(2_000)
   const record = await shared.read(key)
   t.equal(record?.doubts, 1, 'its doubt is written again')
@@ -158,7 +158,7 @@ t.test('a refusal does not end a session while an earlier presentation may still
   const { presentations, shared, key } = await presentedElsewhere(t, 'of a stopped process')
   const { tokens } = (await shared.read(key))!
   t.equal(presentations.length, 1)
-  t.strictSame(await shared.replaceTokens(key, 1, 'of a stopped process', tokens), {
+  t.strictSame(await shared.replaceTokens(key, { gen: 1, attempt: 'of a stopped process', tokens }), {
     kind: 'replaced',
     gen: 2,
   })
@@ -223,11 +223,10 @@ t.test('a first presentation has its full timeout', async (t) => {
 })
 
 t.test('a lease that was granted without a reply is released, and leaves no doubt', async (t) => {
-  const { time, addReplica, addSession, loseAnswer, presentations, request, shared } =
-    createVirtualReplicas(t)
+  const { time, addReplica, addSession, loseReply, presentations, request, shared } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
-  loseAnswer('beginRefresh')
+  loseReply('beginRefresh')
   t.match(await request(replica, key), { kind: 'store_unavailable' })
   t.match(await shared.read(key), { doubts: 1 })
   t.not((await shared.read(key))?.leaseUntil, 0)
@@ -321,8 +320,7 @@ t.test('tokens that could not be stored are not served while the store cannot be
 })
 
 t.test('failures that are no outage of the server do not delay a session in doubt', async (t) => {
-  const { time, addReplica, addSession, loseAnswer, presentations, request, shared } =
-    createVirtualReplicas(t)
+  const { time, addReplica, addSession, loseReply, presentations, request, shared } = createVirtualReplicas(t)
   const replica = addReplica()
   const key = await addSession(replica, 1, 0)
   await shared.beginRefresh(key, {
@@ -333,7 +331,7 @@ t.test('failures that are no outage of the server do not delay a session in doub
     livesMs: 0,
     forcedWindowMs: 0,
   })
-  loseAnswer('claimDue', 1_000)
+  loseReply('claimDue', 1_000)
   await time.advance(15_001)
   t.match(await request(replica, key), { kind: 'token', session: { record: { gen: 2 } } })
   t.equal(presentations.length, 1)
@@ -409,7 +407,7 @@ t.test('a refusal does not end a session whose tokens another replica replaced m
   const asked = request(replica, key)
   await time.advance(100)
   const record = await shared.read(key)
-  await shared.replaceTokens(key, 1, 'of another replica', record!.tokens)
+  await shared.replaceTokens(key, { gen: 1, attempt: 'of another replica', tokens: record!.tokens })
   await time.advance(100)
   t.ok(
     presentations[0]!.answeredAt <= time.now(),

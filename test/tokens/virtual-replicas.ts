@@ -100,7 +100,7 @@ export interface VirtualReplicas {
   /** Begins or ends an outage of the store. */
   storeDown(down: boolean): void
   /** The next `times` commands of this name run, and their reply is lost. */
-  loseAnswer(command: keyof SessionStore, times?: number): void
+  loseReply(command: keyof SessionStore, times?: number): void
   /** Ends the process of a replica without a stop. */
   crash(replica: Replica): void
 }
@@ -344,7 +344,7 @@ export function createVirtualReplicas(t: Teardown, options: VirtualOptions = {})
       storeTurnedAt = time.now()
       for (const listener of incidentListeners) listener()
     },
-    loseAnswer(command, times = 1) {
+    loseReply(command, times = 1) {
       losesAnswer.set(command, times)
     },
     crash(replica) {

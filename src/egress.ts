@@ -1,0 +1,95 @@
+import http from 'node:http'
+import net, { isIP, isIPv6, type Socket } from 'node:net'
+import tls from 'node:tls'
+import type { buildConnector } from 'undici'
+import { type EgressProxy, withoutBrackets } from './config/egress.ts'
+
+/** The proxy gave no connection, so nothing of the request has left. The message may be logged. */
+export class EgressFailure extends Error {
+  readonly code: string
+
+  constructor(message: string, timedOut = false) {
+    super(message)
+    this.name = timedOut ? 'EgressTimeoutError' : 'EgressFailure'
+    this.code = timedOut ? 'UND_ERR_CONNECT_TIMEOUT' : 'ERR_EGRESS_PROXY'
+  }
+}
+
+/** Like a connector of undici. Returns the TCP connection to the proxy at once, for a reset. */
+type ProxiedConnector = (target: buildConnector.Options, done: buildConnector.Callback) => Socket
+
+/**
+ * A connector whose connections pass the proxy by CONNECT, also those for http: the connection then ends at the
+ * target, and no response of the proxy can be taken for one of the target. `connector` adds TLS to the target.
+ * `timeoutMs` bounds everything up to the usable connection.
+ */
+export function throughProxy(
+  proxy: EgressProxy,
+  connector: buildConnector.connector,
+  timeoutMs: number,
+): ProxiedConnector {
+  const name = `the egress proxy ${hostAndPort(proxy.host, proxy.port)}`
+  return (target, done) => {
+    const isHttps = target.protocol === 'https:'
+    const authority = hostAndPort(withoutBrackets(target.hostname), target.port || (isHttps ? 443 : 80))
+    const variable = isHttps ? 'HTTPS_PROXY' : 'HTTP_PROXY'
+    const tcp = net.connect({ host: proxy.host, port: proxy.port, noDelay: true })
+    // TLS above it reports what fails; without a listener the process would end.
+    tcp.on('error', () => {})
+    let isDone = false
+    const finish: buildConnector.Callback = (...[error, socket]) => {
+      if (isDone) return
+      isDone = true
+      clearTimeout(timer)
+      if (error === null) done(null, socket)
+      else {
+        tcp.destroy()
+        done(error, null)
+      }
+    }
+    const timer = setTimeout(
+      () => finish(new EgressFailure(`${name} gave no connection to ${authority} in time`, true), null),
+      timeoutMs,
+    )
+    const request = http.request({
+      method: 'CONNECT',
+      path: authority,
+      headers: {
+        host: authority,
+        ...(proxy.authorization === null ? {} : { 'proxy-authorization': proxy.authorization.reveal() }),
+      },
+      createConnection: () =>
+        proxy.tls
+          ? tls.connect({
+              socket: tcp,
+              host: proxy.host,
+              ...(isIP(proxy.host) === 0 ? { servername: proxy.host } : {}),
+              rejectUnauthorized: true,
+            })
+          : tcp,
+    })
+    request.on('error', ({ code, message }: NodeJS.ErrnoException) =>
+      finish(new EgressFailure(`${name} cannot be reached, ${code ?? message}: check ${variable}`), null),
+    )
+    request.once('connect', ({ statusCode = 0 }, tunnel) => {
+      if (statusCode < 200 || statusCode > 299) finish(refused(name, authority, statusCode, variable), null)
+      else if (isDone) tunnel.destroy()
+      else if (isHttps) connector({ ...target, httpSocket: tunnel as Socket }, finish)
+      else finish(null, tunnel as Socket)
+    })
+    request.end()
+    return tcp
+  }
+}
+
+function refused(name: string, authority: string, status: number, variable: string): EgressFailure {
+  const remedy =
+    status === 407
+      ? `check the user and the password in ${variable}`
+      : `check that it permits and reaches ${authority}, or name the host in NO_PROXY`
+  return new EgressFailure(`${name} refused a connection to ${authority} with status ${status}: ${remedy}`)
+}
+
+function hostAndPort(host: string, port: string | number): string {
+  return isIPv6(host) ? `[${host}]:${port}` : `${host}:${port}`
+}

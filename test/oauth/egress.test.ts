@@ -1,0 +1,122 @@
+import { once } from 'node:events'
+import net, { type AddressInfo, type Socket } from 'node:net'
+import t, { type Test } from 'tap'
+import { Secret } from '../../src/secret.ts'
+import { startConnectProxy } from '../helpers/connect-proxy.ts'
+import { freePort } from '../helpers/ports.ts'
+import { bounds, clientOf, http, rawTokenEndpoint } from './raw-token-endpoint.ts'
+
+const TOKEN = new Secret('the refresh token')
+const GRANT = http('200 OK', JSON.stringify({ access_token: 'at', token_type: 'bearer', expires_in: 60 }))
+const CREDENTIALS = 'someone:pa55word'
+
+/** A token endpoint, a proxy with credentials, and a client that knows only the proxy. */
+async function behindProxy(t: Test, answer: (socket: Socket) => void = (socket) => socket.write(GRANT)) {
+  const endpoint = await rawTokenEndpoint(t, answer)
+  const proxy = await startConnectProxy(t, { credentials: CREDENTIALS })
+  const address = (credentials: string) => proxy.url.replace('://', `://${credentials}@`)
+  const client = (credentials = CREDENTIALS, env: Record<string, string> = {}) =>
+    clientOf(t, endpoint.url, { HTTP_PROXY: address(credentials), ...env })
+  return { ...endpoint, host: new URL(endpoint.url).host, proxy, client }
+}
+
+async function until(holds: () => boolean): Promise<void> {
+  while (!holds()) await new Promise((resolve) => setTimeout(resolve, 5))
+}
+
+t.test('token requests and revocations pass the proxy, with its credentials', async (t) => {
+  const { proxy, client, host, requests } = await behindProxy(t)
+  const server = client()
+  t.match(await server.refresh(TOKEN, bounds(1_000)), { kind: 'granted' })
+  t.match(await server.redeemClient(), { kind: 'granted' })
+  t.equal(await server.revoke(TOKEN, 'refresh_token'), null)
+  t.strictSame(new Set(proxy.targets), new Set([host]))
+  t.equal(requests.length, 3)
+  for (const request of requests) {
+    t.match(request, /^POST \/oauth\/(token|revoke) HTTP\/1\.1\r\n/)
+    t.notMatch(request, /proxy-authorization|pa55word/i, 'the endpoint sees no credentials of the proxy')
+  }
+})
+
+t.test('a host in NO_PROXY is reached without the proxy', async (t) => {
+  const { proxy, client } = await behindProxy(t)
+  const server = client(CREDENTIALS, { NO_PROXY: '127.0.0.0/8' })
+  t.match(await server.refresh(TOKEN, bounds(1_000)), { kind: 'granted' })
+  t.strictSame(proxy.targets, [])
+})
+
+t.test('a proxy that refuses leaves no doubt, and the reason names it without its credentials', async (t) => {
+  const { proxy, client, host, requests } = await behindProxy(t)
+  const name = `the egress proxy 127.0.0.1:${proxy.port}`
+  const refused = `${name} refused a connection to ${host} with status`
+  const refresh = async (credentials: string) => await client(credentials).refresh(TOKEN, bounds(1_000))
+  const unavailable = { kind: 'unavailable', timedOut: false } as const
+  t.match(await refresh('someone:wr0ng'), {
+    ...unavailable,
+    reason: `the request was not sent (${refused} 407: check the user and the password in HTTP_PROXY)`,
+  })
+  for (const status of [403, 502, 503]) {
+    proxy.respondWith(status)
+    t.match(await refresh(CREDENTIALS), {
+      ...unavailable,
+      reason: `the request was not sent (${refused} ${status}: check that it permits and reaches ${host}, or name the host in NO_PROXY)`,
+    })
+  }
+  const nobody = await freePort()
+  const down = client(CREDENTIALS, { HTTP_PROXY: `http://${CREDENTIALS}@127.0.0.1:${nobody}` })
+  t.match(await down.refresh(TOKEN, bounds(1_000)), {
+    ...unavailable,
+    reason: `the request was not sent (the egress proxy 127.0.0.1:${nobody} cannot be reached, ECONNREFUSED: check HTTP_PROXY)`,
+  })
+  t.equal(requests.length, 0)
+})
+
+t.test('a proxy that answers with no HTTP, or closes the connection, leaves no doubt', async (t) => {
+  const { url, client } = await behindProxy(t)
+  for (const answer of ['', 'SSH-2.0-OpenSSH_9.2\r\n\r\n']) {
+    const server = net.createServer((socket) => void socket.on('error', () => {}).end(answer))
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    t.teardown(() => server.close())
+    const HTTP_PROXY = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    const outcome = await client(CREDENTIALS, { HTTP_PROXY }).refresh(TOKEN, bounds(1_000))
+    t.match(
+      outcome,
+      { kind: 'unavailable', reason: /egress proxy 127.*cannot be reached, (ECONNRESET|HPE_)/ },
+      url,
+    )
+  }
+})
+
+t.test('a request that waits for the proxy too long is never sent', async (t) => {
+  const { proxy, client, requests } = await behindProxy(t)
+  proxy.respondWith(0)
+  const answer = client().refresh(TOKEN, bounds(200, 5_000))
+  await until(() => proxy.targets.length === 1)
+  t.match(await answer, { kind: 'unavailable', timedOut: true, reason: 'the request was not sent' })
+  proxy.admit()
+  await until(() => proxy.open() > 0)
+  await new Promise((resolve) => setTimeout(resolve, 50))
+  t.equal(requests.length, 0, 'not even when the proxy opens the connection at last')
+})
+
+t.test('a tunnel that breaks after the request was written leaves a doubt', async (t) => {
+  const { proxy, client, requests } = await behindProxy(t, () => {})
+  const answer = client().refresh(TOKEN, bounds(5_000))
+  await until(() => requests.length === 1)
+  proxy.cut()
+  t.match(await answer, { kind: 'in_doubt', timedOut: false })
+  t.equal(requests.length, 1)
+})
+
+t.test('an abandoned request resets its tunnel, and nothing more of it is delivered', async (t) => {
+  const { proxy, client, requests } = await behindProxy(t, () => {})
+  const connection = new AbortController()
+  const answer = client().refresh(TOKEN, { ...bounds(5_000), signal: connection.signal })
+  await until(() => requests.length === 1)
+  connection.abort(new Error('the record moved on'))
+  t.match(await answer, { kind: 'in_doubt' })
+  await until(() => proxy.clientEnds.length === 1)
+  t.strictSame(proxy.clientEnds, ['ECONNRESET'], 'a reset and no orderly close')
+  await until(() => proxy.open() === 0)
+})
