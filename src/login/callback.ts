@@ -2,7 +2,16 @@ import { randomUUID } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { problem } from '../errors.ts'
-import { inPath, inQuery, type OpenApiFragment, plainResponse, problemResponse } from '../http/openapi.ts'
+import {
+  inPath,
+  inQuery,
+  type OpenApiFragment,
+  OTHER_ERROR,
+  pageResponse,
+  problemOrPage,
+  redirectResponse,
+} from '../http/openapi.ts'
+import { causeOf } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import {
   type AuthorizationResponse,
@@ -38,14 +47,14 @@ function whyNotYours({ headers }: FastifyRequest, publicUrl: string): string {
  * browser began the sign-in, and at most once over all replicas.
  */
 export function createCallback(context: LoginContext) {
-  const { authorizationServer, store, sessions, cookies, transactions, signIn, log } = context
+  const { authorizationServer, store, sessions, cookies, transactions, signIn } = context
   const { redirect, flows, issuer } = context.config.oauth
   const { publicUrl } = context.config
 
   return async function callback(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const response = readAuthorizationResponse(queryOf(request.url))
     const { nonce = response.state ?? '' } = request.params as { nonce?: string }
-    if (response.kind === 'none') return await withoutResponse(request, reply, response, nonce)
+    if (response.kind === 'none') return await withoutResponse(request, reply, { response, nonce })
     requireOwnResponse(response, nonce, issuer)
     const transaction = transactions.find(request.headers.cookie, nonce)
     if (transaction === null) return await withoutTransaction(request, reply, nonce)
@@ -68,7 +77,7 @@ export function createCallback(context: LoginContext) {
     const members = { loginUrl: loginUrl(transaction) }
     const detail = 'The authorization server did not accept the sign-in.'
     const refused = problem('login_failed', { detail, members })
-    const granted = requireTokens(outcome, { refused, members, request, log })
+    const granted = requireTokens(context, outcome, { refused, members, request })
     await signIn(request, reply, { tokens: granted, flow: 'code', members })
     return reply.redirect(returnLocation(transaction.returnTo), 303)
   }
@@ -77,8 +86,7 @@ export function createCallback(context: LoginContext) {
   async function withoutResponse(
     request: FastifyRequest,
     reply: FastifyReply,
-    response: AuthorizationResponse,
-    nonce: string,
+    { response, nonce }: { response: AuthorizationResponse; nonce: string },
   ): Promise<FastifyReply> {
     const { cookie } = request.headers
     if (!flows.has('token')) throw problem('invalid_request', CODE_OR_ERROR)
@@ -101,7 +109,7 @@ export function createCallback(context: LoginContext) {
   ): Promise<FastifyReply> {
     const key = cookies.recordKeyIn(request)
     if (key !== null && (await store.nonceClaimed(nonce))) {
-      const found = await sessions.find(key)
+      const found = await sessions.find(key, causeOf(request))
       if (found.kind === 'live') {
         transactions.forget(reply, nonce)
         return reply.redirect(returnLocation(HOME), 303)
@@ -115,6 +123,7 @@ export function createCallback(context: LoginContext) {
 export function callbackOpenApi({ flows, redirect }: Config['oauth']): OpenApiFragment {
   const get = {
     operationId: 'callback',
+    tags: ['session'],
     summary: 'Where the authorization server sends the browser back to',
     security: [],
     parameters: [
@@ -123,13 +132,14 @@ export function callbackOpenApi({ flows, redirect }: Config['oauth']): OpenApiFr
     ],
     responses: {
       ...(flows.has('token')
-        ? { 200: plainResponse('A page that hands the fragment to this server (token flow).') }
+        ? { 200: pageResponse('A page that hands the fragment to this server (token flow).') }
         : {}),
-      303: plainResponse('Signed in, or `login_error` is added to the query of the return address.'),
-      400: problemResponse('invalid_request, login_failed'),
-      502: problemResponse('upstream_unavailable'),
-      503: problemResponse('store_unavailable, authorization_server_unavailable'),
-      504: problemResponse('upstream_timeout'),
+      303: redirectResponse('Signed in, or `login_error` is added to the query of the return address.'),
+      400: problemOrPage('invalid_request, login_failed'),
+      502: problemOrPage('upstream_unavailable'),
+      503: problemOrPage('store_unavailable, authorization_server_unavailable'),
+      504: problemOrPage('upstream_timeout'),
+      default: problemOrPage(OTHER_ERROR),
     },
   }
   return { paths: { [callbackPath(redirect)]: { get } }, schemas: {} }

@@ -2,7 +2,15 @@ import { randomUUID } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { problem, unavailable } from '../errors.ts'
 import { requireJson } from '../http/body.ts'
-import { inPath, jsonBody, jsonResponse, problemResponse } from '../http/openapi.ts'
+import {
+  CSRF_PARAMETER,
+  headersNamed,
+  inPath,
+  jsonBody,
+  jsonResponse,
+  OTHER_ERROR,
+  problemOrPage,
+} from '../http/openapi.ts'
 import { acceptFragment, type GrantedTokens } from '../oauth/token-response.ts'
 import { PATHS } from '../paths.ts'
 import { loginErrorOf, NONCE, NOT_YOURS, requireNonce, requireOwnResponse } from './authorization-response.ts'
@@ -43,19 +51,24 @@ export const TOKEN_FLOW: LoginFlow = {
       [PATHS.callbackOfLogin]: {
         post: {
           operationId: 'callbackFragment',
+          tags: ['session'],
           summary: 'What the page of the callback sends in the token flow',
           security: [],
-          parameters: [inPath('nonce', NONCE.source)],
+          parameters: [inPath('nonce', NONCE.source), CSRF_PARAMETER],
           requestBody: jsonBody('FragmentAnswer'),
           responses: {
-            200: jsonResponse('Signed in; `Location` says where to go.', 'Session'),
-            400: problemResponse(
+            200: {
+              ...jsonResponse('Signed in; `Location` says where to go.', 'SignedInSession'),
+              headers: headersNamed('X-Request-Id', 'Location'),
+            },
+            400: problemOrPage(
               'invalid_request, login_failed; `Location`, where there is one, says where to go',
             ),
-            403: problemResponse('cross_origin'),
-            413: problemResponse('payload_too_large'),
-            415: problemResponse('unsupported_media_type'),
-            503: problemResponse('store_unavailable'),
+            403: problemOrPage('cross_origin'),
+            413: problemOrPage('payload_too_large'),
+            415: problemOrPage('unsupported_media_type'),
+            503: problemOrPage('store_unavailable'),
+            default: problemOrPage(OTHER_ERROR),
           },
         },
       },
@@ -129,7 +142,7 @@ function createFragmentHandler(context: LoginContext) {
     } catch (cause) {
       // The page has already removed the token from its address, so it cannot send it again.
       revoke(granted)
-      throw unavailable('store_unavailable', 1, cause, members)
+      throw unavailable('store_unavailable', 1, { cause, members })
     }
   }
 }

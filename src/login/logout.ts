@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { type OpenApiFragment, plainResponse, problemResponse } from '../http/openapi.ts'
-import type { Logger } from '../log.ts'
+import { CSRF_PARAMETER, type OpenApiFragment, plainResponse, problemResponse } from '../http/openapi.ts'
+import { causeOf, type Logger } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { Sessions } from '../session/sessions.ts'
@@ -21,11 +21,9 @@ export function createLogout({ sessions, cookies, store, log }: LogoutOptions) {
   return async function logout(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const key = cookies.recordKeyIn(request)
     if (key !== null) {
-      await sessions.end(key, 'logout')
-      log.info(
-        { event: 'logout.succeeded', reqId: request.id, address: request.ip, recordKey: inLog(key) },
-        'signed out',
-      )
+      const cause = causeOf(request)
+      await sessions.end(key, 'logout', { cause })
+      log.info({ event: 'logout.succeeded', ...cause, recordKey: inLog(key) }, 'signed out')
     }
     // Another replica may know the secret of these cookies: they are kept while no session can be ended.
     else await store.ping()
@@ -40,7 +38,10 @@ export const LOGOUT_OPENAPI: OpenApiFragment = {
     [PATHS.logout]: {
       post: {
         operationId: 'logout',
+        tags: ['session'],
+        parameters: [CSRF_PARAMETER],
         summary: 'End the session on every replica',
+        security: [{ session: [] }, {}],
         responses: {
           204: plainResponse('There is no session any more.'),
           403: problemResponse('cross_origin'),

@@ -2,10 +2,15 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { pagePolicy } from '../http/headers.ts'
 import { isNavigation, type ProblemPage } from '../http/problems.ts'
 
+// The colours of the demo page and of the sandbox, so that a journey through all three looks like one.
 const STYLE =
-  'body{font:17px/1.5 system-ui,sans-serif;max-width:32rem;margin:15vh auto;padding:0 1.25rem;color:#1b1f24;background:#fff}' +
-  'h1{font-size:1.4rem}a{display:inline-block;margin-top:.5rem;padding:.6rem 1.1rem;border-radius:.4rem;background:#1f5fbf;color:#fff;text-decoration:none}' +
-  'p.id{color:#59636e;font-size:.85rem}@media(prefers-color-scheme:dark){body{color:#e6e9ee;background:#14181d}p.id{color:#98a2ad}}'
+  ':root{color-scheme:light dark;--ink:#1a2233;--soft:#56617a;--paper:#fff;--ground:#f4f6fa;--accent:#2f4bdc;--on-accent:#fff}' +
+  '@media(prefers-color-scheme:dark){:root{--ink:#e8ecf5;--soft:#a3aec4;--paper:#181e29;--ground:#0f131b;--accent:#8fa2ff;--on-accent:#0d1330}}' +
+  '*{box-sizing:border-box}body{margin:0;min-height:100vh;display:grid;place-items:center;padding:1rem;font:1.0625rem/1.5 system-ui,sans-serif;color:var(--ink);background:var(--ground)}' +
+  'main{width:100%;max-width:28rem;padding:1.5rem;border-top:.375rem solid var(--accent);border-radius:.875rem;background:var(--paper)}' +
+  'h1{margin:0 0 .75rem;font-size:1.375rem;line-height:1.25}p{margin:0 0 1rem;overflow-wrap:anywhere}' +
+  'a{display:inline-block;padding:.6rem 1.1rem;border:1px solid var(--accent);border-radius:.5rem;background:var(--accent);color:var(--on-accent);font-weight:600;text-decoration:none}' +
+  ':focus-visible{outline:3px solid var(--accent);outline-offset:2px}p.id{margin:1rem 0 0;color:var(--soft);font-size:.875rem}'
 
 interface Page {
   status: number
@@ -42,7 +47,7 @@ export function createProblemPage(script: string | undefined) {
       sendPage(reply, {
         status,
         title,
-        text: detail ?? `${title}.`,
+        text: detail ?? adviceOn(status),
         link: { href: loginUrl ?? '/', words: loginUrl ? 'Try again' : 'Go to the start' },
         requestId: request.id,
         script,
@@ -60,10 +65,16 @@ export function navigationPage(request: FastifyRequest, reply: FastifyReply): Pr
       status,
       title,
       // The detail of other problems may name parts of the request.
-      text: code === 'login_required' && detail !== undefined ? detail : `${title}.`,
+      text: code === 'login_required' && detail !== undefined ? detail : adviceOn(status),
       link: loginUrl ? { href: loginUrl, words: 'Sign in' } : { href: '/', words: 'Go to the start' },
       requestId: request.id,
     })
+}
+
+function adviceOn(status: number): string {
+  if (status >= 500) return 'You do not have to sign in again because of this. Try again in a moment.'
+  if (status === 404) return 'Nothing is at this address.'
+  return 'Go back and start again.'
 }
 
 function escapeHtml(text: string): string {

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
 import { requireJson } from '../http/body.ts'
-import { jsonBody, jsonResponse, problemResponse } from '../http/openapi.ts'
+import { CSRF_PARAMETER, jsonBody, jsonResponse, problemResponse } from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
 import { Secret } from '../secret.ts'
 import { BODY_LIMIT_BYTES, type LoginContext, type LoginFlow } from './flow.ts'
@@ -33,11 +33,13 @@ export const PASSWORD_FLOW: LoginFlow = {
       [PATHS.password]: {
         post: {
           operationId: 'password',
+          tags: ['session'],
+          parameters: [CSRF_PARAMETER],
           summary: 'Sign in by user name and password',
           security: [],
           requestBody: jsonBody('PasswordSignIn'),
           responses: {
-            200: jsonResponse('Signed in.', 'Session'),
+            200: jsonResponse('Signed in.', 'SignedInSession'),
             400: problemResponse('invalid_request'),
             401: problemResponse('invalid_credentials'),
             403: problemResponse('cross_origin'),
@@ -73,7 +75,7 @@ export const PASSWORD_FLOW: LoginFlow = {
  * Sends the facts of the new session. User name and password go to the token endpoint and nowhere else.
  */
 function createPassword(context: LoginContext) {
-  const { config, authorizationServer, store, signIn, sessionFacts, clock, log } = context
+  const { config, authorizationServer, store, signIn, sessionFacts, clock } = context
   const countUsername = createRateLimit({ perMinute: TRIES_PER_MINUTE.username, clock })
 
   return async function password(request: FastifyRequest, reply: FastifyReply): Promise<object> {
@@ -87,7 +89,7 @@ function createPassword(context: LoginContext) {
       password: new Secret(password),
     })
     const refused = problem('invalid_credentials')
-    const tokens = requireTokens(outcome, { refused, request, log })
+    const tokens = requireTokens(context, outcome, { refused, request })
     return sessionFacts(await signIn(request, reply, { tokens, flow: 'password' }))
   }
 }

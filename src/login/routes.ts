@@ -15,7 +15,7 @@ import { createLogout, LOGOUT_OPENAPI } from './logout.ts'
 import { createProblemPage } from './pages.ts'
 import { PASSWORD_FLOW } from './password.ts'
 import { createSessionFacts, createSessionInfo, createStaySignedIn, SESSION_OPENAPI } from './session-info.ts'
-import { createSignIn } from './sign-in.ts'
+import { browserOf, createSignIn } from './sign-in.ts'
 import { createStart, startOpenApi } from './start.ts'
 import { createTransactions } from './transaction.ts'
 
@@ -89,7 +89,7 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
     // An authorization response that is an error has a location, and its handler has counted it.
     if (reason !== undefined && headers.location === undefined) options.onSignInFailed(reason)
     if (code !== 'rate_limited') return
-    const line = { event: 'rate_limit.exceeded', reqId: request.id, address: request.ip }
+    const line = { event: 'rate_limit.exceeded', ...browserOf(request, cookies) }
     log.warn({ ...line, path: request.routeOptions.url }, 'too many sign-ins: see LOGIN_RATE_PER_MINUTE')
   }
 

@@ -1,6 +1,14 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { SessionFlow } from '../config/variables.ts'
 import { problem } from '../errors.ts'
-import { jsonResponse, type OpenApiFragment, problemResponse } from '../http/openapi.ts'
+import {
+  CSRF_PARAMETER,
+  jsonResponse,
+  type OpenApiFragment,
+  problemResponse,
+  withHead,
+} from '../http/openapi.ts'
+import { type Cause, causeOf } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import { END_REASONS, type Found, type LiveSession, loginRequired } from '../session/session.ts'
@@ -50,7 +58,7 @@ export function createSessionInfo({ sessions, store, cookies, sessionFacts }: Se
       await store.read(NO_RECORD)
       return ANONYMOUS
     }
-    const found = await sessions.find(request.recordKey)
+    const found = await sessions.find(request.recordKey, causeOf(request))
     if (found.kind !== 'live') return anonymous(found)
     renewCookies(request, reply, cookies)
     return sessionFacts(found.session)
@@ -72,21 +80,21 @@ export function createStaySignedIn({
     const key = request.recordKey
     if (key === null) throw problem('login_required', 'There is no session cookie of this server.')
     // Activity is recorded without a look at the limits, so a session that has passed one must be found first.
-    await findLive(sessions, key)
+    await findLive(key, causeOf(request))
     sessions.touch(key)
-    const session = await findLive(sessions, key)
+    const session = await findLive(key, causeOf(request))
     renewCookies(request, reply, cookies)
     // Fastify would read the body after this hook, so the response is sent here.
     return reply.send(sessionFacts(session))
   }
-}
 
-async function findLive(sessions: Pick<Sessions, 'find'>, key: RecordKey): Promise<LiveSession> {
-  const found = await sessions.find(key)
-  if (found.kind === 'live') return found.session
-  throw found.kind === 'ended'
-    ? loginRequired(found.reason)
-    : problem('login_required', 'The session cannot be read here any more.')
+  async function findLive(key: RecordKey, cause: Cause): Promise<LiveSession> {
+    const found = await sessions.find(key, cause)
+    if (found.kind === 'live') return found.session
+    throw found.kind === 'ended'
+      ? loginRequired(found.reason)
+      : problem('login_required', 'The session cannot be read here any more.')
+  }
 }
 
 /** Sets cookies again that an older secret has signed. */
@@ -100,7 +108,7 @@ const INSTANT = { type: 'string', format: 'date-time' }
 
 const FACTS = {
   authenticated: { const: true },
-  flow: { type: 'string' },
+  flow: { enum: ['code', 'token', 'password'] satisfies SessionFlow[] },
   createdAt: INSTANT,
   idleExpiresAt: INSTANT,
   expiresAt: INSTANT,
@@ -118,17 +126,20 @@ const FACTS = {
 export const SESSION_OPENAPI: OpenApiFragment = {
   paths: {
     [PATHS.session]: {
-      get: {
+      ...withHead({
         operationId: 'session',
+        tags: ['session'],
         summary: 'Whether somebody is signed in, and until when',
-        security: [],
+        security: [{ session: [] }, {}],
         responses: {
           200: jsonResponse('What is known of the session; it is not extended.', 'Session'),
           503: problemResponse('store_unavailable'),
         },
-      },
+      }),
       post: {
         operationId: 'staySignedIn',
+        tags: ['session'],
+        parameters: [CSRF_PARAMETER],
         summary: 'Record activity: moves the idle limit, never the absolute one',
         responses: {
           200: jsonResponse('The session with its new idle limit.', 'SignedInSession'),
@@ -144,6 +155,7 @@ export const SESSION_OPENAPI: OpenApiFragment = {
       oneOf: [{ $ref: '#/components/schemas/SignedInSession' }, { $ref: '#/components/schemas/NoSession' }],
     },
     SignedInSession: { type: 'object', required: Object.keys(FACTS), properties: FACTS },
+    EndReason: { enum: END_REASONS, description: 'Why a session ended.' },
     NoSession: {
       type: 'object',
       required: ['authenticated', 'loginUrl'],
@@ -154,7 +166,7 @@ export const SESSION_OPENAPI: OpenApiFragment = {
           type: 'object',
           description: "For an hour after this browser's session has ended.",
           required: ['reason', 'at'],
-          properties: { reason: { enum: END_REASONS }, at: INSTANT },
+          properties: { reason: { $ref: '#/components/schemas/EndReason' }, at: INSTANT },
         },
       },
     },

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { SessionFlow } from '../config/variables.ts'
 import { type Problem, problem, unavailable } from '../errors.ts'
-import type { Logger } from '../log.ts'
+import { type Cause, causeOf, type Logger } from '../log.ts'
 import type { GrantedTokens, TokenOutcome } from '../oauth/token-response.ts'
 import { recordKeyOf, type SessionCookies } from '../session/cookies.ts'
 import type { NewSession, Sessions } from '../session/sessions.ts'
@@ -36,10 +36,10 @@ export function createSignIn({
 }): SignIn {
   async function endReplaced(key: RecordKey, request: FastifyRequest): Promise<void> {
     try {
-      await sessions.end(key, 'replaced')
-    } catch (cause) {
+      await sessions.end(key, 'replaced', { cause: causeOf(request) })
+    } catch (error) {
       log.warn(
-        { event: 'login.replaced_left', reqId: request.id, err: cause },
+        { event: 'login.replaced_left', ...causeOf(request), recordKey: inLog(key), err: error },
         'the session before could not be ended',
       )
     }
@@ -58,16 +58,13 @@ export function createSignIn({
       // Either write may have succeeded without a response; the session would be refreshed for hours.
       sessions.abandon(key)
       log.error(
-        { event: 'login.unsaved', reqId: request.id, address: request.ip, err: cause },
+        { event: 'login.unsaved', ...causeOf(request), recordKey: inLog(key), err: cause },
         'a sign-in could not be stored',
       )
-      throw unavailable('store_unavailable', 1, cause, members)
+      throw unavailable('store_unavailable', 1, { cause, members })
     }
     cookies.setRecordKey(reply, key)
-    log.info(
-      { event: 'login.succeeded', reqId: request.id, address: request.ip, recordKey: inLog(key) },
-      'signed in',
-    )
+    log.info({ event: 'login.succeeded', ...causeOf(request), recordKey: inLog(key) }, 'signed in')
     if (replaced !== null) await endReplaced(replaced, request)
     return session
   }
@@ -80,18 +77,14 @@ const RETRY_AFTER_SECONDS = 5
  * authorization server rejects the grant, else a problem with these members.
  */
 export function requireTokens(
+  { cookies, log }: { cookies: SessionCookies; log: Logger },
   outcome: TokenOutcome,
-  {
-    refused,
-    members,
-    request,
-    log,
-  }: { refused: Problem; members?: Members; request: FastifyRequest; log: Logger },
+  { refused, members, request }: { refused: Problem; members?: Members; request: FastifyRequest },
 ): GrantedTokens {
   if (outcome.kind === 'granted') return outcome.tokens
   const { kind, reason } = outcome
   log.warn(
-    { event: 'login.failed', reqId: request.id, address: request.ip, outcome: kind, reason },
+    { event: 'login.failed', ...browserOf(request, cookies), outcome: kind, reason },
     'the token endpoint issued no tokens for a sign-in',
   )
   throw kind === 'refused' ? refused : failureProblem(outcome, members)
@@ -106,7 +99,7 @@ function failureProblem(
     return problem('upstream_unavailable', { members })
   }
   const seconds = outcome.kind === 'unavailable' ? outcome.retryAfterSeconds : null
-  return unavailable('authorization_server_unavailable', seconds ?? RETRY_AFTER_SECONDS, undefined, members)
+  return unavailable('authorization_server_unavailable', seconds ?? RETRY_AFTER_SECONDS, { members })
 }
 
 /** The authorization server itself reports these; 502 and 504 come from a gateway that got no usable response. */
@@ -116,13 +109,27 @@ function isOwnFailure(status: number | undefined): boolean {
 
 /** Logs and counts an authorization response that is an error (RFC 6749 sections 4.1.2.1 and 4.2.2.1). */
 export function noteRefusal(
-  { log, onSignInFailed }: { log: Logger; onSignInFailed: (reason: 'refused' | 'server_error') => void },
+  {
+    cookies,
+    log,
+    onSignInFailed,
+  }: {
+    cookies: SessionCookies
+    log: Logger
+    onSignInFailed: (reason: 'refused' | 'server_error') => void
+  },
   request: FastifyRequest,
   error: string,
 ): void {
   log.info(
-    { event: 'login.refused', reqId: request.id, address: request.ip },
+    { event: 'login.refused', ...browserOf(request, cookies) },
     'the authorization server sent an error',
   )
   onSignInFailed(error === 'access_denied' ? 'refused' : 'server_error')
+}
+
+/** The request of a sign-in that began no session, and the session that its browser has, where it has one. */
+export function browserOf(request: FastifyRequest, cookies: SessionCookies): Cause & { recordKey?: string } {
+  const key = cookies.recordKeyIn(request)
+  return key === null ? causeOf(request) : { ...causeOf(request), recordKey: inLog(key) }
 }

@@ -1,11 +1,19 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { problem } from '../errors.ts'
-import { inQuery, type OpenApiFragment, plainResponse, problemResponse } from '../http/openapi.ts'
+import {
+  inQuery,
+  type OpenApiFragment,
+  OTHER_ERROR,
+  pageResponse,
+  problemOrPage,
+  redirectResponse,
+} from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
 import { queryOf, soleParameter } from './authorization-response.ts'
 import type { LoginContext } from './flow.ts'
 import { sendPage } from './pages.ts'
+import { createPublicHost } from './public-host.ts'
 import { createRateLimit, networkOf } from './rate-limit.ts'
 import { localPath } from './return-to.ts'
 import { loginUrl, type Transaction } from './transaction.ts'
@@ -18,8 +26,10 @@ const FRAMED = /^(iframe|frame|fencedframe|embed|object)$/
  * `GET /auth/login`: sends a navigating browser to the authorization server. Uses no store, so that
  * visitors who never sign in cost nothing.
  */
-export function createStart({ config, authorizationServer, transactions, clock }: LoginContext) {
+export function createStart(context: LoginContext) {
+  const { config, authorizationServer, transactions, clock } = context
   const { publicUrl, loginRatePerMinute: perMinute } = config
+  const sendToPublicHost = createPublicHost(context)
   const { flows } = config.oauth
   const countSignIn = createRateLimit({ perMinute, clock })
 
@@ -32,6 +42,7 @@ export function createStart({ config, authorizationServer, transactions, clock }
         'Sign-in starts with a navigation of the whole page, not in a script or a frame.',
       )
     }
+    if (sendToPublicHost(request, reply)) return reply
     countSignIn(networkOf(request.ip))
     const query = queryOf(request.url)
     const flow = flowOf(soleParameter(query, 'flow'), flows)
@@ -86,15 +97,19 @@ export function startOpenApi(flows: Flows): OpenApiFragment {
   const flow = inQuery('flow', { type: 'string', enum: permittedFlows(flows) })
   const get = {
     operationId: 'login',
+    tags: ['session'],
     summary: 'Navigate here to sign in',
     security: [],
     parameters: flows.has('token') ? [returnTo, flow] : [returnTo],
     responses: {
-      200: plainResponse('A page with a button, where another site has sent the browser here.'),
-      303: plainResponse('To the authorization server.'),
-      400: problemResponse('invalid_return_to, invalid_request'),
-      403: problemResponse('cross_origin: not a navigation'),
-      429: problemResponse('rate_limited'),
+      200: pageResponse('A page with a button, where another site has sent the browser here.'),
+      303: redirectResponse(
+        'To the authorization server; by another host name first to the same path at `PUBLIC_URL`.',
+      ),
+      400: problemOrPage('invalid_return_to, invalid_request'),
+      403: problemOrPage('cross_origin: not a navigation'),
+      429: problemOrPage('rate_limited'),
+      default: problemOrPage(OTHER_ERROR),
     },
   }
   return { paths: { [PATHS.login]: { get } }, schemas: {} }
