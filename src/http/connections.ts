@@ -1,6 +1,7 @@
 import type { Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
+import { setImmediate } from 'node:timers/promises'
 
 interface Responses {
   /** The response to the last request of the connection, over or not. */
@@ -24,9 +25,18 @@ interface Connections {
   begin(response: ServerResponse): void
   /** To call when the response is over. */
   end(response: ServerResponse): void
-  /** From now on a connection ends with its last open response. */
-  close(): void
+  /** From now on each response is the last of its connection, and says so. */
+  drain(): void
+  /** From now on a connection ends with its last open response. Resolves when the port can be closed. */
+  close(): Promise<void>
 }
+
+/** How long a closing server waits for the first request of a connection. */
+const FIRST_REQUEST_MS = 500
+/** How long a connection that this server has ended may still bring data. */
+const LINGER_MS = 1_000
+/** Most turns of the event loop that a closing server waits for a pause between new connections. */
+const MAX_TURNS = 100
 
 /**
  * Lets a server close while browsers keep connections open. Node would wait for a connection that never sent
@@ -34,22 +44,34 @@ interface Connections {
  */
 export function trackConnections(server: Server): Connections {
   const connections = new Set<Socket>()
+  let accepted = 0
+  let draining = false
   let closing = false
   // Node calls a connection idle once its response is written, before a slow reader has received it.
   server.closeIdleConnections = () => {}
 
   server.on('connection', (socket: Socket) => {
-    if (closing) return socket.destroy()
+    accepted += 1
     connections.add(socket)
     socket.once('close', () => connections.delete(socket))
+    if (closing) endIfSilent(socket)
   })
 
+  function drain(): void {
+    draining = true
+    for (const socket of connections) {
+      const { newest, open } = responsesOn(socket)
+      if (open > 0) newest!.shouldKeepAlive = false
+    }
+  }
+
   return {
+    drain,
     begin(response) {
       const responses = responsesOn(response.req.socket)
       responses.newest = response
       responses.open += 1
-      if (closing) response.shouldKeepAlive = false
+      if (draining) response.shouldKeepAlive = false
     },
     end(response) {
       const { socket } = response.req
@@ -57,14 +79,36 @@ export function trackConnections(server: Server): Connections {
       responses.open -= 1
       if (closing && responses.open === 0) socket.destroySoon()
     },
-    close() {
+    async close() {
+      drain()
       closing = true
+      // The system resets connections that this process has not accepted when the port closes.
+      for (let turn = 0, seen = -1; seen !== accepted && turn < MAX_TURNS; turn += 1) {
+        seen = accepted
+        await setImmediate()
+      }
       for (const socket of connections) {
         const { newest, open } = responsesOn(socket)
-        if (open === 0) socket.destroy()
-        else newest!.shouldKeepAlive = false
+        if (newest === null) endIfSilent(socket)
+        else if (open === 0) socket.destroy()
       }
     },
+  }
+}
+
+/** A reverse proxy may have opened this connection for a request that is still on its way. */
+function endIfSilent(socket: Socket): void {
+  const timer = setTimeout(() => {
+    if (newestResponse(socket) === null) socket.destroy()
+  }, FIRST_REQUEST_MS)
+  socket.once('close', () => clearTimeout(timer))
+}
+
+/** The client may still send a body that nobody reads: a reset then could overtake the response. RFC 9112 section 9.6. */
+export function closeSlowly(socket: Socket): void {
+  socket.destroySoon = () => {
+    socket.end()
+    setTimeout(() => socket.destroy(), LINGER_MS).unref()
   }
 }
 

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import type { Config } from '../config/config.ts'
 
 // Every set of security headers of this server. Sources: CSP Level 3, Fetch (CORP), HTML (COOP), Permissions
 // Policy, RFC 6797 section 7.1 (HSTS is sent only where browsers come by https).
@@ -80,25 +81,45 @@ const UNUSED_FEATURES = [
 ]
 
 /**
- * Headers of every static file. Scripts come from files of this origin only; style libraries need inline
+ * The page's Content-Security-Policy. Scripts come from files of this origin only; style libraries need inline
  * styles, and Angular builds carry `<base href="/">`.
  */
-export const STATIC_HEADERS: Readonly<Record<string, string>> = {
-  'content-security-policy': [
-    "default-src 'self'",
-    "script-src 'self'",
-    "style-src 'self' 'unsafe-inline'",
-    "img-src 'self' data: blob:",
-    "font-src 'self' data:",
-    "connect-src 'self'",
-    "object-src 'none'",
-    "base-uri 'self'",
-    "form-action 'self'",
-    "frame-ancestors 'none'",
-  ].join('; '),
-  'cross-origin-opener-policy': 'same-origin',
-  'cross-origin-resource-policy': 'same-origin',
-  'permissions-policy': UNUSED_FEATURES.map((feature) => `${feature}=()`).join(', '),
-  'referrer-policy': 'no-referrer',
-  'x-content-type-options': 'nosniff',
+const STATIC_POLICY: Readonly<Record<string, readonly string[]>> = {
+  'default-src': ["'self'"],
+  'script-src': ["'self'"],
+  'style-src': ["'self'", "'unsafe-inline'"],
+  'img-src': ["'self'", 'data:', 'blob:'],
+  'font-src': ["'self'", 'data:'],
+  'connect-src': ["'self'"],
+  'object-src': ["'none'"],
+  'base-uri': ["'self'"],
+  'form-action': ["'self'"],
+  'frame-ancestors': ["'none'"],
+}
+
+/** Headers of every static file. `csp`: sources to add to its policy; `permissionsPolicy`: replaces the default. */
+export function staticHeaders({
+  csp,
+  permissionsPolicy,
+}: Pick<NonNullable<Config['static']>, 'csp' | 'permissionsPolicy'>): Readonly<Record<string, string>> {
+  return {
+    'content-security-policy': staticPolicy(csp),
+    'cross-origin-opener-policy': 'same-origin',
+    'cross-origin-resource-policy': 'same-origin',
+    'permissions-policy': permissionsPolicy ?? UNUSED_FEATURES.map((feature) => `${feature}=()`).join(', '),
+    'referrer-policy': 'no-referrer',
+    'x-content-type-options': 'nosniff',
+  }
+}
+
+function staticPolicy(added: Readonly<Record<string, readonly string[]>>): string {
+  const policy = new Map(Object.entries(STATIC_POLICY))
+  for (const [directive, sources] of Object.entries(added)) {
+    // Without a directive of its own a kind of resource falls back to one that says 'self' (CSP Level 3, section 6.8.3).
+    const before = policy.get(directive) ?? ["'self'"]
+    // 'none' counts only where it is alone.
+    const kept = before.filter((source) => source !== "'none'" && !sources.includes(source))
+    policy.set(directive, [...kept, ...sources])
+  }
+  return [...policy].map(([directive, sources]) => `${directive} ${sources.join(' ')}`).join('; ')
 }

@@ -4,7 +4,7 @@ import type { Config } from '../config/config.ts'
 import { type Problem, problem } from '../errors.ts'
 import { type Logger, messageOf, pathOf } from '../log.ts'
 import { isBelow, PATHS } from '../paths.ts'
-import { trackConnections } from './connections.ts'
+import { closeSlowly, trackConnections } from './connections.ts'
 import { addSecurityHeaders } from './headers.ts'
 import { type ProblemPage, sendProblem, toProblem } from './problems.ts'
 
@@ -33,7 +33,7 @@ interface HooksOptions {
   /** How the log names the session of a request's cookie; null without a valid cookie. */
   sessionOf: (request: FastifyRequest) => string | null
   /** Receives each finished response; seconds from the request's head to the response's end. */
-  observe: (route: string, method: string, status: number, seconds: number) => void
+  observe: (request: { route: string; method: string; status: number }, seconds: number) => void
 }
 
 declare module 'fastify' {
@@ -41,13 +41,17 @@ declare module 'fastify' {
     /** Logs and measures a response when it is over. */
     followResponse: (request: FastifyRequest, reply: FastifyReply) => void
   }
+  interface FastifyRequest {
+    /** Of the trace that this server exports; absent where it exports none. */
+    traceId?: string
+  }
 }
 
 /**
  * Adds what every response has in common: one form of error, security headers, 404 and 405 before any
- * other check, and a line in the log. Serves `/openapi.json`.
+ * other check, and a line in the log. Serves `/openapi.json`. `drain`: each response from now on ends its connection.
  */
-export function addHooks(server: FastifyInstance, options: HooksOptions): void {
+export function addHooks(server: FastifyInstance, options: HooksOptions): { drain: () => void } {
   const { secure, log } = options
   const logResponse = createResponseLog(options)
   const answerUnknown = createAnswerUnknown(options)
@@ -58,10 +62,12 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): void {
   server.decorateRequest('fault', null)
 
   const connections = trackConnections(server.server)
-  server.addHook('preClose', async () => connections.close())
+  server.addHook('preClose', () => connections.close())
 
   // With a callback: the promise of an async hook would cost more than all that this hook does.
   server.addHook('onRequest', (request, reply, done) => {
+    // What comes after our `Connection: close` is no request (RFC 9112 section 9.6).
+    if (request.raw.socket.writableEnded) return
     follow(request, reply)
     const ambiguity = ambiguityOf(request.raw)
     if (ambiguity !== null) {
@@ -79,6 +85,7 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): void {
 
   server.setErrorHandler((error, request, reply) => {
     const fault = toProblem(error)
+    if (fault.code === 'payload_too_large') closeSlowly(request.raw.socket)
     if (fault.status >= 500) logFault(log, request, fault)
     else if (fault.code === 'cross_origin') logCrossOrigin(log, request, fault)
     request.problemPage ??= isFailedNavigation(request, fault) ? options.navigationPage(request, reply) : null
@@ -91,6 +98,8 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): void {
     url: PATHS.openApi,
     handler: (_request, reply) => reply.type('application/json').send(description),
   })
+
+  return { drain: connections.drain }
 
   function follow(request: FastifyRequest, reply: FastifyReply): void {
     const startedAt = performance.now()
@@ -110,7 +119,7 @@ const CLIENT_GONE = 499
 function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions) {
   return function logResponse(request: FastifyRequest, response: ServerResponse, ms: number): void {
     const status = response.headersSent ? response.statusCode : CLIENT_GONE
-    observe(request.routeOptions.url ?? 'none', request.method, status, ms / 1_000)
+    observe({ route: request.routeOptions.url ?? 'none', method: request.method, status }, ms / 1_000)
     if (accessLog === 'off' || (accessLog === 'errors' && status < 400)) return
     const line = {
       event: 'request',
@@ -121,7 +130,7 @@ function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions)
       ms: Math.round(ms * 1e3) / 1e3,
       complete: response.writableFinished,
       recordKey: sessionOf(request) ?? undefined,
-      traceId: traceIdOf(request),
+      traceId: request.traceId ?? traceIdOf(request),
       ...(status >= 400 ? whyOf(request, status) : {}),
     }
     if (status >= 500) log.error(line)
@@ -207,7 +216,8 @@ function createForwardedWarning(log: Logger) {
   return function warnOfForwarded(request: FastifyRequest): void {
     if (warned || request.headers['x-forwarded-for'] === undefined) return
     const peer = request.raw.socket.remoteAddress
-    if (request.ip !== peer) return
+    // Only behind a trusted peer there are further addresses.
+    if ((request.ips?.length ?? 1) > 1) return
     warned = true
     log.warn(
       { event: 'proxy.untrusted', peer },

@@ -20,7 +20,7 @@ interface Metrics extends RefreshEvents {
   retried(write: RetriedWrite): void
   /** A write that the store had lost was made again. */
   restored(write: 'tokens' | 'end'): void
-  request(route: string, method: string, status: number, seconds: number): void
+  request(labels: { route: string; method: string; status: number }, seconds: number): void
   upstream(operation: string, status: number, seconds: number): void
   store(command: string, seconds: number, ok: boolean): void
   cache(result: 'hit' | 'miss' | 'bypass'): void
@@ -42,12 +42,8 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
 
-  const histogram = (
-    name: string,
-    help: string,
-    labelNames: string[],
-    buckets: readonly number[] = FAST_BUCKETS,
-  ): Histogram => new Histogram({ name, help, labelNames, buckets, registry })
+  const histogram = (name: string, help: string, labelNames: string[]): Histogram =>
+    new Histogram({ name, help, labelNames, buckets: FAST_BUCKETS, registry })
   const counter = <Label extends string>(name: string, help: string, labelNames: Label[]): Counter<Label> =>
     new Counter({ name, help, labelNames, registers })
 
@@ -75,12 +71,13 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
     'trigger',
     'outcome',
   ])
-  const lag = histogram(
-    'bff_refresh_lag_seconds',
-    'Start of background refreshes after they were due',
-    [],
-    LAG_BUCKETS,
-  )
+  const lag = new Histogram({
+    name: 'bff_refresh_lag_seconds',
+    help: 'Start of background refreshes after they were due',
+    labelNames: [],
+    buckets: LAG_BUCKETS,
+    registry,
+  })
   const lookUps = { hit: 0, miss: 0, bypass: 0 }
   new Counter({
     name: 'bff_session_cache_total',
@@ -110,29 +107,26 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
 
   function watch({ unsaved, consecutiveFailures, due }: MetricsSources): void {
     type Read = () => number | null | Promise<number | null>
-    const gauge = (name: string, help: string, aggregator: 'max' | 'sum', read: Read): void => {
+    type Options = { name: string; help: string; aggregator: 'max' | 'sum' }
+    const gauge = (options: Options, read: Read): void => {
       new Gauge({
-        name,
-        help,
+        ...options,
         registers,
-        aggregator,
         async collect() {
           this.set((await read()) ?? Number.NaN)
         },
       })
     }
-    gauge('bff_refresh_due', 'Sessions in the queue for background refresh, over all replicas', 'max', due)
-    gauge(
-      'bff_refresh_consecutive_failures',
-      'Token requests that failed in a row',
-      'max',
-      consecutiveFailures,
-    )
-    gauge('bff_refresh_unsaved', 'Refreshed tokens that the store has not taken yet', 'sum', unsaved)
+    const queued = 'Sessions in the queue for background refresh, over all replicas'
+    gauge({ name: 'bff_refresh_due', help: queued, aggregator: 'max' }, due)
+    const failed = 'Token requests that failed in a row'
+    gauge({ name: 'bff_refresh_consecutive_failures', help: failed, aggregator: 'max' }, consecutiveFailures)
+    const held = 'Refreshed tokens that the store has not taken yet'
+    gauge({ name: 'bff_refresh_unsaved', help: held, aggregator: 'sum' }, unsaved)
   }
 
   return {
-    request: (route, method, status, seconds) => requests.observe(seconds, route, method, String(status)),
+    request: ({ route, method, status }, seconds) => requests.observe(seconds, route, method, String(status)),
     upstream: (operation, status, seconds) => upstream.observe(seconds, operation, String(status)),
     store(command, seconds, ok) {
       commands.observe(seconds, command)

@@ -1,4 +1,5 @@
-import Fastify, { type FastifyInstance } from 'fastify'
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import type { Readiness } from './readiness.ts'
 
 interface OpsOptions {
@@ -6,34 +7,89 @@ interface OpsOptions {
   metrics: { text(): Promise<string>; readonly contentType: string }
 }
 
+interface OpsServer {
+  /** Resolves with the URL of the server. Rejects where it cannot listen. */
+  listen(at: { host: string; port: number }): Promise<string>
+  close(): Promise<void>
+}
+
+interface Body {
+  readonly status: number
+  readonly type: string
+  readonly text: string
+}
+
 /**
  * Health and metrics on a server of their own, so that browsers cannot reach them. `/livez` depends on nothing;
- * `/readyz` says what is missing.
+ * `/readyz` says what is missing. Without Fastify, whose memory the primary of `WORKERS` would need for this alone.
  */
-export function createOpsServer({ readiness, metrics }: OpsOptions): FastifyInstance {
-  const server = Fastify({ logger: false, forceCloseConnections: true })
+export function createOpsServer({ readiness, metrics }: OpsOptions): OpsServer {
+  const routes = new Map<string, () => Body | Promise<Body>>([
+    ['/livez', () => json(200, { status: 'alive' })],
+    [
+      '/readyz',
+      async () => {
+        const missing = await readiness.missing()
+        const isReady = missing.length === 0
+        const warnings = readiness.warnings()
+        return json(isReady ? 200 : 503, {
+          status: isReady ? 'ready' : 'not ready',
+          missing,
+          ...(warnings.length === 0 ? {} : { warnings }),
+        })
+      },
+    ],
+    [
+      '/metrics',
+      async () => {
+        const text = await metrics.text().catch(() => null)
+        if (text !== null) return { status: 200, type: metrics.contentType, text }
+        return { status: 503, type: 'text/plain', text: 'A worker does not answer.\n' }
+      },
+    ],
+  ])
 
-  server.get('/livez', async () => ({ status: 'alive' }))
+  async function respond({ method, url = '' }: IncomingMessage, response: ServerResponse): Promise<void> {
+    const route = routes.get(url.split('?', 1)[0]!)
+    const reads = method === 'GET' || method === 'HEAD'
+    const { status, type, text } =
+      route === undefined || !reads ? json(404, { status: 'not found' }) : await bodyOf(route)
+    response.writeHead(status, { 'content-type': type, 'content-length': Buffer.byteLength(text) }).end(text)
+  }
+  const server = createServer((request, response) => void respond(request, response))
 
-  server.get('/readyz', async (_request, reply) => {
-    const missing = await readiness.missing()
-    reply.code(missing.length === 0 ? 200 : 503)
-    const warnings = readiness.warnings()
-    return {
-      status: missing.length === 0 ? 'ready' : 'not ready',
-      missing,
-      ...(warnings.length === 0 ? {} : { warnings }),
-    }
-  })
+  return {
+    async listen({ host, port }) {
+      await new Promise<void>((resolve, reject) => {
+        server.once('error', reject).listen(port, host, () => {
+          server.off('error', reject)
+          resolve()
+        })
+      })
+      return urlOf(server)
+    },
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve())
+        server.closeAllConnections()
+      }),
+  }
+}
 
-  server.get('/metrics', async (_request, reply) => {
-    try {
-      const text = await metrics.text()
-      return reply.type(metrics.contentType).send(text)
-    } catch {
-      return reply.code(503).type('text/plain').send('A worker does not answer.\n')
-    }
-  })
+/** Where the route fails, a 500: nobody would catch a rejection, and it would end the process. */
+async function bodyOf(route: () => Body | Promise<Body>): Promise<Body> {
+  try {
+    return await route()
+  } catch {
+    return json(500, { status: 'failed' })
+  }
+}
 
-  return server
+function json(status: number, body: object): Body {
+  return { status, type: 'application/json; charset=utf-8', text: JSON.stringify(body) }
+}
+
+function urlOf(server: Server): string {
+  const { address, port, family } = server.address() as AddressInfo
+  return `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`
 }

@@ -37,14 +37,19 @@ export function createReadinessQuery(): (worker: Worker) => Promise<WorkerState>
       function finish(state: WorkerState): void {
         clearTimeout(timer)
         worker.off('message', listen)
+        worker.off('disconnect', giveUp)
         resolve(state)
       }
       function listen(message: Partial<ReadinessReply>): void {
         const { number, missing, warnings = [] } = message
         if (number === request.number && missing !== undefined) finish({ missing, warnings })
       }
+      function giveUp(): void {
+        finish({ missing: ['a worker has ended'], warnings: [] })
+      }
       worker.on('message', listen)
-      if (!worker.isConnected()) finish({ missing: ['a worker has ended'], warnings: [] })
+      worker.on('disconnect', giveUp)
+      if (!worker.isConnected()) giveUp()
       else worker.send(request, () => {})
     })
   }

@@ -19,6 +19,7 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
   const { opsPort } = config.listen
   let stopping = false
   let listening = 0
+  const started = new WeakSet<Worker>()
   let pauseMs = FIRST_PAUSE_MS
   let exitCode = 0
   /** Those of the workers' last replies. */
@@ -31,10 +32,13 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
     readiness: {
       async missing() {
         if (stopping) return ['the process is stopping']
-        const replies = await Promise.all(workers().map(askReadiness))
-        const absent = workers().length < config.workers ? ['a worker is missing'] : []
+        // A worker that starts replies only when it has started.
+        const present = workers()
+        if (present.length < config.workers) return ['a worker is missing']
+        if (!present.every((worker) => started.has(worker))) return ['a worker is starting']
+        const replies = await Promise.all(present.map(askReadiness))
         warnings = [...new Set(replies.flatMap((reply) => reply.warnings))]
-        return [...new Set([...absent, ...replies.flatMap(({ missing }) => missing)])]
+        return [...new Set(replies.flatMap(({ missing }) => missing))]
       },
       warnings: () => warnings,
     },
@@ -46,6 +50,7 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
     worker.on('message', (message: { listening?: string }) => {
       if (message.listening === undefined) return
       listening += 1
+      started.add(worker)
       if (listening === config.workers) announce(message.listening)
     })
     worker.once('exit', (code, signal) => {

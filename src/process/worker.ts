@@ -24,7 +24,7 @@ export async function runServerProcess(config: Config, log: Logger): Promise<voi
     stopping = true
     const delaySeconds = reason === 'disconnect' ? 0 : config.shutdownDelaySeconds
     log.info({ event: 'stopping', reason, delaySeconds }, 'stopping')
-    app.readiness.announceStop()
+    app.announceStop()
     if (delaySeconds > 0) {
       await new Promise<void>((resolve) => {
         endDelay = resolve

@@ -1,5 +1,6 @@
 import type { Clock } from '../clock.ts'
 import { type Problem, problem, unavailable } from '../errors.ts'
+import type { Cause } from '../log.ts'
 import type { SessionCache } from '../session/cache.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { Known, OutageGrace } from '../session/outage.ts'
@@ -25,8 +26,9 @@ export interface Source<C> {
   /**
    * A caller with a newer token than the one that the resource server refused. Throws the problem to answer
    * where there is none. `named`: it was refused as an invalid token, which ends a session without a refresh token.
+   * `cause`: the request, for the log.
    */
-  renew(refused: C, named: boolean): Promise<C>
+  renew(refused: C, named: boolean, cause: Cause): Promise<C>
   /** Whether the caller's token has expired by the clock of this process. */
   hasExpired(caller: C): boolean
 }
@@ -36,9 +38,9 @@ export interface Callers extends Source<Caller> {
   cached(header: string | undefined): Caller | null
   /**
    * The caller for a `Cookie` header, with a usable token. Rejects with the problem to answer. `onSession`
-   * runs once a session is there, so that what it throws comes after 401 and before 503.
+   * runs once a session is there, so that what it throws comes after 401 and before 503. `cause`: the request.
    */
-  find(header: string | undefined, onSession: () => void): Promise<Caller>
+  find(header: string | undefined, onSession: () => void, cause: Cause): Promise<Caller>
 }
 
 export interface CallersOptions {
@@ -87,7 +89,7 @@ export function createCallers({
     return caller
   }
 
-  async function find(header: string | undefined, onSession: () => void): Promise<Caller> {
+  async function find(header: string | undefined, onSession: () => void, cause: Cause): Promise<Caller> {
     const cookie = cookies.read(header)
     if (cookie === null) throw problem('login_required', 'There is no session cookie.')
     const verified = cookies.verify(cookie)
@@ -101,7 +103,7 @@ export function createCallers({
     const guard = cache.reading(verified.recordKey)
     let found: Found
     try {
-      found = await sessions.find(verified.recordKey)
+      found = await sessions.find(verified.recordKey, cause)
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error
       const still = error.unreached ? grace.find(cookie) : null
@@ -175,15 +177,15 @@ export function createCallers({
     sessions.touch(caller.key)
   }
 
-  async function renew(refused: Caller, named: boolean): Promise<Caller> {
+  async function renew(refused: Caller, named: boolean, cause: Cause): Promise<Caller> {
     cache.drop(refused.key)
-    const found = await sessions.find(refused.key)
+    const found = await sessions.find(refused.key, cause)
     switch (found.kind) {
       case 'live': {
         const { session } = found
         const access = await tokens.obtainAccessToken(session, refused.gen)
         const wasLast = access.kind === 'token_refused' && session.tokens.refreshToken === null
-        if (wasLast && named) throw await endRefused(refused)
+        if (wasLast && named) throw await endRefused(refused, cause)
         return await ready(session, access)
       }
       case 'ended':
@@ -194,10 +196,11 @@ export function createCallers({
   }
 
   /** Ends a session whose only token was called invalid. Returns the problem to answer with. */
-  async function endRefused(refused: Caller): Promise<Problem> {
-    if (await sessions.end(refused.key, 'refused', refused.gen)) return loginRequired('refused')
+  async function endRefused(refused: Caller, cause: Cause): Promise<Problem> {
+    const { key, gen } = refused
+    if (await sessions.end(key, 'refused', { gen, cause })) return loginRequired('refused')
     // One of several callers with this token ends the session, and all get the same answer.
-    const found = await sessions.find(refused.key)
+    const found = await sessions.find(key, cause)
     return found.kind === 'ended' ? loginRequired(found.reason ?? 'refused') : problem('upstream_refused')
   }
 

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Problem, problem } from '../errors.ts'
-import type { Logger } from '../log.ts'
+import { causeOf, type Logger } from '../log.ts'
 import type { AnonymousCallers } from './anonymous.ts'
 import type { Caller, Callers, Source } from './caller.ts'
 import { type AccountRules, checkAccount, type OutgoingRequest } from './request.ts'
@@ -60,7 +60,7 @@ export function createForward(options: ForwardOptions): Forward {
     const check = (): void => checkAccount(outgoing.wac, accounts)
     let caller: Caller
     try {
-      caller = await callers.find(request.headers.cookie, check)
+      caller = await callers.find(request.headers.cookie, check, causeOf(request))
     } catch (error) {
       const isAnonymous = error instanceof Problem && error.code === 'login_required'
       if (!isAnonymous || !anonymous?.mayRead(outgoing)) throw error
@@ -110,9 +110,9 @@ export function createForward(options: ForwardOptions): Forward {
   }
 
   function renewAndSend<C extends Authorized>(forwarding: Forwarding<C>, refused: C, named: boolean): void {
-    const { source, reply } = forwarding
+    const { source, request, reply } = forwarding
     source
-      .renew(refused, named)
+      .renew(refused, named, causeOf(request))
       .then((caller) => send(forwarding, caller))
       .catch((error: unknown) => reply.send(error))
   }

@@ -1,10 +1,19 @@
 import type { FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
-import { inPath, inQuery, type OpenApiFragment, problemResponse } from '../http/openapi.ts'
+import {
+  CSRF_PARAMETER,
+  headersNamed,
+  inPath,
+  inQuery,
+  type OpenApiFragment,
+  problemOrPage,
+  withHead,
+} from '../http/openapi.ts'
 import { FLUX_ID, isFluxId, PATHS } from '../paths.ts'
 import {
   type AccountRules,
   FORWARD_PROBLEMS,
+  FORWARD_SCHEMAS,
   type OutgoingRequest,
   queryParameters,
   readWac,
@@ -62,26 +71,63 @@ export function readGetFlux(request: FastifyRequest, accounts: AccountRules): Ou
 /** GetFlux in the OpenAPI document. `anonymous`: the session is optional. */
 export function getFluxOpenApi(anonymous: boolean): OpenApiFragment {
   const security = anonymous ? { security: [{ session: [] }, {}] } : {}
-  const operation = (parameters: object[]) => ({
-    summary: 'GetFlux',
-    parameters: [...parameters, inQuery('format', { type: 'string', enum: Object.keys(MEDIA_TYPE) })],
-    responses: {
-      200: {
-        description: 'The response of the resource server, byte for byte.',
-        content: Object.fromEntries(Object.values(MEDIA_TYPE).map((type) => [type, {}])),
+  const content = {
+    ...Object.fromEntries(
+      Object.values(MEDIA_TYPE).map((type) => [
+        type,
+        { schema: type === 'application/json' ? { $ref: '#/components/schemas/Flux' } : { type: 'string' } },
+      ]),
+    ),
+    '*/*': { schema: { type: 'string', description: 'Another type that the resource server chose.' } },
+  }
+  const headers = headersNamed('ETag', 'Last-Modified')
+  const operation = (operationId: string, parameters: object[]) =>
+    withHead({
+      operationId,
+      tags: ['platform'],
+      summary: 'GetFlux',
+      parameters: [
+        ...parameters,
+        inQuery('format', {
+          type: 'string',
+          enum: Object.keys(MEDIA_TYPE),
+          description: 'In any case. Default: by `Accept`, else JSON.',
+        }),
+        {
+          ...inQuery('parameters', {
+            type: 'object',
+            additionalProperties: { type: ['string', 'number', 'boolean'] },
+            description: `Any other parameter, passed on under its own name; refused are ${[...REFUSED].join(', ')}.`,
+          }),
+          style: 'form',
+          explode: true,
+        },
+        ...['If-None-Match', 'If-Modified-Since', 'Range'].map((name) => ({
+          name,
+          in: 'header',
+          schema: { type: 'string' },
+        })),
+        CSRF_PARAMETER,
+      ],
+      responses: {
+        200: { description: 'The response of the resource server, byte for byte.', headers, content },
+        206: { description: 'The range that was asked for.', headers, content },
+        304: { description: 'Unchanged since `If-None-Match` or `If-Modified-Since`.', headers },
+        406: problemOrPage('not_acceptable'),
+        ...FORWARD_PROBLEMS,
       },
-      406: problemResponse('not_acceptable'),
-      ...FORWARD_PROBLEMS,
-    },
-    ...security,
-  })
+      ...security,
+    })
   const fluxId = inPath('fluxId', FLUX_ID.source)
   return {
     paths: {
-      [PATHS.flux]: { get: operation([fluxId]) },
-      [PATHS.fluxOfAccount]: { get: operation([WAC_PARAMETER, fluxId]) },
+      [PATHS.flux]: operation('getFlux', [fluxId]),
+      [PATHS.fluxOfAccount]: operation('getFluxOfAccount', [WAC_PARAMETER, fluxId]),
     },
-    schemas: {},
+    schemas: {
+      Flux: { description: "The resource server's document does not show the body of a Flux." },
+      ...FORWARD_SCHEMAS,
+    },
   }
 }
 

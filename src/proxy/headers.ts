@@ -13,6 +13,8 @@ interface OwnHeaders {
   contentType: string
   /** A whole `Authorization` value; null sends none. */
   authorization: string | null
+  /** Sent instead of the browser's (W3C Trace Context). */
+  traceparent: string | undefined
 }
 
 /**
@@ -42,7 +44,8 @@ export function requestHeaders(request: IncomingMessage, own: OwnHeaders): strin
   if (own.method === 'GET' || own.method === 'HEAD') for (const name of READS_ONLY) pass(name)
 
   const trace = received.traceparent
-  if (typeof trace === 'string' && TRACEPARENT.test(trace) && !hop.has('traceparent')) {
+  if (own.traceparent !== undefined) sent.push('traceparent', own.traceparent)
+  else if (typeof trace === 'string' && TRACEPARENT.test(trace) && !hop.has('traceparent')) {
     sent.push('traceparent', trace)
   }
   return sent

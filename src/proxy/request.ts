@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { problem } from '../errors.ts'
-import { inPath, problemResponse } from '../http/openapi.ts'
+import { inPath, problemOrPage } from '../http/openapi.ts'
 import { WAC } from '../paths.ts'
 
 /** The request that a validated browser request becomes at the resource server, still without a token. */
@@ -29,6 +29,8 @@ export interface Attempt {
   /** A ready `Bearer …` value, also where the token goes into the query. */
   authorization: string
   requestId: string
+  /** Sent instead of the browser's (W3C Trace Context). */
+  traceparent?: string
 }
 
 /** The configured default account code and the accounts that are allowed; null where not configured. */
@@ -93,13 +95,38 @@ function decode(text: string): string {
 /** The account code in the OpenAPI document. */
 export const WAC_PARAMETER = inPath('wac', WAC.source)
 
+/** Schemas of `FORWARD_PROBLEMS`: the resource server's own errors are relayed as they are. */
+export const FORWARD_SCHEMAS = {
+  PlatformError: {
+    type: ['object', 'array', 'string', 'number', 'boolean', 'null'],
+    description: 'An error of the resource server, byte for byte. Its document does not show the shape.',
+  },
+}
+
+/** A problem of a forwarded operation, or the resource server's own response with the same status. */
+export function forwardProblem(description: string) {
+  const response = problemOrPage(description)
+  return {
+    ...response,
+    content: {
+      ...response.content,
+      'application/json': { schema: { $ref: '#/components/schemas/PlatformError' } },
+      '*/*': {
+        schema: { type: 'string', description: 'An error of the resource server in another format.' },
+      },
+    },
+  }
+}
+
 /** The problems that every forwarded operation shares, for the OpenAPI document. */
 export const FORWARD_PROBLEMS = {
-  400: problemResponse('invalid_request'),
-  401: problemResponse('login_required'),
-  403: problemResponse('cross_origin, wac_not_allowed, upstream_refused'),
-  502: problemResponse('upstream_unavailable'),
-  503: problemResponse('store_unavailable, authorization_server_unavailable'),
-  504: problemResponse('upstream_timeout'),
-  default: problemResponse("upstream_error, with the resource server's own status"),
+  400: forwardProblem('invalid_request'),
+  401: forwardProblem('login_required'),
+  403: forwardProblem('cross_origin, wac_not_allowed, upstream_refused'),
+  502: forwardProblem('upstream_unavailable'),
+  503: forwardProblem('store_unavailable, authorization_server_unavailable'),
+  504: forwardProblem('upstream_timeout'),
+  default: forwardProblem(
+    "upstream_error, with the resource server's own status; or the resource server's own response",
+  ),
 }

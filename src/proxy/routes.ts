@@ -1,5 +1,6 @@
 import type { FastifyInstance } from 'fastify'
 import type { Config } from '../config/config.ts'
+import { proxyFor } from '../config/egress.ts'
 import { addJsonBodies, requireJson } from '../http/body.ts'
 import type { OpenApiFragment } from '../http/openapi.ts'
 import type { Logger } from '../log.ts'
@@ -32,7 +33,11 @@ interface ProxyOptions extends Omit<CallersOptions, 'timing' | 'idleMs' | 'grace
   authorizationServer: Pick<AuthorizationServer, 'redeemClient'>
   log: Logger
   metrics: { cache: CallersOptions['observe']; upstream: ForwardOptions['observe'] }
+  wrapResourceServer?: WrapResourceServer | undefined
 }
+
+/** Surrounds each attempt at the resource server, for example with a measurement. */
+export type WrapResourceServer = (inner: ForwardOptions['resourceServer']) => ForwardOptions['resourceServer']
 
 /** What a stop has to close. */
 interface Proxy {
@@ -71,12 +76,13 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
   const resourceServer = createResourceServer({
     ...upstream,
     baseUrl: config.baseUrl,
+    proxy: proxyFor(config.egress, config.baseUrl),
     secure: config.secureCookies,
   })
   const forward = createForward({
     callers,
     anonymous: clientFluxAllowed === null ? null : anonymousCallers(clientFluxAllowed),
-    resourceServer,
+    resourceServer: options.wrapResourceServer?.(resourceServer) ?? resourceServer,
     accounts,
     observe: metrics.upstream,
     log,

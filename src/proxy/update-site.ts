@@ -1,10 +1,11 @@
 import type { FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
-import { inPath, inQuery, jsonBody, type OpenApiFragment, problemResponse } from '../http/openapi.ts'
+import { CSRF_PARAMETER, inPath, inQuery, jsonBody, type OpenApiFragment } from '../http/openapi.ts'
 import { PATHS, WAC } from '../paths.ts'
 import {
   type AccountRules,
   FORWARD_PROBLEMS,
+  forwardProblem,
   type OutgoingRequest,
   queryParameters,
   readWac,
@@ -102,32 +103,74 @@ export function toUpdateSite(target: SiteTarget, body: SiteBody, accounts: Accou
   }
 }
 
+const SEVEN_DIGITS = {
+  type: 'string',
+  description: 'UTC in ISO 8601, with seven digits of a second, which `Date` does not keep.',
+}
+
+/** A Site (service document, section 2.1). */
+const SITE_SCHEMA = {
+  type: 'object',
+  required: ['wType', 'id', 'name', 'description', 'code', 'creationDate', 'updateDate'],
+  properties: {
+    wType: { const: 'Site' },
+    id: { type: 'integer' },
+    name: { type: 'string' },
+    description: { type: 'string' },
+    code: { type: 'string' },
+    parentInfrastructureID: { type: ['integer', 'null'], description: 'null or absent: no parent.' },
+    creationDate: SEVEN_DIGITS,
+    updateDate: SEVEN_DIGITS,
+    picture: { type: 'string', description: '32 hexadecimal digits.' },
+  },
+} as const
+
 /** UpdateSite in the OpenAPI document. */
 export function updateSiteOpenApi(): OpenApiFragment {
-  const operation = (parameters: object[]) => ({
+  const operation = (operationId: string, parameters: object[], body = 'SiteUpdate') => ({
+    operationId,
+    tags: ['platform'],
     summary: 'UpdateSite',
     parameters: [
       ...parameters,
       inQuery('format', { type: 'string', enum: ['json'] }),
-      inQuery('callback', { type: 'string', maxLength: 64, description: 'Wraps the response as JSONP.' }),
+      inQuery('callback', {
+        type: 'string',
+        maxLength: 64,
+        pattern: CALLBACK_NAME.source,
+        description: 'Wraps the response as JSONP.',
+      }),
+      CSRF_PARAMETER,
     ],
-    requestBody: jsonBody('SiteUpdate'),
+    requestBody: jsonBody(body),
     responses: {
-      200: { description: 'The updated Site, byte for byte.', content: { 'application/json': {} } },
-      413: problemResponse('payload_too_large'),
-      415: problemResponse('unsupported_media_type'),
+      200: {
+        description:
+          'The updated Site, byte for byte; with `callback` as a script that calls the function with it.',
+        content: {
+          'application/json': { schema: { $ref: '#/components/schemas/Site' } },
+          // With `callback`: a script that calls the function with the Site.
+          'text/javascript': { schema: { $ref: '#/components/schemas/Site' } },
+        },
+      },
+      413: forwardProblem('payload_too_large'),
+      415: forwardProblem('unsupported_media_type'),
       ...FORWARD_PROBLEMS,
     },
   })
   const siteId = inPath('siteId', '^[0-9]{1,16}(\\.json)?$')
   return {
     paths: {
-      [PATHS.site]: { put: operation([siteId]) },
-      [PATHS.siteOfAccount]: { put: operation([WAC_PARAMETER, siteId]) },
-      [PATHS.siteInBody]: { post: operation([]) },
-      [PATHS.siteInBodyAsJson]: { post: operation([]) },
+      [PATHS.site]: { put: operation('updateSite', [siteId]) },
+      [PATHS.siteOfAccount]: { put: operation('updateSiteOfAccount', [WAC_PARAMETER, siteId]) },
+      [PATHS.siteInBody]: { post: operation('updateSiteInBody', [], 'SiteUpdateInBody') },
+      [PATHS.siteInBodyAsJson]: { post: operation('updateSiteInBodyAsJson', [], 'SiteUpdateInBody') },
     },
-    schemas: { SiteUpdate: SITE_BODY_SCHEMA },
+    schemas: {
+      Site: SITE_SCHEMA,
+      SiteUpdate: SITE_BODY_SCHEMA,
+      SiteUpdateInBody: { ...SITE_BODY_SCHEMA, required: ['siteID'] },
+    },
   }
 }
 

@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Dispatcher } from 'undici'
+import type { EgressProxy } from '../config/egress.ts'
 import { relayedHeaders } from '../http/headers.ts'
 import { requestHeaders } from './headers.ts'
 import { bodyNamesInvalidToken, challengeNamesInvalidToken, INSPECTED_BYTES } from './invalid-token.ts'
@@ -30,6 +31,8 @@ export type Outcome =
 export interface ResourceServerOptions {
   /** May have a path prefix; no trailing slash. */
   baseUrl: string
+  /** null: straight to the resource server. */
+  proxy?: EgressProxy | null
   /** For connecting (or waiting for a connection), for the response's head, and between two parts of its body. */
   timeoutMs: number
   /** `query`: `access_token` is appended to the query, and no `Authorization` is sent. */
@@ -54,9 +57,9 @@ export interface ResourceServer {
 }
 
 export function createResourceServer(options: ResourceServerOptions): ResourceServer {
-  const { timeoutMs, tokenIn, connections = 128, readerTimeoutMs = 60_000 } = options
+  const { timeoutMs, tokenIn, proxy = null, connections = 128, readerTimeoutMs = 60_000 } = options
   const base = new URL(options.baseUrl)
-  const upstream = createUpstream({ origin: base.origin, timeoutMs, connections })
+  const upstream = createUpstream({ origin: base.origin, proxy, timeoutMs, connections })
   let open = 0
   let whenIdle: (() => void) | null = null
   const terms: Terms = {
@@ -146,7 +149,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     this.attempt = attempt
     this.terms = terms
     this.onOutcome = onOutcome
-    const { outgoing, request, authorization } = attempt
+    const { outgoing, request, authorization, traceparent } = attempt
     const { method, accept, contentType, body } = outgoing
     const inHeader = terms.tokenIn === 'header'
     this.request = {
@@ -157,6 +160,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
         accept,
         contentType,
         authorization: inHeader ? authorization : null,
+        traceparent,
       }),
       body,
       tracker: this,

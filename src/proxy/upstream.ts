@@ -1,4 +1,6 @@
 import { type buildConnector, Client, type Dispatcher, Pool } from 'undici'
+import type { EgressProxy } from '../config/egress.ts'
+import { throughProxy } from '../egress.ts'
 
 /** The connection of a request. One request at a time uses it. */
 export interface Connection {
@@ -24,6 +26,8 @@ export interface Upstream {
 
 interface UpstreamOptions {
   origin: string
+  /** null: straight to the origin. */
+  proxy: EgressProxy | null
   /** For connecting, for the response's head, and between two parts of its body, milliseconds. */
   timeoutMs: number
   /** Connections at most, in each of the two pools. */
@@ -34,7 +38,7 @@ interface UpstreamOptions {
  * The connections to the resource server. undici's timers tick every half second: a timeout below one
  * second fires after up to 1.0 s, a longer one up to half a second late.
  */
-export function createUpstream({ origin, timeoutMs, connections }: UpstreamOptions): Upstream {
+export function createUpstream({ origin, proxy, timeoutMs, connections }: UpstreamOptions): Upstream {
   const options = {
     connections,
     connectTimeout: timeoutMs,
@@ -45,7 +49,14 @@ export function createUpstream({ origin, timeoutMs, connections }: UpstreamOptio
     keepAliveTimeout: 30_000,
     // Set here, so that no environment variable of Node turns the check off.
     connect: { rejectUnauthorized: true },
-    factory: (url: URL, given: object) => new TrackedClient(url, given),
+    factory: (url: URL, given: object) => {
+      const options = given as ClientOptions
+      const { connect } = options
+      return new TrackedClient(
+        url,
+        proxy === null ? options : { ...options, connect: throughProxy(proxy, connect, timeoutMs) },
+      )
+    },
   }
   const kept = new Pool(origin, { ...options, pipelining: 1 })
   const fresh = new Pool(origin, { ...options, pipelining: 0 })
@@ -58,6 +69,9 @@ export function createUpstream({ origin, timeoutMs, connections }: UpstreamOptio
   }
 }
 
+/** What a pool gives its clients. */
+type ClientOptions = { connect: buildConnector.connector }
+
 /**
  * A client of one connection, which it sets on each request. A subclass, because a method assigned to one
  * client makes all of undici slower.
@@ -65,9 +79,9 @@ export function createUpstream({ origin, timeoutMs, connections }: UpstreamOptio
 class TrackedClient extends Client {
   private readonly connection: Connection
 
-  constructor(origin: URL, options: object) {
+  constructor(origin: URL, options: ClientOptions) {
     const connection: Connection = { answered: false, broken: false }
-    const { connect } = options as { connect: buildConnector.connector }
+    const { connect } = options
     super(origin, {
       ...options,
       connect(target, done) {

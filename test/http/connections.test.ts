@@ -1,16 +1,49 @@
 import { once } from 'node:events'
-import net, { type AddressInfo } from 'node:net'
-import Fastify from 'fastify'
-import t from 'tap'
+import net, { type AddressInfo, type Socket } from 'node:net'
+import Fastify, { type FastifyInstance } from 'fastify'
+import t, { type Test } from 'tap'
 import { trackConnections } from '../../src/http/connections.ts'
 import { elapsed } from '../helpers/replicas.ts'
+import { startBff, startSandbox } from '../helpers/system.ts'
 
 const BYTES = 16_000_000
+const REQUEST = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'
+
+/** A server whose one route sends `body`, and its connections. It closes its port after `lastStep`. */
+async function startTracked(t: Test, lastStep: () => Promise<void> = async () => {}) {
+  const app = Fastify({ forceCloseConnections: 'idle', return503OnClosing: false })
+  const connections = trackConnections(app.server)
+  app.addHook('preClose', () => connections.close())
+  app.addHook('preClose', lastStep)
+  app.addHook('onRequest', (_request, { raw }, done) => {
+    connections.begin(raw)
+    raw.on('close', () => connections.end(raw))
+    done()
+  })
+  app.get('/', (_request, reply) => reply.send('body'))
+  await app.listen({ host: '127.0.0.1', port: 0 })
+  t.teardown(() => app.close())
+  return { app, connections }
+}
+
+function connectTo(app: FastifyInstance): Socket {
+  return net.connect((app.server.address() as AddressInfo).port, '127.0.0.1').on('error', () => {})
+}
+
+/** All that the server sends on this connection until its end. */
+async function readAll(socket: Socket): Promise<string> {
+  let text = ''
+  socket.on('data', (chunk: Buffer) => {
+    text += chunk.toString('latin1')
+  })
+  await once(socket, 'close')
+  return text
+}
 
 t.test('a closing server sends a slow reader the rest of its response before it ends', async (t) => {
   const app = Fastify({ forceCloseConnections: 'idle' })
   const connections = trackConnections(app.server)
-  app.addHook('preClose', async () => connections.close())
+  app.addHook('preClose', () => connections.close())
   let complete = false
   app.get('/', (_request, reply) => {
     connections.begin(reply.raw)
@@ -38,3 +71,94 @@ t.test('a closing server sends a slow reader the rest of its response before it 
   await closed
   t.ok(received > BYTES, `${received} bytes`)
 })
+
+t.test('a draining server ends each connection with its next response', async (t) => {
+  const { app, connections } = await startTracked(t)
+  const socket = connectTo(app)
+  socket.write(REQUEST)
+  const [first] = (await once(socket, 'data')) as [Buffer]
+  t.match(first.toString(), /^Connection: keep-alive\r$/im)
+  connections.drain()
+  socket.write(REQUEST)
+  t.match(await readAll(socket), /^HTTP\/1\.1 200 [\s\S]*^Connection: close\r$[\s\S]*body$/im)
+  const fresh = connectTo(app)
+  fresh.write(REQUEST)
+  t.match(
+    await readAll(fresh),
+    /^HTTP\/1\.1 200 [\s\S]*^Connection: close\r$/im,
+    'new connections are served',
+  )
+})
+
+t.test('a closing server responds on each connection that came before its port closed', async (t) => {
+  let closePort = (): void => {}
+  const lastStep = () =>
+    new Promise<void>((resolve) => {
+      closePort = resolve
+    })
+  const { app } = await startTracked(t, lastStep)
+  const silent = connectTo(app)
+  await once(silent, 'connect')
+  const silentText = readAll(silent)
+
+  // The system has accepted this connection and this process has not.
+  const waiting = connectTo(app)
+  waiting.write(REQUEST)
+  const waitingText = readAll(waiting)
+  const closed = app.close()
+  await once(waiting, 'connect')
+  await elapsed(20)
+  const late = connectTo(app)
+  late.write(REQUEST)
+  const lateText = readAll(late)
+  await once(late, 'connect')
+  closePort()
+  await elapsed(20)
+  silent.write(REQUEST)
+  t.match(await waitingText, /^HTTP\/1\.1 200 /, 'one that was not yet accepted')
+  t.match(await lateText, /^HTTP\/1\.1 200 /, 'one that was accepted while the server closed')
+  t.match(await silentText, /^HTTP\/1\.1 200 /, 'one whose first request was on its way')
+  await closed
+})
+
+t.test('a connection that sends no request ends half a second after the server closes', async (t) => {
+  const { app } = await startTracked(t)
+  const silent = connectTo(app)
+  await once(silent, 'connect')
+  const begin = performance.now()
+  await app.close()
+  t.ok(performance.now() - begin < 2_000)
+})
+
+t.test(
+  'a client that goes on sending a body that was refused for its size receives the response, and nothing more is served',
+  async (t) => {
+    const bff = await startBff(t, await startSandbox(t), { ACCESS_LOG: 'all' })
+    const socket = net.connect({
+      port: Number(new URL(bff.publicUrl).port),
+      host: '127.0.0.1',
+      allowHalfOpen: true,
+    })
+    t.teardown(() => socket.destroy())
+    let error: Error | null = null
+    socket.on('error', (caught) => {
+      error = caught
+    })
+    const fields = ['Host: localhost', 'Sec-Fetch-Site: same-origin', 'Content-Type: application/json']
+    socket.write(`PUT /site/1 HTTP/1.1\r\n${fields.join('\r\n')}\r\nContent-Length: 200000\r\n\r\n`)
+    const [answer] = (await once(socket, 'data')) as [Buffer]
+    t.match(answer.toString(), /^HTTP\/1\.1 413 [\s\S]*^Connection: close\r$/im)
+    await once(socket, 'end')
+    for (let part = 0; part < 20; part += 1) {
+      socket.write(Buffer.alloc(10_000, ' '))
+      await elapsed(5)
+    }
+    t.equal(error, null)
+    socket.write(`POST /auth/logout HTTP/1.1\r\n${fields.join('\r\n')}\r\nContent-Length: 0\r\n\r\n`)
+    await elapsed(100)
+    socket.destroy()
+    await elapsed(100)
+    t.match(bff.log(), '"path":"/site/1","status":413')
+    t.notMatch(bff.log(), '/auth/logout', 'a request after `Connection: close` has no effect')
+  },
+)

@@ -59,7 +59,10 @@ for (const scheme of ['http', 'https']) {
     })
     const ids = new Set<string>()
     for (const [what, status, request] of KINDS) {
-      const { answers } = await speak(portOf(bff), `${request}Host: a\r\nConnection: close\r\n\r\n`)
+      const { answers } = await speak(
+        portOf(bff),
+        `${request}Host: ${new URL(bff.publicUrl).host}\r\nConnection: close\r\n\r\n`,
+      )
       const [answer] = answers
       if (answer === undefined || answers.length > 1) {
         t.fail(`${what}: ${answers.length} answers`)

@@ -225,7 +225,7 @@ t.test('an unexpected error is a 500 without details, and the log has them', asy
 t.test('an expected fault is logged as a sentence without a stack', async (t) => {
   const { answer, line } = await askFailing(
     t,
-    unavailable('store_unavailable', 1, new Error('why it is away')),
+    unavailable('store_unavailable', 1, { cause: new Error('why it is away') }),
   )
   t.equal(answer.status, 503)
   t.match(line, { level: 'warn', code: 'store_unavailable', reason: 'why it is away' })

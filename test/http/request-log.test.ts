@@ -76,6 +76,46 @@ t.test('ACCESS_LOG=off writes no line for requests', async (t) => {
   t.strictSame(lines(bff, 'request'), [])
 })
 
+t.test('a request line carries the digits of the session and the trace id', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { ACCESS_LOG: 'errors' })
+  const [browser, stranger] = [bff.browser(), bff.browser()]
+  await signIn(browser, sandbox)
+  const { sessionId } = (await browser.fetch('/auth/session')).json()
+  const traceId = 'a'.repeat(32)
+  const headers = { traceparent: `00-${traceId}-${'b'.repeat(16)}-01` }
+  await browser.fetch('/flux/a?format=none', { headers })
+  await stranger.fetch('/flux/b', {
+    headers: { traceparent: `00-${'A'.repeat(32)}-b-01`, cookie: 'session=x' },
+  })
+  const [signedIn, anonymous] = await requestLines(bff, 2)
+  t.match(signedIn, { path: '/flux/a', recordKey: sessionId, traceId })
+  t.match(sessionId, /^[0-9a-f]{12}$/)
+  t.match(anonymous, { path: '/flux/b', status: 401 })
+  t.notOk('recordKey' in anonymous!, 'a cookie that is not ours names no session')
+  t.notOk('traceId' in anonymous!, 'a malformed traceparent names no trace')
+})
+
+t.test('a safe X-Request-Id of a trusted proxy is used as ours, and no other', async (t) => {
+  const sandbox = await startSandbox(t)
+  const behind = await startBff(t, sandbox, { TRUST_PROXY: '127.0.0.0/8' })
+  const elsewhere = await startBff(t, sandbox, { TRUST_PROXY: '10.0.0.0/8' })
+  const ours = /^[0-9a-f]{12}-[0-9a-z]+$/
+  const idOf = async (bff: Bff, ...ids: string[]): Promise<string> => {
+    const headers = ids.map((id) => ['X-Request-Id', id] as const)
+    const answer = await ask(portOf(bff), { target: '/nothing', headers })
+    return answer.headers.get('x-request-id')![0]!
+  }
+  const safe = ['7', 'Az09._-', 'x'.repeat(64)]
+  for (const id of safe) t.equal(await idOf(behind, id), id)
+  for (const id of ['', 'x'.repeat(65), 'a b', 'a/b', 'a,b', '\u00e9', '"'])
+    t.match(await idOf(behind, id), ours, id)
+  t.match(await idOf(behind, 'a', 'b'), ours, 'two of them')
+  t.match(await idOf(elsewhere, 'from-a-browser'), ours, 'TRUST_PROXY does not name this peer')
+  const logged = (await requestLines(behind, 11)).map(({ reqId }) => reqId)
+  t.strictSame(logged.slice(0, 3), safe, 'the log has the same ids')
+})
+
 t.test('the text of a request cannot forge a line or fill the log', async (t) => {
   const bff = await startBff(t, await startSandbox(t), { ACCESS_LOG: 'all' })
   const port = portOf(bff)
@@ -108,5 +148,6 @@ t.test('X-Forwarded-For from an untrusted peer is logged once', async (t) => {
 
   const behind = await startBff(t, sandbox, { TRUST_PROXY: '127.0.0.0/8' })
   await ask(portOf(behind), { target: '/auth/session', headers })
-  t.strictSame(lines(behind, 'proxy.untrusted'), [])
+  await ask(portOf(behind), { target: '/auth/session', headers: [['X-Forwarded-For', '127.0.0.1']] })
+  t.strictSame(lines(behind, 'proxy.untrusted'), [], 'also where the client is on the machine of the proxy')
 })

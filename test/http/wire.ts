@@ -1,4 +1,5 @@
 import net, { type AddressInfo } from 'node:net'
+import { requireDocumented } from '../helpers/documented.ts'
 import type { Bff } from '../helpers/system.ts'
 
 /** One response as it stood on the wire. */
@@ -64,7 +65,7 @@ export async function ask(port: number, question: Question = {}): Promise<WireAn
   const { method = 'GET', target = '/', headers = [], body, chunked, noHost = false } = question
   const lines = [
     `${method} ${target} HTTP/1.1`,
-    ...(noHost ? [] : ['Host: bff.test']),
+    ...(noHost ? [] : [`Host: localhost:${port}`]),
     'Connection: close',
     ...(body === undefined ? [] : [`Content-Length: ${Buffer.byteLength(body)}`]),
     ...headers.map(([name, value]) => `${name}: ${value}`),
@@ -75,6 +76,8 @@ export async function ask(port: number, question: Question = {}): Promise<WireAn
   if (answer === undefined || heard.answers.length > 1 || heard.rest !== '') {
     throw new Error(`not exactly one answer to ${method} ${target}: ${JSON.stringify(heard)}`)
   }
+  const { status, body: text } = answer
+  requireDocumented(port, { method, target, status, header: (name) => field(answer, name), body: text })
   return answer
 }
 

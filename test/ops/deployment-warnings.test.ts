@@ -19,9 +19,10 @@ t.test(
     await until('both workers warn', async () => (await readyz(server.opsUrl)).status === 200)
     await until('it is shown', async () => (await readyz(server.opsUrl)).warnings !== undefined)
     t.match(await readyz(server.opsUrl), { warnings: [/allkeys-lru.*set noeviction/] })
-    const lines = server.logs().filter(({ event }) => event === 'store.evicts')
-    t.match(lines, [{ level: 'warn', policy: 'allkeys-lru', msg: /noeviction/ }])
-    t.equal(lines.length, 1)
+    const lines = () => server.logs().filter(({ event }) => event === 'store.evicts')
+    await until('it is logged', () => lines().length > 0)
+    t.match(lines(), [{ level: 'warn', policy: 'allkeys-lru', msg: /noeviction/ }])
+    t.equal(lines().length, 1)
   },
 )
 

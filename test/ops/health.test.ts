@@ -1,4 +1,5 @@
 import t from 'tap'
+import { createOpsServer } from '../../src/ops/routes.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { ask, portOf } from '../http/wire.ts'
@@ -21,6 +22,22 @@ t.test('a process with the embedded store is alive and ready as soon as it liste
   const bff = await startBff(t, await startSandbox(t))
   t.equal((await health(bff, '/livez')).status, 200)
   t.strictSame(await health(bff, '/readyz'), { status: 200, body: { status: 'ready', missing: [] } })
+})
+
+t.test('a route of the ops port that fails is a 500, and the process goes on', async (t) => {
+  const server = createOpsServer({
+    readiness: {
+      async missing() {
+        throw new Error('unforeseen')
+      },
+      warnings: () => [],
+    },
+    metrics: { text: async () => '', contentType: 'text/plain' },
+  })
+  const url = await server.listen({ host: '127.0.0.1', port: 0 })
+  t.teardown(() => server.close())
+  t.equal((await fetch(`${url}/readyz`)).status, 500)
+  t.equal((await fetch(`${url}/livez`)).status, 200)
 })
 
 t.test('a process without its store is alive but not ready, and says why', { timeout: 15_000 }, async (t) => {

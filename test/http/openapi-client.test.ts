@@ -1,0 +1,161 @@
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { createConfig, lintFromString } from '@redocly/openapi-core'
+import openapiTS, { astToString } from 'openapi-typescript'
+import t from 'tap'
+import ts from 'typescript'
+import { createCheck, requireDocumented } from '../helpers/documented.ts'
+import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { portOf } from './wire.ts'
+
+/** What an author of a page writes against the generated types. Returns what it saw. */
+const PAGE = `import createClient from 'openapi-fetch'
+import type { paths } from './api.js'
+
+export async function usePage(baseUrl: string, headers: Record<string, string>) {
+  const api = createClient<paths>({ baseUrl, headers, querySerializer: { object: { style: 'form', explode: true } } })
+  const session = (await api.GET('/auth/session')).data
+  if (session?.authenticated !== true) throw new Error('not signed in')
+  const flow: 'code' | 'token' | 'password' = session.flow
+  const flux = await api.GET('/flux/{fluxId}', {
+    params: { path: { fluxId: 'temperature' }, query: { format: 'JSON', parameters: { values: 3, from: 'a b' } } },
+  })
+  const site = await api.PUT('/site/{siteId}', {
+    params: { path: { siteId: '7' } },
+    body: { name: 'Plant', parentInfrastructureID: null },
+  })
+  const name: string | undefined = site.data?.name
+  const missing = await api.PUT('/site/{siteId}', { params: { path: { siteId: '404' } }, body: {} })
+  const wrong = await api.POST('/auth/session', { headers: { 'X-CSRF': null, Origin: 'https://other.example' } })
+  const code: string | undefined = wrong.error?.code
+  const head = await api.HEAD('/auth/session')
+  const end = await api.POST('/auth/logout')
+  const ended = await api.GET('/flux/{fluxId}', { params: { path: { fluxId: 'a' } } })
+  return {
+    flow, flux: flux.response.status, name, missing: missing.response.status, code, head: head.response.status,
+    end: end.response.status, ended: ended.response.status,
+  }
+}
+
+export async function misuse(baseUrl: string) {
+  const api = createClient<paths>({ baseUrl })
+  // @ts-expect-error -- the name of a site is a text
+  await api.PUT('/site/{siteId}', { params: { path: { siteId: '7' } }, body: { name: 7 } })
+  // @ts-expect-error -- there is no such format
+  await api.GET('/flux/{fluxId}', { params: { path: { fluxId: 'a' }, query: { format: 'YAML' } } })
+}
+`
+
+t.test('a generated openapi-fetch client compiles and works', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  const document = (await browser.fetch('/openapi.json')).text
+
+  const folder = t.testdir({ 'page.ts': PAGE, 'package.json': '{"type":"module"}' })
+  writeFileSync(join(folder, 'api.d.ts'), astToString(await openapiTS(document)))
+  const program = ts.createProgram([join(folder, 'page.ts')], {
+    strict: true,
+    skipLibCheck: true,
+    exactOptionalPropertyTypes: true,
+    target: ts.ScriptTarget.ES2022,
+    module: ts.ModuleKind.NodeNext,
+    types: [],
+  })
+  const faults = ts
+    .getPreEmitDiagnostics(program)
+    .map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'))
+  t.strictSame(faults, [])
+  program.emit()
+
+  const { usePage } = await import(pathToFileURL(join(folder, 'page.js')).href)
+  const cookie = [...browser.cookies].map(([name, { value }]) => `${name}=${value}`).join('; ')
+  const address = `http://127.0.0.1:${portOf(bff)}`
+  t.strictSame(await usePage(address, { cookie, 'X-CSRF': '1' }), {
+    flow: 'code',
+    flux: 200,
+    name: 'Plant',
+    missing: 404,
+    code: 'cross_origin',
+    head: 200,
+    end: 204,
+    ended: 401,
+  })
+  const [read] = sandbox.journal.entries({ endpoint: 'resource' })
+  t.strictSame(read?.query, { format: 'JSON', values: '3', from: 'a b' })
+})
+
+t.test('a linter finds nothing in the description but the address of the test', async (t) => {
+  const config = await createConfig({ extends: ['recommended'] })
+  const sandbox = await startSandbox(t)
+  for (const env of [
+    { OAUTH_FLOWS: 'code,token,password' },
+    { OAUTH_REDIRECT: 'fixed', OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: '*' },
+  ] as Record<string, string>[]) {
+    const bff = await startBff(t, sandbox, env)
+    const source = (await bff.browser().fetch('/openapi.json')).text
+    const found = await lintFromString({ source, absoluteRef: 'openapi.json', config })
+    t.strictSame(
+      found.map(({ severity, ruleId }) => `${severity} ${ruleId}`),
+      ['warn no-server-example.com'],
+    )
+    const { paths } = JSON.parse(source) as { paths: Record<string, Record<string, { operationId: string }>> }
+    const ids = Object.values(paths).flatMap((methods) =>
+      Object.values(methods).map(({ operationId }) => operationId),
+    )
+    t.equal(new Set(ids).size, ids.length, 'each operation has an id of its own')
+    t.notOk(ids.includes(undefined as never))
+  }
+})
+
+t.test('the check of responses against the description finds what differs', async (t) => {
+  const bff = await startBff(t, await startSandbox(t))
+  const document = (await bff.browser().fetch('/openapi.json')).json()
+  const check = createCheck(document as never)
+  const problem = {
+    type: 'urn:bff:problem:login_required',
+    title: 'a',
+    status: 401,
+    detail: 'b',
+    code: 'login_required',
+    requestId: 'c',
+  }
+  const site = { wType: 'Site', id: 7, name: '', description: '', code: '', creationDate: '', updateDate: '' }
+  for (const [method, target, status, type, body, says] of [
+    [
+      'GET',
+      '/auth/session',
+      200,
+      'application/json',
+      { authenticated: false, loginUrl: '/auth/login' },
+      null,
+    ],
+    ['GET', '/auth/session', 200, 'application/json', { authenticated: true }, /Session/],
+    ['GET', '/auth/session', 200, 'text/plain', {}, /type text\/plain/],
+    ['GET', '/auth/session', 418, 'application/problem+json', problem, /status/],
+    ['POST', '/auth/session', 401, 'application/problem+json', problem, null],
+    ['POST', '/auth/session', 401, 'application/problem+json', { ...problem, code: 'new' }, /Problem/],
+    ['POST', '/auth/session', 401, 'application/problem+json', { ...problem, reason: 'new' }, /Problem/],
+    ['POST', '/auth/session', 503, 'application/problem+json', problem, /Retry-After/],
+    ['HEAD', '/auth/session', 200, 'application/json', {}, /a body/],
+    ['GET', '/auth/login', 303, '', '', /Location/],
+    ['PUT', '/site/7', 200, 'application/json', site, null],
+    ['PUT', '/site/7', 200, 'application/json', { ...site, id: 'x' }, /Site/],
+    ['PUT', '/site/7', 422, 'application/json', { any: 'thing' }, null],
+    ['GET', '/flux/a', 404, 'text/html', '<p>', null],
+    ['GET', '/a/file', 200, 'text/plain', 'text', null],
+  ] as const) {
+    const header = (name: string) =>
+      name === 'content-type' ? type : name === 'x-request-id' ? 'c' : undefined
+    const text = typeof body === 'string' ? body : JSON.stringify(body)
+    const fault = check({ method, target, status, header, body: text })
+    const what = `${method} ${target} ${status} ${type}`
+    if (says === null) t.equal(fault, null, what)
+    else t.match(fault, says, what)
+  }
+  const received = { method: 'GET', target: '/auth/session', status: 418, header: () => undefined, body: '' }
+  t.throws(() => requireDocumented(portOf(bff), received), /not as documented: GET \/auth\/session 418/)
+  t.doesNotThrow(() => requireDocumented(9, received))
+})
