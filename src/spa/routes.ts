@@ -2,13 +2,17 @@ import { realpath } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import fastifyStatic from '@fastify/static'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { Config } from '../config/config.ts'
 import { problem } from '../errors.ts'
-import { STATIC_HEADERS } from '../http/headers.ts'
+import { staticHeaders } from '../http/headers.ts'
 import { isNavigation } from '../http/problems.ts'
 import { isOwnPath } from '../paths.ts'
+import { type Coding, preferredCodings } from './codings.ts'
 import { cacheControlFor, decodePath, findFile, type StaticFile } from './files.ts'
 
 const START_PAGE = 'index.html'
+
+const SUFFIX: Record<Exclude<Coding, 'identity'>, string> = { br: '.br', gzip: '.gz' }
 
 /**
  * Prepares the build in `dir` to be served and returns the handler for requests that no route takes. It answers
@@ -16,8 +20,9 @@ const START_PAGE = 'index.html'
  * `not_found` for our own paths and all else, and `method_not_allowed` for other methods on a file.
  * Rejects when the folder has no `index.html`.
  */
-export async function addStaticFiles(server: FastifyInstance, dir: string) {
-  const root = await findRoot(dir)
+export async function addStaticFiles(server: FastifyInstance, settings: NonNullable<Config['static']>) {
+  const root = await findRoot(settings.dir)
+  const pageHeaders = staticHeaders(settings)
   // No wildcard route: it would take over responses of the server on its own paths.
   await server.register(fastifyStatic, {
     root,
@@ -26,6 +31,8 @@ export async function addStaticFiles(server: FastifyInstance, dir: string) {
     // `decodePath` refuses all dot files but `.well-known`.
     dotfiles: 'allow',
     index: false,
+    // Adds `Vary: Accept-Encoding`, and the type of the file that was compressed.
+    preCompressed: true,
   })
 
   return async function serveFile(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -37,7 +44,7 @@ export async function addStaticFiles(server: FastifyInstance, dir: string) {
     const reads = request.method === 'GET' || request.method === 'HEAD'
     if (file !== null) {
       if (!reads) throw problem('method_not_allowed', { headers: { allow: 'GET, HEAD' } })
-      return send(request, reply, file)
+      return await send(request, reply, file)
     }
 
     if (!reads || !isNavigation(request)) throw problem('not_found')
@@ -45,7 +52,34 @@ export async function addStaticFiles(server: FastifyInstance, dir: string) {
     if (start === null) throw problem('not_found')
     // The same path is 404 for a script or a fetch.
     reply.header('vary', 'sec-fetch-mode, accept')
-    return send(request, reply, start)
+    return await send(request, reply, start)
+  }
+
+  async function send(request: FastifyRequest, reply: FastifyReply, file: StaticFile): Promise<FastifyReply> {
+    const { headers } = request
+    if (headers['if-match'] !== undefined || headers['if-unmodified-since'] !== undefined) {
+      throw problem('invalid_request', 'If-Match and If-Unmodified-Since are not supported on files.')
+    }
+    const { coding, size } = await chooseVariant(file, headers['accept-encoding'])
+    // The library would prefer any coding to none, whatever their weights: it gets the one choice.
+    if (coding === 'identity') delete headers['accept-encoding']
+    else headers['accept-encoding'] = coding
+    reply.headers(pageHeaders)
+    reply.header('cache-control', cacheControlFor(file.path))
+    return reply.sendFile(file.path, { acceptRanges: isServableRange(headers.range, size) })
+  }
+
+  /** The form of a file that the client prefers among those that exist, with its size in bytes. */
+  async function chooseVariant(
+    { path, size }: StaticFile,
+    accepted: string | undefined,
+  ): Promise<{ coding: Coding; size: number }> {
+    for (const coding of preferredCodings(accepted)) {
+      if (coding === 'identity') break
+      const variant = await findFile(root, `/${path}${SUFFIX[coding]}`)
+      if (variant !== null) return { coding, size: variant.size }
+    }
+    return { coding: 'identity', size }
   }
 }
 
@@ -55,16 +89,6 @@ async function findRoot(dir: string): Promise<string> {
     throw new Error(`The folder of static files has no ${START_PAGE}: ${dir}`)
   }
   return root
-}
-
-function send(request: FastifyRequest, reply: FastifyReply, file: StaticFile): FastifyReply {
-  const { headers } = request
-  if (headers['if-match'] !== undefined || headers['if-unmodified-since'] !== undefined) {
-    throw problem('invalid_request', 'If-Match and If-Unmodified-Since are not supported on files.')
-  }
-  reply.headers(STATIC_HEADERS)
-  reply.header('cache-control', cacheControlFor(file.path))
-  return reply.sendFile(file.path, { acceptRanges: isServableRange(headers.range, file.size) })
 }
 
 /** A range that cannot be served is ignored (RFC 9110 section 14.2): the response is the whole file. */

@@ -1,75 +1,166 @@
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { build } from 'esbuild'
 import type { Page } from 'playwright-core'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { launchChromium } from '../helpers/chromium.ts'
+import { codeBlock } from '../helpers/documentation.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
-import { type Demo, decideOnPage, startDemo } from './demo.ts'
+import { type Demo, decideOnPage, openTab, startDemo } from './demo.ts'
 
 const browser = await launchChromium(t)
-const documentation = readFileSync(new URL('../../docs/pages.md', import.meta.url), 'utf8')
+const CLIENT = fileURLToPath(new URL('../../client/bff-client.ts', import.meta.url))
+const printed = (heading: string, language = 'ts') => codeBlock('docs/spa.md', heading, language)
 
-/** The functions that the printed code leaves to the page. */
+// What the printed code leaves to the page, and which of it runs at which address.
 const VIEW = `
 const show = (text) => { document.querySelector('h1').textContent = text }
 const showNotice = (text) => show('notice: ' + text)
 const showPage = () => show('in')
 const showSignInButton = (error) => show('out: ' + error)
-const showFlux = (flux) => show('flux: ' + Object.keys(flux).length)
+const texts = []
+const showFlux = (flux) => texts.push(typeof flux === 'string' ? flux : Object.keys(flux).join())
+`
+const ENTRY = `
+if (location.pathname === '/expiry') import('./warn')
+else if (location.pathname === '/plain') import('./plain')
+else {
+  import('./popup').then(({ openSignIn }) => { window.openSignIn = openSignIn })
+  if (location.pathname !== '/signed-in') import('./sign-in')
+  Promise.all([import('./data'), import('./explain')]).then(([{ readAndRename }, { explain }]) => {
+    window.readAndRename = (name) => readAndRename(name).catch(explain)
+  })
+}
 `
 
-/** The first block of JavaScript below a heading of docs/pages.md. */
-function printed(heading: string): string {
-  const from = documentation.indexOf(`\n## ${heading}\n`)
-  const code = /```js\n(.*?)```/s.exec(documentation.slice(from))?.[1]
-  if (from < 0 || code === undefined) throw new Error(`docs/pages.md has no code below "${heading}"`)
-  return code
+/** The page that docs/spa.md prints, in pieces. */
+async function buildPage(): Promise<string> {
+  const folder = makeFolder('documented-page')
+  const files = {
+    'src/entry.ts': ENTRY,
+    'src/sign-in.ts': printed('Sign in'),
+    'src/data.ts': printed('Read and change data'),
+    'src/explain.ts': printed('Handle errors'),
+    'src/popup.ts': printed('Sign in in a popup'),
+    // Three seconds, so that a test need not wait for minutes.
+    'src/warn.ts': printed('Warn before the session ends').replace('120_000', '3_000'),
+    'src/plain.ts': `${printed('Without the client', 'js')}
+      document.querySelector('h1').onclick = async () => {\n${printed('A call without the client', 'js')}\n}`,
+    'page/view.js': VIEW,
+    'page/sw.js': printed('Use a service worker', 'js'),
+    'page/index.html': `<!doctype html><link rel="icon" href="data:,"><h1></h1>
+      ${printed('Offer a download', 'html')} ${printed('Warn before the session ends', 'html')}
+      <script src="/view.js"></script><script type="module" src="/entry.js"></script>`,
+  }
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, name)), { recursive: true })
+    writeFileSync(join(folder, name), text)
+  }
+  copyFileSync(CLIENT, join(folder, 'src/bff-client.ts'))
+  await build({
+    entryPoints: [join(folder, 'src/entry.ts')],
+    outdir: join(folder, 'page'),
+    bundle: true,
+    splitting: true,
+    format: 'esm',
+  })
+  return join(folder, 'page')
 }
 
-async function startPage(t: Test): Promise<{ demo: Demo; open: (path: string) => Promise<Page> }> {
-  const folder = makeFolder('documented-page')
-  mkdirSync(join(folder, 'js'))
-  writeFileSync(
-    join(folder, 'index.html'),
-    '<!doctype html><h1></h1><script type="module" src="/js/page.js"></script>',
-  )
-  // The call is inside a function, since both blocks declare the same names.
-  const call = `document.querySelector('h1').onclick = async () => {\n${printed('Call the platform')}\n}\n`
-  writeFileSync(join(folder, 'js/page.js'), `${VIEW}\n${printed('Sign in')}\n${call}`)
-  const demo = await startDemo(t, browser, { env: { STATIC_DIR: folder } })
-  const tab = await demo.context.newPage()
-  return {
-    demo,
-    async open(path) {
-      await tab.goto(demo.reverseProxy.publicUrl + path)
-      return tab
-    },
-  }
-}
+const page = await buildPage()
 
 async function says(tab: Page, text: string): Promise<void> {
   await tab.locator('h1', { hasText: text }).waitFor()
 }
 
-t.test('the sign-in code of docs/pages.md returns to the very address, with one sign-in', async (t) => {
-  const { demo, open } = await startPage(t)
-  const { publicUrl, passed } = demo.reverseProxy
-  const tab = await open('/reports/7?tab=2&q=a%20b#x')
-  await decideOnPage(tab, publicUrl)
-  await says(tab, 'in')
-  t.equal(tab.url(), `${publicUrl}/reports/7?tab=2&q=a%20b#x`)
-  t.equal(passed.filter(({ path }) => path.startsWith('/auth/login')).length, 1)
+function signIns({ reverseProxy }: Demo): number {
+  return reverseProxy.passed.filter(({ path }) => path.startsWith('/auth/login')).length
+}
 
-  await tab.locator('h1').click()
-  await says(tab, 'flux: ')
-})
-
-t.test('the sign-in code of docs/pages.md lets the user refuse, and cleans the address', async (t) => {
-  const { demo, open } = await startPage(t)
-  const { publicUrl, passed } = demo.reverseProxy
-  const tab = await open('/reports')
+t.test('the sign-in without the client returns to the very address, and lets the user refuse', async (t) => {
+  const demo = await startDemo(t, browser, { env: { STATIC_DIR: page, OAUTH_FLOWS: 'code,password' } })
+  const { publicUrl } = demo.reverseProxy
+  const tab = await openTab(demo, '/plain')
   await decideOnPage(tab, publicUrl, 'refuse')
   await says(tab, 'out: access_denied')
-  t.equal(tab.url(), `${publicUrl}/reports`)
-  t.equal(passed.filter(({ path }) => path.startsWith('/auth/login')).length, 1, 'no second sign-in')
+  t.equal(tab.url(), `${publicUrl}/plain`)
+  t.equal(signIns(demo), 1, 'no second sign-in')
+
+  const byPassword = await tab.evaluate(`(async () => {
+    const username = 'alice', password = 'wonderland'
+    ${printed('Sign in by password', 'js')}
+    return (await response.json()).authenticated
+  })()`)
+  t.equal(byPassword, true)
+  await tab.evaluate('fetch("/auth/logout", { method: "POST" })')
+
+  await tab.goto(`${publicUrl}/plain?tab=2&q=a%20b#x`)
+  await decideOnPage(tab, publicUrl)
+  await says(tab, 'in')
+  t.equal(tab.url(), `${publicUrl}/plain?tab=2&q=a%20b#x`)
+  await tab.locator('h1').click()
+  await tab.waitForFunction('texts.length === 1')
+})
+
+t.test('the page of docs/spa.md signs in, reads and changes data, and explains a failure', async (t) => {
+  const demo = await startDemo(t, browser, { env: { STATIC_DIR: page } })
+  const { context, reverseProxy } = demo
+  const { publicUrl } = reverseProxy
+  const tab = await openTab(demo, '/reports/7?tab=2#x')
+  await decideOnPage(tab, publicUrl, 'refuse')
+  await says(tab, 'out: access_denied')
+  t.equal(tab.url(), `${publicUrl}/reports/7?tab=2#x`)
+  t.equal(signIns(demo), 1, 'no second sign-in')
+
+  const opened = context.waitForEvent('page')
+  await tab.evaluate('openSignIn()')
+  const popup = await opened
+  await popup.locator('#username').fill('alice')
+  await popup.locator('#password').fill('wonderland')
+  const closed = popup.waitForEvent('close')
+  await popup.locator('#accept').click({ noWaitAfter: true })
+  await closed
+  await says(tab, 'in')
+
+  await tab.evaluate('readAndRename("Bench")')
+  const texts = await tab.evaluate<string[]>('texts')
+  const id = /^\d+/m.exec(texts[1]!.split('\n')[1]!)?.[0]
+  t.match(texts[0], /: 100 values$/)
+  t.equal(texts[2], `Every digit: ${id}`, 'as in the CSV')
+  t.match(texts[3], /^Bench, changed /)
+
+  const downloading = tab.waitForEvent('download')
+  await tab.locator('a[download]').click()
+  const download = await downloading
+  t.equal(download.suggestedFilename(), 'temperature.csv')
+  t.equal(await download.failure(), null)
+
+  await tab.evaluate('fetch("/auth/logout", { method: "POST" })')
+  await tab.evaluate('readAndRename("Bench")')
+  await says(tab, 'out: ')
+  t.strictSame(await context.cookies(), [])
+
+  await tab.evaluate(
+    'navigator.serviceWorker.register("/sw.js").then(() => navigator.serviceWorker.ready).then(() => {})',
+  )
+  await tab.goto(`${publicUrl}/reports/8`)
+  await decideOnPage(tab, publicUrl)
+  await says(tab, 'in')
+  t.equal(await tab.evaluate('navigator.serviceWorker.controller !== null'), true)
+  t.equal(tab.url(), `${publicUrl}/reports/8`, 'a sign-in passes the service worker')
+})
+
+t.test('the warning of docs/spa.md appears before the session ends, and extends it', async (t) => {
+  const demo = await startDemo(t, browser, { env: { STATIC_DIR: page, SESSION_IDLE_SECONDS: '5' } })
+  const tab = await openTab(demo, '/auth/login?returnTo=/expiry')
+  await decideOnPage(tab, demo.reverseProxy.publicUrl)
+  const warning = tab.locator('#expiry[open]')
+  await warning.waitFor()
+  await tab.locator('#stay').click()
+  await warning.waitFor({ state: 'detached' })
+  await warning.waitFor()
+  await tab.evaluate('fetch("/auth/logout", { method: "POST" })')
+  await warning.waitFor({ state: 'detached' })
+  t.strictSame(demo.complaints, [])
 })

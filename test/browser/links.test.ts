@@ -2,7 +2,7 @@ import type { Page } from 'playwright-core'
 import t from 'tap'
 import { request } from 'undici'
 import { launchChromium } from '../helpers/chromium.ts'
-import { decideOnPage, showsState } from './demo.ts'
+import { decideOnPage, showsState, startDemo } from './demo.ts'
 import { nothingHappened, signedInVictim } from './victim.ts'
 
 const browser = await launchChromium(t)
@@ -43,7 +43,7 @@ t.test('a link on another site to sign-in shows a page with a button and sets no
 t.test("an attacker's code does not sign the victim in to the attacker's account", async (t) => {
   const { demo, app, page, home, context, since } = await signedInVictim(t, browser, 'evil.test')
   const { sandbox } = demo
-  const start = await request(`${demo.serverUrl}/auth/login`)
+  const start = await request(`${demo.serverUrl}/auth/login`, { headers: { host: new URL(home).host } })
   const back = await fetch(String(start.headers.location), {
     method: 'POST',
     body: new URLSearchParams({ username: 'bob', password: 'builder', decision: 'accept' }),
@@ -67,3 +67,33 @@ async function clickLink(page: Page, address: string): Promise<void> {
   await page.locator('#bait').click()
   await page.waitForURL((url) => url.host !== 'evil.test')
 }
+
+t.test('a sign-in begun under another host name ends signed in at PUBLIC_URL', async (t) => {
+  const { reverseProxy, context } = await startDemo(t, browser)
+  const { publicUrl, passed } = reverseProxy
+  const page = await context.newPage()
+  const target = '/auth/login?returnTo=%2F%3Ftab%3D1'
+  for (const _time of [1, 2]) {
+    await page.goto(publicUrl.replace('localhost', '127.0.0.1') + target)
+    await decideOnPage(page, publicUrl)
+    await showsState(page, 'in')
+    t.equal(page.url(), `${publicUrl}/?tab=1`)
+  }
+  const started = passed.filter(({ path }) => path === target)
+  t.equal(started.length, 4, 'each time by one redirect')
+  t.strictSame(
+    (await context.cookies()).map(({ name }) => name).sort(),
+    ['record', 'session'],
+    'nothing is left of the redirect',
+  )
+})
+
+t.test('behind a reverse proxy that changes Host a sign-in succeeds after one redirect', async (t) => {
+  const { reverseProxy, serverUrl, context } = await startDemo(t, browser)
+  reverseProxy.forwardTo(Number(new URL(serverUrl).port), 'internal.test:3000')
+  const page = await context.newPage()
+  await page.goto(`${reverseProxy.publicUrl}/auth/login`)
+  await decideOnPage(page, reverseProxy.publicUrl)
+  await showsState(page, 'in')
+  t.equal(reverseProxy.passed.filter(({ path }) => path === '/auth/login').length, 2)
+})

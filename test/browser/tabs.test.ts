@@ -27,7 +27,7 @@ t.test('other tabs follow a change in one tab without a click', async (t) => {
   await second.locator('#sign-out').click()
   await showsState(second, 'out')
   await showsState(first, 'out')
-  await first.locator('#sign-in-again').waitFor()
+  await first.locator('#notice[data-kind="ended"]').waitFor()
   t.equal(await first.locator('#flux-body').textContent(), '', 'the data has left the other tab too')
   t.strictSame(await context.cookies(), [])
   t.equal(await records(), 0)

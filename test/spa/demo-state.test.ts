@@ -1,20 +1,16 @@
 import t from 'tap'
-import { cleanAddress, readLoginNotice } from '../../src/spa/demo/login-notice.ts'
-import { fluxPath, siteCall } from '../../src/spa/demo/requests.ts'
-import { compareSessions, formatSpan, type LiveSession, readSession } from '../../src/spa/demo/session.ts'
+import { asCurl, asFetch, quote } from '../../src/spa/demo/copy-as.ts'
+import { examplesOf, splitExact } from '../../src/spa/demo/exact.ts'
+import { clientCall, fluxPath, siteCall } from '../../src/spa/demo/requests.ts'
+import {
+  compareSessions,
+  endingText,
+  formatSpan,
+  type LiveSession,
+  signInFailureText,
+} from '../../src/spa/demo/session.ts'
 
 const LIVE: LiveSession = {
-  flow: 'code',
-  createdAt: 1_000_000,
-  idleExpiresAt: 2_000_000,
-  expiresAt: 3_000_000,
-  accessTokenExpiresAt: 1_500_000,
-  refreshable: true,
-  wac: 'DEMO',
-}
-
-const BODY = {
-  authenticated: true,
   flow: 'code',
   createdAt: '1970-01-01T00:16:40.000Z',
   idleExpiresAt: '1970-01-01T00:33:20.000Z',
@@ -22,26 +18,24 @@ const BODY = {
   accessTokenExpiresAt: '1970-01-01T00:25:00.000Z',
   refreshable: true,
   wac: 'DEMO',
+  now: '1970-01-01T00:17:00.000Z',
+  sessionId: '0123456789ab',
 }
-
-t.test('the session is read from its body, and a body of another shape is told apart', async (t) => {
-  t.same(readSession(JSON.stringify(BODY)), LIVE)
-  t.equal(readSession('{"authenticated":false,"loginUrl":"/auth/login"}'), null)
-  t.equal(readSession('<html>'), undefined)
-  t.equal(readSession('{}'), undefined)
-  t.equal(readSession(JSON.stringify({ ...BODY, expiresAt: 'soon' })), undefined)
-})
 
 t.test('two looks at a session tell what happened between them', async (t) => {
   t.same(compareSessions(null, null), [])
   t.same(compareSessions(null, LIVE), ['signed_in'])
   t.same(compareSessions(LIVE, null), ['ended'])
-  t.same(compareSessions(LIVE, { ...LIVE }), [])
-  t.same(compareSessions(LIVE, { ...LIVE, accessTokenExpiresAt: 1_600_000 }), ['refreshed'])
-  t.same(compareSessions(LIVE, { ...LIVE, idleExpiresAt: 2_100_000 }), ['extended'])
-  t.same(compareSessions(LIVE, { ...LIVE, createdAt: 1_200_000, accessTokenExpiresAt: 1_700_000 }), [
-    'replaced',
-  ])
+  t.same(compareSessions(LIVE, { ...LIVE, now: '1970-01-01T00:17:01.000Z' }), [])
+  t.same(compareSessions(LIVE, { ...LIVE, accessTokenExpiresAt: '1970-01-01T00:26:00.000Z' }), ['refreshed'])
+  t.same(compareSessions(LIVE, { ...LIVE, idleExpiresAt: '1970-01-01T00:34:00.000Z' }), ['extended'])
+  t.same(compareSessions(LIVE, { ...LIVE, sessionId: 'ba9876543210' }), ['replaced'])
+})
+
+t.test('each reason of an end has a sentence of its own', async (t) => {
+  t.match(endingText('refused'), /taken the access back/)
+  t.match(endingText('news'), /session is over/)
+  t.match(endingText(undefined), /session is over/)
 })
 
 t.test('time spans are written for people', async (t) => {
@@ -51,18 +45,10 @@ t.test('time spans are written for people', async (t) => {
   t.equal(formatSpan(7_500_000), '2 h 05 min')
 })
 
-t.test('a refused sign-in is told in words, and unknown errors are not repeated', async (t) => {
-  t.match(readLoginNotice(new URL('http://a.test/?login_error=access_denied')), /You refused access/)
-  t.match(readLoginNotice(new URL('http://a.test/?login_error=%3Cscript%3E')), /did not succeed/)
-  t.match(readLoginNotice(new URL('http://a.test/?login_error=constructor')), /did not succeed/)
-  t.equal(readLoginNotice(new URL('http://a.test/?other=1')), null)
-})
-
-t.test('the address is cleaned of what a sign-in left in it, and of nothing else', async (t) => {
-  const clean = (address: string): string => cleanAddress(new URL(address)).href
-  t.equal(clean('http://a.test/p?login_error=access_denied#_'), 'http://a.test/p')
-  t.equal(clean('http://a.test/p?x=1&login_error=access_denied#top'), 'http://a.test/p?x=1#top')
-  t.equal(clean('http://a.test/p?x=a%20b#_'), 'http://a.test/p?x=a%20b')
+t.test('a refused sign-in has a sentence, and unknown errors are not repeated', async (t) => {
+  t.match(signInFailureText('access_denied'), /You refused access/)
+  t.match(signInFailureText('<script>'), /did not succeed/)
+  t.match(signInFailureText('constructor'), /did not succeed/)
 })
 
 t.test('a Flux is addressed with and without an account code', async (t) => {
@@ -87,4 +73,40 @@ t.test('a Site is changed by either route, and only what was filled in is sent',
     path: '/site',
     body: '{"siteID":7,"name":"N","parentInfrastructureID":3,"wac":"DEMO"}',
   })
+})
+
+t.test('numbers that JavaScript changes are marked, and the text stays as it was', async (t) => {
+  const text =
+    '{"id":9007207803376519,"n":12,"f":1.5,"values":[{"date":"2026-01-02T03:00:00.1234567Z","value":21.50}]}'
+  const parts = splitExact(text)
+  t.equal(parts.map((part) => part.text).join(''), text)
+  t.same(examplesOf(parts), [
+    { text: '9007207803376519', parsed: '9007207803376520' },
+    { text: '2026-01-02T03:00:00.1234567Z', parsed: '2026-01-02T03:00:00.123Z' },
+    { text: '21.50', parsed: '21.5' },
+  ])
+  t.same(splitExact('no number'), [{ text: 'no number' }])
+  t.same(
+    examplesOf(splitExact('id,date,value\r\n9007207803376519,2026-01-02T03:00:00.1234567Z,4.10\r\n')).length,
+    3,
+    'CSV',
+  )
+})
+
+t.test('a call is copied as fetch, as curl and with the client', async (t) => {
+  const read = { method: 'GET', path: '/flux/power?format=CSV' } as const
+  t.equal(asFetch(read), "await (await fetch('/flux/power?format=CSV')).text()")
+  t.equal(
+    asCurl(read, 'http://a.test'),
+    `curl 'http://a.test/flux/power?format=CSV' -H 'X-CSRF: 1' -b "session=$SESSION_COOKIE"`,
+  )
+  const form = { wac: '', siteId: 7, name: "O'Neil", description: '', code: '', parent: null }
+  const change = siteCall({ ...form, route: 'PUT' })
+  t.match(asCurl(change, 'http://a.test'), `-d '{"name":"O'\\''Neil","parentInfrastructureID":null}'`)
+  t.match(asFetch(change), `body: '{"name":"O\\'Neil","parentInfrastructureID":null}'`)
+  t.equal(
+    clientCall({ ...form, route: 'PUT', wac: 'ACME' }),
+    `await updateSite(7, {"name":"O'Neil","parentInfrastructureID":null}, {"wac":"ACME"})`,
+  )
+  t.equal(quote("a\\'\n"), "'a\\\\\\'\\n'")
 })

@@ -39,10 +39,12 @@ async function makeBuild(test: Test): Promise<string> {
   return build
 }
 
+const settingsFor = (dir: string) => ({ dir, csp: {}, permissionsPolicy: null })
+
 async function makeApp(test: Test, dir: string): Promise<FastifyInstance> {
   const app = fastify({ exposeHeadRoutes: false })
   test.teardown(() => app.close())
-  app.setNotFoundHandler(await addStaticFiles(app, dir))
+  app.setNotFoundHandler(await addStaticFiles(app, settingsFor(dir)))
   app.setErrorHandler((error, _request, reply) => {
     if (!(error instanceof Problem))
       return reply.code(500).send({ code: 'not_a_problem', text: String(error) })
@@ -277,6 +279,6 @@ t.test('a folder without a start page is refused at start', async (t) => {
   const app = fastify()
   t.teardown(() => app.close())
   const dir = t.testdir({ 'other.html': '' })
-  await t.rejects(addStaticFiles(app, dir), /has no index\.html/)
-  await t.rejects(addStaticFiles(app, join(dir, 'missing')), /has no index\.html/)
+  await t.rejects(addStaticFiles(app, settingsFor(dir)), /has no index\.html/)
+  await t.rejects(addStaticFiles(app, settingsFor(join(dir, 'missing'))), /has no index\.html/)
 })

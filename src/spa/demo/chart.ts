@@ -12,12 +12,14 @@ export interface Chart {
 }
 
 /**
- * A line chart in an `<svg>` that follows the width of its box; a text shows the value under the pointer.
+ * A line chart in an `<svg>` that follows the width of its box. The pointer or the slider chooses a value.
  *
  * @param svg where to draw, with `role="img"`; its label tells the series in one sentence
- * @param readout gets the value under the pointer, or a summary
+ * @param slider chooses a value by keyboard or touch
+ * @param readout gets the chosen value, or a summary
  */
-export function createChart(svg: SVGSVGElement, readout: HTMLElement): Chart {
+export function createChart(svg: SVGSVGElement, slider: HTMLInputElement, readout: HTMLElement): Chart {
+  let choose: (index: number | null) => void = () => {}
   let series: Series = { name: null, unit: null, points: [] }
   let drawn = 0
 
@@ -30,7 +32,11 @@ export function createChart(svg: SVGSVGElement, readout: HTMLElement): Chart {
     const summary = summarize(series)
     svg.setAttribute('aria-label', summary)
     readout.textContent = summary
-    if (series.points.length > 0) paint(svg, series, width, (point) => tell(point, summary))
+    const last = Math.max(0, series.points.length - 1)
+    slider.max = String(last)
+    slider.value = String(last)
+    slider.ariaValueText = summary
+    if (series.points.length > 0) choose = paint(svg, series, width, (point) => tell(point, summary))
   }
 
   const tell = (point: Point | null, summary: string): void => {
@@ -38,6 +44,11 @@ export function createChart(svg: SVGSVGElement, readout: HTMLElement): Chart {
       point === null ? summary : `${formatValue(point.value, series.unit)} at ${formatInstant(point.time)}`
   }
 
+  slider.addEventListener('input', () => {
+    choose(Number(slider.value))
+    slider.ariaValueText = readout.textContent
+  })
+  slider.addEventListener('blur', () => choose(null))
   new ResizeObserver(() => {
     if (svg.clientWidth !== drawn) draw(series)
   }).observe(svg)
@@ -45,7 +56,13 @@ export function createChart(svg: SVGSVGElement, readout: HTMLElement): Chart {
   return { draw }
 }
 
-function paint(svg: SVGSVGElement, series: Series, width: number, tell: (point: Point | null) => void): void {
+/** Draws it all. Returns how to mark a point, or none. */
+function paint(
+  svg: SVGSVGElement,
+  series: Series,
+  width: number,
+  tell: (point: Point | null) => void,
+): (index: number | null) => void {
   const { points } = series
   const first = points[0]!.time
   const last = points.at(-1)!.time
@@ -57,18 +74,23 @@ function paint(svg: SVGSVGElement, series: Series, width: number, tell: (point: 
     MARGIN.left + (last === first ? inner / 2 : ((time - first) / (last - first)) * inner)
   const y = (value: number): number => bottom - ((value - low) / (high - low)) * (bottom - MARGIN.top)
 
+  const formatTickValue = tickFormat(ticks)
   for (const tick of ticks) {
     add(svg, 'line', { class: 'grid', x1: MARGIN.left, x2: width - MARGIN.right, y1: y(tick), y2: y(tick) })
     add(
       svg,
       'text',
       { class: 'tick', x: MARGIN.left - 8, y: y(tick) + 4, 'text-anchor': 'end' },
-      compact(tick),
+      formatTickValue(tick),
     )
   }
-  for (const [time, anchor] of timeTicks(first, last, inner)) {
+  for (const time of timeTicks(first, last, inner)) {
+    const at = x(time)
+    add(svg, 'line', { class: 'grid', x1: at, x2: at, y1: bottom, y2: bottom + 4 })
+    // A label at an edge is moved in, so that it is not cut off.
+    const label = Math.min(Math.max(at, MARGIN.left), width - MARGIN.right - 24)
     const text = formatTick(time, last - first)
-    add(svg, 'text', { class: 'tick', x: x(time), y: HEIGHT - 8, 'text-anchor': anchor }, text)
+    add(svg, 'text', { class: 'tick', x: label, y: HEIGHT - 8, 'text-anchor': 'middle' }, text)
   }
 
   const line = points.map((point) => `${x(point.time).toFixed(1)},${y(point.value).toFixed(1)}`)
@@ -102,6 +124,7 @@ function paint(svg: SVGSVGElement, series: Series, width: number, tell: (point: 
     )
   }
   svg.onpointerleave = () => show(null)
+  return (index) => show(index === null ? null : points[index]!)
 }
 
 function add(
@@ -141,13 +164,19 @@ function valueTicks(points: Point[]): number[] {
   return Array.from({ length: to - from + 1 }, (_, i) => (from + i) * step)
 }
 
-function timeTicks(first: number, last: number, room: number): [number, string][] {
-  if (first === last) return [[first, 'middle']]
-  const count = Math.max(2, Math.min(6, Math.floor(room / 110)))
-  return Array.from({ length: count }, (_, i) => {
-    const anchor = i === 0 ? 'start' : i === count - 1 ? 'end' : 'middle'
-    return [first + ((last - first) * i) / (count - 1), anchor]
-  })
+const STEPS_MS = [
+  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400,
+].map((seconds) => seconds * 1_000)
+
+/** Round times by the reader's clock, as many as there is room for. */
+function timeTicks(first: number, last: number, room: number): number[] {
+  if (first === last) return [first]
+  const rough = (last - first) / Math.max(2, Math.floor(room / 110))
+  const day = STEPS_MS.at(-1)!
+  const step = STEPS_MS.find((candidate) => candidate >= rough) ?? Math.ceil(rough / day) * day
+  const zone = new Date(first).getTimezoneOffset() * 60_000
+  const from = Math.ceil((first - zone) / step) * step + zone
+  return Array.from({ length: Math.floor((last - from) / step) + 1 }, (_, i) => from + i * step)
 }
 
 function formatTick(time: number, span: number): string {
@@ -165,13 +194,24 @@ function formatInstant(time: number): string {
   return new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'medium' }).format(time)
 }
 
-function compact(value: number): string {
-  return new Intl.NumberFormat(undefined, { notation: 'compact', maximumFractionDigits: 3 }).format(value)
+/** All ticks with as many decimals as their step needs. */
+function tickFormat(ticks: number[]): (value: number) => string {
+  const step = ticks[1]! - ticks[0]!
+  const digits = Math.max(0, Math.min(6, Math.ceil(-Math.log10(step) - 1e-9)))
+  const decimals = Number(step.toFixed(digits)) === step ? digits : digits + 1
+  const notation = Math.abs(ticks.at(-1)!) >= 100_000 ? 'compact' : 'standard'
+  const format = new Intl.NumberFormat(undefined, {
+    notation,
+    minimumFractionDigits: decimals,
+    maximumFractionDigits: decimals,
+  })
+  return (value) => format.format(value)
 }
 
 function formatValue(value: number, unit: string | null): string {
   const number = new Intl.NumberFormat(undefined, { maximumFractionDigits: 6 }).format(value)
-  return unit === null ? number : `${number} ${unit}`
+  // ISO 80000 calls the unit of a bare number 1.
+  return unit === null || unit === '1' ? number : `${number} ${unit}`
 }
 
 function summarize({ name, unit, points }: Series): string {

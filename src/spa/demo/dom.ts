@@ -22,3 +22,10 @@ export function checkedValue(form: HTMLFormElement, name: string): string {
   const value = new FormData(form).get(name)
   return typeof value === 'string' ? value : ''
 }
+
+/** Lets the keyboard scroll a box: not every browser does so by itself. */
+export function makeScrollable(box: HTMLElement, label: string): void {
+  box.tabIndex = 0
+  box.role = 'region'
+  box.ariaLabel = label
+}

@@ -1,79 +1,102 @@
-import { call } from './api.ts'
+// A page of the server: who is signed in, what it reads and changes. `client/bff-client.ts` does the work.
+import { cameBack, type Session, signIn, signOut, staySignedIn } from '../../../client/bff-client.ts'
+import { startBadDays } from './bad-days.ts'
 import { byId } from './dom.ts'
 import { startFluxView } from './flux-view.ts'
-import { cleanAddress, readLoginNotice } from './login-notice.ts'
-import { showProblem } from './problem-view.ts'
-import type { Session } from './session.ts'
+import { keepForms, restoreForms } from './kept-forms.ts'
+import { setNotice } from './notice.ts'
+import { endingText, signInFailureText } from './session.ts'
 import { startSessionView } from './session-view.ts'
 import { startSiteView } from './site-view.ts'
+import { startStage } from './stage.ts'
+import { startThief } from './thief.ts'
 
-const LOGIN_LINKS = ['sign-in', 'sign-in-large', 'sign-in-again-link']
-const RETURN_TO_LIMIT = 512
+/** Only because this page shows a countdown. Another page asks when it loads, and listens. */
+const POLL_MS = 1000
 
-const again = byId('sign-in-again', HTMLElement)
-const signOut = byId('sign-out', HTMLButtonElement)
-const notice = byId('login-notice', HTMLElement)
-let wasSignedIn = false
+const signInButtons = ['sign-in', 'sign-in-large'].map((id) => byId(id, HTMLButtonElement))
+const signOutButton = byId('sign-out', HTMLButtonElement)
 let leaving = false
 
-tidyAddress()
-pointLoginLinks()
-const view = startSessionView(showSignIn)
-const fluxView = startFluxView(askToSignIn)
-const siteView = startSiteView(askToSignIn)
-signOut.addEventListener('click', () => void leave())
-byId('login-notice-close', HTMLButtonElement).addEventListener('click', () => {
-  notice.hidden = true
-})
+const failure = cameBack()
+if (failure !== null) {
+  setNotice('sign-in', { tone: 'warn', title: 'You are not signed in.', text: signInFailureText(failure) })
+}
+restoreForms()
 
-function tidyAddress(): void {
-  const address = new URL(location.href)
-  const text = readLoginNotice(address)
-  if (text !== null) {
-    byId('login-notice-text', HTMLElement).textContent = text
-    notice.hidden = false
-  }
-  const clean = cleanAddress(address)
-  if (clean.href !== location.href) history.replaceState(history.state, '', clean)
+const stage = startStage(() => void fluxView.read())
+const fluxView = startFluxView(stage.sent)
+const siteView = startSiteView(stage.sent)
+const sessionView = startSessionView(showSession)
+startThief(() => sessionView.current() !== null)
+startBadDays({ sessionView, fluxView, stage })
+
+for (const button of signInButtons) button.addEventListener('click', goToSignIn)
+signOutButton.addEventListener('click', () => void leave())
+byId('stay', HTMLButtonElement).addEventListener('click', () => void stay())
+document.addEventListener('visibilitychange', () => void poll())
+void poll()
+
+let timer: ReturnType<typeof setTimeout> | undefined
+async function poll(): Promise<void> {
+  clearTimeout(timer)
+  if (document.hidden) return
+  await Promise.all([sessionView.look(), stage.look()])
+  clearTimeout(timer)
+  timer = setTimeout(() => void poll(), POLL_MS)
 }
 
-function pointLoginLinks(): void {
-  const here = location.pathname + location.search
-  const returnTo = here.length <= RETURN_TO_LIMIT ? here : '/'
-  for (const id of LOGIN_LINKS) {
-    byId(id, HTMLAnchorElement).href = `/auth/login?returnTo=${encodeURIComponent(returnTo)}`
-  }
-}
-
-function showSignIn(session: Session): void {
-  const signedIn = session !== null
-  byId('sign-in', HTMLElement).hidden = signedIn
-  signOut.hidden = !signedIn
+function showSession(session: Session, first: boolean): void {
+  const signedIn = session.authenticated
+  for (const button of signInButtons) button.hidden = signedIn
+  signOutButton.hidden = !signedIn
+  stage.showSession(signedIn)
   if (signedIn) {
-    again.hidden = true
-    notice.hidden = true
-  } else if (wasSignedIn) {
-    again.hidden = leaving
+    setNotice('ended', null)
+    setNotice('sign-in', null)
+  } else {
     fluxView.clear()
     siteView.clear()
+    setNotice('sign-out', null)
+    const reason = session.ended?.reason
+    // A page that opens signed out tells a reason only if there is one; `logout` is no news to who did it.
+    if (!leaving && (!first || (reason !== undefined && failure === null))) {
+      setNotice('ended', {
+        tone: 'info',
+        title: 'You are signed out.',
+        text: `${endingText(reason)} What you typed stays here.`,
+        action: { words: 'Sign in again', run: goToSignIn },
+      })
+    }
   }
-  wasSignedIn = signedIn
-  const wac = session?.wac ?? null
-  for (const id of ['flux-wac', 'site-wac']) {
-    byId(id, HTMLInputElement).placeholder = wac === null ? 'server default' : `default: ${wac}`
-  }
+  const placeholder = signedIn && session.wac !== null ? `default: ${session.wac}` : 'server default'
+  for (const id of ['flux-wac', 'site-wac']) byId(id, HTMLInputElement).placeholder = placeholder
 }
 
-function askToSignIn(): void {
-  again.hidden = false
-  void view.look()
+function goToSignIn(): void {
+  keepForms()
+  void signIn().catch(() => {})
 }
 
 async function leave(): Promise<void> {
   leaving = true
-  signOut.disabled = true
-  showProblem(byId('sign-out-problem', HTMLElement), await call({ method: 'POST', path: '/auth/logout' }))
-  await view.look()
-  signOut.disabled = false
+  signOutButton.disabled = true
+  try {
+    await signOut()
+    setNotice('sign-out', null)
+    byId('sign-in', HTMLButtonElement).focus()
+  } catch {
+    setNotice('sign-out', {
+      tone: 'bad',
+      title: 'You are still signed in.',
+      text: 'The sign-out did not get through.',
+      action: { words: 'Try again', run: () => void leave() },
+    })
+  }
+  signOutButton.disabled = false
   leaving = false
+}
+
+async function stay(): Promise<void> {
+  await staySignedIn().catch(() => {})
 }

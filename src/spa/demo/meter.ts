@@ -1,5 +1,4 @@
-import { byId } from './dom.ts'
-import { formatSpan, type LiveSession, type Session } from './session.ts'
+import { formatSpan, type LiveSession } from './session.ts'
 
 export interface Span {
   /** Milliseconds since 1970. If it is unknown, the bar uses the longest remaining time seen so far. */
@@ -7,12 +6,14 @@ export interface Span {
   end: number
 }
 
-/** A countdown: the time that is left in words (`<name>-remaining`) and as a bar (`<name>-progress`). */
-export function createMeter(name: string, spanOf: (session: LiveSession) => Span) {
-  const text = byId(`${name}-remaining`, HTMLElement)
-  const bar = byId(`${name}-progress`, HTMLProgressElement)
+/** A countdown: the time that is left in words and as a bar. */
+export function createMeter(
+  text: HTMLElement,
+  bar: HTMLProgressElement,
+  spanOf: (session: LiveSession) => Span,
+) {
   let end: number | null = null
-  let createdAt = 0
+  let createdAt = ''
 
   const tick = (now: number): void => {
     if (end === null) return
@@ -22,9 +23,11 @@ export function createMeter(name: string, spanOf: (session: LiveSession) => Span
     bar.dataset.low = String(left < bar.max / 3)
   }
 
-  const update = (session: Session, now: number): void => {
+  const update = (session: LiveSession | null, now: number): void => {
     if (session === null) {
       end = null
+      text.textContent = ''
+      bar.value = 0
       return
     }
     const next = spanOf(session)

@@ -1,5 +1,12 @@
 import type { FluxFormat } from './flux-parse.ts'
 
+/** A request to this server. */
+export interface Call {
+  method: 'GET' | 'POST' | 'PUT'
+  path: string
+  body?: string
+}
+
 export interface FluxRequest {
   /** Empty: the server's default. */
   wac: string
@@ -27,13 +34,8 @@ export interface SiteForm {
 }
 
 /** The call that carries out an UpdateSite, by either route. */
-export function siteCall(form: SiteForm): { method: 'PUT' | 'POST'; path: string; body: string } {
-  const members = {
-    name: form.name || undefined,
-    description: form.description || undefined,
-    code: form.code || undefined,
-    parentInfrastructureID: form.parent,
-  }
+export function siteCall(form: SiteForm): Call & { body: string } {
+  const members = membersOf(form)
   if (form.route === 'PUT') {
     const segments = form.wac === '' ? [] : [encodeURIComponent(form.wac)]
     const path = ['/site', ...segments, String(form.siteId)].join('/')
@@ -41,4 +43,19 @@ export function siteCall(form: SiteForm): { method: 'PUT' | 'POST'; path: string
   }
   const body = JSON.stringify({ siteID: form.siteId, ...members, wac: form.wac || undefined })
   return { method: 'POST', path: '/site', body }
+}
+
+/** The same with the functions of `client/bff-client.ts`, which takes the route of PUT. */
+export function clientCall(form: SiteForm): string {
+  const wac = form.wac === '' ? '' : `, ${JSON.stringify({ wac: form.wac })}`
+  return `await updateSite(${form.siteId}, ${JSON.stringify(membersOf(form))}${wac})`
+}
+
+function membersOf(form: SiteForm) {
+  return {
+    name: form.name || undefined,
+    description: form.description || undefined,
+    code: form.code || undefined,
+    parentInfrastructureID: form.parent,
+  }
 }

@@ -1,111 +1,124 @@
-import { type Answer, call, type Outcome } from './api.ts'
+import { BffError, onSessionChange, type Session, session } from '../../../client/bff-client.ts'
 import { byId, element } from './dom.ts'
 import { createMeter } from './meter.ts'
-import { showProblem } from './problem-view.ts'
-import { compareSessions, type LiveSession, readSession, type Session, type SessionEvent } from './session.ts'
+import { setNotice } from './notice.ts'
+import { compareSessions, type LiveSession, type SessionEvent } from './session.ts'
 
-const POLL_MS = 1000
 const TICK_MS = 250
 const LOG_LENGTH = 8
+const BADGE_MS = 6_000
 
 const EVENT_TEXT: Record<SessionEvent, string> = {
   signed_in: 'Signed in',
   replaced: 'Signed in again',
   refreshed: 'Access token replaced by the server',
-  extended: 'Idle limit moved: activity was recorded',
+  extended: 'Activity was recorded',
   ended: 'Session ended',
 }
 
 export interface SessionView {
-  /** Polls the session now instead of at the next second. Resolves when the page shows it. */
+  /** Asks the server now. Resolves when the page shows the answer. */
   look(): Promise<void>
+  /** The session that the page shows; null if nobody is signed in. */
+  current(): LiveSession | null
+  /** The server's clock, milliseconds since 1970. */
+  now(): number
 }
 
 /**
- * Shows the session and polls it once a second. Polling does not extend the session.
+ * Shows the session, whichever tab changed it.
  *
- * @param onChange called after each sign-in and sign-out, and after the first poll
+ * @param onChange called with the first answer and after each sign-in and sign-out
  */
-export function startSessionView(onChange: (session: Session) => void): SessionView {
-  const problemBox = byId('session-problem', HTMLElement)
+export function startSessionView(onChange: (session: Session, first: boolean) => void): SessionView {
   const pill = byId('session-pill', HTMLElement)
-  const refreshCount = byId('refresh-count', HTMLElement)
   const log = byId('session-log', HTMLOListElement)
+  const at = (instant: string) => Date.parse(instant)
+  const meterOf = (name: string, spanOf: Parameters<typeof createMeter>[2]) =>
+    createMeter(byId(`${name}-remaining`, HTMLElement), byId(`${name}-progress`, HTMLProgressElement), spanOf)
   const meters = [
-    createMeter('access', ({ accessTokenExpiresAt }) => ({ end: accessTokenExpiresAt })),
-    createMeter('idle', ({ idleExpiresAt }) => ({ end: idleExpiresAt })),
-    createMeter('absolute', ({ createdAt, expiresAt }) => ({ start: createdAt, end: expiresAt })),
+    meterOf('access', ({ accessTokenExpiresAt }) => ({ end: at(accessTokenExpiresAt) })),
+    meterOf('idle', ({ idleExpiresAt }) => ({ end: at(idleExpiresAt) })),
+    meterOf('absolute', ({ createdAt, expiresAt }) => ({ start: at(createdAt), end: at(expiresAt) })),
+    createMeter(
+      byId('stage-life-text', HTMLElement),
+      byId('stage-life', HTMLProgressElement),
+      ({ accessTokenExpiresAt }) => ({ end: at(accessTokenExpiresAt) }),
+    ),
   ]
-  let session: Session | undefined
+  let current: LiveSession | null | undefined
+  const badge = byId('refresh-flash', HTMLElement)
+  let badgeTimer: ReturnType<typeof setTimeout> | undefined
   let refreshes = 0
   let clockOffset = 0
-  let shownCode = ''
 
   const serverNow = (): number => Date.now() + clockOffset
 
   const record = (event: SessionEvent): void => {
     const time = element('time', '', new Date().toLocaleTimeString())
-    const item = element('li', `event event-${event}`, time, element('span', '', EVENT_TEXT[event]))
-    log.prepend(item)
+    log.prepend(element('li', `event event-${event}`, time, element('span', '', EVENT_TEXT[event])))
     while (log.children.length > LOG_LENGTH) log.lastElementChild?.remove()
     byId('session-log-empty', HTMLElement).hidden = true
     if (event !== 'refreshed') return
     refreshes += 1
-    refreshCount.textContent = String(refreshes)
-    flash(byId('refresh-flash', HTMLElement))
+    byId('refresh-count', HTMLElement).textContent = String(refreshes)
+    flash(badge)
+    clearTimeout(badgeTimer)
+    badgeTimer = setTimeout(() => {
+      badge.hidden = true
+    }, BADGE_MS)
   }
 
-  const show = (next: Session): void => {
-    const first = session === undefined
-    const events = compareSessions(session ?? null, next)
-    const changed = first || (session === null) !== (next === null)
+  const show = (found: Session): void => {
+    const next = found.authenticated ? found : null
+    const first = current === undefined
+    const changed = first || (current === null) !== (next === null)
     // The state before the page opened is no event.
-    if (!first) events.forEach(record)
-    session = next
+    if (!first) compareSessions(current ?? null, next).forEach(record)
+    current = next
+    if (next !== null) clockOffset = at(next.now) - Date.now()
     for (const meter of meters) meter.update(next, serverNow())
     byId('session-live', HTMLElement).hidden = next === null
     byId('session-none', HTMLElement).hidden = next !== null
     if (next !== null) showFacts(next)
     showState(pill, next === null ? 'out' : 'in')
-    if (changed) onChange(next)
+    if (changed) onChange(found, first)
   }
 
-  const take = (outcome: Outcome): void => {
-    // Written only on a change. Otherwise a screen reader would announce it every second.
-    const code = outcome === null ? 'unreachable' : (outcome.problem?.code ?? '')
-    if (code !== shownCode) showProblem(problemBox, outcome)
-    shownCode = code
-    if (outcome === null || outcome.problem !== null) {
+  const ask = async (): Promise<void> => {
+    try {
+      show(await session({ waitMs: 0 }))
+      setNotice('server', null)
+    } catch (error) {
       showState(pill, 'unknown')
-      return
+      setNotice('server', outageNotice(error))
     }
-    const next = readSession(outcome.text)
-    if (next === undefined) return
-    clockOffset = offsetOf(outcome, clockOffset)
-    show(next)
   }
 
-  let looking: Promise<void> | null = null
+  let asking: Promise<void> | null = null
   const look = async (): Promise<void> => {
-    // A poll in progress may have been sent before the change that the caller wants to see.
-    await looking
-    looking ??= call({ method: 'GET', path: '/auth/session' })
-      .then(take)
-      .finally(() => {
-        looking = null
-      })
-    return looking
+    // A request in progress may have been sent before the change that the caller wants to see.
+    await asking
+    asking ??= ask().finally(() => {
+      asking = null
+    })
+    return asking
   }
 
-  const poll = (): void => {
-    void look().finally(() => setTimeout(poll, POLL_MS))
-  }
-
+  onSessionChange(show)
   setInterval(() => {
     for (const meter of meters) meter.tick(serverNow())
   }, TICK_MS)
-  poll()
-  return { look }
+  return { look, current: () => current ?? null, now: serverNow }
+}
+
+function outageNotice(error: unknown) {
+  const unreachable = !(error instanceof BffError) || error.status === 0
+  return {
+    tone: 'bad' as const,
+    title: unreachable ? 'The server cannot be reached.' : 'The server cannot look at the session now.',
+    text: 'Nothing has signed you out. This page asks again every second.',
+  }
 }
 
 const STATE_TEXT = { in: 'Signed in', out: 'Signed out', unknown: 'Unknown' }
@@ -123,14 +136,8 @@ function showFacts(session: LiveSession): void {
   byId('session-not-refreshable', HTMLElement).hidden = session.refreshable
 }
 
-/** Offset of the server's clock. The Date header has whole seconds, so small differences are ignored. */
-function offsetOf(answer: Answer, current: number): number {
-  if (answer.serverTime === null) return current
-  const offset = answer.serverTime + 500 - Date.now()
-  return Math.abs(offset) < 2000 ? 0 : Math.abs(offset - current) < 2000 ? current : offset
-}
-
-function flash(target: HTMLElement): void {
+/** Shows the element and starts the animation of its class `flash` from the beginning. */
+export function flash(target: HTMLElement): void {
   target.hidden = false
   target.classList.remove('flash')
   // Reading the layout between the two makes the browser start the animation again.

@@ -1,50 +1,60 @@
-import { readMembers } from './json.ts'
-
-/** The content of `/auth/session` for a signed-in user. Instants are in milliseconds since 1970. */
+/**
+ * What this page needs of the client's `SignedIn`. Declared here, because the tests of this file are compiled without
+ * the types of a browser, which the client needs. Times are ISO 8601.
+ */
 export interface LiveSession {
   flow: string
-  createdAt: number
-  idleExpiresAt: number
-  expiresAt: number
-  accessTokenExpiresAt: number
+  createdAt: string
+  idleExpiresAt: string
+  expiresAt: string
+  accessTokenExpiresAt: string
   refreshable: boolean
-  /** The default account code, `null` where the server has none. */
   wac: string | null
+  now: string
+  sessionId: string
 }
-
-/** `null`: no user is signed in. */
-export type Session = LiveSession | null
 
 /** What happened between two looks at the session. */
 export type SessionEvent = 'signed_in' | 'replaced' | 'refreshed' | 'extended' | 'ended'
 
-/** The session in the body of `/auth/session`; `undefined` if the body has another form. */
-export function readSession(text: string): Session | undefined {
-  const body = readMembers(text)
-  if (body.authenticated === false) return null
-  const instant = (name: string): number => Date.parse(String(body[name]))
-  const session = {
-    flow: String(body.flow),
-    createdAt: instant('createdAt'),
-    idleExpiresAt: instant('idleExpiresAt'),
-    expiresAt: instant('expiresAt'),
-    accessTokenExpiresAt: instant('accessTokenExpiresAt'),
-    refreshable: body.refreshable === true,
-    wac: typeof body.wac === 'string' ? body.wac : null,
-  }
-  const complete = body.authenticated === true && !Object.values(session).some(Number.isNaN)
-  return complete ? session : undefined
-}
-
-/** What happened between two looks, oldest first. */
-export function compareSessions(before: Session, after: Session): SessionEvent[] {
+/** What happened between two looks, oldest first. `null`: nobody is signed in. */
+export function compareSessions(before: LiveSession | null, after: LiveSession | null): SessionEvent[] {
   if (before === null) return after === null ? [] : ['signed_in']
   if (after === null) return ['ended']
-  if (after.createdAt !== before.createdAt) return ['replaced']
+  if (after.sessionId !== before.sessionId) return ['replaced']
   const events: SessionEvent[] = []
-  if (after.accessTokenExpiresAt > before.accessTokenExpiresAt) events.push('refreshed')
-  if (after.idleExpiresAt > before.idleExpiresAt) events.push('extended')
+  const later = (name: 'accessTokenExpiresAt' | 'idleExpiresAt') =>
+    Date.parse(after[name]) > Date.parse(before[name])
+  if (later('accessTokenExpiresAt')) events.push('refreshed')
+  if (later('idleExpiresAt')) events.push('extended')
   return events
+}
+
+const ENDINGS: Record<string, string> = {
+  logout: 'You signed out in this browser.',
+  idle: 'Nothing was clicked for too long.',
+  absolute: 'The session has reached its longest duration.',
+  refused: 'The platform has taken the access back.',
+  replaced: 'You signed in again.',
+  operator: 'An operator ended the session.',
+}
+
+/** Why a session ended, in a sentence. */
+export function endingText(reason: string | undefined): string {
+  return ENDINGS[reason ?? ''] ?? 'The session is over.'
+}
+
+const SIGN_IN_FAILURES: Record<string, string> = {
+  access_denied: 'You refused access. Nothing was kept. You can try again at any time.',
+  server_error: 'The authorization server had a fault. Please try again.',
+  temporarily_unavailable: 'The authorization server is busy. Please try again in a moment.',
+}
+
+/** Why a sign-in failed, in a sentence. An unknown error is not repeated. */
+export function signInFailureText(error: string): string {
+  return Object.hasOwn(SIGN_IN_FAILURES, error)
+    ? SIGN_IN_FAILURES[error]!
+    : 'The sign-in did not succeed. Please try again.'
 }
 
 /** A time span in words, exact to the second below an hour. */

@@ -1,25 +1,29 @@
-import { call, type Outcome } from './api.ts'
-import { byId, checkedValue } from './dom.ts'
+import { showCopies } from './copy-buttons.ts'
+import { byId, checkedValue, makeScrollable } from './dom.ts'
+import { type Exchange, exchange } from './exchange.ts'
 import { showFault, showProblem } from './problem-view.ts'
-import { type SiteForm, siteCall } from './requests.ts'
+import { type Call, clientCall, type SiteForm, siteCall } from './requests.ts'
 
 export interface SiteView {
-  /** Removes the last response from the page. */
+  /** Removes the last response from the page. What is typed stays. */
   clear(): void
 }
 
 /**
  * The form that changes a Site. It shows the request while it is written, and the answer as it came.
  *
- * @param onLoginRequired called when the server says that nobody is signed in
+ * @param onSend called with each request
  */
-export function startSiteView(onLoginRequired: () => void): SiteView {
+export function startSiteView(onSend: (call: Call) => void): SiteView {
   const form = byId('site-form', HTMLFormElement)
   const button = byId('site-save', HTMLButtonElement)
   const parent = byId('site-parent', HTMLInputElement)
   const problemBox = byId('site-problem', HTMLElement)
   const status = byId('site-status', HTMLElement)
+  const saved = byId('site-saved', HTMLElement)
   const result = byId('site-result', HTMLElement)
+  makeScrollable(byId('site-body', HTMLElement), 'The answer of the Site')
+  makeScrollable(byId('site-request', HTMLElement), 'The request')
   let saving = false
 
   const textOf = (id: string): string => byId(id, HTMLInputElement).value.trim()
@@ -49,19 +53,18 @@ export function startSiteView(onLoginRequired: () => void): SiteView {
     const byNumber = checkedValue(form, 'parent-mode') === 'id'
     parent.disabled = !byNumber
     parent.required = byNumber
+    saved.textContent = ''
     const { method, path, body } = siteCall(readForm())
     byId('site-request', HTMLElement).textContent = `${method} ${path}\n\n${indent(body)}`
   }
 
-  const show = (outcome: Outcome): void => {
-    showProblem(problemBox, outcome)
-    status.textContent =
-      outcome === null
-        ? 'No answer'
-        : `${outcome.status} · ${outcome.type} · ${Math.round(outcome.duration)} ms`
-    result.hidden = outcome === null || outcome.problem !== null
-    byId('site-body', HTMLElement).textContent = outcome?.text ?? ''
-    if (outcome?.problem?.code === 'login_required') onLoginRequired()
+  const show = ({ error, status: code, type, text, duration }: Exchange): void => {
+    showProblem(problemBox, error)
+    result.hidden = error !== null
+    byId('site-body', HTMLElement).textContent = error === null ? text : ''
+    status.textContent = error === null ? `${code} · ${type} · ${Math.round(duration)} ms` : ''
+    saved.textContent = error === null ? `Saved at ${new Date().toLocaleTimeString()}.` : ''
+    if (error !== null) problemBox.scrollIntoView({ block: 'nearest' })
   }
 
   const save = async (): Promise<void> => {
@@ -74,7 +77,10 @@ export function startSiteView(onLoginRequired: () => void): SiteView {
     }
     saving = true
     button.setAttribute('aria-busy', 'true')
-    show(await call(siteCall(values)))
+    saved.textContent = 'Saving…'
+    const call = siteCall(values)
+    onSend(call)
+    show(await exchange(call))
     button.removeAttribute('aria-busy')
     saving = false
   }
@@ -85,11 +91,18 @@ export function startSiteView(onLoginRequired: () => void): SiteView {
     void save()
   })
   preview()
+  showCopies(byId('site-copy', HTMLElement), () => ({
+    call: siteCall(readForm()),
+    client: clientCall(readForm()),
+  }))
 
   return {
     clear() {
       result.hidden = true
+      problemBox.hidden = true
       status.textContent = ''
+      saved.textContent = ''
+      byId('site-body', HTMLElement).textContent = ''
     },
   }
 }
