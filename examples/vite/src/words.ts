@@ -1,0 +1,16 @@
+import type { Session } from '../../../client/bff-client.ts'
+
+const ENDED = {
+  logout: 'You have signed out.',
+  idle: 'You were signed out because the page was not used.',
+  absolute: 'You were signed out because the sign-in was too long ago.',
+  refused: 'The platform asks you to sign in again.',
+  replaced: 'You have signed in again elsewhere.',
+  operator: 'An operator has ended your session.',
+}
+
+/** The session in one sentence. */
+export function describe(session: Session): string {
+  if (session.authenticated) return `Signed in until ${new Date(session.expiresAt).toLocaleTimeString()}`
+  return session.ended ? ENDED[session.ended.reason] : 'Not signed in'
+}
