@@ -1,7 +1,9 @@
 import { randomUUID } from 'node:crypto'
-import { Agent, type Dispatcher, request } from 'undici'
+import { Agent, buildConnector, type Dispatcher } from 'undici'
 import { SYSTEM_CLOCK } from '../clock.ts'
 import type { Config } from '../config/config.ts'
+import { type EgressProxy, proxyFor } from '../config/egress.ts'
+import { EgressFailure, throughProxy } from '../egress.ts'
 import { createAuthorizationServer } from '../oauth/client.ts'
 import { PATHS } from '../paths.ts'
 import { Secret } from '../secret.ts'
@@ -23,11 +25,24 @@ interface Response {
 }
 
 /** The response to one GET without following redirects, or the code of the failure, for example ECONNREFUSED. */
-async function get(url: string, accept: string): Promise<Response | string> {
-  const dispatcher: Dispatcher = new Agent({ connect: { rejectUnauthorized: true, timeout: TIMEOUT_MS } })
+async function get(
+  url: string,
+  accept: string,
+  proxy: EgressProxy | null = null,
+): Promise<Response | string> {
+  const connector = buildConnector({ rejectUnauthorized: true, timeout: TIMEOUT_MS })
+  const connect = proxy === null ? connector : throughProxy(proxy, connector, TIMEOUT_MS)
+  const dispatcher: Dispatcher = new Agent({ connect })
   try {
     const signal = AbortSignal.timeout(TIMEOUT_MS)
-    const { statusCode, headers, body } = await request(url, { dispatcher, signal, headers: { accept } })
+    const { origin, pathname, search } = new URL(url)
+    const { statusCode, headers, body } = await dispatcher.request({
+      origin,
+      path: `${pathname}${search}`,
+      method: 'GET',
+      headers: { accept },
+      signal,
+    })
     const chunks: Buffer[] = []
     let size = 0
     for await (const chunk of body as AsyncIterable<Buffer>) {
@@ -49,6 +64,7 @@ async function get(url: string, accept: string): Promise<Response | string> {
       body: Buffer.concat(chunks).toString('utf8'),
     }
   } catch (error) {
+    if (error instanceof EgressFailure) return error.message
     const { code, name } = error as NodeJS.ErrnoException
     return name === 'TimeoutError' ? 'no response within 5 s' : (code ?? name)
   } finally {
@@ -63,6 +79,7 @@ const PAGE_VARIABLES = 'AUTH_URL (or OAUTH_AUTHORIZE_URL)'
 const CERTIFICATE = /CERT|SIGNATURE|SELF_SIGNED|ISSUER/
 
 function unreachable(what: string, reason: string, variable: string): string {
+  if (reason.startsWith('the egress proxy')) return `the ${what} cannot be reached: ${reason}`
   return CERTIFICATE.test(reason)
     ? `the certificate of the ${what} is not trusted (${reason}): check the host name in ${variable}, and NODE_EXTRA_CA_CERTS for an own CA`
     : `the ${what} cannot be reached (${reason}): check ${variable} and that the platform runs`
@@ -83,9 +100,9 @@ interface PlatformCheck {
  * Presents a refresh token that cannot exist: `invalid_grant` proves the client, `invalid_client` refutes it.
  * Starts no session at the platform.
  */
-export async function checkClient(oauth: Config['oauth']): Promise<Verdict> {
+export async function checkClient({ oauth, egress }: Pick<Config, 'oauth' | 'egress'>): Promise<Verdict> {
   const check = 'client'
-  const server = createAuthorizationServer({ oauth, concurrency: 1, clock: SYSTEM_CLOCK })
+  const server = createAuthorizationServer({ oauth, egress, concurrency: 1, clock: SYSTEM_CLOCK })
   try {
     const sendBefore = SYSTEM_CLOCK.monotonic() + TIMEOUT_MS
     const signal = AbortSignal.timeout(Math.min(oauth.tokenTimeoutMs, TIMEOUT_MS))
@@ -133,17 +150,17 @@ function secretHint(text: string): string | null {
 }
 
 /** Asks for the page that users sign in on, with this client and this callback. */
-export async function checkSignInPage({ oauth, publicUrl }: Config): Promise<PlatformCheck | null> {
+export async function checkSignInPage({ oauth, egress, publicUrl }: Config): Promise<PlatformCheck | null> {
   const responseType = oauth.flows.has('code') ? 'code' : 'token'
   if (!oauth.flows.has(responseType)) return null
-  const server = createAuthorizationServer({ oauth, concurrency: 1, clock: SYSTEM_CLOCK })
+  const server = createAuthorizationServer({ oauth, egress, concurrency: 1, clock: SYSTEM_CLOCK })
   const nonce = randomUUID()
   const callback = `${publicUrl}${PATHS.callback}`
   const redirectUri = oauth.redirect === 'fixed' ? callback : `${callback}/${nonce}`
   const verifier = oauth.pkce && responseType === 'code' ? `${nonce}${nonce}` : null
   try {
     const url = await server.authorizeUrl({ responseType, redirectUri, state: nonce, verifier })
-    const response = await get(url, 'text/html')
+    const response = await get(url, 'text/html', proxyFor(egress, url))
     if (typeof response === 'string') {
       return {
         verdict: fault('sign-in page', unreachable('sign-in page', response, PAGE_VARIABLES)),
@@ -195,9 +212,10 @@ function errorRemedy(error: string): string {
 }
 
 /** Reads a flux without a token, which a resource server must refuse. */
-export async function checkResourceServer({ baseUrl, wac }: Config): Promise<PlatformCheck> {
+export async function checkResourceServer({ baseUrl, egress, wac }: Config): Promise<PlatformCheck> {
   const check = 'resource server'
-  const response = await get(`${baseUrl}/${wac.default ?? NOBODY}/flux/${NOBODY}`, 'application/json')
+  const url = `${baseUrl}/${wac.default ?? NOBODY}/flux/${NOBODY}`
+  const response = await get(url, 'application/json', proxyFor(egress, url))
   if (typeof response === 'string')
     return { verdict: fault(check, unreachable('resource server', response, 'BASE_URL')), clockAheadMs: null }
   return { verdict: judgeResourceServer(check, response.status), clockAheadMs: aheadOf(response.date) }
@@ -213,6 +231,42 @@ function judgeResourceServer(check: string, status: number): Verdict {
     check,
     `responds with ${status} to a call without a token, where 401 is usual: check BASE_URL`,
   )
+}
+
+/** Which servers of the platform are reached through a proxy; null where none is configured. */
+export async function checkEgress({ egress, oauth, baseUrl }: Config): Promise<Verdict | null> {
+  if (egress.https === null && egress.http === null) return null
+  const check = 'egress proxy'
+  const servers = [
+    { name: 'the authorization server', url: oauth.tokenUrl },
+    { name: 'the resource server', url: baseUrl },
+  ].map((server) => ({ ...server, proxy: proxyFor(egress, server.url) }))
+  const failures = await Promise.all(
+    servers.map(({ url, proxy }) => (proxy === null ? null : proxyFailure(url, proxy))),
+  )
+  const failed = [...new Set(failures.filter((failure) => failure !== null))]
+  if (failed.length > 0) return fault(check, failed.join('; '))
+  const ways = servers.map(({ name, proxy }) =>
+    proxy === null ? `${name} without a proxy` : `${name} through ${proxy.host}:${proxy.port}`,
+  )
+  return ok(check, ways.join(', '))
+}
+
+/** Why the proxy gives no connection to the server of this URL; null where it does. */
+function proxyFailure(url: string, proxy: EgressProxy): Promise<string | null> {
+  const { protocol, hostname, port, host } = new URL(url)
+  // Success without TLS to the target: the other checks report on that.
+  const plain: buildConnector.connector = ({ httpSocket }, done) => done(null, httpSocket!)
+  return new Promise((resolve) => {
+    const tcp = throughProxy(
+      proxy,
+      plain,
+      TIMEOUT_MS,
+    )({ protocol, hostname, port, host }, (...[error]) => {
+      tcp.destroy()
+      resolve(error === null ? null : error.message)
+    })
+  })
 }
 
 /** Paths that only this server knows, each below a prefix that the reverse proxy must pass on. */

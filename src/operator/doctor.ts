@@ -1,7 +1,13 @@
 import { parseArgs } from 'node:util'
 import { parseConfig } from '../config/config.ts'
 import type { Environment } from '../config/secrets.ts'
-import { checkClient, checkPublicOrigin, checkResourceServer, checkSignInPage } from './check-http.ts'
+import {
+  checkClient,
+  checkEgress,
+  checkPublicOrigin,
+  checkResourceServer,
+  checkSignInPage,
+} from './check-http.ts'
 import { checkClocks, checkRedis } from './check-redis.ts'
 import { fault, ok, type Verdict, warning } from './verdict.ts'
 
@@ -53,9 +59,10 @@ export async function examine(env: Environment): Promise<{ verdicts: Verdict[]; 
     }
   }
   const { config } = parsed
-  const [redis, client, page, resource, origin] = await Promise.all([
+  const [redis, egress, client, page, resource, origin] = await Promise.all([
     checkRedis(config.store),
-    checkClient(config.oauth),
+    checkEgress(config),
+    checkClient(config),
     checkSignInPage(config),
     checkResourceServer(config),
     checkPublicOrigin(config.publicUrl),
@@ -63,6 +70,7 @@ export async function examine(env: Environment): Promise<{ verdicts: Verdict[]; 
   const verdicts = [
     ...configuration(parsed.warnings),
     ...redis.verdicts,
+    ...(egress === null ? [] : [egress]),
     client,
     ...(page === null ? [] : [page.verdict]),
     resource.verdict,

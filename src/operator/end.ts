@@ -1,7 +1,7 @@
 import { createKeyring } from '../keyring.ts'
 import { createLog } from '../log.ts'
 import { type AuthorizationServer, createAuthorizationServer } from '../oauth/client.ts'
-import { createEndSession } from '../session/sessions.ts'
+import { createEndSession, logEnded } from '../session/sessions.ts'
 import type { RecordKey, SessionStore } from '../store/store.ts'
 import { createRevoker } from '../tokens/revoker.ts'
 import type { CommandOptions } from './cli.ts'
@@ -71,18 +71,19 @@ async function findKey(store: Pick<SessionStore, 'keys'>, beginning: string): Pr
 
 /** Ends sessions as a logout does. `finish` waits for the revocations and reports those that failed. */
 function createEnding({ store, config, terminal, clock }: CommandOptions) {
-  const { oauth, sessionSecrets } = config
+  const { platform, sessionSecrets } = config
   const authorizationServer =
-    oauth && createAuthorizationServer({ oauth, concurrency: REVOCATIONS_AT_ONCE, clock })
+    platform && createAuthorizationServer({ ...platform, concurrency: REVOCATIONS_AT_ONCE, clock })
   const counted = countRevocation(authorizationServer ?? { revoke: async () => null })
   const log = createLog('silent')
+  const audit = createLog('info', { write: (line: string) => terminal.warn(line.trimEnd()) })
   const revoker = createRevoker({ authorizationServer: counted.authorizationServer, log })
   const endSession = createEndSession({
     store,
     keyring: createKeyring(sessionSecrets),
     revoke: revoker.revoke,
     log,
-    onEnded() {},
+    onEnded: (ended) => logEnded(audit, ended),
     onUnreadable() {
       if (authorizationServer !== null) counted.unreadable()
     },

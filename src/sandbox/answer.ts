@@ -9,6 +9,8 @@ export interface Answer {
   outcome: string
   /** For the journal: the user of the request. */
   username?: string | null
+  /** For the journal: the number of the access token in the body. */
+  issued?: number | null
 }
 
 /** A response with a JSON body that no cache may store (RFC 6749 section 5.1). */

@@ -18,6 +18,8 @@ export interface CodeRecord {
 
 interface AccessRecord {
   readonly authorization: Authorization
+  /** 1 for the first access token of this sandbox. */
+  readonly number: number
   expiresAt: number
 }
 
@@ -54,8 +56,14 @@ export function createAuthorizations({ now }: { now: () => number }) {
 
     issueAccessToken(authorization: Authorization, lifeSeconds: number): string {
       const token = opaque('at')
-      accessTokens.set(token, { authorization, expiresAt: now() + lifeSeconds * 1000 })
+      const number = accessTokens.size + 1
+      accessTokens.set(token, { authorization, number, expiresAt: now() + lifeSeconds * 1000 })
       return token
+    },
+
+    /** The number of an access token, valid or not; null for any other text. Shown in place of the token. */
+    accessTokenNumber(token: string): number | null {
+      return accessTokens.get(token)?.number ?? null
     },
 
     /** The authorization of a valid access token; null for any other text. */

@@ -16,19 +16,21 @@ export interface SignInPage {
  * The page where the user signs in and accepts or refuses. One form that is posted to its own
  * address, query included, so it does not matter under which address the browser sees it. Stable for
  * scripts: inputs `username` and `password`, buttons `decision` = `accept` or `refuse` (ids: the
- * same words), `error` for a failed sign-in.
+ * same words), `error` for a failed sign-in, `use-<name>` to sign in and accept with one click.
  */
 export function signInPage({ clientId, redirectUri, scope, users, failedUsername }: SignInPage): Answer {
   const failed = failedUsername !== null
-  const hints = users
+  const shortcuts = users
     .map(
-      ({ username, password }) =>
-        `<code>${escapeHtml(username)}</code> / <code>${escapeHtml(password)}</code>`,
+      ({ username, password }) => `<form method="post">
+<input type="hidden" name="username" value="${escapeHtml(username)}">
+<input type="hidden" name="password" value="${escapeHtml(password)}">
+<button id="use-${escapeHtml(username)}" name="decision" value="accept">Use ${escapeHtml(username)} / ${escapeHtml(password)}</button>
+</form>`,
     )
-    .join(', ')
+    .join('\n')
   const body = `<h1>Sign in to the sandbox platform</h1>
-<p><strong id="client">${escapeHtml(clientId)}</strong> asks to read and change your data at
-<span id="scope">${escapeHtml(scope)}</span>.</p>
+<p><strong id="client">${escapeHtml(clientId)}</strong> asks to read and change your data.</p>
 ${failed ? '<p class="alarm" id="error" role="alert">User name or password is wrong.</p>' : ''}
 <form method="post">
 <label for="username">User name</label>
@@ -39,8 +41,10 @@ ${failed ? '<p class="alarm" id="error" role="alert">User name or password is wr
 <button id="accept" name="decision" value="accept">Sign in and accept</button>
 <button id="refuse" name="decision" value="refuse" formnovalidate>Refuse</button>
 </form>
-<p class="soft">You go back to ${escapeHtml(new URL(redirectUri).host)} afterwards.</p>
-<p class="soft">This is a stand-in, not a real account. Who can sign in: ${hints}.</p>`
+<p class="soft or">This is a sandbox. Its accounts are for everybody:</p>
+${shortcuts}
+<p class="soft">You go back to ${escapeHtml(new URL(redirectUri).host)} afterwards.
+The access is for <span id="scope">${escapeHtml(scope)}</span>.</p>`
   const answer = textAnswer(failed ? 403 : 200, page('Sign in', body), failed ? 'wrong_password' : 'page', {})
   return { ...answer, headers: { ...answer.headers, ...PAGE_HEADERS } }
 }

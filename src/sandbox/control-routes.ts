@@ -1,9 +1,12 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Authorizations } from './authorizations.ts'
+import type { BadDays } from './bad-days.ts'
 import { faultsSchema, holdSchema, releaseSchema, revokeSchema } from './control-schemas.ts'
 import type { FaultSwitches, Faults, Station } from './faults.ts'
 import type { GateOptions, Gates } from './gates.ts'
+import { PAGE_HEADERS, page } from './html.ts'
 import type { EntryFilter, Journal } from './journal.ts'
+import { stageEntries } from './stage.ts'
 
 /**
  * `/_sandbox/…`: the switches, gates and journal over HTTP, for tests and visitors outside of the
@@ -16,6 +19,7 @@ export function registerControlRoutes(
     gates,
     journal,
     authorizations,
+    badDays,
     counters,
     reset,
   }: {
@@ -23,6 +27,7 @@ export function registerControlRoutes(
     gates: Gates
     journal: Journal
     authorizations: Authorizations
+    badDays: BadDays
     counters: () => Record<string, number>
     reset: () => void
   },
@@ -91,11 +96,38 @@ export function registerControlRoutes(
     async (request) => ({ revoked: authorizations.revoke(request.body?.username) }),
   )
 
+  // The two routes for the demo page: no token in the one, nothing but these names in the other.
+  app.get('/_sandbox/stage.json', async (_request, reply) => {
+    reply.header('cache-control', 'no-store')
+    const entries = stageEntries(journal, authorizations)
+    return { connected: true, day: badDays.current(), counters: counters(), entries }
+  })
+
+  app.post<{
+    Params: { name: string }
+    Querystring: { seconds?: string }
+  }>('/_sandbox/day/:name', async ({ params, query }, reply) => {
+    if (badDays.begin(params.name, Number(query.seconds ?? Number.POSITIVE_INFINITY) * 1_000))
+      return reply.code(204).send()
+    return reply.code(404).send({ error: 'not_found' })
+  })
+
+  app.get('/', async (_request, reply) => reply.headers(PAGE_HEADERS).send(page('Sandbox platform', START)))
+
   app.post('/_sandbox/expire', async () => {
     authorizations.expireAccessTokens()
     return {}
   })
 }
+
+const START = `<h1>The sandbox platform is running</h1>
+<p>It imitates the data platform for the demo and for tests. People come here only to sign in, from the application.</p>
+<ul>
+<li><a href="/_sandbox/journal">The requests that came</a>, with every token in plain text</li>
+<li><a href="/_sandbox/counters">Their counters</a></li>
+<li><a href="/_sandbox/faults">The faults that it can play</a></li>
+</ul>
+<p class="soft">docs/sandbox.md describes all of it.</p>`
 
 const FILTERS = ['endpoint', 'kind', 'method', 'path', 'outcome', 'fault', 'username'] as const
 

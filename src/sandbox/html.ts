@@ -7,14 +7,15 @@ export function escapeHtml(text: string): string {
 
 // 16 px and more in the inputs: phones zoom into a form whose text is smaller.
 const STYLE = `
-:root { color-scheme: light dark; --ink: #1c2430; --soft: #5a6675; --paper: #fff; --ground: #eef1f5;
-  --line: #c3cad4; --accent: #0b57a4; --on-accent: #fff; --alarm: #a3171f; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e9edf2; --soft: #a9b4c2; --paper: #1b222c;
-  --ground: #10151c; --line: #465262; --accent: #7db8f2; --on-accent: #0b1a2a; --alarm: #ff9a9f; } }
+:root { color-scheme: light dark; --ink: #1a2233; --soft: #56617a; --paper: #fff; --ground: #f4f6fa;
+  --line: #8791a6; --accent: #2f4bdc; --on-accent: #fff; --alarm: #b3202c; --token: #8b2fa8; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e8ecf5; --soft: #a3aec4; --paper: #181e29;
+  --ground: #0f131b; --line: #66728a; --accent: #8fa2ff; --on-accent: #0d1330; --alarm: #ff9da4; --token: #e3a0f5; } }
 * { box-sizing: border-box; }
 body { margin: 0; min-height: 100vh; display: grid; place-items: center; padding: 1rem;
   background: var(--ground); color: var(--ink); font: 1.0625rem/1.5 system-ui, sans-serif; }
-main { width: 100%; max-width: 26rem; padding: 1.5rem; border-radius: 1rem; background: var(--paper); }
+main { width: 100%; max-width: 26rem; padding: 1.5rem; border-radius: .875rem; background: var(--paper);
+  border-top: .375rem solid var(--token); }
 h1 { margin: 0 0 .75rem; font-size: 1.375rem; line-height: 1.25; }
 p { margin: 0 0 1rem; overflow-wrap: anywhere; }
 form { margin-bottom: 1.25rem; }
@@ -25,6 +26,8 @@ input { width: 100%; min-height: 3rem; margin-bottom: 1rem; padding: .5rem .75re
   color: inherit; background: transparent; border: 1px solid var(--line); border-radius: .5rem; }
 button { width: 100%; min-height: 3rem; margin-top: .5rem; font: inherit; font-weight: 600; cursor: pointer;
   color: var(--accent); background: transparent; border: 1px solid var(--line); border-radius: .5rem; }
+a { color: var(--accent); }
+.or { margin: 0 0 .25rem; }
 #accept { color: var(--on-accent); background: var(--accent); border-color: var(--accent); }
 :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }
 `

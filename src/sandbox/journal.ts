@@ -29,6 +29,8 @@ export interface JournalEntry {
   fault: string | null
   /** User of the request; null without a user context. */
   username: string | null
+  /** Number of the access token that the request led to; null without one. */
+  issued: number | null
   /** Status that was sent; null before that and where no complete answer was sent. */
   status: number | null
 }
@@ -112,6 +114,7 @@ export function createJournal({ size, now }: { size: number; now: () => number }
         outcome: null,
         fault: null,
         username: null,
+        issued: null,
         status: null,
       }
       entries.push(entry)

@@ -5,6 +5,7 @@ import { createAccounts } from './accounts.ts'
 import { registerAuthorizationServer } from './authorization-server.ts'
 import { createAuthorizations } from './authorizations.ts'
 import { createAuthorizeEndpoint } from './authorize-endpoint.ts'
+import { createBadDays } from './bad-days.ts'
 import { keepBodiesAsText } from './bodies.ts'
 import { registerControlRoutes } from './control-routes.ts'
 import { createFaults, type FaultSwitches, noFaults, type Station } from './faults.ts'
@@ -62,6 +63,7 @@ export function createSandbox(options: SandboxOptions): Sandbox {
   const accounts = createAccounts({ settings })
   const authorizations = createAuthorizations({ now })
   const sites = createSites({ now })
+  const badDays = createBadDays({ faults, gates, authorizations })
   const station = createStation({ gates, faults, journal, closing: closing.signal })
   let reuseDetected = 0
   let address: { host: string; port: number } | null = null
@@ -86,6 +88,7 @@ export function createSandbox(options: SandboxOptions): Sandbox {
   }
 
   function reset(): void {
+    badDays.begin('fine')
     faults.reset()
     gates.releaseAll()
     journal.clear()
@@ -109,7 +112,7 @@ export function createSandbox(options: SandboxOptions): Sandbox {
   )
   if (settings.control) {
     app.register(async (scope) => {
-      registerControlRoutes(scope, { faults, gates, journal, authorizations, counters, reset })
+      registerControlRoutes(scope, { faults, gates, journal, authorizations, badDays, counters, reset })
     })
   }
 
@@ -146,6 +149,7 @@ export function createSandbox(options: SandboxOptions): Sandbox {
       // Connections first: what waits below must not get an answer out any more.
       const down = shut()
       closing.abort()
+      badDays.begin('fine')
       gates.releaseAll()
       await down
       await app.close()

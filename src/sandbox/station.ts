@@ -46,6 +46,7 @@ export function createStation({
     }
     const answer = work()
     entry.username = answer.username ?? null
+    entry.issued = answer.issued ?? null
     journal.decided(entry, answer.outcome)
     await gates.pass(station, 'after', entry)
     if (fault.mode === 'slow' && point === 'after') await elapsed(fault.ms)

@@ -70,10 +70,10 @@ export function createTokenEndpoint(context: GrantContext) {
       const result = grant.redeem((name) => form.get(name) ?? undefined, context)
       if (result.kind === 'refused') return oauthError(result.error, result.description)
       const { authorization, refreshToken } = result
-      const answer = jsonAnswer(200, tokenAnswer(authorization, refreshToken), 'granted', {
-        pragma: 'no-cache',
-      })
-      return { ...answer, username: authorization.username }
+      const wire = tokenAnswer(authorization, refreshToken)
+      const answer = jsonAnswer(200, wire, 'granted', { pragma: 'no-cache' })
+      const issued = authorizations.accessTokenNumber(wire.access_token)
+      return { ...answer, username: authorization.username, issued }
     },
 
     /** Token revocation (RFC 7009): 200 for an unknown token too. */

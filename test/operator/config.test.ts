@@ -9,20 +9,23 @@ const REDIS = { REDIS_URL: 'rediss://user:word@redis:6380/2', REDIS_PREFIX: 'app
 t.test('a command reads the variables it needs and no others', async (t) => {
   const counting = parseOperatorConfig({ ...REDIS, SESSION_SECRET: 'short', CLIENT_ID: '' }, NOTHING)
   if (!counting.ok) throw new Error(counting.faults.join('\n'))
-  t.match(counting.config, { store: { kind: 'redis', prefix: 'app:' }, idleSeconds: 7_200, oauth: null })
+  t.match(counting.config, { store: { kind: 'redis', prefix: 'app:' }, idleSeconds: 7_200, platform: null })
   t.strictSame(counting.config.sessionSecrets, [])
 
   const env = { ...REDIS, SESSION_SECRET: `${SESSION_SECRET},${OTHER_SECRET}` }
   const ending = parseOperatorConfig(env, ALL)
   if (!ending.ok) throw new Error(ending.faults.join('\n'))
   t.strictSame(revealed(ending.config.sessionSecrets), [SESSION_SECRET, OTHER_SECRET])
-  t.equal(ending.config.oauth, null, 'the client is not needed where nothing can be revoked')
+  t.equal(ending.config.platform, null, 'the client is not needed where nothing can be revoked')
 
   const revocation = { ...BASE, ...env, OAUTH_REVOCATION_URL: 'https://auth.example.com/revoke' }
   const revoking = parseOperatorConfig(revocation, ALL)
   if (!revoking.ok) throw new Error(revoking.faults.join('\n'))
-  t.match(revoking.config.oauth, { revocationUrl: 'https://auth.example.com/revoke', clientId: 'client-1' })
-  t.match(parseOperatorConfig(revocation, { ...ALL, revocation: false }), { config: { oauth: null } })
+  t.match(revoking.config.platform?.oauth, {
+    revocationUrl: 'https://auth.example.com/revoke',
+    clientId: 'client-1',
+  })
+  t.match(parseOperatorConfig(revocation, { ...ALL, revocation: false }), { config: { platform: null } })
 })
 
 t.test('every fault in the needed variables is listed', async (t) => {

@@ -73,7 +73,10 @@ t.test('an operator lists the sessions of a running deployment and ends them on 
   t.equal(await statusOf(browsers[0]!), 200)
   const { id } = json[0]!
   const beginning = id.slice(0, 12)
-  t.match(await run('end', beginning), { code: 0, lines: [`ended ${id}`], stderr: '' })
+  const ended = await run('end', beginning)
+  t.match(ended, { code: 0, lines: [`ended ${id}`] })
+  const audit = { level: 'info', event: 'session.ended', reason: 'operator', recordKey: beginning }
+  t.match(JSON.parse(ended.stderr), audit, 'the one line on stderr')
   const statuses = await Promise.all(
     browsers.map(async (browser) => [await statusOf(browser), await statusOf(through(other, browser))]),
   )
@@ -83,7 +86,19 @@ t.test('an operator lists the sessions of a running deployment and ends them on 
 
   t.match(await run('end-all'), { code: 2, lines: [], stderr: /add --yes/ })
   t.match(await run('count'), { lines: ['4'] })
-  t.match(await run('end-all', '--yes'), { code: 0, lines: ['ended 4'], stderr: '' })
+  const all = await run('end-all', '--yes')
+  t.match(all, { code: 0, lines: ['ended 4'] })
+  const audits = all.stderr
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Record<string, string>)
+  t.strictSame(
+    audits.map(({ event, reason, recordKey }) => [event, reason, recordKey]).sort(),
+    json
+      .slice(1)
+      .map((one) => ['session.ended', 'operator', one.id.slice(0, 12)])
+      .sort(),
+  )
   for (const browser of browsers) {
     t.equal(await statusOf(browser), 401)
     t.equal(await statusOf(through(other, browser)), 401)
@@ -137,16 +152,18 @@ t.test('tokens that cannot be revoked are counted, and their sessions end', asyn
     CLIENT_SECRET: CLIENT.clientSecret,
   }
   const [id, another] = (await sessions(t, env, 'list')).lines.map((line) => line.slice(0, 64))
-  t.match(await sessions(t, env, 'end', id!, '--no-revoke'), { code: 0, stderr: '' })
+  const unasked = await sessions(t, env, 'end', id!, '--no-revoke')
+  t.match(unasked, { code: 0 })
+  t.notMatch(unasked.stderr, /revoked/)
   const stranger = { ...env, SESSION_SECRET: 'a-secret-that-sealed-nothing-of-32-characters' }
   t.match(await sessions(t, stranger, 'end', another!), {
     code: 0,
-    stderr: /^1 tokens could not be revoked/,
+    stderr: /^1 tokens could not be revoked/m,
   })
   t.match(await sessions(t, env, 'end-all', '--yes'), {
     code: 0,
     lines: ['ended 2'],
-    stderr: /^4 tokens could not be revoked/,
+    stderr: /^4 tokens could not be revoked/m,
   })
 })
 

@@ -15,7 +15,7 @@ t.test('a gate before the work holds a refresh that has not happened yet', async
   t.equal((await held).status, 400, 'the revocation came first')
 })
 
-t.test('a gate after the work holds the answer to a refresh that has happened', async (t) => {
+t.test('a gate after the work holds the response to a refresh that has happened', async (t) => {
   const sandbox = await startSandbox(t)
   const { refresh_token } = sandbox.issueTokens('alice')
   const gate = sandbox.hold('token', { point: 'after', only: 'refresh_token' })

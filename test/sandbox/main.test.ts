@@ -5,12 +5,10 @@ import t, { type Test } from 'tap'
 import { type Child, startChild } from '../helpers/child.ts'
 import { guard } from '../helpers/watchdog.ts'
 
-const MAIN = fileURLToPath(new URL('../../src/sandbox/main.ts', import.meta.url))
+const MAIN = fileURLToPath(new URL('../../dist/sandbox/main.js', import.meta.url))
 
 function start(t: Test, env: Record<string, string>): Child {
-  // The arguments of this process carry the loader that lets Node run TypeScript.
-  const args = [...process.execArgv, MAIN]
-  return startChild(t, process.execPath, args, { env: { PORT: '0', ...env }, ipc: true })
+  return startChild(t, process.execPath, [MAIN], { env: { PORT: '0', ...env }, ipc: true })
 }
 
 t.test('the process prints where it listens, reads its settings, and ends at SIGTERM', async (t) => {
@@ -28,7 +26,7 @@ t.test('the process prints where it listens, reads its settings, and ends at SIG
 
 t.test('the process ends with the one that forked it', async (t) => {
   // Not startChild: it waits for 'close', which Node does not emit once this side has disconnected.
-  const child = fork(MAIN, { execArgv: process.execArgv, env: { PORT: '0' }, stdio: 'ignore' })
+  const child = fork(MAIN, { execArgv: [], env: { PORT: '0' }, stdio: 'ignore' })
   guard(child)
   t.teardown(() => child.kill('SIGKILL'))
   await once(child, 'message')
