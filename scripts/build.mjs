@@ -1,36 +1,105 @@
-// Makes dist/ from src/: the server and the sandbox (tsconfig.build.json), the demo page's script
-// (tsconfig.demo.json), and the files that the compiler does not copy. With --if-possible it is
-// the `prepare` step: an install without development dependencies has no compiler and keeps what it has.
+// Makes dist/ with esbuild: one bundle for each program of the server, with chunks that they share or load late, the
+// demo page's script and the browser client. `npm run typecheck` checks the types. With --if-possible it is the
+// `prepare` step: an install without development packages keeps the dist/ that it has.
 import { spawnSync } from 'node:child_process'
-import { cpSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
-import { dirname, extname, join } from 'node:path'
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { basename, dirname, extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-const COPIED = new Set(['.lua', '.html', '.css', '.svg'])
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
+const src = join(root, 'src')
+const dist = join(root, 'dist')
+const programs = ['main', 'sessions', 'doctor', 'demo', 'sandbox/main']
 
-const compiler = findCompiler()
-if (compiler === null) {
-  if (process.argv.includes('--if-possible')) {
-    console.log('No TypeScript compiler is installed here: dist/ is left as it is.')
-    process.exit(0)
+const esbuild = await import('esbuild').catch(() => null)
+if (esbuild === null) {
+  if (!process.argv.includes('--if-possible')) {
+    console.error(missing('run the build again'))
+    process.exit(1)
   }
-  console.error('The TypeScript compiler is missing. Run: npm ci')
-  process.exit(1)
+  if (!existsSync(join(dist, 'main.js'))) explainMissing()
+  process.exit(0)
 }
 
-rmSync(join(root, 'dist'), { recursive: true, force: true })
-compile('tsconfig.build.json')
-compile('tsconfig.demo.json')
-for (const entry of readdirSync(join(root, 'src'), { recursive: true })) {
-  if (!COPIED.has(extname(entry))) continue
-  const target = join(root, 'dist', entry)
-  mkdirSync(dirname(target), { recursive: true })
-  cpSync(join(root, 'src', entry), target)
+rmSync(dist, { recursive: true, force: true })
+const { metafile } = await esbuild.build({
+  absWorkingDir: root,
+  entryPoints: Object.fromEntries(programs.map((name) => [name, join(src, `${name}.ts`)])),
+  outdir: dist,
+  bundle: true,
+  splitting: true,
+  format: 'esm',
+  platform: 'node',
+  target: 'node20.19',
+  // All chunks lie in dist/ itself, so `import.meta.url` leads to the files below from each of them.
+  chunkNames: '[name]-[hash]',
+  // CommonJS packages call `require` for Node's own modules.
+  banner: {
+    js: "import { createRequire as createBundleRequire } from 'node:module'; const require = createBundleRequire(import.meta.url);",
+  },
+  sourcemap: true,
+  sourcesContent: false,
+  legalComments: 'none',
+  logLevel: 'warning',
+  metafile: true,
+  plugins: [{ name: 'packages', setup: adaptPackages }],
+})
+
+const browser = { format: 'esm', target: 'es2022', logLevel: 'warning' }
+await esbuild.build({
+  ...browser,
+  entryPoints: [join(src, 'spa/demo/main.ts')],
+  bundle: true,
+  outdir: join(dist, 'spa/demo'),
+})
+// For a page without a build step.
+await esbuild.build({
+  ...browser,
+  entryPoints: [join(root, 'client/bff-client.ts')],
+  outdir: join(dist, 'client'),
+})
+
+for (const entry of readdirSync(src, { recursive: true })) {
+  const kind = extname(entry)
+  if (!['.lua', '.html', '.css', '.svg', '.json'].includes(kind)) continue
+  const folder = kind === '.lua' ? 'lua' : dirname(entry)
+  mkdirSync(join(dist, folder), { recursive: true })
+  cpSync(join(src, entry), join(dist, folder, basename(entry)))
+}
+writeFileSync(join(dist, 'revision.txt'), `${findRevision()}\n`)
+writeFileSync(join(dist, 'licenses.txt'), licenses(Object.keys(metafile.inputs)))
+
+function adaptPackages(build) {
+  build.onResolve({ filter: /^(undici|prom-client)$/ }, ({ path }) => ({
+    path: join(root, 'scripts', `${path}.mjs`),
+  }))
+  // An ES import of a module of Node loads all that it may export: fetch for node:http, WebCrypto for node:crypto.
+  build.onResolve({ filter: /^node:/ }, ({ path, kind }) =>
+    kind === 'import-statement' ? { path, namespace: 'node' } : { path, external: true },
+  )
+  build.onLoad({ filter: /.*/, namespace: 'node' }, ({ path }) => ({
+    contents: `module.exports = require('${path}')`,
+  }))
+  // An empty source map of their own keeps packages out of ours, which Node then reads in no time.
+  const map = Buffer.from('{"version":3,"sources":[""],"mappings":"AAAA"}').toString('base64')
+  build.onLoad({ filter: /[\\/]node_modules[\\/].*\.[cm]?js$/ }, ({ path }) => ({
+    contents: `${readFileSync(path, 'utf8')}\n//# sourceMappingURL=data:application/json;base64,${map}`,
+  }))
 }
 
-writeFileSync(join(root, 'dist', 'revision.txt'), `${findRevision()}\n`)
+/** The license texts of the bundled packages, which most licenses want in every copy. */
+function licenses(inputs) {
+  const folders = inputs.flatMap((path) => /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0] ?? [])
+  return [...new Set(folders)]
+    .sort()
+    .map((folder) => {
+      const { name, version, license } = JSON.parse(readFileSync(join(root, folder, 'package.json'), 'utf8'))
+      const file = readdirSync(join(root, folder)).find((each) => /^licen[cs]e/i.test(each))
+      const text = file === undefined ? '' : readFileSync(join(root, folder, file), 'utf8')
+      return `${name} ${version} (${license})\n\n${text.trim()}\n`
+    })
+    .join(`\n${'-'.repeat(80)}\n\n`)
+}
 
 /** The commit: as the builder of an image names it, or as git knows it. */
 function findRevision() {
@@ -39,16 +108,15 @@ function findRevision() {
   return status === 0 ? stdout.trim() : 'unknown'
 }
 
-function findCompiler() {
-  try {
-    return createRequire(join(root, 'package.json')).resolve('typescript/bin/tsc')
-  } catch {
-    return null
-  }
+function missing(then) {
+  return `dist/ cannot be built without the development packages: run "npm ci --include=dev", then ${then}.`
 }
 
-function compile(project) {
-  const args = [compiler, '--project', join(root, project)]
-  const { status } = spawnSync(process.execPath, args, { cwd: root, stdio: 'inherit' })
-  if (status !== 0) process.exit(1)
+/** In the place of each program: the sentence that says how to build it. */
+function explainMissing() {
+  for (const name of programs) {
+    const file = join(dist, `${name}.js`)
+    mkdirSync(dirname(file), { recursive: true })
+    writeFileSync(file, `console.error(${JSON.stringify(missing('start again'))})\nprocess.exit(1)\n`)
+  }
 }

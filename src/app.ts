@@ -26,6 +26,7 @@ import { createReliableStore } from './store/reliable.ts'
 import { inLog } from './store/store.ts'
 import { createRevoker } from './tokens/revoker.ts'
 import { createTokens } from './tokens/tokens.ts'
+import type { Tracing } from './tracing/spans.ts'
 
 /** `server` is what browsers reach; `ops` serves health and metrics. */
 export type App = Awaited<ReturnType<typeof buildApp>>
@@ -38,10 +39,11 @@ const CLOSING_MS = 3_000
 export async function buildApp(config: Config, log: Logger, onStoreRefused: (message: string) => void) {
   const clock = SYSTEM_CLOCK
   const idleMs = config.session.idleSeconds * 1_000
+  const tracing = await startTracing(config, log)
   const warnings = createDeploymentWarnings({ log, clock })
   const metrics = createMetrics({ storeUp: config.store.kind === 'memory' })
   const keyring = createKeyring(config.sessionSecrets)
-  const cookies = createSessionCookies({ keyring, secure: config.secureCookies })
+  const cookies = createSessionCookies({ keyring, publicUrl: config.publicUrl })
 
   const base =
     config.store.kind === 'memory'
@@ -57,18 +59,26 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
             ),
           onReachable: () => log.info({ event: 'store.reachable' }, 'connected to Redis'),
           onFinding: warnings.store,
-          observe: metrics.store,
+          observe:
+            tracing === undefined
+              ? metrics.store
+              : (...command) => {
+                  metrics.store(...command)
+                  tracing.command(...command)
+                },
         })
   const { retried: onRetried, restored: onRestored, started: onStarted, ended: onEnded } = metrics
   const store = createReliableStore({ store: base, idleMs, clock, log, onRetried, onRestored })
 
-  const { oauth, refresh: timing } = config
+  const { oauth, egress, refresh: timing } = config
   const { concurrency } = timing
   const authorizationServer = createAuthorizationServer({
     oauth,
+    egress,
     concurrency,
     clock,
     onDate: warnings.platformDate,
+    wrapTokenFetch: tracing?.wrapTokenFetch,
   })
   const revoker = createRevoker({ authorizationServer, log })
   const common = { store, keyring, clock, log }
@@ -93,14 +103,16 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     stopMs: Math.max(0, config.shutdownSeconds * 1_000 - CLOSING_MS),
     random: Math.random,
     events: metrics,
+    wrapRefresh: tracing?.wrapRefresh,
   })
   const graceMs = config.session.outageGraceSeconds * 1_000
   const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS, graceMs })
   const grace = createOutageGrace({ store, cache, graceMs, idleMs, clock, log })
 
   const server = createServer(config)
-  const fallback = config.staticDir === null ? sendStartPage : await addStaticFiles(server, config.staticDir)
-  addHooks(server, {
+  tracing?.traceRequests(server)
+  const fallback = config.static === null ? sendStartPage : await addStaticFiles(server, config.static)
+  const { drain } = addHooks(server, {
     secure: config.secureCookies,
     knownPaths: [...loginPaths(config.oauth), ...PROXY_PATHS],
     fallback,
@@ -121,7 +133,14 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     keyring,
     onSignInFailed: metrics.signInFailed,
   })
-  const proxy = await addProxy(server, { ...services, tokens, cache, grace, metrics })
+  const proxy = await addProxy(server, {
+    ...services,
+    tokens,
+    cache,
+    grace,
+    metrics,
+    wrapResourceServer: tracing?.wrapResourceServer,
+  })
 
   const readiness = createReadiness({
     isListening: () => server.server.listening,
@@ -142,6 +161,11 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     /** Starts the background refreshes. */
     start: tokens.start,
     readiness,
+    /** From now on the server is not ready, and each response ends its connection. */
+    announceStop(): void {
+      readiness.announceStop()
+      drain()
+    },
     shareMetricsWithPrimary: metrics.shareWithPrimary,
     /** Finishes open requests, stores refreshes in flight, then closes everything. */
     async stop(): Promise<void> {
@@ -154,6 +178,14 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
       await authorizationServer.close()
       await ops.close()
       await store.close()
+      await tracing?.close()
     },
   }
+}
+
+/** undefined without a collector: then nothing of OpenTelemetry is loaded, and no request does more than before. */
+async function startTracing(config: Config, log: Logger): Promise<Tracing | undefined> {
+  if (config.tracing === null) return undefined
+  const tracing = await import('./tracing/spans.ts')
+  return tracing.startTracing(config, config.tracing, log)
 }

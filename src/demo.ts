@@ -9,6 +9,7 @@ import { createServer } from 'node:net'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
+import { startFront } from './demo-front.ts'
 import { answerArguments } from './version.ts'
 
 answerArguments(
@@ -21,11 +22,13 @@ answerArguments(
   --version             prints the version
 
 PORT is the port of the page (3000), OPS_PORT that of health and metrics (any free one).
+STATIC_DIR is the folder of your own page, instead of the demo's. PUBLIC_URL is the address of a development
+server on localhost that passes /auth, /flux and /site on to PORT.
 `,
 )
 
-/** Short, so that the refreshes can be watched. The server refreshes when a third of this is left. */
-const TOKEN_SECONDS = 45
+/** Short, so that the refreshes can be watched. */
+const TOKEN_SECONDS = 20
 /** Time limit for the children to end; longer than the server's SHUTDOWN_SECONDS below. */
 const END_MS = 8_000
 /** Variables of the caller's environment that Node needs. Server variables are not inherited. */
@@ -55,9 +58,10 @@ async function run(): Promise<void> {
     }
   }
   const host = process.env.HOST ?? 'localhost'
-  const port = await choosePort(host, process.env.PORT ?? '3000', 'PORT')
-  const opsPort = await choosePort(host, process.env.OPS_PORT ?? '0', 'OPS_PORT')
-  const publicUrl = `http://localhost:${port}`
+  const hosts = addressesOf(host)
+  const port = await choosePort(hosts, process.env.PORT ?? '3000', 'PORT')
+  const opsPort = await choosePort(hosts, process.env.OPS_PORT ?? '0', 'OPS_PORT')
+  const publicUrl = process.env.PUBLIC_URL ?? `http://localhost:${port}`
   const client = { id: 'demo', secret: randomBytes(24).toString('base64url') }
 
   const sandbox = start('sandbox/main.js', {
@@ -72,8 +76,9 @@ async function run(): Promise<void> {
   if (ending) return
 
   const server = start('main.js', {
-    HOST: host,
-    PORT: String(port),
+    HOST: '127.0.0.1',
+    PORT: '0',
+    TRUST_PROXY: '127.0.0.1/32',
     OPS_PORT: String(opsPort),
     PUBLIC_URL: publicUrl,
     AUTH_URL: sandboxUrl,
@@ -84,12 +89,14 @@ async function run(): Promise<void> {
     SESSION_SECRET: randomBytes(32).toString('base64url'),
     SESSION_STORE: 'memory',
     WAC: 'DEMO',
-    STATIC_DIR: join(dist, 'spa/demo'),
-    REFRESH_AHEAD_SECONDS: '15',
-    REFRESH_THRESHOLD_SECONDS: '5',
+    WAC_ALLOWED: 'DEMO,ACME',
+    STATIC_DIR: process.env.STATIC_DIR ?? join(dist, 'spa/demo'),
+    REFRESH_AHEAD_SECONDS: '6',
+    REFRESH_THRESHOLD_SECONDS: '3',
     SHUTDOWN_SECONDS: '5',
   })
-  await serverListens(server)
+  const serverUrl = await serverAddress(server)
+  await startFront({ hosts, port, serverUrl, sandboxUrl })
   if (!ending)
     console.log(welcome({ publicUrl, sandboxUrl, metricsUrl: `http://localhost:${opsPort}/metrics` }))
 }
@@ -126,38 +133,54 @@ function sandboxAddress(sandbox: ChildProcess): Promise<string> {
   })
 }
 
-/** Resolves once the server listens. Prints its log lines of level warn and above as text. */
-function serverListens(server: ChildProcess): Promise<void> {
+/** The address at which the server listens. From then on its warnings and failed requests are printed as text. */
+function serverAddress(server: ChildProcess): Promise<string> {
   return new Promise((resolve) => {
     if (server.stdout === null) return
+    let isListening = false
     createInterface(server.stdout).on('line', (line) => {
       const entry = parseLine(line)
       if (entry === null) console.log(line)
-      else if (entry.msg === 'listening') resolve()
-      else if (['warn', 'error', 'fatal'].includes(String(entry.level))) {
-        console.log(`server: ${entry.level}: ${entry.msg}`)
+      else if (entry.msg === 'listening') {
+        isListening = true
+        resolve(String(entry.url))
+      } else if (
+        ['error', 'fatal'].includes(String(entry.level)) ||
+        (isListening && entry.level === 'warn')
+      ) {
+        // Before it listens the server warns of settings that a demo has on purpose.
+        console.log(`  ${describe(entry)}`)
       }
     })
   })
 }
 
-function parseLine(line: string): { msg?: unknown; level?: unknown } | null {
+function describe({ event, msg, method, path, status, code, level }: Record<string, unknown>): string {
+  const time = new Date().toLocaleTimeString()
+  if (event !== 'request') return `${time} ${level}: ${msg}`
+  return [time, method, path, status, code].filter((part) => part !== undefined && part !== null).join(' ')
+}
+
+function parseLine(line: string): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(line)
-    return typeof value === 'object' ? value : null
+    return typeof value === 'object' && value !== null ? { ...value } : null
   } catch {
     return null
   }
 }
 
-/** Returns this port if it is free on every address of the host; 0 picks one. */
-async function choosePort(host: string, text: string, name: string): Promise<number> {
+/** Browsers try both addresses of localhost, so a process on either address could receive their requests. */
+function addressesOf(host: string): string[] {
+  return host === 'localhost' ? ['127.0.0.1', '::1'] : [host]
+}
+
+/** Returns this port if it is free at every host; 0 picks one. */
+async function choosePort(hosts: readonly string[], text: string, name: string): Promise<number> {
   const asked = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN
   if (!(asked <= 65_535)) throw new Hindrance(`${name} must be a port number, but is "${text}".`)
-  // Browsers try both addresses of localhost, so a process on either address could receive their requests.
-  const [first = host, ...others] = host === 'localhost' ? ['127.0.0.1', '::1'] : [host]
-  const port = await tryPort(first, asked, name)
-  for (const other of others) await tryPort(other, port, name)
+  let port = asked
+  for (const host of hosts) port = await tryPort(host, port, name)
   return port
 }
 
@@ -187,6 +210,7 @@ function tryPort(host: string, port: number, name: string): Promise<number> {
 async function end(code: number): Promise<void> {
   if (ending) return
   ending = true
+  if (code === 0) console.log('\n  The demo stops. Its sessions and tokens are gone.')
   const alive = children.filter((child) => child.exitCode === null && child.signalCode === null)
   await Promise.all(
     alive.map((child) => {
@@ -205,15 +229,14 @@ function welcome(at: { publicUrl: string; sandboxUrl: string; metricsUrl: string
     Open        ${at.publicUrl}
     Sign in as  alice, password wonderland
 
-  What to try
-    - Sign in, allow access, read a Flux and change a Site. The page never holds a token: look at its
-      storage and at its requests in the developer tools.
-    - Wait. Tokens live ${TOKEN_SECONDS} seconds here; the server replaces them before they expire, also while the
-      tab is closed, and the page shows the new expiry.
-    - Open a second tab, sign out in one of the two and read in the other.
-    - Refuse access instead of allowing it.
-    - See what the server counts: ${at.metricsUrl}
+  Access tokens live ${TOKEN_SECONDS} seconds here, so that you can watch the server replace them.${
+    process.env.STATIC_DIR === undefined
+      ? `
+  The page shows where they are, searches the browser for them, and breaks the platform on request.`
+      : ''
+  }
 
+  What the server counts is at ${at.metricsUrl}
   The sandbox that imitates the data platform is at ${at.sandboxUrl}
   Sessions live in memory and end with the demo. Stop it with Ctrl-C.
 `

@@ -103,9 +103,8 @@ export function problem(code: ProblemCode, options: ProblemOptions | string = {}
 export function unavailable(
   code: 'store_unavailable' | 'authorization_server_unavailable',
   retryAfterSeconds: number,
-  cause?: unknown,
-  members: Record<string, string> = {},
+  options: Pick<ProblemOptions, 'cause' | 'members'> = {},
 ): Problem {
   const seconds = Math.max(1, Math.ceil(retryAfterSeconds))
-  return new Problem(code, { headers: { 'retry-after': String(seconds) }, members, cause })
+  return new Problem(code, { ...options, headers: { 'retry-after': String(seconds) } })
 }

@@ -35,16 +35,22 @@ export interface Keyring {
   seal(purpose: Purpose, text: string, context: string): string
   /** null where no key of the list opens the text in this context. */
   open(purpose: Purpose, sealed: string, context: string): Opened | null
+  /** As `seal`, as a string of one byte a character: a quarter shorter, and not for cookies. */
+  sealBinary(purpose: Purpose, text: string, context: string): string
+  /** Opens what `sealBinary` returned; null as in `open`. */
+  openBinary(purpose: Purpose, sealed: string, context: string): Opened | null
 }
 
 interface Keys {
-  id: string
+  /** Six bytes. */
+  id: Buffer
   signing: KeyObject
   sealing: KeyObject
 }
 
 const IV_BYTES = 12
 const TAG_BYTES = 16
+const ID_BYTES = 6
 
 export function createKeyring(secrets: readonly Secret[]): Keyring {
   const ring = secrets.map(deriveKeys)
@@ -66,22 +72,18 @@ export function createKeyring(secrets: readonly Secret[]): Keyring {
     return 'invalid'
   }
 
-  function seal(purpose: Purpose, text: string, context: string): string {
+  /** Key id, iv, ciphertext, tag. */
+  function sealBytes(purpose: Purpose, text: string, context: string): Buffer {
     const iv = randomBytes(IV_BYTES)
     const cipher = createCipheriv('aes-256-gcm', newest!.sealing, iv, { authTagLength: TAG_BYTES })
     cipher.setAAD(Buffer.from(`${purpose}:${context}`))
-    const sealed = Buffer.concat([iv, cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()])
-    return `${newest!.id}.${sealed.toString('base64url')}`
+    return Buffer.concat([newest!.id, iv, cipher.update(text, 'utf8'), cipher.final(), cipher.getAuthTag()])
   }
 
-  function open(purpose: Purpose, sealed: string, context: string): Opened | null {
-    const dot = sealed.indexOf('.')
-    const age = ring.findIndex((keys) => keys.id === sealed.slice(0, dot))
-    const encoded = sealed.slice(dot + 1)
-    const bytes = Buffer.from(encoded, 'base64url')
+  function openBytes(purpose: Purpose, sealed: Buffer, context: string): Opened | null {
+    const age = ring.findIndex(({ id }) => id.equals(sealed.subarray(0, ID_BYTES)))
+    const bytes = sealed.subarray(ID_BYTES)
     if (age < 0 || bytes.length < IV_BYTES + TAG_BYTES) return null
-    // Padding, white space and unused bits would decode to the same bytes.
-    if (bytes.toString('base64url') !== encoded) return null
     const decipher = createDecipheriv('aes-256-gcm', ring[age]!.sealing, bytes.subarray(0, IV_BYTES), {
       authTagLength: TAG_BYTES,
     })
@@ -95,7 +97,37 @@ export function createKeyring(secrets: readonly Secret[]): Keyring {
     }
   }
 
-  return { sign, verify, seal, open }
+  return {
+    sign,
+    verify,
+    seal(purpose, text, context) {
+      const sealed = sealBytes(purpose, text, context)
+      return `${sealed.toString('base64url', 0, ID_BYTES)}.${sealed.toString('base64url', ID_BYTES)}`
+    },
+    open(purpose, sealed, context) {
+      const bytes = readText(sealed)
+      return bytes === null ? null : openBytes(purpose, bytes, context)
+    },
+    sealBinary: (purpose, text, context) => sealBytes(purpose, text, context).toString('latin1'),
+    openBinary(purpose, sealed, context) {
+      const opened = openBytes(purpose, Buffer.from(sealed, 'latin1'), context)
+      if (opened !== null) return opened
+      // Version 0.1 stored text.
+      const bytes = readText(sealed)
+      return bytes === null ? null : openBytes(purpose, bytes, context)
+    },
+  }
+}
+
+const ID_LENGTH = (ID_BYTES * 4) / 3
+
+/** The bytes of `<key id>.<the rest>`, both in base64url; null for any other text. */
+function readText(sealed: string): Buffer | null {
+  if (sealed[ID_LENGTH] !== '.') return null
+  const encoded = sealed.slice(0, ID_LENGTH) + sealed.slice(ID_LENGTH + 1)
+  const bytes = Buffer.from(encoded, 'base64url')
+  // Padding, white space and unused bits would decode to the same bytes.
+  return bytes.toString('base64url') === encoded ? bytes : null
 }
 
 function deriveKeys(secret: Secret): Keys {
@@ -103,7 +135,7 @@ function deriveKeys(secret: Secret): Keys {
     Buffer.from(hkdfSync('sha256', secret.reveal(), '', `bff ${label} v1`, bytes))
   // KeyObjects, because raw buffers make each call four times slower on Node 24.
   return {
-    id: derive('key id', 6).toString('base64url'),
+    id: derive('key id', ID_BYTES),
     signing: createSecretKey(derive('cookie signing', 32)),
     sealing: createSecretKey(derive('sealing', 32)),
   }

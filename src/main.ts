@@ -23,11 +23,10 @@ if (!parsed.ok) {
   process.exit(1)
 }
 const { config, warnings } = parsed
-// Imported late: loading takes long, and faults of the configuration are to be printed at once.
+// Imported late: loading takes long, faults of the configuration are to be printed at once, and a primary does
+// without the server.
 const { createLog } = await import('./log.ts')
 const { captureLibraryOutput } = await import('./process/library-output.ts')
-const { runPrimary } = await import('./process/primary.ts')
-const { runServerProcess } = await import('./process/worker.ts')
 const log = createLog(config.logLevel)
 captureLibraryOutput(log)
 
@@ -39,4 +38,10 @@ process.on('uncaughtException', crash)
 process.on('unhandledRejection', crash)
 
 if (cluster.isPrimary) for (const warning of warnings) log.warn({ event: 'config.warning' }, warning)
-await (config.workers > 1 && cluster.isPrimary ? runPrimary(config, log) : runServerProcess(config, log))
+if (config.workers > 1 && cluster.isPrimary) {
+  const { runPrimary } = await import('./process/primary.ts')
+  await runPrimary(config, log)
+} else {
+  const { runServerProcess } = await import('./process/worker.ts')
+  await runServerProcess(config, log)
+}

@@ -1,0 +1,69 @@
+// Makes docs/demo.png and docs/demo.gif from the running demo. CI does not run it.
+//
+//   npm ci && npm install --no-save gifenc pngjs && node scripts/pictures.mjs
+import { spawn } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import gifenc from 'gifenc'
+import { chromium } from 'playwright-core'
+import { PNG } from 'pngjs'
+import { findTool } from '../test/setup/tools.mjs'
+
+const { GIFEncoder, applyPalette, quantize } = gifenc
+const SIZE = { width: 1000, height: 560 }
+const COLORS = 48
+const root = dirname(dirname(fileURLToPath(import.meta.url)))
+
+const demo = spawn(process.execPath, [join(root, 'dist/demo.js')], { env: { ...process.env, PORT: '0' } })
+const browser = await chromium.launch({ executablePath: findTool('chromium'), args: ['--no-sandbox'] })
+try {
+  const page = await browser.newPage({ viewport: SIZE, colorScheme: 'light', reducedMotion: 'reduce' })
+  await page.goto(await addressOf(demo))
+  const frames = []
+  const take = async (delay) => frames.push({ delay, png: PNG.sync.read(await page.screenshot()) })
+
+  await page.locator('#stage-hint').waitFor()
+  await take(1_500)
+  await page.locator('#sign-in-large').click()
+  await page.locator('#use-alice').click()
+  await page.locator('#stage-read').waitFor()
+  await take(1_500)
+  await page.locator('#stage-read').click()
+  await page.locator('#stage-received li', { hasText: 'flux' }).waitFor()
+  await page.evaluate('scrollTo(0, 0)')
+  await take(2_500)
+  await page.locator('#stage-refresh', { hasText: 'became' }).waitFor()
+  await page.locator('#stage-read').click()
+  await page.waitForTimeout(1_500)
+  writeFileSync(join(root, 'docs/demo.png'), await page.screenshot())
+  await take(3_500)
+  await page.locator('#steal-run').click()
+  await page.locator('#steal-verdict[data-found="0"]').waitFor()
+  await page.evaluate("document.getElementById('steal-title').scrollIntoView()")
+  await take(3_500)
+
+  const gif = GIFEncoder()
+  for (const { png, delay } of frames) {
+    const palette = quantize(png.data, COLORS)
+    gif.writeFrame(applyPalette(png.data, palette), png.width, png.height, { palette, delay })
+  }
+  gif.finish()
+  writeFileSync(join(root, 'docs/demo.gif'), gif.bytes())
+} finally {
+  await browser.close()
+  demo.kill('SIGTERM')
+}
+
+/** The address that the demo prints. */
+function addressOf(child) {
+  return new Promise((resolve, reject) => {
+    let output = ''
+    child.stdout.on('data', (chunk) => {
+      output += chunk
+      const open = /Open +(\S+)/.exec(output)
+      if (open !== null) resolve(open[1])
+    })
+    child.once('exit', () => reject(new Error(output)))
+  })
+}
