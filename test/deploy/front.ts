@@ -1,0 +1,137 @@
+// The reverse proxies of deploy/ as processes: the real programs with the real files, whose addresses and paths
+// are replaced by those of a test.
+
+import { readFileSync, writeFileSync } from 'node:fs'
+import { connect } from 'node:net'
+import { join } from 'node:path'
+import { startChild, type Teardown } from '../helpers/child.ts'
+import { freePort } from '../helpers/ports.ts'
+import { toolPath } from '../helpers/redis.ts'
+import { until } from '../helpers/replicas.ts'
+import { makeFolder } from '../helpers/watchdog.ts'
+
+export const FRONTS = ['nginx', 'haproxy', 'caddy'] as const
+
+/** What a proxy of a test leads to. */
+export interface Behind {
+  /** Certificate and key, at `<path>.crt`, `<path>.key` and together in `<path>.pem`. */
+  readonly tls: string
+  /** The replicas are 127.0.0.11, .12 and .13, all with these ports. */
+  readonly port: number
+  readonly opsPort: number
+}
+
+/** A running proxy, on 127.0.0.1. */
+export interface Front {
+  readonly httpPort: number
+  readonly httpsPort: number
+  output(): string
+}
+
+/** Replaces each of the texts, which must be there. */
+function substitute(text: string, pairs: readonly (readonly [string | RegExp, string])[]): string {
+  let result = text
+  for (const [from, to] of pairs) {
+    const next = result.replaceAll(from, to)
+    if (next === result) throw new Error(`the file does not hold ${from}`)
+    result = next
+  }
+  return result
+}
+
+interface Ports {
+  http: number
+  https: number
+}
+
+const PROGRAMS: Record<
+  (typeof FRONTS)[number],
+  {
+    file: string
+    /** The file as it runs in a test, and the arguments of the program. */
+    prepare(text: string, ports: Ports, folder: string): { text: string; args: string[] }
+  }
+> = {
+  nginx: {
+    file: 'nginx/token-handler-bff.conf',
+    prepare(text, ports, folder) {
+      const path = join(folder, 'main.conf')
+      const places = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
+      const temporary = places.map((place) => `${place}_temp_path ${folder}/${place};`).join(' ')
+      // In one process: workers would survive a killed test.
+      writeFileSync(
+        path,
+        `daemon off; master_process off; pid ${folder}/pid; error_log stderr; events {}
+         http { access_log off; ${temporary} include ${folder}/configuration; }`,
+      )
+      return {
+        text: substitute(text, [
+          [/^ *listen \[::\].*\n/gm, ''],
+          [/(server 10\.0\.0\.1)2(:.*\n)/g, '$12$2    $13$2'],
+          ['listen 80;', `listen 127.0.0.1:${ports.http};`],
+          ['listen 443 ', `listen 127.0.0.1:${ports.https} `],
+        ]),
+        args: ['-e', 'stderr', '-c', path],
+      }
+    },
+  },
+  haproxy: {
+    file: 'haproxy/haproxy.cfg',
+    prepare(text, ports, folder) {
+      return {
+        text: substitute(text, [
+          [/^ *(bind :::|user |group ).*\n/gm, ''],
+          ['/dev/log', 'stdout format raw'],
+          [/server replica2 (10\.0\.0\.1)2(:.*\n)/g, 'server replica2 $12$2    server replica3 $13$2'],
+          ['bind :80', `bind 127.0.0.1:${ports.http}`],
+          ['bind :443', `bind 127.0.0.1:${ports.https}`],
+        ]),
+        args: ['-f', join(folder, 'configuration')],
+      }
+    },
+  },
+  caddy: {
+    file: 'caddy/Caddyfile',
+    prepare(text, ports, folder) {
+      const options = `{\nadmin off\ndefault_bind 127.0.0.1\nhttp_port ${ports.http}\nhttps_port ${ports.https}\n}\n`
+      return {
+        text: `${options}${substitute(text, [['10.0.0.12:3000', '10.0.0.12:3000 10.0.0.13:3000']])}`,
+        args: ['run', '--adapter', 'caddyfile', '--config', join(folder, 'configuration')],
+      }
+    },
+  },
+}
+
+/** Starts a proxy with its file of deploy/, in front of three replicas. */
+export async function startFront(t: Teardown, name: (typeof FRONTS)[number], behind: Behind): Promise<Front> {
+  const { file, prepare } = PROGRAMS[name]
+  const folder = makeFolder(name)
+  const ports = { http: await freePort(), https: await freePort() }
+  const original = readFileSync(new URL(`../../deploy/${file}`, import.meta.url), 'utf8')
+  const { text, args } = prepare(original, ports, folder)
+  writeFileSync(
+    join(folder, 'configuration'),
+    substitute(text, [
+      [`/etc/${name}/tls/app.example.com`, behind.tls],
+      [/10\.0\.0\.(1[123]):3000/g, `127.0.0.$1:${behind.port}`],
+      ...(name === 'nginx' ? [] : [['9464', String(behind.opsPort)] as const]),
+    ]),
+  )
+  const env = { PATH: process.env.PATH ?? '', HOME: folder, XDG_DATA_HOME: folder, XDG_CONFIG_HOME: folder }
+  const child = startChild(t, toolPath(name), args, { env, cwd: folder })
+  await until(`${name} listens`, async () => {
+    if (child.hasEnded()) throw new Error(`${name} ended at its start:\n${child.output()}`)
+    return await accepts(ports.https)
+  })
+  return { httpPort: ports.http, httpsPort: ports.https, output: child.output }
+}
+
+function accepts(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1', () => {
+      socket.destroy()
+      resolve(true)
+    })
+    socket.once('error', () => resolve(false))
+  })
+}

@@ -1,0 +1,217 @@
+import { once } from 'node:events'
+import { cpSync, readFileSync, writeFileSync } from 'node:fs'
+import { request as httpRequest, type IncomingMessage } from 'node:http'
+import http2 from 'node:http2'
+import { get } from 'node:https'
+import { join } from 'node:path'
+import { connect } from 'node:tls'
+import t, { type Test } from 'tap'
+import { type Browser, createBrowser, isProblem } from '../helpers/browser.ts'
+import { createCertificate } from '../helpers/certificate.ts'
+import { freePort } from '../helpers/ports.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { until } from '../helpers/replicas.ts'
+import { startLoad } from '../helpers/restart-load.ts'
+import { type LogLine, type ServerProcess, startServer } from '../helpers/server-process.ts'
+import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
+import { makeFolder } from '../helpers/watchdog.ts'
+import { findTool } from '../setup/tools.mjs'
+import { FRONTS, type Front, startFront } from './front.ts'
+
+const NAME = 'app.example.com'
+const ORIGIN = `https://${NAME}`
+const DELAY_SECONDS = 2
+/** The browser's address, which is not that of the proxies. */
+const BROWSER = '127.0.0.7'
+const PAGE = '<!doctype html><title>The page</title>'
+
+const installed = FRONTS.filter((name) => findTool(name) !== null)
+// Replicas and browsers have loopback addresses of their own, which only Linux offers without a set-up.
+const missing = process.platform === 'linux' ? null : 'needs the loopback addresses of Linux'
+
+/** Three replicas over one Redis, and in front of them each installed proxy with its file of deploy/. */
+async function startDeployment(t: Test) {
+  const redis = await startRedis(t)
+  const sandbox = await startSandbox(t, { client: { ...CLIENT, callback: `${ORIGIN}/auth/callback` } })
+  const folder = makeFolder('tls')
+  const { certFile, keyFile } = await createCertificate(folder, `DNS:${NAME}`)
+  const tls = join(folder, 'app')
+  cpSync(certFile, `${tls}.crt`)
+  cpSync(keyFile, `${tls}.key`)
+  const ca = readFileSync(certFile, 'utf8')
+  writeFileSync(`${tls}.pem`, `${ca}${readFileSync(keyFile, 'utf8')}`)
+  const page = makeFolder('page')
+  writeFileSync(join(page, 'index.html'), PAGE)
+
+  const [port, opsPort] = [await freePort(), await freePort()]
+  const start = async (number: number): Promise<ServerProcess> => {
+    const replica = await startServer(t, {
+      HOST: `127.0.0.${10 + number}`,
+      PORT: String(port),
+      OPS_PORT: String(opsPort),
+      PUBLIC_URL: ORIGIN,
+      TRUST_PROXY: '127.0.0.1',
+      SESSION_STORE: 'redis',
+      REDIS_URL: redis.url,
+      AUTH_URL: sandbox.authUrl,
+      BASE_URL: sandbox.baseUrl,
+      CLIENT_ID: CLIENT.clientId,
+      CLIENT_SECRET: CLIENT.clientSecret,
+      WAC: 'DEMO',
+      STATIC_DIR: page,
+      // A stalled read ends while it is awaited at the restart.
+      UPSTREAM_TIMEOUT_MS: '4000',
+      SHUTDOWN_DELAY_SECONDS: String(DELAY_SECONDS),
+      SHUTDOWN_SECONDS: '10',
+    })
+    await until('ready', async () => (await fetch(`${replica.opsUrl}/readyz`)).status === 200)
+    return replica
+  }
+  const replicas = [await start(1), await start(2), await start(3)]
+  const fronts = new Map<string, Front>()
+  for (const name of installed) fronts.set(name, await startFront(t, name, { tls, port, opsPort }))
+  const browserAt = ({ httpsPort }: Front) =>
+    createBrowser(ORIGIN, { port: httpsPort, ca, localAddress: BROWSER })
+  const logs = (): LogLine[] => replicas.flatMap((replica) => replica.logs())
+  return { sandbox, ca, start, replicas, fronts, browserAt, logs }
+}
+
+function cookieOf({ cookies }: Browser): string {
+  return [...cookies].map(([name, { value }]) => `${name}=${value}`).join('; ')
+}
+
+/** The head of the answer to a request without TLS. */
+async function askPlain({ httpPort }: Front, path: string): Promise<IncomingMessage> {
+  const request = httpRequest({ host: '127.0.0.1', port: httpPort, path, headers: { host: NAME } })
+  const [answer] = (await once(request.end(), 'response')) as [IncomingMessage]
+  answer.resume()
+  return answer
+}
+
+/** A read over HTTP/2, with each cookie in a field of its own, as browsers send them. */
+async function readByHttp2({ httpsPort }: Front, ca: string, browser: Browser): Promise<string> {
+  const session = http2.connect(ORIGIN, {
+    createConnection: () =>
+      connect({ host: '127.0.0.1', port: httpsPort, servername: NAME, ca, ALPNProtocols: ['h2'] }),
+  })
+  const request = session.request({
+    ':path': '/auth/session',
+    'sec-fetch-site': 'same-origin',
+    cookie: cookieOf(browser).split('; '),
+  })
+  let text = ''
+  for await (const chunk of request.setEncoding('utf8')) text += chunk
+  session.close()
+  return text
+}
+
+if (missing !== null || installed.length === 0) {
+  const skip = missing ?? 'neither nginx, haproxy nor caddy is installed'
+  t.test('behind the reverse proxies of deploy/', { skip }, async () => {})
+} else {
+  t.test('behind the reverse proxies of deploy/', async (t) => {
+    const system = await startDeployment(t)
+    for (const name of FRONTS) {
+      await t.test(
+        `${name} passes on a sign-in, calls, streams and the client's address`,
+        { skip: !installed.includes(name) && `${name} is not installed (Debian: the package ${name})` },
+        (t) => usesFront(t, system, system.fronts.get(name)!),
+      )
+    }
+    await t.test('three replicas restart one by one under load, and no request fails', (t) =>
+      restarts(t, system),
+    )
+  })
+}
+
+type System = Awaited<ReturnType<typeof startDeployment>>
+
+async function usesFront(t: Test, { sandbox, ca, browserAt, logs }: System, front: Front): Promise<void> {
+  const plain = await askPlain(front, '/flux/a?b=c')
+  t.equal(plain.statusCode, 308)
+  t.equal(plain.headers.location, `${ORIGIN}/flux/a?b=c`, 'plain HTTP leads to https')
+
+  const browser = browserAt(front)
+  const { status, headers } = await signIn(browser, sandbox, '/here')
+  t.match([status, headers.location], [303, '/here#_'])
+  const { 'x-request-id': id } = headers
+  const begun = () => logs().find((line) => line.event === 'login.succeeded' && line.reqId === id)
+  await until('logged', () => begun() !== undefined)
+  t.equal(begun()?.address, BROWSER, 'the address that the proxy saw')
+  t.match(id, /^[0-9a-f-]{32,36}$/i, 'the request id of the proxy')
+
+  const read = await browser.fetch('/flux/temperature', { headers: { 'x-forwarded-for': '203.0.113.9' } })
+  t.equal(read.status, 200)
+  t.match(read.json(), { wType: 'Flux' })
+  const update = { method: 'PUT', headers: { 'content-type': 'application/json' }, body: '{"name":"A"}' }
+  t.equal((await browser.fetch('/site/1', update)).status, 200)
+  const large = { ...update, body: JSON.stringify({ name: 'A'.repeat(100_000) }) }
+  isProblem(t, await browser.fetch('/site/1', large), 413, 'payload_too_large', 'the response of the server')
+  isProblem(t, await browser.fetch('/auth//session'), 404, 'not_found', 'the path arrives unchanged')
+  t.equal((await browser.navigate('/anywhere')).text, PAGE, 'the page')
+  t.match(await readByHttp2(front, ca, browser), /"authenticated":true/, 'over HTTP/2')
+
+  sandbox.faults.set({ resource: { mode: 'stall' } })
+  const options = {
+    ...{ host: '127.0.0.1', port: front.httpsPort, servername: NAME, ca, agent: false },
+    path: '/flux/temperature',
+    headers: { host: NAME, cookie: cookieOf(browser), 'sec-fetch-site': 'same-origin' },
+  }
+  const stream = get(options)
+  const [answer] = (await once(stream, 'response')) as [IncomingMessage]
+  const [chunk] = (await once(answer, 'data')) as [Buffer]
+  t.match(chunk.toString(), /^\{/, 'data arrives before the resource server has sent the rest')
+  t.notOk(answer.complete)
+  answer.on('error', () => {})
+  stream.destroy()
+  sandbox.faults.reset()
+
+  const gate = sandbox.hold('resource')
+  t.teardown(() => gate.release())
+  const waiting = get(options).on('error', () => {})
+  await gate.arrived
+  const isAborted = ({ event, path, code }: LogLine) =>
+    event === 'request' && path === '/flux/temperature' && code === 'client_gone'
+  const aborted = () => logs().filter(isAborted).length
+  const before = aborted()
+  waiting.destroy()
+  await until('the call ends with the browser', () => aborted() === before + 1)
+
+  // A forged address would be counted at the limit of sign-ins, and logged.
+  const forged = { method: 'POST', headers: { 'x-forwarded-for': '203.0.113.9' } }
+  t.equal((await browser.fetch('/auth/logout', forged)).status, 204)
+  t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
+  const { recordKey } = begun()!
+  const ended = () => logs().find((line) => line.event === 'logout.succeeded' && line.recordKey === recordKey)
+  await until('logged', () => ended() !== undefined)
+  t.equal(ended()?.address, BROWSER, 'an address that the browser claims is not believed')
+}
+
+async function restarts(t: Test, { sandbox, ca, start, replicas, fronts, browserAt }: System): Promise<void> {
+  const users = await Promise.all(
+    [...fronts.values()].map(async (front) => {
+      const browser = browserAt(front)
+      await signIn(browser, sandbox)
+      return { browser, front }
+    }),
+  )
+  const targets = users.map(({ browser, front }) => ({
+    url: `https://127.0.0.1:${front.httpsPort}`,
+    headers: { host: NAME, cookie: cookieOf(browser), 'sec-fetch-site': 'same-origin', origin: ORIGIN },
+    tls: { ca, servername: NAME },
+  }))
+  // One client with a kept connection and one with new connections for each proxy.
+  const clients = targets.length * 2
+  const pick = (client: number) => targets[Math.floor(client / 2)]!
+  const load = startLoad(t, pick, { clients, pauseMs: 40 })
+  for (const [at, replica] of replicas.entries()) {
+    t.equal(await replica.stop('SIGTERM'), 0)
+    replicas[at] = await start(at + 1)
+  }
+  const counts = await load.end()
+  t.strictSame([...counts.keys()], [200], `${JSON.stringify([...counts])}`)
+  t.ok((counts.get(200) ?? 0) > 40 * clients, `under load: ${counts.get(200)}`)
+  for (const { browser } of users) {
+    t.match((await browser.fetch('/auth/session')).json(), { authenticated: true }, 'nobody is signed out')
+  }
+}
