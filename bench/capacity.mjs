@@ -5,12 +5,12 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { measureCapacity } from './capacity/measure.mjs'
 import { capacityTable, growthTable } from './capacity/tables.mjs'
-import { moveToLoad } from './machine.mjs'
-import { ROOT, requireServer } from './places.mjs'
-import { createProcesses } from './processes.mjs'
+
+import { ROOT } from './places.mjs'
+import { readNumbers, runProgram, say, withServices } from './program.mjs'
+
 import { writeSection } from './report/page.mjs'
 import { whenAndWhere } from './report/versions.mjs'
-import { startServices } from './services.mjs'
 
 const HELP = `npm run bench:capacity -- [flags]
   --sessions <n>   sessions in the store (1000000; each needs about 3 KB of memory)
@@ -21,16 +21,7 @@ const HELP = `npm run bench:capacity -- [flags]
 
 const USUAL = { sessions: 1_000_000, calls: 5_000, starts: 5, messages: 500_000 }
 
-const say = (line) => process.stderr.write(`${line}\n`)
-
-try {
-  const options = readOptions()
-  if (options.help) console.log(HELP)
-  else await run(options)
-} catch (error) {
-  say(error instanceof Error ? (error.stack ?? error.message) : String(error))
-  process.exitCode = 1
-}
+await runProgram({ help: HELP, read: readOptions, run })
 
 function readOptions() {
   const text = { type: 'string' }
@@ -44,22 +35,13 @@ function readOptions() {
       help: { type: 'boolean', default: false },
     },
   })
-  const numbers = Object.entries(USUAL).map(([name, value]) => [name, Number(values[name] ?? value)])
-  for (const [name, value] of numbers) if (!(value > 0)) throw new Error(`--${name} must be a number above 0`)
-  return { ...Object.fromEntries(numbers), help: values.help, page: values.page ?? null }
+  return { ...readNumbers(values, USUAL), help: values.help, page: values.page ?? null }
 }
 
 async function run(options) {
-  requireServer()
-  moveToLoad()
   const load = loadavg()[0].toFixed(1)
-  const processes = createProcesses()
-  for (const signal of ['SIGINT', 'SIGTERM']) {
-    process.once(signal, () => void processes.end().finally(() => process.exit(1)))
-  }
-  try {
-    const services = await startServices(processes)
-    const figures = await measureCapacity(services, options, say).finally(services.close)
+  await withServices(async (services) => {
+    const figures = await measureCapacity(services, options, say)
     const measured = capacityTable(figures)
     const growth = growthTable(figures, join(ROOT, 'docs', 'benchmarks.md'))
     console.log(`\n${measured}\n\n${growth}\n`)
@@ -68,7 +50,5 @@ async function run(options) {
     writeSection(options.page, 'capacity', `${machine}\n\n${measured}`)
     writeSection(options.page, 'growth', growth)
     say(`written: ${options.page}`)
-  } finally {
-    await processes.end()
-  }
+  })
 }

@@ -1,6 +1,6 @@
 // Facts about the machine, the assignment of cores, and the resource usage of processes.
 import { spawnSync } from 'node:child_process'
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { cpus, release, totalmem, type } from 'node:os'
 import { findProgram } from './places.mjs'
 
@@ -54,19 +54,11 @@ export function cpuOf(pid) {
   })
 }
 
-/** Peak resident size in bytes since the last `forgetPeak`, summed over a process and its children. */
+/** Peak resident size in bytes, as the kernel tells it, summed over a process and its children. */
 export function peakOf(pid) {
   return sum(pid, (each) => {
     const status = readFileSync(`/proc/${each}/status`, 'latin1')
     return Number(/^VmHWM:\s+(\d+)/m.exec(status)?.[1] ?? 0) * 1_024
-  })
-}
-
-export function forgetPeak(pid) {
-  // 5: see clear_refs in proc(5).
-  sum(pid, (each) => {
-    writeFileSync(`/proc/${each}/clear_refs`, '5')
-    return 0
   })
 }
 

@@ -17,18 +17,18 @@ const FLAGS = {
 }
 
 export const HELP = `npm run bench -- [flags]
-  --rounds <n>       rounds over all candidates (5); every second one in reverse order
-  --seconds <s>      length of one load (4)
-  --warmup <s>       load before the first round, each candidate (3)
+  --rounds <n>       rounds over all candidates (7), each in new processes; every second one in reverse order
+  --seconds <s>      length of one load (2)
+  --warmup <s>       load before it, in the same process (2)
   --only <a,b>       only these candidates; workers is one of them
   --sizes <kb,kb>    sizes of the answer: 1, 256 (1,256)
   --connections <n>  keep-alive connections of the load (64; a quarter of it for 256 KB)
-  --sessions <n>     signed-in browsers that take turns (300)
+  --sessions <n>     signed-in browsers that take turns (100)
   --load <how>       wrk or sockets (wrk where it is installed)
   --page <file>      the page to write (docs/benchmarks.md; its chart is in the same folder)
   --quick            two rounds of one second: to see that it works; writes no page unless --page is given`
 
-const USUAL = { rounds: 5, seconds: 4, warmup: 3, sessions: 300 }
+const USUAL = { rounds: 7, seconds: 2, warmup: 2, sessions: 100 }
 const QUICK = { rounds: 2, seconds: 1, warmup: 0.5, sessions: 40 }
 /** Share of the connections that a load uses, by response size in kilobytes. */
 const SIZES = new Map([

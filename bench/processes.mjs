@@ -77,7 +77,7 @@ export function createProcesses() {
       await ended
       clearTimeout(late)
     }
-    const started = { pid: child.pid, child, output: () => output, stop }
+    const started = { pid: child.pid, child, output: () => output, ended, stop }
     running.push(started)
     const deadline = performance.now() + readyMs
     while (!(await isReady(ready, output))) {

@@ -1,6 +1,6 @@
-// Runs the loads in the order A B C ... C B A and measures the cost of each.
+// Runs the loads in the order A B C ... C B A, each round in new processes, and measures the cost of each.
 import { runLoad } from './load/load.mjs'
-import { cpuOf, forgetPeak, peakOf } from './machine.mjs'
+import { cpuOf, peakOf } from './machine.mjs'
 import { BROWSER_HEADERS, get } from './sign-in.mjs'
 
 const FLUXES = 1_000
@@ -8,7 +8,7 @@ const WAC = { 1: 'small', 256: 'big' }
 const BYTES = { 1: 1_024, 256: 262_144 }
 
 /** The requests of the browsers: cookies and fluxes in rotation. */
-function requestsOf({ cookies }, { kilobytes }, otherCookies) {
+export function requestsOf({ cookies }, { kilobytes }, otherCookies) {
   // Candidates without sessions receive the same bytes.
   const sent = cookies ?? otherCookies
   return Array.from({ length: FLUXES }, (_, at) => ({
@@ -18,35 +18,27 @@ function requestsOf({ cookies }, { kilobytes }, otherCookies) {
 }
 
 /**
- * Loads every candidate in each round, with the order reversed in every second one. Returns the results of
- * all rounds by candidate. Throws if a response is wrong.
+ * Starts every candidate in each round, since the compiler of Node decides again in each process, and loads it
+ * with each size; the order is reversed in every second round. Returns the results by size and candidate, one for
+ * each round. Throws if a response is wrong.
  */
-export async function runRounds({ services, candidates, size, options, kind, say }) {
-  const results = new Map(candidates.map(({ name }) => [name, []]))
-  const fallback = services.ourCookies ?? ['session=none']
-  const one = (candidate, seconds) =>
-    measure({
-      services,
-      candidate,
-      requests: requestsOf(candidate.started, size, fallback),
-      size,
-      seconds,
-      kind,
-      say,
-    })
-
-  for (const candidate of candidates) {
-    await checkAnswer(candidate, size, fallback)
-    // During the warm-up an empty cache is no error.
-    await one({ ...candidate, check: undefined }, options.warmupSeconds)
-    forgetPeak(candidate.started.pid)
-  }
+export async function runRounds({ services, candidates, sizes, options, kind, say }) {
+  const results = sizes.map(() => new Map(candidates.map(({ name }) => [name, []])))
   for (let round = 1; round <= options.rounds; round += 1) {
-    const order = round % 2 === 1 ? candidates : [...candidates].reverse()
-    for (const candidate of order) {
-      const result = await one(candidate, options.seconds)
-      say(`${size.kilobytes} KB, round ${round}: ${candidate.name} ${summary(result)}`)
-      results.get(candidate.name).push(result)
+    for (const candidate of round % 2 === 1 ? candidates : [...candidates].reverse()) {
+      const started = await candidate.start(services)
+      for (const [at, size] of sizes.entries()) {
+        const requests = requestsOf(started, size, services.ourCookies ?? ['session=none'])
+        const order = { services, candidate: { ...candidate, started }, requests, size, kind, say }
+        await checkAnswer(order)
+        // During the warm-up an empty cache is no error.
+        const warmUp = { ...order, candidate: { ...order.candidate, check: undefined } }
+        await measure({ ...warmUp, seconds: options.warmupSeconds })
+        const result = await measure({ ...order, seconds: options.seconds })
+        say(`${size.kilobytes} KB, round ${round}: ${candidate.name} ${summary(result)}`)
+        results[at].get(candidate.name).push(result)
+      }
+      await started.stop()
     }
   }
   return results
@@ -83,8 +75,6 @@ async function load({ services, candidate, requests, size, seconds, kind }) {
 
   const result = {
     perSecond: outcome.requests / outcome.seconds,
-    p50: outcome.p50,
-    p99: outcome.p99,
     cpu: cpuBefore === null || cpuAfter === null ? null : (cpuAfter - cpuBefore) / outcome.requests,
     peak: peakOf(pid),
     redisCommands,
@@ -99,8 +89,8 @@ export function faultOf({ requests, failed }, served) {
   return served < requests ? `${requests - served} of ${requests} answers did not come from upstream` : null
 }
 
-async function checkAnswer({ name, started }, size, fallback) {
-  const [{ path, cookie }] = requestsOf(started, size, fallback)
+async function checkAnswer({ candidate: { name, started }, requests, size }) {
+  const [{ path, cookie }] = requests
   const { status, body } = await get(started.url + path, { ...BROWSER_HEADERS, cookie })
   if (status === 200 && body.length === BYTES[size.kilobytes]) return
   throw new Error(`${name} answers ${status} with ${body.length} bytes: ${body.subarray(0, 300)}`)

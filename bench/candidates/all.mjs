@@ -1,12 +1,15 @@
-import { findProgram } from '../places.mjs'
+import { spawnSync } from 'node:child_process'
+import { existsSync } from 'node:fs'
+import { BENCH, findProgram, PEERS } from '../places.mjs'
 import { apache } from './apache.mjs'
 import { nginx, nginxTuned } from './nginx.mjs'
 import { bare, expressOidc, fastifySession, replyFrom } from './node-servers.mjs'
-import { ours, oursLogged, oursUncached, oursWithWorkers } from './ours.mjs'
+import { ours, oursAgain, oursLogged, oursUncached, oursWithWorkers } from './ours.mjs'
 
 /** In the order of the table. */
 export const CANDIDATES = [
   ours,
+  oursAgain,
   oursUncached,
   oursLogged,
   bare,
@@ -21,7 +24,24 @@ export const CANDIDATES = [
 /** Measured apart: they share the cores with the load. */
 export const WORKERS = [oursWithWorkers(1), oursWithWorkers(2)]
 
-/** Whether what a candidate is made of is installed on this machine. */
-export function isInstalled({ program, isThere }) {
+/** The candidates of these names that can run here, the packages that they need installed. */
+export function installedOf(names, say) {
+  const wanted = CANDIDATES.filter(({ name }) => names.includes(name))
+  for (const { name } of wanted.filter((each) => !isInstalled(each)))
+    say(`${name} is not installed: left out`)
+  const candidates = wanted.filter(isInstalled)
+  if (candidates.some(({ needsPeers }) => needsPeers) && !existsSync(PEERS)) installPeers(say)
+  return candidates
+}
+
+function isInstalled({ program, isThere }) {
   return (program === undefined || findProgram(program) !== null) && (isThere === undefined || isThere())
+}
+
+function installPeers(say) {
+  say('installing the other servers into bench/node_modules')
+  const { status } = spawnSync('npm', ['ci', '--prefix', BENCH, '--no-audit', '--no-fund'], {
+    stdio: ['ignore', 2, 2],
+  })
+  if (status !== 0) throw new Error('npm ci --prefix bench failed')
 }

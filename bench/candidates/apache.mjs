@@ -27,15 +27,19 @@ export const apache = {
     const port = await freePort()
     const url = `http://127.0.0.1:${port}`
     const folder = join(services.folder, 'apache')
-    mkdirSync(folder)
+    mkdirSync(folder, { recursive: true })
     const file = join(folder, 'apache.conf')
     writeFileSync(file, configuration({ port, url, folder, services }))
-    const { pid } = await services.processes.start(findProgram('apache2'), ['-f', file, '-DFOREGROUND'], {
-      core: 'server',
-      ready: () => get(url, {}),
-    })
+    const { pid, stop } = await services.processes.start(
+      findProgram('apache2'),
+      ['-f', file, '-DFOREGROUND'],
+      {
+        core: 'server',
+        ready: () => get(url, {}),
+      },
+    )
     const cookies = await manyTimes(services.sessions, () => signIn(`${url}/flux/small/s1`))
-    return { pid, url, cookies }
+    return { pid, url, cookies, stop }
   },
 }
 

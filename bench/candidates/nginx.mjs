@@ -29,12 +29,12 @@ async function startNginx(services, name, buffers) {
     `${path}.conf`,
     configuration({ port, path, buffers, upstream: new URL(services.upstreamUrl).host }),
   )
-  const { pid } = await services.processes.start(
+  const { pid, stop } = await services.processes.start(
     findProgram('nginx'),
     ['-c', `${path}.conf`, '-p', services.folder],
     { core: 'server', ready: () => get(url, {}) },
   )
-  return { pid, url, cookies: null }
+  return { pid, url, cookies: null, stop }
 }
 
 const TEMPORARY = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']

@@ -35,7 +35,7 @@ export const expressOidc = {
 async function startServer(services, name, signInPath = null) {
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
-  const { pid } = await services.processes.start(process.execPath, [file(name)], {
+  const { pid, stop } = await services.processes.start(process.execPath, [file(name)], {
     core: 'server',
     ready: () => get(url, {}),
     env: {
@@ -47,5 +47,5 @@ async function startServer(services, name, signInPath = null) {
   })
   const cookies =
     signInPath === null ? null : await manyTimes(services.sessions, () => signIn(`${url}${signInPath}`))
-  return { pid, url, cookies }
+  return { pid, url, cookies, stop }
 }

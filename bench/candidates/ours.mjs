@@ -1,6 +1,6 @@
-// This server as shipped, in three configurations: three replicas of one deployment over one Redis, so that
-// all of them know the browsers that signed in at the first.
-import { closeSync, ftruncateSync, openSync } from 'node:fs'
+// This server as shipped, in three configurations: replicas of one deployment over one Redis, so that all of them
+// know the browsers that signed in at the first.
+import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
 import { DIST } from '../places.mjs'
 import { freePort } from '../processes.mjs'
@@ -15,7 +15,7 @@ const ONE_EACH = 0.9
 export const ours = {
   name: 'ours',
   title: 'this server, as it starts by default',
-  start: (services) => startOurs(services, {}),
+  start: (services) => startOurs(services),
   check: ({ redisCommands }) =>
     redisCommands < NEXT_TO_NONE ? null : `${redisCommands} Redis commands a request: the cache was not used`,
 }
@@ -26,7 +26,9 @@ export const oursUncached = {
   async start(services) {
     // This user has no permission for channels, so change messages never arrive and the cache is not trusted.
     await services.redis.call('ACL', 'SETUSER', 'deaf', 'on', '>bench', '~*', '+@all', 'resetchannels')
-    return await startOurs(services, { REDIS_URL: `redis://deaf:bench@127.0.0.1:${services.redisPort}` })
+    return await startOurs(services, {
+      env: { REDIS_URL: `redis://deaf:bench@127.0.0.1:${services.redisPort}` },
+    })
   },
   check: ({ redisCommands }) =>
     redisCommands > ONE_EACH ? null : `${redisCommands} Redis commands a request: the cache was used`,
@@ -36,58 +38,74 @@ export const oursLogged = {
   name: 'ours-logged',
   title: 'this server, ACCESS_LOG=all, /metrics read each second',
   async start(services) {
-    const file = openSync(join(services.folder, 'access.log'), 'a')
-    const started = await startOurs(services, { ACCESS_LOG: 'all' }, file)
+    const file = openSync(join(services.folder, 'access.log'), 'w')
+    const started = await startOurs(services, { env: { ACCESS_LOG: 'all' }, stdout: file })
     return {
       ...started,
       alongside() {
         const timer = setInterval(() => get(`${started.opsUrl}/metrics`, {}).catch(() => {}), 1_000)
-        return () => {
-          clearInterval(timer)
-          ftruncateSync(file)
-        }
+        return () => clearInterval(timer)
       },
-      stop: () => closeSync(file),
+      async stop() {
+        await started.stop()
+        closeSync(file)
+      },
     }
   },
 }
+
+/** The same program again: how much two equal candidates differ is what a run cannot resolve. */
+export const oursAgain = { ...ours, name: 'ours-again', title: 'this server a second time' }
 
 /** So many processes behind one port. They use every core, those of the load generator too. */
 export function oursWithWorkers(count) {
   return {
     name: `workers-${count}`,
     title: `WORKERS=${count}`,
-    start: (services) => startOurs(services, { WORKERS: String(count) }, undefined, 'any'),
+    start: (services) => startOurs(services, { env: { WORKERS: String(count) }, core: 'any' }),
   }
 }
 
-async function startOurs(services, env, stdout, core = 'server') {
-  const port = await freePort()
-  const opsPort = await freePort()
+/** Starts a replica, on free ports unless they are given. The first one signs the browsers in. */
+export async function startOurs(
+  services,
+  { env = {}, nodeArgs = [], stdout, core = 'server', ports: given } = {},
+) {
+  const { port, opsPort } = given ?? { port: await freePort(), opsPort: await freePort() }
   const url = `http://127.0.0.1:${port}`
   const opsUrl = `http://127.0.0.1:${opsPort}`
   services.publicUrl ??= url
-  const { pid } = await services.processes.start(process.execPath, [join(DIST, 'main.js')], {
-    core,
-    stdout,
-    ready: async () => await get(`${opsUrl}/livez`, {}).then(() => get(`${url}/auth/session`, {})),
-    env: {
-      HOST: '127.0.0.1',
-      PORT: String(port),
-      OPS_PORT: String(opsPort),
-      PUBLIC_URL: services.publicUrl,
-      AUTH_URL: services.authUrl,
-      BASE_URL: services.upstreamUrl,
-      CLIENT_ID: 'bench',
-      CLIENT_SECRET: 'bench-secret',
-      SESSION_SECRET: 'a-secret-of-the-benchmark-longer-than-32-characters',
-      REDIS_URL: `redis://127.0.0.1:${services.redisPort}`,
-      REDIS_PREFIX: PREFIX,
-      LOGIN_RATE_PER_MINUTE: '0',
-      ...env,
+  const { pid, stop } = await services.processes.start(
+    process.execPath,
+    [...nodeArgs, join(DIST, 'main.js')],
+    {
+      core,
+      stdout,
+      ready: () => requireStore(url),
+      env: {
+        HOST: '127.0.0.1',
+        PORT: String(port),
+        OPS_PORT: String(opsPort),
+        // Sign-ins happen at the first replica; all others only know its sessions.
+        PUBLIC_URL: services.publicUrl,
+        AUTH_URL: services.authUrl,
+        BASE_URL: services.upstreamUrl,
+        CLIENT_ID: 'bench',
+        CLIENT_SECRET: 'bench-secret',
+        SESSION_SECRET: 'a-secret-of-the-benchmark-longer-than-32-characters',
+        REDIS_URL: `redis://127.0.0.1:${services.redisPort}`,
+        REDIS_PREFIX: PREFIX,
+        LOGIN_RATE_PER_MINUTE: '0',
+        ...env,
+      },
     },
-  })
-  // The callback leads to PUBLIC_URL, so the first replica must run when the others sign in.
+  )
   services.ourCookies ??= await manyTimes(services.sessions, () => signIn(`${services.publicUrl}/auth/login`))
-  return { pid, url, opsUrl, cookies: services.ourCookies }
+  return { pid, url, opsUrl, cookies: services.ourCookies, stop }
+}
+
+/** Rejects until the replica reaches Redis. `/readyz` would not do: a replica without change messages is never ready. */
+async function requireStore(url) {
+  const { status } = await get(`${url}/auth/session`, {})
+  if (status !== 200) throw new Error(`${url} answers ${status}`)
 }

@@ -1,13 +1,9 @@
 // Uses the store through the server's own code, in a separate process. Started with JSON:
 // `{redisPort, tokenUrl, prefix}`. Each message `{name, ...}` is one job. The worker sends back its result.
 import { randomBytes, randomUUID } from 'node:crypto'
-import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
 import { Redis } from 'ioredis'
-import { DIST } from '../places.mjs'
-import { forEach, newTokens, openStore } from '../refresh/sessions.mjs'
+import { forEach, newTokens, openStore, sealTokens } from '../refresh/sessions.mjs'
 
-const { sealTokens } = await import(pathToFileURL(join(DIST, 'session', 'sealed-tokens.js')).href)
 const settings = JSON.parse(process.argv[2])
 const { config, keyring, store } = openStore(settings)
 const maxMs = config.session.maxSeconds * 1_000
@@ -65,7 +61,7 @@ async function signedIn() {
   const at = Date.now()
   const record = { tokens: seal(key), createdAt: at, endsAt: at + maxMs, flow: 'code', client: clientId }
   await store.schedule(key, DUE_FROM_MS + Math.random() * DUE_WITHIN_MS)
-  await store.create(key, record, randomUUID(), 60_000)
+  await store.create(key, record, { attempt: randomUUID(), provisionalMs: 60_000 })
   await store.confirm(key)
   return key
 }
@@ -121,7 +117,7 @@ async function refreshes({ calls, atOnce }) {
     if (begun.kind !== 'granted') throw new Error(`the lease is ${begun.kind}`)
     const tokens = seal(key)
     const startedAt = performance.now()
-    const replaced = await store.replaceTokens(key, gen, attempt, tokens)
+    const replaced = await store.replaceTokens(key, { gen, attempt, tokens })
     took.push(performance.now() - startedAt)
     if (replaced.kind !== 'replaced') throw new Error(`the tokens are ${replaced.kind}`)
     await store.schedule(key, DUE_FROM_MS + Math.random() * DUE_WITHIN_MS)

@@ -99,7 +99,7 @@ function growth({ bytesEach, messageCpu, messageRedisCpu, redisCpuEach }, refres
 
 /** CPU in microseconds of one background refresh, as recorded by `npm run bench:refresh`. */
 function refreshCost(page) {
-  const [, cost] = /^\| this server, in the background[^|]*\|[^|]*\| (\d+) \|/m.exec(page) ?? []
+  const [, cost] = /^\| this server, in the background[^|]*\|[^|]*\| (\d+)\b/m.exec(page) ?? []
   if (cost === undefined)
     throw new Error('docs/benchmarks.md has no cost of a refresh: run npm run bench:refresh')
   return Number(cost)

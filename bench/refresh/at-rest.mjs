@@ -17,19 +17,8 @@ export async function measureAtRest(services, { sessions, idleSeconds, say }) {
     tokenUrl: `${services.upstreamUrl}/oauth/token`,
     prefix: PREFIX,
   }
-  const usedBefore = await usedMemory(services)
-  say(`storing ${sessions} sessions`)
-  const fill = await services.processes.start(
-    process.execPath,
-    [FILL, JSON.stringify({ ...settings, sessions })],
-    {
-      core: 'server',
-      ready: /filled/,
-      readyMs: 600_000,
-    },
-  )
-  await fill.stop()
-  const memoryEach = ((await usedMemory(services)) - usedBefore) / sessions
+  const packedEach = await memoryOf(services, { settings, sessions, say, packed: true })
+  const memoryEach = await memoryOf(services, { settings, sessions, say })
 
   const opsPort = await freePort()
   const port = await freePort()
@@ -51,12 +40,29 @@ export async function measureAtRest(services, { sessions, idleSeconds, say }) {
   const result = {
     sessions,
     memoryEach,
+    packedEach,
     rates,
     cpuPercent: before.cpu === null ? null : (after.cpu - before.cpu) / idleSeconds / 1e4,
     peak: peakOf(replica.pid),
   }
   await replica.stop()
   return result
+}
+
+/** Bytes of one session. `packed`: Redis keeps a whole record in one allocation. */
+async function memoryOf(services, { settings, sessions, say, packed = false }) {
+  const { redis } = services
+  await redis.flushall()
+  await redis.config('SET', 'hash-max-listpack-value', packed ? 2_048 : 64)
+  const before = await usedMemory(services)
+  say(`storing ${sessions} sessions`)
+  const fill = await services.processes.start(
+    process.execPath,
+    [FILL, JSON.stringify({ ...settings, sessions })],
+    { core: 'server', ready: /filled/, readyMs: 600_000 },
+  )
+  await fill.stop()
+  return ((await usedMemory(services)) - before) / sessions
 }
 
 async function usedMemory({ redis }) {

@@ -1,24 +1,15 @@
 // The server's own sessions and tokens over a real Redis, composed as in src/app.ts, without HTTP.
 import { randomBytes } from 'node:crypto'
-import { join } from 'node:path'
-import { pathToFileURL } from 'node:url'
-import { DIST } from '../places.mjs'
+import { importServerParts } from './server-parts.mjs'
 
-const load = (file) => import(pathToFileURL(join(DIST, file)).href)
-const { parseConfig } = await load('config/config.js')
-const { createKeyring } = await load('keyring.js')
-const { createLog } = await load('log.js')
-const { createAuthorizationServer } = await load('oauth/client.js')
-const { createRedisStore } = await load('store/redis/store.js')
-const { SYSTEM_CLOCK } = await load('clock.js')
-const { createReliableStore } = await load('store/reliable.js')
-const { createSessions } = await load('session/sessions.js')
-const { createRevoker } = await load('tokens/revoker.js')
-const { createTokens } = await load('tokens/tokens.js')
-const { Secret } = await load('secret.js')
+const { SYSTEM_CLOCK, openTokens, sealTokens, ...parts } = await importServerParts()
+const { parseConfig, createKeyring, createLog, createAuthorizationServer, createRedisStore, Secret } = parts
+const { createReliableStore, createSessions, createRevoker, createTokens } = parts
+
+export { openTokens, SYSTEM_CLOCK, sealTokens }
 
 /** The environment of a replica that uses these sessions. */
-export function replicaEnv({ redisPort, tokenUrl, prefix }) {
+export function replicaEnv({ redisPort, tokenUrl, prefix, env }) {
   return {
     HOST: '127.0.0.1',
     PUBLIC_URL: 'http://127.0.0.1:3000',
@@ -31,6 +22,7 @@ export function replicaEnv({ redisPort, tokenUrl, prefix }) {
     REDIS_URL: `redis://127.0.0.1:${redisPort}`,
     REDIS_PREFIX: prefix,
     LOG_LEVEL: 'warn',
+    ...env,
   }
 }
 
@@ -68,10 +60,11 @@ export function newTokens(leftSeconds, accessTokenBytes) {
 /** `onRefreshed` receives the outcome of each token request. */
 export function openSessions(settings, onRefreshed) {
   const { config, keyring, store: redisStore, idleMs } = openStore(settings)
-  const { concurrency } = config.refresh
+  const { oauth, egress, refresh } = config
+  const { concurrency } = refresh
   const clock = SYSTEM_CLOCK
   const log = createLog('warn')
-  const authorizationServer = createAuthorizationServer({ oauth: config.oauth, concurrency, clock })
+  const authorizationServer = createAuthorizationServer({ oauth, egress, concurrency, clock })
   const store = createReliableStore({
     store: redisStore,
     idleMs,
@@ -118,7 +111,7 @@ export function openSessions(settings, onRefreshed) {
     return key
   }
 
-  return { sessions, tokens, store, signedIn, concurrency }
+  return { sessions, tokens, store: redisStore, signedIn, concurrency, authorizationServer, keyring }
 }
 
 /** Runs `work` for 0 to `count` - 1, so many at a time. */

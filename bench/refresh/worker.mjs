@@ -1,13 +1,13 @@
 // Runs refreshes in a separate process. Started with JSON: `{way, redisPort, tokenUrl, prefix}`.
 // Each message `{seconds}` or `{count}` is one job. The worker sends back `{refreshes, seconds, cpu}`.
 import { Pool } from 'undici'
-import { forEach, openSessions } from './sessions.mjs'
+import { forEach, openSessions, openTokens, SYSTEM_CLOCK, sealTokens } from './sessions.mjs'
 
 const settings = JSON.parse(process.argv[2])
 const AT_ONCE = 64
 const SESSIONS = 512
 
-const WAYS = { plain, request, schedule }
+const WAYS = { plain, libraries, request, schedule }
 const run = await WAYS[settings.way]()
 
 process.on('message', async (order) => {
@@ -55,6 +55,35 @@ async function plain() {
       const answer = await pool.request({ path, method: 'POST', headers, body })
       const { access_token: token } = await answer.body.json()
       if (answer.statusCode !== 200 || token === undefined) throw new Error('not granted')
+    })
+}
+
+/**
+ * What no server over these libraries can save: the record read and opened, the lease, the token request, the new
+ * tokens sealed and stored. Nothing is shared, timed, counted, planned or tried again.
+ */
+async function libraries() {
+  const { authorizationServer, keyring, store, signedIn } = openSessions(settings, () => {})
+  const keys = []
+  await connected(async () => keys.push(await signedIn(0)))
+  await forEach(SESSIONS - 1, AT_ONCE, async () => keys.push(await signedIn(0)))
+  const lease = { leaseMs: 20_000, openMs: 30_000, livesMs: 0, forcedWindowMs: 0 }
+  const bounds = () => ({
+    sendBefore: SYSTEM_CLOCK.monotonic() + 10_000,
+    signal: new AbortController().signal,
+  })
+  let attempts = 0
+  return ({ seconds }) =>
+    lanes(seconds, async (at) => {
+      const key = keys[at % SESSIONS]
+      const { gen, tokens: sealed } = await store.read(key)
+      const { tokens } = openTokens(keyring, key, sealed)
+      attempts += 1
+      const attempt = String(attempts)
+      const begun = await store.beginRefresh(key, { gen, attempt, ...lease })
+      const outcome = await authorizationServer.refresh(tokens.refreshToken, bounds())
+      if (begun.kind !== 'granted' || outcome.kind !== 'granted') throw new Error('not granted')
+      await store.replaceTokens(key, { gen, attempt, tokens: sealTokens(keyring, key, outcome.tokens) })
     })
 }
 

@@ -11,3 +11,8 @@ export function writeSection(page, name, text) {
   if (from < 0 || to < 0) throw new Error(`${page} has no place for ${name}`)
   writeFileSync(page, `${before.slice(0, from + begin.length)}\n\n${text.trim()}\n\n${before.slice(to)}`)
 }
+
+/** Writes the results of all rounds to a JSON file next to the page. */
+export function writeRounds(page, results) {
+  writeFileSync(page.replace(/(\.md)?$/, '.json'), `${JSON.stringify(results, null, 1)}\n`)
+}

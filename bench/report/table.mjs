@@ -1,4 +1,4 @@
-// The figures of all rounds as one Markdown table.
+// The figures of all rounds as one Markdown table: medians, and the smallest and largest in brackets.
 
 export const median = (values) => {
   const sorted = values.toSorted((a, b) => a - b)
@@ -6,50 +6,73 @@ export const median = (values) => {
   return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2
 }
 
-/**
- * One row for each candidate. CPU is the minimum of all rounds: other processes on the machine can only add
- * to it. The resident size is the maximum, and all other figures are medians.
- */
+/** Median and spread of values; null where there is none. */
+export function spreadOf(values) {
+  const known = values.filter((value) => value !== null)
+  return known.length === 0
+    ? null
+    : { least: Math.min(...known), middle: median(known), most: Math.max(...known) }
+}
+
+/** The quotient of two candidates in each round, which were measured one after the other. */
+function ratiosOf(results, name, reference) {
+  const others = results.get(reference) ?? []
+  return (results.get(name) ?? []).map(({ cpu }, round) => {
+    const other = others[round]?.cpu ?? null
+    return cpu === null || other === null ? null : cpu / other
+  })
+}
+
+/** One row for each candidate, of medians over all rounds. `ratio` compares with bare `node:http`, round by round. */
 export function rowsOf(candidates, results) {
-  const rows = candidates.map(({ name, title }) => {
+  return candidates.map(({ name, title }) => {
     const rounds = results.get(name)
-    const values = (key) => rounds.map((round) => round[key]).filter((value) => value !== null)
-    const least = (list) => (list.length === 0 ? null : Math.min(...list))
+    const of = (key) => spreadOf(rounds.map((round) => round[key]))
     return {
       name,
       title,
-      perSecond: median(values('perSecond')),
-      p50: median(values('p50')),
-      p99: median(values('p99')),
-      cpu: least(values('cpu')),
-      cpuMedian: values('cpu').length === 0 ? null : median(values('cpu')),
-      peak: values('peak').length === 0 ? null : Math.max(...values('peak')),
-      redisCommands: median(values('redisCommands')),
+      perSecond: of('perSecond'),
+      cpu: of('cpu'),
+      peak: of('peak'),
+      redisCommands: of('redisCommands'),
+      ratio: spreadOf(ratiosOf(results, name, 'bare')),
     }
   })
-  const reference = rows.find(({ name }) => name === 'ours')?.cpu ?? null
-  return rows.map((row) => ({
-    ...row,
-    ratio: reference === null || row.cpu === null ? null : row.cpu / reference,
-  }))
 }
+
+/**
+ * Which difference a run can resolve: twice the standard error of the median of the rounds' quotients of two equal
+ * candidates. The median of n normally distributed values has 1.25 times the error of their mean.
+ */
+export function resolutionLine(results) {
+  const ratios = ratiosOf(results, 'ours-again', 'ours').filter((ratio) => ratio !== null)
+  if (ratios.length < 3) return 'Too few rounds to say which difference this run can resolve.'
+  const mean = ratios.reduce((sum, ratio) => sum + ratio, 0) / ratios.length
+  const variance = ratios.reduce((sum, ratio) => sum + (ratio - mean) ** 2, 0) / (ratios.length - 1)
+  const percent = 100 * 2 * 1.2533 * Math.sqrt(variance / ratios.length)
+  const apart = 100 * Math.abs(median(ratios) - 1)
+  return (
+    `This run can resolve a difference of ${Math.max(percent, apart).toFixed(0)} %: the same server, measured twice in each ` +
+    `of ${ratios.length} rounds, came out ${apart.toFixed(0)} % apart, with a standard error that makes ±${percent.toFixed(0)} %.`
+  )
+}
+
+/** `median (least–most)` */
+export const range = (spread, digits) =>
+  spread === null
+    ? '–'
+    : `${spread.middle.toFixed(digits)} (${spread.least.toFixed(digits)}–${spread.most.toFixed(digits)})`
 
 const COLUMNS = [
   ['', 'left', ({ title }) => title],
-  ['requests/s', 'right', ({ perSecond }) => Math.round(perSecond).toLocaleString('en')],
-  ['p50 ms', 'right', ({ p50 }) => p50.toFixed(1)],
-  ['p99 ms', 'right', ({ p99 }) => p99.toFixed(0)],
-  [
-    'CPU µs/request (median)',
-    'right',
-    ({ cpu, cpuMedian }) => (cpu === null ? '–' : `${cpu.toFixed(1)} (${cpuMedian.toFixed(1)})`),
-  ],
-  ['× ours', 'right', ({ ratio }) => (ratio === null ? '–' : ratio.toFixed(2))],
-  ['Redis commands/request', 'right', ({ redisCommands }) => Math.max(0, redisCommands).toFixed(1)],
-  ['RSS MB', 'right', ({ peak }) => (peak === null ? '–' : Math.round(peak / 1e6).toString())],
+  ['requests/s', 'right', ({ perSecond }) => Math.round(perSecond.middle).toLocaleString('en')],
+  ['CPU µs/request', 'right', ({ cpu }) => range(cpu, 1)],
+  ['× bare', 'right', ({ ratio }) => range(ratio, 2)],
+  ['Redis commands/request', 'right', ({ redisCommands }) => Math.max(0, redisCommands.middle).toFixed(1)],
+  ['peak RSS MB', 'right', ({ peak }) => (peak === null ? '–' : Math.round(peak.middle / 1e6).toString())],
 ]
 
-const FOR_WORKERS = ['', 'requests/s', 'p50 ms', 'CPU µs/request (median)', 'RSS MB']
+const FOR_WORKERS = ['', 'requests/s', 'CPU µs/request', 'peak RSS MB']
 
 export function workersTable(rows) {
   return markdownTable(

@@ -22,7 +22,7 @@ export function conditions({ options, kind, candidates }) {
   return [
     `- ${today()}; ${describeMachine()}`,
     `- Node ${process.versions.node}; ${[...names.map(nameAndVersion), ...peers].join(', ')}`,
-    `- ${rounds} rounds of ${seconds} s for each candidate, after ${warmupSeconds} s to warm up; ${sessions} browsers ` +
+    `- ${rounds} rounds, each candidate in a new process in each: ${seconds} s after ${warmupSeconds} s to warm up; ${sessions} browsers ` +
       `taking turns; load: ${kind === 'wrk' ? 'wrk, one thread' : 'bench/load/sockets.mjs'}; every answer was a good one`,
   ].join('\n')
 }

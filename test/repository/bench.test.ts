@@ -25,7 +25,7 @@ async function bench(t: Teardown, file: string, ...args: string[]): Promise<Run>
 }
 
 /** A page with a place for each section. */
-function emptyPage(names = ['proxy', 'workers', 'refresh', 'rest']): string {
+function emptyPage(names = ['proxy', 'workers', 'latency', 'refresh', 'rest']): string {
   const page = join(makeFolder('bench'), 'page.md')
   const places = names.map((name) => `<!-- ${name}: written by the benchmark -->\n<!-- /${name} -->\n`)
   writeFileSync(page, `# Kept\n\n${places.join('\n')}`)
@@ -43,7 +43,7 @@ t.test(
   'the benchmark signs in, loads each server that needs no further package, and writes its page and chart',
   async (t) => {
     const page = emptyPage()
-    const only = ['--only', 'ours,ours-uncached,ours-logged,bare,workers', '--load', 'sockets']
+    const only = ['--only', 'ours,ours-again,ours-uncached,ours-logged,bare,workers', '--load', 'sockets']
     const short = [
       '--rounds',
       '1',
@@ -62,14 +62,22 @@ t.test(
     const written = readFileSync(page, 'utf8')
     t.match(written, /^# Kept\n/)
     const rows = rowsOf(written)
-    t.equal(rows.length, 10, 'four candidates, two sizes; one worker and two')
+    t.equal(rows.length, 12, 'five candidates, two sizes; one worker and two')
     for (const [title, perSecond = ''] of rows) {
       t.ok(Number(perSecond.replaceAll(',', '')) > 0, `${title} answered: ${perSecond}`)
     }
-    const [cached = 1, uncached = 0] = rows.map((cells) => Number(cells[6]))
+    const [cached = 1, , uncached = 0] = rows.map((cells) => Number(cells[4]))
     t.ok(cached < 0.2, `a session in the cache costs no Redis command: ${cached} a request`)
     t.ok(uncached > 0.9, `one that may not be cached costs one: ${uncached} a request`)
     t.strictSame(rowsOf(run.stdout), rows, 'what is printed is what is written')
+    const { sizes } = JSON.parse(readFileSync(page.replace(/md$/, 'json'), 'utf8')) as {
+      sizes: { candidates: Record<string, { cpu: number }[]> }[]
+    }
+    t.strictSame(
+      sizes.map(({ candidates }) => candidates.ours?.length),
+      [1, 1],
+      'a file next to the page has all rounds',
+    )
     if (existsSync('/proc/self/stat'))
       t.match(readFileSync(page.replace(/md$/, 'svg'), 'utf8'), /^<svg .*<\/svg>\n$/s)
   },
@@ -105,6 +113,32 @@ t.test('the load counts every response, sized or chunked, and detects failed one
   }
 })
 
+t.test('a run says which difference it can resolve, from the same server measured twice', async (t) => {
+  const { resolutionLine, rowsOf } = (await import(
+    pathToFileURL(join(BENCH, 'report', 'table.mjs')).href
+  )) as {
+    resolutionLine: (results: Map<string, { cpu: number }[]>) => string
+    rowsOf: (
+      candidates: { name: string; title: string }[],
+      results: Map<string, { cpu: number }[]>,
+    ) => { ratio: { least: number; middle: number; most: number } }[]
+  }
+  const cpus = (...values: number[]) =>
+    values.map((cpu) => ({ cpu, perSecond: 1, redisCommands: 0, peak: 1 }))
+  const alike = new Map([
+    ['ours', cpus(100, 200, 400)],
+    ['ours-again', cpus(101, 198, 400)],
+    ['bare', cpus(50, 200, 500)],
+  ])
+  t.match(resolutionLine(alike), /^This run can resolve a difference of 1 %/)
+  t.match(resolutionLine(new Map([...alike, ['ours-again', cpus(130, 260, 520)]])), /difference of 30 %/)
+  t.match(resolutionLine(new Map([...alike, ['ours-again', cpus(50, 200, 600)]])), /difference of 7\d %/)
+  t.match(resolutionLine(new Map([['ours', cpus(1)]])), /^Too few rounds/)
+
+  const [row] = rowsOf([{ name: 'ours', title: '' }], alike)
+  t.strictSame(row?.ratio, { least: 0.8, middle: 1, most: 2 }, 'quotients are taken within a round')
+})
+
 t.test('a round with an error, or with responses that the upstream never sent, is rejected', async (t) => {
   const { faultOf } = (await import(pathToFileURL(join(BENCH, 'rounds.mjs')).href)) as {
     faultOf: (load: { requests: number; failed: number }, served: number) => string | null
@@ -122,7 +156,7 @@ t.test('the refresh benchmark measures both kinds of refresh and the memory of i
   t.equal(run.code, 0, run.stderr)
   const rows = rowsOf(readFileSync(page, 'utf8'))
   t.ok(rows.length > 3, 'both tables are there')
-  for (const [title, perSecond = ''] of rows.slice(0, 3)) {
+  for (const [title, perSecond = ''] of rows.slice(0, 4)) {
     t.ok(Number(perSecond.replaceAll(',', '')) > 0, `${title}: ${perSecond}`)
   }
   const bytes = Number(/(\d+) bytes/.exec(rows.flat().join(' '))?.[1])
@@ -143,4 +177,126 @@ t.test('the capacity benchmark measures a full store and extrapolates to larger 
   t.match(of('a new replica: start to its first call served'), /^[\d,]+ ms$/)
   t.equal(of('refreshes a second'), '3,003')
   t.equal(of('masters of 16 GB, filled to 70 %'), String(Math.ceil((10e6 * bytes) / 11.2e9)))
+})
+
+interface Percentiles {
+  readonly p50: number
+  readonly p99: number
+  readonly most: number
+}
+
+interface OpenLoop {
+  readonly requests: number
+  readonly failed: number
+  readonly statuses: Record<string, number>
+  readonly latency: Percentiles
+  readonly late: Percentiles
+  readonly waited: number
+}
+
+t.test('the load at a fixed rate counts a latency from the time at which a request was due', async (t) => {
+  let answered = 0
+  const gate: { held: (() => void)[] | null } = { held: null }
+  const server = createServer((request, response) => {
+    answered += 1
+    response.statusCode = request.url === '/moved' ? 302 : 200
+    // The connection ends after every tenth response.
+    if (answered % 10 === 0) response.setHeader('connection', 'close')
+    if (answered === 50) {
+      gate.held = []
+      setTimeout(() => {
+        for (const respond of gate.held ?? []) respond()
+        gate.held = null
+      }, 500)
+    }
+    const respond = () => void response.end('rest')
+    if (gate.held === null) respond()
+    else gate.held.push(respond)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  const { port } = server.address() as AddressInfo
+  const file = join(makeFolder('load'), 'requests.tsv')
+  writeFileSync(file, ['/', '/', '/', '/moved'].map((path) => `${path}\tsession=none\n`).join(''))
+
+  const orders = { port, file, headers: {}, connections: 2, rate: 400, seconds: 1 }
+  const run = await bench(t, 'load/open-loop.mjs', JSON.stringify(orders))
+  const result = JSON.parse(run.stdout.trim().split('\n').at(-1) ?? '') as OpenLoop
+  t.match(result, { requests: 400, failed: 100, statuses: { 200: 300, 302: 100 } }, run.stderr)
+  t.equal(answered, 400, 'each was sent once')
+  // Two connections were held for half a second. The requests that were due meanwhile waited for them unsent.
+  t.ok(result.waited > 100, `${result.waited} had no free connection`)
+  const { p99, most } = result.latency
+  t.ok(most > 450 && p99 > 350, `their waiting counts: p99 ${p99} ms, longest ${most} ms`)
+  t.ok(result.late.p50 < 100, `the wait for the server is no delay of the generator: ${result.late.p50} ms`)
+})
+
+t.test('the latency benchmark compares with direct calls, and shows a refresh and a failover', async (t) => {
+  const page = emptyPage()
+  const names = 'ours,refresh,failover'
+  const short = [
+    '--quick',
+    '--seconds',
+    '0.3',
+    '--calm',
+    '0.5',
+    '--count',
+    '100',
+    '--warmup',
+    '0.2',
+    '--sessions',
+    '8',
+  ]
+  const which = ['--only', names, '--shares', '50', '--load', 'sockets', '--page', page]
+  const run = await bench(t, 'latency.mjs', ...short, ...which)
+  t.equal(run.code, 0, run.stderr)
+  const rows = rowsOf(readFileSync(page, 'utf8'))
+  t.strictSame(rowsOf(run.stdout), rows, 'what is printed is what is written')
+  t.equal(rows.length, 1 + 2 * 3, 'a candidate; before, during and after the two disturbances')
+  for (const [title, count = ''] of rows) t.ok(Number(count.replaceAll(',', '')) > 0, `${title}: ${count}`)
+
+  const written = JSON.parse(readFileSync(page.replace(/\.md$/, '-latency.json'), 'utf8')) as {
+    candidates: { through: OpenLoop; direct: OpenLoop }[]
+    scenarios: { name: string; windows: Record<string, { requests: number; failed: object }> }[]
+  }
+  const [measured] = written.candidates
+  for (const { requests, failed, latency } of [measured!.through, measured!.direct]) {
+    t.ok(requests > 0 && failed === 0 && latency.p50 > 0, `${requests} requests, p50 ${latency.p50} ms`)
+  }
+  const [refresh, failover] = written.scenarios
+  t.strictSame([refresh?.name, failover?.name], ['refresh', 'failover'])
+  for (const window of [...Object.values(refresh!.windows), failover!.windows.before])
+    t.strictSame(window?.failed, {})
+  t.strictSame(Object.keys(failover?.windows.during?.failed ?? {}), ['503'], 'nothing but 503 meanwhile')
+  t.strictSame(failover?.windows.after?.failed, {}, 'the server recovers')
+})
+
+t.test('a load whose generator was late or overloaded is invalid, and left out of the table', async (t) => {
+  const importFrom = async (file: string) => await import(pathToFileURL(join(BENCH, 'latency', file)).href)
+  const { faultOf, overloadOf } = (await importFrom('candidates.mjs')) as Record<
+    'faultOf' | 'overloadOf',
+    (load: object) => string | null
+  >
+  const load = { requests: 1_000, failed: 0, late: { p99: 0.4 }, waited: 9 }
+  t.equal(faultOf(load), null)
+  t.match(faultOf({ ...load, failed: 1 }), '1 of 1000')
+  t.match(faultOf({ ...load, late: { p99: 1.2 } }), '1.2 ms late')
+  t.match(faultOf({ ...load, late: { p99: null } }), 'only 1000 requests')
+  t.equal(overloadOf(load), null)
+  t.match(overloadOf({ ...load, waited: 11 }), '11 of 1000')
+
+  const { addedTables } = (await importFrom('tables.mjs')) as {
+    addedTables: (candidates: object[], results: object[], shares: number[]) => string
+  }
+  const round = (through: number, direct: number, fault: string | null = null) => ({
+    ...{ candidate: 'one', share: 50, rate: 1_000 },
+    through: { latency: { p50: through, p99: 2 * through, p999: null }, fault },
+    direct: { latency: { p50: direct, p99: 2 * direct, p999: 9 }, fault: null },
+  })
+  const rounds = [round(0.5, 0.1), round(0.7, 0.1), round(0.9, 0.1), round(50, 0.1, 'late')]
+  const text = addedTables([{ name: 'one', title: 'first' }], rounds, [50])
+  const direct = ['0.10 (0.10–0.10)', '0.20 (0.20–0.20)']
+  const added = ['0.60 (0.40–0.80)', '1.20 (0.80–1.60)', '–']
+  t.strictSame(rowsOf(text), [['first', '1,000', ...direct, ...added]])
+  t.match(text, 'left out: first, 1 of 4 rounds (late).')
 })

@@ -1,0 +1,42 @@
+// The parts of the server that a benchmark calls without HTTP, built as in dist/.
+import { rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { build } from 'esbuild'
+import { DIST, ROOT } from '../places.mjs'
+
+const PARTS = {
+  parseConfig: 'config/config.ts',
+  createKeyring: 'keyring.ts',
+  createLog: 'log.ts',
+  createAuthorizationServer: 'oauth/client.ts',
+  createRedisStore: 'store/redis/store.ts',
+  SYSTEM_CLOCK: 'clock.ts',
+  createReliableStore: 'store/reliable.ts',
+  createSessions: 'session/sessions.ts',
+  openTokens: 'session/sealed-tokens.ts',
+  sealTokens: 'session/sealed-tokens.ts',
+  createRevoker: 'tokens/revoker.ts',
+  createTokens: 'tokens/tokens.ts',
+  Secret: 'secret.ts',
+}
+
+/** The exports of `src/` that `PARTS` names. */
+export async function importServerParts() {
+  const contents = Object.entries(PARTS).map(([name, file]) => `export { ${name} } from './src/${file}'`)
+  // In dist/, since the store reads its scripts from there.
+  const outfile = join(DIST, `bench-${process.pid}.mjs`)
+  await build({
+    stdin: { contents: contents.join('\n'), resolveDir: ROOT },
+    outfile,
+    bundle: true,
+    format: 'esm',
+    platform: 'node',
+    packages: 'external',
+  })
+  try {
+    return await import(pathToFileURL(outfile).href)
+  } finally {
+    rmSync(outfile)
+  }
+}
