@@ -36,6 +36,7 @@ t.test('required variables are enough, and all others have their documented defa
       pkce: true,
       tokenTimeoutMs: 10_000,
     },
+    egress: { https: null, http: null, exempt: [] },
     clientFluxAllowed: null,
     sessionSecrets: [SESSION_SECRET],
     store: {
@@ -58,12 +59,13 @@ t.test('required variables are enough, and all others have their documented defa
     upstream: { tokenIn: 'header', timeoutMs: 30_000, bodyLimitBytes: 65_536 },
     loginRatePerMinute: 300,
     trustProxy: [],
-    staticDir: null,
+    static: null,
     workers: 1,
     accessLog: 'errors',
     logLevel: 'info',
     shutdownSeconds: 20,
     shutdownDelaySeconds: 0,
+    tracing: null,
   })
 })
 
@@ -101,6 +103,9 @@ t.test('the configuration holds the value of every variable', async (t) => {
     UPSTREAM_TOKEN_IN: 'query',
     UPSTREAM_TIMEOUT_MS: '1000',
     BODY_LIMIT_BYTES: '1024',
+    HTTPS_PROXY: 'https://me:word@proxy',
+    HTTP_PROXY: 'http://proxy:3128',
+    NO_PROXY: 'a,b',
     HOST: '::1',
     PORT: '0',
     OPS_PORT: '0',
@@ -108,10 +113,18 @@ t.test('the configuration holds the value of every variable', async (t) => {
     TRUST_PROXY: '10.0.0.0/8, 192.0.2.7,2001:db8::/32',
     LOGIN_RATE_PER_MINUTE: '0',
     STATIC_DIR: `${dir}/site`,
+    STATIC_CSP: 'img-src https://tiles.example',
+    STATIC_PERMISSIONS_POLICY: 'geolocation=(self)',
     ACCESS_LOG: 'off',
     LOG_LEVEL: 'silent',
     SHUTDOWN_SECONDS: '5',
     SHUTDOWN_DELAY_SECONDS: '7',
+    OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318/',
+    OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
+    OTEL_EXPORTER_OTLP_HEADERS: 'x-api-key=a%20b=c, other=',
+    OTEL_EXPORTER_OTLP_CERTIFICATE: `${dir}/ca.pem`,
+    OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: own.certFile,
+    OTEL_EXPORTER_OTLP_CLIENT_KEY: own.keyFile,
   })
   t.strictSame(revealed(config), {
     publicUrl: 'http://localhost:3000',
@@ -129,6 +142,11 @@ t.test('the configuration holds the value of every variable', async (t) => {
       redirect: 'fixed',
       pkce: false,
       tokenTimeoutMs: 500,
+    },
+    egress: {
+      https: { tls: true, host: 'proxy', port: 443, authorization: 'Basic bWU6d29yZA==' },
+      http: { tls: false, host: 'proxy', port: 3128, authorization: null },
+      exempt: ['a', 'b'],
     },
     clientFluxAllowed: ['DEMO/flux-1', 'DEMO/a.b~c'],
     sessionSecrets: [SESSION_SECRET, OTHER_SECRET],
@@ -155,12 +173,24 @@ t.test('the configuration holds the value of every variable', async (t) => {
     upstream: { tokenIn: 'query', timeoutMs: 1000, bodyLimitBytes: 1024 },
     loginRatePerMinute: 0,
     trustProxy: ['10.0.0.0/8', '192.0.2.7', '2001:db8::/32'],
-    staticDir: `${dir}/site`,
+    static: {
+      dir: `${dir}/site`,
+      csp: { 'img-src': ['https://tiles.example'] },
+      permissionsPolicy: 'geolocation=(self)',
+    },
     workers: 3,
     accessLog: 'off',
     logLevel: 'silent',
     shutdownSeconds: 5,
     shutdownDelaySeconds: 7,
+    tracing: {
+      url: 'http://collector:4318/v1/traces',
+      protocol: 'http/json',
+      headers: 'x-api-key=a%20b=c, other=',
+      ca: CERTIFICATE,
+      clientCertificate: readFileSync(own.certFile, 'utf8'),
+      clientKey: readFileSync(own.keyFile, 'utf8'),
+    },
   })
 })
 
@@ -279,3 +309,21 @@ t.test(
 t.test('the memory store needs no Redis', async (t) => {
   t.strictSame(configOf({ SESSION_STORE: 'memory', REDIS_URL: undefined }).store, { kind: 'memory' })
 })
+
+t.test(
+  'traces go to the endpoint of traces, else below the general one, unless they are turned off',
+  async (t) => {
+    const general = { OTEL_EXPORTER_OTLP_ENDPOINT: 'https://collector/otlp' }
+    const whole = { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://other:4318/own' }
+    t.equal(configOf(general).tracing?.url, 'https://collector/otlp/v1/traces')
+    t.equal(configOf({ ...general, ...whole }).tracing?.url, 'http://other:4318/own')
+    t.equal(configOf({ ...general, OTEL_TRACES_EXPORTER: 'none' }).tracing, null)
+    t.equal(configOf({ ...whole, OTEL_SDK_DISABLED: 'true' }).tracing, null)
+    t.match(
+      faultsOf({
+        OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: (await createCertificate(makeFolder('c'))).certFile,
+      }),
+      [/^OTEL_EXPORTER_OTLP_CLIENT_KEY is required with OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE$/],
+    )
+  },
+)

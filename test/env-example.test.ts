@@ -1,4 +1,5 @@
 import { readdirSync, readFileSync } from 'node:fs'
+import { parseEnv } from 'node:util'
 import t from 'tap'
 import { parseConfig } from '../src/config/config.ts'
 import { VARIABLES } from '../src/config/variables.ts'
@@ -21,9 +22,7 @@ const rows = [...page.matchAll(/^\| `([A-Z_]+)`(.*)$/gm)].map(([line, name = '']
 }))
 
 /** What the file sets, as `node --env-file` reads it. */
-const exampleEnv: Record<string, string> = Object.fromEntries(
-  [...example.matchAll(/^([A-Z_]+)=(.*)$/gm)].map(([, name = '', value = '']) => [name, value]),
-)
+const exampleEnv = parseEnv(example) as Record<string, string>
 
 t.test(
   '.env.example lists exactly the variables that are read, each with its meaning and default',

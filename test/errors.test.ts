@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { PROBLEM_CODES, Problem, type ProblemCode, problem, unavailable } from '../src/errors.ts'
-import { openApiDocument } from '../src/http/openapi.ts'
+import { OTHER_ERROR, openApiDocument } from '../src/http/openapi.ts'
 import { loginOpenApi } from '../src/login/routes.ts'
 import { proxyOpenApi } from '../src/proxy/routes.ts'
 import { StoreUnavailable } from '../src/store/store.ts'
@@ -108,8 +108,8 @@ t.test('a failure of the store is a 503 with Retry-After, and its cause reaches 
   t.notMatch(fault.body('r'), 'redis.internal')
 })
 
-t.test('docs/pages.md lists each code under its status', async (t) => {
-  const page = readFileSync('docs/pages.md', 'utf8')
+t.test('docs/spa.md lists each code under its status', async (t) => {
+  const page = readFileSync('docs/spa.md', 'utf8')
   const rows = [...page.matchAll(/^\| ([^|]+) \| ((?:`[a-z_]+`(?:, )?)+) \|/gm)].map(([, status, codes]) => ({
     statuses: status!.split(', '),
     codes: codes!.replaceAll('`', '').split(', '),
@@ -139,7 +139,7 @@ t.test('OpenAPI knows each code, and names codes of its table under their status
   for (const [path, methods] of operations) {
     for (const { responses } of Object.values(methods)) {
       for (const [status, { description, content = {} }] of Object.entries(responses)) {
-        if (!('application/problem+json' in content)) continue
+        if (!('application/problem+json' in content) || description === OTHER_ERROR) continue
         // The codes come first; words about them follow.
         const [list = ''] = description.split(/[:;]|, with/)
         for (const code of list.split(', ')) {

@@ -64,6 +64,32 @@ t.test('a sealed text is unreadable and opens for its purpose and context', asyn
   }
 })
 
+t.test('a text that is sealed as bytes is shorter, and opens under the same conditions', async (t) => {
+  const keyring = ring(A)
+  for (const text of ['', 'text', 'ü€\u0000"', 'x'.repeat(10_000)]) {
+    const sealed = keyring.sealBinary('tokens', text, 'context')
+    t.equal(sealed.length, 6 + 12 + Buffer.byteLength(text) + 16)
+    t.strictSame(keyring.openBinary('tokens', sealed, 'context'), { text, underOlderSecret: false })
+    t.strictSame(ring(B, A).openBinary('tokens', sealed, 'context'), { text, underOlderSecret: true })
+    t.equal(ring(B).openBinary('tokens', sealed, 'context'), null)
+    t.equal(keyring.openBinary('login', sealed, 'context'), null)
+    t.equal(keyring.openBinary('tokens', sealed, 'other'), null)
+    t.equal(keyring.open('tokens', sealed, 'context'), null, 'bytes are no text')
+  }
+  const sealed = keyring.sealBinary('tokens', 'text', 'context')
+  for (let at = 0; at < sealed.length; at += 1) {
+    const changed = `${sealed.slice(0, at)}${String.fromCharCode(sealed.charCodeAt(at) ^ 1)}${sealed.slice(at + 1)}`
+    t.equal(keyring.openBinary('tokens', changed, 'context'), null, `byte ${at}`)
+    t.equal(keyring.openBinary('tokens', sealed.slice(0, at), 'context'), null, `${at} bytes`)
+  }
+})
+
+t.test('tokens that version 0.1 sealed as text still open', async (t) => {
+  const sealed = ring(A).seal('tokens', 'text', 'context')
+  t.strictSame(ring(A).openBinary('tokens', sealed, 'context'), { text: 'text', underOlderSecret: false })
+  t.strictSame(ring(B, A).openBinary('tokens', sealed, 'context'), { text: 'text', underOlderSecret: true })
+})
+
 t.test('the same text is sealed differently each time', async (t) => {
   const keyring = ring(A)
   const sealed = Array.from({ length: 100 }, () => keyring.seal('tokens', 'text', 'context'))

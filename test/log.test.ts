@@ -1,8 +1,11 @@
+import { rmSync } from 'node:fs'
 import { Writable } from 'node:stream'
+import { pathToFileURL } from 'node:url'
+import { build } from 'esbuild'
 import t from 'tap'
 import { createLog, pathOf } from '../src/log.ts'
 import { Secret } from '../src/secret.ts'
-import { startChild } from './helpers/child.ts'
+import { startChild, type Teardown } from './helpers/child.ts'
 import { startRedis } from './helpers/redis.ts'
 import { CLIENT, decide, signIn, startBff, startSandbox, untilReady } from './helpers/system.ts'
 import { ask, OWN, portOf, speak } from './http/wire.ts'
@@ -25,6 +28,21 @@ function collect() {
   }
 }
 
+/** URL of `src/log.ts` as a module for child processes, in a folder that finds the packages. */
+async function buildLog(t: Teardown): Promise<string> {
+  const outfile = `.tap/log-${process.pid}.mjs`
+  await build({
+    entryPoints: ['src/log.ts'],
+    outfile,
+    bundle: true,
+    format: 'esm',
+    platform: 'node',
+    packages: 'external',
+  })
+  t.teardown(() => rmSync(outfile, { force: true }))
+  return pathToFileURL(outfile).href
+}
+
 t.test('a line is JSON with a level by name and a time in UTC', async (t) => {
   const { sink, lines } = collect()
   createLog('info', sink).warn({ event: 'x' }, 'told')
@@ -39,7 +57,7 @@ t.test('the last lines before the end of the process are written, whatever its c
     'a fault in a promise': "await Promise.reject(new Error('nor this'))",
     'the end of its work': '',
   }
-  const log = new URL('../dist/log.js', import.meta.url).href
+  const log = await buildLog(t)
   for (const [name, end] of Object.entries(ends)) {
     const code = `import { createLog } from '${log}'
       const log = createLog('info')
@@ -57,7 +75,7 @@ t.test('the last lines before the end of the process are written, whatever its c
 })
 
 t.test('a crash ends the process although nobody reads its log or the disk is full', async (t) => {
-  const log = new URL('../dist/log.js', import.meta.url).href
+  const log = await buildLog(t)
   const code = `import { createLog } from '${log}'
     createLog('info').fatal('the first line')
     process.exit(3)`
@@ -75,7 +93,7 @@ t.test('a crash ends the process although nobody reads its log or the disk is fu
 })
 
 t.test('lines of one turn are written together, in pieces that no other process splits', async (t) => {
-  const log = new URL('../dist/log.js', import.meta.url).href
+  const log = await buildLog(t)
   const code = `import fs from 'node:fs'
     import { syncBuiltinESMExports } from 'node:module'
     const write = fs.writeSync

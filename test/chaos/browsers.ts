@@ -5,7 +5,7 @@ import type { Call, Clock, History, Session } from './history.ts'
 import { createRandom, type Random } from './random.ts'
 import { SESSION_IDLE_SECONDS } from './settings.ts'
 
-interface Answer {
+interface BrowserResponse {
   readonly status: number
   readonly location: string
   readonly setCookies: readonly string[]
@@ -66,9 +66,10 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
     path: string,
     jar: Map<string, string>,
     { method = 'GET', body = null as string | null, navigate = false } = {},
-  ): Promise<Answer> {
+  ): Promise<BrowserResponse> {
     const cookie = [...jar].map(([name, value]) => `${name}=${value}`).join('; ')
     const headers: Record<string, string> = {
+      host: new URL(options.publicUrl).host,
       ...(cookie === '' ? {} : { cookie }),
       ...(navigate
         ? { 'sec-fetch-site': 'none', 'sec-fetch-mode': 'navigate', accept: 'text/html,*/*' }
@@ -86,12 +87,12 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
     what: Call['what'],
     path: string,
     settings: Parameters<typeof send>[3] = {},
-  ): Promise<{ made: Call; answer: Answer }> {
+  ): Promise<{ made: Call; answer: BrowserResponse }> {
     const sentAt = clock()
     const answer = await send(replica, path, jar, settings)
     const { code, dataOf, authenticated } = read(what, answer)
     const made: Call = {
-      ...{ sentAt, answeredAt: clock(), replica: replica.index, session: session?.user ?? null, what },
+      ...{ sentAt, respondedAt: clock(), replica: replica.index, session: session?.user ?? null, what },
       ...{ status: answer.status, code, dataOf, authenticated },
     }
     history.calls.push(made)
@@ -146,7 +147,7 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
   }
 
   /** Takes over the cookies of an answer; the value of the session cookie where one was set. */
-  function keep(jar: Map<string, string>, answer: Answer): string | null {
+  function keep(jar: Map<string, string>, answer: BrowserResponse): string | null {
     let session: string | null = null
     for (const line of answer.setCookies) {
       const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(line) ?? []
@@ -192,9 +193,9 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
   function judge(session: Session, made: Call): void {
     if (session.endingAt !== null) return
     const refused = made.status === 401 || made.authenticated === false
-    if (refused) session.lostAt ??= made.answeredAt
+    if (refused) session.lostAt ??= made.respondedAt
     else if (session.lostAt !== null && made.status === 200 && made.sentAt > session.lostAt) {
-      session.cameBackAt ??= made.answeredAt
+      session.cameBackAt ??= made.respondedAt
     }
   }
 
@@ -207,7 +208,7 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
         session.endingAt ??= clock()
         const { made } = await call(session, page.jar, replica, 'logout', '/auth/logout', { method: 'POST' })
         if (made.status === 204) {
-          session.ended = { at: made.answeredAt, replica: replica.index }
+          session.ended = { at: made.respondedAt, replica: replica.index }
           break
         }
       }
@@ -362,7 +363,7 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
 }
 
 /** The parts of a response that the checks use. */
-function read(what: Call['what'], answer: Answer): Pick<Call, 'code' | 'dataOf' | 'authenticated'> {
+function read(what: Call['what'], answer: BrowserResponse): Pick<Call, 'code' | 'dataOf' | 'authenticated'> {
   const none = { code: '', dataOf: null, authenticated: null }
   if (answer.status === 0) return { ...none, code: answer.text }
   let json: Record<string, unknown> = {}
@@ -401,7 +402,7 @@ function exchange(
   method: string,
   headers: Record<string, string>,
   body: string | null,
-): Promise<Answer> {
+): Promise<BrowserResponse> {
   return new Promise((resolve) => {
     const fail = (text: string): void => resolve({ status: 0, location: '', setCookies: [], text })
     const outgoing = request(url, { method, headers, agent }, (incoming) => {
@@ -418,7 +419,7 @@ function exchange(
         })
       })
     })
-    const timer = setTimeout(() => outgoing.destroy(new Error('no answer')), GIVE_UP_MS)
+    const timer = setTimeout(() => outgoing.destroy(new Error('no response')), GIVE_UP_MS)
     outgoing.on('error', (error: NodeJS.ErrnoException) => {
       clearTimeout(timer)
       fail(error.code ?? error.message)

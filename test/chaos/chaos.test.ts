@@ -19,7 +19,7 @@ t.test('faults in every component over one Redis break no promise', async (t) =>
       'reset the connections to Redis',
       'kill the clients of Redis',
       'freeze the master for a moment',
-      'the token endpoint answers with errors',
+      'the token endpoint responds with errors',
       'refuse connections to the token endpoint',
     ],
     tell: (line) => lines.push(line),
@@ -99,19 +99,19 @@ t.test('the checks find what must not happen in a history', async (t) => {
     t.match(found(history), [/an ended session was served/])
   })
 
-  t.test('data of another user, status 500, no answer', async (t) => {
+  t.test('data of another user, status 500, no response', async (t) => {
     const history = withSession({})
     history.calls.push(
       call({ dataOf: 'u00002' }),
       call({ status: 500, code: 'internal_error', dataOf: null }),
     )
     history.calls.push(call({ status: 0, code: 'ECONNRESET', dataOf: null }))
-    t.match(found(history), [/data of u00002/, /status 500/, /no answer/])
+    t.match(found(history), [/data of u00002/, /status 500/, /no response/])
   })
 
-  t.test('an answer that takes too long', async (t) => {
+  t.test('a response that takes too long', async (t) => {
     const history = withSession({})
-    history.calls.push(call({ answeredAt: at + 6_000 }))
+    history.calls.push(call({ respondedAt: at + 6_000 }))
     t.match(found(history), [/took longer/])
   })
 
@@ -140,14 +140,14 @@ t.test('the checks find what must not happen in a history', async (t) => {
 
   t.test('a response that was lost on purpose explains a lost session', async (t) => {
     const history = withSession({ lostAt: at + 5_000 })
-    const lost = { deliveredAt: null, closedAt: at + 10, lostBy: 'lose token answers' }
+    const lost = { deliveredAt: null, closedAt: at + 10, lostBy: 'lose token responses' }
     history.tokenRequests.push(
       presented({ arrivedAt: at, ...lost }),
       presented({ arrivedAt: at + 4_000, outcome: 'invalid_grant', status: 400 }),
     )
     const { losses, violations } = check(history)
     t.strictSame(violations, [])
-    t.match(losses, [{ cause: 'an answer was lost after rotation, on purpose' }])
+    t.match(losses, [{ cause: 'a response was lost after rotation, on purpose' }])
   })
 
   t.test('a stop that does not exit with 0', async (t) => {
@@ -177,7 +177,7 @@ t.test('the checks find what must not happen in a history', async (t) => {
   function call(changes: Partial<Call>): Call {
     const sentAt = changes.sentAt ?? at
     return {
-      ...{ sentAt, answeredAt: sentAt + 5, replica: 1, session: USER, what: 'flux', status: 200, code: '' },
+      ...{ sentAt, respondedAt: sentAt + 5, replica: 1, session: USER, what: 'flux', status: 200, code: '' },
       ...{ dataOf: USER, authenticated: null },
       ...changes,
     }

@@ -1,12 +1,12 @@
 import type { Call, Failover, Fault, History, Session, TokenRequest } from './history.ts'
 import type { FaultKind } from './plan.ts'
 import {
-  ANSWER_MS,
   CUT_OFF_MS,
   FOLLOW_MS,
   LEASE_MS,
   REDIS_TROUBLE_MS,
   RESOURCE_TROUBLE_MS,
+  RESPONSE_MS,
   SESSION_IDLE_SECONDS,
   SHUTDOWN_SECONDS,
   SIGN_OUT_MS,
@@ -49,7 +49,7 @@ export function check(history: History): Verdict {
   const violations = [
     ...unexplained,
     ...checkEndedSessions(history, facts, use),
-    ...checkAnswers(history, facts),
+    ...checkResponses(history, facts),
     ...checkPresentations(history, facts),
     ...checkStops(history, facts),
     ...checkHealing(history),
@@ -66,7 +66,7 @@ type Facts = ReturnType<typeof createFacts>
 const CUTS: ReadonlySet<string> = new Set<FaultKind>([
   'cut a replica off from Redis',
   'freeze the network to Redis',
-  'hold the answers of Redis',
+  'hold the replies of Redis',
 ])
 /** Faults that reset connections to the token endpoint, requests under way included. */
 const RESETS: ReadonlySet<string> = new Set<FaultKind>([
@@ -212,23 +212,23 @@ function checkEndedSessions(history: History, facts: Facts, use: (limit: string)
   return firstOf(violations)
 }
 
-// Answers
+// Responses
 
-function checkAnswers(history: History, facts: Facts): Violation[] {
+function checkResponses(history: History, facts: Facts): Violation[] {
   const violations: Violation[] = []
   for (const [index, call] of history.calls.entries()) {
-    const wrong = faultOfAnswer(call, facts, history)
+    const wrong = faultOfResponse(call, facts, history)
     if (wrong === null) continue
-    const { sentAt, answeredAt, replica, what, status, code } = call
+    const { sentAt, respondedAt, replica, what, status, code } = call
     violations.push({
       id: `call ${index}`,
       check: wrong,
       at: sentAt,
-      what: `${wrong} (${what} through replica ${replica}: ${status} ${code}, after ${ms(answeredAt - sentAt)})`,
+      what: `${wrong} (${what} through replica ${replica}: ${status} ${code}, after ${ms(respondedAt - sentAt)})`,
       history:
         call.session === null
-          ? around(history, sentAt - 10_000, answeredAt)
-          : historyOf(history, call.session, sentAt - 15_000, answeredAt + 500),
+          ? around(history, sentAt - 10_000, respondedAt)
+          : historyOf(history, call.session, sentAt - 15_000, respondedAt + 500),
     })
   }
   return violations
@@ -247,27 +247,27 @@ const EXPECTED: Record<Call['what'], readonly number[]> = {
 const USUAL = new Set([200, 204, 303, 401, 503])
 
 /** Null when nothing is wrong with the answer itself. */
-function faultOfAnswer(call: Call, facts: Facts, history: History): string | null {
-  const { sentAt, answeredAt, replica, status, code, what } = call
+function faultOfResponse(call: Call, facts: Facts, history: History): string | null {
+  const { sentAt, respondedAt, replica, status, code, what } = call
   const rightUser = call.dataOf === null || call.dataOf === call.session
-  if (USUAL.has(status) && code !== 'unreadable' && rightUser && answeredAt - sentAt < ANSWER_MS) {
-    return EXPECTED[what].includes(status) ? null : 'an answer with an unexpected status'
+  if (USUAL.has(status) && code !== 'unreadable' && rightUser && respondedAt - sentAt < RESPONSE_MS) {
+    return EXPECTED[what].includes(status) ? null : 'a response with an unexpected status'
   }
-  const whole = { from: sentAt - 2_000, until: answeredAt }
+  const whole = { from: sentAt - 2_000, until: respondedAt }
   const interrupted =
     facts.frozenIn(replica, whole.from, whole.until) !== null ||
     facts.downIn(replica, whole.from, whole.until) !== null
-  const resourceTrouble = facts.faultsOf('resource', sentAt - 3_000, answeredAt, replica).length > 0
+  const resourceTrouble = facts.faultsOf('resource', sentAt - 3_000, respondedAt, replica).length > 0
   const user = call.session
 
-  if (!rightUser) return `the answer held data of ${call.dataOf}, not of ${user}`
+  if (!rightUser) return `the response held data of ${call.dataOf}, not of ${user}`
   if (code === 'upstream forbidden') return 'the token of another user was sent'
-  if (status === 500 && !(resourceTrouble && code !== 'internal_error')) return 'an answer with status 500'
-  if (status === 0) return interrupted ? null : `no answer (${code})`
-  if (!EXPECTED[what].includes(status)) return 'an answer with an unexpected status'
-  if (code === 'unreadable') return 'an answer that is not what was asked for'
+  if (status === 500 && !(resourceTrouble && code !== 'internal_error')) return 'a response with status 500'
+  if (status === 0) return interrupted ? null : `no response (${code})`
+  if (!EXPECTED[what].includes(status)) return 'a response with an unexpected status'
+  if (code === 'unreadable') return 'a response that is not what was asked for'
   if ((status === 502 || status === 504) && what !== 'callback' && !resourceTrouble && !interrupted) {
-    if (answeredAt - sentAt < ANSWER_MS + facts.slack(sentAt, answeredAt) && isStalled(facts, call))
+    if (respondedAt - sentAt < RESPONSE_MS + facts.slack(sentAt, respondedAt) && isStalled(facts, call))
       return null
     return 'the resource server was called unusable, and was well'
   }
@@ -277,15 +277,15 @@ function faultOfAnswer(call: Call, facts: Facts, history: History): string | nul
     const lost = session !== undefined && (session.lostAt !== null || reuseOf(history, session.user) !== null)
     if (!lost) return 'a living session was refused although the resource server was well'
   }
-  const redisTrouble = facts.redisTrouble(replica, sentAt, answeredAt)
+  const redisTrouble = facts.redisTrouble(replica, sentAt, respondedAt)
   const trouble = (resourceTrouble ? RESOURCE_TROUBLE_MS : 0) + (redisTrouble ? REDIS_TROUBLE_MS : 0)
-  const bound = ANSWER_MS + trouble + facts.slack(sentAt, answeredAt)
-  if (answeredAt - sentAt > bound && !interrupted) return `an answer that took longer than ${ms(bound)}`
+  const bound = RESPONSE_MS + trouble + facts.slack(sentAt, respondedAt)
+  if (respondedAt - sentAt > bound && !interrupted) return `a response that took longer than ${ms(bound)}`
   return null
 }
 
-function isStalled(facts: Facts, { sentAt, answeredAt }: Call): boolean {
-  return facts.slack(sentAt, answeredAt) > 2 * SLACK_MS
+function isStalled(facts: Facts, { sentAt, respondedAt }: Call): boolean {
+  return facts.slack(sentAt, respondedAt) > 2 * SLACK_MS
 }
 
 // Presentations of refresh tokens
@@ -325,7 +325,7 @@ function checkPresentations(history: History, facts: Facts): Violation[] {
   return violations
 }
 
-const LOST_ON_PURPOSE = 'an answer was lost after rotation, on purpose'
+const LOST_ON_PURPOSE = 'a response was lost after rotation, on purpose'
 /** Modes of the sandbox after which no readable answer comes. */
 const UNREADABLE = new Set(['hang', 'drop', 'cut', 'stall', 'truncated'])
 
@@ -405,7 +405,8 @@ function reasonsFor(before: TokenRequest, after: TokenRequest, facts: Facts): st
   const spoiled = takenOnPurpose || (before.lostBy !== null && wasReset)
   const lateBy = after.arrivedAt - arrivedAt
   if (after.arrivedAt < openUntil && lateBy < UNANSWERED_MS - 500) return []
-  if (deliveredAt !== null) return lateBy >= UNANSWERED_MS - 500 ? ['an answer was later than the bound'] : []
+  if (deliveredAt !== null)
+    return lateBy >= UNANSWERED_MS - 500 ? ['a response was later than the bound'] : []
   if (lateBy >= UNANSWERED_MS - 500) return ['a token request was not answered within the bound']
   if (spoiled) return [rotated ? LOST_ON_PURPOSE : 'a token request was lost, on purpose']
   const hung =
@@ -484,7 +485,7 @@ function causeOfLoss(history: History, session: Session, facts: Facts): string |
       call.session === user &&
       call.status === 200 &&
       call.authenticated === null &&
-      call.answeredAt <= lostAt,
+      call.respondedAt <= lostAt,
   )
   const lastServed = served.at(-1)
   const idleMs = SESSION_IDLE_SECONDS * 1_000
@@ -564,7 +565,7 @@ function historyOf(history: History, user: string | null, from: number, until: n
     const answer = `${call.what} through replica ${call.replica}: ${call.status} ${call.code}`
     const told = call.authenticated === false ? `${answer} not signed in` : answer
     // Repeated equal responses add nothing.
-    if (told !== last) add(call.sentAt, `${told} (${ms(call.answeredAt - call.sentAt)})`)
+    if (told !== last) add(call.sentAt, `${told} (${ms(call.respondedAt - call.sentAt)})`)
     last = told
   }
   for (const request of history.tokenRequests) {

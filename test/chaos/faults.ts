@@ -148,9 +148,9 @@ const MAKERS: Record<FaultKind, Maker> = {
     return { area: 'redis', replica, detail: `${ms} ms each way`, heal: () => openAll(links) }
   },
 
-  'hold the answers of Redis': ({ redis }, { replica }) => {
+  'hold the replies of Redis': ({ redis }, { replica }) => {
     const links = redis.linksOf(replica)
-    for (const link of links) link.set('answers-held')
+    for (const link of links) link.set('replies-held')
     return { area: 'redis', replica, heal: () => openAll(links) }
   },
 
@@ -162,7 +162,7 @@ const MAKERS: Record<FaultKind, Maker> = {
   'cut a replica off from the token endpoint': gatewayFault('cut'),
   'refuse connections to the token endpoint': gatewayFault('refused'),
   'freeze the network to the token endpoint': gatewayFault('frozen'),
-  'hold the answers of the token endpoint': gatewayFault('answers-held'),
+  'hold the responses of the token endpoint': gatewayFault('replies-held'),
   'delay requests to the token endpoint': gatewayFault('delayed'),
 
   'lose token requests': ({ gateways }, { replica, dice, kind }) => {
@@ -176,7 +176,7 @@ const MAKERS: Record<FaultKind, Maker> = {
     }
   },
 
-  'lose token answers': ({ gateways }, { replica, dice, kind }) => {
+  'lose token responses': ({ gateways }, { replica, dice, kind }) => {
     const times = 1 + Math.floor(dice[0] * 2)
     gateways[replica]!.lose('after', times, kind)
     return {
@@ -306,7 +306,7 @@ const MAKERS: Record<FaultKind, Maker> = {
     return tokenEndpoint(sandbox, fault, `${point} its work, at most ${times} times`)
   },
 
-  'the token endpoint answers with errors': ({ sandbox }, { dice }) => {
+  'the token endpoint responds with errors': ({ sandbox }, { dice }) => {
     const [status, headers] = [
       [503, { 'retry-after': '2' }],
       [503, {}],
@@ -324,7 +324,7 @@ const MAKERS: Record<FaultKind, Maker> = {
     return tokenEndpoint(sandbox, fault, `at most ${times}`)
   },
 
-  'the token endpoint drops answers': ({ sandbox }, { dice }) => {
+  'the token endpoint drops responses': ({ sandbox }, { dice }) => {
     const times = 1 + Math.floor(dice[0] * 2)
     const fault = { mode: 'drop', point: 'after', times, only: 'refresh_token' } as const
     return tokenEndpoint(sandbox, fault, `at most ${times}`)
@@ -351,7 +351,7 @@ const MAKERS: Record<FaultKind, Maker> = {
     return resourceServer(sandbox, { mode: 'slow', ms }, seconds(ms))
   },
 
-  'the resource server answers with errors': ({ sandbox }, { dice }) => {
+  'the resource server responds with errors': ({ sandbox }, { dice }) => {
     const status = dice[0] < 0.5 ? 500 : 503
     return resourceServer(sandbox, { mode: 'status', status }, String(status))
   },

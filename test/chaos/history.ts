@@ -5,16 +5,16 @@ export type Mode = 'single' | 'sentinel' | 'cluster'
 /** One call of a simulated browser. All instants of a history are in milliseconds since its start. */
 export interface Call {
   readonly sentAt: number
-  readonly answeredAt: number
+  readonly respondedAt: number
   readonly replica: number
   /** User name of the session whose cookie the call carried; null before sign-in. */
   readonly session: string | null
   readonly what: 'login' | 'callback' | 'flux' | 'site' | 'session' | 'logout'
-  /** HTTP status; 0 where no answer came. */
+  /** HTTP status; 0 where no response came. */
   readonly status: number
   /** Code of the problem, or what was wrong with the answer. */
   readonly code: string
-  /** Name of the user whose data the answer held; null where it held none. */
+  /** Name of the user whose data the response held; null where it held none. */
   readonly dataOf: string | null
   /** Only for `session`: whether the answer said that somebody is signed in. */
   readonly authenticated: boolean | null

@@ -3,10 +3,10 @@ import net, { type AddressInfo, type Socket } from 'node:net'
 
 /**
  * How a link treats what passes. `cut`: connections are reset, new ones as soon as they are made. `frozen`: nothing
- * passes in either direction, and what was sent arrives afterwards. `answers-held`: requests pass, answers arrive
+ * passes in either direction, and what was sent arrives afterwards. `replies-held`: requests pass, replies arrive
  * afterwards. `slow`: everything arrives late.
  */
-export type LinkState = 'open' | 'cut' | 'frozen' | 'answers-held' | 'slow'
+export type LinkState = 'open' | 'cut' | 'frozen' | 'replies-held' | 'slow'
 
 /** The network between one client and one server: a TCP proxy of its own. */
 export interface Link {
@@ -41,7 +41,7 @@ export async function startLink({ targetPort, translator, port = 0 }: Options): 
     upstream.on('error', () => {})
     const delay = () => (state === 'slow' ? delayMs : 0)
     const passesUp = () => state !== 'frozen'
-    const passesDown = () => state !== 'frozen' && state !== 'answers-held'
+    const passesDown = () => state !== 'frozen' && state !== 'replies-held'
     const up = createFlow(client, upstream, { passes: passesUp, delay })
     const down = createFlow(upstream, client, {
       passes: passesDown,
@@ -156,7 +156,7 @@ function createFlow(
 
 const EMPTY = Buffer.alloc(0)
 
-/** An address in an answer of Redis or of a Sentinel, in each of the forms in which they write one. */
+/** An address in a reply of Redis or of a Sentinel, in each of the forms in which they write one. */
 const ADDRESS =
   /((?:127\.0\.0\.1(?:[: ,]|\r\n\$5\r\n|\r\n:))|(?:\bport\r\n(?:\$5\r\n|:))|(?:_port:))(\d{5})(?!\d)/g
 /** Such an address, broken off. */
@@ -191,7 +191,7 @@ const MARKS = ['127.0.0.1', 'port'].map((text) => Buffer.from(text, 'latin1'))
 
 function mayHoldAddress(data: Buffer): boolean {
   if (MARKS.some((mark) => data.includes(mark))) return true
-  // A mark may be broken off as well; a whole answer ends with a line.
+  // A mark may be broken off as well; a whole reply ends with a line.
   return data.at(-1) !== 10
 }
 

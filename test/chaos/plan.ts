@@ -56,16 +56,16 @@ export const KINDS = {
   'cut a replica off from Redis': rules(6, [500, 10_000], STORE_LINK),
   'freeze the network to Redis': rules(6, [500, 10_000], STORE_LINK),
   'slow the network to Redis': rules(4, [2_000, 10_000], STORE_LINK),
-  'hold the answers of Redis': rules(5, [500, 6_000], STORE_LINK),
+  'hold the replies of Redis': rules(5, [500, 6_000], STORE_LINK),
   'reset the connections to Redis': rules(4, [100, 200], STORE_LINK),
 
   'cut a replica off from the token endpoint': rules(4, [500, 8_000], TOKEN_LINK),
   'refuse connections to the token endpoint': rules(3, [500, 8_000], TOKEN_LINK),
   'freeze the network to the token endpoint': rules(5, [1_000, 10_000], TOKEN_LINK),
   'delay requests to the token endpoint': rules(4, [2_000, 8_000], TOKEN_LINK),
-  'hold the answers of the token endpoint': rules(4, [500, 8_000], TOKEN_LINK),
+  'hold the responses of the token endpoint': rules(4, [500, 8_000], TOKEN_LINK),
   'lose token requests': rules(3, [4_000, 8_000], TOKEN_LINK),
-  'lose token answers': rules(2, [4_000, 8_000], TOKEN_LINK),
+  'lose token responses': rules(2, [4_000, 8_000], TOKEN_LINK),
 
   'cut a replica off from the resource server': rules(2, [500, 5_000], RESOURCE_LINK),
   'freeze the network to the resource server': rules(2, [500, 5_000], RESOURCE_LINK),
@@ -92,9 +92,9 @@ export const KINDS = {
 
   'the token endpoint is slow': rules(5, [3_000, 9_000], TOKEN_ENDPOINT),
   'the token endpoint hangs': rules(3, [2_000, 8_000], TOKEN_ENDPOINT),
-  'the token endpoint answers with errors': rules(5, [1_000, 8_000], TOKEN_ENDPOINT),
+  'the token endpoint responds with errors': rules(5, [1_000, 8_000], TOKEN_ENDPOINT),
   'the token endpoint drops requests': rules(3, [2_000, 6_000], TOKEN_ENDPOINT),
-  'the token endpoint drops answers': rules(1, [1_000, 3_000], TOKEN_ENDPOINT),
+  'the token endpoint drops responses': rules(1, [1_000, 3_000], TOKEN_ENDPOINT),
   'the token endpoint is away': rules(
     4,
     [1_000, 9_000],
@@ -103,7 +103,7 @@ export const KINDS = {
 
   'the resource server refuses every token': rules(3, [500, 3_000], RESOURCE),
   'the resource server is slow': rules(2, [1_000, 5_000], RESOURCE),
-  'the resource server answers with errors': rules(2, [1_000, 5_000], RESOURCE),
+  'the resource server responds with errors': rules(2, [1_000, 5_000], RESOURCE),
 } as const satisfies Record<string, KindRules>
 
 export type FaultKind = keyof typeof KINDS

@@ -102,7 +102,7 @@ export async function startRedisDeployment({
   async function complaint(): Promise<string | null> {
     await watcher.look()
     const silent = nodes.find(({ role }) => role === null)
-    if (silent !== undefined) return `${silent.name} does not answer`
+    if (silent !== undefined) return `${silent.name} does not reply`
     if (mode === 'single') return null
     const wanted = mode === 'sentinel' ? 1 : 3
     const count = nodes.filter(({ role }) => role === 'master').length
@@ -120,7 +120,7 @@ export async function startRedisDeployment({
     }
     for (const { admin, name } of sentinels) {
       const state = String(await admin.call('sentinel', 'master', MASTER_NAME).catch(() => ''))
-      if (state === '') return `${name} does not answer`
+      if (state === '') return `${name} does not reply`
     }
     return null
   }
@@ -201,7 +201,7 @@ async function startSentinels(
   for (let index = 0; index < 3; index += 1) {
     const folder = makeFolder('sentinel')
     let file = ''
-    const first = await startOnFreePort(t, 'redis-sentinel', (port) => {
+    const first = await startOnFreePort(t, (port) => {
       file = join(folder, `${port}.conf`)
       const lines = [
         ...[`port ${port}`, 'bind 127.0.0.1', `dir ${folder}`],
@@ -210,7 +210,7 @@ async function startSentinels(
         `sentinel failover-timeout ${MASTER_NAME} 5000`,
       ]
       writeFileSync(file, `${lines.join('\n')}\n`)
-      return [file]
+      return [file, '--sentinel']
     })
     const name = `Sentinel ${index + 1}`
     let child: Child = first.child
@@ -223,7 +223,7 @@ async function startSentinels(
       kill: async () => void (await child.stop('SIGKILL')),
       // Its own file holds what it has learned meanwhile.
       async start() {
-        child = startChild(t, toolPath('redis-sentinel'), [file])
+        child = startChild(t, toolPath('redis-server'), [file, '--sentinel'])
         tellEvents(child, (text) => onEvent(`${name}: ${text}`))
         await waitForOutput(child, (text) => (text.includes('Sentinel ID is') ? true : null))
       },

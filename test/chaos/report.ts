@@ -13,7 +13,7 @@ export function summarize(mode: Mode, { history, verdict, tookMs, memoryMegabyte
   const ended = [...sessions.values()].filter((session) => session.ended !== null).length
   const lines = [
     `summary of ${mode}: ${(tookMs / 1_000).toFixed(0)} s, ${history.healings.length} rounds`,
-    `  calls      ${calls.length}: ${counted(calls.map(({ status }) => (status === 0 ? 'no answer' : String(status))))}`,
+    `  calls      ${calls.length}: ${counted(calls.map(({ status }) => (status === 0 ? 'no response' : String(status))))}`,
     `  sessions   ${sessions.size} signed in, ${ended} signed out, ${verdict.losses.length} lost within documented limits`,
     `  refreshes  ${refreshes.length} presentations, ${granted} granted`,
     `  failovers  ${failovers.length}; restarts of replicas ${processes.filter(({ what }) => what === 'started').length - 3}; at most ${memoryMegabytes.toFixed(0)} MB a replica`,

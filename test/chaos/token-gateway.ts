@@ -9,9 +9,9 @@ import { type Clock, digestOf, type TokenRequest } from './history.ts'
 /**
  * How the network between a replica and the token endpoint behaves. `cut`: connections are reset. `refused`: nothing
  * listens. `frozen`: requests wait, and leave afterwards if their connection still stands. `delayed`: requests arrive late,
- * also when their connection is gone by then. `answers-held`: answers wait.
+ * also when their connection is gone by then. `replies-held`: answers wait.
  */
-export type GatewayState = 'open' | 'cut' | 'refused' | 'frozen' | 'delayed' | 'answers-held'
+export type GatewayState = 'open' | 'cut' | 'refused' | 'frozen' | 'delayed' | 'replies-held'
 
 /** The network between one replica and the token endpoint. Writes down each request, and what became of it. */
 export interface TokenGateway {
@@ -142,13 +142,13 @@ export async function startTokenGateway({
     made.forwardedAt = clock()
     const answer = await forward(incoming, response, body, made)
     if (answer === null) {
-      made.lostBy ??= 'the sandbox gave no answer'
+      made.lostBy ??= 'the sandbox gave no response'
       return void socket.resetAndDestroy()
     }
     made.respondedAt = clock()
     made.status = answer.status
     learn(answer.body, made.user ?? records.owners.get(form.get('code') ?? '') ?? null)
-    while ((state === 'answers-held' || state === 'frozen') && !isGone()) await changed()
+    while ((state === 'replies-held' || state === 'frozen') && !isGone()) await changed()
     if (isGone()) {
       made.lostBy ??= 'the connection was gone before the answer passed'
       return

@@ -1,5 +1,7 @@
 import t, { type Test } from 'tap'
-import { createCertificate } from '../helpers/certificate.ts'
+import { checkRedis } from '../../src/operator/check-redis.ts'
+import { configOf } from '../config/environment.ts'
+import { type Certificate, createCertificate, expire } from '../helpers/certificate.ts'
 import { freePort } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { until } from '../helpers/replicas.ts'
@@ -58,4 +60,23 @@ t.test('a Redis that asks for a client certificate is used with one, and not wit
   await until('it says why', () => reasons(without) !== '')
   t.equal((await fetch(`${without.opsUrl}/readyz`)).status, 503)
   t.match(reasons(without), /certificate required|ECONNRESET/)
+})
+
+t.test('the server and the doctor say why the certificate of a Sentinel is not accepted', async (t) => {
+  const isTold = async (expected: RegExp, names: string, change = async (_: Certificate) => {}) => {
+    const certificate = await createCertificate(makeFolder('certificate'), names)
+    await change(certificate)
+    // The handshake fails before the first command, so that any TLS port of Redis does.
+    const { port, caFile } = await startRedis(t, { tls: certificate })
+    const env = { REDIS_URL: `rediss-sentinel://127.0.0.1:${port}/mymaster`, REDIS_CA_FILE: caFile! }
+    const doubting = await startBff(t, await startSandbox(t), env)
+    const { verdicts } = await checkRedis(configOf(env).store)
+    t.match(verdicts, [{ check: 'Redis', verdict: 'fault', message: expected }])
+    t.match(verdicts, [{ message: /host names in the certificate/ }])
+    t.match(reasons(doubting), expected)
+  }
+  await Promise.all([
+    isTold(/does not match certificate's altnames/, 'DNS:redis.example'),
+    isTold(/certificate has expired/, 'IP:127.0.0.1', expire),
+  ])
 })

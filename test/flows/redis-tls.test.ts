@@ -1,4 +1,6 @@
 import t from 'tap'
+import { checkRedis } from '../../src/operator/check-redis.ts'
+import { configOf } from '../config/environment.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startCluster, startSentinelGroup } from '../helpers/redis-groups.ts'
 import { presentations, signInExpired, until } from '../helpers/replicas.ts'
@@ -25,9 +27,12 @@ for (const [what, start] of Object.entries(FORMS)) {
 
     const doubting = await startBff(t, sandbox, { REDIS_URL: redis.url })
     await until('it says why', () => reasons(doubting).length > 0)
-    // The library does not tell what a Sentinel's certificate lacks.
-    const reason = what === 'a Sentinel group' ? /no Sentinel can be reached/ : /self-signed certificate/
-    t.match(reasons(doubting)[0], reason)
+    t.match(reasons(doubting)[0], /self-signed certificate/)
+    const { store } = configOf({ REDIS_URL: redis.url })
+    const { verdicts } = await checkRedis(store)
+    t.match(verdicts, [
+      { check: 'Redis', verdict: 'fault', message: /\(.*self-signed certificate\).*REDIS_CA_FILE/ },
+    ])
     t.match(reasons(doubting)[0], /REDIS_CA_FILE/)
     t.equal((await fetch(`${doubting.opsUrl}/readyz`)).status, 503)
     t.equal((await doubting.browser().navigate('/auth/login')).status, 303, 'it has not ended')

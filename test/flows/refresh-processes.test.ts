@@ -5,7 +5,7 @@ import { elapsed, presentations } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'
 import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
 
-const SESSIONS = 120
+const SESSIONS = 60
 const LIFE_SECONDS = 3
 const TOKEN_TIMEOUT_MS = 1_000
 

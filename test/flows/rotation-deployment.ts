@@ -36,7 +36,7 @@ async function makeSession(
   const answer = await fetch(`${sandbox.authUrl}/oauth/token`, { method: 'POST', body })
   const granted = (await answer.json()) as { access_token: string; refresh_token: string }
   const keyring = createKeyring([new Secret(secret)])
-  const cookies = createSessionCookies({ keyring, secure: false })
+  const cookies = createSessionCookies({ keyring, publicUrl: 'http://localhost' })
   const sessionId = cookies.newSessionId()
   const key = recordKeyOf(sessionId)
   const createdAt = Date.now()
@@ -51,7 +51,7 @@ async function makeSession(
   const sealed = sealTokens(keyring, key, tokens)
   const record = { tokens: sealed, createdAt, endsAt: createdAt + MAX_MS, client: CLIENT.clientId }
   await store.schedule(key, dueInSeconds * 1_000)
-  await store.create(key, { ...record, flow: 'code' }, key, 15_000)
+  await store.create(key, { ...record, flow: 'code' }, { attempt: key, provisionalMs: 15_000 })
   await store.confirm(key)
   return new Map([
     [cookies.sessionName, cookies.signer.sign(sessionId)],

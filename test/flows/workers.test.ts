@@ -18,6 +18,11 @@ function workerPids(server: ServerProcess): number[] {
   return [...new Set(lines.map(({ pid }) => Number(pid)))]
 }
 
+function childrenOf(pid: number): number[] {
+  const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim()
+  return text === '' ? [] : text.split(' ').map(Number)
+}
+
 function isAlive(pid: number): boolean {
   try {
     return process.kill(pid, 0)
@@ -52,6 +57,18 @@ t.test('two workers serve one port, are replaced when they die, and stop togethe
   t.match(metrics, '# TYPE bff_store_retries_total counter')
 
   process.kill(workerPids(server)[0]!, 'SIGKILL')
+  const known = workerPids(server)
+  let starting: number | undefined
+  await until('a new process', () => {
+    starting = childrenOf(server.pid).find((pid) => !known.includes(pid))
+    return starting !== undefined
+  })
+  process.kill(starting!, 'SIGSTOP')
+  const askedAt = performance.now()
+  const { missing } = (await (await fetch(`${server.opsUrl}/readyz`)).json()) as { missing: string[] }
+  t.strictSame(missing, ['a worker is starting'])
+  t.ok(performance.now() - askedAt < 1_500, '/readyz does not wait for a worker that starts')
+  process.kill(starting!, 'SIGCONT')
   await until('a new worker', () => workerPids(server).length === 3)
   await until('ready again', async () => (await ready()) === 200)
   t.equal((await fetch(`${server.url}/auth/session`)).status, 200)
@@ -68,11 +85,11 @@ t.test('a stop during the start of workers succeeds, and metrics report a hangin
     OPS_PORT: '0',
     PUBLIC_URL: 'http://localhost',
   })
-  const children = `/proc/${starting.pid}/task/${starting.pid}/children`
-  await until('there are workers', () => readFileSync(children, 'utf8').trim().split(' ').length === 2)
+  await until('there are workers', () => childrenOf(starting.pid).length === 2)
   t.strictSame(await starting.stop('SIGTERM'), { code: 0, signal: null })
 
   const server = await startServer(t, shared)
+  await until('both workers', () => workerPids(server).length === 2)
   const [hanging] = workerPids(server)
   process.kill(hanging!, 'SIGSTOP')
   t.teardown(() => isAlive(hanging!) && process.kill(hanging!, 'SIGCONT'))

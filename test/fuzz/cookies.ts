@@ -186,7 +186,7 @@ export const cookieHeaders = createFuzzer<Cookies>({
     await ended.fetch('/auth/logout', { method: 'POST' })
     const foreign = createSessionCookies({
       keyring: createKeyring([new Secret('another-secret-than-that-of-the-server')]),
-      secure: false,
+      publicUrl: 'http://localhost',
     })
     let browser = await signedIn()
 
@@ -253,7 +253,7 @@ export const cookieHeaders = createFuzzer<Cookies>({
     /** null: not one answer, because the bytes are no request. */
     async function send(start: string, lines: string[]): Promise<WireAnswer | null> {
       const fields = [
-        'Host: bff.test',
+        `Host: ${new URL(bff.publicUrl).host}`,
         'Sec-Fetch-Site: same-origin',
         'Sec-Fetch-Mode: navigate',
         'Connection: close',

@@ -292,7 +292,7 @@ export const requests = createFuzzer<Question>({
       const sendsBody = method === 'PUT' || method === 'POST'
       const lines = [
         `${method} ${target} HTTP/1.1`,
-        'Host: bff.test',
+        `Host: ${new URL(bff.publicUrl).host}`,
         'Sec-Fetch-Site: same-origin',
         `Cookie: session=${session}`,
         'Connection: close',

@@ -1,7 +1,9 @@
 // `createBrowser`: an HTTP client with the cookies and Fetch Metadata of a browser, and checks of its responses.
 
 import { request as httpRequest } from 'node:http'
+import { request as httpsRequest } from 'node:https'
 import type { Test } from 'tap'
+import { requireDocumented } from './documented.ts'
 
 export interface Answer {
   status: number
@@ -27,6 +29,16 @@ interface Cookie {
   strict: boolean
 }
 
+/** Where a browser finds its https origin. */
+export interface Via {
+  /** On 127.0.0.1. */
+  readonly port: number
+  /** The certificate to trust, in PEM. */
+  readonly ca: string
+  /** The address that the browser comes from. */
+  readonly localAddress?: string
+}
+
 /** An HTTP client that looks like a browser: cookies and Fetch Metadata. It does not follow redirects. */
 export interface Browser {
   readonly cookies: Map<string, Cookie>
@@ -35,7 +47,8 @@ export interface Browser {
   navigate(url: string, options?: RequestOptions): Promise<Answer>
 }
 
-export function createBrowser(publicUrl: string): Browser {
+/** `via`: the server of an https `publicUrl`. */
+export function createBrowser(publicUrl: string, via: Via | null = null): Browser {
   const cookies = new Map<string, Cookie>()
 
   async function send(
@@ -58,8 +71,12 @@ export function createBrowser(publicUrl: string): Browser {
         ...headers,
       },
       body,
+      own ? via : null,
     )
     if (own) for (const line of answer.setCookies) keep(line)
+    const { status, headers: fields, text } = answer
+    const header = (name: string) => (fields[name] === undefined ? undefined : String(fields[name]))
+    requireDocumented(Number(target.port), { method, target: target.pathname, status, header, body: text })
     return answer
   }
 
@@ -94,15 +111,18 @@ function exchange(
   url: URL,
   method: string,
   headers: Record<string, string>,
-  body?: string | Buffer,
+  body: string | Buffer | undefined,
+  via: Via | null,
 ): Promise<Answer> {
   return new Promise((resolve, reject) => {
     // The servers are called `localhost` but listen only on the IPv4 loopback.
     const host = url.hostname === 'localhost' ? '127.0.0.1' : url.hostname
-    const request = httpRequest(
+    const send = via === null ? httpRequest : httpsRequest
+    const request = send(
       {
-        host,
-        port: url.port,
+        ...(via === null
+          ? { host, port: url.port }
+          : { ...via, host: '127.0.0.1', servername: url.hostname }),
         path: url.pathname + url.search,
         method,
         headers: { host: url.host, ...headers },

@@ -30,3 +30,10 @@ export async function createCertificate(
   ])
   return { keyFile, certFile, caFile: certFile }
 }
+
+/** Replaces a certificate by one that expired a day ago, with the same key and names. */
+export async function expire({ keyFile, certFile }: Certificate): Promise<void> {
+  const openssl = findTool('openssl')
+  if (openssl === null) throw new Error('openssl is not installed: run the tests through npm test')
+  await run(openssl, ['x509', '-in', certFile, '-signkey', keyFile, '-days', '-1', '-out', certFile])
+}

@@ -14,14 +14,26 @@ const ARGS = [
   '--disable-sync',
 ]
 
+let running: Promise<Browser> | null = null
+
 /**
- * A headless Chromium (`CHROMIUM_PATH`, or the installed Chromium or Chrome), closed when the test ends.
- * `browser.newContext()` gives an empty profile; `ignoreHTTPSErrors` there accepts test certificates.
+ * A headless Chromium (`CHROMIUM_PATH`, or the installed Chromium or Chrome), closed when the test ends. All calls
+ * of a process share one: `browser.newContext()` gives an empty profile; `ignoreHTTPSErrors` there accepts test
+ * certificates.
  */
 export async function launchChromium(t: Teardown): Promise<Browser> {
+  running ??= launch()
+  const browser = await running
+  t.teardown(() => browser.close())
+  return browser
+}
+
+async function launch(): Promise<Browser> {
   const executablePath = findTool('chromium')
   if (executablePath === null) throw new Error('Chromium is not installed: run the tests through npm test')
   const browser = await chromium.launch({ executablePath, args: ARGS })
-  t.teardown(() => browser.close())
+  browser.once('disconnected', () => {
+    running = null
+  })
   return browser
 }

@@ -309,7 +309,7 @@ async function startSentinel(
   tls: Certificate | false,
 ): Promise<{ child: Child; port: number }> {
   const folder = makeFolder('sentinel')
-  return await startOnFreePort(t, 'redis-sentinel', (candidate) => {
+  return await startOnFreePort(t, (candidate) => {
     const file = join(folder, `${candidate}.conf`)
     const lines = [
       ...(tls === false ? [`port ${candidate}`] : ['port 0', `tls-port ${candidate}`, ...tlsLines(tls)]),
@@ -320,7 +320,7 @@ async function startSentinel(
       `sentinel failover-timeout ${MASTER_NAME} 5000`,
     ]
     writeFileSync(file, `${lines.join('\n')}\n`)
-    return [file]
+    return [file, '--sentinel']
   })
 }
 

@@ -60,7 +60,7 @@ export async function startRedis(t: Teardown, options: RedisOptions = {}): Promi
     ...(options.args ?? []),
   ]
 
-  const first = await startOnFreePort(t, 'redis-server', argsFor)
+  const first = await startOnFreePort(t, argsFor)
   let { child } = first
   const { port } = first
   const scheme = certificate === null ? 'redis' : 'rediss'
@@ -83,7 +83,7 @@ export async function startRedis(t: Teardown, options: RedisOptions = {}): Promi
     resume: () => child.send('SIGCONT'),
     restart: async () => {
       if (!child.hasEnded()) throw new Error('stop this Redis before you start it again')
-      const next = await tryStart(t, 'redis-server', argsFor(port))
+      const next = await tryStart(t, argsFor(port))
       if (next === null) throw new Error(`port ${port} was taken while Redis was down`)
       child = next
     },
@@ -98,32 +98,27 @@ export function toolPath(tool: Tool): string {
   return path
 }
 
-/** Starts redis-server or redis-sentinel on a free port. Retries with another port if the first was taken. */
+/** Starts redis-server, or with `--sentinel` a Sentinel, on a free port. Retries with another port if the first was taken. */
 export async function startOnFreePort(
   t: Teardown,
-  tool: 'redis-server' | 'redis-sentinel',
   argsFor: (port: number) => readonly string[] | Promise<readonly string[]>,
 ): Promise<{ child: Child; port: number }> {
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const port = await freePort()
-    const child = await tryStart(t, tool, await argsFor(port))
+    const child = await tryStart(t, await argsFor(port))
     if (child !== null) return { child, port }
   }
-  throw new Error(`${tool}: no free port in ${ATTEMPTS} attempts`)
+  throw new Error(`redis-server: no free port in ${ATTEMPTS} attempts`)
 }
 
 /** Returns null if the port is taken. Any other failure throws with the program's output. */
-async function tryStart(
-  t: Teardown,
-  tool: 'redis-server' | 'redis-sentinel',
-  args: readonly string[],
-): Promise<Child | null> {
-  const child = startChild(t, toolPath(tool), args)
+async function tryStart(t: Teardown, args: readonly string[]): Promise<Child | null> {
+  const child = startChild(t, toolPath('redis-server'), args)
   // A Redis with data first loads it. A Sentinel prints a different line.
   const ready = await waitForOutput(child, (text) =>
     /Ready to accept connections|Sentinel ID is/.test(text) ? true : null,
   )
   if (ready !== null) return child
   if (/Address already in use/.test(child.output())) return null
-  throw new Error(`${tool} ended at its start:\n${child.output()}`)
+  throw new Error(`redis-server ended at its start:\n${child.output()}`)
 }

@@ -34,8 +34,8 @@ export interface ReverseProxy {
   readonly publicUrl: string
   /** Complete exchanges, oldest first. */
   readonly passed: readonly Passed[]
-  /** Sets the port of the server on 127.0.0.1. */
-  forwardTo(port: number): void
+  /** Sets the port of the server on 127.0.0.1, and a `Host` to send instead of the browser's. */
+  forwardTo(port: number, host?: string): void
 }
 
 export interface TlsReverseProxy extends ReverseProxy {
@@ -91,11 +91,12 @@ const HOP_BY_HOP = new Set(['connection', 'keep-alive'])
 function createRelay(scheme: 'http' | 'https') {
   const passed: Passed[] = []
   let serverPort = 0
+  let serverHost: string | undefined
 
   function handle(incoming: IncomingMessage, response: ServerResponse): void {
     const { method = '', url: path = '', rawHeaders, headers: requestHeaders } = incoming
     const forwarded = ['X-Forwarded-For', incoming.socket.remoteAddress ?? '', 'X-Forwarded-Proto', scheme]
-    const headers = [...endToEnd(rawHeaders), ...forwarded]
+    const headers = [...withHost(endToEnd(rawHeaders), serverHost), ...forwarded]
     const outgoing = request(
       { host: '127.0.0.1', port: serverPort, method, path, headers, agent: false },
       (answer) => {
@@ -121,14 +122,20 @@ function createRelay(scheme: 'http' | 'https') {
   return {
     passed,
     handle,
-    forwardTo(port: number): void {
+    forwardTo(port: number, host?: string): void {
       serverPort = port
+      serverHost = host
     },
   }
 }
 
 function endToEnd(rawHeaders: readonly string[]): string[] {
   return rawHeaders.filter((_text, at) => !HOP_BY_HOP.has(rawHeaders[at - (at % 2)]!.toLowerCase()))
+}
+
+function withHost(headers: string[], host: string | undefined): string[] {
+  if (host === undefined) return headers
+  return headers.map((text, at) => (at % 2 === 1 && /^host$/i.test(headers[at - 1]!) ? host : text))
 }
 
 async function listen(t: Teardown, server: Server): Promise<number> {

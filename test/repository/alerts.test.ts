@@ -109,7 +109,7 @@ t.test('the runbook has one section for each alert, with what users see, checks 
 })
 
 t.test('each event and code that the runbook names is in the documentation', async (t) => {
-  const known = `${read('docs/logs.md')}${read('docs/pages.md')}${read('docs/configuration.md')}`
+  const known = `${read('docs/logs.md')}${read('docs/spa.md')}${read('docs/configuration.md')}`
   const names = [...read('docs/runbook.md').matchAll(/`([a-z]+[._][a-z_]+|[A-Z]+(?:_[A-Z]+)+)`/g)]
   t.ok(names.length > 20)
   for (const [, name = ''] of names) {

@@ -48,6 +48,23 @@ t.test(
   },
 )
 
+t.test('a crash is logged with places in the source files, not in the bundle', async (t) => {
+  const run = await runServer(t, {
+    ...SERVER_ENV,
+    PUBLIC_URL: 'http://localhost',
+    // The server listens to signals last.
+    NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(`const { on } = process
+      process.on = function (name, ...rest) {
+        if (name === 'SIGTERM') throw new Error('no signals here')
+        return on.call(this, name, ...rest)
+      }`)}`,
+  })
+  t.equal(run.code, 1)
+  const { event, err } = JSON.parse(run.stdout.trim().split('\n').at(-1) ?? '')
+  t.match({ event, message: err.message }, { event: 'crash', message: 'no signals here' })
+  t.match(err.stack, /at runServerProcess \([^)]*\/src\/process\/worker\.ts:\d+:\d+\)/)
+})
+
 t.test('a port that the system picked is printed at every log level, with and without workers', async (t) => {
   const redis = await startRedis(t)
   for (const env of [{}, { WORKERS: '2', SESSION_STORE: 'redis', REDIS_URL: redis.url }]) {

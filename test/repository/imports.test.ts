@@ -76,10 +76,12 @@ t.test('each import that breaks a rule is reported in one sentence', async (t) =
       tree: {
         'tokens/a.ts': `import * as oauth from 'openid-client'`,
         'ops/b.ts': `import { Redis } from 'ioredis'`,
+        'http/c.ts': `import { trace } from '@opentelemetry/api'`,
       },
       faults: [
         'src/tokens/a.ts imports openid-client: only oauth may import it.',
         'src/ops/b.ts imports ioredis: only store may import it.',
+        'src/http/c.ts imports @opentelemetry/api: only tracing may import it.',
       ],
     },
     {

@@ -17,7 +17,7 @@ interface Manifest {
   readonly apiVersion: string
   readonly kind: string
   readonly metadata: { readonly name: string; readonly labels: Readonly<Record<string, string>> }
-  // biome-ignore lint/suspicious/noExplicitAny: each kind has a shape of its own, which the tests assert.
+  // biome-ignore lint/suspicious/noExplicitAny: the schemas below check the shape of each kind; a type for each would repeat them.
   readonly spec?: any
   readonly data?: Readonly<Record<string, string>>
 }
@@ -51,6 +51,60 @@ t.test('the kustomization lists every manifest', async (t) => {
   const { resources, images } = parse(readFileSync(`${FOLDER}/kustomization.yaml`, 'utf8'))
   t.strictSame([...resources].sort(), files.sort())
   t.equal(images[0].name, server.image)
+})
+
+interface Model {
+  validate(): void
+}
+
+/** An object that notes in `read` the paths of the members that somebody reads. */
+function watch<T extends object>(object: T, read: Set<string>, path = ''): T {
+  return new Proxy(object, {
+    get(target, name, receiver) {
+      const value: unknown = Reflect.get(target, name, receiver)
+      if (typeof name === 'symbol' || !Object.hasOwn(target, name)) return value
+      read.add(`${path}/${name}`)
+      return typeof value === 'object' && value !== null ? watch(value, read, `${path}/${name}`) : value
+    },
+  })
+}
+
+function pathsOf(value: unknown, path = ''): string[] {
+  if (typeof value !== 'object' || value === null) return []
+  return Object.entries(value).flatMap(([name, member]) => [
+    `${path}/${name}`,
+    ...pathsOf(member, `${path}/${name}`),
+  ])
+}
+
+/** Why the schema of its kind refuses a manifest, or which members of it the schema does not know. */
+async function objections(manifest: Manifest): Promise<string[]> {
+  const { apiVersion, kind } = manifest
+  const schemas = apiVersion.startsWith('monitoring.')
+    ? '@kubernetes-models/prometheus-operator'
+    : 'kubernetes-models'
+  const { [kind]: Kind } = (await import(`${schemas}/${apiVersion}/${kind}`)) as Record<
+    string,
+    new (
+      data: Manifest,
+    ) => Model
+  >
+  const read = new Set<string>()
+  try {
+    watch(new Kind!(manifest), read).validate()
+  } catch (error) {
+    return [(error as Error).message]
+  }
+  // The schemas permit further members, which the Kubernetes API would drop. The validator reads only those it knows.
+  return pathsOf(manifest).filter((path) => !read.has(path))
+}
+
+t.test('the schemas of Kubernetes and of the Prometheus operator accept each manifest', async (t) => {
+  for (const manifest of manifests) t.strictSame(await objections(manifest), [], manifest.kind)
+  const { spec } = find('PodDisruptionBudget')
+  const wrong = (more: object) => ({ ...find('PodDisruptionBudget'), spec: { ...spec, ...more } })
+  t.match(await objections(wrong({ selector: 'pods' })), [/selector/], 'a wrong type')
+  t.strictSame(await objections(wrong({ maxUnavailabel: 1 })), ['/spec/maxUnavailabel'], 'a misspelled name')
 })
 
 t.test('each environment variable is one that the server reads, secrets only by files', async (t) => {

@@ -1,9 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
+import { tableRows } from '../helpers/documentation.ts'
 
 const ROOT = new URL('../../', import.meta.url)
 
-t.test('docs/logs.md names each event that the server logs, and no other', (t) => {
+t.test('docs/logs.md names each event that the server logs with its level, and no other', (t) => {
   const files = readdirSync(new URL('src', ROOT), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts') && !name.startsWith('sandbox'))
     .map((name) => readFileSync(new URL(`src/${name}`, ROOT), 'utf8'))
@@ -19,5 +20,15 @@ t.test('docs/logs.md names each event that the server logs, and no other', (t) =
   t.ok(told.length > 30, 'the sources were read')
   for (const text of files) t.notMatch(text, /\bevent: `/, 'each name can be searched for')
   t.strictSame([...new Set(described)].filter((name) => name !== 'event').sort(), [...new Set(told)].sort())
+
+  const rows = tableRows('docs/logs.md', 'Events')
+  for (const text of files) {
+    for (const [, level = '', name = ''] of text.matchAll(
+      /\blog\.(info|warn|error|fatal)\(\s*\{ event: '([a-z_.]+)'/g,
+    )) {
+      const row = rows.find(([names]) => names?.includes(`\`${name}\``))
+      t.ok(row?.[1]?.includes(level), `${name}: ${level}`)
+    }
+  }
   t.end()
 })

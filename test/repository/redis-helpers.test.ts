@@ -89,7 +89,7 @@ t.test(
     console.log('PID ' + redis.pid + ' ' + (await redis.cli('config', 'get', 'dir')).split('\\n')[1])
     setInterval(() => {}, 1000)
   `
-    const args = [...process.execArgv, '--input-type=module', '--eval', script]
+    const args = ['--import=tsx', '--input-type=module', '--eval', script]
     const victim = startChild(t, process.execPath, args, {
       env: { ...process.env } as Record<string, string>,
     })

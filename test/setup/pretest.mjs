@@ -1,45 +1,55 @@
-// Runs before `npm test`: nothing is skipped for want of a program, but for promtool. What is missing is
+// Runs before `npm test`: only tests of files in deploy/ are skipped for want of a program. What is missing is
 // installed where that needs no question (root on Debian or Ubuntu); elsewhere the command to type is printed.
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { Test } from 'tap'
-import { findTool, TOOLS } from './tools.mjs'
+import { findTool, givenPath, TOOLS } from './tools.mjs'
 
 const DEBIAN_PACKAGES = {
   'redis-server': 'redis-server',
-  'redis-sentinel': 'redis-sentinel',
   'redis-cli': 'redis-tools',
   openssl: 'openssl',
   promtool: 'prometheus',
+  nginx: 'nginx',
+  haproxy: 'haproxy',
+  caddy: 'caddy',
   chromium: 'chromium',
 }
 
-// Large, and one test needs it: without it that test is skipped and says so.
-const OPTIONAL = 'promtool'
+// Only tests of files in deploy/ need these: without one its test is skipped and says so. Nobody has to run web
+// servers on a workstation for the tests of the server itself.
+const OPTIONAL = ['promtool', 'nginx', 'haproxy', 'caddy']
 const OPTIONAL_INSTALL_MS = 120_000
 
-// A browser that CHROMIUM_PATH names is the user's to provide.
-const missing = missingTools().filter((tool) => tool !== 'chromium' || !process.env.CHROMIUM_PATH)
+const VERSION_ARGUMENTS = { openssl: 'version', nginx: '-v', haproxy: '-v', caddy: 'version' }
+
+// A program whose path is given is the user's to provide.
+const missing = missingTools().filter((tool) => givenPath(tool) === undefined)
 if (missing.length > 0) {
   const platform = detectPlatform()
   if (isDebian(platform) && process.getuid?.() === 0) {
     console.log(`Installing what the tests need and this machine lacks: ${missing.join(', ')}`)
     apt(['update', '-qq'])
-    const needed = missing.filter((tool) => tool !== OPTIONAL)
+    const needed = missing.filter((tool) => !OPTIONAL.includes(tool))
     if (needed.length > 0) install(needed, platform)
     // Apart: a package that an archive lacks must not hold up the others.
-    if (missing.includes(OPTIONAL)) install([OPTIONAL], platform, OPTIONAL_INSTALL_MS)
+    for (const tool of missing.filter((each) => OPTIONAL.includes(each))) {
+      install([tool], platform, OPTIONAL_INSTALL_MS)
+    }
   }
 }
 
-const stillMissing = missingTools().filter((tool) => tool !== OPTIONAL)
+const stillMissing = missingTools().filter((tool) => !OPTIONAL.includes(tool))
 if (stillMissing.length > 0) {
   console.error(`The tests need programs that are not installed here: ${stillMissing.join(', ')}.`)
-  if (process.env.CHROMIUM_PATH && stillMissing.includes('chromium')) {
-    console.error(`CHROMIUM_PATH names no executable file: ${process.env.CHROMIUM_PATH}`)
+  for (const tool of stillMissing) {
+    const path = givenPath(tool)
+    if (path !== undefined) console.error(`The path that is given for ${tool} names no program: ${path}`)
   }
   console.error(`Install them and run npm test again:\n\n  ${installCommand(stillMissing)}\n`)
-  console.error('A Chromium or Chrome at another place is named with CHROMIUM_PATH.')
+  console.error(
+    'CHROMIUM_PATH names a Chromium or Chrome at another place, REDIS_SERVER_PATH a Redis or Valkey.',
+  )
   process.exit(1)
 }
 
@@ -60,7 +70,7 @@ function missingTools() {
 function runs(tool) {
   const path = findTool(tool)
   if (path === null) return false
-  const { status } = spawnSync(path, [tool === 'openssl' ? 'version' : '--version'], {
+  const { status } = spawnSync(path, [VERSION_ARGUMENTS[tool] ?? '--version'], {
     stdio: 'ignore',
     timeout: 30_000,
   })

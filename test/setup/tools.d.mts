@@ -1,3 +1,12 @@
-export type Tool = 'redis-server' | 'redis-sentinel' | 'redis-cli' | 'openssl' | 'promtool' | 'chromium'
+export type Tool =
+  | 'redis-server'
+  | 'redis-cli'
+  | 'openssl'
+  | 'promtool'
+  | 'nginx'
+  | 'haproxy'
+  | 'caddy'
+  | 'chromium'
 export declare const TOOLS: Record<Tool, readonly string[]>
+export declare function givenPath(name: Tool): string | undefined
 export declare function findTool(name: Tool): string | null

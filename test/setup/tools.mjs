@@ -4,11 +4,13 @@ import { delimiter, isAbsolute, join } from 'node:path'
 
 /** For each tool the names, or whole paths, under which platforms install it; the first found is used. */
 export const TOOLS = {
-  'redis-server': ['redis-server'],
-  'redis-sentinel': ['redis-sentinel'],
-  'redis-cli': ['redis-cli'],
+  'redis-server': ['redis-server', 'valkey-server'],
+  'redis-cli': ['redis-cli', 'valkey-cli'],
   openssl: ['openssl'],
   promtool: ['promtool'],
+  nginx: ['nginx'],
+  haproxy: ['haproxy'],
+  caddy: ['caddy'],
   chromium: [
     'chromium',
     'chromium-browser',
@@ -19,11 +21,18 @@ export const TOOLS = {
   ],
 }
 
-/** The full path of a tool, or null. `CHROMIUM_PATH` names a browser at another place. */
+/** Environment variables that name a tool at another place, or another version of it. */
+const PATH_VARIABLES = { chromium: 'CHROMIUM_PATH', 'redis-server': 'REDIS_SERVER_PATH' }
+
+/** The path that the environment gives for a tool; undefined where it gives none. */
+export function givenPath(name) {
+  return process.env[PATH_VARIABLES[name]] || undefined
+}
+
+/** The full path of a tool, or null. */
 export function findTool(name) {
-  if (name === 'chromium' && process.env.CHROMIUM_PATH) {
-    return isExecutable(process.env.CHROMIUM_PATH) ? process.env.CHROMIUM_PATH : null
-  }
+  const given = givenPath(name)
+  if (given !== undefined) return isExecutable(given) ? given : null
   const folders = [
     ...(process.env.PATH ?? '').split(delimiter),
     '/usr/sbin',

@@ -44,7 +44,7 @@ export interface Presentation {
   readonly by: Replica
   /** Milliseconds of virtual time. */
   readonly sentAt: number
-  /** `open`: the connection stands and no answer has come. `closed`: it ended without an answer. */
+  /** `open`: the connection stands and no response has come. `closed`: it ended without a response. */
   state: 'open' | 'answered' | 'closed'
   outcome: TokenOutcome['kind'] | null
   /** When it was answered or its connection closed. */
@@ -58,7 +58,7 @@ export type Behaviour =
   | { kind: 'answers' }
   /** `rotatesFirst`: the server rotates at once, and only the response is delayed. */
   | { kind: 'slow'; ms: number; rotatesFirst: boolean }
-  /** No answer ever comes. `connection`: it breaks at once, or hangs. */
+  /** No response ever comes. `connection`: it breaks at once, or hangs. */
   | { kind: 'loses'; rotates: boolean; connection: 'breaks' | 'hangs' }
   | {
       kind: 'error'
@@ -201,15 +201,15 @@ export class SimulatedAuthorizationServer {
         if (presentation !== null) this.#ledger.answered(presentation, outcome)
         resolve(outcome)
       }
-      const noAnswer = (reason: string, timedOut: boolean): void => {
+      const noResponse = (reason: string, timedOut: boolean): void => {
         const { presentation } = exchange
         if (presentation !== null) {
           this.#ledger.closed(presentation)
           finish({ kind: 'in_doubt', reason, timedOut })
         } else finish(notSent(reason, timedOut))
       }
-      const onAbort = (): void => noAnswer('aborted', true)
-      exchange.broken = () => noAnswer('the connection broke', false)
+      const onAbort = (): void => noResponse('aborted', true)
+      exchange.broken = () => noResponse('the connection broke', false)
       if (signal.aborted) return finish(notSent('aborted', true))
       signal.addEventListener('abort', onAbort)
       const requestedAt = clock.wall(by)
@@ -298,7 +298,7 @@ export class SimulatedAuthorizationServer {
         if (!exchange.open) return
         finish(outcome)
         by.note(`is answered: ${outcome.kind}`)
-        this.onInstant('answer delivered', by)
+        this.onInstant('response delivered', by)
       })
     }
     send()
@@ -361,7 +361,7 @@ function notSent(reason: string, timedOut: boolean): TokenOutcome {
 
 /** As src/oauth/token-response.ts sorts answers: a 5xx leaves a doubt unless it is a 503 that says when to come back. */
 function outcomeOf({ status, error, retryAfterSeconds }: Behaviour & { kind: 'error' }): TokenOutcome {
-  const reason = `the answer was ${status} ${error ?? ''}`
+  const reason = `the response was ${status} ${error ?? ''}`
   if (status >= 500 && !(status === 503 && retryAfterSeconds !== null))
     return { kind: 'in_doubt', reason, timedOut: false }
   const ofThisGrant = status >= 400 && status <= 403 && error !== null && error !== 'invalid_client'

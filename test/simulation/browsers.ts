@@ -115,7 +115,7 @@ export class Browser {
       if (response.status === 200) {
         if (response.user !== this.user)
           ledger.violated(
-            'an answer is of another user',
+            'a response is of another user',
             `user ${this.user} got the data of ${response.user}`,
           )
         if (ledger.lives(session)) session.lastActivityAt = Math.max(session.lastActivityAt, sentAt)

@@ -9,7 +9,7 @@ export type Instant =
   | 'request sent'
   | 'request delivered'
   | 'rotated'
-  | 'answer delivered'
+  | 'response delivered'
   | 'tokens stored'
   | 'session ended'
   | 'session begun'
@@ -123,7 +123,7 @@ const INSTANTS: readonly Instant[] = [
   'request sent',
   'request delivered',
   'rotated',
-  'answer delivered',
+  'response delivered',
   'tokens stored',
   'session ended',
   'session begun',
@@ -185,7 +185,7 @@ function drawScene(seed: number, firstId: number, settings: Settings): Fault[] {
     case 2:
       // New tokens cannot be stored, and the session ends elsewhere.
       return [
-        fault({ kind: 'cut', ms: random.between(8_000, 30_000) }, 0, 'answer delivered'),
+        fault({ kind: 'cut', ms: random.between(8_000, 30_000) }, 0, 'response delivered'),
         ...signOuts(random.between(1_000, 20_000)),
       ]
     case 3:

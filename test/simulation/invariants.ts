@@ -19,7 +19,7 @@ export interface Violation {
 
 /** The documented reasons for the loss of a session. */
 export type Limit =
-  | 'answer lost after rotation'
+  | 'response lost after rotation'
   | 'crash while a token request was under way'
   | 'crash between rotation and store'
   | 'request processed after its connection was closed'
@@ -43,7 +43,7 @@ export interface Session {
   readonly family: Family
   readonly refreshable: boolean
   readonly beganAt: number
-  /** `unknown`: its sign-in had no answer, or a sign-out did not. */
+  /** `unknown`: its sign-in had no response, or a sign-out did not. */
   state: 'starting' | 'alive' | 'unknown' | 'ended'
   /** When its record was deleted, and why. */
   deletedAt: number | null
@@ -347,7 +347,7 @@ export class Ledger {
     const session = this.#byFamily.get(token.family)
     this.#cause(
       session,
-      by.alive ? 'answer lost after rotation' : 'crash while a token request was under way',
+      by.alive ? 'response lost after rotation' : 'crash while a token request was under way',
     )
   }
 

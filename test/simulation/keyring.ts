@@ -1,4 +1,4 @@
-import { createKeyring, type Keyring } from '../../src/keyring.ts'
+import { createKeyring, type Keyring, type Purpose } from '../../src/keyring.ts'
 import { Secret } from '../../src/secret.ts'
 
 /**
@@ -16,23 +16,29 @@ export function createCheapKeyring(secrets: readonly string[]): Keyring {
     return (hash >>> 0).toString(16).padStart(8, '0').repeat(6).slice(0, 43)
   }
 
+  function seal(purpose: Purpose, text: string, context: string): string {
+    sealed += 1
+    return `${newest}.${purpose}.${context}.${sealed}.${text}`
+  }
+
+  function open(purpose: Purpose, text: string, context: string): ReturnType<Keyring['open']> {
+    const age = secrets.findIndex((secret) => text.startsWith(`${secret}.`))
+    if (age < 0) return null
+    const head = `${secrets[age]}.${purpose}.${context}.`
+    if (!text.startsWith(head)) return null
+    return { text: text.slice(text.indexOf('.', head.length) + 1), underOlderSecret: age > 0 }
+  }
+
   return {
     sign: (value) => sign(value),
     verify(value, signature) {
       const age = secrets.findIndex((secret) => sign(value, secret) === signature)
       return age < 0 ? 'invalid' : age === 0 ? 'newest' : 'older'
     },
-    seal(purpose, text, context) {
-      sealed += 1
-      return `${newest}.${purpose}.${context}.${sealed}.${text}`
-    },
-    open(purpose, text, context) {
-      const age = secrets.findIndex((secret) => text.startsWith(`${secret}.`))
-      if (age < 0) return null
-      const head = `${secrets[age]}.${purpose}.${context}.`
-      if (!text.startsWith(head)) return null
-      return { text: text.slice(text.indexOf('.', head.length) + 1), underOlderSecret: age > 0 }
-    },
+    seal,
+    open,
+    sealBinary: seal,
+    openBinary: open,
   }
 }
 
@@ -44,5 +50,8 @@ export function createReadableKeyring(secrets: readonly string[]): Keyring {
     verify: real.verify,
     seal: (purpose, text, context) => `${real.seal(purpose, text, context)}#${text}`,
     open: (purpose, text, context) => real.open(purpose, text.split('#', 1)[0]!, context),
+    // The text form, which the real one opens too: the mark between seal and text cannot be part of it.
+    sealBinary: (purpose, text, context) => `${real.seal(purpose, text, context)}#${text}`,
+    openBinary: (purpose, text, context) => real.openBinary(purpose, text.split('#', 1)[0]!, context),
   }
 }

@@ -25,7 +25,7 @@ export const MUTATIONS: readonly Mutation[] = [
   // Faults that were proven once and fixed.
   mutation(
     'lease-not-renewed',
-    'a slow answer lets others present the same refresh token',
+    'a slow response lets others present the same refresh token',
     REFRESH,
     'else if (clock.monotonic() >= renewAt && !renewing && !ended) renew().catch(failed)',
     '',
@@ -60,7 +60,7 @@ export const MUTATIONS: readonly Mutation[] = [
   ),
   mutation(
     'refusal-ends-at-once',
-    'a refusal does not wait for the answer of an earlier presentation',
+    'a refusal does not wait for the response to an earlier presentation',
     REFRESH,
     'if (openMs > 0) {',
     'if (openMs > 1e9) {',
@@ -157,14 +157,14 @@ export const MUTATIONS: readonly Mutation[] = [
   ),
   mutation(
     'doubt-not-written',
-    'a presentation without an answer leaves no doubt in the record',
+    'a presentation without a response leaves no doubt in the record',
     REFRESH,
     'doubtless ? null : { gen, doubts: after }',
     'null',
   ),
   mutation(
-    'no-bound-for-answers',
-    'a connection without an answer keeps its lease for ever',
+    'no-bound-for-responses',
+    'a connection without a response keeps its lease for ever',
     REFRESH,
     'if (clock.monotonic() >= giveUpAt) giveUp()',
     'if (clock.monotonic() >= giveUpAt + 1e9) giveUp()',
@@ -220,8 +220,8 @@ export const MUTATIONS: readonly Mutation[] = [
     '',
   ),
   mutation(
-    'late-answer-dropped',
-    'an answer that comes after its timeout is not used',
+    'late-response-dropped',
+    'a response that comes after its timeout is not used',
     REFRESH,
     'return await conclude(session, attempt, outcome)',
     "return { kind: 'changed' }",

@@ -137,7 +137,7 @@ async function everySessionIsServed({ clock, ledger, browsers, replicas, setting
         // Tokens that are dead when they arrive cannot be used, and a limit may have passed by now.
         if (response?.status === 200 || session.family.lifeSeconds < 5 || !ledger.lives(session)) return
         if (response?.status === 401) return
-        // Since a step back of Redis' clock a refusal may still wait for the answer to an earlier presentation.
+        // Since a step back of Redis' clock a refusal may still wait for the response to an earlier presentation.
         if (settings.clocksStep && session.causes.size > 0) return
         ledger.violated(
           'a session is not served after the faults',

@@ -2,22 +2,24 @@ import {
   type BeginRefresh,
   type BeginRefreshRequest,
   CLOCK_TOLERANCE_MS,
+  type CreateRequest,
   DUE_SHARDS,
   type DueClaim,
   END_KEPT_MS,
   type EndRecord,
   type EndRequest,
-  type InDoubt,
   LONGEST_BACK_OFF_MS,
   type NewRecord,
   RECORD_SLACK_MS,
   type RecordKey,
+  type ReleaseLease,
   type RenewedLease,
   type RenewLease,
   type ReplaceTokens,
   type RestoreTokens,
   type SessionEnd,
   type SessionRecord,
+  type TokensWrite,
 } from '../../src/store/store.ts'
 
 /** The record of a session in a Redis server. Never changed in place: each change replaces it. */
@@ -191,7 +193,11 @@ export class RedisServer {
     return held !== undefined && held.expireAt > this.clock()
   }
 
-  create(key: RecordKey, record: NewRecord, attempt: string, provisionalMs: number, wall: number): void {
+  create(
+    key: RecordKey,
+    record: NewRecord,
+    { attempt, provisionalMs, wall }: CreateRequest & { wall: number },
+  ): void {
     if (this.live(key) !== null) return
     const ahead = this.clock() - wall
     const aheadMs = Math.abs(ahead) < 5_000 ? 0 : ahead
@@ -209,7 +215,7 @@ export class RedisServer {
       replacedAt: this.clock(),
       attempt,
       history: this.history,
-      expireAt: this.clock() + provisionalMs,
+      expireAt: this.clock() + Math.ceil(provisionalMs),
     })
   }
 
@@ -298,7 +304,7 @@ export class RedisServer {
     return 'held'
   }
 
-  releaseLease(key: RecordKey, attempt: string, inDoubt: InDoubt | null, retryInMs: number): void {
+  releaseLease(key: RecordKey, { attempt, inDoubt, retryInMs }: ReleaseLease): void {
     const record = this.live(key)
     if (record === null) return
     const retrySetAt = this.clock()
@@ -313,7 +319,7 @@ export class RedisServer {
     this.#published(key)
   }
 
-  replaceTokens(key: RecordKey, gen: number, attempt: string, tokens: string): ReplaceTokens {
+  replaceTokens(key: RecordKey, { gen, attempt, tokens }: TokensWrite): ReplaceTokens {
     const record = this.live(key)
     if (record === null) return { kind: 'gone' }
     if (record.gen === gen + 1 && record.attempt === attempt) return { kind: 'replaced', gen: record.gen }
@@ -334,7 +340,7 @@ export class RedisServer {
     return true
   }
 
-  restoreTokens(key: RecordKey, gen: number, attempt: string, tokens: string): RestoreTokens {
+  restoreTokens(key: RecordKey, { gen, attempt, tokens }: TokensWrite): RestoreTokens {
     const record = this.live(key)
     if (record === null) return { kind: 'gone' }
     if (record.gen === gen && record.attempt === attempt) return { kind: 'restored' }

@@ -38,11 +38,9 @@ export function createSimulatedStore(transport: Transport, idleMs: number): Sess
       ask(ofNonce(nonce), 'claimNonce', true, (server) => server.claimNonce(nonce, attempt, ttlMs)),
     nonceClaimed: (nonce) =>
       ask(ofNonce(nonce), 'nonceClaimed', false, (server) => server.nonceClaimed(nonce)),
-    create: (key, record, attempt, provisionalMs) => {
+    create: (key, record, request) => {
       const wall = transport.wall()
-      return ask(of(key), 'create', true, (server) =>
-        server.create(key, record, attempt, Math.ceil(provisionalMs), wall),
-      )
+      return ask(of(key), 'create', true, (server) => server.create(key, record, { ...request, wall }))
     },
     read: (key) => ask(of(key), 'read', false, (server) => server.read(key, idleMs)),
     confirm: (key) => ask(of(key), 'confirm', true, (server) => server.confirm(key, idleMs)),
@@ -51,13 +49,13 @@ export function createSimulatedStore(transport: Transport, idleMs: number): Sess
       ask(of(key), 'beginRefresh', true, (server) => server.beginRefresh(key, request)),
     renewLease: (key, request) =>
       ask(of(key), 'renewLease', true, (server) => server.renewLease(key, request)),
-    releaseLease: (key, attempt, inDoubt, retryInMs) =>
-      ask(of(key), 'releaseLease', true, (server) => server.releaseLease(key, attempt, inDoubt, retryInMs)),
-    replaceTokens: (key, gen, attempt, tokens) =>
-      ask(of(key), 'replaceTokens', true, (server) => server.replaceTokens(key, gen, attempt, tokens)),
+    releaseLease: (key, release) =>
+      ask(of(key), 'releaseLease', true, (server) => server.releaseLease(key, release)),
+    replaceTokens: (key, write) =>
+      ask(of(key), 'replaceTokens', true, (server) => server.replaceTokens(key, write)),
     reseal: (key, was, sealed) => ask(of(key), 'reseal', true, (server) => server.reseal(key, was, sealed)),
-    restoreTokens: (key, gen, attempt, tokens) =>
-      ask(of(key), 'restoreTokens', true, (server) => server.restoreTokens(key, gen, attempt, tokens)),
+    restoreTokens: (key, write) =>
+      ask(of(key), 'restoreTokens', true, (server) => server.restoreTokens(key, write)),
     end: (key, request = {}) => end(key, request, null),
     endPassed: (key, gen, reason) => end(key, { gen, reason }, idleMs),
     readEnd: (key) => ask(of(key), 'readEnd', false, (server) => server.readEnd(key)),

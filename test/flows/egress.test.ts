@@ -1,0 +1,178 @@
+import { readFile } from 'node:fs/promises'
+import net, { type AddressInfo } from 'node:net'
+import tls from 'node:tls'
+import t, { type Test } from 'tap'
+import { createBrowser } from '../helpers/browser.ts'
+import { createCertificate } from '../helpers/certificate.ts'
+import type { Teardown } from '../helpers/child.ts'
+import { startConnectProxy } from '../helpers/connect-proxy.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { presentations, signInExpired, until } from '../helpers/replicas.ts'
+import { startServer } from '../helpers/server-process.ts'
+import { CLIENT, decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { makeFolder } from '../helpers/watchdog.ts'
+
+const CREDENTIALS = 'egress:pa55w0rd'
+
+/** TLS in front of a port. Returns its own port. */
+async function endTls(t: Teardown, port: number, options: tls.TlsOptions): Promise<number> {
+  const server = tls.createServer(options, (socket) => {
+    const plain = net.connect(port, '127.0.0.1')
+    for (const [one, other] of [
+      [socket, plain],
+      [plain, socket],
+    ] as const) {
+      one.on('error', () => other.destroy())
+      one.on('close', () => other.destroy())
+      one.pipe(other)
+    }
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  return (server.address() as AddressInfo).port
+}
+
+/** A platform by https under two names that only the proxy can resolve, and the environment of a server behind it. */
+async function startFarPlatform(t: Test) {
+  const names = 'DNS:auth.platform.example,DNS:data.platform.example,IP:127.0.0.1'
+  const certificate = await createCertificate(makeFolder('platform'), names)
+  const sandbox = await startSandbox(t)
+  const { port, pathname } = new URL(sandbox.authUrl)
+  const { pathname: dataPath } = new URL(sandbox.baseUrl)
+  const tlsPort = await endTls(t, Number(port), {
+    key: await readFile(certificate.keyFile),
+    cert: await readFile(certificate.certFile),
+  })
+  const hosts = { 'auth.platform.example': tlsPort, 'data.platform.example': tlsPort }
+  const path = (text: string) => text.replace(/\/$/, '')
+  const env = {
+    AUTH_URL: `https://auth.platform.example${path(pathname)}`,
+    BASE_URL: `https://data.platform.example${path(dataPath)}`,
+    OAUTH_REVOCATION_URL: `https://auth.platform.example${path(pathname)}/oauth/revoke`,
+    OAUTH_SCOPE: sandbox.baseUrl,
+    CLIENT_ID: CLIENT.clientId,
+    CLIENT_SECRET: CLIENT.clientSecret,
+    WAC: 'DEMO',
+    NODE_EXTRA_CA_CERTS: certificate.caFile,
+  }
+  /** A sign-in of which the user's part does not pass the server. */
+  const signInAt = async (publicUrl: string, seconds: number) => {
+    const browser = createBrowser(publicUrl)
+    sandbox.faults.set({ expiresIn: { value: seconds } })
+    const start = await browser.navigate('/auth/login')
+    const page = new URL(String(start.headers.location))
+    const back = await decide(sandbox, `${sandbox.url}${page.pathname}${page.search}`)
+    await browser.navigate(back, { from: 'cross-site' })
+    sandbox.faults.set({ expiresIn: 'truth' })
+    return browser
+  }
+  return { sandbox, certificate, hosts, env, signInAt }
+}
+
+t.test('a server that reaches the platform only through a TLS proxy with credentials', async (t) => {
+  const { sandbox, certificate, hosts, env, signInAt } = await startFarPlatform(t)
+  const proxy = await startConnectProxy(t, { credentials: CREDENTIALS, tls: certificate, hosts })
+  const server = await startServer(t, {
+    ...env,
+    https_proxy: proxy.url.replace('://', `://${CREDENTIALS}@`),
+    NO_PROXY: 'localhost,127.0.0.1',
+    TOKEN_TIMEOUT_MS: '2000',
+  })
+  const flux = '/flux/temperature'
+  /** Waits for a log line of this event whose reason has these words. */
+  const logged = async (event: string, words: RegExp) =>
+    await until(`${event} in the log`, () =>
+      server.logs().some((line) => line.event === event && String(line.reason).search(words) >= 0),
+    )
+
+  await t.test('signs in, reads, refreshes and revokes there', async (t) => {
+    const browser = await signInAt(server.publicUrl, 0)
+    t.equal((await browser.fetch(flux)).status, 200)
+    t.equal(presentations(sandbox).length, 1)
+    t.equal((await browser.fetch('/auth/logout', { method: 'POST' })).status, 204)
+    await until('revoked', () => sandbox.journal.entries({ endpoint: 'revoke' }).length > 0)
+    const targets = ['auth.platform.example:443', 'data.platform.example:443']
+    t.strictSame([...new Set(proxy.targets)].sort(), targets)
+  })
+
+  await t.test('ends the call upstream when the browser goes away', async (t) => {
+    const browser = await signInAt(server.publicUrl, 3_600)
+    t.equal((await browser.fetch(flux)).status, 200)
+    sandbox.faults.set({ resource: { mode: 'hang' } })
+    const before = sandbox.journal.entries({ endpoint: 'resource' }).length
+    const socket = net.connect(Number(new URL(server.publicUrl).port), '127.0.0.1')
+    const cookie = [...browser.cookies].map(([name, { value }]) => `${name}=${value}`).join('; ')
+    const { host } = new URL(server.publicUrl)
+    socket.write(
+      `GET ${flux} HTTP/1.1\r\nHost: ${host}\r\nCookie: ${cookie}\r\nSec-Fetch-Site: same-origin\r\n\r\n`,
+    )
+    await until('it is upstream', () => sandbox.journal.entries({ endpoint: 'resource' }).length > before)
+    const ends = proxy.clientEnds.length
+    socket.destroy()
+    await until('its tunnel is closed', () => proxy.clientEnds.length > ends)
+    sandbox.faults.set({ resource: { mode: 'ok' } })
+  })
+
+  await t.test('is in doubt where a tunnel breaks after the request', async (t) => {
+    const browser = await signInAt(server.publicUrl, 0)
+    const gate = sandbox.hold('token', { only: 'refresh_token' })
+    const answer = browser.fetch(flux)
+    await gate.arrived
+    proxy.cut()
+    t.equal((await answer).status, 503)
+    gate.release()
+    await logged('refresh.in_doubt', /^no readable response came/)
+  })
+
+  await t.test('waits without a doubt while the proxy refuses, and the log says why', async (t) => {
+    const browser = await signInAt(server.publicUrl, 0)
+    const reader = await signInAt(server.publicUrl, 3_600)
+    proxy.cut()
+    proxy.respondWith(407)
+    const before = presentations(sandbox).length
+    t.match((await browser.fetch(flux)).json(), { code: 'authorization_server_unavailable' })
+    t.match((await reader.fetch(flux)).json(), { status: 502, code: 'upstream_unavailable' })
+    const name = `the egress proxy 127.0.0.1:${proxy.port} refused a connection to`
+    await logged('refresh.unavailable', new RegExp(`${name} auth.platform.example:443 with status 407`))
+    await logged('fault', new RegExp(`${name} data.platform.example:443 with status 407`))
+    t.equal(presentations(sandbox).length, before)
+    proxy.respondWith(200)
+    await until('a good answer', async () => (await browser.fetch(flux)).status === 200)
+    t.equal(sandbox.counters().reuseDetected, 0)
+  })
+
+  t.notMatch(server.output(), /pa55w0rd/, 'the credentials are never printed')
+  t.notMatch(server.output(), Buffer.from(CREDENTIALS).toString('base64'))
+})
+
+t.test('NO_PROXY lets one server of the platform be reached without the proxy', async (t) => {
+  const sandbox = await startSandbox(t)
+  const proxy = await startConnectProxy(t)
+  const { port } = new URL(sandbox.url)
+  const authUrl = sandbox.authUrl.replace('127.0.0.1', 'localhost')
+  const env = { HTTP_PROXY: proxy.url, NO_PROXY: 'localhost' }
+  const bff = await startBff(t, { authUrl, baseUrl: sandbox.baseUrl }, env)
+  const browser = bff.browser()
+  t.equal((await signIn(browser, sandbox)).status, 303)
+  t.strictSame(proxy.targets, [])
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+  t.strictSame(proxy.targets, [`127.0.0.1:${port}`])
+})
+
+t.test('a request that the proxy holds is reset when the record moves on', async (t) => {
+  const [redis, sandbox, proxy] = await Promise.all([startRedis(t), startSandbox(t), startConnectProxy(t)])
+  const env = { REDIS_URL: redis.url, HTTP_PROXY: proxy.url, TOKEN_TIMEOUT_MS: '1000' }
+  const bff = await startBff(t, sandbox, env)
+  await untilReady(bff)
+  const browser = await signInExpired(bff, sandbox)
+  const release = proxy.hold()
+  const ends = proxy.clientEnds.length
+  t.equal((await browser.fetch('/flux/temperature')).status, 503)
+  t.equal(proxy.clientEnds.length, ends, 'it may still be answered')
+  const [record] = (await redis.cli('KEYS', 'bff:s:*')).split('\n')
+  await redis.cli('HINCRBY', record!, 'gen', '1')
+  await until('the reset', () => proxy.clientEnds.length > ends)
+  t.equal(proxy.clientEnds.at(-1), 'ECONNRESET')
+  release()
+  t.equal(presentations(sandbox).length, 0, 'and it is never delivered')
+})

@@ -1,0 +1,368 @@
+import { once } from 'node:events'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { request as httpRequest, type IncomingMessage } from 'node:http'
+import { join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
+import t from 'tap'
+import type { JournalEntry } from '../../src/sandbox/journal.ts'
+import { createBrowser } from '../helpers/browser.ts'
+import { createCertificate } from '../helpers/certificate.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { until } from '../helpers/replicas.ts'
+import { startServer } from '../helpers/server-process.ts'
+import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
+import { makeFolder } from '../helpers/watchdog.ts'
+import { type ReceivedSpan, startCollector } from './collector.ts'
+
+const API_KEY = 'key-of-the-collector'
+
+/** Tells after the end of a process whether it has loaded OpenTelemetry's SDK, and how many contexts it has made. */
+function probe(folder: string): {
+  env: Record<string, string>
+  read: () => { sdk: boolean; contexts: number }
+} {
+  const script = join(folder, 'probe.cjs')
+  const result = join(folder, 'result.json')
+  // Node lists there all scripts that a process has loaded.
+  const coverage = join(folder, 'coverage')
+  writeFileSync(
+    script,
+    `const hooks = require('node:async_hooks')
+    let contexts = 0
+    const value = class extends hooks.AsyncLocalStorage { constructor(...all) { super(...all); contexts += 1 } }
+    // Node 24 has a getter there, which an assignment does not replace.
+    Object.defineProperty(hooks, 'AsyncLocalStorage', { value, enumerable: true })
+    require('node:module').syncBuiltinESMExports()
+    process.on('exit', () => require('node:fs').writeFileSync(${JSON.stringify(result)}, JSON.stringify({ contexts })))`,
+  )
+  return {
+    env: { NODE_OPTIONS: `--require ${script}`, NODE_V8_COVERAGE: coverage },
+    read() {
+      const { contexts } = JSON.parse(readFileSync(result, 'utf8')) as { contexts: number }
+      const [list = ''] = readdirSync(coverage)
+      const { result: scripts } = JSON.parse(readFileSync(join(coverage, list), 'utf8')) as {
+        result: { url: string }[]
+      }
+      const own = scripts.map(({ url }) => url).filter((url) => url.includes('/dist/'))
+      if (own.length === 0) throw new Error('no script of the server was loaded')
+      const sdk = own.some((url) => readFileSync(new URL(url), 'utf8').includes('BatchSpanProcessor'))
+      return { sdk, contexts }
+    },
+  }
+}
+
+function traceparent(traceId: string, flags = '01'): { traceparent: string } {
+  return { traceparent: `00-${traceId}-${'b'.repeat(16)}-${flags}` }
+}
+
+/** The spans of a trace from `span` up to the request of the browser. */
+function ancestry(spans: ReceivedSpan[], span: ReceivedSpan | undefined): string[] {
+  if (span === undefined) return []
+  return [
+    span.name,
+    ...ancestry(
+      spans,
+      spans.find(({ spanId }) => spanId === span.parentSpanId),
+    ),
+  ]
+}
+
+t.test('with a collector', async (t) => {
+  const folder = makeFolder('tracing')
+  const certificate = await createCertificate(folder)
+  const collector = await startCollector(t, certificate)
+  const redis = await startRedis(t)
+  const sandbox = await startSandbox(t)
+  const headers = join(folder, 'headers')
+  writeFileSync(headers, `x-api-key=${API_KEY}\n`)
+  const watched = probe(folder)
+  const server = await startServer(t, {
+    ...watched.env,
+    SESSION_STORE: undefined,
+    REDIS_URL: redis.url,
+    CLIENT_ID: CLIENT.clientId,
+    CLIENT_SECRET: CLIENT.clientSecret,
+    AUTH_URL: sandbox.authUrl,
+    BASE_URL: sandbox.baseUrl,
+    OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`,
+    UPSTREAM_TOKEN_IN: 'query',
+    WAC: 'DEMO',
+    ACCESS_LOG: 'all',
+    OTEL_EXPORTER_OTLP_ENDPOINT: `${collector.url}/`,
+    OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
+    OTEL_EXPORTER_OTLP_HEADERS_FILE: headers,
+    OTEL_EXPORTER_OTLP_CERTIFICATE: certificate.caFile,
+    OTEL_RESOURCE_ATTRIBUTES: 'deployment.environment.name=test%20of%20traces',
+    OTEL_BSP_SCHEDULE_DELAY: '50',
+  })
+  await until('ready', async () => (await fetch(`${server.opsUrl}/readyz`)).status === 200)
+  const browser = createBrowser(server.publicUrl)
+  const cookies = new Set<string>()
+
+  async function ended(traceId: string, name: string): Promise<ReceivedSpan[]> {
+    const found = (): ReceivedSpan[] => collector.spans().filter((span) => span.traceId === traceId)
+    await until(`${name} of ${traceId}`, () => found().some((span) => span.name === name))
+    return found()
+  }
+  function last(filter: Partial<JournalEntry>): JournalEntry {
+    return sandbox.journal.entries(filter).at(-1)!
+  }
+  async function signInAgain(): Promise<void> {
+    await signIn(browser, sandbox, '/page?tab=secret-of-the-page')
+    for (const { value } of browser.cookies.values()) cookies.add(value)
+  }
+  /** A session whose access token counts as expired. */
+  async function signInExpired(): Promise<void> {
+    sandbox.faults.set({ expiresIn: { value: 0 } })
+    await signInAgain()
+    sandbox.faults.set({ expiresIn: 'truth' })
+  }
+
+  await t.test('one trace leads from the browser over server and Redis to both servers', async (t) => {
+    await signInExpired()
+    const traceId = '1'.repeat(32)
+    const answer = await browser.fetch('/flux/temperature?from=secret-of-the-query', {
+      headers: traceparent(traceId),
+    })
+    t.equal(answer.status, 200)
+    const spans = await ended(traceId, 'GET /flux/:fluxId')
+    const named = (name: string): ReceivedSpan | undefined => spans.find((span) => span.name === name)
+    const request = named('GET /flux/:fluxId')
+    t.match(request, {
+      parentSpanId: 'b'.repeat(16),
+      kind: 2,
+      attributes: {
+        'http.route': '/flux/:fluxId',
+        'url.path': '/flux/temperature',
+        'http.response.status_code': 200,
+        'bff.request_id': answer.headers['x-request-id'],
+      },
+      resource: {
+        'service.name': 'token-handler-bff',
+        'deployment.environment.name': 'test of traces',
+        'process.pid': server.pid,
+      },
+    })
+    t.strictSame(ancestry(spans, named('POST /oauth/token')), ['POST /oauth/token', 'refresh', request?.name])
+    t.strictSame(ancestry(spans, named('redis begin-refresh')), [
+      'redis begin-refresh',
+      'refresh',
+      request?.name,
+    ])
+    t.strictSame(ancestry(spans, named('redis replace-tokens')).slice(1), ['refresh', request?.name])
+    t.strictSame(ancestry(spans, named('GetFlux')), ['GetFlux', request?.name])
+    t.match(named('refresh')?.attributes, {
+      'bff.refresh.trigger': 'request',
+      'bff.refresh.result': 'granted',
+    })
+    t.match(named('POST /oauth/token')?.attributes, { 'bff.grant_type': 'refresh_token' })
+    t.ok(
+      spans.some(({ name, parentSpanId }) => name.startsWith('redis ') && parentSpanId === request?.spanId),
+    )
+
+    const sentTo = (entry: JournalEntry, name: string): boolean =>
+      t.equal(entry.headers.traceparent, `00-${traceId}-${named(name)?.spanId}-01`, name)
+    sentTo(last({ endpoint: 'token', kind: 'refresh_token' }), 'POST /oauth/token')
+    sentTo(last({ endpoint: 'resource' }), 'GetFlux')
+    const line = server.logs().find(({ traceId: logged }) => logged === traceId)
+    t.match(line, { event: 'request', path: '/flux/temperature' }, 'the log names the same trace')
+  })
+
+  await t.test(
+    'a refused token and its renewal belong to one trace, on a connection of another',
+    async (t) => {
+      t.equal((await browser.fetch('/flux/a')).status, 200, 'its connection is kept')
+      const traceId = '2'.repeat(32)
+      sandbox.faults.set({ resource: { mode: 'invalid-token', times: 1 } })
+      t.equal((await browser.fetch('/flux/a', { headers: traceparent(traceId) })).status, 200)
+      const spans = await ended(traceId, 'GET /flux/:fluxId')
+      const calls = spans.filter(({ name }) => name === 'GetFlux')
+      t.match(
+        calls.map(({ attributes, status }) => [attributes['error.type'], status.code]),
+        [
+          ['invalid_token', 2],
+          [undefined, 0],
+        ],
+      )
+      for (const span of [...calls, ...spans.filter(({ name }) => name === 'refresh')]) {
+        t.strictSame(ancestry(spans, span).slice(1), ['GET /flux/:fluxId'])
+      }
+      t.ok(spans.some(({ name }) => name === 'POST /oauth/token'))
+    },
+  )
+
+  await t.test('an update whose body comes late has its refresh and its call in its trace', async (t) => {
+    await signInExpired()
+    const traceId = '6'.repeat(32)
+    const cookie = [...browser.cookies].map(([name, { value }]) => `${name}=${value}`).join('; ')
+    const late = httpRequest(`${server.publicUrl}/site/1`, {
+      method: 'PUT',
+      headers: {
+        ...traceparent(traceId),
+        cookie,
+        'content-type': 'application/json',
+        'sec-fetch-site': 'same-origin',
+      },
+    })
+    const answered = once(late, 'response')
+    late.flushHeaders()
+    await setTimeout(100)
+    late.end('{"name":"secret-of-the-body"}')
+    const [response] = (await answered) as [IncomingMessage]
+    response.resume()
+    const spans = await ended(traceId, 'PUT /site/:siteId')
+    for (const name of ['UpdateSite', 'refresh']) {
+      t.strictSame(
+        ancestry(
+          spans,
+          spans.find((span) => span.name === name),
+        ).slice(1),
+        ['PUT /site/:siteId'],
+        name,
+      )
+    }
+  })
+
+  await t.test('a browser decides by the flag of its traceparent that a trace is not exported', async (t) => {
+    const traceId = '3'.repeat(32)
+    t.equal((await browser.fetch('/flux/a', { headers: traceparent(traceId, '00') })).status, 200)
+    t.match(last({ endpoint: 'resource' }).headers.traceparent, new RegExp(`^00-${traceId}-[0-9a-f]{16}-00$`))
+    for (const malformed of ['00-xyz-01', `00-${'0'.repeat(32)}-${'b'.repeat(16)}-01`]) {
+      await browser.fetch('/flux/a', { headers: { traceparent: malformed } })
+      t.match(
+        last({ endpoint: 'resource' }).headers.traceparent,
+        /^00-(?!0{32})[0-9a-f]{32}-[0-9a-f]{16}-01$/,
+      )
+    }
+    const own = last({ endpoint: 'resource' }).headers.traceparent as string
+    await ended(own.slice(3, 35), 'GET /flux/:fluxId')
+    t.notOk(collector.spans().some((span) => span.traceId === traceId))
+  })
+
+  await t.test('a background refresh is a trace of its own', async (t) => {
+    sandbox.faults.set({ tokenLifeSeconds: 1 })
+    await signInAgain()
+    const isRefresh = ({ name, attributes }: ReceivedSpan): boolean =>
+      name === 'refresh' && attributes['bff.refresh.trigger'] === 'schedule'
+    await until('a background refresh', () => collector.spans().some(isRefresh))
+    const spans = collector.spans()
+    const refresh = spans.find(isRefresh)!
+    t.notOk(refresh.parentSpanId)
+    t.strictSame(refresh.links ?? [], [], 'the timer that began it belongs to no request')
+    const inside = spans.filter(({ traceId }) => traceId === refresh.traceId)
+    const request = inside.find(({ name }) => name === 'POST /oauth/token')
+    t.strictSame(ancestry(inside, request), ['POST /oauth/token', 'refresh'])
+    const received = sandbox.journal.entries({ endpoint: 'token' }).map((entry) => entry.headers.traceparent)
+    t.ok(received.includes(`00-${refresh.traceId}-${request?.spanId}-01`))
+    const servers = spans.filter(({ kind }) => kind === 2).map(({ traceId }) => traceId)
+    t.notOk(servers.includes(refresh.traceId), 'it belongs to no request')
+  })
+
+  await t.test('a logout has its revocations in its trace', async (t) => {
+    const traceId = '4'.repeat(32)
+    await browser.fetch('/auth/logout', { method: 'POST', headers: traceparent(traceId) })
+    const spans = await ended(traceId, 'POST /oauth/revoke')
+    t.equal(spans.find(({ name }) => name === 'POST /oauth/revoke')?.kind, 3)
+  })
+
+  await t.test('what is left is exported at the stop, and no export holds a secret', async (t) => {
+    const traceId = '5'.repeat(32)
+    await browser.fetch('/auth/session', { headers: traceparent(traceId) })
+    t.equal(await server.stop(), 0)
+    t.ok(collector.spans().some((span) => span.traceId === traceId))
+    for (const { path, headers } of collector.exports) {
+      t.match({ path, key: headers['x-api-key'] }, { path: '/v1/traces', key: API_KEY })
+    }
+    const secrets = new Set([...cookies, CLIENT.clientSecret, API_KEY, 'secret-of-the-', 'wonderland'])
+    for (const { form, query, path } of sandbox.journal.entries()) {
+      for (const name of ['code', 'refresh_token', 'token', 'code_verifier']) {
+        if (form?.[name] !== undefined) secrets.add(String(form[name]))
+      }
+      if (query.access_token !== undefined) secrets.add(String(query.access_token))
+      const redirect = String(form?.redirect_uri ?? '')
+      if (redirect !== '') secrets.add(redirect.slice(redirect.lastIndexOf('/') + 1))
+      t.notMatch(path, /access_token/)
+    }
+    t.ok(secrets.size > 15, `${secrets.size} secrets were in use`)
+    const exported = collector.exports.map(({ body }) => body.toString()).join('\n')
+    for (const secret of secrets) {
+      t.notOk(exported.includes(secret) || exported.includes(encodeURIComponent(secret)), 'not exported')
+      t.notOk(server.output().includes(secret), 'not logged')
+    }
+    const page = readFileSync(new URL('../../docs/tracing.md', import.meta.url), 'utf8')
+    const rows = page.slice(page.indexOf('## Attributes')).matchAll(/^\| (`[^|]+) \|/gm)
+    const documented = [...rows].flatMap(([, names]) =>
+      [...names!.matchAll(/`([^`]+)`/g)].map(([, name]) => name),
+    )
+    const seen = new Set(collector.spans().flatMap(({ attributes }) => Object.keys(attributes)))
+    t.strictSame([...seen].sort(), documented.sort(), 'docs/tracing.md lists the attributes')
+    t.strictSame(watched.read(), { sdk: true, contexts: 1 })
+  })
+})
+
+t.test(
+  'without a collector nothing of OpenTelemetry is loaded, and no context follows a request',
+  async (t) => {
+    const watched = probe(makeFolder('no-tracing'))
+    const server = await startServer(t, {
+      ...watched.env,
+      OTEL_TRACES_SAMPLER: 'always_on',
+      OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9',
+      OTEL_SDK_DISABLED: 'true',
+    })
+    await createBrowser(server.publicUrl).fetch('/auth/session')
+    t.equal(await server.stop(), 0)
+    t.strictSame(watched.read(), { sdk: false, contexts: 0 })
+  },
+)
+
+t.test('a collector that does not answer delays nothing, and is reported once by each worker', async (t) => {
+  const collector = await startCollector(t)
+  collector.mode = 'hang'
+  const redis = await startRedis(t)
+  const server = await startServer(t, {
+    SESSION_STORE: undefined,
+    REDIS_URL: redis.url,
+    WORKERS: '2',
+    SHUTDOWN_SECONDS: '4',
+    OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: `${collector.url}/own/path`,
+    OTEL_EXPORTER_OTLP_TIMEOUT: '200',
+    OTEL_BSP_SCHEDULE_DELAY: '20',
+    OTEL_BSP_MAX_QUEUE_SIZE: '8',
+    OTEL_BSP_MAX_EXPORT_BATCH_SIZE: '4',
+  })
+  const reports = (event: string): number => server.logs().filter((line) => line.event === event).length
+  const ask = async (): Promise<unknown> => (await fetch(`${server.url}/auth/session`)).json()
+
+  const startedAt = performance.now()
+  await until('the report of each worker', async () => {
+    await Promise.all(Array.from({ length: 20 }, ask))
+    return reports('tracing.failed') >= 2 && collector.hung >= 10
+  })
+  t.ok(performance.now() - startedAt < 5_000)
+  collector.mode = 'ok'
+  await until('exports of both', async () => {
+    await Promise.all(Array.from({ length: 4 }, ask))
+    return reports('tracing.works') === 2
+  })
+  t.equal(reports('tracing.failed'), 2, 'one of each worker')
+  t.match(collector.exports[0], { path: '/own/path', headers: { 'content-type': 'application/x-protobuf' } })
+  t.ok(
+    Math.max(...collector.exports.map(({ body }) => body.length)) < 8_192,
+    'no more than one batch was kept',
+  )
+  const bodies = collector.exports.map(({ body }) => body.toString('latin1')).join('')
+  const instances = bodies.matchAll(/service\.instance\.id\W+([0-9a-f-]{36})/g)
+  t.equal(new Set([...instances].map(([, id]) => id)).size, 2, 'each worker is a process of its own')
+
+  collector.mode = 'hang'
+  await ask()
+  const stoppedAt = performance.now()
+  t.equal(await server.stop(), 0)
+  t.ok(performance.now() - stoppedAt < 3_000, 'the stop does not wait for the collector')
+  t.strictSame(
+    server.logs().filter(({ level }) => level === undefined),
+    [],
+    'each line is JSON',
+  )
+})

@@ -1,0 +1,146 @@
+// An egress proxy that opens connections by CONNECT, over real sockets.
+
+import { readFile } from 'node:fs/promises'
+import { createServer, type IncomingMessage } from 'node:http'
+import { createServer as createTlsServer } from 'node:https'
+import net, { type AddressInfo, type Socket } from 'node:net'
+import { TLSSocket } from 'node:tls'
+import type { Certificate } from './certificate.ts'
+import type { Teardown } from './child.ts'
+
+export interface ConnectProxy {
+  readonly port: number
+  /** `http://127.0.0.1:<port>`, or https with a certificate. */
+  readonly url: string
+  /** The target of every CONNECT, oldest first. */
+  readonly targets: string[]
+  /** The `Proxy-Authorization` of every CONNECT. */
+  readonly authorizations: (string | undefined)[]
+  /** Why each closed tunnel was closed by the client, as an error code; null: in an orderly way. */
+  readonly clientEnds: (string | null)[]
+  /** Tunnels that are open now. */
+  open(): number
+  /** Responds to CONNECT with this status from now on; 0: not at all. 200 is the beginning. */
+  respondWith(status: number): void
+  /** Answers every CONNECT that waits, and those to come, with 200. */
+  admit(): void
+  /** Breaks every open tunnel on both sides. */
+  cut(): void
+  /** From now on holds what clients send. The returned function delivers it, through the tunnels that still exist. */
+  hold(): () => void
+}
+
+interface ProxyOptions {
+  /** `user:password` that clients must present; without them they get 407. */
+  credentials?: string
+  /** Clients reach the proxy itself by TLS. */
+  tls?: Certificate
+  /** Leads every host that is not listed in this table nowhere: name to port on 127.0.0.1. */
+  hosts?: Readonly<Record<string, number>>
+}
+
+/** A CONNECT proxy on a free port. */
+export async function startConnectProxy(t: Teardown, options: ProxyOptions = {}): Promise<ConnectProxy> {
+  const { credentials, tls, hosts } = options
+  const targets: string[] = []
+  const authorizations: (string | undefined)[] = []
+  const clientEnds: (string | null)[] = []
+  const tunnels = new Set<readonly [Socket, Socket]>()
+  const connections = new Set<Socket>()
+  const waiting: (() => void)[] = []
+  let status = 200
+  let held: (() => void)[] | null = null
+
+  const server =
+    tls === undefined
+      ? createServer()
+      : createTlsServer({ key: await readFile(tls.keyFile), cert: await readFile(tls.certFile) })
+  server.on('request', (_request, response) => response.writeHead(501).end())
+  server.on('connection', (socket: Socket) => {
+    connections.add(socket)
+    socket.on('error', () => {})
+    socket.once('close', () => connections.delete(socket))
+  })
+  server.on('connect', (request: IncomingMessage, client: Socket) => {
+    client.on('error', () => {})
+    targets.push(request.url ?? '')
+    authorizations.push(request.headers['proxy-authorization'])
+    const expected = credentials && `Basic ${Buffer.from(credentials).toString('base64')}`
+    if (expected !== undefined && request.headers['proxy-authorization'] !== expected) refuse(client, 407)
+    else if (status === 0) waiting.push(() => connect(request.url ?? '', client))
+    else if (status === 200) connect(request.url ?? '', client)
+    else refuse(client, status)
+  })
+
+  function refuse(client: Socket, code: number): void {
+    client.end(
+      `HTTP/1.1 ${code} Refused\r\nProxy-Authenticate: Basic realm="x"\r\nContent-Length: 3\r\n\r\nno\n`,
+    )
+  }
+
+  function connect(target: string, client: Socket): void {
+    const { hostname, port } = new URL(`tunnel://${target}`)
+    const upstream =
+      hosts === undefined
+        ? net.connect({ host: hostname.replace(/^\[|\]$/g, ''), port: Number(port) })
+        : net.connect({ host: '127.0.0.1', port: hosts[hostname] ?? 9 })
+    upstream.on('error', () => refuse(client, 502))
+    upstream.once('connect', () => {
+      const tunnel = [client, upstream] as const
+      tunnels.add(tunnel)
+      client.write('HTTP/1.1 200 Connection established\r\n\r\n')
+      client.on('data', (data) => {
+        const deliver = () => void (tunnels.has(tunnel) && upstream.write(data))
+        if (held === null) deliver()
+        else held.push(deliver)
+      })
+      upstream.on('data', (data) => client.write(data))
+      client.once('error', ({ code }: NodeJS.ErrnoException) => void clientEnds.push(code ?? 'unknown'))
+      client.once('end', () => void clientEnds.push(null))
+      for (const [one, other] of [tunnel, [upstream, client] as const]) {
+        one.on('error', () => {})
+        one.once('close', () => {
+          tunnels.delete(tunnel)
+          other.destroy()
+        })
+      }
+    })
+  }
+
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    for (const socket of connections) socket.destroy()
+    for (const [, upstream] of tunnels) upstream.destroy()
+    server.close()
+  })
+  const { port } = server.address() as AddressInfo
+  return {
+    port,
+    url: `${tls === undefined ? 'http' : 'https'}://127.0.0.1:${port}`,
+    targets,
+    authorizations,
+    clientEnds,
+    open: () => tunnels.size,
+    respondWith(code) {
+      status = code
+    },
+    admit() {
+      status = 200
+      for (const go of waiting.splice(0)) go()
+    },
+    cut() {
+      for (const socket of [...tunnels].flat()) {
+        if (socket instanceof TLSSocket) socket.destroy()
+        else socket.resetAndDestroy()
+      }
+    },
+    hold() {
+      const mine: (() => void)[] = []
+      held = mine
+      return () => {
+        held = null
+        for (const deliver of mine) deliver()
+      }
+    },
+  }
+}

@@ -1,0 +1,84 @@
+// Constant calls while servers are restarted: kept and new connections, reads and updates.
+
+import { Agent, request as httpRequest, type RequestOptions } from 'node:http'
+import { request as httpsRequest, Agent as TlsAgent } from 'node:https'
+import type { Teardown } from './child.ts'
+import { elapsed } from './replicas.ts'
+
+/** Where a call goes, and what it brings. */
+export interface Target {
+  readonly url: string
+  /** Among them the session cookie. */
+  readonly headers: Record<string, string>
+  /** The certificate to trust and the name to ask for, if the URL is https. */
+  readonly tls?: { readonly ca: string; readonly servername: string }
+}
+
+interface Call {
+  readonly method: 'GET' | 'PUT' | 'POST'
+  readonly path: string
+  readonly body?: string
+}
+
+export const READ: Call = { method: 'GET', path: '/flux/temperature' }
+const CALLS: readonly Call[] = [
+  READ,
+  { method: 'PUT', path: '/site/1', body: '{"name":"A"}' },
+  READ,
+  { method: 'POST', path: '/site', body: '{"siteID":1,"name":"A"}' },
+]
+
+/** The status of one call; the code of the failure where no complete response came. */
+export function call(
+  { url, headers, tls }: Target,
+  { method, path, body }: Call,
+  agent?: Agent,
+): Promise<number | string> {
+  const all = body === undefined ? headers : { ...headers, 'content-type': 'application/json' }
+  const options: RequestOptions = { ...tls, method, headers: all, agent: agent ?? false }
+  return new Promise((resolve) => {
+    const send = tls === undefined ? httpRequest : httpsRequest
+    send(`${url}${path}`, options, (response) => {
+      response.resume()
+      response.once('close', () => resolve(response.complete ? response.statusCode! : 'cut off'))
+    })
+      .on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message))
+      .end(body)
+  })
+}
+
+interface Pace {
+  /** How many call at a time: those with an even number keep one connection, the others open new ones. */
+  clients: number
+  /** Of each client, after each call. */
+  pauseMs: number
+}
+
+/** Calls until `end()`, which returns how often each status, or code of a failure, came. `pick`: for each call. */
+export function startLoad(
+  t: Teardown,
+  pick: (client: number) => Target,
+  { clients, pauseMs }: Pace = { clients: 6, pauseMs: 10 },
+) {
+  const counts = new Map<number | string, number>()
+  let over = false
+  const run = async (client: number): Promise<void> => {
+    const options = { keepAlive: true, maxSockets: 1 }
+    const isSecure = pick(client).tls !== undefined
+    const agent = client % 2 === 1 ? undefined : isSecure ? new TlsAgent(options) : new Agent(options)
+    t.teardown(() => agent?.destroy())
+    for (let turn = client; !over; turn += 1) {
+      const status = await call(pick(client), CALLS[turn % CALLS.length]!, agent)
+      counts.set(status, (counts.get(status) ?? 0) + 1)
+      await elapsed(pauseMs)
+    }
+  }
+  const all = Array.from({ length: clients }, (_, client) => run(client))
+  return {
+    async end(): Promise<Map<number | string, number>> {
+      over = true
+      await Promise.all(all)
+      return counts
+    },
+  }
+}

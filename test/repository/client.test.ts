@@ -1,0 +1,115 @@
+import { spawnSync } from 'node:child_process'
+import { copyFileSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { createSecureContext } from 'node:tls'
+import { fileURLToPath } from 'node:url'
+import { gzipSync } from 'node:zlib'
+import { transformSync } from 'esbuild'
+import t from 'tap'
+import ts from 'typescript'
+import { PROBLEM_CODES } from '../../src/errors.ts'
+import { END_REASONS } from '../../src/session/session.ts'
+import { codeBlock, codeBlocks } from '../helpers/documentation.ts'
+import { makeFolder } from '../helpers/watchdog.ts'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const CLIENT = join(ROOT, 'client/bff-client.ts')
+const EXAMPLE = join(ROOT, 'examples/vite')
+const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
+
+/** The functions that the printed code leaves to the page. */
+const PAGE = `
+declare function showPage(session: object): void
+declare function showNotice(text: string): void
+declare function showSignInButton(error: string | null): void
+declare function showFlux(text: string): void
+`
+
+t.test('the client is one file without imports, of at most 2 KB compressed', async (t) => {
+  const text = readFileSync(CLIENT, 'utf8')
+  t.notMatch(text, /^import /m)
+  const { code } = transformSync(text, { loader: 'ts', format: 'esm', minify: true })
+  const bytes = gzipSync(code, { level: 9 }).length
+  t.ok(bytes <= 2048, `${bytes} bytes`)
+})
+
+t.test('the client names each error code and each reason of an end that the server has', async (t) => {
+  const text = readFileSync(CLIENT, 'utf8')
+  const members = (type: string) =>
+    [...(new RegExp(`type ${type} =(.*?)\n\n`, 's').exec(text)?.[1] ?? '').matchAll(/'(\w+)'/g)]
+      .map(([, member]) => member)
+      .sort()
+  t.strictSame(members('ErrorCode'), [...PROBLEM_CODES, 'sign_in_loop', 'unreachable'].sort())
+  t.strictSame(members('EndReason'), [...END_REASONS].sort())
+})
+
+t.test('the client and the printed code compile under the strict settings of a Vite template', async (t) => {
+  const folder = makeFolder('strict')
+  mkdirSync(join(folder, 'src'))
+  symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
+  copyFileSync(CLIENT, join(folder, 'src/bff-client.ts'))
+  writeFileSync(join(folder, 'src/page.d.ts'), PAGE)
+  const files = ['src/bff-client.ts', 'src/page.d.ts']
+  const blocks = ['README.md', 'docs/spa.md', 'docs/getting-started.md'].flatMap(codeBlocks)
+  for (const [at, { heading, language, code }] of blocks.entries()) {
+    if (language !== 'ts' && language !== 'tsx') continue
+    // Other blocks import that one by its name.
+    const name = heading === 'Handle errors' ? 'explain' : `block-${at}`
+    files.push(`src/${name}.${language}`)
+    writeFileSync(join(folder, files.at(-1)!), code)
+  }
+  t.ok(files.length >= 13, `${files.length} files`)
+
+  const settings = JSON.parse(read('examples/vite/tsconfig.json')).compilerOptions
+  const { options, errors } = ts.convertCompilerOptionsFromJson(
+    {
+      ...settings,
+      jsx: 'react-jsx',
+      types: ['vite/client', 'node'],
+      // `vue` exports the types of this package, and little else.
+      paths: { vue: [join(ROOT, 'node_modules/@vue/runtime-dom')] },
+    },
+    folder,
+  )
+  t.strictSame(errors, [])
+  const program = ts.createProgram(
+    files.map((name) => join(folder, name)),
+    options,
+  )
+  const faults = ts.getPreEmitDiagnostics(program).map(({ file, start, messageText }) => {
+    const line =
+      file === undefined || start === undefined ? 0 : file.getLineAndCharacterOfPosition(start).line + 1
+    return `${file?.fileName}:${line} ${ts.flattenDiagnosticMessageText(messageText, ' ')}`
+  })
+  t.strictSame(faults, [])
+})
+
+t.test('examples/vite has the versions of the root, and the proxy that docs/spa.md prints', async (t) => {
+  const own = JSON.parse(readFileSync(join(EXAMPLE, 'package.json'), 'utf8')).devDependencies
+  const root = JSON.parse(read('package.json')).devDependencies
+  for (const [name, version] of Object.entries(own)) t.equal(root[name], version, name)
+  const proxyOf = (text: string) => /'(\^\/.*?)': \{\s*target/.exec(text)?.[1]
+  const expected = proxyOf(readFileSync(join(EXAMPLE, 'vite.config.ts'), 'utf8'))
+  t.type(expected, 'string')
+  const configs = ['docs/spa.md', 'docs/getting-started.md']
+    .flatMap(codeBlocks)
+    .filter(({ code }) => code.includes('defineConfig('))
+  t.ok(configs.length >= 2)
+  for (const { code } of configs) t.equal(proxyOf(code), expected)
+})
+
+t.test(
+  'the certificate that docs/spa.md makes fits its key, and each printed JSON text is one',
+  async (t) => {
+    const folder = makeFolder('certificate')
+    const made = spawnSync('sh', ['-c', codeBlock('docs/spa.md', 'Develop with https', 'sh')], {
+      cwd: folder,
+    })
+    t.equal(made.status, 0, made.stderr.toString())
+    const file = (name: string) => readFileSync(join(folder, name))
+    t.doesNotThrow(() => createSecureContext({ key: file('localhost-key.pem'), cert: file('localhost.pem') }))
+    for (const { language, code } of codeBlocks('docs/spa.md')) {
+      if (language === 'json') t.doesNotThrow(() => JSON.parse(code), code)
+    }
+  },
+)

@@ -1,0 +1,128 @@
+import { spawnSync } from 'node:child_process'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { parse } from 'yaml'
+import { parseConfig } from '../../src/config/config.ts'
+import { parseArguments } from '../../src/operator/cli.ts'
+import { parseDoctorArguments } from '../../src/operator/doctor.ts'
+import { codeBlock, codeBlocks } from '../helpers/documentation.ts'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+const read = (path: string) => readFileSync(`${ROOT}/${path}`, 'utf8')
+
+const PAGES = [
+  'README.md',
+  'CONTRIBUTING.md',
+  'examples/vite/README.md',
+  ...readdirSync(`${ROOT}/docs`, { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.md'))
+    .map((name) => `docs/${name}`),
+]
+
+/** The commands that the shell blocks of all pages hold, without comments. */
+const commands = PAGES.flatMap((page) =>
+  codeBlocks(page)
+    .filter(({ language }) => language === 'sh')
+    .flatMap(({ code }) => code.replaceAll('\\\n', ' ').split('\n'))
+    .map((line) => ({ page, command: line.replace(/(^| )# .*$/, '').trim() }))
+    .filter(({ command }) => command !== ''),
+)
+
+/** What follows a program in the commands that begin with it, perhaps after `docker compose exec`. */
+function argumentsOf(program: RegExp): { page: string; args: string[] }[] {
+  return commands.flatMap(({ page, command }) => {
+    const found = program.exec(command)
+    if (found === null) return []
+    const rest = command.slice(found.index + found[0].length).trim()
+    return [{ page, args: rest === '' ? [] : rest.split(/ +/) }]
+  })
+}
+
+t.test('each code block has a language, and each shell block is well-formed', async (t) => {
+  for (const page of PAGES) {
+    for (const { heading, language, code } of codeBlocks(page)) {
+      t.match(language, /^(sh|text|ts|tsx|js|html|json|yaml|mermaid)$/, `${page}: ${heading}`)
+      if (language !== 'sh') continue
+      const { stderr } = spawnSync('sh', ['-n'], { input: code, encoding: 'utf8' })
+      t.equal(stderr, '', `${page}: ${heading}`)
+    }
+  }
+})
+
+t.test('each program of the build that a command starts exists', async (t) => {
+  const programs = commands.flatMap(({ command }) =>
+    [...command.matchAll(/\bdist\/([\w/-]+)\.js\b/g)].map(([, name]) => name!),
+  )
+  t.ok(programs.length > 5)
+  for (const name of programs)
+    t.ok(
+      ['ts', 'tsx'].some(
+        (type) => existsSync(`${ROOT}/src/${name}.${type}`) || existsSync(`${ROOT}/${name}.${type}`),
+      ),
+      name,
+    )
+  const files = commands.flatMap(({ command }) => [...command.matchAll(/\b(?:test|deploy)\/[\w/.@-]+/g)])
+  t.ok(files.length > 0)
+  for (const [path] of files) t.ok(existsSync(`${ROOT}/${path}`), path)
+})
+
+t.test('the commands of the operator accept the arguments that the pages give', async (t) => {
+  const sessions = argumentsOf(/npm run sessions -- |dist\/sessions\.js/)
+  t.ok(sessions.length > 5)
+  for (const { args } of sessions) t.not(parseArguments(args).kind, 'wrong', args.join(' '))
+  const doctor = argumentsOf(/npm run doctor(?: --(?= ))?|dist\/doctor\.js/)
+  t.ok(doctor.length > 2)
+  for (const { args } of doctor) t.equal(parseDoctorArguments(args).kind, 'check', args.join(' '))
+})
+
+t.test('each option of a script for contributors is one that the script reads', async (t) => {
+  const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> }
+  let options = 0
+  for (const { page, command } of commands) {
+    const [, name = '', rest = ''] = /\bnpm run ([\w:]+) -- (.*)$/.exec(command) ?? []
+    if (name === '' || name === 'sessions' || name === 'doctor') continue
+    const folder = /([\w/]+)\/[\w-]+\.(?:ts|mjs)/.exec(scripts[name] ?? '')?.[1] ?? ''
+    const sources = readdirSync(`${ROOT}/${folder}`)
+      .filter((file) => /\.(ts|mjs)$/.test(file))
+      .map((file) => read(`${folder}/${file}`))
+      .join('\n')
+    for (const [, option = ''] of rest.matchAll(/--([a-z-]+)/g)) {
+      options += 1
+      t.match(sources, new RegExp(`\\b${option}\\b`), `${page}: ${name} --${option}`)
+    }
+  }
+  t.ok(options > 5, `${options} options`)
+})
+
+t.test('the server accepts the Redis URLs that docs/configuration.md shows', async (t) => {
+  const urls = codeBlock('docs/configuration.md', 'Connect to Redis', 'text').trim().split('\n')
+  t.equal(urls.length, 3)
+  for (const url of urls) {
+    const parsed = parseConfig({
+      BASE_URL: 'https://data.example',
+      AUTH_URL: 'https://login.example',
+      PUBLIC_URL: 'https://app.example',
+      CLIENT_ID: 'client',
+      CLIENT_SECRET: 'secret',
+      SESSION_SECRET: 'a-secret-of-32-characters-or-more',
+      REDIS_URL: url,
+    })
+    t.strictSame(parsed.ok || parsed.faults, true, url)
+  }
+})
+
+t.test('the demo prints what the README shows', async (t) => {
+  const source = read('src/demo.ts').replaceAll(`\${at.publicUrl}`, 'http://localhost:3000')
+  const lines = codeBlock('README.md', 'Quick start', 'text').split('\n')
+  for (const line of lines.filter((text) => text.trim() !== '')) t.ok(source.includes(`\n${line}\n`), line)
+})
+
+t.test('the scrape configuration names the rules and the job of the alerts', async (t) => {
+  const scrape = parse(codeBlock('docs/deployment.md', 'Monitoring', 'yaml')) as {
+    rule_files: string[]
+    scrape_configs: { job_name: string }[]
+  }
+  const rules = read(`deploy/prometheus/${scrape.rule_files[0]}`)
+  t.ok(rules.includes(`job="${scrape.scrape_configs[0]?.job_name}"`))
+})

@@ -1,0 +1,286 @@
+import { mkdirSync, readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { join } from 'node:path'
+import type { Page } from 'playwright-core'
+import t, { type Test } from 'tap'
+import { decideOnPage, showsState } from '../browser/demo.ts'
+import { waitForOutput } from '../helpers/child.ts'
+import { launchChromium } from '../helpers/chromium.ts'
+import { startBuilt } from '../helpers/server-process.ts'
+
+// With PICTURES=folder each state is also photographed, at two widths, light and dark.
+const PICTURES = process.env.PICTURES
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
+const VARIANTS = [
+  { name: 'light-1280', width: 1280, height: 900, colorScheme: 'light' },
+  { name: 'dark-1280', width: 1280, height: 900, colorScheme: 'dark' },
+  { name: 'light-390', width: 390, height: 844, colorScheme: 'light' },
+  { name: 'dark-390', width: 390, height: 844, colorScheme: 'dark' },
+] as const
+
+// The bad days take as long as tokens live.
+t.setTimeout(240_000)
+const browser = await launchChromium(t)
+
+t.test('npm run demo reaches every state of its page, and axe finds nothing in any of them', async (t) => {
+  const demo = startBuilt(t, 'demo.js', { PORT: '0' })
+  t.teardown(() => demo.stop('SIGTERM'))
+  const open = await waitForOutput(demo, (text) => /Open +(\S+)[\s\S]*Ctrl-C/.exec(text))
+  const home = open?.[1] ?? ''
+  const sandboxUrl = /platform is at (\S+)/.exec(demo.output())?.[1] ?? ''
+  const context = await browser.newContext({ permissions: ['clipboard-read', 'clipboard-write'] })
+  t.teardown(() => context.close())
+  context.setDefaultTimeout(30_000)
+  const page = await context.newPage()
+  await page.setViewportSize(VARIANTS[0])
+  // So that no test waits long for a refresh.
+  await setFaults(sandboxUrl, { tokenLifeSeconds: 8 })
+
+  /** The page is in this state now: axe finds nothing. */
+  const state = async (name: string, target = page): Promise<void> => {
+    await target.evaluate(AXE)
+    const violations = await target.evaluate<string[]>(`axe.run(document, {
+      runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+    }).then(({ violations }) => violations.map(({ id, nodes }) => id + ' ' + nodes.map(({ html }) => html).join(' ')))`)
+    t.strictSame(violations, [], name)
+    if (PICTURES !== undefined) await photograph(target, name)
+  }
+
+  await page.goto(`${home}/?tab=7`)
+  await showsState(page, 'out')
+  await state('signed-out')
+
+  await page.locator('#steal-run').click()
+  await page.locator('#steal-verdict[data-found="0"]').waitFor()
+  await page.locator('#steal-plant').click()
+  await page.locator('#steal-verdict[data-found="1"]', { hasText: 'localStorage' }).waitFor()
+  await state('token-planted')
+  await page.locator('#steal-clean').click()
+  await page.locator('#steal-verdict[data-found="0"]').waitFor()
+
+  await page.locator('#site-name').fill('half-typed')
+  await page.locator('#sign-in').click()
+  await page.locator('#use-alice').waitFor()
+  await state('platform-sign-in')
+  await page.locator('#username').fill('alice')
+  await page.locator('#password').fill('wrong')
+  await page.locator('#accept').click()
+  await page.locator('#error').waitFor()
+  await state('platform-wrong-password')
+  await page.locator('#refuse').click()
+  await page.locator('#notice[data-kind="sign-in"]', { hasText: 'You refused access' }).waitFor()
+  t.equal(page.url(), `${home}/?tab=7`)
+  t.equal(
+    await page.locator('#site-name').inputValue(),
+    'half-typed',
+    'what was typed is kept over a sign-in',
+  )
+  await state('refused')
+
+  await page.locator('#sign-in-large').click()
+  await page.locator('#use-alice').click()
+  await showsState(page, 'in')
+  await page.locator('#stage-held', { hasText: 'access token #' }).waitFor()
+  await state('signed-in')
+
+  await page.locator('#stage-read').click()
+  await page.locator('#flux-chart polyline.line').waitFor()
+  await page.locator('#stage-received .chip', { hasText: /^access token #\d+ ••••$/ }).waitFor()
+  t.match(
+    await page.locator('#stage-sent').textContent(),
+    'GET /flux/temperature?format=JSON cookie, HttpOnly',
+  )
+  const exact = (await page.locator('#flux-exact-rows').textContent()) ?? ''
+  const integer = /\d{16}/.exec(exact)?.[0] ?? ''
+  t.not(String(Number(integer)), integer, 'an integer that JavaScript would change is shown')
+  await state('flux-read')
+  await page.locator('#flux-cursor').focus()
+  await page.keyboard.press('Home')
+  t.match(await page.locator('#flux-readout').textContent(), /°C at /, 'the chart answers to the keyboard')
+
+  await page.locator('#flux-copy button', { hasText: 'fetch' }).click()
+  const copied = await page.evaluate<string>('navigator.clipboard.readText()')
+  t.match(
+    await page.evaluate<string>(`(async () => ${copied.replace('await (await', '(await')})()`),
+    '"wType":"Flux"',
+  )
+
+  const line = page.locator('#stage-refresh', { hasText: /Nothing moved on the left/ })
+  const [, from, to] = /#(\d+) became #(\d+)/.exec((await line.textContent()) ?? '') ?? []
+  t.equal(Number(to), Number(from) + 1, 'each refresh makes one token')
+  t.match(await page.locator('#stage-sent').textContent(), 'cookie, HttpOnly', 'the left is as it was')
+  await state('token-replaced')
+
+  await page.locator('#steal-run').click()
+  await page.locator('#steal-verdict[data-found="0"]').waitFor()
+  t.equal(await page.locator('#steal-tries li').count(), 8)
+  await state('nothing-to-steal')
+  await page.evaluate(`(async () => {
+    const token = 'at-' + 'x'.repeat(43)
+    document.cookie = 'planted=' + token
+    sessionStorage.setItem('planted', token)
+    await (await caches.open('planted')).put('/planted', new Response(token))
+    await new Promise((resolve) => {
+      const opening = indexedDB.open('planted')
+      opening.onupgradeneeded = () => opening.result.createObjectStore('planted').add({ token }, 1)
+      opening.onsuccess = () => { opening.result.close(); resolve() }
+    })
+  })()`)
+  await page.locator('#steal-run').click()
+  await page.locator('#steal-verdict[data-found="4"]').waitFor()
+  await page.evaluate(`(async () => {
+    document.cookie = 'planted=; Max-Age=0'
+    sessionStorage.clear()
+    await caches.delete('planted')
+    indexedDB.deleteDatabase('planted')
+  })()`)
+  // A leak in an answer: `fetch` is where a script would see it.
+  const headers = { 'content-type': 'application/json' }
+  const body = JSON.stringify({ note: `at-${'y'.repeat(43)}` })
+  await setFaults(sandboxUrl, { resource: { mode: 'status', status: 200, headers, body } })
+  await page.locator('#steal-run').click()
+  await page.locator('#steal-verdict[data-found="1"]', { hasText: 'a patched fetch' }).waitFor()
+  await setFaults(sandboxUrl, { resource: { mode: 'ok' } })
+
+  await page.locator('#flux-id').fill('missing')
+  await page.locator('#flux-read').click()
+  await page.locator('#flux-problem .problem-body', { hasText: 'There is no such Flux' }).waitFor()
+  t.equal(await page.locator('#flux-chart polyline.line').count(), 1, 'the last good answer stays')
+  await state('platform-error')
+  await page.locator('#flux-id').fill('temperature')
+  await page.locator('#flux-wac').fill('OTHER')
+  await page.locator('#flux-read').click()
+  await page.locator('#flux-problem .problem-code', { hasText: 'wac_not_allowed' }).waitFor()
+  await page.locator('#flux-wac').fill('')
+
+  await page.locator('#site-save').click()
+  await page.locator('#site-saved', { hasText: 'Saved at' }).waitFor()
+  t.match(await page.locator('#site-body').textContent(), 'half-typed')
+  await state('site-saved')
+
+  const day = async (name: string, result: RegExp, photo = false): Promise<void> => {
+    await page.locator(`[data-day="${name}"]`).click()
+    if (photo) {
+      await page.locator('#notice[data-kind="outage"]', { hasText: 'You are still signed in' }).waitFor()
+      await state(`${name}-during`)
+    }
+    const text = page.locator(`[data-result="${name}"][data-kept]`)
+    await text.waitFor({ timeout: 70_000 })
+    t.match(await text.textContent(), result, name)
+    t.equal(await text.getAttribute('data-kept'), String(name !== 'revoked'), `${name}: who is signed in`)
+  }
+  await day('platform-down', /[1-9]\d* failed \(upstream_unavailable.*\)\. Still signed in\.$/, true)
+  // Long enough that a hundred reads on a busy machine do not reach the next refresh.
+  await setFaults(sandboxUrl, { tokenLifeSeconds: 14 })
+  await day('expired', /^1 read answered, none failed\. Still signed in\.$/)
+  await day('crowd', /^100 answers, 1 refresh by the sandbox's count\. Still signed in\.$/)
+  t.match(
+    await page.locator('#stage-held').textContent(),
+    /^access token #\d+$/,
+    'a hundred reads hide no token',
+  )
+  await setFaults(sandboxUrl, { tokenLifeSeconds: 8 })
+  await day('token-endpoint-down', /failed \(authorization_server_unavailable\)\. Still signed in\.$/)
+  await day('answer-lost', /none failed\. Still signed in\.$/)
+  await state('bad-day-over')
+
+  await day('revoked', /Signed out\.$/)
+  await page.locator('#notice[data-kind="ended"]', { hasText: 'taken the access back' }).waitFor()
+  t.equal(await page.locator('#flux-body').textContent(), '', 'the data is off the page')
+  await page.setViewportSize({ width: 390, height: 844 })
+  await page.locator('#site-save').scrollIntoViewIfNeeded()
+  const box = await page.locator('#notice').boundingBox()
+  t.ok(box !== null && box.y >= 0 && box.y < 200, 'the reason is in view on a phone, wherever it is scrolled')
+  await page.setViewportSize(VARIANTS[0])
+  await state('ended')
+
+  for (const [name, path] of [
+    ['fault-callback', '/auth/callback/nothing?code=x'],
+    ['fault-unknown', '/auth/nothing'],
+    ['fault-flux', '/flux/temperature'],
+  ] as const) {
+    const tab = await context.newPage()
+    await tab.goto(home + path)
+    const [title = '', text = ''] = await tab.locator('h1, h1 + p').allTextContents()
+    t.not(`${title}.`, text, `${name}: the page does not say its title twice`)
+    await state(name, tab)
+    await tab.close()
+  }
+  const start = await context.newPage()
+  await start.goto(`${sandboxUrl}/`)
+  await state('platform-start', start)
+  await start.close()
+
+  await page.locator('#notice-action').click()
+  await decideOnPage(page, home)
+  await showsState(page, 'in')
+  await byHand(t, page)
+
+  await page.locator('#sign-out').click()
+  await showsState(page, 'out')
+  t.equal(await page.evaluate('document.activeElement.id'), 'sign-in', 'the focus is where one goes on')
+  const terminal = demo.output().slice(demo.output().indexOf('Ctrl-C'))
+  t.notMatch(terminal, /undefined/)
+  t.equal((await demo.stop('SIGTERM')).code, 0)
+  await page.locator('#notice[data-kind="server"]', { hasText: 'cannot be reached' }).waitFor()
+  await state('server-stopped')
+})
+
+/** What axe cannot see (WCAG 2.2 AA): 320 pixels, focus below the sticky header, forced colours. */
+async function byHand(t: Test, page: Page): Promise<void> {
+  for (const width of [390, 320]) {
+    await page.setViewportSize({ width, height: 640 })
+    t.equal(await page.evaluate('document.documentElement.scrollWidth'), width, 'nothing scrolls sideways')
+  }
+  const [brand, pill] = await Promise.all(
+    ['.brand', '#session-pill'].map(async (selector) => page.locator(selector).boundingBox()),
+  )
+  if (brand === null || brand === undefined || !pill) throw new Error('the header is not shown')
+  const apart = brand.x + brand.width <= pill.x || brand.y + brand.height <= pill.y
+  t.ok(apart, 'the header does not lie over itself')
+
+  await page.setViewportSize({ width: 1280, height: 500 })
+  await page.locator('#site-save').focus()
+  const covered: string[] = []
+  for (let step = 0; step < 30; step++) {
+    await page.keyboard.press('Shift+Tab')
+    const found = await page.evaluate<string>(`(() => {
+      const { bottom } = document.getElementById('top').getBoundingClientRect()
+      const focused = document.activeElement
+      const isCovered = !focused.closest('#top, .skip') && focused.getBoundingClientRect().bottom <= bottom
+      return isCovered ? focused.id || focused.outerHTML : ''
+    })()`)
+    if (found !== '') covered.push(found)
+  }
+  t.strictSame(covered, [], 'nothing that has focus lies under the header')
+
+  await page.emulateMedia({ forcedColors: 'active', reducedMotion: 'reduce' })
+  const style = (selector: string, name: string): Promise<string> =>
+    page.evaluate(`getComputedStyle(document.querySelector('${selector}')).${name}`)
+  t.equal(await style('.segments input:checked + span', 'borderTopWidth'), '3px')
+  t.equal(await style('#access-progress', 'borderTopStyle'), 'solid')
+  t.not(await style('#stage-held', 'animationName'), 'flash', 'nothing moves')
+  if (PICTURES !== undefined) await page.screenshot({ path: join(PICTURES, 'forced-colours.png') })
+  await page.emulateMedia({ forcedColors: 'none', reducedMotion: 'no-preference' })
+  await page.setViewportSize(VARIANTS[0])
+}
+
+async function setFaults(sandboxUrl: string, faults: object): Promise<void> {
+  const headers = { 'content-type': 'application/json' }
+  const body = JSON.stringify(faults)
+  const answer = await fetch(`${sandboxUrl}/_sandbox/faults`, { method: 'POST', headers, body })
+  if (!answer.ok) throw new Error(await answer.text())
+}
+
+async function photograph(page: Page, name: string): Promise<void> {
+  const folder = PICTURES ?? ''
+  mkdirSync(folder, { recursive: true })
+  for (const { name: variant, colorScheme, ...size } of VARIANTS) {
+    await page.emulateMedia({ colorScheme })
+    await page.setViewportSize(size)
+    await page.evaluate('scrollTo(0, 0)')
+    await page.screenshot({ path: join(folder, `${name}-${variant}.png`), fullPage: true })
+  }
+  await page.emulateMedia({ colorScheme: 'light' })
+  await page.setViewportSize(VARIANTS[0])
+}
