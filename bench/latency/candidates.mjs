@@ -5,6 +5,8 @@ import { requestsOf } from '../rounds.mjs'
 
 const SIZE = { kilobytes: 1 }
 const PROBE_CONNECTIONS = 64
+/** A shorter probe says little on a busy machine. */
+const LEAST_PROBE_SECONDS = 1
 const DIRECT_AUTHORIZATION = `Bearer ${'a'.repeat(800)}`
 
 /** The same requests for every candidate; those without sessions receive the same bytes. */
@@ -17,7 +19,7 @@ export async function capacityOf(services, started, { warmupSeconds, kind }) {
   const shape = { url: started.url, requests: callsOf(services, started), connections: PROBE_CONNECTIONS }
   const run = (seconds) => runLoad({ kind, folder: services.folder, ...shape, seconds })
   await run(warmupSeconds)
-  const { requests, seconds, failed } = await run(warmupSeconds / 2)
+  const { requests, seconds, failed } = await run(Math.max(LEAST_PROBE_SECONDS, warmupSeconds / 2))
   if (requests === 0 || failed > 0) throw new Error(`${failed} of ${requests} answers of a probe were errors`)
   return requests / seconds
 }

@@ -7,7 +7,7 @@ import { inTime } from './commands.ts'
 
 const ASK_EVERY_MS = 500
 /** One in this many rounds looks for Sentinels that the configuration does not name. */
-const DISCOVER_EVERY = 60
+const DISCOVER_EVERY = 10
 const SWITCHED = '+switch-master'
 
 interface SentinelsOptions {
