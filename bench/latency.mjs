@@ -1,4 +1,4 @@
-// `npm run bench:latency`: what a call takes at a normal load, compared with a direct one, and while something goes on.
+// `npm run bench:latency`: what a call takes at a normal load, compared with a direct one, and while something disturbs it.
 import { parseArgs } from 'node:util'
 import { CANDIDATES, installedOf } from './candidates/all.mjs'
 import { measureCandidates } from './latency/candidates.mjs'
@@ -11,11 +11,11 @@ import { writeRounds, writeSection } from './report/page.mjs'
 import { conditions } from './report/versions.mjs'
 
 const HELP = `npm run bench:latency -- [flags]
-  --rounds <n>     rounds over all candidates (2), each in new processes; every second one in reverse order
+  --rounds <n>     rounds over all candidates (3), each in new processes; every second one in reverse order
   --seconds <s>    length of one load at a fixed rate (2.5)
   --warmup <s>     full load before it (2), and half of that to learn what the core can do
   --shares <a,b>   rates, in percent of what the core can do (10,50,80)
-  --during <n>     the rate while something goes on, in percent (20)
+  --during <n>     the rate during a disturbance, in percent (20)
   --calm <s>       load before and after that (3)
   --count <n>      sessions that are due at once for the background (10000)
   --sessions <n>   signed-in browsers that take turns (100)
@@ -24,7 +24,7 @@ const HELP = `npm run bench:latency -- [flags]
   --page <file>    the page to write (docs/benchmarks.md)
   --quick          one round, short loads: to see that it works; writes no page unless --page is given`
 
-const USUAL = { rounds: 2, seconds: 2.5, warmup: 2, during: 20, calm: 3, count: 10_000, sessions: 100 }
+const USUAL = { rounds: 3, seconds: 2.5, warmup: 2, during: 20, calm: 3, count: 10_000, sessions: 100 }
 const QUICK = { rounds: 1, seconds: 0.5, warmup: 0.5, during: 20, calm: 1, count: 500, sessions: 20 }
 /** Other configurations of a server that is measured anyway. */
 const NOT_HERE = new Set(['ours-again', 'ours-uncached', 'ours-logged', 'nginx-tuned'])
@@ -82,7 +82,7 @@ async function measureAll(services, candidates, options) {
   if (candidates.length > 0) parts.push(addedTables(candidates, results, options.shares))
   if (scenarios.length > 0) {
     const rates = scenarios.map(({ rate }) => Math.round(rate).toLocaleString('en')).join(', ')
-    const heading = `### At ${options.during} % of a core, while something goes on`
+    const heading = `### At ${options.during} % of a core, during a refresh wave, a failover or a restart`
     parts.push(`${heading}\n\n${scenarioTable(scenarios)}\n\nRequests a second, in this order: ${rates}.`)
   }
   console.log(`\n${parts.join('\n\n')}\n`)

@@ -6,6 +6,9 @@ import { findProgram } from './places.mjs'
 
 const taskset = findProgram('taskset')
 const allowed = allowedCores()
+const chrt = findProgram('chrt')
+const FIRST = ['--fifo', '1']
+const mayBeFirst = chrt !== null && spawnSync(chrt, [...FIRST, 'true']).status === 0
 
 /** Core lists for taskset: `server` has its own core, `any` is all cores. null if pinning is impossible. */
 export const CORES =
@@ -20,6 +23,14 @@ export const CORES =
 /** The command line that runs a program on the cores of `which`: 'server', 'load' or 'any'. */
 export function pinned(which, command, args) {
   return CORES === null ? [command, args] : [taskset, ['-c', CORES[which], command, ...args]]
+}
+
+/**
+ * The same on the cores of the load, before everything else there, where the user may have that (root): a load
+ * generator that waits for the resource server on its core measures its own wait.
+ */
+export function pinnedFirst(command, args) {
+  return pinned('load', ...(mayBeFirst ? [chrt, [...FIRST, command, ...args]] : [command, args]))
 }
 
 /** Pins this process to the cores of the load generator. */

@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { pinned } from './machine.mjs'
+import { pinned, pinnedFirst } from './machine.mjs'
 
 const READY_MS = 20_000
 const STOP_MS = 10_000
@@ -38,14 +38,15 @@ export function createProcesses() {
 
   /**
    * Starts a program and waits for `ready` (a pattern in its output, or an async function that is
-   * retried until it does not throw). `stdout` is a file descriptor; without it the output is kept.
+   * retried until it does not throw). `stdout` is a file descriptor; without it the output is kept. A program that
+   * is `first` does not wait for others on the cores of the load.
    */
   async function start(
     command,
     args,
-    { core, env = {}, ready, readyMs = READY_MS, stdout = 'pipe', ipc = false },
+    { core, first = false, env = {}, ready, readyMs = READY_MS, stdout = 'pipe', ipc = false },
   ) {
-    const [program, programArgs] = pinned(core, command, args)
+    const [program, programArgs] = first ? pinnedFirst(command, args) : pinned(core, command, args)
     const child = spawn(program, programArgs, {
       cwd: folder,
       env: { PATH: process.env.PATH ?? '', NODE_ENV: 'production', ...env },

@@ -30,7 +30,7 @@ async function measureAll({ services, candidates, options, kind }) {
   let chart = null
   for (const [at, size] of options.sizes.entries()) {
     const rows = rowsOf(candidates, results[at])
-    const heading = `### Answers of ${size.kilobytes} KB, ${size.connections} connections`
+    const heading = `### Responses of ${size.kilobytes} KB, ${size.connections} connections`
     const text = `${heading}\n\n${proxyTable(rows)}\n\n${resolutionLine(results[at])}`
     sections.push(text)
     console.log(`\n${text}`)
@@ -50,14 +50,14 @@ async function measureWorkers({ services, options, kind }) {
   const table = workersTable(rowsOf(WORKERS, results))
   console.log(`\n### Workers\n\n${table}`)
   if (options.page === null) return
-  const about = `- ${options.rounds} rounds of ${options.seconds} s in new processes, answers of ${size.kilobytes} KB, ${size.connections} connections; the workers may use every core, and share them with the load`
+  const about = `- ${options.rounds} rounds of ${options.seconds} s in new processes, responses of ${size.kilobytes} KB, ${size.connections} connections; the workers may use every core, and share them with the load`
   writeSection(options.page, 'workers', `${whenAndWhere()}\n${about}\n\n${table}`)
 }
 
 function chartOf(rows, { kilobytes }) {
   if (rows.some(({ cpu }) => cpu === null)) return null
   return barChart({
-    title: `CPU time of one request, ${kilobytes} KB answer, microseconds (less is better)`,
+    title: `CPU time of one request, ${kilobytes} KB response, microseconds (less is better)`,
     bars: rows.map(({ name, title, cpu, ratio }) => ({
       label: title,
       value: cpu.middle,

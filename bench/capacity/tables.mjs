@@ -74,7 +74,7 @@ export function growthTable(figures, benchmarks) {
               ({ refreshCores }) => `${refreshCores.toFixed(1)} cores`,
             ),
             row('processes, each half a core busy with both', ({ processes }) =>
-              processes === null ? 'none is enough' : whole(processes),
+              processes === null ? 'no number is enough' : whole(processes),
             ),
           ]
         : []),

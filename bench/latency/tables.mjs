@@ -11,7 +11,9 @@ export function addedTables(candidates, results, shares) {
         results.filter((each) => each.candidate === candidate.name && each.share === share),
       ),
     )
-    return `### At ${share} % of what one core can do\n\n${addedTable(rows)}\n\n${leftOutLine(rows)}`.trim()
+    const valid = rows.filter(({ rounds, faults }) => rounds > faults.length)
+    const table = valid.length === 0 ? 'No valid round.' : addedTable(valid)
+    return `### At ${share} % of what one core can do\n\n${table}\n\n${leftOutLine(rows)}`.trim()
   })
   return tables.join('\n\n')
 }

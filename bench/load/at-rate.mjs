@@ -7,6 +7,8 @@ import { readSamples } from './samples.mjs'
 
 const OPEN_LOOP = fileURLToPath(new URL('open-loop.mjs', import.meta.url))
 const CONNECTIONS = 64
+/** Both ends compile their code meanwhile. */
+const LEAD_SECONDS = 1.5
 
 /**
  * A generator is too late to say anything about a server if more than one request in a hundred was due so many
@@ -15,7 +17,7 @@ const CONNECTIONS = 64
 export const TOO_LATE_MS = 1
 
 /**
- * Starts a load. `seconds` is its length, unless `stop` ends it earlier; both `result` and `stop()` resolve with
+ * Starts a load, and counts its requests after a lead. `seconds` is its length from then, unless `stop` ends it earlier; both `result` and `stop()` resolve with
  * what open-loop.mjs prints, and with the `samples` of all requests. `authorization` is sent if it is given.
  */
 export async function startAtRate(services, { url, requests, rate, seconds, authorization }) {
@@ -24,9 +26,9 @@ export async function startAtRate(services, { url, requests, rate, seconds, auth
   writeFileSync(file, requests.map(({ path, cookie }) => `${path}\t${cookie}\n`).join(''))
   const headers = { ...BROWSER_HEADERS, ...(authorization === undefined ? {} : { authorization }) }
   const port = Number(new URL(url).port)
-  const orders = { port, file, headers, connections: CONNECTIONS, rate, seconds, samples }
+  const orders = { port, file, headers, connections: CONNECTIONS, rate, lead: LEAD_SECONDS, seconds, samples }
   const load = await services.processes.start(process.execPath, [OPEN_LOOP, JSON.stringify(orders)], {
-    core: 'load',
+    first: true,
     ready: /^started$/m,
   })
   const read = () => {

@@ -1,12 +1,13 @@
 // An open-loop load: requests at a fixed mean rate, with random gaps as between the calls of many users. A request
 // is due whether or not earlier ones were answered, and its latency counts from then: no coordinated omission.
+// The requests of the first `lead` seconds do not count: this program is slow until its code is compiled.
 // A separate process: its job is one JSON argument, its result is one line of JSON. SIGTERM ends it early.
 import { connect } from 'node:net'
 import { Worker } from 'node:worker_threads'
 import { createReader, prepareRequests } from './requests.mjs'
 import { now, percentilesOf, writeSamples } from './samples.mjs'
 
-const { port, file, headers, connections, rate, seconds, samples } = JSON.parse(process.argv[2])
+const { port, file, headers, connections, rate, lead = 0, seconds, samples } = JSON.parse(process.argv[2])
 
 const ANSWER_MS = 10_000
 const REOPEN_MS = 20
@@ -17,7 +18,8 @@ const UNANSWERED = 0
 const BROKEN = 1
 
 const requests = prepareRequests({ file, port, headers })
-const planned = Math.max(1, Math.round(rate * seconds))
+const first = Math.round(rate * lead)
+const planned = first + Math.max(1, Math.round(rate * seconds))
 const due = new Float64Array(new SharedArrayBuffer(planned * 8)).fill(Number.POSITIVE_INFINITY)
 // When this process saw that a request was due, after its time: its own delay, whatever the server does.
 const late = new Float64Array(planned)
@@ -26,9 +28,9 @@ const status = new Uint16Array(planned).fill(UNANSWERED)
 const free = []
 let noticed = 0
 let sent = 0
-// Requests that were due while all connections waited for responses.
+// Counted requests that were due while all connections waited for responses.
 let waited = 0
-let waitsUpTo = 0
+let waitsUpTo = first
 let finished = 0
 let last = planned
 let over = false
@@ -52,7 +54,7 @@ process.on('SIGTERM', () => {
   setTimeout(finish, ANSWER_MS)
   if (finished === last) finish()
 })
-console.log('started')
+setTimeout(() => console.log('started'), START_MS + lead * 1_000)
 
 function sendDue() {
   const time = now()
@@ -65,8 +67,8 @@ function sendDue() {
     sent += 1
   }
   if (sent === noticed) return
-  waited += noticed - Math.max(sent, waitsUpTo)
-  waitsUpTo = noticed
+  waited += Math.max(0, noticed - Math.max(sent, waitsUpTo))
+  waitsUpTo = Math.max(waitsUpTo, noticed)
 }
 
 /** A connection that is opened again whenever it ends. `onOpen` is called once, when it is open for the first time. */
@@ -118,21 +120,22 @@ function keep(request, code) {
 function finish() {
   if (over) return
   over = true
+  const counted = Math.max(0, last - first)
   const good = []
   const statuses = {}
-  for (let each = 0; each < last; each += 1) {
+  for (let each = first; each < last; each += 1) {
     const code = status[each]
     statuses[code] = (statuses[code] ?? 0) + 1
     if (code >= 200 && code <= 299) good.push(latency[each])
   }
-  if (samples !== undefined) writeSamples(samples, { due, late, latency, status }, last)
+  if (samples !== undefined) writeSamples(samples, { due, late, latency, status }, { from: first, to: last })
   const result = {
-    requests: last,
-    failed: last - good.length,
+    requests: counted,
+    failed: counted - good.length,
     statuses,
     rate,
     latency: percentilesOf(good),
-    late: percentilesOf(late.subarray(0, last)),
+    late: percentilesOf(late.subarray(first, Math.max(first, last))),
     waited,
   }
   process.stdout.write(`${JSON.stringify(result)}\n`, () => process.exit(0))

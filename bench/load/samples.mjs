@@ -23,9 +23,10 @@ export function percentilesOf(values) {
 const COLUMNS = 4
 
 /** Writes one sample of each request: `due` and `late` by the clock of `now`, `latency`, and `status` (see open-loop.mjs). */
-export function writeSamples(file, { due, late, latency, status }, count) {
-  const rows = new Float64Array(count * COLUMNS)
-  for (let at = 0; at < count; at += 1) rows.set([due[at], late[at], latency[at], status[at]], at * COLUMNS)
+export function writeSamples(file, { due, late, latency, status }, { from, to }) {
+  const rows = new Float64Array(Math.max(0, to - from) * COLUMNS)
+  for (let at = from; at < to; at += 1)
+    rows.set([due[at], late[at], latency[at], status[at]], (at - from) * COLUMNS)
   writeFileSync(file, rows)
 }
 

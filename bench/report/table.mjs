@@ -53,7 +53,7 @@ export function resolutionLine(results) {
   const apart = 100 * Math.abs(median(ratios) - 1)
   return (
     `This run can resolve a difference of ${Math.max(percent, apart).toFixed(0)} %: the same server, measured twice in each ` +
-    `of ${ratios.length} rounds, came out ${apart.toFixed(0)} % apart, with a standard error that makes ±${percent.toFixed(0)} %.`
+    `of ${ratios.length} rounds, came out ${apart.toFixed(0)} % apart, standard error ±${percent.toFixed(0)} %.`
   )
 }
 

@@ -23,7 +23,7 @@ export function conditions({ options, kind, candidates }) {
     `- ${today()}; ${describeMachine()}`,
     `- Node ${process.versions.node}; ${[...names.map(nameAndVersion), ...peers].join(', ')}`,
     `- ${rounds} rounds, each candidate in a new process in each: ${seconds} s after ${warmupSeconds} s to warm up; ${sessions} browsers ` +
-      `taking turns; load: ${kind === 'wrk' ? 'wrk, one thread' : 'bench/load/sockets.mjs'}; every answer was a good one`,
+      `taking turns; load: ${kind === 'wrk' ? 'wrk, one thread' : 'bench/load/sockets.mjs'}; every response was checked`,
   ].join('\n')
 }
 

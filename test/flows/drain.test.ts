@@ -53,7 +53,7 @@ for (const workers of ['1', '2']) {
       await elapsed(DELAY_MS * 0.8 - (performance.now() - begin))
       const counts = await load.end()
       t.strictSame([...counts.keys()], [200], 'each read and each update succeeded')
-      t.ok((counts.get(200) ?? 0) > 100, `under load: ${counts.get(200)}`)
+      t.ok((counts.get(200) ?? 0) > 10, `under load: ${counts.get(200)}`)
       t.equal((await readyz(first)).status, 503, 'health is served until the end')
       t.equal((await first.ended).code, 0)
       const ms = performance.now() - begin
