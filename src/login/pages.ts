@@ -39,15 +39,15 @@ export function sendPage(reply: FastifyReply, page: Page): FastifyReply {
     )
 }
 
-/** How to show a problem as a page, with this script; null for a request that does not navigate. */
-export function createProblemPage(script: string | undefined) {
+/** How to show a problem of a sign-in as a page, with this script; null for a request that does not navigate. */
+export function createSignInProblemPage(script: string | undefined) {
   return (request: FastifyRequest, reply: FastifyReply): ProblemPage | null => {
     if (!isNavigation(request)) return null
     return ({ status, title, detail, members: { loginUrl } }) =>
       sendPage(reply, {
         status,
         title,
-        text: detail ?? adviceOn(status),
+        text: detail ?? signInAdvice(status),
         link: { href: loginUrl ?? '/', words: loginUrl ? 'Try again' : 'Go to the start' },
         requestId: request.id,
         script,
@@ -65,14 +65,24 @@ export function navigationPage(request: FastifyRequest, reply: FastifyReply): Pr
       status,
       title,
       // The detail of other problems may name parts of the request.
-      text: code === 'login_required' && detail !== undefined ? detail : adviceOn(status),
+      text: code === 'login_required' && detail !== undefined ? detail : dataAdvice(status),
       link: loginUrl ? { href: loginUrl, words: 'Sign in' } : { href: '/', words: 'Go to the start' },
       requestId: request.id,
     })
 }
 
-function adviceOn(status: number): string {
+function signInAdvice(status: number): string {
+  if (status >= 500) return 'The sign-in could not be completed. Try again in a moment.'
+  if (status === 429) return 'Too many sign-ins. Wait a minute, then try again.'
+  return advice(status)
+}
+
+function dataAdvice(status: number): string {
   if (status >= 500) return 'You do not have to sign in again because of this. Try again in a moment.'
+  return advice(status)
+}
+
+function advice(status: number): string {
   if (status === 404) return 'Nothing is at this address.'
   return 'Go back and start again.'
 }

@@ -12,7 +12,7 @@ import { callbackOpenApi, callbackPath, createCallback } from './callback.ts'
 import type { LoginFlow, LoginOptions, SignInFailure } from './flow.ts'
 import { FORGET_FRAGMENT, TOKEN_FLOW } from './implicit.ts'
 import { createLogout, LOGOUT_OPENAPI } from './logout.ts'
-import { createProblemPage } from './pages.ts'
+import { createSignInProblemPage } from './pages.ts'
 import { PASSWORD_FLOW } from './password.ts'
 import { createSessionFacts, createSessionInfo, createStaySignedIn, SESSION_OPENAPI } from './session-info.ts'
 import { browserOf, createSignIn } from './sign-in.ts'
@@ -124,5 +124,5 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
 }
 
 function problemPage({ flows }: Oauth) {
-  return createProblemPage(flows.has('token') ? FORGET_FRAGMENT : undefined)
+  return createSignInProblemPage(flows.has('token') ? FORGET_FRAGMENT : undefined)
 }

@@ -3,11 +3,14 @@ import type { Answer, Browser } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 
+const ADVICE = '<p>The sign-in could not be completed. Try again in a moment.</p>'
+
 /** A page with a retry link that sets no session. */
 function isRetryPage(t: Test, answer: Answer, status: number, what: string): void {
   t.equal(answer.status, status, what)
   t.match(answer.headers['content-type'], /^text\/html/, what)
   t.match(answer.text, '<a href="/auth/login?returnTo=%2Fapp%3Fx%3D1">', what)
+  if (status >= 500) t.match(answer.text, ADVICE, what)
   t.notMatch(answer.setCookies.join(), /session|record/, what)
 }
 
@@ -93,6 +96,7 @@ t.test(
     t.ok(performance.now() - begin < 1_500, 'at once')
     t.equal(answer.status, 503)
     t.match(answer.headers['content-type'], /^text\/html/)
+    t.match(answer.text, ADVICE)
     t.match(answer.headers['retry-after'], /^\d+$/)
     t.strictSame(answer.setCookies, [])
     t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)

@@ -55,6 +55,7 @@ t.test('too many sign-ins in a minute get 429 with Retry-After', async (t) => {
   const page = await start({ headers: [['Sec-Fetch-Mode', 'navigate']] })
   t.equal(page.status, 429)
   t.match(field(page, 'content-type'), /^text\/html/)
+  t.match(page.body, '<p>Too many sign-ins. Wait a minute, then try again.</p>')
   t.match(field(page, 'retry-after'), /^\d+$/)
 
   t.equal((await start({ target: '/auth/login?returnTo=//x' })).status, 429, 'before the query is looked at')
