@@ -2,7 +2,7 @@ import type { Clock } from '../clock.ts'
 import { problem, unavailable } from '../errors.ts'
 import type { ApplicationAccess, ApplicationToken } from '../tokens/application-token.ts'
 import type { Source } from './caller.ts'
-import type { OutgoingRequest } from './request.ts'
+import type { OutgoingRequest } from './outgoing-request.ts'
 
 /** A caller without a session, with the application's own token. */
 interface AnonymousCaller {

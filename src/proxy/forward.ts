@@ -3,9 +3,9 @@ import { Problem, problem } from '../errors.ts'
 import { causeOf, type Logger } from '../log.ts'
 import type { AnonymousCallers } from './anonymous.ts'
 import type { Caller, Callers, Source } from './caller.ts'
-import { type AccountRules, checkAccount, type OutgoingRequest } from './request.ts'
+import { type AccountRules, checkAccount, type OutgoingRequest } from './outgoing-request.ts'
 import type { Failure } from './response-rules.ts'
-import type { ResourceServer } from './upstream-request.ts'
+import type { ResourceServer } from './resource-server.ts'
 
 export interface ForwardOptions {
   callers: Callers
@@ -13,7 +13,7 @@ export interface ForwardOptions {
   anonymous: AnonymousCallers | null
   resourceServer: Pick<ResourceServer, 'send'>
   accounts: AccountRules
-  /** Called for each attempt that ended: seconds, and the status of the response or 0. */
+  /** Receives each call that ended: seconds, and the status of the response or 0. */
   observe: (operation: string, status: number, seconds: number) => void
   log: Logger
 }
@@ -24,13 +24,13 @@ export interface ForwardOptions {
  */
 export type Forward = (request: FastifyRequest, reply: FastifyReply, outgoing: OutgoingRequest) => void
 
-/** One browser's request, the same object for all its attempts. */
+/** One browser's request, the same object for all its calls. */
 interface Forwarding<C> {
   readonly request: FastifyRequest
   readonly reply: FastifyReply
   readonly outgoing: OutgoingRequest
   readonly source: Source<C>
-  attempts: number
+  calls: number
 }
 
 /** Every caller has a ready `Bearer …` value. */
@@ -47,7 +47,7 @@ export function createForward(options: ForwardOptions): Forward {
       return
     }
     checkAccount(outgoing.wac, accounts)
-    send({ request, reply, outgoing, source: callers, attempts: 0 }, caller)
+    send({ request, reply, outgoing, source: callers, calls: 0 }, caller)
   }
 
   /** 403 for the account comes after 401 and before 503, so it is checked while the caller is found. */
@@ -56,7 +56,7 @@ export function createForward(options: ForwardOptions): Forward {
     reply: FastifyReply,
     outgoing: OutgoingRequest,
   ): Promise<void> {
-    const common = { request, reply, outgoing, attempts: 0 }
+    const common = { request, reply, outgoing, calls: 0 }
     const check = (): void => checkAccount(outgoing.wac, accounts)
     let caller: Caller
     try {
@@ -72,18 +72,18 @@ export function createForward(options: ForwardOptions): Forward {
 
   function send<C extends Authorized>(forwarding: Forwarding<C>, caller: C): void {
     const { request, reply, outgoing, source } = forwarding
-    forwarding.attempts += 1
-    const isFirst = forwarding.attempts === 1
+    forwarding.calls += 1
+    const isFirst = forwarding.calls === 1
     const validWhenSent = !isFirst && !source.hasExpired(caller)
     const startedAt = performance.now()
-    const attempt = {
+    const call = {
       outgoing,
       request: request.raw,
       response: reply.raw,
       authorization: caller.authorization,
       requestId: request.id,
     }
-    resourceServer.send(attempt, (outcome) => {
+    resourceServer.send(call, (outcome) => {
       const status = 'status' in outcome ? outcome.status : 0
       observe(outgoing.operation, status, (performance.now() - startedAt) / 1_000)
       switch (outcome.kind) {
@@ -94,7 +94,7 @@ export function createForward(options: ForwardOptions): Forward {
         case 'invalid_token': {
           // A renewed token is renewed once more if it was valid when sent and expired before the response.
           const expiredUnderWay = validWhenSent && source.hasExpired(caller)
-          const mayRenew = isFirst || (expiredUnderWay && forwarding.attempts === 2)
+          const mayRenew = isFirst || (expiredUnderWay && forwarding.calls === 2)
           if (mayRenew) renewAndSend(forwarding, caller, outcome.named)
           else reply.send(problem(expiredUnderWay ? 'upstream_timeout' : 'upstream_refused'))
           return

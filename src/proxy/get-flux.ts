@@ -18,7 +18,7 @@ import {
   queryParameters,
   readWac,
   WAC_PARAMETER,
-} from './request.ts'
+} from './outgoing-request.ts'
 
 /** Parameters that would present another token, turn the response into a script, or change the method. */
 const REFUSED = new Set([

@@ -2,10 +2,10 @@ import type { IncomingHttpHeaders, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import type { Dispatcher } from 'undici'
 import { responseHeaders } from './headers.ts'
-import type { Attempt } from './request.ts'
+import type { Call } from './outgoing-request.ts'
 
 interface RelayOptions {
-  attempt: Attempt
+  call: Call
   controller: Dispatcher.DispatchController
   status: number
   headers: IncomingHttpHeaders
@@ -38,15 +38,15 @@ export class Relay {
   /** Writes the head. Hooks that add security fields do not run for it, so it carries them all. */
   constructor(options: RelayOptions) {
     this.options = options
-    const { attempt, status, headers, securityHeaders } = options
+    const { call, status, headers, securityHeaders } = options
     const fields = responseHeaders(status, headers, securityHeaders)
-    fields.push('x-request-id', attempt.requestId)
-    attempt.response.writeHead(status, fields)
+    fields.push('x-request-id', call.requestId)
+    call.response.writeHead(status, fields)
   }
 
   write(chunk: Buffer): void {
-    const { attempt, controller, headers, readerTimeoutMs } = this.options
-    const { response } = attempt
+    const { call, controller, headers, readerTimeoutMs } = this.options
+    const { response } = call
     const waitsAlready = response.writableNeedDrain
     const whole = !this.begun && Number(headers['content-length']) === chunk.length
     this.begun = true
@@ -59,12 +59,12 @@ export class Relay {
 
   end(): void {
     this.over = true
-    const { attempt, headers } = this.options
+    const { call, headers } = this.options
     // In the turn of the last chunk Node would add an empty write: with a length, wait one turn. A chunked body
     // has a last chunk to write, so it ends in the same turn.
     const hasLength = headers['content-length'] !== undefined
-    if (this.begun && hasLength) process.nextTick(endResponse, attempt.response)
-    else attempt.response.end()
+    if (this.begun && hasLength) process.nextTick(endResponse, call.response)
+    else call.response.end()
   }
 
   /**
@@ -73,8 +73,8 @@ export class Relay {
    */
   cut(): void {
     this.over = true
-    const { attempt, headers } = this.options
-    const { request, response } = attempt
+    const { call, headers } = this.options
+    const { request, response } = call
     const endsWithConnection = request.httpVersionMinor === 0 && headers['content-length'] === undefined
     if (endsWithConnection && response.socket !== null) reset(response.socket)
     else response.destroy()
@@ -89,7 +89,7 @@ export class Relay {
   }
 
   sendHead(): void {
-    const { response } = this.options.attempt
+    const { response } = this.options.call
     if (!this.begun && !this.over && !response.destroyed) response.flushHeaders()
   }
 }

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type { OutgoingRequest } from './request.ts'
+import type { OutgoingRequest } from './outgoing-request.ts'
 
 /** The resource server gave no response that may be relayed; nothing was written to the browser. */
 export type Failure =

@@ -20,7 +20,7 @@ import {
   toUpdateSite,
   updateSiteOpenApi,
 } from './update-site.ts'
-import { createResourceServer } from './upstream-request.ts'
+import { createResourceServer } from './resource-server.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -36,12 +36,12 @@ interface ProxyOptions extends Omit<CallersOptions, 'timing' | 'idleMs' | 'grace
   wrapResourceServer?: WrapResourceServer | undefined
 }
 
-/** Surrounds each attempt at the resource server, for example with a measurement. */
+/** Surrounds each call of the resource server, for example with a span. */
 export type WrapResourceServer = (inner: ForwardOptions['resourceServer']) => ForwardOptions['resourceServer']
 
 /** What a stop has to close. */
 interface Proxy {
-  /** To be called when the public server is closed: waits for the attempts under way, then closes the connections. */
+  /** To be called when the public server is closed: waits for the open calls, then closes the connections. */
   close(): Promise<void>
 }
 

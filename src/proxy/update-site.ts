@@ -10,7 +10,7 @@ import {
   queryParameters,
   readWac,
   WAC_PARAMETER,
-} from './request.ts'
+} from './outgoing-request.ts'
 
 /** The part of an UpdateSite request that is known before its body is read. */
 export interface SiteTarget {

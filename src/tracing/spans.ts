@@ -92,8 +92,8 @@ function traceRequests(server: FastifyInstance, tracer: Tracer, address: Attribu
 function traceCalls(tracer: Tracer, baseUrl: string): WrapResourceServer {
   const address = addressOf(baseUrl)
   return (inner) => ({
-    send(attempt, onOutcome) {
-      const { operation, method, path } = attempt.outgoing
+    send(call, onOutcome) {
+      const { operation, method, path } = call.outgoing
       // Without the query, which may hold the access token.
       const url = baseUrl + pathOf(path)
       const span = tracer.start(operation, {
@@ -102,7 +102,7 @@ function traceCalls(tracer: Tracer, baseUrl: string): WrapResourceServer {
       })
       // undici calls back in the context of its connection.
       const proceed = tracer.keep(onOutcome)
-      inner.send({ ...attempt, traceparent: span.traceparent }, (outcome) => {
+      inner.send({ ...call, traceparent: span.traceparent }, (outcome) => {
         const status = 'status' in outcome ? outcome.status : 0
         const failed = outcome.kind === 'finished' ? failureOf(status) : outcome.kind
         span.end(status === 0 ? {} : { 'http.response.status_code': status }, failed)

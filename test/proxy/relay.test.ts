@@ -1,5 +1,5 @@
 import t from 'tap'
-import { answerText, bff, closed, get, rawBrowser, rawUpstream } from './upstream-harness.ts'
+import { answerText, bff, closed, get, rawBrowser, rawUpstream } from './resource-server-harness.ts'
 
 const PROTECTION = {
   'x-content-type-options': 'nosniff',

@@ -6,7 +6,7 @@ import { createSignIn } from '../../src/login/sign-in.ts'
 import type { GrantedTokens } from '../../src/oauth/token-response.ts'
 import { type Caller, createCallers } from '../../src/proxy/caller.ts'
 import { createForward, type Forward } from '../../src/proxy/forward.ts'
-import type { Outcome } from '../../src/proxy/upstream-request.ts'
+import type { Outcome } from '../../src/proxy/resource-server.ts'
 import { createSessionCache } from '../../src/session/cache.ts'
 import { createSessionCookies } from '../../src/session/cookies.ts'
 import { createOutageGrace } from '../../src/session/outage.ts'
@@ -161,7 +161,7 @@ export class Replica implements Owner {
     this.#forward = createForward({
       callers,
       anonymous: null,
-      resourceServer: { send: (attempt, onOutcome) => this.#send(attempt, onOutcome) },
+      resourceServer: { send: (call, onOutcome) => this.#send(call, onOutcome) },
       accounts: { allowed: null, default: null },
       observe() {},
       log,
@@ -252,17 +252,17 @@ export class Replica implements Owner {
 
   /** The way to the resource server. */
   #send(
-    attempt: { authorization: string | null; requestId: string; response: unknown },
+    call: { authorization: string | null; requestId: string; response: unknown },
     onOutcome: (outcome: Outcome) => void,
   ): void {
     const { resourceServer, ledger, authorizationServer } = this.#world
-    const token = authorizationServer.accessToken(attempt.authorization!.slice('Bearer '.length))
-    const receivedAt = this.#receivedAt.get(attempt.requestId)!
+    const token = authorizationServer.accessToken(call.authorization!.slice('Bearer '.length))
+    const receivedAt = this.#receivedAt.get(call.requestId)!
     if (token !== null) ledger.used(token, this, receivedAt)
     resourceServer.call(token, this, (outcome, user) => {
       onOutcome(outcome)
       if (outcome.kind === 'finished')
-        (attempt.response as { finish(user: number | null): void }).finish(user)
+        (call.response as { finish(user: number | null): void }).finish(user)
     })
   }
 

@@ -1,4 +1,4 @@
-import type { Outcome } from '../../src/proxy/upstream-request.ts'
+import type { Outcome } from '../../src/proxy/resource-server.ts'
 import type { AccessToken } from './authorization-server.ts'
 import type { Random } from './random.ts'
 import type { Replica } from './replica.ts'

@@ -1,13 +1,13 @@
 import { once } from 'node:events'
 import http, { type IncomingMessage } from 'node:http'
 import net, { type AddressInfo, type Socket } from 'node:net'
-import type { Attempt, OutgoingRequest } from '../../src/proxy/request.ts'
+import type { Call, OutgoingRequest } from '../../src/proxy/outgoing-request.ts'
 import {
   createResourceServer,
   type Outcome,
   type ResourceServer,
   type ResourceServerOptions,
-} from '../../src/proxy/upstream-request.ts'
+} from '../../src/proxy/resource-server.ts'
 
 interface Teardown {
   teardown(handler: () => unknown): unknown
@@ -83,15 +83,15 @@ export async function rawUpstream(
 
 export interface Bff {
   port: number
-  /** The outcome of the attempt of that index, as soon as it is there. */
+  /** The outcome of the call of that index, as soon as it is there. */
   outcome(index: number): Promise<Outcome>
   /** Closes the connections to the resource server alone. */
   close(): Promise<void>
 }
 
-/** Sends one attempt and waits for its end. */
-export function outcomeOf(resourceServer: ResourceServer, attempt: Attempt): Promise<Outcome> {
-  return new Promise((resolve) => resourceServer.send(attempt, resolve))
+/** Sends one call and waits for its end. */
+export function outcomeOf(resourceServer: ResourceServer, call: Call): Promise<Outcome> {
+  return new Promise((resolve) => resourceServer.send(call, resolve))
 }
 
 /** An outgoing request as the routes would make one. */
@@ -114,7 +114,7 @@ export function outgoing(change: Partial<OutgoingRequest> = {}): OutgoingRequest
 export async function bff(
   t: Teardown,
   options: Partial<ResourceServerOptions> & { baseUrl: string },
-  change: Partial<Attempt> & { jsonp?: boolean } = {},
+  change: Partial<Call> & { jsonp?: boolean } = {},
 ): Promise<Bff> {
   const { jsonp = false, ...rest } = change
   const resourceServer = createResourceServer({

@@ -20,8 +20,8 @@ export interface OutgoingRequest {
   jsonp: boolean
 }
 
-/** One attempt to serve a browser's request: the outgoing request with one token. */
-export interface Attempt {
+/** One call of the resource server: an outgoing request with one token. */
+export interface Call {
   outgoing: OutgoingRequest
   /** The browser's request, for its headers and its end; its body is not read. */
   request: IncomingMessage

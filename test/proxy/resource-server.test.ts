@@ -1,5 +1,5 @@
 import t from 'tap'
-import { bff, get, OK, rawBrowser, rawUpstream } from './upstream-harness.ts'
+import { bff, get, OK, rawBrowser, rawUpstream } from './resource-server-harness.ts'
 
 t.test(
   'a read carries our own headers and those of the browser that are on the list, and no others',

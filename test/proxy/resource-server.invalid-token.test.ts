@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import zlib from 'node:zlib'
 import t from 'tap'
-import { createResourceServer, type ResourceServer } from '../../src/proxy/upstream-request.ts'
+import { createResourceServer, type ResourceServer } from '../../src/proxy/resource-server.ts'
 import {
   answerText,
   bff,
@@ -12,7 +12,7 @@ import {
   outgoing,
   rawBrowser,
   rawUpstream,
-} from './upstream-harness.ts'
+} from './resource-server-harness.ts'
 
 type T = Parameters<typeof rawUpstream>[0]
 
@@ -218,7 +218,7 @@ t.test(
 )
 
 t.test(
-  'after an invalid token a second attempt uses the same response and the same connection',
+  'after an invalid token a second call uses the same response and the same connection',
   async (t) => {
     const upstream = await rawUpstream(t, (socket, { text }) => {
       socket.write(
@@ -240,22 +240,22 @@ t.test(
     t.equal(answer.raw, '{"id":9007199254740993}')
     t.equal(upstream.received.length, 2)
     t.equal(upstream.sockets.length, 1)
-    t.equal(listeners()[0], 0, 'no listener of the first attempt stays on the response')
+    t.equal(listeners()[0], 0, 'no listener of the first call stays on the response')
     server.close()
   },
 )
 
-/** A server that makes two attempts for each request, the second with a new token. */
+/** A server that makes two calls for each request, the second with a new token. */
 async function twice(t: T, resourceServer: ResourceServer) {
   const counts: number[] = []
   const server = createServer(async (request, response) => {
     const before = response.listenerCount('close')
-    const attempt = { outgoing: outgoing(), request, response, requestId: 'r' }
-    await outcomeOf(resourceServer, { ...attempt, authorization: 'Bearer old' })
+    const call = { outgoing: outgoing(), request, response, requestId: 'r' }
+    await outcomeOf(resourceServer, { ...call, authorization: 'Bearer old' })
     counts.push(response.listenerCount('close') - before)
     // A refresh takes far longer than undici needs to take its connection back.
     await new Promise((resolve) => setTimeout(resolve, 20))
-    await outcomeOf(resourceServer, { ...attempt, authorization: 'Bearer new' })
+    await outcomeOf(resourceServer, { ...call, authorization: 'Bearer new' })
   })
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.teardown(() => server.closeAllConnections())

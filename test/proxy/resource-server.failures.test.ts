@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import net, { type AddressInfo } from 'node:net'
 import { setTimeout as wait } from 'node:timers/promises'
 import t from 'tap'
-import { answerText, bff, closed, get, OK, rawBrowser, rawUpstream } from './upstream-harness.ts'
+import { answerText, bff, closed, get, OK, rawBrowser, rawUpstream } from './resource-server-harness.ts'
 
 const HALF = 'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length: 10\r\n\r\nabc'
 const HALF_CHUNKED =
@@ -245,7 +245,7 @@ t.test(
   },
 )
 
-t.test('a browser that left before the attempt causes no request upstream', async (t) => {
+t.test('a browser that left before the call causes no request upstream', async (t) => {
   const upstream = await rawUpstream(t, (socket) => socket.write(OK))
   const gone = { closed: false, destroyed: true }
   const { port, outcome } = await bff(t, { baseUrl: upstream.url }, { response: gone as never })

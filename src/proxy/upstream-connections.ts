@@ -15,7 +15,7 @@ export interface TrackedRequest extends Dispatcher.DispatchOptions {
   tracker: { connection: Connection }
 }
 
-export interface Upstream {
+export interface UpstreamConnections {
   /** Connections that are kept and used again. */
   kept: Pool
   /** A new connection for each request, which cannot be stale. */
@@ -24,7 +24,7 @@ export interface Upstream {
   destroy(): Promise<void>
 }
 
-interface UpstreamOptions {
+interface UpstreamConnectionsOptions {
   origin: string
   /** null: straight to the origin. */
   proxy: EgressProxy | null
@@ -38,7 +38,7 @@ interface UpstreamOptions {
  * The connections to the resource server. undici's timers tick every half second: a timeout below one
  * second fires after up to 1.0 s, a longer one up to half a second late.
  */
-export function createUpstream({ origin, proxy, timeoutMs, connections }: UpstreamOptions): Upstream {
+export function createUpstreamConnections({ origin, proxy, timeoutMs, connections }: UpstreamConnectionsOptions): UpstreamConnections {
   const options = {
     connections,
     connectTimeout: timeoutMs,

@@ -5,7 +5,7 @@ import { relayedHeaders } from '../http/headers.ts'
 import { requestHeaders } from './headers.ts'
 import { bodyNamesInvalidToken, challengeNamesInvalidToken, INSPECTED_BYTES } from './invalid-token.ts'
 import { Relay } from './relay.ts'
-import type { Attempt, OutgoingRequest } from './request.ts'
+import type { Call, OutgoingRequest } from './outgoing-request.ts'
 import {
   type Failure,
   failureOf,
@@ -14,9 +14,9 @@ import {
   ruleFor,
   untypedBody,
 } from './response-rules.ts'
-import { type Connection, createUpstream, type TrackedRequest, type Upstream } from './upstream.ts'
+import { type Connection, createUpstreamConnections, type TrackedRequest, type UpstreamConnections } from './upstream-connections.ts'
 
-/** The end of an attempt. All but the first three leave the browser's response untouched. */
+/** The end of a call. All but the first three leave the browser's response untouched. */
 export type Outcome =
   /** The response was relayed and handed to the browser's connection. */
   | { kind: 'finished'; status: number }
@@ -49,17 +49,17 @@ export interface ResourceServerOptions {
 export interface ResourceServer {
   /**
    * Sends one request and relays its response. `onOutcome` is called once. Where nothing was written, the
-   * browser's response may then be used for another attempt or for a problem.
+   * browser's response may then be used for another call or for a problem.
    */
-  send(attempt: Attempt, onOutcome: (outcome: Outcome) => void): void
-  /** Waits for the open attempts, then closes the connections. */
+  send(call: Call, onOutcome: (outcome: Outcome) => void): void
+  /** Waits for the open calls, then closes the connections. */
   close(): Promise<void>
 }
 
 export function createResourceServer(options: ResourceServerOptions): ResourceServer {
   const { timeoutMs, tokenIn, proxy = null, connections = 128, readerTimeoutMs = 60_000 } = options
   const base = new URL(options.baseUrl)
-  const upstream = createUpstream({ origin: base.origin, proxy, timeoutMs, connections })
+  const upstream = createUpstreamConnections({ origin: base.origin, proxy, timeoutMs, connections })
   let open = 0
   let whenIdle: (() => void) | null = null
   const terms: Terms = {
@@ -76,10 +76,10 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
   }
 
   return {
-    send(attempt, onOutcome) {
-      if (isGone(attempt)) return onOutcome({ kind: 'client_gone' })
+    send(call, onOutcome) {
+      if (isGone(call)) return onOutcome({ kind: 'client_gone' })
       open += 1
-      new UpstreamRequest(attempt, terms, onOutcome).send()
+      new UpstreamRequest(call, terms, onOutcome).send()
     },
     async close() {
       if (open > 0) await new Promise<void>((resolve) => (whenIdle = resolve))
@@ -90,7 +90,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
 
 /** The same for every request of one resource server. */
 interface Terms {
-  upstream: Upstream
+  upstream: UpstreamConnections
   /** The path of the base URL. */
   prefix: string
   tokenIn: 'header' | 'query'
@@ -98,7 +98,7 @@ interface Terms {
   readerTimeoutMs: number
   /** Names and values in turn, from http/headers.ts. */
   securityHeaders: readonly string[]
-  /** An attempt is over, and its outcome comes next. */
+  /** A call is over, and its outcome comes next. */
   onEnd: () => void
 }
 
@@ -115,7 +115,7 @@ const DROPPED_BYTES = 64 * 1024
 
 const NOTHING: Buffer[] = []
 
-const GONE = new Error('this attempt is over')
+const GONE = new Error('this call is over')
 const DROPPED = new Error('the rest of a refused response is not wanted')
 
 /**
@@ -126,7 +126,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   /** The client that takes the request sets it. */
   connection: Connection = { answered: false, broken: false }
 
-  private readonly attempt: Attempt
+  private readonly call: Call
   private readonly terms: Terms
   private readonly onOutcome: (outcome: Outcome) => void
   private readonly request: TrackedRequest
@@ -145,11 +145,11 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private timer: NodeJS.Timeout | undefined
   private readonly onClose = () => this.browserClosed()
 
-  constructor(attempt: Attempt, terms: Terms, onOutcome: (outcome: Outcome) => void) {
-    this.attempt = attempt
+  constructor(call: Call, terms: Terms, onOutcome: (outcome: Outcome) => void) {
+    this.call = call
     this.terms = terms
     this.onOutcome = onOutcome
-    const { outgoing, request, authorization, traceparent } = attempt
+    const { outgoing, request, authorization, traceparent } = call
     const { method, accept, contentType, body } = outgoing
     const inHeader = terms.tokenIn === 'header'
     this.request = {
@@ -168,7 +168,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   }
 
   send(): void {
-    const { outgoing, request, response } = this.attempt
+    const { outgoing, request, response } = this.call
     const { upstream } = this.terms
     response.on('close', this.onClose)
     if (response.socket === null) {
@@ -270,7 +270,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   /** RFC 9112 section 9.3.1: the far end may close a kept connection just as it is used again. */
   private maySendAgain(error: Error): boolean {
     const wasClosed = this.connection.answered && !this.responseStarted && isLostConnection(error)
-    return isRepeatable(this.attempt.outgoing) && wasClosed && !this.repeated
+    return isRepeatable(this.call.outgoing) && wasClosed && !this.repeated
   }
 
   private holdErrorResponse(): void {
@@ -302,7 +302,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     if (this.phase !== 'inspecting') return
     if (named || this.status === 401) this.finishInvalidToken(named)
     else this.applyRules()
-    if (!this.attempt.response.writableNeedDrain) this.controller?.resume()
+    if (!this.call.response.writableNeedDrain) this.controller?.resume()
   }
 
   private finishInvalidToken(named: boolean): void {
@@ -312,7 +312,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private applyRules(): void {
     clearTimeout(this.timer)
     const { status, headers } = this
-    const rule = ruleFor(status, headers, this.attempt.outgoing)
+    const rule = ruleFor(status, headers, this.call.outgoing)
     if (rule === 'relay') this.startRelay()
     else if (rule !== 'relay_if_empty') this.finish(rule)
     else if (this.held.length > 0) this.finish(untypedBody(status, headers))
@@ -321,16 +321,16 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   }
 
   private startRelay(): void {
-    const { attempt, status, headers, controller, held } = this
+    const { call, status, headers, controller, held } = this
     const { readerTimeoutMs, securityHeaders } = this.terms
     if (controller === null) return
-    const relay = new Relay({ attempt, controller, status, headers, readerTimeoutMs, securityHeaders })
+    const relay = new Relay({ call, controller, status, headers, readerTimeoutMs, securityHeaders })
     this.relay = relay
     this.phase = 'relaying'
     for (const chunk of held) relay.write(chunk)
     // Not only at the end of the response: a 304 may name the length of a body that it does not have, which
     // undici reports as a broken response.
-    if (this.complete || hasNoBody(attempt.outgoing.method, status)) this.endRelay()
+    if (this.complete || hasNoBody(call.outgoing.method, status)) this.endRelay()
     else if (held.length === 0) relay.sendHeadSoon()
     this.held = NOTHING
   }
@@ -342,7 +342,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 
   private browserClosed(): void {
     const { phase, status } = this
-    const { response } = this.attempt
+    const { response } = this.call
     this.closed = true
     if (phase === 'over') return
     // Node takes the response back from the connection once all of it is handed over.
@@ -355,7 +355,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   }
 
   private finish(outcome: Outcome): void {
-    const { request, response } = this.attempt
+    const { request, response } = this.call
     this.phase = 'over'
     this.held = NOTHING
     clearTimeout(this.timer)
@@ -368,7 +368,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 }
 
 /** Whether nobody is left to read a response. */
-function isGone({ request, response }: Attempt): boolean {
+function isGone({ request, response }: Call): boolean {
   return response.closed || response.destroyed || request.socket.destroyed
 }
 
