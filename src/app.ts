@@ -5,9 +5,9 @@ import { openApiDocument } from './http/openapi.ts'
 import { createServer } from './http/server.ts'
 import { createKeyring } from './keyring.ts'
 import type { Logger } from './log.ts'
+import { sendHomePage } from './login/home-page.ts'
 import { navigationPage } from './login/pages.ts'
 import { addLogin, loginOpenApi, loginPaths } from './login/routes.ts'
-import { sendStartPage } from './login/start-page.ts'
 import { createAuthorizationServer } from './oauth/client.ts'
 import { createDeploymentWarnings } from './ops/deployment-warnings.ts'
 import { createMetrics } from './ops/metrics.ts'
@@ -111,7 +111,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
 
   const server = createServer(config)
   tracing?.traceRequests(server)
-  const fallback = config.static === null ? sendStartPage : await addStaticFiles(server, config.static)
+  const fallback = config.static === null ? sendHomePage : await addStaticFiles(server, config.static)
   const { drain } = addHooks(server, {
     secure: config.secureCookies,
     knownPaths: [...loginPaths(config.oauth), ...PROXY_PATHS],

@@ -23,10 +23,10 @@ import {
   readAuthorizationResponse,
   requireOwnResponse,
 } from './authorization-response.ts'
-import type { LoginContext } from './flow.ts'
-import { sendFragmentPage } from './implicit.ts'
+import type { LoginContext } from './context.ts'
 import { returnLocation } from './return-to.ts'
 import { noteRefusal, requireTokens } from './sign-in.ts'
+import { sendFragmentPage } from './token-flow.ts'
 import { loginUrl, TRANSACTION_MS } from './transaction.ts'
 
 const HOME = '/'

@@ -1,13 +1,13 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { causeOf } from '../log.ts'
 import { PATHS } from '../paths.ts'
-import type { LoginContext } from './flow.ts'
+import type { LoginContext } from './context.ts'
 
 /**
  * Sends a sign-in that came by another host than that of `PUBLIC_URL` there (303), once: the login cookie and the
  * callback must share a host. Returns whether it did.
  */
-export function createPublicHost({ config, cookies, log }: Pick<LoginContext, 'config' | 'cookies' | 'log'>) {
+export function createSendToPublicHost({ config, cookies, log }: Pick<LoginContext, 'config' | 'cookies' | 'log'>) {
   const { publicUrl } = config
   const { protocol, host: publicHost } = new URL(publicUrl)
   let warned = false

@@ -9,20 +9,21 @@ import { PATHS } from '../paths.ts'
 import { addBrowserSession, addCookies } from '../session/fastify-session.ts'
 import { comesFromOwnOrigin, crossOrigin } from '../session/same-origin.ts'
 import { callbackOpenApi, callbackPath, createCallback } from './callback.ts'
-import type { LoginFlow, LoginOptions, SignInFailure } from './flow.ts'
-import { FORGET_FRAGMENT, TOKEN_FLOW } from './implicit.ts'
+import type { LoginOptions } from './context.ts'
 import { createLogout, LOGOUT_OPENAPI } from './logout.ts'
+import type { OptionalFlow } from './optional-flow.ts'
 import { createSignInProblemPage } from './pages.ts'
-import { PASSWORD_FLOW } from './password.ts'
+import { PASSWORD_FLOW } from './password-flow.ts'
 import { createSessionFacts, createSessionInfo, createStaySignedIn, SESSION_OPENAPI } from './session-info.ts'
-import { browserOf, createSignIn } from './sign-in.ts'
+import { browserOf, createSignIn, type SignInFailure } from './sign-in.ts'
 import { createStart, startOpenApi } from './start.ts'
+import { FORGET_FRAGMENT, TOKEN_FLOW } from './token-flow.ts'
 import { createTransactions } from './transaction.ts'
 
 type Oauth = Config['oauth']
 
 /** The flows besides `code`; RFC 9700 advises against them. Each is served only where `OAUTH_FLOWS` names it. */
-const OTHER_FLOWS: Readonly<Record<Exclude<SessionFlow, 'code'>, LoginFlow>> = {
+const OPTIONAL_FLOWS: Readonly<Record<Exclude<SessionFlow, 'code'>, OptionalFlow>> = {
   token: TOKEN_FLOW,
   password: PASSWORD_FLOW,
 }
@@ -43,8 +44,8 @@ const FAILURES: Partial<Record<ProblemCode, SignInFailure>> = {
   rate_limited: 'rate_limited',
 }
 
-function servedFlows({ flows }: Oauth): readonly LoginFlow[] {
-  return Object.values(OTHER_FLOWS).filter(({ name }) => flows.has(name))
+function servedFlows({ flows }: Oauth): readonly OptionalFlow[] {
+  return Object.values(OPTIONAL_FLOWS).filter(({ name }) => flows.has(name))
 }
 
 /** The paths of this folder with their methods, for the response to any other method. The first match counts. */

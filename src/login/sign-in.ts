@@ -8,6 +8,15 @@ import type { NewSession, Sessions } from '../session/sessions.ts'
 import { inLog, type RecordKey } from '../store/store.ts'
 import type { Revoker } from '../tokens/revoker.ts'
 
+/** Why a sign-in failed: label of `bff_sign_in_failures_total`. */
+export type SignInFailure =
+  | 'refused'
+  | 'server_error'
+  | 'login_failed'
+  | 'unavailable'
+  | 'store'
+  | 'rate_limited'
+
 /** Members of the problem that the browser gets instead of a session, for example `loginUrl`. */
 export type Members = Record<string, string>
 
@@ -116,7 +125,7 @@ export function noteRefusal(
   }: {
     cookies: SessionCookies
     log: Logger
-    onSignInFailed: (reason: 'refused' | 'server_error') => void
+    onSignInFailed: (reason: SignInFailure) => void
   },
   request: FastifyRequest,
   error: string,

@@ -11,9 +11,9 @@ import {
 } from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
 import { queryOf, soleParameter } from './authorization-response.ts'
-import type { LoginContext } from './flow.ts'
+import type { LoginContext } from './context.ts'
 import { sendPage } from './pages.ts'
-import { createPublicHost } from './public-host.ts'
+import { createSendToPublicHost } from './public-host.ts'
 import { createRateLimit, networkOf } from './rate-limit.ts'
 import { localPath } from './return-to.ts'
 import { loginUrl, type Transaction } from './transaction.ts'
@@ -29,7 +29,7 @@ const FRAMED = /^(iframe|frame|fencedframe|embed|object)$/
 export function createStart(context: LoginContext) {
   const { config, authorizationServer, transactions, clock } = context
   const { publicUrl, loginRatePerMinute: perMinute } = config
-  const sendToPublicHost = createPublicHost(context)
+  const sendToPublicHost = createSendToPublicHost(context)
   const { flows } = config.oauth
   const countSignIn = createRateLimit({ perMinute, clock })
 

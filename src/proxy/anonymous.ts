@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.ts'
 import { problem, unavailable } from '../errors.ts'
 import type { ApplicationAccess, ApplicationToken } from '../tokens/application-token.ts'
-import type { Source } from './caller.ts'
+import type { Renewer } from './caller.ts'
 import type { OutgoingRequest } from './outgoing-request.ts'
 
 /** A caller without a session, with the application's own token. */
@@ -13,7 +13,7 @@ interface AnonymousCaller {
 }
 
 /** Requests without a session, by the application's own token (service document, section 5.4, client flow). */
-export interface AnonymousCallers extends Source<AnonymousCaller> {
+export interface AnonymousCallers extends Renewer<AnonymousCaller> {
   /** Whether `CLIENT_FLUX_ALLOWED` names the Flux. */
   mayRead(outgoing: OutgoingRequest): boolean
   /** Rejects with `authorization_server_unavailable`, or `upstream_refused` for a token that was refused. */

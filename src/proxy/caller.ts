@@ -11,9 +11,14 @@ import type { Access } from '../tokens/obtain.ts'
 import { neededAt, type RefreshTiming } from '../tokens/refresh-policy.ts'
 import type { Tokens } from '../tokens/tokens.ts'
 
-/** A signed-in browser with the value of its `Authorization` header, and how long that may be used. */
+/**
+ * The session whose token a request uses. `Known` has what is needed to serve it without the store: its key, its last
+ * activity and the end of its outage grace.
+ */
 export interface Caller extends Known {
+  /** Generation of its tokens. */
   readonly gen: number
+  /** A ready `Bearer …` value. */
   readonly authorization: string
   /** Monotonic milliseconds; after it the store is asked again. */
   readonly usableUntil: number
@@ -21,23 +26,23 @@ export interface Caller extends Known {
   readonly expiresAt: number
 }
 
-/** Finds callers, and renews them when the resource server refuses their token. */
-export interface Source<C> {
+/** Renews a caller whose token the resource server refused. */
+export interface Renewer<C> {
   /**
-   * A caller with a newer token than the one that the resource server refused. Throws the problem to answer
-   * where there is none. `named`: it was refused as an invalid token, which ends a session without a refresh token.
+   * The caller with a newer token than the refused one. Rejects with the problem to send where there is none.
+   * `namesInvalidToken`: the refusal gave that error code, which ends a session without a refresh token.
    * `cause`: the request, for the log.
    */
-  renew(refused: C, named: boolean, cause: Cause): Promise<C>
+  renew(refused: C, namesInvalidToken: boolean, cause: Cause): Promise<C>
   /** Whether the caller's token has expired by the clock of this process. */
   hasExpired(caller: C): boolean
 }
 
-export interface Callers extends Source<Caller> {
+export interface Callers extends Renewer<Caller> {
   /** The caller for a `Cookie` header if this process has it cached: no store, no signature check. */
   cached(header: string | undefined): Caller | null
   /**
-   * The caller for a `Cookie` header, with a usable token. Rejects with the problem to answer. `onSession`
+   * The caller for a `Cookie` header, with a usable token. Rejects with the problem to send. `onSession`
    * runs once a session is there, so that what it throws comes after 401 and before 503. `cause`: the request.
    */
   find(header: string | undefined, onSession: () => void, cause: Cause): Promise<Caller>
@@ -100,7 +105,7 @@ export function createCallers({
       onSession()
       return known
     }
-    const guard = cache.reading(verified.recordKey)
+    const read = cache.reading(verified.recordKey)
     let found: Found
     try {
       found = await sessions.find(verified.recordKey, cause)
@@ -108,6 +113,7 @@ export function createCallers({
       if (!(error instanceof StoreUnavailable)) throw error
       const still = error.unreached ? grace.find(cookie) : null
       onSession()
+      // It is a problem: the browser gets 503 `store_unavailable`.
       if (still === null) throw error
       return still
     }
@@ -116,7 +122,7 @@ export function createCallers({
         onSession()
         const caller = await ready(found.session, await tokens.obtainAccessToken(found.session))
         // A refresh has changed the record meanwhile, and its change message may be missing.
-        if (caller.gen === found.session.record.gen) cache.put(cookie, caller, guard)
+        if (caller.gen === found.session.record.gen) cache.put(cookie, caller, read)
         else cache.drop(caller.key)
         return caller
       }
@@ -177,7 +183,7 @@ export function createCallers({
     sessions.touch(caller.key)
   }
 
-  async function renew(refused: Caller, named: boolean, cause: Cause): Promise<Caller> {
+  async function renew(refused: Caller, namesInvalidToken: boolean, cause: Cause): Promise<Caller> {
     cache.drop(refused.key)
     const found = await sessions.find(refused.key, cause)
     switch (found.kind) {
@@ -185,7 +191,7 @@ export function createCallers({
         const { session } = found
         const access = await tokens.obtainAccessToken(session, refused.gen)
         const wasLast = access.kind === 'token_refused' && session.tokens.refreshToken === null
-        if (wasLast && named) throw await endRefused(refused, cause)
+        if (wasLast && namesInvalidToken) throw await endRefused(refused, cause)
         return await ready(session, access)
       }
       case 'ended':
@@ -195,11 +201,11 @@ export function createCallers({
     }
   }
 
-  /** Ends a session whose only token was called invalid. Returns the problem to answer with. */
+  /** Ends a session whose only token was called invalid. Returns the problem to send. */
   async function endRefused(refused: Caller, cause: Cause): Promise<Problem> {
     const { key, gen } = refused
     if (await sessions.end(key, 'refused', { gen, cause })) return loginRequired('refused')
-    // One of several callers with this token ends the session, and all get the same answer.
+    // One of several callers with this token ends the session, and all get the same problem.
     const found = await sessions.find(key, cause)
     return found.kind === 'ended' ? loginRequired(found.reason ?? 'refused') : problem('upstream_refused')
   }

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Problem, problem } from '../errors.ts'
 import { causeOf, type Logger } from '../log.ts'
 import type { AnonymousCallers } from './anonymous.ts'
-import type { Caller, Callers, Source } from './caller.ts'
+import type { Caller, Callers, Renewer } from './caller.ts'
 import { type AccountRules, checkAccount, type OutgoingRequest } from './outgoing-request.ts'
 import type { Failure } from './response-rules.ts'
 import type { ResourceServer } from './resource-server.ts'
@@ -19,8 +19,9 @@ export interface ForwardOptions {
 }
 
 /**
- * Serves a browser's request from the resource server: finds the caller, sends, and sends again with a new
- * token if the resource server refused the first. Throws the problems that are known at once.
+ * Serves a browser's request from the resource server: finds the caller, sends, and sends again with a renewed token
+ * if the resource server refused the first. A renewed token that expired under way is renewed once more, so there are
+ * at most three calls; if the third token expires too, the browser gets 504. Throws the problems that are known at once.
  */
 export type Forward = (request: FastifyRequest, reply: FastifyReply, outgoing: OutgoingRequest) => void
 
@@ -29,7 +30,7 @@ interface Forwarding<C> {
   readonly request: FastifyRequest
   readonly reply: FastifyReply
   readonly outgoing: OutgoingRequest
-  readonly source: Source<C>
+  readonly renewer: Renewer<C>
   calls: number
 }
 
@@ -47,7 +48,7 @@ export function createForward(options: ForwardOptions): Forward {
       return
     }
     checkAccount(outgoing.wac, accounts)
-    send({ request, reply, outgoing, source: callers, calls: 0 }, caller)
+    send({ request, reply, outgoing, renewer: callers, calls: 0 }, caller)
   }
 
   /** 403 for the account comes after 401 and before 503, so it is checked while the caller is found. */
@@ -65,16 +66,16 @@ export function createForward(options: ForwardOptions): Forward {
       const isAnonymous = error instanceof Problem && error.code === 'login_required'
       if (!isAnonymous || !anonymous?.mayRead(outgoing)) throw error
       check()
-      return send({ ...common, source: anonymous }, await anonymous.find())
+      return send({ ...common, renewer: anonymous }, await anonymous.find())
     }
-    send({ ...common, source: callers }, caller)
+    send({ ...common, renewer: callers }, caller)
   }
 
   function send<C extends Authorized>(forwarding: Forwarding<C>, caller: C): void {
-    const { request, reply, outgoing, source } = forwarding
+    const { request, reply, outgoing, renewer } = forwarding
     forwarding.calls += 1
     const isFirst = forwarding.calls === 1
-    const validWhenSent = !isFirst && !source.hasExpired(caller)
+    const renewedWasValid = !isFirst && !renewer.hasExpired(caller)
     const startedAt = performance.now()
     const call = {
       outgoing,
@@ -91,11 +92,10 @@ export function createForward(options: ForwardOptions): Forward {
         case 'client_gone':
         case 'cut':
           return
-        case 'invalid_token': {
-          // A renewed token is renewed once more if it was valid when sent and expired before the response.
-          const expiredUnderWay = validWhenSent && source.hasExpired(caller)
+        case 'token_refused': {
+          const expiredUnderWay = renewedWasValid && renewer.hasExpired(caller)
           const mayRenew = isFirst || (expiredUnderWay && forwarding.calls === 2)
-          if (mayRenew) renewAndSend(forwarding, caller, outcome.named)
+          if (mayRenew) renewAndSend(forwarding, caller, outcome.namesInvalidToken)
           else reply.send(problem(expiredUnderWay ? 'upstream_timeout' : 'upstream_refused'))
           return
         }
@@ -109,10 +109,14 @@ export function createForward(options: ForwardOptions): Forward {
     })
   }
 
-  function renewAndSend<C extends Authorized>(forwarding: Forwarding<C>, refused: C, named: boolean): void {
-    const { source, request, reply } = forwarding
-    source
-      .renew(refused, named, causeOf(request))
+  function renewAndSend<C extends Authorized>(
+    forwarding: Forwarding<C>,
+    refused: C,
+    namesInvalidToken: boolean,
+  ): void {
+    const { renewer, request, reply } = forwarding
+    renewer
+      .renew(refused, namesInvalidToken, causeOf(request))
       .then((caller) => send(forwarding, caller))
       .catch((error: unknown) => reply.send(error))
   }

@@ -21,7 +21,7 @@ import {
 } from './outgoing-request.ts'
 
 /** Parameters that would present another token, turn the response into a script, or change the method. */
-const REFUSED = new Set([
+const REJECTED = new Set([
   'access_token',
   'oauth_token',
   'callback',
@@ -40,15 +40,15 @@ export function readGetFlux(request: FastifyRequest, accounts: AccountRules): Ou
   const passed: string[] = []
   for (const { name, value, raw } of queryParameters(request.url)) {
     // Some servers read names in any case.
-    const known = name.trim().toLowerCase()
+    const lowerName = name.trim().toLowerCase()
     if (/\p{Cc}/u.test(name))
       throw problem('invalid_request', 'A parameter has a control character in its name.')
-    if (REFUSED.has(known)) throw problem('invalid_request', `The parameter ${known} is not allowed.`)
+    if (REJECTED.has(lowerName)) throw problem('invalid_request', `The parameter ${lowerName} is not allowed.`)
     // Some servers let a parameter of the query override the path's.
-    if ((known === 'wac' && value !== wac) || (known === 'fluxid' && value !== fluxId)) {
-      throw problem('invalid_request', `The parameter ${known} does not agree with the path.`)
+    if ((lowerName === 'wac' && value !== wac) || (lowerName === 'fluxid' && value !== fluxId)) {
+      throw problem('invalid_request', `The parameter ${lowerName} does not agree with the path.`)
     }
-    if (known !== 'format') passed.push(raw)
+    if (lowerName !== 'format') passed.push(raw)
     else if (format !== null) throw problem('invalid_request', 'The parameter format is repeated.')
     else format = namedFormat(value)
   }
@@ -65,69 +65,6 @@ export function readGetFlux(request: FastifyRequest, accounts: AccountRules): Ou
     contentType: MEDIA_TYPE[format],
     body: null,
     jsonp: false,
-  }
-}
-
-/** GetFlux in the OpenAPI document. `anonymous`: the session is optional. */
-export function getFluxOpenApi(anonymous: boolean): OpenApiFragment {
-  const security = anonymous ? { security: [{ session: [] }, {}] } : {}
-  const content = {
-    ...Object.fromEntries(
-      Object.values(MEDIA_TYPE).map((type) => [
-        type,
-        { schema: type === 'application/json' ? { $ref: '#/components/schemas/Flux' } : { type: 'string' } },
-      ]),
-    ),
-    '*/*': { schema: { type: 'string', description: 'Another type that the resource server chose.' } },
-  }
-  const headers = headersNamed('ETag', 'Last-Modified')
-  const operation = (operationId: string, parameters: object[]) =>
-    withHead({
-      operationId,
-      tags: ['platform'],
-      summary: 'GetFlux',
-      parameters: [
-        ...parameters,
-        inQuery('format', {
-          type: 'string',
-          enum: Object.keys(MEDIA_TYPE),
-          description: 'In any case. Default: by `Accept`, else JSON.',
-        }),
-        {
-          ...inQuery('parameters', {
-            type: 'object',
-            additionalProperties: { type: ['string', 'number', 'boolean'] },
-            description: `Any other parameter, passed on under its own name; refused are ${[...REFUSED].join(', ')}.`,
-          }),
-          style: 'form',
-          explode: true,
-        },
-        ...['If-None-Match', 'If-Modified-Since', 'Range'].map((name) => ({
-          name,
-          in: 'header',
-          schema: { type: 'string' },
-        })),
-        CSRF_PARAMETER,
-      ],
-      responses: {
-        200: { description: 'The response of the resource server, byte for byte.', headers, content },
-        206: { description: 'The range that was asked for.', headers, content },
-        304: { description: 'Unchanged since `If-None-Match` or `If-Modified-Since`.', headers },
-        406: problemOrPage('not_acceptable'),
-        ...FORWARD_PROBLEMS,
-      },
-      ...security,
-    })
-  const fluxId = inPath('fluxId', FLUX_ID.source)
-  return {
-    paths: {
-      [PATHS.flux]: operation('getFlux', [fluxId]),
-      [PATHS.fluxOfAccount]: operation('getFluxOfAccount', [WAC_PARAMETER, fluxId]),
-    },
-    schemas: {
-      Flux: { description: "The resource server's document does not show the body of a Flux." },
-      ...FORWARD_SCHEMAS,
-    },
   }
 }
 
@@ -203,4 +140,67 @@ function quality(type: string, ranges: Range[]): number {
     if (range !== undefined) return range.q
   }
   return 0
+}
+
+/** GetFlux in the OpenAPI document. `anonymous`: the session is optional. */
+export function getFluxOpenApi(anonymous: boolean): OpenApiFragment {
+  const security = anonymous ? { security: [{ session: [] }, {}] } : {}
+  const content = {
+    ...Object.fromEntries(
+      Object.values(MEDIA_TYPE).map((type) => [
+        type,
+        { schema: type === 'application/json' ? { $ref: '#/components/schemas/Flux' } : { type: 'string' } },
+      ]),
+    ),
+    '*/*': { schema: { type: 'string', description: 'Another type that the resource server chose.' } },
+  }
+  const headers = headersNamed('ETag', 'Last-Modified')
+  const operation = (operationId: string, parameters: object[]) =>
+    withHead({
+      operationId,
+      tags: ['platform'],
+      summary: 'GetFlux',
+      parameters: [
+        ...parameters,
+        inQuery('format', {
+          type: 'string',
+          enum: Object.keys(MEDIA_TYPE),
+          description: 'In any case. Default: by `Accept`, else JSON.',
+        }),
+        {
+          ...inQuery('parameters', {
+            type: 'object',
+            additionalProperties: { type: ['string', 'number', 'boolean'] },
+            description: `Any other parameter, passed on under its own name; refused are ${[...REJECTED].join(', ')}.`,
+          }),
+          style: 'form',
+          explode: true,
+        },
+        ...['If-None-Match', 'If-Modified-Since', 'Range'].map((name) => ({
+          name,
+          in: 'header',
+          schema: { type: 'string' },
+        })),
+        CSRF_PARAMETER,
+      ],
+      responses: {
+        200: { description: 'The response of the resource server, byte for byte.', headers, content },
+        206: { description: 'The range that was asked for.', headers, content },
+        304: { description: 'Unchanged since `If-None-Match` or `If-Modified-Since`.', headers },
+        406: problemOrPage('not_acceptable'),
+        ...FORWARD_PROBLEMS,
+      },
+      ...security,
+    })
+  const fluxId = inPath('fluxId', FLUX_ID.source)
+  return {
+    paths: {
+      [PATHS.flux]: operation('getFlux', [fluxId]),
+      [PATHS.fluxOfAccount]: operation('getFluxOfAccount', [WAC_PARAMETER, fluxId]),
+    },
+    schemas: {
+      Flux: { description: "The resource server's document does not show the body of a Flux." },
+      ...FORWARD_SCHEMAS,
+    },
+  }
 }

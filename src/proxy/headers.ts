@@ -26,33 +26,33 @@ export function requestHeaders(request: IncomingMessage, own: OwnHeaders): strin
   const received = request.headers
   const hop = connectionOptions(received.connection)
 
-  const sent: string[] = []
-  if (own.authorization !== null) sent.push('authorization', own.authorization)
-  sent.push('accept', own.accept, 'content-type', own.contentType)
+  const fields: string[] = []
+  if (own.authorization !== null) fields.push('authorization', own.authorization)
+  fields.push('accept', own.accept, 'content-type', own.contentType)
 
   // RFC 9110 section 7.6.3: the protocol version is that of the message received.
   const via = request.httpVersionMinor === 0 ? '1.0 bff' : '1.1 bff'
   const earlier = received.via
-  sent.push('via', earlier === undefined || hop.has('via') ? via : `${earlier}, ${via}`)
+  fields.push('via', earlier === undefined || hop.has('via') ? via : `${earlier}, ${via}`)
 
   // Without the field a server may pick any coding, and this browser did not say that it can read one.
   const coding = received['accept-encoding']
   const accepted = typeof coding === 'string' && !hop.has('accept-encoding') ? coding : 'identity'
-  sent.push('accept-encoding', accepted)
+  fields.push('accept-encoding', accepted)
 
   for (const name of ANY_METHOD) pass(name)
   if (own.method === 'GET' || own.method === 'HEAD') for (const name of READS_ONLY) pass(name)
 
   const trace = received.traceparent
-  if (own.traceparent !== undefined) sent.push('traceparent', own.traceparent)
+  if (own.traceparent !== undefined) fields.push('traceparent', own.traceparent)
   else if (typeof trace === 'string' && TRACEPARENT.test(trace) && !hop.has('traceparent')) {
-    sent.push('traceparent', trace)
+    fields.push('traceparent', trace)
   }
-  return sent
+  return fields
 
   function pass(name: string): void {
     const value = received[name]
-    if (typeof value === 'string' && !hop.has(name)) sent.push(name, value)
+    if (typeof value === 'string' && !hop.has(name)) fields.push(name, value)
   }
 }
 
@@ -78,11 +78,11 @@ export function responseHeaders(
   securityHeaders: readonly string[],
 ): string[] {
   const hop = connectionOptions(received.connection)
-  const sent = [...securityHeaders]
+  const fields = [...securityHeaders]
   if (!hop.has('cache-control') && mayBeKept(received['cache-control'])) {
-    sent.push('cache-control', 'private, no-cache', 'vary', 'Cookie')
+    fields.push('cache-control', 'private, no-cache', 'vary', 'Cookie')
   } else {
-    sent.push('cache-control', 'no-store')
+    fields.push('cache-control', 'no-store')
   }
 
   for (const name of SINGLE) {
@@ -90,16 +90,16 @@ export function responseHeaders(
     if (typeof value !== 'string') continue
     // The rules have judged the type, so `Connection` cannot remove it. A 304 has no body, and must not
     // change the type of a body that a browser has kept.
-    if (name === 'content-type' ? status !== 304 : !hop.has(name)) sent.push(name, value)
+    if (name === 'content-type' ? status !== 304 : !hop.has(name)) fields.push(name, value)
   }
   for (const name of LISTS) {
     const value: string | string[] | undefined = received[name]
-    if (value !== undefined && !hop.has(name)) sent.push(name, String(value))
+    if (value !== undefined && !hop.has(name)) fields.push(name, String(value))
   }
   // RFC 9110 section 8.6: a 204 carries no Content-Length.
   const length = received['content-length']
-  if (typeof length === 'string' && status !== 204) sent.push('content-length', length)
-  return sent
+  if (typeof length === 'string' && status !== 204) fields.push('content-length', length)
+  return fields
 }
 
 const PRIVATE = /(?:^|[\s,])private(?=$|[\s,=])/i

@@ -29,7 +29,7 @@ export interface Call {
   /** A ready `Bearer …` value, also where the token goes into the query. */
   authorization: string
   requestId: string
-  /** Sent instead of the browser's (W3C Trace Context). */
+  /** Sent instead of the browser's (W3C Trace Context). Set by tracing/spans.ts. */
   traceparent?: string
 }
 

@@ -14,7 +14,7 @@ import {
   ruleFor,
   untypedBody,
 } from './response-rules.ts'
-import { type Connection, createUpstreamConnections, type TrackedRequest, type UpstreamConnections } from './upstream-connections.ts'
+import { type Connection, createUpstreamConnections, type TrackedDispatchOptions, type UpstreamConnections } from './upstream-connections.ts'
 
 /** The end of a call. All but the first three leave the browser's response untouched. */
 export type Outcome =
@@ -24,8 +24,8 @@ export type Outcome =
   | { kind: 'client_gone' }
   /** The response broke off half-way, and the browser's connection with it. */
   | { kind: 'cut'; status: number }
-  /** `named`: the response gives `invalid_token` as its error code. */
-  | { kind: 'invalid_token'; named: boolean; status: number }
+  /** The access token was refused: any 401, or a 400 or 403 that gives `invalid_token` as its error code. */
+  | { kind: 'token_refused'; namesInvalidToken: boolean; status: number }
   | Failure
 
 export interface ResourceServerOptions {
@@ -62,7 +62,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
   const upstream = createUpstreamConnections({ origin: base.origin, proxy, timeoutMs, connections })
   let open = 0
   let whenIdle: (() => void) | null = null
-  const terms: Terms = {
+  const shared: Shared = {
     upstream,
     prefix: base.pathname.replace(/\/$/, ''),
     tokenIn,
@@ -79,7 +79,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
     send(call, onOutcome) {
       if (isGone(call)) return onOutcome({ kind: 'client_gone' })
       open += 1
-      new UpstreamRequest(call, terms, onOutcome).send()
+      new UpstreamRequest(call, shared, onOutcome).send()
     },
     async close() {
       if (open > 0) await new Promise<void>((resolve) => (whenIdle = resolve))
@@ -89,7 +89,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
 }
 
 /** The same for every request of one resource server. */
-interface Terms {
+interface Shared {
   upstream: UpstreamConnections
   /** The path of the base URL. */
   prefix: string
@@ -110,13 +110,13 @@ type Phase =
   | 'ended' // everything is written, the browser has not taken it all
   | 'over' // the outcome is given; what still comes is dropped
 
-/** A refused response up to this size is read to its end, so that its connection can be used again. */
-const DROPPED_BYTES = 64 * 1024
+/** A rejected response up to this size is read to its end, so that its connection can be used again. */
+const DRAINED_BYTES = 64 * 1024
 
 const NOTHING: Buffer[] = []
 
 const GONE = new Error('this call is over')
-const DROPPED = new Error('the rest of a refused response is not wanted')
+const UNWANTED = new Error('the rest of a rejected response is not wanted')
 
 /**
  * One request to the resource server and its response. undici calls the `on…` methods. A class and no set
@@ -127,9 +127,9 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   connection: Connection = { answered: false, broken: false }
 
   private readonly call: Call
-  private readonly terms: Terms
+  private readonly shared: Shared
   private readonly onOutcome: (outcome: Outcome) => void
-  private readonly request: TrackedRequest
+  private readonly options: TrackedDispatchOptions
   private phase: Phase = 'waiting'
   private controller: Dispatcher.DispatchController | null = null
   private status = 0
@@ -145,15 +145,15 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private timer: NodeJS.Timeout | undefined
   private readonly onClose = () => this.browserClosed()
 
-  constructor(call: Call, terms: Terms, onOutcome: (outcome: Outcome) => void) {
+  constructor(call: Call, shared: Shared, onOutcome: (outcome: Outcome) => void) {
     this.call = call
-    this.terms = terms
+    this.shared = shared
     this.onOutcome = onOutcome
     const { outgoing, request, authorization, traceparent } = call
     const { method, accept, contentType, body } = outgoing
-    const inHeader = terms.tokenIn === 'header'
-    this.request = {
-      path: terms.prefix + (inHeader ? outgoing.path : withToken(outgoing.path, authorization)),
+    const inHeader = shared.tokenIn === 'header'
+    this.options = {
+      path: shared.prefix + (inHeader ? outgoing.path : withToken(outgoing.path, authorization)),
       method,
       headers: requestHeaders(request, {
         method,
@@ -169,7 +169,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 
   send(): void {
     const { outgoing, request, response } = this.call
-    const { upstream } = this.terms
+    const { upstream } = this.shared
     response.on('close', this.onClose)
     if (response.socket === null) {
       // A pipelined response that still waits for its turn gets no event when its connection ends.
@@ -182,10 +182,10 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   }
 
   private dispatch(pool: Dispatcher): void {
-    const accepted = pool.dispatch(this.request, this)
+    const accepted = pool.dispatch(this.options, this)
     // undici does not limit how long a request waits for one of its connections.
     if (!accepted && this.controller === null && this.phase === 'waiting') {
-      this.timer = setTimeout(() => this.finish({ kind: 'timeout' }), this.terms.timeoutMs)
+      this.timer = setTimeout(() => this.finish({ kind: 'timeout' }), this.shared.timeoutMs)
     }
   }
 
@@ -227,7 +227,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
         this.finish(untypedBody(this.status, this.headers))
         break
       default:
-        if (this.bytes > DROPPED_BYTES) controller.abort(DROPPED)
+        if (this.bytes > DRAINED_BYTES) controller.abort(UNWANTED)
     }
   }
 
@@ -248,14 +248,14 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
         if (this.maySendAgain(error)) {
           this.repeated = true
           this.controller = null
-          this.dispatch(this.terms.upstream.fresh)
+          this.dispatch(this.shared.upstream.fresh)
         } else {
           this.finish(failureOf(error))
         }
         break
       case 'inspecting':
       case 'untyped':
-        if (this.status === 401) this.finishInvalidToken(false)
+        if (this.status === 401) this.finishRefused(false)
         else this.finish(failureOf(error))
         break
       case 'relaying':
@@ -276,37 +276,37 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private holdErrorResponse(): void {
     const { status, headers } = this
     if (challengeNamesInvalidToken(headers['www-authenticate'])) {
-      this.finishInvalidToken(true)
+      this.finishRefused(true)
       return
     }
     this.phase = 'inspecting'
     this.held = []
     this.timer = setTimeout(() => {
-      if (status === 401) this.finishInvalidToken(false)
+      if (status === 401) this.finishRefused(false)
       else this.finish({ kind: 'timeout' })
-      this.controller?.abort(DROPPED)
-    }, this.terms.timeoutMs)
+      this.controller?.abort(UNWANTED)
+    }, this.shared.timeoutMs)
   }
 
   /** Called once, with the whole body or its beginning in `held`. */
   private searchBody(): void {
     bodyNamesInvalidToken(this.held, this.headers['content-encoding'])
-      .then((named) => this.bodySearched(named))
+      .then((namesInvalidToken) => this.bodySearched(namesInvalidToken))
       .catch((error: Error) => {
         this.onResponseError(null, error)
         this.controller?.abort(error)
       })
   }
 
-  private bodySearched(named: boolean): void {
+  private bodySearched(namesInvalidToken: boolean): void {
     if (this.phase !== 'inspecting') return
-    if (named || this.status === 401) this.finishInvalidToken(named)
+    if (namesInvalidToken || this.status === 401) this.finishRefused(namesInvalidToken)
     else this.applyRules()
     if (!this.call.response.writableNeedDrain) this.controller?.resume()
   }
 
-  private finishInvalidToken(named: boolean): void {
-    this.finish({ kind: 'invalid_token', named, status: this.status })
+  private finishRefused(namesInvalidToken: boolean): void {
+    this.finish({ kind: 'token_refused', namesInvalidToken, status: this.status })
   }
 
   private applyRules(): void {
@@ -322,7 +322,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 
   private startRelay(): void {
     const { call, status, headers, controller, held } = this
-    const { readerTimeoutMs, securityHeaders } = this.terms
+    const { readerTimeoutMs, securityHeaders } = this.shared
     if (controller === null) return
     const relay = new Relay({ call, controller, status, headers, readerTimeoutMs, securityHeaders })
     this.relay = relay
@@ -362,7 +362,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     // After its `close` a response goes away with its listeners; removing one is expensive.
     if (!this.closed) response.off('close', this.onClose)
     if (this.pipelined) request.socket.off('close', this.onClose)
-    this.terms.onEnd()
+    this.shared.onEnd()
     this.onOutcome(outcome)
   }
 }

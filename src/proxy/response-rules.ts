@@ -109,19 +109,19 @@ const SCRIPT = new Set([
 const ESSENCE = /^[!#$%&'*+.^_`|~0-9a-z-]+\/[!#$%&'*+.^_`|~0-9a-z-]+$/
 
 /**
- * Sorts a `Content-Type` value. A value that is not one plain media type is `untyped`, since browsers find
+ * The kind of a `Content-Type` value. A value that is not one plain media type is `untyped`, since browsers find
  * a type in several field lines, in a list, or in half a type by rules of their own.
  */
 function mediaKind(contentType: string | string[] | undefined): MediaKind {
   if (typeof contentType !== 'string') return 'untyped'
   // Nearly all responses have the same type.
-  if (contentType !== last.contentType) last = { contentType, kind: sort(contentType) }
+  if (contentType !== last.contentType) last = { contentType, kind: classify(contentType) }
   return last.kind
 }
 
 let last: { contentType: string; kind: MediaKind } = { contentType: '', kind: 'untyped' }
 
-function sort(contentType: string): MediaKind {
+function classify(contentType: string): MediaKind {
   if (contentType.includes(',')) return 'untyped'
   const semicolon = contentType.indexOf(';')
   const essence = (semicolon === -1 ? contentType : contentType.slice(0, semicolon)).trim().toLowerCase()

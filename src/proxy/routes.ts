@@ -45,7 +45,7 @@ interface Proxy {
   close(): Promise<void>
 }
 
-/** The paths of this folder with their methods, for the answer to any other method. */
+/** The paths of this folder with their methods, for the response to any other method. */
 export const PROXY_PATHS = [
   { path: PATHS.flux, allow: 'GET, HEAD' },
   { path: PATHS.fluxOfAccount, allow: 'GET, HEAD' },
@@ -60,8 +60,9 @@ export function proxyOpenApi({ clientFluxAllowed }: Pick<Config, 'clientFluxAllo
 }
 
 /**
- * The two operations of the resource server, GetFlux and UpdateSite, called with the access token of the
- * browser's session. They do not use @fastify/session, which would cost more than the forwarding itself.
+ * The two operations of the resource server, GetFlux and UpdateSite, called with the access token of the browser's
+ * session or, for a Flux of `CLIENT_FLUX_ALLOWED`, with the application's own. They do not use @fastify/session, which
+ * would cost more than the forwarding itself.
  */
 export async function addProxy(app: FastifyInstance, options: ProxyOptions): Promise<Proxy> {
   const { config, authorizationServer, clock, log, metrics } = options

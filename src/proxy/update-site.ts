@@ -59,11 +59,11 @@ export function readSiteTarget(request: FastifyRequest, accounts: AccountRules):
   const { wac, siteId: given } = request.params as { wac?: string; siteId?: string }
   const site = given === undefined ? null : readSiteId(given)
   const path = site === null ? null : { siteId: site.siteId, wac: readWac(wac, accounts) }
-  let format = site?.json ?? request.routeOptions.url === PATHS.siteInBodyAsJson
+  let asJson = site?.asJson ?? request.routeOptions.url === PATHS.siteInBodyAsJson
   let formatNamed = false
   let callback: string | null = null
   for (const { name, value } of queryParameters(request.url)) {
-    if (name === 'format' && !formatNamed && /^json$/i.test(value)) format = formatNamed = true
+    if (name === 'format' && !formatNamed && /^json$/i.test(value)) asJson = formatNamed = true
     else if (name === 'format') throw problem('invalid_request', 'The parameter format must be json, once.')
     else if (name === 'callback' && callback === null) callback = readCallback(value)
     else
@@ -72,7 +72,7 @@ export function readSiteTarget(request: FastifyRequest, accounts: AccountRules):
         `The parameter ${name.slice(0, 64)} is not known here, or is repeated.`,
       )
   }
-  const query = [format ? 'format=json' : '', callback === null ? '' : `callback=${callback}`]
+  const query = [asJson ? 'format=json' : '', callback === null ? '' : `callback=${callback}`]
     .filter(Boolean)
     .join('&')
   return { path, query: query === '' ? '' : `?${query}`, jsonp: callback !== null }
@@ -101,6 +101,25 @@ export function toUpdateSite(target: SiteTarget, body: SiteBody, accounts: Accou
     body: Buffer.from(JSON.stringify({ ...body, wType: 'UpdateSite', siteID: siteId, wac })),
     jsonp: target.jsonp,
   }
+}
+
+/** A Site's id, and whether the path asks for JSON by its suffix (service document, section 4.3). */
+function readSiteId(given: string): { siteId: number; asJson: boolean } {
+  const asJson = given.endsWith('.json')
+  const digits = asJson ? given.slice(0, -'.json'.length) : given
+  const siteId = Number(digits)
+  if (!/^\d{1,16}$/.test(digits) || !Number.isSafeInteger(siteId)) {
+    throw problem('invalid_request', `siteID must be a whole number from 0 to ${Number.MAX_SAFE_INTEGER}.`)
+  }
+  return { siteId, asJson }
+}
+
+function readCallback(value: string): string {
+  if (value.length <= 64 && CALLBACK_NAME.test(value)) return value
+  throw problem(
+    'invalid_request',
+    'The parameter callback must be a dotted identifier of at most 64 characters.',
+  )
 }
 
 const SEVEN_DIGITS = {
@@ -172,23 +191,4 @@ export function updateSiteOpenApi(): OpenApiFragment {
       SiteUpdateInBody: { ...SITE_BODY_SCHEMA, required: ['siteID'] },
     },
   }
-}
-
-/** A Site's id, and whether the path asks for JSON by its suffix (service document, section 4.3). */
-function readSiteId(given: string): { siteId: number; json: boolean } {
-  const json = given.endsWith('.json')
-  const digits = json ? given.slice(0, -'.json'.length) : given
-  const siteId = Number(digits)
-  if (!/^\d{1,16}$/.test(digits) || !Number.isSafeInteger(siteId)) {
-    throw problem('invalid_request', `siteID must be a whole number from 0 to ${Number.MAX_SAFE_INTEGER}.`)
-  }
-  return { siteId, json }
-}
-
-function readCallback(value: string): string {
-  if (value.length <= 64 && CALLBACK_NAME.test(value)) return value
-  throw problem(
-    'invalid_request',
-    'The parameter callback must be a dotted identifier of at most 64 characters.',
-  )
 }

@@ -10,8 +10,8 @@ export interface Connection {
   broken: boolean
 }
 
-/** A request to the resource server. `tracker` gets its connection as soon as one is chosen. */
-export interface TrackedRequest extends Dispatcher.DispatchOptions {
+/** What undici sends. `tracker` gets its connection as soon as one is chosen. */
+export interface TrackedDispatchOptions extends Dispatcher.DispatchOptions {
   tracker: { connection: Connection }
 }
 
@@ -101,8 +101,8 @@ class TrackedClient extends Client {
     this.connection = connection
   }
 
-  override dispatch(request: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
-    ;(request as TrackedRequest).tracker.connection = this.connection
-    return super.dispatch(request, handler)
+  override dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
+    ;(options as TrackedDispatchOptions).tracker.connection = this.connection
+    return super.dispatch(options, handler)
   }
 }

@@ -104,7 +104,7 @@ function traceCalls(tracer: Tracer, baseUrl: string): WrapResourceServer {
       const proceed = tracer.keep(onOutcome)
       inner.send({ ...call, traceparent: span.traceparent }, (outcome) => {
         const status = 'status' in outcome ? outcome.status : 0
-        const failed = outcome.kind === 'finished' ? failureOf(status) : outcome.kind
+        const failed = outcome.kind === 'finished' ? failureOf(status) : errorTypeOf(outcome.kind)
         span.end(status === 0 ? {} : { 'http.response.status_code': status }, failed)
         proceed(outcome)
       })
@@ -162,6 +162,11 @@ async function endWith(span: Span, work: Promise<RefreshResult>): Promise<void> 
   } catch {
     span.end({}, 'store_unavailable')
   }
+}
+
+/** A refused access token has the error code of RFC 6750 as its `error.type`. */
+function errorTypeOf(kind: string): string {
+  return kind === 'token_refused' ? 'invalid_token' : kind
 }
 
 /** A client's span counts every refusal as its failure. */

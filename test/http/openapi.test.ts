@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { TOKEN_FLOW } from '../../src/login/implicit.ts'
-import { PASSWORD_FLOW } from '../../src/login/password.ts'
+import { PASSWORD_FLOW } from '../../src/login/password-flow.ts'
+import { TOKEN_FLOW } from '../../src/login/token-flow.ts'
 import { SITE_BODY_SCHEMA } from '../../src/proxy/update-site.ts'
 import { type Bff, startBff, startSandbox } from '../helpers/system.ts'
 

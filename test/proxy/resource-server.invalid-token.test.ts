@@ -69,12 +69,12 @@ for (const [what, text, named] of [
   ],
 ] as const) {
   t.test(
-    `${what} is an invalid token, ${named ? 'named' : 'not named'}, and leaves the response untouched`,
+    `${what} refuses the token${named ? ' as invalid_token' : ''}, and leaves the response untouched`,
     async (t) => {
       const { answer, outcome } = await relayed(t, text)
-      t.same(outcome, { kind: 'invalid_token', named, status: Number(text.slice(9, 12)) })
+      t.same(outcome, { kind: 'token_refused', namesInvalidToken: named, status: Number(text.slice(9, 12)) })
       t.equal(answer.status, 599)
-      t.equal(answer.raw, 'invalid_token')
+      t.equal(answer.raw, 'token_refused')
     },
   )
 }
@@ -90,7 +90,7 @@ for (const [coding, code] of [
       t,
       answerText('400 Bad Request', [JSON_TYPE, `Content-Encoding: ${coding}`], body),
     )
-    t.same(outcome, { kind: 'invalid_token', named: true, status: 400 })
+    t.same(outcome, { kind: 'token_refused', namesInvalidToken: true, status: 400 })
   })
 
   t.test(`another error coded with ${coding} is relayed byte for byte`, async (t) => {
@@ -132,7 +132,7 @@ t.test('an error code at the beginning of a long body is found before the rest a
   )
   const { port, outcome } = await bff(t, { baseUrl: upstream.url })
   void get(t, port)
-  t.same(await outcome(0), { kind: 'invalid_token', named: true, status: 400 })
+  t.same(await outcome(0), { kind: 'token_refused', namesInvalidToken: true, status: 400 })
 })
 
 t.test('a successful response is not inspected', async (t) => {
@@ -164,17 +164,17 @@ t.test('the connection of a refused token is used again, even after a long refus
   const { port, outcome } = await bff(t, { baseUrl: upstream.url })
   for (let i = 0; i < 3; i++) {
     await get(t, port)
-    t.same(await outcome(i), { kind: 'invalid_token', named: true, status: 401 })
+    t.same(await outcome(i), { kind: 'token_refused', namesInvalidToken: true, status: 401 })
   }
   t.equal(upstream.sockets.length, 1)
 })
 
 t.test('HEAD answered with 401 or 400 is judged by its head', async (t) => {
   for (const [text, kind] of [
-    ['HTTP/1.1 401 Unauthorized\r\nContent-Length: 20\r\n\r\n', 'invalid_token'],
+    ['HTTP/1.1 401 Unauthorized\r\nContent-Length: 20\r\n\r\n', 'token_refused'],
     [
       'HTTP/1.1 400 Bad Request\r\nContent-Length: 20\r\nWWW-Authenticate: Bearer error="invalid_token"\r\n\r\n',
-      'invalid_token',
+      'token_refused',
     ],
     [`HTTP/1.1 400 Bad Request\r\n${JSON_TYPE}\r\nContent-Length: 20\r\n\r\n`, 'finished'],
   ] as const) {
@@ -188,7 +188,7 @@ t.test('HEAD answered with 401 or 400 is judged by its head', async (t) => {
 t.test('an inspection ends at the timeout', async (t) => {
   for (const [status, expected] of [
     ['400 Bad Request', { kind: 'timeout' }],
-    ['401 Unauthorized', { kind: 'invalid_token', named: false, status: 401 }],
+    ['401 Unauthorized', { kind: 'token_refused', namesInvalidToken: false, status: 401 }],
   ] as const) {
     const upstream = await rawUpstream(t, (socket) => {
       socket.write(`HTTP/1.1 ${status}\r\n${JSON_TYPE}\r\nContent-Length: 4000\r\n\r\n`)

@@ -42,7 +42,7 @@ export class SimulatedResourceServer {
       const dead = token === null || this.#clock.now >= token.expiresAt
       if (dead || this.refusesAll > 0 || (this.#introspects && token.family.revoked)) {
         if (token !== null) this.#onRefused(token)
-        return answer({ kind: 'invalid_token', named: true, status: 401 }, null)
+        return answer({ kind: 'token_refused', namesInvalidToken: true, status: 401 }, null)
       }
       answer({ kind: 'finished', status: 200 }, token.family.user)
     })

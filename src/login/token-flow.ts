@@ -14,7 +14,8 @@ import {
 import { acceptFragment, type GrantedTokens } from '../oauth/token-response.ts'
 import { PATHS } from '../paths.ts'
 import { loginErrorOf, NONCE, NOT_YOURS, requireNonce, requireOwnResponse } from './authorization-response.ts'
-import { BODY_LIMIT_BYTES, type LoginContext, type LoginFlow } from './flow.ts'
+import type { LoginContext } from './context.ts'
+import { BODY_LIMIT_BYTES, type OptionalFlow } from './optional-flow.ts'
 import { sendPage } from './pages.ts'
 import { returnLocation } from './return-to.ts'
 import { type Members, noteRefusal } from './sign-in.ts'
@@ -41,7 +42,7 @@ type FragmentMember = keyof (typeof FRAGMENT_SCHEMA)['properties']
 type FragmentBody = { [Name in FragmentMember]?: Name extends 'expires_in' ? unknown : string }
 
 /** The token flow (service document, section 5.4), `response_type=token` of RFC 6749 section 4.2. */
-export const TOKEN_FLOW: LoginFlow = {
+export const TOKEN_FLOW: OptionalFlow = {
   name: 'token',
   knownPaths: (redirect) => [
     { path: PATHS.callbackOfLogin, allow: redirect === 'fixed' ? 'POST' : 'GET, POST' },

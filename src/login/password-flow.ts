@@ -5,7 +5,8 @@ import { requireJson } from '../http/body.ts'
 import { CSRF_PARAMETER, jsonBody, jsonResponse, problemResponse } from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
 import { Secret } from '../secret.ts'
-import { BODY_LIMIT_BYTES, type LoginContext, type LoginFlow } from './flow.ts'
+import type { LoginContext } from './context.ts'
+import { BODY_LIMIT_BYTES, type OptionalFlow } from './optional-flow.ts'
 import { createRateLimit, networkOf } from './rate-limit.ts'
 import { requireTokens } from './sign-in.ts'
 
@@ -25,7 +26,7 @@ const PASSWORD_SCHEMA = {
 type PasswordBody = Record<keyof (typeof PASSWORD_SCHEMA)['properties'], string>
 
 /** The credential flow (service document, section 5.4), `grant_type=password` of RFC 6749 section 4.3. */
-export const PASSWORD_FLOW: LoginFlow = {
+export const PASSWORD_FLOW: OptionalFlow = {
   name: 'password',
   knownPaths: () => [{ path: PATHS.password, allow: 'POST' }],
   openApi: {

@@ -8,7 +8,7 @@ import { sendPage } from './pages.ts'
  * Answers requests that no route takes where `STATIC_DIR` is not set: a navigation to `/` gets a page that says
  * so, since a sign-in without a `returnTo` ends there. Throws `not_found` for all else.
  */
-export async function sendStartPage(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+export async function sendHomePage(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   if (request.method !== 'GET' || !/^\/(\?|$)/.test(request.url) || !isNavigation(request)) {
     throw problem('not_found')
   }
