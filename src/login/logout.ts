@@ -25,7 +25,8 @@ export function createLogout({ sessions, cookies, store, log }: LogoutOptions) {
       await sessions.end(key, 'logout', { cause })
       log.info({ event: 'logout.succeeded', ...cause, recordKey: inLog(key) }, 'signed out')
     }
-    // Another replica may know the secret of these cookies: they are kept while no session can be ended.
+    // Without a readable cookie there is nothing to end here. Keep the cookies if the store is down: another replica
+    // may have their secret.
     else await store.ping()
     cookies.clearSession(reply)
     return reply.code(204).send()

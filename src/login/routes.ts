@@ -109,7 +109,8 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
     scope.get(PATHS.login, createStart(context))
     // Outside of the browser session: a session that cannot be read can still be ended.
     const logout = createLogout(context)
-    // It responds before the body is read: browsers send any body that a page or a form gives them.
+    // The hook responds before the body is read: browsers send any body that a page or a form gives them. The handler,
+    // which Fastify requires, never runs.
     scope.route({ method: 'POST', url: PATHS.logout, onRequest: logout, handler: logout })
 
     await scope.register(async (inSession) => {
@@ -117,6 +118,7 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
       inSession.get(callbackPath(oauth.redirect), createCallback(context))
       inSession.route({ method: ['GET', 'HEAD'], url: PATHS.session, handler: createSessionInfo(context) })
       const staySignedIn = createStaySignedIn(context)
+      // As for the logout: the hook responds.
       inSession.route({ method: 'POST', url: PATHS.session, onRequest: staySignedIn, handler: staySignedIn })
       addJsonBodies(inSession)
       for (const flow of servedFlows(oauth)) flow.addRoutes(inSession, context)

@@ -47,27 +47,27 @@ interface SessionInfoOptions {
   sessionFacts: SessionFacts
 }
 
-const ANONYMOUS = { authenticated: false, loginUrl: PATHS.login }
+const SIGNED_OUT = { authenticated: false, loginUrl: PATHS.login }
 const NO_RECORD = '0'.repeat(64)
 
 /** `GET /auth/session`: the facts of the caller's session. Does not extend it, and never sends a token. */
 export function createSessionInfo({ sessions, store, cookies, sessionFacts }: SessionInfoOptions) {
   return async function sessionInfo(request: FastifyRequest, reply: FastifyReply): Promise<object> {
     if (request.recordKey === null) {
-      // Throws while the store is down: a page would otherwise send its user to a sign-in that cannot succeed.
+      // Throws while the store cannot be read; a store that only refuses writes passes.
       await store.read(NO_RECORD)
-      return ANONYMOUS
+      return SIGNED_OUT
     }
     const found = await sessions.find(request.recordKey, causeOf(request))
-    if (found.kind !== 'live') return anonymous(found)
+    if (found.kind !== 'live') return signedOut(found)
     renewCookies(request, reply, cookies)
     return sessionFacts(found.session)
   }
 }
 
-function anonymous(found: Exclude<Found, { kind: 'live' }>): object {
-  if (found.kind === 'unreadable' || found.reason === null || found.at === null) return ANONYMOUS
-  return { ...ANONYMOUS, ended: { reason: found.reason, at: iso(found.at) } }
+function signedOut(found: Exclude<Found, { kind: 'live' }>): object {
+  if (found.kind === 'unreadable' || found.reason === null || found.at === null) return SIGNED_OUT
+  return { ...SIGNED_OUT, ended: { reason: found.reason, at: iso(found.at) } }
 }
 
 /** `POST /auth/session`: the browser's user is active. Moves the idle limit, and never the absolute one. */

@@ -104,7 +104,7 @@ function failureProblem(
   members: Members = {},
 ): Problem {
   if (outcome.timedOut) return problem('upstream_timeout', { members })
-  if (outcome.kind === 'in_doubt' && !isOwnFailure(outcome.failedStatus)) {
+  if (outcome.kind === 'in_doubt' && !isReportedByServer(outcome.failedStatus)) {
     return problem('upstream_unavailable', { members })
   }
   const seconds = outcome.kind === 'unavailable' ? outcome.retryAfterSeconds : null
@@ -112,7 +112,7 @@ function failureProblem(
 }
 
 /** The authorization server itself reports these; 502 and 504 come from a gateway that got no usable response. */
-function isOwnFailure(status: number | undefined): boolean {
+function isReportedByServer(status: number | undefined): boolean {
   return status === 500 || status === 501 || status === 503
 }
 

@@ -85,7 +85,7 @@ export function createTransactions({
     return now() - sealed.t < TRANSACTION_MS ? sealed : null
   }
 
-  function* sent(header: string | undefined): Generator<{ id: string; value: string }> {
+  function* loginCookiesIn(header: string | undefined): Generator<{ id: string; value: string }> {
     for (const pair of (header ?? '').split(';')) {
       const at = pair.indexOf('=')
       const name = pair.slice(0, at).trim()
@@ -101,7 +101,7 @@ export function createTransactions({
       const sealed: Sealed = { r: returnTo, v: verifier, t: now() }
       const plain = JSON.stringify(flow === 'code' ? sealed : { ...sealed, f: flow })
       const id = idOf(nonce)
-      const kept = [...sent(header)].map((cookie) => ({ id: cookie.id, startedAt: open(cookie)?.t ?? 0 }))
+      const kept = [...loginCookiesIn(header)].map((cookie) => ({ id: cookie.id, startedAt: open(cookie)?.t ?? 0 }))
       kept.sort((a, b) => b.startedAt - a.startedAt)
       const dropped = kept.filter((cookie, at) => cookie.startedAt === 0 || at >= MAX_KEPT - 1)
       for (const cookie of dropped.slice(0, MAX_DROPPED)) clear(reply, cookie.id)
@@ -112,7 +112,7 @@ export function createTransactions({
 
     find(header, nonce) {
       const id = idOf(nonce)
-      for (const cookie of sent(header)) {
+      for (const cookie of loginCookiesIn(header)) {
         const sealed = cookie.id === id ? open(cookie) : null
         if (sealed === null) continue
         const { f: flow = 'code', r: returnTo, v: verifier } = sealed
@@ -121,7 +121,7 @@ export function createTransactions({
       return null
     },
 
-    awaitsFragment: (header) => [...sent(header)].some((cookie) => open(cookie)?.f === 'token'),
+    awaitsFragment: (header) => [...loginCookiesIn(header)].some((cookie) => open(cookie)?.f === 'token'),
 
     forget: (reply, nonce) => clear(reply, idOf(nonce)),
   }
