@@ -1,6 +1,6 @@
 /**
  * The paths of the public port, as route patterns. Routes, 404 and 405, OpenAPI, the check of return
- * addresses, static files and the log all read this table.
+ * addresses, static files and the log all read this table. An optional flow has its path in its own file of login/.
  */
 export const PATHS = {
   login: '/auth/login',
@@ -8,7 +8,6 @@ export const PATHS = {
   callbackOfLogin: '/auth/callback/:nonce',
   session: '/auth/session',
   logout: '/auth/logout',
-  password: '/auth/password',
   flux: '/flux/:fluxId',
   fluxOfAccount: '/flux/:wac/:fluxId',
   site: '/site/:siteId',

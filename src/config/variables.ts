@@ -26,18 +26,25 @@ import { CSP_SOURCES, PERMISSIONS_POLICY } from './page-policy.ts'
 import { REDIS_TARGET } from './redis-url.ts'
 import { SECRET, SECRET_HEADERS, SESSION_SECRETS } from './secrets.ts'
 
+/** The flows that begin with a redirect to the authorization server. The name of each is its `response_type`. */
+export const REDIRECT_FLOWS = ['code', 'token'] as const
+
+export type RedirectFlow = (typeof REDIRECT_FLOWS)[number]
+
+/** The flows that start a user's session. Each besides `code` has a file in login/, which login/routes.ts lists. */
+export const SESSION_FLOWS = [...REDIRECT_FLOWS, 'password'] as const
+
+export type SessionFlow = (typeof SESSION_FLOWS)[number]
+
+type Flow = SessionFlow | 'client'
+
 /** The flows that OAUTH_FLOWS may name, each with its warning at start. */
-export const FLOWS = {
+export const FLOWS: Readonly<Record<Flow, string | null>> = {
   code: null,
   token: 'RFC 9700 section 2.1.2 advises against it: tokens pass through the browser and cannot be refreshed',
   password: 'RFC 9700 section 2.4 forbids it: this server sees the passwords of users',
   client: 'data is read without a user, see RFC 9700 section 4.15; CLIENT_FLUX_ALLOWED says what',
-} as const
-
-type Flow = keyof typeof FLOWS
-
-/** The flows that start a user's session. */
-export type SessionFlow = Exclude<Flow, 'client'>
+}
 
 /** One variable of the environment. `T` is the type of its value. */
 interface Variable<T> {

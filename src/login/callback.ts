@@ -14,8 +14,6 @@ import {
 import { causeOf } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import {
-  type AuthorizationResponse,
-  CODE_OR_ERROR,
   loginErrorOf,
   NONCE,
   NOT_YOURS,
@@ -26,7 +24,7 @@ import {
 import type { LoginContext } from './context.ts'
 import { returnLocation } from './return-to.ts'
 import { noteRefusal, requireTokens } from './sign-in.ts'
-import { sendFragmentPage } from './token-flow.ts'
+import { createFragmentPage } from './token-flow.ts'
 import { loginUrl, TRANSACTION_MS } from './transaction.ts'
 
 const HOME = '/'
@@ -48,14 +46,17 @@ function whyNotYours({ headers }: FastifyRequest, publicUrl: string): string {
  */
 export function createCallback(context: LoginContext) {
   const { authorizationServer, store, sessions, cookies, transactions, signIn } = context
-  const { redirect, flows, issuer } = context.config.oauth
-  const { publicUrl } = context.config
+  const { publicUrl, oauth } = context.config
+  const fragmentPage = createFragmentPage(context)
 
   return async function callback(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const response = readAuthorizationResponse(queryOf(request.url))
     const { nonce = response.state ?? '' } = request.params as { nonce?: string }
-    if (response.kind === 'none') return await withoutResponse(request, reply, { response, nonce })
-    requireOwnResponse(response, nonce, issuer)
+    if (response.kind === 'none') {
+      const page = fragmentPage(request, reply, { response, nonce })
+      return page ?? (await withoutTransaction(request, reply, nonce))
+    }
+    requireOwnResponse(response, nonce, oauth.issuer)
     const transaction = transactions.find(request.headers.cookie, nonce)
     if (transaction === null) return await withoutTransaction(request, reply, nonce)
     if (response.kind === 'error') {
@@ -64,7 +65,8 @@ export function createCallback(context: LoginContext) {
       return reply.redirect(returnLocation(transaction.returnTo, loginErrorOf(response.value)), 303)
     }
     if (transaction.flow !== 'code') throw problem('login_failed', 'This sign-in did not ask for a code.')
-    if (!(await store.claimNonce(nonce, randomUUID(), TRANSACTION_MS))) {
+    const attempt = randomUUID()
+    if (!(await store.claimNonce(nonce, attempt, TRANSACTION_MS))) {
       return await withoutTransaction(request, reply, nonce)
     }
     // Whatever the result: a cookie that is left would count among the few that a browser may have.
@@ -80,25 +82,6 @@ export function createCallback(context: LoginContext) {
     const granted = requireTokens(context, outcome, { refused, members, request })
     await signIn(request, reply, { tokens: granted, flow: 'code', members })
     return reply.redirect(returnLocation(transaction.returnTo), 303)
-  }
-
-  /** The response of the token flow is in the fragment, which browsers do not send: a page's script reads it. */
-  async function withoutResponse(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    { response, nonce }: { response: AuthorizationResponse; nonce: string },
-  ): Promise<FastifyReply> {
-    const { cookie } = request.headers
-    if (!flows.has('token')) throw problem('invalid_request', CODE_OR_ERROR)
-    if (redirect === 'fixed') {
-      if (!transactions.awaitsFragment(cookie)) throw problem('invalid_request', CODE_OR_ERROR)
-      return sendFragmentPage(reply, loginUrl({ flow: 'token', returnTo: HOME }))
-    }
-    requireOwnResponse(response, nonce, issuer)
-    const transaction = transactions.find(cookie, nonce)
-    if (transaction === null) return await withoutTransaction(request, reply, nonce)
-    if (transaction.flow !== 'token') throw problem('invalid_request', CODE_OR_ERROR)
-    return sendFragmentPage(reply, loginUrl(transaction))
   }
 
   /** Reload and Back come here after a sign-in that succeeded; a signed-in browser then goes home. */

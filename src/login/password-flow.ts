@@ -10,6 +10,8 @@ import { BODY_LIMIT_BYTES, type OptionalFlow } from './optional-flow.ts'
 import { createRateLimit, networkOf } from './rate-limit.ts'
 import { requireTokens } from './sign-in.ts'
 
+const PATH = '/auth/password'
+
 /** Tries in this process. */
 const TRIES_PER_MINUTE = { address: 30, username: 5 }
 
@@ -28,10 +30,10 @@ type PasswordBody = Record<keyof (typeof PASSWORD_SCHEMA)['properties'], string>
 /** The credential flow (service document, section 5.4), `grant_type=password` of RFC 6749 section 4.3. */
 export const PASSWORD_FLOW: OptionalFlow = {
   name: 'password',
-  knownPaths: () => [{ path: PATHS.password, allow: 'POST' }],
+  knownPaths: () => [{ path: PATH, allow: 'POST' }],
   openApi: {
     paths: {
-      [PATHS.password]: {
+      [PATH]: {
         post: {
           operationId: 'password',
           tags: ['session'],
@@ -60,7 +62,7 @@ export const PASSWORD_FLOW: OptionalFlow = {
     const countAddress = createRateLimit({ perMinute: TRIES_PER_MINUTE.address, clock: context.clock })
     scope.route({
       method: 'POST',
-      url: PATHS.password,
+      url: PATH,
       bodyLimit: BODY_LIMIT_BYTES,
       schema: { body: PASSWORD_SCHEMA },
       async onRequest(request) {
@@ -84,8 +86,9 @@ function createPassword(context: LoginContext) {
     countUsername(countedAs(username))
     // While the store is down no tokens are requested, since they could not be stored.
     await store.ping()
-    const outcome = await authorizationServer.redeemPassword({
-      redirectUri: config.publicUrl + PATHS.callback,
+    const outcome = await authorizationServer.redeemGrant('password', {
+      // The service demands a URL on the registered callback's domain here too.
+      redirect_uri: config.publicUrl + PATHS.callback,
       username,
       password: new Secret(password),
     })

@@ -31,8 +31,8 @@ const OPTIONAL_FLOWS: Readonly<Record<Exclude<SessionFlow, 'code'>, OptionalFlow
 /** A browser that navigates here sees a problem as a page. */
 const PAGES: ReadonlySet<string | undefined> = new Set([PATHS.login, PATHS.callback, PATHS.callbackOfLogin])
 
-/** Routes whose problems are failed sign-ins. */
-const SIGN_IN: ReadonlySet<string | undefined> = new Set([...PAGES, PATHS.password])
+/** The routes that do not sign in. A problem of any other route is a failed sign-in. */
+const NO_SIGN_IN: ReadonlySet<string | undefined> = new Set([PATHS.session, PATHS.logout])
 
 const FAILURES: Partial<Record<ProblemCode, SignInFailure>> = {
   login_failed: 'login_failed',
@@ -104,7 +104,8 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
         throw crossOrigin(request.headers, publicUrl)
     })
     scope.addHook('onResponse', async (request) => {
-      if (request.fault !== null && SIGN_IN.has(request.routeOptions.url)) noteFailure(request, request.fault)
+      if (request.fault === null || NO_SIGN_IN.has(request.routeOptions.url)) return
+      noteFailure(request, request.fault)
     })
     scope.get(PATHS.login, createStart(context))
     // Outside of the browser session: a session that cannot be read can still be ended.

@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import type { SessionFlow } from '../config/variables.ts'
+import { SESSION_FLOWS } from '../config/variables.ts'
 import { problem } from '../errors.ts'
 import {
   CSRF_PARAMETER,
@@ -108,7 +108,7 @@ const INSTANT = { type: 'string', format: 'date-time' }
 
 const FACTS = {
   authenticated: { const: true },
-  flow: { enum: ['code', 'token', 'password'] satisfies SessionFlow[] },
+  flow: { enum: SESSION_FLOWS },
   createdAt: INSTANT,
   idleExpiresAt: INSTANT,
   expiresAt: INSTANT,

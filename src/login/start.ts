@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
+import { REDIRECT_FLOWS, type RedirectFlow } from '../config/variables.ts'
 import { problem } from '../errors.ts'
 import {
   inQuery,
@@ -16,7 +17,7 @@ import { sendPage } from './pages.ts'
 import { createSendToPublicHost } from './public-host.ts'
 import { createRateLimit, networkOf } from './rate-limit.ts'
 import { localPath } from './return-to.ts'
-import { loginUrl, type Transaction } from './transaction.ts'
+import { loginUrl } from './transaction.ts'
 
 type Flows = Config['oauth']['flows']
 
@@ -66,8 +67,8 @@ export function createStart(context: LoginContext) {
   }
 }
 
-/** The requested flow if it is permitted; without a request the first permitted one of code and token. */
-function flowOf(given: string | null, flows: Flows): Transaction['flow'] {
+/** The requested flow if it is permitted; without a request the first permitted one. */
+function flowOf(given: string | null, flows: Flows): RedirectFlow {
   const permitted = permittedFlows(flows)
   const flow = given === null ? permitted[0] : permitted.find((name) => name === given)
   if (flow !== undefined) return flow
@@ -76,8 +77,8 @@ function flowOf(given: string | null, flows: Flows): Transaction['flow'] {
   throw problem('invalid_request', `The parameter flow must be ${names}.`)
 }
 
-function permittedFlows(flows: Flows): Transaction['flow'][] {
-  return (['code', 'token'] as const).filter((flow) => flows.has(flow))
+function permittedFlows(flows: Flows): RedirectFlow[] {
+  return REDIRECT_FLOWS.filter((flow) => flows.has(flow))
 }
 
 function returnToOf(query: URLSearchParams, publicUrl: string): string {
@@ -94,13 +95,14 @@ function returnToOf(query: URLSearchParams, publicUrl: string): string {
 /** The OpenAPI document's part on this route. */
 export function startOpenApi(flows: Flows): OpenApiFragment {
   const returnTo = inQuery('returnTo', { type: 'string', default: '/', description: 'A path of this site.' })
-  const flow = inQuery('flow', { type: 'string', enum: permittedFlows(flows) })
+  const permitted = permittedFlows(flows)
+  const flow = inQuery('flow', { type: 'string', enum: permitted })
   const get = {
     operationId: 'login',
     tags: ['session'],
     summary: 'Navigate here to sign in',
     security: [],
-    parameters: flows.has('token') ? [returnTo, flow] : [returnTo],
+    parameters: permitted.length > 1 ? [returnTo, flow] : [returnTo],
     responses: {
       200: pageResponse('A page with a button, where another site has sent the browser here.'),
       303: redirectResponse(

@@ -13,7 +13,15 @@ import {
 } from '../http/openapi.ts'
 import { acceptFragment, type GrantedTokens } from '../oauth/token-response.ts'
 import { PATHS } from '../paths.ts'
-import { loginErrorOf, NONCE, NOT_YOURS, requireNonce, requireOwnResponse } from './authorization-response.ts'
+import {
+  type AuthorizationResponse,
+  CODE_OR_ERROR,
+  loginErrorOf,
+  NONCE,
+  NOT_YOURS,
+  requireNonce,
+  requireOwnResponse,
+} from './authorization-response.ts'
 import type { LoginContext } from './context.ts'
 import { BODY_LIMIT_BYTES, type OptionalFlow } from './optional-flow.ts'
 import { sendPage } from './pages.ts'
@@ -138,8 +146,9 @@ function createFragmentHandler(context: LoginContext) {
   }
 
   async function claim(nonce: string, granted: GrantedTokens, members: Members): Promise<boolean> {
+    const attempt = randomUUID()
     try {
-      return await store.claimNonce(nonce, randomUUID(), TRANSACTION_MS)
+      return await store.claimNonce(nonce, attempt, TRANSACTION_MS)
     } catch (cause) {
       // The page has already removed the token from its address, so it cannot send it again.
       revoke(granted)
@@ -177,8 +186,35 @@ function tell(text) {
 /** For every other page at the callback's address: removes an unwanted token from the address. */
 export const FORGET_FRAGMENT = `if (location.hash) history.replaceState(null, '', location.pathname + location.search)`
 
-/** The page on which a sign-in of the token flow ends; `retry` is where to begin it again. */
-export function sendFragmentPage(reply: FastifyReply, retry: string): FastifyReply {
+/**
+ * Sends the page for a callback whose query has no response: that of this flow is in the fragment, which browsers do not
+ * send, so a script reads it. null where this browser did not begin the sign-in. Throws where it began another flow.
+ */
+export function createFragmentPage({ config, transactions }: LoginContext) {
+  const { redirect, flows, issuer } = config.oauth
+
+  return function fragmentPage(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    { response, nonce }: { response: AuthorizationResponse; nonce: string },
+  ): FastifyReply | null {
+    const { cookie } = request.headers
+    if (!flows.has('token')) throw problem('invalid_request', CODE_OR_ERROR)
+    if (redirect === 'fixed') {
+      // The state, too, is in the fragment, so the sign-in is not known yet.
+      if (!transactions.hasBegun(cookie, 'token')) throw problem('invalid_request', CODE_OR_ERROR)
+      return sendFragmentPage(reply, loginUrl({ flow: 'token', returnTo: '/' }))
+    }
+    requireOwnResponse(response, nonce, issuer)
+    const transaction = transactions.find(cookie, nonce)
+    if (transaction === null) return null
+    if (transaction.flow !== 'token') throw problem('invalid_request', CODE_OR_ERROR)
+    return sendFragmentPage(reply, loginUrl(transaction))
+  }
+}
+
+/** `retry` is where to begin the sign-in again. */
+function sendFragmentPage(reply: FastifyReply, retry: string): FastifyReply {
   return sendPage(reply, {
     status: 200,
     title: 'Signing in',

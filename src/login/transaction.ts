@@ -1,18 +1,18 @@
 import { createHash, randomBytes } from 'node:crypto'
 import type { FastifyReply } from 'fastify'
 import type { Config } from '../config/config.ts'
+import type { RedirectFlow } from '../config/variables.ts'
 import type { Keyring } from '../keyring.ts'
 import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 
 /** One sign-in, as the server must remember it until the browser comes back. */
 export interface Transaction {
-  /** The flows that redirect the browser to the authorization server. */
-  flow: 'code' | 'token'
+  flow: RedirectFlow
   returnTo: string
   /** `redirect_uri` of the authorization request. */
   redirectUri: string
-  /** PKCE verifier; null when PKCE is off, and in the token flow. */
+  /** PKCE verifier; null when PKCE is off, and in flows without a code. */
   verifier: string | null
 }
 
@@ -31,8 +31,8 @@ export interface Transactions {
   ): Pick<Transaction, 'redirectUri' | 'verifier'> & { nonce: string }
   /** The sign-in of this nonce, or null if this browser did not begin it or it is too old. */
   find(cookieHeader: string | undefined, nonce: string): Transaction | null
-  /** Whether this browser has begun any sign-in whose response comes in the fragment. */
-  awaitsFragment(cookieHeader: string | undefined): boolean
+  /** Whether this browser has begun any sign-in of this flow. */
+  hasBegun(cookieHeader: string | undefined, flow: RedirectFlow): boolean
   /** Clears the cookie of a sign-in. */
   forget(reply: FastifyReply, nonce: string): void
 }
@@ -44,7 +44,7 @@ export function loginUrl({ flow, returnTo }: Pick<Transaction, 'flow' | 'returnT
 
 /** Content of a login cookie, short; without `f` it is of the code flow. */
 interface Sealed {
-  f?: Transaction['flow']
+  f?: RedirectFlow
   r: string
   v: string | null
   t: number
@@ -121,7 +121,10 @@ export function createTransactions({
       return null
     },
 
-    awaitsFragment: (header) => [...loginCookiesIn(header)].some((cookie) => open(cookie)?.f === 'token'),
+    hasBegun(header, flow) {
+      const begun = [...loginCookiesIn(header)].map(open)
+      return begun.some((sealed) => sealed !== null && (sealed.f ?? 'code') === flow)
+    },
 
     forget: (reply, nonce) => clear(reply, idOf(nonce)),
   }

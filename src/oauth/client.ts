@@ -17,23 +17,17 @@ import {
 } from 'openid-client'
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
+import type { RedirectFlow } from '../config/variables.ts'
 import type { Secret } from '../secret.ts'
 import { createTokenFetch, type RequestBounds } from './token-fetch.ts'
 import { acceptTokens, classifyFailure, type TokenOutcome } from './token-response.ts'
 
 interface AuthorizationRequest {
-  responseType: 'code' | 'token'
+  responseType: RedirectFlow
   redirectUri: string
   state: string
   /** PKCE verifier (RFC 7636), or null to send no challenge. */
   verifier: string | null
-}
-
-interface PasswordCredentials {
-  /** A URL on the registered callback's domain, which the service demands here too. */
-  redirectUri: string
-  username: string
-  password: Secret
 }
 
 interface CodeExchange {
@@ -49,8 +43,8 @@ export interface AuthorizationServer {
   authorizeUrl(request: AuthorizationRequest): Promise<string>
   /** The code flow, step 2. */
   redeemCode(exchange: CodeExchange): Promise<TokenOutcome>
-  /** The credential flow; `refused` means that user name or password are wrong. */
-  redeemPassword(credentials: PasswordCredentials): Promise<TokenOutcome>
+  /** Any other grant: its `grant_type`, and the parameters of its token request besides `scope`. */
+  redeemGrant(grantType: string, parameters: Readonly<Record<string, string | Secret>>): Promise<TokenOutcome>
   /** The client flow: a token of the application's own, without a user. */
   redeemClient(): Promise<TokenOutcome>
   /** Resolves with the response, however late, or when the connection has failed or `signal` has reset it. */
@@ -149,12 +143,14 @@ export function createAuthorizationServer({
       )
     },
 
-    redeemPassword({ redirectUri, username, password }) {
+    redeemGrant(grantType, parameters) {
+      const fields = Object.entries(parameters).map(([name, value]) => [
+        name,
+        typeof value === 'string' ? value : value.reveal(),
+      ])
       return request(() =>
-        genericGrantRequest(configuration(), 'password', {
-          redirect_uri: redirectUri,
-          username,
-          password: password.reveal(),
+        genericGrantRequest(configuration(), grantType, {
+          ...Object.fromEntries(fields),
           scope: oauth.scope,
         }),
       )

@@ -1,0 +1,22 @@
+import type { FastifyInstance } from 'fastify'
+import type { Config } from '../config/config.ts'
+import type { SessionFlow } from '../config/variables.ts'
+import type { KnownPath } from '../http/hooks.ts'
+import type { OpenApiFragment } from '../http/openapi.ts'
+import type { LoginContext } from './context.ts'
+
+/**
+ * A flow besides `code`, served only where `OAUTH_FLOWS` names it. A new one is a file of this folder, its name in
+ * config/variables.ts, and its place in routes.ts. callback.ts hands a callback without a query to the token flow.
+ */
+export interface OptionalFlow {
+  name: SessionFlow
+  /** Its paths, all below `/auth`, with all methods that they take, those of the code flow included. */
+  knownPaths(redirect: Config['oauth']['redirect']): readonly KnownPath[]
+  openApi: OpenApiFragment
+  /** Adds its routes to a scope that has browser sessions and JSON bodies. */
+  addRoutes(scope: FastifyInstance, context: LoginContext): void
+}
+
+/** The longest body of a flow: a few members, of which a token may be long. */
+export const BODY_LIMIT_BYTES = 16_384
