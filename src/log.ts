@@ -140,14 +140,14 @@ function readSourceMap(url: string): SourceMap | null {
   }
 }
 
-/** The request behind an event: its id, and the address of its client by TRUST_PROXY. */
-export interface Cause {
+/** How log lines name the request behind an event: its id, and the address of its client by TRUST_PROXY. */
+export interface RequestInLog {
   reqId: string
   address: string
 }
 
-/** How log lines name a request of the server. */
-export function causeOf({ id, ip }: { id: string; ip: string }): Cause {
+/** The id and address of a request, for the log. */
+export function requestInLog({ id, ip }: { id: string; ip: string }): RequestInLog {
   return { reqId: id, address: ip }
 }
 

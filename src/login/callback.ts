@@ -11,7 +11,7 @@ import {
   problemOrPage,
   redirectResponse,
 } from '../http/openapi.ts'
-import { causeOf } from '../log.ts'
+import { requestInLog } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import {
   loginErrorOf,
@@ -92,7 +92,7 @@ export function createCallback(context: LoginContext) {
   ): Promise<FastifyReply> {
     const key = cookies.recordKeyIn(request)
     if (key !== null && (await store.nonceClaimed(nonce))) {
-      const found = await sessions.find(key, causeOf(request))
+      const found = await sessions.find(key, requestInLog(request))
       if (found.kind === 'live') {
         transactions.forget(reply, nonce)
         return reply.redirect(returnLocation(HOME), 303)

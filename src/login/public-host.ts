@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { causeOf } from '../log.ts'
+import { requestInLog } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import type { LoginContext } from './context.ts'
 
@@ -24,7 +24,7 @@ export function createSendToPublicHost({ config, cookies, log }: Pick<LoginConte
     log.warn(
       {
         event: 'login.other_host',
-        ...causeOf(request),
+        ...requestInLog(request),
         host: request.headers.host?.slice(0, 200),
         publicHost,
       },

@@ -8,7 +8,7 @@ import {
   problemResponse,
   withHead,
 } from '../http/openapi.ts'
-import { type Cause, causeOf } from '../log.ts'
+import { requestInLog } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import { END_REASONS, type Found, type LiveSession, loginRequired } from '../session/session.ts'
@@ -58,7 +58,7 @@ export function createSessionInfo({ sessions, store, cookies, sessionFacts }: Se
       await store.read(NO_RECORD)
       return SIGNED_OUT
     }
-    const found = await sessions.find(request.recordKey, causeOf(request))
+    const found = await sessions.find(request.recordKey, requestInLog(request))
     if (found.kind !== 'live') return signedOut(found)
     renewCookies(request, reply, cookies)
     return sessionFacts(found.session)
@@ -80,16 +80,16 @@ export function createStaySignedIn({
     const key = request.recordKey
     if (key === null) throw problem('login_required', 'There is no session cookie of this server.')
     // Activity is recorded without a look at the limits, so a session that has passed one must be found first.
-    await findLive(key, causeOf(request))
+    await findLive(key, request)
     sessions.touch(key)
-    const session = await findLive(key, causeOf(request))
+    const session = await findLive(key, request)
     renewCookies(request, reply, cookies)
     // Fastify would read the body after this hook, so the response is sent here.
     return reply.send(sessionFacts(session))
   }
 
-  async function findLive(key: RecordKey, cause: Cause): Promise<LiveSession> {
-    const found = await sessions.find(key, cause)
+  async function findLive(key: RecordKey, request: FastifyRequest): Promise<LiveSession> {
+    const found = await sessions.find(key, requestInLog(request))
     if (found.kind === 'live') return found.session
     throw found.kind === 'ended'
       ? loginRequired(found.reason)

@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { SessionFlow } from '../config/variables.ts'
 import { type Problem, problem, unavailable } from '../errors.ts'
-import { type Cause, causeOf, type Logger } from '../log.ts'
+import { type RequestInLog, requestInLog, type Logger } from '../log.ts'
 import type { GrantedTokens, TokenOutcome } from '../oauth/token-response.ts'
 import { recordKeyOf, type SessionCookies } from '../session/cookies.ts'
 import type { NewSession, Sessions } from '../session/sessions.ts'
@@ -45,10 +45,10 @@ export function createSignIn({
 }): SignIn {
   async function endReplaced(key: RecordKey, request: FastifyRequest): Promise<void> {
     try {
-      await sessions.end(key, 'replaced', { cause: causeOf(request) })
+      await sessions.end(key, 'replaced', { request: requestInLog(request) })
     } catch (error) {
       log.warn(
-        { event: 'login.replaced_left', ...causeOf(request), recordKey: inLog(key), err: error },
+        { event: 'login.replaced_left', ...requestInLog(request), recordKey: inLog(key), err: error },
         'the session before could not be ended',
       )
     }
@@ -67,13 +67,13 @@ export function createSignIn({
       // Either write may have succeeded without a response; the session would be refreshed for hours.
       sessions.abandon(key)
       log.error(
-        { event: 'login.unsaved', ...causeOf(request), recordKey: inLog(key), err: cause },
+        { event: 'login.unsaved', ...requestInLog(request), recordKey: inLog(key), err: cause },
         'a sign-in could not be stored',
       )
       throw unavailable('store_unavailable', 1, { cause, members })
     }
     cookies.setRecordKey(reply, key)
-    log.info({ event: 'login.succeeded', ...causeOf(request), recordKey: inLog(key) }, 'signed in')
+    log.info({ event: 'login.succeeded', ...requestInLog(request), recordKey: inLog(key) }, 'signed in')
     if (replaced !== null) await endReplaced(replaced, request)
     return session
   }
@@ -138,7 +138,7 @@ export function noteRefusal(
 }
 
 /** The request of a sign-in that began no session, and the session that its browser has, where it has one. */
-export function browserOf(request: FastifyRequest, cookies: SessionCookies): Cause & { recordKey?: string } {
+export function browserOf(request: FastifyRequest, cookies: SessionCookies): RequestInLog & { recordKey?: string } {
   const key = cookies.recordKeyIn(request)
-  return key === null ? causeOf(request) : { ...causeOf(request), recordKey: inLog(key) }
+  return key === null ? requestInLog(request) : { ...requestInLog(request), recordKey: inLog(key) }
 }

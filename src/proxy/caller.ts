@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts'
 import { type Problem, problem, unavailable } from '../errors.ts'
-import type { Cause } from '../log.ts'
+import type { RequestInLog } from '../log.ts'
 import type { SessionCache } from '../session/cache.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { Known, OutageGrace } from '../session/outage.ts'
@@ -31,9 +31,9 @@ export interface Renewer<C> {
   /**
    * The caller with a newer token than the refused one. Rejects with the problem to send where there is none.
    * `namesInvalidToken`: the refusal gave that error code, which ends a session without a refresh token.
-   * `cause`: the request, for the log.
+   * `request`: the one behind it, for the log.
    */
-  renew(refused: C, namesInvalidToken: boolean, cause: Cause): Promise<C>
+  renew(refused: C, namesInvalidToken: boolean, request: RequestInLog): Promise<C>
   /** Whether the caller's token has expired by the clock of this process. */
   hasExpired(caller: C): boolean
 }
@@ -43,9 +43,9 @@ export interface Callers extends Renewer<Caller> {
   cached(header: string | undefined): Caller | null
   /**
    * The caller for a `Cookie` header, with a usable token. Rejects with the problem to send. `onSession`
-   * runs once a session is there, so that what it throws comes after 401 and before 503. `cause`: the request.
+   * runs once a session is there, so that what it throws comes after 401 and before 503. `request`: for the log.
    */
-  find(header: string | undefined, onSession: () => void, cause: Cause): Promise<Caller>
+  find(header: string | undefined, onSession: () => void, request: RequestInLog): Promise<Caller>
 }
 
 export interface CallersOptions {
@@ -94,7 +94,7 @@ export function createCallers({
     return caller
   }
 
-  async function find(header: string | undefined, onSession: () => void, cause: Cause): Promise<Caller> {
+  async function find(header: string | undefined, onSession: () => void, request: RequestInLog): Promise<Caller> {
     const cookie = cookies.read(header)
     if (cookie === null) throw problem('login_required', 'There is no session cookie.')
     const verified = cookies.verify(cookie)
@@ -108,7 +108,7 @@ export function createCallers({
     const read = cache.reading(verified.recordKey)
     let found: Found
     try {
-      found = await sessions.find(verified.recordKey, cause)
+      found = await sessions.find(verified.recordKey, request)
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error
       const still = error.unreached ? grace.find(cookie) : null
@@ -183,15 +183,15 @@ export function createCallers({
     sessions.touch(caller.key)
   }
 
-  async function renew(refused: Caller, namesInvalidToken: boolean, cause: Cause): Promise<Caller> {
+  async function renew(refused: Caller, namesInvalidToken: boolean, request: RequestInLog): Promise<Caller> {
     cache.drop(refused.key)
-    const found = await sessions.find(refused.key, cause)
+    const found = await sessions.find(refused.key, request)
     switch (found.kind) {
       case 'live': {
         const { session } = found
         const access = await tokens.obtainAccessToken(session, refused.gen)
         const wasLast = access.kind === 'token_refused' && session.tokens.refreshToken === null
-        if (wasLast && namesInvalidToken) throw await endRefused(refused, cause)
+        if (wasLast && namesInvalidToken) throw await endRefused(refused, request)
         return await ready(session, access)
       }
       case 'ended':
@@ -202,11 +202,11 @@ export function createCallers({
   }
 
   /** Ends a session whose only token was called invalid. Returns the problem to send. */
-  async function endRefused(refused: Caller, cause: Cause): Promise<Problem> {
+  async function endRefused(refused: Caller, request: RequestInLog): Promise<Problem> {
     const { key, gen } = refused
-    if (await sessions.end(key, 'refused', { gen, cause })) return loginRequired('refused')
+    if (await sessions.end(key, 'refused', { gen, request })) return loginRequired('refused')
     // One of several callers with this token ends the session, and all get the same problem.
-    const found = await sessions.find(key, cause)
+    const found = await sessions.find(key, request)
     return found.kind === 'ended' ? loginRequired(found.reason ?? 'refused') : problem('upstream_refused')
   }
 

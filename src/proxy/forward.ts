@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Problem, problem } from '../errors.ts'
-import { causeOf, type Logger } from '../log.ts'
+import { requestInLog, type Logger } from '../log.ts'
 import type { AnonymousCallers } from './anonymous.ts'
 import type { Caller, Callers, Renewer } from './caller.ts'
 import { type AccountRules, checkAccount, type OutgoingRequest } from './outgoing-request.ts'
@@ -61,7 +61,7 @@ export function createForward(options: ForwardOptions): Forward {
     const check = (): void => checkAccount(outgoing.wac, accounts)
     let caller: Caller
     try {
-      caller = await callers.find(request.headers.cookie, check, causeOf(request))
+      caller = await callers.find(request.headers.cookie, check, requestInLog(request))
     } catch (error) {
       const isAnonymous = error instanceof Problem && error.code === 'login_required'
       if (!isAnonymous || !anonymous?.mayRead(outgoing)) throw error
@@ -116,7 +116,7 @@ export function createForward(options: ForwardOptions): Forward {
   ): void {
     const { renewer, request, reply } = forwarding
     renewer
-      .renew(refused, namesInvalidToken, causeOf(request))
+      .renew(refused, namesInvalidToken, requestInLog(request))
       .then((caller) => send(forwarding, caller))
       .catch((error: unknown) => reply.send(error))
   }

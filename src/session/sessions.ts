@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Clock } from '../clock.ts'
 import type { SessionFlow } from '../config/variables.ts'
 import type { Keyring } from '../keyring.ts'
-import type { Cause, Logger } from '../log.ts'
+import type { RequestInLog, Logger } from '../log.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { ReliableStore } from '../store/reliable.ts'
 import {
@@ -28,8 +28,8 @@ export interface Sessions {
   create(key: RecordKey, granted: GrantedTokens, flow: SessionFlow): Promise<NewSession>
   /** Ends a session whose creation failed, as soon as the store takes that. Never rejects. */
   abandon(key: RecordKey): void
-  /** Looks a session up, and ends it where it has passed a limit. `cause`: the request that asks, for the log. */
-  find(key: RecordKey, cause?: Cause): Promise<Found>
+  /** Looks a session up, and ends it where it has passed a limit. `request`: the one that asks, for the log. */
+  find(key: RecordKey, request?: RequestInLog): Promise<Found>
   /** The browser of this session is active now. */
   touch(key: RecordKey): void
   end: EndSession
@@ -100,7 +100,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     return { key, record: { flow, createdAt, idleEndsAt, endsAt }, tokens: granted }
   }
 
-  async function find(key: RecordKey, cause?: Cause): Promise<Found> {
+  async function find(key: RecordKey, request?: RequestInLog): Promise<Found> {
     const record = await store.read(key)
     if (record === null) return await endedBefore(key)
     const limit = passedLimit(record, clock.wall())
@@ -111,7 +111,7 @@ export function createSessions(options: SessionsOptions): Sessions {
       const { kind } = await store.endPassed(key, record.gen, limit)
       if (kind === 'gone') return await endedBefore(key)
       if (kind === 'ended') {
-        onEnded({ key, reason: limit, cause })
+        onEnded({ key, reason: limit, request })
         return { kind: 'ended', reason: limit, at: Math.min(record.idleEndsAt, record.endsAt) }
       }
       // Moved: by the store's clock the session lives, so the clock of this process is wrong; or it was just refreshed.
@@ -173,14 +173,14 @@ export function createSessions(options: SessionsOptions): Sessions {
 type EndSession = (
   key: RecordKey,
   reason: EndReason,
-  more?: { gen?: number; cause?: Cause },
+  more?: { gen?: number; request?: RequestInLog },
 ) => Promise<boolean>
 
-/** A session that has just ended. Without `cause` no single request ended it. */
+/** A session that has just ended. Without `request` no single request ended it. */
 interface Ended {
   key: RecordKey
   reason: EndReason
-  cause?: Cause | undefined
+  request?: RequestInLog | undefined
 }
 
 interface EndSessionOptions {
@@ -194,18 +194,18 @@ interface EndSessionOptions {
 }
 
 /** Writes that a session ended, by whichever process. */
-export function logEnded(log: Logger, { key, reason, cause }: Ended): void {
-  log.info({ event: 'session.ended', reason, recordKey: inLog(key), ...cause }, 'session ended')
+export function logEnded(log: Logger, { key, reason, request }: Ended): void {
+  log.info({ event: 'session.ended', reason, recordKey: inLog(key), ...request }, 'session ended')
 }
 
 /** The end of sessions alone, for the operator's command line. */
 export function createEndSession(options: EndSessionOptions): EndSession {
   const { store, keyring, log } = options
 
-  return async function end(key, reason, { gen, cause } = {}) {
+  return async function end(key, reason, { gen, request } = {}) {
     const ended = await store.end(key, gen === undefined ? { reason } : { reason, gen })
     if (ended.kind !== 'ended') return false
-    options.onEnded({ key, reason, cause })
+    options.onEnded({ key, reason, request })
     const opened = openTokens(keyring, key, ended.tokens)
     if (opened === null) options.onUnreadable(key)
     else options.revoke(opened.tokens)

@@ -12,7 +12,7 @@ import { newRecord } from '../store/stores.ts'
 
 const IDLE_MS = 7_200_000
 const HOUR_MS = 3_600_000
-const CAUSE = { reqId: 'a-request', address: '203.0.113.9' }
+const REQUEST = { reqId: 'a-request', address: '203.0.113.9' }
 
 /** One signed-in browser, whose session is always found as it was at the start. */
 function start(t: Test) {
@@ -73,7 +73,7 @@ function start(t: Test) {
     liveFor(ms: number): void {
       lifeMs = ms
     },
-    find: () => callers.find(cookie, () => {}, CAUSE),
+    find: () => callers.find(cookie, () => {}, REQUEST),
   }
 }
 
@@ -126,9 +126,9 @@ t.test('a session that the request may not use obtains no token', async (t) => {
   const refuse = () => {
     throw problem('wac_not_allowed')
   }
-  await t.rejects(callers.find(cookie, refuse, CAUSE), { code: 'wac_not_allowed' })
+  await t.rejects(callers.find(cookie, refuse, REQUEST), { code: 'wac_not_allowed' })
   t.equal(obtained(), 0)
-  await t.rejects(callers.find(undefined, refuse, CAUSE), { code: 'login_required' }, 'without a session')
+  await t.rejects(callers.find(undefined, refuse, REQUEST), { code: 'login_required' }, 'without a session')
 })
 
 t.test('a token expires by the monotonic clock, whatever the wall clock says', async (t) => {
