@@ -13,11 +13,11 @@ interface Responses {
 // ones, so the garbage collector would keep whole chains of responses.
 const RESPONSES = Symbol('responses')
 
-type Followed = Duplex & { [RESPONSES]?: Responses }
+type TrackedSocket = Duplex & { [RESPONSES]?: Responses }
 
 /** The response to the last request of a connection, over or not; null before the first request. */
 export function newestResponse(socket: Duplex): ServerResponse | null {
-  return (socket as Followed)[RESPONSES]?.newest ?? null
+  return (socket as TrackedSocket)[RESPONSES]?.newest ?? null
 }
 
 interface Connections {
@@ -112,7 +112,7 @@ export function closeSlowly(socket: Socket): void {
   }
 }
 
-function responsesOn(socket: Followed): Responses {
+function responsesOn(socket: TrackedSocket): Responses {
   socket[RESPONSES] ??= { newest: null, open: 0 }
   return socket[RESPONSES]
 }

@@ -24,8 +24,8 @@ interface HooksOptions {
   /** Browsers reach this server by https. */
   secure: boolean
   knownPaths: readonly KnownPath[]
-  /** Answers a request that no route takes with a file, or throws a problem. */
-  fallback: ((request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>) | null
+  /** Answers a request for an unknown path with a file or a page, or throws a problem. */
+  fallback: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>
   /** A problem as a page of fixed text. */
   navigationPage: (request: FastifyRequest, reply: FastifyReply) => ProblemPage
   accessLog: Config['accessLog']
@@ -184,7 +184,7 @@ function createAnswerUnknown({ knownPaths, fallback }: Pick<HooksOptions, 'known
     if (known !== undefined && !known.allow.split(', ').includes(request.method)) {
       throw problem('method_not_allowed', { headers: { allow: known.allow } })
     }
-    if (known !== undefined || fallback === null) throw problem('not_found')
+    if (known !== undefined) throw problem('not_found')
     return await fallback(request, reply)
   }
 }

@@ -34,15 +34,15 @@ export function createSendToPublicHost({ config, cookies, log }: Pick<LoginConte
 
   return function sendToPublicHost(request: FastifyRequest, reply: FastifyReply): boolean {
     const { host, cookie } = request.headers
-    const sent = cookies.wasSentToPublicHost(cookie)
+    const wasSent = cookies.wasSentToPublicHost(cookie)
     // `request.host` is X-Forwarded-Host where the peer is in TRUST_PROXY.
     if (isPublicHost(host) || isPublicHost(request.host)) {
-      if (sent) cookies.forgetSentToPublicHost(reply)
+      if (wasSent) cookies.forgetSentToPublicHost(reply)
       return false
     }
     warn(request)
     // The browser keeps the note only at the public host name, so a reverse proxy has changed `Host`.
-    if (sent) return false
+    if (wasSent) return false
     cookies.noteSentToPublicHost(reply)
     const query = request.url.indexOf('?')
     reply.redirect(publicUrl + PATHS.login + (query < 0 ? '' : request.url.slice(query)), 303)

@@ -62,15 +62,15 @@ export function createSignIn({
       session = await sessions.create(key, granted, flow)
       // An unsaved session would be saved by the library at the end of a request that failed.
       await request.session.save()
-    } catch (cause) {
+    } catch (error) {
       revoke(granted)
       // Either write may have succeeded without a response; the session would be refreshed for hours.
       sessions.abandon(key)
       log.error(
-        { event: 'login.unsaved', ...requestInLog(request), recordKey: inLog(key), err: cause },
+        { event: 'login.unsaved', ...requestInLog(request), recordKey: inLog(key), err: error },
         'a sign-in could not be stored',
       )
-      throw unavailable('store_unavailable', 1, { cause, members })
+      throw unavailable('store_unavailable', 1, { cause: error, members })
     }
     cookies.setRecordKey(reply, key)
     log.info({ event: 'login.succeeded', ...requestInLog(request), recordKey: inLog(key) }, 'signed in')

@@ -18,19 +18,19 @@ export function ruleFor(
   { method, jsonp }: Pick<OutgoingRequest, 'method' | 'jsonp'>,
 ): 'relay' | 'relay_if_empty' | Failure {
   if (status === 304) return 'relay'
-  if (status >= 300 && status < 400) return refusal(status, headers, 'redirect')
+  if (status >= 300 && status < 400) return rejection(status, headers, 'redirect')
   const coding: string | string[] | undefined = headers['transfer-encoding']
   // undici decodes chunks. Another transfer coding would reach the browser undeclared.
   if (coding !== undefined && String(coding).toLowerCase() !== 'chunked')
-    return refusal(status, headers, 'transfer coding')
+    return rejection(status, headers, 'transfer coding')
 
   switch (mediaKind(headers['content-type'])) {
     case 'data':
       return 'relay'
     case 'html':
-      return refusal(status, headers, 'text/html')
+      return rejection(status, headers, 'text/html')
     case 'script':
-      return jsonp ? 'relay' : refusal(status, headers, 'script')
+      return jsonp ? 'relay' : rejection(status, headers, 'script')
     case 'untyped':
       if (hasNoBody(method, status) || headers['content-length'] === '0') return 'relay'
       return headers['content-length'] === undefined ? 'relay_if_empty' : untypedBody(status, headers)
@@ -39,7 +39,7 @@ export function ruleFor(
 
 /** The failure of a response that has a body without a media type. */
 export function untypedBody(status: number, headers: IncomingHttpHeaders): Failure {
-  return refusal(status, headers, 'body without a type')
+  return rejection(status, headers, 'body without a type')
 }
 
 /** RFC 9112 section 6.3: these responses end with their head, whatever their fields say. */
@@ -47,7 +47,7 @@ export function hasNoBody(method: string, status: number): boolean {
   return method === 'HEAD' || status === 204 || status === 304
 }
 
-function refusal(status: number, headers: IncomingHttpHeaders, reason: string): Failure {
+function rejection(status: number, headers: IncomingHttpHeaders, reason: string): Failure {
   if (status < 400 || status > 599) return { kind: 'unusable', reason }
   const retryAfter: string | string[] | undefined = headers['retry-after']
   return { kind: 'upstream_error', status, retryAfter: typeof retryAfter === 'string' ? retryAfter : null }
