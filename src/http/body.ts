@@ -13,7 +13,7 @@ export function requireJson({ headers }: FastifyRequest): void {
   throw problem('unsupported_media_type')
 }
 
-/** Routes of `scope` read bodies as JSON, and answer 400 where a body is not UTF-8. */
+/** Routes of `scope` read bodies as JSON, and answer 400 if a body is not UTF-8. */
 export function addJsonBodies(scope: FastifyInstance): void {
   const parseJson = scope.getDefaultJsonParser('error', 'error')
   scope.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body: Buffer, done) => {

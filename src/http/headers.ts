@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 
 // Every set of security headers of this server. Sources: CSP Level 3, Fetch (CORP), HTML (COOP), Permissions
-// Policy, RFC 6797 section 7.1 (HSTS is sent only where browsers come by https).
+// Policy, RFC 6797 section 7.1 (HSTS is sent only if browsers come by https).
 const HSTS = 'max-age=31536000'
 
 const HEADERS: Readonly<Record<string, string>> = {
@@ -117,7 +117,7 @@ function staticPolicy(added: Readonly<Record<string, readonly string[]>>): strin
   for (const [directive, sources] of Object.entries(added)) {
     // Without a directive of its own a kind of resource falls back to one that says 'self' (CSP Level 3, section 6.8.3).
     const before = policy.get(directive) ?? ["'self'"]
-    // 'none' counts only where it is alone.
+    // 'none' counts only if it is alone.
     const kept = before.filter((source) => source !== "'none'" && !sources.includes(source))
     policy.set(directive, [...kept, ...sources])
   }

@@ -14,7 +14,7 @@ export interface KnownPath {
   path: string
   /** Value of the `Allow` header. */
   allow: string
-  /** How to show a problem as a page; null where this request gets JSON. */
+  /** How to show a problem as a page; null if this request gets JSON. */
   page?: (request: FastifyRequest, reply: FastifyReply) => ProblemPage | null
 }
 
@@ -42,7 +42,7 @@ declare module 'fastify' {
     followResponse: (request: FastifyRequest, reply: FastifyReply) => void
   }
   interface FastifyRequest {
-    /** Of the trace that this server exports; absent where it exports none. */
+    /** Of the trace that this server exports; absent if it exports none. */
     traceId?: string
   }
 }

@@ -111,7 +111,7 @@ export function openApiDocument(
   }
 }
 
-/** Errors that any request may get, such as 404, 405, 408, 414, 431 and 500, where the operation says nothing else. */
+/** Errors that any request may get, such as 404, 405, 408, 414, 431 and 500, if the operation says nothing else. */
 function withOtherProblems(operations: object): object {
   return Object.fromEntries(
     Object.entries(operations as Record<string, { responses: object }>).map(([method, operation]) => [

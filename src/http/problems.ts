@@ -6,14 +6,14 @@ export type ProblemPage = (problem: Problem) => unknown
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** null where a problem is sent as JSON. */
+    /** null if a problem is sent as JSON. */
     problemPage: ProblemPage | null
     /** The problem that was sent, for the log and the metrics. */
     fault: Problem | null
   }
 }
 
-/** Sends a problem as `application/problem+json`, or as a page where the request has one. */
+/** Sends a problem as `application/problem+json`, or as a page if the request has one. */
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, fault: Problem): unknown {
   request.fault = fault
   for (const [name, value] of Object.entries(fault.headers)) reply.header(name, value)

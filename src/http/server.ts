@@ -55,7 +55,7 @@ function createRequestIds(): () => string {
   }
 }
 
-/** The `X-Request-Id` of a trusted proxy where it has a safe form, else an id of ours. */
+/** The `X-Request-Id` of a trusted proxy if it has a safe form, else an id of ours. */
 function createTrustedRequestIds(trustProxy: readonly string[], newRequestId: () => string) {
   const trusted = new BlockList()
   for (const network of trustProxy) {

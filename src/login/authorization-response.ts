@@ -21,14 +21,14 @@ export function queryOf(url: string): URLSearchParams {
   return new URLSearchParams(at < 0 ? '' : url.slice(at + 1))
 }
 
-/** The value of a parameter, or null without one. Throws where it is repeated (RFC 6749 section 3.1). */
+/** The value of a parameter, or null without one. Throws if it is repeated (RFC 6749 section 3.1). */
 export function soleParameter(query: URLSearchParams, name: string): string | null {
   const values = query.getAll(name)
   if (values.length > 1) throw problem('invalid_request', `The parameter ${name} is repeated.`)
   return values[0] ?? null
 }
 
-/** Reads a response from the query. Throws where a parameter is repeated, and ignores unknown ones. */
+/** Reads a response from the query. Throws if a parameter is repeated, and ignores unknown ones. */
 export function readAuthorizationResponse(query: URLSearchParams): AuthorizationResponse {
   const [code, error, state = null, iss = null] = ['code', 'error', 'state', 'iss'].map((name) =>
     soleParameter(query, name),
@@ -44,7 +44,7 @@ export function requireNonce(nonce: string): void {
   if (!NONCE.test(nonce)) throw problem('login_failed', 'This address belongs to no sign-in.')
 }
 
-/** Throws where a response names another sign-in, or another issuer than the configured one (RFC 9207). */
+/** Throws if a response names another sign-in, or another issuer than the configured one (RFC 9207). */
 export function requireOwnResponse(
   { state, iss }: { state: string | null; iss: string | null },
   nonce: string,

@@ -5,8 +5,8 @@ import { PATHS } from '../paths.ts'
 import { sendPage } from './pages.ts'
 
 /**
- * Answers requests that no route takes where `STATIC_DIR` is not set: a navigation to `/` gets a page that says
- * so, since a sign-in without a `returnTo` ends there. Throws `not_found` for all else.
+ * Answers requests that no route takes while `STATIC_DIR` is not set. A navigation to `/` gets a page that says so:
+ * a sign-in without a `returnTo` ends there. Throws `not_found` for all else.
  */
 export async function sendHomePage(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
   if (request.method !== 'GET' || !/^\/(\?|$)/.test(request.url) || !isNavigation(request)) {

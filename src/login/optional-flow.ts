@@ -6,7 +6,7 @@ import type { OpenApiFragment } from '../http/openapi.ts'
 import type { LoginContext } from './context.ts'
 
 /**
- * A flow besides `code`, served only where `OAUTH_FLOWS` names it. A new one is a file of this folder, its name in
+ * A flow besides `code`, served only if `OAUTH_FLOWS` names it. A new one is a file of this folder, its name in
  * config/variables.ts, and its place in routes.ts. callback.ts hands a callback without a query to the token flow.
  */
 export interface OptionalFlow {

@@ -35,7 +35,7 @@ export function createSendToPublicHost({ config, cookies, log }: Pick<LoginConte
   return function sendToPublicHost(request: FastifyRequest, reply: FastifyReply): boolean {
     const { host, cookie } = request.headers
     const wasSent = cookies.wasSentToPublicHost(cookie)
-    // `request.host` is X-Forwarded-Host where the peer is in TRUST_PROXY.
+    // `request.host` is X-Forwarded-Host if the peer is in TRUST_PROXY.
     if (isPublicHost(host) || isPublicHost(request.host)) {
       if (wasSent) cookies.forgetSentToPublicHost(reply)
       return false

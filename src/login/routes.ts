@@ -22,7 +22,7 @@ import { createTransactions } from './transaction.ts'
 
 type Oauth = Config['oauth']
 
-/** The flows besides `code`; RFC 9700 advises against them. Each is served only where `OAUTH_FLOWS` names it. */
+/** The flows besides `code`; RFC 9700 advises against them. Each is served only if `OAUTH_FLOWS` names it. */
 const OPTIONAL_FLOWS: Readonly<Record<Exclude<SessionFlow, 'code'>, OptionalFlow>> = {
   token: TOKEN_FLOW,
   password: PASSWORD_FLOW,

@@ -22,7 +22,7 @@ export type Members = Record<string, string>
 
 /**
  * Starts a session with these tokens in a route with a browser session, sets its cookies, and ends the session that this
- * browser had. Throws `store_unavailable` where the session cannot be stored; the tokens are then dropped and nothing
+ * browser had. Throws `store_unavailable` if the session cannot be stored; the tokens are then dropped and nothing
  * has changed.
  */
 export type SignIn = (
@@ -137,7 +137,7 @@ export function noteRefusal(
   onSignInFailed(error === 'access_denied' ? 'refused' : 'server_error')
 }
 
-/** The request of a sign-in that began no session, and the session that its browser has, where it has one. */
+/** The request of a sign-in that began no session, and the session that its browser has, if it has one. */
 export function browserOf(request: FastifyRequest, cookies: SessionCookies): RequestInLog & { recordKey?: string } {
   const key = cookies.recordKeyIn(request)
   return key === null ? requestInLog(request) : { ...requestInLog(request), recordKey: inLog(key) }

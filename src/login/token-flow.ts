@@ -188,7 +188,7 @@ export const FORGET_FRAGMENT = `if (location.hash) history.replaceState(null, ''
 
 /**
  * Sends the page for a callback whose query has no response: that of this flow is in the fragment, which browsers do not
- * send, so a script reads it. null where this browser did not begin the sign-in. Throws where it began another flow.
+ * send, so a script reads it. null if this browser did not begin the sign-in. Throws if it began another flow.
  */
 export function createFragmentPage({ config, transactions }: LoginContext) {
   const { redirect, flows, issuer } = config.oauth

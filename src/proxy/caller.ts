@@ -29,7 +29,7 @@ export interface Caller extends Known {
 /** Renews a caller whose token the resource server refused. */
 export interface Renewer<C> {
   /**
-   * The caller with a newer token than the refused one. Rejects with the problem to send where there is none.
+   * The caller with a newer token than the refused one. Rejects with the problem to send if there is none.
    * `namesInvalidToken`: the refusal gave that error code, which ends a session without a refresh token.
    * `request`: the one behind it, for the log.
    */

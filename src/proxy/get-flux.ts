@@ -104,7 +104,7 @@ function namedFormat(value: string): Format {
 }
 
 /**
- * The best format for an `Accept` header (RFC 9110 section 12.5.1), null where it accepts none. A header
+ * The best format for an `Accept` header (RFC 9110 section 12.5.1), null if it accepts none. A header
  * that names HTML comes from the address bar, so every format is acceptable.
  */
 function acceptedFormat(accept: string | undefined): Format | null {

@@ -70,7 +70,7 @@ const LISTS = ['content-encoding', 'content-language', 'accept-ranges'] as const
 /**
  * The header fields of a relayed response, names and values in turn: the security headers, `Cache-Control`,
  * then those of the resource server that are on the allow-list. `received`: as undici gives them, with
- * lower-case names and a list where a field line was repeated.
+ * lower-case names and a list if a field line was repeated.
  */
 export function responseHeaders(
   status: number,

@@ -8,7 +8,7 @@ export interface OutgoingRequest {
   /** As the metrics name it. */
   operation: string
   wac: string
-  /** null where the request reads no Flux. */
+  /** null if the request reads no Flux. */
   fluxId: string | null
   method: 'GET' | 'HEAD' | 'PUT' | 'POST'
   /** Begins with `/`, built from validated parts, with its query; appended to the path of `BASE_URL`. */
@@ -26,14 +26,14 @@ export interface Call {
   /** The browser's request, for its headers and its end; its body is not read. */
   request: IncomingMessage
   response: ServerResponse
-  /** A ready `Bearer …` value, also where the token goes into the query. */
+  /** A ready `Bearer …` value, also if the token goes into the query. */
   authorization: string
   requestId: string
   /** Sent instead of the browser's (W3C Trace Context). Set by tracing/spans.ts. */
   traceparent?: string
 }
 
-/** The configured default account code and the accounts that are allowed; null where not configured. */
+/** The configured default account code and the accounts that are allowed; null if not configured. */
 export interface AccountRules {
   default: string | null
   allowed: ReadonlySet<string> | null
@@ -62,7 +62,7 @@ interface QueryParameter {
   raw: string
 }
 
-/** The parameters of a URL's query, in their order. Throws `invalid_request` where one is malformed. */
+/** The parameters of a URL's query, in their order. Throws `invalid_request` if one is malformed. */
 export function queryParameters(url: string): QueryParameter[] {
   const at = url.indexOf('?')
   if (at < 0 || at === url.length - 1) return []

@@ -81,7 +81,7 @@ export class Relay {
   }
 
   /**
-   * Node sends the head with the first part of the body. Where that does not follow at once, the head
+   * Node sends the head with the first part of the body. If that does not follow at once, the head
    * goes alone; a body in the same packet is here before the immediate runs.
    */
   sendHeadSoon(): void {

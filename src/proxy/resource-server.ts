@@ -48,7 +48,7 @@ export interface ResourceServerOptions {
 /** The resource server, as both operations reach it. */
 export interface ResourceServer {
   /**
-   * Sends one request and relays its response. `onOutcome` is called once. Where nothing was written, the
+   * Sends one request and relays its response. `onOutcome` is called once. If nothing was written, the
    * browser's response may then be used for another call or for a problem.
    */
   send(call: Call, onOutcome: (outcome: Outcome) => void): void
@@ -176,8 +176,8 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
       this.pipelined = true
       request.socket.setMaxListeners(0).once('close', this.onClose)
     }
-    // An update must not be sent twice. On a kept connection that the far end has just closed nobody could
-    // know whether it arrived, so each update gets a new connection.
+    // An update must not be sent twice. If the peer closed a kept connection just then, it would be unknown whether the
+    // update arrived, so each update gets a new connection.
     this.dispatch(isRepeatable(outgoing) ? upstream.kept : upstream.fresh)
   }
 
@@ -267,7 +267,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     }
   }
 
-  /** RFC 9112 section 9.3.1: the far end may close a kept connection just as it is used again. */
+  /** RFC 9112 section 9.3.1: the peer may close a kept connection just as it is used again. */
   private maySendAgain(error: Error): boolean {
     const wasClosed = this.connection.answered && !this.responseStarted && isLostConnection(error)
     return isRepeatable(this.call.outgoing) && wasClosed && !this.repeated
@@ -367,7 +367,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   }
 }
 
-/** Whether nobody is left to read a response. */
+/** Whether the browser has left. */
 function isGone({ request, response }: Call): boolean {
   return response.closed || response.destroyed || request.socket.destroyed
 }

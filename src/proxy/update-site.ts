@@ -78,7 +78,7 @@ export function readSiteTarget(request: FastifyRequest, accounts: AccountRules):
   return { path, query: query === '' ? '' : `?${query}`, jsonp: callback !== null }
 }
 
-/** The request to send, with a body of the validated members. Throws where body and path disagree. */
+/** The request to send, with a body of the validated members. Throws if body and path disagree. */
 export function toUpdateSite(target: SiteTarget, body: SiteBody, accounts: AccountRules): OutgoingRequest {
   const siteId = target.path?.siteId ?? body.siteID
   if (siteId === undefined) throw problem('invalid_request', 'The member siteID is missing.')

@@ -4,9 +4,9 @@ import { throughProxy } from '../egress.ts'
 
 /** The connection of a request. One request at a time uses it. */
 export interface Connection {
-  /** It has carried a response before, so the far end may have closed it since. */
+  /** It has carried a response before, so the peer may have closed it since. */
   answered: boolean
-  /** The socket failed. undici treats that as a normal end where the body ends with the connection. */
+  /** The socket failed. undici treats that as a normal end if the body ends with the connection. */
   broken: boolean
 }
 
@@ -44,7 +44,7 @@ export function createUpstreamConnections({ origin, proxy, timeoutMs, connection
     connectTimeout: timeoutMs,
     headersTimeout: timeoutMs,
     bodyTimeout: timeoutMs,
-    // A connection costs up to three round trips, and apps poll every few seconds. One that the far end has
+    // A connection costs up to three round trips, and apps poll every few seconds. One that the peer has
     // closed does no harm: only reads use kept connections, and they are sent again.
     keepAliveTimeout: 30_000,
     // Set here, so that no environment variable of Node turns the check off.
