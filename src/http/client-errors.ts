@@ -30,28 +30,28 @@ export function createClientErrors({ newRequestId, secure }: ClientErrorOptions)
   function onClientError(error: Error & { code?: string }, socket: Duplex): void {
     // The parser reports every further byte as well; a reset now could overtake the response.
     if (closed.has(socket)) return
-    const fault = parserProblem(error.code)
+    const toSend = parserProblem(error.code)
     const response = newestResponse(socket)
-    if (fault === null || !socket.writable) socket.destroy()
-    else if (response === null) respond(socket, fault)
-    else if (!response.req.complete) rejectBody(socket, response, fault)
-    else if (response.writableFinished) respond(socket, fault)
+    if (toSend === null || !socket.writable) socket.destroy()
+    else if (response === null) respond(socket, toSend)
+    else if (!response.req.complete) rejectBody(socket, response, toSend)
+    else if (response.writableFinished) respond(socket, toSend)
     else response.once('close', () => socket.end())
   }
 
-  /** The fault lies in the body of a request whose handler already runs. */
-  function rejectBody(socket: Duplex, response: ServerResponse, fault: Problem): void {
-    if (!response.headersSent && response.socket === socket) respond(socket, fault)
+  /** The error is in the body of a request whose handler already runs. */
+  function rejectBody(socket: Duplex, response: ServerResponse, toSend: Problem): void {
+    if (!response.headersSent && response.socket === socket) respond(socket, toSend)
     else if (response.writableFinished) close(socket)
     else socket.destroy()
   }
 
-  function respond(socket: Duplex, fault: Problem): void {
+  function respond(socket: Duplex, toSend: Problem): void {
     const requestId = newRequestId()
-    const body = fault.body(requestId)
+    const body = toSend.body(requestId)
     const fields = headersFor(requestId, body)
     const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`)
-    socket.write(`HTTP/1.1 ${fault.status} ${fault.title}\r\n${lines.join('')}\r\n${body}`)
+    socket.write(`HTTP/1.1 ${toSend.status} ${toSend.title}\r\n${lines.join('')}\r\n${body}`)
     close(socket)
   }
 
@@ -77,10 +77,10 @@ export function createClientErrors({ newRequestId, secure }: ClientErrorOptions)
     watch(server) {
       // Node would answer an unknown expectation with an empty 417.
       server.on('checkExpectation', (_request, response) => {
-        const fault = problem('invalid_request', 'The Expect header must be 100-continue.')
+        const toSend = problem('invalid_request', 'The Expect header must be 100-continue.')
         const requestId = newRequestId()
-        const body = fault.body(requestId)
-        response.writeHead(fault.status, headersFor(requestId, body)).end(body)
+        const body = toSend.body(requestId)
+        response.writeHead(toSend.status, headersFor(requestId, body)).end(body)
       })
       // Node would close the connection without a response.
       server.on('connect', (_request, socket) => {

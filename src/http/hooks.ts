@@ -59,7 +59,7 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): { drai
 
   server.decorate('followResponse', follow)
   server.decorateRequest('problemPage', null)
-  server.decorateRequest('fault', null)
+  server.decorateRequest('sentProblem', null)
 
   const connections = trackConnections(server.server)
   server.addHook('preClose', () => connections.close())
@@ -84,12 +84,12 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): { drai
   server.addHook('onSend', async (request, reply) => addSecurityHeaders(request, reply, secure))
 
   server.setErrorHandler((error, request, reply) => {
-    const fault = toProblem(error)
-    if (fault.code === 'payload_too_large') closeSlowly(request.raw.socket)
-    if (fault.status >= 500) logFault(log, request, fault)
-    else if (fault.code === 'cross_origin') logCrossOrigin(log, request, fault)
-    request.problemPage ??= isFailedNavigation(request, fault) ? options.navigationPage(request, reply) : null
-    return sendProblem(request, reply, fault)
+    const toSend = toProblem(error)
+    if (toSend.code === 'payload_too_large') closeSlowly(request.raw.socket)
+    if (toSend.status >= 500) logFault(log, request, toSend)
+    else if (toSend.code === 'cross_origin') logCrossOrigin(log, request, toSend)
+    request.problemPage ??= isFailedNavigation(request, toSend) ? options.navigationPage(request, reply) : null
+    return sendProblem(request, reply, toSend)
   })
 
   const description = JSON.stringify(options.openApi)
@@ -152,11 +152,11 @@ function logCrossOrigin(log: Logger, request: FastifyRequest, { detail }: Proble
 }
 
 /** Why a request got a status from 400 on. Without a problem of ours the resource server sent the status. */
-function whyOf({ fault }: FastifyRequest, status: number): { code: string; reason: string } {
+function whyOf({ sentProblem }: FastifyRequest, status: number): { code: string; reason: string } {
   if (status === CLIENT_GONE) return { code: 'client_gone', reason: 'the browser left before the response' }
-  if (fault === null) return { code: 'upstream_error', reason: 'the resource server sent this status' }
-  const { code, cause } = fault
-  return { code, reason: fault.reason ?? (cause instanceof Error ? messageOf(cause) : fault.message) }
+  if (sentProblem === null) return { code: 'upstream_error', reason: 'the resource server sent this status' }
+  const { code, cause } = sentProblem
+  return { code, reason: sentProblem.reason ?? (cause instanceof Error ? messageOf(cause) : sentProblem.message) }
 }
 
 /** Trace id of a `traceparent` header (W3C Trace Context). */
@@ -164,11 +164,11 @@ function traceIdOf({ headers }: FastifyRequest): string | undefined {
   return /^[0-9a-f]{2}-([0-9a-f]{32})-/.exec(String(headers.traceparent ?? ''))?.[1]
 }
 
-function logFault(log: Logger, request: FastifyRequest, fault: Problem): void {
-  const { code, title, cause } = fault
+function logFault(log: Logger, request: FastifyRequest, toSend: Problem): void {
+  const { code, title, cause } = toSend
   const line = { event: 'fault', reqId: request.id, code }
-  // The stack of an expected fault says nothing, and an outage would write one for each request.
-  if (code === 'internal_error') log.error({ ...line, err: cause ?? fault }, title)
+  // The stack of an expected problem says nothing, and an outage would write one for each request.
+  if (code === 'internal_error') log.error({ ...line, err: cause ?? toSend }, title)
   else log.warn({ ...line, reason: cause instanceof Error ? messageOf(cause) : undefined }, title)
 }
 

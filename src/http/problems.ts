@@ -9,16 +9,16 @@ declare module 'fastify' {
     /** null if a problem is sent as JSON. */
     problemPage: ProblemPage | null
     /** The problem that was sent, for the log and the metrics. */
-    fault: Problem | null
+    sentProblem: Problem | null
   }
 }
 
 /** Sends a problem as `application/problem+json`, or as a page if the request has one. */
-export function sendProblem(request: FastifyRequest, reply: FastifyReply, fault: Problem): unknown {
-  request.fault = fault
-  for (const [name, value] of Object.entries(fault.headers)) reply.header(name, value)
-  if (request.problemPage) return request.problemPage(fault)
-  return reply.code(fault.status).type('application/problem+json').send(fault.body(request.id))
+export function sendProblem(request: FastifyRequest, reply: FastifyReply, toSend: Problem): unknown {
+  request.sentProblem = toSend
+  for (const [name, value] of Object.entries(toSend.headers)) reply.header(name, value)
+  if (request.problemPage) return request.problemPage(toSend)
+  return reply.code(toSend.status).type('application/problem+json').send(toSend.body(request.id))
 }
 
 /**

@@ -104,8 +104,8 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
         throw crossOrigin(request.headers, publicUrl)
     })
     scope.addHook('onResponse', async (request) => {
-      if (request.fault === null || NO_SIGN_IN.has(request.routeOptions.url)) return
-      noteFailure(request, request.fault)
+      if (request.sentProblem === null || NO_SIGN_IN.has(request.routeOptions.url)) return
+      noteFailure(request, request.sentProblem)
     })
     scope.get(PATHS.login, createStart(context))
     // Outside of the browser session: a session that cannot be read can still be ended.

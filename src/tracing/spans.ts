@@ -79,7 +79,7 @@ function traceRequests(server: FastifyInstance, tracer: Tracer, address: Attribu
     raw.on('close', () => {
       if (!raw.headersSent) return span.end({}, 'client_gone')
       const { statusCode } = raw
-      const error = statusCode >= 500 ? (request.fault?.code ?? String(statusCode)) : undefined
+      const error = statusCode >= 500 ? (request.sentProblem?.code ?? String(statusCode)) : undefined
       span.end({ 'http.response.status_code': statusCode }, error)
     })
     tracer.within(span, done)
