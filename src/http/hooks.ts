@@ -88,7 +88,9 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): { drai
     if (toSend.code === 'payload_too_large') closeSlowly(request.raw.socket)
     if (toSend.status >= 500) logFault(log, request, toSend)
     else if (toSend.code === 'cross_origin') logCrossOrigin(log, request, toSend)
-    request.problemPage ??= isFailedNavigation(request, toSend) ? options.navigationPage(request, reply) : null
+    request.problemPage ??= isFailedNavigation(request, toSend)
+      ? options.navigationPage(request, reply)
+      : null
     return sendProblem(request, reply, toSend)
   })
 
@@ -156,7 +158,10 @@ function whyOf({ sentProblem }: FastifyRequest, status: number): { code: string;
   if (status === CLIENT_GONE) return { code: 'client_gone', reason: 'the browser left before the response' }
   if (sentProblem === null) return { code: 'upstream_error', reason: 'the resource server sent this status' }
   const { code, cause } = sentProblem
-  return { code, reason: sentProblem.reason ?? (cause instanceof Error ? messageOf(cause) : sentProblem.message) }
+  return {
+    code,
+    reason: sentProblem.reason ?? (cause instanceof Error ? messageOf(cause) : sentProblem.message),
+  }
 }
 
 /** Trace id of a `traceparent` header (W3C Trace Context). */

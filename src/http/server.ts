@@ -3,8 +3,8 @@ import type { IncomingMessage } from 'node:http'
 import { BlockList, isIPv6 } from 'node:net'
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { Config } from '../config/config.ts'
-import { addSecurityHeaders } from './headers.ts'
 import { createClientErrors } from './client-errors.ts'
+import { addSecurityHeaders } from './headers.ts'
 import { sendProblem, toProblem } from './problems.ts'
 
 /** A Fastify server that adds no log line, response or type coercion of its own. `addHooks` completes it. */

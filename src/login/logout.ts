@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { CSRF_PARAMETER, type OpenApiFragment, plainResponse, problemResponse } from '../http/openapi.ts'
-import { requestInLog, type Logger } from '../log.ts'
+import { type Logger, requestInLog } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { Sessions } from '../session/sessions.ts'
@@ -22,10 +22,7 @@ export function createLogout({ sessions, cookies, store, log }: LogoutOptions) {
     const key = cookies.recordKeyIn(request)
     if (key !== null) {
       await sessions.end(key, 'logout', { request: requestInLog(request) })
-      log.info(
-        { event: 'logout.succeeded', ...requestInLog(request), recordKey: inLog(key) },
-        'signed out',
-      )
+      log.info({ event: 'logout.succeeded', ...requestInLog(request), recordKey: inLog(key) }, 'signed out')
     }
     // Without a readable cookie there is nothing to end here. Keep the cookies if the store is down: another replica
     // may have their secret.

@@ -7,7 +7,11 @@ import type { LoginContext } from './context.ts'
  * Sends a sign-in that came by another host than that of `PUBLIC_URL` there (303), once: the login cookie and the
  * callback must share a host. Returns whether it did.
  */
-export function createSendToPublicHost({ config, cookies, log }: Pick<LoginContext, 'config' | 'cookies' | 'log'>) {
+export function createSendToPublicHost({
+  config,
+  cookies,
+  log,
+}: Pick<LoginContext, 'config' | 'cookies' | 'log'>) {
   const { publicUrl } = config
   const { protocol, host: publicHost } = new URL(publicUrl)
   let warned = false

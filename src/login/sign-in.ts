@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { SessionFlow } from '../config/variables.ts'
 import { type Problem, problem, unavailable } from '../errors.ts'
-import { type RequestInLog, requestInLog, type Logger } from '../log.ts'
+import { type Logger, type RequestInLog, requestInLog } from '../log.ts'
 import type { GrantedTokens, TokenOutcome } from '../oauth/token-response.ts'
 import { recordKeyOf, type SessionCookies } from '../session/cookies.ts'
 import type { NewSession, Sessions } from '../session/sessions.ts'
@@ -138,7 +138,10 @@ export function noteRefusal(
 }
 
 /** The request of a sign-in that began no session, and the session that its browser has, if it has one. */
-export function browserOf(request: FastifyRequest, cookies: SessionCookies): RequestInLog & { recordKey?: string } {
+export function browserOf(
+  request: FastifyRequest,
+  cookies: SessionCookies,
+): RequestInLog & { recordKey?: string } {
   const key = cookies.recordKeyIn(request)
   return key === null ? requestInLog(request) : { ...requestInLog(request), recordKey: inLog(key) }
 }

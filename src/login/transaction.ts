@@ -101,7 +101,10 @@ export function createTransactions({
       const sealed: Sealed = { r: returnTo, v: verifier, t: now() }
       const plain = JSON.stringify(flow === 'code' ? sealed : { ...sealed, f: flow })
       const id = idOf(nonce)
-      const kept = [...loginCookiesIn(header)].map((cookie) => ({ id: cookie.id, startedAt: open(cookie)?.t ?? 0 }))
+      const kept = [...loginCookiesIn(header)].map((cookie) => ({
+        id: cookie.id,
+        startedAt: open(cookie)?.t ?? 0,
+      }))
       kept.sort((a, b) => b.startedAt - a.startedAt)
       const dropped = kept.filter((cookie, at) => cookie.startedAt === 0 || at >= MAX_KEPT - 1)
       for (const cookie of dropped.slice(0, MAX_DROPPED)) clear(reply, cookie.id)

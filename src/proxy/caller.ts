@@ -94,7 +94,11 @@ export function createCallers({
     return caller
   }
 
-  async function find(header: string | undefined, onSession: () => void, request: RequestInLog): Promise<Caller> {
+  async function find(
+    header: string | undefined,
+    onSession: () => void,
+    request: RequestInLog,
+  ): Promise<Caller> {
     const cookie = cookies.read(header)
     if (cookie === null) throw problem('login_required', 'There is no session cookie.')
     const verified = cookies.verify(cookie)

@@ -1,11 +1,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Problem, problem } from '../errors.ts'
-import { requestInLog, type Logger } from '../log.ts'
+import { type Logger, requestInLog } from '../log.ts'
 import type { AnonymousCallers } from './anonymous.ts'
 import type { Caller, Callers, Renewer } from './caller.ts'
 import { type AccountRules, checkAccount, type OutgoingRequest } from './outgoing-request.ts'
-import type { Failure } from './response-rules.ts'
 import type { ResourceServer } from './resource-server.ts'
+import type { Failure } from './response-rules.ts'
 
 export interface ForwardOptions {
   callers: Callers

@@ -43,7 +43,8 @@ export function readGetFlux(request: FastifyRequest, accounts: AccountRules): Ou
     const lowerName = name.trim().toLowerCase()
     if (/\p{Cc}/u.test(name))
       throw problem('invalid_request', 'A parameter has a control character in its name.')
-    if (REJECTED.has(lowerName)) throw problem('invalid_request', `The parameter ${lowerName} is not allowed.`)
+    if (REJECTED.has(lowerName))
+      throw problem('invalid_request', `The parameter ${lowerName} is not allowed.`)
     // Some servers let a parameter of the query override the path's.
     if ((lowerName === 'wac' && value !== wac) || (lowerName === 'fluxid' && value !== fluxId)) {
       throw problem('invalid_request', `The parameter ${lowerName} does not agree with the path.`)

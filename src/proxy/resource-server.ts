@@ -4,8 +4,8 @@ import type { EgressProxy } from '../config/egress.ts'
 import { relayedHeaders } from '../http/headers.ts'
 import { requestHeaders } from './headers.ts'
 import { bodyNamesInvalidToken, challengeNamesInvalidToken, INSPECTED_BYTES } from './invalid-token.ts'
-import { Relay } from './relay.ts'
 import type { Call, OutgoingRequest } from './outgoing-request.ts'
+import { Relay } from './relay.ts'
 import {
   type Failure,
   failureOf,
@@ -14,7 +14,12 @@ import {
   ruleFor,
   untypedBody,
 } from './response-rules.ts'
-import { type Connection, createUpstreamConnections, type TrackedDispatchOptions, type UpstreamConnections } from './upstream-connections.ts'
+import {
+  type Connection,
+  createUpstreamConnections,
+  type TrackedDispatchOptions,
+  type UpstreamConnections,
+} from './upstream-connections.ts'
 
 /** The end of a call. All but the first three leave the browser's response untouched. */
 export type Outcome =

@@ -12,6 +12,7 @@ import { type AnonymousCallers, createAnonymousCallers } from './anonymous.ts'
 import { type CallersOptions, createCallers } from './caller.ts'
 import { createForward, type ForwardOptions } from './forward.ts'
 import { getFluxOpenApi, readGetFlux } from './get-flux.ts'
+import { createResourceServer } from './resource-server.ts'
 import {
   readSiteTarget,
   SITE_BODY_SCHEMA,
@@ -20,7 +21,6 @@ import {
   toUpdateSite,
   updateSiteOpenApi,
 } from './update-site.ts'
-import { createResourceServer } from './resource-server.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {

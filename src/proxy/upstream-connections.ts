@@ -38,7 +38,12 @@ interface UpstreamConnectionsOptions {
  * The connections to the resource server. undici's timers tick every half second: a timeout below one
  * second fires after up to 1.0 s, a longer one up to half a second late.
  */
-export function createUpstreamConnections({ origin, proxy, timeoutMs, connections }: UpstreamConnectionsOptions): UpstreamConnections {
+export function createUpstreamConnections({
+  origin,
+  proxy,
+  timeoutMs,
+  connections,
+}: UpstreamConnectionsOptions): UpstreamConnections {
   const options = {
     connections,
     connectTimeout: timeoutMs,

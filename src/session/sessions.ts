@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { Clock } from '../clock.ts'
 import type { SessionFlow } from '../config/variables.ts'
 import type { Keyring } from '../keyring.ts'
-import type { RequestInLog, Logger } from '../log.ts'
+import type { Logger, RequestInLog } from '../log.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { ReliableStore } from '../store/reliable.ts'
 import {

@@ -217,33 +217,30 @@ t.test(
   },
 )
 
-t.test(
-  'after an invalid token a second call uses the same response and the same connection',
-  async (t) => {
-    const upstream = await rawUpstream(t, (socket, { text }) => {
-      socket.write(
-        text.includes('Bearer new')
-          ? OK
-          : answerText('401 Unauthorized', [JSON_TYPE], '{"error":"invalid_token"}'),
-      )
-    })
-    const resourceServer = createResourceServer({
-      baseUrl: upstream.url,
-      timeoutMs: 5000,
-      tokenIn: 'header',
-      secure: false,
-    })
-    t.teardown(() => resourceServer.close())
-    const { port, server, listeners } = await twice(t, resourceServer)
-    const answer = await get(t, port)
-    t.equal(answer.status, 200)
-    t.equal(answer.raw, '{"id":9007199254740993}')
-    t.equal(upstream.received.length, 2)
-    t.equal(upstream.sockets.length, 1)
-    t.equal(listeners()[0], 0, 'no listener of the first call stays on the response')
-    server.close()
-  },
-)
+t.test('after an invalid token a second call uses the same response and the same connection', async (t) => {
+  const upstream = await rawUpstream(t, (socket, { text }) => {
+    socket.write(
+      text.includes('Bearer new')
+        ? OK
+        : answerText('401 Unauthorized', [JSON_TYPE], '{"error":"invalid_token"}'),
+    )
+  })
+  const resourceServer = createResourceServer({
+    baseUrl: upstream.url,
+    timeoutMs: 5000,
+    tokenIn: 'header',
+    secure: false,
+  })
+  t.teardown(() => resourceServer.close())
+  const { port, server, listeners } = await twice(t, resourceServer)
+  const answer = await get(t, port)
+  t.equal(answer.status, 200)
+  t.equal(answer.raw, '{"id":9007199254740993}')
+  t.equal(upstream.received.length, 2)
+  t.equal(upstream.sockets.length, 1)
+  t.equal(listeners()[0], 0, 'no listener of the first call stays on the response')
+  server.close()
+})
 
 /** A server that makes two calls for each request, the second with a new token. */
 async function twice(t: T, resourceServer: ResourceServer) {

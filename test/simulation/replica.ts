@@ -261,8 +261,7 @@ export class Replica implements Owner {
     if (token !== null) ledger.used(token, this, receivedAt)
     resourceServer.call(token, this, (outcome, user) => {
       onOutcome(outcome)
-      if (outcome.kind === 'finished')
-        (call.response as { finish(user: number | null): void }).finish(user)
+      if (outcome.kind === 'finished') (call.response as { finish(user: number | null): void }).finish(user)
     })
   }
 
