@@ -98,7 +98,7 @@ export const TABLE = {
 
   OAUTH_AUTHORIZE_URL: optional(ADDRESS, 'authorization endpoint (default: AUTH_URL/oauth/authorize)'),
   OAUTH_TOKEN_URL: optional(ADDRESS, 'token endpoint (default: AUTH_URL/oauth/token)'),
-  OAUTH_REVOCATION_URL: optional(ADDRESS, 'revocation endpoint (RFC 7009), used at logout'),
+  OAUTH_REVOCATION_URL: optional(ADDRESS, 'revocation endpoint (RFC 7009), used when a session ends'),
   OAUTH_ISSUER: optional(ISSUER, 'issuer that an `iss` in the callback must equal (RFC 9207)'),
   OAUTH_SCOPE: optional(SCOPE, 'scope to ask for (default: BASE_URL)'),
   OAUTH_FLOWS: withDefault(
@@ -113,13 +113,13 @@ export const TABLE = {
   OAUTH_REDIRECT: withDefault(
     'per-login',
     oneOf('per-login', 'fixed'),
-    'a callback address per login, or one for all',
+    'a callback address for each sign-in, or one for all',
   ),
   OAUTH_PKCE: withDefault('S256', oneOf('S256', 'off'), 'PKCE (RFC 7636)'),
   TOKEN_TIMEOUT_MS: withDefault(
     '10000',
     wholeNumber(100, 60_000),
-    'time to the full answer of the token endpoint; an answer to a refresh that comes later still counts',
+    'time to the full response of the token endpoint; a later response to a refresh is still stored',
   ),
 
   SESSION_STORE: withDefault(
@@ -127,9 +127,9 @@ export const TABLE = {
     oneOf('redis', 'memory'),
     'where sessions live; memory: this process, lost at exit',
   ),
-  REDIS_URL: secret(optional(REDIS_TARGET, 'where Redis is; required unless SESSION_STORE=memory')),
+  REDIS_URL: secret(optional(REDIS_TARGET, 'address of Redis; required unless SESSION_STORE=memory')),
   REDIS_SENTINEL_PASSWORD: secret(optional(SECRET, 'password of the Sentinels')),
-  REDIS_CA_FILE: optional(CERTIFICATES, "certificates that sign Redis' own (default: the system's)"),
+  REDIS_CA_FILE: optional(CERTIFICATES, "certificate authorities for Redis (default: the system's)"),
   REDIS_CERT_FILE: optional(CERTIFICATES, 'client certificate for Redis'),
   REDIS_KEY_FILE: optional(PRIVATE_KEY, 'private key of REDIS_CERT_FILE'),
   REDIS_PREFIX: withDefault(
@@ -170,7 +170,7 @@ export const TABLE = {
   UPSTREAM_TOKEN_IN: withDefault(
     'header',
     oneOf('header', 'query'),
-    'how the resource server is given the access token',
+    'where the access token goes in a request to the resource server',
   ),
   UPSTREAM_TIMEOUT_MS: withDefault(
     '30000',
@@ -191,13 +191,13 @@ export const TABLE = {
     mapped(orWord('auto', wholeNumber(1, 256)), (count) =>
       count === 'auto' ? availableParallelism() : count,
     ),
-    'processes of this replica; auto: one a core',
+    'processes of this replica; auto: one for each core',
   ),
   TRUST_PROXY: optional(listOf(NETWORK), 'proxies whose X-Forwarded-For is believed'),
   LOGIN_RATE_PER_MINUTE: withDefault(
     '300',
     wholeNumber(0, 1_000_000),
-    'sign-ins begun per client address; 0 is off',
+    'sign-ins begun in a minute from one client address; 0 is off',
   ),
   STATIC_DIR: optional(PAGE_BUILD, 'build of the single-page app to serve'),
   STATIC_CSP: optional(CSP_SOURCES, "sources to add to the page's Content-Security-Policy"),
@@ -237,7 +237,7 @@ export const TABLE = {
   ),
   OTEL_EXPORTER_OTLP_CERTIFICATE: optional(
     CERTIFICATES,
-    "certificates that sign the collector's own (default: the system's)",
+    "certificate authorities for the collector (default: the system's)",
   ),
   OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: optional(CERTIFICATES, 'client certificate for the collector'),
   OTEL_EXPORTER_OTLP_CLIENT_KEY: optional(
@@ -248,7 +248,7 @@ export const TABLE = {
     matching(/^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/, 'printable ASCII text'),
     'name of this service in traces',
   ),
-  OTEL_RESOURCE_ATTRIBUTES: optional(NAMED_VALUES, 'what each span says of this process'),
+  OTEL_RESOURCE_ATTRIBUTES: optional(NAMED_VALUES, 'attributes of this process in its traces'),
   OTEL_TRACES_SAMPLER: withDefault(
     'parentbased_always_on',
     oneOf(

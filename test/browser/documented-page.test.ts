@@ -20,11 +20,37 @@ const showNotice = (text) => show('notice: ' + text)
 const showPage = () => show('in')
 const showSignInButton = (error) => show('out: ' + error)
 const texts = []
-const showFlux = (flux) => texts.push(typeof flux === 'string' ? flux : Object.keys(flux).join())
+const showFlux = (flux) => {
+  document.body.dataset.texts = texts.push(typeof flux === 'string' ? flux : Object.keys(flux).join())
+}
+const showSession = (current) => show(current === undefined ? 'unknown' : current.authenticated ? 'in' : 'out')
+`
+const REACT = `
+import { StrictMode, createElement } from 'react'
+import { createRoot } from 'react-dom/client'
+import { useSession } from './react'
+
+function Status() {
+  showSession(useSession(showNotice))
+  return null
+}
+createRoot(document.createElement('div')).render(createElement(StrictMode, null, createElement(Status)))
+`
+const VUE = `
+import { effectScope, watchEffect } from 'vue'
+import { useSession } from './vue'
+
+effectScope().run(() => {
+  const current = useSession(showNotice)
+  watchEffect(() => showSession(current.value))
+})
 `
 const ENTRY = `
 if (location.pathname === '/expiry') import('./warn')
 else if (location.pathname === '/plain') import('./plain')
+else if (location.pathname === '/readme') import('./readme')
+else if (location.pathname === '/react') import('./react-page')
+else if (location.pathname === '/vue') import('./vue-page')
 else {
   import('./popup').then(({ openSignIn }) => { window.openSignIn = openSignIn })
   if (location.pathname !== '/signed-in') import('./sign-in')
@@ -43,10 +69,15 @@ async function buildPage(): Promise<string> {
     'src/data.ts': printed('Read and change data'),
     'src/explain.ts': printed('Handle errors'),
     'src/popup.ts': printed('Sign in in a popup'),
+    'src/react.tsx': printed('React', 'tsx'),
+    'src/react-page.ts': REACT,
+    'src/vue.ts': printed('Vue'),
+    'src/vue-page.ts': VUE,
+    'src/readme.ts': codeBlock('README.md', 'From the page', 'ts'),
     // Three seconds, so that a test need not wait for minutes.
     'src/warn.ts': printed('Warn before the session ends').replace('120_000', '3_000'),
-    'src/plain.ts': `${printed('Without the client', 'js')}
-      document.querySelector('h1').onclick = async () => {\n${printed('A call without the client', 'js')}\n}`,
+    'src/plain.ts': `${printed('Without the browser client', 'js')}
+      document.querySelector('h1').onclick = async () => {\n${printed('A call without the browser client', 'js')}\n}`,
     'page/view.js': VIEW,
     'page/sw.js': printed('Use a service worker', 'js'),
     'page/index.html': `<!doctype html><link rel="icon" href="data:,"><h1></h1>
@@ -64,6 +95,10 @@ async function buildPage(): Promise<string> {
     bundle: true,
     splitting: true,
     format: 'esm',
+    define: { 'process.env.NODE_ENV': '"development"' },
+    // `vue` is this package and a compiler of templates.
+    alias: { vue: '@vue/runtime-dom' },
+    nodePaths: [fileURLToPath(new URL('../../node_modules', import.meta.url))],
   })
   return join(folder, 'page')
 }
@@ -100,7 +135,7 @@ t.test('the sign-in without the client returns to the very address, and lets the
   await says(tab, 'in')
   t.equal(tab.url(), `${publicUrl}/plain?tab=2&q=a%20b#x`)
   await tab.locator('h1').click()
-  await tab.waitForFunction('texts.length === 1')
+  await tab.locator('body[data-texts="1"]').waitFor()
 })
 
 t.test('the page of docs/spa.md signs in, reads and changes data, and explains a failure', async (t) => {
@@ -112,6 +147,11 @@ t.test('the page of docs/spa.md signs in, reads and changes data, and explains a
   await says(tab, 'out: access_denied')
   t.equal(tab.url(), `${publicUrl}/reports/7?tab=2#x`)
   t.equal(signIns(demo), 1, 'no second sign-in')
+
+  await tab.evaluate('{ window.open = () => null; openSignIn() }')
+  await decideOnPage(tab, publicUrl, 'refuse')
+  await says(tab, 'out: access_denied')
+  t.equal(signIns(demo), 2, 'a blocked popup leads to a sign-in in the page')
 
   const opened = context.waitForEvent('page')
   await tab.evaluate('openSignIn()')
@@ -149,6 +189,22 @@ t.test('the page of docs/spa.md signs in, reads and changes data, and explains a
   await says(tab, 'in')
   t.equal(await tab.evaluate('navigator.serviceWorker.controller !== null'), true)
   t.equal(tab.url(), `${publicUrl}/reports/8`, 'a sign-in passes the service worker')
+})
+
+t.test('the recipes for React and Vue follow the session, and the code of the README runs', async (t) => {
+  const demo = await startDemo(t, browser, { env: { STATIC_DIR: page } })
+  const { publicUrl } = demo.reverseProxy
+  const recipes = [await openTab(demo, '/react'), await openTab(demo, '/vue')]
+  for (const tab of recipes) await says(tab, 'out')
+  const tab = await openTab(demo, '/')
+  await decideOnPage(tab, publicUrl)
+  for (const recipe of recipes) await says(recipe, 'in')
+
+  const printing = demo.context.waitForEvent('console', (message) => message.type() === 'log')
+  await tab.goto(`${publicUrl}/readme`)
+  t.match((await printing).text(), / \d{4}-\d{2}-\d{2}T/)
+  for (const recipe of recipes) await says(recipe, 'out')
+  t.strictSame(demo.complaints, [])
 })
 
 t.test('the warning of docs/spa.md appears before the session ends, and extends it', async (t) => {

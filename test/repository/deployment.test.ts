@@ -1,9 +1,13 @@
 import { spawnSync } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { basename, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseEnv } from 'node:util'
 import t from 'tap'
+import { parse, parseAllDocuments } from 'yaml'
 import { parseConfig } from '../../src/config/config.ts'
+import { codeBlocks } from '../helpers/documentation.ts'
+import { makeFolder } from '../helpers/watchdog.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -15,7 +19,8 @@ function numberIn(text: string, pattern: RegExp): number {
   return Number(pattern.exec(text)?.[1])
 }
 
-const page = read('docs/deployment.md')
+const PAGE = 'docs/deployment.md'
+const page = read(PAGE)
 const example = read('deploy/systemd/env.example')
 const unit = read('deploy/systemd/token-handler-bff@.service')
 const delay = numberIn(example, /^SHUTDOWN_DELAY_SECONDS=(\d+)$/m)
@@ -46,9 +51,154 @@ t.test('the page names the ports, files and folders of the unit', async (t) => {
   }
 })
 
-t.test('the command of the page leads nginx to the two replicas', async (t) => {
-  const command = /^ *(sed [\s\S]*?) > \/etc\/nginx\/conf\.d\/token-handler-bff\.conf$/m.exec(page)?.[1] ?? ''
-  const { stdout, stderr } = spawnSync('sh', ['-c', command], { cwd: ROOT, encoding: 'utf8' })
-  t.equal(stderr, '')
-  t.strictSame(stdout.match(/server \d[\d.]+:\d+/g), ['server 127.0.0.1:3001', 'server 127.0.0.1:3002'])
+/** The commands of the shell blocks below a heading, without comments. A command on two lines becomes one. */
+function commandsBelow(heading: string): string[] {
+  return codeBlocks(PAGE)
+    .filter((block) => block.heading === heading && block.language === 'sh')
+    .flatMap(({ code }) => code.replaceAll('\\\n', ' ').split('\n'))
+    .map((line) => line.replace(/(^| )# .*$/, '').trim())
+    .filter((line) => line !== '')
+}
+
+function run(commands: readonly string[], cwd: string): string {
+  const { stdout, stderr, status } = spawnSync('sh', ['-ec', commands.join('\n')], { cwd, encoding: 'utf8' })
+  if (status !== 0 || stderr !== '') throw new Error(`exit code ${status}: ${stderr}`)
+  return stdout
+}
+
+t.test('the commands that make files on Debian work as printed, below another root', async (t) => {
+  const root = makeFolder('debian')
+  const opt = join(root, 'opt/token-handler-bff')
+  // What Debian's packages make, the copied repository, and the certificate that the reader has.
+  for (const folder of ['etc/nginx/conf.d', 'etc/systemd/system'])
+    mkdirSync(join(root, folder), { recursive: true })
+  cpSync(join(ROOT, 'deploy'), join(opt, 'deploy'), { recursive: true })
+  for (const name of ['fullchain.pem', 'privkey.pem']) writeFileSync(join(opt, name), name)
+
+  const commands = commandsBelow('From an empty Debian machine')
+  // They need the machine itself; other tests run the doctor, the unit's settings and nginx with this file.
+  const isOfMachine = (line: string) => /^(apt-get|systemctl|redis-cli|nginx|npm|node|nano|curl) /.test(line)
+  const own = commands.filter((line) => !isOfMachine(line))
+  t.ok(own.length > 8 && own.length < commands.length, own.join('\n'))
+  const moved = own
+    .map((line) => line.replace(/(?<![\w.])\/(?=etc\/|opt\/)/g, `${root}/`))
+    .map((line) => line.replace(/^NAME=.*$/, 'NAME=bff.example.net'))
+  for (const line of moved) {
+    const [outside] =
+      line.match(/(?<=^|[\s"'=>])\/\S*/g)?.filter((path) => !path.startsWith(`${root}/`)) ?? []
+    if (outside !== undefined) throw new Error(`outside of the folder of this test: ${outside}`)
+  }
+  run(moved, opt)
+
+  t.equal(statSync(join(root, 'etc/token-handler-bff/env')).mode & 0o777, 0o600)
+  t.equal(readFileSync(join(root, 'etc/token-handler-bff/env'), 'utf8'), example)
+  t.equal(readFileSync(join(root, 'etc/systemd/system/token-handler-bff@.service'), 'utf8'), unit)
+  t.ok(existsSync(join(root, 'opt/token-handler-bff.previous/deploy')))
+  const nginx = readFileSync(join(root, 'etc/nginx/conf.d/token-handler-bff.conf'), 'utf8')
+  t.strictSame(nginx.match(/server \d[\d.]+:\d+/g), ['server 127.0.0.1:3001', 'server 127.0.0.1:3002'])
+  t.notMatch(nginx.replaceAll(/^ *#.*$/gm, ''), 'app.example.com')
+  t.match(nginx, 'server_name bff.example.net;')
+  for (const [name, kept] of [
+    ['ssl_certificate', 'fullchain.pem'],
+    ['ssl_certificate_key', 'privkey.pem'],
+  ] as const) {
+    const path = new RegExp(`^ *${name} +(\\S+);$`, 'm').exec(nginx)?.[1] ?? ''
+    t.equal(readFileSync(join(root, path), 'utf8'), kept, name)
+  }
+})
+
+const kubernetes = (name: string) =>
+  parseAllDocuments(read(`deploy/kubernetes/${name}.yaml`)).map((one) => one.toJS())
+
+t.test('the secret that the page makes has the files that the pod reads', async (t) => {
+  const commands = commandsBelow('Kubernetes').filter((line) =>
+    /^(openssl|printf|rm|kubectl create) /.test(line),
+  )
+  const files = new Map<string, string>()
+  const folder = makeFolder('kubernetes')
+  // Instead of the cluster: says what it would store.
+  const kubectl = `kubectl() {
+    for argument; do case $argument in --from-file=*) f=\${argument#*=}; printf '%s %s\\n' "$f" "$(cat "$f")";; esac; done
+  }`
+  for (const line of run([kubectl, ...commands], folder)
+    .trim()
+    .split('\n')) {
+    const [name = '', content = ''] = line.split(' ')
+    files.set(name, content)
+  }
+  t.strictSame(readdirSync(folder), [], 'no secret is left behind')
+
+  const [{ spec }] = kubernetes('deployment')
+  const { containers, volumes } = spec.template.spec
+  const paths = (containers[0].env as { name: string; value: string }[]).filter(({ name }) =>
+    name.endsWith('_FILE'),
+  )
+  t.strictSame([...files.keys()].sort(), paths.map(({ value }) => basename(value)).sort())
+  const [, secret] = /^kubectl create secret generic (\S+)/m.exec(commands.join('\n')) ?? []
+  t.equal(secret, volumes[0].secret.secretName)
+
+  const [{ data }] = kubernetes('configmap')
+  for (const { name, value } of paths) {
+    writeFileSync(join(folder, basename(value)), files.get(basename(value)) ?? '')
+    data[name] = join(folder, basename(value))
+  }
+  const parsed = parseConfig(data)
+  t.strictSame(parsed.ok ? parsed.warnings : parsed.faults, [])
+})
+
+t.test('docker and kubectl commands of all pages name services, images and objects that exist', async (t) => {
+  const pages = [
+    'README.md',
+    ...readdirSync(`${ROOT}/docs`)
+      .filter((name) => name.endsWith('.md'))
+      .map((name) => `docs/${name}`),
+  ]
+  const text = pages.map(read).join('\n')
+  const commands = [...text.matchAll(/\b(?:docker|kubectl) [^`\n]+/g)].map(([command]) =>
+    command.replace(/ +#.*$/, ''),
+  )
+  const { services } = parse(read('docker-compose.yml'), { merge: true })
+  const { images } = parse(read('deploy/kubernetes/kustomization.yaml'))
+  const dockerfile = read('Dockerfile')
+  const [{ metadata }] = kubernetes('deployment')
+  let checked = 0
+  const each = (pattern: RegExp, check: (...groups: string[]) => void) => {
+    for (const command of commands) {
+      const found = pattern.exec(command)
+      if (found === null) continue
+      checked += 1
+      check(...found.slice(1))
+    }
+  }
+  each(/^docker compose exec (\S+) node dist\/(\w+)\.js/, (service, program) => {
+    t.ok(services[service!], service)
+    t.ok(existsSync(`${ROOT}/src/${program}.ts`), program)
+  })
+  each(/^kubectl exec deploy\/(\S+) -- node dist\/(\w+)\.js/, (name, program) => {
+    t.equal(name, metadata.name)
+    t.ok(existsSync(`${ROOT}/src/${program}.ts`), program)
+  })
+  each(/^kubectl rollout (?:restart|status) deployment (\S+)$/, (name) => t.equal(name, metadata.name))
+  each(/^kubectl apply -k (\S+)$/, (folder = '') =>
+    t.ok(existsSync(`${ROOT}/${folder}/kustomization.yaml`), folder),
+  )
+  each(/^docker (?:build -t|push) registry\.example\/(\S+):(\S+)/, (name, tag) => {
+    t.equal(name, images[0].name)
+    t.equal(tag, images[0].newTag)
+  })
+  each(/^docker build -t (\w[\w-]*) \.$/, (name) => t.equal(name, services.server.image))
+  each(/^docker run .*-p \d+:(\d+) .* (\S+)$/, (port, name) => {
+    t.match(dockerfile, new RegExp(`^EXPOSE .*\\b${port}\\b`, 'm'))
+    t.equal(name, services.server.image)
+  })
+  t.ok(checked >= 12, `${checked} commands`)
+  for (const path of ['/app/compiled', '/app']) {
+    t.ok(page.includes(`\`${path}\``) && dockerfile.includes(path), path)
+  }
+  t.match(page, /service `token-handler-bff`, port 80\./)
+  t.ok(
+    kubernetes('service').some(
+      ({ metadata, spec }) => metadata.name === 'token-handler-bff' && spec.ports[0].port === 80,
+    ),
+  )
 })

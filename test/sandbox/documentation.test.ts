@@ -1,18 +1,22 @@
 import t from 'tap'
 import { createSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts'
 import { codeBlock } from '../helpers/documentation.ts'
-import { authorizeUrl, CLIENT, locationOf, refresh, startSandbox } from './started.ts'
+import { locationOf, refresh, startSandbox } from './started.ts'
 
 const printed = (heading: string, language: string) => codeBlock('docs/sandbox.md', heading, language)
 
-/** Sends what a printed curl command sends; `target` replaces the address where the page has gaps. */
-async function curl(sandbox: Sandbox, command: string, target?: string): Promise<Response> {
+/** Sends what a printed curl command sends, to this sandbox. */
+async function curl(sandbox: Sandbox, command: string): Promise<Response> {
   const type = /-H 'content-type: ([^']+)'/.exec(command)?.[1] ?? 'application/x-www-form-urlencoded'
   const data = [...command.matchAll(/-d (?:'([^']*)'|(\S+))/g)].map(([, quoted, plain]) => quoted ?? plain)
-  const path = /http:\/\/127\.0\.0\.1:4000(\/[^\s?']*)/.exec(command)?.[1]
-  const url = target ?? `${sandbox.authUrl}${path}`
+  const path = /http:\/\/127\.0\.0\.1:4000(\/[^\s']*)/.exec(command)?.[1]
   const headers = { 'content-type': type }
-  return await fetch(url, { method: 'POST', headers, body: data.join('&'), redirect: 'manual' })
+  return await fetch(`${sandbox.authUrl}${path}`, {
+    method: 'POST',
+    headers,
+    body: data.join('&'),
+    redirect: 'manual',
+  })
 }
 
 /** Runs printed code with these names. */
@@ -24,11 +28,16 @@ async function run(code: string, names: Record<string, unknown>): Promise<void> 
 }
 
 t.test('the printed commands sign in without a browser, and make one token request fail', async (t) => {
-  const sandbox = await startSandbox(t)
-  const signIn = printed('Sign in without a browser', 'sh')
-  const accepted = await curl(sandbox, signIn, authorizeUrl(sandbox))
+  // The client of a sandbox without settings: src/sandbox/main.ts.
+  const client = {
+    clientId: 'demo-client',
+    clientSecret: 'demo-secret',
+    callback: 'http://localhost:3000/auth/callback',
+  }
+  const accepted = await curl(await startSandbox(t, { client }), printed('Sign in without a browser', 'sh'))
   t.match(locationOf(accepted).searchParams.get('code'), /./)
 
+  const sandbox = await startSandbox(t)
   t.equal((await curl(sandbox, printed('Make it fail', 'sh'))).status, 200)
   const { refresh_token } = sandbox.issueTokens('alice')
   t.equal((await refresh(sandbox, refresh_token)).status, 503)
@@ -52,6 +61,12 @@ t.test('the printed code starts a sandbox and holds a refresh until the logout i
   t.strictSame(order, ['logout', 'refresh'])
 
   await t.test('in process', async (t) => {
-    await run(printed('In process', 'ts'), { createSandbox, t, ...CLIENT })
+    const code = printed('In process', 'ts')
+    const [line = '', path = ''] = /^import \{ createSandbox \} from '(.*)'\n/.exec(code) ?? []
+    t.equal(
+      new URL(path, import.meta.url).href,
+      new URL('../../src/sandbox/sandbox.ts', import.meta.url).href,
+    )
+    await run(code.replace(line, ''), { createSandbox, t })
   })
 })
