@@ -62,7 +62,9 @@ t.test('each program of the build that a command starts exists', async (t) => {
       ),
       name,
     )
-  const files = commands.flatMap(({ command }) => [...command.matchAll(/\b(?:test|deploy)\/[\w/.@-]+/g)])
+  const files = commands.flatMap(({ command }) => [
+    ...command.matchAll(/(?<!kubectl exec )\b(?:test|deploy)\/[\w/.@-]+/g),
+  ])
   t.ok(files.length > 0)
   for (const [path] of files) t.ok(existsSync(`${ROOT}/${path}`), path)
 })
@@ -125,4 +127,34 @@ t.test('the scrape configuration names the rules and the job of the alerts', asy
   }
   const rules = read(`deploy/prometheus/${scrape.rule_files[0]}`)
   t.ok(rules.includes(`job="${scrape.scrape_configs[0]?.job_name}"`))
+})
+
+/** Blocks that no test names by their heading, and what checks them instead. */
+const CHECKED_OTHERWISE: Readonly<Record<string, string>> = {
+  'CONTRIBUTING.md: Tests': '.ci/run, and the options above',
+  'README.md: Quick start': 'test/repository/demo.test.ts starts the demo',
+  'docs/benchmarks.md: How to repeat it': 'test/repository/bench.test.ts starts the benchmarks',
+  'docs/capacity.md: How to repeat it': 'test/repository/bench.test.ts starts the benchmarks',
+  'docs/deployment.md: Container': 'test/repository/deployment.test.ts reads all docker commands',
+  'docs/getting-started.md': 'the last check of its test in test/browser/vite.test.ts',
+  'docs/spa.md: Develop with Vite': 'test/repository/client.test.ts compiles it and compares its proxy',
+  'docs/spa.md: Errors': 'test/repository/client.test.ts parses it',
+  'docs/spa.md: The session': 'test/repository/client.test.ts parses it',
+  'examples/vite/README.md': 'test/browser/vite.test.ts runs both scripts',
+}
+
+t.test('a test runs or checks each code block', async (t) => {
+  const names = readdirSync(`${ROOT}/test`, { recursive: true, encoding: 'utf8' })
+  const tests = names.filter((name) => name.endsWith('.test.ts')).map((name) => read(`test/${name}`))
+  const used = new Set<string>()
+  for (const page of PAGES) {
+    for (const { heading, language } of codeBlocks(page)) {
+      if (language === 'mermaid') continue
+      const otherwise = [page, `${page}: ${heading}`].find((key) => key in CHECKED_OTHERWISE)
+      if (otherwise !== undefined) used.add(otherwise)
+      const isNamed = tests.some((text) => text.includes(`'${page}'`) && text.includes(`'${heading}'`))
+      t.ok(isNamed || otherwise !== undefined, `${page}: ${heading}`)
+    }
+  }
+  t.strictSame([...used].sort(), Object.keys(CHECKED_OTHERWISE).sort(), 'no entry is left over')
 })
