@@ -79,7 +79,7 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
     return exchange(agent, `${replica.url}${path}`, method, headers, body)
   }
 
-  /** A call of a session, written down. Null answer texts are those of calls that failed. */
+  /** Makes a call of a session, and adds it to the history. */
   async function call(
     session: Session | null,
     jar: Map<string, string>,
@@ -87,16 +87,16 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
     what: Call['what'],
     path: string,
     settings: Parameters<typeof send>[3] = {},
-  ): Promise<{ made: Call; answer: BrowserResponse }> {
+  ): Promise<{ made: Call; response: BrowserResponse }> {
     const sentAt = clock()
-    const answer = await send(replica, path, jar, settings)
-    const { code, dataOf, authenticated } = read(what, answer)
+    const response = await send(replica, path, jar, settings)
+    const { code, dataOf, authenticated } = read(what, response)
     const made: Call = {
       ...{ sentAt, respondedAt: clock(), replica: replica.index, session: session?.user ?? null, what },
-      ...{ status: answer.status, code, dataOf, authenticated },
+      ...{ status: response.status, code, dataOf, authenticated },
     }
     history.calls.push(made)
-    return { made, answer }
+    return { made, response }
   }
 
   function up(random: Random): Replica | null {
@@ -110,7 +110,7 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
     const first = up(random)
     if (first === null) return null
     const signInBeganAt = clock()
-    const { answer: start } = await call(null, jar, first, 'login', '/auth/login?returnTo=%2F', {
+    const { response: start } = await call(null, jar, first, 'login', '/auth/login?returnTo=%2F', {
       navigate: true,
     })
     if (start.status !== 303) return null
@@ -134,7 +134,7 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
     const second = up(random)
     if (second === null) return null
     const path = `${back.pathname}${back.search}`
-    const { answer: done } = await call(null, jar, second, 'callback', path, { navigate: true })
+    const { response: done } = await call(null, jar, second, 'callback', path, { navigate: true })
     const cookie = keep(jar, done)
     if (done.status !== 303 || cookie === null) return null
     const session: Session = {
@@ -146,10 +146,10 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
     return session
   }
 
-  /** Takes over the cookies of an answer; the value of the session cookie where one was set. */
-  function keep(jar: Map<string, string>, answer: BrowserResponse): string | null {
+  /** Keeps the cookies of a response. Returns the value of the session cookie if it was set. */
+  function keep(jar: Map<string, string>, response: BrowserResponse): string | null {
     let session: string | null = null
-    for (const line of answer.setCookies) {
+    for (const line of response.setCookies) {
       const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(line) ?? []
       if (/max-age=0/i.test(line)) jar.delete(name)
       else jar.set(name, value)
@@ -178,9 +178,9 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
       const { made } = await call(session, jar, replica, 'site', site, { method: 'PUT', body })
       judge(session, made)
     } else {
-      const { made, answer } = await call(session, jar, replica, 'session', '/auth/session')
-      // A cookie that is cleared because of a false answer is kept: it shows whether the session comes back.
-      if (made.authenticated === true) keep(jar, answer)
+      const { made, response } = await call(session, jar, replica, 'session', '/auth/session')
+      // A cookie that is cleared because of a wrong response is kept: it shows whether the session comes back.
+      if (made.authenticated === true) keep(jar, response)
       judge(session, made)
     }
   }
@@ -363,21 +363,21 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
 }
 
 /** The parts of a response that the checks use. */
-function read(what: Call['what'], answer: BrowserResponse): Pick<Call, 'code' | 'dataOf' | 'authenticated'> {
+function read(what: Call['what'], response: BrowserResponse): Pick<Call, 'code' | 'dataOf' | 'authenticated'> {
   const none = { code: '', dataOf: null, authenticated: null }
-  if (answer.status === 0) return { ...none, code: answer.text }
+  if (response.status === 0) return { ...none, code: response.text }
   let json: Record<string, unknown> = {}
   try {
-    json = JSON.parse(answer.text) as Record<string, unknown>
+    json = JSON.parse(response.text) as Record<string, unknown>
   } catch {
     if (what === 'flux' || what === 'site' || what === 'session') {
-      return { ...none, code: answer.status === 200 ? 'unreadable' : '' }
+      return { ...none, code: response.status === 200 ? 'unreadable' : '' }
     }
     return none
   }
   const code =
     typeof json.code === 'string' ? json.code : typeof json.error === 'string' ? `upstream ${json.error}` : ''
-  if (answer.status !== 200) return { ...none, code }
+  if (response.status !== 200) return { ...none, code }
   switch (what) {
     case 'flux':
       return { ...none, dataOf: String(json.wac) }

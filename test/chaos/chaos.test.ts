@@ -54,7 +54,7 @@ t.test('addresses that Redis announces lead to the links, wherever a reply is sp
     [15_001, 25_001],
     [15_002, 25_002],
   ])
-  const answers = [
+  const replies = [
     ['*2\r\n$9\r\n127.0.0.1\r\n$5\r\n15001\r\n', '*2\r\n$9\r\n127.0.0.1\r\n$5\r\n25001\r\n'],
     ['-MOVED 3999 127.0.0.1:15002\r\n', '-MOVED 3999 127.0.0.1:25002\r\n'],
     ['$4\r\nport\r\n$5\r\n15002\r\n', '$4\r\nport\r\n$5\r\n25002\r\n'],
@@ -62,8 +62,8 @@ t.test('addresses that Redis announces lead to the links, wherever a reply is sp
     ['chaos 127.0.0.1 15001 127.0.0.1 15002\r\n', 'chaos 127.0.0.1 25001 127.0.0.1 25002\r\n'],
     ['$5\r\n15001\r\n', '$5\r\n15001\r\n'],
   ]
-  const whole = answers.map(([from]) => from).join('')
-  const wanted = answers.map(([, to]) => to).join('')
+  const whole = replies.map(([from]) => from).join('')
+  const wanted = replies.map(([, to]) => to).join('')
   const wrong: number[] = []
   for (let cut = 1; cut < whole.length; cut += 1) {
     const translate = createPortTranslator(ports)

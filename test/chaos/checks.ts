@@ -183,7 +183,7 @@ function checkEndedSessions(history: History, facts: Facts, use: (limit: string)
   for (const { call, session, ended } of endedAndServed(history)) {
     const { replica, sentAt } = call
     const frozen = facts.frozenIn(replica, ended, sentAt)
-    // What was sent while the process was stopped was answered afterwards.
+    // Requests that arrived while the process was stopped have their responses afterwards.
     if (frozen !== null && sentAt <= frozen.until + SIGN_OUT_MS + facts.slack(ended, sentAt)) {
       use('a call was sent while its replica was stopped')
       continue
@@ -246,7 +246,7 @@ const EXPECTED: Record<Call['what'], readonly number[]> = {
 /** Whether these are right depends on the session, which other checks look at. */
 const USUAL = new Set([200, 204, 303, 401, 503])
 
-/** Null when nothing is wrong with the answer itself. */
+/** Null if the response itself is correct. */
 function faultOfResponse(call: Call, facts: Facts, history: History): string | null {
   const { sentAt, respondedAt, replica, status, code, what } = call
   const rightUser = call.dataOf === null || call.dataOf === call.session
@@ -326,7 +326,7 @@ function checkPresentations(history: History, facts: Facts): Violation[] {
 }
 
 const LOST_ON_PURPOSE = 'a response was lost after rotation, on purpose'
-/** Modes of the sandbox after which no readable answer comes. */
+/** Modes of the sandbox after which no readable response comes. */
 const UNREADABLE = new Set(['hang', 'drop', 'cut', 'stall', 'truncated'])
 
 /**
@@ -396,8 +396,8 @@ function reasonsFor(before: TokenRequest, after: TokenRequest, facts: Facts): st
     before.lostBy?.startsWith('lose ') || (before.fault !== null && UNREADABLE.has(before.fault))
   if (reasons.length > 0) return takenOnPurpose && rotated ? [LOST_ON_PURPOSE, ...reasons] : reasons
 
-  // None of the two processes was disturbed: the presentation itself must have been in doubt or answered with a no.
-  if (said) return ['it was answered with an error']
+  // None of the two processes was disturbed: the presentation itself must have been in doubt or refused.
+  if (said) return ['its response was an error']
   const endedAt = before.closedAt ?? openUntil
   const wasReset = facts
     .faultsOf('token', endedAt - 300, endedAt + 300, replica)
@@ -407,7 +407,7 @@ function reasonsFor(before: TokenRequest, after: TokenRequest, facts: Facts): st
   if (after.arrivedAt < openUntil && lateBy < UNANSWERED_MS - 500) return []
   if (deliveredAt !== null)
     return lateBy >= UNANSWERED_MS - 500 ? ['a response was later than the bound'] : []
-  if (lateBy >= UNANSWERED_MS - 500) return ['a token request was not answered within the bound']
+  if (lateBy >= UNANSWERED_MS - 500) return ['a token request had no response within the bound']
   if (spoiled) return [rotated ? LOST_ON_PURPOSE : 'a token request was lost, on purpose']
   const hung =
     facts.faultsOf('token', arrivedAt, endedAt, replica).length > 0 && endedAt - arrivedAt >= LEASE_MS - 3_000
@@ -562,8 +562,8 @@ function historyOf(history: History, user: string | null, from: number, until: n
   let last = ''
   for (const call of history.calls) {
     if (user === null || call.session !== user) continue
-    const answer = `${call.what} through replica ${call.replica}: ${call.status} ${call.code}`
-    const told = call.authenticated === false ? `${answer} not signed in` : answer
+    const summary = `${call.what} through replica ${call.replica}: ${call.status} ${call.code}`
+    const told = call.authenticated === false ? `${summary} not signed in` : summary
     // Repeated equal responses add nothing.
     if (told !== last) add(call.sentAt, `${told} (${ms(call.respondedAt - call.sentAt)})`)
     last = told
@@ -611,7 +611,7 @@ function addCommon(
   for (const { at: when, replica, ms: took } of history.delays) {
     add(
       when,
-      `${replica === null ? 'Redis' : `replica ${replica}`} answered after ${ms(took)} though nothing was done to it`,
+      `${replica === null ? 'Redis' : `replica ${replica}`} responded after ${ms(took)} though nothing was done to it`,
     )
   }
   for (const note of history.notes) add(note.at, note.text)
@@ -655,7 +655,7 @@ function tellRequest(request: TokenRequest): string {
     ...(fault === null ? [] : [`met ${fault}`]),
     ...(lostBy === null ? [] : [`lost: ${lostBy}`]),
     deliveredAt !== null
-      ? `answered ${status} at ${at(deliveredAt)}`
+      ? `responded ${status} at ${at(deliveredAt)}`
       : closedAt !== null
         ? `closed at ${at(closedAt)}`
         : 'open',

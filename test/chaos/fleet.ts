@@ -39,7 +39,7 @@ export interface Fleet {
 
 const MAIN = fileURLToPath(new URL('../../dist/main.js', import.meta.url))
 const START_MS = 60_000
-/** An answer to `/livez` that takes longer is written down. */
+/** A slower response of `/livez` is recorded. */
 const LONG_MS = 300
 const KEPT_LOG_LINES = 20_000
 
@@ -241,7 +241,7 @@ export async function startFleet({
         if (!replica.isUp() || replica.isFrozen()) continue
         const signal = AbortSignal.timeout(2_000)
         const text = await fetch(`${replica.opsUrl}/metrics`, { signal })
-          .then((answer) => answer.text())
+          .then((response) => response.text())
           .catch(() => '')
         const bytes = Number(/^process_resident_memory_bytes (\S+)$/m.exec(text)?.[1] ?? 0)
         most = Math.max(most, bytes)
@@ -258,7 +258,7 @@ export async function startFleet({
           const beganAt = clock()
           const signal = AbortSignal.timeout(10_000)
           await fetch(`${replica.opsUrl}/livez`, { signal }).then(
-            (answer) => answer.text(),
+            (response) => response.text(),
             () => {},
           )
           const ms = clock() - beganAt

@@ -12,11 +12,11 @@ export interface Call {
   readonly what: 'login' | 'callback' | 'flux' | 'site' | 'session' | 'logout'
   /** HTTP status; 0 where no response came. */
   readonly status: number
-  /** Code of the problem, or what was wrong with the answer. */
+  /** Code of the problem, or what was wrong with the response. */
   readonly code: string
   /** Name of the user whose data the response held; null where it held none. */
   readonly dataOf: string | null
-  /** Only for `session`: whether the answer said that somebody is signed in. */
+  /** Only for `session`: whether the response said that a user is signed in. */
   readonly authenticated: boolean | null
 }
 
@@ -29,7 +29,7 @@ export interface Session {
   readonly recordKey: string
   /** When the first sign-out was sent; from then on a 401 is no loss. */
   endingAt: number | null
-  /** When a sign-out was answered with 204, and by which replica. */
+  /** When a sign-out had its 204, and from which replica. */
   ended: { readonly at: number; readonly replica: number } | null
   /** When a call was refused although the session was never ended. */
   lostAt: number | null
@@ -86,14 +86,14 @@ export interface TokenRequest {
   readonly arrivedAt: number
   /** When it went on to the sandbox; null: it never did. */
   forwardedAt: number | null
-  /** When the sandbox answered, with which status. */
+  /** When the sandbox responded, with which status. */
   respondedAt: number | null
   status: number | null
-  /** When the answer had been passed to the replica whole. */
+  /** When the whole response had been passed to the replica. */
   deliveredAt: number | null
   /** When the connection to the replica ended before that. */
   closedAt: number | null
-  /** The fault of the network that took the request or its answer. */
+  /** The fault of the network that took the request or its response. */
   lostBy: string | null
   /** From the sandbox's journal: what was done (`granted`, an error code, `fault`), and the fault that it met. */
   outcome: string | null

@@ -231,8 +231,8 @@ async function startSentinels(
   }
   for (const { admin } of sentinels) {
     await until('each sentinel knows the two others and the replica', async () => {
-      const answer = (await admin.call('sentinel', 'master', MASTER_NAME).catch(() => [])) as string[]
-      const member = (name: string) => answer[answer.indexOf(name) + 1]
+      const reply = (await admin.call('sentinel', 'master', MASTER_NAME).catch(() => [])) as string[]
+      const member = (name: string) => reply[reply.indexOf(name) + 1]
       return member('num-other-sentinels') === '2' && member('num-slaves') === '1'
     })
   }

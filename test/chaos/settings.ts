@@ -19,7 +19,7 @@ export const SLACK_MS = 350
 export const SIGN_OUT_MS = 200
 /** A replica that is cut off from Redis stops serving from its cache. */
 export const CUT_OFF_MS = 1_000
-/** Every call is answered within this. */
+/** Every call has its response within this. */
 export const RESPONSE_MS = TOKEN_TIMEOUT_MS + 3_000
 /** What a resource server in trouble adds to that: two timeouts and a forced refresh between them. */
 export const RESOURCE_TROUBLE_MS = 2 * UPSTREAM_TIMEOUT_MS + TOKEN_TIMEOUT_MS

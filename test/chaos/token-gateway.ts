@@ -9,7 +9,7 @@ import { type Clock, digestOf, type TokenRequest } from './history.ts'
 /**
  * How the network between a replica and the token endpoint behaves. `cut`: connections are reset. `refused`: nothing
  * listens. `frozen`: requests wait, and leave afterwards if their connection still stands. `delayed`: requests arrive late,
- * also when their connection is gone by then. `replies-held`: answers wait.
+ * also when their connection is gone by then. `replies-held`: responses wait.
  */
 export type GatewayState = 'open' | 'cut' | 'refused' | 'frozen' | 'delayed' | 'replies-held'
 
@@ -17,7 +17,7 @@ export type GatewayState = 'open' | 'cut' | 'refused' | 'frozen' | 'delayed' | '
 export interface TokenGateway {
   readonly url: string
   set(state: GatewayState, delayMs?: number): Promise<void>
-  /** The next so many requests for a refresh are lost: before the sandbox sees them, or after it has answered. */
+  /** The next so many requests for a refresh are lost: before the sandbox sees them, or after it has responded. */
   lose(when: 'before' | 'after', times: number, fault: string): void
   connections(): number
   close(): void
@@ -140,17 +140,17 @@ export async function startTokenGateway({
     }
 
     made.forwardedAt = clock()
-    const answer = await forward(incoming, response, body, made)
-    if (answer === null) {
+    const forwarded = await forward(incoming, response, body, made)
+    if (forwarded === null) {
       made.lostBy ??= 'the sandbox gave no response'
       return void socket.resetAndDestroy()
     }
     made.respondedAt = clock()
-    made.status = answer.status
-    learn(answer.body, made.user ?? records.owners.get(form.get('code') ?? '') ?? null)
+    made.status = forwarded.status
+    learn(forwarded.body, made.user ?? records.owners.get(form.get('code') ?? '') ?? null)
     while ((state === 'replies-held' || state === 'frozen') && !isGone()) await changed()
     if (isGone()) {
-      made.lostBy ??= 'the connection was gone before the answer passed'
+      made.lostBy ??= 'the connection was gone before the response passed'
       return
     }
     if (made.kind === 'refresh' && losses.after.left > 0) {
@@ -158,13 +158,13 @@ export async function startTokenGateway({
       made.lostBy = losses.after.fault
       return void socket.resetAndDestroy()
     }
-    response.writeHead(answer.status, answer.headers)
-    response.end(answer.body, () => {
+    response.writeHead(forwarded.status, forwarded.headers)
+    response.end(forwarded.body, () => {
       made.deliveredAt = clock()
     })
   }
 
-  /** The sandbox's answer; null where it gives none, or not a whole one. */
+  /** The response of the sandbox; null if there is none, or it is incomplete. */
   function forward(
     incoming: IncomingMessage,
     response: ServerResponse,
@@ -177,14 +177,14 @@ export async function startTokenGateway({
       const outgoing = request(
         `${sandbox.url}${incoming.url}`,
         { method: incoming.method ?? 'POST', headers, agent },
-        (answer) => {
+        (received) => {
           const chunks: Buffer[] = []
-          answer.on('data', (chunk: Buffer) => chunks.push(chunk))
-          answer.on('error', () => resolve(null))
-          answer.on('end', () => {
-            const kept = Object.entries(answer.headers).filter(([name]) => KEPT.has(name))
+          received.on('data', (chunk: Buffer) => chunks.push(chunk))
+          received.on('error', () => resolve(null))
+          received.on('end', () => {
+            const kept = Object.entries(received.headers).filter(([name]) => KEPT.has(name))
             const texts = Object.fromEntries(kept.map(([name, value]) => [name, String(value)]))
-            resolve({ status: answer.statusCode ?? 502, headers: texts, body: Buffer.concat(chunks) })
+            resolve({ status: received.statusCode ?? 502, headers: texts, body: Buffer.concat(chunks) })
           })
         },
       )
@@ -196,14 +196,14 @@ export async function startTokenGateway({
   }
 
   function learn(body: Buffer, user: string | null): void {
-    let answer: Record<string, unknown>
+    let tokens: Record<string, unknown>
     try {
-      answer = JSON.parse(body.toString()) as Record<string, unknown>
+      tokens = JSON.parse(body.toString()) as Record<string, unknown>
     } catch {
       return
     }
     for (const member of ['access_token', 'refresh_token']) {
-      const token = answer[member]
+      const token = tokens[member]
       if (typeof token !== 'string') continue
       records.secrets.add(token)
       if (user !== null) records.owners.set(token, user)

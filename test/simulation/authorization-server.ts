@@ -45,9 +45,9 @@ export interface Presentation {
   /** Milliseconds of virtual time. */
   readonly sentAt: number
   /** `open`: the connection stands and no response has come. `closed`: it ended without a response. */
-  state: 'open' | 'answered' | 'closed'
+  state: 'open' | 'finished' | 'closed'
   outcome: TokenOutcome['kind'] | null
-  /** When it was answered or its connection closed. */
+  /** When its response arrived or its connection closed. */
   overAt: number
   /** The serial of the tokens that the server issued for it, 0 for none. */
   issued: number
@@ -55,7 +55,7 @@ export interface Presentation {
 
 /** The fate of a request that reaches the token endpoint. */
 export type Behaviour =
-  | { kind: 'answers' }
+  | { kind: 'responds' }
   /** `rotatesFirst`: the server rotates at once, and only the response is delayed. */
   | { kind: 'slow'; ms: number; rotatesFirst: boolean }
   /** No response ever comes. `connection`: it breaks at once, or hangs. */
@@ -198,7 +198,7 @@ export class SimulatedAuthorizationServer {
         this.#exchanges.delete(exchange)
         signal.removeEventListener('abort', onAbort)
         const { presentation } = exchange
-        if (presentation !== null) this.#ledger.answered(presentation, outcome)
+        if (presentation !== null) this.#ledger.finished(presentation, outcome)
         resolve(outcome)
       }
       const noResponse = (reason: string, timedOut: boolean): void => {
@@ -250,7 +250,7 @@ export class SimulatedAuthorizationServer {
 
   #behaviour(): Behaviour {
     for (const { share, behaviour } of this.behaviours) if (this.#random.chance(share)) return behaviour
-    return { kind: 'answers' }
+    return { kind: 'responds' }
   }
 
   /** A request has reached the token endpoint. */
@@ -262,17 +262,17 @@ export class SimulatedAuthorizationServer {
   ): void {
     const clock = this.#clock
     const behaviour = this.#behaviour()
-    const answer = (outcome: TokenOutcome): void => {
-      this.#answer(exchange, outcome, finish)
+    const respond = (outcome: TokenOutcome): void => {
+      this.#respond(exchange, outcome, finish)
     }
     switch (behaviour.kind) {
-      case 'answers':
-        clock.in(this.#random.between(2, 40), null, () => answer(this.#decide(exchange, token, requestedAt)))
+      case 'responds':
+        clock.in(this.#random.between(2, 40), null, () => respond(this.#decide(exchange, token, requestedAt)))
         return
       case 'slow': {
         const decided = behaviour.rotatesFirst ? this.#decide(exchange, token, requestedAt) : null
         const ms = behaviour.ms * this.#random.between(0.8, 1.2)
-        clock.in(ms, null, () => answer(decided ?? this.#decide(exchange, token, requestedAt)))
+        clock.in(ms, null, () => respond(decided ?? this.#decide(exchange, token, requestedAt)))
         return
       }
       case 'loses':
@@ -284,12 +284,12 @@ export class SimulatedAuthorizationServer {
         return
       case 'error': {
         if (behaviour.rotates) this.#decide(exchange, token, requestedAt)
-        clock.in(this.#latency(), null, () => answer(outcomeOf(behaviour)))
+        clock.in(this.#latency(), null, () => respond(outcomeOf(behaviour)))
       }
     }
   }
 
-  #answer(exchange: Exchange, outcome: TokenOutcome, finish: (outcome: TokenOutcome) => void): void {
+  #respond(exchange: Exchange, outcome: TokenOutcome, finish: (outcome: TokenOutcome) => void): void {
     const { by } = exchange
     const send = (): void => {
       if (!exchange.open) return
@@ -317,7 +317,7 @@ export class SimulatedAuthorizationServer {
     const tokens = this.issue(family, requestedAt)
     this.#ledger.rotated(presentation!, family.serial)
     this.onInstant('rotated', by)
-    // A server that does not rotate answers without a refresh token, and the old one stays in force.
+    // A server that does not rotate responds without a refresh token, and the old one stays in force.
     if (family.rotates) return { kind: 'granted', tokens }
     this.#refreshTokens.delete(`rt-${family.id}-${family.serial}`)
     token.clientExpiresAt = tokens.expiresAt
@@ -359,7 +359,7 @@ function notSent(reason: string, timedOut: boolean): TokenOutcome {
   return { kind: 'unavailable', reason, retryAfterSeconds: null, timedOut, ofThisGrant: false }
 }
 
-/** As src/oauth/token-response.ts sorts answers: a 5xx leaves a doubt unless it is a 503 that says when to come back. */
+/** As src/oauth/token-response.ts classifies responses: a 5xx leaves a doubt unless it is a 503 that says when to come back. */
 function outcomeOf({ status, error, retryAfterSeconds }: Behaviour & { kind: 'error' }): TokenOutcome {
   const reason = `the response was ${status} ${error ?? ''}`
   if (status >= 500 && !(status === 503 && retryAfterSeconds !== null))

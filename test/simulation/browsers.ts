@@ -1,7 +1,7 @@
+import type { Deployment } from './deployment.ts'
 import type { Session } from './invariants.ts'
 import { Random } from './random.ts'
 import type { BrowserRequest, BrowserResponse, Replica } from './replica.ts'
-import type { World } from './world.ts'
 
 const TRY_AGAIN_MS = 700
 
@@ -9,16 +9,16 @@ const TRY_AGAIN_MS = 700
 export class Browser {
   readonly user: number
   session: Session | null = null
-  readonly #world: World
+  readonly #deployment: Deployment
   readonly #random: Random
   readonly #cookies = new Map<string, string>()
   #waiting = 0
   #quiet = false
 
-  constructor(world: World, user: number) {
-    this.#world = world
+  constructor(deployment: Deployment, user: number) {
+    this.#deployment = deployment
     this.user = user
-    this.#random = new Random(world.seed, `browser ${user}`)
+    this.#random = new Random(deployment.seed, `browser ${user}`)
     this.#later(this.#random.between(10, 3_000))
   }
 
@@ -32,20 +32,20 @@ export class Browser {
   }
 
   #later(ms: number): void {
-    this.#world.clock.in(ms, null, () => {
+    this.#deployment.clock.in(ms, null, () => {
       if (!this.#quiet) this.#act()
     })
   }
 
   #think(): void {
-    const { thinkMs } = this.#world.settings
+    const { thinkMs } = this.#deployment.settings
     const random = this.#random
     this.#later(Math.min(random.between(20, thinkMs), random.between(20, thinkMs * 2)))
   }
 
   #act(): void {
     const random = this.#random
-    const replica = this.#world.anyReplica(random)
+    const replica = this.#deployment.anyReplica(random)
     if (replica === null) {
       this.#later(TRY_AGAIN_MS)
       return
@@ -55,7 +55,7 @@ export class Browser {
       return
     }
     // A sign-out is most dangerous while something is wrong.
-    const signsOut = this.#world.clock.now < this.#world.ledger.disturbedUntil && random.chance(0.1)
+    const signsOut = this.#deployment.clock.now < this.#deployment.ledger.disturbedUntil && random.chance(0.1)
     if (signsOut) {
       this.signOut(replica, () => this.#think())
       return
@@ -73,7 +73,7 @@ export class Browser {
         }
         const count = left
         for (let calls = 0; calls < count; calls += 1)
-          this.call(this.#world.anyReplica(random) ?? replica, done)
+          this.call(this.#deployment.anyReplica(random) ?? replica, done)
         return
       }
       case 'poll':
@@ -99,7 +99,7 @@ export class Browser {
   ): void {
     this.#waiting += 1
     const whole = { ...request, cookies: new Map(this.#cookies) }
-    this.#world.send(replica, whole, this.#random.between(0.5, 10), inReplica, (response) => {
+    this.#deployment.send(replica, whole, this.#random.between(0.5, 10), inReplica, (response) => {
       this.#waiting -= 1
       done(response)
     })
@@ -107,9 +107,9 @@ export class Browser {
 
   call(replica: Replica, done: (response: BrowserResponse | null) => void): void {
     const { session } = this
-    const { ledger } = this.#world
+    const { ledger } = this.#deployment
     ledger.calls += 1
-    const sentAt = this.#world.clock.now
+    const sentAt = this.#deployment.clock.now
     const seen = (response: BrowserResponse): void => {
       if (session === null) return
       if (response.status === 200) {
@@ -132,7 +132,7 @@ export class Browser {
     const { session } = this
     const seen = (response: BrowserResponse): void => {
       if (session !== null && response.authenticated === false)
-        this.#world.ledger.refused(session, replica, 'poll')
+        this.#deployment.ledger.refused(session, replica, 'poll')
     }
     this.#send(replica, { kind: 'session' }, seen, (response) => {
       for (const [name, value] of response?.setCookies ?? []) this.#cookies.set(name, value)
@@ -147,7 +147,7 @@ export class Browser {
     const seen = (response: BrowserResponse): void => {
       if (session === null || response.status !== 204) return
       session.state = 'ended'
-      session.endedAt.set(replica, this.#world.clock.now)
+      session.endedAt.set(replica, this.#deployment.clock.now)
     }
     this.#send(replica, { kind: 'logout' }, seen, (response) => {
       if (response?.clearsCookies && this.session === session) {
@@ -165,10 +165,10 @@ export class Browser {
     const cookies = new Map(this.#cookies)
     this.#cookies.clear()
     for (const withinMs of [50, 1_500, 1_500, 1_500, 5_000, 5_000, 30_000]) {
-      this.#world.clock.in(this.#random.between(0, withinMs), null, () => {
-        const replica = by?.ready && withinMs < 30_000 ? by : this.#world.anyReplica(this.#random)
+      this.#deployment.clock.in(this.#random.between(0, withinMs), null, () => {
+        const replica = by?.ready && withinMs < 30_000 ? by : this.#deployment.anyReplica(this.#random)
         if (replica !== null)
-          this.#world.send(
+          this.#deployment.send(
             replica,
             { kind: 'call', cookies },
             1,
@@ -181,7 +181,7 @@ export class Browser {
 
   /** Signs out by another replica than this one, where other pages go on calling. */
   signOutElsewhere(than: Replica): void {
-    const others = this.#world.replicas.filter(
+    const others = this.#deployment.replicas.filter(
       (replica) => replica.ready && replica.alive && replica !== than,
     )
     if (this.session === null || others.length === 0 || this.#quiet) return
@@ -190,7 +190,7 @@ export class Browser {
   }
 
   #signIn(replica: Replica): void {
-    const { settings, authorizationServer, ledger } = this.#world
+    const { settings, authorizationServer, ledger } = this.#deployment
     const random = this.#random
     const refreshable = !random.chance(settings.withoutRefreshToken)
     const rotates = !random.chance(settings.withoutRotation)

@@ -39,7 +39,7 @@ type RunOrder = Order & { kind: 'run' }
 const SEEDS_AT_ONCE = 20
 const PROGRESS_EVERY_MS = 20_000
 
-/** Runs seeds on several processes. With `untilFailure` the answer holds every failure below the highest seed tried. */
+/** Runs seeds on several processes. With `untilFailure` the result holds every failure below the highest seed tried. */
 export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
   const { compiled, from, seeds, untilFailure } = options
   const workers = options.workers ?? availableParallelism()
@@ -122,16 +122,16 @@ export async function readHistory(compiled: Compiled, order: Exclude<Order, RunO
   }
 }
 
-function startWorker<Answer>(compiled: Compiled) {
+function startWorker<Result>(compiled: Compiled) {
   const child = fork(compiled.worker, {
     execArgv: ['--max-semi-space-size=32'],
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   })
   return {
-    ask: (order: Order): Promise<Answer> =>
+    ask: (order: Order): Promise<Result> =>
       new Promise((resolve, reject) => {
         child.removeAllListeners()
-        child.on('message', resolve as (answer: unknown) => void)
+        child.on('message', resolve as (result: unknown) => void)
         child.on('exit', (code) => reject(new Error(`a worker ended with ${code}`)))
         child.on('error', reject)
         child.send(order)

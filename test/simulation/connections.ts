@@ -42,7 +42,7 @@ export interface Servers {
   subscribers(server: RedisServer): Set<Connection>
   faults(shard: number, slot: number): LinkFaults
   /** A command of that process was executed. */
-  executed(slot: number, command: string, answer: unknown): void
+  executed(slot: number, command: string, result: unknown): void
 }
 
 /** One TCP connection from a process to a server, made again for ever. */
@@ -242,17 +242,17 @@ export class FleetTransport implements Transport {
   readonly #commandsLostAt: number[]
   readonly #subscribedAt: number[]
   #lost = false
-  #answeredAt = Number.NEGATIVE_INFINITY
+  #lastReplyAt = Number.NEGATIVE_INFINITY
   #arriving = false
   #lastProofAt = Number.NEGATIVE_INFINITY
   #closed = false
-  /** Commands that had no good answer, by master: when the last one failed. */
+  /** Commands that failed or had no reply, by master: when the last one failed. */
   readonly failedAt: number[]
-  /** When a command that writes to that master last had an answer. */
+  /** When a command that writes to that master last had a reply. */
   readonly wroteAt: number[]
   /** The last time that took longer than the shortest lease: how long, and when it ended. */
   readonly gaps: { ms: number; endedAt: number }[]
-  /** The times in which commands that write were answered without a failure in between, by master. */
+  /** The times in which commands that write succeeded without a failure in between, by master. */
   readonly writable: { from: number; to: number }[][]
 
   constructor(options: {
@@ -297,7 +297,7 @@ export class FleetTransport implements Transport {
     command: string,
     writes: boolean,
     work: (server: RedisServer) => T,
-    done: (answer: T) => void,
+    done: (result: T) => void,
     failed: (error: Error) => void,
   ): void {
     const { clock, owner } = this
@@ -333,7 +333,7 @@ export class FleetTransport implements Transport {
         return
       }
       this.#watchSilence(connection, sentAt)
-      pending.fail(new Error('no answer in time'))
+      pending.fail(new Error('no reply in time'))
     }
     let rearmed = false
     timeout = clock.in(COMMAND_TIMEOUT_MS, owner, giveUp)
@@ -341,21 +341,21 @@ export class FleetTransport implements Transport {
     connection.toServer((server) => {
       const faults = this.servers.faults(shard, this.slot)
       if (faults.breakBefore.delete(command)) return connection.breakSoon('the connection broke')
-      let answer: T
+      let result: T
       let error: Error | null = null
       if (writes && server.refusesWrites !== null) error = new ErrorReply(server.refusesWrites)
       else {
-        answer = work(server)
-        this.servers.executed(this.slot, command, answer)
+        result = work(server)
+        this.servers.executed(this.slot, command, result)
       }
       if (faults.breakAfter.delete(command)) return connection.breakSoon('the connection broke')
       connection.toProcess(() => {
         connection.waiting.delete(pending)
         if (!settle()) return
         if (error !== null) return failed(error)
-        this.#answered()
+        this.#replied()
         if (writes) this.#wrote(shard)
-        done(answer)
+        done(result)
       })
     })
   }
@@ -364,7 +364,7 @@ export class FleetTransport implements Transport {
   #poll<T>(
     connection: Connection,
     work: (server: RedisServer) => T,
-    done: (answer: T) => void,
+    done: (result: T) => void,
     failed: (error: Error) => void,
   ): void {
     const { epoch, shard } = connection
@@ -375,7 +375,7 @@ export class FleetTransport implements Transport {
       if (connection.epoch !== epoch) return
       connection.waiting.delete(pending)
       if (!connection.isSound()) return this.#send(shard, 'claimDue later', true, work, done, failed)
-      this.#answered()
+      this.#replied()
       this.#wrote(shard)
       done(work(connection.server!))
     })
@@ -393,29 +393,29 @@ export class FleetTransport implements Transport {
     this.wroteAt[shard] = now
   }
 
-  /** As the watch of src/store over connections that owe an answer and receive nothing. */
+  /** As the watch of src/store over connections that owe a reply and receive nothing. */
   #watchSilence(connection: Connection, sentAt: number): void {
     const { epoch } = connection
     this.clock.in(SILENCE_MS - COMMAND_TIMEOUT_MS, this.owner, () => {
       if (connection.epoch === epoch && connection.receivedAt < sentAt)
-        connection.break('no answer for two seconds')
+        connection.break('no reply for two seconds')
     })
   }
 
-  #answered(): void {
+  #replied(): void {
     this.#lost = false
-    this.#answeredAt = this.clock.now
+    this.#lastReplyAt = this.clock.now
   }
 
   #failed(error: Error): boolean {
     this.#lost = !(error instanceof ErrorReply)
-    if (!this.#lost) this.#answeredAt = this.clock.now
+    if (!this.#lost) this.#lastReplyAt = this.clock.now
     return this.#isUnreached()
   }
 
   #isUnreached = (): boolean => {
     if (!this.#lost) return false
-    return !this.commands.some(({ ready }) => ready) || this.clock.now - this.#answeredAt > SILENT_AFTER_MS
+    return !this.commands.some(({ ready }) => ready) || this.clock.now - this.#lastReplyAt > SILENT_AFTER_MS
   }
 
   connected(connection: Connection): void {
@@ -465,7 +465,7 @@ export class FleetTransport implements Transport {
     }
     this.#provenAt.fill(this.clock.now)
     this.#lastProofAt = this.clock.now
-    this.#answered()
+    this.#replied()
     return true
   }
 

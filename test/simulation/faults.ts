@@ -1,7 +1,7 @@
 import type { Behaviour } from './authorization-server.ts'
+import type { Deployment } from './deployment.ts'
 import { Random } from './random.ts'
 import type { Settings } from './settings.ts'
-import type { World } from './world.ts'
 
 /** Instants of the protocol that a fault can be aimed at. */
 export type Instant =
@@ -175,7 +175,7 @@ function drawScene(seed: number, firstId: number, settings: Settings): Fault[] {
         fault({ kind: 'stall', ms: leases(1.1, 2) }, 0, 'request sent'),
       ]
     case 1: {
-      // The process that will receive the answer is stopped, and others present the same refresh token.
+      // The process that will receive the response is stopped, and others present the same refresh token.
       const behaviour = { kind: 'slow', ms: leases(1.5, 2.5), rotatesFirst: true } as const
       return [
         fault({ kind: 'auth', ms: random.between(3_000, 12_000), share: 1, behaviour }, 0),
@@ -326,77 +326,77 @@ function drawBehaviour(random: Random, { timeoutMs }: Settings): Behaviour {
   }
 }
 
-/** Applies the faults of a schedule to a world, each at its time. */
-export function scheduleFaults(world: World, faults: readonly Fault[]): void {
-  const { clock } = world
+/** Applies the faults of a schedule to a deployment, each at its time. */
+export function scheduleFaults(deployment: Deployment, faults: readonly Fault[]): void {
+  const { clock } = deployment
   const aimed: Fault[] = []
   for (const fault of faults) {
     clock.in(fault.at, null, () => {
-      if (fault.aim === null) apply(world, fault, fault.slot)
+      if (fault.aim === null) apply(deployment, fault, fault.slot)
       else aimed.push(fault)
     })
   }
-  world.onInstant = (instant, slot) => {
-    if (aimed.length === 0 || clock.now > world.settings.faultsUntilMs) return
+  deployment.onInstant = (instant, slot) => {
+    if (aimed.length === 0 || clock.now > deployment.settings.faultsUntilMs) return
     for (const fault of [...aimed]) {
       if (fault.aim !== instant) continue
       aimed.splice(aimed.indexOf(fault), 1)
       const target = fault.actor ? slot : fault.slot
-      if (fault.delayMs === 0) apply(world, fault, target)
-      else clock.in(fault.delayMs, null, () => apply(world, fault, target))
+      if (fault.delayMs === 0) apply(deployment, fault, target)
+      else clock.in(fault.delayMs, null, () => apply(deployment, fault, target))
     }
   }
 }
 
-function apply(world: World, fault: Fault, slot: number): void {
-  const { clock, settings, ledger, authorizationServer, resourceServer } = world
+function apply(deployment: Deployment, fault: Fault, slot: number): void {
+  const { clock, settings, ledger, authorizationServer, resourceServer } = deployment
   const { shard, change } = fault
   if (clock.now > settings.faultsUntilMs) return
-  world.injected.set(change.kind, (world.injected.get(change.kind) ?? 0) + 1)
+  deployment.injected.set(change.kind, (deployment.injected.get(change.kind) ?? 0) + 1)
   ledger.note('FAULT', describe(fault, slot))
   const disturbs = !/^(?:auth|resource|user|sign)/.test(change.kind)
   /** Undoes the fault, at the latest when the time for faults ends. */
   const until = (ms: number, undo: () => void): void => {
     const endsIn = Math.min(ms, Math.max(0, settings.faultsUntilMs - clock.now))
-    if (disturbs) world.disturb(endsIn)
+    if (disturbs) deployment.disturb(endsIn)
     clock.in(endsIn, null, () => {
       ledger.note('FAULT', `${fault.id} is over`)
       undo()
     })
   }
-  if (disturbs) world.disturb(0)
+  if (disturbs) deployment.disturb(0)
   switch (change.kind) {
     case 'stall': {
-      const replica = world.replicas[slot]!
+      const replica = deployment.replicas[slot]!
       if (!replica.alive || replica.stalled) return
       replica.stall()
       until(change.ms, () => replica.resume())
       return
     }
     case 'crash':
-      world.crash(slot, change.downMs)
+      deployment.crash(slot, change.downMs)
       return
     case 'restart':
-      world.restart(slot, change.downMs)
+      deployment.restart(slot, change.downMs)
       return
     case 'wall-clock':
-      world.stepWallClock(slot, change.byMs)
+      deployment.stepWallClock(slot, change.byMs)
       return
     case 'change-secrets':
-      world.changeSecrets(change.pauseMs)
+      deployment.changeSecrets(change.pauseMs)
       return
     case 'freeze-master':
-      world.freeze(shard)
-      until(change.ms, () => world.thaw(shard))
+      deployment.freeze(shard)
+      until(change.ms, () => deployment.thaw(shard))
       return
     case 'failover':
-      world.failOver(shard, change)
+      deployment.failOver(shard, change)
       return
     case 'restart-master':
-      world.restartMaster(shard, change)
+      deployment.restartMaster(shard, change)
       return
     case 'refuse-writes': {
-      const server = world.masters[shard]!
+      const server = deployment.masters[shard]!
       server.refusesWrites = change.error
       until(change.ms, () => {
         server.refusesWrites = null
@@ -404,57 +404,57 @@ function apply(world: World, fault: Fault, slot: number): void {
       return
     }
     case 'refuse-connections': {
-      const server = world.masters[shard]!
+      const server = deployment.masters[shard]!
       server.refusesConnections = true
-      world.breakConnections(server)
+      deployment.breakConnections(server)
       until(change.ms, () => {
         server.refusesConnections = false
       })
       return
     }
     case 'redis-clock':
-      world.stepRedisClock(shard, change.byMs)
+      deployment.stepRedisClock(shard, change.byMs)
       return
     case 'reset': {
-      const { commands, messages } = world.replicas[slot]!.transport
+      const { commands, messages } = deployment.replicas[slot]!.transport
       const connections = change.purpose === 'commands' ? commands : messages
       connections[shard]!.breakSoon('reset')
       return
     }
     case 'cut': {
-      const faults = world.faults(shard, slot)
+      const faults = deployment.faults(shard, slot)
       faults.cut += 1
       until(change.ms, () => {
         faults.cut -= 1
-        world.flush(shard, slot)
+        deployment.flush(shard, slot)
       })
       return
     }
     case 'cut-messages': {
-      const faults = world.faults(shard, slot)
+      const faults = deployment.faults(shard, slot)
       faults.messagesCut += 1
       until(change.ms, () => {
         faults.messagesCut -= 1
-        world.flush(shard, slot)
+        deployment.flush(shard, slot)
       })
       return
     }
     case 'slow-redis': {
-      const slots = change.everybody ? world.replicas.map((_, at) => at) : [slot]
-      for (const one of slots) world.faults(shard, one).slowMs += change.byMs
+      const slots = change.everybody ? deployment.replicas.map((_, at) => at) : [slot]
+      for (const one of slots) deployment.faults(shard, one).slowMs += change.byMs
       until(change.ms, () => {
-        for (const one of slots) world.faults(shard, one).slowMs -= change.byMs
+        for (const one of slots) deployment.faults(shard, one).slowMs -= change.byMs
       })
       return
     }
     case 'break-before': {
-      const { breakBefore } = world.faults(shard, slot)
+      const { breakBefore } = deployment.faults(shard, slot)
       breakBefore.add(change.command)
       until(settings.faultsUntilMs, () => void breakBefore.delete(change.command))
       return
     }
     case 'break-after': {
-      const { breakAfter } = world.faults(shard, slot)
+      const { breakAfter } = deployment.faults(shard, slot)
       breakAfter.add(change.command)
       until(settings.faultsUntilMs, () => void breakAfter.delete(change.command))
       return
@@ -508,10 +508,10 @@ function apply(world: World, fault: Fault, slot: number): void {
       })
       return
     case 'user-revokes':
-      world.browsers[change.browser]!.revoke()
+      deployment.browsers[change.browser]!.revoke()
       return
     case 'sign-out-elsewhere':
-      world.browsers[change.browser]!.signOutElsewhere(world.replicas[slot]!)
+      deployment.browsers[change.browser]!.signOutElsewhere(deployment.replicas[slot]!)
       return
   }
 }

@@ -50,7 +50,7 @@ export interface Session {
   deletedReason: string
   /** A failover has brought the record back, or lost newer tokens. */
   rolledBack: boolean
-  /** Replicas that answered that it has ended, and when. */
+  /** Replicas that reported its end, and when. */
   readonly endedAt: Map<Replica, number>
   userRevoked: boolean
   lastActivityAt: number
@@ -71,7 +71,7 @@ const TOLD_WITHIN_MS = 200
 const CUT_OFF_MS = 1_000
 const CLOCK_SLACK_MS = 6_000
 const SHORT_LIFE_SECONDS = 5
-/** Wall clocks that nobody steps are this close to each other, the way of an answer included. */
+/** Wall clocks that nobody steps are this close to each other, the delay of a response included. */
 const SKEW_MS = 1_500
 /** Tokens that Redis did not take are written again at least every two seconds. */
 const STORES_WITHIN_MS = 2_500
@@ -325,9 +325,9 @@ export class Ledger {
     if (presentation.state === 'closed') this.#unheard(presentation)
   }
 
-  answered(presentation: Presentation, outcome: TokenOutcome): void {
+  finished(presentation: Presentation, outcome: TokenOutcome): void {
     if (presentation.state !== 'open') return
-    presentation.state = 'answered'
+    presentation.state = 'finished'
     presentation.outcome = outcome.kind
     presentation.overAt = this.#clock.now
     this.#open.delete(presentation)

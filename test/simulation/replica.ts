@@ -16,11 +16,11 @@ import { type RecordKey, StoreUnavailable } from '../../src/store/store.ts'
 import { createRevoker } from '../../src/tokens/revoker.ts'
 import { createTokens } from '../../src/tokens/tokens.ts'
 import { FleetTransport } from './connections.ts'
+import type { Deployment } from './deployment.ts'
 import { createCheapKeyring, createReadableKeyring } from './keyring.ts'
 import { Random } from './random.ts'
 import { createSimulatedStore } from './simulated-store.ts'
 import type { Entry, Owner } from './virtual-clock.ts'
-import type { World } from './world.ts'
 
 /** What a browser sends. */
 export interface BrowserRequest {
@@ -35,7 +35,7 @@ export interface BrowserRequest {
 export interface BrowserResponse {
   readonly status: number
   readonly code: string | null
-  /** Whose data the resource server answered with. */
+  /** Whose data the resource server sent. */
   readonly user: number | null
   /** Of the session poll. */
   readonly authenticated: boolean | null
@@ -66,7 +66,7 @@ export class Replica implements Owner {
   readonly transport: FleetTransport
   readonly tokens: ReturnType<typeof createTokens>
   readonly store: ReliableStore
-  readonly #world: World
+  readonly #deployment: Deployment
   readonly #cookies: ReturnType<typeof createSessionCookies>
   readonly #forward: Forward
   readonly #logout: ReturnType<typeof createLogout>
@@ -79,21 +79,21 @@ export class Replica implements Owner {
   readonly #receivedAt = new Map<string, number>()
   #requests = 0
 
-  constructor(world: World, options: { id: number; slot: number; secrets: readonly string[] }) {
-    const { clock, settings } = world
-    this.#world = world
+  constructor(deployment: Deployment, options: { id: number; slot: number; secrets: readonly string[] }) {
+    const { clock, settings } = deployment
+    this.#deployment = deployment
     this.id = options.id
     this.slot = options.slot
     this.name = `replica-${options.slot}.${options.id}`
-    this.random = new Random(world.seed, this.name)
-    this.wallOffset = world.wallOffsets[options.slot] ?? 0
+    this.random = new Random(deployment.seed, this.name)
+    this.wallOffset = deployment.wallOffsets[options.slot] ?? 0
     clock.current = this
     this.transport = new FleetTransport({
       clock,
       owner: this,
       slot: options.slot,
-      random: new Random(world.seed, `${this.name} network`),
-      servers: world,
+      random: new Random(deployment.seed, `${this.name} network`),
+      servers: deployment,
     })
     const keyring = settings.realKeyring
       ? createReadableKeyring(options.secrets)
@@ -111,7 +111,7 @@ export class Replica implements Owner {
       onRestored() {},
     })
     this.store = store
-    const authorizationServer = world.authorizationServer.clientOf(this)
+    const authorizationServer = deployment.authorizationServer.clientOf(this)
     const revoker = createRevoker({ authorizationServer, log })
     const sessions = createSessions({
       store,
@@ -179,7 +179,7 @@ export class Replica implements Owner {
   }
 
   note(text: string): void {
-    this.#world.trace.note(this.#world.clock.now, this.name, text)
+    this.#deployment.trace.note(this.#deployment.clock.now, this.name, text)
   }
 
   /** Handles a request of a browser. Calls `respond` once, unless the process dies. */
@@ -187,7 +187,7 @@ export class Replica implements Owner {
     this.#requests += 1
     this.#underWay += 1
     const id = `${this.name}-${this.#requests}`
-    this.#receivedAt.set(id, this.#world.clock.now)
+    this.#receivedAt.set(id, this.#deployment.clock.now)
     const finish = (response: Partial<BrowserResponse> & { status: number }): void => {
       this.#receivedAt.delete(id)
       this.#underWay -= 1
@@ -207,7 +207,7 @@ export class Replica implements Owner {
         finish({ status: fault.status, code: fault.code })
         return
       }
-      this.#world.ledger.violated('a request fails in a way that is not a problem', String(fault))
+      this.#deployment.ledger.violated('a request fails in a way that is not a problem', String(fault))
       finish({ status: 500 })
     }
     switch (request.kind) {
@@ -255,7 +255,7 @@ export class Replica implements Owner {
     call: { authorization: string | null; requestId: string; response: unknown },
     onOutcome: (outcome: Outcome) => void,
   ): void {
-    const { resourceServer, ledger, authorizationServer } = this.#world
+    const { resourceServer, ledger, authorizationServer } = this.#deployment
     const token = authorizationServer.accessToken(call.authorization!.slice('Bearer '.length))
     const receivedAt = this.#receivedAt.get(call.requestId)!
     if (token !== null) ledger.used(token, this, receivedAt)
@@ -310,7 +310,7 @@ export class Replica implements Owner {
       },
     }
     const reply = { setCookie: (name: string, text: string) => void setCookies.set(name, text) }
-    const tokens = redeem!(this.#world.clock.wall(this))
+    const tokens = redeem!(this.#deployment.clock.wall(this))
     await this.#signIn(request as never, reply as never, { tokens, flow: 'code' })
     setCookies.set(sessionName, this.#cookies.signer.sign(sessionId))
     return { status: 303, setCookies }
@@ -324,19 +324,19 @@ export class Replica implements Owner {
 
   /** From now on nothing happens here until `resume`. */
   stall(): void {
-    this.#world.clock.stall(this)
-    this.#stalls.push({ from: this.#world.clock.now, to: Number.POSITIVE_INFINITY })
+    this.#deployment.clock.stall(this)
+    this.#stalls.push({ from: this.#deployment.clock.now, to: Number.POSITIVE_INFINITY })
   }
 
   resume(): void {
     if (!this.alive || !this.stalled) return
-    this.#stalls[this.#stalls.length - 1]!.to = this.#world.clock.now
-    this.#world.clock.resume(this)
+    this.#stalls[this.#stalls.length - 1]!.to = this.#deployment.clock.now
+    this.#deployment.clock.resume(this)
   }
 
   /** How long this process has been stalled since then. */
   stalledMsSince(since: number): number {
-    const { now } = this.#world.clock
+    const { now } = this.#deployment.clock
     let sum = 0
     for (const { from, to } of this.#stalls) sum += Math.max(0, Math.min(to, now) - Math.max(from, since))
     return sum
@@ -344,28 +344,28 @@ export class Replica implements Owner {
 
   /** Whether a command on that record, or on its master, has failed since then. */
   failedSince(key: RecordKey, since: number): boolean {
-    return this.transport.failedAt[this.#world.shardOf(key)]! > since
+    return this.transport.failedAt[this.#deployment.shardOf(key)]! > since
   }
 
   /** For how long it could write nothing to the master of that record: at present, or until a moment ago. */
   couldNotWriteMs(key: RecordKey, momentMs: number): number {
-    const shard = this.#world.shardOf(key)
-    const { now } = this.#world.clock
+    const shard = this.#deployment.shardOf(key)
+    const { now } = this.#deployment.clock
     const { ms, endedAt } = this.transport.gaps[shard]!
     return Math.max(now - this.transport.wroteAt[shard]!, now - endedAt < momentMs ? ms : 0)
   }
 
   /** Whether it could write to the master of that record without a failure, for so long at a stretch, since then. */
   couldWriteFor(key: RecordKey, forMs: number, since: number): boolean {
-    const times = this.transport.writable[this.#world.shardOf(key)]!
+    const times = this.transport.writable[this.#deployment.shardOf(key)]!
     return times.some(({ from, to }) => to - Math.max(from, since) >= forMs)
   }
 
   /** Which server this process has for a record. */
   follows(key: RecordKey): 'the master' | 'another server' {
-    const shard = this.#world.shardOf(key)
+    const shard = this.#deployment.shardOf(key)
     const { server } = this.transport.commands[shard]!
-    return server === null || server === this.#world.masters[shard] ? 'the master' : 'another server'
+    return server === null || server === this.#deployment.masters[shard] ? 'the master' : 'another server'
   }
 
   /** The process dies without a stop. */
@@ -373,14 +373,14 @@ export class Replica implements Owner {
     if (!this.alive) return
     this.ready = false
     this.alive = false
-    this.#world.ledger.died(this, false)
+    this.#deployment.ledger.died(this, false)
     this.#disconnect()
   }
 
   #disconnect(): void {
-    this.#world.authorizationServer.disconnect(this)
+    this.#deployment.authorizationServer.disconnect(this)
     void this.transport.close()
-    this.#world.died(this)
+    this.#deployment.died(this)
   }
 
   /** As src/app.ts stops: open requests finish and refreshes under way are stored. */
@@ -391,13 +391,13 @@ export class Replica implements Owner {
     await background
     await this.tokens.stop()
     await this.transport.close()
-    this.#world.ledger.died(this, true)
+    this.#deployment.ledger.died(this, true)
     this.alive = false
     this.#disconnect()
   }
 
   #createLog(): Logger {
-    const { trace, clock, ledger } = this.#world
+    const { trace, clock, ledger } = this.#deployment
     const write = (level: string) => (fields: { event?: string; err?: unknown }, text?: string) => {
       trace.note(clock.now, this.name, `${level} ${fields.event ?? ''} ${text ?? ''}`)
       if (level === 'error' && !EXPECTED_ERRORS.has(fields.event ?? '')) {

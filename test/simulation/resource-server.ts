@@ -6,7 +6,7 @@ import type { VirtualClock } from './virtual-clock.ts'
 
 /** Answers calls with the data of the user whose token it sees. */
 export class SimulatedResourceServer {
-  /** Bad moments: every token is called invalid, or nothing answers, or answers take longer. */
+  /** Faults in force: every token is refused, no call gets a response, or responses are delayed. */
   refusesAll = 0
   down = 0
   slowMs = 0
@@ -34,17 +34,17 @@ export class SimulatedResourceServer {
     settle: (outcome: Outcome, user: number | null) => void,
   ): void {
     const way = (): number => this.#random.between(0.5, 5) + this.slowMs / 2
-    const answer = (outcome: Outcome, user: number | null): void => {
+    const respond = (outcome: Outcome, user: number | null): void => {
       this.#clock.in(way(), by, () => settle(outcome, user))
     }
     this.#clock.in(way(), null, () => {
-      if (this.down > 0) return answer({ kind: 'unavailable', cause: new Error('down') }, null)
+      if (this.down > 0) return respond({ kind: 'unavailable', cause: new Error('down') }, null)
       const dead = token === null || this.#clock.now >= token.expiresAt
       if (dead || this.refusesAll > 0 || (this.#introspects && token.family.revoked)) {
         if (token !== null) this.#onRefused(token)
-        return answer({ kind: 'token_refused', namesInvalidToken: true, status: 401 }, null)
+        return respond({ kind: 'token_refused', namesInvalidToken: true, status: 401 }, null)
       }
-      answer({ kind: 'finished', status: 200 }, token.family.user)
+      respond({ kind: 'finished', status: 200 }, token.family.user)
     })
   }
 }

@@ -2,7 +2,7 @@
  * A deterministic simulation of the whole fleet on virtual time.
  *
  * One seed is one history. `simulate(seed)` draws the settings of a fleet (settings.ts) and a schedule of faults
- * (faults.ts), runs it, and answers with what happened: counts, limits that were used, and the first rule that was
+ * (faults.ts), runs it, and returns what happened: counts, limits that were used, and the first rule that was
  * broken, if any.
  *
  * What is real: the tokens module with everything below it (refresh, scheduler, queue repair, retries), the session
@@ -14,7 +14,7 @@
  * - simulated-redis.ts one Redis server with the scripts of src/store/lua; the contract of the port is tested on it
  * - simulated-store.ts the store port over such servers; connections.ts the connections of one process to them
  * - authorization-server.ts, resource-server.ts, browsers.ts
- * - world.ts           all of them together, and their faults
+ * - deployment.ts      all of them together, and their faults
  *
  * What is checked: invariants.ts holds the truth about each session and the rules. A rule is checked at the event
  * that could break it. A session may be lost by a documented limit alone, and each use of a limit is counted.
@@ -24,12 +24,12 @@
  */
 
 import { leaseMs } from '../../src/tokens/refresh-policy.ts'
+import { Deployment } from './deployment.ts'
 import { drawFaults, type Fault, type FaultKind, scheduleFaults } from './faults.ts'
 import type { Limit, Violation } from './invariants.ts'
 import { drawSettings, type Settings } from './settings.ts'
 import { Trace } from './trace.ts'
 import { realTurn } from './virtual-clock.ts'
-import { World } from './world.ts'
 
 export interface SimulationOptions {
   /** Keep lines for a reader. */
@@ -64,16 +64,16 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
   const settings = drawSettings(seed)
   const faults = options.faults ?? drawFaults(seed, settings)
   const trace = new Trace(options.trace ?? false)
-  const world = new World(seed, settings, trace)
-  const { clock, ledger } = world
+  const deployment = new Deployment(seed, settings, trace)
+  const { clock, ledger } = deployment
   const onRejection = (reason: unknown): void => {
     const text = reason instanceof Error ? reason.stack : String(reason)
     ledger.violated('a rejection is not handled', String(text))
   }
   process.on('unhandledRejection', onRejection)
   try {
-    scheduleFaults(world, faults)
-    await history(world)
+    scheduleFaults(deployment, faults)
+    await history(deployment)
   } finally {
     clock.uninstall()
     await realTurn()
@@ -92,13 +92,13 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
     sessions: ledger.sessions.size,
     presentations: ledger.presentations,
     lost: ledger.lost,
-    injected: world.injected,
+    injected: deployment.injected,
     limits: ledger.limits,
   }
 }
 
-async function history(world: World): Promise<void> {
-  const { clock, settings, ledger, browsers } = world
+async function history(deployment: Deployment): Promise<void> {
+  const { clock, settings, ledger, browsers } = deployment
   await clock.run(settings.faultsUntilMs)
   ledger.note('phase', 'the faults are over')
   // A request that hangs is given up after the longer of three timeouts and 30 seconds.
@@ -107,14 +107,14 @@ async function history(world: World): Promise<void> {
   for (const browser of browsers) browser.rest()
   await clock.run(clock.now + settings.timeoutMs + 10_000)
   if (!clock.stopped) ledger.checkStored()
-  await everySessionIsServed(world)
-  await backgroundRefreshes(world)
-  await signOutsReachEverybody(world)
-  await nothingIsLeft(world)
+  await everySessionIsServed(deployment)
+  await backgroundRefreshes(deployment)
+  await signOutsReachEverybody(deployment)
+  await nothingIsLeft(deployment)
 }
 
 /** Every living session is served by every replica. */
-async function everySessionIsServed({ clock, ledger, browsers, replicas, settings }: World): Promise<void> {
+async function everySessionIsServed({ clock, ledger, browsers, replicas, settings }: Deployment): Promise<void> {
   if (clock.stopped) return
   if (settings.clocksStep) {
     // A lease of before a step back of Redis' clock is cut to its length by the first that meets it.
@@ -150,8 +150,8 @@ async function everySessionIsServed({ clock, ledger, browsers, replicas, setting
 }
 
 /** With no call at all, tokens are replaced before they expire. */
-async function backgroundRefreshes(world: World): Promise<void> {
-  const { clock, ledger, settings, browsers, masters } = world
+async function backgroundRefreshes(deployment: Deployment): Promise<void> {
+  const { clock, ledger, settings, browsers, masters } = deployment
   if (clock.stopped || !settings.watchesBackground) return
   ledger.note('phase', 'no calls')
   await clock.run(clock.now + 100_000)
@@ -161,14 +161,14 @@ async function backgroundRefreshes(world: World): Promise<void> {
     if (lifeSeconds < 15 || lifeSeconds > 90 || settings.clocksStep || session.family.revoked) continue
     // What a failover took out of the queue comes back with the next search, within minutes.
     if (ledger.failedOverAt > 0) continue
-    const record = masters[world.shardOf(session.key)]!.live(session.key)
+    const record = masters[deployment.shardOf(session.key)]!.live(session.key)
     if (record !== null && session.family.expiresAt < clock.now)
       ledger.violated('tokens expire without a background refresh', `session ${session.family.id}`)
   }
 }
 
 /** A sign-out by one replica is noticed by the others. */
-async function signOutsReachEverybody({ clock, browsers, replicas, ledger }: World): Promise<void> {
+async function signOutsReachEverybody({ clock, browsers, replicas, ledger }: Deployment): Promise<void> {
   if (clock.stopped) return
   ledger.note('phase', 'everybody signs out')
   for (const [at, browser] of browsers.entries()) browser.signOut(replicas[at % replicas.length]!, () => {})
@@ -176,14 +176,14 @@ async function signOutsReachEverybody({ clock, browsers, replicas, ledger }: Wor
 }
 
 /** Nothing is kept in memory, and no timer runs, once all sessions have ended. */
-async function nothingIsLeft(world: World): Promise<void> {
-  const { clock, ledger, replicas } = world
+async function nothingIsLeft(deployment: Deployment): Promise<void> {
+  const { clock, ledger, replicas } = deployment
   await clock.run(clock.now + 10_000)
   if (clock.stopped) return
   for (const replica of replicas) {
     const held = replica.store.heldTokens()
     if (held > 0) ledger.violated('tokens are still held at the end', `${replica.name}: ${held}`)
-    world.stop(replica)(() => {})
+    deployment.stop(replica)(() => {})
   }
   await clock.run(clock.now + 30_000)
   for (const replica of replicas) {

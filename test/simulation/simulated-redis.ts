@@ -69,7 +69,7 @@ const NEW_HISTORY_PAUSE_MS = 4_000
 /** Of a record whose tokens have just been written. */
 const FREE = { lease: '', leaseUntil: 0, openUntil: 0, retryAt: 0, doubts: 0 }
 
-/** An answer with an error, as Redis gives it. */
+/** An error reply, as Redis sends it. */
 export class ErrorReply extends Error {}
 
 /** What the simulation observes of one server. */

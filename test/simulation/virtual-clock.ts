@@ -223,9 +223,9 @@ export class VirtualClock {
           this.#push(entry)
         }
       }
-      const answer = entry.work()
+      const result = entry.work()
       // Without an owner nothing but the simulation itself has run, which leaves no microtasks.
-      if (owner !== null && answer !== QUIET) runMicrotasks()
+      if (owner !== null && result !== QUIET) runMicrotasks()
     }
     this.current = null
     if (this.now < untilMs) this.now = untilMs

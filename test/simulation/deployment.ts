@@ -18,7 +18,7 @@ const AFTERMATH_MS = 4_000
 const STOP_SLACK_MS = 1_500
 
 /** The simulated fleet with its Redis servers, its platform and its browsers. */
-export class World implements Servers {
+export class Deployment implements Servers {
   readonly seed: number
   readonly settings: Settings
   readonly trace: Trace
@@ -51,6 +51,7 @@ export class World implements Servers {
     this.clock = new VirtualClock(new Random(seed, 'schedule'), trace)
     // Before any code of a process runs, since that sets timers.
     this.clock.install()
+    // The label is part of the history of each seed, so it keeps its first value.
     this.#random = new Random(seed, 'world')
     this.wallOffsets = Array.from({ length: settings.replicas }, () =>
       Math.round(this.#random.between(-400, 400)),
@@ -110,8 +111,8 @@ export class World implements Servers {
     return this.#linkFaults[shard]![slot]!
   }
 
-  executed(slot: number, command: string, answer: unknown): void {
-    if (command === 'beginRefresh' && (answer as { kind: string }).kind === 'granted')
+  executed(slot: number, command: string, result: unknown): void {
+    if (command === 'beginRefresh' && (result as { kind: string }).kind === 'granted')
       this.onInstant('lease granted', slot)
     else if (command === 'replaceTokens') this.onInstant('tokens stored', slot)
     else if (command === 'end') this.onInstant('session ended', slot)
@@ -137,7 +138,7 @@ export class World implements Servers {
     return ready.length === 0 ? null : random.pick(ready)
   }
 
-  /** `seen` is called in the process when it answers, `done` at the browser; null where the connection broke. */
+  /** `seen` is called in the process when it responds, `done` at the browser; null where the connection broke. */
   send(
     replica: Replica,
     request: BrowserRequest,
@@ -208,7 +209,7 @@ export class World implements Servers {
     stopping(again)
   }
 
-  /** Stops a replica; the answer takes what to do then. One that does not end in time is killed. */
+  /** Stops a replica. The returned function takes what follows the stop. A replica that does not end in time is killed. */
   stop(replica: Replica): (then: () => void) => void {
     const { clock, settings, ledger } = this
     const beganAt = clock.now
