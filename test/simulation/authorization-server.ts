@@ -1,6 +1,6 @@
 import type { TokenOutcome } from '../../src/oauth/token-response.ts'
 import { Secret } from '../../src/secret.ts'
-import type { Instant } from './faults.ts'
+import type { ProtocolStep } from './faults.ts'
 import type { Ledger } from './invariants.ts'
 import type { Random } from './random.ts'
 import type { Replica } from './replica.ts'
@@ -106,8 +106,8 @@ export class SimulatedAuthorizationServer {
   readonly behaviours = new Set<BehaviourFault>()
   refusesConnections = 0
   readonly #endpointFaults = new Map<number, EndpointFaults>()
-  /** Called at instants that aimed faults wait for. */
-  onInstant: (instant: Instant, by: Replica) => void = () => {}
+  /** Called at each step that an aimed fault may wait for. */
+  onStep: (step: ProtocolStep, by: Replica) => void = () => {}
   readonly #clock: VirtualClock
   readonly #random: Random
   readonly #ledger: Ledger
@@ -225,12 +225,12 @@ export class SimulatedAuthorizationServer {
         exchange.presentation = this.#ledger.presented(token, by)
         this.#exchanges.add(exchange)
         by.note(`presents ${text}`)
-        this.onInstant('request sent', by)
+        this.onStep('request sent', by)
         const arrive = (): void => {
           if (!exchange.open) return
           if (this.faultsOf(by.slot).cut > 0) return void this.#hold(by, arrive)
           this.#ledger.delivered(exchange.presentation!)
-          this.onInstant('request delivered', by)
+          this.onStep('request delivered', by)
           this.#take(exchange, token, requestedAt, finish)
         }
         clock.in(this.#latency() + this.faultsOf(by.slot).delayMs, null, arrive)
@@ -298,7 +298,7 @@ export class SimulatedAuthorizationServer {
         if (!exchange.open) return
         finish(outcome)
         by.note(`is answered: ${outcome.kind}`)
-        this.onInstant('response delivered', by)
+        this.onStep('response delivered', by)
       })
     }
     send()
@@ -316,7 +316,7 @@ export class SimulatedAuthorizationServer {
     if (family.rotates) token.used = true
     const tokens = this.issue(family, requestedAt)
     this.#ledger.rotated(presentation!, family.serial)
-    this.onInstant('rotated', by)
+    this.onStep('rotated', by)
     // A server that does not rotate responds without a refresh token, and the old one stays in force.
     if (family.rotates) return { kind: 'granted', tokens }
     this.#refreshTokens.delete(`rt-${family.id}-${family.serial}`)

@@ -1,7 +1,7 @@
 import { type RecordKey, type StoreHealth, StoreUnavailable } from '../../src/store/store.ts'
 import type { Random } from './random.ts'
 import { ErrorReply, type RedisServer } from './simulated-redis.ts'
-import type { Transport } from './simulated-store.ts'
+import type { StoreCommand, Transport } from './simulated-store.ts'
 import { type Channel, type Entry, type Owner, QUIET, type VirtualClock } from './virtual-clock.ts'
 
 /** As in src/store: how long a command waits, and the rules by which change messages are trusted. */
@@ -16,6 +16,9 @@ const CONNECT_TIMEOUT_MS = 2_000
 const RECONNECT_MAX_MS = 1_000
 const LONG_GAP_MS = 2_000
 
+/** What a connection for commands carries: commands of the store, and heartbeats. */
+export type Command = StoreCommand | 'publish'
+
 /** The network faults between one process and one master. Counters, because faults may overlap. */
 export interface LinkFaults {
   /** No data passes in either direction. Connections stay open until one side closes them. */
@@ -25,9 +28,9 @@ export interface LinkFaults {
   /** Added to each way. */
   slowMs: number
   /** The connection breaks before the next commands of these names are executed. */
-  breakBefore: Set<string>
+  breakBefore: Set<Command>
   /** The connection breaks after the next commands of these names were executed. */
-  breakAfter: Set<string>
+  breakAfter: Set<Command>
 }
 
 export function noLinkFaults(): LinkFaults {
@@ -42,7 +45,7 @@ export interface Servers {
   subscribers(server: RedisServer): Set<Connection>
   faults(shard: number, slot: number): LinkFaults
   /** A command of that process was executed. */
-  executed(slot: number, command: string, result: unknown): void
+  executed(slot: number, command: Command, result: unknown): void
 }
 
 /** One TCP connection from a process to a server, made again for ever. */
@@ -283,18 +286,26 @@ export class FleetTransport implements Transport {
     this.#beatLater()
   }
 
-  ask = <T>(shard: number, command: string, writes: boolean, work: (server: RedisServer) => T): Promise<T> =>
+  ask = <T>(
+    shard: number,
+    command: StoreCommand,
+    writes: boolean,
+    work: (server: RedisServer) => T,
+  ): Promise<T> =>
     new Promise((resolve, reject) => {
-      this.#send(shard, command, writes, work, resolve, (error) => {
+      const failed = (error: Error): void => {
         this.failedAt[shard] = this.clock.now
         if (error instanceof ErrorReply && NO_WRITES.test(error.message)) this.#noteIncident(shard)
         reject(new StoreUnavailable(error, this.#failed(error)))
-      })
+      }
+      const connection = this.commands[shard]!
+      if (command === 'claimDue' && connection.isSound()) this.#poll(connection, work, resolve, failed)
+      else this.#send(shard, command, writes, work, resolve, failed)
     })
 
   #send<T>(
     shard: number,
-    command: string,
+    command: Command,
     writes: boolean,
     work: (server: RedisServer) => T,
     done: (result: T) => void,
@@ -304,10 +315,6 @@ export class FleetTransport implements Transport {
     const connection = this.commands[shard]!
     if (!connection.ready) {
       failed(new Error('not connected'))
-      return
-    }
-    if (command === 'claimDue' && connection.isSound()) {
-      this.#poll(connection, work, done, failed)
       return
     }
     const sentAt = clock.now
@@ -374,7 +381,7 @@ export class FleetTransport implements Transport {
       // It ended meanwhile, and the command with it.
       if (connection.epoch !== epoch) return
       connection.waiting.delete(pending)
-      if (!connection.isSound()) return this.#send(shard, 'claimDue later', true, work, done, failed)
+      if (!connection.isSound()) return this.#send(shard, 'claimDue', true, work, done, failed)
       this.#replied()
       this.#wrote(shard)
       done(work(connection.server!))

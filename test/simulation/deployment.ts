@@ -1,8 +1,8 @@
 import type { RecordKey } from '../../src/store/store.ts'
 import { SimulatedAuthorizationServer } from './authorization-server.ts'
 import { Browser } from './browsers.ts'
-import { type Connection, type LinkFaults, noLinkFaults, type Servers } from './connections.ts'
-import type { FaultKind, Instant } from './faults.ts'
+import { type Command, type Connection, type LinkFaults, noLinkFaults, type Servers } from './connections.ts'
+import type { FaultKind, ProtocolStep } from './faults.ts'
 import { Ledger } from './invariants.ts'
 import { Random } from './random.ts'
 import { type BrowserRequest, type BrowserResponse, Replica } from './replica.ts'
@@ -31,7 +31,7 @@ export class Deployment implements Servers {
   readonly browsers: Browser[]
   readonly wallOffsets: number[]
   readonly injected = new Map<FaultKind, number>()
-  onInstant: (instant: Instant, slot: number) => void = () => {}
+  onStep: (step: ProtocolStep, slot: number) => void = () => {}
   readonly #random: Random
   readonly #linkFaults: LinkFaults[][]
   readonly #subscribers = new Map<RedisServer, Set<Connection>>()
@@ -71,7 +71,7 @@ export class Deployment implements Servers {
       ledger: this.ledger,
       strict: settings.strict,
     })
-    this.authorizationServer.onInstant = (instant, by) => this.onInstant(instant, by.slot)
+    this.authorizationServer.onStep = (step, by) => this.onStep(step, by.slot)
     this.resourceServer = new SimulatedResourceServer({
       clock: this.clock,
       random: new Random(seed, 'resource server'),
@@ -111,12 +111,12 @@ export class Deployment implements Servers {
     return this.#linkFaults[shard]![slot]!
   }
 
-  executed(slot: number, command: string, result: unknown): void {
+  executed(slot: number, command: Command, result: unknown): void {
     if (command === 'beginRefresh' && (result as { kind: string }).kind === 'granted')
-      this.onInstant('lease granted', slot)
-    else if (command === 'replaceTokens') this.onInstant('tokens stored', slot)
-    else if (command === 'end') this.onInstant('session ended', slot)
-    else if (command === 'saveSession') this.onInstant('session begun', slot)
+      this.onStep('lease granted', slot)
+    else if (command === 'replaceTokens') this.onStep('tokens stored', slot)
+    else if (command === 'end') this.onStep('session ended', slot)
+    else if (command === 'confirm') this.onStep('session begun', slot)
   }
 
   #newServer(): RedisServer {

@@ -2,17 +2,21 @@ import type { Behaviour } from './authorization-server.ts'
 import type { Deployment } from './deployment.ts'
 import { Random } from './random.ts'
 import type { Settings } from './settings.ts'
+import type { StoreCommand } from './simulated-store.ts'
 
-/** Instants of the protocol that a fault can be aimed at. */
-export type Instant =
-  | 'lease granted'
-  | 'request sent'
-  | 'request delivered'
-  | 'rotated'
-  | 'response delivered'
-  | 'tokens stored'
-  | 'session ended'
-  | 'session begun'
+/** Steps of the protocol that a fault can be aimed at. */
+export const PROTOCOL_STEPS = [
+  'lease granted',
+  'request sent',
+  'request delivered',
+  'rotated',
+  'response delivered',
+  'tokens stored',
+  'session ended',
+  'session begun',
+] as const
+
+export type ProtocolStep = (typeof PROTOCOL_STEPS)[number]
 
 type Change =
   | { kind: 'stall'; ms: number }
@@ -30,8 +34,8 @@ type Change =
   | { kind: 'cut'; ms: number }
   | { kind: 'cut-messages'; ms: number }
   | { kind: 'slow-redis'; ms: number; byMs: number; everybody: boolean }
-  | { kind: 'break-before'; command: string }
-  | { kind: 'break-after'; command: string }
+  | { kind: 'break-before'; command: StoreCommand }
+  | { kind: 'break-after'; command: StoreCommand }
   | { kind: 'auth'; ms: number; share: number; behaviour: Behaviour }
   | { kind: 'auth-refuses'; ms: number }
   | { kind: 'auth-cut'; ms: number }
@@ -48,10 +52,10 @@ export type FaultKind = Change['kind']
 /** Something that goes wrong, decided before the simulation begins. */
 export interface Fault {
   readonly id: number
-  /** Milliseconds of virtual time; with `aim` the first such instant after it. */
+  /** Milliseconds of virtual time; with `aim` the first such step after it. */
   readonly at: number
-  readonly aim: Instant | null
-  /** From the instant to the fault. */
+  readonly aim: ProtocolStep | null
+  /** From the step to the fault. */
   readonly delayMs: number
   readonly slot: number
   /** An aimed fault befalls the process that acted, not `slot`. */
@@ -104,29 +108,19 @@ export function drawWithoutFaults(
   return without.length === kinds.length ? [] : without
 }
 
-const COMMANDS = [
+const COMMANDS: readonly StoreCommand[] = [
   'beginRefresh',
   'renewLease',
   'releaseLease',
   'replaceTokens',
   'end',
   'create',
-  'saveSession',
+  'confirm',
   'schedule',
   'claimDue',
   'touch',
   'read',
   'restoreTokens',
-]
-const INSTANTS: readonly Instant[] = [
-  'lease granted',
-  'request sent',
-  'request delivered',
-  'rotated',
-  'response delivered',
-  'tokens stored',
-  'session ended',
-  'session begun',
 ]
 
 /** The faults of a seed. Each draws from a stream of its own, so leaving one out changes no other. */
@@ -144,7 +138,7 @@ function drawScene(seed: number, firstId: number, settings: Settings): Fault[] {
   const shard = random.int(settings.shards)
   const browser = random.int(settings.browsers)
   let id = firstId - 1
-  const fault = (change: Change, afterMs: number, aim: Instant | null = null): Fault => {
+  const fault = (change: Change, afterMs: number, aim: ProtocolStep | null = null): Fault => {
     id += 1
     return { id, at: at + afterMs, aim, delayMs: 0, slot, actor: true, shard, change }
   }
@@ -216,7 +210,7 @@ function drawFault(seed: number, id: number, settings: Settings): Fault {
   const fault = {
     id,
     at: random.between(3_000, settings.faultsUntilMs * 0.9),
-    aim: random.chance(0.45) ? random.pick(INSTANTS) : null,
+    aim: random.chance(0.45) ? random.pick(PROTOCOL_STEPS) : null,
     delayMs,
     slot: random.int(settings.replicas),
     actor: random.chance(0.7),
@@ -336,10 +330,10 @@ export function scheduleFaults(deployment: Deployment, faults: readonly Fault[])
       else aimed.push(fault)
     })
   }
-  deployment.onInstant = (instant, slot) => {
+  deployment.onStep = (step, slot) => {
     if (aimed.length === 0 || clock.now > deployment.settings.faultsUntilMs) return
     for (const fault of [...aimed]) {
-      if (fault.aim !== instant) continue
+      if (fault.aim !== step) continue
       aimed.splice(aimed.indexOf(fault), 1)
       const target = fault.actor ? slot : fault.slot
       if (fault.delayMs === 0) apply(deployment, fault, target)

@@ -1,14 +1,20 @@
 import { DUE_SHARDS, type EndRequest, type RecordKey, type SessionStore } from '../../src/store/store.ts'
 import { type RedisServer, shardOf } from './simulated-redis.ts'
 
+/** What the port has besides commands. */
+type ConnectionMember = 'onChange' | 'announceHere' | 'health' | 'close'
+
+/** A command of the store, named as in the port. */
+export type StoreCommand = Exclude<keyof SessionStore, ConnectionMember | 'endPassed'>
+
 /** How the commands of one process reach the servers, and what it knows of its connections. */
-export interface Transport extends Pick<SessionStore, 'onChange' | 'announceHere' | 'health' | 'close'> {
+export interface Transport extends Pick<SessionStore, ConnectionMember> {
   /** Masters of the store: one, or those of a Cluster. */
   readonly shards: number
   /** The wall clock of the process, epoch milliseconds. */
   wall(): number
   /** Runs `work` on that master. Rejects with `StoreUnavailable`. */
-  ask<T>(shard: number, command: string, writes: boolean, work: (server: RedisServer) => T): Promise<T>
+  ask<T>(shard: number, command: StoreCommand, writes: boolean, work: (server: RedisServer) => T): Promise<T>
 }
 
 const KEYS_AT_ONCE = 1_000

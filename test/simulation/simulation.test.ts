@@ -1,6 +1,7 @@
 import t from 'tap'
 import { readHistory, runCampaign } from './campaign.ts'
 import { checkReplacement, compileWorker } from './compile.ts'
+import { type Fault, PROTOCOL_STEPS } from './faults.ts'
 import { findMutation, MUTATIONS } from './mutations.ts'
 import { simulate } from './simulate.ts'
 
@@ -21,6 +22,17 @@ t.test('the same seed gives the same history, and another seed another one', asy
   t.equal(again.hash, first.hash)
   t.ok(again.lines.length > 10)
   t.not((await simulate(8)).hash, first.hash)
+})
+
+t.test('an aimed fault occurs at its step of the protocol', async (t) => {
+  for (const aim of PROTOCOL_STEPS) {
+    const fault: Fault = {
+      ...{ id: 0, at: 0, aim, delayMs: 0, slot: 0, actor: true, shard: 0 },
+      change: { kind: 'reset', purpose: 'messages' },
+    }
+    const { injected } = await simulate(7, { faults: [fault] })
+    t.equal(injected.get('reset'), 1, aim)
+  }
 })
 
 t.test('a bug in the code is found, and its history is reduced to the relevant faults', async (t) => {
