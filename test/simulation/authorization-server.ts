@@ -1,4 +1,5 @@
-import type { TokenOutcome } from '../../src/oauth/token-response.ts'
+import { ResponseBodyError } from 'openid-client'
+import { classifyFailure, NoTokenResponse, type TokenOutcome } from '../../src/oauth/token-response.ts'
 import { Secret } from '../../src/secret.ts'
 import type { ProtocolStep } from './faults.ts'
 import type { Ledger } from './invariants.ts'
@@ -60,13 +61,14 @@ export type Behaviour =
   | { kind: 'slow'; ms: number; rotatesFirst: boolean }
   /** No response ever comes. `connection`: it breaks at once, or hangs. */
   | { kind: 'loses'; rotates: boolean; connection: 'breaks' | 'hangs' }
-  | {
-      kind: 'error'
-      status: number
-      error: string | null
-      retryAfterSeconds: number | null
-      rotates: boolean
-    }
+  | ({ kind: 'error'; rotates: boolean } & ErrorResponse)
+
+interface ErrorResponse {
+  status: number
+  /** The error code in the body; null for a body without one. */
+  error: string | null
+  retryAfterSeconds: number | null
+}
 
 /** A behaviour of the token endpoint for a time. */
 export interface BehaviourFault {
@@ -201,25 +203,20 @@ export class SimulatedAuthorizationServer {
         if (presentation !== null) this.#ledger.finished(presentation, outcome)
         resolve(outcome)
       }
-      const noResponse = (reason: string, timedOut: boolean): void => {
+      const noResponse = (cause: unknown): void => {
         const { presentation } = exchange
-        if (presentation !== null) {
-          this.#ledger.closed(presentation)
-          finish({ kind: 'in_doubt', reason, timedOut })
-        } else finish(notSent(reason, timedOut))
+        if (presentation !== null) this.#ledger.closed(presentation)
+        finish(classifyFailure(new NoTokenResponse(presentation !== null, cause)))
       }
-      const onAbort = (): void => noResponse('aborted', true)
-      exchange.broken = () => noResponse('the connection broke', false)
-      if (signal.aborted) return finish(notSent('aborted', true))
+      const onAbort = (): void => noResponse(signal.reason)
+      exchange.broken = () => noResponse(new Error('the connection broke'))
+      if (signal.aborted) return onAbort()
       signal.addEventListener('abort', onAbort)
       const requestedAt = clock.wall(by)
       const write = (): void => {
         if (over) return
         // The first byte leaves within the lease or not at all.
-        if (clock.now > sendBefore) {
-          finish(notSent('it could not be sent in time', true))
-          return
-        }
+        if (clock.now >= sendBefore) return noResponse(new Error('it could not be sent in time'))
         const token = this.#refreshTokens.get(text)
         if (token === undefined) throw new Error(`an unknown refresh token was presented: ${text}`)
         exchange.presentation = this.#ledger.presented(token, by)
@@ -236,13 +233,13 @@ export class SimulatedAuthorizationServer {
         clock.in(this.#latency() + this.faultsOf(by.slot).delayMs, null, arrive)
       }
       if (this.refusesConnections > 0) {
-        return void clock.in(this.#latency(), by, () => finish(notSent('the connection was refused', false)))
+        return void clock.in(this.#latency(), by, () => noResponse(new Error('the connection was refused')))
       }
       // Half of the requests find a connection that stands; the others have to connect.
       const connects = this.#random.chance(0.5)
       if (connects && this.faultsOf(by.slot).cut > 0) {
         const waitMs = Math.min(5_000, Math.max(0, sendBefore - clock.now))
-        return void clock.in(waitMs, by, () => finish(notSent('no connection', true)))
+        return void clock.in(waitMs, by, () => noResponse(new Error('no connection')))
       }
       clock.in(connects ? this.#latency() : 0.1, by, write)
     })
@@ -297,7 +294,7 @@ export class SimulatedAuthorizationServer {
       this.#clock.in(this.#latency(), by, () => {
         if (!exchange.open) return
         finish(outcome)
-        by.note(`is answered: ${outcome.kind}`)
+        by.note(`receives the response: ${outcome.kind}`)
         this.onStep('response delivered', by)
       })
     }
@@ -312,7 +309,7 @@ export class SimulatedAuthorizationServer {
       family.revoked = true
       this.#ledger.note('auth', `${token.text} was presented again: the family is revoked`)
     }
-    if (family.revoked || token.used) return { kind: 'refused', reason: 'invalid_grant' }
+    if (family.revoked || token.used) return outcomeOf(INVALID_GRANT)
     if (family.rotates) token.used = true
     const tokens = this.issue(family, requestedAt)
     this.#ledger.rotated(presentation!, family.serial)
@@ -355,15 +352,16 @@ export class SimulatedAuthorizationServer {
   }
 }
 
-function notSent(reason: string, timedOut: boolean): TokenOutcome {
-  return { kind: 'unavailable', reason, retryAfterSeconds: null, timedOut, ofThisGrant: false }
-}
+const INVALID_GRANT: ErrorResponse = { status: 400, error: 'invalid_grant', retryAfterSeconds: null }
 
-/** As src/oauth/token-response.ts classifies responses: a 5xx leaves a doubt unless it is a 503 that says when to come back. */
-function outcomeOf({ status, error, retryAfterSeconds }: Behaviour & { kind: 'error' }): TokenOutcome {
-  const reason = `the response was ${status} ${error ?? ''}`
-  if (status >= 500 && !(status === 503 && retryAfterSeconds !== null))
-    return { kind: 'in_doubt', reason, timedOut: false }
-  const ofThisGrant = status >= 400 && status <= 403 && error !== null && error !== 'invalid_client'
-  return { kind: 'unavailable', reason, retryAfterSeconds, timedOut: false, ofThisGrant }
+/** What the server makes of such a response, which openid-client reports as an error. */
+function outcomeOf({ status, error, retryAfterSeconds }: ErrorResponse): TokenOutcome {
+  const headers = new Headers()
+  if (retryAfterSeconds !== null) headers.set('retry-after', String(retryAfterSeconds))
+  const response = new Response(null, { status, headers })
+  return classifyFailure(
+    error === null
+      ? new Error('unexpected HTTP status code', { cause: response })
+      : new ResponseBodyError('an error code in the response body', { cause: { error }, response }),
+  )
 }

@@ -89,9 +89,9 @@ export const MUTATIONS: readonly Mutation[] = [
   mutation(
     'server-error-is-no-doubt',
     'a 502 of the token endpoint counts as if nothing had been done',
-    'test/simulation/authorization-server.ts',
-    "return { kind: 'in_doubt', reason, timedOut: false }\n  const ofThisGrant",
-    "return { kind: 'unavailable', reason, retryAfterSeconds, timedOut: false, ofThisGrant: false }\n  const ofThisGrant",
+    'src/oauth/token-response.ts',
+    'return { ...inDoubt(reason), failedStatus: status }',
+    "return { kind: 'unavailable', reason, retryAfterSeconds, timedOut: false, ofThisGrant: false }",
   ),
   mutation(
     'stop-waits-for-a-hanging-refresh',
