@@ -1,5 +1,7 @@
 /** Settings of the servers under test, and the bounds that the checks derive from them. All times in milliseconds. */
 
+import { answerMs, leaseMs } from '../../src/tokens/refresh-policy.ts'
+
 export const REPLICAS = 3
 export const TOKEN_TIMEOUT_MS = 2_000
 export const UPSTREAM_TIMEOUT_MS = 1_500
@@ -9,9 +11,9 @@ export const SESSION_IDLE_SECONDS = 60
 export const SHUTDOWN_SECONDS = 12
 
 /** How long a process may present a refresh token after its last contact with Redis: the lease. */
-export const LEASE_MS = TOKEN_TIMEOUT_MS + 5_000
+export const LEASE_MS = leaseMs(TOKEN_TIMEOUT_MS)
 /** How long one presentation may stay unanswered before the same refresh token is presented again. */
-export const UNANSWERED_MS = Math.max(3 * TOKEN_TIMEOUT_MS, 30_000)
+export const UNANSWERED_MS = answerMs(TOKEN_TIMEOUT_MS)
 
 /** What a loaded machine may add to every bound. Stalls of the machine that were measured come on top. */
 export const SLACK_MS = 350

@@ -1,19 +1,15 @@
+import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../src/store/redis/commands.ts'
+import { CONNECT_TIMEOUT_MS, RECONNECT_MAX_MS } from '../../src/store/redis/connection.ts'
+import { LOOK_EVERY_MS, NO_WRITES, SILENT_AFTER_MS, SILENT_LOOKS } from '../../src/store/redis/health.ts'
+import { BEAT_EVERY_MS, RENEWED_AFTER_MS, TRUSTED_FOR_MS } from '../../src/store/redis/messages.ts'
 import { type RecordKey, type StoreHealth, StoreUnavailable } from '../../src/store/store.ts'
 import type { Random } from './random.ts'
 import { ErrorReply, type RedisServer } from './simulated-redis.ts'
 import type { StoreCommand, Transport } from './simulated-store.ts'
 import { type Channel, type Entry, type Owner, QUIET, type VirtualClock } from './virtual-clock.ts'
 
-/** As in src/store: how long a command waits, and the rules by which change messages are trusted. */
-const COMMAND_TIMEOUT_MS = 800
-const LAST_STEP_MS = 100
-const BEAT_EVERY_MS = 350
-const TRUSTED_FOR_MS = 900
-const RENEWED_AFTER_MS = 3_000
-const SILENT_AFTER_MS = 700
-const SILENCE_MS = 2_200
-const CONNECT_TIMEOUT_MS = 2_000
-const RECONNECT_MAX_MS = 1_000
+/** A command waits half of the interval for the first look, on average. */
+const SILENCE_MS = (SILENT_LOOKS - 0.5) * LOOK_EVERY_MS
 const LONG_GAP_MS = 2_000
 
 /** What a connection for commands carries: commands of the store, and heartbeats. */
@@ -221,8 +217,6 @@ export class Connection {
 interface Pending {
   fail(error: Error): void
 }
-
-const NO_WRITES = /^(?:READONLY|MASTERDOWN|LOADING|CLUSTERDOWN|MISCONF|NOREPLICAS|OOM) /
 
 /**
  * The connections of one process to the masters of the store, with the rules of src/store for health and
@@ -445,11 +439,6 @@ export class FleetTransport implements Transport {
       this.#noteIncident(shard)
     }
     this.#lose()
-  }
-
-  /** A message of that server has come to this process. */
-  heard(key: RecordKey): void {
-    this.announceHere(key)
   }
 
   #beatLater(): void {

@@ -51,8 +51,7 @@ export class Deployment implements Servers {
     this.clock = new VirtualClock(new Random(seed, 'schedule'), trace)
     // Before any code of a process runs, since that sets timers.
     this.clock.install()
-    // The label is part of the history of each seed, so it keeps its first value.
-    this.#random = new Random(seed, 'world')
+    this.#random = new Random(seed, 'deployment')
     this.wallOffsets = Array.from({ length: settings.replicas }, () =>
       Math.round(this.#random.between(-400, 400)),
     )
@@ -124,7 +123,7 @@ export class Deployment implements Servers {
     return new RedisServer(`redis-${this.#servers}`, `history-${this.#servers}`, () => this.trueTime(), {
       published: (server, key) => {
         for (const connection of this.subscribers(server))
-          connection.toProcess(() => connection.transport.heard(key))
+          connection.toProcess(() => connection.transport.announceHere(key))
       },
       stored: (server, before, after) => this.ledger.stored(server, before, after),
       deleted: (server, key, reason) => this.ledger.deleted(server, key, reason),
@@ -360,12 +359,16 @@ export class Deployment implements Servers {
 
   #replace(shard: number, heldAt: number, kept: boolean): void {
     const old = this.masters[shard]!
-    this.#servers += 1
-    const name = `redis-${this.#servers}`
-    const fresh = kept ? old.fork(name, `history-${this.#servers}`, EPOCH + heldAt) : this.#newServer()
+    const fresh = kept ? this.#fork(old, heldAt) : this.#newServer()
     this.masters[shard] = fresh
     this.ledger.replaced(old, fresh, kept)
-    this.ledger.note(name, `takes the place of ${old.name}`)
+    this.ledger.note(fresh.name, `takes the place of ${old.name}`)
+  }
+
+  /** A server with what `server` had at that instant. */
+  #fork(server: RedisServer, heldAt: number): RedisServer {
+    this.#servers += 1
+    return server.fork(`redis-${this.#servers}`, `history-${this.#servers}`, EPOCH + heldAt)
   }
 
   restartMaster(

@@ -1,3 +1,4 @@
+import { leaseMs } from '../../src/tokens/refresh-policy.ts'
 import type { Behaviour } from './authorization-server.ts'
 import type { Deployment } from './deployment.ts'
 import { Random } from './random.ts'
@@ -131,8 +132,8 @@ export function drawFaults(seed: number, settings: Settings): Fault[] {
 
 /** Sequences of faults that lead to dangerous states and rarely occur by chance. */
 function drawScene(seed: number, firstId: number, settings: Settings): Fault[] {
-  const random = new Random(seed, 'scene')
-  const lease = settings.timeoutMs + 5_000
+  const random = new Random(seed, 'scenario')
+  const lease = leaseMs(settings.timeoutMs)
   const at = random.between(5_000, settings.faultsUntilMs * 0.6)
   const slot = random.int(settings.replicas)
   const shard = random.int(settings.shards)
@@ -225,7 +226,7 @@ function drawFault(seed: number, id: number, settings: Settings): Fault {
 }
 
 function drawChange(random: Random, settings: Settings): Change {
-  const lease = settings.timeoutMs + 5_000
+  const lease = leaseMs(settings.timeoutMs)
   const short = (): number => random.between(50, 1_500)
   const some = (): number =>
     random.pick([short, () => random.between(500, 8_000), () => random.between(0.5, 2.5) * lease])()

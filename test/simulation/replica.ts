@@ -8,7 +8,7 @@ import { type Caller, createCallers } from '../../src/proxy/caller.ts'
 import { createForward, type Forward } from '../../src/proxy/forward.ts'
 import type { Outcome } from '../../src/proxy/resource-server.ts'
 import { createSessionCache } from '../../src/session/cache.ts'
-import { createSessionCookies } from '../../src/session/cookies.ts'
+import { createSessionCookies, recordKeyOf } from '../../src/session/cookies.ts'
 import { createOutageGrace } from '../../src/session/outage.ts'
 import { createSessions } from '../../src/session/sessions.ts'
 import { createReliableStore, type ReliableStore } from '../../src/store/reliable.ts'
@@ -266,8 +266,7 @@ export class Replica implements Owner {
   }
 
   async #poll({ cookies }: BrowserRequest) {
-    const value = this.#cookies.read(headerOf(cookies))
-    const verified = value === null ? null : this.#cookies.verify(value)
+    const verified = this.#cookies.verifyIn(headerOf(cookies))
     const setCookies = new Map<string, string>()
     const request = {
       recordKey: verified?.recordKey ?? null,
@@ -294,7 +293,7 @@ export class Replica implements Owner {
     const sessionId = this.#newSessionId()
     const setCookies = new Map<string, string>()
     const { sessionName } = this.#cookies
-    const key = this.#cookies.verify(this.#cookies.signer.sign(sessionId))!.recordKey
+    const key = recordKeyOf(sessionId)
     onKey!(key)
     const request = {
       id: `${this.name} sign-in`,

@@ -1,3 +1,4 @@
+import { NEW_HISTORY_PAUSE_MS } from '../../src/store/redis/store.ts'
 import {
   type BeginRefresh,
   type BeginRefreshRequest,
@@ -63,8 +64,6 @@ interface Data {
 
 /** Replication lags by no more than this, so older writes cannot be lost by a failover. */
 const UNDO_KEPT_MS = 10_000
-/** As in src/store/redis/store.ts. */
-const NEW_HISTORY_PAUSE_MS = 4_000
 
 /** Of a record whose tokens have just been written. */
 const FREE = { lease: '', leaseUntil: 0, openUntil: 0, retryAt: 0, doubts: 0 }
@@ -82,7 +81,7 @@ export interface ServerEvents {
 }
 
 /**
- * One Redis server with the scripts of src/store/lua. The contract tests of the port run over it as they run
+ * One Redis server with the scripts of src/store/redis/lua. The contract tests of the port run over it as they run
  * over Redis, so both keep the same promises.
  */
 export class RedisServer {
@@ -200,7 +199,7 @@ export class RedisServer {
   ): void {
     if (this.live(key) !== null) return
     const ahead = this.clock() - wall
-    const aheadMs = Math.abs(ahead) < 5_000 ? 0 : ahead
+    const aheadMs = Math.abs(ahead) < CLOCK_TOLERANCE_MS ? 0 : ahead
     this.#put(key, {
       ...record,
       createdAt: record.createdAt + aheadMs,

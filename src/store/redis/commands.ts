@@ -20,8 +20,8 @@ export interface Commands {
 }
 
 /** Requests have to learn within a second that the store does not answer. */
-const COMMAND_TIMEOUT_MS = 800
-const LAST_STEP_MS = 100
+export const COMMAND_TIMEOUT_MS = 800
+export const LAST_STEP_MS = 100
 
 export function createCommands({ client, health, observe }: CommandsOptions): Commands {
   const runScript = defineScripts(client)

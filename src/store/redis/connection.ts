@@ -7,10 +7,10 @@ import { type Sentinels, watchSentinels } from './sentinels.ts'
 
 type ConnectionOptions = Omit<RedisOptions, 'replyMapping'>
 
-const CONNECT_TIMEOUT_MS = 2_000
+export const CONNECT_TIMEOUT_MS = 2_000
 /** ioredis asks the nodes of a Cluster one after the other: a silent one must not delay a failover. */
 const SLOTS_TIMEOUT_MS = 800
-const RECONNECT_MAX_MS = 1_000
+export const RECONNECT_MAX_MS = 1_000
 
 interface RedisClientOptions {
   target: RedisTarget

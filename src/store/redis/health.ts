@@ -23,12 +23,12 @@ export interface CommandHealth {
 }
 
 /** Two heartbeats, and less than the command timeout: a reachable store has answered by then. */
-const SILENT_AFTER_MS = 700
+export const SILENT_AFTER_MS = 700
 
 const CREDENTIALS = /WRONGPASS|NOAUTH|NOPERM|invalid password|invalid username/i
 
 /** Answers of a server that takes no writes. In the error of a script they are in the middle of the text. */
-const NO_WRITES = /(?:^|[\s-])(?:READONLY|MASTERDOWN|LOADING|CLUSTERDOWN|TRYAGAIN|MISCONF|NOREPLICAS|OOM)\s/
+export const NO_WRITES = /(?:^|[\s-])(?:READONLY|MASTERDOWN|LOADING|CLUSTERDOWN|TRYAGAIN|MISCONF|NOREPLICAS|OOM)\s/
 
 /**
  * A server that answers with an error is reached, whatever it refuses. The same holds for one that refuses our
@@ -125,9 +125,9 @@ function nodeOf(client: RedisClient, key: string): string {
   return client.slots[new Command('get', [key]).getSlot()]?.[0] ?? ''
 }
 
-const LOOK_EVERY_MS = 400
+export const LOOK_EVERY_MS = 400
 /** So many looks in a row make two seconds, and a little more. */
-const SILENT_LOOKS = 6
+export const SILENT_LOOKS = 6
 
 /**
  * Gives up each connection of the client that owes an answer and receives nothing for two seconds: its

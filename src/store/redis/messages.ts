@@ -6,11 +6,11 @@ import { inTime } from './commands.ts'
 import type { RedisConnections } from './connection.ts'
 import type { CommandHealth } from './health.ts'
 
-const BEAT_EVERY_MS = 350
+export const BEAT_EVERY_MS = 350
 /** A heartbeat proves messages for this long after it was sent: a replica that is cut off stops within a second. */
-const TRUSTED_FOR_MS = 900
+export const TRUSTED_FOR_MS = 900
 /** A subscriber without any proof for this long connects again. */
-const RENEWED_AFTER_MS = 3_000
+export const RENEWED_AFTER_MS = 3_000
 const NEVER = Number.NEGATIVE_INFINITY
 
 interface MessagesOptions {

@@ -50,7 +50,7 @@ const RECORD_KEY = /^[0-9a-f]{64}$/
  * before the next attempt, and a margin. While the access token is valid the pause is longer, up to a lease: a
  * token request may be under way whose lease the server has lost.
  */
-const NEW_HISTORY_PAUSE_MS = 4_000
+export const NEW_HISTORY_PAUSE_MS = 4_000
 
 /** Sealed tokens are strings of one byte a character. */
 function toBytes(tokens: string): Buffer {
