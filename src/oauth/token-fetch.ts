@@ -20,7 +20,7 @@ interface FetchOptions {
   signal?: AbortSignal | undefined
 }
 
-const CONNECT_TIMEOUT_MS = 5_000
+export const CONNECT_TIMEOUT_MS = 5_000
 /** A token response is a few kilobytes; a larger one is not a token response. */
 const MAX_RESPONSE_BYTES = 65_536
 

@@ -41,6 +41,14 @@ export interface SessionRecord {
   readonly replacedAt: number
 }
 
+/** When a session ends if its browser stays away. */
+export function idleEndsAt(
+  { seenAt, endsAt }: Pick<SessionRecord, 'seenAt' | 'endsAt'>,
+  idleMs: number,
+): number {
+  return Math.min(seenAt + idleMs, endsAt)
+}
+
 export type NewRecord = Pick<SessionRecord, 'tokens' | 'createdAt' | 'endsAt' | 'flow' | 'client'>
 
 /** What became of asking for the right to refresh. */
@@ -144,6 +152,11 @@ export interface DueClaim {
 
 /** The queue is spread over so many sorted sets, by the first hex digit of the record key. */
 export const DUE_SHARDS = 16
+
+/** The shard of the queue that a key belongs to. */
+export function shardOf(key: RecordKey): number {
+  return Number.parseInt(key[0]!, 16)
+}
 
 /** By so much the clocks of replicas and store may differ. */
 export const CLOCK_TOLERANCE_MS = 5_000

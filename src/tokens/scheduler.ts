@@ -9,6 +9,7 @@ import {
   type RecordKey,
   type SessionRecord,
   StoreUnavailable,
+  shardOf,
 } from '../store/store.ts'
 import type { Breaker } from './breaker.ts'
 import type { RefreshEvents, RefreshResult } from './refresh.ts'
@@ -216,7 +217,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
 
   async function put(key: RecordKey, inMs: number): Promise<void> {
     await store.schedule(key, inMs)
-    const shard = Number.parseInt(key[0]!, 16)
+    const shard = shardOf(key)
     const at = clock.monotonic() + inMs
     if (at >= pollAt[shard]!) return
     pollAt[shard] = at

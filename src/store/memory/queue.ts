@@ -1,26 +1,26 @@
-import { DUE_SHARDS, type DueClaim, type DueQueue, type RecordKey } from '../store.ts'
+import { DUE_SHARDS, type DueClaim, type DueQueue, type RecordKey, shardOf } from '../store.ts'
 
 /** The queue of due sessions in the memory of this process. */
 export function createMemoryQueue({ now }: { now: () => number }): DueQueue {
   const due = Array.from({ length: DUE_SHARDS }, () => new Map<RecordKey, number>())
 
-  function shardOf(key: RecordKey): Map<RecordKey, number> {
-    return due[Number.parseInt(key[0]!, 16)]!
+  function entriesOf(key: RecordKey): Map<RecordKey, number> {
+    return due[shardOf(key)]!
   }
 
   return {
     async schedule(key, inMs) {
-      shardOf(key).set(key, Math.round(now() + inMs))
+      entriesOf(key).set(key, Math.round(now() + inMs))
     },
 
     async unschedule(key) {
-      shardOf(key).delete(key)
+      entriesOf(key).delete(key)
     },
 
     async scheduleMissing(entries, latest = false) {
       let added = 0
       for (const { key, inMs } of entries) {
-        const shard = shardOf(key)
+        const shard = entriesOf(key)
         const at = Math.round(now() + inMs)
         const before = shard.get(key)
         if (before === undefined) added += 1

@@ -5,6 +5,7 @@ import {
   END_KEPT_MS,
   type EndRecord,
   type EndRequest,
+  idleEndsAt,
   LONGEST_BACK_OFF_MS,
   RECORD_SLACK_MS,
   type RecordKey,
@@ -78,10 +79,6 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     for (const listener of listeners) listener(key)
   }
 
-  function idleEndsAt({ seenAt, endsAt }: Entry): number {
-    return Math.min(seenAt + idleMs, endsAt)
-  }
-
   function end(key: RecordKey, { gen, reason, attempt }: EndRequest, at = wall()): EndRecord {
     const entry = live(key)
     if (entry === null) return { kind: 'gone' }
@@ -136,13 +133,13 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
         expireAt: _expireAt,
         ...record
       } = entry
-      return { ...record, idleEndsAt: idleEndsAt(entry) }
+      return { ...record, idleEndsAt: idleEndsAt(entry, idleMs) }
     },
 
     async confirm(key) {
       const entry = live(key)
       if (entry === null) return false
-      records.set(key, { ...entry, expireAt: idleEndsAt(entry) + RECORD_SLACK_MS })
+      records.set(key, { ...entry, expireAt: idleEndsAt(entry, idleMs) + RECORD_SLACK_MS })
       return true
     },
 
@@ -150,7 +147,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
       const entry = live(key)
       if (entry === null) return false
       const touched = { ...entry, seenAt: Math.max(entry.seenAt, Math.round(wall() - agoMs)) }
-      records.set(key, { ...touched, expireAt: idleEndsAt(touched) + RECORD_SLACK_MS })
+      records.set(key, { ...touched, expireAt: idleEndsAt(touched, idleMs) + RECORD_SLACK_MS })
       return true
     },
 
@@ -250,8 +247,8 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
 
     async endPassed(key, gen, reason) {
       const entry = live(key)
-      if (entry !== null && wall() + CLOCK_TOLERANCE_MS < idleEndsAt(entry)) return { kind: 'moved' }
-      const at = entry === null ? wall() : Math.min(wall(), idleEndsAt(entry))
+      if (entry !== null && wall() + CLOCK_TOLERANCE_MS < idleEndsAt(entry, idleMs)) return { kind: 'moved' }
+      const at = entry === null ? wall() : Math.min(wall(), idleEndsAt(entry, idleMs))
       return end(key, { gen, reason }, at)
     },
 

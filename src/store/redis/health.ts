@@ -28,7 +28,8 @@ export const SILENT_AFTER_MS = 700
 const CREDENTIALS = /WRONGPASS|NOAUTH|NOPERM|invalid password|invalid username/i
 
 /** Answers of a server that takes no writes. In the error of a script they are in the middle of the text. */
-export const NO_WRITES = /(?:^|[\s-])(?:READONLY|MASTERDOWN|LOADING|CLUSTERDOWN|TRYAGAIN|MISCONF|NOREPLICAS|OOM)\s/
+export const NO_WRITES =
+  /(?:^|[\s-])(?:READONLY|MASTERDOWN|LOADING|CLUSTERDOWN|TRYAGAIN|MISCONF|NOREPLICAS|OOM)\s/
 
 /**
  * A server that answers with an error is reached, whatever it refuses. The same holds for one that refuses our

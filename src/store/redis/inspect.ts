@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { Cluster, ReplyError } from 'ioredis'
 import type { RedisTarget } from '../../config/redis-url.ts'
-import { StoreUnavailable } from '../store.ts'
+import { StoreUnavailable, shardOf } from '../store.ts'
 import { inTime } from './commands.ts'
 import { type ClientCertificate, openRedis, type RedisConnections } from './connection.ts'
 import { describeNode, type RedisNode } from './findings.ts'
@@ -117,7 +117,6 @@ async function tryRecord(options: InspectionOptions, note: (error: unknown) => n
     client: '',
   } as const
   const lease = { leaseMs: PROBE_LIFE_MS, openMs: 0, livesMs: 0, forcedWindowMs: 0 }
-  const shard = Number.parseInt(key[0]!, 16)
   try {
     await whenConnected(() => store.create(key, record, { attempt, provisionalMs: PROBE_LIFE_MS }))
     for (const step of [
@@ -125,7 +124,7 @@ async function tryRecord(options: InspectionOptions, note: (error: unknown) => n
       () => store.read(key),
       () => store.touch(key, 0),
       () => store.schedule(key, PROBE_LIFE_MS),
-      () => store.claimDue(shard, 1, PROBE_LIFE_MS),
+      () => store.claimDue(shardOf(key), 1, PROBE_LIFE_MS),
       () => store.queueLength(),
       () => store.beginRefresh(key, { gen: 1, attempt, ...lease }),
       () => store.replaceTokens(key, { gen: 1, attempt, tokens: 'probe' }),

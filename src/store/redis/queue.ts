@@ -1,25 +1,25 @@
-import { DUE_SHARDS, type DueClaim, type DueQueue, type RecordKey } from '../store.ts'
+import { DUE_SHARDS, type DueClaim, type DueQueue, type RecordKey, shardOf } from '../store.ts'
 import type { Commands } from './commands.ts'
 
 /** The queue of due sessions in Redis: sorted sets, one for each shard. */
 export function createRedisQueue({ client, send, script }: Commands, prefix: string): DueQueue {
   const shardName = (shard: number): string => `${prefix}due:{${shard.toString(16)}}`
-  const shardOf = (key: RecordKey): string => shardName(Number.parseInt(key[0]!, 16))
+  const nameOf = (key: RecordKey): string => shardName(shardOf(key))
 
   return {
     async schedule(key, inMs) {
-      await script('schedule', shardOf(key), key, Math.round(inMs))
+      await script('schedule', nameOf(key), key, Math.round(inMs))
     },
 
     async unschedule(key) {
-      await send('zrem', () => client.zrem(shardOf(key), key))
+      await send('zrem', () => client.zrem(nameOf(key), key))
     },
 
     async scheduleMissing(entries, latest = false) {
       const shards = new Map<string, (string | number)[]>()
       for (const { key, inMs } of entries) {
-        const members = shards.get(shardOf(key)) ?? []
-        shards.set(shardOf(key), members)
+        const members = shards.get(nameOf(key)) ?? []
+        shards.set(nameOf(key), members)
         members.push(key, Math.round(inMs))
       }
       const how = latest ? 'LT' : 'NX'

@@ -1,4 +1,4 @@
-import type { SessionRecord } from '../store.ts'
+import { idleEndsAt, type SessionRecord } from '../store.ts'
 
 /** The fields of the record's hash that are read, in this order. */
 export const FIELDS = [
@@ -26,7 +26,7 @@ export function toRecord([sealed, ...values]: (Buffer | null)[], idleMs: number)
     gen: Number(gen),
     createdAt: Number(createdAt),
     seenAt: Number(seenAt),
-    idleEndsAt: Math.min(Number(seenAt) + idleMs, Number(endsAt)),
+    idleEndsAt: idleEndsAt({ seenAt: Number(seenAt), endsAt: Number(endsAt) }, idleMs),
     endsAt: Number(endsAt),
     flow: flow as SessionRecord['flow'],
     client: client ?? '',
