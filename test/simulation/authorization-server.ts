@@ -1,8 +1,9 @@
 import { ResponseBodyError } from 'openid-client'
+import { CONNECT_TIMEOUT_MS, type RequestBounds } from '../../src/oauth/token-fetch.ts'
 import { classifyFailure, NoTokenResponse, type TokenOutcome } from '../../src/oauth/token-response.ts'
 import { Secret } from '../../src/secret.ts'
 import type { ProtocolStep } from './faults.ts'
-import type { Ledger } from './invariants.ts'
+import type { InvariantChecker } from './invariants.ts'
 import type { Random } from './random.ts'
 import type { Replica } from './replica.ts'
 import type { VirtualClock } from './virtual-clock.ts'
@@ -71,31 +72,34 @@ interface ErrorResponse {
 }
 
 /** A behaviour of the token endpoint for a time. */
-export interface BehaviourFault {
+interface BehaviourFault {
   readonly share: number
   readonly behaviour: Behaviour
 }
 
 /** The network faults between a process and the authorization server. */
-export interface EndpointFaults {
+interface EndpointFaults {
   cut: number
   /** Extra time for a request on its way to the server. */
   delayMs: number
 }
 
-/** A request on its way, and its connection. */
+/** A token request that has left its process, and its connection. */
 interface Exchange {
   open: boolean
-  presentation: Presentation | null
-  readonly by: Replica
+  readonly presentation: Presentation
+  /** By the clock of the process. */
+  readonly requestedAt: number
+  /** Runs in the process: the response has arrived. */
+  readonly finish: (outcome: TokenOutcome) => void
   /** Runs in the process: the connection broke. */
-  broken: () => void
+  readonly broken: () => void
 }
 
-export interface AuthorizationServerOptions {
+interface AuthorizationServerOptions {
   clock: VirtualClock
   random: Random
-  ledger: Ledger
+  checker: InvariantChecker
   /** Revokes the whole family when a refresh token is presented again after its use. */
   strict: boolean
 }
@@ -112,7 +116,7 @@ export class SimulatedAuthorizationServer {
   onStep: (step: ProtocolStep, by: Replica) => void = () => {}
   readonly #clock: VirtualClock
   readonly #random: Random
-  readonly #ledger: Ledger
+  readonly #checker: InvariantChecker
   readonly #strict: boolean
   readonly #refreshTokens = new Map<string, RefreshToken>()
   readonly #accessTokens = new Map<string, AccessToken>()
@@ -120,10 +124,10 @@ export class SimulatedAuthorizationServer {
   readonly #held = new Map<number, (() => void)[]>()
   #families = 0
 
-  constructor({ clock, random, ledger, strict }: AuthorizationServerOptions) {
+  constructor({ clock, random, checker, strict }: AuthorizationServerOptions) {
     this.#clock = clock
     this.#random = random
-    this.#ledger = ledger
+    this.#checker = checker
     this.#strict = strict
   }
 
@@ -168,19 +172,17 @@ export class SimulatedAuthorizationServer {
   /** The endpoints as one process reaches them. */
   clientOf(by: Replica) {
     return {
-      refresh: (
-        refreshToken: Secret,
-        { sendBefore, signal }: { sendBefore: number; signal: AbortSignal },
-      ): Promise<TokenOutcome> => this.#refresh(by, refreshToken.reveal(), sendBefore, signal),
+      refresh: (refreshToken: Secret, bounds: Required<RequestBounds>): Promise<TokenOutcome> =>
+        this.#refresh(by, refreshToken.reveal(), bounds),
       revoke: (token: Secret): Promise<string | null> => this.#revoke(by, token.reveal()),
     }
   }
 
-  faultsOf(slot: number): EndpointFaults {
-    const known = this.#endpointFaults.get(slot)
+  faultsOf(index: number): EndpointFaults {
+    const known = this.#endpointFaults.get(index)
     if (known !== undefined) return known
     const none = { cut: 0, delayMs: 0 }
-    this.#endpointFaults.set(slot, none)
+    this.#endpointFaults.set(index, none)
     return none
   }
 
@@ -188,57 +190,66 @@ export class SimulatedAuthorizationServer {
     return this.#random.between(1, 8)
   }
 
-  #refresh(by: Replica, text: string, sendBefore: number, signal: AbortSignal): Promise<TokenOutcome> {
+  #refresh(
+    by: Replica,
+    text: string,
+    { sendBefore, signal }: Required<RequestBounds>,
+  ): Promise<TokenOutcome> {
     const clock = this.#clock
     return new Promise((resolve) => {
       let over = false
-      const exchange: Exchange = { open: true, presentation: null, by, broken: () => {} }
+      let exchange: Exchange | null = null
       const finish = (outcome: TokenOutcome): void => {
         if (over) return
         over = true
-        exchange.open = false
-        this.#exchanges.delete(exchange)
         signal.removeEventListener('abort', onAbort)
-        const { presentation } = exchange
-        if (presentation !== null) this.#ledger.finished(presentation, outcome)
+        if (exchange !== null) {
+          exchange.open = false
+          this.#exchanges.delete(exchange)
+          this.#checker.finished(exchange.presentation, outcome)
+        }
         resolve(outcome)
       }
       const noResponse = (cause: unknown): void => {
-        const { presentation } = exchange
-        if (presentation !== null) this.#ledger.closed(presentation)
-        finish(classifyFailure(new NoTokenResponse(presentation !== null, cause)))
+        if (exchange !== null) this.#checker.closed(exchange.presentation)
+        finish(classifyFailure(new NoTokenResponse(exchange !== null, cause)))
       }
       const onAbort = (): void => noResponse(signal.reason)
-      exchange.broken = () => noResponse(new Error('the connection broke'))
+      const broken = (): void => noResponse(new Error('the connection broke'))
       if (signal.aborted) return onAbort()
       signal.addEventListener('abort', onAbort)
       const requestedAt = clock.wall(by)
       const write = (): void => {
         if (over) return
         // The first byte leaves within the lease or not at all.
-        if (clock.now >= sendBefore) return noResponse(new Error('it could not be sent in time'))
+        if (clock.now >= sendBefore) {
+          noResponse(new Error('it could not be sent in time'))
+          return
+        }
         const token = this.#refreshTokens.get(text)
         if (token === undefined) throw new Error(`an unknown refresh token was presented: ${text}`)
-        exchange.presentation = this.#ledger.presented(token, by)
-        this.#exchanges.add(exchange)
+        const presentation = this.#checker.presented(token, by)
+        const sent: Exchange = { open: true, presentation, requestedAt, finish, broken }
+        exchange = sent
+        this.#exchanges.add(sent)
         by.note(`presents ${text}`)
         this.onStep('request sent', by)
         const arrive = (): void => {
-          if (!exchange.open) return
-          if (this.faultsOf(by.slot).cut > 0) return void this.#hold(by, arrive)
-          this.#ledger.delivered(exchange.presentation!)
+          if (!sent.open) return
+          if (this.faultsOf(by.index).cut > 0) return void this.#hold(by, arrive)
+          this.#checker.delivered(presentation)
           this.onStep('request delivered', by)
-          this.#take(exchange, token, requestedAt, finish)
+          this.#take(sent)
         }
-        clock.in(this.#latency() + this.faultsOf(by.slot).delayMs, null, arrive)
+        clock.in(this.#latency() + this.faultsOf(by.index).delayMs, null, arrive)
       }
       if (this.refusesConnections > 0) {
         return void clock.in(this.#latency(), by, () => noResponse(new Error('the connection was refused')))
       }
       // Half of the requests find a connection that stands; the others have to connect.
       const connects = this.#random.chance(0.5)
-      if (connects && this.faultsOf(by.slot).cut > 0) {
-        const waitMs = Math.min(5_000, Math.max(0, sendBefore - clock.now))
+      if (connects && this.faultsOf(by.index).cut > 0) {
+        const waitMs = Math.min(CONNECT_TIMEOUT_MS, Math.max(0, sendBefore - clock.now))
         return void clock.in(waitMs, by, () => noResponse(new Error('no connection')))
       }
       clock.in(connects ? this.#latency() : 0.1, by, write)
@@ -251,49 +262,41 @@ export class SimulatedAuthorizationServer {
   }
 
   /** A request has reached the token endpoint. */
-  #take(
-    exchange: Exchange,
-    token: RefreshToken,
-    requestedAt: number,
-    finish: (outcome: TokenOutcome) => void,
-  ): void {
+  #take(exchange: Exchange): void {
     const clock = this.#clock
     const behaviour = this.#behaviour()
-    const respond = (outcome: TokenOutcome): void => {
-      this.#respond(exchange, outcome, finish)
-    }
     switch (behaviour.kind) {
       case 'responds':
-        clock.in(this.#random.between(2, 40), null, () => respond(this.#decide(exchange, token, requestedAt)))
+        clock.in(this.#random.between(2, 40), null, () => this.#respond(exchange, this.#decide(exchange)))
         return
       case 'slow': {
-        const decided = behaviour.rotatesFirst ? this.#decide(exchange, token, requestedAt) : null
+        const decided = behaviour.rotatesFirst ? this.#decide(exchange) : null
         const ms = behaviour.ms * this.#random.between(0.8, 1.2)
-        clock.in(ms, null, () => respond(decided ?? this.#decide(exchange, token, requestedAt)))
+        clock.in(ms, null, () => this.#respond(exchange, decided ?? this.#decide(exchange)))
         return
       }
       case 'loses':
-        if (behaviour.rotates) this.#decide(exchange, token, requestedAt)
+        if (behaviour.rotates) this.#decide(exchange)
         if (behaviour.connection === 'breaks')
-          clock.in(this.#latency(), exchange.by, () => {
+          clock.in(this.#latency(), exchange.presentation.by, () => {
             if (exchange.open) exchange.broken()
           })
         return
       case 'error': {
-        if (behaviour.rotates) this.#decide(exchange, token, requestedAt)
-        clock.in(this.#latency(), null, () => respond(outcomeOf(behaviour)))
+        if (behaviour.rotates) this.#decide(exchange)
+        clock.in(this.#latency(), null, () => this.#respond(exchange, outcomeOf(behaviour)))
       }
     }
   }
 
-  #respond(exchange: Exchange, outcome: TokenOutcome, finish: (outcome: TokenOutcome) => void): void {
-    const { by } = exchange
+  #respond(exchange: Exchange, outcome: TokenOutcome): void {
+    const { by } = exchange.presentation
     const send = (): void => {
       if (!exchange.open) return
-      if (this.faultsOf(by.slot).cut > 0) return void this.#hold(by, send)
+      if (this.faultsOf(by.index).cut > 0) return void this.#hold(by, send)
       this.#clock.in(this.#latency(), by, () => {
         if (!exchange.open) return
-        finish(outcome)
+        exchange.finish(outcome)
         by.note(`receives the response: ${outcome.kind}`)
         this.onStep('response delivered', by)
       })
@@ -302,17 +305,18 @@ export class SimulatedAuthorizationServer {
   }
 
   /** Uses the refresh token up, or refuses it. */
-  #decide({ presentation, by }: Exchange, token: RefreshToken, requestedAt: number): TokenOutcome {
+  #decide({ presentation, requestedAt }: Exchange): TokenOutcome {
+    const { token, by } = presentation
     const { family } = token
-    if (token.used) this.#ledger.reused(presentation!)
+    if (token.used) this.#checker.reused(presentation)
     if (token.used && this.#strict && !family.revoked) {
       family.revoked = true
-      this.#ledger.note('auth', `${token.text} was presented again: the family is revoked`)
+      this.#checker.note('auth', `${token.text} was presented again: the family is revoked`)
     }
     if (family.revoked || token.used) return outcomeOf(INVALID_GRANT)
     if (family.rotates) token.used = true
     const tokens = this.issue(family, requestedAt)
-    this.#ledger.rotated(presentation!, family.serial)
+    this.#checker.rotated(presentation, family.serial)
     this.onStep('rotated', by)
     // A server that does not rotate responds without a refresh token, and the old one stays in force.
     if (family.rotates) return { kind: 'granted', tokens }
@@ -326,28 +330,28 @@ export class SimulatedAuthorizationServer {
     if (this.refusesConnections > 0) return 'the connection was refused'
     const family = (this.#refreshTokens.get(text) ?? this.#accessTokens.get(text))?.family
     await new Promise<void>((resolve) => void this.#clock.in(this.#latency(), by, resolve))
-    if (family !== undefined) this.#ledger.revokedByClient(family, by)
+    if (family !== undefined) this.#checker.revokedByClient(family, by)
     return null
   }
 
   #hold(by: Replica, work: () => void): void {
-    const held = this.#held.get(by.slot) ?? []
-    this.#held.set(by.slot, held)
+    const held = this.#held.get(by.index) ?? []
+    this.#held.set(by.index, held)
     held.push(work)
   }
 
   /** The way between a process and this server is open again. */
-  flush(slot: number): void {
-    for (const work of (this.#held.get(slot) ?? []).splice(0)) this.#clock.in(this.#latency(), null, work)
+  flush(index: number): void {
+    for (const work of (this.#held.get(index) ?? []).splice(0)) this.#clock.in(this.#latency(), null, work)
   }
 
   /** The process has died, and its connections with it. */
   disconnect(by: Replica): void {
     for (const exchange of this.#exchanges) {
-      if (exchange.by !== by) continue
+      if (exchange.presentation.by !== by) continue
       exchange.open = false
       this.#exchanges.delete(exchange)
-      this.#ledger.closed(exchange.presentation!)
+      this.#checker.closed(exchange.presentation)
     }
   }
 }

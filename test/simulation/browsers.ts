@@ -55,7 +55,8 @@ export class Browser {
       return
     }
     // A sign-out is most dangerous while something is wrong.
-    const signsOut = this.#deployment.clock.now < this.#deployment.ledger.disturbedUntil && random.chance(0.1)
+    const signsOut =
+      this.#deployment.clock.now < this.#deployment.checker.disturbedUntil && random.chance(0.1)
     if (signsOut) {
       this.signOut(replica, () => this.#think())
       return
@@ -94,54 +95,63 @@ export class Browser {
   #send(
     replica: Replica,
     request: Omit<BrowserRequest, 'cookies'>,
-    inReplica: (response: BrowserResponse) => void,
-    done: (response: BrowserResponse | null) => void,
+    {
+      seen,
+      done,
+    }: { seen: (response: BrowserResponse) => void; done: (response: BrowserResponse | null) => void },
   ): void {
     this.#waiting += 1
     const whole = { ...request, cookies: new Map(this.#cookies) }
-    this.#deployment.send(replica, whole, this.#random.between(0.5, 10), inReplica, (response) => {
-      this.#waiting -= 1
-      done(response)
+    this.#deployment.send(replica, whole, {
+      latencyMs: this.#random.between(0.5, 10),
+      seen,
+      done: (response) => {
+        this.#waiting -= 1
+        done(response)
+      },
     })
   }
 
   call(replica: Replica, done: (response: BrowserResponse | null) => void): void {
     const { session } = this
-    const { ledger } = this.#deployment
-    ledger.calls += 1
+    const { checker } = this.#deployment
+    checker.calls += 1
     const sentAt = this.#deployment.clock.now
     const seen = (response: BrowserResponse): void => {
       if (session === null) return
       if (response.status === 200) {
         if (response.user !== this.user)
-          ledger.violated(
+          checker.violated(
             'a response is of another user',
             `user ${this.user} got the data of ${response.user}`,
           )
-        if (ledger.lives(session)) session.lastActivityAt = Math.max(session.lastActivityAt, sentAt)
-      } else if (response.status === 401) ledger.refused(session, replica, 'call')
-      else if (response.status === 403) ledger.forbidden(session, replica, sentAt)
+        if (checker.lives(session)) session.lastActivityAt = Math.max(session.lastActivityAt, sentAt)
+      } else if (response.status === 401) checker.refused(session, replica, 'call')
+      else if (response.status === 403) checker.forbidden(session, replica, sentAt)
     }
-    this.#send(replica, { kind: 'call' }, seen, (response) => {
+    const received = (response: BrowserResponse | null): void => {
       if (response?.status === 401 && this.session === session) this.session = null
       done(response)
-    })
+    }
+    this.#send(replica, { kind: 'call' }, { seen, done: received })
   }
 
   #poll(replica: Replica): void {
     const { session } = this
     const seen = (response: BrowserResponse): void => {
       if (session !== null && response.authenticated === false)
-        this.#deployment.ledger.refused(session, replica, 'poll')
+        this.#deployment.checker.refused(session, replica, 'poll')
     }
-    this.#send(replica, { kind: 'session' }, seen, (response) => {
+    const done = (response: BrowserResponse | null): void => {
       for (const [name, value] of response?.setCookies ?? []) this.#cookies.set(name, value)
       if (response?.authenticated === false && this.session === session) this.session = null
       this.#think()
-    })
+    }
+    this.#send(replica, { kind: 'session' }, { seen, done })
   }
 
-  signOut(replica: Replica, done: () => void, haunted: Replica | null = null): void {
+  /** Signs out. `probed`: a replica that is then called with the cookies of the ended session. */
+  signOut(replica: Replica, done: () => void, probed: Replica | null = null): void {
     const { session } = this
     if (session !== null) session.state = 'unknown'
     const seen = (response: BrowserResponse): void => {
@@ -149,32 +159,27 @@ export class Browser {
       session.state = 'ended'
       session.endedAt.set(replica, this.#deployment.clock.now)
     }
-    this.#send(replica, { kind: 'logout' }, seen, (response) => {
+    const received = (response: BrowserResponse | null): void => {
       if (response?.clearsCookies && this.session === session) {
         this.session = null
         // Some pages are still open, and call once more with what they have.
-        if (haunted === null && this.#random.chance(0.2)) this.#cookies.clear()
-        else this.#haunt(haunted)
+        if (probed === null && this.#random.chance(0.2)) this.#cookies.clear()
+        else this.#reuseEndedCookies(probed)
       }
       done()
-    })
+    }
+    this.#send(replica, { kind: 'logout' }, { seen, done: received })
   }
 
-  /** Calls with the cookie of a session that has ended must be refused. `by`: most of them by this replica. */
-  #haunt(by: Replica | null = null): void {
+  /** Calls with the cookies of a session that has ended, which must be refused. `probed` receives most of them. */
+  #reuseEndedCookies(probed: Replica | null): void {
     const cookies = new Map(this.#cookies)
     this.#cookies.clear()
     for (const withinMs of [50, 1_500, 1_500, 1_500, 5_000, 5_000, 30_000]) {
       this.#deployment.clock.in(this.#random.between(0, withinMs), null, () => {
-        const replica = by?.ready && withinMs < 30_000 ? by : this.#deployment.anyReplica(this.#random)
-        if (replica !== null)
-          this.#deployment.send(
-            replica,
-            { kind: 'call', cookies },
-            1,
-            () => {},
-            () => {},
-          )
+        const replica =
+          probed?.ready && withinMs < 30_000 ? probed : this.#deployment.anyReplica(this.#random)
+        if (replica !== null) this.#deployment.send(replica, { kind: 'call', cookies }, { latencyMs: 1 })
       })
     }
   }
@@ -190,7 +195,7 @@ export class Browser {
   }
 
   #signIn(replica: Replica): void {
-    const { settings, authorizationServer, ledger } = this.#deployment
+    const { settings, authorizationServer, checker } = this.#deployment
     const random = this.#random
     const refreshable = !random.chance(settings.withoutRefreshToken)
     const rotates = !random.chance(settings.withoutRotation)
@@ -204,7 +209,7 @@ export class Browser {
         return refreshable ? granted : { ...granted, refreshToken: null }
       },
       onKey: (key: string) => {
-        session = ledger.begin(key, this.user, family, refreshable)
+        session = checker.begin({ key, user: this.user, family, refreshable })
         if (before !== null && before.state === 'alive') before.state = 'unknown'
       },
     }
@@ -219,13 +224,14 @@ export class Browser {
       )
         before.state = 'alive'
     }
-    this.#send(replica, request, seen, (response) => {
+    const done = (response: BrowserResponse | null): void => {
       if (response?.status === 303) {
         for (const [name, value] of response.setCookies) this.#cookies.set(name, value)
         this.session = session
       } else if (session !== null) (session as Session).state = 'unknown'
       this.#think()
-    })
+    }
+    this.#send(replica, request, { seen, done })
   }
 
   /** The user takes the consent back at the authorization server. */

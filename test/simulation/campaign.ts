@@ -2,9 +2,9 @@ import { fork } from 'node:child_process'
 import { availableParallelism } from 'node:os'
 import type { Compiled } from './compile.ts'
 import type { Violation } from './invariants.ts'
-import type { Order, Replay, Report } from './worker.ts'
+import type { Job, Replay, Report } from './worker.ts'
 
-export interface CampaignOptions {
+interface CampaignOptions {
   compiled: Compiled
   from: number
   /** Seeds at most. */
@@ -28,13 +28,13 @@ export interface Campaign {
   presentations: number
   lost: number
   readonly injected: Map<string, number>
-  readonly limits: Map<string, number>
+  readonly lossCauses: Map<string, number>
   readonly failures: { seed: number; violation: Violation }[]
-  /** Of all hashes, whatever the order in which they came. */
+  /** Of all hashes, in any order. */
   hash: string
 }
 
-type RunOrder = Order & { kind: 'run' }
+type RunJob = Job & { kind: 'run' }
 
 const SEEDS_AT_ONCE = 20
 const PROGRESS_EVERY_MS = 20_000
@@ -54,28 +54,28 @@ export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
     presentations: 0,
     lost: 0,
     injected: new Map(),
-    limits: new Map(),
+    lossCauses: new Map(),
     failures: [],
     hash: '',
   }
   let next = from
   let combined = 0n
-  let toldAt = startedAt
+  let progressAt = startedAt
 
   const isOver = (): boolean =>
     next >= from + seeds ||
     (untilFailure && campaign.failures.length > 0) ||
     (options.forMs !== undefined && performance.now() - startedAt > options.forMs)
 
-  function take(): RunOrder | null {
+  function take(): RunJob | null {
     if (isOver()) return null
     const to = Math.min(next + SEEDS_AT_ONCE, from + seeds)
-    const order: RunOrder = { kind: 'run', from: next, to, untilFailure }
+    const job: RunJob = { kind: 'run', from: next, to, untilFailure }
     next = to
-    return order
+    return job
   }
 
-  function add(order: RunOrder, report: Report): void {
+  function add(job: RunJob, report: Report): void {
     campaign.seeds += report.seeds
     campaign.hours += report.hours
     campaign.events += report.events
@@ -85,21 +85,21 @@ export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
     campaign.lost += report.lost
     campaign.failures.push(...report.failures)
     for (const [kind, count] of report.injected) addTo(campaign.injected, kind, count)
-    for (const [limit, count] of report.limits) addTo(campaign.limits, limit, count)
+    for (const [cause, count] of report.lossCauses) addTo(campaign.lossCauses, cause, count)
     for (const [at, hash] of report.hashes.entries()) {
-      combined ^= BigInt.asUintN(64, BigInt(`0x${hash}`) * BigInt(2 * (order.from + at) + 1))
+      combined ^= BigInt.asUintN(64, BigInt(`0x${hash}`) * BigInt(2 * (job.from + at) + 1))
     }
-    if (performance.now() - toldAt < PROGRESS_EVERY_MS) return
-    toldAt = performance.now()
+    if (performance.now() - progressAt < PROGRESS_EVERY_MS) return
+    progressAt = performance.now()
     options.onProgress?.(campaign)
   }
 
   async function runWorker(): Promise<void> {
-    let order = take()
-    if (order === null) return
+    let job = take()
+    if (job === null) return
     const worker = startWorker<Report>(compiled)
     try {
-      for (; order !== null; order = take()) add(order, await worker.ask(order))
+      for (; job !== null; job = take()) add(job, await worker.ask(job))
     } finally {
       worker.stop()
     }
@@ -113,10 +113,10 @@ export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
 }
 
 /** One history to be read, or the smallest failing one of a seed. */
-export async function readHistory(compiled: Compiled, order: Exclude<Order, RunOrder>): Promise<Replay> {
+export async function readHistory(compiled: Compiled, job: Exclude<Job, RunJob>): Promise<Replay> {
   const worker = startWorker<Replay>(compiled)
   try {
-    return await worker.ask(order)
+    return await worker.ask(job)
   } finally {
     worker.stop()
   }
@@ -128,13 +128,13 @@ function startWorker<Result>(compiled: Compiled) {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   })
   return {
-    ask: (order: Order): Promise<Result> =>
+    ask: (job: Job): Promise<Result> =>
       new Promise((resolve, reject) => {
         child.removeAllListeners()
         child.on('message', resolve as (result: unknown) => void)
         child.on('exit', (code) => reject(new Error(`a worker ended with ${code}`)))
         child.on('error', reject)
-        child.send(order)
+        child.send(job)
       }),
     stop(): void {
       child.removeAllListeners()

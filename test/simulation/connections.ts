@@ -5,8 +5,8 @@ import { BEAT_EVERY_MS, RENEWED_AFTER_MS, TRUSTED_FOR_MS } from '../../src/store
 import { type RecordKey, type StoreHealth, StoreUnavailable } from '../../src/store/store.ts'
 import type { Random } from './random.ts'
 import { ErrorReply, type RedisServer } from './simulated-redis.ts'
-import type { StoreCommand, Transport } from './simulated-store.ts'
-import { type Channel, type Entry, type Owner, QUIET, type VirtualClock } from './virtual-clock.ts'
+import { masterOf, type StoreCommand, type Transport } from './simulated-store.ts'
+import { type Channel, type Owner, QUIET, type ScheduledEvent, type VirtualClock } from './virtual-clock.ts'
 
 /** A command waits half of the interval for the first look, on average. */
 const SILENCE_MS = (SILENT_LOOKS - 0.5) * LOOK_EVERY_MS
@@ -14,6 +14,16 @@ const LONG_GAP_MS = 2_000
 
 /** What a connection for commands carries: commands of the store, and heartbeats. */
 export type Command = StoreCommand | 'publish'
+
+/** What a master executes also while it refuses writes. */
+const READS: ReadonlySet<Command> = new Set([
+  'nonceClaimed',
+  'read',
+  'readEnd',
+  'queueLength',
+  'keys',
+  'publish',
+])
 
 /** The network faults between one process and one master. Counters, because faults may overlap. */
 export interface LinkFaults {
@@ -29,25 +39,26 @@ export interface LinkFaults {
   breakAfter: Set<Command>
 }
 
+/** A network without faults. */
 export function noLinkFaults(): LinkFaults {
   return { cut: 0, messagesCut: 0, slowMs: 0, breakBefore: new Set(), breakAfter: new Set() }
 }
 
 /** The servers, as a process sees them. */
 export interface Servers {
-  readonly shards: number
+  readonly masterCount: number
   /** Where a new connection of that process leads. */
-  serverFor(shard: number, slot: number): RedisServer
+  serverFor(master: number, replica: number): RedisServer
   subscribers(server: RedisServer): Set<Connection>
-  faults(shard: number, slot: number): LinkFaults
+  faults(master: number, replica: number): LinkFaults
   /** A command of that process was executed. */
-  executed(slot: number, command: Command, result: unknown): void
+  executed(replica: number, command: Command, result: unknown): void
 }
 
 /** One TCP connection from a process to a server, made again for ever. */
 export class Connection {
   readonly purpose: 'commands' | 'messages'
-  readonly shard: number
+  readonly master: number
   readonly transport: FleetTransport
   ready = false
   server: RedisServer | null = null
@@ -62,15 +73,15 @@ export class Connection {
   #heldIn: (() => void)[] = []
   receivedAt = 0
 
-  constructor(transport: FleetTransport, shard: number, purpose: 'commands' | 'messages') {
+  constructor(transport: FleetTransport, master: number, purpose: 'commands' | 'messages') {
     this.transport = transport
-    this.shard = shard
+    this.master = master
     this.purpose = purpose
   }
 
   get #faults(): LinkFaults {
-    const { servers, slot } = this.transport
-    return servers.faults(this.shard, slot)
+    const { servers, index } = this.transport
+    return servers.faults(this.master, index)
   }
 
   get isCut(): boolean {
@@ -104,9 +115,9 @@ export class Connection {
 
   connect(): void {
     if (this.#closed) return
-    const { clock, owner, servers, slot } = this.transport
+    const { clock, owner, servers, index } = this.transport
     this.#tries += 1
-    const server = servers.serverFor(this.shard, slot)
+    const server = servers.serverFor(this.master, index)
     const failIn = (ms: number): void => void clock.in(ms, owner, () => this.#again())
     if (this.isCut || server.frozen) {
       failIn(CONNECT_TIMEOUT_MS)
@@ -120,7 +131,7 @@ export class Connection {
     clock.in(3 * this.latency(), owner, () => {
       if (epoch !== this.epoch || this.#closed) return
       const stands = !server.dead && !server.frozen && !this.isCut
-      if (!stands || servers.serverFor(this.shard, slot) !== server) return this.#again()
+      if (!stands || servers.serverFor(this.master, index) !== server) return this.#again()
       this.server = server
       this.ready = true
       this.#tries = 0
@@ -178,12 +189,13 @@ export class Connection {
       if (this.isCut || this.server.frozen || this.#heldOut.length > 0) this.#heldOut.push(arrive)
       else work(this.server)
     }
-    this.transport.clock.deliver(this.latency(), this.#out, null, arrive)
+    this.transport.clock.deliver(this.#out, { ms: this.latency(), owner: null, work: arrive })
   }
 
   /** A way to the server and back in one event, for commands whose order with others does not matter. */
   toServerAndBack(work: () => void): void {
-    this.transport.clock.deliver(this.latency(), this.#out, this.transport.owner, work)
+    const { clock, owner } = this.transport
+    clock.deliver(this.#out, { ms: this.latency(), owner, work })
   }
 
   /** Something arrives at the process, unless the connection ends before. */
@@ -195,11 +207,12 @@ export class Connection {
   #toProcess(work: () => void): void {
     const { epoch } = this
     const { clock, owner } = this.transport
-    clock.deliver(this.latency(), this.#in, owner, () => {
+    const receive = (): void => {
       if (epoch !== this.epoch) return
       this.receivedAt = clock.now
       work()
-    })
+    }
+    clock.deliver(this.#in, { ms: this.latency(), owner, work: receive })
   }
 
   /** The way is open again: what was held back by it goes on, in its order. */
@@ -209,7 +222,8 @@ export class Connection {
     if (this.server?.frozen === true) return
     const held = this.#heldOut
     this.#heldOut = []
-    for (const arrive of held) this.transport.clock.deliver(this.latency(), this.#out, null, arrive)
+    for (const arrive of held)
+      this.transport.clock.deliver(this.#out, { ms: this.latency(), owner: null, work: arrive })
   }
 }
 
@@ -218,15 +232,24 @@ interface Pending {
   fail(error: Error): void
 }
 
+/** A command for one master, and what receives its result. */
+interface CommandRequest<T> {
+  readonly master: number
+  readonly command: Command
+  readonly work: (server: RedisServer) => T
+  readonly done: (result: T) => void
+  readonly failed: (error: Error) => void
+}
+
 /**
  * The connections of one process to the masters of the store, with the rules of src/store for health and
  * messages: a heartbeat through each master proves that change messages arrive, counted from its sending.
  */
 export class FleetTransport implements Transport {
-  readonly shards: number
+  readonly masterCount: number
   readonly clock: VirtualClock
   readonly owner: Owner
-  readonly slot: number
+  readonly index: number
   readonly random: Random
   readonly servers: Servers
   readonly commands: Connection[]
@@ -255,19 +278,19 @@ export class FleetTransport implements Transport {
   constructor(options: {
     clock: VirtualClock
     owner: Owner
-    slot: number
+    index: number
     random: Random
     servers: Servers
   }) {
     this.clock = options.clock
     this.owner = options.owner
-    this.slot = options.slot
+    this.index = options.index
     this.random = options.random
     this.servers = options.servers
-    this.shards = options.servers.shards
-    const all = Array.from({ length: this.shards }, (_, shard) => shard)
-    this.commands = all.map((shard) => new Connection(this, shard, 'commands'))
-    this.messages = all.map((shard) => new Connection(this, shard, 'messages'))
+    this.masterCount = options.servers.masterCount
+    const all = Array.from({ length: this.masterCount }, (_, master) => master)
+    this.commands = all.map((master) => new Connection(this, master, 'commands'))
+    this.messages = all.map((master) => new Connection(this, master, 'messages'))
     this.#incidentAt = all.map(() => Number.NEGATIVE_INFINITY)
     this.#provenAt = all.map(() => Number.NEGATIVE_INFINITY)
     this.#commandsLostAt = all.map(() => Number.NEGATIVE_INFINITY)
@@ -280,40 +303,30 @@ export class FleetTransport implements Transport {
     this.#beatLater()
   }
 
-  ask = <T>(
-    shard: number,
-    command: StoreCommand,
-    writes: boolean,
-    work: (server: RedisServer) => T,
-  ): Promise<T> =>
+  ask = <T>(master: number, command: StoreCommand, work: (server: RedisServer) => T): Promise<T> =>
     new Promise((resolve, reject) => {
       const failed = (error: Error): void => {
-        this.failedAt[shard] = this.clock.now
-        if (error instanceof ErrorReply && NO_WRITES.test(error.message)) this.#noteIncident(shard)
+        this.failedAt[master] = this.clock.now
+        if (error instanceof ErrorReply && NO_WRITES.test(error.message)) this.#noteIncident(master)
         reject(new StoreUnavailable(error, this.#failed(error)))
       }
-      const connection = this.commands[shard]!
-      if (command === 'claimDue' && connection.isSound()) this.#poll(connection, work, resolve, failed)
-      else this.#send(shard, command, writes, work, resolve, failed)
+      const request = { master, command, work, done: resolve, failed }
+      if (command === 'claimDue' && this.commands[master]!.isSound()) this.#poll(request)
+      else this.#send(request)
     })
 
-  #send<T>(
-    shard: number,
-    command: Command,
-    writes: boolean,
-    work: (server: RedisServer) => T,
-    done: (result: T) => void,
-    failed: (error: Error) => void,
-  ): void {
+  #send<T>(request: CommandRequest<T>): void {
+    const { master, command, work, done, failed } = request
+    const writes = !READS.has(command)
     const { clock, owner } = this
-    const connection = this.commands[shard]!
+    const connection = this.commands[master]!
     if (!connection.ready) {
       failed(new Error('not connected'))
       return
     }
     const sentAt = clock.now
     let over = false
-    let timeout: Entry | null = null
+    let timeout: ScheduledEvent | null = null
     const settle = (): boolean => {
       if (over) return false
       over = true
@@ -340,14 +353,14 @@ export class FleetTransport implements Transport {
     timeout = clock.in(COMMAND_TIMEOUT_MS, owner, giveUp)
     connection.waiting.add(pending)
     connection.toServer((server) => {
-      const faults = this.servers.faults(shard, this.slot)
+      const faults = this.servers.faults(master, this.index)
       if (faults.breakBefore.delete(command)) return connection.breakSoon('the connection broke')
       let result: T
       let error: Error | null = null
       if (writes && server.refusesWrites !== null) error = new ErrorReply(server.refusesWrites)
       else {
         result = work(server)
-        this.servers.executed(this.slot, command, result)
+        this.servers.executed(this.index, command, result)
       }
       if (faults.breakAfter.delete(command)) return connection.breakSoon('the connection broke')
       connection.toProcess(() => {
@@ -355,43 +368,40 @@ export class FleetTransport implements Transport {
         if (!settle()) return
         if (error !== null) return failed(error)
         this.#replied()
-        if (writes) this.#wrote(shard)
+        if (writes) this.#wrote(master)
         done(result)
       })
     })
   }
 
   /** The most frequent command by far, in one event where the connection stays sound. */
-  #poll<T>(
-    connection: Connection,
-    work: (server: RedisServer) => T,
-    done: (result: T) => void,
-    failed: (error: Error) => void,
-  ): void {
-    const { epoch, shard } = connection
+  #poll<T>(request: CommandRequest<T>): void {
+    const { master, work, done, failed } = request
+    const connection = this.commands[master]!
+    const { epoch } = connection
     const pending = { fail: failed }
     connection.waiting.add(pending)
     connection.toServerAndBack(() => {
       // It ended meanwhile, and the command with it.
       if (connection.epoch !== epoch) return
       connection.waiting.delete(pending)
-      if (!connection.isSound()) return this.#send(shard, 'claimDue', true, work, done, failed)
+      if (!connection.isSound()) return this.#send(request)
       this.#replied()
-      this.#wrote(shard)
+      this.#wrote(master)
       done(work(connection.server!))
     })
   }
 
-  #wrote(shard: number): void {
+  #wrote(master: number): void {
     const { now } = this.clock
-    const ms = now - this.wroteAt[shard]!
-    if (ms > LONG_GAP_MS) this.gaps[shard] = { ms, endedAt: now }
-    const times = this.writable[shard]!
+    const ms = now - this.wroteAt[master]!
+    if (ms > LONG_GAP_MS) this.gaps[master] = { ms, endedAt: now }
+    const times = this.writable[master]!
     const last = times.at(-1)
-    if (last === undefined || ms > LONG_GAP_MS || this.failedAt[shard]! > last.to)
+    if (last === undefined || ms > LONG_GAP_MS || this.failedAt[master]! > last.to)
       times.push({ from: now, to: now })
     else last.to = now
-    this.wroteAt[shard] = now
+    this.wroteAt[master] = now
   }
 
   /** As the watch of src/store over connections that owe a reply and receive nothing. */
@@ -420,23 +430,23 @@ export class FleetTransport implements Transport {
   }
 
   connected(connection: Connection): void {
-    const { shard } = connection
+    const { master } = connection
     if (connection.purpose === 'commands') {
-      this.#noteIncident(shard)
+      this.#noteIncident(master)
       return
     }
-    this.#subscribedAt[shard] = this.clock.now
+    this.#subscribedAt[master] = this.clock.now
     connection.toServer((server) => {
       this.servers.subscribers(server).add(connection)
-      connection.toProcess(() => this.#sendBeat(shard))
+      connection.toProcess(() => this.#sendBeat(master))
     })
   }
 
   disconnected(connection: Connection): void {
-    const { shard } = connection
+    const { master } = connection
     if (connection.purpose === 'commands') {
-      this.#commandsLostAt[shard] = this.clock.now
-      this.#noteIncident(shard)
+      this.#commandsLostAt[master] = this.clock.now
+      this.#noteIncident(master)
     }
     this.#lose()
   }
@@ -454,8 +464,8 @@ export class FleetTransport implements Transport {
   /** A heartbeat through sound connections is back before anything else happens. */
   #provesItself(): boolean {
     if (!this.#isLive()) return false
-    for (let shard = 0; shard < this.shards; shard += 1) {
-      const [commands, messages] = [this.commands[shard]!, this.messages[shard]!]
+    for (let master = 0; master < this.masterCount; master += 1) {
+      const [commands, messages] = [this.commands[master]!, this.messages[master]!]
       if (!commands.isSound() || !messages.isSound() || commands.server !== messages.server) return false
       if (!this.servers.subscribers(commands.server!).has(messages)) return false
     }
@@ -472,28 +482,28 @@ export class FleetTransport implements Transport {
         if (!this.#isLive()) this.#lose()
       })
     }
-    for (let shard = 0; shard < this.shards; shard += 1) {
-      const subscriber = this.messages[shard]!
-      const silentMs = this.clock.now - Math.max(this.#provenAt[shard]!, this.#subscribedAt[shard]!)
+    for (let master = 0; master < this.masterCount; master += 1) {
+      const subscriber = this.messages[master]!
+      const silentMs = this.clock.now - Math.max(this.#provenAt[master]!, this.#subscribedAt[master]!)
       if (subscriber.ready && silentMs > RENEWED_AFTER_MS) subscriber.break('no heartbeat came back')
-      this.#sendBeat(shard)
+      this.#sendBeat(master)
     }
   }
 
-  #sendBeat(shard: number): void {
+  #sendBeat(master: number): void {
     const sentAt = this.clock.now
-    const publish = (server: RedisServer): void => {
-      const subscriber = this.messages[shard]!
+    const work = (server: RedisServer): void => {
+      const subscriber = this.messages[master]!
       if (this.servers.subscribers(server).has(subscriber))
-        subscriber.toProcess(() => this.#heardBeat(shard, sentAt))
+        subscriber.toProcess(() => this.#heardBeat(master, sentAt))
     }
     const failed = (error: Error): void => void this.#failed(error)
-    this.#send(shard, 'publish', false, publish, () => {}, failed)
+    this.#send({ master, command: 'publish', work, done() {}, failed })
   }
 
-  #heardBeat(shard: number, sentAt: number): void {
-    if (sentAt <= this.#commandsLostAt[shard]! || this.clock.now - sentAt >= TRUSTED_FOR_MS) return
-    this.#provenAt[shard] = sentAt
+  #heardBeat(master: number, sentAt: number): void {
+    if (sentAt <= this.#commandsLostAt[master]! || this.clock.now - sentAt >= TRUSTED_FOR_MS) return
+    this.#provenAt[master] = sentAt
     this.#lastProofAt = Math.max(this.#lastProofAt, Math.min(...this.#provenAt))
     if (this.#arriving || !this.#proven()) return
     this.#arriving = true
@@ -510,12 +520,12 @@ export class FleetTransport implements Transport {
     this.#arriving = false
     this.#provenAt.fill(Number.NEGATIVE_INFINITY)
     for (const listener of this.#liveListeners) listener(false)
-    if (this.shards === 1) this.#noteIncident(0)
+    if (this.masterCount === 1) this.#noteIncident(0)
     else for (const listener of this.#incidentListeners) listener()
   }
 
-  #noteIncident(shard: number): void {
-    this.#incidentAt[shard] = this.clock.now
+  #noteIncident(master: number): void {
+    this.#incidentAt[master] = this.clock.now
     for (const listener of this.#incidentListeners) listener()
   }
 
@@ -533,8 +543,7 @@ export class FleetTransport implements Transport {
     isUnreached: () => this.#isUnreached(),
     onIncident: (listener) => void this.#incidentListeners.push(listener),
     msSinceIncident: (key) => {
-      const shard = this.shards === 1 ? 0 : Number.parseInt(key.slice(1, 5), 16) % this.shards
-      return this.clock.now - this.#incidentAt[shard]!
+      return this.clock.now - this.#incidentAt[masterOf(key, this.masterCount)]!
     },
   }
 

@@ -3,12 +3,13 @@ import { SimulatedAuthorizationServer } from './authorization-server.ts'
 import { Browser } from './browsers.ts'
 import { type Command, type Connection, type LinkFaults, noLinkFaults, type Servers } from './connections.ts'
 import type { FaultKind, ProtocolStep } from './faults.ts'
-import { Ledger } from './invariants.ts'
+import { InvariantChecker } from './invariants.ts'
 import { Random } from './random.ts'
 import { type BrowserRequest, type BrowserResponse, Replica } from './replica.ts'
 import { SimulatedResourceServer } from './resource-server.ts'
 import type { Settings } from './settings.ts'
 import { RedisServer } from './simulated-redis.ts'
+import { masterOf } from './simulated-store.ts'
 import type { Trace } from './trace.ts'
 import { EPOCH, VirtualClock } from './virtual-clock.ts'
 
@@ -23,7 +24,7 @@ export class Deployment implements Servers {
   readonly settings: Settings
   readonly trace: Trace
   readonly clock: VirtualClock
-  readonly ledger: Ledger
+  readonly checker: InvariantChecker
   readonly authorizationServer: SimulatedAuthorizationServer
   readonly resourceServer: SimulatedResourceServer
   readonly masters: RedisServer[]
@@ -31,7 +32,7 @@ export class Deployment implements Servers {
   readonly browsers: Browser[]
   readonly wallOffsets: number[]
   readonly injected = new Map<FaultKind, number>()
-  onStep: (step: ProtocolStep, slot: number) => void = () => {}
+  onStep: (step: ProtocolStep, index: number) => void = () => {}
   readonly #random: Random
   readonly #linkFaults: LinkFaults[][]
   readonly #subscribers = new Map<RedisServer, Set<Connection>>()
@@ -55,47 +56,47 @@ export class Deployment implements Servers {
     this.wallOffsets = Array.from({ length: settings.replicas }, () =>
       Math.round(this.#random.between(-400, 400)),
     )
-    this.#linkFaults = Array.from({ length: settings.shards }, () =>
+    this.#linkFaults = Array.from({ length: settings.masters }, () =>
       Array.from({ length: settings.replicas }, noLinkFaults),
     )
-    this.ledger = new Ledger({
+    this.checker = new InvariantChecker({
       clock: this.clock,
       trace,
       settings,
-      recordOf: (key) => this.masters[this.shardOf(key)]!.live(key),
+      recordOf: (key) => this.masters[this.masterOf(key)]!.live(key),
     })
     this.authorizationServer = new SimulatedAuthorizationServer({
       clock: this.clock,
       random: new Random(seed, 'authorization server'),
-      ledger: this.ledger,
+      checker: this.checker,
       strict: settings.strict,
     })
-    this.authorizationServer.onStep = (step, by) => this.onStep(step, by.slot)
+    this.authorizationServer.onStep = (step, by) => this.onStep(step, by.index)
     this.resourceServer = new SimulatedResourceServer({
       clock: this.clock,
       random: new Random(seed, 'resource server'),
       introspects: settings.introspects,
-      onRefused: (token) => this.ledger.tokenRefused(token),
+      onRefused: (token) => this.checker.tokenRefused(token),
     })
-    this.masters = Array.from({ length: settings.shards }, () => this.#newServer())
-    for (let slot = 0; slot < settings.replicas; slot += 1) this.#start(slot)
+    this.masters = Array.from({ length: settings.masters }, () => this.#newServer())
+    for (let index = 0; index < settings.replicas; index += 1) this.#start(index)
     this.browsers = Array.from({ length: settings.browsers }, (_, user) => new Browser(this, user))
   }
 
   // The servers, as the connections of the replicas see them.
 
-  get shards(): number {
-    return this.settings.shards
+  get masterCount(): number {
+    return this.settings.masters
   }
 
-  shardOf(key: RecordKey): number {
-    return this.shards === 1 ? 0 : Number.parseInt(key.slice(1, 5), 16) % this.shards
+  masterOf(key: RecordKey): number {
+    return masterOf(key, this.masterCount)
   }
 
-  serverFor(shard: number, slot: number): RedisServer {
-    const stay = this.#stays.get(`${shard} ${slot}`)
+  serverFor(master: number, index: number): RedisServer {
+    const stay = this.#stays.get(`${master} ${index}`)
     if (stay !== undefined && this.clock.now < stay.until && !stay.server.dead) return stay.server
-    return this.masters[shard]!
+    return this.masters[master]!
   }
 
   subscribers(server: RedisServer): Set<Connection> {
@@ -106,27 +107,32 @@ export class Deployment implements Servers {
     return none
   }
 
-  faults(shard: number, slot: number): LinkFaults {
-    return this.#linkFaults[shard]![slot]!
+  faults(master: number, index: number): LinkFaults {
+    return this.#linkFaults[master]![index]!
   }
 
-  executed(slot: number, command: Command, result: unknown): void {
+  executed(index: number, command: Command, result: unknown): void {
     if (command === 'beginRefresh' && (result as { kind: string }).kind === 'granted')
-      this.onStep('lease granted', slot)
-    else if (command === 'replaceTokens') this.onStep('tokens stored', slot)
-    else if (command === 'end') this.onStep('session ended', slot)
-    else if (command === 'confirm') this.onStep('session begun', slot)
+      this.onStep('lease granted', index)
+    else if (command === 'replaceTokens') this.onStep('tokens stored', index)
+    else if (command === 'end') this.onStep('session ended', index)
+    else if (command === 'confirm') this.onStep('session begun', index)
   }
 
   #newServer(): RedisServer {
     this.#servers += 1
-    return new RedisServer(`redis-${this.#servers}`, `history-${this.#servers}`, () => this.trueTime(), {
-      published: (server, key) => {
-        for (const connection of this.subscribers(server))
-          connection.toProcess(() => connection.transport.announceHere(key))
+    return new RedisServer({
+      name: `redis-${this.#servers}`,
+      history: `history-${this.#servers}`,
+      trueTime: () => this.trueTime(),
+      events: {
+        published: (server, key) => {
+          for (const connection of this.subscribers(server))
+            connection.toProcess(() => connection.transport.announceHere(key))
+        },
+        stored: (server, before, after) => this.checker.stored(server, before, after),
+        deleted: (server, key, reason) => this.checker.deleted(server, key, reason),
       },
-      stored: (server, before, after) => this.ledger.stored(server, before, after),
-      deleted: (server, key, reason) => this.ledger.deleted(server, key, reason),
     })
   }
 
@@ -141,9 +147,15 @@ export class Deployment implements Servers {
   send(
     replica: Replica,
     request: BrowserRequest,
-    latencyMs: number,
-    seen: (response: BrowserResponse) => void,
-    done: (response: BrowserResponse | null) => void,
+    {
+      latencyMs,
+      seen = () => {},
+      done = () => {},
+    }: {
+      latencyMs: number
+      seen?: (response: BrowserResponse) => void
+      done?: (response: BrowserResponse | null) => void
+    },
   ): void {
     if (!replica.alive) return void this.clock.in(latencyMs, null, () => done(null))
     const waiting = this.#waiting.get(replica) ?? new Set()
@@ -176,25 +188,25 @@ export class Deployment implements Servers {
 
   /** Connections may be disturbed for so long, and a while after that. */
   disturb(ms: number): void {
-    this.ledger.disturbedUntil = Math.max(this.ledger.disturbedUntil, this.clock.now + ms + AFTERMATH_MS)
+    this.checker.disturbedUntil = Math.max(this.checker.disturbedUntil, this.clock.now + ms + AFTERMATH_MS)
   }
 
-  #start(slot: number): void {
+  #start(index: number): void {
     this.#lastId += 1
-    this.replicas[slot] = new Replica(this, { id: this.#lastId, slot, secrets: this.#secrets })
-    this.replicas[slot]!.note('starts')
+    this.replicas[index] = new Replica(this, { id: this.#lastId, index, secrets: this.#secrets })
+    this.replicas[index]!.note('starts')
   }
 
-  crash(slot: number, downMs: number): void {
-    const replica = this.replicas[slot]!
+  crash(index: number, downMs: number): void {
+    const replica = this.replicas[index]!
     if (!replica.alive) return
     replica.crash()
-    this.clock.in(downMs, null, () => this.#start(slot))
+    this.clock.in(downMs, null, () => this.#start(index))
   }
 
   /** A graceful stop, followed by a start. */
-  restart(slot: number, downMs: number, done: () => void = () => {}): void {
-    const replica = this.replicas[slot]!
+  restart(index: number, downMs: number, done: () => void = () => {}): void {
+    const replica = this.replicas[index]!
     if (!replica.alive || !replica.ready) {
       done()
       return
@@ -202,7 +214,7 @@ export class Deployment implements Servers {
     const stopping = this.stop(replica)
     const again = (): void =>
       void this.clock.in(downMs, null, () => {
-        if (!this.replicas[slot]!.alive) this.#start(slot)
+        if (!this.replicas[index]!.alive) this.#start(index)
         done()
       })
     stopping(again)
@@ -210,7 +222,7 @@ export class Deployment implements Servers {
 
   /** Stops a replica. The returned function takes what follows the stop. A replica that does not end in time is killed. */
   stop(replica: Replica): (then: () => void) => void {
-    const { clock, settings, ledger } = this
+    const { clock, settings, checker } = this
     const beganAt = clock.now
     let over = false
     let next = (): void => {}
@@ -222,7 +234,7 @@ export class Deployment implements Servers {
     }
     replica.ready = false
     clock.in(0, replica, () => {
-      replica.stop().then(end, (error: unknown) => ledger.violated('a stop fails', String(error)))
+      replica.stop().then(end, (error: unknown) => checker.violated('a stop fails', String(error)))
     })
     const look = (): void => {
       if (over || !replica.alive) {
@@ -233,8 +245,8 @@ export class Deployment implements Servers {
       const leftMs = beganAt + stalled + settings.shutdownMs + STOP_SLACK_MS - clock.now
       if (replica.stalled || leftMs > 0) return void clock.in(Math.max(100, leftMs), null, look)
       // Redis or the resource server may keep it; the token endpoint may not.
-      if (ledger.disturbedUntil < beganAt)
-        ledger.violated('a stop takes too long', `${replica.name}: ${Math.round(clock.now - beganAt)} ms`)
+      if (checker.disturbedUntil < beganAt)
+        checker.violated('a stop takes too long', `${replica.name}: ${Math.round(clock.now - beganAt)} ms`)
       replica.crash()
       end()
     }
@@ -244,18 +256,18 @@ export class Deployment implements Servers {
     }
   }
 
-  stepWallClock(slot: number, byMs: number): void {
-    const offset = this.wallOffsets[slot]! + byMs
+  stepWallClock(index: number, byMs: number): void {
+    const offset = this.wallOffsets[index]! + byMs
     if (Math.abs(offset) > 4_000_000) return
-    this.wallOffsets[slot] = offset
-    this.replicas[slot]!.wallOffset = offset
+    this.wallOffsets[index] = offset
+    this.replicas[index]!.wallOffset = offset
   }
 
-  stepRedisClock(shard: number, byMs: number): void {
-    const server = this.masters[shard]!
+  stepRedisClock(master: number, byMs: number): void {
+    const server = this.masters[master]!
     if (Math.abs(server.clockOffset + byMs) > 4_000_000) return
     server.clockOffset += byMs
-    if (byMs > 0) this.ledger.clockSteppedAt = this.clock.now
+    if (byMs > 0) this.checker.clockSteppedAt = this.clock.now
   }
 
   /** Rolling restarts with `A`, then `A,B`, then `B,A`, and so on with the next ones. */
@@ -269,15 +281,15 @@ export class Deployment implements Servers {
       [old!, fresh],
       [fresh, old!],
     ]
-    const roll = (slot: number): void => {
-      if (slot < this.replicas.length) {
-        const { alive, ready } = this.replicas[slot]!
+    const roll = (index: number): void => {
+      if (index < this.replicas.length) {
+        const { alive, ready } = this.replicas[index]!
         // Another fault is stopping it: as a deployment does, wait until it has started again.
         if (alive && !ready) {
-          this.clock.in(200, null, () => roll(slot))
+          this.clock.in(200, null, () => roll(index))
           return
         }
-        this.restart(slot, pauseMs, () => roll(slot + 1))
+        this.restart(index, pauseMs, () => roll(index + 1))
         return
       }
       const next = steps.shift()
@@ -293,12 +305,12 @@ export class Deployment implements Servers {
     roll(0)
   }
 
-  freeze(shard: number): void {
-    this.masters[shard]!.frozen = true
+  freeze(master: number): void {
+    this.masters[master]!.frozen = true
   }
 
-  thaw(shard: number): void {
-    for (const server of [this.masters[shard]!, ...this.ledger.superseded]) this.#thaw(server)
+  thaw(master: number): void {
+    for (const server of [this.masters[master]!, ...this.checker.superseded]) this.#thaw(server)
   }
 
   #thaw(server: RedisServer): void {
@@ -308,10 +320,10 @@ export class Deployment implements Servers {
         if (connection.server === server) connection.flush()
   }
 
-  flush(shard: number, slot: number): void {
-    const { commands, messages } = this.replicas[slot]!.transport
-    commands[shard]!.flush()
-    messages[shard]!.flush()
+  flush(master: number, index: number): void {
+    const { commands, messages } = this.replicas[index]!.transport
+    commands[master]!.flush()
+    messages[master]!.flush()
   }
 
   breakConnections(server: RedisServer): void {
@@ -322,31 +334,31 @@ export class Deployment implements Servers {
 
   /** A replica of a master takes its place, without what it had not received. */
   failOver(
-    shard: number,
+    master: number,
     { lostMs, frozenMs, staysMs }: { lostMs: number; frozenMs: number; staysMs: number },
   ): void {
-    const old = this.masters[shard]!
+    const old = this.masters[master]!
     this.disturb(frozenMs + staysMs)
     old.frozen = frozenMs > 0 || old.frozen
     const from = this.clock.now
     this.clock.in(frozenMs, null, () => {
-      if (this.masters[shard] !== old) return
-      this.#replace(shard, from - lostMs, true)
+      if (this.masters[master] !== old) return
+      this.#replace(master, from - lostMs, true)
       if (staysMs === 0) {
         old.dead = true
         return this.breakConnections(old)
       }
       // It was only frozen or cut off, and goes on as a master until each replica has followed the promotion.
       this.#thaw(old)
-      for (const { slot } of this.replicas)
-        this.#stays.set(`${shard} ${slot}`, {
+      for (const { index } of this.replicas)
+        this.#stays.set(`${master} ${index}`, {
           server: old,
           until: this.clock.now + this.#random.next() * staysMs,
         })
-      for (const [slot, { transport }] of this.replicas.entries()) {
-        const { until } = this.#stays.get(`${shard} ${slot}`)!
+      for (const [index, { transport }] of this.replicas.entries()) {
+        const { until } = this.#stays.get(`${master} ${index}`)!
         this.clock.in(until - this.clock.now, null, () => {
-          for (const connection of [transport.commands[shard]!, transport.messages[shard]!])
+          for (const connection of [transport.commands[master]!, transport.messages[master]!])
             if (connection.server === old) connection.breakSoon('another master was announced')
         })
       }
@@ -357,12 +369,12 @@ export class Deployment implements Servers {
     })
   }
 
-  #replace(shard: number, heldAt: number, kept: boolean): void {
-    const old = this.masters[shard]!
+  #replace(master: number, heldAt: number, kept: boolean): void {
+    const old = this.masters[master]!
     const fresh = kept ? this.#fork(old, heldAt) : this.#newServer()
-    this.masters[shard] = fresh
-    this.ledger.replaced(old, fresh, kept)
-    this.ledger.note(fresh.name, `takes the place of ${old.name}`)
+    this.masters[master] = fresh
+    this.checker.replaced(old, fresh, kept)
+    this.checker.note(fresh.name, `takes the place of ${old.name}`)
   }
 
   /** A server with what `server` had at that instant. */
@@ -372,16 +384,16 @@ export class Deployment implements Servers {
   }
 
   restartMaster(
-    shard: number,
+    master: number,
     { keeps, downMs }: { keeps: 'everything' | 'all but the last second' | 'nothing'; downMs: number },
   ): void {
     this.disturb(downMs)
     const lostMs = keeps === 'everything' ? -1 : this.#random.next() * 1_000
-    this.#replace(shard, this.clock.now - lostMs, keeps !== 'nothing')
-    const [old] = [...this.ledger.superseded].slice(-1)
+    this.#replace(master, this.clock.now - lostMs, keeps !== 'nothing')
+    const [old] = [...this.checker.superseded].slice(-1)
     old!.dead = true
     this.breakConnections(old!)
-    const fresh = this.masters[shard]!
+    const fresh = this.masters[master]!
     fresh.refusesConnections = true
     this.clock.in(downMs, null, () => {
       fresh.refusesConnections = false

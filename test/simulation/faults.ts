@@ -58,10 +58,12 @@ export interface Fault {
   readonly aim: ProtocolStep | null
   /** From the step to the fault. */
   readonly delayMs: number
-  readonly slot: number
-  /** An aimed fault befalls the process that acted, not `slot`. */
+  /** Index of the replica. */
+  readonly replica: number
+  /** An aimed fault befalls the process that acted, not `replica`. */
   readonly actor: boolean
-  readonly shard: number
+  /** Index of the master of Redis. */
+  readonly master: number
   readonly change: Change
 }
 
@@ -127,21 +129,21 @@ const COMMANDS: readonly StoreCommand[] = [
 /** The faults of a seed. Each draws from a stream of its own, so leaving one out changes no other. */
 export function drawFaults(seed: number, settings: Settings): Fault[] {
   const faults = Array.from({ length: settings.faults }, (_, id) => drawFault(seed, id, settings))
-  return settings.scene ? [...faults, ...drawScene(seed, faults.length, settings)] : faults
+  return settings.scenario ? [...faults, ...drawScenario(seed, faults.length, settings)] : faults
 }
 
 /** Sequences of faults that lead to dangerous states and rarely occur by chance. */
-function drawScene(seed: number, firstId: number, settings: Settings): Fault[] {
+function drawScenario(seed: number, firstId: number, settings: Settings): Fault[] {
   const random = new Random(seed, 'scenario')
   const lease = leaseMs(settings.timeoutMs)
   const at = random.between(5_000, settings.faultsUntilMs * 0.6)
-  const slot = random.int(settings.replicas)
-  const shard = random.int(settings.shards)
+  const replica = random.int(settings.replicas)
+  const master = random.int(settings.masters)
   const browser = random.int(settings.browsers)
   let id = firstId - 1
   const fault = (change: Change, afterMs: number, aim: ProtocolStep | null = null): Fault => {
     id += 1
-    return { id, at: at + afterMs, aim, delayMs: 0, slot, actor: true, shard, change }
+    return { id, at: at + afterMs, aim, delayMs: 0, replica, actor: true, master, change }
   }
   const leases = (low: number, high: number): number => random.between(low, high) * lease
   const signOuts = (afterMs: number): Fault[] =>
@@ -213,15 +215,15 @@ function drawFault(seed: number, id: number, settings: Settings): Fault {
     at: random.between(3_000, settings.faultsUntilMs * 0.9),
     aim: random.chance(0.45) ? random.pick(PROTOCOL_STEPS) : null,
     delayMs,
-    slot: random.int(settings.replicas),
+    replica: random.int(settings.replicas),
     actor: random.chance(0.7),
-    shard: random.int(settings.shards),
+    master: random.int(settings.masters),
     change,
   }
   if (id === 0 || random.chance(0.6)) return fault
   // Faults cluster: soon after the previous one, and for the same parties.
-  const { at, aim, slot, actor, shard } = drawFault(seed, id - 1, settings)
-  const together = { slot, shard, actor, at: at + random.between(0, 6_000) }
+  const { at, aim, replica, actor, master } = drawFault(seed, id - 1, settings)
+  const together = { replica, master, actor, at: at + random.between(0, 6_000) }
   return random.chance(0.5) ? { ...fault, ...together, at, aim } : { ...fault, ...together, aim: null }
 }
 
@@ -327,71 +329,71 @@ export function scheduleFaults(deployment: Deployment, faults: readonly Fault[])
   const aimed: Fault[] = []
   for (const fault of faults) {
     clock.in(fault.at, null, () => {
-      if (fault.aim === null) apply(deployment, fault, fault.slot)
+      if (fault.aim === null) apply(deployment, fault, fault.replica)
       else aimed.push(fault)
     })
   }
-  deployment.onStep = (step, slot) => {
+  deployment.onStep = (step, index) => {
     if (aimed.length === 0 || clock.now > deployment.settings.faultsUntilMs) return
     for (const fault of [...aimed]) {
       if (fault.aim !== step) continue
       aimed.splice(aimed.indexOf(fault), 1)
-      const target = fault.actor ? slot : fault.slot
+      const target = fault.actor ? index : fault.replica
       if (fault.delayMs === 0) apply(deployment, fault, target)
       else clock.in(fault.delayMs, null, () => apply(deployment, fault, target))
     }
   }
 }
 
-function apply(deployment: Deployment, fault: Fault, slot: number): void {
-  const { clock, settings, ledger, authorizationServer, resourceServer } = deployment
-  const { shard, change } = fault
+function apply(deployment: Deployment, fault: Fault, index: number): void {
+  const { clock, settings, checker, authorizationServer, resourceServer } = deployment
+  const { master, change } = fault
   if (clock.now > settings.faultsUntilMs) return
   deployment.injected.set(change.kind, (deployment.injected.get(change.kind) ?? 0) + 1)
-  ledger.note('FAULT', describe(fault, slot))
+  checker.note('FAULT', describe(fault, index))
   const disturbs = !/^(?:auth|resource|user|sign)/.test(change.kind)
   /** Undoes the fault, at the latest when the time for faults ends. */
   const until = (ms: number, undo: () => void): void => {
     const endsIn = Math.min(ms, Math.max(0, settings.faultsUntilMs - clock.now))
     if (disturbs) deployment.disturb(endsIn)
     clock.in(endsIn, null, () => {
-      ledger.note('FAULT', `${fault.id} is over`)
+      checker.note('FAULT', `${fault.id} is over`)
       undo()
     })
   }
   if (disturbs) deployment.disturb(0)
   switch (change.kind) {
     case 'stall': {
-      const replica = deployment.replicas[slot]!
+      const replica = deployment.replicas[index]!
       if (!replica.alive || replica.stalled) return
       replica.stall()
       until(change.ms, () => replica.resume())
       return
     }
     case 'crash':
-      deployment.crash(slot, change.downMs)
+      deployment.crash(index, change.downMs)
       return
     case 'restart':
-      deployment.restart(slot, change.downMs)
+      deployment.restart(index, change.downMs)
       return
     case 'wall-clock':
-      deployment.stepWallClock(slot, change.byMs)
+      deployment.stepWallClock(index, change.byMs)
       return
     case 'change-secrets':
       deployment.changeSecrets(change.pauseMs)
       return
     case 'freeze-master':
-      deployment.freeze(shard)
-      until(change.ms, () => deployment.thaw(shard))
+      deployment.freeze(master)
+      until(change.ms, () => deployment.thaw(master))
       return
     case 'failover':
-      deployment.failOver(shard, change)
+      deployment.failOver(master, change)
       return
     case 'restart-master':
-      deployment.restartMaster(shard, change)
+      deployment.restartMaster(master, change)
       return
     case 'refuse-writes': {
-      const server = deployment.masters[shard]!
+      const server = deployment.masters[master]!
       server.refusesWrites = change.error
       until(change.ms, () => {
         server.refusesWrites = null
@@ -399,7 +401,7 @@ function apply(deployment: Deployment, fault: Fault, slot: number): void {
       return
     }
     case 'refuse-connections': {
-      const server = deployment.masters[shard]!
+      const server = deployment.masters[master]!
       server.refusesConnections = true
       deployment.breakConnections(server)
       until(change.ms, () => {
@@ -408,48 +410,48 @@ function apply(deployment: Deployment, fault: Fault, slot: number): void {
       return
     }
     case 'redis-clock':
-      deployment.stepRedisClock(shard, change.byMs)
+      deployment.stepRedisClock(master, change.byMs)
       return
     case 'reset': {
-      const { commands, messages } = deployment.replicas[slot]!.transport
+      const { commands, messages } = deployment.replicas[index]!.transport
       const connections = change.purpose === 'commands' ? commands : messages
-      connections[shard]!.breakSoon('reset')
+      connections[master]!.breakSoon('reset')
       return
     }
     case 'cut': {
-      const faults = deployment.faults(shard, slot)
+      const faults = deployment.faults(master, index)
       faults.cut += 1
       until(change.ms, () => {
         faults.cut -= 1
-        deployment.flush(shard, slot)
+        deployment.flush(master, index)
       })
       return
     }
     case 'cut-messages': {
-      const faults = deployment.faults(shard, slot)
+      const faults = deployment.faults(master, index)
       faults.messagesCut += 1
       until(change.ms, () => {
         faults.messagesCut -= 1
-        deployment.flush(shard, slot)
+        deployment.flush(master, index)
       })
       return
     }
     case 'slow-redis': {
-      const slots = change.everybody ? deployment.replicas.map((_, at) => at) : [slot]
-      for (const one of slots) deployment.faults(shard, one).slowMs += change.byMs
+      const indexes = change.everybody ? deployment.replicas.map((_, at) => at) : [index]
+      for (const one of indexes) deployment.faults(master, one).slowMs += change.byMs
       until(change.ms, () => {
-        for (const one of slots) deployment.faults(shard, one).slowMs -= change.byMs
+        for (const one of indexes) deployment.faults(master, one).slowMs -= change.byMs
       })
       return
     }
     case 'break-before': {
-      const { breakBefore } = deployment.faults(shard, slot)
+      const { breakBefore } = deployment.faults(master, index)
       breakBefore.add(change.command)
       until(settings.faultsUntilMs, () => void breakBefore.delete(change.command))
       return
     }
     case 'break-after': {
-      const { breakAfter } = deployment.faults(shard, slot)
+      const { breakAfter } = deployment.faults(master, index)
       breakAfter.add(change.command)
       until(settings.faultsUntilMs, () => void breakAfter.delete(change.command))
       return
@@ -468,16 +470,16 @@ function apply(deployment: Deployment, fault: Fault, slot: number): void {
       })
       return
     case 'auth-cut': {
-      const faults = authorizationServer.faultsOf(slot)
+      const faults = authorizationServer.faultsOf(index)
       faults.cut += 1
       until(change.ms, () => {
         faults.cut -= 1
-        if (faults.cut === 0) authorizationServer.flush(slot)
+        if (faults.cut === 0) authorizationServer.flush(index)
       })
       return
     }
     case 'auth-delay': {
-      const faults = authorizationServer.faultsOf(slot)
+      const faults = authorizationServer.faultsOf(index)
       faults.delayMs += change.byMs
       until(change.ms, () => {
         faults.delayMs -= change.byMs
@@ -506,13 +508,16 @@ function apply(deployment: Deployment, fault: Fault, slot: number): void {
       deployment.browsers[change.browser]!.revoke()
       return
     case 'sign-out-elsewhere':
-      deployment.browsers[change.browser]!.signOutElsewhere(deployment.replicas[slot]!)
+      deployment.browsers[change.browser]!.signOutElsewhere(deployment.replicas[index]!)
       return
   }
 }
 
 /** One line for a reader. */
-export function describe({ id, at, aim, delayMs, slot, actor, shard, change }: Fault, target = slot): string {
+export function describe(
+  { id, at, aim, delayMs, replica, actor, master, change }: Fault,
+  target = replica,
+): string {
   const { kind, ...rest } = change
   const values = Object.entries(rest).map(
     ([name, value]) =>
@@ -522,5 +527,5 @@ export function describe({ id, at, aim, delayMs, slot, actor, shard, change }: F
     aim === null
       ? ''
       : `, ${Math.round(delayMs)} ms after the first "${aim}"${actor ? ' of any replica' : ''}`
-  return `${id}: ${kind} ${values.join(' ')} (replica ${target}, master ${shard}, from ${Math.round(at)} ms${when})`
+  return `${id}: ${kind} ${values.join(' ')} (replica ${target}, master ${master}, from ${Math.round(at)} ms${when})`
 }

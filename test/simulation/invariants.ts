@@ -18,7 +18,7 @@ export interface Violation {
 }
 
 /** The documented reasons for the loss of a session. */
-export type Limit =
+export type LossCause =
   | 'response lost after rotation'
   | 'crash while a token request was under way'
   | 'crash between rotation and store'
@@ -60,13 +60,13 @@ export interface Session {
   /** Of the newest tokens in the master that counts, and since when. */
   storedSerial: number
   storedAt: number
-  readonly causes: Set<Limit>
+  readonly causes: Set<LossCause>
   lossReported: boolean
   readonly served: Map<Replica, { serial: number; at: number }>
 }
 
 /** A message reaches a replica that nothing disturbs within this. */
-const TOLD_WITHIN_MS = 200
+const SIGN_OUT_MS = 200
 /** A replica that is cut off serves nothing from its cache after this. */
 const CUT_OFF_MS = 1_000
 const CLOCK_SLACK_MS = 6_000
@@ -88,10 +88,10 @@ const LAST_MOMENT_MS = 8_000
  * Everything that matters of a simulated history, and the rules that it must keep. Each rule is checked at the
  * event that could break it.
  */
-export class Ledger {
+export class InvariantChecker {
   violation: Violation | null = null
   readonly sessions = new Map<RecordKey, Session>()
-  readonly limits = new Map<Limit, number>()
+  readonly lossCauses = new Map<LossCause, number>()
   presentations = 0
   calls = 0
   lost = 0
@@ -138,22 +138,21 @@ export class Ledger {
     this.#clock.stopped = true
   }
 
-  #use(limit: Limit): void {
-    this.limits.set(limit, (this.limits.get(limit) ?? 0) + 1)
+  #count(cause: LossCause): void {
+    this.lossCauses.set(cause, (this.lossCauses.get(cause) ?? 0) + 1)
   }
 
-  #cause(session: Session | undefined, limit: Limit): void {
-    if (session === undefined || session.causes.has(limit)) return
-    session.causes.add(limit)
-    this.note('limit', `${limit}: session ${session.family.id}`)
+  #addCause(session: Session | undefined, cause: LossCause): void {
+    if (session === undefined || session.causes.has(cause)) return
+    session.causes.add(cause)
+    this.note('cause', `${cause}: session ${session.family.id}`)
   }
 
-  begin(key: RecordKey, user: number, family: Family, refreshable: boolean): Session {
+  /** A sign-in has chosen this key. */
+  begin(newSession: Pick<Session, 'key' | 'user' | 'family' | 'refreshable'>): Session {
+    const { key, family } = newSession
     const session: Session = {
-      key,
-      user,
-      family,
-      refreshable,
+      ...newSession,
       beganAt: this.#clock.now,
       state: 'starting',
       deletedAt: null,
@@ -215,7 +214,7 @@ export class Ledger {
     for (const earlier of token.presentations) {
       if (earlier.state === 'open') {
         const excuse = this.#excuse(earlier, session)
-        if (excuse !== null) this.#cause(session, excuse)
+        if (excuse !== null) this.#addCause(session, excuse)
         else {
           const age = Math.round(now - earlier.sentAt)
           this.violated(
@@ -229,7 +228,7 @@ export class Ledger {
       else if (earlier.outcome !== 'granted') doubts += earlier.issued > 0 ? 1 : 0
       else {
         const excuse = this.#excuse(earlier, session)
-        if (excuse !== null) this.#cause(session, excuse)
+        if (excuse !== null) this.#addCause(session, excuse)
         else {
           this.violated(
             'a refresh token is presented although its successor was received',
@@ -257,7 +256,7 @@ export class Ledger {
   }
 
   /** Why a presentation that others cannot know of may be followed by another one; null for no reason. */
-  #excuse(earlier: Presentation, session: Session): Limit | null {
+  #excuse(earlier: Presentation, session: Session): LossCause | null {
     const { by, sentAt, overAt } = earlier
     const since = Math.min(sentAt, overAt)
     if (!by.alive) {
@@ -316,7 +315,7 @@ export class Ledger {
   reused({ state, token }: Presentation): void {
     // What was delivered before its connection was closed may be processed long after that.
     if (state === 'closed')
-      this.#cause(this.#byFamily.get(token.family), 'request processed after its connection was closed')
+      this.#addCause(this.#byFamily.get(token.family), 'request processed after its connection was closed')
   }
 
   rotated(presentation: Presentation, serial: number): void {
@@ -345,7 +344,7 @@ export class Ledger {
 
   #unheard({ token, by }: Presentation): void {
     const session = this.#byFamily.get(token.family)
-    this.#cause(
+    this.#addCause(
       session,
       by.alive ? 'response lost after rotation' : 'crash while a token request was under way',
     )
@@ -398,10 +397,10 @@ export class Ledger {
         `session ${session.family.id}`,
       )
     if (reason === 'refused' && session.causes.size === 0)
-      this.violated('a session ends without a limit', `session ${session.family.id}: refused`)
+      this.violated('a session ends without a documented cause', `session ${session.family.id}: refused`)
     else if (reason === 'refused') this.#lost(session)
     if (reason === 'idle' && this.#activityWasLost(session)) {
-      this.#use('activity lost with a master or a process')
+      this.#count('activity lost with a master or a process')
       return
     }
     if ((reason === 'idle' || reason === 'absolute') && !this.#settings.clocksStep) {
@@ -439,19 +438,19 @@ export class Ledger {
       const after = now.live(session.key)
       if (before === null && after !== null && session.deletedAt !== null) {
         session.rolledBack = true
-        this.#cause(session, 'failover lost the end of a session')
-        this.#use('failover lost the end of a session')
+        this.#addCause(session, 'failover lost the end of a session')
+        this.#count('failover lost the end of a session')
         continue
       }
       if (before === null) continue
       if (after === null || after.expireAt < before.expireAt - 3_600_000) {
-        this.#cause(session, kept ? 'session begun in the last moment of a master' : 'Redis lost its data')
+        this.#addCause(session, kept ? 'session begun in the last moment of a master' : 'Redis lost its data')
         session.rolledBack = true
       } else if (serialOf(after.tokens) < serialOf(before.tokens)) {
         session.rolledBack = true
         const writer = this.#granted.get(session.family)
         if (writer === undefined || !writer.by.alive)
-          this.#cause(session, 'failover lost the newest write with its process')
+          this.#addCause(session, 'failover lost the newest write with its process')
       }
     }
   }
@@ -466,9 +465,9 @@ export class Ledger {
       if (session === undefined || session.deletedAt !== null) continue
       const record = this.#recordOf(session.key)
       if (record === null || serialOf(record.tokens) >= presentation.issued) continue
-      if (gracefully) this.#cause(session, 'stopped while its tokens could not be stored')
-      else if (session.rolledBack) this.#cause(session, 'failover lost the newest write with its process')
-      else this.#cause(session, 'crash between rotation and store')
+      if (gracefully) this.#addCause(session, 'stopped while its tokens could not be stored')
+      else if (session.rolledBack) this.#addCause(session, 'failover lost the newest write with its process')
+      else this.#addCause(session, 'crash between rotation and store')
     }
   }
 
@@ -495,7 +494,7 @@ export class Ledger {
     if (wasAlive) session.refusedAt = this.#clock.now
   }
 
-  /** A browser was told that the resource server refuses its session's token. */
+  /** A browser learned that the resource server refuses the token of its session. */
   forbidden(session: Session, by: Replica, sentAt: number): void {
     // Tokens of so short a life may be dead when they arrive.
     if (session.refusedAt >= sentAt || session.family.lifeSeconds < SHORT_LIFE_SECONDS) return
@@ -513,7 +512,7 @@ export class Ledger {
     const served = session.served.get(by)
     if (served !== undefined && served.serial > token.serial && served.at < receivedAt) {
       if (session.rolledBack || by.follows(session.key) !== 'the master')
-        this.#use('older token after a failover')
+        this.#count('older token after a failover')
       else
         this.violated(
           'an older token is used after a newer one',
@@ -531,31 +530,30 @@ export class Ledger {
     const { graceMs } = this.#settings
     const here = session.endedAt.get(by)
     const disturbed = this.disturbedUntil >= deletedAt - 3_000
-    const bound =
-      here !== undefined && here < receivedAt ? 0 : disturbed ? CUT_OFF_MS + graceMs : TOLD_WITHIN_MS
+    const bound = here !== undefined && here < receivedAt ? 0 : disturbed ? CUT_OFF_MS + graceMs : SIGN_OUT_MS
     const since = bound === 0 ? here! : deletedAt
     const lateMs = receivedAt - since
     if (lateMs <= bound) return
     if (by.follows(session.key) !== 'the master') {
-      this.#use('replica with a superseded master')
+      this.#count('replica with a superseded master')
       return
     }
     const detail = `session ${session.family.id} by ${by.name}, ${Math.round(lateMs)} ms after its end`
     this.violated('an ended session is served', detail)
   }
 
-  /** A browser was told that its session is over. */
+  /** A browser learned that its session is over. */
   refused(session: Session, by: Replica, code: string): void {
     if (!this.lives(session)) return
     if (by.follows(session.key) !== 'the master') {
-      this.#use('replica with a superseded master')
+      this.#count('replica with a superseded master')
       return
     }
     if (
       this.#recordOf(session.key) === null &&
       [...this.superseded].some((old) => old.live(session.key) !== null)
     )
-      this.#cause(session, 'session begun in the last moment of a master')
+      this.#addCause(session, 'session begun in the last moment of a master')
     if (session.causes.size === 0) {
       const detail = `session ${session.family.id} by ${by.name}: ${code}`
       this.violated('a living session is refused', detail)
@@ -566,15 +564,15 @@ export class Ledger {
     if (session.lossReported) return
     session.lossReported = true
     this.lost += 1
-    for (const limit of session.causes) {
-      this.#use(limit)
+    for (const cause of session.causes) {
+      this.#count(cause)
       return
     }
   }
 }
 
 /** The serial of the tokens in a sealed text, which the cheap keyring leaves readable. */
-export function serialOf(sealed: string): number {
+function serialOf(sealed: string): number {
   const at = sealed.indexOf('"a":"at-')
   if (at < 0) return 0
   const from = sealed.indexOf('-', at + 8) + 1

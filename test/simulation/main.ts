@@ -40,7 +40,7 @@ if (values.help) console.log(USAGE)
 else if (values.mutations) process.exitCode = (await tryMutations(MUTATIONS, seeds ?? undefined)) ? 0 : 1
 else {
   const { mutation } = values
-  const compiled = compileWorker(mutation === undefined ? [] : findMutation(mutation).replacements)
+  const compiled = compileWorker(mutation === undefined ? [] : [findMutation(mutation)])
   try {
     process.exitCode =
       values.seed === undefined ? await search(compiled) : await replay(compiled, Number(values.seed))
@@ -95,15 +95,15 @@ function showSchedule({ settings, faults, violation }: Replay): void {
 }
 
 function showSummary(campaign: Campaign): void {
-  const { failures, injected, limits, seconds } = campaign
+  const { failures, injected, lossCauses, seconds } = campaign
   console.log(`\nseeds           ${campaign.seeds}, ${(campaign.seeds / seconds).toFixed(1)} a second`)
   console.log(`simulated hours ${campaign.hours.toFixed(1)}`)
   console.log(`events          ${campaign.events}`)
   console.log(`calls           ${campaign.calls}`)
   console.log(`presentations   ${campaign.presentations}`)
-  console.log(`sessions        ${campaign.sessions}, lost by a documented limit: ${campaign.lost}`)
+  console.log(`sessions        ${campaign.sessions}, lost by a documented cause: ${campaign.lost}`)
   console.log(`faults          ${list(injected)}`)
-  console.log(`limits used     ${list(limits)}`)
+  console.log(`loss causes     ${list(lossCauses)}`)
   console.log(`hash            ${campaign.hash}`)
   const rules = new Map<string, number[]>()
   for (const { seed, violation } of failures) {

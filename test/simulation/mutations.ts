@@ -2,11 +2,10 @@ import { runCampaign } from './campaign.ts'
 import { compileWorker, type Replacement } from './compile.ts'
 
 /** A deliberate bug in the code, to verify that the simulation finds it. */
-export interface Mutation {
+interface Mutation extends Replacement {
   readonly name: string
   /** What goes wrong. */
   readonly what: string
-  readonly replacements: readonly Replacement[]
 }
 
 const SEEDS = 5_000
@@ -16,225 +15,228 @@ const RELIABLE = 'src/store/reliable.ts'
 const CACHE = 'src/session/cache.ts'
 const REDIS = 'test/simulation/simulated-redis.ts'
 
-function mutation(name: string, what: string, file: string, find: string, put: string): Mutation {
-  return { name, what, replacements: [{ file, find, put }] }
-}
-
 /** Rules that live in Lua are changed in the simulated Redis, and rules of the connections in theirs. */
 export const MUTATIONS: readonly Mutation[] = [
   // Faults that were proven once and fixed.
-  mutation(
-    'lease-not-renewed',
-    'a slow response lets others present the same refresh token',
-    REFRESH,
-    'else if (clock.monotonic() >= renewAt && !renewing && !ended) renew().catch(failed)',
-    '',
-  ),
-  mutation(
-    'one-heartbeat-for-all-masters',
-    'messages of a Cluster are trusted as soon as one master proves them',
-    'test/simulation/connections.ts',
-    'for (const provenAt of this.#provenAt) if (this.clock.now - provenAt >= TRUSTED_FOR_MS) return false\n    return true',
-    'return this.#provenAt.some((provenAt) => this.clock.now - provenAt < TRUSTED_FOR_MS)',
-  ),
-  mutation(
-    'resource-server-ends-sessions',
-    'a session ends when a renewed token is called invalid',
-    'src/proxy/caller.ts',
-    "access.kind === 'token_refused' && session.tokens.refreshToken === null",
-    "access.kind === 'token_refused'",
-  ),
-  mutation(
-    'sent-after-the-lease',
-    'a process that was stalled after taking the lease still sends',
-    REFRESH,
-    'const sendBefore = attempt.leasedAt + timeoutMs',
-    'const sendBefore = Number.POSITIVE_INFINITY',
-  ),
-  mutation(
-    'overtaken-request-not-reset',
-    'a request that waits in a broken connection is delivered after the record has moved on',
-    REFRESH,
-    "if (lost) reset('the refresh token has been replaced or presented elsewhere')",
-    '',
-  ),
-  mutation(
-    'refusal-ends-at-once',
-    'a refusal does not wait for the response to an earlier presentation',
-    REFRESH,
-    'if (openMs > 0) {',
-    'if (openMs > 1e9) {',
-  ),
-  mutation(
-    'breaker-by-wall-clock',
-    'a step of the wall clock keeps the breaker open',
-    'src/tokens/tokens.ts',
-    'now: clock.monotonic,\n    random,',
-    'now: clock.wall,\n    random,',
-  ),
-  mutation(
-    'lease-not-clamped',
-    "a step back of Redis' clock makes a lease last an hour",
-    REDIS,
-    'const leased = Math.min(record.leaseUntil - now, leaseMs)',
-    'const leased = record.leaseUntil - now',
-  ),
-  mutation(
-    'activity-written-once',
-    'activity that Redis did not take is forgotten',
-    'src/store/activity.ts',
-    'pending.set(key, activeAt)\n    }',
-    '}',
-  ),
-  mutation(
-    'server-error-is-no-doubt',
-    'a 502 of the token endpoint counts as if nothing had been done',
-    'src/oauth/token-response.ts',
-    'return { ...inDoubt(reason), failedStatus: status }',
-    "return { kind: 'unavailable', reason, retryAfterSeconds, timedOut: false, ofThisGrant: false }",
-  ),
-  mutation(
-    'stop-waits-for-a-hanging-refresh',
-    'a stop does not reset the connection of a token request that hangs',
-    REFRESH,
-    "for (const connection of unanswered) connection.abort(new Error('the process stops'))",
-    '',
-  ),
-  mutation(
-    'unsaved-tokens-served-blindly',
-    'a replica that cannot read the store serves tokens that it could not store',
-    RELIABLE,
-    'let record = await store.read(key)',
-    `let record = await store.read(key).catch((error: unknown) => {
+  {
+    name: 'lease-not-renewed',
+    what: 'a slow response lets others present the same refresh token',
+    file: REFRESH,
+    find: 'else if (clock.monotonic() >= renewAt && !renewing && !ended) renew().catch(failed)',
+    put: '',
+  },
+  {
+    name: 'one-heartbeat-for-all-masters',
+    what: 'messages of a Cluster are trusted as soon as one master proves them',
+    file: 'test/simulation/connections.ts',
+    find: 'for (const provenAt of this.#provenAt) if (this.clock.now - provenAt >= TRUSTED_FOR_MS) return false\n    return true',
+    put: 'return this.#provenAt.some((provenAt) => this.clock.now - provenAt < TRUSTED_FOR_MS)',
+  },
+  {
+    name: 'resource-server-ends-sessions',
+    what: 'a session ends when a renewed token is called invalid',
+    file: 'src/proxy/caller.ts',
+    find: "access.kind === 'token_refused' && session.tokens.refreshToken === null",
+    put: "access.kind === 'token_refused'",
+  },
+  {
+    name: 'sent-after-the-lease',
+    what: 'a process that was stalled after taking the lease still sends',
+    file: REFRESH,
+    find: 'const sendBefore = attempt.leasedAt + timeoutMs',
+    put: 'const sendBefore = Number.POSITIVE_INFINITY',
+  },
+  {
+    name: 'overtaken-request-not-reset',
+    what: 'a request that waits in a broken connection is delivered after the record has moved on',
+    file: REFRESH,
+    find: "if (lost) reset('the refresh token has been replaced or presented elsewhere')",
+    put: '',
+  },
+  {
+    name: 'refusal-ends-at-once',
+    what: 'a refusal does not wait for the response to an earlier presentation',
+    file: REFRESH,
+    find: 'if (openMs > 0) {',
+    put: 'if (openMs > 1e9) {',
+  },
+  {
+    name: 'breaker-by-wall-clock',
+    what: 'a step of the wall clock keeps the breaker open',
+    file: 'src/tokens/tokens.ts',
+    find: 'now: clock.monotonic,\n    random,',
+    put: 'now: clock.wall,\n    random,',
+  },
+  {
+    name: 'lease-not-clamped',
+    what: "a step back of Redis' clock makes a lease last an hour",
+    file: REDIS,
+    find: 'const leased = Math.min(record.leaseUntil - now, leaseMs)',
+    put: 'const leased = record.leaseUntil - now',
+  },
+  {
+    name: 'activity-written-once',
+    what: 'activity that Redis did not take is forgotten',
+    file: 'src/store/activity.ts',
+    find: 'pending.set(key, activeAt)\n    }',
+    put: '}',
+  },
+  {
+    name: 'server-error-is-no-doubt',
+    what: 'a 502 of the token endpoint counts as if nothing had been done',
+    file: 'src/oauth/token-response.ts',
+    find: 'return { ...inDoubt(reason), failedStatus: status }',
+    put: "return { kind: 'unavailable', reason, retryAfterSeconds, timedOut: false, ofThisGrant: false }",
+  },
+  {
+    name: 'stop-waits-for-a-hanging-refresh',
+    what: 'a stop does not reset the connection of a token request that hangs',
+    file: REFRESH,
+    find: "for (const connection of unanswered) connection.abort(new Error('the process stops'))",
+    put: '',
+  },
+  {
+    name: 'unsaved-tokens-served-blindly',
+    what: 'a replica that cannot read the store serves tokens that it could not store',
+    file: RELIABLE,
+    find: 'let record = await store.read(key)',
+    put: `let record = await store.read(key).catch((error: unknown) => {
         if (newest === undefined) throw error
         const endsAt = clock.wall() + 60_000
         return { seenAt: clock.wall(), idleEndsAt: endsAt, endsAt, flow: 'code', ...newest, leaseUntil: 0 }
       })`,
-  ),
-  mutation(
-    'forced-refresh-refused-when-expired',
-    'a token that has expired is not refreshed since a refresh was forced before',
-    REFRESH,
-    "trigger === 'invalid_token' && clock.wall() < found.tokens.expiresAt",
-    "trigger === 'invalid_token'",
-  ),
+  },
+  {
+    name: 'forced-refresh-refused-when-expired',
+    what: 'a token that has expired is not refreshed since a refresh was forced before',
+    file: REFRESH,
+    find: "trigger === 'invalid_token' && clock.wall() < found.tokens.expiresAt",
+    put: "trigger === 'invalid_token'",
+  },
   // The rules of lease, fence and doubt.
-  mutation('no-lease', 'a lease keeps nobody out', REDIS, 'if (leased > 0) {', 'if (leased > 1e12) {'),
-  mutation(
-    'no-fence',
-    'tokens are stored over newer ones',
-    REDIS,
-    "if (record.gen > gen) return { kind: 'moved' }\n    const after",
-    'const after',
-  ),
-  mutation(
-    'restore-over-newer',
-    'tokens that a failover lost are written again over newer ones',
-    REDIS,
-    "if (record.gen >= gen) return { kind: 'newer' }",
-    '',
-  ),
-  mutation(
-    'stale-generation-may-refresh',
-    'the right to refresh is granted for tokens that were replaced',
-    REDIS,
-    "if (record.gen !== gen) return { kind: 'replaced' }",
-    '',
-  ),
-  mutation(
-    'no-pause-after-failover',
-    'a promoted master grants the right to refresh at once',
-    REDIS,
-    'if (record.history !== this.history) {',
-    "if (record.history === '') {",
-  ),
-  mutation(
-    'doubts-ignored',
-    'a refresh token in doubt is presented as if nothing had happened',
-    REFRESH,
-    'if (doubts === 0) return',
-    'if (doubts >= 0) return',
-  ),
-  mutation(
-    'doubt-not-written',
-    'a presentation without a response leaves no doubt in the record',
-    REFRESH,
-    'doubtless ? null : { gen, doubts: after }',
-    'null',
-  ),
-  mutation(
-    'no-bound-for-responses',
-    'a connection without a response keeps its lease for ever',
-    REFRESH,
-    'if (clock.monotonic() >= giveUpAt) giveUp()',
-    'if (clock.monotonic() >= giveUpAt + 1e9) giveUp()',
-  ),
-  mutation(
-    'lease-not-taken-again',
-    'a lease that a failover has lost is not taken again by its holder',
-    REDIS,
-    "if (record.lease !== attempt && record.lease !== '') return 'taken'",
-    "if (record.lease !== attempt) return 'taken'",
-  ),
-  mutation(
-    'slot-leaks',
-    'a refresh that the breaker holds back keeps its slot',
-    REFRESH,
-    "if (admission.kind === 'wait') {\n      releaseSlot()",
-    "if (admission.kind === 'wait') {",
-  ),
+  {
+    name: 'no-lease',
+    what: 'a lease keeps nobody out',
+    file: REDIS,
+    find: 'if (leased > 0) {',
+    put: 'if (leased > 1e12) {',
+  },
+  {
+    name: 'no-fence',
+    what: 'tokens are stored over newer ones',
+    file: REDIS,
+    find: "if (record.gen > gen) return { kind: 'moved' }\n    const after",
+    put: 'const after',
+  },
+  {
+    name: 'restore-over-newer',
+    what: 'tokens that a failover lost are written again over newer ones',
+    file: REDIS,
+    find: "if (record.gen >= gen) return { kind: 'newer' }",
+    put: '',
+  },
+  {
+    name: 'stale-generation-may-refresh',
+    what: 'the right to refresh is granted for tokens that were replaced',
+    file: REDIS,
+    find: "if (record.gen !== gen) return { kind: 'replaced' }",
+    put: '',
+  },
+  {
+    name: 'no-pause-after-failover',
+    what: 'a promoted master grants the right to refresh at once',
+    file: REDIS,
+    find: 'if (record.history !== this.history) {',
+    put: "if (record.history === '') {",
+  },
+  {
+    name: 'doubts-ignored',
+    what: 'a refresh token in doubt is presented as if nothing had happened',
+    file: REFRESH,
+    find: 'if (doubts === 0) return',
+    put: 'if (doubts >= 0) return',
+  },
+  {
+    name: 'doubt-not-written',
+    what: 'a presentation without a response leaves no doubt in the record',
+    file: REFRESH,
+    find: 'doubtless ? null : { gen, doubts: after }',
+    put: 'null',
+  },
+  {
+    name: 'no-bound-for-responses',
+    what: 'a connection without a response keeps its lease for ever',
+    file: REFRESH,
+    find: 'if (clock.monotonic() >= giveUpAt) giveUp()',
+    put: 'if (clock.monotonic() >= giveUpAt + 1e9) giveUp()',
+  },
+  {
+    name: 'lease-not-taken-again',
+    what: 'a lease that a failover has lost is not taken again by its holder',
+    file: REDIS,
+    find: "if (record.lease !== attempt && record.lease !== '') return 'taken'",
+    put: "if (record.lease !== attempt) return 'taken'",
+  },
+  {
+    name: 'slot-leaks',
+    what: 'a refresh that the breaker holds back keeps its slot',
+    file: REFRESH,
+    find: "if (admission.kind === 'wait') {\n      releaseSlot()",
+    put: "if (admission.kind === 'wait') {",
+  },
   // The rules of cache and outbox.
-  mutation(
-    'cache-not-told',
-    'a change message drops nothing from the cache',
-    CACHE,
-    'store.onChange(drop)',
-    '',
-  ),
-  mutation(
-    'cache-always-trusted',
-    'the cache is used although messages do not arrive',
-    CACHE,
-    'return store.health.isLive() ? (entries.peek(cookie) ?? null) : null',
-    'return entries.peek(cookie) ?? null',
-  ),
-  mutation(
-    'cache-without-guard',
-    'a read that a change has overtaken is kept',
-    CACHE,
-    'if (isSpoiled(guard)) return',
-    '',
-  ),
-  mutation(
-    'unsaved-forgotten',
-    'tokens that Redis did not take are dropped',
-    RELIABLE,
-    "await retry('tokens', endsAt - clock.wall(), write)",
-    "{ kind: 'expired' }",
-  ),
-  mutation(
-    'recent-forgotten',
-    'nothing is written again after a failover',
-    'src/store/failover-repair.ts',
-    'kept.set(key, { written, at: monotonic(), confirmedAt: incidents, attempt: null, underWay: null })',
-    '',
-  ),
-  mutation(
-    'late-response-dropped',
-    'a response that comes after its timeout is not used',
-    REFRESH,
-    'return await conclude(session, attempt, outcome)',
-    "return { kind: 'changed' }",
-  ),
-  mutation(
-    'no-background',
-    'nothing is refreshed without a request',
-    'src/tokens/scheduler.ts',
-    'for (const { key, lateMs } of entries) work(key, lateMs, storeNow)',
-    '',
-  ),
+  {
+    name: 'cache-not-notified',
+    what: 'a change message drops nothing from the cache',
+    file: CACHE,
+    find: 'store.onChange(drop)',
+    put: '',
+  },
+  {
+    name: 'cache-always-trusted',
+    what: 'the cache is used although messages do not arrive',
+    file: CACHE,
+    find: 'return store.health.isLive() ? (entries.peek(cookie) ?? null) : null',
+    put: 'return entries.peek(cookie) ?? null',
+  },
+  {
+    name: 'cache-without-guard',
+    what: 'a read that a change has overtaken is kept',
+    file: CACHE,
+    find: 'if (isSpoiled(guard)) return',
+    put: '',
+  },
+  {
+    name: 'unsaved-forgotten',
+    what: 'tokens that Redis did not take are dropped',
+    file: RELIABLE,
+    find: "await retry('tokens', endsAt - clock.wall(), write)",
+    put: "{ kind: 'expired' }",
+  },
+  {
+    name: 'recent-forgotten',
+    what: 'nothing is written again after a failover',
+    file: 'src/store/failover-repair.ts',
+    find: 'kept.set(key, { written, at: monotonic(), confirmedAt: incidents, attempt: null, underWay: null })',
+    put: '',
+  },
+  {
+    name: 'late-response-dropped',
+    what: 'a response that comes after its timeout is not used',
+    file: REFRESH,
+    find: 'return await conclude(session, attempt, outcome)',
+    put: "return { kind: 'changed' }",
+  },
+  {
+    name: 'no-background',
+    what: 'nothing is refreshed without a request',
+    file: 'src/tokens/scheduler.ts',
+    find: 'for (const { key, lateMs } of entries) work(key, lateMs, storeNow)',
+    put: '',
+  },
 ]
 
+/** Throws for an unknown name. */
 export function findMutation(name: string): Mutation {
   const found = MUTATIONS.find((mutation) => mutation.name === name)
   if (found !== undefined) return found
@@ -245,8 +247,9 @@ export function findMutation(name: string): Mutation {
 export async function tryMutations(mutations: readonly Mutation[], seeds = SEEDS): Promise<boolean> {
   let all = true
   console.log('| mutation | found by seed | rule |\n|---|--:|---|')
-  for (const { name, what, replacements } of mutations) {
-    const compiled = compileWorker(replacements)
+  for (const mutation of mutations) {
+    const { name, what } = mutation
+    const compiled = compileWorker([mutation])
     try {
       const { failures } = await runCampaign({ compiled, from: 1, seeds, untilFailure: true })
       const [first] = failures

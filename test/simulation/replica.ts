@@ -20,7 +20,7 @@ import type { Deployment } from './deployment.ts'
 import { createCheapKeyring, createReadableKeyring } from './keyring.ts'
 import { Random } from './random.ts'
 import { createSimulatedStore } from './simulated-store.ts'
-import type { Entry, Owner } from './virtual-clock.ts'
+import type { Owner, ScheduledEvent } from './virtual-clock.ts'
 
 /** What a browser sends. */
 export interface BrowserRequest {
@@ -28,7 +28,7 @@ export interface BrowserRequest {
   readonly cookies: ReadonlyMap<string, string>
   /** Of a sign-in: what the authorization code brought, issued when it reaches the process. */
   readonly redeem?: (wall: number) => GrantedTokens
-  /** Of a sign-in: told which session begins. */
+  /** Of a sign-in: called with the key of the session that begins. */
   readonly onKey?: (key: RecordKey) => void
 }
 
@@ -53,14 +53,14 @@ const EXPECTED_ERRORS = new Set(['login.unsaved'])
 /** One server process: the real code of sessions, tokens, cache and caller over simulated connections. */
 export class Replica implements Owner {
   readonly id: number
-  readonly slot: number
+  readonly index: number
   readonly name: string
   alive = true
   stalled = false
   /** Whether the load balancer sends it requests. */
   ready = true
   wallOffset = 0
-  readonly held: Entry[] = []
+  readonly held: ScheduledEvent[] = []
   timers = 0
   readonly random: Random
   readonly transport: FleetTransport
@@ -79,19 +79,19 @@ export class Replica implements Owner {
   readonly #receivedAt = new Map<string, number>()
   #requests = 0
 
-  constructor(deployment: Deployment, options: { id: number; slot: number; secrets: readonly string[] }) {
+  constructor(deployment: Deployment, options: { id: number; index: number; secrets: readonly string[] }) {
     const { clock, settings } = deployment
     this.#deployment = deployment
     this.id = options.id
-    this.slot = options.slot
-    this.name = `replica-${options.slot}.${options.id}`
+    this.index = options.index
+    this.name = `replica-${options.index}.${options.id}`
     this.random = new Random(deployment.seed, this.name)
-    this.wallOffset = deployment.wallOffsets[options.slot] ?? 0
+    this.wallOffset = deployment.wallOffsets[options.index] ?? 0
     clock.current = this
     this.transport = new FleetTransport({
       clock,
       owner: this,
-      slot: options.slot,
+      index: options.index,
       random: new Random(deployment.seed, `${this.name} network`),
       servers: deployment,
     })
@@ -202,17 +202,17 @@ export class Replica implements Owner {
         setCookies: response.setCookies ?? new Map(),
       })
     }
-    const fail = (fault: unknown): void => {
-      if (fault instanceof Problem) {
-        finish({ status: fault.status, code: fault.code })
+    const fail = (error: unknown): void => {
+      if (error instanceof Problem) {
+        finish({ status: error.status, code: error.code })
         return
       }
-      this.#deployment.ledger.violated('a request fails in a way that is not a problem', String(fault))
+      this.#deployment.checker.violated('a request fails in a way that is not a problem', String(error))
       finish({ status: 500 })
     }
     switch (request.kind) {
       case 'call':
-        this.#call(id, request, finish, fail)
+        this.#call(id, request, { finish, fail })
         return
       case 'session':
         return void this.#poll(request).then(finish, fail)
@@ -226,8 +226,13 @@ export class Replica implements Owner {
   #call(
     id: string,
     { cookies }: BrowserRequest,
-    finish: (response: { status: number; user?: number | null }) => void,
-    fail: (fault: unknown) => void,
+    {
+      finish,
+      fail,
+    }: {
+      finish: (response: { status: number; user: number | null }) => void
+      fail: (error: unknown) => void
+    },
   ): void {
     const raw = { finish: (user: number | null) => finish({ status: 200, user }) }
     const reply = { raw, send: fail }
@@ -245,8 +250,8 @@ export class Replica implements Owner {
     } as const
     try {
       this.#forward(request as never, reply as never, outgoing)
-    } catch (fault) {
-      fail(fault)
+    } catch (error) {
+      fail(error)
     }
   }
 
@@ -255,10 +260,10 @@ export class Replica implements Owner {
     call: { authorization: string | null; requestId: string; response: unknown },
     onOutcome: (outcome: Outcome) => void,
   ): void {
-    const { resourceServer, ledger, authorizationServer } = this.#deployment
+    const { resourceServer, checker, authorizationServer } = this.#deployment
     const token = authorizationServer.accessToken(call.authorization!.slice('Bearer '.length))
     const receivedAt = this.#receivedAt.get(call.requestId)!
-    if (token !== null) ledger.used(token, this, receivedAt)
+    if (token !== null) checker.used(token, this, receivedAt)
     resourceServer.call(token, this, (outcome, user) => {
       onOutcome(outcome)
       if (outcome.kind === 'finished') (call.response as { finish(user: number | null): void }).finish(user)
@@ -343,28 +348,28 @@ export class Replica implements Owner {
 
   /** Whether a command on that record, or on its master, has failed since then. */
   failedSince(key: RecordKey, since: number): boolean {
-    return this.transport.failedAt[this.#deployment.shardOf(key)]! > since
+    return this.transport.failedAt[this.#deployment.masterOf(key)]! > since
   }
 
   /** For how long it could write nothing to the master of that record: at present, or until a moment ago. */
   couldNotWriteMs(key: RecordKey, momentMs: number): number {
-    const shard = this.#deployment.shardOf(key)
+    const master = this.#deployment.masterOf(key)
     const { now } = this.#deployment.clock
-    const { ms, endedAt } = this.transport.gaps[shard]!
-    return Math.max(now - this.transport.wroteAt[shard]!, now - endedAt < momentMs ? ms : 0)
+    const { ms, endedAt } = this.transport.gaps[master]!
+    return Math.max(now - this.transport.wroteAt[master]!, now - endedAt < momentMs ? ms : 0)
   }
 
   /** Whether it could write to the master of that record without a failure, for so long at a stretch, since then. */
   couldWriteFor(key: RecordKey, forMs: number, since: number): boolean {
-    const times = this.transport.writable[this.#deployment.shardOf(key)]!
+    const times = this.transport.writable[this.#deployment.masterOf(key)]!
     return times.some(({ from, to }) => to - Math.max(from, since) >= forMs)
   }
 
   /** Which server this process has for a record. */
   follows(key: RecordKey): 'the master' | 'another server' {
-    const shard = this.#deployment.shardOf(key)
-    const { server } = this.transport.commands[shard]!
-    return server === null || server === this.#deployment.masters[shard] ? 'the master' : 'another server'
+    const master = this.#deployment.masterOf(key)
+    const { server } = this.transport.commands[master]!
+    return server === null || server === this.#deployment.masters[master] ? 'the master' : 'another server'
   }
 
   /** The process dies without a stop. */
@@ -372,7 +377,7 @@ export class Replica implements Owner {
     if (!this.alive) return
     this.ready = false
     this.alive = false
-    this.#deployment.ledger.died(this, false)
+    this.#deployment.checker.died(this, false)
     this.#disconnect()
   }
 
@@ -390,19 +395,19 @@ export class Replica implements Owner {
     await background
     await this.tokens.stop()
     await this.transport.close()
-    this.#deployment.ledger.died(this, true)
+    this.#deployment.checker.died(this, true)
     this.alive = false
     this.#disconnect()
   }
 
   #createLog(): Logger {
-    const { trace, clock, ledger } = this.#deployment
+    const { trace, clock, checker } = this.#deployment
     const write = (level: string) => (fields: { event?: string; err?: unknown }, text?: string) => {
       trace.note(clock.now, this.name, `${level} ${fields.event ?? ''} ${text ?? ''}`)
       if (level === 'error' && !EXPECTED_ERRORS.has(fields.event ?? '')) {
         const { err } = fields
         const stack = err instanceof Error ? err.stack : ''
-        ledger.violated('an unexpected error is logged', `${this.name}: ${fields.event} ${stack}`)
+        checker.violated('an unexpected error is logged', `${this.name}: ${fields.event} ${stack}`)
       }
     }
     const log = { trace() {}, debug() {}, info: write('info'), warn: write('warn'), error: write('error') }

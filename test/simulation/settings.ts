@@ -2,13 +2,13 @@ import type { RefreshTiming } from '../../src/tokens/refresh-policy.ts'
 import { drawWithoutFaults, type FaultKind } from './faults.ts'
 import { Random } from './random.ts'
 
-export type Topology = 'single' | 'failover' | 'cluster'
+type Topology = 'single' | 'failover' | 'cluster'
 
 /** How one simulated fleet is set up, drawn from its seed. */
 export interface Settings {
   readonly topology: Topology
-  /** Masters. */
-  readonly shards: number
+  /** Of Redis. */
+  readonly masters: number
   readonly replicas: number
   readonly browsers: number
   readonly timing: RefreshTiming
@@ -30,8 +30,8 @@ export interface Settings {
   /** Faults may happen until then. */
   readonly faultsUntilMs: number
   readonly faults: number
-  /** Also faults that make a scene together. */
-  readonly scene: boolean
+  /** Also faults that make a scenario together. */
+  readonly scenario: boolean
   /** Kinds of faults that do not happen. */
   readonly withoutFaults: readonly FaultKind[]
   /** Whether wall clocks may step. */
@@ -44,6 +44,7 @@ export interface Settings {
   readonly watchesBackground: boolean
 }
 
+/** The settings of a seed. */
 export function drawSettings(seed: number): Settings {
   const random = new Random(seed, 'settings')
   const topology = random.weighted<Topology>({ single: 3, failover: 4, cluster: 3 })
@@ -60,7 +61,7 @@ export function drawSettings(seed: number): Settings {
   const idleMs = limits ? random.pick([30_000, 60_000, 120_000]) : 7_200_000
   return {
     topology,
-    shards: topology === 'cluster' ? 2 + random.int(2) : 1,
+    masters: topology === 'cluster' ? 2 + random.int(2) : 1,
     replicas: calm
       ? random.chance(0.2)
         ? 2
@@ -88,7 +89,7 @@ export function drawSettings(seed: number): Settings {
     faultsUntilMs,
     faults: calm ? random.int(3) : random.int(16),
     clocksStep,
-    scene: !calm && random.chance(0.5),
+    scenario: !calm && random.chance(0.5),
     withoutFaults: drawWithoutFaults(random, { topology, clocksStep }),
     thinkMs: calm ? 240_000 : random.pick([1_000, 5_000, 15_000]),
     realKeyring: random.chance(0.02),

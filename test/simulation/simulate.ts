@@ -2,7 +2,7 @@
  * A deterministic simulation of the whole fleet on virtual time.
  *
  * One seed is one history. `simulate(seed)` draws the settings of a fleet (settings.ts) and a schedule of faults
- * (faults.ts), runs it, and returns what happened: counts, limits that were used, and the first rule that was
+ * (faults.ts), runs it, and returns what happened: counts, causes of lost sessions, and the first rule that was
  * broken, if any.
  *
  * What is real: the tokens module with everything below it (refresh, scheduler, queue repair, retries), the session
@@ -17,7 +17,7 @@
  * - deployment.ts      all of them together, and their faults
  *
  * What is checked: invariants.ts holds the truth about each session and the rules. A rule is checked at the event
- * that could break it. A session may be lost by a documented limit alone, and each use of a limit is counted.
+ * that could break it. A session may be lost only by a documented cause (`LossCause`), and each use of a cause is counted.
  *
  * When a seed fails, shrink.ts looks for the faults that matter. mutations.ts breaks the code on purpose and
  * measures after how many seeds that is noticed.
@@ -26,12 +26,12 @@
 import { leaseMs } from '../../src/tokens/refresh-policy.ts'
 import { Deployment } from './deployment.ts'
 import { drawFaults, type Fault, type FaultKind, scheduleFaults } from './faults.ts'
-import type { Limit, Violation } from './invariants.ts'
+import type { LossCause, Violation } from './invariants.ts'
 import { drawSettings, type Settings } from './settings.ts'
 import { Trace } from './trace.ts'
 import { realTurn } from './virtual-clock.ts'
 
-export interface SimulationOptions {
+interface SimulationOptions {
   /** Keep lines for a reader. */
   trace?: boolean
   /** Only these of the seed's faults. */
@@ -53,7 +53,7 @@ export interface SimulationResult {
   readonly presentations: number
   readonly lost: number
   readonly injected: ReadonlyMap<FaultKind, number>
-  readonly limits: ReadonlyMap<Limit, number>
+  readonly lossCauses: ReadonlyMap<LossCause, number>
 }
 
 /** The longest `Retry-After` of these histories, and a little: after that and a request that hangs all is well. */
@@ -65,10 +65,10 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
   const faults = options.faults ?? drawFaults(seed, settings)
   const trace = new Trace(options.trace ?? false)
   const deployment = new Deployment(seed, settings, trace)
-  const { clock, ledger } = deployment
+  const { clock, checker } = deployment
   const onRejection = (reason: unknown): void => {
     const text = reason instanceof Error ? reason.stack : String(reason)
-    ledger.violated('a rejection is not handled', String(text))
+    checker.violated('a rejection is not handled', String(text))
   }
   process.on('unhandledRejection', onRejection)
   try {
@@ -83,30 +83,30 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
     seed,
     settings,
     faults,
-    violation: ledger.violation,
+    violation: checker.violation,
     hash: trace.hash(),
     lines: trace.lines,
     simulatedMs: clock.now,
     events: clock.events,
-    calls: ledger.calls,
-    sessions: ledger.sessions.size,
-    presentations: ledger.presentations,
-    lost: ledger.lost,
+    calls: checker.calls,
+    sessions: checker.sessions.size,
+    presentations: checker.presentations,
+    lost: checker.lost,
     injected: deployment.injected,
-    limits: ledger.limits,
+    lossCauses: checker.lossCauses,
   }
 }
 
 async function history(deployment: Deployment): Promise<void> {
-  const { clock, settings, ledger, browsers } = deployment
+  const { clock, settings, checker, browsers } = deployment
   await clock.run(settings.faultsUntilMs)
-  ledger.note('phase', 'the faults are over')
+  checker.note('phase', 'the faults are over')
   // A request that hangs is given up after the longer of three timeouts and 30 seconds.
   const healedInMs = HEALED_AFTER_MS + Math.max(3 * settings.timeoutMs, 30_000)
   await clock.run(clock.now + healedInMs)
   for (const browser of browsers) browser.rest()
   await clock.run(clock.now + settings.timeoutMs + 10_000)
-  if (!clock.stopped) ledger.checkStored()
+  if (!clock.stopped) checker.checkStored()
   await everySessionIsServed(deployment)
   await backgroundRefreshes(deployment)
   await signOutsReachEverybody(deployment)
@@ -114,7 +114,13 @@ async function history(deployment: Deployment): Promise<void> {
 }
 
 /** Every living session is served by every replica. */
-async function everySessionIsServed({ clock, ledger, browsers, replicas, settings }: Deployment): Promise<void> {
+async function everySessionIsServed({
+  clock,
+  checker,
+  browsers,
+  replicas,
+  settings,
+}: Deployment): Promise<void> {
   if (clock.stopped) return
   if (settings.clocksStep) {
     // A lease of before a step back of Redis' clock is cut to its length by the first that meets it.
@@ -122,24 +128,24 @@ async function everySessionIsServed({ clock, ledger, browsers, replicas, setting
     await clock.run(clock.now + leaseMs(settings.timeoutMs) + settings.timeoutMs)
     if (clock.stopped) return
   }
-  ledger.note('phase', 'every session calls every replica')
+  checker.note('phase', 'every session calls every replica')
   for (const browser of browsers) {
-    if (browser.isBusy()) ledger.violated('a browser waits for ever', `user ${browser.user}`)
+    if (browser.isBusy()) checker.violated('a browser waits for ever', `user ${browser.user}`)
     const { session } = browser
-    if (session === null || !ledger.lives(session)) continue
+    if (session === null || !checker.lives(session)) continue
     for (const replica of replicas) {
       const text = `session ${session.family.id} by ${replica.name}`
       if (!replica.ready) {
-        ledger.violated('a replica is not ready after the faults', replica.name)
+        checker.violated('a replica is not ready after the faults', replica.name)
         continue
       }
       browser.call(replica, (response) => {
         // Tokens that are dead when they arrive cannot be used, and a limit may have passed by now.
-        if (response?.status === 200 || session.family.lifeSeconds < 5 || !ledger.lives(session)) return
+        if (response?.status === 200 || session.family.lifeSeconds < 5 || !checker.lives(session)) return
         if (response?.status === 401) return
         // Since a step back of Redis' clock a refusal may still wait for the response to an earlier presentation.
         if (settings.clocksStep && session.causes.size > 0) return
-        ledger.violated(
+        checker.violated(
           'a session is not served after the faults',
           `${text}: ${response?.status} ${response?.code}`,
         )
@@ -151,44 +157,44 @@ async function everySessionIsServed({ clock, ledger, browsers, replicas, setting
 
 /** With no call at all, tokens are replaced before they expire. */
 async function backgroundRefreshes(deployment: Deployment): Promise<void> {
-  const { clock, ledger, settings, browsers, masters } = deployment
+  const { clock, checker, settings, browsers, masters } = deployment
   if (clock.stopped || !settings.watchesBackground) return
-  ledger.note('phase', 'no calls')
+  checker.note('phase', 'no calls')
   await clock.run(clock.now + 100_000)
   for (const { session } of browsers) {
-    if (session === null || !ledger.lives(session) || session.causes.size > 0) continue
+    if (session === null || !checker.lives(session) || session.causes.size > 0) continue
     const { lifeSeconds } = session.family
     if (lifeSeconds < 15 || lifeSeconds > 90 || settings.clocksStep || session.family.revoked) continue
     // What a failover took out of the queue comes back with the next search, within minutes.
-    if (ledger.failedOverAt > 0) continue
-    const record = masters[deployment.shardOf(session.key)]!.live(session.key)
+    if (checker.failedOverAt > 0) continue
+    const record = masters[deployment.masterOf(session.key)]!.live(session.key)
     if (record !== null && session.family.expiresAt < clock.now)
-      ledger.violated('tokens expire without a background refresh', `session ${session.family.id}`)
+      checker.violated('tokens expire without a background refresh', `session ${session.family.id}`)
   }
 }
 
 /** A sign-out by one replica is noticed by the others. */
-async function signOutsReachEverybody({ clock, browsers, replicas, ledger }: Deployment): Promise<void> {
+async function signOutsReachEverybody({ clock, browsers, replicas, checker }: Deployment): Promise<void> {
   if (clock.stopped) return
-  ledger.note('phase', 'everybody signs out')
+  checker.note('phase', 'everybody signs out')
   for (const [at, browser] of browsers.entries()) browser.signOut(replicas[at % replicas.length]!, () => {})
   await clock.run(clock.now + 5_000)
 }
 
 /** Nothing is kept in memory, and no timer runs, once all sessions have ended. */
 async function nothingIsLeft(deployment: Deployment): Promise<void> {
-  const { clock, ledger, replicas } = deployment
+  const { clock, checker, replicas } = deployment
   await clock.run(clock.now + 10_000)
   if (clock.stopped) return
   for (const replica of replicas) {
     const held = replica.store.heldTokens()
-    if (held > 0) ledger.violated('tokens are still held at the end', `${replica.name}: ${held}`)
+    if (held > 0) checker.violated('tokens are still held at the end', `${replica.name}: ${held}`)
     deployment.stop(replica)(() => {})
   }
   await clock.run(clock.now + 30_000)
   for (const replica of replicas) {
-    if (replica.alive) ledger.violated('a replica does not stop at the end', replica.name)
+    if (replica.alive) checker.violated('a replica does not stop at the end', replica.name)
     else if (replica.timers > 0)
-      ledger.violated('timers are left after a stop', `${replica.name}: ${replica.timers}`)
+      checker.violated('timers are left after a stop', `${replica.name}: ${replica.timers}`)
   }
 }

@@ -9,6 +9,7 @@ import {
   END_KEPT_MS,
   type EndRecord,
   type EndRequest,
+  idleEndsAt,
   LONGEST_BACK_OFF_MS,
   type NewRecord,
   RECORD_SLACK_MS,
@@ -20,6 +21,7 @@ import {
   type RestoreTokens,
   type SessionEnd,
   type SessionRecord,
+  shardOf,
   type TokensWrite,
 } from '../../src/store/store.ts'
 
@@ -72,12 +74,22 @@ const FREE = { lease: '', leaseUntil: 0, openUntil: 0, retryAt: 0, doubts: 0 }
 export class ErrorReply extends Error {}
 
 /** What the simulation observes of one server. */
-export interface ServerEvents {
+interface ServerEvents {
   /** A change message was published. */
   published(server: RedisServer, key: RecordKey): void
   /** The tokens of a record were written. */
   stored(server: RedisServer, before: StoredRecord, after: StoredRecord): void
   deleted(server: RedisServer, key: RecordKey, reason: string): void
+}
+
+interface RedisServerOptions {
+  name: string
+  history: string
+  /** Epoch milliseconds. */
+  trueTime: () => number
+  events: ServerEvents
+  /** Default: none. */
+  data?: Data
 }
 
 /**
@@ -103,13 +115,7 @@ export class RedisServer {
   readonly #events: ServerEvents
   #undo: Undo[] = []
 
-  constructor(
-    name: string,
-    history: string,
-    trueTime: () => number,
-    events: ServerEvents,
-    data: Data = { records: new Map(), nonces: new Map(), ends: new Map(), due: emptyQueue() },
-  ) {
+  constructor({ name, history, trueTime, events, data = emptyData() }: RedisServerOptions) {
     this.name = name
     this.history = history
     this.#trueTime = trueTime
@@ -129,7 +135,10 @@ export class RedisServer {
     for (let at = this.#undo.length - 1; at >= 0 && this.#undo[at]!.at > heldAt; at -= 1) {
       this.#undo[at]!.restore(copy)
     }
-    const server = new RedisServer(name, history, this.#trueTime, this.#events, copy)
+    const server = new RedisServer({
+      ...{ name, history, trueTime: this.#trueTime, events: this.#events },
+      data: copy,
+    })
     server.clockOffset = this.clockOffset
     return server
   }
@@ -420,14 +429,7 @@ export class RedisServer {
   }
 }
 
-function idleEndsAt({ seenAt, endsAt }: Pick<StoredRecord, 'seenAt' | 'endsAt'>, idleMs: number): number {
-  return Math.min(seenAt + idleMs, endsAt)
-}
-
-export function shardOf(key: RecordKey): number {
-  return Number.parseInt(key[0]!, 16)
-}
-
-function emptyQueue(): Map<RecordKey, number>[] {
-  return Array.from({ length: DUE_SHARDS }, () => new Map())
+function emptyData(): Data {
+  const due = Array.from({ length: DUE_SHARDS }, () => new Map())
+  return { records: new Map(), nonces: new Map(), ends: new Map(), due }
 }

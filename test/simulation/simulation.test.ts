@@ -27,7 +27,7 @@ t.test('the same seed gives the same history, and another seed another one', asy
 t.test('an aimed fault occurs at its step of the protocol', async (t) => {
   for (const aim of PROTOCOL_STEPS) {
     const fault: Fault = {
-      ...{ id: 0, at: 0, aim, delayMs: 0, slot: 0, actor: true, shard: 0 },
+      ...{ id: 0, at: 0, aim, delayMs: 0, replica: 0, actor: true, master: 0 },
       change: { kind: 'reset', purpose: 'messages' },
     }
     const { injected } = await simulate(7, { faults: [fault] })
@@ -37,7 +37,7 @@ t.test('an aimed fault occurs at its step of the protocol', async (t) => {
 
 t.test('servers of Redis are numbered in the order in which they start', async (t) => {
   const change = { kind: 'restart-master', keeps: 'nothing', downMs: 100 } as const
-  const common = { aim: null, delayMs: 0, slot: 0, actor: true, shard: 0, change }
+  const common = { aim: null, delayMs: 0, replica: 0, actor: true, master: 0, change }
   const { lines } = await simulate(7, {
     trace: true,
     faults: [1, 2].map((id) => ({ ...common, id, at: id * 5_000 })),
@@ -47,7 +47,7 @@ t.test('servers of Redis are numbered in the order in which they start', async (
 })
 
 t.test('a bug in the code is found, and its history is reduced to the relevant faults', async (t) => {
-  const compiled = compileWorker(findMutation('doubts-ignored').replacements)
+  const compiled = compileWorker([findMutation('doubts-ignored')])
   t.teardown(compiled.remove)
   const { failures } = await runCampaign({ compiled, from: 1, seeds: 60, untilFailure: true })
   const [first] = failures
@@ -64,9 +64,7 @@ t.test('a bug in the code is found, and its history is reduced to the relevant f
 })
 
 t.test('every mutation applies to the code as it is', async (t) => {
-  for (const { name, replacements } of MUTATIONS) {
-    for (const replacement of replacements) t.doesNotThrow(() => checkReplacement(replacement), name)
-  }
+  for (const mutation of MUTATIONS) t.doesNotThrow(() => checkReplacement(mutation), mutation.name)
 })
 
 t.test('a mutation whose text is not in the code is an error', async (t) => {

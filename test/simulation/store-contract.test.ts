@@ -14,7 +14,7 @@ t.test('three simulated masters of a Cluster pass the contract of the store port
 })
 
 /** A store without network delay, whose clock only the test moves. */
-function directStore(shards: number): TestStore {
+function directStore(masterCount: number): TestStore {
   let clock = 1_800_000_000_000
   const listeners: ((key: RecordKey) => void)[] = []
   const announceHere = (key: RecordKey): void => {
@@ -26,13 +26,14 @@ function directStore(shards: number): TestStore {
     deleted() {},
   }
   const servers = Array.from(
-    { length: shards },
-    (_, shard) => new RedisServer(`master-${shard}`, 'history', () => clock, events),
+    { length: masterCount },
+    (_, master) =>
+      new RedisServer({ name: `master-${master}`, history: 'history', trueTime: () => clock, events }),
   )
   const transport: Transport = {
-    shards,
+    masterCount,
     wall: () => clock,
-    ask: async (shard, _command, _writes, work) => work(servers[shard]!),
+    ask: async (master, _command, work) => work(servers[master]!),
     announceHere,
     onChange: (listener) => void listeners.push(listener),
     health: {

@@ -11,7 +11,7 @@ export interface Owner {
   stalled: boolean
   /** How far its wall clock is from the true time, milliseconds. */
   wallOffset: number
-  readonly held: Entry[]
+  readonly held: ScheduledEvent[]
   /** Timers that the code of this process has set and that have not fired. */
   timers: number
 }
@@ -21,8 +21,20 @@ export interface Channel {
   lastAt: number
 }
 
+interface EventOptions {
+  at: number
+  /** Orders events that are due at the same instant. */
+  order: number
+  owner: Owner | null
+  work: () => unknown
+  /** Default: none. */
+  channel?: Channel | null
+  timer?: boolean
+  everyMs?: number
+}
+
 /** Something that happens at an instant of virtual time. It is also what `setTimeout` returns. */
-export class Entry {
+export class ScheduledEvent {
   at: number
   order: number
   sequence = 0
@@ -34,15 +46,7 @@ export class Entry {
   readonly timer: boolean
   readonly everyMs: number
 
-  constructor(
-    at: number,
-    order: number,
-    owner: Owner | null,
-    channel: Channel | null,
-    work: () => unknown,
-    timer = false,
-    everyMs = 0,
-  ) {
+  constructor({ at, order, owner, work, channel = null, timer = false, everyMs = 0 }: EventOptions) {
     this.at = at
     this.order = order
     this.owner = owner
@@ -89,7 +93,7 @@ export class VirtualClock {
   events = 0
   /** Nothing more happens. */
   stopped = false
-  readonly #heap: Entry[] = []
+  readonly #heap: ScheduledEvent[] = []
   readonly #random: Random
   readonly #trace: Trace
   #sequence = 0
@@ -101,23 +105,20 @@ export class VirtualClock {
 
   /** Replaces the timers and clocks of the process until `uninstall` is called. */
   install(): void {
-    const set = (
-      work: (...args: unknown[]) => void,
-      ms: number | undefined,
-      every: boolean,
-      args: unknown[],
-    ) => {
-      // Node cuts fractions off, so a timer may fire a moment before its time by a finer clock. Here some do.
-      const exact = Number(ms) || 0
-      const delay = Math.max(1, this.#random.chance(0.1) ? Math.trunc(exact) : exact)
-      return this.#setTimer(args.length === 0 ? work : () => work(...args), delay, every ? delay : 0)
-    }
-    const clear = (entry: unknown): void => {
-      if (entry instanceof Entry) this.cancel(entry)
+    const set =
+      (repeats: boolean) =>
+      (work: (...args: unknown[]) => void, ms?: number, ...args: unknown[]): ScheduledEvent => {
+        // Node cuts fractions off, so a timer may fire a moment before its time by a finer clock. Here some do.
+        const exact = Number(ms) || 0
+        const delay = Math.max(1, this.#random.chance(0.1) ? Math.trunc(exact) : exact)
+        return this.#setTimer(args.length === 0 ? work : () => work(...args), delay, repeats ? delay : 0)
+      }
+    const clear = (event: unknown): void => {
+      if (event instanceof ScheduledEvent) this.cancel(event)
     }
     Object.assign(globalThis, {
-      setTimeout: (work: () => void, ms?: number, ...args: unknown[]) => set(work, ms, false, args),
-      setInterval: (work: () => void, ms?: number, ...args: unknown[]) => set(work, ms, true, args),
+      setTimeout: set(false),
+      setInterval: set(true),
       setImmediate: (work: (...args: unknown[]) => void, ...args: unknown[]) =>
         this.#setTimer(() => work(...args), 0, 0),
       clearTimeout: clear,
@@ -140,21 +141,24 @@ export class VirtualClock {
   }
 
   /** Something happens in so many milliseconds. `owner`: in that process, if it lives and is not stalled. */
-  in(ms: number, owner: Owner | null, work: () => unknown): Entry {
-    return this.#push(new Entry(this.now + ms, this.#random.bits(), owner, null, work))
+  in(ms: number, owner: Owner | null, work: () => unknown): ScheduledEvent {
+    return this.#push(new ScheduledEvent({ at: this.now + ms, order: this.#random.bits(), owner, work }))
   }
 
   /** A delivery on a connection: never before one that was sent earlier. */
-  deliver(ms: number, channel: Channel, owner: Owner | null, work: () => unknown): Entry {
+  deliver(
+    channel: Channel,
+    { ms, owner, work }: { ms: number; owner: Owner | null; work: () => unknown },
+  ): ScheduledEvent {
     const at = Math.max(this.now + ms, channel.lastAt + 0.001)
     channel.lastAt = at
-    return this.#push(new Entry(at, this.#random.bits(), owner, channel, work))
+    return this.#push(new ScheduledEvent({ at, order: this.#random.bits(), owner, work, channel }))
   }
 
-  cancel(entry: Entry): void {
-    if (entry.cancelled) return
-    entry.cancelled = true
-    if (entry.timer) entry.owner!.timers -= 1
+  cancel(event: ScheduledEvent): void {
+    if (event.cancelled) return
+    event.cancelled = true
+    if (event.timer) event.owner!.timers -= 1
   }
 
   /** From now on `owner` does nothing. */
@@ -167,17 +171,17 @@ export class VirtualClock {
     owner.stalled = false
     const held = owner.held.splice(0)
     const orders = new Map<Channel, number[]>()
-    for (const entry of held) {
-      if (entry.channel === null) continue
-      const known = orders.get(entry.channel)
-      if (known === undefined) orders.set(entry.channel, [this.#random.bits()])
+    for (const event of held) {
+      if (event.channel === null) continue
+      const known = orders.get(event.channel)
+      if (known === undefined) orders.set(event.channel, [this.#random.bits()])
       else known.push(this.#random.bits())
     }
     for (const list of orders.values()) list.sort((a, b) => a - b)
-    for (const entry of held) {
-      entry.at = this.now
-      entry.order = entry.channel === null ? this.#random.bits() : orders.get(entry.channel)!.shift()!
-      this.#push(entry)
+    for (const event of held) {
+      event.at = this.now
+      event.order = event.channel === null ? this.#random.bits() : orders.get(event.channel)!.shift()!
+      this.#push(event)
     }
   }
 
@@ -199,31 +203,31 @@ export class VirtualClock {
   #run(untilMs: number): void {
     const heap = this.#heap
     while (!this.stopped && heap.length > 0 && heap[0]!.at <= untilMs) {
-      const entry = this.#pop()
-      if (entry.cancelled) continue
-      const { owner } = entry
+      const event = this.#pop()
+      if (event.cancelled) continue
+      const { owner } = event
       if (owner !== null) {
         if (!owner.alive) continue
         if (owner.stalled) {
-          owner.held.push(entry)
+          owner.held.push(event)
           continue
         }
       }
-      if (entry.at > this.now) this.now = entry.at
+      if (event.at > this.now) this.now = event.at
       this.events += 1
       this.#trace.mix(Math.round(this.now * 1_000), owner === null ? 0 : owner.id)
       this.current = owner
-      if (entry.timer) {
-        if (entry.everyMs === 0) {
-          entry.cancelled = true
+      if (event.timer) {
+        if (event.everyMs === 0) {
+          event.cancelled = true
           owner!.timers -= 1
         } else {
-          entry.at = this.now + entry.everyMs
-          entry.order = this.#random.bits()
-          this.#push(entry)
+          event.at = this.now + event.everyMs
+          event.order = this.#random.bits()
+          this.#push(event)
         }
       }
-      const result = entry.work()
+      const result = event.work()
       // Without an owner nothing but the simulation itself has run, which leaves no microtasks.
       if (owner !== null && result !== QUIET) runMicrotasks()
     }
@@ -231,30 +235,33 @@ export class VirtualClock {
     if (this.now < untilMs) this.now = untilMs
   }
 
-  #setTimer(work: () => unknown, ms: number, everyMs: number): Entry {
+  #setTimer(work: () => unknown, ms: number, everyMs: number): ScheduledEvent {
     const owner = this.current
     if (owner === null) throw new Error('a timer was set outside of every simulated process')
     owner.timers += 1
-    return this.#push(new Entry(this.now + ms, this.#random.bits(), owner, null, work, true, everyMs))
+    const at = this.now + ms
+    return this.#push(
+      new ScheduledEvent({ at, order: this.#random.bits(), owner, work, timer: true, everyMs }),
+    )
   }
 
-  #push(entry: Entry): Entry {
+  #push(event: ScheduledEvent): ScheduledEvent {
     const heap = this.#heap
     this.#sequence += 1
-    entry.sequence = this.#sequence
+    event.sequence = this.#sequence
     let at = heap.length
-    heap.push(entry)
+    heap.push(event)
     while (at > 0) {
       const parent = (at - 1) >> 1
-      if (!isBefore(entry, heap[parent]!)) break
+      if (!isBefore(event, heap[parent]!)) break
       heap[at] = heap[parent]!
       at = parent
     }
-    heap[at] = entry
-    return entry
+    heap[at] = event
+    return event
   }
 
-  #pop(): Entry {
+  #pop(): ScheduledEvent {
     const heap = this.#heap
     const first = heap[0]!
     const last = heap.pop()!
@@ -274,7 +281,7 @@ export class VirtualClock {
   }
 }
 
-function isBefore(a: Entry, b: Entry): boolean {
+function isBefore(a: ScheduledEvent, b: ScheduledEvent): boolean {
   if (a.at !== b.at) return a.at < b.at
   if (a.order !== b.order) return a.order < b.order
   return a.sequence < b.sequence
@@ -286,6 +293,7 @@ function isBefore(a: Entry, b: Entry): boolean {
  */
 const runMicrotasks: () => void = (process as unknown as { _tickCallback: () => void })._tickCallback
 
+/** Resolves in the next turn of the real event loop. */
 export function realTurn(): Promise<void> {
   return new Promise((resolve) => real.setImmediate(resolve))
 }

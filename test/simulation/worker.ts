@@ -1,5 +1,5 @@
 import { drawFaults, type FaultKind } from './faults.ts'
-import type { Limit, Violation } from './invariants.ts'
+import type { LossCause, Violation } from './invariants.ts'
 import { drawSettings } from './settings.ts'
 import { shrink } from './shrink.ts'
 import { type SimulationResult, simulate } from './simulate.ts'
@@ -14,14 +14,14 @@ export interface Report {
   readonly presentations: number
   readonly lost: number
   readonly injected: readonly (readonly [FaultKind, number])[]
-  readonly limits: readonly (readonly [Limit, number])[]
+  readonly lossCauses: readonly (readonly [LossCause, number])[]
   readonly failures: readonly { seed: number; violation: Violation }[]
   /** Of each seed, in order. */
   readonly hashes: readonly string[]
 }
 
 /** What a worker process is asked for. */
-export type Order =
+export type Job =
   /** Seeds from `from` to below `to`; with `untilFailure` no further than the first that fails. */
   | { kind: 'run'; from: number; to: number; untilFailure: boolean }
   /** One seed with a readable trace; `faults`: only those of its faults. */
@@ -32,17 +32,17 @@ export type Order =
 /** A history to be read. */
 export type Replay = Pick<SimulationResult, 'settings' | 'faults' | 'violation' | 'hash' | 'lines' | 'events'>
 
-async function work(order: Order): Promise<Report | Replay> {
-  switch (order.kind) {
+async function work(job: Job): Promise<Report | Replay> {
+  switch (job.kind) {
     case 'run':
-      return await run(order)
+      return await run(job)
     case 'replay': {
-      const all = drawFaults(order.seed, drawSettings(order.seed))
-      const faults = order.faults === null ? all : all.filter(({ id }) => order.faults!.includes(id))
-      return readable(await simulate(order.seed, { trace: true, faults }))
+      const all = drawFaults(job.seed, drawSettings(job.seed))
+      const faults = job.faults === null ? all : all.filter(({ id }) => job.faults!.includes(id))
+      return readable(await simulate(job.seed, { trace: true, faults }))
     }
     case 'shrink':
-      return readable(await shrink(await simulate(order.seed)))
+      return readable(await shrink(await simulate(job.seed)))
   }
 }
 
@@ -50,9 +50,9 @@ function readable({ settings, faults, violation, hash, lines, events }: Simulati
   return { settings, faults, violation, hash, lines, events }
 }
 
-async function run({ from, to, untilFailure }: Order & { kind: 'run' }): Promise<Report> {
+async function run({ from, to, untilFailure }: Job & { kind: 'run' }): Promise<Report> {
   const injected = new Map<FaultKind, number>()
-  const limits = new Map<Limit, number>()
+  const lossCauses = new Map<LossCause, number>()
   const failures: { seed: number; violation: Violation }[] = []
   const hashes: string[] = []
   const sums = { hours: 0, events: 0, calls: 0, sessions: 0, presentations: 0, lost: 0 }
@@ -66,20 +66,28 @@ async function run({ from, to, untilFailure }: Order & { kind: 'run' }): Promise
     sums.presentations += result.presentations
     sums.lost += result.lost
     for (const [kind, count] of result.injected) injected.set(kind, (injected.get(kind) ?? 0) + count)
-    for (const [limit, count] of result.limits) limits.set(limit, (limits.get(limit) ?? 0) + count)
+    for (const [cause, count] of result.lossCauses)
+      lossCauses.set(cause, (lossCauses.get(cause) ?? 0) + count)
     if (result.violation !== null) failures.push({ seed, violation: result.violation })
     if (result.violation !== null && untilFailure) break
   }
-  return { ...sums, seeds: hashes.length, injected: [...injected], limits: [...limits], failures, hashes }
+  return {
+    ...sums,
+    seeds: hashes.length,
+    injected: [...injected],
+    lossCauses: [...lossCauses],
+    failures,
+    hashes,
+  }
 }
 
-process.on('message', (order: Order) => {
+process.on('message', (job: Job) => {
   // Most errors are made for their type alone, and stacks are slow.
-  Error.stackTraceLimit = order.kind === 'run' ? 0 : 10
-  work(order).then(
+  Error.stackTraceLimit = job.kind === 'run' ? 0 : 10
+  work(job).then(
     (report) => process.send!(report),
     (error: unknown) => {
-      console.error(JSON.stringify(order), error)
+      console.error(JSON.stringify(job), error)
       process.exit(1)
     },
   )
