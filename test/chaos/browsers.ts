@@ -12,8 +12,18 @@ interface BrowserResponse {
   readonly text: string
 }
 
+interface BrowserRequest {
+  readonly path: string
+  /** Cookies by name. */
+  readonly jar: Map<string, string>
+  readonly method?: string
+  readonly body?: string | null
+  /** As a navigation of the browser, not a call of the page. */
+  readonly navigate?: boolean
+}
+
 /** Simulated users in front of all replicas. */
-export interface Browsers {
+interface Browsers {
   /** Users whose session is alive and in use. */
   living(): Session[]
   /** Makes so many users sign out at once. */
@@ -24,7 +34,7 @@ export interface Browsers {
   stop(): Promise<void>
 }
 
-export interface BrowsersOptions {
+interface BrowsersOptions {
   readonly count: number
   readonly seed: string
   readonly fleet: Fleet
@@ -49,6 +59,7 @@ const PROBED_MS = 75_000
 /** Of the idle limit, and of how exactly activity is recorded. */
 const SLEEP_MS = { from: SESSION_IDLE_SECONDS * 1_000 - 11_000, to: SESSION_IDLE_SECONDS * 1_000 - 8_500 }
 
+/** Starts the users, who act until `stop`. */
 export function startBrowsers(options: BrowsersOptions): Browsers {
   const { fleet, history, clock } = options
   const agent = new Agent({ keepAlive: true, maxSockets: 100, maxFreeSockets: 4 })
@@ -58,14 +69,12 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
   let healing = false
   let users = 0
   /** Number of users who still have to sign out at once. */
-  let hurried = 0
+  let pendingSignOuts = 0
   let wakeUps: (() => void)[] = []
 
   function send(
     replica: Replica,
-    path: string,
-    jar: Map<string, string>,
-    { method = 'GET', body = null as string | null, navigate = false } = {},
+    { path, jar, method = 'GET', body = null, navigate = false }: BrowserRequest,
   ): Promise<BrowserResponse> {
     const cookie = [...jar].map(([name, value]) => `${name}=${value}`).join('; ')
     const headers: Record<string, string> = {
@@ -76,30 +85,30 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
         : { 'sec-fetch-site': 'same-origin', 'sec-fetch-mode': 'cors' }),
       ...(body === null ? {} : { 'content-type': 'application/json' }),
     }
-    return exchange(agent, `${replica.url}${path}`, method, headers, body)
+    return exchange(`${replica.url}${path}`, { agent, method, headers, body })
   }
 
   /** Makes a call of a session, and adds it to the history. */
   async function call(
-    session: Session | null,
-    jar: Map<string, string>,
     replica: Replica,
-    what: Call['what'],
-    path: string,
-    settings: Parameters<typeof send>[3] = {},
-  ): Promise<{ made: Call; response: BrowserResponse }> {
+    { session, what, ...browserRequest }: BrowserRequest & { session: Session | null; what: Call['what'] },
+  ): Promise<{ recorded: Call; response: BrowserResponse }> {
     const sentAt = clock()
-    const response = await send(replica, path, jar, settings)
+    const response = await send(replica, browserRequest)
     const { code, dataOf, authenticated } = read(what, response)
-    const made: Call = {
+    const recorded: Call = {
       ...{ sentAt, respondedAt: clock(), replica: replica.index, session: session?.user ?? null, what },
       ...{ status: response.status, code, dataOf, authenticated },
     }
-    history.calls.push(made)
-    return { made, response }
+    history.calls.push(recorded)
+    return { recorded, response }
   }
 
-  function up(random: Random): Replica | null {
+  function callFlux(replica: Replica, session: Session, jar: Map<string, string>): ReturnType<typeof call> {
+    return call(replica, { session, what: 'flux', path: `/flux/${session.user}/temperature?values=1`, jar })
+  }
+
+  function randomRunningReplica(random: Random): Replica | null {
     const running = fleet.replicas.filter((replica) => replica.isUp())
     return running.length === 0 ? null : random.pick(running)
   }
@@ -107,34 +116,33 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
   /** A complete sign-in; null if a step failed. */
   async function signIn(random: Random): Promise<Session | null> {
     const jar = new Map<string, string>()
-    const first = up(random)
+    const first = randomRunningReplica(random)
     if (first === null) return null
     const signInBeganAt = clock()
-    const { response: start } = await call(null, jar, first, 'login', '/auth/login?returnTo=%2F', {
-      navigate: true,
-    })
+    const path = '/auth/login?returnTo=%2F'
+    const { response: start } = await call(first, { session: null, what: 'login', path, jar, navigate: true })
     if (start.status !== 303) return null
     keep(jar, start)
     users += 1
     const user = `u${String(users).padStart(5, '0')}`
     options.addUser(user)
     const form = new URLSearchParams({ username: user, password: PASSWORD, decision: 'accept' })
-    const decided = await exchange(
-      agent,
-      start.location,
-      'POST',
-      { 'content-type': 'application/x-www-form-urlencoded' },
-      form.toString(),
-    )
+    const headers = { 'content-type': 'application/x-www-form-urlencoded' }
+    const decided = await exchange(start.location, { agent, method: 'POST', headers, body: form.toString() })
     if (decided.status !== 302) return null
     const back = new URL(decided.location)
     const code = back.searchParams.get('code')
     if (code === null) return null
     options.onCode(code, user)
-    const second = up(random)
+    const second = randomRunningReplica(random)
     if (second === null) return null
-    const path = `${back.pathname}${back.search}`
-    const { response: done } = await call(null, jar, second, 'callback', path, { navigate: true })
+    const { response: done } = await call(second, {
+      session: null,
+      what: 'callback',
+      path: `${back.pathname}${back.search}`,
+      jar,
+      navigate: true,
+    })
     const cookie = keep(jar, done)
     if (done.status !== 303 || cookie === null) return null
     const session: Session = {
@@ -163,25 +171,26 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
 
   /** One call of a living session, through this replica or a random one. */
   async function use(session: Session, random: Random, through: Replica | null = null): Promise<void> {
-    const replica = through ?? up(random)
+    const replica = through ?? randomRunningReplica(random)
     const page = pages.get(session)
     if (replica === null || page === undefined) return
     const { jar } = page
-    const dice = random.next()
+    const draw = random.next()
     const { user } = session
-    if (dice < 0.78) {
-      const { made } = await call(session, jar, replica, 'flux', `/flux/${user}/temperature?values=1`)
-      judge(session, made)
-    } else if (dice < 0.9) {
+    if (draw < 0.78) {
+      const { recorded } = await callFlux(replica, session, jar)
+      judge(session, recorded)
+    } else if (draw < 0.9) {
+      const path = `/site/${user}/${random.integer(1, 9)}`
       const body = JSON.stringify({ name: `of ${user}` })
-      const site = `/site/${user}/${random.between(1, 9)}`
-      const { made } = await call(session, jar, replica, 'site', site, { method: 'PUT', body })
-      judge(session, made)
+      const { recorded } = await call(replica, { session, what: 'site', path, jar, method: 'PUT', body })
+      judge(session, recorded)
     } else {
-      const { made, response } = await call(session, jar, replica, 'session', '/auth/session')
+      const path = '/auth/session'
+      const { recorded, response } = await call(replica, { session, what: 'session', path, jar })
       // A cookie that is cleared because of a wrong response is kept: it shows whether the session comes back.
-      if (made.authenticated === true) keep(jar, response)
-      judge(session, made)
+      if (recorded.authenticated === true) keep(jar, response)
+      judge(session, recorded)
     }
   }
 
@@ -190,34 +199,36 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
     await Promise.all(running.map((each) => use(session, random, each)))
   }
 
-  function judge(session: Session, made: Call): void {
+  function judge(session: Session, recorded: Call): void {
     if (session.endingAt !== null) return
-    const refused = made.status === 401 || made.authenticated === false
-    if (refused) session.lostAt ??= made.respondedAt
-    else if (session.lostAt !== null && made.status === 200 && made.sentAt > session.lostAt) {
-      session.cameBackAt ??= made.respondedAt
+    const { sentAt, respondedAt, status } = recorded
+    const refused = status === 401 || recorded.authenticated === false
+    if (refused) session.lostAt ??= respondedAt
+    else if (session.lostAt !== null && status === 200 && sentAt > session.lostAt) {
+      session.cameBackAt ??= respondedAt
     }
   }
 
   async function signOut(session: Session, random: Random): Promise<void> {
-    const page = pages.get(session)
-    if (page === undefined) return
+    const jar = pages.get(session)?.jar
+    if (jar === undefined) return
     for (let attempt = 0; attempt < 20 && !stopped; attempt += 1) {
-      const replica = up(random)
+      const replica = randomRunningReplica(random)
       if (replica !== null) {
         session.endingAt ??= clock()
-        const { made } = await call(session, page.jar, replica, 'logout', '/auth/logout', { method: 'POST' })
-        if (made.status === 204) {
-          session.ended = { at: made.respondedAt, replica: replica.index }
+        const path = '/auth/logout'
+        const { recorded } = await call(replica, { session, what: 'logout', path, jar, method: 'POST' })
+        if (recorded.status === 204) {
+          session.ended = { at: recorded.respondedAt, replica: replica.index }
           break
         }
       }
-      await pause(random.between(200, 800))
+      await pause(random.integer(200, 800))
     }
     pages.delete(session)
     if (session.ended === null) return
-    ended.push({ session, jar: page.jar })
-    void askAfterwards(session, page.jar)
+    ended.push({ session, jar })
+    void askAfterwards(session, jar)
   }
 
   /** Asks for a session that has ended through every replica, often at first. */
@@ -229,41 +240,40 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
       if (stopped) return
       for (const replica of fleet.replicas) {
         // Not awaited: a call that hangs must not delay the others.
-        if (replica.isUp())
-          void call(session, jar, replica, 'flux', `/flux/${session.user}/temperature?values=1`)
+        if (replica.isUp()) void callFlux(replica, session, jar)
       }
     }
   }
 
   /** One user: signs in, calls, signs out, signs in again. */
-  async function live(index: number): Promise<void> {
+  async function runUser(index: number): Promise<void> {
     const random = createRandom(`${options.seed} browser ${index}`)
     const sleeper = index % 12 === 5
-    await pause(random.between(0, 1_500))
+    await pause(random.integer(0, 1_500))
     while (!stopped) {
       const session = await signIn(random)
       if (session === null) {
-        await pause(random.between(200, 900))
+        await pause(random.integer(200, 900))
         continue
       }
-      const staysUntil = clock() + random.between(6_000, sleeper ? 140_000 : 75_000)
+      const staysUntil = clock() + random.integer(6_000, sleeper ? 140_000 : 75_000)
       let turn = index
       while (!stopped && session.lostAt === null && (healing || clock() < staysUntil)) {
-        if (hurried > 0 && !healing) {
-          hurried -= 1
+        if (pendingSignOuts > 0 && !healing) {
+          pendingSignOuts -= 1
           break
         }
         if (healing) {
           turn += 1
           const replica = fleet.replicas[turn % fleet.replicas.length]!
           if (replica.isUp()) await use(session, random, replica)
-          await pause(random.between(150, 400))
+          await pause(random.integer(150, 400))
         } else if (random.chance(0.06)) {
           // Many at once: one refresh must serve all.
           await useEverywhere(session, random)
         } else {
           await use(session, random)
-          const quiet = random.chance(0.03) ? random.between(4_000, 15_000) : random.between(250, 1_600)
+          const quiet = random.chance(0.03) ? random.integer(4_000, 15_000) : random.integer(250, 1_600)
           await pause(quiet, true)
         }
         if (sleeper && !healing && session.lostAt === null && random.chance(0.05))
@@ -288,7 +298,7 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
     }
     if (session.lostAt !== null) return
     page.asleep = true
-    await pause(random.between(SLEEP_MS.from, SLEEP_MS.to))
+    await pause(random.integer(SLEEP_MS.from, SLEEP_MS.to))
     page.asleep = false
     await use(session, random)
   }
@@ -308,10 +318,10 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
     while (!stopped) {
       await pause(300)
       while (ended.length > 0 && clock() - (ended[0]!.session.ended?.at ?? 0) > PROBED_MS) ended.shift()
-      const replica = up(random)
+      const replica = randomRunningReplica(random)
       if (ended.length === 0 || replica === null) continue
       const { session, jar } = random.pick(ended)
-      void call(session, jar, replica, 'flux', `/flux/${session.user}/temperature?values=1`)
+      void callFlux(replica, session, jar)
     }
   }
 
@@ -335,7 +345,7 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
     for (const wake of all) wake()
   }
 
-  const all = Promise.all([...Array.from({ length: options.count }, (_, index) => live(index)), probe()])
+  const all = Promise.all([...Array.from({ length: options.count }, (_, index) => runUser(index)), probe()])
 
   return {
     living: () =>
@@ -343,12 +353,12 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
         .filter(([session, { asleep }]) => !asleep && session.endingAt === null && session.lostAt === null)
         .map(([session]) => session),
     signOutSome(count) {
-      hurried = count
+      pendingSignOuts = count
       wakeAll()
     },
     beginHealing() {
       healing = true
-      hurried = 0
+      pendingSignOuts = 0
       wakeAll()
     },
     endHealing() {
@@ -363,7 +373,10 @@ export function startBrowsers(options: BrowsersOptions): Browsers {
 }
 
 /** The parts of a response that the checks use. */
-function read(what: Call['what'], response: BrowserResponse): Pick<Call, 'code' | 'dataOf' | 'authenticated'> {
+function read(
+  what: Call['what'],
+  response: BrowserResponse,
+): Pick<Call, 'code' | 'dataOf' | 'authenticated'> {
   const none = { code: '', dataOf: null, authenticated: null }
   if (response.status === 0) return { ...none, code: response.text }
   let json: Record<string, unknown> = {}
@@ -397,15 +410,15 @@ function recordKeyOf(cookie: string): string {
 
 /** Never rejects: without a response the status is 0 and the text is the reason. */
 function exchange(
-  agent: Agent,
   url: string,
-  method: string,
-  headers: Record<string, string>,
-  body: string | null,
+  {
+    body,
+    ...options
+  }: { agent: Agent; method: string; headers: Record<string, string>; body: string | null },
 ): Promise<BrowserResponse> {
   return new Promise((resolve) => {
     const fail = (text: string): void => resolve({ status: 0, location: '', setCookies: [], text })
-    const outgoing = request(url, { method, headers, agent }, (incoming) => {
+    const outgoing = request(url, options, (incoming) => {
       const chunks: Buffer[] = []
       incoming.on('data', (chunk: Buffer) => chunks.push(chunk))
       incoming.on('error', () => fail('cut off'))

@@ -3,7 +3,7 @@ import type { SandboxUser } from '../../src/sandbox/settings.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { PASSWORD, startBrowsers } from './browsers.ts'
 import { at, check, type Verdict } from './checks.ts'
-import { type FaultContext, makeFault } from './faults.ts'
+import { applyFault, type FaultContext } from './faults.ts'
 import { startFleet } from './fleet.ts'
 import { createHistory, type History, type Mode } from './history.ts'
 import { startLink } from './network.ts'
@@ -23,7 +23,7 @@ import {
 } from './settings.ts'
 import { createTokenRecords, startTokenGateway } from './token-gateway.ts'
 
-export interface CampaignOptions {
+interface CampaignOptions {
   readonly mode: Mode
   readonly seed: string
   /** No round begins after this. */
@@ -36,7 +36,7 @@ export interface CampaignOptions {
   /** Called after each round: whether to end early. */
   readonly isStopped?: () => boolean
   /** Prints one progress line. */
-  readonly tell: (line: string) => void
+  readonly print: (line: string) => void
 }
 
 export interface Outcome {
@@ -58,7 +58,7 @@ const SIGN_OUTS_AT_FAULT = 4
 
 /** One campaign in one mode: starts everything, runs rounds of faults, and judges what happened. */
 export async function runCampaign(t: Teardown, options: CampaignOptions): Promise<Outcome> {
-  const { mode, seed, tell } = options
+  const { mode, seed, print } = options
   const beganAt = performance.now()
   const clock = (): number => performance.now() - beganAt
   const history = createHistory(mode)
@@ -112,7 +112,7 @@ export async function runCampaign(t: Teardown, options: CampaignOptions): Promis
     }),
   })
   const revocation = revokes ? 'a sign-out revokes tokens' : 'a sign-out revokes no tokens'
-  tell(
+  print(
     `${REPLICAS} replicas, ${redis.nodes.length} Redis, ${redis.sentinels.length} Sentinels are up; ${revocation}`,
   )
 
@@ -148,17 +148,17 @@ export async function runCampaign(t: Teardown, options: CampaignOptions): Promis
       users.push({ username, password: PASSWORD, wacs: [username] })
       wacs.push(username)
     },
-    onCode: (code, user) => records.ownerOf(code, user),
+    onCode: (code, user) => records.setOwner(code, user),
     onCookie: (value) => cookies.add(value),
   })
 
-  const told = new Set<string>()
-  const tellNews = (): void => {
+  const printed = new Set<string>()
+  const printNewViolations = (): void => {
     records.readJournal()
     for (const { id, at: when, what } of check(history).violations) {
-      if (told.has(id)) continue
-      told.add(id)
-      tell(`${at(when)}  VIOLATION ${what}`)
+      if (printed.has(id)) continue
+      printed.add(id)
+      print(`${at(when)}  VIOLATION ${what}`)
     }
   }
 
@@ -171,22 +171,23 @@ export async function runCampaign(t: Teardown, options: CampaignOptions): Promis
         ...{ seed, mode, round, lengthMs: options.roundMs },
         ...(options.kinds === undefined ? {} : { kinds: options.kinds }),
       })
-      tell(`${at(clock())}  round ${round}: ${plan.length} faults`)
+      print(`${at(clock())}  round ${round}: ${plan.length} faults`)
       const running = plan.map(async (planned) => {
         await pause(planned.atMs)
         // Sign-outs are hardest at that moment.
         if (isOfRedis(planned.kind)) browsers.signOutSome(SIGN_OUTS_AT_FAULT)
-        await makeFault(context, planned, (fault, { kind, replica, lastsMs }, reason) => {
-          if (fault === null) return tell(`${at(clock())}  left out: ${kind} (${reason})`)
+        const { kind, replica, lastsMs } = planned
+        await applyFault(context, planned, (fault, reason) => {
+          if (fault === null) return print(`${at(clock())}  left out: ${kind} (${reason})`)
           const who = fault.replica === null ? '' : `, replica ${replica}`
           const detail = fault.detail === '' ? '' : ` (${fault.detail})`
-          tell(`${at(fault.from)}  ${kind}${who}${detail}, for ${(lastsMs / 1_000).toFixed(1)} s`)
+          print(`${at(fault.from)}  ${kind}${who}${detail}, for ${(lastsMs / 1_000).toFixed(1)} s`)
         })
       })
       await Promise.all(running)
       await fleet.startAll()
       await heal()
-      tellNews()
+      printNewViolations()
     }
   } finally {
     await browsers.stop()
@@ -207,13 +208,13 @@ export async function runCampaign(t: Teardown, options: CampaignOptions): Promis
   async function heal(): Promise<void> {
     const from = clock()
     browsers.beginHealing()
-    let complaint = await redis.complaint()
-    while (complaint !== null && clock() - from < STEADY_MS) {
+    let reason = await redis.unhealthyReason()
+    while (reason !== null && clock() - from < STEADY_MS) {
       await pause(250)
-      complaint = await redis.complaint()
+      reason = await redis.unhealthyReason()
     }
-    if (complaint !== null) {
-      history.findings.push({ at: clock(), what: 'Redis was not whole again in time', detail: complaint })
+    if (reason !== null) {
+      history.findings.push({ at: clock(), what: 'Redis was not whole again in time', detail: reason })
     }
     const wholeAt = clock()
     let missing = notServedSince(from)
@@ -223,7 +224,7 @@ export async function runCampaign(t: Teardown, options: CampaignOptions): Promis
     }
     browsers.endHealing()
     history.healings.push({ from, until: clock(), notServed: missing })
-    const words = complaint ?? `Redis is whole after ${at(wholeAt - from)}`
+    const words = reason ?? `Redis is whole after ${at(wholeAt - from)}`
     const readable = await redis.findReadable(isSecret)
     if (readable > 0) {
       history.findings.push({
@@ -232,7 +233,7 @@ export async function runCampaign(t: Teardown, options: CampaignOptions): Promis
         detail: `${readable} values`,
       })
     }
-    tell(`${at(clock())}  healed: ${words}, all sessions are served after ${at(clock() - from)}`)
+    print(`${at(clock())}  healed: ${words}, all sessions are served after ${at(clock() - from)}`)
   }
 
   function notServedSince(from: number): string[] {

@@ -4,7 +4,7 @@ import { check } from './checks.ts'
 import { type Call, createHistory, type History, type Session, type TokenRequest } from './history.ts'
 import { createPortTranslator } from './network.ts'
 import { KINDS, planRound } from './plan.ts'
-import { summarize, tellViolations } from './report.ts'
+import { describeViolations, summarize } from './report.ts'
 
 const USER = 'u00001'
 
@@ -22,13 +22,13 @@ t.test('faults in every component over one Redis break no promise', async (t) =>
       'the token endpoint responds with errors',
       'refuse connections to the token endpoint',
     ],
-    tell: (line) => lines.push(line),
+    print: (line) => lines.push(line),
   })
-  const told = [...tellViolations(outcome, true), ...summarize('single', outcome), ...lines]
+  const described = [...describeViolations(outcome, true), ...summarize('single', outcome), ...lines]
   t.strictSame(
     outcome.verdict.violations.map(({ what }) => what),
     [],
-    told.join('\n'),
+    described.join('\n'),
   )
   t.ok(outcome.history.calls.filter(({ status }) => status === 200).length > 100, 'calls were served')
   t.ok(outcome.history.faults.length >= 3, 'faults were made')

@@ -15,7 +15,7 @@ import {
 } from './settings.ts'
 
 /** Something that must not happen, and what led to it. */
-export interface Violation {
+interface Violation {
   /** Equal for the same event, so that the report has it once. */
   readonly id: string
   /** The check that found it. */
@@ -26,7 +26,7 @@ export interface Violation {
 }
 
 /** A session that was lost, and the documented limit that explains it. */
-export interface Loss {
+interface Loss {
   readonly user: string
   readonly at: number
   readonly cause: string
@@ -44,11 +44,11 @@ export interface Verdict {
 export function check(history: History): Verdict {
   const facts = createFacts(history)
   const limits = new Map<string, number>()
-  const use = (name: string): void => void limits.set(name, (limits.get(name) ?? 0) + 1)
+  const countLimit = (name: string): void => void limits.set(name, (limits.get(name) ?? 0) + 1)
   const { losses, violations: unexplained } = checkLosses(history, facts)
   const violations = [
     ...unexplained,
-    ...checkEndedSessions(history, facts, use),
+    ...checkEndedSessions(history, facts, countLimit),
     ...checkResponses(history, facts),
     ...checkPresentations(history, facts),
     ...checkStops(history, facts),
@@ -122,7 +122,7 @@ function createFacts(history: History) {
   return {
     slack,
 
-    faultsOf: (area: Fault['area'], from: number, until: number, replica: number | null = null): Fault[] =>
+    faultsOf: (area: Fault['area'], { from, until }: Span, replica: number | null = null): Fault[] =>
       faults.filter(
         (fault) =>
           fault.area === area &&
@@ -178,14 +178,14 @@ function* endedAndServed(history: History): Generator<{ call: Call; session: Ses
   }
 }
 
-function checkEndedSessions(history: History, facts: Facts, use: (limit: string) => void): Violation[] {
+function checkEndedSessions(history: History, facts: Facts, countLimit: (name: string) => void): Violation[] {
   const violations: Violation[] = []
   for (const { call, session, ended } of endedAndServed(history)) {
     const { replica, sentAt } = call
     const frozen = facts.frozenIn(replica, ended, sentAt)
     // Requests that arrived while the process was stopped have their responses afterwards.
     if (frozen !== null && sentAt <= frozen.until + SIGN_OUT_MS + facts.slack(ended, sentAt)) {
-      use('a call was sent while its replica was stopped')
+      countLimit('a call was sent while its replica was stopped')
       continue
     }
     const troubled = facts.redisTrouble(replica, ended - 1_000, sentAt)
@@ -198,7 +198,7 @@ function checkEndedSessions(history: History, facts: Facts, use: (limit: string)
           ended >= troubleSince - 1_000 && ended <= at + FOLLOW_MS && sentAt <= at + 2 * FOLLOW_MS + SLACK_MS,
       )
     if (failover !== undefined) {
-      use('a sign-out was lost with a master for a while (0006)')
+      countLimit('a sign-out was lost with a master for a while (0006)')
       continue
     }
     violations.push({
@@ -206,7 +206,7 @@ function checkEndedSessions(history: History, facts: Facts, use: (limit: string)
       check: 'ended sessions are not served',
       at: sentAt,
       what: `an ended session was served by replica ${replica}, ${ms(sentAt - ended)} after its sign-out`,
-      history: historyOf(history, session.user, ended - 15_000, sentAt + 500),
+      history: historyOf(history, session.user, { from: ended - 15_000, until: sentAt + 500 }),
     })
   }
   return firstOf(violations)
@@ -227,8 +227,8 @@ function checkResponses(history: History, facts: Facts): Violation[] {
       what: `${wrong} (${what} through replica ${replica}: ${status} ${code}, after ${ms(respondedAt - sentAt)})`,
       history:
         call.session === null
-          ? around(history, sentAt - 10_000, respondedAt)
-          : historyOf(history, call.session, sentAt - 15_000, respondedAt + 500),
+          ? around(history, { from: sentAt - 10_000, until: respondedAt })
+          : historyOf(history, call.session, { from: sentAt - 15_000, until: respondedAt + 500 }),
     })
   }
   return violations
@@ -257,7 +257,8 @@ function faultOfResponse(call: Call, facts: Facts, history: History): string | n
   const interrupted =
     facts.frozenIn(replica, whole.from, whole.until) !== null ||
     facts.downIn(replica, whole.from, whole.until) !== null
-  const resourceTrouble = facts.faultsOf('resource', sentAt - 3_000, respondedAt, replica).length > 0
+  const resourceTrouble =
+    facts.faultsOf('resource', { from: sentAt - 3_000, until: respondedAt }, replica).length > 0
   const user = call.session
 
   if (!rightUser) return `the response held data of ${call.dataOf}, not of ${user}`
@@ -315,9 +316,12 @@ function checkPresentations(history: History, facts: Facts): Violation[] {
         at: after.arrivedAt,
         what: `a refresh token was presented again by replica ${after.replica} although the presentation before by replica ${before.replica} was in no doubt`,
         history: [
-          `before: ${tellRequest(before)}`,
-          `after:  ${tellRequest(after)}`,
-          ...historyOf(history, after.user, before.arrivedAt - 12_000, after.arrivedAt + 3_000),
+          `before: ${describeRequest(before)}`,
+          `after:  ${describeRequest(after)}`,
+          ...historyOf(history, after.user, {
+            from: before.arrivedAt - 12_000,
+            until: after.arrivedAt + 3_000,
+          }),
         ],
       })
     }
@@ -361,9 +365,9 @@ function reasonsFor(before: TokenRequest, after: TokenRequest, facts: Facts): st
 
   const terminatedAt = facts.terminatedIn(replica, arrivedAt - SHUTDOWN_SECONDS * 1_000, after.arrivedAt)
   const ended = terminatedAt !== null && facts.downIn(replica, terminatedAt, after.arrivedAt) !== null
-  if (ended && deliveredAt === null) reasons.push('a process was told to stop while a token request hung')
+  if (ended && deliveredAt === null) reasons.push('a process had to stop while a token request hung')
   if (ended && deliveredAt !== null && facts.redisTrouble(replica, deliveredAt - 200, storedBy)) {
-    reasons.push('a process was told to stop while Redis did not take its tokens')
+    reasons.push('a process had to stop while Redis did not take its tokens')
   }
 
   const cuts = facts.cutOff(replica, arrivedAt - 200, storedBy)
@@ -400,7 +404,7 @@ function reasonsFor(before: TokenRequest, after: TokenRequest, facts: Facts): st
   if (said) return ['its response was an error']
   const endedAt = before.closedAt ?? openUntil
   const wasReset = facts
-    .faultsOf('token', endedAt - 300, endedAt + 300, replica)
+    .faultsOf('token', { from: endedAt - 300, until: endedAt + 300 }, replica)
     .some(({ kind }) => RESETS.has(kind))
   const spoiled = takenOnPurpose || (before.lostBy !== null && wasReset)
   const lateBy = after.arrivedAt - arrivedAt
@@ -410,7 +414,8 @@ function reasonsFor(before: TokenRequest, after: TokenRequest, facts: Facts): st
   if (lateBy >= UNANSWERED_MS - 500) return ['a token request had no response within the bound']
   if (spoiled) return [rotated ? LOST_ON_PURPOSE : 'a token request was lost, on purpose']
   const hung =
-    facts.faultsOf('token', arrivedAt, endedAt, replica).length > 0 && endedAt - arrivedAt >= LEASE_MS - 3_000
+    facts.faultsOf('token', { from: arrivedAt, until: endedAt }, replica).length > 0 &&
+    endedAt - arrivedAt >= LEASE_MS - 3_000
   if (hung && facts.redisTrouble(replica, arrivedAt, endedAt)) {
     return ['a lease could not be renewed while a token request hung']
   }
@@ -442,14 +447,17 @@ function checkLosses(history: History, facts: Facts): { losses: Loss[]; violatio
     const cause = causeOfLoss(history, session, facts)
     const reuse = reuseOf(history, user)
     const from = Math.max(session.signInBeganAt, lostAt - 25_000)
-    const told = [
+    const described = [
       ...(reuse === null
         ? []
-        : [`used:    ${tellRequest(reuse.used)}`, `again:   ${tellRequest(reuse.again)}`]),
-      ...historyOf(history, user, Math.min(from, (reuse?.used.arrivedAt ?? from) - 3_000), lostAt + 1_000),
+        : [`used:    ${describeRequest(reuse.used)}`, `again:   ${describeRequest(reuse.again)}`]),
+      ...historyOf(history, user, {
+        from: Math.min(from, (reuse?.used.arrivedAt ?? from) - 3_000),
+        until: lostAt + 1_000,
+      }),
     ]
     if (cause !== null) {
-      losses.push({ user, at: lostAt, cause, history: told })
+      losses.push({ user, at: lostAt, cause, history: described })
       continue
     }
     const back = session.cameBackAt === null ? '' : `; it came back ${ms(session.cameBackAt - lostAt)} later`
@@ -458,7 +466,7 @@ function checkLosses(history: History, facts: Facts): { losses: Loss[]; violatio
       check: 'no session is lost',
       at: lostAt,
       what: `a session that was never ended was refused, ${ms(lostAt - session.signedInAt)} after its sign-in${back}`,
-      history: told,
+      history: described,
     })
   }
   return { losses, violations }
@@ -528,7 +536,7 @@ function checkStops(history: History, facts: Facts): Violation[] {
       check: 'a stop exits with 0 in time',
       at,
       what: `replica ${replica} exited with ${exit.code}, ${ms(tookMs)} after SIGTERM`,
-      history: around(history, at - 10_000, exit.at + 100, replica),
+      history: around(history, { from: at - 10_000, until: exit.at + 100 }, replica),
     })
   }
   return violations
@@ -541,7 +549,7 @@ function checkHealing(history: History): Violation[] {
       check: 'every session is served after the faults',
       at: until,
       what: `the session of ${user} was not served by every replica within ${ms(until - from)} after the faults`,
-      history: historyOf(history, user, from - 20_000, until),
+      history: historyOf(history, user, { from: from - 20_000, until }),
     })),
   )
 }
@@ -549,7 +557,7 @@ function checkHealing(history: History): Violation[] {
 // What led to a violation
 
 /** Everything that concerns a user in this time, in order; at most so many lines. */
-function historyOf(history: History, user: string | null, from: number, until: number): string[] {
+function historyOf(history: History, user: string | null, { from, until }: Span): string[] {
   const session = user === null ? undefined : history.sessions.get(user)
   const lines: [number, string][] = []
   const add = (at: number, text: string): void => {
@@ -563,23 +571,23 @@ function historyOf(history: History, user: string | null, from: number, until: n
   for (const call of history.calls) {
     if (user === null || call.session !== user) continue
     const summary = `${call.what} through replica ${call.replica}: ${call.status} ${call.code}`
-    const told = call.authenticated === false ? `${summary} not signed in` : summary
+    const text = call.authenticated === false ? `${summary} not signed in` : summary
     // Repeated equal responses add nothing.
-    if (told !== last) add(call.sentAt, `${told} (${ms(call.respondedAt - call.sentAt)})`)
-    last = told
+    if (text !== last) add(call.sentAt, `${text} (${ms(call.respondedAt - call.sentAt)})`)
+    last = text
   }
   for (const request of history.tokenRequests) {
-    if (user !== null && request.user === user) add(request.arrivedAt, tellRequest(request))
+    if (user !== null && request.user === user) add(request.arrivedAt, describeRequest(request))
   }
   for (const { at, replica, text } of history.logs) {
     const isOwn = session !== undefined && text.includes(session.recordKey)
     if (isOwn || OF_ALL.test(text)) add(at, `log of replica ${replica}: ${text}`)
   }
-  addCommon(history, from, until, add)
-  return tell(lines)
+  addCommon(history, { from, until }, add)
+  return format(lines)
 }
 
-function around(history: History, from: number, until: number, replica: number | null = null): string[] {
+function around(history: History, { from, until }: Span, replica: number | null = null): string[] {
   const lines: [number, string][] = []
   const add = (at: number, text: string): void => {
     if (at >= from && at <= until) lines.push([at, text])
@@ -589,16 +597,11 @@ function around(history: History, from: number, until: number, replica: number |
       add(line.at, `log: ${line.text}`)
     }
   }
-  addCommon(history, from, until, add)
-  return tell(lines)
+  addCommon(history, { from, until }, add)
+  return format(lines)
 }
 
-function addCommon(
-  history: History,
-  from: number,
-  until: number,
-  add: (at: number, text: string) => void,
-): void {
+function addCommon(history: History, { from, until }: Span, add: (at: number, text: string) => void): void {
   for (const fault of history.faults) {
     const who = fault.replica === null ? '' : ` replica ${fault.replica}`
     const named = `${fault.kind}${who}${fault.detail === '' ? '' : ` (${fault.detail})`}`
@@ -625,16 +628,16 @@ function addCommon(
 const OF_ALL = /"event":"(?:store|breaker|stop|grace)\./
 const MAX_LINES = 120
 
-function tell(lines: [number, string][]): string[] {
+function format(lines: [number, string][]): string[] {
   lines.sort(([one], [other]) => one - other)
   const kept = lines.length <= MAX_LINES ? lines : [...lines.slice(0, 20), ...lines.slice(20 - MAX_LINES)]
-  const told = kept.map(([when, text]) => `${at(when)}  ${text}`)
+  const formatted = kept.map(([when, text]) => `${at(when)}  ${text}`)
   return lines.length <= MAX_LINES
-    ? told
-    : [...told.slice(0, 20), `  … ${lines.length - MAX_LINES} lines left out`, ...told.slice(20)]
+    ? formatted
+    : [...formatted.slice(0, 20), `  … ${lines.length - MAX_LINES} lines left out`, ...formatted.slice(20)]
 }
 
-function tellRequest(request: TokenRequest): string {
+function describeRequest(request: TokenRequest): string {
   const {
     replica,
     kind,

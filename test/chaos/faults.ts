@@ -21,7 +21,7 @@ export interface FaultContext {
 }
 
 /** The effect of a fault, and how to undo it. */
-interface Made {
+interface AppliedFault {
   readonly area: FaultArea
   readonly replica?: number
   readonly node?: string
@@ -31,43 +31,46 @@ interface Made {
 }
 
 /** Applies the fault; null if it is impossible now. May throw if a node does not respond. */
-type Maker = (context: FaultContext, planned: PlannedFault) => Promise<Made | null> | Made | null
-
-/** Begins a planned fault and writes it down. Resolves when it has been taken back. */
-export async function makeFault(
+type FaultFactory = (
   context: FaultContext,
   planned: PlannedFault,
-  tell: (fault: Fault | null, planned: PlannedFault, reason: string) => void,
+) => Promise<AppliedFault | null> | AppliedFault | null
+
+/** Begins a planned fault and records it. Resolves when it has been undone. `report` tells whether it began. */
+export async function applyFault(
+  context: FaultContext,
+  planned: PlannedFault,
+  report: (fault: Fault | null, reason: string) => void,
 ): Promise<void> {
   const { clock, history } = context
   const from = clock()
-  let made: Made | null = null
+  let applied: AppliedFault | null = null
   let reason = 'not possible now'
   try {
-    made = await MAKERS[planned.kind](context, planned)
+    applied = await FACTORIES[planned.kind](context, planned)
   } catch (error) {
     reason = error instanceof Error ? error.message : String(error)
   }
-  if (made === null) return tell(null, planned, reason)
+  if (applied === null) return report(null, reason)
   const { kind } = planned
-  const { area, replica = null, node = null, detail = '' } = made
+  const { area, replica = null, node = null, detail = '' } = applied
   const fault: Fault = { kind, area, replica, node, detail, from, until: null }
   history.faults.push(fault)
-  tell(fault, planned, '')
-  if (made.heal === undefined) {
+  report(fault, '')
+  if (applied.heal === undefined) {
     fault.until = clock()
     return
   }
   await new Promise((resolve) => setTimeout(resolve, planned.lastsMs))
   for (let attempt = 0; ; attempt += 1) {
     try {
-      await made.heal()
+      await applied.heal()
       break
     } catch (error) {
       // A node that is being restarted may need a moment.
       if (attempt === 40) {
         const text = `${planned.kind}: ${error instanceof Error ? error.message : String(error)}`
-        history.findings.push({ at: clock(), what: 'a fault that could not be taken back', detail: text })
+        history.findings.push({ at: clock(), what: 'a fault that could not be undone', detail: text })
         break
       }
       await new Promise((resolve) => setTimeout(resolve, 250))
@@ -76,7 +79,7 @@ export async function makeFault(
   fault.until = clock()
 }
 
-const MAKERS: Record<FaultKind, Maker> = {
+const FACTORIES: Record<FaultKind, FaultFactory> = {
   async 'kill a replica'({ fleet }, { replica }) {
     const target = fleet.replicas[replica]!
     if (!target.isUp()) return null
@@ -141,9 +144,9 @@ const MAKERS: Record<FaultKind, Maker> = {
     return { area: 'redis', replica, heal: () => openAll(links) }
   },
 
-  'slow the network to Redis': ({ redis }, { replica, dice }) => {
+  'slow the network to Redis': ({ redis }, { replica, draws }) => {
     const links = redis.linksOf(replica)
-    const ms = Math.round(20 + dice[0] * 400)
+    const ms = Math.round(20 + draws[0] * 400)
     for (const link of links) link.set('slow', ms)
     return { area: 'redis', replica, detail: `${ms} ms each way`, heal: () => openAll(links) }
   },
@@ -165,8 +168,8 @@ const MAKERS: Record<FaultKind, Maker> = {
   'hold the responses of the token endpoint': gatewayFault('replies-held'),
   'delay requests to the token endpoint': gatewayFault('delayed'),
 
-  'lose token requests': ({ gateways }, { replica, dice, kind }) => {
-    const times = 1 + Math.floor(dice[0] * 4)
+  'lose token requests': ({ gateways }, { replica, draws, kind }) => {
+    const times = 1 + Math.floor(draws[0] * 4)
     gateways[replica]!.lose('before', times, kind)
     return {
       area: 'token',
@@ -176,8 +179,8 @@ const MAKERS: Record<FaultKind, Maker> = {
     }
   },
 
-  'lose token responses': ({ gateways }, { replica, dice, kind }) => {
-    const times = 1 + Math.floor(dice[0] * 2)
+  'lose token responses': ({ gateways }, { replica, draws, kind }) => {
+    const times = 1 + Math.floor(draws[0] * 2)
     gateways[replica]!.lose('after', times, kind)
     return {
       area: 'token',
@@ -194,25 +197,25 @@ const MAKERS: Record<FaultKind, Maker> = {
   'freeze the master for a moment': freezeMaster,
   'freeze the master': freezeMaster,
 
-  async 'kill the master'({ redis }, { dice }) {
-    const master = pickReplaceable(redis, dice[0])
+  async 'kill the master'({ redis }, { draws }) {
+    const master = pickReplaceable(redis, draws[0])
     if (master === null) return null
     await master.server.kill()
     return { area: 'redis', node: master.name, detail: master.name, heal: () => master.server.restart() }
   },
 
-  async 'kill the clients of Redis'({ redis }, { dice }) {
-    const master = pickMaster(redis, dice[0])
+  async 'kill the clients of Redis'({ redis }, { draws }) {
+    const master = pickMaster(redis, draws[0])
     if (master === null) return null
-    const type = dice[1] < 0.5 ? 'normal' : 'pubsub'
+    const type = draws[1] < 0.5 ? 'normal' : 'pubsub'
     await master.admin.call('client', 'kill', 'type', type, 'skipme', 'yes')
     return { area: 'redis', node: master.name, detail: `${master.name}, type ${type}` }
   },
 
-  async 'pause the clients of Redis'({ redis }, { dice, lastsMs }) {
-    const master = pickReplaceable(redis, dice[0])
+  async 'pause the clients of Redis'({ redis }, { draws, lastsMs }) {
+    const master = pickReplaceable(redis, draws[0])
     if (master === null) return null
-    const what = dice[1] < 0.5 ? 'all' : 'write'
+    const what = draws[1] < 0.5 ? 'all' : 'write'
     await master.admin.call('client', 'pause', String(lastsMs), what)
     return {
       area: 'redis',
@@ -222,9 +225,10 @@ const MAKERS: Record<FaultKind, Maker> = {
     }
   },
 
-  'Redis is out of memory': (context, planned) => configFault(context, planned, 'maxmemory', '1', '0'),
+  'Redis is out of memory': (context, planned) =>
+    configFault(context, planned, { name: 'maxmemory', value: '1', usual: '0' }),
   'Redis wants replicas that are not there': (context, planned) =>
-    configFault(context, planned, 'min-replicas-to-write', '5', '0'),
+    configFault(context, planned, { name: 'min-replicas-to-write', value: '5', usual: '0' }),
 
   async 'Redis is read-only'({ redis }) {
     const node = redis.nodes[0]!
@@ -236,8 +240,8 @@ const MAKERS: Record<FaultKind, Maker> = {
     }
   },
 
-  'Redis sleeps'({ redis }, { dice, lastsMs }) {
-    const master = pickReplaceable(redis, dice[0])
+  'Redis sleeps'({ redis }, { draws, lastsMs }) {
+    const master = pickReplaceable(redis, draws[0])
     if (master === null) return null
     const sleeping = master.admin.call('debug', 'sleep', String(lastsMs / 1_000)).catch(() => {})
     return {
@@ -246,28 +250,28 @@ const MAKERS: Record<FaultKind, Maker> = {
     }
   },
 
-  async 'a failover by command'({ redis }, { dice }) {
-    const master = pickReplaceable(redis, dice[0])
+  async 'a failover by command'({ redis }, { draws }) {
+    const master = pickReplaceable(redis, draws[0])
     if (master === null) return null
     if (redis.mode === 'sentinel') {
-      await redis.sentinels[Math.floor(dice[1] * 3)]!.admin.call('sentinel', 'failover', 'chaos')
+      await redis.sentinels[Math.floor(draws[1] * 3)]!.admin.call('sentinel', 'failover', 'chaos')
       return { area: 'redis', node: master.name, detail: 'by a Sentinel', heal: () => {} }
     }
-    const replica = redis.replicaOf(master)
+    const replica = redis.redisReplicaOf(master)
     if (replica === null) return null
-    const forced = dice[1] < 0.5 ? ['force'] : []
+    const forced = draws[1] < 0.5 ? ['force'] : []
     await replica.admin.call('cluster', 'failover', ...forced)
     return { area: 'redis', node: master.name, detail: `${master.name} ${forced.join('')}`, heal: () => {} }
   },
 
-  async 'a failover after the replication was cut'({ redis }, { dice, lastsMs }) {
-    const master = pickReplaceable(redis, dice[0])
+  async 'a failover after the replication was cut'({ redis }, { draws, lastsMs }) {
+    const master = pickReplaceable(redis, draws[0])
     if (master === null) return null
     await master.admin.call('acl', 'setuser', 'default', '-psync', '-sync')
     await master.admin.call('client', 'kill', 'type', 'replica')
     // Writes from now on exist only on the master and are lost with it.
     await new Promise((resolve) => setTimeout(resolve, Math.min(1_500, lastsMs / 3)))
-    const kills = dice[1] < 0.5
+    const kills = draws[1] < 0.5
     if (kills) await master.server.kill()
     else master.server.pause()
     return {
@@ -281,8 +285,8 @@ const MAKERS: Record<FaultKind, Maker> = {
     }
   },
 
-  async 'kill a Sentinel'({ redis }, { dice }) {
-    const sentinel = redis.sentinels[Math.floor(dice[0] * redis.sentinels.length)]!
+  async 'kill a Sentinel'({ redis }, { draws }) {
+    const sentinel = redis.sentinels[Math.floor(draws[0] * redis.sentinels.length)]!
     if (!sentinel.isUp()) return null
     await sentinel.kill()
     return { area: 'redis', node: sentinel.name, detail: sentinel.name, heal: () => sentinel.start() }
@@ -293,45 +297,45 @@ const MAKERS: Record<FaultKind, Maker> = {
   'cut the bus of a node': busFault('cut'),
   'silence the bus of a node': busFault('frozen'),
 
-  'the token endpoint is slow': ({ sandbox }, { dice }) => {
-    const ms = Math.round(TOKEN_TIMEOUT_MS * (0.3 + dice[0] * 2.7))
-    const point = dice[1] < 0.5 ? 'before' : 'after'
+  'the token endpoint is slow': ({ sandbox }, { draws }) => {
+    const ms = Math.round(TOKEN_TIMEOUT_MS * (0.3 + draws[0] * 2.7))
+    const point = draws[1] < 0.5 ? 'before' : 'after'
     return tokenEndpoint(sandbox, { mode: 'slow', ms, point }, `${seconds(ms)}, ${point} its work`)
   },
 
-  'the token endpoint hangs': ({ sandbox }, { dice }) => {
-    const times = 1 + Math.floor(dice[0] * 3)
-    const point = dice[1] < 0.7 ? 'before' : 'after'
+  'the token endpoint hangs': ({ sandbox }, { draws }) => {
+    const times = 1 + Math.floor(draws[0] * 3)
+    const point = draws[1] < 0.7 ? 'before' : 'after'
     const fault = { mode: 'hang', point, times, only: 'refresh_token' } as const
     return tokenEndpoint(sandbox, fault, `${point} its work, at most ${times} times`)
   },
 
-  'the token endpoint responds with errors': ({ sandbox }, { dice }) => {
+  'the token endpoint responds with errors': ({ sandbox }, { draws }) => {
     const [status, headers] = [
       [503, { 'retry-after': '2' }],
       [503, {}],
       [500, {}],
       [429, { 'retry-after': '1' }],
       [502, {}],
-    ][Math.floor(dice[0] * 5)] as [number, Record<string, string>]
+    ][Math.floor(draws[0] * 5)] as [number, Record<string, string>]
     const retryAfter = headers['retry-after'] === undefined ? '' : ' with Retry-After'
     return tokenEndpoint(sandbox, { mode: 'status', status, headers }, `${status}${retryAfter}`)
   },
 
-  'the token endpoint drops requests': ({ sandbox }, { dice }) => {
-    const times = 1 + Math.floor(dice[0] * 6)
+  'the token endpoint drops requests': ({ sandbox }, { draws }) => {
+    const times = 1 + Math.floor(draws[0] * 6)
     const fault = { mode: 'drop', point: 'before', times, only: 'refresh_token' } as const
     return tokenEndpoint(sandbox, fault, `at most ${times}`)
   },
 
-  'the token endpoint drops responses': ({ sandbox }, { dice }) => {
-    const times = 1 + Math.floor(dice[0] * 2)
+  'the token endpoint drops responses': ({ sandbox }, { draws }) => {
+    const times = 1 + Math.floor(draws[0] * 2)
     const fault = { mode: 'drop', point: 'after', times, only: 'refresh_token' } as const
     return tokenEndpoint(sandbox, fault, `at most ${times}`)
   },
 
-  async 'the token endpoint is away'({ gateways }, { dice }) {
-    const state = dice[0] < 0.5 ? 'refused' : 'cut'
+  async 'the token endpoint is away'({ gateways }, { draws }) {
+    const state = draws[0] < 0.5 ? 'refused' : 'cut'
     await Promise.all(gateways.map((gateway) => gateway.set(state)))
     return {
       ...{ area: 'token', detail: state },
@@ -339,20 +343,20 @@ const MAKERS: Record<FaultKind, Maker> = {
     }
   },
 
-  'the resource server refuses every token': ({ sandbox }, { dice }) => {
+  'the resource server refuses every token': ({ sandbox }, { draws }) => {
     const shapes = ['standard', 'bare401', 'json400', 'challenge403', 'servicestack'] as const
-    const shape = shapes[Math.floor(dice[0] * shapes.length)]!
+    const shape = shapes[Math.floor(draws[0] * shapes.length)]!
     sandbox.faults.set({ invalidToken: shape })
     return resourceServer(sandbox, { mode: 'invalid-token' }, shape)
   },
 
-  'the resource server is slow': ({ sandbox }, { dice }) => {
-    const ms = Math.round(300 + dice[0] * 2_500)
+  'the resource server is slow': ({ sandbox }, { draws }) => {
+    const ms = Math.round(300 + draws[0] * 2_500)
     return resourceServer(sandbox, { mode: 'slow', ms }, seconds(ms))
   },
 
-  'the resource server responds with errors': ({ sandbox }, { dice }) => {
-    const status = dice[0] < 0.5 ? 500 : 503
+  'the resource server responds with errors': ({ sandbox }, { draws }) => {
+    const status = draws[0] < 0.5 ? 500 : 503
     return resourceServer(sandbox, { mode: 'status', status }, String(status))
   },
 }
@@ -365,28 +369,28 @@ function openAll(links: readonly Link[]): void {
   for (const link of links) link.set('open')
 }
 
-function gatewayFault(state: Parameters<TokenGateway['set']>[0]): Maker {
-  return async ({ gateways }, { replica, dice }) => {
+function gatewayFault(state: Parameters<TokenGateway['set']>[0]): FaultFactory {
+  return async ({ gateways }, { replica, draws }) => {
     const gateway = gateways[replica]!
-    const ms = state === 'delayed' ? Math.round(300 + dice[0] * 2_700) : 0
+    const ms = state === 'delayed' ? Math.round(300 + draws[0] * 2_700) : 0
     await gateway.set(state, ms)
     return { area: 'token', replica, detail: ms === 0 ? '' : seconds(ms), heal: () => gateway.set('open') }
   }
 }
 
-function resourceLinkFault(state: Parameters<Link['set']>[0]): Maker {
-  return ({ resourceLinks }, { replica, dice }) => {
+function resourceLinkFault(state: Parameters<Link['set']>[0]): FaultFactory {
+  return ({ resourceLinks }, { replica, draws }) => {
     const link = resourceLinks[replica]!
-    const ms = state === 'slow' ? Math.round(100 + dice[0] * 500) : 0
+    const ms = state === 'slow' ? Math.round(100 + draws[0] * 500) : 0
     link.set(state, ms)
     return { area: 'resource', replica, detail: ms === 0 ? '' : seconds(ms), heal: () => link.set('open') }
   }
 }
 
 /** Between the other nodes of a Cluster and this one. */
-function busFault(state: Parameters<Link['set']>[0]): Maker {
-  return ({ redis }, { dice }) => {
-    const at = Math.floor(dice[0] * redis.nodes.length)
+function busFault(state: Parameters<Link['set']>[0]): FaultFactory {
+  return ({ redis }, { draws }) => {
+    const at = Math.floor(draws[0] * redis.nodes.length)
     const link = redis.busLinks[at]!
     link.set(state)
     const { name } = redis.nodes[at]!
@@ -394,23 +398,23 @@ function busFault(state: Parameters<Link['set']>[0]): Maker {
   }
 }
 
-function pickMaster(redis: RedisDeployment, dice: number): DataNode | null {
+function pickMaster(redis: RedisDeployment, draw: number): DataNode | null {
   const masters = redis.masters()
-  return masters[Math.floor(dice * masters.length)] ?? null
+  return masters[Math.floor(draw * masters.length)] ?? null
 }
 
 /**
  * A master whose loss loses no more than its last moment: one with a replica in sync. Without one Redis itself would
  * lose data, or promote a node that has not the data.
  */
-function pickReplaceable(redis: RedisDeployment, dice: number): DataNode | null {
-  const master = pickMaster(redis, dice)
+function pickReplaceable(redis: RedisDeployment, draw: number): DataNode | null {
+  const master = pickMaster(redis, draw)
   if (redis.mode === 'single' || master === null) return master
-  return redis.replicaOf(master) === null ? null : master
+  return redis.redisReplicaOf(master) === null ? null : master
 }
 
-function freezeMaster({ redis }: FaultContext, { dice, lastsMs }: PlannedFault): Made | null {
-  const master = pickReplaceable(redis, dice[0])
+function freezeMaster({ redis }: FaultContext, { draws, lastsMs }: PlannedFault): AppliedFault | null {
+  const master = pickReplaceable(redis, draws[0])
   if (master === null) return null
   master.server.pause()
   const detail = `${master.name}, ${seconds(lastsMs)}`
@@ -419,12 +423,10 @@ function freezeMaster({ redis }: FaultContext, { dice, lastsMs }: PlannedFault):
 
 async function configFault(
   { redis }: FaultContext,
-  { dice }: PlannedFault,
-  name: string,
-  value: string,
-  usual: string,
-): Promise<Made | null> {
-  const master = pickMaster(redis, dice[0])
+  { draws }: PlannedFault,
+  { name, value, usual }: { name: string; value: string; usual: string },
+): Promise<AppliedFault | null> {
+  const master = pickMaster(redis, draws[0])
   if (master === null) return null
   await master.admin.config('SET', name, value)
   return {
@@ -434,13 +436,13 @@ async function configFault(
 }
 
 /** A slot that holds a session goes to another master; in between the keys are there and the slot still here. */
-async function moveSlot({ redis }: FaultContext, { dice }: PlannedFault): Promise<Made | null> {
+async function moveSlot({ redis }: FaultContext, { draws }: PlannedFault): Promise<AppliedFault | null> {
   const masters = redis.masters()
-  const from = pickMaster(redis, dice[0])
+  const from = pickMaster(redis, draws[0])
   const to = masters.find((master) => master !== from)
   if (from === null || to === undefined) return null
   const [, found] = (await from.admin.scan(0, 'MATCH', 'bff:s:*', 'COUNT', 500)) as [string, string[]]
-  const name = found[Math.floor(dice[1] * found.length)]
+  const name = found[Math.floor(draws[1] * found.length)]
   if (name === undefined) return null
   const slot = String(await from.admin.call('cluster', 'keyslot', name))
   const idOf = async ({ admin }: DataNode): Promise<string> => String(await admin.call('cluster', 'myid'))
@@ -470,12 +472,16 @@ async function moveSlot({ redis }: FaultContext, { dice }: PlannedFault): Promis
   }
 }
 
-function tokenEndpoint(sandbox: Sandbox, fault: Faults['tokenEndpoint'], detail: string): Made {
+function tokenEndpoint(sandbox: Sandbox, fault: Faults['tokenEndpoint'], detail: string): AppliedFault {
   sandbox.faults.set({ tokenEndpoint: fault })
   return { area: 'token', detail, heal: () => sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } }) }
 }
 
-function resourceServer(sandbox: Sandbox, fault: Misbehaviour | ResourceMisbehaviour, detail: string): Made {
+function resourceServer(
+  sandbox: Sandbox,
+  fault: Misbehaviour | ResourceMisbehaviour,
+  detail: string,
+): AppliedFault {
   sandbox.faults.set({ resource: fault })
   return { area: 'resource', detail, heal: () => sandbox.faults.set({ resource: { mode: 'ok' } }) }
 }

@@ -3,7 +3,7 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { freePort } from '../helpers/ports.ts'
 import { guard } from '../helpers/watchdog.ts'
-import { type Clock, type History, type ProcessEvent, SUSPICIOUS } from './history.ts'
+import { type Clock, type History, type ProcessEvent, TOKEN_OR_COOKIE } from './history.ts'
 import { MAX_MEMORY_BYTES, SHUTDOWN_SECONDS } from './settings.ts'
 
 /** One server process and its successors on the same ports. */
@@ -23,6 +23,7 @@ export interface Replica {
   start(): Promise<void>
 }
 
+/** All server processes. */
 export interface Fleet {
   readonly replicas: readonly Replica[]
   /** Starts each replica that is not up. */
@@ -43,6 +44,7 @@ const START_MS = 60_000
 const LONG_MS = 300
 const KEPT_LOG_LINES = 20_000
 
+/** Starts so many processes. Resolves when each listens. */
 export async function startFleet({
   count,
   envOf,
@@ -65,7 +67,11 @@ export async function startFleet({
 }): Promise<Fleet> {
   let secrets: readonly string[] = [firstSecret]
 
-  function note(replica: number, what: ProcessEvent['what'], code: number | null = null, expected = true) {
+  function note(
+    replica: number,
+    what: ProcessEvent['what'],
+    { code = null, expected = true }: { code?: number | null; expected?: boolean } = {},
+  ): void {
     history.processes.push({ at: clock(), replica, what, code, expected })
   }
 
@@ -78,7 +84,7 @@ export async function startFleet({
     history.logs.push({ at, replica, text: line.length > 600 ? `${line.slice(0, 600)}…` : line })
     if (history.logs.length > KEPT_LOG_LINES) history.logs.splice(0, KEPT_LOG_LINES / 10)
     const found =
-      [...line.matchAll(SUSPICIOUS)].some(([text]) => isSecret(text)) ||
+      [...line.matchAll(TOKEN_OR_COOKIE)].some(([text]) => isSecret(text)) ||
       [...plainSecrets, ...secrets].some((secret) => line.includes(secret))
     if (found) finding('a secret in a log', `replica ${replica}: a line of ${line.length} characters`)
     if (line.includes('"event":"crash"') || line.includes('"level":"fatal"')) {
@@ -160,7 +166,7 @@ export async function startFleet({
           child = null
           listens = false
           const expected = ending !== null || portTaken
-          note(index, 'exited', code, expected)
+          note(index, 'exited', { code, expected })
           if (!expected)
             finding('a process that died by itself', `replica ${index}: code ${code}, signal ${signal}`)
           resolve()

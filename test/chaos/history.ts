@@ -100,21 +100,21 @@ export interface TokenRequest {
   fault: string | null
 }
 
-export interface LogLine {
+interface LogLine {
   readonly at: number
   readonly replica: number
   readonly text: string
 }
 
 /** A violation that needs no context, found during the campaign. */
-export interface Finding {
+interface Finding {
   readonly at: number
   readonly what: string
   readonly detail: string
 }
 
 /** Begin and end of the time in which no fault was active and every session had to be served again. */
-export interface Healing {
+interface Healing {
   readonly from: number
   readonly until: number
   /** Users whose sessions were not served by every replica in time. */
@@ -141,6 +141,7 @@ export interface History {
   readonly delays: { readonly at: number; readonly replica: number | null; readonly ms: number }[]
 }
 
+/** A history without events. */
 export function createHistory(mode: Mode): History {
   return {
     mode,
@@ -162,10 +163,10 @@ export function createHistory(mode: Mode): History {
 /** Milliseconds since the begin of a campaign, by the monotonic clock. */
 export type Clock = () => number
 
-/** A name for a secret that tells nothing of it. */
+/** A name for a secret, from which it cannot be found. */
 export function digestOf(secret: string): string {
   return createHash('sha256').update(secret).digest('hex').slice(0, 8)
 }
 
 /** What looks like a token, a code or the value of a session cookie. */
-export const SUSPICIOUS = /(?:at|rt|code)-[A-Za-z0-9_-]{43}|[A-Za-z0-9_-]{43}\.[A-Za-z0-9_-]{43}/g
+export const TOKEN_OR_COOKIE = /(?:at|rt|code)-[A-Za-z0-9_-]{43}|[A-Za-z0-9_-]{43}\.[A-Za-z0-9_-]{43}/g

@@ -6,7 +6,7 @@ import { parseArgs } from 'node:util'
 import { runCampaign } from './campaign.ts'
 import type { Mode } from './history.ts'
 import { type FaultKind, KINDS } from './plan.ts'
-import { summarize, tellLosses, tellViolations } from './report.ts'
+import { describeLosses, describeViolations, summarize } from './report.ts'
 
 const MODES: readonly Mode[] = ['single', 'sentinel', 'cluster']
 const USAGE = `Chaos: real servers, real Redis and the sandbox platform, under faults.
@@ -19,11 +19,11 @@ npm run chaos -- [--mode single|sentinel|cluster|all] [--minutes M] [--seed S] [
   --seed      the same seed gives the same plan of faults, default: a new one
   --browsers  simulated users at once in each mode, default 30
   --only      only faults whose name holds this text, for example 'the master'
-  --full      tells the history of every violation and of every lost session, not only of
+  --full      prints the history of every violation and of every lost session, not only of
               the first four violations of a check
   --record    writes everything that was recorded to FILE.<mode>.json
 
-Exit code 0: no violation. 1: violations, each told with its history. 2: called wrongly.`
+Exit code 0: no violation. 1: violations, each printed with its history. 2: called wrongly.`
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** Time with faults in each round. */
 const ROUND_MS = 20_000
@@ -49,7 +49,7 @@ process.exit(violations === 0 ? 0 : 1)
 async function run(mode: Mode): Promise<number> {
   const cleanups: (() => unknown)[] = []
   const t = { teardown: (handler: () => unknown) => cleanups.push(handler) }
-  const tell = (line: string): void => console.log(`${mode.padEnd(8)}  ${line}`)
+  const print = (line: string): void => console.log(`${mode.padEnd(8)}  ${line}`)
   try {
     const lengthMs = minutes * 60_000
     const roundMs = Math.min(ROUND_MS, lengthMs)
@@ -60,16 +60,16 @@ async function run(mode: Mode): Promise<number> {
       browsers,
       roundMs,
       kinds,
-      tell,
+      print,
       isStopped: () => isStopped,
     })
     if (record !== undefined) {
       const sessions = [...outcome.history.sessions.values()]
       writeFileSync(`${record}.${mode}.json`, JSON.stringify({ ...outcome.history, sessions }))
     }
-    if (full) for (const line of tellLosses(outcome)) tell(line)
-    for (const line of tellViolations(outcome, full)) tell(line)
-    for (const line of summarize(mode, outcome)) tell(line)
+    if (full) for (const line of describeLosses(outcome)) print(line)
+    for (const line of describeViolations(outcome, full)) print(line)
+    for (const line of summarize(mode, outcome)) print(line)
     return outcome.verdict.violations.length
   } finally {
     for (const cleanup of cleanups.reverse()) await cleanup()

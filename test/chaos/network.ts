@@ -6,7 +6,7 @@ import net, { type AddressInfo, type Socket } from 'node:net'
  * passes in either direction, and what was sent arrives afterwards. `replies-held`: requests pass, replies arrive
  * afterwards. `slow`: everything arrives late.
  */
-export type LinkState = 'open' | 'cut' | 'frozen' | 'replies-held' | 'slow'
+type LinkState = 'open' | 'cut' | 'frozen' | 'replies-held' | 'slow'
 
 /** The network between one client and one server: a TCP proxy of its own. */
 export interface Link {
@@ -28,6 +28,7 @@ interface Options {
   readonly port?: number
 }
 
+/** Listens until `close`. */
 export async function startLink({ targetPort, translator, port = 0 }: Options): Promise<Link> {
   const pairs = new Set<readonly [Flow, Flow]>()
   const clients = new Set<Socket>()

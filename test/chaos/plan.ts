@@ -10,7 +10,7 @@ export interface PlannedFault {
   readonly lastsMs: number
   readonly replica: number
   /** In [0, 1): chooses the shard, the variant and the like. */
-  readonly dice: readonly [number, number]
+  readonly draws: readonly [number, number]
 }
 
 interface KindRules {
@@ -30,26 +30,30 @@ const REPLICATED: readonly Mode[] = ['sentinel', 'cluster']
 function rules(
   weight: number,
   lasts: readonly [number, number],
-  occupies: readonly string[],
-  { modes = ALL, recoversMs = 500 }: { modes?: readonly Mode[]; recoversMs?: number } = {},
+  {
+    occupies,
+    modes = ALL,
+    recoversMs = 500,
+  }: { occupies: readonly string[]; modes?: readonly Mode[]; recoversMs?: number },
 ): KindRules {
   return { weight, lasts, occupies, modes, recoversMs }
 }
 
-const PROCESS = ['process {r}']
-const STORE_LINK = ['store link {r}']
-const TOKEN_LINK = ['token link {r}']
-const RESOURCE_LINK = ['resource link {r}']
-const STORE = ['store']
-const TOKEN_ENDPOINT = ['token endpoint']
-const RESOURCE = ['resource server']
+const PROCESS = { occupies: ['process {r}'] }
+const STORE_LINK = { occupies: ['store link {r}'] }
+const TOKEN_LINK = { occupies: ['token link {r}'] }
+const RESOURCE_LINK = { occupies: ['resource link {r}'] }
+const STORE = { occupies: ['store'] }
+const TOKEN_ENDPOINT = { occupies: ['token endpoint'] }
+const RESOURCE = { occupies: ['resource server'] }
 
 /** Every fault, how often it is chosen, and where it can be made. */
 export const KINDS = {
-  'kill a replica': rules(8, [300, 4_000], PROCESS, { recoversMs: 3_000 }),
+  'kill a replica': rules(8, [300, 4_000], { ...PROCESS, recoversMs: 3_000 }),
   'freeze a replica': rules(8, [1_000, 20_000], PROCESS),
-  'stop a replica': rules(6, [500, 2_000], PROCESS, { recoversMs: 4_000 }),
-  'change the secrets': rules(2, [12_000, 12_000], ['process 0', 'process 1', 'process 2'], {
+  'stop a replica': rules(6, [500, 2_000], { ...PROCESS, recoversMs: 4_000 }),
+  'change the secrets': rules(2, [12_000, 12_000], {
+    occupies: ['process 0', 'process 1', 'process 2'],
     recoversMs: 9_000,
   }),
 
@@ -72,34 +76,33 @@ export const KINDS = {
   'slow the network to the resource server': rules(2, [1_000, 6_000], RESOURCE_LINK),
 
   'freeze the master for a moment': rules(6, [200, 700], STORE),
-  'freeze the master': rules(8, [3_000, 9_000], STORE, { recoversMs: 6_000 }),
-  'kill the master': rules(6, [300, 6_000], STORE, { recoversMs: 6_000 }),
+  'freeze the master': rules(8, [3_000, 9_000], { ...STORE, recoversMs: 6_000 }),
+  'kill the master': rules(6, [300, 6_000], { ...STORE, recoversMs: 6_000 }),
   'kill the clients of Redis': rules(4, [100, 200], STORE),
   'pause the clients of Redis': rules(4, [300, 3_000], STORE),
   'Redis is out of memory': rules(4, [1_000, 6_000], STORE),
   'Redis wants replicas that are not there': rules(3, [1_000, 6_000], STORE),
-  'Redis is read-only': rules(3, [1_000, 6_000], STORE, { modes: ['single'] }),
+  'Redis is read-only': rules(3, [1_000, 6_000], { ...STORE, modes: ['single'] }),
   'Redis sleeps': rules(3, [300, 2_500], STORE),
-  'a failover by command': rules(5, [1_000, 2_000], STORE, { modes: REPLICATED, recoversMs: 5_000 }),
-  'a failover after the replication was cut': rules(5, [4_000, 8_000], STORE, {
+  'a failover by command': rules(5, [1_000, 2_000], { ...STORE, modes: REPLICATED, recoversMs: 5_000 }),
+  'a failover after the replication was cut': rules(5, [4_000, 8_000], {
+    ...STORE,
     modes: REPLICATED,
     recoversMs: 7_000,
   }),
-  'kill a Sentinel': rules(3, [1_000, 8_000], ['sentinels'], { modes: ['sentinel'] }),
-  'move a slot': rules(5, [500, 4_000], STORE, { modes: ['cluster'] }),
-  'cut the bus of a node': rules(4, [250, 450], ['bus'], { modes: ['cluster'] }),
-  'silence the bus of a node': rules(3, [500, 1_500], ['bus'], { modes: ['cluster'] }),
+  'kill a Sentinel': rules(3, [1_000, 8_000], { occupies: ['sentinels'], modes: ['sentinel'] }),
+  'move a slot': rules(5, [500, 4_000], { ...STORE, modes: ['cluster'] }),
+  'cut the bus of a node': rules(4, [250, 450], { occupies: ['bus'], modes: ['cluster'] }),
+  'silence the bus of a node': rules(3, [500, 1_500], { occupies: ['bus'], modes: ['cluster'] }),
 
   'the token endpoint is slow': rules(5, [3_000, 9_000], TOKEN_ENDPOINT),
   'the token endpoint hangs': rules(3, [2_000, 8_000], TOKEN_ENDPOINT),
   'the token endpoint responds with errors': rules(5, [1_000, 8_000], TOKEN_ENDPOINT),
   'the token endpoint drops requests': rules(3, [2_000, 6_000], TOKEN_ENDPOINT),
   'the token endpoint drops responses': rules(1, [1_000, 3_000], TOKEN_ENDPOINT),
-  'the token endpoint is away': rules(
-    4,
-    [1_000, 9_000],
-    [...TOKEN_ENDPOINT, ...['token link 0', 'token link 1', 'token link 2']],
-  ),
+  'the token endpoint is away': rules(4, [1_000, 9_000], {
+    occupies: ['token endpoint', 'token link 0', 'token link 1', 'token link 2'],
+  }),
 
   'the resource server refuses every token': rules(3, [500, 3_000], RESOURCE),
   'the resource server is slow': rules(2, [1_000, 5_000], RESOURCE),
@@ -113,9 +116,9 @@ export function isOfRedis(kind: FaultKind): boolean {
   return KINDS[kind].occupies.some((name) => OF_REDIS.has(name))
 }
 
-const OF_REDIS: ReadonlySet<string> = new Set([...STORE, ...STORE_LINK, 'bus'])
+const OF_REDIS: ReadonlySet<string> = new Set([...STORE.occupies, ...STORE_LINK.occupies, 'bus'])
 
-export interface PlanOptions {
+interface PlanOptions {
   readonly seed: string
   readonly mode: Mode
   readonly round: number
@@ -137,11 +140,11 @@ export function planRound({ seed, mode, round, lengthMs, kinds }: PlanOptions): 
   for (let attempt = 0; planned.length < wanted && attempt < wanted * 8; attempt += 1) {
     const kind = pickKind(candidates, random)
     const { lasts, occupies, recoversMs }: KindRules = KINDS[kind]
-    const replica = random.between(0, REPLICAS - 1)
-    const dice = [random.next(), random.next()] as const
-    const lastsMs = Math.min(random.between(...(lasts as [number, number])), lengthMs - 500)
+    const replica = random.integer(0, REPLICAS - 1)
+    const draws = [random.next(), random.next()] as const
+    const lastsMs = Math.min(random.integer(...(lasts as [number, number])), lengthMs - 500)
     if (lastsMs < lasts[0]) continue
-    const atMs = random.between(200, Math.max(200, lengthMs - lastsMs))
+    const atMs = random.integer(200, Math.max(200, lengthMs - lastsMs))
     const names = occupies.map((name) => name.replace('{r}', String(replica)))
     const until = atMs + lastsMs + recoversMs
     const clashes = occupied.some(
@@ -149,7 +152,7 @@ export function planRound({ seed, mode, round, lengthMs, kinds }: PlanOptions): 
     )
     if (clashes) continue
     for (const what of names) occupied.push({ what, from: atMs, until })
-    planned.push({ kind, atMs, lastsMs, replica, dice })
+    planned.push({ kind, atMs, lastsMs, replica, draws })
   }
   return planned.sort((one, other) => one.atMs - other.atMs)
 }

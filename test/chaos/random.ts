@@ -5,7 +5,7 @@ export interface Random {
   /** In [0, 1). */
   next(): number
   /** A whole number from `from` to `to`, both included. */
-  between(from: number, to: number): number
+  integer(from: number, to: number): number
   pick<T>(values: readonly T[]): T
   /** True with this probability. */
   chance(probability: number): boolean
@@ -24,7 +24,7 @@ export function createRandom(seed: string): Random {
 
   return {
     next,
-    between: (from, to) => from + Math.floor(next() * (to - from + 1)),
+    integer: (from, to) => from + Math.floor(next() * (to - from + 1)),
     pick: (values) => values[Math.floor(next() * values.length)]!,
     chance: (probability) => next() < probability,
   }

@@ -1,11 +1,12 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Redis } from 'ioredis'
+import { withTimeout } from '../../src/tokens/timeout.ts'
 import { type Child, startChild, type Teardown, waitForOutput } from '../helpers/child.ts'
 import { freePort } from '../helpers/ports.ts'
 import { type RedisServer, startOnFreePort, startRedis, toolPath } from '../helpers/redis.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
-import { type Clock, type Failover, type History, type Mode, SUSPICIOUS } from './history.ts'
+import { type Clock, type Failover, type History, type Mode, TOKEN_OR_COOKIE } from './history.ts'
 import { createPortTranslator, type Link, startLink } from './network.ts'
 
 /** A Redis server that holds data. */
@@ -16,11 +17,11 @@ export interface DataNode {
   readonly admin: Redis
   /** The last known role; null while the node does not respond. */
   role: 'master' | 'slave' | null
-  /** Of a replica that is in sync, the port of its master. */
+  /** Of a Redis replica that is in sync, the port of its master. */
   masterPort: number | null
 }
 
-export interface SentinelProcess {
+interface SentinelProcess {
   readonly name: string
   readonly port: number
   readonly admin: Redis
@@ -41,20 +42,22 @@ export interface RedisDeployment {
   linksOf(replica: number): readonly Link[]
   /** The nodes that serve data now, as last seen; not a superseded one that still calls itself a master. */
   masters(): DataNode[]
-  /** A replica that has the data of this master, as last seen; null where there is none. */
-  replicaOf(master: DataNode): DataNode | null
+  /** A Redis replica that has the data of this master, as last seen; null where there is none. */
+  redisReplicaOf(master: DataNode): DataNode | null
   /** How many values on the masters hold a text that is secret. */
   findReadable(isSecret: (text: string) => boolean): Promise<number>
-  /** Null if every part is healthy, else the first problem. */
-  complaint(): Promise<string | null>
+  /** The first problem; null if every part is healthy. */
+  unhealthyReason(): Promise<string | null>
   close(): void
 }
 
 const MASTER_NAME = 'chaos'
 const WATCH_EVERY_MS = 250
+const WATCH_TIMEOUT_MS = 700
 const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'always', '--auto-aof-rewrite-percentage', '0']
 const NODE_ARGS = [...DURABLE, '--enable-debug-command', 'local', '--repl-diskless-sync-delay', '0']
 
+/** Starts the nodes and the network of each replica. */
 export async function startRedisDeployment({
   t,
   mode,
@@ -99,7 +102,7 @@ export async function startRedisDeployment({
     return nodes.filter(({ role, server }) => role === 'master' && (named === null || server.port === named))
   }
 
-  async function complaint(): Promise<string | null> {
+  async function unhealthyReason(): Promise<string | null> {
     await watcher.look()
     const silent = nodes.find(({ role }) => role === null)
     if (silent !== undefined) return `${silent.name} does not reply`
@@ -138,7 +141,7 @@ export async function startRedisDeployment({
           const values = await admin.hgetall(key).catch(() => ({}))
           const texts = [key, ...Object.values<string>(values)]
           const hits = texts.flatMap((text) =>
-            [...text.matchAll(SUSPICIOUS)].filter(([match]) => isSecret(match)),
+            [...text.matchAll(TOKEN_OR_COOKIE)].filter(([match]) => isSecret(match)),
           )
           found += hits.length
         }
@@ -155,9 +158,9 @@ export async function startRedisDeployment({
     urlFor: (replica) => urls[replica]!,
     linksOf: (replica) => networks[replica]!,
     masters,
-    replicaOf: (master) => nodes.find(({ masterPort }) => masterPort === master.server.port) ?? null,
+    redisReplicaOf: (master) => nodes.find(({ masterPort }) => masterPort === master.server.port) ?? null,
     findReadable,
-    complaint,
+    unhealthyReason,
     close() {
       watcher.close()
       for (const { admin } of [...nodes, ...sentinels]) admin.disconnect()
@@ -214,7 +217,7 @@ async function startSentinels(
     })
     const name = `Sentinel ${index + 1}`
     let child: Child = first.child
-    tellEvents(child, (text) => onEvent(`${name}: ${text}`))
+    watchEvents(child, (text) => onEvent(`${name}: ${text}`))
     sentinels.push({
       name,
       port: first.port,
@@ -224,7 +227,7 @@ async function startSentinels(
       // Its own file holds what it has learned meanwhile.
       async start() {
         child = startChild(t, toolPath('redis-server'), [file, '--sentinel'])
-        tellEvents(child, (text) => onEvent(`${name}: ${text}`))
+        watchEvents(child, (text) => onEvent(`${name}: ${text}`))
         await waitForOutput(child, (text) => (text.includes('Sentinel ID is') ? true : null))
       },
     })
@@ -240,7 +243,7 @@ async function startSentinels(
 }
 
 /** Calls back with each event that a Sentinel writes to its log, such as `+switch-master …`. */
-function tellEvents(child: Child, onEvent: (text: string) => void): void {
+function watchEvents(child: Child, onEvent: (text: string) => void): void {
   let read = 0
   child.onOutput(() => {
     const output = child.output()
@@ -329,7 +332,10 @@ function watchRoles({
 
   async function read(node: DataNode): Promise<void> {
     const askedAt = clock()
-    const info = await withTimeout(node.admin.info('replication'), 700)
+    const info = await withTimeout(
+      node.admin.info('replication').catch(() => null),
+      WATCH_TIMEOUT_MS,
+    )
     const ms = clock() - askedAt
     const disturbed = history.faults.some(
       (fault) =>
@@ -357,7 +363,10 @@ function watchRoles({
   }
 
   async function ask({ admin }: SentinelProcess): Promise<void> {
-    const fields = await withTimeout(admin.call('sentinel', 'master', MASTER_NAME), 700)
+    const fields = await withTimeout(
+      admin.call('sentinel', 'master', MASTER_NAME).catch(() => null),
+      WATCH_TIMEOUT_MS,
+    )
     if (!Array.isArray(fields)) return
     const member = (name: string): number => Number(fields[fields.indexOf(name) + 1])
     const next = { port: member('port'), epoch: member('config-epoch') }
@@ -373,10 +382,10 @@ function watchRoles({
 
   function promoted(old: DataNode, node: DataNode): void {
     const at = clock()
-    const made = history.faults.filter(
+    const causes = history.faults.filter(
       (fault) => fault.node === old.name && fault.from < at && (fault.until ?? at) > at - 12_000,
     )
-    const troubleSince = Math.min(at - 5_000, ...made.map(({ from }) => from))
+    const troubleSince = Math.min(at - 5_000, ...causes.map(({ from }) => from))
     const supersededUntil = known.get(old) === 'slave' ? at : null
     const failover: Failover = { at, troubleSince, from: old.name, to: node.name, supersededUntil }
     history.failovers.push(failover)
@@ -397,23 +406,6 @@ function watchRoles({
 
   const timer = setInterval(() => void look(), WATCH_EVERY_MS)
   return { look, namedMaster: () => named?.port ?? null, close: () => clearInterval(timer) }
-}
-
-/** Null where it fails or takes longer. */
-async function withTimeout<T>(work: Promise<T>, ms: number): Promise<T | null> {
-  return await new Promise((resolve) => {
-    const timer = setTimeout(resolve, ms, null)
-    work.then(
-      (value) => {
-        clearTimeout(timer)
-        resolve(value)
-      },
-      () => {
-        clearTimeout(timer)
-        resolve(null)
-      },
-    )
-  })
 }
 
 async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {

@@ -2,8 +2,8 @@ import type { Outcome } from './campaign.ts'
 import { at } from './checks.ts'
 import type { Mode } from './history.ts'
 
-/** Of each check. */
-const TOLD_IN_FULL = 4
+/** Violations of each check that are described with their history. */
+const IN_FULL = 4
 
 /** The summary of one campaign, as readable lines. */
 export function summarize(mode: Mode, { history, verdict, tookMs, memoryMegabytes }: Outcome): string[] {
@@ -37,18 +37,18 @@ export function summarize(mode: Mode, { history, verdict, tookMs, memoryMegabyte
 }
 
 /** The violations. Of each check the first ones, or all, with the history that led to them. */
-export function tellViolations({ verdict }: Outcome, full: boolean): string[] {
-  const told = new Map<string, number>()
+export function describeViolations({ verdict }: Outcome, full: boolean): string[] {
+  const described = new Map<string, number>()
   return verdict.violations.flatMap(({ check, what, at: when, history }) => {
-    const before = told.get(check) ?? 0
-    told.set(check, before + 1)
+    const before = described.get(check) ?? 0
+    described.set(check, before + 1)
     const title = `VIOLATION at ${at(when)}: ${what}`
-    return full || before < TOLD_IN_FULL ? ['', title, ...history.map((line) => `    ${line}`)] : [title]
+    return full || before < IN_FULL ? ['', title, ...history.map((line) => `    ${line}`)] : [title]
   })
 }
 
 /** The sessions that were lost within a documented limit, with the history that proves it. */
-export function tellLosses({ verdict }: Outcome): string[] {
+export function describeLosses({ verdict }: Outcome): string[] {
   return verdict.losses.flatMap(({ user, at: when, cause, history }) => [
     '',
     `LOST at ${at(when)}: the session of ${user}: ${cause}`,

@@ -11,7 +11,7 @@ import { type Clock, digestOf, type TokenRequest } from './history.ts'
  * listens. `frozen`: requests wait, and leave afterwards if their connection still stands. `delayed`: requests arrive late,
  * also when their connection is gone by then. `replies-held`: responses wait.
  */
-export type GatewayState = 'open' | 'cut' | 'refused' | 'frozen' | 'delayed' | 'replies-held'
+type GatewayState = 'open' | 'cut' | 'refused' | 'frozen' | 'delayed' | 'replies-held'
 
 /** The network between one replica and the token endpoint. Writes down each request, and what became of it. */
 export interface TokenGateway {
@@ -25,7 +25,7 @@ export interface TokenGateway {
 
 const HEADER = 'x-chaos-request'
 
-export type TokenRecords = ReturnType<typeof createTokenRecords>
+type TokenRecords = ReturnType<typeof createTokenRecords>
 
 /** What all gateways of a campaign share: the requests, and which token belongs to which user. */
 export function createTokenRecords(sandbox: Sandbox, requests: TokenRequest[]) {
@@ -40,12 +40,23 @@ export function createTokenRecords(sandbox: Sandbox, requests: TokenRequest[]) {
     owners,
 
     /** Notes the user that a code belongs to. */
-    ownerOf(secret: string, user: string): void {
+    setOwner(secret: string, user: string): void {
       owners.set(secret, user)
       secrets.add(secret)
     },
 
-    begin(replica: number, form: URLSearchParams, path: string, at: number): TokenRequest {
+    /** Records a request that has arrived. */
+    begin({
+      replica,
+      form,
+      path,
+      at,
+    }: {
+      replica: number
+      form: URLSearchParams
+      path: string
+      at: number
+    }): TokenRequest {
       const grant = form.get('grant_type')
       const token = form.get('refresh_token') ?? form.get('code') ?? form.get('token') ?? ''
       const kind = path.endsWith('/revoke')
@@ -56,14 +67,14 @@ export function createTokenRecords(sandbox: Sandbox, requests: TokenRequest[]) {
             ? 'code'
             : 'other'
       seq += 1
-      const made: TokenRequest = {
+      const tokenRequest: TokenRequest = {
         ...{ seq, replica, kind, token: digestOf(token), user: owners.get(token) ?? null, arrivedAt: at },
         ...{ forwardedAt: null, respondedAt: null, status: null, deliveredAt: null, closedAt: null },
         ...{ lostBy: null, outcome: null, fault: null },
       }
-      requests.push(made)
-      open.set(seq, { request: made, entry: null })
-      return made
+      requests.push(tokenRequest)
+      open.set(seq, { request: tokenRequest, entry: null })
+      return tokenRequest
     },
 
     /** Takes over what the sandbox's journal knows of the requests. */
@@ -75,19 +86,20 @@ export function createTokenRecords(sandbox: Sandbox, requests: TokenRequest[]) {
           if (found !== undefined) found.entry = entry
         }
       }
-      for (const [number, { request: made, entry }] of open) {
+      for (const [number, { request: tokenRequest, entry }] of open) {
         if (entry !== null) {
-          made.outcome = entry.outcome
-          made.fault = entry.fault
+          tokenRequest.outcome = entry.outcome
+          tokenRequest.fault = entry.fault
         }
-        const over = made.deliveredAt !== null || made.closedAt !== null
-        const neverPassed = made.forwardedAt === null && made.lostBy !== null
-        if (over && (neverPassed || made.outcome !== null)) open.delete(number)
+        const over = tokenRequest.deliveredAt !== null || tokenRequest.closedAt !== null
+        const neverPassed = tokenRequest.forwardedAt === null && tokenRequest.lostBy !== null
+        if (over && (neverPassed || tokenRequest.outcome !== null)) open.delete(number)
       }
     },
   }
 }
 
+/** Listens until `close`. */
 export async function startTokenGateway({
   replica,
   sandbox,
@@ -120,47 +132,47 @@ export async function startTokenGateway({
   async function handle(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
     const body = await textOf(incoming)
     const form = new URLSearchParams(body)
-    const made = records.begin(replica, form, incoming.url ?? '', clock())
+    const tokenRequest = records.begin({ replica, form, path: incoming.url ?? '', at: clock() })
     const socket = incoming.socket
     const isGone = () => socket.destroyed
     response.once('close', () => {
-      if (made.deliveredAt === null) made.closedAt ??= clock()
+      if (tokenRequest.deliveredAt === null) tokenRequest.closedAt ??= clock()
     })
 
-    if (made.kind === 'refresh' && losses.before.left > 0) {
+    if (tokenRequest.kind === 'refresh' && losses.before.left > 0) {
       losses.before.left -= 1
-      made.lostBy = losses.before.fault
+      tokenRequest.lostBy = losses.before.fault
       return void socket.resetAndDestroy()
     }
     if (state === 'delayed') await new Promise((resolve) => setTimeout(resolve, delayMs))
     while (state === 'frozen' && !isGone()) await changed()
     if (state !== 'delayed' && isGone()) {
-      made.lostBy ??= 'the connection was gone before the request passed'
+      tokenRequest.lostBy ??= 'the connection was gone before the request passed'
       return
     }
 
-    made.forwardedAt = clock()
-    const forwarded = await forward(incoming, response, body, made)
+    tokenRequest.forwardedAt = clock()
+    const forwarded = await forward(incoming, response, { body, seq: tokenRequest.seq })
     if (forwarded === null) {
-      made.lostBy ??= 'the sandbox gave no response'
+      tokenRequest.lostBy ??= 'the sandbox gave no response'
       return void socket.resetAndDestroy()
     }
-    made.respondedAt = clock()
-    made.status = forwarded.status
-    learn(forwarded.body, made.user ?? records.owners.get(form.get('code') ?? '') ?? null)
+    tokenRequest.respondedAt = clock()
+    tokenRequest.status = forwarded.status
+    learn(forwarded.body, tokenRequest.user ?? records.owners.get(form.get('code') ?? '') ?? null)
     while ((state === 'replies-held' || state === 'frozen') && !isGone()) await changed()
     if (isGone()) {
-      made.lostBy ??= 'the connection was gone before the response passed'
+      tokenRequest.lostBy ??= 'the connection was gone before the response passed'
       return
     }
-    if (made.kind === 'refresh' && losses.after.left > 0) {
+    if (tokenRequest.kind === 'refresh' && losses.after.left > 0) {
       losses.after.left -= 1
-      made.lostBy = losses.after.fault
+      tokenRequest.lostBy = losses.after.fault
       return void socket.resetAndDestroy()
     }
     response.writeHead(forwarded.status, forwarded.headers)
     response.end(forwarded.body, () => {
-      made.deliveredAt = clock()
+      tokenRequest.deliveredAt = clock()
     })
   }
 
@@ -168,11 +180,10 @@ export async function startTokenGateway({
   function forward(
     incoming: IncomingMessage,
     response: ServerResponse,
-    body: string,
-    made: TokenRequest,
+    { body, seq }: { body: string; seq: number },
   ): Promise<{ status: number; headers: Record<string, string>; body: Buffer } | null> {
     return new Promise((resolve) => {
-      const headers = { ...incoming.headers, [HEADER]: String(made.seq) }
+      const headers = { ...incoming.headers, [HEADER]: String(seq) }
       delete headers.connection
       const outgoing = request(
         `${sandbox.url}${incoming.url}`,
