@@ -88,7 +88,8 @@ export function createTransactions({
   function* loginCookiesIn(header: string | undefined): Generator<{ id: string; value: string }> {
     for (const pair of (header ?? '').split(';')) {
       const at = pair.indexOf('=')
-      const name = pair.slice(0, at).trim()
+      // `trim` would also remove a byte A0, and no browser keeps other sites from a cookie `\xA0__Host-…`.
+      const name = pair.slice(0, at).replace(/^[ \t]+|[ \t]+$/g, '')
       const id = name.startsWith(loginPrefix) ? name.slice(loginPrefix.length) : ''
       if (at > 0 && /^[A-Za-z0-9_-]{1,64}$/.test(id)) yield { id, value: pair.slice(at + 1).trim() }
     }

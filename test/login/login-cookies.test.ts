@@ -1,7 +1,7 @@
 import t from 'tap'
 import { freePort } from '../helpers/ports.ts'
 import { decide, startBff, startSandbox } from '../helpers/system.ts'
-import { ask, field, portOf } from '../http/wire.ts'
+import { ask, field, portOf, speak } from '../http/wire.ts'
 
 /** The default secret of every server in the tests. */
 const SECRET = 'the-first-secret-of-the-tests-of-32-characters'
@@ -104,6 +104,27 @@ t.test('a browser keeps five sign-ins, and a sixth drops the oldest', async (t) 
   }
   const late = await browser.navigate(await decide(sandbox, starts[0]!), { from: 'cross-site' })
   t.equal(late.status, 400)
+})
+
+t.test('a login cookie that another site can set beside the prefix begins no sign-in', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  const start = await browser.navigate('/auth/login')
+  const [cookie = ''] = start.setCookies[0]!.split(';')
+  const { pathname, search } = new URL(await decide(sandbox, String(start.headers.location)))
+  // Node reads a header byte as one character, and JavaScript trims A0 (no-break space).
+  for (const [space, status] of [
+    ['\xa0', 400],
+    ['\xa0 ', 400],
+    [' \xa0', 400],
+    [' \t', 303],
+  ] as const) {
+    const lines = [`Host: localhost:${portOf(bff)}`, `Cookie: a=1;${space}${cookie}`, 'Connection: close']
+    const text = `GET ${pathname}${search} HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`
+    const [response] = (await speak(portOf(bff), Buffer.from(text, 'latin1'))).answers
+    t.equal(response?.status, status, JSON.stringify(space))
+  }
 })
 
 t.test('foreign login cookies are cleared and prevent no sign-in', async (t) => {

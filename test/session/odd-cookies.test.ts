@@ -1,6 +1,6 @@
 import t from 'tap'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
-import { ask, portOf, problemOf } from '../http/wire.ts'
+import { ask, portOf, problemOf, speak } from '../http/wire.ts'
 
 const ANONYMOUS = { authenticated: false, loginUrl: '/auth/login' }
 
@@ -54,6 +54,25 @@ t.test('/auth/session responds 200 without a session, whatever the cookies hold'
     { authenticated: true },
     'the valid cookie still works',
   )
+})
+
+t.test('a cookie that another site can set beside the prefix is not ours', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  const good = browser.cookies.get('session')!.value
+  // Node reads a header byte as one character, and JavaScript trims A0 (no-break space), 0B and 0C.
+  for (const space of ['\xa0', '\xa0 ', ' \xa0', '\xa0\t']) {
+    const lines = [
+      `Host: localhost:${portOf(bff)}`,
+      `Cookie: a=1;${space}session=${good}`,
+      'Connection: close',
+    ]
+    const text = `GET /auth/session HTTP/1.1\r\n${lines.join('\r\n')}\r\n\r\n`
+    const [response] = (await speak(portOf(bff), Buffer.from(text, 'latin1'))).answers
+    t.strictSame(problemOf(response!), ANONYMOUS, JSON.stringify(space))
+  }
 })
 
 t.test('a valid cookie is found among others of any size and form', async (t) => {
