@@ -38,11 +38,11 @@ export function createRateLimit({ perMinute, clock }: RateLimitOptions): RateLim
 
 /**
  * The name under which one client is counted: an IPv4 address, or the /64 network of an IPv6 address, which a household
- * owns whole. Everything that is no address counts as one client.
+ * owns whole. Everything that is no address counts as one client, and so does undefined, from a connection that is reset.
  */
-export function networkOf(given: string): string {
+export function networkOf(given: string | undefined): string {
   // Some proxies write the port into X-Forwarded-For, and a zone names an interface of this host.
-  const address = given
+  const address = (given ?? '')
     .replace(/^\[(.*)\](:\d+)?$/, '$1')
     .replace(/^([\d.]+):\d+$/, '$1')
     .replace(/%.*$/, '')

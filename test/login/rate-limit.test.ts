@@ -37,8 +37,9 @@ t.test('an IPv6 client is counted by its /64 network', async (t) => {
     ['0:0:0:0:0:FFFF:c000:207', '192.0.2.7'],
     ['localhost', 'unknown'],
     ['', 'unknown'],
+    [undefined, 'unknown'],
   ] as const) {
-    t.equal(networkOf(address), network, address)
+    t.equal(networkOf(address), network, String(address))
   }
 })
 
