@@ -31,6 +31,8 @@ interface Connections {
   close(): Promise<void>
 }
 
+/** More requests on one connection at once than any browser or proxy sends: Node reads some 1,500 before it stops. */
+const MAX_PIPELINED = 32
 /** How long a closing server waits for the first request of a connection. */
 const FIRST_REQUEST_MS = 500
 /** How long a connection that this server has ended may still bring data. */
@@ -72,6 +74,7 @@ export function trackConnections(server: Server): Connections {
       responses.newest = response
       responses.open += 1
       if (draining) response.shouldKeepAlive = false
+      if (responses.open > MAX_PIPELINED) response.req.socket.destroy()
     },
     end(response) {
       const { socket } = response.req

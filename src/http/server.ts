@@ -8,7 +8,7 @@ import { addSecurityHeaders } from './headers.ts'
 import { sendProblem, toProblem } from './problems.ts'
 
 /** A Fastify server that adds no log line, response or type coercion of its own. `addHooks` completes it. */
-export function createServer({ trustProxy, secureCookies }: Config): FastifyInstance {
+export function createServer({ trustProxy, secureCookies, upstream, oauth }: Config): FastifyInstance {
   const newRequestId = createRequestIds()
   const clientErrors = createClientErrors({ newRequestId, secure: secureCookies })
   const server = Fastify({
@@ -21,6 +21,8 @@ export function createServer({ trustProxy, secureCookies }: Config): FastifyInst
     return503OnClosing: false,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: 4_096 },
+    // A browser that stops reading would hold its connection for ever. A call is sent three times at most.
+    connectionTimeout: Math.max(60_000, 3 * (upstream.timeoutMs + oauth.tokenTimeoutMs)),
     requestTimeout: 60_000,
     keepAliveTimeout: 72_000,
     http: { requireHostHeader: false, headersTimeout: 30_000, connectionsCheckingInterval: 5_000 },

@@ -72,6 +72,23 @@ t.test('a closing server sends a slow reader the rest of its response before it 
   t.ok(received > BYTES, `${received} bytes`)
 })
 
+t.test('a connection ends that has more than 32 requests open at once', async (t) => {
+  const { app } = await startTracked(t)
+  let begun = 0
+  app.server.on('request', () => {
+    begun += 1
+  })
+  const few = connectTo(app)
+  few.write(REQUEST.repeat(32))
+  while (begun < 32) await elapsed(10)
+  few.end()
+  t.equal((await readAll(few)).split('HTTP/1.1 200').length - 1, 32, 'all of fewer are answered')
+  const many = connectTo(app)
+  many.write(REQUEST.repeat(1_500))
+  const responses = (await readAll(many)).split('HTTP/1.1 200').length - 1
+  t.ok(responses <= 32, `${responses} responses`)
+})
+
 t.test('a draining server ends each connection with its next response', async (t) => {
   const { app, connections } = await startTracked(t)
   const socket = connectTo(app)

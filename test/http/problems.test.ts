@@ -196,7 +196,11 @@ async function askFailing(t: Test, fault: Error) {
     log: createLog('info', sink),
     observe: () => {},
     sessionOf: () => null,
-    fallback: () => Promise.reject(fault),
+    fallback(_request, reply) {
+      // As of a file that cannot be opened.
+      reply.headers({ 'cache-control': 'public, immutable', etag: 'W/"1-2"', 'content-encoding': 'br' })
+      return Promise.reject(fault)
+    },
     navigationPage: () => () => null,
   })
   t.teardown(() => server.close())
@@ -214,6 +218,8 @@ async function askFailing(t: Test, fault: Error) {
 t.test('an unexpected error is a 500 without details, and the log has them', async (t) => {
   const fault = new TypeError('planted', { cause: new Error('deeper') })
   const { answer, line } = await askFailing(t, fault)
+  t.equal(field(answer, 'cache-control'), 'no-store', 'nobody keeps a failure')
+  for (const name of ['etag', 'content-encoding']) t.notOk(answer.headers.has(name), name)
   t.equal(answer.status, 500)
   t.match(problemOf(answer), { code: 'internal_error', status: 500 })
   t.notMatch(answer.body, /planted|deeper|TypeError|at /)

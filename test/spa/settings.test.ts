@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { connect, type Socket } from 'node:net'
 import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync } from 'node:zlib'
 import t, { type Test } from 'tap'
 import { request } from 'undici'
@@ -51,6 +53,22 @@ function decoded({ headers, body }: Awaited<ReturnType<typeof get>>): string {
   if (coding === 'br') return brotliDecompressSync(body).toString()
   return (coding === 'gzip' ? gunzipSync(body) : body).toString()
 }
+
+t.test('a browser that stops reading a file does not hold its connection for ever', async (t) => {
+  const dir = t.testdir({ 'index.html': PAGE, 'big.js': Buffer.alloc(32_000_000) })
+  const bff = await startWithPage(t, dir)
+  const { server } = bff.app.server
+  t.equal(server.timeout, 120_000, 'by default')
+  server.timeout = 300
+  const reader = connect(Number(new URL(bff.publicUrl).port), '127.0.0.1').on('error', () => {})
+  const accepted = once(server, 'connection') as Promise<[Socket]>
+  reader.pause()
+  reader.write('GET /big.js HTTP/1.1\r\nHost: localhost\r\n\r\n')
+  const [socket] = await accepted
+  await once(socket, 'close')
+  t.ok(socket.bytesWritten > 0, 'the response had begun')
+  reader.destroy()
+})
 
 t.test('the compressed form of a file is sent to a client that prefers it', async (t) => {
   const bff = await startWithPage(t, makeBuild(t))
