@@ -234,7 +234,11 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
 
     async end(key, request = {}) {
       const tokens = unansweredEnds.get(key) ?? (await readTokens(key))
-      if (tokens === null) return { kind: 'gone' }
+      if (tokens === null) {
+        // Redis may have lost it, so that no process heard of its end.
+        store.announceHere(key)
+        return { kind: 'gone' }
+      }
       try {
         const ended = await endNoted(key, request)
         const before = unansweredEnds.get(key)

@@ -368,6 +368,15 @@ t.test('the first end after one without a reply returns its tokens, and a furthe
   t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'gone' })
 })
 
+t.test('the end of a session that Redis has lost is announced in this process', async (t) => {
+  const { store } = start(t)
+  const announced: RecordKey[] = []
+  store.onChange((key) => void announced.push(key))
+  const key = newKey()
+  t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'gone' })
+  t.strictSame(announced, [key])
+})
+
 t.test('the next end after one that did not run returns the tokens of that time', async (t) => {
   const { memory, store, fail, heal, session, after } = start(t)
   const key = await session()
