@@ -68,6 +68,7 @@ const PROGRAMS: Record<
         text: substitute(text, [
           [/^ *listen \[::\].*\n/gm, ''],
           [/(server 10\.0\.0\.1)2(:.*\n)/g, '$12$2    $13$2'],
+          ['/var/log/nginx/access.log', '/dev/stdout'],
           ['listen 80;', `listen 127.0.0.1:${ports.http};`],
           ['listen 443 ', `listen 127.0.0.1:${ports.https} `],
         ]),
