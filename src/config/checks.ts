@@ -76,6 +76,11 @@ export function relationWarnings(values: Values): string[] {
       `${name} is plain http (ALLOW_INSECURE_HTTP): everyone on the network path can read the traffic`,
     )
   }
+  if (values.UPSTREAM_TOKEN_IN === 'query') {
+    warnings.push(
+      'UPSTREAM_TOKEN_IN=query: a response that repeats its own address shows the access token to the page',
+    )
+  }
   if (values.CLIENT_FLUX_ALLOWED !== null && !values.OAUTH_FLOWS.has('client')) {
     warnings.push('CLIENT_FLUX_ALLOWED has no effect without the client flow')
   }
