@@ -3,23 +3,23 @@
 import { loadavg } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { startMasters } from './capacity/masters.mjs'
 import { measureCapacity } from './capacity/measure.mjs'
 import { capacityTable, growthTable } from './capacity/tables.mjs'
-
 import { ROOT } from './places.mjs'
 import { readNumbers, runProgram, say, withServices } from './program.mjs'
-
 import { writeSection } from './report/page.mjs'
 import { whenAndWhere } from './report/versions.mjs'
 
 const HELP = `npm run bench:capacity -- [flags]
   --sessions <n>   sessions in the store (1000000; each needs about 3 KB of memory)
+  --masters <n>    masters that share them: a Cluster, or one Redis (3)
   --calls <n>      calls of each kind whose latency is taken (5000)
   --starts <n>     replicas that are started one after the other (5)
   --messages <n>   change messages that are sent to a replica (500000)
   --page <file>    the page to write (none; ours is docs/capacity.md)`
 
-const USUAL = { sessions: 1_000_000, calls: 5_000, starts: 5, messages: 500_000 }
+const USUAL = { sessions: 1_000_000, masters: 3, calls: 5_000, starts: 5, messages: 500_000 }
 
 await runProgram({ help: HELP, read: readOptions, run })
 
@@ -28,6 +28,7 @@ function readOptions() {
   const { values } = parseArgs({
     options: {
       sessions: text,
+      masters: text,
       calls: text,
       starts: text,
       messages: text,
@@ -41,7 +42,9 @@ function readOptions() {
 async function run(options) {
   const load = loadavg()[0].toFixed(1)
   await withServices(async (services) => {
-    const figures = await measureCapacity(services, options, say)
+    const masters = await startMasters(services, options.masters)
+    const figures = await measureCapacity({ services, masters, options, say })
+    masters.close()
     const measured = capacityTable(figures)
     const growth = growthTable(figures, join(ROOT, 'docs', 'benchmarks.md'))
     console.log(`\n${measured}\n\n${growth}\n`)

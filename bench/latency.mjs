@@ -8,7 +8,7 @@ import { chooseLoad } from './load/load.mjs'
 import { PAGE } from './places.mjs'
 import { readNumbers, runProgram, say, withServices } from './program.mjs'
 import { writeRounds, writeSection } from './report/page.mjs'
-import { conditions } from './report/versions.mjs'
+import { machineLines } from './report/versions.mjs'
 
 const HELP = `npm run bench:latency -- [flags]
   --rounds <n>     rounds over all candidates (3), each in new processes; every second one in reverse order
@@ -27,7 +27,7 @@ const HELP = `npm run bench:latency -- [flags]
 const USUAL = { rounds: 3, seconds: 2.5, warmup: 2, during: 20, calm: 3, count: 10_000, sessions: 100 }
 const QUICK = { rounds: 1, seconds: 0.5, warmup: 0.5, during: 20, calm: 1, count: 500, sessions: 20 }
 /** Other configurations of a server that is measured anyway. */
-const NOT_HERE = new Set(['ours-again', 'ours-uncached', 'ours-logged', 'nginx-tuned'])
+const NOT_HERE = new Set(['ours-again', 'ours-uncached', 'ours-logged', 'ours-traced', 'nginx-tuned'])
 
 await runProgram({ help: HELP, read: readOptions, run })
 
@@ -96,12 +96,7 @@ async function measureAll(services, candidates, options) {
   say(`written: ${options.page}`)
 }
 
-function conditionsOf(candidates, { rounds, seconds, warmupSeconds, sessions, kind }) {
-  const [where, versions] = conditions({
-    options: { rounds, seconds, warmupSeconds, sessions },
-    kind,
-    candidates,
-  }).split('\n')
-  const how = `- ${rounds} rounds, each candidate in a new process in each: ${seconds} s at each rate through it, then ${seconds} s direct; ${sessions} browsers taking turns, answers of 1 KB, 64 connections, random gaps`
-  return [where, versions, how].join('\n')
+function conditionsOf(candidates, { rounds, seconds, sessions, kind }) {
+  const how = `- ${rounds} rounds, each candidate in a new process in each: ${seconds} s at each rate through it, then ${seconds} s direct; ${sessions} browsers taking turns, responses of 1 KB, 64 connections, random gaps`
+  return `${machineLines({ kind, candidates })}\n${how}`
 }

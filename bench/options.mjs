@@ -1,6 +1,7 @@
 // The flags of `npm run bench`.
 import { parseArgs } from 'node:util'
 import { PAGE } from './places.mjs'
+import { readNumbers } from './program.mjs'
 
 const FLAGS = {
   rounds: { type: 'string' },
@@ -40,11 +41,7 @@ const SIZES = new Map([
 export function readOptions(args, candidateNames) {
   const { values } = parseArgs({ args, options: FLAGS })
   const base = values.quick ? QUICK : USUAL
-  const number = (name, usual) => {
-    const value = values[name] === undefined ? usual : Number(values[name])
-    if (!(value > 0)) throw new Error(`--${name} must be a number above 0`)
-    return value
-  }
+  const { rounds, seconds, warmup, sessions, connections } = readNumbers(values, { ...base, connections: 64 })
   const only = list(values.only) ?? candidateNames
   for (const name of only) {
     if (!candidateNames.includes(name))
@@ -54,13 +51,12 @@ export function readOptions(args, candidateNames) {
   for (const size of sizes) if (!SIZES.has(size)) throw new Error('--sizes: 1, 256 or both')
   const load = values.load ?? null
   if (load !== null && load !== 'wrk' && load !== 'sockets') throw new Error('--load must be wrk or sockets')
-  const connections = number('connections', 64)
   return {
     help: values.help,
-    rounds: number('rounds', base.rounds),
-    seconds: number('seconds', base.seconds),
-    warmupSeconds: number('warmup', base.warmup),
-    sessions: number('sessions', base.sessions),
+    rounds,
+    seconds,
+    warmupSeconds: warmup,
+    sessions,
     sizes: sizes.map((kilobytes) => ({
       kilobytes,
       connections: Math.max(1, Math.round(connections * SIZES.get(kilobytes))),

@@ -4,7 +4,7 @@ import { BENCH, findProgram, PEERS } from '../places.mjs'
 import { apache } from './apache.mjs'
 import { nginx, nginxTuned } from './nginx.mjs'
 import { bare, expressOidc, fastifySession, replyFrom } from './node-servers.mjs'
-import { ours, oursAgain, oursLogged, oursUncached, oursWithWorkers } from './ours.mjs'
+import { ours, oursAgain, oursLogged, oursTraced, oursUncached, oursWithWorkers } from './ours.mjs'
 
 /** In the order of the table. */
 export const CANDIDATES = [
@@ -12,6 +12,7 @@ export const CANDIDATES = [
   oursAgain,
   oursUncached,
   oursLogged,
+  oursTraced,
   bare,
   replyFrom,
   fastifySession,

@@ -1,4 +1,4 @@
-// This server as shipped, in three configurations: replicas of one deployment over one Redis, so that all of them
+// This server as shipped, in some configurations: replicas of one deployment over one Redis, so that all of them
 // know the browsers that signed in at the first.
 import { closeSync, openSync } from 'node:fs'
 import { join } from 'node:path'
@@ -54,6 +54,19 @@ export const oursLogged = {
   },
 }
 
+export const oursTraced = {
+  name: 'ours-traced',
+  title: 'this server, every request traced (OpenTelemetry)',
+  start: (services) =>
+    startOurs(services, {
+      env: {
+        // Takes any POST.
+        OTEL_EXPORTER_OTLP_ENDPOINT: services.upstreamUrl,
+        OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
+      },
+    }),
+}
+
 /** The same program again: how much two equal candidates differ is what a run cannot resolve. */
 export const oursAgain = { ...ours, name: 'ours-again', title: 'this server a second time' }
 
@@ -107,5 +120,5 @@ export async function startOurs(
 /** Rejects until the replica reaches Redis. `/readyz` would not do: a replica without change messages is never ready. */
 async function requireStore(url) {
   const { status } = await get(`${url}/auth/session`, {})
-  if (status !== 200) throw new Error(`${url} answers ${status}`)
+  if (status !== 200) throw new Error(`${url} responds ${status}`)
 }

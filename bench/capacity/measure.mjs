@@ -14,19 +14,22 @@ const AT_ONCE = 64
 const SETTLE_MS = 2_000
 const AT_REST_MS = 5_000
 
-export async function measureCapacity(services, { sessions, calls, starts, messages }, say) {
+/** Fills the masters and measures. Returns the figures that tables.mjs prints, times in milliseconds, CPU in microseconds. */
+export async function measureCapacity({ services, masters, options, say }) {
+  const { sessions, calls, starts, messages } = options
   const settings = {
-    redisPort: services.redisPort,
+    redisPort: masters.port,
     tokenUrl: `${services.authUrl}/oauth/token`,
     prefix: PREFIX,
+    env: { REDIS_URL: masters.url },
   }
-  const empty = await usedMemory(services)
+  const empty = await usedMemory(masters)
   const worker = await startWorker(services, settings, (filled) => say(`${filled} of ${sessions} sessions`))
   const startedAt = performance.now()
   await worker.ask({ name: 'fill', sessions })
   say(`filled in ${Math.round((performance.now() - startedAt) / 1_000)} s`)
-  const bytesEach = ((await usedMemory(services)) - empty) / sessions
-  const queueBytesEach = (await queueMemory(services)) / sessions
+  const bytesEach = ((await usedMemory(masters)) - empty) / sessions
+  const queueBytesEach = (await queueMemory(masters)) / sessions
 
   const read = await worker.ask({ name: 'time', what: 'read', calls })
   const queueLength = await worker.ask({ name: 'time', what: 'queueLength', calls: calls / 10 })
@@ -35,17 +38,18 @@ export async function measureCapacity(services, { sessions, calls, starts, messa
   const dueClaim = await worker.ask({ name: 'claimDue', due })
   say('measured: claims and reads')
   const replace = await worker.ask({ name: 'refreshes', calls, atOnce: 1 })
-  const cpuBefore = cpuOf(services.redisPid)
+  const cpuBefore = masters.cpu()
   const startedRefreshes = performance.now()
   await worker.ask({ name: 'refreshes', calls, atOnce: AT_ONCE })
   const refreshSeconds = (performance.now() - startedRefreshes) / 1_000
-  const redisCpuEach = cpuBefore === null ? null : (cpuOf(services.redisPid) - cpuBefore) / calls
+  const redisCpuEach = cpuBefore === null ? null : (masters.cpu() - cpuBefore) / calls
 
-  const replicas = await timeStarts(services, settings, starts, say)
-  const message = await weighMessages(services, settings, worker, messages)
+  const replicas = await timeStarts({ services, settings, starts })
+  say('measured: starts')
+  const message = await weighMessages({ services, masters, settings, worker, messages })
   await worker.stop()
   return {
-    ...{ sessions, bytesEach, queueBytesEach, calls, due },
+    ...{ masters: masters.count, sessions, bytesEach, queueBytesEach, calls, due },
     ...{ read: read.took, queueLength: queueLength.took, replace: replace.took },
     ...{ idleClaim: idleClaim.took, dueClaim: dueClaim.took },
     ...{ refreshesEach: calls / refreshSeconds, redisCpuEach, ...replicas, ...message, messages },
@@ -76,7 +80,7 @@ async function startWorker(services, settings, onProgress) {
 }
 
 /** Milliseconds from the start of a new process to `/readyz` 200, and to the first call it served. */
-async function timeStarts(services, settings, starts, say) {
+async function timeStarts({ services, settings, starts }) {
   const place = { port: await freePort(), opsPort: await freePort() }
   const first = await startReplica(services, settings, place)
   const cookie = await signIn(`${first.url}/auth/login`)
@@ -92,29 +96,31 @@ async function timeStarts(services, settings, starts, say) {
     servedMs.push(performance.now() - begun)
     await replica.stop()
   }
-  say('measured: starts')
   return { readyMs, servedMs }
 }
 
-/** CPU time of a replica and of Redis for one change message, in microseconds; null if unknown. */
-async function weighMessages(services, settings, worker, count) {
+/**
+ * CPU time for one change message, in microseconds: of a replica for each time it receives it (once from each master),
+ * and of one node of Redis. null if unknown.
+ */
+async function weighMessages({ services, masters, settings, worker, messages }) {
   const replica = await startReplica(services, settings, {
     port: await freePort(),
     opsPort: await freePort(),
   })
   await pause(SETTLE_MS)
-  const cpu = () => ({ replica: cpuOf(replica.pid), redis: cpuOf(services.redisPid), at: performance.now() })
+  const cpu = () => ({ replica: cpuOf(replica.pid), redis: masters.cpu(), at: performance.now() })
   const begin = cpu()
   await pause(AT_REST_MS)
   const idle = cpu()
-  await worker.ask({ name: 'messages', count, channel: `${settings.prefix}changed` })
+  await worker.ask({ name: 'messages', count: messages, channel: `${settings.prefix}changed` })
   await pause(SETTLE_MS)
   const end = cpu()
   await replica.stop()
   if (begin.replica === null) return { messageCpu: null, messageRedisCpu: null }
   const each = (of) => {
     const atRest = (idle[of] - begin[of]) / (idle.at - begin.at)
-    return (end[of] - idle[of] - atRest * (end.at - idle.at)) / count
+    return (end[of] - idle[of] - atRest * (end.at - idle.at)) / messages / masters.count
   }
   return { messageCpu: each('replica'), messageRedisCpu: each('redis') }
 }
@@ -139,14 +145,15 @@ async function startReplica(services, settings, { port, opsPort }) {
   return { url, pid, stop }
 }
 
-async function usedMemory({ redis }) {
-  return Number(/used_memory:(\d+)/.exec(await redis.info('memory'))[1])
+async function usedMemory({ info }) {
+  const each = (await info('memory')).map((text) => Number(/used_memory:(\d+)/.exec(text)[1]))
+  return each.reduce((sum, bytes) => sum + bytes)
 }
 
-async function queueMemory({ redis }) {
+async function queueMemory({ memoryOf }) {
   let bytes = 0
   for (let shard = 0; shard < SHARDS; shard += 1) {
-    bytes += (await redis.memory('USAGE', `${PREFIX}due:{${shard.toString(16)}}`, 'SAMPLES', 0)) ?? 0
+    bytes += await memoryOf(`${PREFIX}due:{${shard.toString(16)}}`)
   }
   return bytes
 }

@@ -1,5 +1,5 @@
 // Uses the store through the server's own code, in a separate process. Started with JSON:
-// `{redisPort, tokenUrl, prefix}`. Each message `{name, ...}` is one job. The worker sends back its result.
+// `{redisPort, tokenUrl, prefix, env}`, the port of one master. Each message `{name, ...}` is one job. The worker sends back its result.
 import { randomBytes, randomUUID } from 'node:crypto'
 import { Redis } from 'ioredis'
 import { forEach, newTokens, openStore, sealTokens } from '../refresh/sessions.mjs'

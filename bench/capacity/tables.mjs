@@ -8,9 +8,10 @@ const LEFT_AND_LEFT = [
 ]
 
 export function capacityTable(figures) {
-  const { sessions, bytesEach, queueBytesEach, calls, due } = figures
+  const { masters, sessions, bytesEach, queueBytesEach, calls, due } = figures
   return markdownTable(LEFT_AND_LEFT, [
     ['sessions in the store', whole(sessions)],
+    ['masters', whole(masters)],
     ['memory of one session, its queue entry included', `${whole(bytesEach)} bytes`],
     ['of which the queue entry', `${whole(queueBytesEach)} bytes`],
     ['`read`', latency(figures.read)],
@@ -22,8 +23,8 @@ export function capacityTable(figures) {
     ['CPU of Redis for those of one refresh', micro(figures.redisCpuEach)],
     ['a new replica: start to `/readyz` 200', `${whole(median(figures.readyMs))} ms`],
     ['a new replica: start to its first call served', `${whole(median(figures.servedMs))} ms`],
-    ['CPU of a replica for one change message', micro(figures.messageCpu)],
-    ['CPU of Redis for one change message, one subscriber', micro(figures.messageRedisCpu)],
+    ['CPU of a replica for one change message, from one master', micro(figures.messageCpu)],
+    ['CPU of one master for one change message, one subscriber', micro(figures.messageRedisCpu)],
   ])
 }
 

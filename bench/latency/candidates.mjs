@@ -37,7 +37,8 @@ export async function measureCandidates({ services, candidates, options, say }) 
       const capacity = await capacityOf(services, started, options)
       for (const share of options.shares) {
         const rate = (capacity * share) / 100
-        const shape = { requests: callsOf(services, started), rate, seconds: options.seconds }
+        const leadRate = capacity / 2
+        const shape = { requests: callsOf(services, started), rate, leadRate, seconds: options.seconds }
         const through = await load(services, { ...shape, url: started.url })
         const upstream = { url: services.upstreamUrl, authorization: DIRECT_AUTHORIZATION }
         const alone = await load(services, { ...shape, ...upstream })

@@ -141,7 +141,13 @@ async function rateOf(services, started, options) {
  * `andFailures`: the last failed response ends it, if that is later.
  */
 async function underLoad(services, { started, rate, options }, disturb) {
-  const shape = { url: started.url, requests: callsOf(services, started), rate, seconds: MAX_SECONDS }
+  const shape = {
+    leadRate: rate,
+    url: started.url,
+    requests: callsOf(services, started),
+    rate,
+    seconds: MAX_SECONDS,
+  }
   const load = await startAtRate(services, shape)
   await pause(options.calmSeconds * 1_000)
   const { begin, end, andFailures = false } = await disturb()

@@ -7,7 +7,7 @@ import { readSamples } from './samples.mjs'
 
 const OPEN_LOOP = fileURLToPath(new URL('open-loop.mjs', import.meta.url))
 const CONNECTIONS = 64
-/** Both ends compile their code meanwhile. */
+/** Both ends compile their code meanwhile. A slow load would not make them do so. */
 const LEAD_SECONDS = 1.5
 
 /**
@@ -17,16 +17,25 @@ const LEAD_SECONDS = 1.5
 export const TOO_LATE_MS = 1
 
 /**
- * Starts a load, and counts its requests after a lead. `seconds` is its length from then, unless `stop` ends it earlier; both `result` and `stop()` resolve with
+ * Starts a load, and counts its requests after a lead at `leadRate`. `seconds` is its length from then, unless `stop` ends it earlier; both `result` and `stop()` resolve with
  * what open-loop.mjs prints, and with the `samples` of all requests. `authorization` is sent if it is given.
  */
-export async function startAtRate(services, { url, requests, rate, seconds, authorization }) {
+export async function startAtRate(services, { url, requests, rate, leadRate, seconds, authorization }) {
   const file = join(services.folder, 'open-loop.tsv')
   const samples = join(services.folder, 'open-loop.samples')
   writeFileSync(file, requests.map(({ path, cookie }) => `${path}\t${cookie}\n`).join(''))
   const headers = { ...BROWSER_HEADERS, ...(authorization === undefined ? {} : { authorization }) }
   const port = Number(new URL(url).port)
-  const orders = { port, file, headers, connections: CONNECTIONS, rate, lead: LEAD_SECONDS, seconds, samples }
+  const orders = {
+    port,
+    file,
+    headers,
+    connections: CONNECTIONS,
+    rate,
+    lead: { seconds: LEAD_SECONDS, rate: leadRate },
+    seconds,
+    samples,
+  }
   const load = await services.processes.start(process.execPath, [OPEN_LOOP, JSON.stringify(orders)], {
     first: true,
     ready: /^started$/m,

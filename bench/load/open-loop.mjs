@@ -1,13 +1,13 @@
 // An open-loop load: requests at a fixed mean rate, with random gaps as between the calls of many users. A request
 // is due whether or not earlier ones were answered, and its latency counts from then: no coordinated omission.
-// The requests of the first `lead` seconds do not count: this program is slow until its code is compiled.
+// The requests of `lead`, `{seconds, rate}`, come first and do not count: this program is slow until its code is compiled.
 // A separate process: its job is one JSON argument, its result is one line of JSON. SIGTERM ends it early.
 import { connect } from 'node:net'
 import { Worker } from 'node:worker_threads'
 import { createReader, prepareRequests } from './requests.mjs'
 import { now, percentilesOf, writeSamples } from './samples.mjs'
 
-const { port, file, headers, connections, rate, lead = 0, seconds, samples } = JSON.parse(process.argv[2])
+const { port, file, headers, connections, rate, lead, seconds, samples } = JSON.parse(process.argv[2])
 
 const ANSWER_MS = 10_000
 const REOPEN_MS = 20
@@ -18,7 +18,7 @@ const UNANSWERED = 0
 const BROKEN = 1
 
 const requests = prepareRequests({ file, port, headers })
-const first = Math.round(rate * lead)
+const first = Math.round((lead?.rate ?? 0) * (lead?.seconds ?? 0))
 const planned = first + Math.max(1, Math.round(rate * seconds))
 const due = new Float64Array(new SharedArrayBuffer(planned * 8)).fill(Number.POSITIVE_INFINITY)
 // When this process saw that a request was due, after its time: its own delay, whatever the server does.
@@ -41,7 +41,7 @@ const random = createRandom()
 let at = now() + START_MS
 for (let each = 0; each < planned; each += 1) {
   due[each] = at
-  at -= (Math.log(1 - random()) * 1_000) / rate
+  at -= (Math.log(1 - random()) * 1_000) / (each < first ? lead.rate : rate)
 }
 const pacer = new Worker(new URL('pacer.mjs', import.meta.url), { workerData: { due, woken } })
 pacer.on('message', () => {
@@ -54,7 +54,7 @@ process.on('SIGTERM', () => {
   setTimeout(finish, ANSWER_MS)
   if (finished === last) finish()
 })
-setTimeout(() => console.log('started'), START_MS + lead * 1_000)
+setTimeout(() => console.log('started'), START_MS + (lead?.seconds ?? 0) * 1_000)
 
 function sendDue() {
   const time = now()

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url'
 
 const WORKER = fileURLToPath(new URL('worker.mjs', import.meta.url))
 
-/** Starts a worker; `way` is plain, request or schedule, see worker.mjs. */
+/** Starts a worker; `way` is plain, libraries, request or schedule, see worker.mjs. */
 export function startWorker(services, { way, nodeArgs = [], env = {} }) {
   // Tokens that are due at once, so the next refresh of the same session need not wait an hour.
   const tokenUrl = `${services.upstreamUrl}${way === 'request' ? '/due' : ''}/oauth/token`

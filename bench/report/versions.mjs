@@ -11,17 +11,25 @@ const PROGRAMS = {
   Apache: ['apache2', ['-v']],
 }
 
-export function conditions({ options, kind, candidates }) {
+/** The date, the machine and the versions of all programs that a run used: two Markdown list items. */
+export function machineLines({ kind, candidates }) {
   const names = ['Redis', ...(kind === 'wrk' ? ['wrk'] : [])]
   for (const { name } of candidates) {
     if (name === 'nginx') names.push('nginx')
     if (name === 'apache') names.push('Apache')
   }
   const peers = candidates.some(({ needsPeers }) => needsPeers) ? peerVersions() : []
-  const { rounds, seconds, warmupSeconds, sessions } = options
   return [
     `- ${today()}; ${describeMachine()}`,
     `- Node ${process.versions.node}; ${[...names.map(nameAndVersion), ...peers].join(', ')}`,
+  ].join('\n')
+}
+
+/** The same, and how a run loaded the candidates. */
+export function conditions({ options, kind, candidates }) {
+  const { rounds, seconds, warmupSeconds, sessions } = options
+  return [
+    machineLines({ kind, candidates }),
     `- ${rounds} rounds, each candidate in a new process in each: ${seconds} s after ${warmupSeconds} s to warm up; ${sessions} browsers ` +
       `taking turns; load: ${kind === 'wrk' ? 'wrk, one thread' : 'bench/load/sockets.mjs'}; every response was checked`,
   ].join('\n')
