@@ -1,7 +1,7 @@
 // The reverse proxies of deploy/ as processes: the real programs with the real files, whose addresses and paths
 // are replaced by those of a test.
 
-import { readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { startChild, type Teardown } from '../helpers/child.ts'
@@ -25,6 +25,7 @@ export interface Behind {
 export interface Front {
   readonly httpPort: number
   readonly httpsPort: number
+  /** What it has printed, and its access log. */
   output(): string
 }
 
@@ -38,6 +39,8 @@ function substitute(text: string, pairs: readonly (readonly [string | RegExp, st
   }
   return result
 }
+
+const ACCESS_LOG = 'access.log'
 
 interface Ports {
   http: number
@@ -68,7 +71,7 @@ const PROGRAMS: Record<
         text: substitute(text, [
           [/^ *listen \[::\].*\n/gm, ''],
           [/(server 10\.0\.0\.1)2(:.*\n)/g, '$12$2    $13$2'],
-          ['/var/log/nginx/access.log', '/dev/stdout'],
+          ['/var/log/nginx/access.log', join(folder, ACCESS_LOG)],
           ['listen 80;', `listen 127.0.0.1:${ports.http};`],
           ['listen 443 ', `listen 127.0.0.1:${ports.https} `],
         ]),
@@ -124,7 +127,9 @@ export async function startFront(t: Teardown, name: (typeof FRONTS)[number], beh
     if (child.hasEnded()) throw new Error(`${name} ended at its start:\n${child.output()}`)
     return await accepts(ports.https)
   })
-  return { httpPort: ports.http, httpsPort: ports.https, output: child.output }
+  const accessLog = join(folder, ACCESS_LOG)
+  const output = () => child.output() + (existsSync(accessLog) ? readFileSync(accessLog, 'utf8') : '')
+  return { httpPort: ports.http, httpsPort: ports.https, output }
 }
 
 function accepts(port: number): Promise<boolean> {
