@@ -51,6 +51,7 @@ export function createCallback(context: LoginContext) {
 
   return async function callback(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const response = readAuthorizationResponse(queryOf(request.url))
+    // With OAUTH_REDIRECT=fixed the state names the sign-in.
     const { nonce = response.state ?? '' } = request.params as { nonce?: string }
     if (response.kind === 'none') {
       const page = fragmentPage(request, reply, { response, nonce })
@@ -84,7 +85,7 @@ export function createCallback(context: LoginContext) {
     return reply.redirect(returnLocation(transaction.returnTo), 303)
   }
 
-  /** Reload and Back come here after a sign-in that succeeded; a signed-in browser then goes home. */
+  /** A reload or Back repeats the callback after a successful sign-in: a signed-in browser then goes home. */
   async function withoutTransaction(
     request: FastifyRequest,
     reply: FastifyReply,

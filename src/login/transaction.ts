@@ -42,11 +42,15 @@ export function loginUrl({ flow, returnTo }: Pick<Transaction, 'flow' | 'returnT
   return `${PATHS.login}?returnTo=${encodeURIComponent(returnTo)}${flow === 'code' ? '' : `&flow=${flow}`}`
 }
 
-/** Content of a login cookie, short; without `f` it is of the code flow. */
+/** Content of a login cookie; its names are short, because the return address may be long. */
 interface Sealed {
+  /** Flow; absent in the code flow. */
   f?: RedirectFlow
+  /** Return address. */
   r: string
+  /** PKCE verifier. */
   v: string | null
+  /** When the sign-in began, epoch milliseconds. */
   t: number
 }
 

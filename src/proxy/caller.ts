@@ -31,7 +31,7 @@ export interface Renewer<C> {
   /**
    * The caller with a newer token than the refused one. Rejects with the problem to send if there is none.
    * `namesInvalidToken`: the refusal gave that error code, which ends a session without a refresh token.
-   * `request`: the one behind it, for the log.
+   * `request`: for the log.
    */
   renew(refused: C, namesInvalidToken: boolean, request: RequestInLog): Promise<C>
   /** Whether the caller's token has expired by the clock of this process. */
@@ -63,6 +63,7 @@ export interface CallersOptions {
   observe: (result: 'hit' | 'miss' | 'bypass') => void
 }
 
+/** A cached caller is used at most this long before its session is read again. */
 const MAX_ENTRY_AGE_MS = 60_000
 
 export function createCallers({

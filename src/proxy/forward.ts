@@ -63,8 +63,8 @@ export function createForward(options: ForwardOptions): Forward {
     try {
       caller = await callers.find(request.headers.cookie, check, requestInLog(request))
     } catch (error) {
-      const isAnonymous = error instanceof Problem && error.code === 'login_required'
-      if (!isAnonymous || !anonymous?.mayRead(outgoing)) throw error
+      const lacksSession = error instanceof Problem && error.code === 'login_required'
+      if (!lacksSession || !anonymous?.mayRead(outgoing)) throw error
       check()
       return send({ ...common, renewer: anonymous }, await anonymous.find())
     }

@@ -28,7 +28,7 @@ export interface Sessions {
   create(key: RecordKey, granted: GrantedTokens, flow: SessionFlow): Promise<NewSession>
   /** Ends a session whose creation failed, as soon as the store takes that. Never rejects. */
   abandon(key: RecordKey): void
-  /** Looks a session up, and ends it where it has passed a limit. `request`: the one that asks, for the log. */
+  /** Looks a session up, and ends it where it has passed a limit. `request`: for the log. */
   find(key: RecordKey, request?: RequestInLog): Promise<Found>
   /** The browser of this session is active now. */
   touch(key: RecordKey): void
