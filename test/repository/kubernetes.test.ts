@@ -179,16 +179,17 @@ t.test('the scrape job has the name that the alerts use', async (t) => {
   t.strictSame([...new Set([...rules.matchAll(/job="([^"]*)"/g)].map(([, name]) => name))], [job])
 })
 
-t.test('the network policy opens the ops port to one namespace alone', async (t) => {
+t.test('the network policy opens each port to one namespace alone', async (t) => {
   const { policyTypes, ingress } = find('NetworkPolicy').spec
   t.strictSame(policyTypes, ['Ingress'])
-  const open = ingress.filter((rule: { from?: unknown }) => rule.from === undefined)
-  t.strictSame(open, [{ ports: [{ protocol: 'TCP', port: 3000 }] }])
-  const closed = ingress.filter((rule: { from?: unknown }) => rule.from !== undefined)
-  t.strictSame(
-    closed.map((rule: { ports: unknown }) => rule.ports),
-    [[{ protocol: 'TCP', port: 9464 }]],
-  )
+  // The server believes the X-Forwarded-For of every address in the cluster (TRUST_PROXY).
+  const from = (name: string) => [
+    { namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': name } } },
+  ]
+  t.strictSame(ingress, [
+    { from: from('ingress-nginx'), ports: [{ protocol: 'TCP', port: 3000 }] },
+    { from: from('monitoring'), ports: [{ protocol: 'TCP', port: 9464 }] },
+  ])
 })
 
 t.test(
