@@ -47,6 +47,16 @@ declare module 'fastify' {
   }
 }
 
+// A failed file has them already, and caches would keep the failure for a year.
+const HEADERS_OF_FILES = [
+  'accept-ranges',
+  'cache-control',
+  'content-encoding',
+  'content-range',
+  'etag',
+  'last-modified',
+]
+
 /**
  * Adds what every response has in common: one form of error, security headers, 404 and 405 before any
  * other check, and a line in the log. Serves `/openapi.json`. `drain`: each response from now on ends its connection.
@@ -88,6 +98,7 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): { drai
     if (toSend.code === 'payload_too_large') closeSlowly(request.raw.socket)
     if (toSend.status >= 500) logFault(log, request, toSend)
     else if (toSend.code === 'cross_origin') logCrossOrigin(log, request, toSend)
+    for (const name of HEADERS_OF_FILES) reply.removeHeader(name)
     request.problemPage ??= isFailedNavigation(request, toSend)
       ? options.navigationPage(request, reply)
       : null

@@ -13,20 +13,9 @@ declare module 'fastify' {
   }
 }
 
-// A failed file has them already, and caches would keep the failure for a year.
-const HEADERS_OF_FILES = [
-  'accept-ranges',
-  'cache-control',
-  'content-encoding',
-  'content-range',
-  'etag',
-  'last-modified',
-]
-
 /** Sends a problem as `application/problem+json`, or as a page if the request has one. */
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, toSend: Problem): unknown {
   request.sentProblem = toSend
-  for (const name of HEADERS_OF_FILES) reply.removeHeader(name)
   for (const [name, value] of Object.entries(toSend.headers)) reply.header(name, value)
   if (request.problemPage) return request.problemPage(toSend)
   return reply.code(toSend.status).type('application/problem+json').send(toSend.body(request.id))

@@ -21,7 +21,7 @@ export function createServer({ trustProxy, secureCookies, upstream, oauth }: Con
     return503OnClosing: false,
     forceCloseConnections: 'idle',
     routerOptions: { maxParamLength: 4_096 },
-    // A browser that stops reading would hold its connection for ever. A call is sent three times at most.
+    // A browser that stops reading would hold its connection for ever. A request makes at most three calls.
     connectionTimeout: Math.max(60_000, 3 * (upstream.timeoutMs + oauth.tokenTimeoutMs)),
     requestTimeout: 60_000,
     keepAliveTimeout: 72_000,
