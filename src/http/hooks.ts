@@ -40,6 +40,8 @@ declare module 'fastify' {
   interface FastifyInstance {
     /** Logs and measures a response when it is over. */
     followResponse: (request: FastifyRequest, reply: FastifyReply) => void
+    /** How to show a problem as a page; null if this request gets JSON. */
+    pageOf: (request: FastifyRequest, reply: FastifyReply, toShow: Problem) => ProblemPage | null
   }
   interface FastifyRequest {
     /** Of the trace that this server exports; absent if it exports none. */
@@ -64,10 +66,12 @@ const HEADERS_OF_FILES = [
 export function addHooks(server: FastifyInstance, options: HooksOptions): { drain: () => void } {
   const { secure, log } = options
   const logResponse = createResponseLog(options)
-  const answerUnknown = createAnswerUnknown(options)
+  const findKnownPath = createKnownPaths(options.knownPaths)
+  const answerUnknown = createAnswerUnknown({ ...options, findKnownPath })
   const warnOfForwarded = createForwardedWarning(log)
 
   server.decorate('followResponse', follow)
+  server.decorate('pageOf', pageOf)
   server.decorateRequest('problemPage', null)
   server.decorateRequest('sentProblem', null)
 
@@ -99,9 +103,7 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): { drai
     if (toSend.status >= 500) logFault(log, request, toSend)
     else if (toSend.code === 'cross_origin') logCrossOrigin(log, request, toSend)
     for (const name of HEADERS_OF_FILES) reply.removeHeader(name)
-    request.problemPage ??= isFailedNavigation(request, toSend)
-      ? options.navigationPage(request, reply)
-      : null
+    request.problemPage ??= pageOf(request, reply, toSend)
     return sendProblem(request, reply, toSend)
   })
 
@@ -113,6 +115,11 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): { drai
   })
 
   return { drain: connections.drain }
+
+  function pageOf(request: FastifyRequest, reply: FastifyReply, toShow: Problem): ProblemPage | null {
+    const page = findKnownPath(routedPath(request.url) ?? rawPath(request.url))?.page?.(request, reply)
+    return page ?? (isFailedNavigation(request, toShow) ? options.navigationPage(request, reply) : null)
+  }
 
   function follow(request: FastifyRequest, reply: FastifyReply): void {
     const startedAt = performance.now()
@@ -189,14 +196,14 @@ function logFault(log: Logger, request: FastifyRequest, toSend: Problem): void {
 }
 
 /** Answers a request that no route takes: 405, a file, or 404. */
-function createAnswerUnknown({ knownPaths, fallback }: Pick<HooksOptions, 'knownPaths' | 'fallback'>) {
-  const openApi: KnownPath = { path: PATHS.openApi, allow: 'GET, HEAD' }
-  const table = [...knownPaths, openApi].map((known) => ({ ...known, matches: matcherOf(known.path) }))
-
+function createAnswerUnknown({
+  findKnownPath,
+  fallback,
+}: Pick<HooksOptions, 'fallback'> & { findKnownPath: (path: string) => KnownPath | undefined }) {
   return async function answerUnknown(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const path = routedPath(request.url)
-    const known = table.find(({ matches }) => matches.test(path))
-    request.problemPage = known?.page?.(request, reply) ?? null
+    if (path === null) throw problem('invalid_request', 'The path is not valid UTF-8.')
+    const known = findKnownPath(path)
     if (known !== undefined && !known.allow.split(', ').includes(request.method)) {
       throw problem('method_not_allowed', { headers: { allow: known.allow } })
     }
@@ -205,18 +212,29 @@ function createAnswerUnknown({ knownPaths, fallback }: Pick<HooksOptions, 'known
   }
 }
 
+/** Finds the pattern of a path that exists. */
+function createKnownPaths(knownPaths: readonly KnownPath[]) {
+  const openApi: KnownPath = { path: PATHS.openApi, allow: 'GET, HEAD' }
+  const table = [...knownPaths, openApi].map((known) => ({ known, matches: matcherOf(known.path) }))
+  return (path: string): KnownPath | undefined => table.find(({ matches }) => matches.test(path))?.known
+}
+
 /** The paths of a route pattern whose parameters are not empty. */
 function matcherOf(pattern: string): RegExp {
   return new RegExp(`^${pattern.replaceAll('.', '\\.').replace(/:\w+/g, '[^/]+')}$`)
 }
 
-/** The path as the router reads it: `/%66lux/a` is `/flux/a`, and `%2F` separates nothing. */
-function routedPath(url: string): string {
+/** The path as the router reads it: `/%66lux/a` is `/flux/a`, and `%2F` separates nothing. null: not valid UTF-8. */
+function routedPath(url: string): string | null {
   try {
-    return decodeURI(url.split('?', 1)[0]!)
-  } catch (cause) {
-    throw problem('invalid_request', { detail: 'The path is not valid UTF-8.', cause })
+    return decodeURI(rawPath(url))
+  } catch {
+    return null
   }
+}
+
+function rawPath(url: string): string {
+  return url.split('?', 1)[0]!
 }
 
 /** `/flux/` and `/flux/DEMO/` match their routes with an empty parameter. */

@@ -40,7 +40,9 @@ export function createServer({ trustProxy, secureCookies, upstream, oauth }: Con
       request.server.followResponse(request, reply)
       addSecurityHeaders(request, reply, secureCookies)
       reply.header('connection', 'close')
-      sendProblem(request, reply, toProblem(error))
+      const toSend = toProblem(error)
+      request.problemPage = request.server.pageOf(request, reply, toSend)
+      sendProblem(request, reply, toSend)
     },
   })
   clientErrors.watch(server.server)
