@@ -16,7 +16,7 @@ interface Way {
 const WAYS: Way[] = [
   {
     name: 'signed out',
-    end: (_t, _world, browser) => browser.fetch('/auth/logout', { method: 'POST' }),
+    end: (_t, _started, browser) => browser.fetch('/auth/logout', { method: 'POST' }),
     says: /signing out/,
   },
   {

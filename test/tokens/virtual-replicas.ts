@@ -57,20 +57,6 @@ export interface Replica {
   alive: boolean
 }
 
-/** Limits of each replica, in milliseconds but for `concurrency`. */
-interface VirtualOptions {
-  /** Idle limit of a session. Default one hour. */
-  idleMs?: number
-  /** Absolute limit of a session. Default ten hours. */
-  maxMs?: number
-  /** Refreshes that run at once. Default 64. */
-  concurrency?: number
-  /** Timeout of a token request. Default `TIMEOUT_MS`. */
-  timeoutMs?: number
-  /** Time that a stop may take. Default 17 seconds. */
-  stopMs?: number
-}
-
 /** The fleet of a test, and the controls for its faults. */
 export interface VirtualReplicas {
   readonly time: VirtualTime
@@ -105,15 +91,23 @@ export interface VirtualReplicas {
   crash(replica: Replica): void
 }
 
+const LIMITS = {
+  idleMs: 3_600_000,
+  maxMs: 36_000_000,
+  concurrency: 64,
+  timeoutMs: TIMEOUT_MS,
+  stopMs: 17_000,
+}
+
 /**
  * A fleet on virtual time: replicas with the real sessions and tokens over one memory store, and an authorization
  * server that rotates refresh tokens and revokes their family at reuse.
  */
-export function createVirtualReplicas(t: Teardown, options: VirtualOptions = {}): VirtualReplicas {
+export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS> = {}): VirtualReplicas {
   const time: VirtualTime = installVirtualTime(t)
   const steps = { wall: 0, store: 0 }
   const clock = { wall: () => time.now() + steps.wall, monotonic: time.clock.monotonic }
-  const { idleMs = 3_600_000 } = options
+  const { idleMs, maxMs, concurrency, timeoutMs, stopMs } = { ...LIMITS, ...limits }
   const shared = createMemoryStore({ now: () => time.now() + steps.store, idleMs })
   t.teardown(() => shared.close())
   const presentations: Presentation[] = []
@@ -277,7 +271,7 @@ export function createVirtualReplicas(t: Teardown, options: VirtualOptions = {})
       store,
       keyring,
       idleMs,
-      maxMs: options.maxMs ?? 36_000_000,
+      maxMs,
       clientId: 'client',
       clock,
       log,
@@ -293,9 +287,9 @@ export function createVirtualReplicas(t: Teardown, options: VirtualOptions = {})
       revoker,
       keyring,
       timing: TIMING,
-      concurrency: options.concurrency ?? 64,
-      timeoutMs: options.timeoutMs ?? TIMEOUT_MS,
-      stopMs: options.stopMs ?? 17_000,
+      concurrency,
+      timeoutMs,
+      stopMs,
       clock,
       random,
       log,
