@@ -115,6 +115,7 @@ for (const [name, outage] of Object.entries(OUTAGES)) {
           browser.fetch('/site/42', update).then(({ status }) => status),
         )
         await note('readyz', readyz(bff))
+        await elapsed(25)
       }
       t.strictSame([...seen].sort(), ['GetFlux 200', 'UpdateSite 200', 'readyz 200'])
 
