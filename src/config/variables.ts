@@ -163,7 +163,11 @@ export const TABLE = {
     wholeNumber(0, MAX_REFRESH_AHEAD_SECONDS),
     'a request refreshes first when the token has less left',
   ),
-  REFRESH_CONCURRENCY: withDefault('64', wholeNumber(1, 4096), 'token requests in flight, per process'),
+  REFRESH_CONCURRENCY: withDefault(
+    '64',
+    wholeNumber(1, 4096),
+    'refreshes that callers wait for at once, per process',
+  ),
 
   WAC: optional(WAC, 'account code for routes that name none'),
   WAC_ALLOWED: optional(mapped(listOf(WAC), asSet), 'account codes that may be used (default: any)'),

@@ -57,7 +57,7 @@ export interface AuthorizationServer {
 interface AuthorizationServerOptions {
   oauth: Config['oauth']
   egress: Config['egress']
-  /** Token requests that may be in flight at once. */
+  /** Refreshes at once for which a caller still waits. */
   concurrency: number
   clock: Clock
   /** Called with the `Date` of each response in epoch milliseconds, and how long the request took. */
@@ -70,8 +70,8 @@ type TokenFetch = ReturnType<ReturnType<typeof createTokenFetch>['within']>
 /** Surrounds each token request and revocation, for example with a measurement. */
 export type WrapTokenFetch = (inner: TokenFetch) => TokenFetch
 
-/** Extra connections for requests whose response is later than their timeout. */
-const LATE_RESPONSES = 64
+/** Connections on top: for late responses, sign-ins, the application's own token and revocations. */
+const EXTRA_CONNECTIONS = 64
 
 /** A client with its own connections; `close` closes them. */
 export function createAuthorizationServer({
@@ -83,7 +83,7 @@ export function createAuthorizationServer({
   wrapTokenFetch = (inner) => inner,
 }: AuthorizationServerOptions): AuthorizationServer {
   const tokenFetch = createTokenFetch({
-    connections: concurrency + LATE_RESPONSES,
+    connections: concurrency + EXTRA_CONNECTIONS,
     egress,
     monotonic: clock.monotonic,
     onDate,

@@ -11,7 +11,7 @@ export type ApplicationAccess =
   /** `serial` counts the tokens that this process has had; `expiresAt` in monotonic milliseconds. */
   | { kind: 'token'; token: Secret; serial: number; expiresAt: number }
   | { kind: 'unavailable'; retryAfterSeconds: number }
-  /** A token of the last minute was refused as well. */
+  /** The refused token was itself brought by a renewal within the last minute. */
   | { kind: 'token_refused' }
 
 /**
@@ -20,7 +20,7 @@ export type ApplicationAccess =
  */
 export interface ApplicationToken {
   obtain(): Promise<ApplicationAccess>
-  /** One that is newer than the refused one; asked for at most once a minute. */
+  /** One that is newer than the refused one. `token_refused` within a minute after such a renewal brought one. */
   renew(refusedSerial: number): Promise<ApplicationAccess>
 }
 

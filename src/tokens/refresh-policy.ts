@@ -20,7 +20,7 @@ const PAUSE_FOR_DUE_AT_ONCE_MS = 10_000
 /** The lease outlives the token request and the first tries to store its response. */
 const LEASE_MARGIN_MS = 5_000
 
-/** How long one process has the right to refresh a session. */
+/** Length of a lease, from when it is taken and from each renewal. */
 export function leaseMs(timeoutMs: number): number {
   return timeoutMs + LEASE_MARGIN_MS
 }
@@ -57,10 +57,10 @@ export function dueAt(tokens: Life, timing: RefreshTiming, random: number): numb
 }
 
 /**
- * Milliseconds until a refresh token may be presented that has been presented `doubts` times without a readable
- * answer, where its access token lives for `leftMs` more. In doubt it may be dead, and presenting a dead one can
- * revoke everything (RFC 9700 section 4.14.2). So it is presented once more when the access token is about to
- * expire, and freely when that has expired and nothing is left to lose.
+ * Milliseconds until a refresh token with `doubts` may be presented, while its access token lives for `leftMs` more.
+ * In doubt it may be dead, and presenting a dead one can revoke everything (RFC 9700 section 4.14.2). So it is
+ * presented once more when the access token is about to expire, and freely when that has expired and nothing is
+ * left to lose.
  */
 export function presentableInMs(
   tokens: Pick<Life, 'lifeSeconds'>,
@@ -68,8 +68,8 @@ export function presentableInMs(
   { doubts, leftMs }: { doubts: number; leftMs: number },
 ): number {
   if (doubts === 0) return 0
-  const lastChanceMs = doubts === 1 ? marginMs(timing.thresholdSeconds, tokens) / 3 : 0
-  return Math.max(0, leftMs - lastChanceMs)
+  const beforeExpiryMs = doubts === 1 ? marginMs(timing.thresholdSeconds, tokens) / 3 : 0
+  return Math.max(0, leftMs - beforeExpiryMs)
 }
 
 /** With these bounds a recovery is noticed within five seconds, unless responses are slow. */
@@ -83,7 +83,7 @@ interface BackOffInput {
   /** How long the access token still lives, in milliseconds; not above 0 once it has expired. */
   leftMs: number
   outcome: Extract<TokenOutcome, { kind: 'unavailable' | 'in_doubt' }>
-  /** Presentations of this refresh token that leave a doubt, the one that has just failed included. */
+  /** Doubts after this failure. */
   doubts: number
   timing: RefreshTiming
   /** In [0, 1). */

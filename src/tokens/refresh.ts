@@ -24,7 +24,7 @@ export interface RefreshEvents {
   lagged(seconds: number): void
 }
 
-/** The result of one attempt to refresh. A store that fails is thrown as `StoreUnavailable`. */
+/** The result of one try to refresh. A store that fails is thrown as `StoreUnavailable`. */
 export type RefreshResult =
   /** The session with its new tokens, which are stored. */
   | { kind: 'granted'; session: LiveSession }
@@ -35,9 +35,12 @@ export type RefreshResult =
   /** Read the record again: it has changed, or new tokens wait for the store (`late`) and `read` shows them. */
   | { kind: 'changed'; late?: Promise<RefreshResult> }
   | { kind: 'ended'; reason: EndReason | null }
-  /** The authorization server gave no tokens now. `late`: what the response comes to that is still awaited. */
+  /**
+   * No tokens now: the token endpoint failed, or nothing may be presented before `retryInMs`. `late`: the result of
+   * the presentation that still has no response.
+   */
   | { kind: 'later'; retryInMs: number; late?: Promise<RefreshResult> }
-  /** A forced refresh was made within the last minute. */
+  /** These tokens are the result of a forced refresh within the last minute, so another one is not made. */
   | { kind: 'forced_before' }
 
 interface RefreshOptions {
@@ -61,8 +64,8 @@ interface RefreshOptions {
 
 export interface Refresh {
   /**
-   * One attempt to replace a session's tokens: lease, one token request, write. It belongs to no request and is
-   * not cancelled with one: dropping the response would lose the only live refresh token. A presentation
+   * Tries once to replace a session's tokens: lease, one token request, write. A request of a browser that is
+   * cancelled does not cancel it: dropping the response would lose the only live refresh token. A presentation
    * without a response in time goes on in the background, with its lease renewed.
    */
   refresh(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult>
@@ -88,13 +91,16 @@ const UNANSWERED_RETRY_MS = 2_000
 interface Attempt {
   /** Names it in the record. */
   id: string
-  /** Presentations of this refresh token before this one that had no readable response. */
+  /** Doubts before this presentation; see docs/decisions/0002. */
   doubts: number
   /** Before the store was asked: the lease ends no sooner than its length after this. */
   leasedAt: number
-  /** When the access token expires. */
+  /**
+   * When the access token expires, by the earlier of two clocks; now if the resource server has refused it. So a
+   * forced refresh does not wait for expiry after a doubt.
+   */
   tokenExpiresAt: number
-  /** Until then an earlier presentation may be answered whose lease was never released. */
+  /** Until then the response to an earlier presentation may come, whose lease was never released. */
   earlierAnswerableUntil: number
 }
 
@@ -111,12 +117,12 @@ export function createRefresh(options: RefreshOptions): Refresh {
   /** Connections whose presentation has no response yet. */
   const unanswered = new Set<AbortController>()
   const beganAt = clock.monotonic()
-  /** The process stops: no one would be left to store a response. */
+  /** The process stops: it could not store a response any more. */
   let closed = false
   let closing: NodeJS.Timeout | undefined
 
   async function refresh(found: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
-    // Before the queue for a slot as well: behind requests that hang it would be a long one.
+    // Asked before the wait for a slot too: requests that hang keep their slots for the whole timeout.
     if (breaker.waitMs() > 0) return { kind: 'later', retryInMs: breaker.waitMs() }
     const releaseSlot = await slots.take()
     if (closed) {
@@ -149,7 +155,10 @@ export function createRefresh(options: RefreshOptions): Refresh {
     }
   }
 
-  /** Writes the intent to present the refresh token, or says why it may not be presented now. */
+  /**
+   * Takes the lease, or says why the refresh token may not be presented now. The store counts the doubt with the
+   * lease, before the request leaves: a crash leaves it in the record.
+   */
   async function takeLease(
     { key, record, tokens }: LiveSession,
     forced: boolean,
@@ -199,6 +208,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
           record.leaseUntil > 0 ? STORE_RETURN_GRACE_MS - (clock.monotonic() - beganAt) : 0,
         )
         if (waitMs <= 0) return attempt
+        // `null` takes back the doubt of this lease alone; earlier ones stay.
         await store.releaseLease(key, { attempt: id, inDoubt: null, retryInMs: waitMs })
         return { kind: 'later', retryInMs: waitMs }
       }
@@ -222,7 +232,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
     void track(inTime.then((outcome) => count(outcome?.kind ?? 'in_doubt')))
     const nothingToLose = attempt.doubts > 0 && attempt.tokenExpiresAt <= startedAt
     const hangs = nothingToLose && (await withTimeout(answer, PROBE_MS)) === null
-    // Other sessions need not wait for this one to learn that the endpoint hangs.
+    // Known early, so that callers of other sessions do not wait for a token endpoint that hangs.
     if (hangs) admission.report(false, null)
     const outcome = await inTime
     if (outcome !== null) {
@@ -230,7 +240,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
       if (isLost() && outcome.kind !== 'granted') return { kind: 'changed' }
       report(admission, outcome)
       const result = await track(conclude(session, attempt, outcome))
-      // The lease has run out without a presentation: another process may have refreshed meanwhile.
+      // The lease may have lapsed before the request left: another process may have refreshed meanwhile.
       const lapsed =
         outcome.kind === 'unavailable' && clock.monotonic() - attempt.leasedAt >= leaseMs(timeoutMs)
       return lapsed ? { kind: 'changed' } : result
@@ -263,7 +273,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
       case 'refused': {
         const openMs = earlierAnswerableUntil - clock.monotonic()
         if (openMs > 0) {
-          // The earlier presentation may have used the refresh token up, and its response hold the new one.
+          // The refusal may be due to the earlier presentation, whose response then holds the new tokens.
           log.warn(
             { event: 'refresh.refusal_waits', retryInMs: openMs, recordKey: inLog(key) },
             'a refresh was refused while an earlier one may still be granted: the session waits for it',
@@ -275,6 +285,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
           })
           return { kind: 'later', retryInMs: openMs }
         }
+        // Throws while Redis does not take the end. The store goes on trying, so the session still ends.
         const ended = await sessions.endRefused(key, record, id)
         if (ended === 'moved') return { kind: 'changed' }
         log.info(
@@ -285,7 +296,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
       }
       case 'unavailable':
       case 'in_doubt': {
-        // With an earlier doubt this presentation was the last chance, so even a readable failure counts.
+        // After an earlier doubt every try counts that brings no tokens: only one is allowed before expiry.
         const doubtless = outcome.kind === 'unavailable' && doubts === 0
         const after = doubts + (doubtless ? 0 : 1)
         const leftMs = tokenExpiresAt - clock.monotonic()
@@ -304,7 +315,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
     }
   }
 
-  /** Stores new tokens. Where the store does not take them it holds them, and `late` says what became of them. */
+  /** Stores new tokens. If Redis does not take them, the store holds them and retries, and `late` is the result. */
   async function save(session: LiveSession, attempt: string): Promise<RefreshResult> {
     const { key, record } = session
     const { gen, endsAt } = record
@@ -321,6 +332,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
             session: { ...session, record: { ...record, tokens, gen: gen + 1, replacedAt: 0 } },
           }
         case 'moved':
+          // Not revoked: that may revoke the whole grant (RFC 7009 section 2.1), and the newer tokens with it.
           log.warn(
             { event: 'refresh.overtaken', recordKey: inLog(key) },
             'newer tokens were stored while this refresh was under way',
@@ -336,8 +348,8 @@ export function createRefresh(options: RefreshOptions): Refresh {
 
   /**
    * Sends a presentation and renews its lease while it has no response, so that no other process presents the
-   * same refresh token. Its connection is reset when the response takes too long, and when the record has moved
-   * on (`isLost`): a request that was not delivered by then never must be.
+   * same refresh token. Resets its connection when the response takes too long, or when the tokens were replaced or
+   * presented elsewhere (`isLost`), so that a request that is still on its way is not delivered.
    */
   function holdLease(
     { key, record }: LiveSession,
@@ -373,10 +385,10 @@ export function createRefresh(options: RefreshOptions): Refresh {
         renewAt = clock.monotonic() + RENEW_EVERY_MS
         lost = renewed === 'taken'
         if (lost) reset('the refresh token has been replaced or presented elsewhere')
-        // The tokens that an ended session is still granted are to be revoked, and nobody else presents its token.
+        // The response is still awaited, to revoke its tokens. No lease is needed: nobody presents this token again.
         ended = renewed === 'gone'
       } catch (error) {
-        // The store may be away for all replicas: then nobody else presents the token, and the response is wanted.
+        // In an outage of Redis no process can take the lease, and the response may hold the only live tokens.
         if (!(error instanceof StoreUnavailable)) throw error
       } finally {
         renewing = false
@@ -440,7 +452,7 @@ function report(admission: Admission & { kind: 'go' }, outcome: TokenOutcome): v
   admission.report(answered, retryAfter === null ? null : retryAfter * 1_000)
 }
 
-/** An access token that the resource server refuses is as good as expired, whatever its life. */
+/** To the rules of doubts and back-off, an access token that the resource server refuses has expired. */
 function asExpired(session: LiveSession, at: number): LiveSession {
   const { tokens } = session
   return { ...session, tokens: { ...tokens, expiresAt: Math.min(tokens.expiresAt, at) } }

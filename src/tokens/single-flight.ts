@@ -5,7 +5,7 @@ import { type RecordKey, StoreUnavailable } from '../store/store.ts'
 import type { WatchRecord } from './record-watch.ts'
 import type { Refresh, RefreshResult, RefreshTrigger } from './refresh.ts'
 
-/** A refresh under way in this process, shared by all callers that need it. */
+/** A refresh of this process until its callers have a result. A presentation without a response outlives it. */
 interface Flight {
   /** Monotonic. */
   readonly startedAt: number
@@ -19,7 +19,7 @@ interface Flight {
 export interface SingleFlight {
   /** The flight of this session, begun with `trigger` if there is none. */
   join(session: LiveSession, trigger: RefreshTrigger): Flight
-  /** Resolves when no refresh of this process is under way. */
+  /** Resolves when no refresh of this process is under way, those included whose response is late. */
   settled(): Promise<void>
 }
 
@@ -36,7 +36,7 @@ interface SingleFlightOptions {
 /** When the record is gone, a refresh that ended the session itself has this long to report its reason. */
 const OWN_END_MS = 50
 
-/** One refresh for each session and process at a time. Puts sessions with new tokens into the due queue. */
+/** One flight for each session and process at a time. Puts sessions with new tokens into the due queue. */
 export function createSingleFlight(options: SingleFlightOptions): SingleFlight {
   const { refresh, sessions, watchRecord, monotonic, log, plan } = options
   const flights = new Map<RecordKey, Flight>()

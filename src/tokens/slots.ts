@@ -1,4 +1,7 @@
-/** A semaphore: bounds how many token requests run at once, first come first served. */
+/**
+ * A semaphore, first come first served: bounds the refreshes for which a caller still waits. A refresh without a
+ * response in time gives its slot back. Sign-ins and the application's own token take none.
+ */
 export interface Slots {
   take(): Promise<() => void>
   free(): number

@@ -36,8 +36,9 @@ interface TokensOptions {
 }
 
 /**
- * The tokens of all sessions: replaces them before they expire, with and without requests, and ends a session when
- * the authorization server refuses its refresh token. No other folder presents a refresh token.
+ * Refreshes the tokens of sessions before they expire, with and without requests, and ends a session when the
+ * authorization server refuses its refresh token. No other folder presents the refresh token of a session. The
+ * application's own token is separate (application-token.ts).
  */
 export interface Tokens {
   obtainAccessToken: ObtainAccessToken
