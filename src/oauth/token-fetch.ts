@@ -225,8 +225,9 @@ function exchange(
       onRequestStart(started) {
         // It was given up while it waited for a connection, or the process was stopped: it must not be written now.
         if (givenUp || signal?.aborted || monotonic() >= sendBefore) {
-          started.abort(new Error('given up'))
-          return fail(tooLate())
+          // Before the abort, which reports an error of its own.
+          fail(tooLate())
+          return started.abort(new Error('given up'))
         }
         controller = started
         sent = true

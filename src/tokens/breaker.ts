@@ -8,7 +8,7 @@ interface BreakerOptions {
 }
 
 export type Admission =
-  /** Send the request and report its outcome, however late; `release` if it was not sent. */
+  /** Send the request and report its outcome, however late. `release` if it says nothing about the token endpoint. */
   | {
       kind: 'go'
       /** `retryAfterMs`: from the `Retry-After` of the response. */

@@ -80,6 +80,8 @@ const FORCED_WINDOW_MS = 60_000
 const STORE_RETURN_GRACE_MS = 5_000
 /** The result of a request that could not be sent in time comes this much after its timeout, and leaves no doubt. */
 const UNSENT_TOLERANCE_MS = 100
+/** A timer that is later than this shows that this process was stalled. What it missed is no failure of the server. */
+const STALL_MS = 250
 /** How often the lease of an unanswered presentation is renewed: below the shortest pause after a failover. */
 const RENEW_EVERY_MS = 1_500
 /** How soon after a renewal that the store did not take. */
@@ -231,13 +233,24 @@ export function createRefresh(options: RefreshOptions): Refresh {
     const inTime = withTimeout(answer, timeoutMs + UNSENT_TOLERANCE_MS).finally(releaseSlot)
     void track(inTime.then((outcome) => count(outcome?.kind ?? 'in_doubt')))
     const nothingToLose = attempt.doubts > 0 && attempt.tokenExpiresAt <= startedAt
-    const hangs = nothingToLose && (await withTimeout(answer, PROBE_MS)) === null
+    const silent = nothingToLose && (await withTimeout(answer, PROBE_MS)) === null
+    const hangs = silent && clock.monotonic() < startedAt + PROBE_MS + STALL_MS
     // Known early, so that callers of other sessions do not wait for a token endpoint that hangs.
     if (hangs) admission.report(false, null)
     const outcome = await inTime
     if (outcome !== null) {
       // New tokens are stored all the same if theirs is still the generation to replace.
       if (isLost() && outcome.kind !== 'granted') return { kind: 'changed' }
+      const unsentInTime = outcome.kind === 'unavailable' && outcome.timedOut
+      if (unsentInTime && (startedAt >= sendBefore || clock.monotonic() >= sendBefore + STALL_MS)) {
+        admission.release()
+        log.warn(
+          { ...FAILURES.unavailable, reason: outcome.reason, retryInMs: 0 },
+          'this process was stalled and sent no refresh request: it looks at the session again',
+        )
+        await track(store.releaseLease(session.key, { attempt: attempt.id, inDoubt: null, retryInMs: 0 }))
+        return { kind: 'changed' }
+      }
       report(admission, outcome)
       const result = await track(conclude(session, attempt, outcome))
       // The lease may have lapsed before the request left: another process may have refreshed meanwhile.

@@ -301,7 +301,7 @@ t.test('a process that was stalled while it connected sends nothing afterwards',
   await new Promise<void>((resolve) => process.nextTick(resolve))
   const goesOnAt = performance.now() + 200
   while (performance.now() < goesOnAt);
-  t.match(await answer, { kind: 'unavailable', reason: 'the request was not sent' })
+  t.match(await answer, { kind: 'unavailable', timedOut: true, reason: 'the request was not sent' })
   await new Promise((resolve) => setTimeout(resolve, 100))
   t.equal(requests.length, 0)
 })

@@ -211,6 +211,84 @@ t.test('failures of single grants do not delay other sessions', async (t) => {
   t.match(await request(replica, keys[5]!), { kind: 'token' })
 })
 
+t.test(
+  'a process that was stalled before it sent does not count that against the token endpoint',
+  async (t) => {
+    const { time, addReplica, addSession, presentations, request, shared } = createVirtualReplicas(t)
+    const replica = addReplica()
+    const key = await addSession(replica, 1, 0)
+    const { beginRefresh } = shared
+    shared.beginRefresh = async (...args) => {
+      shared.beginRefresh = beginRefresh
+      const begun = await beginRefresh(...args)
+      // Longer than a token request may take, shorter than the lease.
+      time.stall(TIMEOUT_MS + 2_000)
+      return begun
+    }
+    t.match(await request(replica, key), { kind: 'unavailable' })
+    t.equal(replica.tokens.consecutiveFailures(), 0)
+    t.strictSame(presentations, [])
+    t.match(
+      await request(replica, key),
+      { kind: 'token', session: { record: { gen: 2 } } },
+      'without a back-off',
+    )
+  },
+)
+
+t.test('a process that was stalled while it connected does not count that either', async (t) => {
+  const { time, addReplica, addSession, behave, request, shared } = createVirtualReplicas(t)
+  const replica = addReplica()
+  const key = await addSession(replica, 1, 0)
+  behave({ kind: 'unavailable', ms: 5_000, timedOut: true })
+  const asked = request(replica, key)
+  await time.settle()
+  behave({ kind: 'granted' })
+  time.stall(TIMEOUT_MS + 2_000)
+  await time.advance(10)
+  t.match(await asked, { kind: 'unavailable' })
+  t.equal(replica.tokens.consecutiveFailures(), 0)
+  t.match(await shared.read(key), { doubts: 0, leaseUntil: 0 })
+  t.match(
+    await request(replica, key),
+    { kind: 'token', session: { record: { gen: 2 } } },
+    'without a back-off',
+  )
+})
+
+t.test(
+  'a request that cannot be sent in time, without a stall, is a failure of the token endpoint',
+  async (t) => {
+    const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
+    const replica = addReplica()
+    const key = await addSession(replica, 1, 0)
+    behave({ kind: 'unavailable', ms: TIMEOUT_MS, timedOut: true })
+    const asked = request(replica, key)
+    await time.advance(TIMEOUT_MS + 10)
+    t.match(await asked, { kind: 'unavailable' })
+    t.equal(replica.tokens.consecutiveFailures(), 1)
+  },
+)
+
+t.test('a stalled process does not conclude that the token endpoint hangs', async (t) => {
+  const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
+  const replica = addReplica()
+  await time.advance(5_000)
+  const key = await addSession(replica, 1, 0)
+  behave({ kind: 'in_doubt', rotates: false })
+  await request(replica, key)
+  const failures = replica.tokens.consecutiveFailures()
+  await time.advance(2_000)
+  behave({ kind: 'granted', ms: 4_000 })
+  const asked = request(replica, key)
+  await time.settle()
+  time.stall(3_500)
+  await time.advance(100)
+  t.equal(replica.tokens.consecutiveFailures(), failures, 'before the response')
+  await time.advance(500)
+  t.match(await asked, { kind: 'token', session: { record: { gen: 2 } } })
+})
+
 t.test('a first presentation has its full timeout', async (t) => {
   const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
   const replica = addReplica()

@@ -25,9 +25,24 @@ export type Behaviour =
   /** `early`: the server rotates at once, and only the response is delayed. */
   | { kind: 'granted'; ms?: number; early?: boolean }
   | { kind: 'refused'; ms?: number }
-  | { kind: 'unavailable'; ms?: number; retryAfterSeconds?: number; ofThisGrant?: boolean }
+  /** `timedOut`: no connection was made in time. */
+  | {
+      kind: 'unavailable'
+      ms?: number
+      retryAfterSeconds?: number
+      ofThisGrant?: boolean
+      timedOut?: boolean
+    }
   /** No readable response. `rotates`: the server has used up the refresh token. */
   | { kind: 'in_doubt'; ms?: number; rotates: boolean }
+
+const NOT_SENT_IN_TIME: TokenOutcome = {
+  kind: 'unavailable',
+  reason: 'too late',
+  retryAfterSeconds: null,
+  timedOut: true,
+  ofThisGrant: false,
+}
 
 /** One presentation of a refresh token. Instants are in milliseconds of virtual time. */
 export interface Presentation {
@@ -146,8 +161,8 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
     switch (behaviour.kind) {
       case 'unavailable': {
         const retryAfterSeconds = behaviour.retryAfterSeconds ?? null
-        const { ofThisGrant = false } = behaviour
-        return { kind: 'unavailable', reason: 'no', retryAfterSeconds, timedOut: false, ofThisGrant }
+        const { ofThisGrant = false, timedOut = false } = behaviour
+        return { kind: 'unavailable', reason: 'no', retryAfterSeconds, timedOut, ofThisGrant }
       }
       case 'refused':
         endedFamilies.add(known.family)
@@ -173,7 +188,8 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
 
   function serverFor(replica: () => Replica): Pick<AuthorizationServer, 'refresh' | 'revoke'> {
     return {
-      async refresh(refreshToken, { signal }) {
+      async refresh(refreshToken, { sendBefore, signal }) {
+        if (clock.monotonic() >= sendBefore) return NOT_SENT_IN_TIME
         const token = refreshToken.reveal()
         const { family, expiresAt, lifeSeconds } = families.get(token)!
         const by = replica().id

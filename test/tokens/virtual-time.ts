@@ -10,6 +10,8 @@ export interface VirtualTime {
   advance(ms: number): Promise<void>
   /** Runs everything that waits only for promises. */
   settle(): Promise<void>
+  /** Stalls all processes: the clock moves and no timer runs. The next `advance` runs the overdue ones first. */
+  stall(ms: number): void
   /** Number of pending timers. */
   waiting(): number
 }
@@ -69,6 +71,9 @@ export function installVirtualTime(t: Teardown, startAt = 1_700_000_000_000): Vi
     now: () => now,
     clock: { wall: () => now, monotonic: () => now - startAt },
     settle,
+    stall(ms) {
+      now += ms
+    },
     waiting: () => timers.size,
     async advance(ms) {
       const until = now + ms
