@@ -176,10 +176,10 @@ const OF_ALL_GRANTS: ReadonlySet<string> = new Set([
 
 /** What an error of openid-client's grant functions means; never `granted`. */
 export function classifyFailure(error: unknown): Exclude<TokenOutcome, { kind: 'granted' }> {
-  const lost = findCause(error, NoTokenResponse)
-  if (lost !== null) {
-    const { message: reason, timedOut } = lost
-    if (lost.sent) return { kind: 'in_doubt', reason, timedOut }
+  const noResponse = findCause(error, NoTokenResponse)
+  if (noResponse !== null) {
+    const { message: reason, timedOut } = noResponse
+    if (noResponse.sent) return { kind: 'in_doubt', reason, timedOut }
     return { kind: 'unavailable', reason, retryAfterSeconds: null, timedOut, ofThisGrant: false }
   }
   const response = responseOf(error)

@@ -282,8 +282,8 @@ export interface DueQueue {
    * moves sessions forward that would become due later: their places come from a clock that has stepped back since.
    */
   scheduleMissing(entries: readonly { key: RecordKey; inMs: number }[], latest?: boolean): Promise<number>
-  /** Takes up to `limit` due sessions of one shard and moves them on by `leaseMs`. */
-  claimDue(shard: number, limit: number, leaseMs: number): Promise<DueClaim>
+  /** Takes up to `limit` due sessions of one shard and moves them on by `claimMs`. */
+  claimDue(shard: number, limit: number, claimMs: number): Promise<DueClaim>
   /** Entries of the whole queue, due or not. */
   queueLength(): Promise<number>
 }

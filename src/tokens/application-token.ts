@@ -33,10 +33,10 @@ interface ApplicationTokenOptions {
 }
 
 /** Instants in monotonic milliseconds. */
-interface Held {
+interface CachedToken {
   readonly token: Secret
-  /** After this the next one is fetched. */
-  readonly freshUntil: number
+  /** From then on the next one is fetched. */
+  readonly fetchNextAt: number
   readonly expiresAt: number
   readonly usableUntil: number
 }
@@ -49,12 +49,12 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
   const { authorizationServer, timing, clock, random, log } = options
   // A separate breaker: a failure of the client's own token says nothing about the refresh tokens of users.
   const breaker = createBreaker({ now: clock.monotonic, random, onChange: () => {} })
-  let held: Held | null = null
+  let cached: CachedToken | null = null
   let serial = 0
   let forcedAt = Number.NEGATIVE_INFINITY
   let flight: Promise<ApplicationAccess> | null = null
 
-  const current = ({ token, expiresAt }: Held): ApplicationAccess => ({
+  const current = ({ token, expiresAt }: CachedToken): ApplicationAccess => ({
     kind: 'token',
     token,
     serial,
@@ -71,9 +71,9 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
     const outcome = await authorizationServer.redeemClient()
     if (outcome.kind === 'granted') {
       admission.report(true, null)
-      held = toHeld(outcome.tokens)
+      cached = toCached(outcome.tokens)
       serial += 1
-      return current(held)
+      return current(cached)
     }
     const asked = outcome.kind === 'unavailable' ? outcome.retryAfterSeconds : null
     admission.report(false, asked === null ? null : asked * 1_000)
@@ -93,12 +93,12 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
     return flight
   }
 
-  function toHeld(tokens: GrantedTokens): Held {
+  function toCached(tokens: GrantedTokens): CachedToken {
     const at = clock.monotonic()
     const fromWall = at - clock.wall()
     return {
       token: tokens.accessToken,
-      freshUntil: neededAt(tokens, timing) + fromWall,
+      fetchNextAt: neededAt(tokens, timing) + fromWall,
       expiresAt: tokens.expiresAt + fromWall,
       usableUntil: Math.max(tokens.expiresAt + fromWall, at + USED_AT_LEAST_MS),
     }
@@ -107,20 +107,20 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
   return {
     async obtain() {
       const at = clock.monotonic()
-      if (held === null || at >= held.usableUntil) return await ask()
-      const access = current(held)
+      if (cached === null || at >= cached.usableUntil) return await ask()
+      const access = current(cached)
       // Still valid for some seconds: no caller waits for the next one.
-      if (at >= held.freshUntil) void ask()
+      if (at >= cached.fetchNextAt) void ask()
       return access
     },
 
     async renew(refusedSerial) {
-      if (serial !== refusedSerial && held !== null) return current(held)
+      if (serial !== refusedSerial && cached !== null) return current(cached)
       const at = clock.monotonic()
-      const hasExpired = held !== null && at >= held.usableUntil
+      const hasExpired = cached !== null && at >= cached.usableUntil
       if (!hasExpired && at - forcedAt < FORCED_EVERY_MS) return { kind: 'token_refused' }
       // The refused token is useless, even if no new one comes now.
-      held = null
+      cached = null
       const renewed = await ask()
       if (renewed.kind === 'token') forcedAt = clock.monotonic()
       return renewed

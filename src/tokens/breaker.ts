@@ -12,7 +12,7 @@ export type Admission =
   | {
       kind: 'go'
       /** `retryAfterMs`: from the `Retry-After` of the response. */
-      report: (answered: boolean, retryAfterMs: number | null) => void
+      report: (works: boolean, retryAfterMs: number | null) => void
       release: () => void
     }
   | { kind: 'wait'; retryInMs: number }
@@ -72,7 +72,7 @@ export function createBreaker({ now, random, onChange }: BreakerOptions): Breake
     }
     return {
       kind: 'go',
-      report: (answered, retryAfterMs) => (answered ? succeeded() : failed(probe, retryAfterMs)),
+      report: (works, retryAfterMs) => (works ? succeeded() : failed(probe, retryAfterMs)),
       release() {
         if (probe !== null && probe === lastProbe) nextProbeAt = now()
       },

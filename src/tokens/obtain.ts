@@ -29,7 +29,7 @@ interface ObtainOptions {
 }
 
 /**
- * An access token that is fresh enough to send. `refusedGen`: the resource server refused the token
+ * An access token to send, after a refresh if one is needed. `refusedGen`: the resource server refused the token
  * of this generation, so only a newer one will do. Rejects with `StoreUnavailable`.
  */
 export type ObtainAccessToken = (session: LiveSession, refusedGen?: number) => Promise<Access>
@@ -39,7 +39,7 @@ const PATIENCE_WITH_VALID_TOKEN_MS = 1_000
 /** Without one, while the token endpoint counts as down: slightly longer than `PROBE_MS` of the breaker. */
 const PATIENCE_IN_OUTAGE_MS = 2_600
 /** Beyond a whole token request: time to read its result. */
-const LOOK_AGAIN_MS = 500
+const READ_RESULT_MS = 500
 /** Pause before a record that should have changed, but has not, is read again. */
 const REREAD_MS = 50
 
@@ -47,11 +47,11 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
   const { sessions, singleFlight, watchRecord, isDown, timing, timeoutMs, clock } = options
 
   return async function obtainAccessToken(session, refusedGen) {
-    const fresh =
+    const needsRefresh =
       refusedGen === undefined
-        ? clock.wall() < neededAt(session.tokens, timing)
-        : session.record.gen > refusedGen
-    if (fresh) return { kind: 'token', session }
+        ? clock.wall() >= neededAt(session.tokens, timing)
+        : session.record.gen <= refusedGen
+    if (!needsRefresh) return { kind: 'token', session }
     // Before anything is asked, so that no change is missed.
     const watch = watchRecord(session.key)
     try {
@@ -67,7 +67,7 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
     watch: RecordWatch,
   ): Promise<Access> {
     const trigger = refusedGen === undefined ? 'request' : 'invalid_token'
-    let deadline = clock.monotonic() + timeoutMs + LOOK_AGAIN_MS
+    let deadline = clock.monotonic() + timeoutMs + READ_RESULT_MS
     let session = first
     let paused = false
 
@@ -109,16 +109,16 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
           if (flight.hasChanged()) break
           const takenAt = clock.monotonic() - result.ageMs
           // A presentation that is older than its timeout may take long: callers do not wait for it.
-          const until = Math.min(deadline, takenAt + timeoutMs + LOOK_AGAIN_MS)
+          const until = Math.min(deadline, takenAt + timeoutMs + READ_RESULT_MS)
           const patience = patienceMs(takenAt, isUsable(), until)
-          if (patience <= 0) return isUsable() ? token() : NO_ANSWER
+          if (patience <= 0) return isUsable() ? token() : NOT_IN_TIME
           await watch.next(Math.min(result.waitMs + 10, patience))
           break
         }
         case 'paused':
           if (isUsable()) return token()
           // Once: a store that fails over again and again must not hold up a caller for ever.
-          if (!paused) deadline = Math.max(deadline, clock.monotonic() + result.waitMs + LOOK_AGAIN_MS)
+          if (!paused) deadline = Math.max(deadline, clock.monotonic() + result.waitMs + READ_RESULT_MS)
           paused = true
           if (clock.monotonic() >= deadline) throw storeMayBeBehind(result.waitMs)
           if (!flight.hasChanged())
@@ -138,7 +138,7 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
       if (clock.monotonic() >= deadline || (result === null && isDown())) {
         if (isUsable()) return token()
         if (result?.kind === 'paused') throw storeMayBeBehind(result.waitMs)
-        return NO_ANSWER
+        return NOT_IN_TIME
       }
       if (result?.kind === 'changed' && stayed) await watch.next(REREAD_MS)
     }
@@ -163,7 +163,7 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
   }
 }
 
-const NO_ANSWER: Access = { kind: 'unavailable', retryAfterSeconds: 1 }
+const NOT_IN_TIME: Access = { kind: 'unavailable', retryAfterSeconds: 1 }
 
 function storeMayBeBehind(waitMs: number): StoreUnavailable {
   const reason = new Error('Redis changed its master and may lack newer tokens')

@@ -5,8 +5,8 @@ import { type DueQueue, type NonceStore, type RecordStore, StoreUnavailable } fr
 interface QueueRepair {
   start(): void
   /** To be called when the store's clock has stepped back: sessions may be due too late, so all are made due soon. */
-  moveForward(): void
-  /** Resolves when the step under way has ended; starts no other. */
+  makeAllDueSoon(): void
+  /** Resolves when the scan under way has ended; starts no other. */
   stop(): Promise<void>
 }
 
@@ -17,8 +17,8 @@ interface ScanPace {
 }
 
 /**
- * A million sessions take about two minutes, and 2.5 seconds of Redis' time in that, in steps of a
- * millisecond (docs/decisions/0005-slow-scan.md).
+ * A million sessions take about two minutes. That costs Redis 2.5 seconds, in batches of a few milliseconds
+ * (docs/decisions/0005-slow-scan.md).
  */
 export const SCAN_PACE: ScanPace = { everyMs: 600_000, pauseMs: 100 }
 
@@ -47,39 +47,39 @@ const SPREAD_AFTER_STEP_MS = 1_000
  */
 export function createQueueRepair(options: QueueRepairOptions): QueueRepair {
   const { store, everyMs, pauseMs, monotonic, random, log } = options
-  // One for the life of the process: after a failure the claim is still ours.
-  const attempt = randomUUID()
+  // The same for the life of the process: after a failure the claim is still ours.
+  const claimant = randomUUID()
   let timer: NodeJS.Timeout | undefined
   let endPause: () => void = () => {}
   let scanning: Promise<void> | null = null
-  let moving: Promise<void> | null = null
+  let scanningAfterStep: Promise<void> | null = null
   let stepSeenAt = Number.NEGATIVE_INFINITY
   let again: NodeJS.Timeout | undefined
   let stopped = true
 
-  function later(ms: number): void {
+  function scanIn(ms: number): void {
     timer = setTimeout(() => {
-      scanning = next()
+      scanning = regularScan()
     }, ms)
   }
 
-  async function next(): Promise<void> {
+  async function regularScan(): Promise<void> {
     const beganAt = monotonic()
     let waitMs = everyMs * (1 + random() / 10)
     try {
-      if (await store.claimNonce(CLAIM, attempt, everyMs)) await scan(false)
+      if (await store.claimNonce(CLAIM, claimant, everyMs)) await scan(false)
     } catch (error) {
       if (!(error instanceof StoreUnavailable))
         log.error({ event: 'schedule.failed', err: error }, 'the search for missing sessions failed')
       waitMs /= 10
     }
     scanning = null
-    if (!stopped) later(Math.max(0, beganAt + waitMs - monotonic()))
+    if (!stopped) scanIn(Math.max(0, beganAt + waitMs - monotonic()))
   }
 
-  async function afterStep(): Promise<void> {
+  async function scanAfterStep(): Promise<void> {
     try {
-      if (await store.claimNonce(CLAIM_AFTER_STEP, attempt, STEP_SEEN_MS)) await scan(true)
+      if (await store.claimNonce(CLAIM_AFTER_STEP, claimant, STEP_SEEN_MS)) await scan(true)
     } catch (error) {
       // The next part of the queue that shows the step asks again.
       stepSeenAt = Number.NEGATIVE_INFINITY
@@ -88,12 +88,12 @@ export function createQueueRepair(options: QueueRepairOptions): QueueRepair {
     }
   }
 
-  async function scan(latest: boolean): Promise<void> {
-    const spreadMs = latest ? SPREAD_AFTER_STEP_MS : SPREAD_MS
+  async function scan(afterStep: boolean): Promise<void> {
+    const spreadMs = afterStep ? SPREAD_AFTER_STEP_MS : SPREAD_MS
     let missing = 0
     for await (const keys of store.keys()) {
       const entries = keys.map((key) => ({ key, inMs: random() * spreadMs }))
-      if (entries.length > 0 && !stopped) missing += await store.scheduleMissing(entries, latest)
+      if (entries.length > 0 && !stopped) missing += await store.scheduleMissing(entries, afterStep)
       await pause()
       if (stopped) break
     }
@@ -112,40 +112,40 @@ export function createQueueRepair(options: QueueRepairOptions): QueueRepair {
     })
   }
 
-  function moveAgain(): void {
+  function repeat(): void {
     again = undefined
-    moveForward()
+    makeAllDueSoon()
   }
 
-  function moveForward(): void {
+  function makeAllDueSoon(): void {
     if (stopped) return
     const seenMs = monotonic() - stepSeenAt
-    if (seenMs < STEP_SEEN_MS || moving !== null) {
+    if (seenMs < STEP_SEEN_MS || scanningAfterStep !== null) {
       // Each part of the queue shows the same step; the scan may have missed one that comes later.
       if (seenMs > SAME_STEP_MS)
-        again ??= setTimeout(moveAgain, Math.max(0, STEP_SEEN_MS - seenMs) + CLAIM_SLACK_MS)
+        again ??= setTimeout(repeat, Math.max(0, STEP_SEEN_MS - seenMs) + CLAIM_SLACK_MS)
       return
     }
     stepSeenAt = monotonic()
     log.warn({ event: 'store.clock_stepped_back' }, "Redis' clock has stepped back: check its time source")
-    moving = afterStep().finally(() => {
-      moving = null
+    scanningAfterStep = scanAfterStep().finally(() => {
+      scanningAfterStep = null
     })
   }
 
   return {
     start() {
       stopped = false
-      later(random() * everyMs)
+      scanIn(random() * everyMs)
     },
-    moveForward,
+    makeAllDueSoon,
     async stop() {
       stopped = true
       clearTimeout(timer)
       clearTimeout(again)
       endPause()
       await scanning
-      await moving
+      await scanningAfterStep
     },
   }
 }

@@ -25,15 +25,15 @@ export function leaseMs(timeoutMs: number): number {
   return timeoutMs + LEASE_MARGIN_MS
 }
 
-const MIN_ANSWER_MS = 30_000
-const ANSWER_TIMEOUTS = 3
+const MIN_RESET_AFTER_MS = 30_000
+const RESET_AFTER_TIMEOUTS = 3
 
 /**
- * How long a presentation may stay unanswered before its connection is reset. Once its timeout has passed no
+ * How long a presentation may have no response before its connection is reset. Once its timeout has passed no
  * caller waits for it, but its response may hold the only live refresh token.
  */
-export function answerMs(timeoutMs: number): number {
-  return Math.max(MIN_ANSWER_MS, ANSWER_TIMEOUTS * timeoutMs)
+export function resetAfterMs(timeoutMs: number): number {
+  return Math.max(MIN_RESET_AFTER_MS, RESET_AFTER_TIMEOUTS * timeoutMs)
 }
 
 /** From this instant on a request refreshes before it uses the access token. Epoch milliseconds. */

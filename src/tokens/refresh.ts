@@ -11,7 +11,7 @@ import type { ReliableStore } from '../store/reliable.ts'
 import { inLog, StoreUnavailable } from '../store/store.ts'
 import { type Admission, type Breaker, PROBE_MS } from './breaker.ts'
 import type { WatchRecord } from './record-watch.ts'
-import { answerMs, backOffMs, leaseMs, presentableInMs, type RefreshTiming } from './refresh-policy.ts'
+import { backOffMs, leaseMs, presentableInMs, type RefreshTiming, resetAfterMs } from './refresh-policy.ts'
 import type { Slots } from './slots.ts'
 import { withTimeout } from './timeout.ts'
 
@@ -69,20 +69,20 @@ export interface Refresh {
    * without a response in time goes on in the background, with its lease renewed.
    */
   refresh(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult>
-  /** From `at` (monotonic) on nothing is presented any more, and the connections of unanswered requests are reset. */
+  /** From `at` (monotonic) on nothing is presented any more, and requests without a response are reset. */
   closeAt(at: number): void
   /** Resolves when each token request has its response, and every response is in the hands of the store. */
   settled(): Promise<void>
 }
 
 const FORCED_WINDOW_MS = 60_000
-/** In doubt nothing is presented for this long after an incident: a process that holds new tokens writes them within two seconds. */
-const STORE_RETURN_GRACE_MS = 5_000
+/** After an incident a token in doubt is not presented for this long: a process that holds new ones stores them sooner. */
+const INCIDENT_PAUSE_MS = 5_000
 /** The result of a request that could not be sent in time comes this much after its timeout, and leaves no doubt. */
 const UNSENT_TOLERANCE_MS = 100
 /** A timer that is later than this shows that this process was stalled. What it missed is no failure of the server. */
 const STALL_MS = 250
-/** How often the lease of an unanswered presentation is renewed: below the shortest pause after a failover. */
+/** How often the lease is renewed of a presentation without a response: below the shortest pause after a failover. */
 const RENEW_EVERY_MS = 1_500
 /** How soon after a renewal that the store did not take. */
 const RENEW_AGAIN_MS = 250
@@ -90,9 +90,9 @@ const RENEW_AGAIN_MS = 250
 const UNANSWERED_RETRY_MS = 2_000
 
 /** The right to present a refresh token once. Instants by the monotonic clock. */
-interface Attempt {
-  /** Names it in the record. */
-  id: string
+interface Lease {
+  /** The name of its holder in the record. */
+  attempt: string
   /** Doubts before this presentation; see docs/decisions/0002. */
   doubts: number
   /** Before the store was asked: the lease ends no sooner than its length after this. */
@@ -103,10 +103,11 @@ interface Attempt {
    */
   tokenExpiresAt: number
   /** Until then the response to an earlier presentation may come, whose lease was never released. */
-  earlierAnswerableUntil: number
+  earlierOpenUntil: number
 }
 
-interface Presentation {
+/** A refresh that slots and breaker have let through. */
+interface Admitted {
   trigger: RefreshTrigger
   admission: Admission & { kind: 'go' }
   releaseSlot: () => void
@@ -117,7 +118,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
   const { timing, timeoutMs, clock, random, log, events, revoke } = options
   const working = new Set<Promise<unknown>>()
   /** Connections whose presentation has no response yet. */
-  const unanswered = new Set<AbortController>()
+  const openConnections = new Set<AbortController>()
   const beganAt = clock.monotonic()
   /** The process stops: it could not store a response any more. */
   let closed = false
@@ -139,18 +140,18 @@ export function createRefresh(options: RefreshOptions): Refresh {
     const session = trigger === 'invalid_token' ? asExpired(found, clock.wall()) : found
     // An access token that has expired is refreshed whatever was forced before.
     const forced = trigger === 'invalid_token' && clock.wall() < found.tokens.expiresAt
-    let attempt: Attempt | RefreshResult | null = null
+    let lease: Lease | RefreshResult | null = null
     try {
-      attempt = await takeLease(session, forced)
-      if ('kind' in attempt) return attempt
+      lease = await takeLease(session, forced)
+      if ('kind' in lease) return lease
       if (closed) {
-        await store.releaseLease(session.key, { attempt: attempt.id, inDoubt: null, retryInMs: 0 })
-        attempt = { kind: 'later', retryInMs: UNANSWERED_RETRY_MS }
-        return attempt
+        await store.releaseLease(session.key, { attempt: lease.attempt, inDoubt: null, retryInMs: 0 })
+        lease = { kind: 'later', retryInMs: UNANSWERED_RETRY_MS }
+        return lease
       }
-      return await present(session, attempt, { trigger, admission, releaseSlot })
+      return await present(session, lease, { trigger, admission, releaseSlot })
     } finally {
-      if (attempt === null || 'kind' in attempt) {
+      if (lease === null || 'kind' in lease) {
         admission.release()
         releaseSlot()
       }
@@ -164,15 +165,15 @@ export function createRefresh(options: RefreshOptions): Refresh {
   async function takeLease(
     { key, record, tokens }: LiveSession,
     forced: boolean,
-  ): Promise<Attempt | RefreshResult> {
-    const id = randomUUID()
+  ): Promise<Lease | RefreshResult> {
+    const attempt = randomUUID()
     const leasedAt = clock.monotonic()
     const begun = await store.beginRefresh(key, {
       gen: record.gen,
-      attempt: id,
+      attempt,
       leaseMs: leaseMs(timeoutMs),
       // A request that leaves at all leaves within its timeout.
-      openMs: timeoutMs + answerMs(timeoutMs),
+      openMs: timeoutMs + resetAfterMs(timeoutMs),
       livesMs: Math.max(0, tokens.expiresAt - clock.wall()),
       forcedWindowMs: forced ? FORCED_WINDOW_MS : 0,
     })
@@ -195,23 +196,23 @@ export function createRefresh(options: RefreshOptions): Refresh {
           tokens.expiresAt - clock.wall(),
           ageMs === null ? Number.POSITIVE_INFINITY : tokens.lifeSeconds * 1_000 - ageMs,
         )
-        const attempt = {
-          id,
+        const lease = {
+          attempt,
           doubts,
           leasedAt,
           tokenExpiresAt: at + leftMs,
-          earlierAnswerableUntil: at + openForMs,
+          earlierOpenUntil: at + openForMs,
         }
-        if (doubts === 0) return attempt
+        if (doubts === 0) return lease
         const waitMs = Math.max(
           presentableInMs(tokens, timing, { doubts, leftMs }),
-          STORE_RETURN_GRACE_MS - store.health.msSinceIncident(key),
+          INCIDENT_PAUSE_MS - store.health.msSinceIncident(key),
           // This process cannot know about incidents before it started. A released lease is harmless.
-          record.leaseUntil > 0 ? STORE_RETURN_GRACE_MS - (clock.monotonic() - beganAt) : 0,
+          record.leaseUntil > 0 ? INCIDENT_PAUSE_MS - (clock.monotonic() - beganAt) : 0,
         )
-        if (waitMs <= 0) return attempt
+        if (waitMs <= 0) return lease
         // `null` takes back the doubt of this lease alone; earlier ones stay.
-        await store.releaseLease(key, { attempt: id, inDoubt: null, retryInMs: waitMs })
+        await store.releaseLease(key, { attempt, inDoubt: null, retryInMs: waitMs })
         return { kind: 'later', retryInMs: waitMs }
       }
     }
@@ -220,27 +221,27 @@ export function createRefresh(options: RefreshOptions): Refresh {
   /** Sends the token request, and brings its outcome to the record when it comes in time. */
   async function present(
     session: LiveSession,
-    attempt: Attempt,
-    { trigger, admission, releaseSlot }: Presentation,
+    lease: Lease,
+    { trigger, admission, releaseSlot }: Admitted,
   ): Promise<RefreshResult> {
     const startedAt = clock.monotonic()
     const count = (outcome: TokenOutcome['kind']): void =>
       events.refreshed(trigger, outcome, (clock.monotonic() - startedAt) / 1_000)
-    const sendBefore = attempt.leasedAt + timeoutMs
-    const { answer, isLost } = holdLease(session, attempt, (signal) =>
+    const sendBefore = lease.leasedAt + timeoutMs
+    const { response, isTaken } = sendHoldingLease(session, lease, (signal) =>
       authorizationServer.refresh(session.tokens.refreshToken!, { sendBefore, signal }),
     )
-    const inTime = withTimeout(answer, timeoutMs + UNSENT_TOLERANCE_MS).finally(releaseSlot)
+    const inTime = withTimeout(response, timeoutMs + UNSENT_TOLERANCE_MS).finally(releaseSlot)
     void track(inTime.then((outcome) => count(outcome?.kind ?? 'in_doubt')))
-    const nothingToLose = attempt.doubts > 0 && attempt.tokenExpiresAt <= startedAt
-    const silent = nothingToLose && (await withTimeout(answer, PROBE_MS)) === null
+    const nothingToLose = lease.doubts > 0 && lease.tokenExpiresAt <= startedAt
+    const silent = nothingToLose && (await withTimeout(response, PROBE_MS)) === null
     const hangs = silent && clock.monotonic() < startedAt + PROBE_MS + STALL_MS
     // Known early, so that callers of other sessions do not wait for a token endpoint that hangs.
     if (hangs) admission.report(false, null)
     const outcome = await inTime
     if (outcome !== null) {
       // New tokens are stored all the same if theirs is still the generation to replace.
-      if (isLost() && outcome.kind !== 'granted') return { kind: 'changed' }
+      if (isTaken() && outcome.kind !== 'granted') return { kind: 'changed' }
       const unsentInTime = outcome.kind === 'unavailable' && outcome.timedOut
       if (unsentInTime && (startedAt >= sendBefore || clock.monotonic() >= sendBefore + STALL_MS)) {
         admission.release()
@@ -248,14 +249,14 @@ export function createRefresh(options: RefreshOptions): Refresh {
           { ...FAILURES.unavailable, reason: outcome.reason, retryInMs: 0 },
           'this process was stalled and sent no refresh request: it looks at the session again',
         )
-        await track(store.releaseLease(session.key, { attempt: attempt.id, inDoubt: null, retryInMs: 0 }))
+        await track(store.releaseLease(session.key, { attempt: lease.attempt, inDoubt: null, retryInMs: 0 }))
         return { kind: 'changed' }
       }
       report(admission, outcome)
-      const result = await track(conclude(session, attempt, outcome))
+      const result = await track(applyOutcome(session, lease, outcome))
       // The lease may have lapsed before the request left: another process may have refreshed meanwhile.
       const lapsed =
-        outcome.kind === 'unavailable' && clock.monotonic() - attempt.leasedAt >= leaseMs(timeoutMs)
+        outcome.kind === 'unavailable' && clock.monotonic() - lease.leasedAt >= leaseMs(timeoutMs)
       return lapsed ? { kind: 'changed' } : result
     }
     if (!hangs) admission.report(false, null)
@@ -263,43 +264,43 @@ export function createRefresh(options: RefreshOptions): Refresh {
       { event: 'refresh.unanswered' },
       'the token endpoint has not answered in time: the refresh goes on in the background',
     )
-    const late = answer.then(async (outcome): Promise<RefreshResult> => {
+    const late = response.then(async (outcome): Promise<RefreshResult> => {
       if (outcome.kind === 'granted') count('granted')
       if (outcome.kind === 'granted' || outcome.kind === 'refused') report(admission, outcome)
-      if (isLost() && outcome.kind !== 'granted') return { kind: 'changed' }
-      return await conclude(session, attempt, outcome)
+      if (isTaken() && outcome.kind !== 'granted') return { kind: 'changed' }
+      return await applyOutcome(session, lease, outcome)
     })
     void track(late)
     return { kind: 'later', retryInMs: UNANSWERED_RETRY_MS, late }
   }
 
   /** Brings the record to the outcome of a token request. */
-  async function conclude(
+  async function applyOutcome(
     { key, record, tokens }: LiveSession,
-    { id, doubts, tokenExpiresAt, earlierAnswerableUntil }: Attempt,
+    { attempt, doubts, tokenExpiresAt, earlierOpenUntil }: Lease,
     outcome: TokenOutcome,
   ): Promise<RefreshResult> {
     const { gen } = record
     switch (outcome.kind) {
       case 'granted':
-        return await save({ key, record, tokens: keepRefreshToken(outcome.tokens, tokens) }, id)
+        return await save({ key, record, tokens: keepRefreshToken(outcome.tokens, tokens) }, attempt)
       case 'refused': {
-        const openMs = earlierAnswerableUntil - clock.monotonic()
-        if (openMs > 0) {
+        const openForMs = earlierOpenUntil - clock.monotonic()
+        if (openForMs > 0) {
           // The refusal may be due to the earlier presentation, whose response then holds the new tokens.
           log.warn(
-            { event: 'refresh.refusal_waits', retryInMs: openMs, recordKey: inLog(key) },
+            { event: 'refresh.refusal_waits', retryInMs: openForMs, recordKey: inLog(key) },
             'a refresh was refused while an earlier one may still be granted: the session waits for it',
           )
           await store.releaseLease(key, {
-            attempt: id,
+            attempt,
             inDoubt: { gen, doubts: doubts + 1 },
-            retryInMs: openMs,
+            retryInMs: openForMs,
           })
-          return { kind: 'later', retryInMs: openMs }
+          return { kind: 'later', retryInMs: openForMs }
         }
         // Throws while Redis does not take the end. The store goes on trying, so the session still ends.
-        const ended = await sessions.endRefused(key, record, id)
+        const ended = await sessions.endRefused(key, record, attempt)
         if (ended === 'moved') return { kind: 'changed' }
         log.info(
           { event: 'refresh.refused', error: outcome.reason, recordKey: inLog(key) },
@@ -319,7 +320,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
           'a refresh did not succeed',
         )
         await store.releaseLease(key, {
-          attempt: id,
+          attempt,
           inDoubt: doubtless ? null : { gen, doubts: after },
           retryInMs,
         })
@@ -334,10 +335,10 @@ export function createRefresh(options: RefreshOptions): Refresh {
     const { gen, endsAt } = record
     const tokens = sealTokens(keyring, key, session.tokens)
     const replaced = await store.replaceTokens(key, { gen, attempt, tokens, endsAt })
-    if (replaced.kind !== 'held') return follow(replaced.kind)
-    return { kind: 'changed', late: replaced.settled.then(({ kind }) => follow(kind)) }
+    if (replaced.kind !== 'held') return toResult(replaced.kind)
+    return { kind: 'changed', late: replaced.settled.then(({ kind }) => toResult(kind)) }
 
-    function follow(kind: 'replaced' | 'moved' | 'gone' | 'expired'): RefreshResult {
+    function toResult(kind: 'replaced' | 'moved' | 'gone' | 'expired'): RefreshResult {
       switch (kind) {
         case 'replaced':
           return {
@@ -362,44 +363,44 @@ export function createRefresh(options: RefreshOptions): Refresh {
   /**
    * Sends a presentation and renews its lease while it has no response, so that no other process presents the
    * same refresh token. Resets its connection when the response takes too long, or when the tokens were replaced or
-   * presented elsewhere (`isLost`), so that a request that is still on its way is not delivered.
+   * presented elsewhere (`isTaken`), so that a request that is still on its way is not delivered.
    */
-  function holdLease(
+  function sendHoldingLease(
     { key, record }: LiveSession,
-    { id, doubts }: Attempt,
+    { attempt, doubts }: Lease,
     send: (signal: AbortSignal) => Promise<TokenOutcome>,
-  ): { answer: Promise<TokenOutcome>; isLost: () => boolean } {
+  ): { response: Promise<TokenOutcome>; isTaken: () => boolean } {
     const connection = new AbortController()
-    const lease = { gen: record.gen, attempt: id, doubts: doubts + 1, leaseMs: leaseMs(timeoutMs) }
-    const giveUpAt = clock.monotonic() + answerMs(timeoutMs)
+    const renewal = { gen: record.gen, attempt, doubts: doubts + 1, leaseMs: leaseMs(timeoutMs) }
+    const giveUpAt = clock.monotonic() + resetAfterMs(timeoutMs)
     let renewAt = clock.monotonic() + RENEW_EVERY_MS
     let renewing = false
     let overdue = false
-    let ended = false
-    let lost = false
+    let gone = false
+    let taken = false
 
     const reset = (reason: string): void => connection.abort(new Error(reason))
 
     function look(): void {
       if (clock.monotonic() >= giveUpAt) giveUp()
-      else if (clock.monotonic() >= renewAt && !renewing && !ended) renew().catch(failed)
+      else if (clock.monotonic() >= renewAt && !renewing && !gone) renew().catch(failed)
     }
 
     function giveUp(): void {
       // Timers run before sockets are read: a suspended process reads a waiting response before its next look.
-      if (overdue) reset('no answer came')
+      if (overdue) reset('no response came')
       overdue = true
     }
 
     async function renew(): Promise<void> {
       renewing = true
       try {
-        const renewed = await store.renewLease(key, lease)
+        const renewed = await store.renewLease(key, renewal)
         renewAt = clock.monotonic() + RENEW_EVERY_MS
-        lost = renewed === 'taken'
-        if (lost) reset('the refresh token has been replaced or presented elsewhere')
+        taken = renewed === 'taken'
+        if (taken) reset('the refresh token has been replaced or presented elsewhere')
         // The response is still awaited, to revoke its tokens. No lease is needed: nobody presents this token again.
-        ended = renewed === 'gone'
+        gone = renewed === 'gone'
       } catch (error) {
         // In an outage of Redis no process can take the lease, and the response may hold the only live tokens.
         if (!(error instanceof StoreUnavailable)) throw error
@@ -412,18 +413,18 @@ export function createRefresh(options: RefreshOptions): Refresh {
       log.error({ event: 'store.step_failed', err: error }, 'a lease could not be renewed')
     }
 
-    unanswered.add(connection)
+    openConnections.add(connection)
     const timer = setInterval(look, RENEW_AGAIN_MS)
     const watch = watchRecord(key, () => {
       renewAt = clock.monotonic()
       look()
     })
-    const answer = send(connection.signal).finally(() => {
+    const response = send(connection.signal).finally(() => {
       clearInterval(timer)
       watch.stop()
-      unanswered.delete(connection)
+      openConnections.delete(connection)
     })
-    return { answer, isLost: () => lost }
+    return { response, isTaken: () => taken }
   }
 
   function track<T>(work: Promise<T>): Promise<T> {
@@ -440,7 +441,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
       closing = setTimeout(
         () => {
           closed = true
-          for (const connection of unanswered) connection.abort(new Error('the process stops'))
+          for (const connection of openConnections) connection.abort(new Error('the process stops'))
         },
         Math.max(0, at - clock.monotonic()),
       )
@@ -459,10 +460,12 @@ const FAILURES = {
 
 /** Tells the breaker whether the token endpoint works. */
 function report(admission: Admission & { kind: 'go' }, outcome: TokenOutcome): void {
-  const works = outcome.kind === 'granted' || outcome.kind === 'refused'
-  const answered = works || (outcome.kind === 'unavailable' && outcome.ofThisGrant)
+  const works =
+    outcome.kind === 'granted' ||
+    outcome.kind === 'refused' ||
+    (outcome.kind === 'unavailable' && outcome.ofThisGrant)
   const retryAfter = outcome.kind === 'unavailable' ? outcome.retryAfterSeconds : null
-  admission.report(answered, retryAfter === null ? null : retryAfter * 1_000)
+  admission.report(works, retryAfter === null ? null : retryAfter * 1_000)
 }
 
 /** To the rules of doubts and back-off, an access token that the resource server refuses has expired. */

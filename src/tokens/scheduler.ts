@@ -29,7 +29,7 @@ interface SchedulerOptions {
   /** Called when the store's clock, which orders the queue, has stepped back. */
   onClockStep: () => void
   /** A claimed session comes back after this if its replica dies. */
-  leaseMs: number
+  claimMs: number
   clock: Clock
   random: () => number
   log: Logger
@@ -105,7 +105,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       try {
         const askedAt = clock.monotonic()
         pollAt[shard] = askedAt + POLL_EVERY_MS
-        const { entries, nextInMs, storeNow } = await store.claimDue(shard, limit, options.leaseMs)
+        const { entries, nextInMs, storeNow } = await store.claimDue(shard, limit, options.claimMs)
         for (const { key, lateMs } of entries) work(key, lateMs, storeNow)
         const at = clock.monotonic()
         if (nextInMs !== null) pollAt[shard] = Math.min(pollAt[shard]!, at + nextInMs)

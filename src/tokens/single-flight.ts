@@ -48,7 +48,7 @@ export function createSingleFlight(options: SingleFlightOptions): SingleFlight {
     let over = false
     let timer: NodeJS.Timeout | undefined
     let endEarly: (result: RefreshResult) => void = () => {}
-    const ended = new Promise<RefreshResult>((resolve) => {
+    const endedEarly = new Promise<RefreshResult>((resolve) => {
       endEarly = resolve
     })
     const watch = watchRecord(key, () => {
@@ -70,18 +70,18 @@ export function createSingleFlight(options: SingleFlightOptions): SingleFlight {
       working.delete(work)
     })
     working.add(work)
-    follow(work)
-    const result = Promise.race([work, ended])
+    planWhenGranted(work)
+    const result = Promise.race([work, endedEarly])
     // Callers see it reject; that there may be no caller must not end the process.
     result.catch(() => {})
     return { startedAt: monotonic(), trigger, result, hasChanged: () => changed }
   }
 
-  /** New tokens are planned for, also where they come late. */
-  function follow(work: Promise<RefreshResult>): void {
+  /** Plans the next refresh when new tokens have come, late ones too. */
+  function planWhenGranted(work: Promise<RefreshResult>): void {
     work
       .then(async (result) => {
-        if ('late' in result && result.late !== undefined) follow(result.late)
+        if ('late' in result && result.late !== undefined) planWhenGranted(result.late)
         // The queue holds an older entry that leads here as well, so a failure is harmless.
         if (result.kind === 'granted') await plan(result.session)
       })

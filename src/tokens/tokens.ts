@@ -92,19 +92,19 @@ export function createTokens(options: TokensOptions): Tokens {
     slots,
     concurrency: options.concurrency,
     timing,
-    leaseMs: leaseMs(timeoutMs),
-    onClockStep: () => queueRepair.moveForward(),
+    claimMs: leaseMs(timeoutMs),
+    onClockStep: () => queueRepair.makeAllDueSoon(),
     clock,
     random,
     log,
     events,
   })
   const queueRepair = createQueueRepair({ store, ...SCAN_PACE, monotonic: clock.monotonic, random, log })
-  let answeredBy: number | null = null
+  let responseDeadline: number | null = null
 
   async function beginStop(): Promise<void> {
-    answeredBy ??= clock.monotonic() + options.stopMs
-    refresh.closeAt(answeredBy)
+    responseDeadline ??= clock.monotonic() + options.stopMs
+    refresh.closeAt(responseDeadline)
     await Promise.all([scheduler.stop(), queueRepair.stop()])
   }
 
@@ -129,7 +129,7 @@ export function createTokens(options: TokensOptions): Tokens {
       await beginStop()
       await singleFlight.settled()
       await store.settled()
-      const leftMs = Math.max(0, answeredBy! + REVOCATION_MS - clock.monotonic())
+      const leftMs = Math.max(0, responseDeadline! + REVOCATION_MS - clock.monotonic())
       await Promise.all([store.finish(), revoker.stop(leftMs)])
     },
   }

@@ -1,6 +1,6 @@
 /** Settings of the servers under test, and the bounds that the checks derive from them. All times in milliseconds. */
 
-import { answerMs, leaseMs } from '../../src/tokens/refresh-policy.ts'
+import { leaseMs, resetAfterMs } from '../../src/tokens/refresh-policy.ts'
 
 export const REPLICAS = 3
 export const TOKEN_TIMEOUT_MS = 2_000
@@ -13,7 +13,7 @@ export const SHUTDOWN_SECONDS = 12
 /** How long a process may present a refresh token after its last contact with Redis: the lease. */
 export const LEASE_MS = leaseMs(TOKEN_TIMEOUT_MS)
 /** How long one presentation may stay unanswered before the same refresh token is presented again. */
-export const UNANSWERED_MS = answerMs(TOKEN_TIMEOUT_MS)
+export const UNANSWERED_MS = resetAfterMs(TOKEN_TIMEOUT_MS)
 
 /** What a loaded machine may add to every bound. Stalls of the machine that were measured come on top. */
 export const SLACK_MS = 350

@@ -1,7 +1,7 @@
 import type { TokenOutcome } from '../../src/oauth/token-response.ts'
 import { touchInterval } from '../../src/session/session.ts'
 import type { RecordKey } from '../../src/store/store.ts'
-import { answerMs, leaseMs, presentableInMs } from '../../src/tokens/refresh-policy.ts'
+import { leaseMs, presentableInMs, resetAfterMs } from '../../src/tokens/refresh-policy.ts'
 import type { AccessToken, Family, Presentation, RefreshToken } from './authorization-server.ts'
 import type { Replica } from './replica.ts'
 import type { Settings } from './settings.ts'
@@ -417,7 +417,7 @@ export class InvariantChecker {
       if (token.family !== family || issued === 0 || !by.alive) return false
       const mayBeLost =
         this.clockSteppedAt >= sentAt - timeoutMs || this.failedOverAt > sentAt - LAST_MOMENT_MS
-      return !mayBeLost && this.#clock.now < sentAt - timeoutMs + answerMs(timeoutMs)
+      return !mayBeLost && this.#clock.now < sentAt - timeoutMs + resetAfterMs(timeoutMs)
     })
   }
 

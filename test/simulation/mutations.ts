@@ -22,7 +22,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'lease-not-renewed',
     what: 'a slow response lets others present the same refresh token',
     file: REFRESH,
-    find: 'else if (clock.monotonic() >= renewAt && !renewing && !ended) renew().catch(failed)',
+    find: 'else if (clock.monotonic() >= renewAt && !renewing && !gone) renew().catch(failed)',
     put: '',
   },
   {
@@ -43,22 +43,22 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'sent-after-the-lease',
     what: 'a process that was stalled after taking the lease still sends',
     file: REFRESH,
-    find: 'const sendBefore = attempt.leasedAt + timeoutMs',
+    find: 'const sendBefore = lease.leasedAt + timeoutMs',
     put: 'const sendBefore = Number.POSITIVE_INFINITY',
   },
   {
     name: 'overtaken-request-not-reset',
     what: 'a request that waits in a broken connection is delivered after the record has moved on',
     file: REFRESH,
-    find: "if (lost) reset('the refresh token has been replaced or presented elsewhere')",
+    find: "if (taken) reset('the refresh token has been replaced or presented elsewhere')",
     put: '',
   },
   {
     name: 'refusal-ends-at-once',
     what: 'a refusal does not wait for the response to an earlier presentation',
     file: REFRESH,
-    find: 'if (openMs > 0) {',
-    put: 'if (openMs > 1e9) {',
+    find: 'if (openForMs > 0) {',
+    put: 'if (openForMs > 1e9) {',
   },
   {
     name: 'breaker-by-wall-clock',
@@ -92,7 +92,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'stop-waits-for-a-hanging-refresh',
     what: 'a stop does not reset the connection of a token request that hangs',
     file: REFRESH,
-    find: "for (const connection of unanswered) connection.abort(new Error('the process stops'))",
+    find: "for (const connection of openConnections) connection.abort(new Error('the process stops'))",
     put: '',
   },
   {
@@ -224,7 +224,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'late-response-dropped',
     what: 'a response that comes after its timeout is not used',
     file: REFRESH,
-    find: 'return await conclude(session, attempt, outcome)',
+    find: 'return await applyOutcome(session, lease, outcome)',
     put: "return { kind: 'changed' }",
   },
   {

@@ -402,7 +402,7 @@ export class RedisServer {
     return before === undefined
   }
 
-  claimDue(shard: number, limit: number, leaseMs: number): DueClaim {
+  claimDue(shard: number, limit: number, claimMs: number): DueClaim {
     const queue = this.data.due[shard]!
     const storeNow = this.clock()
     if (queue.size === 0) return { entries: [], nextInMs: null, storeNow }
@@ -410,7 +410,7 @@ export class RedisServer {
       .filter(([, dueAt]) => dueAt <= storeNow)
       .sort((a, b) => a[1] - b[1])
       .slice(0, limit)
-    for (const [key] of claimed) this.#putDue(key, Math.round(storeNow + leaseMs))
+    for (const [key] of claimed) this.#putDue(key, Math.round(storeNow + claimMs))
     let next: number | null = null
     for (const dueAt of queue.values()) if (next === null || dueAt < next) next = dueAt
     return {

@@ -92,8 +92,8 @@ export function createSimulatedStore(transport: Transport, idleMs: number): Sess
       )
       return added.reduce((sum, count) => sum + count, 0)
     },
-    claimDue: (shard, limit, leaseMs) =>
-      ask(ofQueue(shard), 'claimDue', (server) => server.claimDue(shard, limit, leaseMs)),
+    claimDue: (shard, limit, claimMs) =>
+      ask(ofQueue(shard), 'claimDue', (server) => server.claimDue(shard, limit, claimMs)),
     async queueLength() {
       const lengths = await Promise.all(
         Array.from({ length: Math.min(masterCount, DUE_SHARDS) }, (_, master) =>

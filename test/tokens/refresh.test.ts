@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import { type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
-import { answerMs, leaseMs } from '../../src/tokens/refresh-policy.ts'
+import { leaseMs, resetAfterMs } from '../../src/tokens/refresh-policy.ts'
 import { createVirtualReplicas, TIMEOUT_MS, TIMING } from './virtual-replicas.ts'
 
 t.test('after a doubt a slow response is still awaited, and no other presentation is made', async (t) => {
@@ -181,9 +181,9 @@ t.test(
     const replica = addReplica()
     const key = await addSession(replica, 1, 0)
     // Between the check that finds the deadline passed and the next one.
-    behave({ kind: 'granted', ms: answerMs(TIMEOUT_MS) + 100 })
+    behave({ kind: 'granted', ms: resetAfterMs(TIMEOUT_MS) + 100 })
     void request(replica, key)
-    await time.advance(answerMs(TIMEOUT_MS) + 2_000)
+    await time.advance(resetAfterMs(TIMEOUT_MS) + 2_000)
     t.equal((await shared.read(key))?.gen, 2)
   },
 )

@@ -174,8 +174,8 @@ t.test('a replica whose clock is behind the store clock does not run a busy loop
   // Due by the store's clock, and three seconds early by ours.
   const ahead = 3_000
   const claimDue = shared.claimDue.bind(shared)
-  shared.claimDue = async (shard, limit, leaseMs) => {
-    if (shard !== Number.parseInt(key[0]!, 16)) return await claimDue(shard, limit, leaseMs)
+  shared.claimDue = async (shard, limit, claimMs) => {
+    if (shard !== Number.parseInt(key[0]!, 16)) return await claimDue(shard, limit, claimMs)
     const due = (await shared.queueLength()) > 0 && time.now() + ahead >= endsAt && time.now() < endsAt
     const storeNow = time.now() + ahead
     return due
@@ -252,7 +252,7 @@ t.test('a reply that is read late does not look like a step of the store clock',
     slots: { free: () => 10 },
     concurrency: 10,
     timing: { aheadSeconds: 300, thresholdSeconds: 30 },
-    leaseMs: 15_000,
+    claimMs: 15_000,
     onClockStep: () => {
       stepsSeen += 1
     },

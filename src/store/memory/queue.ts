@@ -29,14 +29,14 @@ export function createMemoryQueue({ now }: { now: () => number }): DueQueue {
       return added
     },
 
-    async claimDue(shard, limit, leaseMs): Promise<DueClaim> {
+    async claimDue(shard, limit, claimMs): Promise<DueClaim> {
       const entries = due[shard]!
       const at = now()
       const claimed = [...entries]
         .filter(([, when]) => when <= at)
         .sort((a, b) => a[1] - b[1])
         .slice(0, limit)
-      for (const [key] of claimed) entries.set(key, Math.round(at + leaseMs))
+      for (const [key] of claimed) entries.set(key, Math.round(at + claimMs))
       let next: number | null = null
       for (const when of entries.values()) if (next === null || when < next) next = when
       return {

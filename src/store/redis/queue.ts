@@ -29,8 +29,8 @@ export function createRedisQueue({ client, send, script }: Commands, prefix: str
       return added.reduce<number>((sum, count) => sum + Number(count), 0)
     },
 
-    async claimDue(shard, limit, leaseMs) {
-      const answer = await script('claim-due', shardName(shard), leaseMs, limit)
+    async claimDue(shard, limit, claimMs) {
+      const answer = await script('claim-due', shardName(shard), claimMs, limit)
       const [storeNow, next, ...due] = answer as [number, number, ...(string | number)[]]
       const entries: DueClaim['entries'] = []
       for (let at = 0; at < due.length; at += 2)

@@ -1,7 +1,7 @@
--- Hands out due sessions of one shard and moves them on by the lease, so that the work of a replica
+-- Hands out due sessions of one shard and moves them on by the length of a claim, so that the work of a replica
 -- that dies comes back by itself.
 -- KEYS[1] shard of the due queue
--- ARGV[1] lease in milliseconds
+-- ARGV[1] claim in milliseconds
 -- ARGV[2] how many at most
 -- returns {the time, milliseconds until the next is due or -1, record key, how many milliseconds late, ...}
 local time = redis.call('TIME')
