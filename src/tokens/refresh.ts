@@ -218,6 +218,73 @@ export function createRefresh(options: RefreshOptions): Refresh {
     }
   }
 
+  /**
+   * Sends a presentation and renews its lease while it has no response, so that no other process presents the
+   * same refresh token. Resets its connection when the response takes too long, or when the tokens were replaced or
+   * presented elsewhere (`isTaken`), so that a request that is still on its way is not delivered.
+   */
+  function sendHoldingLease(
+    { key, record }: LiveSession,
+    { attempt, doubts }: Lease,
+    send: (signal: AbortSignal) => Promise<TokenOutcome>,
+  ): { response: Promise<TokenOutcome>; isTaken: () => boolean } {
+    const connection = new AbortController()
+    const renewal = { gen: record.gen, attempt, doubts: doubts + 1, leaseMs: leaseMs(timeoutMs) }
+    const giveUpAt = clock.monotonic() + resetAfterMs(timeoutMs)
+    let renewAt = clock.monotonic() + RENEW_EVERY_MS
+    let renewing = false
+    let overdue = false
+    let gone = false
+    let taken = false
+
+    const reset = (reason: string): void => connection.abort(new Error(reason))
+
+    function look(): void {
+      if (clock.monotonic() >= giveUpAt) giveUp()
+      else if (clock.monotonic() >= renewAt && !renewing && !gone) renew().catch(failed)
+    }
+
+    function giveUp(): void {
+      // Timers run before sockets are read: a suspended process reads a waiting response before its next look.
+      if (overdue) reset('no response came')
+      overdue = true
+    }
+
+    async function renew(): Promise<void> {
+      renewing = true
+      try {
+        const renewed = await store.renewLease(key, renewal)
+        renewAt = clock.monotonic() + RENEW_EVERY_MS
+        taken = renewed === 'taken'
+        if (taken) reset('the refresh token has been replaced or presented elsewhere')
+        // The response is still awaited, to revoke its tokens. No lease is needed: nobody presents this token again.
+        gone = renewed === 'gone'
+      } catch (error) {
+        // In an outage of Redis no process can take the lease, and the response may hold the only live tokens.
+        if (!(error instanceof StoreUnavailable)) throw error
+      } finally {
+        renewing = false
+      }
+    }
+
+    function failed(error: unknown): void {
+      log.error({ event: 'store.step_failed', err: error }, 'a lease could not be renewed')
+    }
+
+    openConnections.add(connection)
+    const timer = setInterval(look, RENEW_AGAIN_MS)
+    const watch = watchRecord(key, () => {
+      renewAt = clock.monotonic()
+      look()
+    })
+    const response = send(connection.signal).finally(() => {
+      clearInterval(timer)
+      watch.stop()
+      openConnections.delete(connection)
+    })
+    return { response, isTaken: () => taken }
+  }
+
   /** Sends the token request, and brings its outcome to the record when it comes in time. */
   async function present(
     session: LiveSession,
@@ -358,73 +425,6 @@ export function createRefresh(options: RefreshOptions): Refresh {
           return { kind: 'ended', reason: null }
       }
     }
-  }
-
-  /**
-   * Sends a presentation and renews its lease while it has no response, so that no other process presents the
-   * same refresh token. Resets its connection when the response takes too long, or when the tokens were replaced or
-   * presented elsewhere (`isTaken`), so that a request that is still on its way is not delivered.
-   */
-  function sendHoldingLease(
-    { key, record }: LiveSession,
-    { attempt, doubts }: Lease,
-    send: (signal: AbortSignal) => Promise<TokenOutcome>,
-  ): { response: Promise<TokenOutcome>; isTaken: () => boolean } {
-    const connection = new AbortController()
-    const renewal = { gen: record.gen, attempt, doubts: doubts + 1, leaseMs: leaseMs(timeoutMs) }
-    const giveUpAt = clock.monotonic() + resetAfterMs(timeoutMs)
-    let renewAt = clock.monotonic() + RENEW_EVERY_MS
-    let renewing = false
-    let overdue = false
-    let gone = false
-    let taken = false
-
-    const reset = (reason: string): void => connection.abort(new Error(reason))
-
-    function look(): void {
-      if (clock.monotonic() >= giveUpAt) giveUp()
-      else if (clock.monotonic() >= renewAt && !renewing && !gone) renew().catch(failed)
-    }
-
-    function giveUp(): void {
-      // Timers run before sockets are read: a suspended process reads a waiting response before its next look.
-      if (overdue) reset('no response came')
-      overdue = true
-    }
-
-    async function renew(): Promise<void> {
-      renewing = true
-      try {
-        const renewed = await store.renewLease(key, renewal)
-        renewAt = clock.monotonic() + RENEW_EVERY_MS
-        taken = renewed === 'taken'
-        if (taken) reset('the refresh token has been replaced or presented elsewhere')
-        // The response is still awaited, to revoke its tokens. No lease is needed: nobody presents this token again.
-        gone = renewed === 'gone'
-      } catch (error) {
-        // In an outage of Redis no process can take the lease, and the response may hold the only live tokens.
-        if (!(error instanceof StoreUnavailable)) throw error
-      } finally {
-        renewing = false
-      }
-    }
-
-    function failed(error: unknown): void {
-      log.error({ event: 'store.step_failed', err: error }, 'a lease could not be renewed')
-    }
-
-    openConnections.add(connection)
-    const timer = setInterval(look, RENEW_AGAIN_MS)
-    const watch = watchRecord(key, () => {
-      renewAt = clock.monotonic()
-      look()
-    })
-    const response = send(connection.signal).finally(() => {
-      clearInterval(timer)
-      watch.stop()
-      openConnections.delete(connection)
-    })
-    return { response, isTaken: () => taken }
   }
 
   function track<T>(work: Promise<T>): Promise<T> {
