@@ -153,6 +153,7 @@ export function createCallers({
       case 'unavailable':
         throw unavailable('authorization_server_unavailable', access.retryAfterSeconds)
       case 'token_refused':
+      case 'not_refreshable':
         cache.drop(session.key)
         throw problem('upstream_refused')
     }
@@ -195,8 +196,7 @@ export function createCallers({
       case 'live': {
         const { session } = found
         const access = await tokens.obtainAccessToken(session, refused.gen)
-        const wasLast = access.kind === 'token_refused' && session.tokens.refreshToken === null
-        if (wasLast && namesInvalidToken) throw await endRefused(refused, request)
+        if (access.kind === 'not_refreshable' && namesInvalidToken) throw await endRefused(refused, request)
         return await ready(session, access)
       }
       case 'ended':

@@ -14,8 +14,10 @@ export type Access =
   | { kind: 'ended'; reason: EndReason | null }
   /** The access token has expired, and the authorization server gives no new one now. */
   | { kind: 'unavailable'; retryAfterSeconds: number }
-  /** The resource server refused this token, and a new one cannot be had. */
+  /** The resource server refused this token, which a forced refresh brought within the last minute. */
   | { kind: 'token_refused' }
+  /** The resource server refused this token, and the session has no refresh token. */
+  | { kind: 'not_refreshable' }
 
 interface ObtainOptions {
   sessions: Pick<Sessions, 'find'>
@@ -81,7 +83,7 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
       if (session.tokens.refreshToken === null) {
         // Without a refresh token the session's absolute limit is the expiry of its access token.
         if (isExpired()) return { kind: 'ended', reason: 'absolute' }
-        return isUsable() ? token() : { kind: 'token_refused' }
+        return isUsable() ? token() : { kind: 'not_refreshable' }
       }
       const flight = singleFlight.join(session, trigger)
       const result = await orIfUsable(

@@ -36,7 +36,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'resource-server-ends-sessions',
     what: 'a session ends when a renewed token is called invalid',
     file: 'src/proxy/caller.ts',
-    find: "access.kind === 'token_refused' && session.tokens.refreshToken === null",
+    find: "access.kind === 'not_refreshable'",
     put: "access.kind === 'token_refused'",
   },
   {
