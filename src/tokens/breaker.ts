@@ -1,5 +1,5 @@
 interface BreakerOptions {
-  /** Monotonic milliseconds: a step of the wall clock must not keep it open. */
+  /** Monotonic milliseconds: a step of the wall clock must not keep the breaker open. */
   now: () => number
   /** In [0, 1). */
   random: () => number
@@ -30,7 +30,7 @@ const OPENS_AFTER = 3
 /** With `PROBE_MS`, a recovery is noticed within five seconds, except by a session whose own request hangs. */
 const MAX_PAUSE_MS = 1_600
 const MAX_JITTER_MS = 2_000
-/** After this time without an answer the next probe may leave; the first one may still be answered. */
+/** After this time without a response the next probe may leave. The response to the first one still counts. */
 export const PROBE_MS = 2_500
 
 /**

@@ -56,7 +56,7 @@ const FULL_PAUSE_MS = 25
 const UNREADABLE_PAUSE_MS = 600_000
 /** How soon a session is looked at again that cannot be decided now. */
 const LOOK_AGAIN_MS = 1_000
-/** A step of the store's clock is larger than any delay of its answers. */
+/** A smaller difference is a delay, and no step of the store's clock. */
 const CLOCK_STEP_MS = 1_000
 
 /**
@@ -109,7 +109,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
         for (const { key, lateMs } of entries) work(key, lateMs, storeNow)
         const at = clock.monotonic()
         if (nextInMs !== null) pollAt[shard] = Math.min(pollAt[shard]!, at + nextInMs)
-        // The offset of the store's clock lies between these two, however late the answer was read.
+        // The offset of the store's clock lies between these two, however late its reply was read.
         const [least, most] = [storeNow - at, storeNow - askedAt]
         if (most < (leastAheadMs[shard] ?? most) - CLOCK_STEP_MS) options.onClockStep()
         leastAheadMs[shard] = least

@@ -25,7 +25,7 @@ interface TokensOptions {
   /** Token requests of this process at once for which a caller still waits. */
   concurrency: number
   timeoutMs: number
-  /** How long after the beginning of a stop token responses are waited for. */
+  /** How long after the beginning of a stop it waits for token responses. */
   stopMs: number
   clock: Clock
   random: () => number
@@ -48,15 +48,15 @@ export interface Tokens {
   consecutiveFailures(): number
   start(): void
   /**
-   * Begins no background work any more, and gives token requests `stopMs` from now to be answered. Resolves when the
-   * background work has ended; requests of browsers may still need refreshes after that.
+   * Begins no background work any more, and gives token requests `stopMs` from now to get their responses. Resolves
+   * when the background work has ended; requests of browsers may still need refreshes after that.
    */
   beginStop(): Promise<void>
   /** To be called when no request is open. Resolves when every refresh under way has been stored. */
   stop(): Promise<void>
 }
 
-/** Time for revocations after token requests were given up. */
+/** Time for revocations after the last token response. */
 const REVOCATION_MS = 1_500
 
 export function createTokens(options: TokensOptions): Tokens {
