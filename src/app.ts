@@ -31,9 +31,9 @@ import type { Tracing } from './tracing/spans.ts'
 /** `server` is what browsers reach; `ops` serves health and metrics. */
 export type App = Awaited<ReturnType<typeof buildApp>>
 
-const CACHED_SESSIONS = 20_000
+export const CACHED_SESSIONS = 20_000
 /** The part of a stop that is kept for closing everything after the last token response. */
-const CLOSING_MS = 3_000
+export const CLOSING_MS = 3_000
 
 /** Creates every object and registers the routes of every folder. `onStoreRefused`: the store refuses the credentials. */
 export async function buildApp(config: Config, log: Logger, onStoreRefused: (message: string) => void) {

@@ -1,3 +1,4 @@
+import { CACHED_SESSIONS, CLOSING_MS } from '../../src/app.ts'
 import { Problem } from '../../src/errors.ts'
 import type { Logger } from '../../src/log.ts'
 import { createLogout } from '../../src/login/logout.ts'
@@ -42,10 +43,6 @@ export interface BrowserResponse {
   readonly setCookies: ReadonlyMap<string, string>
   readonly clearsCookies: boolean
 }
-
-const CACHED_SESSIONS = 20_000
-/** As in src/app.ts. */
-const CLOSING_MS = 3_000
 
 /** Errors that faults of the schedule explain. */
 const EXPECTED_ERRORS = new Set(['login.unsaved'])
