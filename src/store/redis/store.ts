@@ -168,7 +168,7 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     },
 
     async create(key, { tokens, createdAt, endsAt, flow, client }, { attempt, provisionalMs }) {
-      const limits = [createdAt, endsAt, flow, client, Date.now()]
+      const limits = [createdAt, endsAt, flow, client, Date.now(), CLOCK_TOLERANCE_MS]
       const args = [attempt, Math.ceil(provisionalMs), toBytes(tokens), ...limits]
       await script('create-record', recordName(key), ...args)
     },

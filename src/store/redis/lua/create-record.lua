@@ -8,6 +8,7 @@
 -- ARGV[6] flow
 -- ARGV[7] client
 -- ARGV[8] now, by the clock that createdAt and endsAt are of
+-- ARGV[9] by how much the two clocks may differ in milliseconds
 -- returns 1 made | 0 it is there already
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
 -- By its replication id begin-refresh will know whether the server has been another one since.
@@ -17,7 +18,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- This server's clock decides the limits, so a replica with a wrong clock must not create a session that is already old.
 local ahead = now - ARGV[8]
-if math.abs(ahead) < 5000 then ahead = 0 end
+if math.abs(ahead) < tonumber(ARGV[9]) then ahead = 0 end
 local created = string.format('%.0f', ARGV[4] + ahead)
 redis.call('HSET', KEYS[1], 'tokens', ARGV[3], 'gen', 1, 'attempt', ARGV[1],
   'createdAt', created, 'seenAt', created, 'endsAt', string.format('%.0f', ARGV[5] + ahead), 'flow', ARGV[6],
