@@ -1,6 +1,7 @@
 /**
- * `npm run demo`: the sandbox platform and the server, as two processes that need nothing else, until
- * Ctrl-C. It starts the programs in dist/ and imports neither of them.
+ * `npm run demo`: the sandbox platform and the server, as two processes that need nothing else, and one origin in
+ * front of both, until Ctrl-C. It starts the programs in dist/ and imports neither of them. In docker-compose.yml
+ * both run already, and it is only that origin.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -24,6 +25,7 @@ answerArguments(
 PORT is the port of the page (3000), OPS_PORT that of health and metrics (any free one).
 STATIC_DIR is the folder of your own page, instead of the demo's. PUBLIC_URL is the address of a development
 server on localhost that passes /auth, /flux and /site on to PORT.
+With SERVER_URL and SANDBOX_URL it starts neither of the two, and puts one origin in front of those.
 `,
 )
 
@@ -52,14 +54,20 @@ try {
 }
 
 async function run(): Promise<void> {
+  const host = process.env.HOST ?? 'localhost'
+  const hosts = addressesOf(host)
+  const port = await choosePort(hosts, process.env.PORT ?? '3000', 'PORT')
+  const { SERVER_URL, SANDBOX_URL } = process.env
+  if (SERVER_URL !== undefined && SANDBOX_URL !== undefined) {
+    await startFront({ hosts, port, serverUrl: SERVER_URL, sandboxUrl: SANDBOX_URL })
+    console.log(`The page of ${SERVER_URL} is on http://localhost:${port}`)
+    return
+  }
   for (const file of ['main.js', 'sandbox/main.js', 'spa/demo/index.html']) {
     if (!existsSync(join(dist, file))) {
       throw new Hindrance(`dist/${file} is missing. Run "npm ci", or "npm run build" after a change.`)
     }
   }
-  const host = process.env.HOST ?? 'localhost'
-  const hosts = addressesOf(host)
-  const port = await choosePort(hosts, process.env.PORT ?? '3000', 'PORT')
   const opsPort = await choosePort(hosts, process.env.OPS_PORT ?? '0', 'OPS_PORT')
   const publicUrl = process.env.PUBLIC_URL ?? `http://localhost:${port}`
   const client = { id: 'demo', secret: randomBytes(24).toString('base64url') }
@@ -210,7 +218,7 @@ function tryPort(host: string, port: number, name: string): Promise<number> {
 async function end(code: number): Promise<void> {
   if (ending) return
   ending = true
-  if (code === 0) console.log('\n  The demo stops. Its sessions and tokens are gone.')
+  if (code === 0 && children.length > 0) console.log('\n  The demo stops. Its sessions and tokens are gone.')
   const alive = children.filter((child) => child.exitCode === null && child.signalCode === null)
   await Promise.all(
     alive.map((child) => {

@@ -5,6 +5,8 @@ export interface Authorization {
   readonly username: string | null
   readonly scope: string
   revoked: boolean
+  /** Number of access tokens issued to it so far. */
+  issued: number
 }
 
 export interface CodeRecord {
@@ -18,7 +20,7 @@ export interface CodeRecord {
 
 interface AccessRecord {
   readonly authorization: Authorization
-  /** 1 for the first access token of this sandbox. */
+  /** 1 for the first access token of its authorization. */
   readonly number: number
   expiresAt: number
 }
@@ -39,7 +41,7 @@ export function createAuthorizations({ now }: { now: () => number }) {
 
   return {
     open(username: string | null, scope: string): Authorization {
-      const authorization: Authorization = { username, scope, revoked: false }
+      const authorization: Authorization = { username, scope, revoked: false, issued: 0 }
       authorizations.add(authorization)
       return authorization
     },
@@ -56,14 +58,24 @@ export function createAuthorizations({ now }: { now: () => number }) {
 
     issueAccessToken(authorization: Authorization, lifeSeconds: number): string {
       const token = opaque('at')
-      const number = accessTokens.size + 1
-      accessTokens.set(token, { authorization, number, expiresAt: now() + lifeSeconds * 1000 })
+      authorization.issued += 1
+      accessTokens.set(token, {
+        authorization,
+        number: authorization.issued,
+        expiresAt: now() + lifeSeconds * 1000,
+      })
       return token
     },
 
     /** The number of an access token, valid or not; null for any other text. Shown in place of the token. */
     accessTokenNumber(token: string): number | null {
       return accessTokens.get(token)?.number ?? null
+    },
+
+    /** The authorization that a code or a token belongs to, valid or not; null for any other text. */
+    authorizationOf(text: string): Authorization | null {
+      const record = codes.get(text) ?? accessTokens.get(text) ?? refreshTokens.get(text)
+      return record?.authorization ?? null
     },
 
     /** The authorization of a valid access token; null for any other text. */

@@ -30,7 +30,7 @@ export function signInPage({ clientId, redirectUri, scope, users, failedUsername
     )
     .join('\n')
   const body = `<h1>Sign in to the sandbox platform</h1>
-<p><strong id="client">${escapeHtml(clientId)}</strong> asks to read and change your data.</p>
+<p><strong id="client">${escapeHtml(clientId)}</strong> asks to read and change your data. It does not see your password.</p>
 ${failed ? '<p class="alarm" id="error" role="alert">User name or password is wrong.</p>' : ''}
 <form method="post">
 <label for="username">User name</label>

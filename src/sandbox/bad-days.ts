@@ -46,15 +46,9 @@ export function createBadDays({
   gates: Gates
   authorizations: Authorizations
 }) {
-  let name = 'fine'
   let recover: (() => void) | null = null
 
   return {
-    /** The name of the day that lasts, or `fine`. */
-    current(): string {
-      return name
-    },
-
     /** Ends the current day and begins another, for at most `limitMs`. Returns false for an unknown name. */
     begin(next: string, limitMs = Number.POSITIVE_INFINITY): boolean {
       const day = Object.hasOwn(DAYS, next) ? DAYS[next] : undefined
@@ -68,7 +62,6 @@ export function createBadDays({
       if (day.faults !== undefined) faults.set(day.faults)
       const gate = day.holdsRefresh ? gates.hold('token', { only: 'refresh_token' }) : null
       const timer = setTimeout(() => recover?.(), Math.min(day.lastsMs, limitMs))
-      name = next
       recover = () => {
         clearTimeout(timer)
         faults.set({
@@ -77,7 +70,6 @@ export function createBadDays({
           refreshReuse: before.refreshReuse,
         })
         gate?.release()
-        name = 'fine'
         recover = null
       }
       return true

@@ -6,7 +6,7 @@ import type { FaultSwitches, Faults, Station } from './faults.ts'
 import type { GateOptions, Gates } from './gates.ts'
 import { PAGE_HEADERS, page } from './html.ts'
 import type { EntryFilter, Journal } from './journal.ts'
-import { stageEntries } from './stage.ts'
+import { stageOf } from './stage.ts'
 
 /**
  * `/_sandbox/…`: the switches, gates and journal over HTTP, for tests and visitors outside of the
@@ -97,10 +97,9 @@ export function registerControlRoutes(
   )
 
   // The two routes for the demo page: no token in the one, nothing but these names in the other.
-  app.get('/_sandbox/stage.json', async (_request, reply) => {
+  app.get<{ Querystring: { session?: string } }>('/_sandbox/stage.json', async ({ query }, reply) => {
     reply.header('cache-control', 'no-store')
-    const entries = stageEntries(journal, authorizations)
-    return { connected: true, day: badDays.current(), counters: counters(), entries }
+    return { connected: true, ...stageOf(query.session ?? '', journal, authorizations) }
   })
 
   app.post<{

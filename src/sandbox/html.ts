@@ -26,7 +26,7 @@ input { width: 100%; min-height: 3rem; margin-bottom: 1rem; padding: .5rem .75re
   color: inherit; background: transparent; border: 1px solid var(--line); border-radius: .5rem; }
 button { width: 100%; min-height: 3rem; margin-top: .5rem; font: inherit; font-weight: 600; cursor: pointer;
   color: var(--accent); background: transparent; border: 1px solid var(--line); border-radius: .5rem; }
-a { color: var(--accent); }
+a { display: inline-block; color: var(--accent); }
 .or { margin: 0 0 .25rem; }
 #accept { color: var(--on-accent); background: var(--accent); border-color: var(--accent); }
 :focus-visible { outline: 3px solid var(--accent); outline-offset: 2px; }

@@ -29,7 +29,7 @@ export interface JournalEntry {
   fault: string | null
   /** User of the request; null without a user context. */
   username: string | null
-  /** Number of the access token that the request led to; null without one. */
+  /** Number of the access token that the request led to, within its authorization; null without one. */
   issued: number | null
   /** Status that was sent; null before that and where no complete answer was sent. */
   status: number | null

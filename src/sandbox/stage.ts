@@ -1,4 +1,4 @@
-import type { Authorizations } from './authorizations.ts'
+import type { Authorization, Authorizations } from './authorizations.ts'
 import type { Journal, JournalEntry } from './journal.ts'
 
 const SHOWN = 40
@@ -13,14 +13,45 @@ export interface StageEntry
   fault: string | null
 }
 
-/** The newest requests, oldest first, in the form that the demo page may see. */
-export function stageEntries(journal: Journal, authorizations: Authorizations): StageEntry[] {
-  return journal
-    .entries()
-    .slice(-SHOWN)
-    .map(({ seq, at, endpoint, kind, method, path, outcome, status, issued, fault, headers }) => {
-      const bearer = /^Bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1] ?? ''
-      const presented = authorizations.accessTokenNumber(bearer)
-      return { seq, at, endpoint, kind, method, path, outcome, status, issued, fault, presented }
-    })
+/** What the demo page may see: the requests of its own session, and of no other. */
+export interface Stage {
+  /** Number of access tokens issued to this session so far; 0 while the sandbox does not know it. */
+  issued: number
+  /** The newest requests, oldest first. */
+  entries: StageEntry[]
+}
+
+/**
+ * The stage of one session. The page puts the session's id into `traceparent`, as the trace id, and the server
+ * forwards that header: so the sandbox learns which authorization is that session's.
+ */
+export function stageOf(sessionId: string, journal: Journal, authorizations: Authorizations): Stage {
+  const entries = journal.entries()
+  const traced = `-${sessionId.padStart(32, '0')}-`
+  const own = entries.findLast(({ headers }) => String(headers.traceparent).includes(traced))
+  const authorization = own === undefined ? null : authorizationOf(own, authorizations)
+  if (authorization === null) return { issued: 0, entries: [] }
+  return {
+    issued: authorization.issued,
+    entries: entries
+      .filter((entry) => authorizationOf(entry, authorizations) === authorization)
+      .slice(-SHOWN)
+      .map((entry) => describe(entry, authorizations)),
+  }
+}
+
+function describe(entry: JournalEntry, authorizations: Authorizations): StageEntry {
+  const { seq, at, endpoint, kind, method, path, outcome, status, issued, fault } = entry
+  const presented = authorizations.accessTokenNumber(bearerOf(entry))
+  return { seq, at, endpoint, kind, method, path, outcome, status, issued, fault, presented }
+}
+
+/** The authorization that a request presented a code or a token of. */
+function authorizationOf(entry: JournalEntry, authorizations: Authorizations): Authorization | null {
+  const { code, refresh_token, token } = entry.form ?? {}
+  return authorizations.authorizationOf(String(code ?? refresh_token ?? token ?? bearerOf(entry)))
+}
+
+function bearerOf({ headers }: JournalEntry): string {
+  return /^Bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1] ?? ''
 }

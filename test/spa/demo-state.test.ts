@@ -33,7 +33,7 @@ t.test('two looks at a session tell what happened between them', async (t) => {
 })
 
 t.test('each reason of an end has a sentence of its own', async (t) => {
-  t.match(endingText('refused'), /taken the access back/)
+  t.match(endingText('refused'), /access was withdrawn/)
   t.match(endingText('news'), /session is over/)
   t.match(endingText(undefined), /session is over/)
 })

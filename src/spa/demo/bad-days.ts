@@ -3,7 +3,7 @@ import { byId, element } from './dom.ts'
 import type { Exchange } from './exchange.ts'
 import type { FluxView } from './flux-view.ts'
 import type { SessionView } from './session-view.ts'
-import type { Stage } from './stage.ts'
+import type { Received, Stage } from './stage.ts'
 
 const CROWD = 100
 /** No day lasts longer: a token of the demo lives 20 seconds. */
@@ -28,7 +28,7 @@ const DAYS: Day[] = [
   {
     id: 'platform-down',
     name: 'Platform down',
-    claim: 'Every connection is reset for 5 seconds. Reads fail meanwhile. The session stays.',
+    claim: 'The platform resets every connection for 5 seconds. Reads fail meanwhile. You stay signed in.',
     async run(page, say) {
       await page.stage.begin('platform-down')
       return await readUntil(page, say, ({ failed, last }) => failed > 0 && last.error === null)
@@ -36,9 +36,9 @@ const DAYS: Day[] = [
   },
   {
     id: 'token-endpoint-down',
-    name: 'Token endpoint down',
+    name: 'No new tokens',
     claim:
-      'No refresh succeeds until the token has expired. Reads go on as long as it lives. The session stays.',
+      'The platform issues no token until the present one has expired. Reads succeed as long as that one lives. You stay signed in.',
     async run(page, say) {
       await page.stage.begin('token-endpoint-down')
       let ended = false
@@ -55,16 +55,14 @@ const DAYS: Day[] = [
     id: 'answer-lost',
     name: 'Answer lost',
     claim:
-      'The platform replaces the token, and its answer gets lost. The server asks again before the old token expires. The session stays.',
+      'The platform issues a new token, but its answer gets lost. The server asks again before the present token expires. You stay signed in.',
     async run(page, say) {
       await page.stage.begin('answer-lost')
       const since = page.stage.platform().entries.at(-1)?.seq ?? 0
+      const isRefresh = ({ seq, kind, issued }: Received): boolean =>
+        seq > since && kind === 'refresh_token' && issued !== null
       const result = await readUntil(page, say, () => {
-        const refreshes = page.stage
-          .platform()
-          .entries.filter(
-            ({ seq, kind, issued }) => seq > since && kind === 'refresh_token' && issued !== null,
-          )
+        const refreshes = page.stage.platform().entries.filter(isRefresh)
         return refreshes.some(({ status }) => status === null) && refreshes.at(-1)?.status === 200
       })
       await page.stage.begin('fine')
@@ -73,8 +71,9 @@ const DAYS: Day[] = [
   },
   {
     id: 'expired',
-    name: 'Expire the token now',
-    claim: 'The platform refuses the token. The server replaces it and repeats the read. You wait a moment.',
+    name: 'Expire the token',
+    claim:
+      'The platform refuses the token. The server gets a new one and repeats your read. You only wait a moment.',
     async run(page, say) {
       await page.stage.begin('expired')
       // The server forces one refresh a minute. A second press within it waits for the planned refresh.
@@ -84,13 +83,14 @@ const DAYS: Day[] = [
   {
     id: 'crowd',
     name: `${CROWD} reads at expiry`,
-    claim: `${CROWD} reads arrive in the second in which the token expires. The server refreshes once.`,
+    claim: `${CROWD} reads arrive in the second in which the token expires. The server gets one new token for all of them.`,
     run: readAsCrowd,
   },
   {
     id: 'revoked',
-    name: 'The user revokes',
-    claim: 'The platform refuses the refresh. This one ends the session, and the page says why.',
+    name: 'Withdraw access',
+    claim:
+      'You withdraw the access at the platform, so the server gets no new token. This one signs you out, and the page says why.',
     async run(page, say) {
       await page.stage.begin('revoked')
       return await readUntil(page, say, ({ last }) => last.error?.code === 'login_required')
@@ -98,36 +98,48 @@ const DAYS: Day[] = [
   },
 ]
 
-/** The buttons that break the platform, each with its claim and its result. */
+/** The buttons that break the platform. Claim and result of the last one appear below them, in view with the lanes. */
 export function startBadDays(page: Page): void {
-  const list = byId('day-list', HTMLOListElement)
+  const buttons = byId('day-buttons', HTMLElement)
+  const outcome = byId('day-outcome', HTMLElement)
+  const claim = byId('day-claim', HTMLElement)
+  const progress = byId('day-progress', HTMLElement)
+  const result = byId('day-result', HTMLElement)
   let running = false
-  for (const day of DAYS) {
-    const button = element('button', 'button', day.name)
-    const result = element('p', 'verdict')
-    button.type = 'button'
-    button.dataset.day = day.id
+
+  const run = async (day: Day, button: HTMLElement): Promise<void> => {
+    if (running) return
+    running = true
+    button.setAttribute('aria-busy', 'true')
+    claim.replaceChildren(element('strong', '', `${day.name}.`), ` ${day.claim}`)
+    delete result.dataset.kept
+    result.textContent = ''
     result.dataset.result = day.id
-    result.role = 'status'
-    const say = (text: string): void => {
-      result.textContent = text
-    }
-    const run = async (): Promise<void> => {
-      if (running) return
-      if (page.sessionView.current() === null) return say('Sign in first.')
-      running = true
-      button.setAttribute('aria-busy', 'true')
-      delete result.dataset.kept
-      const told = await day.run(page, say).catch((error: unknown) => String(error))
+    const signedIn = page.sessionView.current() !== null
+    progress.textContent = signedIn ? 'It begins…' : 'Sign in first.'
+    outcome.scrollIntoView({ block: 'end' })
+    if (signedIn) {
+      const told = await day
+        .run(page, (text) => {
+          progress.textContent = text
+        })
+        .catch((error: unknown) => String(error))
       await page.sessionView.look()
       const kept = page.sessionView.current() !== null
+      progress.textContent = ''
       result.dataset.kept = String(kept)
-      say(`${told} ${kept ? 'Still signed in.' : 'Signed out.'}`)
-      button.removeAttribute('aria-busy')
-      running = false
+      result.textContent = `${told} ${kept ? 'Still signed in.' : 'Signed out.'}`
     }
-    button.addEventListener('click', () => void run())
-    list.append(element('li', '', button, element('p', 'hint', day.claim), result))
+    button.removeAttribute('aria-busy')
+    running = false
+  }
+
+  for (const day of DAYS) {
+    const button = element('button', 'button', day.name)
+    button.type = 'button'
+    button.dataset.day = day.id
+    button.addEventListener('click', () => void run(day, button))
+    buttons.append(button)
   }
 }
 
@@ -170,25 +182,23 @@ async function readAsCrowd({ sessionView, stage }: Page, say: (text: string) => 
     Date.parse(sessionView.current()?.accessTokenExpiresAt ?? '') - sessionView.now()
   // The platform holds the refresh back until half a second after the token has expired.
   await stage.begin('refresh-held', leftMs() / 1_000 + 0.5)
-  const before = stage.platform().counters
+  const before = stage.platform().issued
   while (leftMs() > 0) {
     say(`The platform holds the refresh back. The token expires in ${Math.ceil(leftMs() / 1_000)} s.`)
     await new Promise((resolve) => setTimeout(resolve, Math.min(250, leftMs() + 1)))
   }
+  const call = { method: 'GET', path: '/flux/temperature?format=JSON' } as const
+  const headers = stage.sent(call)
   const failures = await Promise.all(
     Array.from({ length: CROWD }, () =>
-      request('/flux/temperature?format=JSON').then(
+      request(call.path, { headers }).then(
         async (response) => void (await response.text()),
         (error: unknown) => (error instanceof BffError ? (error.code ?? error.status) : String(error)),
       ),
     ),
   )
   await stage.look()
-  const after = stage.platform().counters
-  const name = 'token refresh_token granted'
-  const refreshes = (after[name] ?? 0) - (before[name] ?? 0)
+  const tokens = stage.platform().issued - before
   const answers = failures.filter((failure) => failure === undefined).length
-  const counted = `${answers} answers, ${refreshes} ${refreshes === 1 ? 'refresh' : 'refreshes'} by the sandbox's count.`
-  // The server also refreshes the sessions of other browsers, and the sandbox counts them together.
-  return refreshes > 1 ? `${counted} It includes the other sessions of this demo.` : counted
+  return `${answers} answers. The platform issued ${tokens} new ${tokens === 1 ? 'token' : 'tokens'} to this session.`
 }

@@ -14,9 +14,9 @@ export interface Exchange {
 }
 
 /** Sends one request and never throws. It does not wait for `Retry-After`: this page shows the wait itself. */
-export async function exchange({ path, ...call }: Call): Promise<Exchange> {
+export async function exchange({ path, ...call }: Call, headers: Record<string, string>): Promise<Exchange> {
   const started = performance.now()
-  const options: RequestOptions = { ...call, waitMs: 0 }
+  const options: RequestOptions = { ...call, headers, waitMs: 0 }
   try {
     const response = await request(path, options)
     const text = await response.text()

@@ -24,9 +24,9 @@ export interface FluxView {
 /**
  * The form that reads a Flux, shows the answer as it came and draws its values.
  *
- * @param onSend called with each request
+ * @param onSend called with each request; returns headers to add
  */
-export function startFluxView(onSend: (call: Call) => void): FluxView {
+export function startFluxView(onSend: (call: Call) => Record<string, string>): FluxView {
   const form = byId('flux-form', HTMLFormElement)
   const button = byId('flux-read', HTMLButtonElement)
   const every = byId('flux-auto', HTMLInputElement)
@@ -56,7 +56,7 @@ export function startFluxView(onSend: (call: Call) => void): FluxView {
       const series = parseFlux(format, text)
       figure.hidden = series.points.length === 0
       note.hidden = series.points.length > 0
-      note.textContent = 'The answer holds no time-stamped numbers, so there is nothing to draw.'
+      note.textContent = 'The answer has no numbers with times, so there is nothing to draw.'
       chart.draw(series)
     } catch (error) {
       figure.hidden = true
@@ -123,8 +123,7 @@ export function startFluxView(onSend: (call: Call) => void): FluxView {
     const call: Call = { method: 'GET', path: fluxPath(request) }
     button.setAttribute('aria-busy', 'true')
     byId('flux-request', HTMLElement).textContent = `GET ${call.path}`
-    onSend(call)
-    const outcome = await exchange(call)
+    const outcome = await exchange(call, onSend(call))
     button.removeAttribute('aria-busy')
     reading = null
     show(request, outcome)

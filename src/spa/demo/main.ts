@@ -24,7 +24,7 @@ if (failure !== null) {
 }
 restoreForms()
 
-const stage = startStage(() => void fluxView.read())
+const stage = startStage(() => fluxView.read())
 const fluxView = startFluxView(stage.sent)
 const siteView = startSiteView(stage.sent)
 const sessionView = startSessionView(showSession)
@@ -50,7 +50,7 @@ function showSession(session: Session, first: boolean): void {
   const signedIn = session.authenticated
   for (const button of signInButtons) button.hidden = signedIn
   signOutButton.hidden = !signedIn
-  stage.showSession(signedIn)
+  stage.showSession(signedIn ? session : null)
   if (signedIn) {
     setNotice('ended', null)
     setNotice('sign-in', null)
@@ -89,7 +89,7 @@ async function leave(): Promise<void> {
     setNotice('sign-out', {
       tone: 'bad',
       title: 'You are still signed in.',
-      text: 'The sign-out did not get through.',
+      text: 'The sign-out did not reach the server.',
       action: { words: 'Try again', run: () => void leave() },
     })
   }

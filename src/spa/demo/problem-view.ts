@@ -27,10 +27,14 @@ function describe({ status, code, reason, requestId, message, body }: BffError):
   add('Reason', reason, 'problem-reason')
   add('Request', requestId, 'problem-request-id')
   const title =
-    status === 0 ? 'The server cannot be reached.' : code === null ? 'The platform says no.' : message
+    status === 0
+      ? 'The server cannot be reached.'
+      : code === null
+        ? 'The platform refused the request.'
+        : message
   const parts: HTMLElement[] = [element('p', 'problem-title', title), facts]
   if (body === '') return parts
   const text = element('pre', 'code problem-body', body)
   makeScrollable(text, 'The body of the answer')
-  return [...parts, element('p', 'problem-body-hint', 'The body, as it came:'), text]
+  return [...parts, element('p', 'problem-body-hint', 'Its response, byte for byte:'), text]
 }

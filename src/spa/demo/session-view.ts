@@ -28,7 +28,7 @@ export interface SessionView {
 /**
  * Shows the session, whichever tab changed it.
  *
- * @param onChange called with the first answer and after each sign-in and sign-out
+ * @param onChange called with the first answer, and when another session or none is there
  */
 export function startSessionView(onChange: (session: Session, first: boolean) => void): SessionView {
   const pill = byId('session-pill', HTMLElement)
@@ -72,7 +72,7 @@ export function startSessionView(onChange: (session: Session, first: boolean) =>
   const show = (found: Session): void => {
     const next = found.authenticated ? found : null
     const first = current === undefined
-    const changed = first || (current === null) !== (next === null)
+    const changed = first || current?.sessionId !== next?.sessionId
     // The state before the page opened is no event.
     if (!first) compareSessions(current ?? null, next).forEach(record)
     current = next
@@ -116,8 +116,8 @@ function outageNotice(error: unknown) {
   const unreachable = !(error instanceof BffError) || error.status === 0
   return {
     tone: 'bad' as const,
-    title: unreachable ? 'The server cannot be reached.' : 'The server cannot look at the session now.',
-    text: 'Nothing has signed you out. This page asks again every second.',
+    title: unreachable ? 'The server cannot be reached.' : 'The server cannot read the session now.',
+    text: 'This does not sign you out. This page asks again every second.',
   }
 }
 

@@ -32,9 +32,9 @@ export function compareSessions(before: LiveSession | null, after: LiveSession |
 
 const ENDINGS: Record<string, string> = {
   logout: 'You signed out in this browser.',
-  idle: 'Nothing was clicked for too long.',
-  absolute: 'The session has reached its longest duration.',
-  refused: 'The platform has taken the access back.',
+  idle: 'The page was not used for too long.',
+  absolute: 'It has reached its maximum duration.',
+  refused: 'The platform no longer accepts its tokens: the access was withdrawn.',
   replaced: 'You signed in again.',
   operator: 'An operator ended the session.',
 }
@@ -45,9 +45,9 @@ export function endingText(reason: string | undefined): string {
 }
 
 const SIGN_IN_FAILURES: Record<string, string> = {
-  access_denied: 'You refused access. Nothing was kept. You can try again at any time.',
-  server_error: 'The authorization server had a fault. Please try again.',
-  temporarily_unavailable: 'The authorization server is busy. Please try again in a moment.',
+  access_denied: 'You refused access. You can try again at any time.',
+  server_error: 'The platform failed. Please try again.',
+  temporarily_unavailable: 'The platform is busy. Please try again in a moment.',
 }
 
 /** Why a sign-in failed, in a sentence. An unknown error is not repeated. */

@@ -12,9 +12,9 @@ export interface SiteView {
 /**
  * The form that changes a Site. It shows the request while it is written, and the answer as it came.
  *
- * @param onSend called with each request
+ * @param onSend called with each request; returns headers to add
  */
-export function startSiteView(onSend: (call: Call) => void): SiteView {
+export function startSiteView(onSend: (call: Call) => Record<string, string>): SiteView {
   const form = byId('site-form', HTMLFormElement)
   const button = byId('site-save', HTMLButtonElement)
   const parent = byId('site-parent', HTMLInputElement)
@@ -79,8 +79,7 @@ export function startSiteView(onSend: (call: Call) => void): SiteView {
     button.setAttribute('aria-busy', 'true')
     saved.textContent = 'Saving…'
     const call = siteCall(values)
-    onSend(call)
-    show(await exchange(call))
+    show(await exchange(call, onSend(call)))
     button.removeAttribute('aria-busy')
     saving = false
   }

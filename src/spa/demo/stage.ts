@@ -1,5 +1,6 @@
 import { byId, element } from './dom.ts'
 import type { Call } from './requests.ts'
+import type { LiveSession } from './session.ts'
 import { flash } from './session-view.ts'
 
 const STAGE = '/_sandbox/stage.json'
@@ -20,80 +21,104 @@ export interface Received {
   issued: number | null
 }
 
-/** What the sandbox tells this page. `npm run demo` answers so; elsewhere `connected` is false. */
+/** What the sandbox tells this page about its own session. If the page cannot ask it, `connected` is false. */
 export interface Platform {
   connected: boolean
-  day: string
-  counters: Record<string, number>
+  /** Number of access tokens issued to this session; 0 until the sandbox has received a request of this page. */
+  issued: number
   entries: Received[]
 }
 
-const ABSENT: Platform = { connected: false, day: 'fine', counters: {}, entries: [] }
+const ABSENT: Platform = { connected: false, issued: 0, entries: [] }
 
 export type Stage = ReturnType<typeof startStage>
 
 /**
  * The three lanes: what this browser sent, what the server holds, what the platform received.
  *
- * @param onRead called by the button that sends a request
+ * @param read sends a request: for the button, and once for each session, so that the sandbox learns which is ours
  */
-export function startStage(onRead: () => void) {
+export function startStage(read: () => Promise<unknown>) {
   const received = byId('stage-received', HTMLOListElement)
+  const absence = byId('stage-received-none', HTMLElement)
   const held = byId('stage-held', HTMLElement)
+  const refreshable = byId('stage-held-refresh', HTMLElement)
   const line = byId('stage-refresh', HTMLElement)
   const readButton = byId('stage-read', HTMLButtonElement)
   let platform: Platform | null = null
+  let session: LiveSession | null = null
+  /** The session that the lanes show: the last one, after a sign-out. */
+  let sessionId = ''
+  let announced = ''
   let shown = ''
-  let token: number | null = null
-  let signedIn = false
+  let token = 0
 
   const show = (): void => {
     const entries = (platform?.entries ?? []).filter(({ endpoint }) => /token|resource|revoke/.test(endpoint))
     const newest = entries.slice(-SHOWN).reverse()
-    const key = JSON.stringify([newest, signedIn])
+    const key = JSON.stringify([platform, session?.sessionId])
     if (key === shown) return
     shown = key
     received.replaceChildren(...newest.map(describe))
-    byId('stage-received-none', HTMLElement).hidden = newest.length > 0
+    absence.hidden = newest.length > 0
+    absence.textContent =
+      platform?.connected === false
+        ? 'This page cannot ask the platform. “npm run demo” and “docker compose up” show it here.'
+        : 'nothing yet'
     // After many reads the list no longer holds the refresh: an accepted token tells the number too.
     const numbers = entries.map(({ issued, presented, status }) =>
-      status === 200 ? (issued ?? presented) : null,
+      status === 200 ? (issued ?? presented) : 0,
     )
-    showHeld(Math.max(token ?? 0, ...numbers.map(Number)) || null)
+    showHeld(session === null ? 0 : Math.max(token, ...numbers.map(Number)))
   }
 
-  const showHeld = (next: number | null): void => {
+  const showHeld = (next: number): void => {
     const before = token
-    token = signedIn ? next : null
-    const known = platform?.connected === true && token !== null
-    setChip(
-      held,
-      signedIn ? 'token' : 'none',
-      !signedIn ? 'no token' : known ? `access token #${token}` : 'the tokens',
-    )
-    if (!known || before === null) line.textContent = known ? 'The next refresh appears here.' : ''
-    if (!known || before === null || before === token) return
-    line.textContent = `Access token #${before} became #${token}. Nothing moved on the left.`
-    flash(line)
-    flash(held)
-    const row = received.querySelector<HTMLElement>('[data-refresh]')
-    if (row !== null) flash(row)
+    token = next
+    const name = token === 0 ? 'access token' : `access token #${token}`
+    setChip(held, session === null ? 'none' : 'token', session === null ? 'no token' : name)
+    refreshable.hidden = session?.refreshable !== true
+    if (token === 0) line.textContent = ''
+    else if (before === 0)
+      line.textContent = `Wait: the server replaces access token #${token} before it expires.`
+    else if (before !== token) {
+      line.textContent = `The server replaced access token #${before} by #${token}. This browser took no part.`
+      flash(line)
+      flash(held)
+      const row = received.querySelector<HTMLElement>('[data-refresh]')
+      if (row !== null) flash(row)
+    }
   }
 
   const look = async (): Promise<void> => {
     // The answer does not change while the page is open: without the sandbox there is nothing to ask.
     if (platform?.connected === false) return
+    const asked = sessionId
     try {
-      platform = { ...ABSENT, ...((await (await fetch(STAGE, { cache: 'no-store' })).json()) as Platform) }
+      const response = await fetch(`${STAGE}?session=${asked}`, { cache: 'no-store' })
+      const found = (await response.json()) as Partial<Platform>
+      // Another session began meanwhile: this answer is about the one before it.
+      if (asked === sessionId) platform = { ...ABSENT, ...found }
     } catch {
       platform ??= null
     }
-    byId('stage', HTMLElement).dataset.connected = String(platform?.connected === true)
-    byId('day', HTMLElement).hidden = platform?.connected !== true
+    const connected = platform?.connected === true
+    byId('stage', HTMLElement).dataset.connected = String(connected)
+    byId('day', HTMLElement).hidden = !connected
+    byId('stage-hint', HTMLElement).hidden = session !== null || !connected
     show()
+    if (connected && session !== null && announced !== sessionId) {
+      announced = sessionId
+      void readAndLook()
+    }
   }
 
-  readButton.addEventListener('click', onRead)
+  const readAndLook = async (): Promise<void> => {
+    await read()
+    await look()
+  }
+
+  readButton.addEventListener('click', () => void readAndLook())
 
   return {
     /** Asks the sandbox what it received. */
@@ -109,24 +134,35 @@ export function startStage(onRead: () => void) {
       await look()
     },
 
-    /** Shows a request that this page is sending. */
-    sent({ method, path }: Call): void {
-      const cookie = element('span', 'chip', 'cookie, HttpOnly')
+    /** Shows a request that this page is sending. Returns headers to add: the sandbox knows the session by them. */
+    sent({ method, path }: Call): Record<string, string> {
+      const cookie = element('span', 'chip', 'session cookie')
       cookie.dataset.kind = 'cookie'
       byId('stage-sent', HTMLElement).replaceChildren(element('code', '', `${method} ${path}`), ' ', cookie)
+      if (platform?.connected !== true || session === null) return {}
+      // https://www.w3.org/TR/trace-context/#traceparent-header: version, trace, span, flags.
+      return { traceparent: `00-${sessionId.padStart(32, '0')}-${sessionId.padStart(16, '0')}-00` }
     },
 
-    showSession(next: boolean): void {
-      signedIn = next
-      readButton.hidden = !next
-      byId('stage-hint', HTMLElement).hidden = next || platform?.connected !== true
+    /** Shows who is signed in; null: nobody. */
+    showSession(next: LiveSession | null): void {
+      session = next
+      const isNew = next !== null && next.sessionId !== sessionId
+      if (isNew) {
+        sessionId = next.sessionId
+        token = 0
+        platform = platform && { ...ABSENT, connected: platform.connected }
+      }
+      readButton.hidden = next === null
+      byId('stage-hint', HTMLElement).hidden = next !== null || platform?.connected !== true
       setChip(
         byId('stage-cookie', HTMLElement),
-        next ? 'cookie' : 'none',
-        next ? 'cookie, HttpOnly' : 'nothing',
+        next === null ? 'none' : 'cookie',
+        next === null ? 'nothing' : 'session cookie',
       )
-      if (!next) byId('stage-sent', HTMLElement).textContent = 'nothing yet'
+      if (next === null) byId('stage-sent', HTMLElement).textContent = 'nothing yet'
       show()
+      if (isNew) void look()
     },
   }
 }
@@ -148,8 +184,12 @@ function describe(entry: Received): HTMLElement {
   if (endpoint === 'revoke') chip('lost', 'token revoked')
   if (endpoint === 'token') {
     const isRefresh = kind === 'refresh_token'
-    chip('token', isRefresh ? 'refresh token ••••' : 'code, once')
-    if (issued !== null) chip(status === 200 ? 'new' : 'lost', `→ #${issued}${status === 200 ? '' : ' lost'}`)
+    chip('token', isRefresh ? 'refresh token ••••' : 'sign-in code')
+    if (issued !== null)
+      chip(
+        status === 200 ? 'new' : 'lost',
+        `→ access token #${issued}${status === 200 ? '' : ', answer lost'}`,
+      )
     if (isRefresh && status === 200) item.dataset.refresh = ''
   }
   if (fault !== null && issued === null) chip('lost', status === null ? 'no answer' : `answer ${status}`)

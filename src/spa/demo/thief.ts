@@ -67,7 +67,11 @@ export function startThief(isSignedIn: () => boolean): void {
         .catch((): string[] => [])
       const tokens = new Set(texts.flatMap((text) => text.match(TOKEN) ?? []))
       if (tokens.size > 0) places.push(name)
-      const result = element('b', '', tokens.size === 0 ? 'no token' : `${tokens.size} token`)
+      const result = element(
+        'b',
+        '',
+        tokens.size === 0 ? 'no token' : `${tokens.size} ${tokens.size === 1 ? 'token' : 'tokens'}`,
+      )
       const row = element(
         'li',
         '',
@@ -81,8 +85,8 @@ export function startThief(isSignedIn: () => boolean): void {
     verdict.dataset.found = String(places.length)
     verdict.textContent =
       places.length > 0
-        ? `A token is in ${places.join(' and ')}. Whoever takes it can use it from anywhere until it expires.`
-        : `0 tokens found in ${PLACES.length} places.${isSignedIn() ? ' A script can send requests while this page is open. It cannot take the access away.' : ' Sign in and search again.'}`
+        ? `A token is in ${places.join(' and ')}. A script that copies it can use it from anywhere until it expires.`
+        : `0 tokens found in ${PLACES.length} places.${isSignedIn() ? ' A script can send requests while this page is open, but there is no token to copy.' : ' Sign in and search again.'}`
     const isPlanted = localStorage.getItem(PLANTED) !== null
     plant.hidden = isPlanted
     clean.hidden = !isPlanted
@@ -91,7 +95,7 @@ export function startThief(isSignedIn: () => boolean): void {
 
   run.addEventListener('click', () => void search())
   plant.addEventListener('click', () => {
-    // What a page does that keeps its tokens itself. This one is made up, and opens nothing.
+    // As a page does that keeps its tokens itself. This one is made up, and opens nothing.
     const random = crypto.getRandomValues(new Uint8Array(43))
     localStorage.setItem(PLANTED, `at-${[...random].map((byte) => (byte % 36).toString(36)).join('')}`)
     void search().then(() => clean.focus())
