@@ -77,7 +77,15 @@ export type ErrorCode =
   /** `signIn` was called again, without a click, although the last sign-in brought no session. */
   | 'sign_in_loop'
 
-/** Every failure of a call, but for an abort, which rejects with the reason of its signal. */
+const MESSAGES: Record<string, string> = {
+  unreachable: 'The server cannot be reached.',
+  sign_in_loop: 'The last sign-in brought no session.',
+}
+
+/**
+ * Every failure of a call, but for an abort, which rejects with the reason of its signal. `message` is a sentence in
+ * English, for the user of a page in that language.
+ */
 export class BffError extends Error {
   override readonly name = 'BffError'
   /** 0 if there was no response. */
@@ -93,7 +101,7 @@ export class BffError extends Error {
   readonly body: string
 
   constructor(code: ErrorCode | null, response?: Response, body = '', problem: Record<string, string> = {}) {
-    super(problem.detail ?? code ?? `The platform responded ${response?.status}.`)
+    super(problem.detail ?? problem.title ?? MESSAGES[code!] ?? `The platform responded ${response?.status}.`)
     const header = (name: string) => response?.headers.get(name) ?? null
     this.status = response?.status ?? 0
     this.code = code

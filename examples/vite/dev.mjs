@@ -9,7 +9,7 @@ const demo = fileURLToPath(new URL('../../dist/demo.js', import.meta.url))
 
 const vite = await createServer({ root })
 await vite.listen()
-vite.printUrls()
+// It prints the address of the page when all three are ready.
 const server = spawn(process.execPath, [demo], { stdio: 'inherit', env: { ...process.env, PUBLIC_URL } })
 server.once('exit', async (code) => {
   await vite.close()

@@ -1,6 +1,6 @@
 import * as bff from '../../../client/bff-client.ts'
 import './style.css'
-import { describe } from './words.ts'
+import { describe, describeSignInError } from './words.ts'
 
 interface Series {
   name: string
@@ -26,7 +26,7 @@ async function readTemperature(): Promise<void> {
   part('temperature').textContent = `${name}: ${values.at(-1)?.value} ${unit}`
 }
 
-/** Runs `task`, and reports its failure. */
+/** Runs `task`, and shows its failure to the user. */
 function attempt(task: () => Promise<unknown>): void {
   task().catch((error: unknown) => {
     // The listener shows the end of a session.
@@ -46,10 +46,11 @@ part<HTMLFormElement>('site').onsubmit = (event) => {
   })
 }
 
-const refused = bff.cameBack()
+// Before anything reads the address: it removes what the sign-in added.
+const signInError = bff.cameBack()
 bff.onSessionChange(show)
 attempt(async () => {
-  const { authenticated } = await bff.session()
-  if (refused) say('You are not signed in: the sign-in was refused.')
-  else if (!authenticated) say('Sign in to read and change data.')
+  const session = await bff.session()
+  if (signInError) say(describeSignInError(signInError))
+  else if (!session.authenticated && !session.ended) say('Sign in to read and change data.')
 })

@@ -14,3 +14,10 @@ export function describe(session: Session): string {
   if (session.authenticated) return `Signed in until ${new Date(session.expiresAt).toLocaleTimeString()}`
   return session.ended ? ENDED[session.ended.reason] : 'Not signed in'
 }
+
+/** Why a sign-in failed, in one sentence: the word that `cameBack` returned. */
+export function describeSignInError(error: string): string {
+  return error === 'access_denied'
+    ? 'You are not signed in: you refused the access.'
+    : 'You are not signed in: the platform failed. Try again.'
+}
