@@ -31,7 +31,7 @@ if (location.pathname === '/auto') {
 }
 `
 
-async function startPage(t: Test, env: Record<string, string> = {}): Promise<Demo> {
+async function startPage(t: Test): Promise<Demo> {
   const folder = makeFolder('client')
   copyFileSync(CLIENT, join(folder, 'bff-client.js'))
   writeFileSync(join(folder, 'page.js'), PAGE)
@@ -39,7 +39,7 @@ async function startPage(t: Test, env: Record<string, string> = {}): Promise<Dem
     join(folder, 'index.html'),
     '<!doctype html><link rel="icon" href="data:,"><h1></h1><script type="module" src="/page.js"></script>',
   )
-  return await startDemo(t, browser, { env: { STATIC_DIR: folder, ...env } })
+  return await startDemo(t, browser, { env: { STATIC_DIR: folder } })
 }
 
 async function shows(tab: Page, text: string): Promise<void> {
@@ -66,120 +66,131 @@ async function hears(tab: Page, authenticated: boolean): Promise<Heard> {
   return await tab.evaluate('heard.at(-1)')
 }
 
-t.test('the client signs in, calls, waits, tells other tabs, and reports every failure', async (t) => {
+t.test('the client in a page', async (t) => {
   const demo = await startPage(t)
   const { sandbox, reverseProxy, context } = demo
   const { publicUrl, passed } = reverseProxy
   const asked = (path: string) => passed.filter((exchange) => exchange.path.startsWith(path)).length
-  const first = await openTab(demo, '/')
-  const second = await openTab(demo, '/reports/7?tab=2&q=a%20b#x')
-  await shows(first, 'out')
-  await shows(second, 'out')
-  t.match(await failureOf(first, 'bff.flux("temperature")'), {
-    name: 'BffError',
-    status: 401,
-    code: 'login_required',
-    reason: null,
-    requestId: true,
-  })
 
-  // Evaluations wait for promises, and this one stays pending.
-  await second.evaluate('void bff.signIn()')
-  await decideOnPage(second, publicUrl)
-  await shows(second, 'in')
-  t.equal(second.url(), `${publicUrl}/reports/7?tab=2&q=a%20b#x`)
-  t.equal(asked('/auth/login'), 1)
-  const told = await hears(first, true)
-  const toldBy = await hears(second, true)
-  t.ok(told.at - toldBy.at < 300, `the other tab hears of a sign-in after ${told.at - toldBy.at} ms`)
+  await t.test(
+    'the client signs in, calls, waits, tells other tabs, and reports every failure',
+    async (t) => {
+      const first = await openTab(demo, '/')
+      const second = await openTab(demo, '/reports/7?tab=2&q=a%20b#x')
+      await shows(first, 'out')
+      await shows(second, 'out')
+      t.match(await failureOf(first, 'bff.flux("temperature")'), {
+        name: 'BffError',
+        status: 401,
+        code: 'login_required',
+        reason: null,
+        requestId: true,
+      })
 
-  t.match(await first.evaluate('bff.flux("temperature", { query: { values: 3 } })'), { wType: 'Flux' })
-  const exact = await first.evaluate(
-    'bff.flux("power", { wac: "DEMO", bigint: true }).then(({ id }) => [typeof id, String(id)])',
+      // Evaluations wait for promises, and this one stays pending.
+      await second.evaluate('void bff.signIn()')
+      await decideOnPage(second, publicUrl)
+      await shows(second, 'in')
+      t.equal(second.url(), `${publicUrl}/reports/7?tab=2&q=a%20b#x`)
+      t.equal(asked('/auth/login'), 1)
+      const told = await hears(first, true)
+      const toldBy = await hears(second, true)
+      t.ok(told.at - toldBy.at < 300, `the other tab hears of a sign-in after ${told.at - toldBy.at} ms`)
+
+      t.match(await first.evaluate('bff.flux("temperature", { query: { values: 3 } })'), { wType: 'Flux' })
+      const exact = await first.evaluate(
+        'bff.flux("power", { wac: "DEMO", bigint: true }).then(({ id }) => [typeof id, String(id)])',
+      )
+      const text = String(await first.evaluate('bff.flux("power", { format: "CSV" })'))
+      t.strictSame(exact, ['bigint', /\d{16,}/.exec(text)?.[0]], 'every digit of the id')
+      const site = await first.evaluate('bff.updateSite(42, { name: "Bench", parentInfrastructureID: 7n })')
+      t.match(site, { id: 42, name: 'Bench', parentInfrastructureID: 7 })
+
+      t.match(
+        await failureOf(first, 'bff.flux("a b")'),
+        { status: 400, code: 'invalid_request' },
+        'an error of the server',
+      )
+      const missing = await failureOf(first, 'bff.updateSite(404, {})')
+      t.match(missing, { status: 404, code: null }, 'an error of the platform')
+      t.ok(missing.body, 'its text is there')
+
+      const busy = (seconds: string) =>
+        sandbox.faults.set({
+          resource: { mode: 'status', status: 503, headers: { 'retry-after': seconds }, times: 1 },
+        })
+      busy('1')
+      const waited = await first.evaluate(`(async () => {
+      const waits = [], startedAt = performance.now()
+      await bff.flux('temperature', { onWait: (seconds, { status }) => waits.push(seconds, status) })
+      return [...waits, performance.now() - startedAt >= 1000]
+    })()`)
+      t.strictSame(waited, [1, 503, true], 'a read waits as long as Retry-After says')
+      busy('16')
+      t.match(
+        await failureOf(first, 'bff.flux("power")'),
+        { status: 503, retryAfter: 16 },
+        'but not for ever',
+      )
+      const before = asked('/site/')
+      busy('1')
+      t.match(await failureOf(first, 'bff.updateSite(1, {})'), { status: 503, retryAfter: 1 })
+      t.equal(asked('/site/'), before + 1, 'a write is sent once')
+      busy('9')
+      const aborted = await first.evaluate(`(async () => {
+      const abort = new AbortController(), startedAt = performance.now()
+      const call = bff.flux('power', { signal: abort.signal, onWait: () => setTimeout(() => abort.abort()) })
+      return [await call.catch(({ name }) => name), performance.now() - startedAt < 1000]
+    })()`)
+      t.strictSame(aborted, ['AbortError', true], 'a wait can be aborted')
+      await context.setOffline(true)
+      t.match(await failureOf(first, 'bff.session()'), { status: 0, code: 'unreachable' })
+      await context.setOffline(false)
+
+      const extended = await first.evaluate('bff.staySignedIn().then(({ authenticated }) => authenticated)')
+      t.equal(extended, true)
+      const signedOutAt = Number(await second.evaluate('bff.signOut().then(() => Date.now())'))
+      const delay = (await hears(first, false)).at - signedOutAt
+      t.ok(delay < 300, `the other tab hears of a sign-out after ${delay} ms`)
+      t.strictSame(await context.cookies(), [])
+
+      await first.evaluate('void bff.signIn("/")')
+      await decideOnPage(first, publicUrl)
+      await shows(first, 'in')
+      await hears(second, true)
+      sandbox.revokeAll()
+      sandbox.expireAccessTokens()
+      t.match(await failureOf(first, 'bff.flux("power")'), { code: 'login_required', reason: 'refused' })
+      for (const tab of [first, second]) {
+        t.equal((await hears(tab, false)).session.ended?.reason, 'refused', 'each tab hears why it ended')
+      }
+    },
   )
-  const text = String(await first.evaluate('bff.flux("power", { format: "CSV" })'))
-  t.strictSame(exact, ['bigint', /\d{16,}/.exec(text)?.[0]], 'every digit of the id')
-  const site = await first.evaluate('bff.updateSite(42, { name: "Bench", parentInfrastructureID: 7n })')
-  t.match(site, { id: 42, name: 'Bench', parentInfrastructureID: 7 })
 
-  t.match(
-    await failureOf(first, 'bff.flux("a b")'),
-    { status: 400, code: 'invalid_request' },
-    'an error of the server',
+  await t.test(
+    'signIn does not repeat a sign-in that brought no session, unless the user clicks',
+    async (t) => {
+      const before = asked('/auth/login')
+      const begun = () => asked('/auth/login') - before
+      sandbox.faults.set({ authorizeError: 'server_error' })
+      const tab = await openTab(demo, '/auto')
+      await decideOnPage(tab, publicUrl)
+      await shows(tab, 'sign_in_loop')
+      t.equal(begun(), 1, 'two calls at once are one sign-in, and a failed one is not repeated')
+
+      await tab.locator('h1').click()
+      await tab.locator('#refuse').waitFor()
+      await tab.goBack()
+      await shows(tab, 'sign_in_loop')
+      t.equal(begun(), 2, 'a click goes, and "back" shows the page as usable')
+
+      sandbox.faults.set({ authorizeError: null })
+      await tab.locator('h1').click()
+      await decideOnPage(tab, publicUrl, 'refuse')
+      await tab.goto(`${publicUrl}/other?x=1&login_error=access_denied#_`)
+      await shows(tab, 'out')
+      t.equal(await tab.evaluate('error'), 'access_denied')
+      t.equal(tab.url(), `${publicUrl}/other?x=1`, 'the address is clean again')
+    },
   )
-  const missing = await failureOf(first, 'bff.updateSite(404, {})')
-  t.match(missing, { status: 404, code: null }, 'an error of the platform')
-  t.ok(missing.body, 'its text is there')
-
-  const busy = (seconds: string) =>
-    sandbox.faults.set({
-      resource: { mode: 'status', status: 503, headers: { 'retry-after': seconds }, times: 1 },
-    })
-  busy('1')
-  const waited = await first.evaluate(`(async () => {
-    const waits = [], startedAt = performance.now()
-    await bff.flux('temperature', { onWait: (seconds, { status }) => waits.push(seconds, status) })
-    return [...waits, performance.now() - startedAt >= 1000]
-  })()`)
-  t.strictSame(waited, [1, 503, true], 'a read waits as long as Retry-After says')
-  busy('16')
-  t.match(await failureOf(first, 'bff.flux("power")'), { status: 503, retryAfter: 16 }, 'but not for ever')
-  const before = asked('/site/')
-  busy('1')
-  t.match(await failureOf(first, 'bff.updateSite(1, {})'), { status: 503, retryAfter: 1 })
-  t.equal(asked('/site/'), before + 1, 'a write is sent once')
-  busy('9')
-  const aborted = await first.evaluate(`(async () => {
-    const abort = new AbortController(), startedAt = performance.now()
-    const call = bff.flux('power', { signal: abort.signal, onWait: () => setTimeout(() => abort.abort()) })
-    return [await call.catch(({ name }) => name), performance.now() - startedAt < 1000]
-  })()`)
-  t.strictSame(aborted, ['AbortError', true], 'a wait can be aborted')
-  await context.setOffline(true)
-  t.match(await failureOf(first, 'bff.session()'), { status: 0, code: 'unreachable' })
-  await context.setOffline(false)
-
-  const extended = await first.evaluate('bff.staySignedIn().then(({ authenticated }) => authenticated)')
-  t.equal(extended, true)
-  const signedOutAt = Number(await second.evaluate('bff.signOut().then(() => Date.now())'))
-  const delay = (await hears(first, false)).at - signedOutAt
-  t.ok(delay < 300, `the other tab hears of a sign-out after ${delay} ms`)
-  t.strictSame(await context.cookies(), [])
-
-  await first.evaluate('void bff.signIn("/")')
-  await decideOnPage(first, publicUrl)
-  await shows(first, 'in')
-  await hears(second, true)
-  sandbox.revokeAll()
-  sandbox.expireAccessTokens()
-  t.match(await failureOf(first, 'bff.flux("power")'), { code: 'login_required', reason: 'refused' })
-  for (const tab of [first, second]) {
-    t.equal((await hears(tab, false)).session.ended?.reason, 'refused', 'each tab hears why it ended')
-  }
-})
-
-t.test('signIn does not repeat a sign-in that brought no session, unless the user clicks', async (t) => {
-  const demo = await startPage(t)
-  const { sandbox, reverseProxy } = demo
-  const { publicUrl, passed } = reverseProxy
-  const begun = () => passed.filter(({ path }) => path.startsWith('/auth/login')).length
-  sandbox.faults.set({ authorizeError: 'server_error' })
-  const tab = await openTab(demo, '/auto')
-  await decideOnPage(tab, publicUrl)
-  await shows(tab, 'sign_in_loop')
-  t.equal(begun(), 1, 'two calls at once are one sign-in, and a failed one is not repeated')
-
-  await tab.locator('h1').click()
-  await tab.locator('#refuse').waitFor()
-  await tab.goBack()
-  await shows(tab, 'sign_in_loop')
-  t.equal(begun(), 2, 'a click goes, and "back" shows the page as usable')
-
-  sandbox.faults.set({ authorizeError: null })
-  await tab.locator('h1').click()
-  await decideOnPage(tab, publicUrl, 'refuse')
-  await tab.goto(`${publicUrl}/other?x=1&login_error=access_denied#_`)
-  await shows(tab, 'out')
-  t.equal(await tab.evaluate('error'), 'access_denied')
-  t.equal(tab.url(), `${publicUrl}/other?x=1`, 'the address is clean again')
 })

@@ -113,82 +113,92 @@ function signIns({ reverseProxy }: Demo): number {
   return reverseProxy.passed.filter(({ path }) => path.startsWith('/auth/login')).length
 }
 
-t.test('the sign-in without the client returns to the very address, and lets the user refuse', async (t) => {
+t.test('the code of docs/spa.md in a page', async (t) => {
   const demo = await startDemo(t, browser, { env: { STATIC_DIR: page, OAUTH_FLOWS: 'code,password' } })
-  const { publicUrl } = demo.reverseProxy
-  const tab = await openTab(demo, '/plain')
-  await decideOnPage(tab, publicUrl, 'refuse')
-  await says(tab, 'out: access_denied')
-  t.equal(tab.url(), `${publicUrl}/plain`)
-  t.equal(signIns(demo), 1, 'no second sign-in')
-
-  const byPassword = await tab.evaluate(`(async () => {
-    const username = 'alice', password = 'wonderland'
-    ${printed('Sign in by password', 'js')}
-    return (await response.json()).authenticated
-  })()`)
-  t.equal(byPassword, true)
-  await tab.evaluate('fetch("/auth/logout", { method: "POST" })')
-
-  await tab.goto(`${publicUrl}/plain?tab=2&q=a%20b#x`)
-  await decideOnPage(tab, publicUrl)
-  await says(tab, 'in')
-  t.equal(tab.url(), `${publicUrl}/plain?tab=2&q=a%20b#x`)
-  await tab.locator('h1').click()
-  await tab.locator('body[data-texts="1"]').waitFor()
-})
-
-t.test('the page of docs/spa.md signs in, reads and changes data, and explains a failure', async (t) => {
-  const demo = await startDemo(t, browser, { env: { STATIC_DIR: page } })
   const { context, reverseProxy } = demo
   const { publicUrl } = reverseProxy
-  const tab = await openTab(demo, '/reports/7?tab=2#x')
-  await decideOnPage(tab, publicUrl, 'refuse')
-  await says(tab, 'out: access_denied')
-  t.equal(tab.url(), `${publicUrl}/reports/7?tab=2#x`)
-  t.equal(signIns(demo), 1, 'no second sign-in')
+  const tab = await context.newPage()
 
-  await tab.evaluate('{ window.open = () => null; openSignIn() }')
-  await decideOnPage(tab, publicUrl, 'refuse')
-  await says(tab, 'out: access_denied')
-  t.equal(signIns(demo), 2, 'a blocked popup leads to a sign-in in the page')
+  await t.test(
+    'the sign-in without the client returns to the very address, and lets the user refuse',
+    async (t) => {
+      await tab.goto(`${publicUrl}/plain`)
+      await decideOnPage(tab, publicUrl, 'refuse')
+      await says(tab, 'out: access_denied')
+      t.equal(tab.url(), `${publicUrl}/plain`)
+      t.equal(signIns(demo), 1, 'no second sign-in')
 
-  const opened = context.waitForEvent('page')
-  await tab.evaluate('openSignIn()')
-  const popup = await opened
-  await popup.locator('#username').fill('alice')
-  await popup.locator('#password').fill('wonderland')
-  const closed = popup.waitForEvent('close')
-  await popup.locator('#accept').click({ noWaitAfter: true })
-  await closed
-  await says(tab, 'in')
+      const byPassword = await tab.evaluate(`(async () => {
+      const username = 'alice', password = 'wonderland'
+      ${printed('Sign in by password', 'js')}
+      return (await response.json()).authenticated
+    })()`)
+      t.equal(byPassword, true)
+      await tab.evaluate('fetch("/auth/logout", { method: "POST" })')
 
-  await tab.evaluate('readAndRename("Bench")')
-  const texts = await tab.evaluate<string[]>('texts')
-  const id = /^\d+/m.exec(texts[1]!.split('\n')[1]!)?.[0]
-  t.match(texts[0], /: 100 values$/)
-  t.equal(texts[2], `Every digit: ${id}`, 'as in the CSV')
-  t.match(texts[3], /^Bench, changed /)
-
-  const downloading = tab.waitForEvent('download')
-  await tab.locator('a[download]').click()
-  const download = await downloading
-  t.equal(download.suggestedFilename(), 'temperature.csv')
-  t.equal(await download.failure(), null)
-
-  await tab.evaluate('fetch("/auth/logout", { method: "POST" })')
-  await tab.evaluate('readAndRename("Bench")')
-  await says(tab, 'out: ')
-  t.strictSame(await context.cookies(), [])
-
-  await tab.evaluate(
-    'navigator.serviceWorker.register("/sw.js").then(() => navigator.serviceWorker.ready).then(() => {})',
+      await tab.goto(`${publicUrl}/plain?tab=2&q=a%20b#x`)
+      await decideOnPage(tab, publicUrl)
+      await says(tab, 'in')
+      t.equal(tab.url(), `${publicUrl}/plain?tab=2&q=a%20b#x`)
+      await tab.locator('h1').click()
+      await tab.locator('body[data-texts="1"]').waitFor()
+    },
   )
-  await tab.goto(`${publicUrl}/reports/8`)
-  await decideOnPage(tab, publicUrl)
-  await says(tab, 'in')
-  t.equal(await tab.evaluate('navigator.serviceWorker.controller !== null'), true)
-  t.equal(tab.url(), `${publicUrl}/reports/8`, 'a sign-in passes the service worker')
+
+  await t.test(
+    'the page of docs/spa.md signs in, reads and changes data, and explains a failure',
+    async (t) => {
+      await tab.evaluate('fetch("/auth/logout", { method: "POST" })')
+      const before = signIns(demo)
+      await tab.goto(`${publicUrl}/reports/7?tab=2#x`)
+      await decideOnPage(tab, publicUrl, 'refuse')
+      await says(tab, 'out: access_denied')
+      t.equal(tab.url(), `${publicUrl}/reports/7?tab=2#x`)
+      t.equal(signIns(demo), before + 1, 'no second sign-in')
+
+      await tab.evaluate('{ window.open = () => null; openSignIn() }')
+      await decideOnPage(tab, publicUrl, 'refuse')
+      await says(tab, 'out: access_denied')
+      t.equal(signIns(demo), before + 2, 'a blocked popup leads to a sign-in in the page')
+
+      const opened = context.waitForEvent('page')
+      await tab.evaluate('openSignIn()')
+      const popup = await opened
+      await popup.locator('#username').fill('alice')
+      await popup.locator('#password').fill('wonderland')
+      const closed = popup.waitForEvent('close')
+      await popup.locator('#accept').click({ noWaitAfter: true })
+      await closed
+      await says(tab, 'in')
+
+      await tab.evaluate('readAndRename("Bench")')
+      const texts = await tab.evaluate<string[]>('texts')
+      const id = /^\d+/m.exec(texts[1]!.split('\n')[1]!)?.[0]
+      t.match(texts[0], /: 100 values$/)
+      t.equal(texts[2], `Every digit: ${id}`, 'as in the CSV')
+      t.match(texts[3], /^Bench, changed /)
+
+      const downloading = tab.waitForEvent('download')
+      await tab.locator('a[download]').click()
+      const download = await downloading
+      t.equal(download.suggestedFilename(), 'temperature.csv')
+      t.equal(await download.failure(), null)
+
+      await tab.evaluate('fetch("/auth/logout", { method: "POST" })')
+      await tab.evaluate('readAndRename("Bench")')
+      await says(tab, 'out: ')
+      t.strictSame(await context.cookies(), [])
+
+      await tab.evaluate(
+        'navigator.serviceWorker.register("/sw.js").then(() => navigator.serviceWorker.ready).then(() => {})',
+      )
+      await tab.goto(`${publicUrl}/reports/8`)
+      await decideOnPage(tab, publicUrl)
+      await says(tab, 'in')
+      t.equal(await tab.evaluate('navigator.serviceWorker.controller !== null'), true)
+      t.equal(tab.url(), `${publicUrl}/reports/8`, 'a sign-in passes the service worker')
+    },
+  )
 })
 
 t.test('the recipes for React and Vue follow the session, and the code of the README runs', async (t) => {

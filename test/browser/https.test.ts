@@ -3,7 +3,7 @@ import { launchChromium } from '../helpers/chromium.ts'
 import { startRedis } from '../helpers/redis.ts'
 import type { Passed } from '../helpers/reverse-proxy.ts'
 import { untilReady } from '../helpers/system.ts'
-import { decideOnPage, showsState, signInByHand, startHttpsDemo } from './demo.ts'
+import { decideOnPage, readFlux, showsState, signInByHand, startHttpsDemo } from './demo.ts'
 import { findLeaks } from './leaks.ts'
 
 const HOST = 'bff.example'
@@ -12,15 +12,16 @@ const RECORD = '__Host-Http-record'
 
 const browser = await launchChromium(t)
 
-t.test(
-  'on https the session is a __Host-Http- cookie that the browser keeps, sends and drops at sign-out',
-  async (t) => {
-    const demo = await startHttpsDemo(t, browser, HOST)
-    const { reverseProxy, context } = demo
-    const page = await context.newPage()
-    await page.goto(reverseProxy.publicUrl)
-    await signInByHand(page, reverseProxy.publicUrl)
+t.test('a session on https', async (t) => {
+  const redis = await startRedis(t)
+  const demo = await startHttpsDemo(t, browser, HOST, { env: { REDIS_URL: redis.url } })
+  await untilReady(demo.bff)
+  const { reverseProxy, context } = demo
+  const page = await context.newPage()
+  await page.goto(reverseProxy.publicUrl)
+  await signInByHand(page, reverseProxy.publicUrl)
 
+  await t.test('it is a __Host-Http- cookie that the browser keeps and sends', async (t) => {
     const cookies = (await context.cookies()).sort((a, b) => (a.name < b.name ? -1 : 1))
     // Without a dot in front: it is for this host alone.
     const common = { domain: HOST, path: '/', expires: -1, httpOnly: true, secure: true }
@@ -31,65 +32,53 @@ t.test(
     t.equal(cookies.length, 2)
     t.equal(await page.evaluate('document.cookie'), '')
 
-    await page.locator('#flux-read').click()
-    await page.locator('#flux-chart polyline.line').waitFor()
+    t.equal(await readFlux(page), 200)
     const read = reverseProxy.passed.findLast(({ path }) => path.startsWith('/flux/'))
     t.strictSame(cookieNames(read), [RECORD, SESSION])
     t.match(read?.requestHeaders, { 'sec-fetch-site': 'same-origin' })
+    t.strictSame(demo.complaints, [])
+  })
 
+  await t.test('no script of the page can read, replace or remove its cookies', async (t) => {
+    const before = await context.cookies()
+    for (const name of [SESSION, RECORD]) {
+      await page.evaluate(`document.cookie = '${name}=forged; Secure; Path=/'`)
+      await page.evaluate(`document.cookie = '${name}=forged; Secure; Path=/flux'`)
+      await page.evaluate(`document.cookie = '${name}=; Secure; Path=/; Max-Age=0'`)
+    }
+    t.strictSame(await context.cookies(), before)
+    t.equal(await readFlux(page), 200)
+  })
+
+  await t.test('a callback ends it although the browser sends no Strict cookie', async (t) => {
+    const [old] = (await context.cookies()).filter(({ name }) => name === SESSION)
+    const [record] = lines(await redis.cli('KEYS', 'bff:s:*'))
+
+    await page.goto(`${reverseProxy.publicUrl}/auth/login`)
+    await decideOnPage(page, reverseProxy.publicUrl)
+    await showsState(page, 'in')
+    const back = reverseProxy.passed.findLast(({ path }) => path.startsWith('/auth/callback/'))
+    t.match(back?.requestHeaders, { 'sec-fetch-site': 'cross-site' })
+    const [login, ...others] = cookieNames(back)
+    t.match(login, /^__Host-Http-login-/)
+    t.strictSame(others, [RECORD], 'no session cookie came along')
+
+    const records = lines(await redis.cli('KEYS', 'bff:s:*'))
+    t.equal(records.length, 1)
+    t.not(records[0], record, 'the new session has a record of its own')
+    const [renewed] = (await context.cookies()).filter(({ name }) => name === SESSION)
+    t.not(renewed?.value, old?.value)
+    const { port } = new URL(demo.bff.opsUrl)
+    t.match(await (await fetch(`http://127.0.0.1:${port}/metrics`)).text(), /reason="replaced"\} 1\b/)
+    t.strictSame(await findLeaks(demo, [page]), [])
+  })
+
+  await t.test('the browser drops it at sign-out', async (t) => {
     await page.locator('#sign-out').click()
     await showsState(page, 'out')
     t.strictSame(await context.cookies(), [])
     t.strictSame(await findLeaks(demo, [page]), [])
-    t.strictSame(demo.complaints, [])
-  },
-)
-
-t.test('no script of the page can read, replace or remove the cookies of the session', async (t) => {
-  const demo = await startHttpsDemo(t, browser, HOST)
-  const { reverseProxy, context } = demo
-  const page = await context.newPage()
-  await page.goto(reverseProxy.publicUrl)
-  await signInByHand(page, reverseProxy.publicUrl)
-  const before = await context.cookies()
-  for (const name of [SESSION, RECORD]) {
-    await page.evaluate(`document.cookie = '${name}=forged; Secure; Path=/'`)
-    await page.evaluate(`document.cookie = '${name}=forged; Secure; Path=/flux'`)
-    await page.evaluate(`document.cookie = '${name}=; Secure; Path=/; Max-Age=0'`)
-  }
-  t.strictSame(await context.cookies(), before)
-  await page.locator('#flux-read').click()
-  await page.locator('#flux-chart polyline.line').waitFor()
-})
-
-t.test('the callback ends the previous session although the browser sends no Strict cookie', async (t) => {
-  const redis = await startRedis(t)
-  const demo = await startHttpsDemo(t, browser, HOST, { env: { REDIS_URL: redis.url } })
-  await untilReady(demo.bff)
-  const { reverseProxy, context } = demo
-  const page = await context.newPage()
-  await page.goto(reverseProxy.publicUrl)
-  await signInByHand(page, reverseProxy.publicUrl)
-  const [old] = (await context.cookies()).filter(({ name }) => name === SESSION)
-  const [record] = lines(await redis.cli('KEYS', 'bff:s:*'))
-
-  await page.goto(`${reverseProxy.publicUrl}/auth/login`)
-  await decideOnPage(page, reverseProxy.publicUrl)
-  await showsState(page, 'in')
-  const back = reverseProxy.passed.findLast(({ path }) => path.startsWith('/auth/callback/'))
-  t.match(back?.requestHeaders, { 'sec-fetch-site': 'cross-site' })
-  const [login, ...others] = cookieNames(back)
-  t.match(login, /^__Host-Http-login-/)
-  t.strictSame(others, [RECORD], 'no session cookie came along')
-
-  const records = lines(await redis.cli('KEYS', 'bff:s:*'))
-  t.equal(records.length, 1)
-  t.not(records[0], record, 'the new session has a record of its own')
-  const [renewed] = (await context.cookies()).filter(({ name }) => name === SESSION)
-  t.not(renewed?.value, old?.value)
-  const { port } = new URL(demo.bff.opsUrl)
-  t.match(await (await fetch(`http://127.0.0.1:${port}/metrics`)).text(), /reason="replaced"\} 1\b/)
-  t.strictSame(await findLeaks(demo, [page]), [])
+  })
 })
 
 /** Names of the cookies that a request carried, sorted. */

@@ -56,72 +56,63 @@ t.test(
   },
 )
 
-t.test('a person who refuses sees a notice, a clean address and no session', async (t) => {
+t.test('a person who refuses, and whose access is withdrawn later', async (t) => {
   const demo = await startDemo(t, browser)
   const { reverseProxy, context, sandbox } = demo
   const page = await context.newPage()
-  await page.goto(`${reverseProxy.publicUrl}/?tab=readings#charts`)
-  await page.locator('#sign-in-large').click()
-  await decideOnPage(page, reverseProxy.publicUrl, 'refuse')
-  await page.locator('#notice[data-kind="sign-in"]').waitFor()
-  t.match(await page.locator('#notice-text').textContent(), /You refused access/)
-  t.equal(page.url(), `${reverseProxy.publicUrl}/?tab=readings#charts`)
-  await showsState(page, 'out')
-  t.strictSame(await context.cookies(), [])
-  t.strictSame(sandbox.journal.entries({ endpoint: 'token' }), [])
+  const address = `${reverseProxy.publicUrl}/?tab=readings#charts`
+  await page.goto(address)
 
-  await page.locator('#notice-action').click()
-  await page.locator('#notice[data-kind="sign-in"]').waitFor({ state: 'hidden' })
-  await signInByHand(page, reverseProxy.publicUrl)
-  t.equal(page.url(), `${reverseProxy.publicUrl}/?tab=readings#charts`, 'the next attempt succeeds')
-  t.strictSame(await findLeaks(demo, [page]), [])
-  t.strictSame(demo.complaints, [])
-})
+  await t.test('a refusal leaves a notice, a clean address and no session', async (t) => {
+    await page.locator('#sign-in-large').click()
+    await decideOnPage(page, reverseProxy.publicUrl, 'refuse')
+    await page.locator('#notice[data-kind="sign-in"]').waitFor()
+    t.match(await page.locator('#notice-text').textContent(), /You refused access/)
+    t.equal(page.url(), address)
+    await showsState(page, 'out')
+    t.strictSame(await context.cookies(), [])
+    t.strictSame(sandbox.journal.entries({ endpoint: 'token' }), [])
 
-t.test('a person whose authorization is revoked is asked to sign in again', async (t) => {
-  const demo = await startDemo(t, browser)
-  const { reverseProxy, context, sandbox } = demo
-  const page = await context.newPage()
-  await page.goto(reverseProxy.publicUrl)
-  await signInByHand(page, reverseProxy.publicUrl)
-  sandbox.revokeUser('alice')
-  await page.locator('#flux-read').click()
-  await page.locator('#flux-problem .problem-code', { hasText: 'login_required' }).waitFor()
-  await page.locator('#notice[data-kind="ended"]').waitFor()
-  await showsState(page, 'out')
-  await page.locator('#notice-action').click()
-  await decideOnPage(page, reverseProxy.publicUrl)
-  await showsState(page, 'in')
-  await page.locator('#flux-read').click()
-  await page.locator('#flux-chart polyline.line').waitFor()
-  t.strictSame(await findLeaks(demo, [page]), [])
-  t.equal(demo.complaints.length, 1, 'the one refused call is all that the console shows')
-  t.match(demo.complaints[0], /status of 401/)
-})
+    await page.locator('#notice-action').click()
+    await page.locator('#notice[data-kind="sign-in"]').waitFor({ state: 'hidden' })
+    await signInByHand(page, reverseProxy.publicUrl)
+    t.equal(page.url(), address, 'the next attempt succeeds')
+    t.strictSame(await findLeaks(demo, [page]), [])
+    t.strictSame(demo.complaints, [])
+  })
 
-t.test('the search for tokens finds one that is hidden, in each place where it looks', async (t) => {
-  const demo = await startDemo(t, browser)
-  const { reverseProxy, context, sandbox } = demo
-  const page = await context.newPage()
-  await page.goto(reverseProxy.publicUrl)
-  await signInByHand(page, reverseProxy.publicUrl)
-  await page.locator('#flux-read').click()
-  await page.locator('#flux-chart polyline.line').waitFor()
-  t.strictSame(await findLeaks(demo, [page]), [])
-  const token = String(sandbox.journal.entries({ endpoint: 'resource' })[0]?.headers.authorization).slice(7)
+  await t.test('after a revocation the page asks to sign in again', async (t) => {
+    sandbox.revokeUser('alice')
+    await page.locator('#flux-read').click()
+    await page.locator('#flux-problem .problem-code', { hasText: 'login_required' }).waitFor()
+    await page.locator('#notice[data-kind="ended"]').waitFor()
+    await showsState(page, 'out')
+    await page.locator('#notice-action').click()
+    await decideOnPage(page, reverseProxy.publicUrl)
+    await showsState(page, 'in')
+    await page.locator('#flux-read').click()
+    await page.locator('#flux-chart polyline.line').waitFor()
+    t.strictSame(await findLeaks(demo, [page]), [])
+    t.equal(demo.complaints.length, 1, 'the one refused call is all that the console shows')
+    t.match(demo.complaints[0], /status of 401/)
+  })
 
-  for (const padding of ['', '.', '..']) {
-    await page.evaluate(`localStorage.setItem('a', btoa(${JSON.stringify(`${padding}{"a":"${token}"}`)}))`)
-    t.strictSame(await findLeaks(demo, [page]), [`an access token: localStorage of ${page.url()}`])
-  }
-  await page.evaluate('localStorage.clear()')
-  t.strictSame(await storageOf(page), [])
-  await context.addCookies([{ name: 'a', value: token, url: reverseProxy.publicUrl }])
-  t.match(await findLeaks(demo, [page]), ['an access token: cookie a'])
-  await context.clearCookies({ name: 'a' })
-  sandbox.faults.set({ resourceHeaders: { etag: `"${sandbox.issueTokens('alice').access_token}"` } })
-  t.equal(await readFlux(page), 200)
-  t.match(await findLeaks(demo, [page]), ['unused at: GET /flux/temperature'], 'nobody ever presented it')
+  await t.test('the search for tokens finds one that is hidden, in each place where it looks', async (t) => {
+    const read = sandbox.journal.entries({ endpoint: 'resource', outcome: 'answered' })[0]
+    const token = String(read?.headers.authorization).slice(7)
+    for (const padding of ['', '.', '..']) {
+      await page.evaluate(`localStorage.setItem('a', btoa(${JSON.stringify(`${padding}{"a":"${token}"}`)}))`)
+      t.strictSame(await findLeaks(demo, [page]), [`an access token: localStorage of ${page.url()}`])
+    }
+    await page.evaluate('localStorage.clear()')
+    t.strictSame(await storageOf(page), [])
+    await context.addCookies([{ name: 'a', value: token, url: reverseProxy.publicUrl }])
+    t.match(await findLeaks(demo, [page]), ['an access token: cookie a'])
+    await context.clearCookies({ name: 'a' })
+    sandbox.faults.set({ resourceHeaders: { etag: `"${sandbox.issueTokens('alice').access_token}"` } })
+    t.equal(await readFlux(page), 200)
+    t.match(await findLeaks(demo, [page]), ['unused at: GET /flux/temperature'], 'nobody ever presented it')
+  })
 })
 
 const FORMATS = [

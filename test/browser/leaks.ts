@@ -22,7 +22,7 @@ export function secretsOf({ sandbox }: Demo): Map<string, string> {
 
 /** Where secrets are in what the browser sent, was sent and keeps; a code in a callback's address is none. */
 export async function findLeaks(demo: Demo, pages: readonly Page[]): Promise<string[]> {
-  const secrets = secretsOf(demo)
+  const secrets = formsOfAll(secretsOf(demo))
   const leaks: string[] = []
   for (const exchange of demo.reverseProxy.passed) {
     const where = `${exchange.method} ${exchange.path.split('?')[0]}`
@@ -48,11 +48,22 @@ function textOf({ url, requestHeaders, headers, body }: Passed): { address: stri
   return { address: url, rest: [JSON.stringify(requestHeaders), ...headers, body].join('\n') }
 }
 
+/** A secret by its name, and the texts that betray it. */
+interface Wanted {
+  secret: string
+  name: string
+  forms: readonly string[]
+}
+
+function formsOfAll(secrets: ReadonlyMap<string, string>): Wanted[] {
+  return [...secrets].map(([secret, name]) => ({ secret, name, forms: formsOf(secret) }))
+}
+
 /** Names of the secrets in a text, in clear, percent-encoded or in base64. */
-function secretsIn(text: string, secrets: ReadonlyMap<string, string>): string[] {
-  const found = [...secrets].filter(([secret]) => formsOf(secret).some((form) => text.includes(form)))
-  const unknown = (text.match(FORM) ?? []).filter((match) => !secrets.has(match))
-  return [...found.map(([, name]) => name), ...unknown.map((match) => `unused ${match.split('-')[0]}`)]
+function secretsIn(text: string, secrets: readonly Wanted[]): string[] {
+  const found = secrets.filter(({ forms }) => forms.some((form) => text.includes(form)))
+  const unknown = (text.match(FORM) ?? []).filter((match) => !secrets.some(({ secret }) => secret === match))
+  return [...found.map(({ name }) => name), ...unknown.map((match) => `unused ${match.split('-')[0]}`)]
 }
 
 function formsOf(secret: string): string[] {

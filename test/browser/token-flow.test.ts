@@ -41,45 +41,45 @@ for (const redirect of ['per-login', 'fixed']) {
   )
 }
 
-t.test('a token that returns too late is still removed from the address', async (t) => {
+t.test('what goes wrong in a sign-in by the token flow', async (t) => {
   const demo = await startDemo(t, browser, { env: { OAUTH_FLOWS: 'token' } })
   const { reverseProxy, context } = demo
   const page = await context.newPage()
-  await page.goto(`${reverseProxy.publicUrl}/auth/login`)
-  await page.locator('#username').waitFor()
-  await context.clearCookies()
-  await decideOnPage(page, reverseProxy.publicUrl)
-  await page.getByText('This sign-in was not started in this browser').waitFor()
-  t.match(page.url(), /\/auth\/callback\/[\w-]{43}$/)
-  await page.getByRole('link', { name: 'Go to the start' }).click()
-  await page.goBack()
-  t.notMatch(page.url(), '#')
-  // The answer's own status is all that Chromium complains of.
-  t.strictSame(
-    [...new Set(demo.complaints)].filter((text) => !/status of 400/.test(text)),
-    [],
-  )
-})
 
-t.test('the page reports a refusal and a missing fragment', async (t) => {
-  const demo = await startDemo(t, browser, { env: { OAUTH_FLOWS: 'token' } })
-  const { reverseProxy, context } = demo
-  const page = await context.newPage()
-  await page.goto(`${reverseProxy.publicUrl}/auth/login?returnTo=%2Fnews`)
-  await decideOnPage(page, reverseProxy.publicUrl, 'refuse')
-  await page.waitForURL(`${reverseProxy.publicUrl}/news?login_error=access_denied#_`)
-
-  const callback = new Promise<string>((resolve) => {
-    page.on('request', (request) => {
-      const { redirect_uri } = Object.fromEntries(new URL(request.url()).searchParams)
-      if (redirect_uri !== undefined) resolve(redirect_uri)
-    })
+  await t.test('a token that returns too late is still removed from the address', async (t) => {
+    await page.goto(`${reverseProxy.publicUrl}/auth/login`)
+    await page.locator('#username').waitFor()
+    await context.clearCookies()
+    await decideOnPage(page, reverseProxy.publicUrl)
+    await page.getByText('This sign-in was not started in this browser').waitFor()
+    t.match(page.url(), /\/auth\/callback\/[\w-]{43}$/)
+    await page.getByRole('link', { name: 'Go to the start' }).click()
+    await page.goBack()
+    t.notMatch(page.url(), '#')
+    // The answer's own status is all that Chromium complains of.
+    t.strictSame(
+      [...new Set(demo.complaints)].filter((text) => !/status of 400/.test(text)),
+      [],
+    )
   })
-  await page.goto(`${reverseProxy.publicUrl}/auth/login?returnTo=%2Fnews`)
-  await page.goto(await callback)
-  await page.getByText('Exactly one of the members access_token and error is expected.').waitFor()
-  await page.getByRole('link', { name: 'Begin again' }).click()
-  await page.waitForURL(`${demo.sandbox.url}/**`)
-  await decideOnPage(page, reverseProxy.publicUrl)
-  await page.waitForURL(`${reverseProxy.publicUrl}/news#_`)
+
+  await t.test('the page reports a refusal and a missing fragment', async () => {
+    await page.goto(`${reverseProxy.publicUrl}/auth/login?returnTo=%2Fnews`)
+    await decideOnPage(page, reverseProxy.publicUrl, 'refuse')
+    await page.waitForURL(`${reverseProxy.publicUrl}/news?login_error=access_denied#_`)
+
+    const callback = new Promise<string>((resolve) => {
+      page.on('request', (request) => {
+        const { redirect_uri } = Object.fromEntries(new URL(request.url()).searchParams)
+        if (redirect_uri !== undefined) resolve(redirect_uri)
+      })
+    })
+    await page.goto(`${reverseProxy.publicUrl}/auth/login?returnTo=%2Fnews`)
+    await page.goto(await callback)
+    await page.getByText('Exactly one of the members access_token and error is expected.').waitFor()
+    await page.getByRole('link', { name: 'Begin again' }).click()
+    await page.waitForURL(`${demo.sandbox.url}/**`)
+    await decideOnPage(page, reverseProxy.publicUrl)
+    await page.waitForURL(`${reverseProxy.publicUrl}/news#_`)
+  })
 })

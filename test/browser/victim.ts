@@ -31,14 +31,20 @@ export async function signedInVictim(t: Test, browser: Browser, host: string) {
   return { demo, app, page, context, home: reverseProxy.publicUrl, since }
 }
 
-/** The session lives, the sandbox was not called, and the site is as it was. */
-export async function nothingHappened(t: Test, demo: Awaited<ReturnType<typeof startHttpsDemo>>, page: Page) {
-  const { sandbox, reverseProxy } = demo
-  t.strictSame(sandbox.journal.entries({ endpoint: 'resource' }), [], 'no call reached the platform')
-  t.strictSame(sandbox.journal.entries({ endpoint: 'revoke' }), [], 'nobody was signed out')
+/** Nothing of what the attacker did reached the sandbox, and no secret is in the page. */
+export async function platformIsUntouched(
+  t: Test,
+  demo: Awaited<ReturnType<typeof startHttpsDemo>>,
+  page: Page,
+) {
+  const { journal } = demo.sandbox
+  t.strictSame(journal.entries({ endpoint: 'resource' }), [], 'no call reached the platform')
+  t.strictSame(journal.entries({ endpoint: 'revoke' }), [], 'nobody was signed out')
   t.strictSame(await findLeaks(demo, [page]), [])
-  const own = await page.context().newPage()
-  await own.goto(reverseProxy.publicUrl)
-  await showsState(own, 'in')
-  t.equal(await readFlux(own), 200)
+}
+
+/** The session lives. */
+export async function stillWorks(t: Test, app: Page): Promise<void> {
+  await showsState(app, 'in')
+  t.equal(await readFlux(app), 200)
 }
