@@ -7,6 +7,7 @@ import t from 'tap'
 import type { JournalEntry } from '../../src/sandbox/journal.ts'
 import { createBrowser } from '../helpers/browser.ts'
 import { createCertificate } from '../helpers/certificate.ts'
+import { tableRows } from '../helpers/documentation.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { until } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'
@@ -289,10 +290,8 @@ t.test('with a collector', async (t) => {
       t.notOk(exported.includes(secret) || exported.includes(encodeURIComponent(secret)), 'not exported')
       t.notOk(server.output().includes(secret), 'not logged')
     }
-    const page = readFileSync(new URL('../../docs/tracing.md', import.meta.url), 'utf8')
-    const rows = page.slice(page.indexOf('## Attributes')).matchAll(/^\| (`[^|]+) \|/gm)
-    const documented = [...rows].flatMap(([, names]) =>
-      [...names!.matchAll(/`([^`]+)`/g)].map(([, name]) => name),
+    const documented = tableRows('docs/tracing.md', 'Attributes').flatMap(([names = '']) =>
+      [...names.matchAll(/`([^`]+)`/g)].map(([, name]) => name),
     )
     const seen = new Set(collector.spans().flatMap(({ attributes }) => Object.keys(attributes)))
     t.strictSame([...seen].sort(), documented.sort(), 'docs/tracing.md lists the attributes')
