@@ -6,6 +6,7 @@ import type { Config } from '../../src/config/config.ts'
 import { openApiDocument } from '../../src/http/openapi.ts'
 import { loginOpenApi } from '../../src/login/routes.ts'
 import { proxyOpenApi } from '../../src/proxy/routes.ts'
+import type { Teardown } from './child.ts'
 
 export interface Received {
   method: string
@@ -28,34 +29,35 @@ interface Document {
 /** Statuses that any route may answer with, without a word on it in the operation. */
 const GENERAL = new Set([404, 405, 408, 413, 414, 415, 431, 500])
 
-const checks = new Map<string, ReturnType<typeof createCheck>>()
-const checksByPort = new Map<number, ReturnType<typeof createCheck>>()
+type Check = ReturnType<typeof createCheck>
 
-/** The document that a server with this configuration serves. */
-export function documentOf(config: Config): Document {
-  const document = openApiDocument(config, [...loginOpenApi(config.oauth), ...proxyOpenApi(config)])
-  return JSON.parse(JSON.stringify(document)) as Document
+/** By document: to compile its schemas costs more than to start a server. */
+const checks = new Map<string, Check>()
+const checksByPort = new Map<number, () => Check>()
+
+/** Until the test ends, responses of the server on this port of the loopback must be as documented. */
+export function checkResponsesOf(t: Teardown, port: number, config: Config): void {
+  let check: Check | undefined
+  const lazyCheck = (): Check => (check ??= findCheck(config))
+  checksByPort.set(port, lazyCheck)
+  t.teardown(() => checksByPort.get(port) === lazyCheck && checksByPort.delete(port))
 }
 
-/** From now on the responses that come from this port on the loopback are checked. */
-export function checkResponsesOf(port: number, config: Config): void {
-  const document = documentOf(config)
-  const text = JSON.stringify(document)
-  const check = checks.get(text) ?? createCheck(document)
-  checks.set(text, check)
-  checksByPort.set(port, check)
-}
-
-export function stopChecking(port: number): void {
-  checksByPort.delete(port)
-}
-
-/** Throws where the response is not as documented. Knows nothing of other servers' ports, nor of files of a page. */
+/** Throws if the response differs from the document of its server. Ignores unknown ports, and files of a page. */
 export function requireDocumented(port: number, received: Received): void {
-  const fault = checksByPort.get(port)?.(received)
+  const fault = checksByPort.get(port)?.()(received)
   if (fault == null) return
   const { method, target, status, body } = received
   throw new Error(`not as documented: ${method} ${target} ${status}: ${fault}\n${body.slice(0, 500)}`)
+}
+
+function findCheck(config: Config): Check {
+  const document = openApiDocument(config, [...loginOpenApi(config.oauth), ...proxyOpenApi(config)])
+  // The address is the only part that differs from server to server.
+  const text = JSON.stringify({ ...document, servers: [] })
+  const check = checks.get(text) ?? createCheck(JSON.parse(text) as Document)
+  checks.set(text, check)
+  return check
 }
 
 /** Says how a response differs from the document; null where it does not. */

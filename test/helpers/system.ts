@@ -8,7 +8,7 @@ import { createSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { SandboxOptions } from '../../src/sandbox/settings.ts'
 import { type Answer, type Browser, createBrowser } from './browser.ts'
 import type { Teardown } from './child.ts'
-import { checkResponsesOf, stopChecking } from './documented.ts'
+import { checkResponsesOf } from './documented.ts'
 import { freePort } from './ports.ts'
 
 /** The secret has characters that a form must encode, so a wrong encoding is refused. */
@@ -78,11 +78,8 @@ export async function startBff(
     return await startBff(t, platform, env)
   }
   app.start()
-  checkResponsesOf(port, config)
-  t.teardown(() => {
-    stopChecking(port)
-    return app.stop()
-  })
+  checkResponsesOf(t, port, config)
+  t.teardown(() => app.stop())
   const { publicUrl } = config
   return {
     publicUrl,
