@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache'
 import type { RecordKey, SessionStore } from '../store/store.ts'
 
-/** Marks the start of a read: its result must not be kept where the session has changed since. */
+/** Marks the start of a read: its result must not be cached if the session has changed since. */
 interface ReadGuard {
   readonly key: RecordKey
   /** Number of changes announced before the read began. */
@@ -16,7 +16,7 @@ interface ReadGuard {
  */
 export interface SessionCache<Entry extends { key: RecordKey }> {
   get(cookie: string): Entry | null
-  /** An entry from before messages stopped, or read since: changes may have been missed. Only for the outage grace. */
+  /** An entry from before change messages stopped, or read since: changes may have been missed. Only for the outage grace. */
   getForOutage(cookie: string): Entry | null
   /** To be called before the read whose result is put. */
   reading(key: RecordKey): ReadGuard
@@ -31,7 +31,7 @@ interface SessionCacheOptions {
   store: Pick<SessionStore, 'onChange' | 'health'>
   /** Entries at most. */
   max: number
-  /** How long entries are kept for the outage grace after messages stop; 0 drops them at once. */
+  /** How long entries are kept for the outage grace after change messages stop; 0 drops them at once. */
   graceMs: number
 }
 
@@ -88,7 +88,7 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
 
   return {
     get(cookie) {
-      // Entries live for a minute at most, so insertion order is enough. Moving one at each hit would cost time.
+      // Callers are read again after a minute, so eviction by insertion order is enough. Moving one at each hit costs time.
       return store.health.isLive() ? (entries.peek(cookie) ?? null) : null
     },
     getForOutage: (cookie) => entries.peek(cookie) ?? outageCopy?.peek(cookie) ?? null,

@@ -14,7 +14,7 @@ interface VerifiedCookie {
 /** Every cookie that this server sets, with its attributes, and what a request's cookies prove. */
 export interface SessionCookies {
   readonly sessionName: string
-  /** `Lax`, so that it comes back from the authorization server; names the sealed record key. */
+  /** `Lax`, so that browsers send it on the redirect back from the authorization server. Its value is the sealed record key. */
   readonly recordName: string
   /** Begins the name of each login cookie. */
   readonly loginPrefix: string
@@ -28,13 +28,13 @@ export interface SessionCookies {
   }
   /** The raw session cookie if the header has it once and with the length of ours, else null; not verified. */
   read(header: string | undefined): string | null
-  /** null where it has not the one form that we give out, or no current secret signed it. */
+  /** null unless it has the one form that this server sets and a current secret signed it. */
   verify(value: string): VerifiedCookie | null
   /** `read` and `verify` in one. */
   verifyIn(header: string | undefined): VerifiedCookie | null
   /**
-   * The record key of this browser's session, by either cookie; null without one. The second one counts where the
-   * session cookie is repeated, or is `Strict` and the request comes from another site.
+   * The record key of this browser's session; null without one. The record cookie counts where the session cookie
+   * does not: it is repeated, or missing, because it is `Strict` and the request comes from another site.
    */
   recordKeyIn(request: FastifyRequest): string | null
   /** Sets the session cookie to a signed value. */
@@ -150,7 +150,7 @@ export function createSessionCookies({
   }
 }
 
-/** The name under which the store knows a session: it never sees a cookie's value. */
+/** The record key of a session: the store never sees a cookie's value. */
 export function recordKeyOf(sessionId: string): string {
   return createHash('sha256').update(sessionId).digest('hex')
 }

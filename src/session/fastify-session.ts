@@ -6,9 +6,9 @@ import { recordKeyOf, type SessionCookies } from './cookies.ts'
 
 /**
  * @fastify/session does three things here: it gives the routes of sign-in and session info `request.session`,
- * makes a new session id at a sign-in, and sets and clears the session cookie. It keeps nothing: tokens and facts
- * are in the record (docs/decisions/0001), its session object is always empty, and saving it means to confirm a
- * provisional record. The proxy does without the library, because it would cost each call a read of the store.
+ * makes a new session id at a sign-in, and sets the session cookie of a sign-in. It keeps nothing: tokens and facts
+ * are in the record (docs/decisions/0001), its session object is always empty, and saving it confirms a provisional
+ * record. The proxy does without the library, because it would cost each call a read of the store.
  */
 
 declare module 'fastify' {
@@ -36,9 +36,9 @@ export async function addCookies(scope: FastifyInstance, cookies: SessionCookies
 }
 
 /**
- * Gives the routes of `scope`, and no others, a browser session: `request.session`,
- * `request.recordKey`. Reads change nothing and set no cookie; only a route that saves its session
- * does. Tokens are not in it.
+ * Gives the routes of `scope`, and no others, a browser session: `request.session`, `request.recordKey` and
+ * `request.renewedCookie`. A route that saves its session sets the session cookie. All others only read, and set a
+ * cookie only to renew one that an older secret has signed.
  */
 export async function addBrowserSession(
   scope: FastifyInstance,

@@ -4,7 +4,7 @@ import type { ReliableStore } from '../store/reliable.ts'
 import type { RecordKey } from '../store/store.ts'
 import type { SessionCache } from './cache.ts'
 
-/** What has to be known of a session to serve it without the store. Instants in monotonic milliseconds. */
+/** What must be known of a session to serve it without the store. Instants in monotonic milliseconds. */
 export interface Known {
   readonly key: RecordKey
   /**
@@ -12,18 +12,19 @@ export interface Known {
    * it was read too long ago. Its idle limit may end it earlier.
    */
   readonly graceUntil: number
-  /** Last activity that this process knows of. */
+  /** Last activity that this process has passed to the store: up to `touchInterval` behind the browser's last request. */
   seenAt: number
 }
 
-/** The outage grace: when memory may replace the store. */
+/** The outage grace: when cached sessions may be served without the store. */
 export interface OutageGrace<Entry extends Known> {
   /**
-   * Whether cached sessions may be served without the store: no node of it answered when the grace began, and its
-   * change messages stopped less than the grace ago and are not back.
+   * Whether the grace may be used: no node of the store answered when it began, and change messages stopped less than
+   * the grace ago and are not back. Also true before their loss is noticed, and after the store answers with errors:
+   * callers first check that it is unreached.
    */
   isActive(): boolean
-  /** The session as last known, while the grace is active and no limit of the session has passed. Counts as activity. */
+  /** The session as last known, while the grace is active and the session has passed no limit. Counts as activity. */
   find(cookie: string): Entry | null
 }
 
@@ -37,13 +38,13 @@ interface OutageGraceOptions<Entry extends Known> {
   log: Logger
 }
 
-/** The last proof that messages arrive may be this much older than the start of the outage. */
+/** The last proof that change messages arrive may be this much older than the start of the outage. */
 const PROOF_AGE_MS = 500
 
 /**
- * The grace runs from the loss of messages, by the monotonic clock. It also ends `graceMs` after the last proof of
- * messages, because a process that was stopped has missed messages without noticing. It ends early when messages are back:
- * sessions may have changed meanwhile. The idle limit counts from what this process has seen of the browser.
+ * The grace runs from the loss of change messages, by the monotonic clock. It also ends `graceMs` after the last proof
+ * of them, because a process that was stopped has missed messages without noticing. It ends early when messages are
+ * back: sessions may have changed meanwhile.
  */
 export function createOutageGrace<Entry extends Known>({
   store,

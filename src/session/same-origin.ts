@@ -38,9 +38,10 @@ function nameOf(site: string | string[]): string {
 }
 
 /**
- * Whether a request may use the session of the browser that sends it. Fetch Metadata decides where
- * the browser sends it; elsewhere an exact `Origin`, or a header that no other origin can send
- * without being asked. An `Origin` that differs is refused whatever else is there.
+ * Whether a request may use the session of the browser that sends it. An `Origin` that differs is refused whatever else
+ * is there. Then `Sec-Fetch-Site` decides where the browser sends it: `none`, as of a typed address, passes on GET and
+ * HEAD only. Without it an exact `Origin` passes, or `X-CSRF: 1`: another origin can send that only after a CORS
+ * preflight, and this server grants none.
  */
 export function comesFromOwnOrigin(method: string, headers: OriginHeaders, publicUrl: string): boolean {
   const { origin } = headers

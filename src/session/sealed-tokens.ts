@@ -7,8 +7,9 @@ export interface TokenSet {
   accessToken: Secret
   /** null: the session lasts as long as the access token. */
   refreshToken: Secret | null
-  /** Epoch milliseconds. */
+  /** When the access token expires, epoch milliseconds. */
   expiresAt: number
+  /** The life of the access token when it was issued. */
   lifeSeconds: number
   scope: string | null
 }

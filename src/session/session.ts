@@ -2,7 +2,10 @@ import { type Problem, problem } from '../errors.ts'
 import type { RecordKey, SessionRecord } from '../store/store.ts'
 import type { TokenSet } from './sealed-tokens.ts'
 
-/** Why sessions end; as the error `login_required`, the log and the metrics name it. */
+/**
+ * Why sessions end; as the error `login_required`, the log and the metrics name it. `refused`: the authorization server
+ * refused the refresh token, or the resource server the only access token.
+ */
 export const END_REASONS = ['logout', 'idle', 'absolute', 'refused', 'replaced', 'operator'] as const
 export type EndReason = (typeof END_REASONS)[number]
 
@@ -13,7 +16,10 @@ export interface LiveSession {
   tokens: TokenSet
 }
 
-/** What a look at a session's record shows; see the states of a session in docs/architecture.md. */
+/**
+ * What a look at a session's record shows; see the states of a session in docs/architecture.md. A provisional session
+ * shows as `live`.
+ */
 export type Found =
   | { kind: 'live'; session: LiveSession }
   /** `reason` and `at` (epoch milliseconds): null where they are not known, or no longer. */

@@ -15,6 +15,61 @@ import {
 import { openTokens, sealTokens, type TokenSet } from './sealed-tokens.ts'
 import { END_REASONS, type EndReason, type Found, passedLimit } from './session.ts'
 
+/** A session that has just ended. Without `request` no single request ended it. */
+interface Ended {
+  key: RecordKey
+  reason: EndReason
+  request?: RequestInLog | undefined
+}
+
+/** Writes that a session ended, by whichever process. */
+export function logEnded(log: Logger, { key, reason, request }: Ended): void {
+  log.info({ event: 'session.ended', reason, recordKey: inLog(key), ...request }, 'session ended')
+}
+
+/**
+ * Ends a session for every replica, and revokes its tokens in the background. false where there was none to
+ * end; with `gen` also where its tokens are of another generation. Rejects with `StoreUnavailable`.
+ */
+type EndSession = (
+  key: RecordKey,
+  reason: EndReason,
+  more?: { gen?: number; request?: RequestInLog },
+) => Promise<boolean>
+
+interface EndSessionOptions {
+  store: Pick<SessionStore, 'end' | 'unschedule'>
+  keyring: Keyring
+  log: Logger
+  revoke: (tokens: TokenSet) => void
+  onEnded: (ended: Ended) => void
+  /** No known secret opens the tokens, so they cannot be revoked. */
+  onUnreadable: (key: RecordKey) => void
+}
+
+/** The end of sessions alone, for the operator's command line. */
+export function createEndSession(options: EndSessionOptions): EndSession {
+  const { store, keyring, log } = options
+
+  return async function end(key, reason, { gen, request } = {}) {
+    const ended = await store.end(key, gen === undefined ? { reason } : { reason, gen })
+    if (ended.kind !== 'ended') return false
+    options.onEnded({ key, reason, request })
+    const opened = openTokens(keyring, key, ended.tokens)
+    if (opened === null) options.onUnreadable(key)
+    else options.revoke(opened.tokens)
+    // An entry that stays is dropped when it is claimed.
+    store.unschedule(key).catch((error: unknown) => {
+      if (!(error instanceof StoreUnavailable))
+        log.error(
+          { event: 'schedule.failed', err: error },
+          'a session could not be taken out of the due queue',
+        )
+    })
+    return true
+  }
+}
+
 /** The facts of a session that has just begun; instants in epoch milliseconds. */
 export interface NewSession {
   key: RecordKey
@@ -22,15 +77,23 @@ export interface NewSession {
   tokens: Pick<TokenSet, 'expiresAt' | 'refreshToken'>
 }
 
-/** The life of sessions: nothing else creates, finds or ends one. A store that fails is a rejection with `StoreUnavailable`. */
+/**
+ * The life of sessions in a server process: creates, finds, touches and ends them. fastify-session.ts confirms a new
+ * one. The operator's commands end sessions with `createEndSession`. A store that fails is a rejection with
+ * `StoreUnavailable`.
+ */
 export interface Sessions {
-  /** Creates a provisional session, which lives for 15 s unless fastify-session.ts confirms it. */
+  /** Creates a provisional session, which lives for 15 s unless it is confirmed. */
   create(key: RecordKey, granted: GrantedTokens, flow: SessionFlow): Promise<NewSession>
   /** Ends a session whose creation failed, as soon as the store takes that. Never rejects. */
   abandon(key: RecordKey): void
-  /** Looks a session up, and ends it where it has passed a limit. `request`: for the log. */
+  /**
+   * Looks a session up, and ends it where it has passed a limit. The scheduler calls it too, so the sessions of absent
+   * browsers end in time. For 5 s after an incident it rejects where the session looks idle: late activity may still
+   * arrive. `request`: the one that asks, for the log.
+   */
   find(key: RecordKey, request?: RequestInLog): Promise<Found>
-  /** The browser of this session is active now. */
+  /** Records that the browser of this session is active now. Checks no limit: call `find` first. */
   touch(key: RecordKey): void
   end: EndSession
   /**
@@ -58,14 +121,14 @@ interface SessionsOptions {
 }
 
 const PROVISIONAL_MS = 15_000
-/** After an incident every replica writes its pending activity within this time. */
+/** Within this time after an incident (see `StoreHealth.onIncident`) every replica writes its pending activity. */
 const LATE_ACTIVITY_MS = 5_000
 
 export function createSessions(options: SessionsOptions): Sessions {
   const { store, keyring, clock, log } = options
   const end = createEndSession({ ...options, onEnded, onUnreadable })
 
-  /** When the store was first live: connecting at the start of the process counts as incidents too. */
+  /** When the store was first live. Incidents before it come from connecting at the start of the process. */
   let readyAt = Number.POSITIVE_INFINITY
   let liveSince = Number.NEGATIVE_INFINITY
   store.health.onLive((live) => {
@@ -111,6 +174,7 @@ export function createSessions(options: SessionsOptions): Sessions {
       const { kind } = await store.endPassed(key, record.gen, limit)
       if (kind === 'gone') return await endedBefore(key)
       if (kind === 'ended') {
+        // No revocation: most users just leave, and with the record nobody has the tokens any more.
         onEnded({ key, reason: limit, request })
         return { kind: 'ended', reason: limit, at: Math.min(record.idleEndsAt, record.endsAt) }
       }
@@ -153,6 +217,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     end,
     async endRefused(key, { gen, endsAt }, attempt) {
       const forMs = endsAt - clock.wall()
+      // No revocation: the authorization server has just said that the refresh token is not valid.
       const ended = await store.endUntilTaken(key, { gen, attempt, reason: 'refused' }, forMs)
       if (ended.kind === 'held') {
         void ended.settled.then(({ kind }) => {
@@ -163,60 +228,5 @@ export function createSessions(options: SessionsOptions): Sessions {
       if (ended.kind === 'ended') onEnded({ key, reason: 'refused' })
       return ended.kind
     },
-  }
-}
-
-/**
- * Ends a session for every replica, and revokes its tokens in the background. false where there was none to
- * end; with `gen` also where its tokens are of another generation. Rejects with `StoreUnavailable`.
- */
-type EndSession = (
-  key: RecordKey,
-  reason: EndReason,
-  more?: { gen?: number; request?: RequestInLog },
-) => Promise<boolean>
-
-/** A session that has just ended. Without `request` no single request ended it. */
-interface Ended {
-  key: RecordKey
-  reason: EndReason
-  request?: RequestInLog | undefined
-}
-
-interface EndSessionOptions {
-  store: Pick<SessionStore, 'end' | 'unschedule'>
-  keyring: Keyring
-  log: Logger
-  revoke: (tokens: TokenSet) => void
-  onEnded: (ended: Ended) => void
-  /** No known secret opens the tokens, so they cannot be revoked. */
-  onUnreadable: (key: RecordKey) => void
-}
-
-/** Writes that a session ended, by whichever process. */
-export function logEnded(log: Logger, { key, reason, request }: Ended): void {
-  log.info({ event: 'session.ended', reason, recordKey: inLog(key), ...request }, 'session ended')
-}
-
-/** The end of sessions alone, for the operator's command line. */
-export function createEndSession(options: EndSessionOptions): EndSession {
-  const { store, keyring, log } = options
-
-  return async function end(key, reason, { gen, request } = {}) {
-    const ended = await store.end(key, gen === undefined ? { reason } : { reason, gen })
-    if (ended.kind !== 'ended') return false
-    options.onEnded({ key, reason, request })
-    const opened = openTokens(keyring, key, ended.tokens)
-    if (opened === null) options.onUnreadable(key)
-    else options.revoke(opened.tokens)
-    // An entry that stays is dropped when it is claimed.
-    store.unschedule(key).catch((error: unknown) => {
-      if (!(error instanceof StoreUnavailable))
-        log.error(
-          { event: 'schedule.failed', err: error },
-          'a session could not be taken out of the due queue',
-        )
-    })
-    return true
   }
 }

@@ -2,17 +2,19 @@ import { randomUUID } from 'node:crypto'
 import type { Logger } from '../log.ts'
 import { inLog, type RecordKey, type SessionStore, StoreUnavailable } from './store.ts'
 
-/** A write that the store has taken, and loses again if its server dies before a replica has it. */
+/** A write that the store has taken, and loses again if its server dies before a Redis replica has it. */
 export type Written =
   | { kind: 'tokens'; gen: number; tokens: string }
   | { kind: 'end'; reason: string | undefined }
 
 /**
- * The newest writes of this process, each kept for a minute. After an incident each is written again where the
- * store lacks it: a promoted replica may be behind.
+ * The newest writes of this process, each kept for a minute. After an incident each is written again if the store
+ * lacks it: a promoted Redis replica may be behind.
  */
 export interface FailoverRepair {
+  /** Keeps a write that the store has taken. */
   note(key: RecordKey, written: Written): void
+  /** The newest write of this session, if it is still kept. */
   get(key: RecordKey): Written | null
   /** Writes it again if the store lacks it. Rejects with `StoreUnavailable`. */
   restore(key: RecordKey): Promise<void>
@@ -41,7 +43,7 @@ interface FailoverRepairOptions {
 interface Entry {
   written: Written
   at: number
-  /** Names the repair, from its first try until an answer. */
+  /** Names the repair, from its first try until a reply. */
   attempt: string | null
   underWay: Promise<void> | null
   /** Number of incidents when the store was last known to have this write. */
@@ -63,7 +65,7 @@ export function createFailoverRepair({
   let stopped = false
 
   store.health.onIncident(() => {
-    // Older writes have reached every replica that may be promoted.
+    // Older writes have reached every Redis replica that may be promoted.
     forgetOld()
     check()
   })
@@ -147,7 +149,7 @@ export function createFailoverRepair({
   async function wasLost(key: RecordKey, entry: Entry): Promise<boolean> {
     const { written } = entry
     if (written.kind === 'end') return (await store.end(key, { reason: written.reason })).kind === 'ended'
-    // A try whose answer was lost may have written them.
+    // A try whose reply was lost may have written them.
     entry.attempt ??= randomUUID()
     const { kind } = await store.restoreTokens(key, {
       gen: written.gen,

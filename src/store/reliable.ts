@@ -28,8 +28,9 @@ interface TokensToStore extends TokensWrite {
 }
 
 /**
- * A store that forgets nothing it was given. It keeps in memory what Redis did not take and tries again, writes
- * again what a failover has lost, and answers every read with the newest state that this process knows.
+ * A store that keeps its writes while the process lives, within the limits below. It keeps in memory what Redis did not
+ * take and tries again, writes again what a failover has lost, and returns from every read the newest state that this
+ * process knows.
  */
 export interface ReliableStore
   extends Omit<SessionStore, 'touch' | 'replaceTokens' | 'restoreTokens' | 'announceHere'> {
@@ -38,15 +39,15 @@ export interface ReliableStore
   /** As `SessionStore.replaceTokens`; `held` instead of a rejection. `read` shows held tokens. */
   replaceTokens(key: RecordKey, write: TokensToStore): Promise<ReplaceTokens | Held<ReplaceTokens>>
   /**
-   * As `SessionStore.end`. A second call after one without an answer still returns `ended` with the tokens, even
-   * where the first one has run.
+   * As `SessionStore.end`. A second call after one without a reply still returns `ended` with the tokens, even if the
+   * first one has run.
    */
   end(key: RecordKey, request?: EndRequest): Promise<EndRecord>
-  /** As `end`, but tried again for `forMs` milliseconds where Redis does not take it; `held` instead of a rejection. */
+  /** As `end`, but tried again for `forMs` milliseconds if Redis does not take it; `held` instead of a rejection. */
   endUntilTaken(key: RecordKey, request: EndRequest, forMs: number): Promise<EndRecord | Held<EndRecord>>
   /** Sessions whose new tokens are held. */
   heldTokens(): number
-  /** Resolves when no tokens are held any more. Other writes are given up from now on. */
+  /** Resolves when no tokens are held any more. From now on no other write is tried again. */
   settled(): Promise<void>
   /** The last writes of a process that stops: repair of lost writes and activity, within two seconds. */
   finish(): Promise<void>
@@ -68,7 +69,7 @@ const FIRST_RETRY_MS = 100
 const LAST_RETRY_MS = 1_000
 /** A lease that could not be released by then has long expired; a doubt too many stays in the record. */
 const LEASE_RELEASED_WITHIN_MS = 600_000
-/** A few megabytes. Beyond that, a failed sign-out that did run may leave its tokens unrevoked. */
+/** A few megabytes. Beyond that, a failed sign-out that ran all the same may leave its tokens unrevoked. */
 const UNANSWERED_ENDS = 1_000
 
 export function createReliableStore(options: ReliableStoreOptions): ReliableStore {
@@ -77,7 +78,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
   const holding = new Set<Promise<unknown>>()
   /** Releases and ends that are being tried again, by write and key. */
   const retrying = new Set<string>()
-  /** Sealed tokens of sessions whose end had no answer. */
+  /** Sealed tokens of sessions whose end had no reply. */
   const unansweredEnds = new Map<RecordKey, string>()
   let givesUp = false
 
@@ -102,7 +103,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
     }
   }
 
-  /** One retry of this write on a record at a time: a newer one is dropped. */
+  /** As `retry`, but one of this kind on a record at a time: a second one is dropped. */
   async function retryOnce<Result>(
     write: RetriedWrite,
     key: RecordKey,
@@ -156,7 +157,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
     return ended
   }
 
-  /** Read before the record is deleted, since the answer to that may be lost. */
+  /** Read before the record is deleted, since the reply to that may be lost. */
   async function readTokens(key: RecordKey): Promise<string | null> {
     try {
       return (await store.read(key))?.tokens ?? null
@@ -193,7 +194,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
       try {
         return await store.beginRefresh(key, request)
       } catch (error) {
-        // It may have run, and would leave a lease that nobody holds and a doubt that is none.
+        // It may have run, and would leave a lease that nobody uses and a doubt without a presentation.
         if (error instanceof StoreUnavailable)
           releaseLater(key, { attempt: request.attempt, inDoubt: null, retryInMs: 0 })
         throw error
@@ -244,7 +245,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
         const before = unansweredEnds.get(key)
         unansweredEnds.delete(key)
         if (ended.kind !== 'gone' || before === undefined) return ended
-        // Gone by the call before, whose answer was lost: what follows from an end is still to be done.
+        // The call before deleted it and its reply was lost: the caller has still to revoke and count.
         repair.note(key, { kind: 'end', reason: request.reason })
         return { kind: 'ended', tokens: before }
       } catch (error) {

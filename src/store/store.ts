@@ -10,11 +10,12 @@ import { Problem } from '../errors.ts'
 /** SHA-256 of the session id, 64 hex digits: the only name of a session that the store knows. */
 export type RecordKey = string
 
-/** How the log names a session: the beginning of its key, which `npm run sessions` accepts as an id. */
+/** What the log calls a session: the beginning of its key, which `npm run sessions` accepts as an id. */
 export function inLog(key: RecordKey): string {
   return key.slice(0, 12)
 }
 
+/** What the store keeps of one session. */
 export interface SessionRecord {
   /** The sealed tokens, one byte a character. */
   readonly tokens: string
@@ -31,13 +32,13 @@ export interface SessionRecord {
   readonly flow: SessionFlow
   /** The `client_id` that the tokens were issued to. */
   readonly client: string
-  /** Presentations of this generation's refresh token that had no readable answer, one under way included. */
+  /** Presentations of this generation's refresh token that had no readable response, one under way included. */
   readonly doubts: number
-  /** How long the right to refresh is taken, by the store's clock; 0 when it is free. */
+  /** Until when the lease is held, by the store's clock; 0 when it is free. */
   readonly leaseUntil: number
   /** No refresh before this instant, by the store's clock; 0 for none. */
   readonly retryAt: number
-  /** When these tokens were written, by the store's clock; 0 where it is not known. */
+  /** When these tokens were written, by the store's clock; 0 if that is not known. */
   readonly replacedAt: number
 }
 
@@ -51,88 +52,53 @@ export function idleEndsAt(
 
 export type NewRecord = Pick<SessionRecord, 'tokens' | 'createdAt' | 'endsAt' | 'flow' | 'client'>
 
-/** What became of asking for the right to refresh. */
-export type BeginRefresh =
+/** Records of sessions. */
+export interface RecordStore {
+  /** Creates a provisional record of generation 1. Does nothing if it exists. */
+  create(key: RecordKey, record: NewRecord, request: CreateRequest): Promise<void>
+  /** Lets a provisional record live until its limits; false if there is none. */
+  confirm(key: RecordKey): Promise<boolean>
+  read(key: RecordKey): Promise<SessionRecord | null>
   /**
-   * The lease is ours and the intent is written. `doubts` counts the presentations before this one that had no
-   * readable answer. `openForMs`: an earlier holder never settled its lease, and may still receive an answer
-   * for this long; 0 where there is none. `ageMs`: since the tokens were written, by the store's clock; null where
-   * that is not known.
+   * Records that the browser was active `agoMs` ago, by the store's clock: a replica whose wall clock is wrong makes no
+   * session idle. The store does not check the idle limit: its clock may have been set. false if there is no record.
+   * Never moves `seenAt` back.
    */
-  | { kind: 'granted'; doubts: number; openForMs: number; ageMs: number | null }
-  /** The tokens are of another generation already. */
-  | { kind: 'replaced' }
-  /** Another attempt holds the lease, for `waitMs` more unless it is renewed; it took it `ageMs` ago. */
-  | { kind: 'busy'; waitMs: number; ageMs: number }
-  /** The server is another one than at the last refresh and may lack newer tokens: nobody for so long. */
-  | { kind: 'paused'; waitMs: number }
-  /** An earlier attempt failed; not before this has passed. A forced refresh does not wait for it. */
-  | { kind: 'backing_off'; waitMs: number }
-  /** A forced refresh has brought these tokens within the window. */
-  | { kind: 'forced_before' }
-  | { kind: 'gone' }
+  touch(key: RecordKey, agoMs: number): Promise<boolean>
+  /** Deletes the record, keeps the reason, and announces the end. */
+  end(key: RecordKey, request?: EndRequest): Promise<EndRecord>
+  /**
+   * As `end`, but only if the store's own clock agrees, to within `CLOCK_TOLERANCE_MS`, that a limit has passed; else
+   * `moved`. A replica whose clock is wrong must not end sessions for all replicas.
+   */
+  endPassed(key: RecordKey, gen: number, reason: string): Promise<EndRecord>
+  /** Why and when a session ended, for `END_KEPT_MS` after it; else null. An end by a limit is dated at that limit. */
+  readEnd(key: RecordKey): Promise<SessionEnd | null>
+  /**
+   * Replaces sealed tokens by the same tokens under another secret, and changes nothing else. false, and nothing
+   * written, if the record is gone or holds other text than `was`: no text is sealed twice, so equal text means the
+   * same generation.
+   */
+  reseal(key: RecordKey, was: string, sealed: string): Promise<boolean>
+  /**
+   * The keys of all records, in batches, some of them empty. A record that exists during the whole walk is
+   * found; others may be. A key may come more than once, so callers that count must remove duplicates. Rejects if a
+   * connection breaks: the walk then has to start again.
+   */
+  keys(): AsyncIterable<RecordKey[]>
+}
 
 export interface CreateRequest {
+  /** As in `BeginRefreshRequest`. */
   attempt: string
   /** The record expires after this unless it is confirmed. */
   provisionalMs: number
 }
 
-export interface BeginRefreshRequest {
-  gen: number
-  /** Names this attempt: the same call again (after a lost answer) has the same result. */
-  attempt: string
-  /** No lease and no pause is longer: one that seems to be comes from a clock that stepped back. */
-  leaseMs: number
-  /** How long after the start of a lease its presentation may still be answered. */
-  openMs: number
-  /** How long the access token still lives: for so long a pause hurts nobody. */
-  livesMs: number
-  /** Not 0: the refresh is forced; at most one within so many milliseconds. */
-  forcedWindowMs: number
-}
-
-export interface RenewLease {
-  gen: number
-  attempt: string
-  /** Presentations of this generation without a readable answer, this one included. */
-  doubts: number
-  leaseMs: number
-}
-
-/** `taken`: the record has other tokens, or another attempt has taken the lease since. */
-export type RenewedLease = 'held' | 'taken' | 'gone'
-
-/** How many presentations of which generation had no readable answer, the latest included. */
-export interface InDoubt {
-  gen: number
-  doubts: number
-}
-
-export interface ReleaseLease {
-  attempt: string
-  /** null where this presentation leaves no doubt: a readable answer came, or nothing was sent. */
-  inDoubt: InDoubt | null
-  /** Nobody refreshes for so long. */
-  retryInMs: number
-}
-
-export interface TokensWrite {
-  gen: number
-  attempt: string
-  /** Sealed, one byte a character. */
-  tokens: string
-}
-
-export type ReplaceTokens = { kind: 'replaced'; gen: number } | { kind: 'moved' } | { kind: 'gone' }
-
-/** `newer`: the record has this generation or a newer one. */
-export type RestoreTokens = { kind: 'restored' } | { kind: 'newer' } | { kind: 'gone' }
-
 export interface EndRequest {
   /** End the session only while its tokens are of this generation. */
   gen?: number
-  /** Kept for an hour. */
+  /** Kept for `END_KEPT_MS`. */
   reason?: string | undefined
   /** End the session only unless another attempt holds the lease: that one may be granted new tokens. */
   attempt?: string
@@ -140,6 +106,148 @@ export interface EndRequest {
 
 /** `moved`: a condition of the request does not hold, and nothing was written. */
 export type EndRecord = { kind: 'ended'; tokens: string } | { kind: 'moved' } | { kind: 'gone' }
+
+/** Why a session ended, and when (epoch milliseconds, by the store's clock); null if that is not known. */
+export interface SessionEnd {
+  reason: string
+  at: number | null
+}
+
+/** How long the store keeps why a session ended. */
+export const END_KEPT_MS = 3_600_000
+
+/**
+ * A record outlives its limits by this time, so that its end is counted with the right reason, and a store whose clock
+ * steps forward by an hour deletes no session that lives.
+ */
+export const RECORD_SLACK_MS = 3_660_000
+
+/** How far the clocks of replicas and store may differ. */
+export const CLOCK_TOLERANCE_MS = 5_000
+
+/** The refresh of one record: its lease, its doubts, and writes that compare generations. */
+interface RefreshStore {
+  /** Takes the lease and counts the doubt of the presentation that follows, or says why it may not follow now. */
+  beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefresh>
+  /** Extends the lease of a presentation that has no response yet, and takes it again if the store has lost it. */
+  renewLease(key: RecordKey, request: RenewLease): Promise<RenewedLease>
+  /**
+   * Releases the lease without new tokens. Does nothing unless `attempt` holds the lease. Exception: the record
+   * knows fewer doubts, so the store has lost that lease; doubts and wait are then written.
+   */
+  releaseLease(key: RecordKey, release: ReleaseLease): Promise<void>
+  /**
+   * Replaces the tokens of generation `gen`, or of an older one if the store has lost some. Needs no lease. The same
+   * call again with `attempt` returns `replaced` again.
+   */
+  replaceTokens(key: RecordKey, write: TokensWrite): Promise<ReplaceTokens>
+  /**
+   * Writes tokens of generation `gen` again if the store has lost them and the record has an older one. The same call
+   * again with `attempt` returns `restored` again.
+   */
+  restoreTokens(key: RecordKey, write: TokensWrite): Promise<RestoreTokens>
+}
+
+export interface BeginRefreshRequest {
+  gen: number
+  /** Names this attempt: the same call again, after a lost reply, has the same result. */
+  attempt: string
+  /** No lease and no pause is longer: one that seems to be comes from a clock that stepped back. */
+  leaseMs: number
+  /** How long after the start of a lease its presentation may still get a response. */
+  openMs: number
+  /** How long the access token is still valid: a pause until then hurts nobody. */
+  livesMs: number
+  /** Not 0: the refresh is forced, and at most one forced refresh brings new tokens within this time. */
+  forcedWindowMs: number
+}
+
+/** Whether the lease was taken. */
+export type BeginRefresh =
+  /**
+   * `attempt` holds the lease and the intent is written. `doubts` counts the presentations before this one that had no
+   * readable response. `openForMs`: an earlier holder never released its lease, and may still receive a response for
+   * this long; 0 if there is none. `ageMs`: since the tokens were written, by the store's clock; null if that is not
+   * known.
+   */
+  | { kind: 'granted'; doubts: number; openForMs: number; ageMs: number | null }
+  /** The tokens are of another generation already. */
+  | { kind: 'replaced' }
+  /** Another attempt holds the lease, for `waitMs` more unless it is renewed; it took it `ageMs` ago. */
+  | { kind: 'busy'; waitMs: number; ageMs: number }
+  /** Another server has taken over since the last refresh and may lack newer tokens: nobody refreshes for `waitMs`. */
+  | { kind: 'paused'; waitMs: number }
+  /** An earlier attempt failed: nobody refreshes for `waitMs`. The first forced refresh does not wait for it. */
+  | { kind: 'backing_off'; waitMs: number }
+  /** A forced refresh brought these tokens within the window. */
+  | { kind: 'forced_before' }
+  | { kind: 'gone' }
+
+/** Once the access token has expired no back-off is longer: the longest `Retry-After` that is honoured. */
+export const LONGEST_BACK_OFF_MS = 60_000
+
+export interface RenewLease {
+  gen: number
+  attempt: string
+  /** Presentations of this generation without a readable response, this one included. */
+  doubts: number
+  leaseMs: number
+}
+
+/** `taken`: the record has other tokens, or another attempt has taken the lease since. */
+export type RenewedLease = 'held' | 'taken' | 'gone'
+
+/** How many presentations of which generation had no readable response, the latest included. */
+export interface InDoubt {
+  gen: number
+  doubts: number
+}
+
+export interface ReleaseLease {
+  attempt: string
+  /** null if this presentation leaves no doubt: a readable response came, or nothing was sent. Earlier doubts stay. */
+  inDoubt: InDoubt | null
+  /** Nobody refreshes for this time. */
+  retryInMs: number
+}
+
+export interface TokensWrite {
+  gen: number
+  /** As in `BeginRefreshRequest`. */
+  attempt: string
+  /** Sealed, one byte a character. */
+  tokens: string
+}
+
+/** `replaced`: the record is now of generation `gen`. `moved`: it already has newer tokens than those. */
+export type ReplaceTokens = { kind: 'replaced'; gen: number } | { kind: 'moved' } | { kind: 'gone' }
+
+/** `newer`: the record has this generation or a newer one. */
+export type RestoreTokens = { kind: 'restored' } | { kind: 'newer' } | { kind: 'gone' }
+
+/** The queue of sessions that are due for a refresh. It is a hint: the record is the truth. */
+export interface DueQueue {
+  /** Makes a session due in `inMs`. A delay and no instant, since the clocks of replicas and store may differ. */
+  schedule(key: RecordKey, inMs: number): Promise<void>
+  unschedule(key: RecordKey): Promise<void>
+  /**
+   * Adds those sessions to the queue that are not in it; returns how many it added. With `latest` it also brings
+   * forward sessions that would become due later: their times come from a clock that has stepped back since.
+   */
+  scheduleMissing(entries: readonly { key: RecordKey; inMs: number }[], latest?: boolean): Promise<number>
+  /** Takes up to `limit` due sessions of one shard. They become due again after `claimMs`, unless scheduled before. */
+  claimDue(shard: number, limit: number, claimMs: number): Promise<DueClaim>
+  /** Entries of the whole queue, due or not. */
+  queueLength(): Promise<number>
+}
+
+/** Parts of the queue, by the first hex digit of the record key. */
+export const DUE_SHARDS = 16
+
+/** The shard of the queue that a key belongs to. */
+export function shardOf(key: RecordKey): number {
+  return Number.parseInt(key[0]!, 16)
+}
 
 export interface DueClaim {
   /** `lateMs`: how long ago the entry became due. */
@@ -150,48 +258,23 @@ export interface DueClaim {
   storeNow: number
 }
 
-/** The queue is spread over so many sorted sets, by the first hex digit of the record key. */
-export const DUE_SHARDS = 16
-
-/** The shard of the queue that a key belongs to. */
-export function shardOf(key: RecordKey): number {
-  return Number.parseInt(key[0]!, 16)
+/** Nonces of sign-ins, and other claims that one caller over all replicas may win. */
+export interface NonceStore {
+  /** true for exactly one caller per nonce, over all replicas, for `ttlMs`. `attempt` as in `BeginRefreshRequest`. */
+  claimNonce(nonce: string, attempt: string, ttlMs: number): Promise<boolean>
+  nonceClaimed(nonce: string): Promise<boolean>
 }
 
-/** By so much the clocks of replicas and store may differ. */
-export const CLOCK_TOLERANCE_MS = 5_000
-
-/** Once the access token has expired no back-off is longer: the most that a `Retry-After` is honoured for. */
-export const LONGEST_BACK_OFF_MS = 60_000
-
-/** Why a session ended, and when, by the store's clock; null where that is not known. */
-export interface SessionEnd {
-  reason: string
-  at: number | null
-}
-
-/** So long it is known why a session ended. */
-export const END_KEPT_MS = 3_600_000
-
-/**
- * A record outlives its limits by this: so that its end is counted with the right reason, and so that a store whose
- * clock steps forward by an hour deletes no session that lives.
- */
-export const RECORD_SLACK_MS = 3_660_000
-
-/**
- * The store cannot be reached, or refuses. Every method of `SessionStore` rejects with this and
- * nothing else; the command may have run all the same.
- */
-export class StoreUnavailable extends Problem {
-  /** No answer came, from no part of the store; one that answers with an error was reached. */
-  readonly unreached: boolean
-
-  constructor(cause: unknown, unreached = false, retryAfterSeconds = 1) {
-    super('store_unavailable', { headers: { 'retry-after': String(retryAfterSeconds) }, cause })
-    this.name = 'StoreUnavailable'
-    this.unreached = unreached
-  }
+/** One Redis, a Sentinel group, a Cluster, or the memory of this process. */
+export interface SessionStore extends RecordStore, RefreshStore, DueQueue, NonceStore {
+  readonly health: StoreHealth
+  /** Calls back with the key of each record that was changed or ended, by whichever replica. */
+  onChange(listener: (key: RecordKey) => void): void
+  /** As a change message, but in this process alone: it no longer uses what it has cached of the record. */
+  announceHere(key: RecordKey): void
+  /** Rejects with `StoreUnavailable` unless the store takes writes. */
+  ping(): Promise<void>
+  close(): Promise<void>
 }
 
 /** What one process knows of its connections to the store; see the states in docs/architecture.md. */
@@ -205,8 +288,8 @@ export interface StoreHealth {
   /** Whether no node could be reached at the last try; the store is tried several times a second. */
   isUnreached(): boolean
   /**
-   * Calls back when another server may have taken the place of the one that was written to, or when it takes no
-   * writes: a connection was lost or made, messages stopped, a refusal says so. The newest writes may be lost.
+   * Calls back when another server may have replaced the one that was written to, or when it takes no writes: a
+   * connection was lost or made, change messages stopped, an error says so. The newest writes may be lost.
    * A command that is not allowed or takes too long is no incident.
    */
   onIncident(listener: () => void): void
@@ -214,95 +297,18 @@ export interface StoreHealth {
   msSinceIncident(key: RecordKey): number
 }
 
-/** Records of sessions. */
-export interface RecordStore {
-  /** Creates a provisional record of generation 1. Does nothing where it exists. */
-  create(key: RecordKey, record: NewRecord, request: CreateRequest): Promise<void>
-  /** Gives a record its whole life; false where there is none. */
-  confirm(key: RecordKey): Promise<boolean>
-  read(key: RecordKey): Promise<SessionRecord | null>
-  /**
-   * Records that the browser was active so many milliseconds ago, by the store's clock: a replica whose wall clock
-   * is wrong makes no session idle. The store does not check the idle limit: its clock may have been set. false
-   * where there is no record. Never moves `seenAt` back.
-   */
-  touch(key: RecordKey, agoMs: number): Promise<boolean>
-  /** Deletes the record. */
-  end(key: RecordKey, request?: EndRequest): Promise<EndRecord>
-  /**
-   * As `end`, but only where the store's own clock agrees, to within five seconds, that a limit has passed;
-   * else `moved`. A replica whose clock is wrong must not end sessions for all replicas.
-   */
-  endPassed(key: RecordKey, gen: number, reason: string): Promise<EndRecord>
-  /** The end of a session for an hour after it; else null. One by a limit is dated at that limit. */
-  readEnd(key: RecordKey): Promise<SessionEnd | null>
-  /**
-   * Replaces sealed tokens by the same tokens under another secret, and changes nothing else. false, and nothing
-   * written, where the record is gone or holds other text than `was`: no text is sealed twice, so equal text
-   * means the same generation.
-   */
-  reseal(key: RecordKey, was: string, sealed: string): Promise<boolean>
-  /**
-   * The keys of all records, in batches, some of them empty. A record that exists during the whole walk is
-   * found; others may be. A key may come more than once, so callers that count must remove duplicates. Rejects
-   * where a connection breaks, and has to be started again.
-   */
-  keys(): AsyncIterable<RecordKey[]>
-}
+/**
+ * The store cannot be reached or refuses, or this process cannot decide yet: late activity may still arrive, refreshed
+ * tokens wait to be stored, or there is no record to confirm. Every method of `SessionStore` rejects with this and
+ * nothing else; the command may have run all the same.
+ */
+export class StoreUnavailable extends Problem {
+  /** No part of the store replied. A store that replies with an error was reached. */
+  readonly unreached: boolean
 
-/** The refresh of one record: lease, fence and doubts. */
-interface RefreshStore {
-  beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefresh>
-  /** Extends the lease of a presentation that has no answer yet, and takes it again where the store has lost it. */
-  renewLease(key: RecordKey, request: RenewLease): Promise<RenewedLease>
-  /**
-   * Releases the lease without new tokens. Does nothing unless `attempt` holds the lease. Exception: the record
-   * knows fewer doubts, so the store has lost that lease; doubts and wait are then written.
-   */
-  releaseLease(key: RecordKey, release: ReleaseLease): Promise<void>
-  /**
-   * Compare-and-set on the generation `gen`, or an older one where the store has lost some; needs no
-   * lease. The same call again with `attempt` says `replaced` again.
-   */
-  replaceTokens(key: RecordKey, write: TokensWrite): Promise<ReplaceTokens>
-  /**
-   * Writes tokens of generation `gen` again where the store has lost them and the record has an older one.
-   * The same call again with `attempt` says `restored` again.
-   */
-  restoreTokens(key: RecordKey, write: TokensWrite): Promise<RestoreTokens>
-}
-
-/** The queue of sessions that are due for a refresh. It is a hint: the record is the truth. */
-export interface DueQueue {
-  /** Makes a session due in `inMs`. A delay and no instant, since the clocks of replicas and store may differ. */
-  schedule(key: RecordKey, inMs: number): Promise<void>
-  unschedule(key: RecordKey): Promise<void>
-  /**
-   * Adds those sessions to the queue that are not in it; answers how many it added. With `latest` it also
-   * moves sessions forward that would become due later: their places come from a clock that has stepped back since.
-   */
-  scheduleMissing(entries: readonly { key: RecordKey; inMs: number }[], latest?: boolean): Promise<number>
-  /** Takes up to `limit` due sessions of one shard and moves them on by `claimMs`. */
-  claimDue(shard: number, limit: number, claimMs: number): Promise<DueClaim>
-  /** Entries of the whole queue, due or not. */
-  queueLength(): Promise<number>
-}
-
-/** Nonces of sign-ins, and other claims that one caller over all replicas may win. */
-export interface NonceStore {
-  /** true for exactly one caller a nonce, over all replicas, for `ttlMs`. `attempt` as in `BeginRefreshRequest`. */
-  claimNonce(nonce: string, attempt: string, ttlMs: number): Promise<boolean>
-  nonceClaimed(nonce: string): Promise<boolean>
-}
-
-/** One Redis, a Sentinel group, a Cluster, or the memory of this process. */
-export interface SessionStore extends RecordStore, RefreshStore, DueQueue, NonceStore {
-  readonly health: StoreHealth
-  /** Calls back with the key of each record that was changed or ended, by whichever replica. */
-  onChange(listener: (key: RecordKey) => void): void
-  /** As a change message, but in this process alone: nothing that it keeps of the record is used any more. */
-  announceHere(key: RecordKey): void
-  /** Rejects with StoreUnavailable unless the store answers and takes writes. */
-  ping(): Promise<void>
-  close(): Promise<void>
+  constructor(cause: unknown, unreached = false, retryAfterSeconds = 1) {
+    super('store_unavailable', { headers: { 'retry-after': String(retryAfterSeconds) }, cause })
+    this.name = 'StoreUnavailable'
+    this.unreached = unreached
+  }
 }
