@@ -95,7 +95,7 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
   }
 
   await app.register(async (scope) => {
-    await addCookies(scope, cookies)
+    await addCookies(scope)
     scope.addHook('onRequest', async (request, reply) => {
       if (PAGES.has(request.routeOptions.url)) request.problemPage = page(request, reply)
       // Before anything that reads the store.
@@ -115,7 +115,7 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
     scope.route({ method: 'POST', url: PATHS.logout, onRequest: logout, handler: logout })
 
     await scope.register(async (inSession) => {
-      await addBrowserSession(inSession, { cookies, store, end: (key) => sessions.end(key, 'logout') })
+      await addBrowserSession(inSession, { cookies, store })
       inSession.get(callbackPath(oauth.redirect), createCallback(context))
       inSession.route({ method: ['GET', 'HEAD'], url: PATHS.session, handler: createSessionInfo(context) })
       const staySignedIn = createStaySignedIn(context)

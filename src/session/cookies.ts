@@ -18,14 +18,11 @@ export interface SessionCookies {
   readonly recordName: string
   /** Begins the name of each login cookie. */
   readonly loginPrefix: string
-  /** Attributes of the session cookie, for the libraries that set or clear it. */
+  /** Attributes of the session cookie, for @fastify/session, which sets it at a sign-in. */
   readonly sessionAttributes: CookieSerializeOptions & { path: string; httpOnly: true; secure: boolean }
   newSessionId(): string
-  /** `{sign, unsign}` as @fastify/session wants it: its own would sign users out at a change of secrets. */
-  readonly signer: {
-    sign(sessionId: string): string
-    unsign(value: string): { valid: boolean; renew: boolean; value: string | null }
-  }
+  /** The value of the session cookie, signed under the newest secret. */
+  sign(sessionId: string): string
   /** The raw session cookie if the header has it once and with the length of ours, else null; not verified. */
   read(header: string | undefined): string | null
   /** null unless it has the one form that this server sets and a current secret signed it. */
@@ -122,14 +119,7 @@ export function createSessionCookies({
     loginPrefix,
     sessionAttributes: strict,
     newSessionId: () => randomBytes(32).toString('base64url'),
-    signer: {
-      sign,
-      unsign(value) {
-        const verified = verify(value)
-        if (verified === null) return { valid: false, renew: false, value: null }
-        return { valid: true, renew: verified.underOlderSecret, value: verified.sessionId }
-      },
-    },
+    sign,
     read,
     verify,
     verifyIn,

@@ -23,16 +23,11 @@ declare module 'fastify' {
 interface BrowserSessionOptions {
   cookies: SessionCookies
   store: Pick<SessionStore, 'confirm'>
-  /** Ends a session that the library destroys. */
-  end: (key: RecordKey) => Promise<unknown>
 }
 
-/**
- * Reads cookies and lets replies set them. The attributes are the default because @fastify/session
- * clears its cookie without any, and browsers refuse that for a `__Host-` name.
- */
-export async function addCookies(scope: FastifyInstance, cookies: SessionCookies): Promise<void> {
-  await scope.register(fastifyCookie, { parseOptions: cookies.sessionAttributes })
+/** Lets the routes of `scope` read cookies, and their replies set them. */
+export async function addCookies(scope: FastifyInstance): Promise<void> {
+  await scope.register(fastifyCookie)
 }
 
 /**
@@ -53,11 +48,12 @@ export async function addBrowserSession(
     delete request.cookies[cookies.sessionName]
     if (verified === null) return
     request.recordKey = verified.recordKey
-    if (verified.underOlderSecret) request.renewedCookie = cookies.signer.sign(verified.sessionId)
+    if (verified.underOlderSecret) request.renewedCookie = cookies.sign(verified.sessionId)
   })
 
   await scope.register(fastifySession, {
-    secret: cookies.signer,
+    // With the library's own signer a change of secrets would sign users out.
+    secret: { sign: cookies.sign, unsign: neverCalled },
     cookieName: cookies.sessionName,
     cookie: cookies.sessionAttributes,
     idGenerator: cookies.newSessionId,
@@ -68,10 +64,10 @@ export async function addBrowserSession(
 }
 
 /**
- * The store as @fastify/session sees it. `set` confirms a record that exists and never creates one: the library
- * saves a session again at the end of a request, which must not revive one that has ended meanwhile.
+ * The store as @fastify/session sees it. Saving a session confirms its record and never creates one, so it cannot revive
+ * a session that has ended meanwhile.
  */
-function createLibraryStore({ store, end }: BrowserSessionOptions): LibraryStore {
+function createLibraryStore({ store }: BrowserSessionOptions): LibraryStore {
   async function confirm(sessionId: string): Promise<void> {
     if (await store.confirm(recordKeyOf(sessionId))) return
     throw new StoreUnavailable(new Error('there is no record to confirm'))
@@ -79,9 +75,13 @@ function createLibraryStore({ store, end }: BrowserSessionOptions): LibraryStore
 
   // Callbacks: with a store of promises the library waits for ever.
   return {
-    // Never called: the library sees no cookie.
-    get: (_sessionId, done) => done(null, null),
     set: (sessionId, _session, done) => void confirm(sessionId).then(() => done(), done),
-    destroy: (sessionId, done) => void end(recordKeyOf(sessionId)).then(() => done(), done),
+    get: neverCalled,
+    destroy: neverCalled,
   }
+}
+
+/** For what the library requires but has no cause to call: it sees no session cookie, and no route destroys a session. */
+function neverCalled(): never {
+  throw new Error('sessions are found and ended without @fastify/session')
 }

@@ -54,7 +54,7 @@ async function makeSession(
   await store.create(key, { ...record, flow: 'code' }, { attempt: key, provisionalMs: 15_000 })
   await store.confirm(key)
   return new Map([
-    [cookies.sessionName, cookies.signer.sign(sessionId)],
+    [cookies.sessionName, cookies.sign(sessionId)],
     [cookies.recordName, cookies.sealRecordKey(key)],
   ])
 }

@@ -209,7 +209,7 @@ export const cookieHeaders = createFuzzer<Cookies>({
         login: /=([^;]*)/.exec(begun.setCookies.at(-1)!)![1]!,
         ended: old.session,
         'ended record': old.record,
-        foreign: foreign.signer.sign(foreign.newSessionId()),
+        foreign: foreign.sign(foreign.newSessionId()),
         none: '',
       }
       const lines = headerLines(given, known)

@@ -62,7 +62,7 @@ function start(t: Test) {
     clock,
     observe: () => {},
   })
-  const cookie = `session=${cookies.signer.sign(cookies.newSessionId())}`
+  const cookie = `session=${cookies.sign(cookies.newSessionId())}`
   return {
     callers,
     clock,

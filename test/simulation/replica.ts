@@ -272,7 +272,7 @@ export class Replica implements Owner {
     const setCookies = new Map<string, string>()
     const request = {
       recordKey: verified?.recordKey ?? null,
-      renewedCookie: verified?.underOlderSecret ? this.#cookies.signer.sign(verified.sessionId) : null,
+      renewedCookie: verified?.underOlderSecret ? this.#cookies.sign(verified.sessionId) : null,
     }
     const reply = { setCookie: (name: string, text: string) => void setCookies.set(name, text) }
     const facts = (await this.#sessionInfo(request as never, reply as never)) as { authenticated: boolean }
@@ -313,7 +313,7 @@ export class Replica implements Owner {
     const reply = { setCookie: (name: string, text: string) => void setCookies.set(name, text) }
     const tokens = redeem!(this.#deployment.clock.wall(this))
     await this.#signIn(request as never, reply as never, { tokens, flow: 'code' })
-    setCookies.set(sessionName, this.#cookies.signer.sign(sessionId))
+    setCookies.set(sessionName, this.#cookies.sign(sessionId))
     return { status: 303, setCookies }
   }
 

@@ -131,7 +131,7 @@ t.test('Redis holds no readable token, session id, cookie value or nonce', async
   const dump = [...names, ...texts].join('\n')
   t.match(dump, key, 'the dump contains the record')
   t.ok(dump.includes(sealed), 'and its sealed tokens')
-  const cookie = cookies.signer.sign(sessionId)
+  const cookie = cookies.sign(sessionId)
   const secrets = { accessToken, refreshToken, sessionId, cookie, signature: cookie.slice(44), nonce }
   for (const [name, secret] of Object.entries(secrets)) {
     for (const encoding of ['utf8', 'base64', 'base64url', 'hex'] as const) {
