@@ -67,7 +67,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
                   tracing.command(...command)
                 },
         })
-  const { retried: onRetried, restored: onRestored, started: onStarted, ended: onEnded } = metrics
+  const { retried: onRetried, restored: onRestored, ended: onEnded } = metrics
   const store = createReliableStore({ store: base, idleMs, clock, log, onRetried, onRestored })
 
   const { oauth, egress, refresh: timing } = config
@@ -89,7 +89,6 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     clientId: oauth.clientId,
     plan: (...session) => tokens.plan(...session),
     revoke: revoker.revoke,
-    onStarted,
     onEnded,
   })
   const tokens = createTokens({
@@ -131,6 +130,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     ...services,
     revoke: revoker.revoke,
     keyring,
+    onSignedIn: metrics.signedIn,
     onSignInFailed: metrics.signInFailed,
   })
   const proxy = await addProxy(server, {

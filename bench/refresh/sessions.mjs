@@ -84,7 +84,6 @@ export function openSessions(settings, onRefreshed) {
     log,
     plan: (...session) => tokens.plan(...session),
     revoke: revoker.revoke,
-    onStarted() {},
     onEnded() {},
   })
   const tokens = createTokens({

@@ -1,5 +1,6 @@
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
+import type { SessionFlow } from '../config/variables.ts'
 import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
@@ -22,6 +23,7 @@ export interface LoginOptions {
   keyring: Keyring
   clock: Clock
   log: Logger
+  onSignedIn: (flow: SessionFlow) => void
   onSignInFailed: (reason: SignInFailure) => void
 }
 

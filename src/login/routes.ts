@@ -75,12 +75,12 @@ export function loginOpenApi(oauth: Oauth): OpenApiFragment[] {
 
 /** Serves sign-in, session facts and logout. Tokens go from here to the session, and never to the browser. */
 export async function addLogin(app: FastifyInstance, options: LoginOptions): Promise<void> {
-  const { config, store, sessions, revoke, cookies, keyring, clock, log } = options
+  const { config, store, cookies, keyring, clock, log } = options
   const { oauth, publicUrl } = config
   const context = {
     ...options,
     transactions: createTransactions({ keyring, cookies, publicUrl, oauth, now: clock.wall }),
-    signIn: createSignIn({ sessions, revoke, cookies, log }),
+    signIn: createSignIn(options),
     sessionFacts: createSessionFacts({ defaultWac: config.wac.default, now: clock.wall }),
   }
   const page = problemPage(oauth)

@@ -37,11 +37,13 @@ export function createSignIn({
   revoke,
   cookies,
   log,
+  onSignedIn,
 }: {
   sessions: Pick<Sessions, 'create' | 'abandon' | 'end'>
   revoke: Revoker['revoke']
   cookies: SessionCookies
   log: Logger
+  onSignedIn: (flow: SessionFlow) => void
 }): SignIn {
   async function endReplaced(key: RecordKey, request: FastifyRequest): Promise<void> {
     try {
@@ -73,6 +75,7 @@ export function createSignIn({
       throw unavailable('store_unavailable', 1, { cause: error, members })
     }
     cookies.setRecordKey(reply, key)
+    onSignedIn(flow)
     log.info({ event: 'login.succeeded', ...requestInLog(request), recordKey: inLog(key) }, 'signed in')
     if (replaced !== null) await endReplaced(replaced, request)
     return session

@@ -13,7 +13,7 @@ interface MetricsSources {
 }
 
 interface Metrics extends RefreshEvents {
-  started(flow: string): void
+  signedIn(flow: string): void
   signInFailed(reason: string): void
   ended(reason: EndReason): void
   /** A write to the store was tried again. */
@@ -141,7 +141,7 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
     },
     lagged: (seconds) => lag.observe(seconds),
     signInFailed: (reason) => signInFailures.inc({ reason }),
-    started: (flow) => started.inc({ flow }),
+    signedIn: (flow) => started.inc({ flow }),
     ended: (reason) => ended.inc({ reason }),
     retried: (step) => retries.inc({ step }),
     restored: (what) => restored.inc({ what }),

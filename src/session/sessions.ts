@@ -116,7 +116,6 @@ interface SessionsOptions {
   /** Puts a new session into the due queue. */
   plan: (key: RecordKey, tokens: TokenSet, record: Pick<SessionRecord, 'idleEndsAt'>) => Promise<void>
   revoke: (tokens: TokenSet) => void
-  onStarted: (flow: SessionFlow) => void
   onEnded: (reason: EndReason) => void
 }
 
@@ -159,7 +158,6 @@ export function createSessions(options: SessionsOptions): Sessions {
     await options.plan(key, granted, { idleEndsAt })
     const record = { tokens, createdAt, endsAt, flow, client: options.clientId }
     await store.create(key, record, { attempt: randomUUID(), provisionalMs: PROVISIONAL_MS })
-    options.onStarted(flow)
     return { key, record: { flow, createdAt, idleEndsAt, endsAt }, tokens: granted }
   }
 

@@ -1,5 +1,6 @@
 import t from 'tap'
-import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 
 async function metricsOf(opsUrl: string): Promise<string> {
   return await (await fetch(`${opsUrl}/metrics`)).text()
@@ -40,4 +41,21 @@ t.test('every event is counted under its documented name, without ids in labels'
   }
   t.match(text, 'bff_refresh_lag_seconds_bucket{le="600"} 0', 'lateness of minutes can be told')
   t.notMatch(text, /temperature|humidity|DEMO/)
+})
+
+t.test('a sign-in whose session is created but not confirmed counts as failed alone', async (t) => {
+  const sandbox = await startSandbox(t)
+  const redis = await startRedis(t)
+  const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
+  await untilReady(bff)
+  // Of the commands of a sign-in only the confirmation sets the expiry as an instant.
+  await redis.cli('ACL', 'SETUSER', 'default', '-pexpireat')
+  t.equal((await signIn(bff.browser(), sandbox)).status, 503)
+  await redis.cli('ACL', 'SETUSER', 'default', '+pexpireat')
+  t.equal((await signIn(bff.browser(), sandbox)).status, 303)
+
+  const text = await metricsOf(bff.opsUrl)
+  t.match(text, 'bff_sign_in_failures_total{reason="store"} 1\n')
+  t.match(text, 'bff_sessions_started_total{flow="code"} 1\n')
+  t.notMatch(text, /bff_sessions_ended_total{/)
 })

@@ -120,7 +120,6 @@ export class Replica implements Owner {
       log,
       plan: (...session) => tokens.plan(...session),
       revoke: revoker.revoke,
-      onStarted() {},
       onEnded() {},
     })
     const tokens = createTokens({
@@ -170,7 +169,7 @@ export class Replica implements Owner {
       cookies,
       sessionFacts: createSessionFacts({ now: () => 0, defaultWac: null }),
     })
-    this.#signIn = createSignIn({ sessions, revoke: revoker.revoke, cookies, log })
+    this.#signIn = createSignIn({ sessions, revoke: revoker.revoke, cookies, log, onSignedIn() {} })
     tokens.start()
     clock.current = null
   }

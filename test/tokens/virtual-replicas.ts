@@ -293,7 +293,6 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
       log,
       plan: (...session) => tokens.plan(...session),
       revoke: revoker.revoke,
-      onStarted() {},
       onEnded: (reason) => void ended.push(reason),
     })
     const tokens = createTokens({
