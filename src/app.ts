@@ -17,8 +17,8 @@ import type { Caller } from './proxy/caller.ts'
 import { addProxy, PROXY_PATHS, proxyOpenApi } from './proxy/routes.ts'
 import { createSessionCache } from './session/cache.ts'
 import { createSessionCookies } from './session/cookies.ts'
-import { createOutageGrace } from './session/outage.ts'
-import { createSessions } from './session/sessions.ts'
+import { createSessions } from './session/lifecycle.ts'
+import { createOutageGrace } from './session/outage-grace.ts'
 import { addStaticFiles } from './spa/routes.ts'
 import { createMemoryStore } from './store/memory/store.ts'
 import { createRedisStore } from './store/redis/store.ts'
@@ -67,7 +67,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
                   tracing.command(...command)
                 },
         })
-  const { retried: onRetried, restored: onRestored, ended: onEnded } = metrics
+  const { retried: onRetried, restored: onRestored } = metrics
   const store = createReliableStore({ store: base, idleMs, clock, log, onRetried, onRestored })
 
   const { oauth, egress, refresh: timing } = config
@@ -87,9 +87,9 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     idleMs,
     maxMs: config.session.maxSeconds * 1_000,
     clientId: oauth.clientId,
-    plan: (...session) => tokens.plan(...session),
+    schedule: (...session) => tokens.schedule(...session),
     revoke: revoker.revoke,
-    onEnded,
+    onEnded: ({ reason }) => metrics.ended(reason),
   })
   const tokens = createTokens({
     ...common,
@@ -150,7 +150,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   })
   const ops = createOpsServer({ readiness, metrics })
   metrics.watch({
-    unsaved: store.heldTokens,
+    unsaved: store.pendingTokens,
     consecutiveFailures: tokens.consecutiveFailures,
     due: () => store.queueLength().catch(() => null),
   })

@@ -13,7 +13,7 @@ const PARTS = {
   createRedisStore: 'store/redis/store.ts',
   SYSTEM_CLOCK: 'clock.ts',
   createReliableStore: 'store/reliable.ts',
-  createSessions: 'session/sessions.ts',
+  createSessions: 'session/lifecycle.ts',
   openTokens: 'session/sealed-tokens.ts',
   sealTokens: 'session/sealed-tokens.ts',
   createRevoker: 'tokens/revoker.ts',

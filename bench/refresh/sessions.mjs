@@ -82,7 +82,7 @@ export function openSessions(settings, onRefreshed) {
     clientId: config.oauth.clientId,
     clock,
     log,
-    plan: (...session) => tokens.plan(...session),
+    schedule: (...session) => tokens.schedule(...session),
     revoke: revoker.revoke,
     onEnded() {},
   })

@@ -3,7 +3,7 @@ import { CSRF_PARAMETER, type OpenApiFragment, plainResponse, problemResponse } 
 import { type Logger, requestInLog } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
-import type { Sessions } from '../session/sessions.ts'
+import type { Sessions } from '../session/lifecycle.ts'
 import { inLog, type SessionStore } from '../store/store.ts'
 
 interface LogoutOptions {

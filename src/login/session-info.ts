@@ -11,8 +11,8 @@ import {
 import { requestInLog } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
+import type { NewSession, Sessions } from '../session/lifecycle.ts'
 import { END_REASONS, type Found, type LiveSession, loginRequired } from '../session/session.ts'
-import type { NewSession, Sessions } from '../session/sessions.ts'
 import { inLog, type RecordKey, type RecordStore } from '../store/store.ts'
 
 /** The facts of a live session that a page may know; instants in ISO 8601, UTC. */

@@ -4,7 +4,7 @@ import { type Problem, problem, unavailable } from '../errors.ts'
 import { type Logger, type RequestInLog, requestInLog } from '../log.ts'
 import type { GrantedTokens, TokenOutcome } from '../oauth/token-response.ts'
 import { recordKeyOf, type SessionCookies } from '../session/cookies.ts'
-import type { NewSession, Sessions } from '../session/sessions.ts'
+import type { NewSession, Sessions } from '../session/lifecycle.ts'
 import { inLog, type RecordKey } from '../store/store.ts'
 import type { Revoker } from '../tokens/revoker.ts'
 

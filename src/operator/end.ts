@@ -1,7 +1,7 @@
 import { createKeyring } from '../keyring.ts'
 import { createLog } from '../log.ts'
 import { type AuthorizationServer, createAuthorizationServer } from '../oauth/client.ts'
-import { createEndSession, logEnded } from '../session/sessions.ts'
+import { createEndSession, logEnded } from '../session/lifecycle.ts'
 import type { RecordKey, SessionStore } from '../store/store.ts'
 import { createRevoker } from '../tokens/revoker.ts'
 import type { CommandOptions } from './cli.ts'

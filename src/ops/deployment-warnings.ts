@@ -1,7 +1,7 @@
 import cluster from 'node:cluster'
 import type { Clock } from '../clock.ts'
 import type { Logger } from '../log.ts'
-import type { StoreFinding } from '../store/redis/findings.ts'
+import type { StoreFinding } from '../store/redis/deployment-findings.ts'
 import { CLOCK_TOLERANCE_MS } from '../store/store.ts'
 
 /** Faults of the deployment that do not stop the server: each is logged once and shown by `/readyz`. */

@@ -1,10 +1,10 @@
-import type { Known, OutageGrace } from '../session/outage.ts'
+import type { CachedSession, OutageGrace } from '../session/outage-grace.ts'
 import type { SessionStore, StoreUnavailable } from '../store/store.ts'
 
 interface ReadinessOptions {
   isListening: () => boolean
   store: Pick<SessionStore, 'ping' | 'health'>
-  grace: Pick<OutageGrace<Known>, 'isActive'>
+  grace: Pick<OutageGrace<CachedSession>, 'isActive'>
   warnings: () => readonly string[]
 }
 

@@ -3,19 +3,19 @@ import { type Problem, problem, unavailable } from '../errors.ts'
 import type { RequestInLog } from '../log.ts'
 import type { SessionCache } from '../session/cache.ts'
 import type { SessionCookies } from '../session/cookies.ts'
-import type { Known, OutageGrace } from '../session/outage.ts'
+import type { Sessions } from '../session/lifecycle.ts'
+import type { CachedSession, OutageGrace } from '../session/outage-grace.ts'
 import { type Found, type LiveSession, loginRequired, touchInterval } from '../session/session.ts'
-import type { Sessions } from '../session/sessions.ts'
 import { type SessionStore, StoreUnavailable } from '../store/store.ts'
 import type { Access } from '../tokens/obtain.ts'
 import { neededAt, type RefreshTiming } from '../tokens/refresh-policy.ts'
 import type { Tokens } from '../tokens/tokens.ts'
 
 /**
- * The session whose token a request uses. `Known` has what is needed to serve it without the store: its key, its last
+ * The session whose token a request uses. `CachedSession` has what is needed to serve it without the store: its key, its last
  * activity and the end of its outage grace.
  */
-export interface Caller extends Known {
+export interface Caller extends CachedSession {
   /** Generation of its tokens. */
   readonly gen: number
   /** A ready `Bearer …` value. */
@@ -110,7 +110,7 @@ export function createCallers({
       onSession()
       return known
     }
-    const read = cache.reading(verified.recordKey)
+    const read = cache.beginRead(verified.recordKey)
     let found: Found
     try {
       found = await sessions.find(verified.recordKey, request)
@@ -162,7 +162,7 @@ export function createCallers({
   /** `at` is now by the monotonic clock: a step of the wall clock must not prolong a cached entry. */
   function toCaller({ key, tokens: held, record }: LiveSession, at: number): Caller {
     const fromWall = at - clock.wall()
-    const seenAt = record.seenAt + fromWall
+    const activeAt = record.seenAt + fromWall
     return {
       key,
       gen: record.gen,
@@ -179,13 +179,13 @@ export function createCallers({
         at + MAX_ENTRY_AGE_MS + graceMs,
       ),
       // The clock of this process is far behind the one that wrote the record: record activity now.
-      seenAt: seenAt > at + touchEvery ? at - touchEvery : seenAt,
+      activeAt: activeAt > at + touchEvery ? at - touchEvery : activeAt,
     }
   }
 
   function noteActivity(caller: Caller, at: number): void {
-    if (at - caller.seenAt < touchEvery) return
-    caller.seenAt = at
+    if (at - caller.activeAt < touchEvery) return
+    caller.activeAt = at
     sessions.touch(caller.key)
   }
 

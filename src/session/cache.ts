@@ -7,11 +7,11 @@ interface ReadGuard {
   /** Number of changes announced before the read began. */
   readonly since: number
   /** Whether the store was live then; otherwise changes may have been missed. */
-  readonly live: boolean
+  readonly storeIsLive: boolean
 }
 
 /**
- * Live sessions by the raw cookie value. `get` returns nothing unless change messages are proven to arrive, and
+ * Sessions by the raw cookie value. `get` returns nothing unless change messages are proven to arrive, and
  * an entry is dropped when its session changes on any replica.
  */
 export interface SessionCache<Entry extends { key: RecordKey }> {
@@ -19,12 +19,12 @@ export interface SessionCache<Entry extends { key: RecordKey }> {
   /** An entry from before change messages stopped, or read since: changes may have been missed. Only for the outage grace. */
   getForOutage(cookie: string): Entry | null
   /** To be called before the read whose result is put. */
-  reading(key: RecordKey): ReadGuard
+  beginRead(key: RecordKey): ReadGuard
   put(cookie: string, entry: Entry, guard: ReadGuard): void
   drop(key: RecordKey): void
 }
 
-/** Changes that are remembered for reads under way; a read during which more happen is not kept. */
+/** Changes that are remembered for reads under way; the result of a read during which more happen is not cached. */
 const REMEMBERED_CHANGES = 10_000
 
 interface SessionCacheOptions {
@@ -43,13 +43,15 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
   let entries = createEntries<Entry>(max)
   let outageCopy: Entries<Entry> | null = null
   let timer: NodeJS.Timeout | undefined
+  /** Changes announced so far. */
   let changes = 0
-  // Reads that began before this change cannot be checked any more, so their results are not kept.
+  // Reads that began before this change cannot be checked any more, so their results are not cached.
   let forgottenUpTo = 0
-  const changedAt = new LRUCache<RecordKey, number>({
+  /** The number of the newest change of each session. */
+  const changeNumbers = new LRUCache<RecordKey, number>({
     max: REMEMBERED_CHANGES,
-    dispose(at, _key, why) {
-      if (why === 'evict') forgottenUpTo = Math.max(forgottenUpTo, at)
+    dispose(change, _key, why) {
+      if (why === 'evict') forgottenUpTo = Math.max(forgottenUpTo, change)
     },
   })
 
@@ -77,13 +79,13 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
 
   function drop(key: RecordKey): void {
     changes += 1
-    changedAt.set(key, changes)
+    changeNumbers.set(key, changes)
     entries.drop(key)
     outageCopy?.drop(key)
   }
 
-  function isSpoiled({ key, since }: ReadGuard): boolean {
-    return since < forgottenUpTo || since < (changedAt.peek(key) ?? 0)
+  function isStale({ key, since }: ReadGuard): boolean {
+    return since < forgottenUpTo || since < (changeNumbers.peek(key) ?? 0)
   }
 
   return {
@@ -92,12 +94,12 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
       return store.health.isLive() ? (entries.peek(cookie) ?? null) : null
     },
     getForOutage: (cookie) => entries.peek(cookie) ?? outageCopy?.peek(cookie) ?? null,
-    reading(key) {
-      return { key, since: changes, live: store.health.isLive() }
+    beginRead(key) {
+      return { key, since: changes, storeIsLive: store.health.isLive() }
     },
     put(cookie, entry, guard) {
-      if (isSpoiled(guard)) return
-      if (guard.live) entries.set(cookie, entry)
+      if (isStale(guard)) return
+      if (guard.storeIsLive) entries.set(cookie, entry)
       else outageCopy?.set(cookie, entry)
     },
     drop,
@@ -114,7 +116,7 @@ interface Entries<Entry extends { key: RecordKey }> {
 /** `max`: entries at most; those that were put first go first. */
 function createEntries<Entry extends { key: RecordKey }>(max: number): Entries<Entry> {
   const cookiesOf = new Map<RecordKey, Set<string>>()
-  // In the order of their coming. A map and no cache of a library: each request looks here.
+  // In the order in which they were put. A plain map, because each request looks here.
   const entries = new Map<string, Entry>()
 
   function remove(cookie: string): void {

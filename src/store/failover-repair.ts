@@ -46,8 +46,8 @@ interface Entry {
   /** Names the repair, from its first try until a reply. */
   attempt: string | null
   underWay: Promise<void> | null
-  /** Number of incidents when the store was last known to have this write. */
-  confirmedAt: number
+  /** Number of incidents after which the store was known to have this write. */
+  confirmedUpTo: number
 }
 
 export function createFailoverRepair({
@@ -67,10 +67,10 @@ export function createFailoverRepair({
   store.health.onIncident(() => {
     // Older writes have reached every Redis replica that may be promoted.
     forgetOld()
-    check()
+    noteIncident()
   })
 
-  function check(): void {
+  function noteIncident(): void {
     incidents += 1
     if (kept.size === 0 || working !== null || stopped) return
     working = Promise.resolve().then(rounds)
@@ -90,7 +90,7 @@ export function createFailoverRepair({
 
   async function round(upTo: number): Promise<void> {
     // Newest first: the likeliest to be missing.
-    let left = [...kept].filter(([, { confirmedAt }]) => confirmedAt < upTo).reverse()
+    let left = [...kept].filter(([, { confirmedUpTo }]) => confirmedUpTo < upTo).reverse()
     // A node that stays away does not delay the round that a later incident needs.
     while (left.length > 0 && !stopped && (incidents === upTo || monotonic() < nextRoundAt)) {
       const part = left.slice(0, AT_ONCE)
@@ -118,16 +118,16 @@ export function createFailoverRepair({
   async function restore(key: RecordKey): Promise<void> {
     const entry = kept.get(key)
     if (entry === undefined) return
-    entry.underWay ??= once(key, entry).finally(() => {
+    entry.underWay ??= restoreOnce(key, entry).finally(() => {
       entry.underWay = null
     })
     await entry.underWay
   }
 
-  async function once(key: RecordKey, entry: Entry): Promise<void> {
-    const confirmedAt = incidents
+  async function restoreOnce(key: RecordKey, entry: Entry): Promise<void> {
+    const confirmedUpTo = incidents
     const lost = await wasLost(key, entry)
-    entry.confirmedAt = confirmedAt
+    entry.confirmedUpTo = confirmedUpTo
     if (!lost) return
     const { kind } = entry.written
     log.warn(
@@ -138,7 +138,7 @@ export function createFailoverRepair({
     // Its place in the due queue may be lost as well.
     if (kind === 'tokens') store.schedule(key, 0).catch(logUnlessUnavailable)
     // Where one write is missing, others are likely to be missing too.
-    check()
+    noteIncident()
   }
 
   function logUnlessUnavailable(error: unknown): void {
@@ -162,10 +162,10 @@ export function createFailoverRepair({
 
   /** What was kept when an outage began is needed at its end, however long it takes. */
   function forgetOld(): void {
-    for (const [key, { at, confirmedAt }] of kept) {
+    for (const [key, { at, confirmedUpTo }] of kept) {
       const tooMany = kept.size > KEPT_AT_MOST
       if (!tooMany && monotonic() - at < KEPT_MS) return
-      if (tooMany || confirmedAt === incidents) kept.delete(key)
+      if (tooMany || confirmedUpTo === incidents) kept.delete(key)
     }
   }
 
@@ -173,7 +173,7 @@ export function createFailoverRepair({
     note(key, written) {
       if (kept.get(key)?.written.kind === 'end') return
       kept.delete(key)
-      kept.set(key, { written, at: monotonic(), confirmedAt: incidents, attempt: null, underWay: null })
+      kept.set(key, { written, at: monotonic(), confirmedUpTo: incidents, attempt: null, underWay: null })
       forgetOld()
     },
     get: (key) => kept.get(key)?.written ?? null,

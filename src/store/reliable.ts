@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.ts'
 import type { Logger } from '../log.ts'
-import { createActivity } from './activity.ts'
 import { createFailoverRepair } from './failover-repair.ts'
+import { createPendingActivity } from './pending-activity.ts'
 import {
   type EndRecord,
   type EndRequest,
@@ -13,17 +13,17 @@ import {
   type TokensWrite,
 } from './store.ts'
 
-/** A write that Redis did not take and that is tried again. `settled`: its result, or `expired` when it was given up. */
-export interface Held<Result> {
-  kind: 'held'
-  settled: Promise<Result | { kind: 'expired' }>
+/** A write that Redis did not take and that is tried again. `result`: how that ends, `expired` if it was given up. */
+export interface Pending<Result> {
+  kind: 'pending'
+  result: Promise<Result | { kind: 'expired' }>
 }
 
 /** Kinds of writes that are tried again. */
 export type RetriedWrite = 'tokens' | 'lease' | 'end'
 
 interface TokensToStore extends TokensWrite {
-  /** Epoch milliseconds: held tokens are given up at this instant, the absolute limit of the session. */
+  /** Epoch milliseconds: pending tokens are given up at this instant, the absolute limit of the session. */
   endsAt: number
 }
 
@@ -36,19 +36,19 @@ export interface ReliableStore
   extends Omit<SessionStore, 'touch' | 'replaceTokens' | 'restoreTokens' | 'announceHere'> {
   /** The browser of this session is active now. Written at once, and again until Redis takes it. */
   touch(key: RecordKey): void
-  /** As `SessionStore.replaceTokens`; `held` instead of a rejection. `read` shows held tokens. */
-  replaceTokens(key: RecordKey, write: TokensToStore): Promise<ReplaceTokens | Held<ReplaceTokens>>
+  /** As `SessionStore.replaceTokens`; `pending` instead of a rejection. `read` shows pending tokens. */
+  replaceTokens(key: RecordKey, write: TokensToStore): Promise<ReplaceTokens | Pending<ReplaceTokens>>
   /**
    * As `SessionStore.end`. A second call after one without a reply still returns `ended` with the tokens, even if the
    * first one has run.
    */
   end(key: RecordKey, request?: EndRequest): Promise<EndRecord>
-  /** As `end`, but tried again for `forMs` milliseconds if Redis does not take it; `held` instead of a rejection. */
-  endUntilTaken(key: RecordKey, request: EndRequest, forMs: number): Promise<EndRecord | Held<EndRecord>>
-  /** Sessions whose new tokens are held. */
-  heldTokens(): number
-  /** Resolves when no tokens are held any more. From now on no other write is tried again. */
-  settled(): Promise<void>
+  /** As `end`, but tried again for `forMs` milliseconds if Redis does not take it; `pending` instead of a rejection. */
+  endUntilTaken(key: RecordKey, request: EndRequest, forMs: number): Promise<EndRecord | Pending<EndRecord>>
+  /** How many sessions have pending tokens. */
+  pendingTokens(): number
+  /** Resolves when no tokens are pending any more. From now on no other write is tried again. */
+  drainPendingTokens(): Promise<void>
   /** The last writes of a process that stops: repair of lost writes and activity, within two seconds. */
   finish(): Promise<void>
 }
@@ -70,20 +70,21 @@ const LAST_RETRY_MS = 1_000
 /** A lease that could not be released by then has long expired; a doubt too many stays in the record. */
 const LEASE_RELEASED_WITHIN_MS = 600_000
 /** A few megabytes. Beyond that, a failed sign-out that ran all the same may leave its tokens unrevoked. */
-const UNANSWERED_ENDS = 1_000
+const MAX_ENDS_WITHOUT_REPLY = 1_000
 
 export function createReliableStore(options: ReliableStoreOptions): ReliableStore {
   const { store, idleMs, clock, log, onRetried, onRestored } = options
-  const held = new Map<RecordKey, { gen: number; tokens: string }>()
-  const holding = new Set<Promise<unknown>>()
+  /** Tokens that Redis has not taken yet, with their generation. */
+  const pending = new Map<RecordKey, { gen: number; tokens: string }>()
+  const saving = new Set<Promise<unknown>>()
   /** Releases and ends that are being tried again, by write and key. */
   const retrying = new Set<string>()
   /** Sealed tokens of sessions whose end had no reply. */
-  const unansweredEnds = new Map<RecordKey, string>()
+  const endsWithoutReply = new Map<RecordKey, string>()
   let givesUp = false
 
   const repair = createFailoverRepair({ store, monotonic: clock.monotonic, log, onRestored })
-  const activity = createActivity({ store, idleMs, clock })
+  const activity = createPendingActivity({ store, idleMs, clock })
 
   async function retry<Result>(
     write: RetriedWrite,
@@ -127,27 +128,27 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
     void retryOnce('lease', key, { forMs: LEASE_RELEASED_WITHIN_MS, run })
   }
 
-  async function holdTokens(
+  async function savePendingTokens(
     key: RecordKey,
     { gen, tokens, endsAt }: TokensToStore,
     write: () => Promise<ReplaceTokens>,
   ): Promise<ReplaceTokens | { kind: 'expired' }> {
     const entry = { gen: gen + 1, tokens }
-    held.set(key, entry)
+    pending.set(key, entry)
     log.warn(
-      { event: 'refresh.unsaved', waiting: held.size },
+      { event: 'refresh.unsaved', waiting: pending.size },
       'Redis did not take refreshed tokens: trying again',
     )
     try {
       const result = await retry('tokens', endsAt - clock.wall(), write)
-      log.info({ event: 'refresh.saved_late', result: result.kind }, 'refreshed tokens are no longer held')
+      log.info({ event: 'refresh.saved_late', result: result.kind }, 'refreshed tokens are no longer pending')
       return result
     } catch (error) {
       log.error({ event: 'refresh.unsaved_failed', err: error }, 'refreshed tokens could not be stored')
       throw error
     } finally {
-      // Newer tokens may be held by now.
-      if (held.get(key) === entry) held.delete(key)
+      // Newer tokens may be pending by now.
+      if (pending.get(key) === entry) pending.delete(key)
     }
   }
 
@@ -177,7 +178,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
       if (repair.get(key)?.kind === 'end') return null
       // In the same write as the read, and before it: else the session might look idle.
       void activity.flush(key)
-      const newest = held.get(key)
+      const newest = pending.get(key)
       let record = await store.read(key)
       const written = repair.get(key)
       if (record !== null && written?.kind === 'tokens' && written.gen > record.gen) {
@@ -190,7 +191,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
 
     async beginRefresh(key, request) {
       // Until they are stored there is no generation to compare with.
-      if (held.has(key)) throw new StoreUnavailable(new Error('refreshed tokens wait to be stored'))
+      if (pending.has(key)) throw new StoreUnavailable(new Error('refreshed tokens wait to be stored'))
       try {
         return await store.beginRefresh(key, request)
       } catch (error) {
@@ -225,16 +226,16 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
         return await run()
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) throw error
-        const settled = holdTokens(key, write, run)
-        holding.add(settled)
-        const done = (): void => void holding.delete(settled)
-        settled.then(done, done)
-        return { kind: 'held', settled }
+        const result = savePendingTokens(key, write, run)
+        saving.add(result)
+        const done = (): void => void saving.delete(result)
+        result.then(done, done)
+        return { kind: 'pending', result }
       }
     },
 
     async end(key, request = {}) {
-      const tokens = unansweredEnds.get(key) ?? (await readTokens(key))
+      const tokens = endsWithoutReply.get(key) ?? (await readTokens(key))
       if (tokens === null) {
         // Redis may have lost it, so that no process heard of its end.
         store.announceHere(key)
@@ -242,14 +243,14 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
       }
       try {
         const ended = await endNoted(key, request)
-        const before = unansweredEnds.get(key)
-        unansweredEnds.delete(key)
+        const before = endsWithoutReply.get(key)
+        endsWithoutReply.delete(key)
         if (ended.kind !== 'gone' || before === undefined) return ended
         // The call before deleted it and its reply was lost: the caller has still to revoke and count.
         repair.note(key, { kind: 'end', reason: request.reason })
         return { kind: 'ended', tokens: before }
       } catch (error) {
-        if (unansweredEnds.size < UNANSWERED_ENDS) unansweredEnds.set(key, tokens)
+        if (endsWithoutReply.size < MAX_ENDS_WITHOUT_REPLY) endsWithoutReply.set(key, tokens)
         throw error
       }
     },
@@ -260,22 +261,22 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
         return await run()
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) throw error
-        return { kind: 'held', settled: retryOnce('end', key, { forMs, run }) }
+        return { kind: 'pending', result: retryOnce('end', key, { forMs, run }) }
       }
     },
 
     async endPassed(key, gen, reason) {
-      // The store has the generation before the held one, which `read` has shown.
-      const storedGen = held.get(key)?.gen === gen ? gen - 1 : gen
+      // The store has the generation before the pending one, which `read` has shown.
+      const storedGen = pending.get(key)?.gen === gen ? gen - 1 : gen
       const ended = await store.endPassed(key, storedGen, reason)
       if (ended.kind === 'ended') repair.note(key, { kind: 'end', reason })
       return ended
     },
 
-    heldTokens: () => held.size,
-    async settled() {
+    pendingTokens: () => pending.size,
+    async drainPendingTokens() {
       givesUp = true
-      while (holding.size > 0) await Promise.allSettled(holding)
+      while (saving.size > 0) await Promise.allSettled(saving)
     },
     async finish() {
       await Promise.all([repair.stop(), activity.close()])

@@ -69,7 +69,7 @@ export interface RecordStore {
   end(key: RecordKey, request?: EndRequest): Promise<EndRecord>
   /**
    * As `end`, but only if the store's own clock agrees, to within `CLOCK_TOLERANCE_MS`, that a limit has passed; else
-   * `moved`. A replica whose clock is wrong must not end sessions for all replicas.
+   * `precondition_failed`. A replica whose clock is wrong must not end sessions for all replicas.
    */
   endPassed(key: RecordKey, gen: number, reason: string): Promise<EndRecord>
   /** Why and when a session ended, for `END_KEPT_MS` after it; else null. An end by a limit is dated at that limit. */
@@ -104,8 +104,8 @@ export interface EndRequest {
   attempt?: string
 }
 
-/** `moved`: a condition of the request does not hold, and nothing was written. */
-export type EndRecord = { kind: 'ended'; tokens: string } | { kind: 'moved' } | { kind: 'gone' }
+/** `precondition_failed`: a condition of the request does not hold, and nothing was written. */
+export type EndRecord = { kind: 'ended'; tokens: string } | { kind: 'precondition_failed' } | { kind: 'gone' }
 
 /** Why a session ended, and when (epoch milliseconds, by the store's clock); null if that is not known. */
 export interface SessionEnd {
@@ -219,8 +219,8 @@ export interface TokensWrite {
   tokens: string
 }
 
-/** `replaced`: the record is now of generation `gen`. `moved`: it already has newer tokens than those. */
-export type ReplaceTokens = { kind: 'replaced'; gen: number } | { kind: 'moved' } | { kind: 'gone' }
+/** `replaced`: the record is now of generation `gen`. `newer`: it already has newer tokens than those. */
+export type ReplaceTokens = { kind: 'replaced'; gen: number } | { kind: 'newer' } | { kind: 'gone' }
 
 /** `newer`: the record has this generation or a newer one. */
 export type RestoreTokens = { kind: 'restored' } | { kind: 'newer' } | { kind: 'gone' }

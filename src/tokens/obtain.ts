@@ -1,6 +1,6 @@
 import type { Clock } from '../clock.ts'
+import type { Sessions } from '../session/lifecycle.ts'
 import type { EndReason, LiveSession } from '../session/session.ts'
-import type { Sessions } from '../session/sessions.ts'
 import { StoreUnavailable } from '../store/store.ts'
 import type { RecordWatch, WatchRecord } from './record-watch.ts'
 import { neededAt, type RefreshTiming } from './refresh-policy.ts'

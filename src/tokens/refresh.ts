@@ -4,9 +4,9 @@ import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
 import type { GrantedTokens, TokenOutcome } from '../oauth/token-response.ts'
+import type { Sessions } from '../session/lifecycle.ts'
 import { sealTokens, type TokenSet } from '../session/sealed-tokens.ts'
 import type { EndReason, LiveSession } from '../session/session.ts'
-import type { Sessions } from '../session/sessions.ts'
 import type { ReliableStore } from '../store/reliable.ts'
 import { inLog, StoreUnavailable } from '../store/store.ts'
 import { type Admission, type Breaker, PROBE_MS } from './breaker.ts'
@@ -368,7 +368,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
         }
         // Throws while Redis does not take the end. The store goes on trying, so the session still ends.
         const ended = await sessions.endRefused(key, record, attempt)
-        if (ended === 'moved') return { kind: 'changed' }
+        if (ended === 'precondition_failed') return { kind: 'changed' }
         log.info(
           { event: 'refresh.refused', error: outcome.reason, recordKey: inLog(key) },
           'the authorization server refused the refresh token: the session ends',
@@ -396,23 +396,23 @@ export function createRefresh(options: RefreshOptions): Refresh {
     }
   }
 
-  /** Stores new tokens. If Redis does not take them, the store holds them and retries, and `late` is the result. */
+  /** Stores new tokens. If Redis does not take them, they are pending: the store retries, and `late` is the result. */
   async function save(session: LiveSession, attempt: string): Promise<RefreshResult> {
     const { key, record } = session
     const { gen, endsAt } = record
     const tokens = sealTokens(keyring, key, session.tokens)
     const replaced = await store.replaceTokens(key, { gen, attempt, tokens, endsAt })
-    if (replaced.kind !== 'held') return toResult(replaced.kind)
-    return { kind: 'changed', late: replaced.settled.then(({ kind }) => toResult(kind)) }
+    if (replaced.kind !== 'pending') return toResult(replaced.kind)
+    return { kind: 'changed', late: replaced.result.then(({ kind }) => toResult(kind)) }
 
-    function toResult(kind: 'replaced' | 'moved' | 'gone' | 'expired'): RefreshResult {
+    function toResult(kind: 'replaced' | 'newer' | 'gone' | 'expired'): RefreshResult {
       switch (kind) {
         case 'replaced':
           return {
             kind: 'granted',
             session: { ...session, record: { ...record, tokens, gen: gen + 1, replacedAt: 0 } },
           }
-        case 'moved':
+        case 'newer':
           // Not revoked: that may revoke the whole grant (RFC 7009 section 2.1), and the newer tokens with it.
           log.warn(
             { event: 'refresh.overtaken', recordKey: inLog(key) },

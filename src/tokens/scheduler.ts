@@ -1,8 +1,8 @@
 import type { Clock } from '../clock.ts'
 import type { Logger } from '../log.ts'
+import type { Sessions } from '../session/lifecycle.ts'
 import type { TokenSet } from '../session/sealed-tokens.ts'
 import type { LiveSession } from '../session/session.ts'
-import type { Sessions } from '../session/sessions.ts'
 import {
   DUE_SHARDS,
   type DueQueue,
@@ -42,7 +42,7 @@ type IdleLimit = Pick<SessionRecord, 'idleEndsAt'>
 export interface Scheduler {
   start(): void
   /** Puts a session into the queue for when it next needs attention. */
-  plan(key: RecordKey, tokens: TokenSet, record: IdleLimit): Promise<void>
+  schedule(key: RecordKey, tokens: TokenSet, record: IdleLimit): Promise<void>
   /** Stops claiming and waits for what is under way. */
   stop(): Promise<void>
 }
@@ -150,7 +150,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       case 'live': {
         const { session } = found
         if (msUntilDue(session, storeNow, 0) <= 0) return await refresh(session, lateMs)
-        // Spread as by `plan`: sessions that were put back together must not come due together.
+        // Spread as by `schedule`: sessions that were put back together must not come due together.
         const inMs = Math.min(msUntilDue(session, storeNow, random()), msUntilIdleEnd(session.record))
         return await put(key, Math.max(inMs, LOOK_AGAIN_MS))
       }
@@ -179,7 +179,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       case 'changed':
       case 'forced_before':
         return await put(session.key, LOOK_AGAIN_MS)
-      // The single flight has planned the next refresh.
+      // The single flight has scheduled the next refresh.
       case 'granted':
     }
   }
@@ -229,7 +229,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       stopped = false
       sleep()
     },
-    plan: (key, tokens, record) => put(key, nextLookMs(tokens, record)),
+    schedule: (key, tokens, record) => put(key, nextLookMs(tokens, record)),
     async stop() {
       stopped = true
       clearTimeout(timer)

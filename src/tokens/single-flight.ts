@@ -1,6 +1,6 @@
 import type { Logger } from '../log.ts'
+import type { Sessions } from '../session/lifecycle.ts'
 import type { LiveSession } from '../session/session.ts'
-import type { Sessions } from '../session/sessions.ts'
 import { type RecordKey, StoreUnavailable } from '../store/store.ts'
 import type { WatchRecord } from './record-watch.ts'
 import type { Refresh, RefreshResult, RefreshTrigger } from './refresh.ts'
@@ -30,7 +30,7 @@ interface SingleFlightOptions {
   monotonic: () => number
   log: Logger
   /** Puts a session with new tokens into the due queue. */
-  plan: (session: LiveSession) => Promise<void>
+  schedule: (session: LiveSession) => Promise<void>
 }
 
 /** When the record is gone, a refresh that ended the session itself has this long to report its reason. */
@@ -38,7 +38,7 @@ const OWN_END_MS = 50
 
 /** One flight for each session and process at a time. Puts sessions with new tokens into the due queue. */
 export function createSingleFlight(options: SingleFlightOptions): SingleFlight {
-  const { refresh, sessions, watchRecord, monotonic, log, plan } = options
+  const { refresh, sessions, watchRecord, monotonic, log, schedule } = options
   const flights = new Map<RecordKey, Flight>()
   const working = new Set<Promise<unknown>>()
 
@@ -70,20 +70,20 @@ export function createSingleFlight(options: SingleFlightOptions): SingleFlight {
       working.delete(work)
     })
     working.add(work)
-    planWhenGranted(work)
+    scheduleWhenGranted(work)
     const result = Promise.race([work, endedEarly])
     // Callers see it reject; that there may be no caller must not end the process.
     result.catch(() => {})
     return { startedAt: monotonic(), trigger, result, hasChanged: () => changed }
   }
 
-  /** Plans the next refresh when new tokens have come, late ones too. */
-  function planWhenGranted(work: Promise<RefreshResult>): void {
+  /** Schedules the next refresh when new tokens have come, late ones too. */
+  function scheduleWhenGranted(work: Promise<RefreshResult>): void {
     work
       .then(async (result) => {
-        if ('late' in result && result.late !== undefined) planWhenGranted(result.late)
+        if ('late' in result && result.late !== undefined) scheduleWhenGranted(result.late)
         // The queue holds an older entry that leads here as well, so a failure is harmless.
-        if (result.kind === 'granted') await plan(result.session)
+        if (result.kind === 'granted') await schedule(result.session)
       })
       .catch((error: unknown) => {
         if (!(error instanceof StoreUnavailable))

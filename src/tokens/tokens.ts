@@ -2,7 +2,7 @@ import type { Clock } from '../clock.ts'
 import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
-import type { Sessions } from '../session/sessions.ts'
+import type { Sessions } from '../session/lifecycle.ts'
 import type { ReliableStore } from '../store/reliable.ts'
 import { createBreaker } from './breaker.ts'
 import { createObtainAccessToken, type ObtainAccessToken } from './obtain.ts'
@@ -43,7 +43,7 @@ interface TokensOptions {
 export interface Tokens {
   obtainAccessToken: ObtainAccessToken
   /** Puts a session into the due queue for when it next needs attention. */
-  plan: Scheduler['plan']
+  schedule: Scheduler['schedule']
   /** Token requests that failed in a row. */
   consecutiveFailures(): number
   start(): void
@@ -82,7 +82,7 @@ export function createTokens(options: TokensOptions): Tokens {
     watchRecord,
     monotonic: clock.monotonic,
     log,
-    plan: ({ key, tokens, record }) => scheduler.plan(key, tokens, record),
+    schedule: ({ key, tokens, record }) => scheduler.schedule(key, tokens, record),
   })
   const scheduler = createScheduler({
     store,
@@ -118,7 +118,7 @@ export function createTokens(options: TokensOptions): Tokens {
       timeoutMs,
       clock,
     }),
-    plan: scheduler.plan,
+    schedule: scheduler.schedule,
     consecutiveFailures: breaker.failures,
     start() {
       scheduler.start()
@@ -128,7 +128,7 @@ export function createTokens(options: TokensOptions): Tokens {
     async stop() {
       await beginStop()
       await singleFlight.settled()
-      await store.settled()
+      await store.drainPendingTokens()
       const leftMs = Math.max(0, responseDeadline! + REVOCATION_MS - clock.monotonic())
       await Promise.all([store.finish(), revoker.stop(leftMs)])
     },

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
-import { harmlessCommands } from '../../src/store/redis/findings.ts'
+import { harmlessCommands } from '../../src/store/redis/deployment-findings.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { until } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'

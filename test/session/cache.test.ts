@@ -56,7 +56,7 @@ function make(t: Test, max = 100, graceMs = 0): Made {
 
 function keep(cache: SessionCache<Entry>, cookie: string, key: RecordKey, token = 'token'): Entry {
   const entry = { key, token }
-  cache.put(cookie, entry, cache.reading(key))
+  cache.put(cookie, entry, cache.beginRead(key))
   return entry
 }
 
@@ -107,7 +107,7 @@ t.test('drop() removes one session', async (t) => {
 t.test('a read is not cached if a change overtook it, and the next read is', async (t) => {
   const { cache, session, store } = make(t)
   const key = await session()
-  const guard = cache.reading(key)
+  const guard = cache.beginRead(key)
   await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' })
   cache.put('one', { key, token: 'old' }, guard)
   t.equal(cache.get('one'), null)
@@ -118,9 +118,9 @@ t.test('a read is not cached if a change overtook it, and the next read is', asy
 t.test('a change invalidates a read that began before it, and not one that began after', async (t) => {
   const { cache, session, store } = make(t)
   const key = await session()
-  const early = cache.reading(key)
+  const early = cache.beginRead(key)
   await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' })
-  const late = cache.reading(key)
+  const late = cache.beginRead(key)
   const entry = { key, token: 'new' }
   cache.put('one', entry, late)
   cache.put('two', { key, token: 'old' }, early)
@@ -131,7 +131,7 @@ t.test('a change invalidates a read that began before it, and not one that began
 t.test('a change of another session invalidates no read', async (t) => {
   const { cache, session, store } = make(t)
   const [key, other] = [await session(), await session()]
-  const guard = cache.reading(key)
+  const guard = cache.beginRead(key)
   await store.end(other)
   const entry = { key, token: 'token' }
   cache.put('one', entry, guard)
@@ -141,7 +141,7 @@ t.test('a change of another session invalidates no read', async (t) => {
 t.test('more changes than the cache remembers invalidate every read that began before them', async (t) => {
   const { cache, session } = make(t)
   const key = await session()
-  const guard = cache.reading(key)
+  const guard = cache.beginRead(key)
   cache.drop(key)
   for (let i = 0; i < 30_000; i++) cache.drop(newKey())
   cache.put('one', { key, token: 'old' }, guard)
@@ -154,7 +154,7 @@ t.test('a loss of messages empties the cache and invalidates the reads under way
   const { cache, session, lose, recover } = make(t)
   const key = await session()
   keep(cache, 'one', key)
-  const guard = cache.reading(key)
+  const guard = cache.beginRead(key)
   lose()
   recover()
   t.equal(cache.get('one'), null)
@@ -170,7 +170,7 @@ t.test('while messages do not arrive the cache returns nothing and keeps no read
   keep(cache, 'one', key)
   setUnproven(true)
   t.equal(cache.get('one'), null)
-  const guard = cache.reading(other)
+  const guard = cache.beginRead(other)
   setUnproven(false)
   cache.put('two', { key: other, token: 'token' }, guard)
   t.equal(cache.get('two'), null)
@@ -206,7 +206,7 @@ t.test('a cookie that is put again finds the newest entry, of the same session o
 t.test('failed reads and evicted cookies take no memory', async (t) => {
   const { cache } = make(t)
   const before = heapUsed()
-  for (let i = 0; i < 100_000; i++) cache.reading(newKey())
+  for (let i = 0; i < 100_000; i++) cache.beginRead(newKey())
   for (let i = 0; i < 100_000; i++) keep(cache, `cookie-${i}`, newKey())
   const grownBy = (heapUsed() - before) / 1_048_576
   t.ok(grownBy < 8, `the heap has grown by ${grownBy.toFixed(1)} MiB`)
@@ -262,11 +262,11 @@ t.test('a read during a loss becomes a stale entry, unless a change overtook it'
   lose()
   const entry = keep(cache, 'one', read, 'new')
   t.equal(cache.getForOutage('one'), entry)
-  const guard = cache.reading(changed)
+  const guard = cache.beginRead(changed)
   await store.end(changed)
   cache.put('two', { key: changed, token: 'token' }, guard)
   t.equal(cache.getForOutage('two'), null)
-  const begun = cache.reading(late)
+  const begun = cache.beginRead(late)
   recover()
   cache.put('three', { key: late, token: 'token' }, begun)
   t.equal(cache.getForOutage('three'), null, 'a read that ends after messages are back is not cached')

@@ -1,7 +1,7 @@
+import { BEAT_EVERY_MS, RENEWED_AFTER_MS, TRUSTED_FOR_MS } from '../../src/store/redis/change-messages.ts'
 import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../src/store/redis/commands.ts'
 import { CONNECT_TIMEOUT_MS, RECONNECT_MAX_MS } from '../../src/store/redis/connection.ts'
 import { LOOK_EVERY_MS, NO_WRITES, SILENT_AFTER_MS, SILENT_LOOKS } from '../../src/store/redis/health.ts'
-import { BEAT_EVERY_MS, RENEWED_AFTER_MS, TRUSTED_FOR_MS } from '../../src/store/redis/messages.ts'
 import { type RecordKey, type StoreHealth, StoreUnavailable } from '../../src/store/store.ts'
 import type { Random } from './random.ts'
 import { ErrorReply, type RedisServer } from './simulated-redis.ts'

@@ -77,7 +77,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'activity-written-once',
     what: 'activity that Redis did not take is forgotten',
-    file: 'src/store/activity.ts',
+    file: 'src/store/pending-activity.ts',
     find: 'pending.set(key, activeAt)\n    }',
     put: '}',
   },
@@ -125,7 +125,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'no-fence',
     what: 'tokens are stored over newer ones',
     file: REDIS,
-    find: "if (record.gen > gen) return { kind: 'moved' }\n    const after",
+    find: "if (record.gen > gen) return { kind: 'newer' }\n    const after",
     put: 'const after',
   },
   {
@@ -203,7 +203,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'cache-without-guard',
     what: 'a read that a change has overtaken is kept',
     file: CACHE,
-    find: 'if (isSpoiled(guard)) return',
+    find: 'if (isStale(guard)) return',
     put: '',
   },
   {
@@ -217,7 +217,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'recent-forgotten',
     what: 'nothing is written again after a failover',
     file: 'src/store/failover-repair.ts',
-    find: 'kept.set(key, { written, at: monotonic(), confirmedAt: incidents, attempt: null, underWay: null })',
+    find: 'kept.set(key, { written, at: monotonic(), confirmedUpTo: incidents, attempt: null, underWay: null })',
     put: '',
   },
   {

@@ -10,8 +10,8 @@ import { createForward, type Forward } from '../../src/proxy/forward.ts'
 import type { Outcome } from '../../src/proxy/resource-server.ts'
 import { createSessionCache } from '../../src/session/cache.ts'
 import { createSessionCookies, recordKeyOf } from '../../src/session/cookies.ts'
-import { createOutageGrace } from '../../src/session/outage.ts'
-import { createSessions } from '../../src/session/sessions.ts'
+import { createSessions } from '../../src/session/lifecycle.ts'
+import { createOutageGrace } from '../../src/session/outage-grace.ts'
 import { createReliableStore, type ReliableStore } from '../../src/store/reliable.ts'
 import { type RecordKey, StoreUnavailable } from '../../src/store/store.ts'
 import { createRevoker } from '../../src/tokens/revoker.ts'
@@ -118,7 +118,7 @@ export class Replica implements Owner {
       clientId: 'client',
       clock: clocks,
       log,
-      plan: (...session) => tokens.plan(...session),
+      schedule: (...session) => tokens.schedule(...session),
       revoke: revoker.revoke,
       onEnded() {},
     })

@@ -187,8 +187,8 @@ async function nothingIsLeft(deployment: Deployment): Promise<void> {
   await clock.run(clock.now + 10_000)
   if (clock.stopped) return
   for (const replica of replicas) {
-    const held = replica.store.heldTokens()
-    if (held > 0) checker.violated('tokens are still held at the end', `${replica.name}: ${held}`)
+    const pending = replica.store.pendingTokens()
+    if (pending > 0) checker.violated('tokens are still pending at the end', `${replica.name}: ${pending}`)
     deployment.stop(replica)(() => {})
   }
   await clock.run(clock.now + 30_000)

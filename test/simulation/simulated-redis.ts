@@ -331,7 +331,7 @@ export class RedisServer {
     const record = this.live(key)
     if (record === null) return { kind: 'gone' }
     if (record.gen === gen + 1 && record.attempt === attempt) return { kind: 'replaced', gen: record.gen }
-    if (record.gen > gen) return { kind: 'moved' }
+    if (record.gen > gen) return { kind: 'newer' }
     const after = { ...record, ...FREE, tokens, gen: gen + 1, attempt, replacedAt: this.clock() }
     this.#put(key, after)
     this.#events.stored(this, record, after)
@@ -365,10 +365,11 @@ export class RedisServer {
   end(key: RecordKey, { gen, reason = '', attempt }: EndRequest, idleMs: number | null = null): EndRecord {
     const record = this.live(key)
     if (record === null) return { kind: 'gone' }
-    if (gen !== undefined && record.gen !== gen) return { kind: 'moved' }
-    if (attempt !== undefined && record.lease !== '' && record.lease !== attempt) return { kind: 'moved' }
+    if (gen !== undefined && record.gen !== gen) return { kind: 'precondition_failed' }
+    if (attempt !== undefined && record.lease !== '' && record.lease !== attempt)
+      return { kind: 'precondition_failed' }
     const limit = idleMs === null ? this.clock() : idleEndsAt(record, idleMs)
-    if (this.clock() + CLOCK_TOLERANCE_MS < limit) return { kind: 'moved' }
+    if (this.clock() + CLOCK_TOLERANCE_MS < limit) return { kind: 'precondition_failed' }
     const at = Math.min(this.clock(), limit)
     this.data.records.delete(key)
     this.#note(({ records }) => void records.set(key, record))

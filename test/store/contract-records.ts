@@ -124,7 +124,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
   await t.test('an end with a generation ends only that one and returns its tokens', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
-    t.strictSame(await store.end(key, { gen: 1 }), { kind: 'moved' })
+    t.strictSame(await store.end(key, { gen: 1 }), { kind: 'precondition_failed' })
     t.equal((await store.read(key))?.tokens, 'sealed-2')
     t.strictSame(await store.end(key, { gen: 2 }), { kind: 'ended', tokens: 'sealed-2' })
     t.equal(await store.read(key), null)
@@ -134,12 +134,14 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     const key = await startSession(made)
     await store.beginRefresh(key, leaseRequest('b'))
     const before = await store.read(key)
-    t.strictSame(await store.end(key, { gen: 1, attempt: 'a', reason: 'refused' }), { kind: 'moved' })
+    t.strictSame(await store.end(key, { gen: 1, attempt: 'a', reason: 'refused' }), {
+      kind: 'precondition_failed',
+    })
     t.strictSame(await store.read(key), before, 'the record is unchanged')
     t.equal(await store.readEnd(key), null)
     t.strictSame(
       await store.end(key, { gen: 7, attempt: 'b' }),
-      { kind: 'moved' },
+      { kind: 'precondition_failed' },
       'both conditions must hold',
     )
     const ended = await store.end(key, { gen: 1, attempt: 'b', reason: 'refused' })
@@ -162,7 +164,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     await pass(60)
     t.strictSame(
       await store.end(key, { attempt: 'a' }),
-      { kind: 'moved' },
+      { kind: 'precondition_failed' },
       'its holder may still receive a response',
     )
     t.strictSame(await store.end(key, { attempt: 'b' }), { kind: 'ended', tokens: 'sealed-1' })
@@ -187,11 +189,15 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('a limit ends a session only if it has also passed by the clock of the store', async (t) => {
     const young = await startSession(made)
-    t.strictSame(await store.endPassed(young, 1, 'idle'), { kind: 'moved' })
+    t.strictSame(await store.endPassed(young, 1, 'idle'), { kind: 'precondition_failed' })
     t.equal(await store.readEnd(young), null)
     t.not(await store.read(young), null, 'a replica with a fast clock has ended nothing')
     const idle = await startSession(made, { createdAt: now() - IDLE_MS })
-    t.strictSame(await store.endPassed(idle, 7, 'idle'), { kind: 'moved' }, 'another generation')
+    t.strictSame(
+      await store.endPassed(idle, 7, 'idle'),
+      { kind: 'precondition_failed' },
+      'another generation',
+    )
     t.strictSame(await store.endPassed(idle, 1, 'idle'), { kind: 'ended', tokens: 'sealed-1' })
     t.equal((await store.readEnd(idle))?.reason, 'idle')
     t.strictSame(await store.endPassed(idle, 1, 'idle'), { kind: 'gone' })

@@ -4,7 +4,7 @@ import { nonceContract } from './contract-nonces.ts'
 import { queueContract } from './contract-queue.ts'
 import { recordContract } from './contract-records.ts'
 import { beginContract } from './contract-refresh-begin.ts'
-import { settleContract } from './contract-refresh-settle.ts'
+import { outcomeContract } from './contract-refresh-outcome.ts'
 import { resealContract } from './contract-reseal.ts'
 import { walkContract } from './contract-walk.ts'
 import type { TestStore } from './stores.ts'
@@ -18,7 +18,7 @@ export async function storeContract(t: Test, makeStore: (t: Test) => Promise<Tes
   await t.test('the walk over all records', (t) => walkContract(t, made))
   await t.test('records', (t) => recordContract(t, made))
   await t.test('the begin of a refresh', (t) => beginContract(t, made))
-  await t.test('the end of a refresh', (t) => settleContract(t, made))
+  await t.test('the end of a refresh', (t) => outcomeContract(t, made))
   await t.test('resealed tokens', (t) => resealContract(t, made))
   await t.test('change messages', (t) => changeContract(t, made))
   await t.test('nonces', (t) => nonceContract(t, made))

@@ -9,7 +9,7 @@ for (const [name, start] of Object.entries(ONE_SERVER)) {
     const health = createCommandHealth(client)
     await until('it is connected', () => client.status === 'ready')
     t.equal(await client.set('a', '1'), 'OK')
-    health.answered()
+    health.succeeded()
     t.equal(health.failed(new Error('a command found no connection')), false, 'it is connected')
     for (const node of client instanceof Cluster ? client.nodes() : [client]) {
       node.stream.end()

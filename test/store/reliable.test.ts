@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { createLog } from '../../src/log.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
-import { createReliableStore, type Held } from '../../src/store/reliable.ts'
+import { createReliableStore, type Pending } from '../../src/store/reliable.ts'
 import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
 import { installVirtualTime } from '../tokens/virtual-time.ts'
 import { IDLE_MS, leaseRequest, newKey, newRecord } from './stores.ts'
@@ -101,22 +101,22 @@ function start(t: Test) {
   }
 }
 
-function heldOf<T extends { kind: string }>(
-  result: T | Held<T> | StoreUnavailable,
+function resultOf<T extends { kind: string }>(
+  result: T | Pending<T> | StoreUnavailable,
 ): Promise<T | { kind: 'expired' }> {
-  if ('settled' in result) return result.settled
-  throw new Error('no tokens are held')
+  if ('result' in result) return result.result
+  throw new Error('no write is pending')
 }
 
 /** Only the timer of the memory store is left. */
 const IDLE_TIMERS = 1
 
-t.test('tokens that the store refuses are held, and retried at least every two seconds', async (t) => {
+t.test('tokens that the store refuses are pending, and retried at least every two seconds', async (t) => {
   const { time, memory, store, retried, fail, heal, callsOf, session, write, after } = start(t)
   const key = await session()
   fail('replaceTokens', 'down')
-  const held = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1))))
-  t.equal(store.heldTokens(), 1)
+  const result = resultOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1))))
+  t.equal(store.pendingTokens(), 1)
   t.match(await store.read(key), { gen: 2, tokens: 'sealed-2' }, 'this process reads them')
   t.match(await memory.read(key), { gen: 1 })
   await time.advance(30_000)
@@ -126,73 +126,73 @@ t.test('tokens that the store refuses are held, and retried at least every two s
   t.strictSame(retried, Array(tries.length - 1).fill('tokens'), 'each retry is reported')
   heal()
   await time.advance(3_000)
-  t.strictSame(await held, { kind: 'replaced', gen: 2 })
-  t.equal(store.heldTokens(), 0)
+  t.strictSame(await result, { kind: 'replaced', gen: 2 })
+  t.equal(store.pendingTokens(), 0)
   t.match(await memory.read(key), { gen: 2, tokens: 'sealed-2' })
-  await store.settled()
+  await store.drainPendingTokens()
   t.equal(time.waiting(), IDLE_TIMERS)
 })
 
-t.test('tokens that the store accepts at once are not held', async (t) => {
+t.test('tokens that the store accepts at once are not pending', async (t) => {
   const { store, retried, session, write } = start(t)
   const key = await session()
   t.strictSame(await store.replaceTokens(key, write(1)), { kind: 'replaced', gen: 2 })
-  t.strictSame(await store.replaceTokens(key, write(1)), { kind: 'moved' })
+  t.strictSame(await store.replaceTokens(key, write(1)), { kind: 'newer' })
   t.strictSame(await store.replaceTokens(newKey(), write(1)), { kind: 'gone' })
-  t.equal(store.heldTokens(), 0)
+  t.equal(store.pendingTokens(), 0)
   t.strictSame(retried, [])
 })
 
-t.test('held tokens whose write had succeeded resolve as replaced', async (t) => {
+t.test('pending tokens whose write had succeeded resolve as replaced', async (t) => {
   const { time, store, fail, heal, session, write, after } = start(t)
   const key = await session()
   fail('replaceTokens', 'unanswered')
-  const held = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1))))
+  const result = resultOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1))))
   heal()
   await time.advance(2_000)
-  t.strictSame(await held, { kind: 'replaced', gen: 2 })
+  t.strictSame(await result, { kind: 'replaced', gen: 2 })
 })
 
-t.test('held tokens are dropped at the absolute limit of the session', async (t) => {
+t.test('pending tokens are dropped at the absolute limit of the session', async (t) => {
   const { time, store, fail, session, write, after } = start(t)
   const key = await session()
   fail('replaceTokens', 'down')
   const endsAt = time.now() + 5_000
-  const held = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1, endsAt))))
+  const result = resultOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1, endsAt))))
   await time.advance(8_000)
-  t.strictSame(await held, { kind: 'expired' })
-  t.equal(store.heldTokens(), 0)
+  t.strictSame(await result, { kind: 'expired' })
+  t.equal(store.pendingTokens(), 0)
   t.equal(time.waiting(), IDLE_TIMERS)
 })
 
-t.test('held tokens of an ended session resolve as gone', async (t) => {
+t.test('pending tokens of an ended session resolve as gone', async (t) => {
   const { time, memory, store, fail, heal, session, write, after } = start(t)
   const key = await session()
   fail('replaceTokens', 'down')
-  const held = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1))))
+  const result = resultOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1))))
   await memory.end(key, { reason: 'logout' })
-  t.equal(await store.read(key), null, 'held tokens do not create a session')
+  t.equal(await store.read(key), null, 'pending tokens do not create a session')
   heal()
   await time.advance(2_000)
-  t.strictSame(await held, { kind: 'gone' })
-  t.equal(store.heldTokens(), 0)
+  t.strictSame(await result, { kind: 'gone' })
+  t.equal(store.pendingTokens(), 0)
 })
 
-t.test('resolving older tokens leaves newer ones of the same session held', async (t) => {
+t.test('resolving older tokens leaves newer ones of the same session pending', async (t) => {
   const { time, memory, store, fail, session, write, after } = start(t)
   const key = await session()
   fail('replaceTokens', 'down')
-  const older = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1, time.now() + 5_000))))
-  const newer = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(2))))
+  const older = resultOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1, time.now() + 5_000))))
+  const newer = resultOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(2))))
   await memory.replaceTokens(key, { gen: 1, attempt: 'of another replica', tokens: 'sealed-2' })
   await time.advance(8_000)
   t.strictSame(await older, { kind: 'expired' })
   t.match(await store.read(key), { gen: 3, tokens: 'sealed-3' })
-  t.equal(store.heldTokens(), 1)
+  t.equal(store.pendingTokens(), 1)
   void newer
 })
 
-t.test('newer tokens in the store take precedence over held ones', async (t) => {
+t.test('newer tokens in the store take precedence over pending ones', async (t) => {
   const { memory, store, fail, session, write, after } = start(t)
   const key = await session()
   fail('replaceTokens', 'down')
@@ -201,7 +201,7 @@ t.test('newer tokens in the store take precedence over held ones', async (t) => 
   t.match(await store.read(key), { gen: 2, tokens: 'of-a-sibling' })
 })
 
-t.test('no refresh begins while this process holds tokens of the session', async (t) => {
+t.test('no refresh begins while tokens of the session are pending', async (t) => {
   const { memory, store, fail, heal, time, session, write, after, callsOf } = start(t)
   const key = await session()
   fail('replaceTokens', 'down')
@@ -214,30 +214,30 @@ t.test('no refresh begins while this process holds tokens of the session', async
   t.match(await memory.read(key), { gen: 2, doubts: 1 })
 })
 
-t.test('a programming error drops held tokens and is reported', async (t) => {
+t.test('a programming error drops pending tokens and is reported', async (t) => {
   const { time, store, fail, session, write, after } = start(t)
   const key = await session()
   fail('replaceTokens', 'down')
-  const held = heldOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1))))
-  const settled = t.rejects(held, TypeError)
+  const result = resultOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1))))
+  const rejected = t.rejects(result, TypeError)
   fail('replaceTokens', 'broken')
   await time.advance(2_000)
-  await settled
-  t.equal(store.heldTokens(), 0)
-  await store.settled()
+  await rejected
+  t.equal(store.pendingTokens(), 0)
+  await store.drainPendingTokens()
 })
 
-t.test('a stop waits until no tokens are held', async (t) => {
+t.test('a stop waits until no tokens are pending', async (t) => {
   const { time, store, fail, heal, session, write, after } = start(t)
   const key = await session()
   fail('replaceTokens', 'down')
   await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1)))
-  let settled = false
-  const stopped = store.settled().then(() => {
-    settled = true
+  let drained = false
+  const stopped = store.drainPendingTokens().then(() => {
+    drained = true
   })
   await time.advance(20_000)
-  t.notOk(settled)
+  t.notOk(drained)
   heal()
   await time.advance(2_000)
   await stopped
@@ -294,10 +294,10 @@ t.test('while a write is retried, the same write for the same session is dropped
   const { time, store, fail, callsOf, session, after } = start(t)
   const [key, other] = [await session(), await session()]
   fail('end', 'down')
-  const first = heldOf(await after(FAILS_AFTER_MS, store.endUntilTaken(key, {}, 3_000)))
-  const second = heldOf(await after(FAILS_AFTER_MS, store.endUntilTaken(key, {}, 60_000)))
+  const first = resultOf(await after(FAILS_AFTER_MS, store.endUntilTaken(key, {}, 3_000)))
+  const second = resultOf(await after(FAILS_AFTER_MS, store.endUntilTaken(key, {}, 60_000)))
   t.strictSame(await second, { kind: 'expired' })
-  const elsewhere = heldOf(await after(FAILS_AFTER_MS, store.endUntilTaken(other, {}, 60_000)))
+  const elsewhere = resultOf(await after(FAILS_AFTER_MS, store.endUntilTaken(other, {}, 60_000)))
   await time.advance(4_000)
   t.strictSame(await first, { kind: 'expired' }, 'it expires at its own deadline')
   const count = callsOf('end').length
@@ -311,13 +311,13 @@ t.test('after a stop neither releases nor ends are retried', async (t) => {
   const [key, other, late] = [await session(), await session(), await session()]
   fail('all', 'down')
   await after(FAILS_AFTER_MS, store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 }))
-  const end = heldOf(await after(FAILS_AFTER_MS, store.endUntilTaken(other, {}, 600_000)))
-  await store.settled()
+  const end = resultOf(await after(FAILS_AFTER_MS, store.endUntilTaken(other, {}, 600_000)))
+  await store.drainPendingTokens()
   await time.advance(2_000)
   const count = callsOf('releaseLease').length + callsOf('end').length
   t.strictSame(await end, { kind: 'expired' })
   t.strictSame(
-    await heldOf(await after(FAILS_AFTER_MS, store.endUntilTaken(late, {}, 600_000))),
+    await resultOf(await after(FAILS_AFTER_MS, store.endUntilTaken(late, {}, 600_000))),
     { kind: 'expired' },
     'no retry begins',
   )
@@ -332,7 +332,7 @@ t.test('a programming error does not retry a release or an end', async (t) => {
   fail('releaseLease', 'down')
   fail('end', 'down')
   await after(FAILS_AFTER_MS, store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 }))
-  const end = heldOf(await after(FAILS_AFTER_MS, store.endUntilTaken(key, {}, 600_000)))
+  const end = resultOf(await after(FAILS_AFTER_MS, store.endUntilTaken(key, {}, 600_000)))
   fail('releaseLease', 'broken')
   fail('end', 'broken')
   await time.advance(2_000)
@@ -346,7 +346,7 @@ t.test('an end that the store does not accept is executed when the store is back
   const { time, memory, store, retried, fail, heal, session, after } = start(t)
   const key = await session()
   fail('end', 'down')
-  const ended = heldOf(
+  const ended = resultOf(
     await after(FAILS_AFTER_MS, store.endUntilTaken(key, { gen: 1, reason: 'refused' }, 600_000)),
   )
   await time.advance(60_000)
@@ -391,12 +391,12 @@ t.test('the next end after one that did not run returns the tokens of that time'
 t.test('an end whose condition fails ends nothing, also after one without a reply', async (t) => {
   const { memory, store, fail, heal, session, after } = start(t)
   const key = await session()
-  t.strictSame(await store.end(key, { gen: 7 }), { kind: 'moved' })
+  t.strictSame(await store.end(key, { gen: 7 }), { kind: 'precondition_failed' })
   fail('end', 'down')
   t.ok((await after(FAILS_AFTER_MS, store.end(key, { gen: 1 }))) instanceof StoreUnavailable)
   heal()
   await memory.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' })
-  t.strictSame(await store.end(key, { gen: 1 }), { kind: 'moved' })
+  t.strictSame(await store.end(key, { gen: 1 }), { kind: 'precondition_failed' })
   t.not(await memory.read(key), null)
 })
 
@@ -503,7 +503,7 @@ t.test('the next read writes pending activity first', async (t) => {
   t.equal((await store.read(key))?.seenAt, activeAt)
 })
 
-t.test('a session ends at its idle limit although its new tokens are held', async (t) => {
+t.test('a session ends at its idle limit although its new tokens are pending', async (t) => {
   const { time, memory, store, fail, session, write, after } = start(t)
   const key = await session()
   fail('replaceTokens', 'down')

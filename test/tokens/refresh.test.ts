@@ -363,7 +363,7 @@ t.test(
     const allowWrites = refuseWrites(shared)
     await time.advance(600)
     t.match(await asked, { kind: 'token', session: { record: { gen: 2 } } })
-    t.equal(holder.store.heldTokens(), 1)
+    t.equal(holder.store.pendingTokens(), 1)
     // Longer than the lease, shorter than the lifetime of these tokens.
     for (let waited = 0; waited < 30; waited += 1) {
       await time.advance(1_000)
@@ -373,7 +373,7 @@ t.test(
     allowWrites()
     await time.advance(2_000)
     t.match(await request(other, key), { kind: 'token', session: { record: { gen: 2 } } })
-    t.equal(holder.store.heldTokens(), 0)
+    t.equal(holder.store.pendingTokens(), 0)
     t.equal(presentations.length, 1)
   },
 )
@@ -388,7 +388,7 @@ t.test('tokens that could not be stored are not served while the store cannot be
   storeDown(true)
   await time.advance(600)
   t.match(await asked, { kind: 'store_unavailable' })
-  t.equal(holder.store.heldTokens(), 1)
+  t.equal(holder.store.pendingTokens(), 1)
   await time.advance(20_000)
   t.match(await request(holder, key), { kind: 'store_unavailable' })
   storeDown(false)

@@ -4,8 +4,8 @@ import { createLog } from '../../src/log.ts'
 import type { AuthorizationServer } from '../../src/oauth/client.ts'
 import type { GrantedTokens, TokenOutcome } from '../../src/oauth/token-response.ts'
 import { Secret } from '../../src/secret.ts'
+import { createSessions, type Sessions } from '../../src/session/lifecycle.ts'
 import type { EndReason } from '../../src/session/session.ts'
-import { createSessions, type Sessions } from '../../src/session/sessions.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { createReliableStore, type ReliableStore } from '../../src/store/reliable.ts'
 import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
@@ -291,9 +291,9 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
       clientId: 'client',
       clock,
       log,
-      plan: (...session) => tokens.plan(...session),
+      schedule: (...session) => tokens.schedule(...session),
       revoke: revoker.revoke,
-      onEnded: (reason) => void ended.push(reason),
+      onEnded: ({ reason }) => void ended.push(reason),
     })
     const tokens = createTokens({
       store,

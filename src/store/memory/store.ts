@@ -62,7 +62,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     }
   }
 
-  function live(key: RecordKey): Entry | null {
+  function unexpired(key: RecordKey): Entry | null {
     const entry = records.get(key)
     if (entry === undefined) return null
     if (entry.expireAt > now()) return entry
@@ -70,7 +70,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     return null
   }
 
-  function liveNonce(nonce: string): Nonce | null {
+  function unexpiredNonce(nonce: string): Nonce | null {
     const entry = nonces.get(nonce)
     return entry !== undefined && entry.expireAt > now() ? entry : null
   }
@@ -80,10 +80,11 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
   }
 
   function end(key: RecordKey, { gen, reason, attempt }: EndRequest, at = wall()): EndRecord {
-    const entry = live(key)
+    const entry = unexpired(key)
     if (entry === null) return { kind: 'gone' }
-    if (gen !== undefined && entry.gen !== gen) return { kind: 'moved' }
-    if (attempt !== undefined && entry.lease !== '' && entry.lease !== attempt) return { kind: 'moved' }
+    if (gen !== undefined && entry.gen !== gen) return { kind: 'precondition_failed' }
+    if (attempt !== undefined && entry.lease !== '' && entry.lease !== attempt)
+      return { kind: 'precondition_failed' }
     records.delete(key)
     if (reason !== undefined) ends.set(key, { reason, at, expireAt: now() + END_KEPT_MS - (wall() - at) })
     changed(key)
@@ -92,18 +93,18 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
 
   return {
     async claimNonce(nonce, attempt, ttlMs) {
-      const held = liveNonce(nonce)
+      const held = unexpiredNonce(nonce)
       if (held !== null) return held.attempt === attempt
       nonces.set(nonce, { attempt, expireAt: now() + ttlMs })
       return true
     },
 
     async nonceClaimed(nonce) {
-      return liveNonce(nonce) !== null
+      return unexpiredNonce(nonce) !== null
     },
 
     async create(key, record, { attempt, provisionalMs }) {
-      if (live(key) !== null) return
+      if (unexpired(key) !== null) return
       records.set(key, {
         ...record,
         seenAt: record.createdAt,
@@ -120,7 +121,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     },
 
     async read(key) {
-      const entry = live(key)
+      const entry = unexpired(key)
       if (entry === null) return null
       const {
         attempt: _attempt,
@@ -137,14 +138,14 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     },
 
     async confirm(key) {
-      const entry = live(key)
+      const entry = unexpired(key)
       if (entry === null) return false
       records.set(key, { ...entry, expireAt: idleEndsAt(entry, idleMs) + RECORD_SLACK_MS })
       return true
     },
 
     async touch(key, agoMs) {
-      const entry = live(key)
+      const entry = unexpired(key)
       if (entry === null) return false
       const touched = { ...entry, seenAt: Math.max(entry.seenAt, Math.round(wall() - agoMs)) }
       records.set(key, { ...touched, expireAt: idleEndsAt(touched, idleMs) + RECORD_SLACK_MS })
@@ -152,7 +153,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     },
 
     async beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefresh> {
-      const entry = live(key)
+      const entry = unexpired(key)
       if (entry === null) return { kind: 'gone' }
       if (entry.gen !== request.gen) return { kind: 'replaced' }
       const at = now()
@@ -193,7 +194,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     },
 
     async renewLease(key, { gen, attempt, doubts, leaseMs }) {
-      const entry = live(key)
+      const entry = unexpired(key)
       if (entry === null) return 'gone'
       if (entry.gen !== gen || (entry.lease !== attempt && entry.lease !== '')) return 'taken'
       const leaseUntil = now() + leaseMs
@@ -202,7 +203,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     },
 
     async releaseLease(key, { attempt, inDoubt, retryInMs }) {
-      const entry = live(key)
+      const entry = unexpired(key)
       if (entry === null) return
       const retrySetAt = now()
       const retryAt = retrySetAt + retryInMs
@@ -217,24 +218,24 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     },
 
     async replaceTokens(key, { gen, attempt, tokens }): Promise<ReplaceTokens> {
-      const entry = live(key)
+      const entry = unexpired(key)
       if (entry === null) return { kind: 'gone' }
       if (entry.gen === gen + 1 && entry.attempt === attempt) return { kind: 'replaced', gen: entry.gen }
-      if (entry.gen > gen) return { kind: 'moved' }
+      if (entry.gen > gen) return { kind: 'newer' }
       records.set(key, { ...entry, ...FREE, tokens, gen: gen + 1, attempt, replacedAt: now() })
       changed(key)
       return { kind: 'replaced', gen: gen + 1 }
     },
 
     async reseal(key, was, sealed) {
-      const entry = live(key)
+      const entry = unexpired(key)
       if (entry === null || entry.tokens !== was) return false
       records.set(key, { ...entry, tokens: sealed })
       return true
     },
 
     async restoreTokens(key, { gen, attempt, tokens }): Promise<RestoreTokens> {
-      const entry = live(key)
+      const entry = unexpired(key)
       if (entry === null) return { kind: 'gone' }
       if (entry.gen === gen && entry.attempt === attempt) return { kind: 'restored' }
       if (entry.gen >= gen) return { kind: 'newer' }
@@ -246,8 +247,9 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     end: async (key, request = {}) => end(key, request),
 
     async endPassed(key, gen, reason) {
-      const entry = live(key)
-      if (entry !== null && wall() + CLOCK_TOLERANCE_MS < idleEndsAt(entry, idleMs)) return { kind: 'moved' }
+      const entry = unexpired(key)
+      if (entry !== null && wall() + CLOCK_TOLERANCE_MS < idleEndsAt(entry, idleMs))
+        return { kind: 'precondition_failed' }
       const at = entry === null ? wall() : Math.min(wall(), idleEndsAt(entry, idleMs))
       return end(key, { gen, reason }, at)
     },
@@ -262,7 +264,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     async *keys() {
       let batch: RecordKey[] = []
       for (const key of records.keys()) {
-        if (live(key) !== null) batch.push(key)
+        if (unexpired(key) !== null) batch.push(key)
         if (batch.length < KEYS_AT_ONCE) continue
         yield batch
         batch = []

@@ -7,9 +7,9 @@ const REFRESH_EVERY_MS = 1_000
 
 /** The masters of a Cluster, as each of them names them. An address is `host:port`. */
 interface ClusterMasters {
-  /** Asks this master which masters it knows. Rejects when it has not answered in time. */
+  /** Asks this master which masters it knows. Rejects when it does not reply in time. */
   ask(address: string): Promise<void>
-  /** All masters with slots, as named by the masters that answered in the last `maxAgeMs`; before any answer, the seeds. */
+  /** All masters with slots, as named by the masters that replied in the last `maxAgeMs`; before any reply, the seeds. */
   known(maxAgeMs: number): Set<string>
   forget(address: string): void
 }

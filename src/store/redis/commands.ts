@@ -13,13 +13,13 @@ interface CommandsOptions {
 /** The only way to send a command. Everything rejects with `StoreUnavailable`; the command may have run all the same. */
 export interface Commands {
   readonly client: RedisClient
-  /** Sends the commands of `work`, measured under the name `command`; `key` is the name that it works on. */
-  send<T>(command: string, work: () => Promise<T>, key?: string): Promise<T>
-  /** Runs a script on its key or keys, all in one slot; the head of its file says what it returns. */
-  script(name: ScriptName, keys: string | readonly string[], ...args: ScriptArgument[]): Promise<unknown>
+  /** Sends the commands of `work`, measured under the name `command`. `redisKey`: what they work on, for the health. */
+  send<T>(command: string, work: () => Promise<T>, redisKey?: string): Promise<T>
+  /** Runs a script on its Redis keys, all in one slot; the head of its file says what it returns. */
+  script(name: ScriptName, redisKeys: string | readonly string[], ...args: ScriptArgument[]): Promise<unknown>
 }
 
-/** Requests have to learn within a second that the store does not answer. */
+/** Requests have to learn within a second that the store does not reply. */
 export const COMMAND_TIMEOUT_MS = 800
 export const LAST_STEP_MS = 100
 
@@ -27,17 +27,17 @@ export function createCommands({ client, health, observe }: CommandsOptions): Co
   const runScript = defineScripts(client)
   const joinWrites = createWriteJoiner(client)
 
-  async function send<T>(command: string, work: () => Promise<T>, key = ''): Promise<T> {
+  async function send<T>(command: string, work: () => Promise<T>, redisKey = ''): Promise<T> {
     const startedAt = performance.now()
     let ok = false
     joinWrites()
     try {
-      const answer = await inTime(work())
+      const reply = await inTime(work())
       ok = true
-      health.answered()
-      return answer
+      health.succeeded()
+      return reply
     } catch (cause) {
-      throw new StoreUnavailable(cause, health.failed(cause, key))
+      throw new StoreUnavailable(cause, health.failed(cause, redisKey))
     } finally {
       observe(command, (performance.now() - startedAt) / 1_000, ok)
     }
@@ -46,24 +46,26 @@ export function createCommands({ client, health, observe }: CommandsOptions): Co
   return {
     client,
     send,
-    script: (name, keys, ...args) =>
-      send(name, () => runScript(name, keys, ...args), typeof keys === 'string' ? keys : keys[0]),
+    script(name, redisKeys, ...args) {
+      const [first] = typeof redisKeys === 'string' ? [redisKeys] : redisKeys
+      return send(name, () => runScript(name, redisKeys, ...args), first)
+    },
   }
 }
 
 /**
- * The answer to a command, or a rejection after 0.8 s. A process that was stopped still takes an answer that
- * waits in its socket: timers run before sockets are read, so the timeout of ioredis would call it late.
+ * The reply to a command, or a rejection after 0.8 s. A process that was stopped still takes a reply that waits in its
+ * socket: timers run before sockets are read, so the timeout of ioredis would call it late.
  */
-export function inTime<T>(answer: Promise<T>): Promise<T> {
+export function inTime<T>(reply: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
-    const giveUp = (): void => reject(new Error('no answer in time'))
+    const giveUp = (): void => reject(new Error('no reply in time'))
     // In two steps, since the command may not leave before the first one ends.
     const lastStep = (): void => {
       timer = setTimeout(() => setImmediate(giveUp), LAST_STEP_MS)
     }
     let timer = setTimeout(lastStep, COMMAND_TIMEOUT_MS - LAST_STEP_MS)
-    answer.then(
+    reply.then(
       (value) => {
         clearTimeout(timer)
         resolve(value)

@@ -5,35 +5,35 @@ export type RedisClient = Redis | Cluster
 
 /** What the outcome of each command and the connections say of the servers. */
 export interface CommandHealth {
-  /** To be called when a command was answered. */
-  answered(): void
+  /** To be called when a command succeeded. */
+  succeeded(): void
   /**
-   * To be called when a command failed, with the key that it works on; a heartbeat has none, and makes no
-   * incident. Whether no part of the store could be reached.
+   * To be called when a command failed, with the Redis key that it works on; a heartbeat has none, and makes no
+   * incident. Returns whether no part of the store could be reached.
    */
-  failed(error: unknown, name?: string): boolean
+  failed(error: unknown, redisKey?: string): boolean
   /** To be called when change messages stop: the server may be gone. */
   noteIncident(): void
-  /** Whether the last command found no node, and no node answers. */
+  /** Whether the last command found no node, and no node replies. */
   isUnreached(): boolean
   /** As in `StoreHealth`. */
   onIncident(listener: () => void): void
-  /** Milliseconds since the last incident at the server that has this key; infinite for never. */
-  msSinceIncident(name: string): number
+  /** Milliseconds since the last incident at the server that has this Redis key; infinite for never. */
+  msSinceIncident(redisKey: string): number
 }
 
-/** Two heartbeats, and less than the command timeout: a reachable store has answered by then. */
+/** Two heartbeats, and less than the command timeout: a reachable store has replied by then. */
 export const SILENT_AFTER_MS = 700
 
 const CREDENTIALS = /WRONGPASS|NOAUTH|NOPERM|invalid password|invalid username/i
 
-/** Answers of a server that takes no writes. In the error of a script they are in the middle of the text. */
+/** Error replies of a server that takes no writes. In the error of a script they are in the middle of the text. */
 export const NO_WRITES =
   /(?:^|[\s-])(?:READONLY|MASTERDOWN|LOADING|CLUSTERDOWN|TRYAGAIN|MISCONF|NOREPLICAS|OOM)\s/
 
 /**
- * A server that answers with an error is reached, whatever it refuses. The same holds for one that refuses our
- * credentials, although commands find no connection then. A Cluster is reached while one of its nodes answers.
+ * A server that replies with an error is reached, whatever it refuses. The same holds for one that refuses our
+ * credentials, although commands find no connection then. A Cluster is reached while one of its nodes replies.
  * A command that is not allowed or takes too long is no incident: one that always fails would make it last for ever.
  */
 export function createCommandHealth(commands: RedisClient): CommandHealth {
@@ -42,7 +42,7 @@ export function createCommandHealth(commands: RedisClient): CommandHealth {
   const incidentAt = new Map<string, number>()
   let lost = false
   let refused = false
-  let answeredAt = Number.NEGATIVE_INFINITY
+  let repliedAt = Number.NEGATIVE_INFINITY
 
   const noteRefusal = (error: Error): void => {
     if (isRefusedLogin(error)) refused = true
@@ -59,26 +59,27 @@ export function createCommandHealth(commands: RedisClient): CommandHealth {
 
   function isUnreached(): boolean {
     if (!lost || refused) return false
-    return !isConnected(commands) || performance.now() - answeredAt > SILENT_AFTER_MS
+    return !isConnected(commands) || performance.now() - repliedAt > SILENT_AFTER_MS
   }
 
   return {
-    answered() {
+    succeeded() {
       lost = false
       refused = false
-      answeredAt = performance.now()
+      repliedAt = performance.now()
     },
-    failed(error, name) {
+    failed(error, redisKey) {
       lost = !(error instanceof ReplyError)
-      if (!lost) answeredAt = performance.now()
-      if (!lost && name !== undefined && NO_WRITES.test(String(error))) noteIncident(nodeOf(commands, name))
+      if (!lost) repliedAt = performance.now()
+      if (!lost && redisKey !== undefined && NO_WRITES.test(String(error)))
+        noteIncident(nodeOf(commands, redisKey))
       return isUnreached()
     },
     noteIncident: () => noteIncident(),
     isUnreached,
     onIncident: (listener) => void listeners.push(listener),
-    msSinceIncident: (name) =>
-      performance.now() - (incidentAt.get(nodeOf(commands, name)) ?? Number.NEGATIVE_INFINITY),
+    msSinceIncident: (redisKey) =>
+      performance.now() - (incidentAt.get(nodeOf(commands, redisKey)) ?? Number.NEGATIVE_INFINITY),
   }
 }
 
@@ -92,7 +93,7 @@ export function reasonOf(
   error: Error & { code?: string; lastNodeError?: Error & { code?: string } },
 ): string {
   const last = error.lastNodeError ?? error
-  return messageOf(last) || (last.code ?? 'no answer')
+  return messageOf(last) || (last.code ?? 'no reply')
 }
 
 /** Whether there is a connection to the server, or to any node of a Cluster. */
@@ -120,10 +121,10 @@ function onConnection(client: RedisClient, listener: (node: string) => void, nod
   client.on('+node', (one: Redis) => onConnection(one, listener, `${one.options.host}:${one.options.port}`))
 }
 
-/** The address of the master that a key is on as far as the client of a Cluster knows, '' elsewhere. */
-function nodeOf(client: RedisClient, key: string): string {
+/** The address of the master that has a Redis key, as far as the client of a Cluster knows; '' elsewhere. */
+function nodeOf(client: RedisClient, redisKey: string): string {
   if (!(client instanceof Cluster)) return ''
-  return client.slots[new Command('get', [key]).getSlot()]?.[0] ?? ''
+  return client.slots[new Command('get', [redisKey]).getSlot()]?.[0] ?? ''
 }
 
 export const LOOK_EVERY_MS = 400
@@ -131,8 +132,8 @@ export const LOOK_EVERY_MS = 400
 export const SILENT_LOOKS = 6
 
 /**
- * Gives up each connection of the client that owes an answer and receives nothing for two seconds: its
- * other end may be gone without a word. Looks are counted and not time, as the library's `socketTimeout`
+ * Closes each connection of the client that owes a reply and receives nothing for two seconds: its other end may be
+ * gone without a word. Looks are counted and not time, as the library's `socketTimeout`
  * would: a process that was held up, or its whole machine, makes one look and then reads what came meanwhile.
  */
 export function watchSilence(client: Redis | Cluster): void {
@@ -152,7 +153,7 @@ function watchOne(client: Redis): void {
     before = received
     if (silent < SILENT_LOOKS) return
     silent = 0
-    stream.destroy(new Error('no answer for two seconds'))
+    stream.destroy(new Error('no reply for two seconds'))
   }
 
   const timer = setInterval(look, LOOK_EVERY_MS).unref()

@@ -4,7 +4,7 @@ import type { RedisTarget } from '../../config/redis-url.ts'
 import { StoreUnavailable, shardOf } from '../store.ts'
 import { inTime } from './commands.ts'
 import { type ClientCertificate, openRedis, type RedisConnections } from './connection.ts'
-import { describeNode, type RedisNode } from './findings.ts'
+import { describeNode, type RedisNode } from './deployment-findings.ts'
 import { isRefusedLogin, reasonOf } from './health.ts'
 import { createRedisStore } from './store.ts'
 
@@ -67,7 +67,7 @@ function connected(
 ): Promise<Extract<RedisInspection, { reason: string }> | null> {
   const client = connections.commands
   return new Promise((resolve) => {
-    let reason = 'no answer in time'
+    let reason = 'no reply in time'
     const timer = setTimeout(() => resolve({ kind: 'unreachable', reason }), CONNECT_WITHIN_MS)
     const settle = (result: Parameters<typeof resolve>[0]): void => {
       clearTimeout(timer)
@@ -149,8 +149,8 @@ async function whenConnected(step: () => Promise<void>): Promise<void> {
     try {
       return await step()
     } catch (error) {
-      const answered = error instanceof StoreUnavailable && error.cause instanceof ReplyError
-      if (answered || performance.now() > deadline) throw error
+      const hasReplied = error instanceof StoreUnavailable && error.cause instanceof ReplyError
+      if (hasReplied || performance.now() > deadline) throw error
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
     }
   }

@@ -2,14 +2,14 @@ import { Cluster, type Redis } from 'ioredis'
 import { StoreUnavailable } from '../store.ts'
 import type { Commands } from './commands.ts'
 
-/** About a millisecond, during which the server answers no other command. */
+/** Takes about a millisecond, during which the server runs no other command. */
 const SCANNED_AT_ONCE = 1_000
 const CLUSTER_SLOTS = 16_384
 
 /**
- * What follows `beginning` in the name of each key that begins so, on every master of a Cluster one
- * after another, in batches of about a thousand; by SCAN, so that the servers go on answering.
- * Throws `StoreUnavailable` where a server cannot be reached or a connection breaks.
+ * What follows `beginning` in each Redis key that begins so, on every master of a Cluster one after another, in batches
+ * of about a thousand. By SCAN, so that the servers also run other commands meanwhile. Throws `StoreUnavailable` if a
+ * server cannot be reached or a connection breaks.
  */
 export async function* scanKeys(
   { client, send }: Commands,
@@ -30,9 +30,9 @@ export async function* scanKeys(
         if (broken) throw new StoreUnavailable(new Error('the connection broke during the walk'))
         const step = (): Promise<[string, string[]]> =>
           server.scan(cursor, 'MATCH', pattern, 'COUNT', SCANNED_AT_ONCE)
-        const [next, names] = await send('scan', step)
+        const [next, redisKeys] = await send('scan', step)
         cursor = next
-        yield names.map((name) => name.slice(beginning.length))
+        yield redisKeys.map((redisKey) => redisKey.slice(beginning.length))
       } while (cursor !== '0')
     } finally {
       server.off('close', onClose)

@@ -24,24 +24,24 @@ export type ScriptName = (typeof NAMES)[number]
 export type ScriptArgument = string | number | Buffer
 
 /**
- * A function that runs the scripts of `lua/`. Strings of its answer are of one byte a character. ioredis sends the
- * text of a script again where a server has lost it. Every script touches one slot, so each runs on any Cluster.
+ * A function that runs the scripts of `lua/`. The strings of a reply are of one byte a character. ioredis sends
+ * the text of a script again if a server has lost it. Every script touches one slot, so each runs on any Cluster.
  */
 export function defineScripts(
   client: RedisClient,
-): (name: ScriptName, keys: string | readonly string[], ...args: ScriptArgument[]) => Promise<unknown> {
+): (name: ScriptName, redisKeys: string | readonly string[], ...args: ScriptArgument[]) => Promise<unknown> {
   for (const name of NAMES) {
     const lua = readFileSync(new URL(`./lua/${name}.lua`, import.meta.url), 'utf8')
     client.defineCommand(name, { lua })
   }
   const commands = client as unknown as Record<string, (...args: ScriptArgument[]) => Promise<unknown>>
-  return async (name, keys, ...args) => {
-    const all = typeof keys === 'string' ? [keys] : keys
+  return async (name, redisKeys, ...args) => {
+    const all = typeof redisKeys === 'string' ? [redisKeys] : redisKeys
     return toText(await commands[`${name}Buffer`]!(all.length, ...all, ...args))
   }
 }
 
-function toText(answer: unknown): unknown {
-  if (Array.isArray(answer)) return answer.map(toText)
-  return Buffer.isBuffer(answer) ? answer.toString('latin1') : answer
+function toText(reply: unknown): unknown {
+  if (Array.isArray(reply)) return reply.map(toText)
+  return Buffer.isBuffer(reply) ? reply.toString('latin1') : reply
 }

@@ -36,8 +36,9 @@ interface Verdict extends RedisAddress {
 
 interface Sentinel {
   readonly client: Redis
-  answer: Verdict | null
-  /** Why the last question had no answer; '' before the first one. */
+  /** Which master it names; null while it does not reply. */
+  verdict: Verdict | null
+  /** Why the last question had no reply; '' before the first one. */
   failure: string
 }
 
@@ -90,7 +91,7 @@ export function watchSentinels({
     }
 
     #nextMaster(report: (error: Error) => void): Promise<RedisAddress> {
-      if (master !== null && answering().length > 0) return Promise.resolve(master)
+      if (master !== null && verdicts().length > 0) return Promise.resolve(master)
       return new Promise((resolve, reject) => {
         this.#waiting = { resolve, reject, report }
         waiting.add(this.#waiting)
@@ -134,7 +135,7 @@ export function watchSentinels({
       enableReadyCheck: false,
       ...(configured ? {} : { retryStrategy: () => null }),
     })
-    const sentinel: Sentinel = { client, answer: null, failure: '' }
+    const sentinel: Sentinel = { client, verdict: null, failure: '' }
     sentinels.set(name, sentinel)
     watch(client)
     client.on('error', (error: Error) => fail(sentinel, error))
@@ -144,7 +145,7 @@ export function watchSentinels({
       void listen(client)
     })
     client.on('close', () => {
-      sentinel.answer = null
+      sentinel.verdict = null
     })
     client.on('end', () => sentinels.delete(name))
     client.on('message', (_channel, text: string) => {
@@ -174,13 +175,13 @@ export function watchSentinels({
       )
       if (address === null) throw new Error(`the Sentinel has no address of ${masterName}`)
       const epoch = Number(toFields(fields)['config-epoch'] ?? 0)
-      // The connection may have been lost meanwhile, and its answer with it.
+      // The connection may have been lost meanwhile, and its verdict with it.
       if (client.status !== 'ready') return
-      sentinel.answer = { host: address[0], port: Number(address[1]), epoch }
+      sentinel.verdict = { host: address[0], port: Number(address[1]), epoch }
       sentinel.failure = ''
       judge()
     } catch (error) {
-      sentinel.answer = null
+      sentinel.verdict = null
       fail(sentinel, error as Error)
     }
   }
@@ -197,20 +198,20 @@ export function watchSentinels({
     }
   }
 
-  function answering(): Verdict[] {
-    return [...sentinels.values()].flatMap(({ answer }) => answer ?? [])
+  function verdicts(): Verdict[] {
+    return [...sentinels.values()].flatMap(({ verdict }) => verdict ?? [])
   }
 
   /**
    * The highest epoch is right: a Sentinel that was cut off names the old master. An epoch below the known one
-   * counts only if most Sentinels answer and none knows a higher one: then they have been set up again.
+   * counts only if most Sentinels reply and none knows a higher one: then they have been set up again.
    */
   function judge(): void {
-    const answers = answering()
-    const newest = answers.reduce((best, one) => (one.epoch > best.epoch ? one : best))
-    if (master !== null && newest.epoch < master.epoch && answers.length <= sentinels.size / 2) return
+    const named = verdicts()
+    const newest = named.reduce((best, one) => (one.epoch > best.epoch ? one : best))
+    if (master !== null && newest.epoch < master.epoch && named.length <= sentinels.size / 2) return
     // Sentinels may name several addresses in one epoch for a moment: stay while any of them names the present one.
-    const stays = answers.some(
+    const stays = named.some(
       ({ epoch, host, port }) => epoch === newest.epoch && host === master?.host && port === master.port,
     )
     master = stays ? { ...master!, epoch: newest.epoch } : newest
@@ -220,9 +221,9 @@ export function watchSentinels({
   }
 
   function fail(sentinel: Sentinel, error: Error & { code?: string }): void {
-    sentinel.failure = messageOf(error) || (error.code ?? 'no answer')
+    sentinel.failure = messageOf(error) || (error.code ?? 'no reply')
     const all = [...sentinels.values()]
-    if (all.some(({ answer, failure }) => answer !== null || failure === '')) return
+    if (all.some(({ verdict, failure }) => verdict !== null || failure === '')) return
     // Always the failure of the first Sentinel: each reason is logged once.
     for (const { report } of waiting) report(new Error(`no Sentinel can be reached: ${all[0]!.failure}`))
   }

@@ -6,21 +6,22 @@ import {
   END_KEPT_MS,
   type EndRecord,
   type EndRequest,
+  idleEndsAt,
   LONGEST_BACK_OFF_MS,
   RECORD_SLACK_MS,
   type RecordKey,
   type ReplaceTokens,
   type RestoreTokens,
+  type SessionRecord,
   type SessionStore,
   type StoreUnavailable,
 } from '../store.ts'
+import { createChangeMessages } from './change-messages.ts'
 import { createCommands } from './commands.ts'
 import { type ClientCertificate, openRedis } from './connection.ts'
-import { deniedBy, findFaults, type StoreFinding } from './findings.ts'
+import { deniedBy, reportFindings, type StoreFinding } from './deployment-findings.ts'
 import { createCommandHealth, isRefusedLogin, reasonOf } from './health.ts'
-import { createMessages } from './messages.ts'
 import { createRedisQueue } from './queue.ts'
-import { FIELDS, toRecord } from './record.ts'
 import { scanKeys } from './scan.ts'
 
 export interface RedisStoreOptions {
@@ -71,7 +72,7 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
   const health = createCommandHealth(client)
   const commands = createCommands({ client, health, observe: options.observe })
   const { send, script } = commands
-  const messages = createMessages({ prefix, connections, health, onError, onNotSubscribed })
+  const messages = createChangeMessages({ prefix, connections, health, onError, onNotSubscribed })
   messages.onLive((live) => {
     // A Cluster that has lost a node does not become ready again.
     if (live) forgetReasons()
@@ -91,7 +92,7 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
   client.on('ready', () => {
     if (inspected) return
     inspected = true
-    findFaults(client, prefix, report).catch(() => {
+    reportFindings(client, prefix, report).catch(() => {
       // The connection failed: the next one is inspected.
       inspected = false
     })
@@ -123,11 +124,12 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     }
   }
 
-  const recordName = (key: RecordKey): string => `${prefix}s:${key}`
-  /** In the slot of the record, so that one script may write both. */
-  const endName = (key: RecordKey): string => `${prefix}e:{${recordName(key)}}`
-  const nonceName = (nonce: string): string =>
-    `${prefix}n:${createHash('sha256').update(nonce).digest('base64url')}`
+  const redisKey = {
+    record: (key: RecordKey): string => `${prefix}s:${key}`,
+    /** In the slot of the record, so that one script may write both. */
+    end: (key: RecordKey): string => `${prefix}e:{${prefix}s:${key}}`,
+    nonce: (nonce: string): string => `${prefix}n:${createHash('sha256').update(nonce).digest('base64url')}`,
+  }
 
   async function endRecord(
     key: RecordKey,
@@ -138,10 +140,10 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     const end = async (...keys: string[]) =>
       (await script('end-record', keys, ...args)) as [number, string, string]
     let apart = false
-    const both = end(recordName(key), endName(key)).catch((error: StoreUnavailable) => {
+    const both = end(redisKey.record(key), redisKey.end(key)).catch((error: StoreUnavailable) => {
       apart = isSlotMoving(error.cause)
       // While their slot migrates two keys cannot be written at once, but one by one they can.
-      if (apart) return end(recordName(key))
+      if (apart) return end(redisKey.record(key))
       throw error
     })
     const [code, tokens, why] = await both.catch((error: unknown) => {
@@ -149,43 +151,43 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
       messages.announceHere(key)
       throw error
     })
-    if (code !== 1) return { kind: code === 0 ? 'moved' : 'gone' }
+    if (code !== 1) return { kind: code === 0 ? 'precondition_failed' : 'gone' }
     messages.announceHere(key)
     if (apart && reason !== '') {
       // Without its reason the session has ended all the same.
-      await send('set', () => client.set(endName(key), why, 'PX', END_KEPT_MS)).catch(() => {})
+      await send('set', () => client.set(redisKey.end(key), why, 'PX', END_KEPT_MS)).catch(() => {})
     }
     return { kind: 'ended', tokens }
   }
 
   return {
     async claimNonce(nonce, attempt, ttlMs) {
-      return (await script('claim-nonce', nonceName(nonce), attempt, ttlMs)) === 1
+      return (await script('claim-nonce', redisKey.nonce(nonce), attempt, ttlMs)) === 1
     },
 
     async nonceClaimed(nonce) {
-      return (await send('exists', () => client.exists(nonceName(nonce)))) === 1
+      return (await send('exists', () => client.exists(redisKey.nonce(nonce)))) === 1
     },
 
     async create(key, { tokens, createdAt, endsAt, flow, client }, { attempt, provisionalMs }) {
       const limits = [createdAt, endsAt, flow, client, Date.now(), CLOCK_TOLERANCE_MS]
       const args = [attempt, Math.ceil(provisionalMs), toBytes(tokens), ...limits]
-      await script('create-record', recordName(key), ...args)
+      await script('create-record', redisKey.record(key), ...args)
     },
 
     async read(key) {
       return toRecord(
-        await send('hmget', () => client.hmgetBuffer(recordName(key), ...FIELDS), recordName(key)),
+        await send('hmget', () => client.hmgetBuffer(redisKey.record(key), ...FIELDS), redisKey.record(key)),
         idleMs,
       )
     },
 
     async confirm(key) {
-      return (await script('confirm-record', recordName(key), idleMs, RECORD_SLACK_MS)) === 1
+      return (await script('confirm-record', redisKey.record(key), idleMs, RECORD_SLACK_MS)) === 1
     },
 
     async touch(key, agoMs) {
-      return (await script('touch', recordName(key), agoMs, idleMs, RECORD_SLACK_MS)) === 1
+      return (await script('touch', redisKey.record(key), agoMs, idleMs, RECORD_SLACK_MS)) === 1
     },
 
     async beginRefresh(
@@ -195,8 +197,8 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
       const pauseMs = Math.max(NEW_HISTORY_PAUSE_MS, Math.ceil(Math.min(livesMs, leaseMs)))
       const longestBackOffMs = Math.ceil(Math.max(livesMs, LONGEST_BACK_OFF_MS))
       const args = [gen, attempt, leaseMs, forcedWindowMs, pauseMs, openMs, longestBackOffMs]
-      const answer = await script('begin-refresh', recordName(key), ...args)
-      const [code, value, more = 0, age = -1] = answer as [number, number, number?, number?]
+      const reply = await script('begin-refresh', redisKey.record(key), ...args)
+      const [code, value, more = 0, age = -1] = reply as [number, number, number?, number?]
       switch (code) {
         case 1:
           return { kind: 'granted', doubts: value, openForMs: more, ageMs: age < 0 ? null : age }
@@ -216,40 +218,40 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     },
 
     async renewLease(key, { gen, attempt, doubts, leaseMs }) {
-      const answer = await script('renew-lease', recordName(key), gen, attempt, doubts, leaseMs)
-      if (answer === -1) return 'gone'
-      return answer === 1 ? 'held' : 'taken'
+      const reply = await script('renew-lease', redisKey.record(key), gen, attempt, doubts, leaseMs)
+      if (reply === -1) return 'gone'
+      return reply === 1 ? 'held' : 'taken'
     },
 
     async releaseLease(key, { attempt, inDoubt, retryInMs }) {
       const { gen, doubts } = inDoubt ?? { gen: 0, doubts: 0 }
       const retry = Math.ceil(retryInMs)
-      await script('release-lease', recordName(key), attempt, doubts, retry, messages.channel, key, gen)
+      await script('release-lease', redisKey.record(key), attempt, doubts, retry, messages.channel, key, gen)
     },
 
     async replaceTokens(key, { gen, attempt, tokens }): Promise<ReplaceTokens> {
       const args = [gen, attempt, toBytes(tokens), messages.channel, key]
-      const answer = await script('replace-tokens', recordName(key), ...args)
-      if (answer === -1) return { kind: 'gone' }
-      return answer === 0 ? { kind: 'moved' } : { kind: 'replaced', gen: answer as number }
+      const reply = await script('replace-tokens', redisKey.record(key), ...args)
+      if (reply === -1) return { kind: 'gone' }
+      return reply === 0 ? { kind: 'newer' } : { kind: 'replaced', gen: reply as number }
     },
 
     async reseal(key, was, sealed) {
-      return (await script('reseal-tokens', recordName(key), toBytes(was), toBytes(sealed))) === 1
+      return (await script('reseal-tokens', redisKey.record(key), toBytes(was), toBytes(sealed))) === 1
     },
 
     async restoreTokens(key, { gen, attempt, tokens }): Promise<RestoreTokens> {
       const args = [gen, attempt, toBytes(tokens), messages.channel, key]
-      const answer = await script('restore-tokens', recordName(key), ...args)
-      if (answer === -1) return { kind: 'gone' }
-      return { kind: answer === 0 ? 'newer' : 'restored' }
+      const reply = await script('restore-tokens', redisKey.record(key), ...args)
+      if (reply === -1) return { kind: 'gone' }
+      return { kind: reply === 0 ? 'newer' : 'restored' }
     },
 
     end: (key, request = {}) => endRecord(key, request),
     endPassed: (key, gen, reason) => endRecord(key, { gen, reason }, idleMs),
 
     async readEnd(key) {
-      const why = await send('get', () => client.get(endName(key)))
+      const why = await send('get', () => client.get(redisKey.end(key)))
       if (why === null) return null
       // An older version wrote the reason alone.
       const [reason = '', at] = why.split(' ')
@@ -259,8 +261,8 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     ...createRedisQueue(commands, prefix),
 
     async *keys() {
-      const names = scanKeys(commands, recordName(''))
-      for await (const batch of names) yield batch.filter((key) => RECORD_KEY.test(key))
+      const batches = scanKeys(commands, redisKey.record(''))
+      for await (const batch of batches) yield batch.filter((key) => RECORD_KEY.test(key))
     },
 
     health: {
@@ -269,13 +271,13 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
       onLive: messages.onLive,
       isUnreached: health.isUnreached,
       onIncident: health.onIncident,
-      msSinceIncident: (key) => health.msSinceIncident(recordName(key)),
+      msSinceIncident: (key) => health.msSinceIncident(redisKey.record(key)),
     },
     onChange: messages.onChange,
     announceHere: messages.announceHere,
 
     async ping() {
-      // A write, since a demoted master still answers PING.
+      // A write, since a demoted master still replies to PING.
       await send('ping', () => client.set(`${prefix}ping`, '1', 'PX', 10_000))
     },
 
@@ -283,5 +285,42 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
       messages.close()
       connections.close()
     },
+  }
+}
+
+/** The fields of the record's hash that are read, in this order. */
+const FIELDS = [
+  'tokens',
+  'gen',
+  'createdAt',
+  'seenAt',
+  'endsAt',
+  'flow',
+  'client',
+  'doubts',
+  'leaseUntil',
+  'retryAt',
+  'replacedAt',
+] as const
+
+/** A record from the values of `FIELDS`; null where there is none. */
+function toRecord([sealed, ...values]: (Buffer | null)[], idleMs: number): SessionRecord | null {
+  const [gen, createdAt, seenAt, endsAt, flow, client, doubts, leaseUntil, retryAt, replacedAt] = values.map(
+    (value) => value?.toString(),
+  )
+  if (sealed == null || gen === undefined) return null
+  return {
+    tokens: sealed.toString('latin1'),
+    gen: Number(gen),
+    createdAt: Number(createdAt),
+    seenAt: Number(seenAt),
+    idleEndsAt: idleEndsAt({ seenAt: Number(seenAt), endsAt: Number(endsAt) }, idleMs),
+    endsAt: Number(endsAt),
+    flow: flow as SessionRecord['flow'],
+    client: client ?? '',
+    doubts: Number(doubts ?? 0),
+    leaseUntil: Number(leaseUntil ?? 0),
+    retryAt: Number(retryAt ?? 0),
+    replacedAt: Number(replacedAt ?? 0),
   }
 }

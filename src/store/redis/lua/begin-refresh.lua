@@ -5,9 +5,9 @@
 -- ARGV[3] lease in milliseconds
 -- ARGV[4] window of a forced refresh in milliseconds, 0 for one that is not forced
 -- ARGV[5] pause in milliseconds after the server began another history, as by a failover
--- ARGV[6] milliseconds from the start of a lease during which its presentation may still be answered
+-- ARGV[6] milliseconds from the start of a lease during which its presentation may still get a response
 -- ARGV[7] longest back-off in milliseconds
--- returns {1, doubts before, an earlier presentation may be answered for so long, age of the tokens or -1} granted
+-- returns {1, doubts before, how long an earlier presentation may still get a response, age of the tokens or -1} granted
 --   | {2, 0} replaced
 --   | {3, wait, age} busy | {4, wait} backing off | {5, 0} forced before | {6, wait} paused | {0, 0} gone
 local r = redis.call('HMGET', KEYS[1], 'gen', 'lease', 'leaseUntil', 'retryAt', 'doubts', 'forcedAt', 'forcedGen', 'history',
@@ -40,7 +40,7 @@ end
 -- gets the time to write them again.
 local info = redis.pcall('INFO', 'replication')
 local history = type(info) == 'string' and string.match(info, 'master_replid:(%x%x%x%x%x%x%x%x)')
--- A lease that lapsed and was never settled: its holder may still receive an answer.
+-- A lease that lapsed and was never released: its holder may still receive a response.
 if (r[2] or '') ~= '' then openUntil = math.max(openUntil, leasedAt + open) end
 if history and r[8] ~= history then
   redis.call('HSET', KEYS[1], 'history', history, 'lease', '', 'leaseUntil', string.format('%.0f', now + ARGV[5]),

@@ -6,6 +6,7 @@ import type { Logger, RequestInLog } from '../log.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { ReliableStore } from '../store/reliable.ts'
 import {
+  type EndRecord,
   inLog,
   type RecordKey,
   type SessionRecord,
@@ -85,7 +86,7 @@ export interface NewSession {
 export interface Sessions {
   /** Creates a provisional session, which lives for 15 s unless it is confirmed. */
   create(key: RecordKey, granted: GrantedTokens, flow: SessionFlow): Promise<NewSession>
-  /** Ends a session whose creation failed, as soon as the store takes that. Never rejects. */
+  /** Ends a session whose creation or confirmation failed, as soon as the store takes that. Its tokens are not revoked here. */
   abandon(key: RecordKey): void
   /**
    * Looks a session up, and ends it where it has passed a limit. The scheduler calls it too, so the sessions of absent
@@ -97,11 +98,11 @@ export interface Sessions {
   touch(key: RecordKey): void
   end: EndSession
   /**
-   * Ends a session whose refresh token was refused to the holder `attempt` of the lease. `moved`: its tokens were
-   * replaced, or another attempt holds the lease, so it goes on. `gone`: there is no such session. While the store
-   * fails this rejects, and the end is tried again in the background until the absolute limit.
+   * Ends a session whose refresh token was refused to the holder `attempt` of the lease. `precondition_failed`: its
+   * tokens were replaced, or another attempt holds the lease, so it goes on. `gone`: there is no such session. While
+   * the store fails this rejects, and the end is tried again in the background until the absolute limit.
    */
-  endRefused(key: RecordKey, record: SessionRecord, attempt: string): Promise<'ended' | 'moved' | 'gone'>
+  endRefused(key: RecordKey, record: SessionRecord, attempt: string): Promise<EndRecord['kind']>
 }
 
 interface SessionsOptions {
@@ -114,9 +115,9 @@ interface SessionsOptions {
   clock: Clock
   log: Logger
   /** Puts a new session into the due queue. */
-  plan: (key: RecordKey, tokens: TokenSet, record: Pick<SessionRecord, 'idleEndsAt'>) => Promise<void>
+  schedule: (key: RecordKey, tokens: TokenSet, record: Pick<SessionRecord, 'idleEndsAt'>) => Promise<void>
   revoke: (tokens: TokenSet) => void
-  onEnded: (reason: EndReason) => void
+  onEnded: (ended: Ended) => void
 }
 
 const PROVISIONAL_MS = 15_000
@@ -125,7 +126,7 @@ const LATE_ACTIVITY_MS = 5_000
 
 export function createSessions(options: SessionsOptions): Sessions {
   const { store, keyring, clock, log } = options
-  const end = createEndSession({ ...options, onEnded, onUnreadable })
+  const end = createEndSession({ ...options, onEnded: noteEnd, onUnreadable })
 
   /** When the store was first live. Incidents before it come from connecting at the start of the process. */
   let readyAt = Number.POSITIVE_INFINITY
@@ -136,8 +137,8 @@ export function createSessions(options: SessionsOptions): Sessions {
     readyAt = Math.min(readyAt, liveSince)
   })
 
-  function onEnded(ended: Ended): void {
-    options.onEnded(ended.reason)
+  function noteEnd(ended: Ended): void {
+    options.onEnded(ended)
     logEnded(log, ended)
   }
 
@@ -155,7 +156,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     const idleEndsAt = Math.min(createdAt + options.idleMs, endsAt)
     const tokens = sealTokens(keyring, key, granted)
     // The queue first: an entry without a record is dropped when it is claimed, a record without an entry is not refreshed.
-    await options.plan(key, granted, { idleEndsAt })
+    await options.schedule(key, granted, { idleEndsAt })
     const record = { tokens, createdAt, endsAt, flow, client: options.clientId }
     await store.create(key, record, { attempt: randomUUID(), provisionalMs: PROVISIONAL_MS })
     return { key, record: { flow, createdAt, idleEndsAt, endsAt }, tokens: granted }
@@ -173,10 +174,10 @@ export function createSessions(options: SessionsOptions): Sessions {
       if (kind === 'gone') return await endedBefore(key)
       if (kind === 'ended') {
         // No revocation: most users just leave, and with the record nobody has the tokens any more.
-        onEnded({ key, reason: limit, request })
+        noteEnd({ key, reason: limit, request })
         return { kind: 'ended', reason: limit, at: Math.min(record.idleEndsAt, record.endsAt) }
       }
-      // Moved: by the store's clock the session lives, so the clock of this process is wrong; or it was just refreshed.
+      // By the store's clock the session lives, so the clock of this process is wrong; or it was just refreshed.
     }
     const opened = openTokens(keyring, key, record.tokens)
     if (opened !== null) return { kind: 'live', session: { key, record, tokens: opened.tokens } }
@@ -194,7 +195,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     return incidentAt > readyAt && now - incidentAt < LATE_ACTIVITY_MS
   }
 
-  /** The reason is optional: where the store does not answer, it is left out. */
+  /** The reason is optional: it is left out if the store does not give it. */
   async function endedBefore(key: RecordKey): Promise<Found> {
     const kept = await store.readEnd(key).catch(() => null)
     const reason = END_REASONS.find((known) => known === kept?.reason) ?? null
@@ -217,13 +218,13 @@ export function createSessions(options: SessionsOptions): Sessions {
       const forMs = endsAt - clock.wall()
       // No revocation: the authorization server has just said that the refresh token is not valid.
       const ended = await store.endUntilTaken(key, { gen, attempt, reason: 'refused' }, forMs)
-      if (ended.kind === 'held') {
-        void ended.settled.then(({ kind }) => {
-          if (kind === 'ended') onEnded({ key, reason: 'refused' })
+      if (ended.kind === 'pending') {
+        void ended.result.then(({ kind }) => {
+          if (kind === 'ended') noteEnd({ key, reason: 'refused' })
         })
         throw new StoreUnavailable(new Error('the end of the session is not stored yet'))
       }
-      if (ended.kind === 'ended') onEnded({ key, reason: 'refused' })
+      if (ended.kind === 'ended') noteEnd({ key, reason: 'refused' })
       return ended.kind
     },
   }

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
-import { createActivity } from '../../src/store/activity.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
+import { createPendingActivity } from '../../src/store/pending-activity.ts'
 import type { RecordKey } from '../../src/store/store.ts'
 import { createMovableClock } from '../helpers/clock.ts'
 import { elapsed, until } from '../helpers/replicas.ts'
@@ -40,7 +40,7 @@ function start(t: Test) {
       return await memory.touch(key, agoMs)
     },
   }
-  const activity = createActivity({ store, idleMs: IDLE_MS, clock })
+  const activity = createPendingActivity({ store, idleMs: IDLE_MS, clock })
   t.teardown(() => activity.close())
   return {
     activity,

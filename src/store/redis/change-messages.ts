@@ -13,15 +13,15 @@ export const TRUSTED_FOR_MS = 900
 export const RENEWED_AFTER_MS = 3_000
 const NEVER = Number.NEGATIVE_INFINITY
 
-interface MessagesOptions {
+interface ChangeMessagesOptions {
   prefix: string
   connections: RedisConnections
-  health: Pick<CommandHealth, 'answered' | 'failed'>
+  health: Pick<CommandHealth, 'succeeded' | 'failed'>
   onError: (error: Error) => void
   onNotSubscribed: (error: Error) => void
 }
 
-interface Messages extends Pick<StoreHealth, 'isLive' | 'msSinceLive' | 'onLive'> {
+interface ChangeMessages extends Pick<StoreHealth, 'isLive' | 'msSinceLive' | 'onLive'> {
   readonly channel: string
   /** Calls the listeners of this process at once, as the message will call those of all. */
   announceHere(key: RecordKey): void
@@ -45,17 +45,18 @@ interface Subscription {
  * is published on it to its own subscribers without the cluster bus. They count as live only while
  * heartbeats through every one of these servers come back.
  */
-export function createMessages({
+export function createChangeMessages({
   prefix,
   connections,
   health,
   onError,
   onNotSubscribed,
-}: MessagesOptions): Messages {
+}: ChangeMessagesOptions): ChangeMessages {
   const { commands } = connections
   const channel = `${prefix}changed`
   const beatChannel = `${prefix}beat:${randomUUID()}`
   const masters = commands instanceof Cluster ? createClusterMasters(commands, connections.seeds) : null
+  /** By the address of the server. */
   const subscriptions = new Map<string, Subscription>()
   const changeListeners: ((key: RecordKey) => void)[] = []
   const liveListeners: ((live: boolean) => void)[] = []
@@ -80,15 +81,17 @@ export function createMessages({
   const timer = setInterval(beat, BEAT_EVERY_MS)
   timer.unref()
 
-  function open(name: string): void {
-    const at = name.lastIndexOf(':')
-    const address = name === '' ? undefined : { host: name.slice(0, at), port: Number(name.slice(at + 1)) }
-    const subscriber = connections.openSubscriber(address)
+  /** `address`: `host:port` of a master of a Cluster, '' for the one server. */
+  function open(address: string): void {
+    const at = address.lastIndexOf(':')
+    const subscriber = connections.openSubscriber(
+      address === '' ? undefined : { host: address.slice(0, at), port: Number(address.slice(at + 1)) },
+    )
     const subscription = { subscriber, subscribedAt: Infinity, provenAt: NEVER, since: performance.now() }
-    subscriptions.set(name, subscription)
+    subscriptions.set(address, subscription)
     lose()
     subscriber.on('error', onError)
-    subscriber.on('ready', () => subscribe(name, subscription))
+    subscriber.on('ready', () => subscribe(address, subscription))
     subscriber.on('message', (from: string, payload: string) => {
       if (from === channel) announceHere(payload)
       // A heartbeat from before the commands' connection broke proves nothing about the present connection.
@@ -97,17 +100,17 @@ export function createMessages({
     subscriber.on('close', () => {
       subscription.subscribedAt = Infinity
       subscription.provenAt = NEVER
-      if (subscriptions.get(name) === subscription) lose()
+      if (subscriptions.get(address) === subscription) lose()
     })
   }
 
-  function subscribe(name: string, subscription: Subscription): void {
+  function subscribe(address: string, subscription: Subscription): void {
     subscription.since = performance.now()
     const channels = masters === null ? [channel, beatChannel] : [channel]
     subscription.subscriber.subscribe(...channels).then(
       () => {
         subscription.subscribedAt = performance.now()
-        sendBeat(name, subscription)
+        sendBeat(address, subscription)
       },
       // No heartbeat comes back, so the connection is renewed.
       onNotSubscribed,
@@ -118,10 +121,10 @@ export function createMessages({
     followMasters()
     // A process that was stopped may not have read the heartbeats of the meantime yet.
     if (!isLive()) setImmediate(loseIfSilent)
-    for (const [name, subscription] of subscriptions) {
+    for (const [address, subscription] of subscriptions) {
       const silentMs = performance.now() - Math.max(subscription.provenAt, subscription.since)
       if (silentMs > RENEWED_AFTER_MS) renew(subscription)
-      sendBeat(name, subscription)
+      sendBeat(address, subscription)
     }
   }
 
@@ -129,15 +132,15 @@ export function createMessages({
     health.failed(error)
   }
 
-  function sendBeat(name: string, subscription: Subscription): void {
+  function sendBeat(address: string, subscription: Subscription): void {
     const sentAt = performance.now()
     if (masters === null) {
-      inTime(commands.publish(beatChannel, String(sentAt))).then(health.answered, failed)
+      inTime(commands.publish(beatChannel, String(sentAt))).then(health.succeeded, failed)
       return
     }
-    // An answer comes after all messages that were published before it. The master is asked over the commands'
+    // A reply comes after all messages that were published before it. The master is asked over the commands'
     // connection even while its subscriber is disconnected: that is how a new master becomes known.
-    const master = masters.ask(name).then(health.answered)
+    const master = masters.ask(address).then(health.succeeded)
     master.catch(failed)
     const delivery = inTime(subscription.subscriber.ping())
     Promise.all([delivery, master]).then(
@@ -158,11 +161,11 @@ export function createMessages({
   function followMasters(): void {
     if (masters !== null) {
       const known = masters.known(TRUSTED_FOR_MS)
-      for (const name of known) if (!subscriptions.has(name)) open(name)
-      for (const [name, { subscriber }] of subscriptions) {
-        if (known.has(name)) continue
-        subscriptions.delete(name)
-        masters.forget(name)
+      for (const address of known) if (!subscriptions.has(address)) open(address)
+      for (const [address, { subscriber }] of subscriptions) {
+        if (known.has(address)) continue
+        subscriptions.delete(address)
+        masters.forget(address)
         subscriber.disconnect()
       }
     }

@@ -10,7 +10,7 @@ const FAILED_BATCHES = 16
 const CLOSING_MS = 1_000
 
 /** Activity of browsers that the store has not taken yet. */
-interface Activity {
+interface PendingActivity {
   /**
    * The browser of this session is active now. Written at once, and again until the store takes it. Where the
    * store has no such session, this process forgets it.
@@ -22,14 +22,14 @@ interface Activity {
   close(): Promise<void>
 }
 
-interface ActivityOptions {
+interface PendingActivityOptions {
   store: Pick<SessionStore, 'touch' | 'announceHere' | 'health'>
   idleMs: number
   clock: Pick<Clock, 'monotonic'>
 }
 
 /** Keeps activity until the store has taken it, so that one lost command ends no session as idle. */
-export function createActivity({ store, idleMs, clock }: ActivityOptions): Activity {
+export function createPendingActivity({ store, idleMs, clock }: PendingActivityOptions): PendingActivity {
   /** When each was active, monotonic milliseconds. */
   const pending = new Map<RecordKey, number>()
   let timer: NodeJS.Timeout | undefined

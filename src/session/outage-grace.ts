@@ -5,22 +5,22 @@ import type { RecordKey } from '../store/store.ts'
 import type { SessionCache } from './cache.ts'
 
 /** What must be known of a session to serve it without the store. Instants in monotonic milliseconds. */
-export interface Known {
+export interface CachedSession {
   readonly key: RecordKey
   /**
    * The session is not served without the store after this: its access token expires, its absolute limit passes, or
    * it was read too long ago. Its idle limit may end it earlier.
    */
   readonly graceUntil: number
-  /** Last activity that this process has passed to the store: up to `touchInterval` behind the browser's last request. */
-  seenAt: number
+  /** The last recorded activity: up to `touchInterval` behind the browser's last request. */
+  activeAt: number
 }
 
 /** The outage grace: when cached sessions may be served without the store. */
-export interface OutageGrace<Entry extends Known> {
+export interface OutageGrace<Entry extends CachedSession> {
   /**
-   * Whether the grace may be used: no node of the store answered when it began, and change messages stopped less than
-   * the grace ago and are not back. Also true before their loss is noticed, and after the store answers with errors:
+   * Whether the grace may be used: no node of the store replied when it began, and change messages stopped less than
+   * the grace ago and are not back. Also true before their loss is noticed, and after the store replies with errors:
    * callers first check that it is unreached.
    */
   isActive(): boolean
@@ -28,7 +28,7 @@ export interface OutageGrace<Entry extends Known> {
   find(cookie: string): Entry | null
 }
 
-interface OutageGraceOptions<Entry extends Known> {
+interface OutageGraceOptions<Entry extends CachedSession> {
   store: Pick<ReliableStore, 'health' | 'touch'>
   cache: Pick<SessionCache<Entry>, 'getForOutage'>
   /** 0: there is no grace. */
@@ -46,7 +46,7 @@ const PROOF_AGE_MS = 500
  * of them, because a process that was stopped has missed messages without noticing. It ends early when messages are
  * back: sessions may have changed meanwhile.
  */
-export function createOutageGrace<Entry extends Known>({
+export function createOutageGrace<Entry extends CachedSession>({
   store,
   cache,
   graceMs,
@@ -56,8 +56,11 @@ export function createOutageGrace<Entry extends Known>({
 }: OutageGraceOptions<Entry>): OutageGrace<Entry> {
   if (graceMs === 0) return { isActive: () => false, find: () => null }
   const { health } = store
+  /** Change messages have stopped, and are not back. */
   let lost = false
+  /** `graceMs` have passed since they stopped. */
   let over = false
+  /** Sessions may have been served without the store since they stopped. */
   let begun = false
   let timer: NodeJS.Timeout | undefined
 
@@ -66,10 +69,10 @@ export function createOutageGrace<Entry extends Known>({
     over = false
     clearTimeout(timer)
     if (live) end('Redis is back')
-    else timer = setTimeout(giveUp, graceMs).unref()
+    else timer = setTimeout(expire, graceMs).unref()
   })
 
-  function giveUp(): void {
+  function expire(): void {
     over = true
     end('the grace is over')
   }
@@ -98,12 +101,12 @@ export function createOutageGrace<Entry extends Known>({
     isActive,
     find(cookie) {
       if (!isActive()) return null
-      const known = cache.getForOutage(cookie)
+      const session = cache.getForOutage(cookie)
       const at = clock.monotonic()
-      if (known === null || at >= known.graceUntil || at >= known.seenAt + idleMs) return null
-      known.seenAt = at
-      store.touch(known.key)
-      return known
+      if (session === null || at >= session.graceUntil || at >= session.activeAt + idleMs) return null
+      session.activeAt = at
+      store.touch(session.key)
+      return session
     },
   }
 }

@@ -61,7 +61,7 @@ export function harmlessCommands(prefix: string): [command: string, ...args: str
 }
 
 /** Looks once for findings; the same one may be reported several times. Rejects where the connection fails. */
-export async function findFaults(
+export async function reportFindings(
   client: RedisClient,
   prefix: string,
   report: (finding: StoreFinding) => void,
@@ -103,7 +103,7 @@ export async function describeNode(node: Redis, onError: (error: unknown) => nul
   }
 }
 
-/** null where the server answers with an error; any other error is thrown. */
+/** null if the server replies with an error; any other error is thrown. */
 function nullIfRefused(error: unknown): null {
   if (error instanceof ReplyError) return null
   throw error

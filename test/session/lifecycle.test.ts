@@ -2,9 +2,9 @@ import t, { type Test } from 'tap'
 import { createKeyring } from '../../src/keyring.ts'
 import { createLog } from '../../src/log.ts'
 import { Secret } from '../../src/secret.ts'
+import { createEndSession, createSessions } from '../../src/session/lifecycle.ts'
 import type { TokenSet } from '../../src/session/sealed-tokens.ts'
 import type { EndReason } from '../../src/session/session.ts'
-import { createEndSession, createSessions } from '../../src/session/sessions.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { createReliableStore } from '../../src/store/reliable.ts'
 import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
@@ -49,7 +49,7 @@ function start(t: Test) {
     onRetried() {},
     onRestored() {},
   })
-  t.teardown(() => store.settled())
+  t.teardown(() => store.drainPendingTokens())
   const ended: EndReason[] = []
   const revoked: TokenSet[] = []
   const keyring = createKeyring([new Secret('a-secret-of-this-test-of-32-characters')])
@@ -61,9 +61,9 @@ function start(t: Test) {
     clientId: 'the app',
     clock,
     log,
-    plan: async (key) => await memory.schedule(key, 1_000),
+    schedule: async (key) => await memory.schedule(key, 1_000),
     revoke: (tokens) => void revoked.push(tokens),
-    onEnded: (reason) => void ended.push(reason),
+    onEnded: ({ reason }) => void ended.push(reason),
   })
   return {
     clock,
@@ -247,15 +247,15 @@ t.test('an end logs a warning if no configured secret opens the tokens', async (
 
 t.test('a refused session ends unless its tokens or its lease are of another attempt', async (t) => {
   const { memory, sessions, ended, revoked, granted } = start(t)
-  const [moved, held, free, gone] = [newKey(), newKey(), newKey(), newKey()]
-  for (const key of [moved, held, free, gone]) await sessions.create(key, granted(), 'code')
+  const [replaced, held, free, gone] = [newKey(), newKey(), newKey(), newKey()]
+  for (const key of [replaced, held, free, gone]) await sessions.create(key, granted(), 'code')
   const record = async (key: RecordKey) => (await memory.read(key))!
 
-  const before = await record(moved)
-  await memory.replaceTokens(moved, { gen: 1, attempt: 'of another replica', tokens: before.tokens })
-  t.equal(await sessions.endRefused(moved, before, 'mine'), 'moved')
+  const before = await record(replaced)
+  await memory.replaceTokens(replaced, { gen: 1, attempt: 'of another replica', tokens: before.tokens })
+  t.equal(await sessions.endRefused(replaced, before, 'mine'), 'precondition_failed')
   await memory.beginRefresh(held, leaseRequest('of another replica'))
-  t.equal(await sessions.endRefused(held, await record(held), 'mine'), 'moved')
+  t.equal(await sessions.endRefused(held, await record(held), 'mine'), 'precondition_failed')
   const last = await record(gone)
   await memory.end(gone)
   t.equal(await sessions.endRefused(gone, last, 'mine'), 'gone')

@@ -5,7 +5,7 @@ import { leaseRequest, newKey, startSession, type TestStore } from './stores.ts'
 const LONG = 60_000
 
 /** Giving the right back, with new tokens and without. */
-export async function settleContract(t: Test, made: TestStore): Promise<void> {
+export async function outcomeContract(t: Test, made: TestStore): Promise<void> {
   const { store, pass } = made
   const begin = (key: RecordKey, attempt: string, leaseMs = LONG) =>
     store.beginRefresh(key, leaseRequest(attempt, { leaseMs }))
@@ -152,13 +152,13 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
   await t.test('tokens of another generation are not written over', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
-    t.strictSame(await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'other' }), { kind: 'moved' })
+    t.strictSame(await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'other' }), { kind: 'newer' })
     t.strictSame(await store.replaceTokens(key, { gen: 2, attempt: 'b', tokens: 'sealed-3' }), {
       kind: 'replaced',
       gen: 3,
     })
     t.strictSame(await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' }), {
-      kind: 'moved',
+      kind: 'newer',
     })
     t.equal((await store.read(key))?.tokens, 'sealed-3')
   })
@@ -244,7 +244,7 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
       const record = await store.read(key)
       t.equal(record?.gen, 1)
       t.strictSame(await store.replaceTokens(key, { gen: 0, attempt: 'z', tokens: 'sealed-0' }), {
-        kind: 'moved',
+        kind: 'newer',
       })
       t.equal((await store.read(key))?.tokens, 'sealed-1')
     },
@@ -259,7 +259,7 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
       kind: 'replaced',
       gen: 2,
     })
-    t.strictSame(await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'other' }), { kind: 'moved' })
+    t.strictSame(await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'other' }), { kind: 'newer' })
   })
 
   await t.test(
@@ -273,7 +273,7 @@ export async function settleContract(t: Test, made: TestStore): Promise<void> {
         )
         const winners = names.filter((_, i) => answers[i]?.kind === 'replaced')
         t.equal(winners.length, 1)
-        t.equal(answers.filter((answer) => answer.kind === 'moved').length, 49)
+        t.equal(answers.filter((answer) => answer.kind === 'newer').length, 49)
         const record = await store.read(key)
         t.equal(record?.gen, 2)
         t.equal(record?.tokens, winners[0])

@@ -3,7 +3,7 @@ import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { createLog } from '../../src/log.ts'
 import { createSessionCache } from '../../src/session/cache.ts'
-import { createOutageGrace, type Known } from '../../src/session/outage.ts'
+import { type CachedSession, createOutageGrace } from '../../src/session/outage-grace.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import type { RecordKey } from '../../src/store/store.ts'
 import { createMovableClock } from '../helpers/clock.ts'
@@ -109,14 +109,14 @@ function start(t: Test) {
   const memory = createMemoryStore({ now: clock.wall, idleMs: IDLE_MS })
   t.teardown(() => memory.close())
   const touched: RecordKey[] = []
-  const cache = createSessionCache<Known>({ store: memory, max: 100, graceMs: GRACE_MS })
+  const cache = createSessionCache<CachedSession>({ store: memory, max: 100, graceMs: GRACE_MS })
   const { health, state } = unreachedStore(() => 0)
   const store = { health, touch: (key: RecordKey) => void touched.push(key) }
   const log = createLog('silent')
   const grace = createOutageGrace({ store, cache, graceMs: GRACE_MS, idleMs: IDLE_MS, clock, log })
   const key = newKey()
   const at = clock.monotonic()
-  cache.put(key, { key, graceUntil: at + GRACE_MS, seenAt: at }, cache.reading(key))
+  cache.put(key, { key, graceUntil: at + GRACE_MS, activeAt: at }, cache.beginRead(key))
   return { clock, touched, key, state, find: () => grace.find(key) }
 }
 
