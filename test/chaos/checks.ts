@@ -4,6 +4,7 @@ import {
   CUT_OFF_MS,
   FOLLOW_MS,
   LEASE_MS,
+  NO_RESPONSE_MS,
   REDIS_TROUBLE_MS,
   RESOURCE_TROUBLE_MS,
   RESPONSE_MS,
@@ -11,7 +12,6 @@ import {
   SHUTDOWN_SECONDS,
   SIGN_OUT_MS,
   SLACK_MS,
-  UNANSWERED_MS,
 } from './settings.ts'
 
 /** Something that must not happen, and what led to it. */
@@ -408,10 +408,10 @@ function reasonsFor(before: TokenRequest, after: TokenRequest, facts: Facts): st
     .some(({ kind }) => RESETS.has(kind))
   const spoiled = takenOnPurpose || (before.lostBy !== null && wasReset)
   const lateBy = after.arrivedAt - arrivedAt
-  if (after.arrivedAt < openUntil && lateBy < UNANSWERED_MS - 500) return []
+  if (after.arrivedAt < openUntil && lateBy < NO_RESPONSE_MS - 500) return []
   if (deliveredAt !== null)
-    return lateBy >= UNANSWERED_MS - 500 ? ['a response was later than the bound'] : []
-  if (lateBy >= UNANSWERED_MS - 500) return ['a token request had no response within the bound']
+    return lateBy >= NO_RESPONSE_MS - 500 ? ['a response was later than the bound'] : []
+  if (lateBy >= NO_RESPONSE_MS - 500) return ['a token request had no response within the bound']
   if (spoiled) return [rotated ? LOST_ON_PURPOSE : 'a token request was lost, on purpose']
   const hung =
     facts.faultsOf('token', { from: arrivedAt, until: endedAt }, replica).length > 0 &&

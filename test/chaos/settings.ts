@@ -12,8 +12,8 @@ export const SHUTDOWN_SECONDS = 12
 
 /** How long a process may present a refresh token after its last contact with Redis: the lease. */
 export const LEASE_MS = leaseMs(TOKEN_TIMEOUT_MS)
-/** How long one presentation may stay unanswered before the same refresh token is presented again. */
-export const UNANSWERED_MS = resetAfterMs(TOKEN_TIMEOUT_MS)
+/** How long one presentation may have no response before the same refresh token is presented again. */
+export const NO_RESPONSE_MS = resetAfterMs(TOKEN_TIMEOUT_MS)
 
 /** What a loaded machine may add to every bound. Stalls of the machine that were measured come on top. */
 export const SLACK_MS = 350

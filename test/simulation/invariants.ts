@@ -218,7 +218,7 @@ export class InvariantChecker {
         else {
           const age = Math.round(now - earlier.sentAt)
           this.violated(
-            'a refresh token is presented while an earlier presentation may still be answered',
+            'a refresh token is presented while an earlier presentation may still get a response',
             `${token.text} by ${by.name}, ${age} ms after ${earlier.by.name}`,
           )
           return

@@ -4,7 +4,7 @@ import type { Random } from './random.ts'
 import type { Replica } from './replica.ts'
 import type { VirtualClock } from './virtual-clock.ts'
 
-/** Answers calls with the data of the user whose token it sees. */
+/** Responds to calls with the data of the user whose token it receives. */
 export class SimulatedResourceServer {
   /** Faults in force: every token is refused, no call gets a response, or responses are delayed. */
   refusesAll = 0

@@ -103,7 +103,7 @@ export class RedisServer {
   readonly history: string
   /** How far its wall clock is from the true time, milliseconds. */
   clockOffset = 0
-  /** Answers every write with this error. */
+  /** Refuses every write with this error. */
   refusesWrites: string | null = null
   /** Accepts no connection. */
   refusesConnections = false

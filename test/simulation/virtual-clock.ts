@@ -77,7 +77,7 @@ const real = {
 }
 const realDateNow = Date.now
 
-/** Answered by an event of a process that ran none of the code under test. */
+/** Returned by an event of a process that ran none of the code under test. */
 export const QUIET = Symbol('quiet')
 
 /**
