@@ -60,7 +60,7 @@ export interface Fault {
   readonly delayMs: number
   /** Index of the replica. */
   readonly replica: number
-  /** An aimed fault befalls the process that acted, not `replica`. */
+  /** Whether an aimed fault hits the process that took the step, instead of `replica`. */
   readonly actor: boolean
   /** Index of the master of Redis. */
   readonly master: number
