@@ -6,7 +6,7 @@ import { elapsed, lastBearer, signInFor, until } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 
 // Most of the time is spent waiting.
-t.jobs = 2
+t.jobs = 3
 
 const status = async (browser: Browser): Promise<number> => (await browser.fetch('/flux/a')).status
 
@@ -77,7 +77,7 @@ t.test(
 )
 
 t.test('a Cluster with one node down is reachable: the other nodes are still asked', async (t) => {
-  const lifeSeconds = 30
+  const lifeSeconds = 26
   const { cluster, sandbox, bff } = await start(t, { REFRESH_AHEAD_SECONDS: '0' })
   const begun = performance.now()
   const browsers = new Map<RedisServer, Browser[]>(cluster.nodes.map((node) => [node, []]))

@@ -7,7 +7,7 @@ import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers
 import { type Proxy as Network, startProxy } from '../store/proxy.ts'
 
 // Most of the time is spent waiting.
-t.jobs = 3
+t.jobs = 6
 
 interface Away {
   redis: RedisServer

@@ -12,6 +12,9 @@ import { redisCommand } from './redis-command.ts'
 import { makeFolder } from './watchdog.ts'
 
 const MASTER_NAME = 'mymaster'
+/** How often Sentinels announce themselves and read the roles of all nodes, in milliseconds: by default, and in a hurry. */
+const USUAL_PERIODS = ['publish-period', '2000', 'info-period', '10000']
+const SHORT_PERIODS = ['publish-period', '100', 'info-period', '100']
 
 export interface SentinelGroup {
   readonly master: RedisServer
@@ -28,6 +31,8 @@ export interface SentinelGroup {
   masterPort(sentinel?: number): Promise<number>
   /** Stops replication. The replica can still be promoted. */
   cutReplication(): Promise<void>
+  /** Lets the Sentinels make a superseded master a replica soon. Resolves when it is in sync. */
+  demote(old: RedisServer): Promise<void>
 }
 
 /**
@@ -39,8 +44,10 @@ export async function startSentinelGroup(
   options: { tls?: boolean } = {},
 ): Promise<SentinelGroup> {
   const tls = options.tls === true ? await createCertificate(makeFolder('certificate')) : false
-  const master = await startRedis(t, { tls })
-  const replica = await startRedis(t, { tls, args: ['--replicaof', `127.0.0.1 ${master.port}`] })
+  // By default a replica waits five seconds for others to copy the data together with it.
+  const args = ['--repl-diskless-sync-delay', '0']
+  const master = await startRedis(t, { tls, args })
+  const replica = await startRedis(t, { tls, args: [...args, '--replicaof', `127.0.0.1 ${master.port}`] })
   await until('the replica is in sync', async () =>
     (await replica.cli('info', 'replication')).includes('master_link_status:up'),
   )
@@ -50,17 +57,30 @@ export async function startSentinelGroup(
   const sentinelPorts = sentinels.map(({ port }) => port)
   const ca = tls === false ? undefined : readFileSync(tls.caFile)
   const ask = (port: number, ...args: string[]) => redisCommand(port, ['sentinel', ...args], { ca })
+  const setPeriods = async (periods: string[]): Promise<void> => {
+    for (const port of sentinelPorts) await ask(port, 'debug', ...periods)
+  }
+  await setPeriods(SHORT_PERIODS)
   for (const port of sentinelPorts) {
     await until('each sentinel knows the two others and the replica', async () => {
       const state = await ask(port, 'master', MASTER_NAME)
       return /num-other-sentinels\n2\n/.test(state) && /num-slaves\n1\n/.test(state)
     })
   }
+  await setPeriods(USUAL_PERIODS)
 
   return {
     master,
     replica,
     sentinelPorts,
+    async demote(old) {
+      await setPeriods(SHORT_PERIODS)
+      await until('the old master replicates', async () =>
+        // A node that becomes a replica closes its connections.
+        (await old.cli('info', 'replication').catch(() => '')).includes('master_link_status:up'),
+      )
+      await setPeriods(USUAL_PERIODS)
+    },
     pauseSentinels(...at) {
       for (const each of at) sentinels[each]!.child.send('SIGSTOP')
     },
@@ -317,7 +337,7 @@ async function startSentinel(
       `dir ${folder}`,
       `sentinel monitor ${MASTER_NAME} 127.0.0.1 ${masterPort} 2`,
       `sentinel down-after-milliseconds ${MASTER_NAME} 1000`,
-      `sentinel failover-timeout ${MASTER_NAME} 5000`,
+      `sentinel failover-timeout ${MASTER_NAME} 3000`,
     ]
     writeFileSync(file, `${lines.join('\n')}\n`)
     return [file, '--sentinel']
