@@ -32,7 +32,7 @@ export interface SessionRecord {
   readonly flow: SessionFlow
   /** The `client_id` that the tokens were issued to. */
   readonly client: string
-  /** Presentations of this generation's refresh token that had no readable response, one under way included. */
+  /** Doubts about this generation's refresh token (docs/decisions/0002), that of a presentation under way included. */
   readonly doubts: number
   /** Until when the lease is held, by the store's clock; 0 when it is free. */
   readonly leaseUntil: number
@@ -165,10 +165,9 @@ export interface BeginRefreshRequest {
 /** Whether the lease was taken. */
 export type BeginRefresh =
   /**
-   * `attempt` holds the lease and the intent is written. `doubts` counts the presentations before this one that had no
-   * readable response. `openForMs`: an earlier holder never released its lease, and may still receive a response for
-   * this long; 0 if there is none. `ageMs`: since the tokens were written, by the store's clock; null if that is not
-   * known.
+   * `attempt` holds the lease and the intent is written. `doubts`: those before this presentation. `openForMs`: an
+   * earlier holder never released its lease, and may still receive a response for this long; 0 if there is none.
+   * `ageMs`: since the tokens were written, by the store's clock; null if that is not known.
    */
   | { kind: 'granted'; doubts: number; openForMs: number; ageMs: number | null }
   /** The tokens are of another generation already. */
@@ -189,7 +188,7 @@ export const LONGEST_BACK_OFF_MS = 60_000
 export interface RenewLease {
   gen: number
   attempt: string
-  /** Presentations of this generation without a readable response, this one included. */
+  /** Doubts about this generation, that of this presentation included. */
   doubts: number
   leaseMs: number
 }
@@ -197,7 +196,7 @@ export interface RenewLease {
 /** `taken`: the record has other tokens, or another attempt has taken the lease since. */
 export type RenewedLease = 'held' | 'taken' | 'gone'
 
-/** How many presentations of which generation had no readable response, the latest included. */
+/** How many doubts there are about which generation, that of the latest presentation included. */
 export interface InDoubt {
   gen: number
   doubts: number

@@ -34,6 +34,7 @@ export type RefreshResult =
   | { kind: 'paused'; waitMs: number }
   /** Read the record again: it has changed, or new tokens wait for the store (`late`) and `read` shows them. */
   | { kind: 'changed'; late?: Promise<RefreshResult> }
+  /** The session has ended; `reason` is null where it is not known here. */
   | { kind: 'ended'; reason: EndReason | null }
   /**
    * No tokens now: the token endpoint failed, or nothing may be presented before `retryInMs`. `late`: the result of
@@ -78,7 +79,7 @@ export interface Refresh {
 const FORCED_WINDOW_MS = 60_000
 /** After an incident a token in doubt is not presented for this long: a process that holds new ones stores them sooner. */
 const INCIDENT_PAUSE_MS = 5_000
-/** The result of a request that could not be sent in time comes this much after its timeout, and leaves no doubt. */
+/** The token client reports a request that it could not send in time so soon after the timeout. */
 const UNSENT_TOLERANCE_MS = 100
 /** A timer that is later than this shows that this process was stalled. What it missed is no failure of the server. */
 const STALL_MS = 250
@@ -86,7 +87,7 @@ const STALL_MS = 250
 const RENEW_EVERY_MS = 1_500
 /** How soon after a renewal that the store did not take. */
 const RENEW_AGAIN_MS = 250
-/** Callers come back after this while an earlier presentation has no response. */
+/** Callers come back after this while a presentation has no response, or while this process stops. */
 const UNANSWERED_RETRY_MS = 2_000
 
 /** The right to present a refresh token once. Instants by the monotonic clock. */
@@ -140,18 +141,18 @@ export function createRefresh(options: RefreshOptions): Refresh {
     const session = trigger === 'invalid_token' ? asExpired(found, clock.wall()) : found
     // An access token that has expired is refreshed whatever was forced before.
     const forced = trigger === 'invalid_token' && clock.wall() < found.tokens.expiresAt
-    let lease: Lease | RefreshResult | null = null
+    let presents = false
     try {
-      lease = await takeLease(session, forced)
+      const lease = await takeLease(session, forced)
       if ('kind' in lease) return lease
       if (closed) {
         await store.releaseLease(session.key, { attempt: lease.attempt, inDoubt: null, retryInMs: 0 })
-        lease = { kind: 'later', retryInMs: UNANSWERED_RETRY_MS }
-        return lease
+        return { kind: 'later', retryInMs: UNANSWERED_RETRY_MS }
       }
+      presents = true
       return await present(session, lease, { trigger, admission, releaseSlot })
     } finally {
-      if (lease === null || 'kind' in lease) {
+      if (!presents) {
         admission.release()
         releaseSlot()
       }
@@ -211,7 +212,6 @@ export function createRefresh(options: RefreshOptions): Refresh {
           record.leaseUntil > 0 ? INCIDENT_PAUSE_MS - (clock.monotonic() - beganAt) : 0,
         )
         if (waitMs <= 0) return lease
-        // `null` takes back the doubt of this lease alone; earlier ones stay.
         await store.releaseLease(key, { attempt, inDoubt: null, retryInMs: waitMs })
         return { kind: 'later', retryInMs: waitMs }
       }

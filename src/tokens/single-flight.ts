@@ -53,10 +53,10 @@ export function createSingleFlight(options: SingleFlightOptions): SingleFlight {
     })
     const watch = watchRecord(key, () => {
       changed = true
-      look().catch(() => {})
+      lookForEnd().catch(() => {})
     })
 
-    async function look(): Promise<void> {
+    async function lookForEnd(): Promise<void> {
       const found = await sessions.find(key)
       if (found.kind !== 'ended' || over) return
       timer = setTimeout(() => endEarly({ kind: 'ended', reason: found.reason }), OWN_END_MS)
