@@ -98,7 +98,10 @@ export const TABLE = {
 
   OAUTH_AUTHORIZE_URL: optional(ADDRESS, 'authorization endpoint (default: AUTH_URL/oauth/authorize)'),
   OAUTH_TOKEN_URL: optional(ADDRESS, 'token endpoint (default: AUTH_URL/oauth/token)'),
-  OAUTH_REVOCATION_URL: optional(ADDRESS, 'revocation endpoint (RFC 7009), used when a session ends'),
+  OAUTH_REVOCATION_URL: optional(
+    ADDRESS,
+    'revocation endpoint (RFC 7009), used at sign-out and when a session is replaced or ended by an operator',
+  ),
   OAUTH_ISSUER: optional(ISSUER, 'issuer that an `iss` in the callback must equal (RFC 9207)'),
   OAUTH_SCOPE: optional(SCOPE, 'scope to ask for (default: BASE_URL)'),
   OAUTH_FLOWS: withDefault(

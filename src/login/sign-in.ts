@@ -62,7 +62,7 @@ export function createSignIn({
     let session: NewSession
     try {
       session = await sessions.create(key, granted, flow)
-      // An unsaved session would be saved by the library at the end of a request that failed.
+      // Confirms the record. Without that the library sets no session cookie.
       await request.session.save()
     } catch (error) {
       revoke(granted)

@@ -196,7 +196,8 @@ export function createCallers({
       case 'live': {
         const { session } = found
         const access = await tokens.obtainAccessToken(session, refused.gen)
-        if (access.kind === 'not_refreshable' && namesInvalidToken) throw await endRefused(refused, request)
+        if (access.kind === 'not_refreshable' && namesInvalidToken)
+          throw await endInvalidToken(refused, request)
         return await ready(session, access)
       }
       case 'ended':
@@ -207,7 +208,7 @@ export function createCallers({
   }
 
   /** Ends a session whose only token was called invalid. Returns the problem to send. */
-  async function endRefused(refused: Caller, request: RequestInLog): Promise<Problem> {
+  async function endInvalidToken(refused: Caller, request: RequestInLog): Promise<Problem> {
     const { key, gen } = refused
     if (await sessions.end(key, 'refused', { gen, request })) return loginRequired('refused')
     // One of several callers with this token ends the session, and all get the same problem.

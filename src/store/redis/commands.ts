@@ -13,7 +13,10 @@ interface CommandsOptions {
 /** The only way to send a command. Everything rejects with `StoreUnavailable`; the command may have run all the same. */
 export interface Commands {
   readonly client: RedisClient
-  /** Sends the commands of `work`, measured under the name `command`. `redisKey`: what they work on, for the health. */
+  /**
+   * Sends the commands of `work`, measured under the name `command`. `redisKey`: one that they work on; it names the
+   * server that has an incident if that takes no writes.
+   */
   send<T>(command: string, work: () => Promise<T>, redisKey?: string): Promise<T>
   /** Runs a script on its Redis keys, all in one slot; the head of its file says what it returns. */
   script(name: ScriptName, redisKeys: string | readonly string[], ...args: ScriptArgument[]): Promise<unknown>

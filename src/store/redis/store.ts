@@ -131,12 +131,14 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     nonce: (nonce: string): string => `${prefix}n:${createHash('sha256').update(nonce).digest('base64url')}`,
   }
 
+  /** `idleLimitMs`: end it only if the store's clock agrees that a limit has passed. */
   async function endRecord(
     key: RecordKey,
     { gen, reason = '', attempt = '' }: EndRequest,
-    limitMs: number | '' = '',
+    idleLimitMs: number | '' = '',
   ): Promise<EndRecord> {
-    const args = [gen ?? '', messages.channel, key, reason, END_KEPT_MS, limitMs, CLOCK_TOLERANCE_MS, attempt]
+    const limits = [END_KEPT_MS, idleLimitMs, CLOCK_TOLERANCE_MS]
+    const args = [gen ?? '', messages.channel, key, reason, ...limits, attempt]
     const end = async (...keys: string[]) =>
       (await script('end-record', keys, ...args)) as [number, string, string]
     let apart = false
