@@ -43,30 +43,21 @@ t.test(
   'the benchmark signs in, loads each server that needs no further package, and writes its page and chart',
   async (t) => {
     const page = emptyPage()
-    const only = ['--only', 'ours,ours-again,ours-uncached,ours-logged,bare,workers', '--load', 'sockets']
-    const short = [
-      '--rounds',
-      '1',
-      '--seconds',
-      '0.3',
-      '--warmup',
-      '0.1',
-      '--sessions',
-      '8',
-      '--connections',
-      '8',
-    ]
+    // The same server again, for the resolution of a run, has a test of its own.
+    const only = ['--only', 'ours,ours-uncached,ours-logged,bare,workers', '--load', 'sockets']
+    const times = ['--rounds', '1', '--seconds', '0.15', '--warmup', '0.05']
+    const short = [...times, '--sessions', '8', '--connections', '8']
     const run = await bench(t, 'run.mjs', ...only, ...short, '--page', page)
     t.equal(run.code, 0, run.stderr)
 
     const written = readFileSync(page, 'utf8')
     t.match(written, /^# Kept\n/)
     const rows = rowsOf(written)
-    t.equal(rows.length, 12, 'five candidates, two sizes; one worker and two')
+    t.equal(rows.length, 10, 'four candidates, two sizes; one worker and two')
     for (const [title, perSecond = ''] of rows) {
       t.ok(Number(perSecond.replaceAll(',', '')) > 0, `${title} answered: ${perSecond}`)
     }
-    const [cached = 1, , uncached = 0] = rows.map((cells) => Number(cells[4]))
+    const [cached = 1, uncached = 0] = rows.map((cells) => Number(cells[4]))
     t.ok(cached < 0.2, `a session in the cache costs no Redis command: ${cached} a request`)
     t.ok(uncached > 0.9, `one that may not be cached costs one: ${uncached} a request`)
     t.strictSame(rowsOf(run.stdout), rows, 'what is printed is what is written')
@@ -185,6 +176,11 @@ interface Percentiles {
   readonly most: number
 }
 
+/** Why a load says nothing about a server, or null. */
+interface Validity {
+  readonly fault: string | null
+}
+
 interface OpenLoop {
   readonly requests: number
   readonly failed: number
@@ -252,13 +248,17 @@ t.test('the latency benchmark compares with direct calls, and shows a refresh an
   t.equal(run.code, 0, run.stderr)
   const rows = rowsOf(readFileSync(page, 'utf8'))
   t.strictSame(rowsOf(run.stdout), rows, 'what is printed is what is written')
-  t.equal(rows.length, 1 + 2 * 3, 'a candidate; before, during and after the two disturbances')
   for (const [title, count = ''] of rows) t.ok(Number(count.replaceAll(',', '')) > 0, `${title}: ${count}`)
 
   const written = JSON.parse(readFileSync(page.replace(/\.md$/, '-latency.json'), 'utf8')) as {
-    candidates: { through: OpenLoop; direct: OpenLoop }[]
+    candidates: { through: OpenLoop & Validity; direct: OpenLoop & Validity }[]
     scenarios: { name: string; windows: Record<string, { requests: number; failed: object }> }[]
   }
+  // A busy machine delays the generator, and an invalid round is not in the table.
+  const valid = written.candidates.filter(
+    ({ through, direct }) => through.fault === null && direct.fault === null,
+  )
+  t.equal(rows.length, valid.length + 2 * 3, 'a candidate; before, during and after the two disturbances')
   const [measured] = written.candidates
   for (const { requests, failed, latency } of [measured!.through, measured!.direct]) {
     t.ok(requests > 0 && failed === 0 && latency.p50 > 0, `${requests} requests, p50 ${latency.p50} ms`)
