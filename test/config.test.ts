@@ -318,12 +318,25 @@ t.test(
     t.equal(configOf(general).tracing?.url, 'https://collector/otlp/v1/traces')
     t.equal(configOf({ ...general, ...whole }).tracing?.url, 'http://other:4318/own')
     t.equal(configOf({ ...general, OTEL_TRACES_EXPORTER: 'none' }).tracing, null)
-    t.equal(configOf({ ...whole, OTEL_SDK_DISABLED: 'true' }).tracing, null)
+    t.equal(configOf({ ...whole, OTEL_SDK_DISABLED: 'True' }).tracing, null)
     t.match(
       faultsOf({
+        ...general,
         OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: (await createCertificate(makeFolder('c'))).certFile,
       }),
       [/^OTEL_EXPORTER_OTLP_CLIENT_KEY is required with OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE$/],
     )
   },
 )
+
+t.test('without an endpoint of traces the variables of OpenTelemetry are not read', async (t) => {
+  const env = {
+    OTEL_EXPORTER_OTLP_PROTOCOL: 'grpc',
+    OTEL_EXPORTER_OTLP_CERTIFICATE: '/nowhere',
+    OTEL_EXPORTER_OTLP_HEADERS: '"quoted"',
+    OTEL_TRACES_EXPORTER: 'console',
+    OTEL_SDK_DISABLED: '1',
+  }
+  t.strictSame(warningsOf(env), [])
+  t.equal(configOf({ ...env, OTEL_EXPORTER_OTLP_ENDPOINT: '' }).tracing, null)
+})

@@ -8,6 +8,7 @@ import {
   type OauthName,
   type StoreName,
   TABLE,
+  TRACE_ENDPOINTS,
   VARIABLE_NAMES,
   type Values,
   type VariableName,
@@ -26,10 +27,16 @@ type ParsedConfig =
  * variables name; has no other effect.
  */
 export function parseConfig(env: Environment): ParsedConfig {
-  const read = readVariables(env, VARIABLE_NAMES)
+  const used = TRACE_ENDPOINTS.some((name) => env[name]) ? env : withoutTraces(env)
+  const read = readVariables(used, VARIABLE_NAMES)
   if (!read.ok) return { ...read, hints: nearMisses(env) }
-  const warnings = [...relationWarnings(read.values), ...secretWarnings(env), ...nearMisses(env)]
+  const warnings = [...relationWarnings(read.values), ...secretWarnings(used), ...nearMisses(env)]
   return { ok: true, config: toConfig(read.values), warnings }
+}
+
+/** The variables of OpenTelemetry may be meant for other programs of the host: without an endpoint they are not read. */
+function withoutTraces(env: Environment): Environment {
+  return Object.fromEntries(Object.entries(env).filter(([name]) => !name.startsWith('OTEL_')))
 }
 
 /** The text for stderr: faults, hints, and where to read on. */

@@ -78,6 +78,11 @@ export function mapped<T, U>(kind: Kind<T>, change: (value: T) => U): Kind<U> {
   }
 }
 
+/** A kind of lower-case words that reads them in any case. */
+export function inAnyCase<T>(kind: Kind<T>): Kind<T> {
+  return { accepts: `${kind.accepts}, in any case`, read: (text) => kind.read(text.toLowerCase()) }
+}
+
 /** A kind or one fixed word. */
 export function orWord<T, const W extends string>(word: W, kind: Kind<T>): Kind<T | W> {
   return {

@@ -5,6 +5,7 @@ import {
   CERTIFICATES,
   HOST,
   ISSUER,
+  inAnyCase,
   type Kind,
   listOf,
   mapped,
@@ -272,7 +273,7 @@ export const TABLE = {
   OTEL_TRACES_EXPORTER: withDefault('otlp', oneOf('otlp', 'none'), 'none turns tracing off'),
   OTEL_SDK_DISABLED: withDefault(
     'false',
-    mapped(oneOf('true', 'false'), (text) => text === 'true'),
+    inAnyCase(mapped(oneOf('true', 'false'), (text) => text === 'true')),
     'true turns tracing off',
   ),
 
@@ -328,6 +329,12 @@ export type OauthName = (typeof OAUTH_NAMES)[number]
 export const EGRESS_NAMES = ['HTTPS_PROXY', 'HTTP_PROXY', 'NO_PROXY'] as const satisfies VariableName[]
 
 export type EgressName = (typeof EGRESS_NAMES)[number]
+
+/** Either turns traces on. */
+export const TRACE_ENDPOINTS = [
+  'OTEL_EXPORTER_OTLP_ENDPOINT',
+  'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
+] as const satisfies VariableName[]
 
 /** The facts that the documentation must state for each variable. */
 export const VARIABLES = Object.entries<Variable<unknown>>(TABLE).map(([name, variable]) => ({

@@ -2,6 +2,8 @@ import t from 'tap'
 import { parseConfig } from '../../src/config/config.ts'
 import { CERTIFICATE, type Env, faultsOf, SESSION_SECRET } from './environment.ts'
 
+const TRACED = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' }
+
 t.test('each fault is found alone and begins with the name of its variable', async (t) => {
   const dir = t.testdir({ 'file.txt': 'text', 'broken.pem': CERTIFICATE.replace('MIIB', 'AAAA') })
   const cases: [name: string, value: string | undefined, says: RegExp, others?: Env][] = [
@@ -66,19 +68,19 @@ t.test('each fault is found alone and begins with the name of its variable', asy
     ['OTEL_EXPORTER_OTLP_ENDPOINT', 'collector:4318', /begins with https:.*"collector:4318"/],
     ['OTEL_EXPORTER_OTLP_ENDPOINT', 'http://user:pass@collector', /must not hold an @/],
     ['OTEL_EXPORTER_OTLP_TRACES_ENDPOINT', 'http://collector?key=1', /query or a fragment/],
-    ['OTEL_EXPORTER_OTLP_PROTOCOL', 'grpc', /one of `http\/protobuf`, `http\/json`, but is "grpc"/],
-    ['OTEL_EXPORTER_OTLP_HEADERS', 'a header=x', /each a header field/],
-    ['OTEL_EXPORTER_OTLP_HEADERS', 'key=%0a', /each a header field/],
-    ['OTEL_EXPORTER_OTLP_HEADERS', 'key=%', /each a header field/],
-    ['OTEL_EXPORTER_OTLP_CERTIFICATE', `${dir}/file.txt`, /holds none/],
-    ['OTEL_EXPORTER_OTLP_CLIENT_KEY', `${dir}/file.txt`, /without a passphrase/],
-    ['OTEL_SERVICE_NAME', 'two\nlines', /printable ASCII/],
-    ['OTEL_RESOURCE_ATTRIBUTES', 'a=b=c', /of `name=value`, values percent-encoded, but is "a=b=c"/],
-    ['OTEL_RESOURCE_ATTRIBUTES', 'a=b,=c', /of `name=value`/],
-    ['OTEL_TRACES_SAMPLER', 'sometimes', /one of `parentbased_always_on`/],
-    ['OTEL_TRACES_SAMPLER_ARG', '1.1', /a number from 0 to 1/],
-    ['OTEL_TRACES_EXPORTER', 'console', /one of `otlp`, `none`/],
-    ['OTEL_SDK_DISABLED', 'yes', /one of `true`, `false`/],
+    ['OTEL_EXPORTER_OTLP_PROTOCOL', 'grpc', /one of `http\/protobuf`, `http\/json`, but is "grpc"/, TRACED],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'a header=x', /each a header field/, TRACED],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'key=%0a', /each a header field/, TRACED],
+    ['OTEL_EXPORTER_OTLP_HEADERS', 'key=%', /each a header field/, TRACED],
+    ['OTEL_EXPORTER_OTLP_CERTIFICATE', `${dir}/file.txt`, /holds none/, TRACED],
+    ['OTEL_EXPORTER_OTLP_CLIENT_KEY', `${dir}/file.txt`, /without a passphrase/, TRACED],
+    ['OTEL_SERVICE_NAME', 'two\nlines', /printable ASCII/, TRACED],
+    ['OTEL_RESOURCE_ATTRIBUTES', 'a=b=c', /of `name=value`, values percent-encoded, but is "a=b=c"/, TRACED],
+    ['OTEL_RESOURCE_ATTRIBUTES', 'a=b,=c', /of `name=value`/, TRACED],
+    ['OTEL_TRACES_SAMPLER', 'sometimes', /one of `parentbased_always_on`/, TRACED],
+    ['OTEL_TRACES_SAMPLER_ARG', '1.1', /a number from 0 to 1/, TRACED],
+    ['OTEL_TRACES_EXPORTER', 'console', /one of `otlp`, `none`/, TRACED],
+    ['OTEL_SDK_DISABLED', 'yes', /one of `true`, `false`/, TRACED],
     ['REDIS_CERT_FILE', `${dir}/file.txt`, /holds none/, { REDIS_URL: 'rediss://redis' }],
     ['REDIS_KEY_FILE', `${dir}/file.txt`, /holds none/, { REDIS_URL: 'rediss://redis' }],
     ['REDIS_KEY_FILE', `${dir}/none.pem`, /\(ENOENT\)/, { REDIS_URL: 'rediss://redis' }],
