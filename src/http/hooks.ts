@@ -14,6 +14,8 @@ export interface KnownPath {
   path: string
   /** Value of the `Allow` header. */
   allow: string
+  /** The page's build may have a file of this name, for other methods than these. */
+  mayBeFile?: boolean
   /** How to show a problem as a page; null if this request gets JSON. */
   page?: (request: FastifyRequest, reply: FastifyReply) => ProblemPage | null
 }
@@ -40,24 +42,12 @@ declare module 'fastify' {
   interface FastifyInstance {
     /** Logs and measures a response when it is over. */
     followResponse: (request: FastifyRequest, reply: FastifyReply) => void
-    /** How to show a problem as a page; null if this request gets JSON. */
-    pageOf: (request: FastifyRequest, reply: FastifyReply, toShow: Problem) => ProblemPage | null
   }
   interface FastifyRequest {
     /** Of the trace that this server exports; absent if it exports none. */
     traceId?: string
   }
 }
-
-// A failed file has them already, and caches would keep the failure for a year.
-const HEADERS_OF_FILES = [
-  'accept-ranges',
-  'cache-control',
-  'content-encoding',
-  'content-range',
-  'etag',
-  'last-modified',
-]
 
 /**
  * Adds what every response has in common: one form of error, security headers, 404 and 405 before any
@@ -66,13 +56,12 @@ const HEADERS_OF_FILES = [
 export function addHooks(server: FastifyInstance, options: HooksOptions): { drain: () => void } {
   const { secure, log } = options
   const logResponse = createResponseLog(options)
-  const findKnownPath = createKnownPaths(options.knownPaths)
-  const answerUnknown = createAnswerUnknown({ ...options, findKnownPath })
+  const findKnownPath = createPathTable(options.knownPaths)
+  const handleUnmatched = createUnmatchedHandler(findKnownPath, options.fallback)
   const warnOfForwarded = createForwardedWarning(log)
 
   server.decorate('followResponse', follow)
-  server.decorate('pageOf', pageOf)
-  server.decorateRequest('problemPage', null)
+  server.decorate('problemPage', createProblemPages(findKnownPath, options.navigationPage))
   server.decorateRequest('sentProblem', null)
 
   const connections = trackConnections(server.server)
@@ -91,7 +80,7 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): { drai
     }
     warnOfForwarded(request)
     // Fastify reads the body before it calls a handler for unknown paths, so they are answered here.
-    if (request.is404 || lacksSegment(request)) answerUnknown(request, reply).catch(done)
+    if (request.is404 || lacksSegment(request)) handleUnmatched(request, reply).catch(done)
     else done()
   })
 
@@ -103,7 +92,6 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): { drai
     if (toSend.status >= 500) logFault(log, request, toSend)
     else if (toSend.code === 'cross_origin') logCrossOrigin(log, request, toSend)
     for (const name of HEADERS_OF_FILES) reply.removeHeader(name)
-    request.problemPage ??= pageOf(request, reply, toSend)
     return sendProblem(request, reply, toSend)
   })
 
@@ -116,11 +104,6 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): { drai
 
   return { drain: connections.drain }
 
-  function pageOf(request: FastifyRequest, reply: FastifyReply, toShow: Problem): ProblemPage | null {
-    const page = findKnownPath(routedPath(request.url) ?? rawPath(request.url))?.page?.(request, reply)
-    return page ?? (isFailedNavigation(request, toShow) ? options.navigationPage(request, reply) : null)
-  }
-
   function follow(request: FastifyRequest, reply: FastifyReply): void {
     const startedAt = performance.now()
     const { raw } = reply
@@ -131,6 +114,16 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): { drai
     })
   }
 }
+
+// A failed file has them already, and caches would keep the failure for a year.
+const HEADERS_OF_FILES = [
+  'accept-ranges',
+  'cache-control',
+  'content-encoding',
+  'content-range',
+  'etag',
+  'last-modified',
+]
 
 /** Status of a response that was over before its head was written. */
 const CLIENT_GONE = 499
@@ -158,10 +151,19 @@ function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions)
   }
 }
 
-/** Whether a person has opened data, or an address below /auth that does not exist. */
-function isFailedNavigation({ headers, url }: FastifyRequest, { code }: Problem): boolean {
-  if (headers['sec-fetch-mode'] !== 'navigate') return false
-  return isBelow(PATHS.flux, url) || (code === 'not_found' && isBelow(PATHS.login, url))
+/**
+ * A known path decides itself who gets a page. Elsewhere it is a person who has opened data, or an address below
+ * /auth that does not exist.
+ */
+function createProblemPages(findKnownPath: FindKnownPath, navigationPage: HooksOptions['navigationPage']) {
+  return (request: FastifyRequest, reply: FastifyReply): ProblemPage | null => {
+    const path = decodedPath(request.url)
+    const known = findKnownPath(path)
+    if (known?.page !== undefined) return known.page(request, reply)
+    if (request.headers['sec-fetch-mode'] !== 'navigate') return null
+    const isOpened = isBelow(PATHS.flux, path) || (known === undefined && isBelow(PATHS.login, path))
+    return isOpened ? navigationPage(request, reply) : null
+  }
 }
 
 function logCrossOrigin(log: Logger, request: FastifyRequest, { detail }: Problem): void {
@@ -195,28 +197,42 @@ function logFault(log: Logger, request: FastifyRequest, toSend: Problem): void {
   else log.warn({ ...line, reason: cause instanceof Error ? messageOf(cause) : undefined }, title)
 }
 
-/** Answers a request that no route takes: 405, a file, or 404. */
-function createAnswerUnknown({
-  findKnownPath,
-  fallback,
-}: Pick<HooksOptions, 'fallback'> & { findKnownPath: (path: string) => KnownPath | undefined }) {
-  return async function answerUnknown(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    const path = routedPath(request.url)
-    if (path === null) throw problem('invalid_request', 'The path is not valid UTF-8.')
-    const known = findKnownPath(path)
-    if (known !== undefined && !known.allow.split(', ').includes(request.method)) {
-      throw problem('method_not_allowed', { headers: { allow: known.allow } })
-    }
-    if (known !== undefined) throw problem('not_found')
-    return await fallback(request, reply)
+type FindKnownPath = (path: string) => KnownPath | undefined
+
+/** Finds the entry of a decoded path. The first match counts. */
+function createPathTable(knownPaths: readonly KnownPath[]): FindKnownPath {
+  const openApi: KnownPath = { path: PATHS.openApi, allow: 'GET, HEAD' }
+  const table = [...knownPaths, openApi].map((known) => ({ known, matches: matcherOf(known.path) }))
+  return (path) => table.find(({ matches }) => matches.test(path))?.known
+}
+
+/** Responds to a request that no route takes: 405, a file, or 404. */
+function createUnmatchedHandler(findKnownPath: FindKnownPath, fallback: HooksOptions['fallback']) {
+  return async function handleUnmatched(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const known = findKnownPath(decodedPath(request.url))
+    if (known === undefined) return await fallback(request, reply)
+    if (known.allow.split(', ').includes(request.method)) throw problem('not_found')
+    if (known.mayBeFile) return await fileOrRefusal(known, () => fallback(request, reply))
+    throw methodNotAllowed(known.allow)
   }
 }
 
-/** Finds the pattern of a path that exists. */
-function createKnownPaths(knownPaths: readonly KnownPath[]) {
-  const openApi: KnownPath = { path: PATHS.openApi, allow: 'GET, HEAD' }
-  const table = [...knownPaths, openApi].map((known) => ({ known, matches: matcherOf(known.path) }))
-  return (path: string): KnownPath | undefined => table.find(({ matches }) => matches.test(path))?.known
+/** A file of the page under a known path has methods of its own. */
+async function fileOrRefusal(
+  { allow }: KnownPath,
+  fallback: () => Promise<FastifyReply>,
+): Promise<FastifyReply> {
+  try {
+    return await fallback()
+  } catch (error) {
+    const { code, headers } = toProblem(error)
+    if (code === 'not_found') throw methodNotAllowed(allow)
+    throw code === 'method_not_allowed' ? methodNotAllowed(`${headers.allow}, ${allow}`) : error
+  }
+}
+
+function methodNotAllowed(allow: string): Problem {
+  return problem('method_not_allowed', { headers: { allow } })
 }
 
 /** The paths of a route pattern whose parameters are not empty. */
@@ -224,17 +240,17 @@ function matcherOf(pattern: string): RegExp {
   return new RegExp(`^${pattern.replaceAll('.', '\\.').replace(/:\w+/g, '[^/]+')}$`)
 }
 
-/** The path as the router reads it: `/%66lux/a` is `/flux/a`, and `%2F` separates nothing. null: not valid UTF-8. */
-function routedPath(url: string): string | null {
+/**
+ * The path as the router reads it: `/%66lux/a` is `/flux/a`, and `%2F` separates nothing. Unchanged if it cannot
+ * be decoded: no route takes it.
+ */
+function decodedPath(url: string): string {
+  const path = url.split('?', 1)[0]!
   try {
-    return decodeURI(rawPath(url))
+    return decodeURI(path)
   } catch {
-    return null
+    return path
   }
-}
-
-function rawPath(url: string): string {
-  return url.split('?', 1)[0]!
 }
 
 /** `/flux/` and `/flux/DEMO/` match their routes with an empty parameter. */

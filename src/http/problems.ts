@@ -5,19 +5,22 @@ import { Problem, problem } from '../errors.ts'
 export type ProblemPage = (problem: Problem) => unknown
 
 declare module 'fastify' {
+  interface FastifyInstance {
+    /** How to show a problem with this request as a page; null if it is sent as JSON. */
+    problemPage: (request: FastifyRequest, reply: FastifyReply) => ProblemPage | null
+  }
   interface FastifyRequest {
-    /** null if a problem is sent as JSON. */
-    problemPage: ProblemPage | null
     /** The problem that was sent, for the log and the metrics. */
     sentProblem: Problem | null
   }
 }
 
-/** Sends a problem as `application/problem+json`, or as a page if the request has one. */
+/** Sends a problem as `application/problem+json`, or as a page if the browser shows the response. */
 export function sendProblem(request: FastifyRequest, reply: FastifyReply, toSend: Problem): unknown {
   request.sentProblem = toSend
   for (const [name, value] of Object.entries(toSend.headers)) reply.header(name, value)
-  if (request.problemPage) return request.problemPage(toSend)
+  const page = request.server.problemPage(request, reply)
+  if (page !== null) return page(toSend)
   return reply.code(toSend.status).type('application/problem+json').send(toSend.body(request.id))
 }
 
@@ -30,6 +33,13 @@ export function isNavigation({ headers }: FastifyRequest): boolean {
   return mode === undefined ? /\btext\/html\b/i.test(headers.accept ?? '') : mode === 'navigate'
 }
 
+/** How the detail of a problem names a parameter: by a name that is safe to show, else by its position from 0. */
+export function parameterAt(position: number, name: string): string {
+  return /^[A-Za-z0-9_.-]{1,64}$/.test(name)
+    ? `The parameter ${name}`
+    : `Parameter ${position + 1} of the query`
+}
+
 /** Fastify's own errors as problems. */
 const FASTIFY_CODES: Record<string, () => Problem> = {
   FST_ERR_CTP_INVALID_MEDIA_TYPE: () => problem('unsupported_media_type'),
@@ -37,7 +47,6 @@ const FASTIFY_CODES: Record<string, () => Problem> = {
   FST_ERR_CTP_EMPTY_JSON_BODY: () => problem('invalid_request', 'The body is empty.'),
   FST_ERR_CTP_INVALID_JSON_BODY: () => problem('invalid_request', 'The body is not valid JSON.'),
   FST_ERR_BAD_URL: () => problem('invalid_request', 'The path holds a percent sign that encodes nothing.'),
-  FST_ERR_MAX_PARAM_LENGTH: () => problem('uri_too_long'),
 }
 
 interface FastifyLikeError {

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import type { IncomingMessage } from 'node:http'
+import { type IncomingMessage, maxHeaderSize } from 'node:http'
 import { BlockList, isIPv6 } from 'node:net'
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { Config } from '../config/config.ts'
@@ -20,7 +20,8 @@ export function createServer({ trustProxy, secureCookies, upstream, oauth }: Con
     exposeHeadRoutes: false,
     return503OnClosing: false,
     forceCloseConnections: 'idle',
-    routerOptions: { maxParamLength: 4_096 },
+    // No limit of its own: `addHooks` limits the whole request target.
+    routerOptions: { maxParamLength: maxHeaderSize },
     // A browser that stops reading would hold its connection for ever. A request makes at most three calls.
     connectionTimeout: Math.max(60_000, 3 * (upstream.timeoutMs + oauth.tokenTimeoutMs)),
     requestTimeout: 60_000,
@@ -40,9 +41,7 @@ export function createServer({ trustProxy, secureCookies, upstream, oauth }: Con
       request.server.followResponse(request, reply)
       addSecurityHeaders(request, reply, secureCookies)
       reply.header('connection', 'close')
-      const toSend = toProblem(error)
-      request.problemPage = request.server.pageOf(request, reply, toSend)
-      sendProblem(request, reply, toSend)
+      sendProblem(request, reply, toProblem(error))
     },
   })
   clientErrors.watch(server.server)

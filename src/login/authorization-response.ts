@@ -1,4 +1,5 @@
 import { problem } from '../errors.ts'
+import { parameterAt } from '../http/problems.ts'
 
 /** The parameters of an authorization response (RFC 6749 sections 4.1.2 and 4.1.2.1). */
 export interface AuthorizationResponse {
@@ -28,15 +29,21 @@ export function soleParameter(query: URLSearchParams, name: string): string | nu
   return values[0] ?? null
 }
 
+function refuseRepeated(query: URLSearchParams): void {
+  const seen = new Set<string>()
+  for (const [position, name] of [...query.keys()].entries()) {
+    if (seen.has(name)) throw problem('invalid_request', `${parameterAt(position, name)} is repeated.`)
+    seen.add(name)
+  }
+}
+
 /** Reads a response from the query. Throws if a parameter is repeated, and ignores unknown ones. */
 export function readAuthorizationResponse(query: URLSearchParams): AuthorizationResponse {
-  const [code, error, state = null, iss = null] = ['code', 'error', 'state', 'iss'].map((name) =>
-    soleParameter(query, name),
-  )
-  if (new Set(query.keys()).size !== query.size) throw problem('invalid_request', 'A parameter is repeated.')
+  refuseRepeated(query)
+  const [code, error] = [query.get('code'), query.get('error')]
   if (code && error) throw problem('invalid_request', CODE_OR_ERROR)
   const kind = code ? 'code' : error ? 'error' : 'none'
-  return { kind, value: code || error || '', state, iss }
+  return { kind, value: code || error || '', state: query.get('state'), iss: query.get('iss') }
 }
 
 /** Throws unless the text has the form of a nonce. */

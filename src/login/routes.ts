@@ -50,7 +50,7 @@ function servedFlows({ flows }: Oauth): readonly OptionalFlow[] {
 
 /** The paths of this folder with their methods, for the response to any other method. The first match counts. */
 export function loginPaths(oauth: Oauth): KnownPath[] {
-  const page = problemPage(oauth)
+  const page = createSignInProblemPage(oauth.flows.has('token') ? FORGET_FRAGMENT : undefined)
   const paths: KnownPath[] = [
     ...servedFlows(oauth).flatMap(({ knownPaths }) => knownPaths(oauth.redirect)),
     { path: PATHS.login, allow: 'GET' },
@@ -83,7 +83,6 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
     signIn: createSignIn(options),
     sessionFacts: createSessionFacts({ defaultWac: config.wac.default, now: clock.wall }),
   }
-  const page = problemPage(oauth)
 
   function noteFailure(request: FastifyRequest, { code, headers }: Problem): void {
     const reason = FAILURES[code]
@@ -96,8 +95,7 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
 
   await app.register(async (scope) => {
     await addCookies(scope)
-    scope.addHook('onRequest', async (request, reply) => {
-      if (PAGES.has(request.routeOptions.url)) request.problemPage = page(request, reply)
+    scope.addHook('onRequest', async (request) => {
       // Before anything that reads the store.
       if (request.method !== 'POST') return
       if (!comesFromOwnOrigin(request.method, request.headers, publicUrl))
@@ -125,8 +123,4 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
       for (const flow of servedFlows(oauth)) flow.addRoutes(inSession, context)
     })
   })
-}
-
-function problemPage({ flows }: Oauth) {
-  return createSignInProblemPage(flows.has('token') ? FORGET_FRAGMENT : undefined)
 }

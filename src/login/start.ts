@@ -11,6 +11,7 @@ import {
   redirectResponse,
 } from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
+import { cameFrom } from '../session/same-origin.ts'
 import { queryOf, soleParameter } from './authorization-response.ts'
 import type { LoginContext } from './context.ts'
 import { sendPage } from './pages.ts'
@@ -40,7 +41,7 @@ export function createStart(context: LoginContext) {
     if (mode !== 'navigate' || FRAMED.test(destination)) {
       throw problem(
         'cross_origin',
-        'Sign-in starts with a navigation of the whole page, not in a script or a frame.',
+        `This request comes ${cameFrom(headers)}. Sign-in starts with a navigation of the whole page to ${publicUrl}, not in a script or a frame.`,
       )
     }
     if (sendToPublicHost(request, reply)) return reply

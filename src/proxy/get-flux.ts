@@ -41,8 +41,6 @@ export function readGetFlux(request: FastifyRequest, accounts: AccountRules): Ou
   for (const { name, value, raw } of queryParameters(request.url)) {
     // Some servers read names in any case.
     const lowerName = name.trim().toLowerCase()
-    if (/\p{Cc}/u.test(name))
-      throw problem('invalid_request', 'A parameter has a control character in its name.')
     if (REJECTED.has(lowerName))
       throw problem('invalid_request', `The parameter ${lowerName} is not allowed.`)
     // Some servers let a parameter of the query override the path's.

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import { problem } from '../errors.ts'
 import { inPath, problemOrPage } from '../http/openapi.ts'
+import { parameterAt } from '../http/problems.ts'
 import { WAC } from '../paths.ts'
 
 /** The request that a validated browser request becomes at the resource server, still without a token. */
@@ -62,7 +63,7 @@ interface QueryParameter {
   raw: string
 }
 
-/** The parameters of a URL's query, in their order. Throws `invalid_request` if one is malformed. */
+/** The parameters of a URL's query, in their order. Throws `invalid_request`, naming the parameter, if one is malformed. */
 export function queryParameters(url: string): QueryParameter[] {
   const at = url.indexOf('?')
   if (at < 0 || at === url.length - 1) return []
@@ -70,10 +71,14 @@ export function queryParameters(url: string): QueryParameter[] {
     .slice(at + 1)
     .split('&')
     .filter((raw) => raw !== '')
-    .map((raw) => {
-      const [name, value] = split(raw)
+    .map((raw, position) => {
+      const [rawName, rawValue] = split(raw)
+      const parameter = parameterAt(position, rawName)
+      const name = decode(rawName, parameter)
+      if (/\p{Cc}/u.test(name))
+        throw problem('invalid_request', `${parameter} has a control character in its name.`)
       // Some servers separate parameters at semicolons: encoded, a semicolon hides no parameter from us.
-      return { name: decode(name), value: decode(value), raw: raw.replaceAll(';', '%3B') }
+      return { name, value: decode(rawValue, parameter), raw: raw.replaceAll(';', '%3B') }
     })
 }
 
@@ -82,13 +87,13 @@ function split(raw: string): [string, string] {
   return at < 0 ? [raw, ''] : [raw.slice(0, at), raw.slice(at + 1)]
 }
 
-function decode(text: string): string {
+function decode(text: string, parameter: string): string {
   if (/[^\x21-\x7e]|#/.test(text))
-    throw problem('invalid_request', 'The query holds a character that must be encoded.')
+    throw problem('invalid_request', `${parameter} holds a character that must be encoded.`)
   try {
     return decodeURIComponent(text.replaceAll('+', ' '))
   } catch {
-    throw problem('invalid_request', 'The query holds a percent sign that encodes nothing.')
+    throw problem('invalid_request', `${parameter} holds a percent sign that encodes nothing.`)
   }
 }
 

@@ -2,6 +2,7 @@ import type { FastifyInstance } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { proxyFor } from '../config/egress.ts'
 import { addJsonBodies, requireJson } from '../http/body.ts'
+import type { KnownPath } from '../http/hooks.ts'
 import type { OpenApiFragment } from '../http/openapi.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
@@ -46,12 +47,13 @@ interface Proxy {
 }
 
 /** The paths of this folder with their methods, for the response to any other method. */
-export const PROXY_PATHS = [
+export const PROXY_PATHS: readonly KnownPath[] = [
   { path: PATHS.flux, allow: 'GET, HEAD' },
   { path: PATHS.fluxOfAccount, allow: 'GET, HEAD' },
   { path: PATHS.site, allow: 'PUT' },
   { path: PATHS.siteOfAccount, allow: 'PUT' },
   { path: PATHS.siteInBody, allow: 'POST' },
+  { path: PATHS.siteInBodyAsJson, allow: 'POST', mayBeFile: true },
 ]
 
 /** The OpenAPI document's part on this folder, as served with this configuration. */
@@ -115,7 +117,6 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
       { method: 'PUT', url: PATHS.site },
       { method: 'PUT', url: PATHS.siteOfAccount },
       { method: 'POST', url: PATHS.siteInBody },
-      // Left out of PROXY_PATHS on purpose: for other methods this may be a file of the app, so there is no 405.
       { method: 'POST', url: PATHS.siteInBodyAsJson },
     ]) {
       scope.route({

@@ -4,20 +4,31 @@ import { type Problem, problem } from '../errors.ts'
 interface OriginHeaders {
   'sec-fetch-site'?: string | string[] | undefined
   origin?: string | string[] | undefined
+  referer?: string | string[] | undefined
   'x-csrf'?: string | string[] | undefined
 }
 
 /** The problem for a request that `comesFromOwnOrigin` refuses; names the origin that asked and the public one. */
-export function crossOrigin({ origin, 'sec-fetch-site': site }: OriginHeaders, publicUrl: string): Problem {
-  const asked = isOrigin(origin)
-    ? `from ${origin}`
-    : site === undefined
-      ? 'without an origin'
-      : `marked ${nameOf(site)}`
+export function crossOrigin(headers: OriginHeaders, publicUrl: string): Problem {
   return problem(
     'cross_origin',
-    `This request comes ${asked}. Only pages of ${publicUrl} may ask; a program that is no browser sends X-CSRF: 1.`,
+    `This request comes ${cameFrom(headers)}. Only pages of ${publicUrl} may ask; a program that is no browser sends X-CSRF: 1.`,
   )
+}
+
+/** Where a request comes from, for the detail of a problem: an origin if the headers have one. */
+export function cameFrom({ origin, referer, 'sec-fetch-site': site }: OriginHeaders): string {
+  if (isOrigin(origin)) return `from ${origin}`
+  // A navigation by GET has no Origin.
+  const referrer = origin === undefined && typeof referer === 'string' ? originOf(referer) : null
+  if (referrer !== null) return `from ${referrer}`
+  return site === undefined ? 'without an origin' : `marked ${nameOf(site)}`
+}
+
+function originOf(address: string): string | null {
+  const origin = URL.canParse(address) ? new URL(address).origin : null
+  // A scheme without origins, such as about:, has the origin null.
+  return isOrigin(origin) && origin !== 'null' ? origin : null
 }
 
 const LONGEST_ORIGIN = 200

@@ -6,7 +6,7 @@ import type { Config } from '../config/config.ts'
 import { problem } from '../errors.ts'
 import { staticHeaders } from '../http/headers.ts'
 import { isNavigation } from '../http/problems.ts'
-import { isOwnPath } from '../paths.ts'
+import { isOwnPath, PATHS } from '../paths.ts'
 import { type Coding, preferredCodings } from './codings.ts'
 import { cacheControlFor, decodePath, findFile, type StaticFile } from './files.ts'
 
@@ -47,7 +47,8 @@ export async function addStaticFiles(server: FastifyInstance, settings: NonNulla
       return await send(request, reply, file)
     }
 
-    if (!reads || !isNavigation(request)) throw problem('not_found')
+    // `POST /site.json` is a route, so the page there would hide a wrong method.
+    if (!reads || !isNavigation(request) || path === PATHS.siteInBodyAsJson) throw problem('not_found')
     const start = await findFile(root, '/')
     if (start === null) throw problem('not_found')
     // The same path is 404 for a script or a fetch.

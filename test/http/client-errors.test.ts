@@ -98,8 +98,8 @@ const CASES: Case[] = [
   ],
   ['a target of 9 KB', `GET /flux/a?b=${'c'.repeat(9_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, 414, 'uri_too_long'],
   [
-    'a path segment of 5 KB',
-    `GET /flux/${'a'.repeat(5_000)} HTTP/1.1\r\nHost: a\r\n\r\n`,
+    'a path segment of 9 KB',
+    `GET /flux/${'a'.repeat(9_000)} HTTP/1.1\r\nHost: a\r\n\r\n`,
     414,
     'uri_too_long',
   ],

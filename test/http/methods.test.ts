@@ -11,6 +11,7 @@ const PATHS: readonly (readonly [path: string, allow: string])[] = [
   ['/flux/DEMO/a', 'GET, HEAD'],
   ['/%66lux/a', 'GET, HEAD'],
   ['/site', 'POST'],
+  ['/site.json', 'POST'],
   ['/site/42', 'PUT'],
   ['/site/42.json', 'PUT'],
   ['/site/DEMO/42', 'PUT'],
@@ -71,6 +72,28 @@ t.test('every other method on a known path is a 405 with Allow, whatever the hea
   }
   t.equal(sandbox.journal.entries().length, 0)
 })
+
+t.test(
+  'a file site.json of the page is served, and without one every method but POST is a 405',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const navigate = ['Sec-Fetch-Mode', 'navigate'] as const
+    const page = { 'index.html': 'page' }
+    const bare = await startBff(t, sandbox, { STATIC_DIR: t.testdir(page) })
+    for (const method of ['GET', 'HEAD', 'PUT']) {
+      const answer = await ask(portOf(bare), { method, target: '/site.json', headers: [navigate] })
+      t.equal(answer.status, 405, method)
+      t.equal(field(answer, 'allow'), 'POST', method)
+    }
+    const port = portOf(await startBff(t, sandbox, { STATIC_DIR: t.testdir({ ...page, 'site.json': '{}' }) }))
+    const file = await ask(port, { target: '/site.json' })
+    t.equal(file.status, 200)
+    t.equal(file.body, '{}')
+    t.equal(field(await ask(port, { method: 'PUT', target: '/site.json' }), 'allow'), 'GET, HEAD, POST')
+    const post = await ask(port, { method: 'POST', target: '/site.json' })
+    t.match(problemOf(post), { code: 'cross_origin' }, 'POST is UpdateSite')
+  },
+)
 
 t.test('every other path is a 404, whatever the headers, method and body', async (t) => {
   const sandbox = await startSandbox(t)

@@ -67,6 +67,12 @@ t.test('each fault of a request is a problem with its code', async (t) => {
     { target: '/flux/!', headers: [OWN] },
     { status: 400, code: 'invalid_request', detail: /fluxId/ },
   )
+  await answers(
+    t,
+    bff,
+    { target: `/flux/${'a'.repeat(8_000)}`, headers: [OWN] },
+    { status: 400, code: 'invalid_request', detail: /fluxId/ },
+  )
   await answers(t, bff, { target: '/flux/a', headers: [OWN] }, { status: 401, code: 'login_required' })
   await answers(t, bff, { target: '/flux/a' }, { status: 403, code: 'cross_origin', detail: /X-CSRF: 1/ })
   await answers(

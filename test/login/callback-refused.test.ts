@@ -50,6 +50,13 @@ t.test('a callback that matches no sign-in of this browser gets 400 and changes 
     isProblemPage(t, answer, 400, what)
     t.strictSame(answer.setCookies, [], what)
   }
+  for (const [query, named] of [
+    ['code=a&session_state=b&session_state=b', 'The parameter session_state is repeated.'],
+    ['code=a&a%0A=b&a%0A=b', 'Parameter 3 of the query is repeated.'],
+  ] as const) {
+    const page = await browser.navigate(`/auth/callback/${nonce}?${query}`, { from: 'cross-site' })
+    t.match(page.text, named)
+  }
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0, 'no token request')
   t.strictSame(browser.cookies, cookies)
   t.equal((await browser.fetch('/flux/a')).status, 200, 'the session before lives on')

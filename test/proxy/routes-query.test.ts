@@ -219,12 +219,27 @@ t.test('other parameters are sent unchanged and in their order', async (t) => {
   }
 })
 
-t.test('a malformed query is 400', async (t) => {
+t.test('a malformed query is 400 and names the parameter', async (t) => {
   const { sandbox, get } = await ready(t)
-  for (const query of ['a=%', 'a=%z', 'a=%zz', '%=1', 'a=%c3%28', 'a=%ff', 'é=1', 'a=é', 'a=%E9']) {
+  for (const [query, named] of [
+    ['a=%', 'The parameter a '],
+    ['x=1&a=%z', 'The parameter a '],
+    ['a.b-2=%zz', 'The parameter a.b-2 '],
+    ['%=1', 'Parameter 1 of the query '],
+    ['x=1&&%zz=1', 'Parameter 2 of the query '],
+    ['a=%c3%28', 'The parameter a '],
+    ['a=%ff', 'The parameter a '],
+    // Node's parser refuses it.
+    ['é=1', 'This is not a well-formed HTTP request'],
+    ['a=%E9', 'The parameter a '],
+    ['x=1&a%0A=1', 'Parameter 2 of the query '],
+    [`${'a'.repeat(65)}=%`, 'Parameter 1 of the query '],
+  ] as const) {
     const answer = await get(`/flux/a?${query}`)
     t.equal(answer.status, 400, query)
-    t.match(problemOf(answer), { code: 'invalid_request' }, query)
+    const { code, detail } = problemOf(answer)
+    t.equal(code, 'invalid_request', query)
+    t.ok(String(detail).startsWith(named), `${query}: ${detail}`)
   }
   t.equal(sandbox.journal.entries().length, 0)
 })
