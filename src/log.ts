@@ -1,3 +1,4 @@
+import cluster from 'node:cluster'
 import { readFileSync } from 'node:fs'
 import { SourceMap } from 'node:module'
 import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino'
@@ -46,6 +47,19 @@ function clock(): () => string {
     at = now
     return text
   }
+}
+
+/** What a worker sends to its primary instead of a line of its own. */
+export interface SharedWarning {
+  readonly members: { readonly event: string; readonly [member: string]: unknown }
+  readonly text: string
+}
+
+/** Logs a warning that every worker may have: a worker leaves it to the primary, which logs it once. */
+export function warnOnce(log: Logger, members: SharedWarning['members'], text: string): void {
+  const warning: SharedWarning = { members, text }
+  if (cluster.isWorker) process.send?.({ warning }, undefined, undefined, () => {})
+  else log.warn(members, text)
 }
 
 let stdout: DestinationStream | null = null

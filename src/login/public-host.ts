@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { requestInLog } from '../log.ts'
+import { requestInLog, warnOnce } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import type { LoginContext } from './context.ts'
 
@@ -25,7 +25,8 @@ export function createSendToPublicHost({
   function warn(request: FastifyRequest): void {
     if (warned) return
     warned = true
-    log.warn(
+    warnOnce(
+      log,
       {
         event: 'login.other_host',
         ...requestInLog(request),

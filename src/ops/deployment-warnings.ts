@@ -1,11 +1,10 @@
-import cluster from 'node:cluster'
 import type { Clock } from '../clock.ts'
-import type { Logger } from '../log.ts'
+import { type Logger, type SharedWarning, warnOnce } from '../log.ts'
 import type { StoreFinding } from '../store/redis/deployment-findings.ts'
 import { CLOCK_TOLERANCE_MS } from '../store/store.ts'
 
 /** Faults of the deployment that do not stop the server: each is logged once and shown by `/readyz`. */
-export interface DeploymentWarnings {
+interface DeploymentWarnings {
   /** For `onFinding` of the store. */
   store(finding: StoreFinding): void
   /** For `onDate` of the authorization server: its clock in epoch milliseconds, and how long the request took. */
@@ -14,6 +13,7 @@ export interface DeploymentWarnings {
   texts(): readonly string[]
 }
 
+/** Collects the findings of the store and of the authorization server. */
 export function createDeploymentWarnings({
   log,
   clock,
@@ -22,13 +22,11 @@ export function createDeploymentWarnings({
   clock: Pick<Clock, 'wall'>
 }): DeploymentWarnings {
   const texts: string[] = []
-  // All workers find the same, so one of them writes it.
-  const writes = !cluster.isWorker || cluster.worker?.id === 1
   let platformChecked = false
 
-  function warn(members: { event: string } & Record<string, unknown>, text: string): void {
+  function warn(members: SharedWarning['members'], text: string): void {
     texts.push(text)
-    if (writes) log.warn(members, text)
+    warnOnce(log, members, text)
   }
 
   function warnOfClock(aheadMs: number, of: string): void {

@@ -1,12 +1,23 @@
 import { lookup } from 'node:dns/promises'
 import type { Config } from '../config/config.ts'
+import type { Logger } from '../log.ts'
 
 /**
  * The one address to listen on for `HOST`. For `localhost` Fastify would open every address, all but the first
- * on servers without our hooks. Rejects where the name cannot be resolved.
+ * on servers without our hooks. Rejects if the name cannot be resolved.
  */
 export async function listenAddress(host: string): Promise<string> {
   return host === 'localhost' ? (await lookup(host)).address : host
+}
+
+/** Logs the addresses of the server, with `PORT=0` at every log level: nobody else knows the port that was picked. */
+export function logListening(
+  log: Logger,
+  { listen, publicUrl }: Pick<Config, 'listen' | 'publicUrl'>,
+  members: { url: string; opsUrl: string | null; workers?: number },
+): void {
+  const listeningLog = listen.port === 0 ? log.child({}, { level: 'info' }) : log
+  listeningLog.info({ event: 'listening', ...members, publicUrl }, 'listening')
 }
 
 /** Why a server cannot listen, beginning with the variable to change. */

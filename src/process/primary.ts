@@ -1,10 +1,10 @@
 import cluster, { type Worker } from 'node:cluster'
 import { AggregatorRegistry } from 'prom-client'
 import type { Config } from '../config/config.ts'
-import type { Logger } from '../log.ts'
+import type { Logger, SharedWarning } from '../log.ts'
 import { createOpsServer } from '../ops/routes.ts'
 import { createReadinessQuery, PERMANENT_FAILURE } from './ipc.ts'
-import { listenAddress, listenFailure } from './listen.ts'
+import { listenAddress, listenFailure, logListening } from './listen.ts'
 
 const FIRST_PAUSE_MS = 100
 const MAX_PAUSE_MS = 10_000
@@ -22,6 +22,8 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
   const started = new WeakSet<Worker>()
   let pauseMs = FIRST_PAUSE_MS
   let exitCode = 0
+  /** Subjects of the warnings that this replica has logged. */
+  const logged = new Set<string>()
   /** Those of the workers' last replies. */
   let warnings: string[] = []
 
@@ -47,11 +49,13 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
   function start(): void {
     const worker = cluster.fork()
     const startedAt = Date.now()
-    worker.on('message', (message: { listening?: string }) => {
+    worker.on('message', (message: { listening?: string; warning?: SharedWarning }) => {
+      if (message.warning !== undefined) logOnce(message.warning)
       if (message.listening === undefined) return
       listening += 1
       started.add(worker)
-      if (listening === config.workers) announce(message.listening)
+      if (listening !== config.workers) return
+      logListening(log, config, { url: message.listening, opsUrl, workers: config.workers })
     })
     worker.once('exit', (code, signal) => {
       if (stopping) {
@@ -72,10 +76,12 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
     })
   }
 
-  function announce(url: string): void {
-    const { publicUrl } = config
-    log.info({ event: 'listening', url, opsUrl, publicUrl, workers: config.workers }, 'listening')
-    if (config.listen.port === 0 && !log.isLevelEnabled('info')) process.stdout.write(`listening on ${url}\n`)
+  function logOnce({ members, text }: SharedWarning): void {
+    // Not the text, in which workers may name different measurements.
+    const subject = [members.event, members.of, members.what].join(' ')
+    if (logged.has(subject)) return
+    logged.add(subject)
+    log.warn(members, text)
   }
 
   async function stop(reason: string): Promise<void> {

@@ -3,7 +3,7 @@ import { buildApp } from '../app.ts'
 import type { Config } from '../config/config.ts'
 import type { Logger } from '../log.ts'
 import { answerPrimary, PERMANENT_FAILURE } from './ipc.ts'
-import { listenAddress, listenFailure } from './listen.ts'
+import { listenAddress, listenFailure, logListening } from './listen.ts'
 
 /**
  * Runs the server in this process: alone, with its own ops port, or as one of several workers, whose primary has
@@ -58,9 +58,7 @@ export async function runServerProcess(config: Config, log: Logger): Promise<voi
       log.info({ event: 'worker.listening' }, 'worker listening')
       process.send?.({ listening: url })
     } else {
-      log.info({ event: 'listening', url, opsUrl, publicUrl: config.publicUrl }, 'listening')
-      // With PORT=0 nobody else knows the port, so it is printed at every log level.
-      if (port === 0 && !log.isLevelEnabled('info')) process.stdout.write(`listening on ${url}\n`)
+      logListening(log, config, { url, opsUrl })
     }
   } catch (error) {
     fail(`The server could not start. ${listenFailure(error, config.listen)}`)

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs'
+import { get, type IncomingMessage } from 'node:http'
 import t from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
@@ -21,6 +22,13 @@ function workerPids(server: ServerProcess): number[] {
 function childrenOf(pid: number): number[] {
   const text = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim()
   return text === '' ? [] : text.split(' ').map(Number)
+}
+
+/** The response to a GET on a connection of its own. */
+function askOnce(url: string, headers: Record<string, string>): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    get(url, { headers, agent: false }, (response) => resolve(response.resume())).on('error', reject)
+  })
 }
 
 function isAlive(pid: number): boolean {
@@ -55,6 +63,19 @@ t.test('two workers serve one port, are replaced when they die, and stop togethe
   t.equal(counted.exec(metrics)?.[1], '20', 'the metrics of all workers are summed')
 
   t.match(metrics, '# TYPE bff_store_retries_total counter')
+
+  const served = new Set<string>()
+  await until('both workers have warned', async () => {
+    const { headers } = await askOnce(`${server.url}/auth/login`, { 'x-forwarded-for': '192.0.2.1' })
+    served.add(String(headers['x-request-id']).split('-')[0]!)
+    return served.size === 2
+  })
+  // The primary has read what a worker sent before its reply.
+  t.equal(await ready(), 200)
+  for (const event of ['proxy.untrusted', 'login.other_host']) {
+    await until(event, () => server.logs().some((line) => line.event === event))
+    t.equal(server.logs().filter((line) => line.event === event).length, 1, `${event} is logged once`)
+  }
 
   process.kill(workerPids(server)[0]!, 'SIGKILL')
   const known = workerPids(server)

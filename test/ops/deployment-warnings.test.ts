@@ -26,6 +26,25 @@ t.test(
   },
 )
 
+t.test('a warning that only replaced workers have found is logged, once', async (t) => {
+  const redis = await startRedis(t)
+  const server = await startServer(t, { SESSION_STORE: 'redis', REDIS_URL: redis.url, WORKERS: '2' })
+  const pids = () =>
+    server.logs().flatMap(({ event, pid }) => (event === 'worker.listening' ? [Number(pid)] : []))
+  await until('both workers listen', () => pids().length === 2)
+  await redis.cli('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru')
+  for (const pid of pids()) process.kill(pid, 'SIGKILL')
+  await until('both are replaced', () => pids().length === 4)
+  await until('both warn', async () => {
+    const { status, warnings } = await readyz(server.opsUrl)
+    return status === 200 && warnings !== undefined
+  })
+  const lines = () => server.logs().filter(({ event }) => event === 'store.evicts')
+  await until('it is logged', () => lines().length > 0)
+  for (let count = 0; count < 10; count += 1) await (await fetch(`${server.opsUrl}/readyz`)).text()
+  t.equal(lines().length, 1)
+})
+
 t.test(
   'each command and channel that the ACL denies is warned of, and every line of output is JSON',
   async (t) => {

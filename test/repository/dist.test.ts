@@ -1,3 +1,4 @@
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import t from 'tap'
 import { waitForOutput } from '../helpers/child.ts'
 import { startRedis } from '../helpers/redis.ts'
@@ -76,11 +77,24 @@ t.test('a port that the system picked is printed at every log level, with and wi
       PUBLIC_URL: 'http://localhost',
       ...env,
     })
-    const url = await waitForOutput(child, (text) => /^listening on (http:\S+)$/m.exec(text)?.[1] ?? null)
+    const line = await waitForOutput(child, (text) => (text.endsWith('\n') ? text : null))
+    const { url, ...others } = JSON.parse(line ?? '') as Record<string, unknown>
+    t.match(others, { level: 'info', time: /^\d{4}-/, event: 'listening', msg: 'listening' })
     t.equal((await fetch(`${url}/auth/session`)).status, 200)
+    t.strictSame(listeningPorts(child.pid), [Number(new URL(String(url)).port)], 'OPS_PORT=0 opens no port')
     await child.stop('SIGTERM')
   }
 })
+
+/** The TCP ports on which a process listens, by the tables of Linux. */
+function listeningPorts(pid: number): number[] {
+  const files = readdirSync(`/proc/${pid}/fd`).map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`))
+  return ['tcp', 'tcp6']
+    .flatMap((table) => readFileSync(`/proc/${pid}/net/${table}`, 'utf8').trim().split('\n').slice(1))
+    .map((line) => line.trim().split(/\s+/))
+    .filter(([, , , state, , , , , , inode]) => state === '0A' && files.includes(`socket:[${inode}]`))
+    .map(([, local = '']) => Number.parseInt(local.split(':')[1]!, 16))
+}
 
 const REDIS = { SESSION_STORE: 'redis', REDIS_URL: 'redis://127.0.0.1:1' }
 
