@@ -175,4 +175,32 @@ t.test('a request that the proxy holds is reset when the record moves on', async
   t.equal(proxy.clientEnds.at(-1), 'ECONNRESET')
   release()
   t.equal(presentations(sandbox).length, 0, 'and it is never delivered')
+  const { port } = new URL(sandbox.url)
+  t.strictSame([...new Set(proxy.targets)], [`127.0.0.1:${port}`], 'Redis is reached without the proxy')
+})
+
+t.test('NODE_TLS_REJECT_UNAUTHORIZED=0 does not switch off the check of any certificate', async (t) => {
+  const { sandbox, hosts } = await startFarPlatform(t)
+  const byTls = (url: string) => `https://127.0.0.1:${hosts['auth.platform.example']}${new URL(url).pathname}`
+  process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0'
+  t.teardown(() => {
+    delete process.env.NODE_TLS_REJECT_UNAUTHORIZED
+  })
+
+  const unable = await startBff(t, sandbox, { OAUTH_TOKEN_URL: byTls(`${sandbox.authUrl}/oauth/token`) })
+  t.equal((await signIn(unable.browser(), sandbox)).status, 503)
+  t.match(unable.log(), /SELF_SIGNED/)
+  t.strictSame(sandbox.journal.entries({ endpoint: 'token' }), [])
+
+  const platform = { authUrl: sandbox.authUrl, baseUrl: byTls(sandbox.baseUrl) }
+  const bff = await startBff(t, platform, { OAUTH_SCOPE: sandbox.baseUrl })
+  const browser = bff.browser()
+  t.equal((await signIn(browser, sandbox)).status, 303)
+  t.match((await browser.fetch('/flux/temperature')).json(), { status: 502, code: 'upstream_unavailable' })
+  t.match(bff.log(), /SELF_SIGNED|self-signed/)
+  t.strictSame(sandbox.journal.entries({ endpoint: 'resource' }), [])
+
+  const redis = await startRedis(t, { tls: true })
+  const doubting = await startBff(t, sandbox, { REDIS_URL: redis.url })
+  await until('Redis is not trusted', () => /store\.unreachable.*self-signed/.test(doubting.log()))
 })

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { type SentinelGroup, startSentinelGroup } from '../helpers/redis-groups.ts'
 import { elapsed, through, until } from '../helpers/replicas.ts'
-import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { counted, presentedAgain, signInMany, startLoad, untilAllRefreshed } from './load.ts'
 
 t.jobs = 2
@@ -81,4 +81,26 @@ t.test('rotations and sign-outs that the promoted replica missed are not lost', 
   t.equal(presentedAgain(sandbox), 0, 'no refresh token was presented twice')
   t.ok((await counted(replicas, 'bff_store_restored_total{what="tokens"}')) > 0)
   t.equal(await counted(replicas, 'bff_store_restored_total{what="end"}'), 1)
+})
+
+t.test('REDIS_SENTINEL_PASSWORD opens Sentinels whose data nodes have another password', async (t) => {
+  const passwords = { data: 'pw-of-the-data', sentinels: 'pw-of-the-sentinels' }
+  const group = await startSentinelGroup(t, { passwords })
+  const sandbox = await startSandbox(t)
+  const env = { REDIS_URL: group.url }
+  const bff = await startBff(t, sandbox, { ...env, REDIS_SENTINEL_PASSWORD: passwords.sentinels })
+  await untilReady(bff)
+  const browser = bff.browser()
+  t.equal((await signIn(browser, sandbox)).status, 303)
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+
+  for (const [wrong, reason] of [
+    [{ REDIS_SENTINEL_PASSWORD: 'pw-that-is-wrong' }, /WRONGPASS/],
+    [{}, /NOAUTH/],
+  ] as const) {
+    const refused = await startBff(t, sandbox, { ...env, ...wrong })
+    await until('it says why', () => reason.test(refused.log()))
+    t.equal((await fetch(`${refused.opsUrl}/readyz`)).status, 503)
+    t.notMatch(refused.log(), /pw-of|pw-that/, 'no password is logged')
+  }
 })

@@ -22,6 +22,7 @@ for (const { limit, env } of [
     t.equal(after.expiresAt, before.expiresAt)
     const count = presentations(sandbox).length
     t.ok(count >= 3 && count <= 4, `refreshed ${count} times in 5.5 s of tokens that live 2 s`)
+    t.ok((await metric(bff, 'bff_refresh_lag_seconds_count'))! >= count, 'the lag of each is measured')
     t.equal((await metric(bff, `bff_sessions_ended_total{reason="${limit}"}`)) ?? 0, 0)
     await until('its end', async () => {
       return (await metric(bff, `bff_sessions_ended_total{reason="${limit}"}`)) === 1

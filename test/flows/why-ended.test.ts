@@ -5,6 +5,8 @@ import { sessions } from '../operator/run.ts'
 
 const SECRET = 'the-first-secret-of-the-tests-of-32-characters'
 
+const HOUR_MS = 3_600_000
+
 interface Way {
   name: string
   env?: Record<string, string>
@@ -16,7 +18,13 @@ interface Way {
 const WAYS: Way[] = [
   {
     name: 'signed out',
-    end: (_t, _started, browser) => browser.fetch('/auth/logout', { method: 'POST' }),
+    end: async (t, { redis }, browser) => {
+      await browser.fetch('/auth/logout', { method: 'POST' })
+      const [entry, ...others] = (await redis.cli('KEYS', 'bff:e:*')).split('\n')
+      t.strictSame(others, [])
+      const keptMs = Number(await redis.cli('PTTL', entry!))
+      t.ok(keptMs > HOUR_MS - 60_000 && keptMs <= HOUR_MS, `the reason is kept for ${keptMs} ms`)
+    },
     says: /signing out/,
   },
   {

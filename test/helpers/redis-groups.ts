@@ -41,22 +41,36 @@ export interface SentinelGroup {
  */
 export async function startSentinelGroup(
   t: Teardown,
-  options: { tls?: boolean } = {},
+  options: { tls?: boolean; passwords?: { data: string; sentinels: string } } = {},
 ): Promise<SentinelGroup> {
   const tls = options.tls === true ? await createCertificate(makeFolder('certificate')) : false
-  // By default a replica waits five seconds for others to copy the data together with it.
-  const args = ['--repl-diskless-sync-delay', '0']
-  const master = await startRedis(t, { tls, args })
-  const replica = await startRedis(t, { tls, args: [...args, '--replicaof', `127.0.0.1 ${master.port}`] })
+  const { data: password, sentinels: sentinelPassword } = options.passwords ?? {}
+  const node = { tls, ...(password === undefined ? {} : { password }) }
+  const args = [
+    // By default a replica waits five seconds for others to copy the data together with it.
+    ...['--repl-diskless-sync-delay', '0'],
+    ...(password === undefined ? [] : ['--masterauth', password]),
+  ]
+  const master = await startRedis(t, { ...node, args })
+  const replica = await startRedis(t, {
+    ...node,
+    args: [...args, '--replicaof', `127.0.0.1 ${master.port}`],
+  })
   await until('the replica is in sync', async () =>
     (await replica.cli('info', 'replication')).includes('master_link_status:up'),
   )
 
   const sentinels: { child: Child; port: number }[] = []
-  for (let i = 0; i < 3; i++) sentinels.push(await startSentinel(t, master.port, tls))
+  const passwordLines = [
+    ...(password === undefined ? [] : [`sentinel auth-pass ${MASTER_NAME} ${password}`]),
+    ...(sentinelPassword === undefined ? [] : [`requirepass ${sentinelPassword}`]),
+  ]
+  for (let i = 0; i < 3; i++)
+    sentinels.push(await startSentinel(t, master.port, [...tlsLines(tls), ...passwordLines]))
   const sentinelPorts = sentinels.map(({ port }) => port)
   const ca = tls === false ? undefined : readFileSync(tls.caFile)
-  const ask = (port: number, ...args: string[]) => redisCommand(port, ['sentinel', ...args], { ca })
+  const ask = (port: number, ...args: string[]) =>
+    redisCommand(port, ['sentinel', ...args], { ca, password: sentinelPassword })
   const setPeriods = async (periods: string[]): Promise<void> => {
     for (const port of sentinelPorts) await ask(port, 'debug', ...periods)
   }
@@ -88,7 +102,7 @@ export async function startSentinelGroup(
       for (const each of at) sentinels[each]!.child.send('SIGCONT')
     },
     caFile: tls === false ? null : tls.caFile,
-    url: `redis${tls === false ? '' : 's'}-sentinel://${sentinelPorts.map((port) => `127.0.0.1:${port}`).join(',')}/${MASTER_NAME}`,
+    url: `redis${tls === false ? '' : 's'}-sentinel://${password === undefined ? '' : `:${password}@`}${sentinelPorts.map((port) => `127.0.0.1:${port}`).join(',')}/${MASTER_NAME}`,
     masterPort: async (sentinel = 0) => {
       const answer = await ask(sentinelPorts[sentinel]!, 'get-master-addr-by-name', MASTER_NAME)
       return Number(answer.split('\n')[1])
@@ -326,25 +340,30 @@ async function startBusProxy(t: Teardown, target: number): Promise<BusProxy> {
 async function startSentinel(
   t: Teardown,
   masterPort: number,
-  tls: Certificate | false,
+  configuration: readonly string[],
 ): Promise<{ child: Child; port: number }> {
   const folder = makeFolder('sentinel')
   return await startOnFreePort(t, (candidate) => {
     const file = join(folder, `${candidate}.conf`)
     const lines = [
-      ...(tls === false ? [`port ${candidate}`] : ['port 0', `tls-port ${candidate}`, ...tlsLines(tls)]),
+      ...(configuration.some((line) => line.startsWith('tls-'))
+        ? ['port 0', `tls-port ${candidate}`]
+        : [`port ${candidate}`]),
       'bind 127.0.0.1',
       `dir ${folder}`,
       `sentinel monitor ${MASTER_NAME} 127.0.0.1 ${masterPort} 2`,
       `sentinel down-after-milliseconds ${MASTER_NAME} 1000`,
       `sentinel failover-timeout ${MASTER_NAME} 3000`,
+      ...configuration,
     ]
     writeFileSync(file, `${lines.join('\n')}\n`)
     return [file, '--sentinel']
   })
 }
 
-function tlsLines({ certFile, keyFile, caFile }: Certificate): string[] {
+function tlsLines(certificate: Certificate | false): string[] {
+  if (certificate === false) return []
+  const { certFile, keyFile, caFile } = certificate
   return [
     ...[`tls-cert-file ${certFile}`, `tls-key-file ${keyFile}`, `tls-ca-cert-file ${caFile}`],
     ...['tls-auth-clients no', 'tls-replication yes'],

@@ -1,4 +1,8 @@
+import type { AddressInfo } from 'node:net'
+import { networkInterfaces } from 'node:os'
 import t from 'tap'
+import { createServer } from '../../src/http/server.ts'
+import { configOf } from '../config/environment.ts'
 import { type Bff, signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { ask, OWN, portOf, speak } from './wire.ts'
 
@@ -115,6 +119,39 @@ t.test('a safe X-Request-Id of a trusted proxy is used as ours, and no other', a
   const logged = (await requestLines(behind, 11)).map(({ reqId }) => reqId)
   t.strictSame(logged.slice(0, 3), safe, 'the log has the same ids')
 })
+
+const hasIPv6 = Object.values(networkInterfaces()).some((addresses) =>
+  addresses?.some(({ family }) => family === 'IPv6'),
+)
+
+t.test(
+  'TRUST_PROXY covers IPv6 peers, and IPv4 peers of a port that serves both',
+  { skip: hasIPv6 ? false : 'this machine has no IPv6' },
+  async (t) => {
+    for (const [networks, host, isTrusted] of [
+      ['::1', '[::1]', true],
+      ['10.0.0.0/8,::/127', '[::1]', true],
+      ['2001:db8::/32', '[::1]', false],
+      // A peer whose address is ::ffff:127.0.0.1.
+      ['127.0.0.1', '127.0.0.1', true],
+      ['::1,127.0.0.0/8', '127.0.0.1', true],
+      ['10.0.0.0/8,::1', '127.0.0.1', false],
+    ] as const) {
+      const server = createServer(configOf({ TRUST_PROXY: networks }))
+      t.teardown(() => server.close())
+      server.get('/', ({ ip, id }, reply) => reply.send({ ip, id }))
+      await server.listen({ host: '::', port: 0 })
+      const { port } = server.server.address() as AddressInfo
+      for (const client of ['203.0.113.9', '2001:db8::7']) {
+        const headers = { 'x-forwarded-for': client, 'x-request-id': 'from-the-proxy' }
+        const seen = await (await fetch(`http://${host}:${port}/`, { headers })).json()
+        const what = `${networks} and a peer from ${host}`
+        if (isTrusted) t.strictSame(seen, { ip: client, id: 'from-the-proxy' }, what)
+        else t.match(seen, { ip: host === '[::1]' ? '::1' : /127\.0\.0\.1$/, id: /^[0-9a-f]{12}-\w+$/ }, what)
+      }
+    }
+  },
+)
 
 t.test('the text of a request cannot forge a line or fill the log', async (t) => {
   const bff = await startBff(t, await startSandbox(t), { ACCESS_LOG: 'all' })

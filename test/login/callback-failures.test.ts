@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
 import type { Answer, Browser } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { type Bff, decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 
 const ADVICE = '<p>The sign-in could not be completed. Try again in a moment.</p>'
 
@@ -12,6 +12,18 @@ function isRetryPage(t: Test, answer: Answer, status: number, what: string): voi
   t.match(answer.text, '<a href="/auth/login?returnTo=%2Fapp%3Fx%3D1">', what)
   if (status >= 500) t.match(answer.text, ADVICE, what)
   t.notMatch(answer.setCookies.join(), /session|record/, what)
+}
+
+/** How many sign-ins the metrics count as failed for this reason. */
+async function failures(bff: Bff, reason: string): Promise<number> {
+  const text = await (await fetch(`${bff.opsUrl}/metrics`)).text()
+  const line = `bff_sign_in_failures_total{reason="${reason}"} `
+  return Number(
+    text
+      .split('\n')
+      .find((each) => each.startsWith(line))
+      ?.slice(line.length) ?? 0,
+  )
 }
 
 async function noSession(t: Test, browser: Browser): Promise<void> {
@@ -60,6 +72,7 @@ t.test('a failing token endpoint gets a page with a retry link, and the code is 
     t.notOk(browser.cookies.has('session'), what)
     t.notMatch(answer.text, /invalid_client|unauthorized|evil/, what)
   }
+  t.equal(await failures(bff, 'unavailable'), 14)
 })
 
 t.test('an unreachable token endpoint gets a 503 page', async (t) => {
@@ -100,6 +113,7 @@ t.test(
     t.match(answer.headers['retry-after'], /^\d+$/)
     t.strictSame(answer.setCookies, [])
     t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
+    t.equal(await failures(bff, 'store'), 1)
     await redis.restart()
     await untilReady(bff)
     t.equal((await browser.navigate(back, { from: 'cross-site' })).headers.location, '/app#_')

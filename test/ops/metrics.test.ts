@@ -1,6 +1,26 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
+import { signInExpired } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+
+t.test('a refresh that gives no tokens is counted by its outcome', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  for (const [fault, outcome, status] of [
+    [{ mode: 'refuse' }, 'refused', 401],
+    [{ mode: 'status', status: 503, headers: { 'retry-after': '1' } }, 'unavailable', 503],
+    [{ mode: 'drop' }, 'in_doubt', 503],
+  ] as const) {
+    sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
+    const browser = await signInExpired(bff, sandbox)
+    sandbox.faults.set({ tokenEndpoint: fault })
+    t.equal((await browser.fetch('/flux/a')).status, status, outcome)
+    const line = `{trigger="request",outcome="${outcome}"} 1\n`
+    const text = await metricsOf(bff.opsUrl)
+    t.ok(text.includes(`bff_refresh_total${line}`), outcome)
+    t.ok(text.includes(`bff_refresh_duration_seconds_count${line}`), outcome)
+  }
+})
 
 async function metricsOf(opsUrl: string): Promise<string> {
   return await (await fetch(`${opsUrl}/metrics`)).text()

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { storeContract } from './contract.ts'
-import { IDLE_MS, memoryStore, newKey, newRecord } from './stores.ts'
+import { IDLE_MS, memoryStore, newKey, newRecord, startSession } from './stores.ts'
 
 t.test('the memory store passes the contract of the store port', async (t) => {
   await storeContract(t, async (t) => memoryStore(t))
@@ -17,4 +17,14 @@ t.test('limits pass while the machine is suspended, although the monotonic clock
   t.match(await store.endPassed(key, 1, 'idle'), { kind: 'precondition_failed' })
   asleepMs = IDLE_MS + 10_000
   t.match(await store.endPassed(key, 1, 'idle'), { kind: 'ended' })
+})
+
+t.test('the reason of an end is kept for an hour', async (t) => {
+  const made = memoryStore(t)
+  const key = await startSession(made)
+  await made.store.end(key, { reason: 'logout' })
+  await made.pass(3_599_999)
+  t.match(await made.store.readEnd(key), { reason: 'logout' })
+  await made.pass(1)
+  t.equal(await made.store.readEnd(key), null)
 })
