@@ -151,7 +151,7 @@ t.test('a failed sign-in gets a page with its status, what to do and the request
     {
       code: 'cross_origin',
       status: 403,
-      text: 'Sign-in starts with a navigation of the whole page, not in a script or a frame.',
+      text: `This request comes marked none. Sign-in starts with a navigation of the whole page to ${bff.publicUrl}, not in a script or a frame.`,
       open: to('/auth/login', { headers: { 'sec-fetch-dest': 'iframe' } }),
     },
     {

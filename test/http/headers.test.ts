@@ -26,7 +26,7 @@ const KINDS: readonly (readonly [what: string, status: number, request: string])
   ['wrong type', 415, `PUT /site/1 HTTP/1.1\r\n${OWN}Content-Length: 0\r\n`],
   ['too large', 413, `PUT /site/1 HTTP/1.1\r\n${OWN}${JSON_TYPE}Content-Length: 70000\r\n`],
   ['bad escape', 400, 'GET /flux/%zz HTTP/1.1\r\n'],
-  ['long path', 414, `GET /flux/${'a'.repeat(5_000)} HTTP/1.1\r\n`],
+  ['long path', 414, `GET /flux/${'a'.repeat(9_000)} HTTP/1.1\r\n`],
   ['long target', 414, `GET /flux/a?${'a'.repeat(9_000)} HTTP/1.1\r\n`],
   ['bad request line', 400, 'BREW / HTTP/1.1\r\n'],
   ['large head', 431, `GET / HTTP/1.1\r\nX: ${'a'.repeat(20_000)}\r\n`],
