@@ -33,7 +33,7 @@ try {
   await page.locator('#stage-received li', { hasText: 'flux' }).waitFor()
   await page.evaluate('scrollTo(0, 0)')
   await take(2_500)
-  await page.locator('#stage-refresh', { hasText: 'became' }).waitFor()
+  await page.locator('#stage-refresh', { hasText: 'took no part' }).waitFor()
   await page.locator('#stage-read').click()
   await page.waitForTimeout(1_500)
   writeFileSync(join(root, 'docs/demo.png'), await page.screenshot())

@@ -34,10 +34,13 @@ export interface DemoOptions {
   env?: Record<string, string>
 }
 
-/** The sandbox, the server with the demo page, and an empty browser profile, on `http://localhost`. */
+/**
+ * The sandbox, the server with the demo page, and an empty browser profile, on `http://localhost`. Nothing moves on its
+ * pages: animations need CPU time.
+ */
 export async function startDemo(t: Teardown, browser: Browser, options: DemoOptions = {}): Promise<Demo> {
   const reverseProxy = await startReverseProxy(t)
-  return await assemble(t, reverseProxy, options, () => browser.newContext())
+  return await assemble(t, reverseProxy, options, () => browser.newContext({ reducedMotion: 'reduce' }))
 }
 
 /** The same on `https://<host>`, with TLS ended in front of the server. */
@@ -49,7 +52,7 @@ export async function startHttpsDemo(
 ): Promise<Demo<TlsReverseProxy>> {
   const reverseProxy = await startTlsReverseProxy(t, host)
   return await assemble(t, reverseProxy, options, () =>
-    browser.newContext({ proxy: reverseProxy.proxy, ignoreHTTPSErrors: true }),
+    browser.newContext({ proxy: reverseProxy.proxy, ignoreHTTPSErrors: true, reducedMotion: 'reduce' }),
   )
 }
 

@@ -12,6 +12,7 @@ const ARGS = [
   '--disable-background-networking',
   '--disable-component-update',
   '--disable-sync',
+  '--renderer-process-limit=1',
 ]
 
 let running: Promise<Browser> | null = null

@@ -14,10 +14,15 @@ export function createMeter(
 ) {
   let end: number | null = null
   let createdAt = ''
+  let shownSeconds = -1
 
   const tick = (now: number): void => {
     if (end === null) return
     const left = Math.max(0, end - now)
+    // The browser lays out and paints again after each write, changed or not.
+    const seconds = Math.ceil(left / 1_000)
+    if (seconds === shownSeconds) return
+    shownSeconds = seconds
     text.textContent = left === 0 ? 'expired' : `${formatSpan(left)} left`
     bar.value = Math.min(left, bar.max)
     bar.dataset.low = String(left < bar.max / 3)
@@ -26,6 +31,7 @@ export function createMeter(
   const update = (session: LiveSession | null, now: number): void => {
     if (session === null) {
       end = null
+      shownSeconds = -1
       text.textContent = ''
       bar.value = 0
       return
@@ -36,6 +42,7 @@ export function createMeter(
       bar.max = session.createdAt === createdAt ? Math.max(bar.max, whole) : whole
     }
     createdAt = session.createdAt
+    if (next.end !== end) shownSeconds = -1
     end = next.end
     tick(now)
   }
