@@ -24,6 +24,11 @@ function childrenOf(pid: number): number[] {
   return text === '' ? [] : text.split(' ').map(Number)
 }
 
+/** Whether a worker is past `exec`: stopped before it, it would block its primary. */
+function runsItsProgram(pid: number): boolean {
+  return readFileSync(`/proc/${pid}/environ`, 'utf8').includes('NODE_UNIQUE_ID=')
+}
+
 /** The response to a GET on a connection of its own. */
 function askOnce(url: string, headers: Record<string, string>): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
@@ -81,7 +86,7 @@ t.test('two workers serve one port, are replaced when they die, and stop togethe
   const known = workerPids(server)
   let starting: number | undefined
   await until('a new process', () => {
-    starting = childrenOf(server.pid).find((pid) => !known.includes(pid))
+    starting = childrenOf(server.pid).find((pid) => !known.includes(pid) && runsItsProgram(pid))
     return starting !== undefined
   })
   process.kill(starting!, 'SIGSTOP')
