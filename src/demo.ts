@@ -11,9 +11,9 @@ import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { startFront } from './demo-front.ts'
-import { answerArguments } from './version.ts'
+import { handleHelpAndVersion } from './version.ts'
 
-answerArguments(
+handleHelpAndVersion(
   process.argv.slice(2),
   `Runs the whole product for a try: the server, a sandbox platform and a page, with nothing else installed.
 

@@ -72,7 +72,8 @@ export function throughProxy(
       finish(new EgressFailure(`${name} cannot be reached, ${code ?? message}: check ${variable}`), null),
     )
     request.once('connect', ({ statusCode = 0 }, tunnel) => {
-      if (statusCode < 200 || statusCode > 299) finish(refused(name, authority, statusCode, variable), null)
+      if (statusCode < 200 || statusCode > 299)
+        finish(refused(name, { authority, status: statusCode, variable }), null)
       else if (isDone) tunnel.destroy()
       else if (isHttps) connector({ ...target, httpSocket: tunnel as Socket }, finish)
       else finish(null, tunnel as Socket)
@@ -82,7 +83,10 @@ export function throughProxy(
   }
 }
 
-function refused(name: string, authority: string, status: number, variable: string): EgressFailure {
+function refused(
+  name: string,
+  { authority, status, variable }: { authority: string; status: number; variable: string },
+): EgressFailure {
   const remedy =
     status === 407
       ? `check the user and the password in ${variable}`

@@ -1,8 +1,8 @@
 import cluster from 'node:cluster'
 import { describeFaults, parseConfig } from './config/config.ts'
-import { answerArguments } from './version.ts'
+import { handleHelpAndVersion } from './version.ts'
 
-answerArguments(
+handleHelpAndVersion(
   process.argv.slice(2),
   `Runs one replica of the server. Environment variables are its only configuration.
 

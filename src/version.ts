@@ -7,7 +7,7 @@ export const VERSION = readPackageVersion()
 export const REVISION = read('./revision.txt')?.trim() || 'unknown'
 
 /** Answers `--help` and `--version` and ends the process. Any other argument ends it with exit code 2. */
-export function answerArguments(args: readonly string[], help: string): void {
+export function handleHelpAndVersion(args: readonly string[], help: string): void {
   const [first, ...more] = args
   if (first === undefined) return
   if (more.length === 0 && (first === '--help' || first === '-h')) process.stdout.write(help)

@@ -1,6 +1,6 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { isInsecure, quoted } from './kinds.ts'
-import { EITHER_CASE, type Environment, given } from './secrets.ts'
+import { EITHER_CASE, type Environment, readVariableText } from './secrets.ts'
 import { FLOWS, TABLE, VARIABLE_NAMES, type Values } from './variables.ts'
 
 const ADDRESSES = [
@@ -106,7 +106,7 @@ export function relationWarnings(values: Values): string[] {
 /** A warning for each secret that holds quotes or blanks at its edges: some tools keep those of a file of variables. */
 export function secretWarnings(env: Environment): string[] {
   return VARIABLE_NAMES.filter((name) => TABLE[name].secret).flatMap((name) => {
-    const text = given(env, name, true)
+    const text = readVariableText(env, name, true)
     if (typeof text !== 'string') return []
     if (/^(["']).*\1$/.test(text.trim())) {
       return [
@@ -138,7 +138,7 @@ export function nearMisses(env: Environment): string[] {
     .flatMap((found) => {
       const upper = found.toUpperCase()
       const meant =
-        unset.find((name) => edits(upper, name) <= (name.length > LONG ? 2 : 1)) ??
+        unset.find((name) => levenshtein(upper, name) <= (name.length > LONG ? 2 : 1)) ??
         unset.find((name) => upper.includes('_') && name.startsWith(`${upper}_`))
       return meant === undefined ? [] : [`${found} is not a variable of this server: did you mean ${meant}?`]
     })
@@ -150,7 +150,7 @@ function spellings(name: string): string[] {
 }
 
 /** The Levenshtein distance of two words: letters to insert, delete or change. */
-function edits(one: string, other: string): number {
+function levenshtein(one: string, other: string): number {
   let row = Array.from({ length: other.length + 1 }, (_, at) => at)
   for (const [at, letter] of [...one].entries()) {
     let before = at

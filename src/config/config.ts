@@ -2,7 +2,7 @@ import { nearMisses, relationFaults, relationWarnings, secretWarnings } from './
 import type { Egress } from './egress.ts'
 import { Refused } from './kinds.ts'
 import type { RedisTarget } from './redis-url.ts'
-import { type Environment, given } from './secrets.ts'
+import { type Environment, readVariableText } from './secrets.ts'
 import {
   type EgressName,
   type OauthName,
@@ -64,8 +64,8 @@ export function readVariables<Name extends VariableName>(
   const read = new Map<string, unknown>()
   const faults: string[] = []
   for (const name of names) {
-    const value = readValue(TABLE[name], given(env, name, TABLE[name].secret))
-    if (value instanceof Refused) faults.push(`${name} ${value.problem}`)
+    const value = readValue(TABLE[name], readVariableText(env, name, TABLE[name].secret))
+    if (value instanceof Refused) faults.push(`${name} ${value.fault}`)
     else read.set(name, value)
   }
   const values = Object.fromEntries(read) as Partial<Values>
@@ -81,7 +81,7 @@ function readValue(variable: (typeof TABLE)[VariableName], text: string | null |
 }
 
 function toConfig(values: Values) {
-  return frozen({
+  return deepFreeze({
     /** The origin that the browser sees, without a trailing slash. */
     publicUrl: values.PUBLIC_URL,
     /** `publicUrl` is https. */
@@ -195,9 +195,9 @@ export function toStore(values: Pick<Values, StoreName>) {
 }
 
 /** Freezes all nested objects. A `Set` can still change; its type `ReadonlySet` keeps our code from that. */
-function frozen<T extends object>(value: T): T {
+function deepFreeze<T extends object>(value: T): T {
   for (const member of Object.values(value)) {
-    if (typeof member === 'object' && member !== null) frozen(member)
+    if (typeof member === 'object' && member !== null) deepFreeze(member)
   }
   return Object.freeze(value)
 }

@@ -7,10 +7,10 @@ import { Secret } from '../secret.ts'
 
 /** Why a text is not accepted; completes the sentence "NAME …". */
 export class Refused {
-  readonly problem: string
+  readonly fault: string
 
-  constructor(problem: string) {
-    this.problem = problem
+  constructor(fault: string) {
+    this.fault = fault
   }
 }
 
@@ -59,7 +59,7 @@ export function listOf<T>(entry: Kind<T>): Kind<readonly T[]> {
       for (const [index, part] of text.split(',').entries()) {
         const value = part.trim() === '' ? new Refused('is empty') : entry.read(part.trim())
         if (value instanceof Refused)
-          return new Refused(`has a faulty entry: number ${index + 1} ${value.problem}`)
+          return new Refused(`has a faulty entry: number ${index + 1} ${value.fault}`)
         values.push(value)
       }
       return values
@@ -89,7 +89,7 @@ export function orWord<T, const W extends string>(word: W, kind: Kind<T>): Kind<
     accepts: `\`${word}\` or ${kind.accepts}`,
     read(text) {
       const value = text === word ? word : kind.read(text)
-      return value instanceof Refused ? new Refused(`${value.problem} (or \`${word}\` alone)`) : value
+      return value instanceof Refused ? new Refused(`${value.fault} (or \`${word}\` alone)`) : value
     },
   }
 }
@@ -218,7 +218,7 @@ export const CERTIFICATES: Kind<string> = {
   read(path) {
     const text = readText(path)
     if (text instanceof Refused) {
-      return new Refused(`must be a file that can be read, but ${quoted(path)} cannot (${text.problem})`)
+      return new Refused(`must be a file that can be read, but ${quoted(path)} cannot (${text.fault})`)
     }
     const blocks = text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? []
     return blocks.length > 0 && blocks.every(isCertificate)
@@ -235,7 +235,7 @@ export const PRIVATE_KEY: Kind<Secret> = {
   read(path) {
     const text = readText(path)
     if (text instanceof Refused) {
-      return new Refused(`must be a file that can be read, but ${quoted(path)} cannot (${text.problem})`)
+      return new Refused(`must be a file that can be read, but ${quoted(path)} cannot (${text.fault})`)
     }
     try {
       createPrivateKey(text)

@@ -79,13 +79,13 @@ export const EITHER_CASE: ReadonlySet<string> = new Set(['HTTPS_PROXY', 'HTTP_PR
  * that `NAME_FILE` names; one trailing newline is dropped. The path is not printed: it may be the secret itself,
  * put there by mistake.
  */
-export function given(env: Environment, name: string, secret: boolean): string | null | Refused {
+export function readVariableText(env: Environment, name: string, secret: boolean): string | null | Refused {
   const direct = (EITHER_CASE.has(name) && env[name.toLowerCase()]) || env[name] || null
   const path = secret ? env[`${name}_FILE`] || null : null
   if (path === null) return direct
   if (direct !== null) return new Refused(`is given twice: as ${name} and as ${name}_FILE`)
   const text = readText(path)
   if (text instanceof Refused)
-    return new Refused(`cannot be read from the file that ${name}_FILE names (${text.problem})`)
+    return new Refused(`cannot be read from the file that ${name}_FILE names (${text.fault})`)
   return text.replace(/\r?\n$/, '') || new Refused(`is empty in the file that ${name}_FILE names`)
 }

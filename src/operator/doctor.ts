@@ -26,7 +26,7 @@ Exit code 0: nothing is broken. 1: something is broken. 2: called wrongly, or th
 `
 
 /** What a command line asks for. */
-export type DoctorCommand =
+type DoctorCommand =
   | { kind: 'help' }
   | { kind: 'version' }
   | { kind: 'check'; json: boolean }

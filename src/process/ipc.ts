@@ -56,7 +56,7 @@ export function createReadinessQuery(): (worker: Worker) => Promise<WorkerState>
 }
 
 /** In a worker: answers the primary's question. */
-export function answerPrimary({ missing, warnings }: Pick<Readiness, 'missing' | 'warnings'>): void {
+export function replyToPrimary({ missing, warnings }: Pick<Readiness, 'missing' | 'warnings'>): void {
   process.on('message', async (message: Partial<ReadinessRequest>) => {
     if (message.ask !== 'readiness' || message.number === undefined) return
     const reply: ReadinessReply = { number: message.number, missing: await missing(), warnings: warnings() }

@@ -2,7 +2,7 @@ import cluster from 'node:cluster'
 import { buildApp } from '../app.ts'
 import type { Config } from '../config/config.ts'
 import type { Logger } from '../log.ts'
-import { answerPrimary, PERMANENT_FAILURE } from './ipc.ts'
+import { PERMANENT_FAILURE, replyToPrimary } from './ipc.ts'
 import { listenAddress, listenFailure, logListening } from './listen.ts'
 
 /**
@@ -46,7 +46,7 @@ export async function runServerProcess(config: Config, log: Logger): Promise<voi
     // Otherwise Node ends a worker at once when its primary is killed, with refreshes in flight.
     cluster.worker!.exitedAfterDisconnect = true
     app.shareMetricsWithPrimary()
-    answerPrimary(app.readiness)
+    replyToPrimary(app.readiness)
   }
 
   try {

@@ -6,7 +6,7 @@ const NO_LOGIN = { username: null, password: null }
 
 function read(text: string): Record<string, unknown> {
   const target: RedisTarget | Refused = REDIS_TARGET.read(text)
-  if (target instanceof Refused) throw new Error(target.problem)
+  if (target instanceof Refused) throw new Error(target.fault)
   const { username, password } = target.login
   return { ...target, login: { username, password: password?.reveal() ?? null } }
 }
@@ -108,6 +108,6 @@ t.test('an ambiguous or malformed URL is refused', async (t) => {
   for (const [url, says] of cases) {
     const target = REDIS_TARGET.read(url)
     if (!(target instanceof Refused)) t.fail(`${url} is accepted`)
-    else t.match(target.problem, says, url)
+    else t.match(target.fault, says, url)
   }
 })
