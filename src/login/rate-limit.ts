@@ -1,6 +1,5 @@
 import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
-import { LRUCache } from 'lru-cache'
 import type { Clock } from '../clock.ts'
 import { problem } from '../errors.ts'
 
@@ -19,16 +18,20 @@ type RateLimit = (name: string) => void
 
 /** Counts tries by name and minute. Each process counts for itself. */
 export function createRateLimit({ perMinute, clock }: RateLimitOptions): RateLimit {
-  const tries = new LRUCache<string, { count: number; since: number }>({ max: NAMES })
+  // In the order of their last try.
+  const tries = new Map<string, { count: number; since: number }>()
 
   return function count(name) {
     if (perMinute === 0) return
     const at = clock.monotonic()
     const known = tries.get(name)
+    tries.delete(name)
     if (known === undefined || at - known.since >= MINUTE_MS) {
       tries.set(name, { count: 1, since: at })
+      if (tries.size > NAMES) tries.delete(tries.keys().next().value!)
       return
     }
+    tries.set(name, known)
     known.count += 1
     if (known.count <= perMinute) return
     const seconds = Math.max(1, Math.ceil((known.since + MINUTE_MS - at) / 1_000))

@@ -20,6 +20,20 @@ t.test('perMinute 0 sets no limit', async (t) => {
   t.pass()
 })
 
+t.test(
+  'of more than 50,000 clients a minute the limit forgets those that tried least recently',
+  async (t) => {
+    const count = createRateLimit({ perMinute: 1, clock: { monotonic: () => 0 } })
+    for (const name of ['idle', 'busy']) count(name)
+    for (let client = 0; client < 50_000; client += 1) {
+      count(`client ${client}`)
+      if (client % 10_000 === 0) t.throws(() => count('busy'), { code: 'rate_limited' })
+    }
+    t.throws(() => count('busy'), { code: 'rate_limited' })
+    t.doesNotThrow(() => count('idle'))
+  },
+)
+
 t.test('an IPv6 client is counted by its /64 network', async (t) => {
   for (const [address, network] of [
     ['2001:db8:1:2:3:4:5:6', '2001:db8:1:2'],
