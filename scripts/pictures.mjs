@@ -11,7 +11,7 @@ import { PNG } from 'pngjs'
 import { findTool } from '../test/setup/tools.mjs'
 
 const { GIFEncoder, applyPalette, quantize } = gifenc
-const SIZE = { width: 1000, height: 560 }
+const SIZE = { width: 1000, height: 680 }
 const COLORS = 48
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 
@@ -30,12 +30,13 @@ try {
   await page.locator('#stage-read').waitFor()
   await take(1_500)
   await page.locator('#stage-read').click()
-  await page.locator('#stage-received li', { hasText: 'flux' }).waitFor()
+  await page.locator('#stage-received li', { hasText: 'flux' }).first().waitFor()
   await page.evaluate('scrollTo(0, 0)')
   await take(2_500)
   await page.locator('#stage-refresh', { hasText: 'took no part' }).waitFor()
   await page.locator('#stage-read').click()
   await page.waitForTimeout(1_500)
+  await page.evaluate('scrollTo(0, 0)')
   writeFileSync(join(root, 'docs/demo.png'), await page.screenshot())
   await take(3_500)
   await page.locator('#steal-run').click()

@@ -186,10 +186,7 @@ function describe(entry: Received): HTMLElement {
     const isRefresh = kind === 'refresh_token'
     chip('token', isRefresh ? 'refresh token ••••' : 'sign-in code')
     if (issued !== null)
-      chip(
-        status === 200 ? 'new' : 'lost',
-        `→ access token #${issued}${status === 200 ? '' : ', answer lost'}`,
-      )
+      chip(status === 200 ? 'new' : 'lost', `→ token #${issued}${status === 200 ? '' : ', answer lost'}`)
     if (isRefresh && status === 200) item.dataset.refresh = ''
   }
   if (fault !== null && issued === null) chip('lost', status === null ? 'no answer' : `answer ${status}`)
