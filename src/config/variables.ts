@@ -80,15 +80,14 @@ const MAX_REFRESH_AHEAD_SECONDS = 28_800
 
 const asSet = <T>(values: readonly T[]): ReadonlySet<T> => new Set(values)
 
+const PRINTABLE = matching(/^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/, 'printable ASCII text')
+
 /** Every variable that the server reads. The parser, the documentation and its tests use this table. */
 export const TABLE = {
   BASE_URL: required(ADDRESS, 'address of the resource server'),
   AUTH_URL: required(ADDRESS, 'address of the authorization server'),
   PUBLIC_URL: required(ORIGIN, 'the one origin that the browser sees'),
-  CLIENT_ID: required(
-    matching(/^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/, 'printable ASCII text'),
-    'identifier of the registered client',
-  ),
+  CLIENT_ID: required(PRINTABLE, 'identifier of the registered client'),
   CLIENT_SECRET: secret(required(SECRET, 'secret of the registered client')),
   SESSION_SECRET: secret(
     required(
@@ -252,10 +251,7 @@ export const TABLE = {
     PRIVATE_KEY,
     'private key of OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE',
   ),
-  OTEL_SERVICE_NAME: optional(
-    matching(/^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/, 'printable ASCII text'),
-    'name of this service in traces',
-  ),
+  OTEL_SERVICE_NAME: optional(PRINTABLE, 'name of this service in traces'),
   OTEL_RESOURCE_ATTRIBUTES: optional(NAMED_VALUES, 'attributes of this process in its traces'),
   OTEL_TRACES_SAMPLER: withDefault(
     'parentbased_always_on',

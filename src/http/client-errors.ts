@@ -1,7 +1,7 @@
 import type { Server, ServerResponse } from 'node:http'
 import type { Duplex } from 'node:stream'
 import { type Problem, problem } from '../errors.ts'
-import { newestResponse } from './connections.ts'
+import { endSlowly, newestResponse } from './connections.ts'
 import { securityHeaders } from './headers.ts'
 
 interface ClientErrorOptions {
@@ -16,9 +16,6 @@ interface ClientErrors {
   /** Answers the requests that Node would answer itself, or drop. */
   watch(server: Server): void
 }
-
-/** A client that keeps its side open after the last response is disconnected after this. */
-const LINGER_MS = 1_000
 
 /**
  * Answers a request that Node's parser cannot read, once for each connection, as a problem. While a response
@@ -68,8 +65,7 @@ export function createClientErrors({ newRequestId, secure }: ClientErrorOptions)
 
   function close(socket: Duplex): void {
     closed.add(socket)
-    socket.end()
-    setTimeout(() => socket.destroy(), LINGER_MS).unref()
+    endSlowly(socket)
   }
 
   return {

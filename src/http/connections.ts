@@ -107,12 +107,15 @@ function endIfSilent(socket: Socket): void {
   socket.once('close', () => clearTimeout(timer))
 }
 
-/** The client may still send a body that nobody reads: a reset then could overtake the response. RFC 9112 section 9.6. */
+/** From now on this server ends the connection slowly, see `endSlowly`. */
 export function closeSlowly(socket: Socket): void {
-  socket.destroySoon = () => {
-    socket.end()
-    setTimeout(() => socket.destroy(), LINGER_MS).unref()
-  }
+  socket.destroySoon = () => endSlowly(socket)
+}
+
+/** The client may still send a body that nobody reads: a reset then could overtake the response. RFC 9112 section 9.6. */
+export function endSlowly(socket: Duplex): void {
+  socket.end()
+  setTimeout(() => socket.destroy(), LINGER_MS).unref()
 }
 
 function responsesOn(socket: TrackedSocket): Responses {
