@@ -56,8 +56,9 @@ export async function startSentinelGroup(
     ...node,
     args: [...args, '--replicaof', `127.0.0.1 ${master.port}`],
   })
-  await until('the replica is in sync', async () =>
-    (await replica.cli('info', 'replication')).includes('master_link_status:up'),
+  // Until then the master keeps new writes to itself, although the replica reports that its link is up.
+  await until('the master sends its writes to the replica', async () =>
+    (await master.cli('info', 'replication')).includes('state=online'),
   )
 
   const sentinels: { child: Child; port: number }[] = []
