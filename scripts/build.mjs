@@ -1,14 +1,26 @@
 // Makes dist/ with esbuild: one bundle for each program of the server, with chunks that they share or load late, the
 // demo page's script and the browser client. `npm run typecheck` checks the types. With --if-possible it is the
-// `prepare` step: an install without development packages keeps the dist/ that it has.
+// `prepare` step: an install without development packages keeps the dist/ that it has, and fails if that was made from other sources.
 import { spawnSync } from 'node:child_process'
-import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { basename, dirname, extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const src = join(root, 'src')
 const dist = join(root, 'dist')
+/** Tells from which sources dist/ was built. */
+const sources = join(dist, 'sources.txt')
 const programs = ['main', 'sessions', 'doctor', 'demo', 'sandbox/main']
 
 const esbuild = await import('esbuild').catch(() => null)
@@ -18,6 +30,10 @@ if (esbuild === null) {
     process.exit(1)
   }
   if (!existsSync(join(dist, 'main.js'))) explainMissing()
+  else if (!existsSync(sources) || readFileSync(sources, 'utf8') !== hashOfSources()) {
+    console.error('dist/ was built from other sources. To build it again: npm ci --include=dev')
+    process.exit(1)
+  }
   process.exit(0)
 }
 
@@ -66,6 +82,7 @@ for (const entry of readdirSync(src, { recursive: true })) {
   mkdirSync(join(dist, folder), { recursive: true })
   cpSync(join(src, entry), join(dist, folder, basename(entry)))
 }
+writeFileSync(sources, hashOfSources())
 writeFileSync(join(dist, 'revision.txt'), `${findRevision()}\n`)
 writeFileSync(join(dist, 'licenses.txt'), licenses(Object.keys(metafile.inputs)))
 
@@ -106,6 +123,15 @@ function findRevision() {
   if (process.env.REVISION) return process.env.REVISION
   const { status, stdout } = spawnSync('git', ['rev-parse', 'HEAD'], { cwd: root, encoding: 'utf8' })
   return status === 0 ? stdout.trim() : 'unknown'
+}
+
+function hashOfSources() {
+  const hash = createHash('sha256')
+  for (const folder of ['src', 'client']) {
+    const paths = readdirSync(join(root, folder), { recursive: true }).map((path) => join(root, folder, path))
+    for (const path of paths.sort()) if (statSync(path).isFile()) hash.update(readFileSync(path))
+  }
+  return hash.digest('hex')
 }
 
 function missing(then) {

@@ -93,7 +93,11 @@ t.test('the commands that make files on Debian work as printed, below another ro
   t.equal(statSync(join(root, 'etc/token-handler-bff/env')).mode & 0o777, 0o600)
   t.equal(readFileSync(join(root, 'etc/token-handler-bff/env'), 'utf8'), example)
   t.equal(readFileSync(join(root, 'etc/systemd/system/token-handler-bff@.service'), 'utf8'), unit)
-  t.ok(existsSync(join(root, 'opt/token-handler-bff.previous/deploy')))
+  t.strictSame(
+    readdirSync(join(root, 'opt')),
+    ['token-handler-bff', 'token-handler-bff.new'],
+    'gone back to the copy',
+  )
   const nginx = readFileSync(join(root, 'etc/nginx/conf.d/token-handler-bff.conf'), 'utf8')
   t.strictSame(nginx.match(/server \d[\d.]+:\d+/g), ['server 127.0.0.1:3001', 'server 127.0.0.1:3002'])
   t.notMatch(nginx.replaceAll(/^ *#.*$/gm, ''), 'app.example.com')

@@ -1,8 +1,11 @@
-import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { appendFileSync, cpSync, mkdirSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
 import { waitForOutput } from '../helpers/child.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { runServer, SERVER_ENV, startBuilt, startServer } from '../helpers/server-process.ts'
+import { makeFolder } from '../helpers/watchdog.ts'
 
 t.test('the built server listens, is live and ready, and ends with code 0 on SIGTERM', async (t) => {
   const server = await startServer(t)
@@ -120,3 +123,30 @@ t.test('a process that cannot listen ends with code 1 and names the variable', a
     t.match(run.stderr, `The server could not start. ${says}`)
   }
 })
+
+t.test(
+  'an install without development packages says how to build, and keeps no older build in silence',
+  async (t) => {
+    const folder = makeFolder('install')
+    for (const name of ['src', 'client', 'scripts/build.mjs'])
+      cpSync(name, join(folder, name), { recursive: true })
+    const run = (...args: string[]) => {
+      const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' })
+      return { status, stderr: stderr.trim() }
+    }
+    const install = () => run('scripts/build.mjs', '--if-possible')
+    t.strictSame(install(), { status: 0, stderr: '' })
+    t.match(run('dist/main.js'), {
+      status: 1,
+      stderr: /^dist\/ cannot be built .* run "npm ci --include=dev"/,
+    })
+
+    mkdirSync(join(folder, 'dist'), { recursive: true })
+    for (const name of ['main.js', 'sources.txt']) cpSync(join('dist', name), join(folder, 'dist', name))
+    t.strictSame(install(), { status: 0, stderr: '' }, 'a build of these sources stays')
+    appendFileSync(join(folder, 'src/main.ts'), '\n')
+    t.match(install(), { status: 1, stderr: /^dist\/ was built from other sources/ })
+    const kept = readFileSync(join(folder, 'dist/main.js'))
+    t.ok(kept.equals(readFileSync('dist/main.js')), 'running replicas keep their files')
+  },
+)
