@@ -93,7 +93,7 @@ export function createTransactions({
     for (const pair of (header ?? '').split(';')) {
       const at = pair.indexOf('=')
       // `trim` would also remove a byte A0, and no browser keeps other sites from a cookie `\xA0__Host-…`.
-      const name = pair.slice(0, at).replace(/^[ \t]+|[ \t]+$/g, '')
+      const name = pair.slice(0, at).replace(/^ +| +$/g, '')
       const id = name.startsWith(loginPrefix) ? name.slice(loginPrefix.length) : ''
       if (at > 0 && /^[A-Za-z0-9_-]{1,64}$/.test(id)) yield { id, value: pair.slice(at + 1).trim() }
     }

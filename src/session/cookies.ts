@@ -157,8 +157,8 @@ function soleCookie(header: string, name: string): string | null {
 function cookieAt(header: string, name: string, from: number): number {
   for (let at = header.indexOf(`${name}=`, from); at >= 0; at = header.indexOf(`${name}=`, at + 1)) {
     let start = at
-    // Only these two: no browser keeps other sites from a cookie whose name begins with a byte A0 before `__Host-`.
-    while (header[start - 1] === ' ' || header[start - 1] === '\t') start -= 1
+    // Blanks alone: no browser keeps other sites from a cookie whose name begins with a byte A0 before `__Host-`.
+    while (header[start - 1] === ' ') start -= 1
     if (start === 0 || header[start - 1] === ';') return at
   }
   return -1

@@ -87,7 +87,7 @@ t.test('the printed commands start a server with .env.example, over Redis and th
   const rule = codeBlock(PAGE, 'Connect to Redis', 'sh')
   const set = spawnSync('sh', ['-c', rule.replace(/^redis-cli/, `redis-cli -h 127.0.0.1 -p ${redis.port}`)])
   t.equal(String(set.stdout), 'OK\n', String(set.stderr))
-  const doctor = sh(line('Check a deployment', /^node --env-file/), {
+  const doctor = sh(line('Check a deployment', /^node --env-file=.env /), {
     ...own,
     REDIS_URL: `redis://bff:password@localhost:${redis.port}`,
   })
@@ -95,7 +95,7 @@ t.test('the printed commands start a server with .env.example, over Redis and th
   t.match(doctor.stdout(), /^ok +rights /m, 'the printed ACL rule suffices')
   t.match(doctor.stdout(), /^ok +client /m)
 
-  const count = sh(line('End sessions from the command line', /^node --env-file/), own)
+  const count = sh(line('End sessions from the command line', /^node --env-file=.env /), own)
   t.equal((await count.ended).code, 0, count.output())
   t.equal(count.stdout(), '1\n')
 
