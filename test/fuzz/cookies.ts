@@ -74,6 +74,8 @@ const cookies: fc.Arbitrary<Cookies> = fc.record({
             ' session',
             '\tsession',
             'session\t',
+            '\xa0session',
+            '\xa0 session',
             '"session"',
             '__Host-Http-session',
             'session%',
@@ -147,7 +149,7 @@ function headerLines({ pairs, secondLine }: Cookies, known: Known): string[] {
 /** The values of all cookies of this name. Names hold no white space, and a space alone follows a semicolon (RFC 6265). */
 function valuesOf(name: string, lines: string[]): string[] {
   return lines
-    .flatMap((line) => line.trim().split(';'))
+    .flatMap((line) => line.replace(/^[ \t]+|[ \t]+$/g, '').split(';'))
     .filter((pair) => pair.replace(/^ +/, '').startsWith(`${name}=`))
     .map((pair) => pair.slice(pair.indexOf('=') + 1).trim())
 }
