@@ -1,10 +1,10 @@
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
 
 /** The two addresses of the sandbox that the page may use. The first holds no secret, the second breaks things. */
-const FOR_SANDBOX = /^\/_sandbox\/(?:stage\.json|day\/[a-z-]+)(?:\?|$)/
+const FOR_SANDBOX = /^\/_sandbox\/(?:stage\.json|scenario\/[a-z-]+)(?:\?|$)/
 
 /** One origin for the demo, as a reverse proxy makes one of several servers. */
-export interface Front {
+interface Front {
   /** Where the browser comes in. */
   hosts: readonly string[]
   port: number

@@ -1,48 +1,53 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import { type Answer, jsonAnswer, textAnswer } from './answer.ts'
 import type { Authorization, Authorizations } from './authorizations.ts'
 import type { Faults } from './faults.ts'
+import { jsonResponse, type SandboxResponse, textResponse, withHeaders } from './response.ts'
 
 /** The caller, or the response that refuses it. */
-export type Caller =
+type Caller =
   | { kind: 'caller'; authorization: Authorization }
-  | { kind: 'turned-away'; answer: Answer }
+  | { kind: 'refused'; response: SandboxResponse }
 
 /**
  * Finds the access token in the header or in the query (document section 5.6) and looks it up. Both
  * at once is an error (RFC 6750 section 2).
  */
-export function identify(
-  query: URLSearchParams,
-  headers: IncomingHttpHeaders,
-  authorizations: Authorizations,
-  shape: Faults['invalidToken'],
-): Caller {
+export function identify({
+  query,
+  headers,
+  authorizations,
+  shape,
+}: {
+  query: URLSearchParams
+  headers: IncomingHttpHeaders
+  authorizations: Authorizations
+  shape: Faults['invalidToken']
+}): Caller {
   const inQuery = query.getAll('access_token')
   const inHeader = headers.authorization
   if (inQuery.length + (inHeader === undefined ? 0 : 1) > 1) {
-    return turnedAway(errorAnswer(400, 'invalid_request', 'The access token is given more than once.'))
+    return refused(errorResponse(400, 'invalid_request', 'The access token is given more than once.'))
   }
   const token = inQuery[0] ?? /^Bearer +(\S+)$/i.exec(inHeader ?? '')?.[1] ?? ''
   const authorization = authorizations.accessTokenOwner(token)
-  return authorization === null ? turnedAway(invalidToken(shape)) : { kind: 'caller', authorization }
+  return authorization === null ? refused(invalidToken(shape)) : { kind: 'caller', authorization }
 }
 
 /** The "invalid-token error response" of document section 7, whose shape the document does not show. */
-export function invalidToken(shape: Faults['invalidToken']): Answer {
+export function invalidToken(shape: Faults['invalidToken']): SandboxResponse {
   const description = 'The access token is missing, expired or revoked.'
   const challenge = { 'www-authenticate': 'Bearer realm="sandbox", error="invalid_token"' }
   switch (shape) {
     case 'standard':
-      return errorAnswer(401, 'invalid_token', description, challenge)
+      return withHeaders(errorResponse(401, 'invalid_token', description), challenge)
     case 'bare401':
-      return textAnswer(401, '', 'invalid_token', {})
+      return textResponse(401, '', 'invalid_token')
     case 'json400':
-      return errorAnswer(400, 'invalid_token', description)
+      return errorResponse(400, 'invalid_token', description)
     case 'challenge403':
-      return textAnswer(403, '', 'invalid_token', challenge)
+      return withHeaders(textResponse(403, '', 'invalid_token'), challenge)
     case 'servicestack':
-      return jsonAnswer(
+      return jsonResponse(
         401,
         { responseStatus: { errorCode: 'invalid_token', message: description } },
         'invalid_token',
@@ -51,15 +56,10 @@ export function invalidToken(shape: Faults['invalidToken']): Answer {
 }
 
 /** An error of the resource server; the document shows none, this has the form of OAuth's. */
-export function errorAnswer(
-  status: number,
-  error: string,
-  description: string,
-  headers: Record<string, string> = {},
-): Answer {
-  return jsonAnswer(status, { error, error_description: description }, error, headers)
+export function errorResponse(status: number, error: string, description: string): SandboxResponse {
+  return jsonResponse(status, { error, error_description: description }, error)
 }
 
-function turnedAway(answer: Answer): Caller {
-  return { kind: 'turned-away', answer }
+function refused(response: SandboxResponse): Caller {
+  return { kind: 'refused', response }
 }

@@ -9,7 +9,7 @@ export interface Authorization {
   issued: number
 }
 
-export interface CodeRecord {
+interface CodeRecord {
   readonly authorization: Authorization
   readonly redirectUri: string
   /** PKCE S256 challenge; null if none was sent. */

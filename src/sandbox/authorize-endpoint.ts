@@ -1,8 +1,8 @@
 import type { Accounts } from './accounts.ts'
-import type { Answer } from './answer.ts'
 import type { Authorizations } from './authorizations.ts'
 import { refusalPage, signInPage } from './authorize-page.ts'
 import type { FaultSwitches } from './faults.ts'
+import type { SandboxResponse } from './response.ts'
 import type { Settings } from './settings.ts'
 import type { TokenEndpoint } from './token-endpoint.ts'
 
@@ -33,7 +33,7 @@ export function createAuthorizeEndpoint({
   ownAddress: () => string
 }) {
   /** The parsed request, or the response that refuses it. */
-  function read(query: URLSearchParams): AuthorizeRequest | Answer {
+  function read(query: URLSearchParams): AuthorizeRequest | SandboxResponse {
     const repeated = (name: string) => query.getAll(name).length > 1
     const redirectUri = query.get('redirect_uri') ?? ''
     if (query.get('client_id') !== settings.client.clientId || repeated('client_id')) {
@@ -64,7 +64,7 @@ export function createAuthorizeEndpoint({
   function redirectBack(
     { flow, redirectUri, state }: Pick<AuthorizeRequest, 'flow' | 'redirectUri' | 'state'>,
     members: Record<string, string>,
-  ): Answer {
+  ): SandboxResponse {
     const { state: echo, issuer } = faults.current()
     const params = new URLSearchParams(members)
     if (echo === 'wrong') params.set('state', 'not-the-state-that-was-sent')
@@ -83,7 +83,7 @@ export function createAuthorizeEndpoint({
     }
   }
 
-  function grant(request: AuthorizeRequest, username: string): Answer {
+  function grant(request: AuthorizeRequest, username: string): SandboxResponse {
     const { authorizeError } = faults.current()
     if (authorizeError !== null) return redirectBack(request, { error: authorizeError })
     const { redirectUri, challenge, scope } = request
@@ -101,19 +101,19 @@ export function createAuthorizeEndpoint({
     return redirectBack(request, { code })
   }
 
-  function showPage(request: AuthorizeRequest, failedUsername: string | null): Answer {
+  function showPage(request: AuthorizeRequest, failedUsername: string | null): SandboxResponse {
     const { clientId } = settings.client
     return signInPage({ ...request, clientId, users: settings.users, failedUsername })
   }
 
   return {
-    show(query: URLSearchParams): Answer {
+    show(query: URLSearchParams): SandboxResponse {
       const request = read(query)
       return 'outcome' in request ? request : showPage(request, null)
     },
 
     /** What the form sends: `username`, `password`, `decision` = `accept` or `refuse`. */
-    decide(query: URLSearchParams, form: URLSearchParams): Answer {
+    decide(query: URLSearchParams, form: URLSearchParams): SandboxResponse {
       const request = read(query)
       if ('outcome' in request) return request
       if (form.get('decision') === 'refuse') return redirectBack(request, { error: 'access_denied' })

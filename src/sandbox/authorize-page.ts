@@ -1,8 +1,8 @@
-import { type Answer, textAnswer } from './answer.ts'
 import { escapeHtml, PAGE_HEADERS, page } from './html.ts'
+import { type SandboxResponse, textResponse, withHeaders } from './response.ts'
 import type { SandboxUser } from './settings.ts'
 
-export interface SignInPage {
+interface SignInPage {
   clientId: string
   redirectUri: string
   scope: string
@@ -18,7 +18,13 @@ export interface SignInPage {
  * scripts: inputs `username` and `password`, buttons `decision` = `accept` or `refuse` (ids: the
  * same words), `error` for a failed sign-in, `use-<name>` to sign in and accept with one click.
  */
-export function signInPage({ clientId, redirectUri, scope, users, failedUsername }: SignInPage): Answer {
+export function signInPage({
+  clientId,
+  redirectUri,
+  scope,
+  users,
+  failedUsername,
+}: SignInPage): SandboxResponse {
   const failed = failedUsername !== null
   const shortcuts = users
     .map(
@@ -45,15 +51,14 @@ ${failed ? '<p class="alarm" id="error" role="alert">User name or password is wr
 ${shortcuts}
 <p class="soft">You go back to ${escapeHtml(new URL(redirectUri).host)} afterwards.
 The access is for <span id="scope">${escapeHtml(scope)}</span>.</p>`
-  const answer = textAnswer(failed ? 403 : 200, page('Sign in', body), failed ? 'wrong_password' : 'page', {})
-  return { ...answer, headers: { ...answer.headers, ...PAGE_HEADERS } }
+  const response = textResponse(failed ? 403 : 200, page('Sign in', body), failed ? 'wrong_password' : 'page')
+  return withHeaders(response, PAGE_HEADERS)
 }
 
 /** The page for a request that must not lead to a redirect (RFC 6749 section 4.1.2.1). */
-export function refusalPage(reason: string, outcome: string): Answer {
+export function refusalPage(reason: string, outcome: string): SandboxResponse {
   const body = `<h1>This sign-in cannot go on</h1>
 <p id="error">${escapeHtml(reason)}</p>
 <p class="soft">Go back to the application and start again.</p>`
-  const answer = textAnswer(400, page('Sign-in refused', body), outcome, {})
-  return { ...answer, headers: { ...answer.headers, ...PAGE_HEADERS } }
+  return withHeaders(textResponse(400, page('Sign-in refused', body), outcome), PAGE_HEADERS)
 }

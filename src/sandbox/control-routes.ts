@@ -1,11 +1,11 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Authorizations } from './authorizations.ts'
-import type { BadDays } from './bad-days.ts'
 import { faultsSchema, holdSchema, releaseSchema, revokeSchema } from './control-schemas.ts'
-import type { FaultSwitches, Faults, Station } from './faults.ts'
+import type { Endpoint, FaultSwitches, Faults } from './faults.ts'
 import type { GateOptions, Gates } from './gates.ts'
 import { PAGE_HEADERS, page } from './html.ts'
 import type { EntryFilter, Journal } from './journal.ts'
+import type { Scenarios } from './scenarios.ts'
 import { stageOf } from './stage.ts'
 
 /**
@@ -19,7 +19,7 @@ export function registerControlRoutes(
     gates,
     journal,
     authorizations,
-    badDays,
+    scenarios,
     counters,
     reset,
   }: {
@@ -27,7 +27,7 @@ export function registerControlRoutes(
     gates: Gates
     journal: Journal
     authorizations: Authorizations
-    badDays: BadDays
+    scenarios: Scenarios
     counters: () => Record<string, number>
     reset: () => void
   },
@@ -61,10 +61,10 @@ export function registerControlRoutes(
 
   app.get('/_sandbox/counters', async () => counters())
 
-  app.post<{ Body: GateOptions & { station: Station } }>(
+  app.post<{ Body: GateOptions & { endpoint: Endpoint } }>(
     '/_sandbox/hold',
     { schema: { body: holdSchema } },
-    async ({ body: { station, ...options } }) => ({ id: gates.hold(station, options).id }),
+    async ({ body: { endpoint, ...options } }) => ({ id: gates.hold(endpoint, options).id }),
   )
 
   app.get('/_sandbox/gates', async () => gates.list())
@@ -105,8 +105,8 @@ export function registerControlRoutes(
   app.post<{
     Params: { name: string }
     Querystring: { seconds?: string }
-  }>('/_sandbox/day/:name', async ({ params, query }, reply) => {
-    if (badDays.begin(params.name, Number(query.seconds ?? Number.POSITIVE_INFINITY) * 1_000))
+  }>('/_sandbox/scenario/:name', async ({ params, query }, reply) => {
+    if (scenarios.begin(params.name, Number(query.seconds ?? Number.POSITIVE_INFINITY) * 1_000))
       return reply.code(204).send()
     return reply.code(404).send({ error: 'not_found' })
   })

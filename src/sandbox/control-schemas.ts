@@ -1,3 +1,5 @@
+import { ENDPOINTS } from './faults.ts'
+
 /** JSON schemas of what `/_sandbox/…` accepts: a misspelled switch must not pass as "nothing happens". */
 
 const which = {
@@ -8,7 +10,7 @@ const which = {
 
 const COMMON_MODES = ['ok', 'status', 'html', 'slow', 'hang', 'drop', 'truncated', 'cut', 'stall'] as const
 
-function answerFault(ownModes: readonly string[]) {
+function responseFault(ownModes: readonly string[]) {
   return {
     type: 'object',
     required: ['mode'],
@@ -61,9 +63,9 @@ export const faultsSchema = {
         remove: { type: 'array', items: { type: 'string' } },
       },
     },
-    tokenEndpoint: answerFault(['refuse', 'invalid_client']),
-    revocationEndpoint: answerFault(['refuse', 'invalid_client']),
-    resource: answerFault(['invalid-token']),
+    tokenEndpoint: responseFault(['refuse', 'invalid_client']),
+    revocationEndpoint: responseFault(['refuse', 'invalid_client']),
+    resource: responseFault(['invalid-token']),
     invalidToken: { enum: ['standard', 'bare401', 'json400', 'challenge403', 'servicestack'] },
     resourceHeaders: {
       type: 'object',
@@ -77,10 +79,10 @@ export const faultsSchema = {
 
 export const holdSchema = {
   type: 'object',
-  required: ['station'],
+  required: ['endpoint'],
   additionalProperties: false,
   properties: {
-    station: { enum: ['token', 'revoke', 'resource'] },
+    endpoint: { enum: ENDPOINTS },
     point: which.point,
     only: which.only,
   },

@@ -19,7 +19,7 @@ export interface Faults {
   tokenLifeSeconds: number
   /** `expires_in` of the token response: the true lifetime, omitted, or any JSON value. */
   expiresIn: 'truth' | 'absent' | { value: unknown }
-  /** No `refresh_token` in the token answer; at a refresh the presented one stays good. */
+  /** No `refresh_token` in the token response; at a refresh the presented one stays good. */
   omitRefreshToken: boolean
   /** A refresh answers with the presented refresh token, which stays good. */
   sameRefreshToken: boolean
@@ -30,12 +30,12 @@ export interface Faults {
   refreshReuse: 'revoke' | 'refuse' | 'allow'
   /** Whether a refresh ends the access tokens that the authorization had before. */
   revokeAccessTokenAtRefresh: boolean
-  /** Last change to the token answer: members to put in, then members to take out. */
+  /** Last change to the token response: members to put in, then members to take out. */
   tokenAnswer: { set?: Record<string, unknown>; remove?: readonly string[] }
   /** Faults of the next responses, by endpoint. */
-  tokenEndpoint: AnswerFault<Misbehaviour | OAuthMisbehaviour>
-  revocationEndpoint: AnswerFault<Misbehaviour | OAuthMisbehaviour>
-  resource: AnswerFault<Misbehaviour | ResourceMisbehaviour>
+  tokenEndpoint: ResponseFault<Misbehaviour | OAuthMisbehaviour>
+  revocationEndpoint: ResponseFault<Misbehaviour | OAuthMisbehaviour>
+  resource: ResponseFault<Misbehaviour | ResourceMisbehaviour>
   /** How the resource server reports an invalid access token. */
   invalidToken: 'standard' | 'bare401' | 'json400' | 'challenge403' | 'servicestack'
   /** Header fields of every resource response; null removes one. */
@@ -53,7 +53,7 @@ interface Which {
   only?: string
 }
 
-export type AnswerFault<Mode> = { mode: 'ok' } | (Which & Mode)
+type ResponseFault<Mode> = { mode: 'ok' } | (Which & Mode)
 
 export type Misbehaviour =
   /** This status; a plain text body unless one is given. */
@@ -73,7 +73,7 @@ export type Misbehaviour =
   /** The first half of the right body, then nothing. Always after the work. */
   | { mode: 'stall' }
 
-export type OAuthMisbehaviour =
+type OAuthMisbehaviour =
   /** 400 with this error of RFC 6749 section 5.2, default `invalid_grant`. */
   | { mode: 'refuse'; error?: string }
   /** 401 `invalid_client`. */
@@ -83,16 +83,19 @@ export type OAuthMisbehaviour =
 export type ResourceMisbehaviour = { mode: 'invalid-token' }
 
 /** The fault of one request. */
-export type TakenFault = AnswerFault<Misbehaviour | OAuthMisbehaviour | ResourceMisbehaviour>
+export type TakenFault = ResponseFault<Misbehaviour | OAuthMisbehaviour | ResourceMisbehaviour>
 
-/** The endpoints that an `AnswerFault` can affect, with their switches. */
+/** The endpoints that a `ResponseFault` can affect, with their switches. */
 const SWITCHES = {
   token: 'tokenEndpoint',
   revoke: 'revocationEndpoint',
   resource: 'resource',
 } as const
 
-export type Station = keyof typeof SWITCHES
+/** An endpoint that gates can hold and faults can affect. */
+export type Endpoint = keyof typeof SWITCHES
+
+export const ENDPOINTS = Object.keys(SWITCHES)
 
 export type FaultSwitches = ReturnType<typeof createFaults>
 
@@ -116,13 +119,13 @@ export function createFaults(initial: Faults) {
     },
 
     /** The fault for the current request. Uses up one of its `times`. */
-    take(station: Station, kind: string | null): TakenFault {
-      const fault: TakenFault = current[SWITCHES[station]]
+    take(endpoint: Endpoint, kind: string | null): TakenFault {
+      const fault: TakenFault = current[SWITCHES[endpoint]]
       if (fault.mode === 'ok') return fault
       if (fault.only !== undefined && fault.only !== kind) return { mode: 'ok' }
       if (fault.times !== undefined) {
         const left = fault.times - 1
-        current = { ...current, [SWITCHES[station]]: left > 0 ? { ...fault, times: left } : { mode: 'ok' } }
+        current = { ...current, [SWITCHES[endpoint]]: left > 0 ? { ...fault, times: left } : { mode: 'ok' } }
       }
       return fault
     },

@@ -6,7 +6,7 @@ import type { Format } from './formats.ts'
  * timestamps, one every five seconds up to now. It contains values that a careless client corrupts:
  * an integer beyond 2^53, times with seven fractional digits, decimals that end in zero.
  */
-export interface Flux {
+interface Flux {
   id: bigint
   fluxId: string
   wac: string
@@ -25,7 +25,18 @@ const NAMED: Readonly<Record<string, { name: string; unit: string; middle: numbe
 }
 
 /** The series at `now`. It changes every five seconds and depends only on the time. */
-export function fluxAt(wac: string, fluxId: string, count: number, now: number): Flux {
+export function fluxAt({
+  wac,
+  fluxId,
+  count,
+  now,
+}: {
+  wac: string
+  fluxId: string
+  count: number
+  /** Epoch milliseconds. */
+  now: number
+}): Flux {
   const seed = createHash('sha256').update(`${wac}/${fluxId}`).digest()
   const series = (Object.hasOwn(NAMED, fluxId) ? NAMED[fluxId] : undefined) ?? {
     name: `Series ${fluxId}`,

@@ -8,6 +8,7 @@ const FORMATS = {
 
 export type Format = keyof typeof FORMATS
 
+/** The `Content-Type` of this format. */
 export function contentTypeOf(format: Format): string {
   return FORMATS[format].contentType
 }

@@ -1,8 +1,8 @@
-import type { Station } from './faults.ts'
+import type { Endpoint } from './faults.ts'
 import type { JournalEntry } from './journal.ts'
 
 export interface GateOptions {
-  /** Before anything is done for the request (default), or after the work and before the answer. */
+  /** Before anything is done for the request (default), or after the work and before the response. */
   point?: 'before' | 'after'
   /** Only this grant type, or this operation. */
   only?: string
@@ -22,7 +22,7 @@ export interface Gate {
 }
 
 interface OpenGate extends Gate {
-  station: Station
+  endpoint: Endpoint
   options: GateOptions
   hold(entry: JournalEntry): Promise<void>
 }
@@ -36,9 +36,9 @@ export function createGates() {
 
   return {
     /** Adds a gate. Requests that have already passed its point are not held. */
-    hold(station: Station, options: GateOptions = {}): Gate {
+    hold(endpoint: Endpoint, options: GateOptions = {}): Gate {
       lastId += 1
-      const gate = createGate(lastId, station, options, () => open.delete(gate.id))
+      const gate = createGate({ id: lastId, endpoint, options, remove: () => open.delete(gate.id) })
       open.set(gate.id, gate)
       return gate
     },
@@ -47,10 +47,10 @@ export function createGates() {
       return open.get(id) ?? null
     },
 
-    list(): { id: number; station: Station; options: GateOptions; waiting: number }[] {
+    list(): { id: number; endpoint: Endpoint; options: GateOptions; waiting: number }[] {
       return [...open.values()].map((gate) => ({
         id: gate.id,
-        station: gate.station,
+        endpoint: gate.endpoint,
         options: gate.options,
         waiting: gate.waiting(),
       }))
@@ -62,17 +62,27 @@ export function createGates() {
     },
 
     /** Resolves when no gate holds the request at this point any more. */
-    async pass(station: Station, point: 'before' | 'after', entry: JournalEntry): Promise<void> {
+    async pass(endpoint: Endpoint, point: 'before' | 'after', entry: JournalEntry): Promise<void> {
       for (const gate of open.values()) {
         const { only, point: at = 'before' } = gate.options
-        const matches = gate.station === station && at === point
+        const matches = gate.endpoint === endpoint && at === point
         if (matches && (only === undefined || only === entry.kind)) await gate.hold(entry)
       }
     },
   }
 }
 
-function createGate(id: number, station: Station, options: GateOptions, remove: () => void): OpenGate {
+function createGate({
+  id,
+  endpoint,
+  options,
+  remove,
+}: {
+  id: number
+  endpoint: Endpoint
+  options: GateOptions
+  remove: () => void
+}): OpenGate {
   const first = deferred<JournalEntry>()
   const opened = deferred<void>()
   const watchers = new Set<() => void>()
@@ -82,7 +92,7 @@ function createGate(id: number, station: Station, options: GateOptions, remove: 
 
   return {
     id,
-    station,
+    endpoint,
     options,
     arrived: first.promise,
     waiting: () => waiting,

@@ -19,7 +19,7 @@ export interface GrantContext {
   onReuse: () => void
 }
 
-export type Grant = (field: (name: string) => string | undefined, context: GrantContext) => GrantResult
+type Grant = (field: (name: string) => string | undefined, context: GrantContext) => GrantResult
 
 /** The four grants and the fields that each must have besides the client's (document section 5.3). */
 export const GRANTS: Readonly<Record<string, { required: readonly string[]; redeem: Grant }>> = {

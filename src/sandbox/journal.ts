@@ -1,15 +1,16 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyRequest } from 'fastify'
+import type { Endpoint } from './faults.ts'
 
 /** A string for a single value, an array for a repeated name. */
-export type Fields = Record<string, string | string[]>
+type Fields = Record<string, string | string[]>
 
 /** One request as it arrived, and its result. It contains secrets in plain text, for tests. */
 export interface JournalEntry {
   readonly seq: number
   /** Epoch milliseconds of the arrival. */
   readonly at: number
-  readonly endpoint: 'authorize' | 'token' | 'revoke' | 'resource' | 'unknown'
+  readonly endpoint: Endpoint | 'authorize' | 'unknown'
   /** The grant type as sent (token), or `GetFlux` or `UpdateSite` (resource). */
   readonly kind: string | null
   readonly method: string
@@ -31,7 +32,7 @@ export interface JournalEntry {
   username: string | null
   /** Number of the access token that the request led to, within its authorization; null without one. */
   issued: number | null
-  /** Status that was sent; null before that and where no complete answer was sent. */
+  /** Status that was sent; null before that and where no complete response was sent. */
   status: number | null
 }
 
@@ -90,8 +91,8 @@ export function createJournal({ size, now }: { size: number; now: () => number }
       counts = {}
     },
 
-    /** Notes the arrival of a request. */
-    arrived(
+    /** Records the arrival of a request. */
+    recordArrival(
       request: FastifyRequest,
       what: Pick<JournalEntry, 'endpoint' | 'kind'> & { form?: URLSearchParams; body?: string },
     ): JournalEntry {
@@ -123,22 +124,22 @@ export function createJournal({ size, now }: { size: number; now: () => number }
       return entry
     },
 
-    /** Notes the fault that the request meets. */
-    met(entry: JournalEntry, fault: string): void {
+    /** Records the fault that the request meets. */
+    recordFault(entry: JournalEntry, fault: string): void {
       entry.fault = fault
       changed()
     },
 
-    /** Notes what was done for the request, and counts it. */
-    decided(entry: JournalEntry, outcome: string): void {
+    /** Records what was done for the request, and counts it. */
+    recordOutcome(entry: JournalEntry, outcome: string): void {
       entry.outcome = outcome
       const key = [entry.endpoint, entry.kind, outcome].filter((part) => part !== null).join(' ')
       counts[key] = (counts[key] ?? 0) + 1
       changed()
     },
 
-    /** Notes that an answer was sent whole. */
-    answered(entry: JournalEntry, status: number): void {
+    /** Records that a response was sent whole. */
+    recordStatus(entry: JournalEntry, status: number): void {
       entry.status = status
       changed()
     },

@@ -1,18 +1,18 @@
 import { createHash } from 'node:crypto'
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
-import type { FastifyInstance, FastifyRequest } from 'fastify'
-import { errorAnswer, identify, invalidToken } from './access.ts'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import { errorResponse, identify, invalidToken } from './access.ts'
 import type { Accounts } from './accounts.ts'
-import { type Answer, jsonAnswer, textAnswer } from './answer.ts'
 import type { Authorization, Authorizations } from './authorizations.ts'
 import { textOf } from './bodies.ts'
 import type { FaultSwitches, Faults } from './faults.ts'
 import { fluxAt, renderFlux } from './flux.ts'
 import { chooseFormat, contentTypeOf } from './formats.ts'
 import { type Journal, queryOf } from './journal.ts'
+import type { Pipeline } from './pipeline.ts'
+import { jsonResponse, type SandboxResponse, textResponse, withHeaders } from './response.ts'
 import type { Settings } from './settings.ts'
 import type { Sites } from './sites.ts'
-import type { createStation } from './station.ts'
 import { isCallbackName, readUpdateSite, siteIdOf } from './update-site.ts'
 
 /** The Flux that does not exist, for tests of that case. */
@@ -29,35 +29,35 @@ interface ResourceServer {
   faults: FaultSwitches
   sites: Sites
   journal: Journal
-  station: ReturnType<typeof createStation>
+  pipeline: Pipeline
 }
 
-/** The routes of document sections 4.2 and 4.3. HEAD is answered for GetFlux. */
+/** The routes of document sections 4.2 and 4.3. GetFlux takes HEAD too. */
 export function registerResourceServer(app: FastifyInstance, server: ResourceServer): void {
-  const { faults, journal, station } = server
+  const { authorizations, faults, journal, pipeline } = server
 
   function route(operation: 'GetFlux' | 'UpdateSite', work: Work) {
-    return async (request: FastifyRequest, reply: Parameters<typeof station.pass>[0]['reply']) => {
+    return async (request: FastifyRequest, reply: FastifyReply) => {
       const body = textOf(request.body)
-      const entry = journal.arrived(request, { endpoint: 'resource', kind: operation, body })
+      const entry = journal.recordArrival(request, { endpoint: 'resource', kind: operation, body })
       const shape = () => invalidToken(faults.current().invalidToken)
-      await station.pass({
-        station: 'resource',
+      await pipeline.handle({
+        endpoint: 'resource',
         entry,
         reply,
-        work: () => dressed(answerAs(request, work), faults.current()),
-        invalidToken: () => dressed(shape(), faults.current()),
+        work: () => withFaultHeaders(respond(request, work), faults.current()),
+        invalidToken: () => withFaultHeaders(shape(), faults.current()),
       })
     }
   }
 
-  function answerAs(request: FastifyRequest, work: Work): Answer {
+  function respond(request: FastifyRequest, work: Work): SandboxResponse {
     const query = queryOf(request)
     const shape = faults.current().invalidToken
-    const caller = identify(query, request.headers, server.authorizations, shape)
-    if (caller.kind === 'turned-away') return caller.answer
-    const answer = work({ server, request, query, authorization: caller.authorization })
-    return { ...answer, username: caller.authorization.username }
+    const caller = identify({ query, headers: request.headers, authorizations, shape })
+    if (caller.kind === 'refused') return caller.response
+    const response = work({ server, request, query, authorization: caller.authorization })
+    return { ...response, username: caller.authorization.username }
   }
 
   app.get('/:wac/flux/:fluxId', route('GetFlux', getFlux))
@@ -72,68 +72,76 @@ interface Call {
   authorization: Authorization
 }
 
-type Work = (call: Call) => Answer
+type Work = (call: Call) => SandboxResponse
 
-function getFlux({ server, request, query, authorization }: Call): Answer {
+function getFlux({ server, request, query, authorization }: Call): SandboxResponse {
   const { wac = '', fluxId = '' } = request.params as Record<string, string>
-  const closed = accountAnswer(server.accounts, authorization, wac)
-  if (closed !== null) return closed
-  if (fluxId === MISSING_FLUX) return errorAnswer(404, 'not_found', 'There is no such Flux.')
+  const refusal = accountRefusal(server.accounts, authorization, wac)
+  if (refusal !== null) return refusal
+  if (fluxId === MISSING_FLUX) return errorResponse(404, 'not_found', 'There is no such Flux.')
   const { 'content-type': contentType, accept } = request.headers
   const format = chooseFormat(query.getAll('format'), contentType, accept)
-  if (format === null) return errorAnswer(400, 'invalid_request', 'format must be JSON, XML, CSV or JSV.')
+  if (format === null) return errorResponse(400, 'invalid_request', 'format must be JSON, XML, CSV or JSV.')
   const count = Number(query.get('values') ?? VALUES)
   if (!Number.isInteger(count) || count < 0 || count > MOST_VALUES) {
-    return errorAnswer(400, 'invalid_request', `values must be at most ${MOST_VALUES}.`)
+    return errorResponse(400, 'invalid_request', `values must be at most ${MOST_VALUES}.`)
   }
 
-  const text = renderFlux(fluxAt(wac, fluxId, count, server.settings.now()), format)
+  const text = renderFlux(fluxAt({ wac, fluxId, count, now: server.settings.now() }), format)
   const etag = `"${createHash('sha256').update(text).digest('base64url').slice(0, 22)}"`
   const headers = { 'cache-control': 'private, no-cache', etag, vary: 'Accept, Content-Type' }
   const known = request.headers['if-none-match']?.split(',').map((tag) => tag.trim().replace(/^W\//, ''))
-  if (known?.includes(etag)) return { ...textAnswer(304, '', 'not_modified', headers) }
-  return textAnswer(200, text, 'answered', { ...headers, 'content-type': contentTypeOf(format) })
+  if (known?.includes(etag)) return withHeaders(textResponse(304, '', 'not_modified'), headers)
+  const response = textResponse(200, text, 'answered')
+  return withHeaders(response, { ...headers, 'content-type': contentTypeOf(format) })
 }
 
-function updateSite({ server, request, query, authorization }: Call): Answer {
+function updateSite({ server, request, query, authorization }: Call): SandboxResponse {
   if (authorization.username === null) {
-    return errorAnswer(403, 'user_context_required', 'UpdateSite needs a token with a user context.')
+    return errorResponse(403, 'user_context_required', 'UpdateSite needs a token with a user context.')
   }
   const { wac: pathWac, siteId: segment } = request.params as Record<string, string>
   const pathSite = segment === undefined ? null : siteIdOf(segment)
   if (segment !== undefined && pathSite === null) {
-    return errorAnswer(400, 'invalid_request', 'The site id must be an integer.')
+    return errorResponse(400, 'invalid_request', 'The site id must be an integer.')
   }
   if (!/^application\/json\s*(;|$)/i.test(request.headers['content-type'] ?? '')) {
-    return errorAnswer(415, 'unsupported_media_type', 'The body must be application/json.')
+    return errorResponse(415, 'unsupported_media_type', 'The body must be application/json.')
   }
   const callback = query.get('callback')
   if (callback !== null && !isCallbackName(callback)) {
-    return errorAnswer(400, 'invalid_request', 'callback must be a JavaScript name.')
+    return errorResponse(400, 'invalid_request', 'callback must be a JavaScript name.')
   }
 
   const path = pathSite === null ? null : { wac: pathWac ?? '', siteId: pathSite }
   const update = readUpdateSite(textOf(request.body), path)
-  if (update.kind === 'faulty') return errorAnswer(400, 'invalid_request', update.description)
-  const closed = accountAnswer(server.accounts, authorization, update.wac)
-  if (closed !== null) return closed
+  if (update.kind === 'faulty') return errorResponse(400, 'invalid_request', update.description)
+  const refusal = accountRefusal(server.accounts, authorization, update.wac)
+  if (refusal !== null) return refusal
   const site = server.sites.update(update.wac, update.siteId, update.change)
-  if (site === null) return errorAnswer(404, 'not_found', 'There is no such site.')
-  if (callback === null) return jsonAnswer(200, site, 'answered')
-  const headers = { 'content-type': 'text/javascript; charset=utf-8' }
-  return textAnswer(200, `${callback}(${JSON.stringify(site)})`, 'answered', headers)
+  if (site === null) return errorResponse(404, 'not_found', 'There is no such site.')
+  if (callback === null) return jsonResponse(200, site, 'answered')
+  const response = textResponse(200, `${callback}(${JSON.stringify(site)})`, 'answered')
+  return withHeaders(response, { 'content-type': 'text/javascript; charset=utf-8' })
 }
 
-/** The answer for an account that does not exist or in which the user has no role; null: go on. */
-function accountAnswer(accounts: Accounts, { username }: Authorization, wac: string): Answer | null {
-  if (!accounts.isWac(wac)) return errorAnswer(404, 'not_found', 'There is no such account.')
-  return accounts.mayEnter(username, wac) ? null : errorAnswer(403, 'forbidden', 'No role in this account.')
+/** The response for an account that does not exist or in which the user has no role; null: go on. */
+function accountRefusal(
+  accounts: Accounts,
+  { username }: Authorization,
+  wac: string,
+): SandboxResponse | null {
+  if (!accounts.isWac(wac)) return errorResponse(404, 'not_found', 'There is no such account.')
+  return accounts.mayEnter(username, wac) ? null : errorResponse(403, 'forbidden', 'No role in this account.')
 }
 
-/** The answer with the content coding and the header fields that the switches ask for. */
-function dressed(answer: Answer, { resourceEncoding, resourceHeaders }: Readonly<Faults>): Answer {
-  const headers = { ...answer.headers }
-  let { body } = answer
+/** The response with the content coding and the header fields that the switches ask for. */
+function withFaultHeaders(
+  response: SandboxResponse,
+  { resourceEncoding, resourceHeaders }: Readonly<Faults>,
+): SandboxResponse {
+  const headers = { ...response.headers }
+  let { body } = response
   if (resourceEncoding !== 'identity' && body.length > 0) {
     body = ENCODERS[resourceEncoding](body)
     headers['content-encoding'] = resourceEncoding
@@ -142,5 +150,5 @@ function dressed(answer: Answer, { resourceEncoding, resourceHeaders }: Readonly
     if (value === null) delete headers[name.toLowerCase()]
     else headers[name.toLowerCase()] = value
   }
-  return { ...answer, headers, body }
+  return { ...response, headers, body }
 }

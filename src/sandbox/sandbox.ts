@@ -5,16 +5,16 @@ import { createAccounts } from './accounts.ts'
 import { registerAuthorizationServer } from './authorization-server.ts'
 import { createAuthorizations } from './authorizations.ts'
 import { createAuthorizeEndpoint } from './authorize-endpoint.ts'
-import { createBadDays } from './bad-days.ts'
 import { keepBodiesAsText } from './bodies.ts'
 import { registerControlRoutes } from './control-routes.ts'
-import { createFaults, type FaultSwitches, noFaults, type Station } from './faults.ts'
+import { createFaults, type Endpoint, type FaultSwitches, noFaults } from './faults.ts'
 import { createGates, type Gate, type GateOptions } from './gates.ts'
 import { createJournal, type Journal } from './journal.ts'
+import { createPipeline } from './pipeline.ts'
 import { registerResourceServer } from './resource-server.ts'
+import { createScenarios } from './scenarios.ts'
 import { type SandboxOptions, settingsOf } from './settings.ts'
 import { createSites } from './sites.ts'
-import { createStation } from './station.ts'
 import { createTokenEndpoint, type TokenAnswerWire } from './token-endpoint.ts'
 
 /** The imitated platform: both roles of the document on one listener, and the means to steer it. */
@@ -38,7 +38,7 @@ export interface Sandbox {
   /** Requests by `endpoint kind outcome`, and `reuseDetected`. */
   counters(): Record<string, number>
   /** Stops requests at a point until the gate is released. */
-  hold(station: Station, options?: GateOptions): Gate
+  hold(endpoint: Endpoint, options?: GateOptions): Gate
   /** Releases every gate. */
   release(): void
   /** Switches, gates, journal and counters as at the start; tokens and sites stay. */
@@ -63,8 +63,8 @@ export function createSandbox(options: SandboxOptions): Sandbox {
   const accounts = createAccounts({ settings })
   const authorizations = createAuthorizations({ now })
   const sites = createSites({ now })
-  const badDays = createBadDays({ faults, gates, authorizations })
-  const station = createStation({ gates, faults, journal, closing: closing.signal })
+  const scenarios = createScenarios({ faults, gates, authorizations })
+  const pipeline = createPipeline({ gates, faults, journal, closing: closing.signal })
   let reuseDetected = 0
   let address: { host: string; port: number } | null = null
   let server: Server | null = null
@@ -88,7 +88,7 @@ export function createSandbox(options: SandboxOptions): Sandbox {
   }
 
   function reset(): void {
-    badDays.begin('fine')
+    scenarios.begin('fine')
     faults.reset()
     gates.releaseAll()
     journal.clear()
@@ -99,20 +99,20 @@ export function createSandbox(options: SandboxOptions): Sandbox {
   app.register(
     async (scope) => {
       keepBodiesAsText(scope)
-      registerAuthorizationServer(scope, { authorize, tokens, journal, station })
+      registerAuthorizationServer(scope, { authorize, tokens, journal, pipeline })
     },
     { prefix: settings.authPath },
   )
   app.register(
     async (scope) => {
       keepBodiesAsText(scope)
-      registerResourceServer(scope, { settings, accounts, authorizations, faults, sites, journal, station })
+      registerResourceServer(scope, { settings, accounts, authorizations, faults, sites, journal, pipeline })
     },
     { prefix: settings.resourcePath },
   )
   if (settings.control) {
     app.register(async (scope) => {
-      registerControlRoutes(scope, { faults, gates, journal, authorizations, badDays, counters, reset })
+      registerControlRoutes(scope, { faults, gates, journal, authorizations, scenarios, counters, reset })
     })
   }
 
@@ -146,10 +146,10 @@ export function createSandbox(options: SandboxOptions): Sandbox {
       return url()
     },
     async close() {
-      // Connections first: what waits below must not get an answer out any more.
+      // Connections first: what waits below must not get a response out any more.
       const down = shut()
       closing.abort()
-      badDays.begin('fine')
+      scenarios.begin('fine')
       gates.releaseAll()
       await down
       await app.close()
@@ -191,9 +191,9 @@ function createApp(journal: Journal): FastifyInstance {
     routerOptions: { maxParamLength: 512 },
   })
   app.setNotFoundHandler((request, reply) => {
-    const entry = journal.arrived(request, { endpoint: 'unknown', kind: null })
-    journal.decided(entry, 'not_found')
-    journal.answered(entry, 404)
+    const entry = journal.recordArrival(request, { endpoint: 'unknown', kind: null })
+    journal.recordOutcome(entry, 'not_found')
+    journal.recordStatus(entry, 404)
     return reply.code(404).send({ error: 'not_found' })
   })
   app.setErrorHandler((error: Error & { statusCode?: number }, _request, reply) => {

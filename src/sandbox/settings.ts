@@ -9,7 +9,7 @@ export interface SandboxUser {
 }
 
 /** The one registered client application (document section 5.2). */
-export interface SandboxClient {
+interface SandboxClient {
   clientId: string
   clientSecret: string
   /** The registered callback address: redirect addresses must have its host name. */

@@ -17,7 +17,7 @@ export interface SiteWire {
 export type SiteChange = Partial<Pick<SiteWire, 'name' | 'description' | 'code' | 'parentInfrastructureID'>>
 
 /** The site that does not exist, for tests of that case. */
-export const MISSING_SITE = 404
+const MISSING_SITE = 404
 
 const EXAMPLES: Readonly<Record<number, { name: string; description: string; code: string }>> = {
   1: { name: 'Head office', description: 'Main building with canteen', code: 'HQ-01' },

@@ -4,7 +4,7 @@ import type { Journal, JournalEntry } from './journal.ts'
 const SHOWN = 40
 
 /** One request of the journal, without a secret: tokens are numbers, headers and bodies are left out. */
-export interface StageEntry
+interface StageEntry
   extends Pick<JournalEntry, 'seq' | 'at' | 'endpoint' | 'kind' | 'method' | 'path' | 'outcome' | 'status'> {
   /** Number of the access token that came with the request. */
   presented: number | null

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import { type Answer, jsonAnswer, oauthError } from './answer.ts'
 import type { Authorization } from './authorizations.ts'
 import { GRANTS, type GrantContext, type GrantResult } from './grants.ts'
+import { jsonResponse, oauthError, type SandboxResponse, withHeaders } from './response.ts'
 
 /** The members of document section 2.3; the wire's own spelling. */
 export interface TokenAnswerWire {
@@ -16,7 +16,7 @@ export interface TokenAnswerWire {
 
 export type TokenEndpoint = ReturnType<typeof createTokenEndpoint>
 
-/** `POST /oauth/token` and `POST /oauth/revoke`, as functions from a form to an answer. */
+/** `POST /oauth/token` and `POST /oauth/revoke`, as functions from a form to a response. */
 export function createTokenEndpoint(context: GrantContext) {
   const { settings, accounts, authorizations, faults } = context
 
@@ -41,7 +41,7 @@ export function createTokenEndpoint(context: GrantContext) {
   }
 
   /** The first error of the form or the client; null if both are valid. */
-  function clientError(form: URLSearchParams, headers: IncomingHttpHeaders): Answer | null {
+  function clientError(form: URLSearchParams, headers: IncomingHttpHeaders): SandboxResponse | null {
     if (!/^application\/x-www-form-urlencoded\s*(;|$)/i.test(headers['content-type'] ?? '')) {
       return oauthError('invalid_request', 'The body must be application/x-www-form-urlencoded.')
     }
@@ -51,13 +51,14 @@ export function createTokenEndpoint(context: GrantContext) {
     // RFC 6749 section 5.2 requires a challenge if the client sent an Authorization header.
     const challenge =
       headers.authorization === undefined ? {} : { 'www-authenticate': 'Basic realm="sandbox"' }
-    return oauthError('invalid_client', 'client_id and client_secret do not name a client.', 401, challenge)
+    const refusal = oauthError('invalid_client', 'client_id and client_secret do not name a client.', 401)
+    return withHeaders(refusal, challenge)
   }
 
   return {
     tokenAnswer,
 
-    token(form: URLSearchParams, headers: IncomingHttpHeaders): Answer {
+    token(form: URLSearchParams, headers: IncomingHttpHeaders): SandboxResponse {
       const error = clientError(form, headers)
       if (error !== null) return error
       const grantType = form.get('grant_type')
@@ -71,20 +72,20 @@ export function createTokenEndpoint(context: GrantContext) {
       if (result.kind === 'refused') return oauthError(result.error, result.description)
       const { authorization, refreshToken } = result
       const wire = tokenAnswer(authorization, refreshToken)
-      const answer = jsonAnswer(200, wire, 'granted', { pragma: 'no-cache' })
+      const response = withHeaders(jsonResponse(200, wire, 'granted'), { pragma: 'no-cache' })
       const issued = authorizations.accessTokenNumber(wire.access_token)
-      return { ...answer, username: authorization.username, issued }
+      return { ...response, username: authorization.username, issued }
     },
 
     /** Token revocation (RFC 7009): 200 for an unknown token too. */
-    revoke(form: URLSearchParams, headers: IncomingHttpHeaders): Answer {
+    revoke(form: URLSearchParams, headers: IncomingHttpHeaders): SandboxResponse {
       const error = clientError(form, headers)
       if (error !== null) return error
       const token = form.get('token')
       if (token === null) return oauthError('invalid_request', 'token is missing.')
       const authorization = authorizations.revokeToken(token)
       const outcome = authorization === null ? 'unknown_token' : 'revoked'
-      return { ...jsonAnswer(200, {}, outcome), username: authorization?.username ?? null }
+      return { ...jsonResponse(200, {}, outcome), username: authorization?.username ?? null }
     },
   }
 }

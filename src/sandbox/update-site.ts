@@ -1,7 +1,7 @@
 import type { SiteChange } from './sites.ts'
 
 /** The site and its changes, or the reason why the request is invalid. */
-export type UpdateSiteRequest =
+type UpdateSiteRequest =
   | { kind: 'update'; wac: string; siteId: number; change: SiteChange }
   | { kind: 'faulty'; description: string }
 

@@ -64,7 +64,7 @@ t.test('the programs of docker-compose.yml sign in, read, and show what the plat
   t.equal((await browser.fetch('/flux/OTHER/temperature')).json().code, 'wac_not_allowed')
   const stage = (await browser.fetch(`/_sandbox/stage.json?session=${sessionId}`)).json()
   t.match(stage, { connected: true, issued: 1, entries: [{ endpoint: 'token' }, { presented: 1 }] })
-  t.equal((await browser.fetch('/_sandbox/day/expired', { method: 'POST' })).status, 204)
+  t.equal((await browser.fetch('/_sandbox/scenario/expired', { method: 'POST' })).status, 204)
   t.equal((await browser.fetch('/flux/temperature')).status, 200)
   t.match((await browser.fetch(`/_sandbox/stage.json?session=${sessionId}`)).json(), { issued: 2 })
   t.equal((await browser.fetch('/_sandbox/journal')).status, 404, 'what holds tokens is not passed on')

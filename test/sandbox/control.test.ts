@@ -35,7 +35,7 @@ t.test('switches are merged over HTTP, and a misspelled switch is refused', asyn
 t.test('gates work over HTTP', async (t) => {
   const sandbox = await startSandbox(t)
   const { access_token } = sandbox.issueTokens('alice')
-  const hold = await post(sandbox, 'hold', { station: 'resource', point: 'after' })
+  const hold = await post(sandbox, 'hold', { endpoint: 'resource', point: 'after' })
   const { id } = (await hold.json()) as { id: number }
   const arrived = fetch(`${sandbox.url}/_sandbox/gates/${id}/arrived`)
   const held = getFlux(sandbox, access_token)
@@ -44,7 +44,7 @@ t.test('gates work over HTTP', async (t) => {
   t.strictSame(await (await post(sandbox, 'release', { id })).json(), { gates: [] })
   t.equal((await held).status, 200)
   t.equal((await fetch(`${sandbox.url}/_sandbox/gates/${id}/arrived`)).status, 404)
-  await post(sandbox, 'hold', { station: 'token' })
+  await post(sandbox, 'hold', { endpoint: 'token' })
   t.strictSame(await (await post(sandbox, 'release')).json(), { gates: [] })
 })
 

@@ -102,7 +102,7 @@ t.test('twenty thousand values are read', async (t) => {
 })
 
 t.test('the series of the sandbox platform is read alike in all four formats', async (t) => {
-  const flux = fluxAt('DEMO', 'power', 5, Date.UTC(2026, 0, 2, 3, 4, 5))
+  const flux = fluxAt({ wac: 'DEMO', fluxId: 'power', count: 5, now: Date.UTC(2026, 0, 2, 3, 4, 5) })
   const expected = {
     name: 'Electric power',
     unit: 'kW',

@@ -130,7 +130,7 @@ export function startStage(read: () => Promise<unknown>) {
     /** Begins a fault of the platform; `seconds` shortens it. */
     async begin(day: string, seconds?: number): Promise<void> {
       const query = seconds === undefined ? '' : `?seconds=${seconds.toFixed(1)}`
-      await fetch(`/_sandbox/day/${day}${query}`, { method: 'POST' })
+      await fetch(`/_sandbox/scenario/${day}${query}`, { method: 'POST' })
       await look()
     },
 

@@ -1,22 +1,32 @@
 import { setMaxListeners } from 'node:events'
 import type { FastifyReply } from 'fastify'
-import { type Answer, firstHalf, oauthError, send, sendHalf, textAnswer } from './answer.ts'
-import type { FaultSwitches, Station, TakenFault } from './faults.ts'
+import type { Endpoint, FaultSwitches, TakenFault } from './faults.ts'
 import type { Gates } from './gates.ts'
 import type { Journal, JournalEntry } from './journal.ts'
+import {
+  firstHalf,
+  oauthError,
+  type SandboxResponse,
+  send,
+  sendHalf,
+  textResponse,
+  withHeaders,
+} from './response.ts'
 
-export interface Passage {
-  station: Station
+interface PipelineRequest {
+  endpoint: Endpoint
   entry: JournalEntry
   reply: FastifyReply
-  /** Does what was asked and builds the right answer. Runs in one go, so requests never mix. */
-  work: () => Answer
+  /** Does what was asked and builds the right response. Runs in one go, so requests never mix. */
+  work: () => SandboxResponse
   /** The response to an invalid access token, for the fault `invalid-token`. */
-  invalidToken?: () => Answer
+  invalidToken?: () => SandboxResponse
 }
 
+export type Pipeline = ReturnType<typeof createPipeline>
+
 /** Processes each request in this order: gate, fault, work, gate, fault, response. */
-export function createStation({
+export function createPipeline({
   gates,
   faults,
   journal,
@@ -31,44 +41,53 @@ export function createStation({
   // One listener for each slow response in progress.
   setMaxListeners(0, closing)
 
-  async function pass({ station, entry, reply, work, invalidToken }: Passage): Promise<void> {
-    await gates.pass(station, 'before', entry)
-    const fault = faults.take(station, entry.kind)
-    if (fault.mode !== 'ok') journal.met(entry, fault.mode)
+  async function handle({ endpoint, entry, reply, work, invalidToken }: PipelineRequest): Promise<void> {
+    await gates.pass(endpoint, 'before', entry)
+    const fault = faults.take(endpoint, entry.kind)
+    if (fault.mode !== 'ok') journal.recordFault(entry, fault.mode)
     const point = pointOf(fault)
     if (fault.mode === 'slow' && point === 'before') await elapsed(fault.ms)
 
     const instead = substitute(fault, invalidToken)
     if (point === 'before' && fault.mode !== 'slow') {
-      journal.decided(entry, 'fault')
-      deliver(entry, reply, fault, instead)
+      journal.recordOutcome(entry, 'fault')
+      deliver({ entry, reply, fault, response: instead })
       return
     }
-    const answer = work()
-    entry.username = answer.username ?? null
-    entry.issued = answer.issued ?? null
-    journal.decided(entry, answer.outcome)
-    await gates.pass(station, 'after', entry)
+    const response = work()
+    entry.username = response.username ?? null
+    entry.issued = response.issued ?? null
+    journal.recordOutcome(entry, response.outcome)
+    await gates.pass(endpoint, 'after', entry)
     if (fault.mode === 'slow' && point === 'after') await elapsed(fault.ms)
-    deliver(entry, reply, fault, instead ?? answer)
+    deliver({ entry, reply, fault, response: instead ?? response })
   }
 
   /** Sends the response, or the part that the fault leaves of it. */
-  function deliver(entry: JournalEntry, reply: FastifyReply, fault: TakenFault, answer: Answer | null): void {
+  function deliver({
+    entry,
+    reply,
+    fault,
+    response,
+  }: {
+    entry: JournalEntry
+    reply: FastifyReply
+    fault: TakenFault
+    response: SandboxResponse | null
+  }): void {
     const { socket } = reply.raw
     if (fault.mode === 'drop') {
       reply.hijack()
       socket?.resetAndDestroy()
-    } else if (fault.mode === 'hang' || answer === null) {
+    } else if (fault.mode === 'hang' || response === null) {
       reply.hijack()
     } else if (fault.mode === 'cut') {
-      sendHalf(reply, answer, () => socket?.destroy())
+      sendHalf(reply, response, () => socket?.destroy())
     } else if (fault.mode === 'stall') {
-      sendHalf(reply, answer, () => {})
+      sendHalf(reply, response, () => {})
     } else {
-      const sent = fault.mode === 'truncated' ? { ...answer, body: firstHalf(answer) } : answer
-      send(reply, sent)
-      journal.answered(entry, sent.status)
+      send(reply, fault.mode === 'truncated' ? { ...response, body: firstHalf(response.body) } : response)
+      journal.recordStatus(entry, response.status)
     }
   }
 
@@ -84,7 +103,7 @@ export function createStation({
     })
   }
 
-  return { pass }
+  return { handle }
 }
 
 /** The point of the fault; null without a fault. Half a body needs the finished work. */
@@ -95,17 +114,21 @@ function pointOf(fault: TakenFault): 'before' | 'after' | null {
 }
 
 /** The response that a fault sends instead of the right one; null if it sends none. */
-function substitute(fault: TakenFault, invalidToken: (() => Answer) | undefined): Answer | null {
+function substitute(
+  fault: TakenFault,
+  invalidToken: (() => SandboxResponse) | undefined,
+): SandboxResponse | null {
   switch (fault.mode) {
     case 'status':
-      return textAnswer(fault.status, fault.body ?? 'This answer was asked for by a switch.\n', 'fault', {
-        'content-type': 'text/plain; charset=utf-8',
-        ...fault.headers,
-      })
+      return withHeaders(
+        textResponse(fault.status, fault.body ?? 'This answer was asked for by a switch.\n', 'fault'),
+        { 'content-type': 'text/plain; charset=utf-8', ...fault.headers },
+      )
     case 'html':
-      return textAnswer(200, '<!doctype html><title>Maintenance</title><p>Back soon.</p>\n', 'fault', {
-        'content-type': 'text/html; charset=utf-8',
-      })
+      return withHeaders(
+        textResponse(200, '<!doctype html><title>Maintenance</title><p>Back soon.</p>\n', 'fault'),
+        { 'content-type': 'text/html; charset=utf-8' },
+      )
     case 'refuse':
       return oauthError(fault.error ?? 'invalid_grant', 'Refused by a switch.')
     case 'invalid_client':

@@ -2,16 +2,16 @@ import type { Authorizations } from './authorizations.ts'
 import type { FaultSwitches, Faults } from './faults.ts'
 import type { Gates } from './gates.ts'
 
-interface Day {
-  /** Milliseconds until the platform is well again by itself; absent: the day is a single event. */
+interface Scenario {
+  /** Milliseconds until the platform works again by itself; absent: the scenario is a single event. */
   lastsMs?: number
   faults?: Partial<Faults>
-  /** Holds refreshes until the day ends. */
+  /** Holds refreshes until the scenario ends. */
   holdsRefresh?: boolean
 }
 
 /** What the demo page can do to the platform. A page that goes away leaves nothing broken for longer than a minute. */
-const DAYS: Readonly<Record<string, Day>> = {
+const SCENARIOS: Readonly<Record<string, Scenario>> = {
   fine: {},
   'platform-down': {
     lastsMs: 5_000,
@@ -21,7 +21,7 @@ const DAYS: Readonly<Record<string, Day>> = {
     lastsMs: 45_000,
     faults: { tokenEndpoint: { mode: 'status', status: 503, headers: { 'retry-after': '4' } } },
   },
-  // Like platforms that accept a used refresh token again for a short time, because answers do get lost.
+  // Like platforms that accept a used refresh token again for a short time, because responses do get lost.
   'answer-lost': {
     lastsMs: 60_000,
     faults: {
@@ -34,10 +34,10 @@ const DAYS: Readonly<Record<string, Day>> = {
   revoked: {},
 }
 
-export type BadDays = ReturnType<typeof createBadDays>
+export type Scenarios = ReturnType<typeof createScenarios>
 
 /** Named faults that end by themselves, one at a time. */
-export function createBadDays({
+export function createScenarios({
   faults,
   gates,
   authorizations,
@@ -49,19 +49,19 @@ export function createBadDays({
   let recover: (() => void) | null = null
 
   return {
-    /** Ends the current day and begins another, for at most `limitMs`. Returns false for an unknown name. */
+    /** Ends the current scenario and begins another, for at most `limitMs`. Returns false for an unknown name. */
     begin(next: string, limitMs = Number.POSITIVE_INFINITY): boolean {
-      const day = Object.hasOwn(DAYS, next) ? DAYS[next] : undefined
-      if (day === undefined) return false
+      const scenario = Object.hasOwn(SCENARIOS, next) ? SCENARIOS[next] : undefined
+      if (scenario === undefined) return false
       recover?.()
       if (next === 'expired') authorizations.expireAccessTokens()
       if (next === 'revoked') authorizations.revoke()
-      if (day.lastsMs === undefined) return true
+      if (scenario.lastsMs === undefined) return true
 
       const before = faults.current()
-      if (day.faults !== undefined) faults.set(day.faults)
-      const gate = day.holdsRefresh ? gates.hold('token', { only: 'refresh_token' }) : null
-      const timer = setTimeout(() => recover?.(), Math.min(day.lastsMs, limitMs))
+      if (scenario.faults !== undefined) faults.set(scenario.faults)
+      const gate = scenario.holdsRefresh ? gates.hold('token', { only: 'refresh_token' }) : null
+      const timer = setTimeout(() => recover?.(), Math.min(scenario.lastsMs, limitMs))
       recover = () => {
         clearTimeout(timer)
         faults.set({
