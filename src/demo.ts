@@ -37,7 +37,7 @@ const END_MS = 8_000
 const INHERITED = ['PATH', 'HOME', 'TMPDIR', 'LANG', 'NODE_OPTIONS', 'NODE_EXTRA_CA_CERTS']
 
 /** A failure whose message is for the user, without a stack. */
-class Hindrance extends Error {}
+class StartError extends Error {}
 
 const dist = dirname(fileURLToPath(import.meta.url))
 const children: ChildProcess[] = []
@@ -49,7 +49,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal
 try {
   await run()
 } catch (error) {
-  console.error(error instanceof Hindrance ? error.message : error)
+  console.error(error instanceof StartError ? error.message : error)
   await end(1)
 }
 
@@ -65,7 +65,7 @@ async function run(): Promise<void> {
   }
   for (const file of ['main.js', 'sandbox/main.js', 'spa/demo/index.html']) {
     if (!existsSync(join(dist, file))) {
-      throw new Hindrance(`dist/${file} is missing. Run "npm ci", or "npm run build" after a change.`)
+      throw new StartError(`dist/${file} is missing. Run "npm ci", or "npm run build" after a change.`)
     }
   }
   const opsPort = await choosePort(hosts, process.env.OPS_PORT ?? '0', 'OPS_PORT')
@@ -186,7 +186,7 @@ function addressesOf(host: string): string[] {
 /** Returns this port if it is free at every host; 0 picks one. */
 async function choosePort(hosts: readonly string[], text: string, name: string): Promise<number> {
   const asked = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN
-  if (!(asked <= 65_535)) throw new Hindrance(`${name} must be a port number, but is "${text}".`)
+  if (!(asked <= 65_535)) throw new StartError(`${name} must be a port number, but is "${text}".`)
   let port = asked
   for (const host of hosts) port = await tryPort(host, port, name)
   return port
@@ -197,14 +197,14 @@ function tryPort(host: string, port: number, name: string): Promise<number> {
     const probe = createServer()
     probe.once('error', (error: NodeJS.ErrnoException) => {
       if (error.code === 'EADDRINUSE') {
-        reject(new Hindrance(`Port ${port} is taken. Choose another: ${name}=${port + 1} npm run demo`))
+        reject(new StartError(`Port ${port} is taken. Choose another: ${name}=${port + 1} npm run demo`))
       } else if (error.code === 'EACCES') {
-        reject(new Hindrance(`Port ${port} needs rights that this user lacks. Choose one above 1023.`))
+        reject(new StartError(`Port ${port} needs rights that this user lacks. Choose one above 1023.`))
       } else if (host === '::1') {
         // A machine without IPv6 has no second address.
         resolve(port)
       } else {
-        reject(new Hindrance(`Cannot listen on ${host}: ${error.message}`))
+        reject(new StartError(`Cannot listen on ${host}: ${error.message}`))
       }
     })
     probe.listen(port, host, () => {
@@ -246,6 +246,7 @@ function welcome(at: { publicUrl: string; sandboxUrl: string; metricsUrl: string
 
   What the server counts is at ${at.metricsUrl}
   The sandbox that imitates the data platform is at ${at.sandboxUrl}
+  Next: docs/getting-started.md, a page of your own in ten minutes.
   Sessions live in memory and end with the demo. Stop it with Ctrl-C.
 `
 }

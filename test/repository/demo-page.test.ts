@@ -37,7 +37,7 @@ const IN_VIEW = `((selector) => {
   return top >= document.getElementById('top').getBoundingClientRect().bottom && bottom <= innerHeight
 })`
 
-// The bad days take as long as tokens live.
+// The scenarios take as long as tokens live.
 t.setTimeout(240_000)
 const browser = await launchChromium(t)
 
@@ -78,6 +78,11 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
   await page.goto(`${home}/?tab=7`)
   await showsState(page, 'out')
   await state('signed-out')
+  await page.locator('#scenario-claim').waitFor()
+  t.equal(await page.locator('[data-scenario][aria-disabled="true"]').count(), 6)
+  t.match(await page.locator('#scenario-claim').innerText(), /^Sign in first\./)
+  await page.locator('[data-scenario="revoked"]').click({ force: true })
+  await page.locator('#scenario-result', { hasText: 'Sign in first.' }).waitFor()
 
   await page.locator('#steal-run').click()
   await page.locator('#steal-verdict[data-found="0"]').waitFor()
@@ -111,6 +116,8 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
   await showsState(page, 'in')
   // The page reads once by itself, so that the sandbox learns which session it shows.
   await page.locator('#stage-held', { hasText: 'access token #1' }).waitFor()
+  t.equal(await page.locator('[data-scenario][aria-disabled="true"]').count(), 0)
+  t.match(await page.locator('#scenario-outcome').innerText(), /^Each button breaks/)
   await page.locator('#flux-chart polyline.line').waitFor()
   await page.locator('#stage-received .chip', { hasText: /^access token #1 ••••$/ }).waitFor()
   t.match(await page.locator('#stage-sent').textContent(), 'GET /flux/temperature?format=JSON session cookie')
@@ -167,7 +174,7 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
   const body = JSON.stringify({ note: `at-${'y'.repeat(43)}` })
   await setFaults(sandboxUrl, { resource: { mode: 'status', status: 200, headers, body } })
   await page.locator('#steal-run').click()
-  await page.locator('#steal-verdict[data-found="1"]', { hasText: 'a patched fetch' }).waitFor()
+  await page.locator('#steal-verdict[data-found="1"]', { hasText: 'requests of the page' }).waitFor()
   await setFaults(sandboxUrl, { resource: { mode: 'ok' } })
 
   await page.locator('#flux-id').fill('missing')
@@ -186,30 +193,46 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
   t.match(await page.locator('#site-body').textContent(), 'half-typed')
   await state('site-saved', '[aria-labelledby="site-title"]')
 
-  const day = async (name: string, result: RegExp, photo = false): Promise<void> => {
-    await page.locator(`[data-day="${name}"]`).click()
+  const scenario = async (name: string, result: RegExp, photo = false): Promise<void> => {
+    await page.locator(`[data-scenario="${name}"]`).click()
     if (photo) {
+      await page.locator('[data-scenario="revoked"]').click({ force: true })
+      await page.locator('#scenario-result', { hasText: 'Wait: “Platform down” is not over yet.' }).waitFor()
       await page.locator('#notice[data-kind="outage"]', { hasText: 'You are still signed in' }).waitFor()
       await state(`${name}-during`)
     }
-    const text = page.locator(`#day-result[data-result="${name}"][data-kept]`)
+    const text = page.locator(`#scenario-result[data-result="${name}"][data-kept]`)
     await text.waitFor({ timeout: 70_000 })
     t.match(await text.textContent(), result, name)
     t.equal(await text.getAttribute('data-kept'), String(name !== 'revoked'), `${name}: who is signed in`)
+    if (name === 'revoked') return
+    await page.locator('#stage-refresh[data-tone="good"]').waitFor()
+    const [line = '', held = ''] = await page.evaluate<string[]>(
+      `['stage-refresh', 'stage-held'].map((id) => document.getElementById(id).textContent)`,
+    )
+    t.match(
+      line,
+      `by ${held.replace('access token ', '')}.`,
+      `${name}: the line names the token that is held`,
+    )
   }
-  await day('platform-down', /[1-9]\d* failed \(upstream_unavailable.*\)\. Still signed in\.$/, true)
+  await scenario(
+    'platform-down',
+    /[1-9]\d* failed: the platform did not answer \(upstream_unavailable\).*\. Still signed in\.$/,
+    true,
+  )
   // Long enough that a hundred reads on a busy machine do not reach the next refresh.
   await setFaults(sandboxUrl, { tokenLifeSeconds: 14 })
   await page.setViewportSize({ width: 390, height: 844 })
-  await day('expired', /^1 read answered, none failed\. Still signed in\.$/)
-  for (const part of ['#stage-life', '#stage-received', '#day-claim', '#day-result']) {
+  await scenario('expired', /^1 read answered, none failed\. Still signed in\.$/)
+  for (const part of ['#stage-life', '#stage-received', '#scenario-claim', '#scenario-result']) {
     t.ok(
       await page.evaluate(`${IN_VIEW}('${part}')`),
       `${part} is in view on a phone where the button is pressed`,
     )
   }
   await page.setViewportSize(VARIANTS[0])
-  const crowd = day(
+  const crowd = scenario(
     'crowd',
     /^100 answers\. The platform issued 1 new token to this session\. Still signed in\.$/,
   )
@@ -226,11 +249,21 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
     'a hundred reads hide no token',
   )
   await setFaults(sandboxUrl, { tokenLifeSeconds: 5 })
-  await day('token-endpoint-down', /failed \(authorization_server_unavailable\)\. Still signed in\.$/)
-  await day('answer-lost', /none failed\. Still signed in\.$/)
-  await state('bad-day-over', '#stage')
+  const tokensDown = scenario(
+    'token-endpoint-down',
+    /failed: the platform gave no new token \(authorization_server_unavailable\)\. Still signed in\.$/,
+  )
+  await page
+    .locator('#stage-refresh[data-tone="warn"]', {
+      hasText: 'gives no new token (503). The server tries again.',
+    })
+    .waitFor()
+  await state('refresh-fails', '#stage')
+  await tokensDown
+  await scenario('answer-lost', /none failed\. Still signed in\.$/)
+  await state('scenario-over', '#stage')
 
-  await day('revoked', /Signed out\.$/)
+  await scenario('revoked', /Signed out\.$/)
   await page.locator('#notice[data-kind="ended"]', { hasText: 'access was withdrawn' }).waitFor()
   t.equal(await page.locator('#flux-body').textContent(), '', 'the data is off the page')
   await page.setViewportSize({ width: 390, height: 844 })
@@ -263,6 +296,7 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
   await page.locator('#sign-out').click()
   await showsState(page, 'out')
   t.equal(await page.evaluate('document.activeElement.id'), 'sign-in', 'the focus is where one goes on')
+  t.match(demo.output(), 'Next: docs/getting-started.md')
   const terminal = demo.output().slice(demo.output().indexOf('Ctrl-C'))
   t.notMatch(terminal, /undefined/)
   t.equal((await demo.stop('SIGTERM')).code, 0)

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { asCurl, asFetch, quote } from '../../src/spa/demo/copy-as.ts'
 import { examplesOf, splitExact } from '../../src/spa/demo/exact.ts'
+import { type Received, refreshStatus } from '../../src/spa/demo/received.ts'
 import { clientCall, fluxPath, siteCall } from '../../src/spa/demo/requests.ts'
 import {
   compareSessions,
@@ -30,6 +31,45 @@ t.test('two looks at a session tell what happened between them', async (t) => {
   t.same(compareSessions(LIVE, { ...LIVE, accessTokenExpiresAt: '1970-01-01T00:26:00.000Z' }), ['refreshed'])
   t.same(compareSessions(LIVE, { ...LIVE, idleExpiresAt: '1970-01-01T00:34:00.000Z' }), ['extended'])
   t.same(compareSessions(LIVE, { ...LIVE, sessionId: 'ba9876543210' }), ['replaced'])
+})
+
+t.test('the status of the newest refresh follows what the platform received', async (t) => {
+  const refresh = (values: Partial<Received>): Received => ({
+    seq: 1,
+    endpoint: 'token',
+    kind: 'refresh_token',
+    method: 'POST',
+    path: '/oauth/token',
+    outcome: null,
+    status: null,
+    fault: null,
+    presented: null,
+    issued: null,
+    ...values,
+  })
+  const read = refresh({ endpoint: 'resource', kind: 'GetFlux', status: 200, presented: 2 })
+  const granted = refresh({ outcome: 'granted', status: 200, issued: 2 })
+  const down = refresh({ outcome: 'fault', status: 503, fault: 'status' })
+  const numbers = { held: 2, replaced: 1 }
+
+  t.equal(refreshStatus([read], { held: 0, replaced: 0 }), null)
+  t.match(refreshStatus([read], { held: 2, replaced: 0 }), {
+    tone: 'good',
+    text: /replaces access token #2 before/,
+  })
+  t.match(refreshStatus([granted, read], numbers), { tone: 'good', text: /replaced access token #1 by #2\./ })
+  t.match(refreshStatus([granted, down, read], numbers), {
+    tone: 'warn',
+    text: 'The platform gives no new token (503). The server tries again.',
+  })
+  t.match(refreshStatus([down, granted, read], numbers), { tone: 'good', text: /by #2\./ })
+  t.match(refreshStatus([refresh({ outcome: 'fault', fault: 'drop' })], numbers), { text: /\(no answer\)/ })
+  t.match(refreshStatus([refresh({ outcome: 'granted', fault: 'drop', issued: 3 })], numbers), {
+    tone: 'warn',
+    text: /issued token #3, but its answer got lost/,
+  })
+  t.match(refreshStatus([refresh({})], numbers), { tone: 'warn', text: /has not answered yet/ })
+  t.match(refreshStatus([refresh({ outcome: 'invalid_grant', status: 400 })], numbers), { text: /refuses/ })
 })
 
 t.test('each reason of an end has a sentence of its own', async (t) => {

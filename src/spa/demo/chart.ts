@@ -6,7 +6,7 @@ const MARGIN = { top: 14, right: 14, bottom: 28, left: 52 }
 const MIN_WIDTH = 240
 const MAX_DOTS = 60
 
-export interface Chart {
+interface Chart {
   /** Draws a series; one without points empties the chart. */
   draw(series: Series): void
 }
@@ -36,7 +36,8 @@ export function createChart(svg: SVGSVGElement, slider: HTMLInputElement, readou
     slider.max = String(last)
     slider.value = String(last)
     slider.ariaValueText = summary
-    if (series.points.length > 0) choose = paint(svg, series, width, (point) => tell(point, summary))
+    if (series.points.length > 0)
+      choose = paint({ svg, series, width, tell: (point) => tell(point, summary) })
   }
 
   const tell = (point: Point | null, summary: string): void => {
@@ -57,12 +58,17 @@ export function createChart(svg: SVGSVGElement, slider: HTMLInputElement, readou
 }
 
 /** Draws it all. Returns how to mark a point, or none. */
-function paint(
-  svg: SVGSVGElement,
-  series: Series,
-  width: number,
-  tell: (point: Point | null) => void,
-): (index: number | null) => void {
+function paint({
+  svg,
+  series,
+  width,
+  tell,
+}: {
+  svg: SVGSVGElement
+  series: Series
+  width: number
+  tell: (point: Point | null) => void
+}): (index: number | null) => void {
   const { points } = series
   const first = points[0]!.time
   const last = points.at(-1)!.time
@@ -77,20 +83,16 @@ function paint(
   const formatTickValue = tickFormat(ticks)
   for (const tick of ticks) {
     add(svg, 'line', { class: 'grid', x1: MARGIN.left, x2: width - MARGIN.right, y1: y(tick), y2: y(tick) })
-    add(
-      svg,
-      'text',
-      { class: 'tick', x: MARGIN.left - 8, y: y(tick) + 4, 'text-anchor': 'end' },
-      formatTickValue(tick),
-    )
+    const at = { x: MARGIN.left - 8, y: y(tick) + 4 }
+    add(svg, 'text', { class: 'tick', ...at, 'text-anchor': 'end' }).textContent = formatTickValue(tick)
   }
   for (const time of timeTicks(first, last, inner)) {
     const at = x(time)
     add(svg, 'line', { class: 'grid', x1: at, x2: at, y1: bottom, y2: bottom + 4 })
     // A label at an edge is moved in, so that it is not cut off.
     const label = Math.min(Math.max(at, MARGIN.left), width - MARGIN.right - 24)
-    const text = formatTick(time, last - first)
-    add(svg, 'text', { class: 'tick', x: label, y: HEIGHT - 8, 'text-anchor': 'middle' }, text)
+    const text = add(svg, 'text', { class: 'tick', x: label, y: HEIGHT - 8, 'text-anchor': 'middle' })
+    text.textContent = formatTick(time, last - first)
   }
 
   const line = points.map((point) => `${x(point.time).toFixed(1)},${y(point.value).toFixed(1)}`)
@@ -127,15 +129,9 @@ function paint(
   return (index) => show(index === null ? null : points[index]!)
 }
 
-function add(
-  parent: Element,
-  name: string,
-  attributes: Record<string, string | number>,
-  text = '',
-): SVGElement {
+function add(parent: Element, name: string, attributes: Record<string, string | number>): SVGElement {
   const made = document.createElementNS(SVG, name) as SVGElement
   set(made, attributes)
-  made.textContent = text
   parent.append(made)
   return made
 }

@@ -3,7 +3,7 @@ import { element } from './dom.ts'
 import type { Call } from './requests.ts'
 
 /** The same call in three forms for the clipboard. */
-export interface Copies {
+interface Copies {
   call: Call
   /** With the functions of `client/bff-client.ts`. */
   client: string

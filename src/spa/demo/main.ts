@@ -1,10 +1,10 @@
 // A page of the server: who is signed in, what it reads and changes. `client/bff-client.ts` does the work.
 import { cameBack, type Session, signIn, signOut, staySignedIn } from '../../../client/bff-client.ts'
-import { startBadDays } from './bad-days.ts'
 import { byId } from './dom.ts'
 import { startFluxView } from './flux-view.ts'
 import { keepForms, restoreForms } from './kept-forms.ts'
 import { setNotice } from './notice.ts'
+import { startScenarios } from './scenarios.ts'
 import { endingText, signInFailureText } from './session.ts'
 import { startSessionView } from './session-view.ts'
 import { startSiteView } from './site-view.ts'
@@ -29,7 +29,7 @@ const fluxView = startFluxView(stage.sent)
 const siteView = startSiteView(stage.sent)
 const sessionView = startSessionView(showSession)
 startThief(() => sessionView.current() !== null)
-startBadDays({ sessionView, fluxView, stage })
+const scenarios = startScenarios({ sessionView, fluxView, stage })
 
 for (const button of signInButtons) button.addEventListener('click', goToSignIn)
 signOutButton.addEventListener('click', () => void leave())
@@ -51,6 +51,7 @@ function showSession(session: Session, first: boolean): void {
   for (const button of signInButtons) button.hidden = signedIn
   signOutButton.hidden = !signedIn
   stage.showSession(signedIn ? session : null)
+  scenarios.showSession(signedIn)
   if (signedIn) {
     setNotice('ended', null)
     setNotice('sign-in', null)

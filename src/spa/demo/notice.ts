@@ -1,6 +1,6 @@
 import { byId } from './dom.ts'
 
-export interface Notice {
+interface Notice {
   tone: 'info' | 'good' | 'warn' | 'bad'
   title: string
   text: string

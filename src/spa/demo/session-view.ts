@@ -12,7 +12,7 @@ const EVENT_TEXT: Record<SessionEvent, string> = {
   signed_in: 'Signed in',
   replaced: 'Signed in again',
   refreshed: 'Access token replaced by the server',
-  extended: 'Activity was recorded',
+  extended: 'Your requests moved the idle limit',
   ended: 'Session ended',
 }
 

@@ -4,7 +4,7 @@ import { type Exchange, exchange } from './exchange.ts'
 import { showFault, showProblem } from './problem-view.ts'
 import { type Call, clientCall, type SiteForm, siteCall } from './requests.ts'
 
-export interface SiteView {
+interface SiteView {
   /** Removes the last response from the page. What is typed stays. */
   clear(): void
 }

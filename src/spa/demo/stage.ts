@@ -1,4 +1,5 @@
 import { byId, element } from './dom.ts'
+import { type Received, refreshStatus } from './received.ts'
 import type { Call } from './requests.ts'
 import type { LiveSession } from './session.ts'
 import { flash } from './session-view.ts'
@@ -6,23 +7,8 @@ import { flash } from './session-view.ts'
 const STAGE = '/_sandbox/stage.json'
 const SHOWN = 4
 
-/** A request as the sandbox received it; tokens are numbers. `src/sandbox/stage.ts` writes it. */
-export interface Received {
-  seq: number
-  endpoint: 'authorize' | 'token' | 'revoke' | 'resource' | 'unknown'
-  kind: string | null
-  method: string
-  path: string
-  outcome: string | null
-  /** null where the sandbox sent no complete response. */
-  status: number | null
-  fault: string | null
-  presented: number | null
-  issued: number | null
-}
-
 /** What the sandbox tells this page about its own session. If the page cannot ask it, `connected` is false. */
-export interface Platform {
+interface Platform {
   connected: boolean
   /** Number of access tokens issued to this session; 0 until the sandbox has received a request of this page. */
   issued: number
@@ -51,7 +37,9 @@ export function startStage(read: () => Promise<unknown>) {
   let sessionId = ''
   let announced = ''
   let shown = ''
+  /** Numbers of the access token that the server holds and of the one before it; 0: none is known. */
   let token = 0
+  let replaced = 0
 
   const show = (): void => {
     const entries = (platform?.entries ?? []).filter(({ endpoint }) => /token|resource|revoke/.test(endpoint))
@@ -70,24 +58,25 @@ export function startStage(read: () => Promise<unknown>) {
       status === 200 ? (issued ?? presented) : 0,
     )
     showHeld(session === null ? 0 : Math.max(token, ...numbers.map(Number)))
+    const status = refreshStatus(entries, { held: token, replaced })
+    line.dataset.tone = status?.tone ?? 'good'
+    // Written only on a change. Otherwise a screen reader would announce it at each look.
+    if (line.textContent !== (status?.text ?? '')) line.textContent = status?.text ?? ''
   }
 
   const showHeld = (next: number): void => {
-    const before = token
+    const isReplaced = token !== 0 && next !== 0 && next !== token
+    if (next === 0) replaced = 0
+    else if (isReplaced) replaced = token
     token = next
     const name = token === 0 ? 'access token' : `access token #${token}`
     setChip(held, session === null ? 'none' : 'token', session === null ? 'no token' : name)
     refreshable.hidden = session?.refreshable !== true
-    if (token === 0) line.textContent = ''
-    else if (before === 0)
-      line.textContent = `Wait: the server replaces access token #${token} before it expires.`
-    else if (before !== token) {
-      line.textContent = `The server replaced access token #${before} by #${token}. This browser took no part.`
-      flash(line)
-      flash(held)
-      const row = received.querySelector<HTMLElement>('[data-refresh]')
-      if (row !== null) flash(row)
-    }
+    if (!isReplaced) return
+    flash(line)
+    flash(held)
+    const row = received.querySelector<HTMLElement>('[data-refresh]')
+    if (row !== null) flash(row)
   }
 
   const look = async (): Promise<void> => {
@@ -104,7 +93,7 @@ export function startStage(read: () => Promise<unknown>) {
     }
     const connected = platform?.connected === true
     byId('stage', HTMLElement).dataset.connected = String(connected)
-    byId('day', HTMLElement).hidden = !connected
+    byId('scenarios', HTMLElement).hidden = !connected
     byId('stage-hint', HTMLElement).hidden = session !== null || !connected
     show()
     if (connected && session !== null && announced !== sessionId) {
@@ -127,10 +116,10 @@ export function startStage(read: () => Promise<unknown>) {
     /** The last answer of the sandbox. */
     platform: () => platform ?? ABSENT,
 
-    /** Begins a fault of the platform; `seconds` shortens it. */
-    async begin(day: string, seconds?: number): Promise<void> {
+    /** Begins a scenario of the sandbox; `seconds` shortens it. */
+    async begin(scenario: string, seconds?: number): Promise<void> {
       const query = seconds === undefined ? '' : `?seconds=${seconds.toFixed(1)}`
-      await fetch(`/_sandbox/scenario/${day}${query}`, { method: 'POST' })
+      await fetch(`/_sandbox/scenario/${scenario}${query}`, { method: 'POST' })
       await look()
     },
 
@@ -151,6 +140,7 @@ export function startStage(read: () => Promise<unknown>) {
       if (isNew) {
         sessionId = next.sessionId
         token = 0
+        replaced = 0
         platform = platform && { ...ABSENT, connected: platform.connected }
       }
       readButton.hidden = next === null

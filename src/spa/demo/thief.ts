@@ -28,12 +28,12 @@ const PLACES: Place[] = [
   { name: 'IndexedDB', read: readDatabases, tell: count('record') },
   { name: 'Cache storage', read: readCaches, tell: count('response') },
   {
-    name: 'a patched fetch',
+    name: 'requests of the page, overheard',
     read: readPatchedFetch,
-    tell: (found) => `${found.length} headers and bodies of requests`,
+    tell: (found) => `${found.length} headers and bodies`,
   },
   {
-    name: 'the session answer',
+    name: 'what /auth/session returns',
     read: async () => [JSON.stringify(await session({ waitMs: 0 }))],
     tell: ([text = '{}']) => `its members: ${Object.keys(JSON.parse(text) as object).join(', ')}`,
   },
@@ -55,6 +55,7 @@ export function startThief(isSignedIn: () => boolean): void {
   const clean = byId('steal-clean', HTMLButtonElement)
   const list = byId('steal-tries', HTMLOListElement)
   const verdict = byId('steal-verdict', HTMLElement)
+  const cookie = byId('steal-cookie', HTMLElement)
 
   const search = async (): Promise<void> => {
     run.setAttribute('aria-busy', 'true')
@@ -87,6 +88,7 @@ export function startThief(isSignedIn: () => boolean): void {
       places.length > 0
         ? `A token is in ${places.join(' and ')}. A script that copies it can use it from anywhere until it expires.`
         : `0 tokens found in ${PLACES.length} places.${isSignedIn() ? ' A script can send requests while this page is open, but there is no token to copy.' : ' Sign in and search again.'}`
+    cookie.hidden = !isSignedIn()
     const isPlanted = localStorage.getItem(PLANTED) !== null
     plant.hidden = isPlanted
     clean.hidden = !isPlanted

@@ -2,12 +2,23 @@ import { BffError, request } from '../../../client/bff-client.ts'
 import { byId, element } from './dom.ts'
 import type { Exchange } from './exchange.ts'
 import type { FluxView } from './flux-view.ts'
+import type { Received } from './received.ts'
 import type { SessionView } from './session-view.ts'
-import type { Received, Stage } from './stage.ts'
+import type { Stage } from './stage.ts'
 
 const CROWD = 100
-/** No day lasts longer: a token of the demo lives 20 seconds. */
+/** No scenario takes longer: a token of the demo lives 20 seconds. */
 const LIMIT_MS = 60_000
+
+const CAUSES: Record<string, string> = {
+  upstream_unavailable: 'the platform did not answer',
+  upstream_timeout: 'the platform took too long',
+  upstream_refused: 'the platform refused the token',
+  authorization_server_unavailable: 'the platform gave no new token',
+  login_required: 'the session is over',
+  store_unavailable: 'the server could not read the session',
+  unreachable: 'the server did not answer',
+}
 
 interface Page {
   sessionView: SessionView
@@ -15,7 +26,7 @@ interface Page {
   stage: Stage
 }
 
-interface Day {
+interface Scenario {
   id: string
   name: string
   /** What the product promises for it. */
@@ -24,7 +35,7 @@ interface Day {
   run: (page: Page, say: (text: string) => void) => Promise<string>
 }
 
-const DAYS: Day[] = [
+const SCENARIOS: Scenario[] = [
   {
     id: 'platform-down',
     name: 'Platform down',
@@ -38,7 +49,7 @@ const DAYS: Day[] = [
     id: 'token-endpoint-down',
     name: 'No new tokens',
     claim:
-      'The platform issues no token until the present one has expired. Reads succeed as long as that one lives. You stay signed in.',
+      'Reads succeed as long as the token lives, then fail until the platform gives a new one. You stay signed in.',
     async run(page, say) {
       await page.stage.begin('token-endpoint-down')
       let ended = false
@@ -82,7 +93,7 @@ const DAYS: Day[] = [
   },
   {
     id: 'crowd',
-    name: `${CROWD} reads at expiry`,
+    name: `${CROWD} reads`,
     claim: `${CROWD} reads arrive in the second in which the token expires. The server gets one new token for all of them.`,
     run: readAsCrowd,
   },
@@ -99,47 +110,77 @@ const DAYS: Day[] = [
 ]
 
 /** The buttons that break the platform. Claim and result of the last one appear below them, in view with the lanes. */
-export function startBadDays(page: Page): void {
-  const buttons = byId('day-buttons', HTMLElement)
-  const outcome = byId('day-outcome', HTMLElement)
-  const claim = byId('day-claim', HTMLElement)
-  const progress = byId('day-progress', HTMLElement)
-  const result = byId('day-result', HTMLElement)
-  let running = false
+export function startScenarios(page: Page) {
+  const outcome = byId('scenario-outcome', HTMLElement)
+  const claim = byId('scenario-claim', HTMLElement)
+  const signInFirst = byId('scenario-sign-in', HTMLElement)
+  const progress = byId('scenario-progress', HTMLElement)
+  const result = byId('scenario-result', HTMLElement)
+  const buttons = new Map<Scenario, HTMLButtonElement>()
+  let running: Scenario | null = null
+  let signedIn = false
 
-  const run = async (day: Day, button: HTMLElement): Promise<void> => {
-    if (running) return
-    running = true
-    button.setAttribute('aria-busy', 'true')
-    claim.replaceChildren(element('strong', '', `${day.name}.`), ` ${day.claim}`)
-    delete result.dataset.kept
-    result.textContent = ''
-    result.dataset.result = day.id
-    const signedIn = page.sessionView.current() !== null
-    progress.textContent = signedIn ? 'It begins…' : 'Sign in first.'
-    outcome.scrollIntoView({ block: 'end' })
-    if (signedIn) {
-      const told = await day
-        .run(page, (text) => {
-          progress.textContent = text
-        })
-        .catch((error: unknown) => String(error))
-      await page.sessionView.look()
-      const kept = page.sessionView.current() !== null
-      progress.textContent = ''
-      result.dataset.kept = String(kept)
-      result.textContent = `${told} ${kept ? 'Still signed in.' : 'Signed out.'}`
+  // A disabled button would lose the focus and could not say why it does nothing.
+  const update = (): void => {
+    signInFirst.hidden = signedIn
+    for (const [scenario, button] of buttons) {
+      button.setAttribute('aria-disabled', String(scenario !== running && (!signedIn || running !== null)))
+      button.setAttribute('aria-busy', String(scenario === running))
     }
-    button.removeAttribute('aria-busy')
-    running = false
   }
 
-  for (const day of DAYS) {
-    const button = element('button', 'button', day.name)
+  const note = (text: string): void => {
+    delete result.dataset.kept
+    result.textContent = text
+  }
+
+  const run = async (scenario: Scenario): Promise<void> => {
+    if (running !== null) {
+      if (scenario !== running) note(`Wait: “${running.name}” is not over yet.`)
+      return
+    }
+    if (!signedIn) {
+      note('Sign in first.')
+      return
+    }
+    running = scenario
+    update()
+    claim.replaceChildren(element('strong', '', `${scenario.name}.`), ` ${scenario.claim}`)
+    note('')
+    result.dataset.result = scenario.id
+    progress.textContent = 'It begins…'
+    outcome.scrollIntoView({ block: 'end' })
+    const said = await scenario
+      .run(page, (text) => {
+        progress.textContent = text
+      })
+      .catch((error: unknown) => String(error))
+    await page.sessionView.look()
+    const kept = page.sessionView.current() !== null
+    progress.textContent = ''
+    result.dataset.kept = String(kept)
+    result.textContent = `${said} ${kept ? 'Still signed in.' : 'Signed out.'}`
+    running = null
+    update()
+  }
+
+  for (const scenario of SCENARIOS) {
+    const button = element('button', 'button', scenario.name)
     button.type = 'button'
-    button.dataset.day = day.id
-    button.addEventListener('click', () => void run(day, button))
-    buttons.append(button)
+    button.dataset.scenario = scenario.id
+    button.addEventListener('click', () => void run(scenario))
+    buttons.set(scenario, button)
+  }
+  byId('scenario-buttons', HTMLElement).append(...buttons.values())
+  update()
+
+  return {
+    /** Shows whether the buttons can be used. */
+    showSession(isSignedIn: boolean): void {
+      signedIn = isSignedIn
+      if (running === null && result.dataset.kept === undefined) note('')
+      update()
+    },
   }
 }
 
@@ -159,7 +200,7 @@ async function readUntil(
   const causes = new Set<string>()
   let [answered, failed] = [0, 0]
   const tell = (): string => {
-    const failures = failed === 0 ? 'none failed' : `${failed} failed (${[...causes].join(', ')})`
+    const failures = failed === 0 ? 'none failed' : `${failed} failed: ${[...causes].join(', ')}`
     return `${answered} ${answered === 1 ? 'read' : 'reads'} answered, ${failures}.`
   }
   for (;;) {
@@ -167,14 +208,20 @@ async function readUntil(
     if (last.error === null) answered += 1
     else {
       failed += 1
-      causes.add(last.error.code ?? String(last.status))
+      causes.add(describeCause(last.error))
     }
     await stage.look()
     if (isOver({ answered, failed, last })) return tell()
     if (performance.now() - started > LIMIT_MS) return `${tell()} This took longer than a minute.`
-    say(`${tell()} Going on…`)
+    say(`${tell()} The other buttons wait until this is over.`)
     await new Promise((resolve) => setTimeout(resolve, 1_000))
   }
+}
+
+/** Why a read failed: in words, with the code that a page would test. */
+function describeCause({ code, status }: BffError): string {
+  if (code === null) return `the platform refused the request (${status})`
+  return `${CAUSES[code] ?? 'the server refused the request'} (${code})`
 }
 
 async function readAsCrowd({ sessionView, stage }: Page, say: (text: string) => void): Promise<string> {
