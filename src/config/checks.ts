@@ -110,13 +110,21 @@ export function secretWarnings(env: Environment): string[] {
     if (typeof text !== 'string') return []
     if (/^(["']).*\1$/.test(text.trim())) {
       return [
-        `${name} begins and ends with a quote, which docker --env-file keeps: remove both unless they are part of the secret`,
+        `${name} begins and ends with a quote (some env files keep quotes): remove both unless they are part of the secret`,
       ]
     }
     return text.trim() === text
       ? []
       : [`${name} begins or ends with a blank: remove it unless it is part of the secret`]
   })
+}
+
+/** A hint where no required variable is set: the user may expect that a file is read. */
+export function envFileHints(env: Environment): string[] {
+  const required = VARIABLE_NAMES.filter((name) => TABLE[name].required)
+  return required.flatMap(spellings).some((spelling) => env[spelling])
+    ? []
+    : ['npm start does not read .env: use node --env-file=.env dist/main.js']
 }
 
 function insecureAddresses(values: Partial<Values>): [name: string, address: string][] {

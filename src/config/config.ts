@@ -1,4 +1,4 @@
-import { nearMisses, relationFaults, relationWarnings, secretWarnings } from './checks.ts'
+import { envFileHints, nearMisses, relationFaults, relationWarnings, secretWarnings } from './checks.ts'
 import type { Egress } from './egress.ts'
 import { Refused } from './kinds.ts'
 import type { RedisTarget } from './redis-url.ts'
@@ -23,13 +23,13 @@ type ParsedConfig =
 
 /**
  * The configuration that an environment gives (docs/configuration.md), with warnings for the start, or all of its
- * faults at once, with hints at misspelled names. A fault begins with the variable's name and never holds a secret's value. Reads the files that
+ * faults at once, with hints at misspelled names and at a file that is not read. A fault begins with the variable's name and never holds a secret's value. Reads the files that
  * variables name; has no other effect.
  */
 export function parseConfig(env: Environment): ParsedConfig {
   const used = TRACE_ENDPOINTS.some((name) => env[name]) ? env : withoutTraces(env)
   const read = readVariables(used, VARIABLE_NAMES)
-  if (!read.ok) return { ...read, hints: nearMisses(env) }
+  if (!read.ok) return { ...read, hints: [...nearMisses(env), ...envFileHints(env)] }
   const warnings = [...relationWarnings(read.values), ...secretWarnings(used), ...nearMisses(env)]
   return { ok: true, config: toConfig(read.values), warnings }
 }

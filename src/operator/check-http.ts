@@ -145,7 +145,7 @@ function wrongClient(secret: Secret): string {
 /** What makes a secret look badly copied, or null. */
 function secretHint(text: string): string | null {
   if (/^(["']).*\1$/.test(text))
-    return 'begins and ends with a quote: docker --env-file keeps quotes, so remove them'
+    return 'begins and ends with a quote (some env files keep quotes): remove both'
   return text.trim() === text ? null : 'begins or ends with a blank: remove it'
 }
 

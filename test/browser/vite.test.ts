@@ -137,6 +137,12 @@ t.test('the commands and the page of docs/getting-started.md work as printed', a
   await tab.locator('#sign').click()
   await says(tab, 'You are signed out.')
 
+  await context.route('**/auth/session', (route) => route.abort())
+  await tab.reload()
+  await says(tab, 'The server cannot be reached. Reload to try again.')
+  t.equal(await tab.locator('#sign').isVisible(), false, 'no button without a handler')
+  t.equal(await tab.locator('#site').isVisible(), false)
+
   // The test above runs these, and `npm ci` has made what it runs.
   const others = codeBlocks(page)
     .filter(({ language }) => language === 'sh')
@@ -145,4 +151,36 @@ t.test('the commands and the page of docs/getting-started.md work as printed', a
     others.filter((code) => !code.includes('my-page')),
     ['npm ci', 'cd examples/vite\nnpm run dev', 'PUBLIC_URL=http://localhost:5173 npm run demo'],
   )
+})
+
+t.test('a Vite project of your own works as docs/getting-started.md says', async (t) => {
+  const page = 'docs/getting-started.md'
+  const [vitePort, port] = [String(await freePort()), String(await freePort())]
+  const publicUrl = `http://localhost:${vitePort}`
+  const app = makeFolder('my-app')
+  mkdirSync(join(app, 'src'))
+  symlinkSync(join(ROOT, 'node_modules'), join(app, 'node_modules'))
+  cpSync(join(ROOT, 'client/bff-client.ts'), join(app, 'src/bff-client.ts'))
+  const html = codeBlock(page, '2. Make a page', 'html').replace('"/page.js"', '"/src/page.js"')
+  writeFileSync(join(app, 'index.html'), html)
+  const script = codeBlock(page, '2. Make a page', 'js').replace("'/bff-client.js'", "'./bff-client'")
+  writeFileSync(join(app, 'src/page.js'), script)
+  const config = codeBlock(page, '4. Develop with Vite and TypeScript', 'ts')
+  writeFileSync(join(app, 'vite.config.ts'), config.replace('5173', vitePort).replace('3000', port))
+
+  const demo = npm(t, ROOT, 'demo', { PORT: port, PUBLIC_URL: publicUrl })
+  t.teardown(() => demo.stop('SIGTERM'))
+  await waitForOutput(demo, (output) => /Ctrl-C/.exec(output), 60_000)
+  const vite = startChild(t, join(ROOT, 'node_modules/.bin/vite'), [], { cwd: app })
+  await waitForOutput(vite, (output) => (output.includes(vitePort) ? true : null), 60_000)
+
+  const context = await browser.newContext()
+  t.teardown(() => context.close())
+  context.setDefaultTimeout(PATIENCE_MS)
+  const tab = await context.newPage()
+  await tab.goto(publicUrl)
+  await tab.locator('#sign').click()
+  await decideOnPage(tab, publicUrl)
+  await says(tab, 'values')
+  t.equal(new URL(tab.url()).origin, publicUrl, 'the sign-in returns to Vite')
 })

@@ -32,6 +32,15 @@ t.test('a faulty configuration prints hints at misspelled names next to its faul
   t.match(ended.stderr, /^ {2}CLIENT_SECRET is required/m)
   t.match(ended.stderr, /^ {2}CLIENT_SECERT is not a variable of this server: did you mean CLIENT_SECRET\?$/m)
   t.notMatch(ended.stderr, String(secret))
+  t.notMatch(ended.stderr, '.env', 'something is configured')
+})
+
+t.test('a start without any required variable says that no file was read', async (t) => {
+  for (const env of [{}, { PORT: '0', WAC: 'DEMO' }]) {
+    const ended = await runServer(t, env)
+    t.equal(ended.code, 1)
+    t.match(ended.stderr, /^ {2}npm start does not read \.env: use node --env-file=\.env dist\/main\.js$/m)
+  }
 })
 
 t.test('without STATIC_DIR a navigation to / gets a page, and a fetch gets 404', async (t) => {
