@@ -76,12 +76,21 @@ export class Problem extends Error {
       type: `urn:bff:problem:${this.code}`,
       title: this.title,
       status: this.status,
-      detail: this.detail ?? `${this.title}.`,
+      detail: this.detail ?? usualDetail(this),
       code: this.code,
       requestId,
       ...this.members,
     })
   }
+}
+
+/** The detail of a body whose problem has none of its own. A page has advice for its user instead. */
+function usualDetail({ code, title, headers }: Problem): string {
+  if (code === 'store_unavailable')
+    return "The server cannot use its session store now. Your session may still be valid. The server's log has the cause."
+  if (code === 'method_not_allowed' && headers.allow !== undefined)
+    return `Use ${headers.allow.replace(/, (?=\w+$)/, ' or ')}.`
+  return `${title}.`
 }
 
 // RFC 9110 section 11.6.1 requires a challenge with each 401. No browser prompts for this scheme.
@@ -103,7 +112,7 @@ export function problem(code: ProblemCode, options: ProblemOptions | string = {}
 export function unavailable(
   code: 'store_unavailable' | 'authorization_server_unavailable',
   retryAfterSeconds: number,
-  options: Pick<ProblemOptions, 'cause' | 'members'> = {},
+  options: Pick<ProblemOptions, 'cause' | 'members' | 'detail'> = {},
 ): Problem {
   const seconds = Math.max(1, Math.ceil(retryAfterSeconds))
   return new Problem(code, { ...options, headers: { 'retry-after': String(seconds) } })

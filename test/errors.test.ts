@@ -46,7 +46,10 @@ t.test('each code has its status, a title and a body by RFC 9457', async (t) => 
     t.strictSame(body, {
       type: `urn:bff:problem:${code}`,
       status,
-      detail: `${title}.`,
+      detail:
+        code === 'store_unavailable'
+          ? "The server cannot use its session store now. Your session may still be valid. The server's log has the cause."
+          : `${title}.`,
       code,
       requestId: 'request-1',
     })
@@ -74,6 +77,16 @@ t.test('an upstream_error has the status of the resource server, also in the bod
   t.equal(fault.status, 418)
   t.match(JSON.parse(fault.body('r')), { status: 418, code: 'upstream_error' })
   t.strictSame(fault.headers, { 'retry-after': '7' })
+})
+
+t.test('the body of a 405 names the methods of Allow', async (t) => {
+  for (const [allow, detail] of [
+    ['GET', 'Use GET.'],
+    ['GET, HEAD', 'Use GET or HEAD.'],
+    ['GET, HEAD, POST', 'Use GET, HEAD or POST.'],
+  ] as const) {
+    t.match(JSON.parse(problem('method_not_allowed', { headers: { allow } }).body('r')), { detail })
+  }
 })
 
 t.test('further members and headers are added to those of the code', async (t) => {

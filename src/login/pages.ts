@@ -60,12 +60,12 @@ export function createSignInProblemPage(script: string | undefined) {
  * no sign-in ends on a data route.
  */
 export function navigationPage(request: FastifyRequest, reply: FastifyReply): ProblemPage {
-  return ({ status, title, code, detail, members: { loginUrl } }) =>
+  return ({ status, title, detail, members: { loginUrl, reason } }) =>
     sendPage(reply, {
       status,
       title,
-      // The detail of other problems may name parts of the request.
-      text: code === 'login_required' && detail !== undefined ? detail : dataAdvice(status),
+      // The detail of other problems is for authors of pages, or names parts of the request.
+      text: reason !== undefined && detail !== undefined ? detail : dataAdvice(status),
       link: loginUrl ? { href: loginUrl, words: 'Sign in' } : { href: '/', words: 'Go to the start' },
       requestId: request.id,
     })
@@ -78,6 +78,7 @@ function signInAdvice(status: number): string {
 }
 
 function dataAdvice(status: number): string {
+  if (status === 401) return 'Sign in, then open this address again.'
   if (status >= 500) return 'You do not have to sign in again because of this. Try again in a moment.'
   return advice(status)
 }

@@ -3,6 +3,13 @@ import { requestInLog, warnOnce } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import type { LoginContext } from './context.ts'
 
+const MAX_HOST = 200
+
+/** A host that a client sent: bounded, and without characters that no host has. */
+function inLog(host = ''): string {
+  return host.slice(0, MAX_HOST).replace(/[^\x21-\x7e]/g, '?')
+}
+
 /**
  * Sends a sign-in that came by another host than that of `PUBLIC_URL` there (303), once: the login cookie and the
  * callback must share a host. Returns whether it did.
@@ -25,15 +32,11 @@ export function createSendToPublicHost({
   function warn(request: FastifyRequest): void {
     if (warned) return
     warned = true
+    const host = inLog(request.headers.host)
     warnOnce(
       log,
-      {
-        event: 'login.other_host',
-        ...requestInLog(request),
-        host: request.headers.host?.slice(0, 200),
-        publicHost,
-      },
-      'a sign-in came by another host than that of PUBLIC_URL and was sent there: open the page at PUBLIC_URL, or let the reverse proxy keep the Host header',
+      { event: 'login.other_host', ...requestInLog(request), host, publicHost },
+      `a sign-in came by the host ${host}, and PUBLIC_URL is ${publicUrl}: set PUBLIC_URL to the address that users open, or let the reverse proxy keep the Host header`,
     )
   }
 

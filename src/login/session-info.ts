@@ -12,7 +12,7 @@ import { requestInLog } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { NewSession, Sessions } from '../session/lifecycle.ts'
-import { END_REASONS, type Found, type LiveSession, loginRequired } from '../session/session.ts'
+import { END_REASONS, type Found, type LiveSession, loginRequired, NO_COOKIE } from '../session/session.ts'
 import { inLog, type RecordKey, type RecordStore } from '../store/store.ts'
 
 /** The facts of a live session that a page may know; instants in ISO 8601, UTC. */
@@ -78,7 +78,7 @@ export function createStaySignedIn({
 }: Pick<SessionInfoOptions, 'sessions' | 'cookies' | 'sessionFacts'>) {
   return async function staySignedIn(request: FastifyRequest, reply: FastifyReply): Promise<object> {
     const key = request.recordKey
-    if (key === null) throw problem('login_required', 'There is no session cookie of this server.')
+    if (key === null) throw problem('login_required', NO_COOKIE)
     // Activity is recorded without a look at the limits, so a session that has passed one must be found first.
     await findLive(key, request)
     sessions.touch(key)

@@ -83,6 +83,8 @@ export function createSignIn({
 }
 
 const RETRY_AFTER_SECONDS = 5
+const NOT_SET_UP =
+  'This server is not set up correctly for the platform. Trying again will not help: tell the operator the request number.'
 
 /**
  * The tokens that a sign-in asked for. Without tokens it logs why and throws what the browser gets: `refused` if the
@@ -95,10 +97,10 @@ export function requireTokens(
 ): GrantedTokens {
   if (outcome.kind === 'granted') return outcome.tokens
   const { kind, reason } = outcome
-  log.warn(
-    { event: 'login.failed', ...browserOf(request, cookies), outcome: kind, reason },
-    'the token endpoint issued no tokens for a sign-in',
-  )
+  const line = { event: 'login.failed', ...browserOf(request, cookies), outcome: kind, reason }
+  if (kind === 'unavailable' && outcome.rejectsClient)
+    log.error(line, 'the token endpoint rejects this client: check CLIENT_ID and CLIENT_SECRET')
+  else log.warn(line, 'the token endpoint issued no tokens for a sign-in')
   throw kind === 'refused' ? refused : failureProblem(outcome, members)
 }
 
@@ -110,8 +112,11 @@ function failureProblem(
   if (outcome.kind === 'in_doubt' && !isReportedByServer(outcome.failedStatus)) {
     return problem('upstream_unavailable', { members })
   }
-  const seconds = outcome.kind === 'unavailable' ? outcome.retryAfterSeconds : null
-  return unavailable('authorization_server_unavailable', seconds ?? RETRY_AFTER_SECONDS, { members })
+  const { retryAfterSeconds = null, rejectsClient = false } = outcome.kind === 'unavailable' ? outcome : {}
+  return unavailable('authorization_server_unavailable', retryAfterSeconds ?? RETRY_AFTER_SECONDS, {
+    members,
+    ...(rejectsClient ? { detail: NOT_SET_UP } : {}),
+  })
 }
 
 /** The authorization server itself reports these; 502 and 504 come from a gateway that got no usable response. */

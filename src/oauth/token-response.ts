@@ -26,6 +26,8 @@ export type TokenOutcome =
       retryAfterSeconds: number | null
       /** The token endpoint works and rejects this grant alone; other grants are not affected. */
       ofThisGrant: boolean
+      /** The token endpoint rejects this client: no sign-in succeeds until an operator has changed something. */
+      rejectsClient?: boolean
     }
   /** The request was sent and no readable response came: the grant may have been used up. */
   | {
@@ -201,6 +203,7 @@ export function classifyFailure(error: unknown): Exclude<TokenOutcome, { kind: '
     retryAfterSeconds: retryAfterSeconds === 0 ? null : retryAfterSeconds,
     timedOut: false,
     ofThisGrant: code !== null && status >= 400 && status <= 403 && !OF_ALL_GRANTS.has(code),
+    rejectsClient: code !== null && CLIENT_ERRORS.has(code),
   }
 }
 

@@ -5,7 +5,7 @@ import type { SessionCache } from '../session/cache.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { Sessions } from '../session/lifecycle.ts'
 import type { CachedSession, OutageGrace } from '../session/outage-grace.ts'
-import { type Found, type LiveSession, loginRequired, touchInterval } from '../session/session.ts'
+import { type Found, type LiveSession, loginRequired, NO_COOKIE, touchInterval } from '../session/session.ts'
 import { type SessionStore, StoreUnavailable } from '../store/store.ts'
 import type { Access } from '../tokens/obtain.ts'
 import { neededAt, type RefreshTiming } from '../tokens/refresh-policy.ts'
@@ -101,7 +101,7 @@ export function createCallers({
     request: RequestInLog,
   ): Promise<Caller> {
     const cookie = cookies.read(header)
-    if (cookie === null) throw problem('login_required', 'There is no session cookie.')
+    if (cookie === null) throw problem('login_required', NO_COOKIE)
     const verified = cookies.verify(cookie)
     if (verified === null) throw problem('login_required', 'The session cookie is not one of ours.')
     // The store is known to be unreached: no request waits for another timeout.

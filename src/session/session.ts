@@ -50,6 +50,10 @@ const WHY: Record<EndReason, string> = {
   operator: 'The session was ended by an operator.',
 }
 
+/** The detail of `login_required` for a request without a session cookie of this server. */
+export const NO_COOKIE =
+  "The request has no session cookie of this server: nobody is signed in, or fetch was called with credentials: 'omit'."
+
 /** `login_required` for a session that has ended; a known reason is also its member `reason`. */
 export function loginRequired(reason: EndReason | null): Problem {
   if (reason === null) return problem('login_required', 'The session has ended.')

@@ -187,6 +187,11 @@ t.test('a failed sign-in gets a page with its status, what to do and the request
       faults: token({ mode: 'status', status: 500, body: PLANTED }),
     },
     {
+      ...{ code: 'authorization_server_unavailable', status: 503, open: signInAgain, link: TRY_AGAIN },
+      text: 'This server is not set up correctly for the platform. Trying again will not help: tell the operator the request number.',
+      faults: token({ mode: 'invalid_client' }),
+    },
+    {
       ...{ code: 'upstream_timeout', status: 504, open: signInAgain, text: NOT_COMPLETED, link: TRY_AGAIN },
       faults: token({ mode: 'hang' }),
     },
@@ -220,7 +225,7 @@ t.test(
           link: signInHere,
           open: () => bff.browser().navigate(flux),
         },
-        text: 'There is no session cookie.',
+        text: 'Sign in, then open this address again.',
       },
       {
         ...{ code: 'login_required', status: 401, link: signInHere, open: () => signedOut.navigate(flux) },

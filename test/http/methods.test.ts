@@ -65,7 +65,8 @@ t.test('every other method on a known path is a 405 with Allow, whatever the hea
         const answer = await ask(port, { method, target, headers: [['Sec-Fetch-Site', site]] })
         t.equal(answer.status, 405, `${method} ${target} ${site}`)
         t.equal(field(answer, 'allow'), allow, `${method} ${target}`)
-        if (method !== 'HEAD') t.match(problemOf(answer), { code: 'method_not_allowed', status: 405 })
+        const detail = `Use ${allow.replace(/, (\w+)$/, ' or $1')}.`
+        if (method !== 'HEAD') t.match(problemOf(answer), { code: 'method_not_allowed', status: 405, detail })
         t.notOk(answer.headers.has('set-cookie'), `${method} ${target} sets nothing`)
       }
     }

@@ -140,7 +140,7 @@ t.test('an ended session and a missing session have different details', async (t
     t,
     bff,
     { ...flux, headers: [OWN] },
-    { status: 401, code: 'login_required', detail: /no session cookie/ },
+    { status: 401, code: 'login_required', detail: /no session cookie .*credentials: 'omit'/ },
   )
 })
 
@@ -178,8 +178,12 @@ t.test('an unreachable store is a 503', async (t) => {
     { target: '/auth/session', headers: [OWN, cookie] },
     { method: 'POST', target: '/auth/logout', headers: [OWN, cookie] },
   ]) {
-    await answers(t, bff, question, { status: 503, code: 'store_unavailable' })
+    const detail = /may still be valid\. The server's log has the cause\.$/
+    await answers(t, bff, question, { status: 503, code: 'store_unavailable', detail })
   }
+  const reasons = [...bff.log().matchAll(/"code":"store_unavailable".*?"reason":"([^"]*)"/g)]
+  t.ok(reasons.length >= 3)
+  for (const [, reason] of reasons) t.match(reason, /^not connected to Redis/)
 })
 
 /** Asks a server each of whose answers is this fault; the answer, and what was logged of the fault. */

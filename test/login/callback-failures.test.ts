@@ -5,12 +5,14 @@ import { type Bff, decide, signIn, startBff, startSandbox, untilReady } from '..
 
 const ADVICE = '<p>The sign-in could not be completed. Try again in a moment.</p>'
 
+const NOT_SET_UP = 'Trying again will not help: tell the operator the request number.</p>'
+
 /** A page with a retry link that sets no session. */
 function isRetryPage(t: Test, answer: Answer, status: number, what: string): void {
   t.equal(answer.status, status, what)
   t.match(answer.headers['content-type'], /^text\/html/, what)
   t.match(answer.text, '<a href="/auth/login?returnTo=%2Fapp%3Fx%3D1">', what)
-  if (status >= 500) t.match(answer.text, ADVICE, what)
+  if (status >= 500) t.match(answer.text, /_client/.test(what) ? NOT_SET_UP : ADVICE, what)
   t.notMatch(answer.setCookies.join(), /session|record/, what)
 }
 
@@ -73,6 +75,11 @@ t.test('a failing token endpoint gets a page with a retry link, and the code is 
     t.notMatch(answer.text, /invalid_client|unauthorized|evil/, what)
   }
   t.equal(await failures(bff, 'unavailable'), 14)
+  const lines = bff.log().match(/.*"event":"login\.failed".*/g) ?? []
+  const levels = lines.map((line) => [JSON.parse(line).level, /_client/.test(line)])
+  t.equal(levels.length, 14)
+  for (const [level, rejected] of levels) t.equal(level, rejected ? 'error' : 'warn')
+  t.equal(levels.filter(([level]) => level === 'error').length, 2, 'nobody can sign in until they are fixed')
 })
 
 t.test('an unreachable token endpoint gets a 503 page', async (t) => {

@@ -76,7 +76,8 @@ t.test('a faulty password request names its fault and changes no session', async
   const before = new Map(browser.cookies)
   for (const [body, detail] of [
     ['', 'The body is empty.'],
-    ['{', 'The body is not valid JSON.'],
+    ['{', /^The body is not valid JSON\.$/],
+    ['[object Object]', 'The body is not valid JSON. It is [object Object]: use JSON.stringify.'],
     [[], 'The body must be a JSON object.'],
     [{}, 'The member username is missing.'],
     [{ username: 'a' }, 'The member password is missing.'],

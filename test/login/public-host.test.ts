@@ -27,7 +27,17 @@ t.test('a sign-in by another host name goes first to the same path and query at 
   const warnings = bff.log().match(/"event":"login\.other_host".*/g)
   t.equal(warnings?.length, 1, 'one warning')
   t.match(warnings?.[0], `"host":"127.0.0.1:${portOf(bff)}","publicHost":"localhost:${portOf(bff)}"`)
-  t.match(warnings?.[0], /open the page at PUBLIC_URL.*reverse proxy/)
+  t.match(
+    warnings?.[0],
+    `a sign-in came by the host 127.0.0.1:${portOf(bff)}, and PUBLIC_URL is ${bff.publicUrl}: set PUBLIC_URL to the address that users open, or let the reverse proxy keep the Host header`,
+  )
+})
+
+t.test('the warning shows a host that no browser sends bounded and printable', async (t) => {
+  const bff = await startBff(t, await startSandbox(t))
+  const headers = [['Host', `a b\u00e9${'c'.repeat(500)}`]] as const
+  await ask(portOf(bff), { target: '/auth/login', noHost: true, headers })
+  t.match(bff.log(), /came by the host a\?b\?\?c{195}, and/)
 })
 
 t.test('a reverse proxy that changes Host costs one redirect and no loop', async (t) => {

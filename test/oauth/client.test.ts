@@ -125,6 +125,7 @@ const RESPONSES: [what: string, response: string, expected: object][] = [
     http('401 No', '{"error":"invalid_client"}'),
     {
       kind: 'unavailable',
+      rejectsClient: true,
       reason: /^the response was 401 invalid_client: check CLIENT_ID and CLIENT_SECRET$/,
     },
   ],
@@ -140,7 +141,7 @@ const RESPONSES: [what: string, response: string, expected: object][] = [
   [
     'unauthorized_client',
     http('400 Bad', '{"error":"unauthorized_client"}'),
-    { kind: 'unavailable', ofThisGrant: false },
+    { kind: 'unavailable', ofThisGrant: false, rejectsClient: true },
   ],
   ['access_denied', http('400 Bad', '{"error":"access_denied"}'), { kind: 'unavailable', ofThisGrant: true }],
   [
@@ -148,7 +149,11 @@ const RESPONSES: [what: string, response: string, expected: object][] = [
     http('403 No', '{"error":"invalid_scope"}'),
     { kind: 'unavailable', ofThisGrant: true },
   ],
-  ['429', http('429 Slow', '{"error":"access_denied"}'), { kind: 'unavailable', ofThisGrant: false }],
+  [
+    '429',
+    http('429 Slow', '{"error":"access_denied"}'),
+    { kind: 'unavailable', ofThisGrant: false, rejectsClient: false },
+  ],
   [
     'server_error with 400',
     http('400 Bad', '{"error":"server_error"}'),

@@ -8,6 +8,7 @@ const BAD_BODIES: readonly (readonly [body: string, names: RegExp])[] = [
   ['', /empty/],
   ['{', /JSON/],
   ['{"name":"N"', /JSON/],
+  ['[object Object]', /JSON\.stringify/],
   ["{'name':'N'}", /JSON/],
   ['{"name":"N",}', /JSON/],
   ['{"name":"N"}x', /JSON/],

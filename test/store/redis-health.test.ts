@@ -1,7 +1,40 @@
 import { Cluster } from 'ioredis'
 import t from 'tap'
 import { createCommandHealth } from '../../src/store/redis/health.ts'
-import { ONE_SERVER, openCommands, until } from './stores.ts'
+import type { StoreUnavailable } from '../../src/store/store.ts'
+import { startRedis } from '../helpers/redis.ts'
+import {
+  clusterTarget,
+  ONE_SERVER,
+  openCommands,
+  redisStore,
+  singleTarget,
+  startClusterOfOne,
+  until,
+} from './stores.ts'
+
+t.test('the error of a command without a connection says why there is none', async (t) => {
+  // The client of a Cluster does not say which connection failed.
+  for (const [server, target, expected] of [
+    [await startRedis(t), singleTarget, /^not connected to Redis: connect ECONNREFUSED /],
+    [await startClusterOfOne(t), clusterTarget, /^not connected to Redis$/],
+  ] as const) {
+    const { store } = await redisStore(t, target(server.port))
+    await server.kill()
+    const seen = new Set<string>()
+    await until('the error says so', async () => {
+      const error: unknown = await store.ping().catch((failure: unknown) => failure)
+      const { message } = (error as StoreUnavailable).cause as Error
+      seen.add(message)
+      return expected.test(message)
+    })
+    t.strictSame(
+      [...seen].filter((message) => /Queue|writeable|isn't ready|is closed\.$/.test(message)),
+      [],
+    )
+    await store.close()
+  }
+})
 
 for (const [name, start] of Object.entries(ONE_SERVER)) {
   t.test(`${name}: a connection that is being closed counts as closed`, async (t) => {

@@ -40,7 +40,7 @@ export function createCommands({ client, health, observe }: CommandsOptions): Co
       health.succeeded()
       return reply
     } catch (cause) {
-      throw new StoreUnavailable(cause, health.failed(cause, redisKey))
+      throw new StoreUnavailable(health.explain(cause), health.failed(cause, redisKey))
     } finally {
       observe(command, (performance.now() - startedAt) / 1_000, ok)
     }

@@ -12,6 +12,8 @@ export interface CommandHealth {
    * incident. Returns whether no part of the store could be reached.
    */
   failed(error: unknown, redisKey?: string): boolean
+  /** The error of a failed command, for the log. Where there was no connection it says why, in place of ioredis' words. */
+  explain(error: unknown): unknown
   /** To be called when change messages stop: the server may be gone. */
   noteIncident(): void
   /** Whether the last command found no node, and no node replies. */
@@ -24,6 +26,10 @@ export interface CommandHealth {
 
 /** Two heartbeats, and less than the command timeout: a reachable store has replied by then. */
 export const SILENT_AFTER_MS = 700
+
+/** What ioredis says of a command that found no connection or lost it. */
+const NO_CONNECTION =
+  /^(?:Stream isn't writeable|Cluster isn't ready|Connection is closed|Reached the max retries)/
 
 const CREDENTIALS = /WRONGPASS|NOAUTH|NOPERM|invalid password|invalid username/i
 
@@ -43,13 +49,17 @@ export function createCommandHealth(commands: RedisClient): CommandHealth {
   let lost = false
   let refused = false
   let repliedAt = Number.NEGATIVE_INFINITY
+  /** Why there is no connection; '' if nothing is known. */
+  let connectionError = ''
 
-  const noteRefusal = (error: Error): void => {
+  const noteError = (error: Error): void => {
     if (isRefusedLogin(error)) refused = true
+    const reason = reasonOf(error)
+    if (!NO_CONNECTION.test(reason)) connectionError = reason
   }
-  commands.on('error', noteRefusal)
+  commands.on('error', noteError)
   // The error of a Cluster names only its last node, which may be down where the others refuse.
-  commands.on('node error', noteRefusal)
+  commands.on('node error', noteError)
   onConnection(commands, noteIncident)
 
   function noteIncident(node = ''): void {
@@ -66,6 +76,7 @@ export function createCommandHealth(commands: RedisClient): CommandHealth {
     succeeded() {
       lost = false
       refused = false
+      connectionError = ''
       repliedAt = performance.now()
     },
     failed(error, redisKey) {
@@ -74,6 +85,11 @@ export function createCommandHealth(commands: RedisClient): CommandHealth {
       if (!lost && redisKey !== undefined && NO_WRITES.test(String(error)))
         noteIncident(nodeOf(commands, redisKey))
       return isUnreached()
+    },
+    explain(error) {
+      if (!(error instanceof Error && NO_CONNECTION.test(error.message))) return error
+      const why = connectionError === '' ? '' : `: ${connectionError}`
+      return new Error(`not connected to Redis${why}`, { cause: error })
     },
     noteIncident: () => noteIncident(),
     isUnreached,
