@@ -27,7 +27,14 @@ const HELP = `npm run bench:latency -- [flags]
 const USUAL = { rounds: 3, seconds: 2.5, warmup: 2, during: 20, calm: 3, count: 10_000, sessions: 100 }
 const QUICK = { rounds: 1, seconds: 0.5, warmup: 0.5, during: 20, calm: 1, count: 500, sessions: 20 }
 /** Other configurations of a server that is measured anyway. */
-const NOT_HERE = new Set(['ours-again', 'ours-uncached', 'ours-logged', 'ours-traced', 'nginx-tuned'])
+const NOT_HERE = new Set([
+  'ours-again',
+  'ours-uncached',
+  'ours-logged',
+  'ours-traced',
+  'bare-fastify',
+  'nginx-tuned',
+])
 
 await runProgram({ help: HELP, read: readOptions, run })
 

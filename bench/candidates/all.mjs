@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { BENCH, findProgram, PEERS } from '../places.mjs'
 import { apache } from './apache.mjs'
 import { nginx, nginxTuned } from './nginx.mjs'
-import { bare, expressOidc, fastifySession, replyFrom } from './node-servers.mjs'
+import { bare, bareFastify, expressOidc, fastifySession, replyFrom } from './node-servers.mjs'
 import { ours, oursAgain, oursLogged, oursTraced, oursUncached, oursWithWorkers } from './ours.mjs'
 
 /** In the order of the table. */
@@ -14,6 +14,7 @@ export const CANDIDATES = [
   oursLogged,
   oursTraced,
   bare,
+  bareFastify,
   replyFrom,
   fastifySession,
   expressOidc,

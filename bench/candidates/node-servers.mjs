@@ -11,6 +11,12 @@ export const bare = {
   start: (services) => startServer(services, 'bare'),
 }
 
+export const bareFastify = {
+  name: 'bare-fastify',
+  title: 'Fastify + undici dispatch, no session',
+  start: (services) => startServer(services, 'bare-fastify'),
+}
+
 export const replyFrom = {
   name: 'reply-from',
   title: 'Fastify + @fastify/reply-from, no session',
