@@ -4,6 +4,7 @@ import { fileURLToPath } from 'node:url'
 import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { launchChromium } from '../helpers/chromium.ts'
+import { elapsed } from '../helpers/replicas.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 import { type Demo, decideOnPage, openTab, startDemo } from './demo.ts'
 
@@ -180,6 +181,8 @@ t.test('the client in a page', async (t) => {
 
       await tab.locator('h1').click()
       await tab.locator('#refuse').waitFor()
+      // For five seconds the click would count for the page that comes back.
+      await elapsed(5_100)
       await tab.goBack()
       await shows(tab, 'sign_in_loop')
       t.equal(begun(), 2, 'a click goes, and "back" shows the page as usable')
