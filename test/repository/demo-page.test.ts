@@ -29,6 +29,10 @@ const SMALL_TARGETS = `[...document.querySelectorAll('a[href], button, summary, 
   })
   .map(({ outerHTML }) => outerHTML)`
 
+const SHOWN_THOUGH_HIDDEN = `[...document.querySelectorAll('[hidden]')]
+  .filter((element) => getComputedStyle(element).display !== 'none')
+  .map(({ outerHTML }) => outerHTML)`
+
 const STEAL = '[aria-labelledby="steal-title"]'
 
 /** Whether no part of an element lies outside of the window or under the header. */
@@ -66,6 +70,11 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
     // Where the page is scrolled to, its sticky header lies over other targets.
     await target.evaluate('scrollTo(0, 0)')
     t.strictSame(await target.evaluate<string[]>(SMALL_TARGETS), [], `${name}: 24 by 24 pixels`)
+    t.strictSame(
+      await target.evaluate<string[]>(SHOWN_THOUGH_HIDDEN),
+      [],
+      `${name}: what is hidden is not shown`,
+    )
     if (!(await target.evaluate('"axe" in window'))) await target.evaluate(AXE)
     const violations = await target.evaluate<string[]>(`axe.run(${JSON.stringify(part)}, {
       runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
