@@ -1,8 +1,11 @@
+import { once } from 'node:events'
+import { connect, createServer, type Socket } from 'node:net'
 import t from 'tap'
+import { listenOnLoopback } from '../helpers/ports.ts'
 import { runCampaign } from './campaign.ts'
 import { check } from './checks.ts'
 import { type Call, createHistory, type History, type Session, type TokenRequest } from './history.ts'
-import { createPortTranslator } from './network.ts'
+import { createPortTranslator, resetConnection } from './network.ts'
 import { KINDS, planRound } from './plan.ts'
 import { describeViolations, summarize } from './report.ts'
 
@@ -72,6 +75,26 @@ t.test('addresses that Redis announces lead to the links, wherever a reply is sp
     if (sent !== wanted) wrong.push(cut)
   }
   t.strictSame(wrong, [], 'breaks that come out wrong')
+})
+
+t.test('a connection is reset, also in the moment in which its other end has ended it', async (t) => {
+  const errors: Error[] = []
+  for (const ends of [false, true]) {
+    const server = createServer((socket) => {
+      socket.on('error', (error) => errors.push(error))
+      socket.resume()
+      if (ends) socket.once('end', () => resetConnection(socket))
+      else resetConnection(socket)
+    })
+    const port = await listenOnLoopback(t, server)
+    const accepted = once(server, 'connection') as Promise<[Socket]>
+    const client = connect(port, '127.0.0.1').on('error', () => {})
+    t.teardown(() => client.destroy())
+    if (ends) client.end()
+    const [socket] = await accepted
+    if (!socket.closed) await once(socket, 'close')
+  }
+  t.strictSame(errors, [])
 })
 
 t.test('the checks find what must not happen in a history', async (t) => {

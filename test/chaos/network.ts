@@ -37,7 +37,7 @@ export async function startLink({ targetPort, translator, port = 0 }: Options): 
 
   const server = net.createServer({ noDelay: true }, (client) => {
     client.on('error', () => {})
-    if (state === 'cut') return void client.resetAndDestroy()
+    if (state === 'cut') return resetConnection(client)
     const upstream = net.connect({ port: targetPort, host: '127.0.0.1', noDelay: true })
     upstream.on('error', () => {})
     const delay = () => (state === 'slow' ? delayMs : 0)
@@ -86,6 +86,15 @@ export async function startLink({ targetPort, translator, port = 0 }: Options): 
       server.close()
     },
   }
+}
+
+/**
+ * Resets a connection. One whose end is on its way is closed: there Node 20 fails with EINVAL, never closes the socket, and
+ * does not leave the process at its exit.
+ */
+export function resetConnection(socket: Socket): void {
+  if (socket.writableEnded && !socket.writableFinished) socket.destroy()
+  else socket.resetAndDestroy()
 }
 
 interface Flow {
@@ -150,7 +159,7 @@ function createFlow(
     reset() {
       queue.length = 0
       if (timer !== null) clearTimeout(timer)
-      if (!from.destroyed) from.resetAndDestroy()
+      if (!from.destroyed) resetConnection(from)
     },
   }
 }

@@ -5,6 +5,7 @@ import type { JournalEntry } from '../../src/sandbox/journal.ts'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import { freePort } from '../helpers/ports.ts'
 import { type Clock, digestOf, type TokenRequest } from './history.ts'
+import { resetConnection } from './network.ts'
 
 /**
  * How the network between a replica and the token endpoint behaves. `cut`: connections are reset. `refused`: nothing
@@ -126,7 +127,7 @@ export async function startTokenGateway({
     sockets.add(socket)
     socket.on('error', () => {})
     socket.once('close', () => sockets.delete(socket))
-    if (state === 'cut') socket.resetAndDestroy()
+    if (state === 'cut') resetConnection(socket)
   })
 
   async function handle(incoming: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -142,7 +143,7 @@ export async function startTokenGateway({
     if (tokenRequest.kind === 'refresh' && losses.before.left > 0) {
       losses.before.left -= 1
       tokenRequest.lostBy = losses.before.fault
-      return void socket.resetAndDestroy()
+      return resetConnection(socket)
     }
     if (state === 'delayed') await new Promise((resolve) => setTimeout(resolve, delayMs))
     while (state === 'frozen' && !isGone()) await changed()
@@ -155,7 +156,7 @@ export async function startTokenGateway({
     const forwarded = await forward(incoming, response, { body, seq: tokenRequest.seq })
     if (forwarded === null) {
       tokenRequest.lostBy ??= 'the sandbox gave no response'
-      return void socket.resetAndDestroy()
+      return resetConnection(socket)
     }
     tokenRequest.respondedAt = clock()
     tokenRequest.status = forwarded.status
@@ -168,7 +169,7 @@ export async function startTokenGateway({
     if (tokenRequest.kind === 'refresh' && losses.after.left > 0) {
       losses.after.left -= 1
       tokenRequest.lostBy = losses.after.fault
-      return void socket.resetAndDestroy()
+      return resetConnection(socket)
     }
     response.writeHead(forwarded.status, forwarded.headers)
     response.end(forwarded.body, () => {
@@ -243,7 +244,7 @@ export async function startTokenGateway({
       const before = state
       state = next
       delayMs = ms
-      if (next === 'cut' || next === 'refused') for (const socket of sockets) socket.resetAndDestroy()
+      if (next === 'cut' || next === 'refused') for (const socket of sockets) resetConnection(socket)
       if (next === 'refused' && before !== 'refused') server.close()
       if (before === 'refused' && next !== 'refused') {
         server.listen(port, '127.0.0.1')
