@@ -1,6 +1,7 @@
 import { createSandbox } from '../../src/sandbox/sandbox.ts'
 import type { SandboxUser } from '../../src/sandbox/settings.ts'
 import type { Teardown } from '../helpers/child.ts'
+import { portOfUrl } from '../helpers/ports.ts'
 import { PASSWORD, startBrowsers } from './browsers.ts'
 import { at, check, type Verdict } from './checks.ts'
 import { applyFault, type FaultContext } from './faults.ts'
@@ -78,7 +79,7 @@ export async function runCampaign(t: Teardown, options: CampaignOptions): Promis
   const redis = await startRedisDeployment({ t, mode, replicas: REPLICAS, history, clock })
   const gateways: Awaited<ReturnType<typeof startTokenGateway>>[] = []
   const resourceLinks: Awaited<ReturnType<typeof startLink>>[] = []
-  const sandboxPort = Number(new URL(sandbox.url).port)
+  const sandboxPort = portOfUrl(sandbox.url)
   for (let replica = 0; replica < REPLICAS; replica += 1) {
     gateways.push(await startTokenGateway({ replica, sandbox, records, clock }))
     resourceLinks.push(await startLink({ targetPort: sandboxPort }))

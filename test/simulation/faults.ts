@@ -1,8 +1,7 @@
-import { leaseMs } from '../../src/tokens/refresh-policy.ts'
 import type { Behaviour } from './authorization-server.ts'
 import type { Deployment } from './deployment.ts'
 import { Random } from './random.ts'
-import type { Settings } from './settings.ts'
+import { leaseMs, type Settings } from './settings.ts'
 import type { StoreCommand } from './simulated-store.ts'
 
 /** Steps of the protocol that a fault can be aimed at. */
@@ -135,7 +134,7 @@ export function drawFaults(seed: number, settings: Settings): Fault[] {
 /** Sequences of faults that lead to dangerous states and rarely occur by chance. */
 function drawScenario(seed: number, firstId: number, settings: Settings): Fault[] {
   const random = new Random(seed, 'scenario')
-  const lease = leaseMs(settings.timeoutMs)
+  const lease = leaseMs(settings)
   const at = random.between(5_000, settings.faultsUntilMs * 0.6)
   const replica = random.int(settings.replicas)
   const master = random.int(settings.masters)
@@ -228,7 +227,7 @@ function drawFault(seed: number, id: number, settings: Settings): Fault {
 }
 
 function drawChange(random: Random, settings: Settings): Change {
-  const lease = leaseMs(settings.timeoutMs)
+  const lease = leaseMs(settings)
   const short = (): number => random.between(50, 1_500)
   const some = (): number =>
     random.pick([short, () => random.between(500, 8_000), () => random.between(0.5, 2.5) * lease])()

@@ -1,10 +1,10 @@
 import type { TokenOutcome } from '../../src/oauth/token-response.ts'
 import { touchInterval } from '../../src/session/session.ts'
 import type { RecordKey } from '../../src/store/store.ts'
-import { leaseMs, presentableInMs, resetAfterMs } from '../../src/tokens/refresh-policy.ts'
+import { presentableInMs } from '../../src/tokens/refresh-policy.ts'
 import type { AccessToken, Family, Presentation, RefreshToken } from './authorization-server.ts'
 import type { Replica } from './replica.ts'
-import type { Settings } from './settings.ts'
+import { leaseMs, resetAfterMs, type Settings } from './settings.ts'
 import type { RedisServer, StoredRecord } from './simulated-redis.ts'
 import type { Trace } from './trace.ts'
 import type { VirtualClock } from './virtual-clock.ts'
@@ -268,7 +268,7 @@ export class InvariantChecker {
     // It leaves at most a timeout after its lease was asked for.
     if (this.clockSteppedAt >= since - this.#settings.timeoutMs)
       return 'Redis clock stepped forward during a request'
-    const lease = leaseMs(this.#settings.timeoutMs)
+    const lease = leaseMs(this.#settings)
     if (by.stalledMsSince(since) > lease / 3)
       return 'process stopped longer than the lease while its request was on the way'
     // It renews its lease often, so that a lease lapses only where nothing could be written for a while. Part of the
@@ -417,7 +417,7 @@ export class InvariantChecker {
       if (token.family !== family || issued === 0 || !by.alive) return false
       const mayBeLost =
         this.clockSteppedAt >= sentAt - timeoutMs || this.failedOverAt > sentAt - LAST_MOMENT_MS
-      return !mayBeLost && this.#clock.now < sentAt - timeoutMs + resetAfterMs(timeoutMs)
+      return !mayBeLost && this.#clock.now < sentAt - timeoutMs + resetAfterMs(this.#settings)
     })
   }
 

@@ -97,7 +97,7 @@ export class Replica implements Owner {
       : createCheapKeyring(options.secrets)
     const clocks = { wall: () => clock.wall(this), monotonic: () => clock.now }
     const log = this.#createLog()
-    this.#cookies = createSessionCookies({ keyring, publicUrl: 'http://localhost' })
+    this.#cookies = createSessionCookies({ keyring, publicUrl: 'http://localhost', secure: false })
     const { timing, idleMs, graceMs } = settings
     const store = createReliableStore({
       store: createSimulatedStore(this.transport, idleMs),

@@ -44,6 +44,16 @@ export interface Settings {
   readonly watchesBackground: boolean
 }
 
+/** Length of a lease. Like `resetAfterMs` it is not that of the server, which would move the checks with it. */
+export function leaseMs({ timeoutMs }: Settings): number {
+  return timeoutMs + 5_000
+}
+
+/** How long a presentation may have no response before its connection is reset. */
+export function resetAfterMs({ timeoutMs }: Settings): number {
+  return Math.max(3 * timeoutMs, 30_000)
+}
+
 /** The settings of a seed. */
 export function drawSettings(seed: number): Settings {
   const random = new Random(seed, 'settings')

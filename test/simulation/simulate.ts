@@ -23,11 +23,10 @@
  * measures after how many seeds that is noticed.
  */
 
-import { leaseMs } from '../../src/tokens/refresh-policy.ts'
 import { Deployment } from './deployment.ts'
 import { drawFaults, type Fault, type FaultKind, scheduleFaults } from './faults.ts'
 import type { LossCause, Violation } from './invariants.ts'
-import { drawSettings, type Settings } from './settings.ts'
+import { drawSettings, leaseMs, resetAfterMs, type Settings } from './settings.ts'
 import { Trace } from './trace.ts'
 import { realTurn } from './virtual-clock.ts'
 
@@ -101,9 +100,7 @@ async function history(deployment: Deployment): Promise<void> {
   const { clock, settings, checker, browsers } = deployment
   await clock.run(settings.faultsUntilMs)
   checker.note('phase', 'the faults are over')
-  // A request that hangs is given up after the longer of three timeouts and 30 seconds.
-  const healedInMs = HEALED_AFTER_MS + Math.max(3 * settings.timeoutMs, 30_000)
-  await clock.run(clock.now + healedInMs)
+  await clock.run(clock.now + HEALED_AFTER_MS + resetAfterMs(settings))
   for (const browser of browsers) browser.rest()
   await clock.run(clock.now + settings.timeoutMs + 10_000)
   if (!clock.stopped) checker.checkStored()
@@ -125,7 +122,7 @@ async function everySessionIsServed({
   if (settings.clocksStep) {
     // A lease of before a step back of Redis' clock is cut to its length by the first that meets it.
     for (const browser of browsers) if (browser.session !== null) browser.call(replicas[0]!, () => {})
-    await clock.run(clock.now + leaseMs(settings.timeoutMs) + settings.timeoutMs)
+    await clock.run(clock.now + leaseMs(settings) + settings.timeoutMs)
     if (clock.stopped) return
   }
   checker.note('phase', 'every session calls every replica')
