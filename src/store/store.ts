@@ -197,7 +197,7 @@ export interface RenewLease {
 export type RenewedLease = 'held' | 'taken' | 'gone'
 
 /** How many doubts there are about which generation, that of the latest presentation included. */
-export interface InDoubt {
+interface InDoubt {
   gen: number
   doubts: number
 }

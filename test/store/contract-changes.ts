@@ -1,6 +1,7 @@
 import type { Test } from 'tap'
 import type { RecordKey } from '../../src/store/store.ts'
-import { leaseRequest, newKey, newRecord, startSession, type TestStore, until } from './stores.ts'
+import { until } from '../helpers/wait.ts'
+import { leaseRequest, newKey, newRecord, startSession, type TestStore } from './stores.ts'
 
 /** Which changes a store announces, and to whom. */
 export async function changeContract(t: Test, made: TestStore): Promise<void> {

@@ -4,7 +4,7 @@ import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { createPendingActivity } from '../../src/store/pending-activity.ts'
 import type { RecordKey } from '../../src/store/store.ts'
 import { createMovableClock } from '../helpers/clock.ts'
-import { elapsed, until } from '../helpers/replicas.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 import { newKey, newRecord } from './stores.ts'
 
 const IDLE_MS = 60_000

@@ -1,6 +1,6 @@
-import { once } from 'node:events'
-import net, { type AddressInfo, type Socket } from 'node:net'
+import net, { type Socket } from 'node:net'
 import type { Teardown } from '../helpers/child.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
 
 /** A TCP proxy between a client and a server, with faults that the test controls. */
 export interface Proxy {
@@ -80,15 +80,9 @@ export async function startProxy(t: Teardown, firstPort: number): Promise<Proxy>
       })
     }
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    for (const socket of open) socket.destroy()
-    server.close()
-  })
 
   return {
-    port: (server.address() as AddressInfo).port,
+    port: await listenOnLoopback(t, server),
     freezeOpen() {
       for (const socket of open) frozen.add(socket)
     },

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
-import { redisStore, singleTarget, until } from './stores.ts'
+import { until } from '../helpers/wait.ts'
+import { redisStore, singleTarget } from './stores.ts'
 
 // Alone in its file: the test changes the clock of the whole process.
 t.test('a clock that is set back does not hide a loss of messages', async (t) => {

@@ -3,7 +3,8 @@ import type { RedisTarget } from '../../src/config/redis-url.ts'
 import type { RecordKey } from '../../src/store/store.ts'
 import type { RedisServer } from '../helpers/redis.ts'
 import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
-import { newKey, redisStore, startSession, type TestStore, until } from './stores.ts'
+import { until } from '../helpers/wait.ts'
+import { newKey, redisStore, startSession, type TestStore } from './stores.ts'
 
 // The tests mostly wait, so they run concurrently.
 t.jobs = 2

@@ -1,7 +1,8 @@
 import { Cluster, type Redis } from 'ioredis'
 import t from 'tap'
 import { createWriteJoiner } from '../../src/store/redis/commands.ts'
-import { ONE_SERVER, openCommands, until } from './stores.ts'
+import { until } from '../helpers/wait.ts'
+import { ONE_SERVER, openCommands } from './stores.ts'
 
 for (const [name, start] of Object.entries(ONE_SERVER)) {
   t.test(

@@ -2,8 +2,9 @@ import t from 'tap'
 import type { RedisTarget } from '../../src/config/redis-url.ts'
 import type { RecordKey } from '../../src/store/store.ts'
 import { startCluster, startSentinelGroup } from '../helpers/redis-groups.ts'
+import { until } from '../helpers/wait.ts'
 import { callEveryMethod } from './every-method.ts'
-import { newKey, redisStore, startSession, type TestStore, until } from './stores.ts'
+import { newKey, redisStore, startSession, type TestStore } from './stores.ts'
 import { refusesEveryMethod, untilItWorks } from './unavailable.ts'
 
 const NOBODY = { username: null, password: null }

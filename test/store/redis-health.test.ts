@@ -3,6 +3,7 @@ import t from 'tap'
 import { createCommandHealth } from '../../src/store/redis/health.ts'
 import type { StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { until } from '../helpers/wait.ts'
 import {
   clusterTarget,
   ONE_SERVER,
@@ -10,7 +11,6 @@ import {
   redisStore,
   singleTarget,
   startClusterOfOne,
-  until,
 } from './stores.ts'
 
 t.test('the error of a command without a connection says why there is none', async (t) => {

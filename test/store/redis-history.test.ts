@@ -1,7 +1,8 @@
 import t from 'tap'
 import type { RecordKey } from '../../src/store/store.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
-import { PREFIX, redisStore, singleTarget, startSession, type TestStore, until } from './stores.ts'
+import { until } from '../helpers/wait.ts'
+import { PREFIX, redisStore, singleTarget, startSession, type TestStore } from './stores.ts'
 
 const LONG = 60_000
 const begin = (

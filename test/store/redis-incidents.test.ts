@@ -2,7 +2,8 @@ import t from 'tap'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startCluster } from '../helpers/redis-groups.ts'
-import { newKey, redisStore, singleTarget, startSession, type TestStore, until } from './stores.ts'
+import { until } from '../helpers/wait.ts'
+import { newKey, redisStore, singleTarget, startSession, type TestStore } from './stores.ts'
 
 t.jobs = 3
 

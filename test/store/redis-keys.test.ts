@@ -95,7 +95,7 @@ t.test('Redis holds no readable token, session id, cookie value or nonce', async
   const redis = await startRedis(t)
   const { store } = await redisStore(t, singleTarget(redis.port))
   const keyring = createKeyring([new Secret('a-secret-of-at-least-32-characters')])
-  const cookies = createSessionCookies({ keyring, publicUrl: 'https://app.example' })
+  const cookies = createSessionCookies({ keyring, publicUrl: 'https://app.example', secure: true })
   const sessionId = cookies.newSessionId()
   const key = recordKeyOf(sessionId)
   const nonce = randomUUID()

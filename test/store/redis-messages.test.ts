@@ -1,6 +1,7 @@
 import t from 'tap'
 import type { RecordKey } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 import { startProxy } from './proxy.ts'
 import {
   clusterTarget,
@@ -10,8 +11,6 @@ import {
   singleTarget,
   startClusterOfOne,
   startSession,
-  until,
-  wait,
 } from './stores.ts'
 
 /** Messages are no longer trusted this long after the last heartbeat. */
@@ -170,7 +169,7 @@ t.test('over a slow network messages are no longer trusted within a second after
   proxy.delayAnswers(400)
   for (const restMs of [0, 90, 180, 270]) {
     await until('messages arrive', () => store.health.isLive())
-    await wait(1_000 + restMs)
+    await elapsed(1_000 + restMs)
     proxy.freeze()
     // Heartbeats in flight still arrive.
     const took = await until('messages are no longer trusted', () => !store.health.isLive(), LOST_WITHIN_MS)

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { until } from '../helpers/wait.ts'
 import { callEveryMethod, everyMethod } from './every-method.ts'
 import { startProxy } from './proxy.ts'
 import {
@@ -11,7 +12,6 @@ import {
   singleTarget,
   startClusterOfOne,
   startSession,
-  until,
 } from './stores.ts'
 import { refusesEveryMethod, untilItWorks } from './unavailable.ts'
 

@@ -4,14 +4,8 @@ import { Secret } from '../../src/secret.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { redisCommand } from '../helpers/redis-command.ts'
-import {
-  clusterTarget,
-  openRedisStore,
-  redisStore,
-  singleTarget,
-  startClusterOfOne,
-  until,
-} from './stores.ts'
+import { until } from '../helpers/wait.ts'
+import { clusterTarget, openRedisStore, redisStore, singleTarget, startClusterOfOne } from './stores.ts'
 import { untilItWorks } from './unavailable.ts'
 
 const PASSWORD = 'the right password'

@@ -5,7 +5,8 @@ import { freePort } from '../helpers/ports.ts'
 import type { RedisServer } from '../helpers/redis.ts'
 import { redisCommand } from '../helpers/redis-command.ts'
 import { type SentinelGroup, startSentinelGroup } from '../helpers/redis-groups.ts'
-import { openRedisStore, redisStore, startSession, type TestStore, until, wait } from './stores.ts'
+import { elapsed, until } from '../helpers/wait.ts'
+import { openRedisStore, redisStore, startSession, type TestStore } from './stores.ts'
 
 // The tests mostly wait, so they run concurrently.
 t.jobs = 3
@@ -47,7 +48,7 @@ async function isAsked(port: number): Promise<boolean> {
 async function promoted(group: SentinelGroup, node: RedisServer, sentinel = 0): Promise<void> {
   await until('it is promoted', async () => (await group.masterPort(sentinel)) === node.port, 40_000)
   // Stores ask twice a second. A master that thaws before that is trusted for as long.
-  await wait(700)
+  await elapsed(700)
 }
 
 /** Waits until every store has its two connections to that node, and checks that none trusts messages earlier. */
@@ -124,7 +125,7 @@ t.test(
     // Longer than a silent connection stays open.
     for (let count = 0; count < 50; count += 1) {
       await store.ping()
-      await wait(100)
+      await elapsed(100)
     }
     t.equal(lost, 0)
     t.ok(store.health.isLive())
@@ -144,7 +145,7 @@ t.test('Sentinels that are unreachable at the start have no effect, nor when the
   const took = await until('messages arrive', () => store.health.isLive())
   t.ok(took < 1_000, `after ${Math.round(took)} ms`)
   group.resumeSentinels(1, 2)
-  await wait(2_000)
+  await elapsed(2_000)
   group.pauseSentinels(0)
   await group.master.kill()
   await promoted(group, group.replica, 1)

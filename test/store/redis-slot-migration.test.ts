@@ -2,7 +2,8 @@ import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import type { RecordKey } from '../../src/store/store.ts'
 import { startCluster } from '../helpers/redis-groups.ts'
-import { newKey, redisStore, startSession, until } from './stores.ts'
+import { until } from '../helpers/wait.ts'
+import { newKey, redisStore, startSession } from './stores.ts'
 
 t.test(
   'while its slot moves, every operation on a session works, and its end keeps its reason',

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
-import { openRedisStore, singleTarget, wait } from './stores.ts'
+import { elapsed } from '../helpers/wait.ts'
+import { openRedisStore, singleTarget } from './stores.ts'
 
 t.test('a store that is closed during TLS handshakes throws nothing', async (t) => {
   const redis = await startRedis(t, { tls: true })
@@ -12,9 +13,9 @@ t.test('a store that is closed during TLS handshakes throws nothing', async (t) 
   // At any point of the handshake.
   for (let round = 0; round < 100; round += 1) {
     const store = openRedisStore(t, target)
-    await wait((round % 20) / 2)
+    await elapsed((round % 20) / 2)
     await store.close()
   }
-  await wait(700)
+  await elapsed(700)
   t.strictSame(thrown, [])
 })

@@ -3,16 +3,9 @@ import type { RedisTarget } from '../../src/config/redis-url.ts'
 import { type RecordKey, StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startCluster } from '../helpers/redis-groups.ts'
+import { until } from '../helpers/wait.ts'
 import { walk } from './contract-walk.ts'
-import {
-  newKey,
-  openRedisStore,
-  redisStore,
-  singleTarget,
-  startSession,
-  type TestStore,
-  until,
-} from './stores.ts'
+import { newKey, openRedisStore, redisStore, singleTarget, startSession, type TestStore } from './stores.ts'
 import { untilItWorks } from './unavailable.ts'
 
 // The tests mostly wait, so they run concurrently.

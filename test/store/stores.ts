@@ -9,6 +9,7 @@ import type { BeginRefreshRequest, NewRecord, RecordKey, SessionStore } from '..
 import type { Teardown } from '../helpers/child.ts'
 import { freePort } from '../helpers/ports.ts'
 import { type RedisOptions, type RedisServer, startRedis } from '../helpers/redis.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 
 /** A store under test, with its clock. */
 export interface TestStore {
@@ -43,7 +44,7 @@ export async function redisStore(
 ): Promise<TestStore> {
   const store = openRedisStore(t, target, options)
   await until('change messages arrive', () => store.health.isLive())
-  return { store, now: Date.now, pass: wait }
+  return { store, now: Date.now, pass: elapsed }
 }
 
 /** A Redis store that may not be connected yet. */
@@ -130,25 +131,6 @@ export async function startSession(
   await store.create(key, newRecord(now(), changes), { attempt: randomUUID(), provisionalMs: 15_000 })
   await store.confirm(key)
   return key
-}
-
-export function wait(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms))
-}
-
-/** Polls every 10 ms until the condition holds. Returns the milliseconds it took; throws after `withinMs`. */
-export async function until(
-  what: string,
-  isSo: () => boolean | Promise<boolean>,
-  withinMs = 10_000,
-): Promise<number> {
-  const startedAt = performance.now()
-  while (!(await isSo())) {
-    if (performance.now() - startedAt > withinMs)
-      throw new Error(`waited ${withinMs} ms in vain until ${what}`)
-    await wait(10)
-  }
-  return performance.now() - startedAt
 }
 
 /** Both topologies with one server, for tests that apply to each. */

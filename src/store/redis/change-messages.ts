@@ -72,6 +72,10 @@ export function createChangeMessages({
     commandsLostAt = performance.now()
     lose()
   })
+  // The subscriber may have been ready first, and its heartbeat found no connection.
+  commands.on('ready', () => {
+    for (const [address, subscription] of subscriptions) sendBeat(address, subscription)
+  })
   if (masters === null) open('')
   else followMasters()
   commands.on('refresh', followMasters)

@@ -1,7 +1,7 @@
-import { connect as connectTls, type ConnectionOptions as TlsOptions } from 'node:tls'
-import { AbstractConnector, Cluster, Redis, type RedisOptions } from 'ioredis'
+import { Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { RedisAddress, RedisTarget } from '../../config/redis-url.ts'
 import type { Secret } from '../../secret.ts'
+import { HearingConnector } from './connector.ts'
 import { type RedisClient, watchSilence } from './health.ts'
 import { type Sentinels, watchSentinels } from './sentinels.ts'
 
@@ -63,7 +63,7 @@ export function openRedis({ target, ...trust }: RedisClientOptions): RedisConnec
       ...address,
     })
     watchSilence(client)
-    return hearEveryError(client)
+    return client
   }
 
   return {
@@ -78,16 +78,13 @@ export function openRedis({ target, ...trust }: RedisClientOptions): RedisConnec
     },
     close() {
       sentinels?.close()
-      for (const client of [commands, ...subscribers]) disconnect(client)
+      for (const client of [commands, ...subscribers]) client.disconnect()
     },
   }
 }
 
-/**
- * The library's own connector listens for one error of a socket. A handshake that is broken off makes two, and the
- * second would end the process: also on the short connections that a Cluster's client makes by itself.
- */
-class TlsConnector extends AbstractConnector {
+/** For servers with an address of their own. Sentinels name the address of a master (sentinels.ts). */
+class TlsConnector extends HearingConnector {
   readonly #options: RedisOptions
 
   constructor(options: unknown) {
@@ -98,13 +95,8 @@ class TlsConnector extends AbstractConnector {
 
   async connect() {
     this.connecting = true
-    const { host, port, family, tls } = this.#options
-    const stream = connectTls({ host, port, family, ...tls } as TlsOptions)
-    stream.on('error', (error) => {
-      this.firstError = error
-    })
-    this.stream = stream
-    return stream
+    const { host = '', port = 0, family, tls = null } = this.#options
+    return this.open({ host, port, family }, tls)
   }
 }
 
@@ -121,26 +113,8 @@ function openCluster(nodes: readonly RedisAddress[], redisOptions: ConnectionOpt
     retryDelayOnTryAgain: 1,
     maxRedirections: 6,
   })
-  cluster.on('+node', hearEveryError)
   watchSilence(cluster)
   return cluster
-}
-
-/**
- * The library listens for one error of a socket. A TLS handshake that is broken off makes two, and the
- * second would end the process.
- */
-function hearEveryError(client: Redis): Redis {
-  const listen = (): void => void client.stream?.on('error', () => {})
-  client.on('connecting', () => setImmediate(listen))
-  return client
-}
-
-/** Ends the connections of a client for good. */
-function disconnect(client: RedisClient): void {
-  // The client may have a newer socket than its state says, and a handshake that is broken off makes an error.
-  for (const node of client instanceof Redis ? [client] : client.nodes()) node.stream?.on('error', () => {})
-  client.disconnect()
 }
 
 function dataOptions(target: RedisTarget, trust: Trust, purpose: string) {
@@ -179,10 +153,7 @@ function openSentinels(target: Extract<RedisTarget, { kind: 'sentinel' }>, trust
     },
     masterTls: target.tls ? tlsOptions(trust) : null,
     disconnectTimeoutMs: common.disconnectTimeout,
-    watch(client) {
-      watchSilence(client)
-      hearEveryError(client)
-    },
+    watch: watchSilence,
   })
 }
 

@@ -9,7 +9,7 @@ import { isRefusedLogin, reasonOf } from './health.ts'
 import { createRedisStore } from './store.ts'
 
 /** What Redis is and what the user of `REDIS_URL` may do there. */
-export type RedisInspection =
+type RedisInspection =
   | { readonly kind: 'unreachable' | 'refused'; readonly reason: string }
   | {
       readonly kind: 'reached'

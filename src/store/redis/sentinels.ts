@@ -1,9 +1,9 @@
-import { connect as connectTcp } from 'node:net'
-import { connect as connectTls } from 'node:tls'
-import { AbstractConnector, Redis, type RedisOptions } from 'ioredis'
+import type { ConnectionOptions as TlsOptions } from 'node:tls'
+import { Redis, type RedisOptions } from 'ioredis'
 import type { RedisAddress } from '../../config/redis-url.ts'
 import { messageOf } from '../../log.ts'
 import { inTime } from './commands.ts'
+import { HearingConnector } from './connector.ts'
 
 const ASK_EVERY_MS = 500
 /** One in this many rounds looks for Sentinels that the configuration does not name. */
@@ -16,7 +16,7 @@ interface SentinelsOptions {
   /** Options of a connection to a Sentinel: credentials, TLS, timeouts. */
   connection: Omit<RedisOptions, 'replyMapping'>
   /** Options of TLS to the master; null without TLS. */
-  masterTls: object | null
+  masterTls: TlsOptions | null
   disconnectTimeoutMs: number
   /** Called with each connection to a Sentinel before it is used. */
   watch: (client: Redis) => void
@@ -29,15 +29,16 @@ export interface Sentinels {
   close(): void
 }
 
-interface Verdict extends RedisAddress {
+/** A master as one Sentinel names it. */
+interface NamedMaster extends RedisAddress {
   /** Rises with each failover. */
   readonly epoch: number
 }
 
 interface Sentinel {
   readonly client: Redis
-  /** Which master it names; null while it does not reply. */
-  verdict: Verdict | null
+  /** null while it does not reply. */
+  namedMaster: NamedMaster | null
   /** Why the last question had no reply; '' before the first one. */
   failure: string
 }
@@ -63,10 +64,10 @@ export function watchSentinels({
   const sentinels = new Map<string, Sentinel>()
   const connectors = new Set<MasterConnector>()
   const waiting = new Set<Waiting>()
-  let master: Verdict | null = null
+  let master: NamedMaster | null = null
   let rounds = 0
 
-  class MasterConnector extends AbstractConnector {
+  class MasterConnector extends HearingConnector {
     #target: RedisAddress | null = null
     #waiting: Waiting | null = null
 
@@ -80,18 +81,11 @@ export function watchSentinels({
       this.#target = null
       const { host, port } = await this.#nextMaster((error) => report('error', error))
       this.#target = { host, port }
-      const stream =
-        masterTls === null ? connectTcp({ host, port }) : connectTls({ host, port, ...masterTls })
-      // A broken TLS handshake emits two errors, and ioredis listens for one.
-      stream.on('error', (error) => {
-        this.firstError = error
-      })
-      this.stream = stream
-      return stream
+      return this.open({ host, port }, masterTls)
     }
 
     #nextMaster(report: (error: Error) => void): Promise<RedisAddress> {
-      if (master !== null && verdicts().length > 0) return Promise.resolve(master)
+      if (master !== null && namedMasters().length > 0) return Promise.resolve(master)
       return new Promise((resolve, reject) => {
         this.#waiting = { resolve, reject, report }
         waiting.add(this.#waiting)
@@ -135,7 +129,7 @@ export function watchSentinels({
       enableReadyCheck: false,
       ...(configured ? {} : { retryStrategy: () => null }),
     })
-    const sentinel: Sentinel = { client, verdict: null, failure: '' }
+    const sentinel: Sentinel = { client, namedMaster: null, failure: '' }
     sentinels.set(name, sentinel)
     watch(client)
     client.on('error', (error: Error) => fail(sentinel, error))
@@ -145,7 +139,7 @@ export function watchSentinels({
       void listen(client)
     })
     client.on('close', () => {
-      sentinel.verdict = null
+      sentinel.namedMaster = null
     })
     client.on('end', () => sentinels.delete(name))
     client.on('message', (_channel, text: string) => {
@@ -175,13 +169,13 @@ export function watchSentinels({
       )
       if (address === null) throw new Error(`the Sentinel has no address of ${masterName}`)
       const epoch = Number(toFields(fields)['config-epoch'] ?? 0)
-      // The connection may have been lost meanwhile, and its verdict with it.
+      // The connection may have been lost meanwhile, and what it names with it.
       if (client.status !== 'ready') return
-      sentinel.verdict = { host: address[0], port: Number(address[1]), epoch }
+      sentinel.namedMaster = { host: address[0], port: Number(address[1]), epoch }
       sentinel.failure = ''
       judge()
     } catch (error) {
-      sentinel.verdict = null
+      sentinel.namedMaster = null
       fail(sentinel, error as Error)
     }
   }
@@ -198,8 +192,8 @@ export function watchSentinels({
     }
   }
 
-  function verdicts(): Verdict[] {
-    return [...sentinels.values()].flatMap(({ verdict }) => verdict ?? [])
+  function namedMasters(): NamedMaster[] {
+    return [...sentinels.values()].flatMap(({ namedMaster }) => namedMaster ?? [])
   }
 
   /**
@@ -207,7 +201,7 @@ export function watchSentinels({
    * counts only if most Sentinels reply and none knows a higher one: then they have been set up again.
    */
   function judge(): void {
-    const named = verdicts()
+    const named = namedMasters()
     const newest = named.reduce((best, one) => (one.epoch > best.epoch ? one : best))
     if (master !== null && newest.epoch < master.epoch && named.length <= sentinels.size / 2) return
     // Sentinels may name several addresses in one epoch for a moment: stay while any of them names the present one.
@@ -223,7 +217,7 @@ export function watchSentinels({
   function fail(sentinel: Sentinel, error: Error & { code?: string }): void {
     sentinel.failure = messageOf(error) || (error.code ?? 'no reply')
     const all = [...sentinels.values()]
-    if (all.some(({ verdict, failure }) => verdict !== null || failure === '')) return
+    if (all.some(({ namedMaster, failure }) => namedMaster !== null || failure === '')) return
     // Always the failure of the first Sentinel: each reason is logged once.
     for (const { report } of waiting) report(new Error(`no Sentinel can be reached: ${all[0]!.failure}`))
   }
