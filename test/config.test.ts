@@ -244,6 +244,10 @@ t.test('a name that looks like a misspelling causes a warning, and other names d
   for (const name of ['PATH', 'HOSTNAME', 'APP_PORT', 'REDIS_PORT', 'REDIS_SERVICE_HOST', 'NODE_ENV']) {
     t.strictSame(warningsOf({ [name]: 'x' }), [], name)
   }
+  for (const name of ['FTP_PROXY', 'ftp_proxy', 'ALL_PROXY', 'all_proxy']) {
+    t.strictSame(warningsOf({ [name]: 'http://proxy' }), [], `${name} is for other programs`)
+  }
+  t.match(warningsOf({ HTTP_PROXI: 'http://proxy' }), [/did you mean HTTP_PROXY\?$/])
 })
 
 t.test('a quoted secret and one with blanks at its edges cause a warning without the value', async (t) => {
@@ -294,6 +298,14 @@ t.test('discouraged flows, the memory store and settings without effect cause a 
   t.match(faultsOf({ REDIS_CERT_FILE: own.certFile }), [/^REDIS_KEY_FILE is required with REDIS_CERT_FILE$/])
   t.match(faultsOf({ REDIS_KEY_FILE: own.keyFile }), [/^REDIS_CERT_FILE is required with REDIS_KEY_FILE$/])
   t.match(faultsOf({ ...client, REDIS_KEY_FILE: other.keyFile }), [/^REDIS_KEY_FILE is not the key/])
+  t.match(
+    faultsOf({
+      OTEL_EXPORTER_OTLP_ENDPOINT: 'https://collector',
+      OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE: own.certFile,
+      OTEL_EXPORTER_OTLP_CLIENT_KEY: other.keyFile,
+    }),
+    [/^OTEL_EXPORTER_OTLP_CLIENT_KEY is not the key .* OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE$/],
+  )
 })
 
 t.test('CLIENT_FLUX_ALLOWED is a list or *, and null while the client flow is off', async (t) => {

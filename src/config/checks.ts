@@ -1,6 +1,6 @@
-import { createPrivateKey, X509Certificate } from 'node:crypto'
+import { isKeyOf } from './certificates.ts'
 import { isInsecure, quoted } from './kinds.ts'
-import { EITHER_CASE, type Environment, readVariableText } from './secrets.ts'
+import { copyFault, EITHER_CASE, type Environment, readVariableText } from './secrets.ts'
 import { FLOWS, TABLE, VARIABLE_NAMES, type Values } from './variables.ts'
 
 const ADDRESSES = [
@@ -32,17 +32,16 @@ export function relationFaults(values: Partial<Values>): string[] {
   if (values.SESSION_STORE === 'redis' && values.REDIS_URL === null) {
     faults.push('REDIS_URL is required unless SESSION_STORE=memory')
   }
-  for (const [one, other] of [
+  for (const [certificateName, keyName] of [
     ['REDIS_CERT_FILE', 'REDIS_KEY_FILE'],
-    ['REDIS_KEY_FILE', 'REDIS_CERT_FILE'],
     ['OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE', 'OTEL_EXPORTER_OTLP_CLIENT_KEY'],
-    ['OTEL_EXPORTER_OTLP_CLIENT_KEY', 'OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE'],
   ] as const) {
-    if (values[one] && values[other] === null) faults.push(`${other} is required with ${one}`)
+    const { [certificateName]: certificate, [keyName]: key } = values
+    if (certificate && key === null) faults.push(`${keyName} is required with ${certificateName}`)
+    if (key && certificate === null) faults.push(`${certificateName} is required with ${keyName}`)
+    if (certificate && key && !isKeyOf(certificate, key))
+      faults.push(`${keyName} is not the key of the first certificate in ${certificateName}`)
   }
-  const { REDIS_CERT_FILE: certificate, REDIS_KEY_FILE: key } = values
-  if (certificate && key && !new X509Certificate(certificate).checkPrivateKey(createPrivateKey(key.reveal())))
-    faults.push('REDIS_KEY_FILE is not the key of the first certificate in REDIS_CERT_FILE')
   if (values.SESSION_STORE === 'memory' && values.WORKERS !== undefined && values.WORKERS > 1) {
     faults.push(
       `WORKERS must be 1 with SESSION_STORE=memory, because one process holds the sessions, but is ${values.WORKERS}`,
@@ -107,15 +106,8 @@ export function relationWarnings(values: Values): string[] {
 export function secretWarnings(env: Environment): string[] {
   return VARIABLE_NAMES.filter((name) => TABLE[name].secret).flatMap((name) => {
     const text = readVariableText(env, name, true)
-    if (typeof text !== 'string') return []
-    if (/^(["']).*\1$/.test(text.trim())) {
-      return [
-        `${name} begins and ends with a quote (some env files keep quotes): remove both unless they are part of the secret`,
-      ]
-    }
-    return text.trim() === text
-      ? []
-      : [`${name} begins or ends with a blank: remove it unless it is part of the secret`]
+    const fault = typeof text === 'string' ? copyFault(text) : null
+    return fault === null ? [] : [`${name} ${fault}`]
   })
 }
 
@@ -146,10 +138,15 @@ export function nearMisses(env: Environment): string[] {
     .flatMap((found) => {
       const upper = found.toUpperCase()
       const meant =
-        unset.find((name) => levenshtein(upper, name) <= (name.length > LONG ? 2 : 1)) ??
+        unset.find((name) => isNear(upper, name, permittedDistance(name))) ??
         unset.find((name) => upper.includes('_') && name.startsWith(`${upper}_`))
       return meant === undefined ? [] : [`${found} is not a variable of this server: did you mean ${meant}?`]
     })
+}
+
+function permittedDistance(name: string): number {
+  // Other programs read FTP_PROXY and the like.
+  return name.length > LONG && !EITHER_CASE.has(name) ? 2 : 1
 }
 
 /** The names under which one variable may be given. */
@@ -157,17 +154,19 @@ function spellings(name: string): string[] {
   return [name, `${name}_FILE`, ...(EITHER_CASE.has(name) ? [name.toLowerCase()] : [])]
 }
 
-/** The Levenshtein distance of two words: letters to insert, delete or change. */
-function levenshtein(one: string, other: string): number {
+/** Whether `limit` letters to insert, delete or change make one word the other: their Levenshtein distance. */
+function isNear(one: string, other: string, limit: number): boolean {
+  if (Math.abs(one.length - other.length) > limit) return false
   let row = Array.from({ length: other.length + 1 }, (_, at) => at)
-  for (const [at, letter] of [...one].entries()) {
-    let before = at
+  for (let at = 0; at < one.length; at += 1) {
     const next = [at + 1]
-    for (const [column, wanted] of [...other].entries()) {
-      next.push(Math.min(next[column]! + 1, row[column + 1]! + 1, before + (letter === wanted ? 0 : 1)))
-      before = row[column + 1]!
+    for (let column = 0; column < other.length; column += 1) {
+      const changed = one[at] === other[column] ? 0 : 1
+      next.push(Math.min(next[column]! + 1, row[column + 1]! + 1, row[column]! + changed))
     }
+    // No later row has a smaller number. Without this and the first line, each start takes tens of milliseconds longer.
+    if (Math.min(...next) > limit) return false
     row = next
   }
-  return row.at(-1)!
+  return row.at(-1)! <= limit
 }

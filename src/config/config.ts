@@ -23,8 +23,8 @@ type ParsedConfig =
 
 /**
  * The configuration that an environment gives (docs/configuration.md), with warnings for the start, or all of its
- * faults at once, with hints at misspelled names and at a file that is not read. A fault begins with the variable's name and never holds a secret's value. Reads the files that
- * variables name; has no other effect.
+ * faults at once, with hints at misspelled names and at a file that is not read. A fault begins with the variable's
+ * name and never holds a secret's value. Reads the files that variables name; has no other effect.
  */
 export function parseConfig(env: Environment): ParsedConfig {
   const used = TRACE_ENDPOINTS.some((name) => env[name]) ? env : withoutTraces(env)

@@ -1,9 +1,9 @@
-import { createPrivateKey, X509Certificate } from 'node:crypto'
 import { readFileSync, statSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { join, resolve } from 'node:path'
 import { isFluxId, WAC as WAC_PATTERN } from '../paths.ts'
 import { Secret } from '../secret.ts'
+import { isCertificate, isPrivateKey } from './certificates.ts'
 
 /** Why a text is not accepted; completes the sentence "NAME …". */
 export class Refused {
@@ -203,10 +203,13 @@ export function isInsecure(address: string): boolean {
   return protocol === 'http:' && !/^(?:(?:.+\.)?localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname)
 }
 
+/** The file that a page's build must have. */
+export const START_PAGE = 'index.html'
+
 /** The directory of a page's build, as an absolute path. */
-export const PAGE_BUILD = printable('a directory with an index.html', (text) => {
+export const PAGE_BUILD = printable(`a directory with an ${START_PAGE}`, (text) => {
   try {
-    return statSync(join(text, 'index.html')).isFile() ? resolve(text) : undefined
+    return statSync(join(text, START_PAGE)).isFile() ? resolve(text) : undefined
   } catch {
     return undefined
   }
@@ -237,24 +240,12 @@ export const PRIVATE_KEY: Kind<Secret> = {
     if (text instanceof Refused) {
       return new Refused(`must be a file that can be read, but ${quoted(path)} cannot (${text.fault})`)
     }
-    try {
-      createPrivateKey(text)
-      return new Secret(text)
-    } catch {
-      return new Refused(
-        `must name a file with a PEM private key without a passphrase, but ${quoted(path)} holds none`,
-      )
-    }
+    return isPrivateKey(text)
+      ? new Secret(text)
+      : new Refused(
+          `must name a file with a PEM private key without a passphrase, but ${quoted(path)} holds none`,
+        )
   },
-}
-
-function isCertificate(pem: string): boolean {
-  try {
-    new X509Certificate(pem)
-    return true
-  } catch {
-    return false
-  }
 }
 
 /** The text of a file, or the system's code for the failure, for example `ENOENT`. */

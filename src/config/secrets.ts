@@ -71,6 +71,15 @@ export const SESSION_SECRETS: Kind<readonly Secret[]> = {
   },
 }
 
+/** Why a secret looks badly copied, without its value; null where it does not. Completes the sentence "NAME …". */
+export function copyFault(text: string): string | null {
+  const trimmed = text.trim()
+  if (/^(["']).*\1$/.test(trimmed)) {
+    return 'begins and ends with a quote (some env files keep quotes): remove both unless they are part of the secret'
+  }
+  return trimmed === text ? null : 'begins or ends with a blank: remove it unless it is part of the secret'
+}
+
 /** Variables that other programs read too, in lower case first. */
 export const EITHER_CASE: ReadonlySet<string> = new Set(['HTTPS_PROXY', 'HTTP_PROXY', 'NO_PROXY'])
 
@@ -80,10 +89,12 @@ export const EITHER_CASE: ReadonlySet<string> = new Set(['HTTPS_PROXY', 'HTTP_PR
  * put there by mistake.
  */
 export function readVariableText(env: Environment, name: string, secret: boolean): string | null | Refused {
-  const direct = (EITHER_CASE.has(name) && env[name.toLowerCase()]) || env[name] || null
+  const lower = name.toLowerCase()
+  const spelling = EITHER_CASE.has(name) && env[lower] ? lower : name
+  const direct = env[spelling] || null
   const path = secret ? env[`${name}_FILE`] || null : null
   if (path === null) return direct
-  if (direct !== null) return new Refused(`is given twice: as ${name} and as ${name}_FILE`)
+  if (direct !== null) return new Refused(`is given twice: as ${spelling} and as ${name}_FILE`)
   const text = readText(path)
   if (text instanceof Refused)
     return new Refused(`cannot be read from the file that ${name}_FILE names (${text.fault})`)

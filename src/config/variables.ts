@@ -331,13 +331,3 @@ export const TRACE_ENDPOINTS = [
   'OTEL_EXPORTER_OTLP_ENDPOINT',
   'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT',
 ] as const satisfies VariableName[]
-
-/** The facts that the documentation must state for each variable. */
-export const VARIABLES = Object.entries<Variable<unknown>>(TABLE).map(([name, variable]) => ({
-  name,
-  default: variable.default,
-  secret: variable.secret,
-  required: variable.required,
-  accepts: variable.kind.accepts,
-  meaning: variable.meaning,
-}))

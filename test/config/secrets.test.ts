@@ -39,7 +39,11 @@ t.test('a secret may be in a file, and one trailing newline is dropped', async (
   )
   t.match(
     faultOf({ CLIENT_SECRET: 'x', CLIENT_SECRET_FILE: `${dir}/plain` }),
-    /^CLIENT_SECRET is given twice/,
+    /^CLIENT_SECRET is given twice: as CLIENT_SECRET and as CLIENT_SECRET_FILE$/,
+  )
+  t.match(
+    faultOf({ CLIENT_SECRET: 'x', https_proxy: 'http://proxy', HTTPS_PROXY_FILE: `${dir}/plain` }),
+    /^HTTPS_PROXY is given twice: as https_proxy and as HTTPS_PROXY_FILE$/,
   )
 })
 
