@@ -4,7 +4,7 @@ import type { Config } from '../config/config.ts'
 import { type Logger, pathOf } from '../log.ts'
 import type { WrapTokenFetch } from '../oauth/client.ts'
 import type { WrapResourceServer } from '../proxy/routes.ts'
-import { inLog } from '../store/store.ts'
+import { inLog, StoreUnavailable } from '../store/store.ts'
 import type { Refresh, RefreshResult } from '../tokens/refresh.ts'
 import { createTracer, type Span, type Tracer } from './tracer.ts'
 
@@ -69,7 +69,7 @@ function traceRequests(server: FastifyInstance, tracer: Tracer, address: Attribu
         ...address,
         'http.request.method': method,
         'url.path': pathOf(request.url),
-        ...(route === undefined ? {} : { 'http.route': route }),
+        'http.route': route,
         'bff.request_id': request.id,
       },
     })
@@ -78,9 +78,9 @@ function traceRequests(server: FastifyInstance, tracer: Tracer, address: Attribu
     const { raw } = reply
     raw.on('close', () => {
       if (!raw.headersSent) return span.end({}, 'client_gone')
-      const { statusCode } = raw
-      const error = statusCode >= 500 ? (request.sentProblem?.code ?? String(statusCode)) : undefined
-      span.end({ 'http.response.status_code': statusCode }, error)
+      const { statusCode, writableFinished } = raw
+      const failed = statusCode >= 500 ? (request.sentProblem?.code ?? String(statusCode)) : undefined
+      span.end({ 'http.response.status_code': statusCode }, failed ?? (writableFinished ? undefined : 'cut'))
     })
     tracer.within(span, done)
   })
@@ -123,7 +123,7 @@ function traceTokenRequests(tracer: Tracer): WrapTokenFetch {
         ...addressOf(url),
         'http.request.method': method,
         'url.full': origin + pathname,
-        ...(grant === null ? {} : { 'bff.grant_type': grant }),
+        'bff.grant_type': grant ?? undefined,
       },
     })
     try {
@@ -142,7 +142,7 @@ function traceRefreshes(tracer: Tracer, refresh: Refresh['refresh']): Refresh['r
   return (session, trigger) => {
     const span = tracer.start('refresh', {
       kind: SpanKind.INTERNAL,
-      ...(trigger === 'schedule' ? { parent: null } : {}),
+      parent: trigger === 'schedule' ? null : undefined,
       attributes: { 'bff.refresh.trigger': trigger, 'bff.session': inLog(session.key) },
     })
     return tracer.within(span, async () => {
@@ -159,8 +159,8 @@ async function endWith(span: Span, work: Promise<RefreshResult>): Promise<void> 
     let result = await work
     while ('late' in result && result.late !== undefined) result = await result.late
     span.end({ 'bff.refresh.result': result.kind })
-  } catch {
-    span.end({}, 'store_unavailable')
+  } catch (error) {
+    span.end({}, error instanceof StoreUnavailable ? 'store_unavailable' : 'internal_error')
   }
 }
 

@@ -28,7 +28,7 @@ import {
 import { BasicTracerProvider, BatchSpanProcessor, type SpanExporter } from '@opentelemetry/sdk-trace-base'
 import type { Config } from '../config/config.ts'
 import { namedValues } from '../config/kinds.ts'
-import { type Logger, messageOf } from '../log.ts'
+import { type Logger, logLibraryMessage, messageOf } from '../log.ts'
 import { VERSION } from '../version.ts'
 
 /** A step of the work, from `start` to `end`. */
@@ -207,7 +207,6 @@ function reportFailures(exporter: SpanExporter, log: Logger): SpanExporter {
   }
 }
 
-const MAX_TEXT = 500
 const MESSAGE_EVERY_MS = 60_000
 
 /** Warnings of the SDK go to the log, one a minute at most: while spans are dropped it has one for each batch. */
@@ -216,7 +215,7 @@ function reportMessages(log: Logger): void {
   const report: DiagLogFunction = (text) => {
     if (performance.now() < quietUntil) return
     quietUntil = performance.now() + MESSAGE_EVERY_MS
-    log.warn({ event: 'library.message', text: text.slice(0, MAX_TEXT) }, 'a library reports')
+    logLibraryMessage(log, text)
   }
   const ignore: DiagLogFunction = () => {}
   diag.setLogger(

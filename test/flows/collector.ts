@@ -3,9 +3,9 @@
 import { readFileSync } from 'node:fs'
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from 'node:http'
 import { createServer as createSecureServer } from 'node:https'
-import type { AddressInfo } from 'node:net'
 import type { Certificate } from '../helpers/certificate.ts'
 import type { Teardown } from '../helpers/child.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
 
 /** A span as OTLP's JSON form has it, with its attributes as one object. */
 export interface ReceivedSpan {
@@ -74,13 +74,9 @@ export async function startCollector(t: Teardown, certificate?: Certificate): Pr
           { key: readFileSync(certificate.keyFile), cert: readFileSync(certificate.certFile) },
           listener,
         )
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => {
-    server.closeAllConnections()
-    server.close()
-  })
+  const port = await listenOnLoopback(t, server)
   const scheme = certificate === undefined ? 'http' : 'https'
-  return Object.assign(collector, { url: `${scheme}://127.0.0.1:${(server.address() as AddressInfo).port}` })
+  return Object.assign(collector, { url: `${scheme}://127.0.0.1:${port}` })
 }
 
 function spansOf({ resourceSpans }: ExportRequest): ReceivedSpan[] {

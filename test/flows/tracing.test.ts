@@ -9,9 +9,9 @@ import { createBrowser } from '../helpers/browser.ts'
 import { createCertificate } from '../helpers/certificate.ts'
 import { tableRows } from '../helpers/documentation.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { until } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'
-import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
+import { CLIENT, platformEnv, signIn, startSandbox } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 import { type ReceivedSpan, startCollector } from './collector.ts'
 
@@ -81,13 +81,9 @@ t.test('with a collector', async (t) => {
     ...watched.env,
     SESSION_STORE: undefined,
     REDIS_URL: redis.url,
-    CLIENT_ID: CLIENT.clientId,
-    CLIENT_SECRET: CLIENT.clientSecret,
-    AUTH_URL: sandbox.authUrl,
-    BASE_URL: sandbox.baseUrl,
+    ...platformEnv(sandbox),
     OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`,
     UPSTREAM_TOKEN_IN: 'query',
-    WAC: 'DEMO',
     ACCESS_LOG: 'all',
     OTEL_EXPORTER_OTLP_ENDPOINT: `${collector.url}/`,
     OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
@@ -224,6 +220,23 @@ t.test('with a collector', async (t) => {
     }
   })
 
+  await t.test('a response that is cut off half-way ends both spans with an error', async (t) => {
+    await signInAgain()
+    const traceId = '7'.repeat(32)
+    sandbox.faults.set({ resource: { mode: 'cut', times: 1 } })
+    await t.rejects(browser.fetch('/flux/a', { headers: traceparent(traceId) }))
+    const spans = await ended(traceId, 'GET /flux/:fluxId')
+    for (const name of ['GetFlux', 'GET /flux/:fluxId']) {
+      t.match(
+        spans.find((span) => span.name === name),
+        {
+          attributes: { 'http.response.status_code': 200, 'error.type': 'cut' },
+          status: { code: 2 },
+        },
+      )
+    }
+  })
+
   await t.test('a browser decides by the flag of its traceparent that a trace is not exported', async (t) => {
     const traceId = '3'.repeat(32)
     t.equal((await browser.fetch('/flux/a', { headers: traceparent(traceId, '00') })).status, 200)
@@ -339,6 +352,15 @@ t.test('a collector that does not answer delays nothing, and is reported once by
     return reports('tracing.failed') >= 2 && collector.hung >= 10
   })
   t.ok(performance.now() - startedAt < 5_000)
+  // One after the other: calls at the same time wait for each other.
+  const durations: number[] = []
+  for (let call = 0; call < 50; call += 1) {
+    const sentAt = performance.now()
+    await ask()
+    durations.push(performance.now() - sentAt)
+  }
+  const median = durations.sort((a, b) => a - b)[25]!
+  t.ok(median < 100, `no call waits for an export: the median is ${median} ms`)
   collector.mode = 'ok'
   await until('exports of both', async () => {
     await Promise.all(Array.from({ length: 4 }, ask))
