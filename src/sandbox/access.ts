@@ -24,13 +24,17 @@ export function identify({
   shape: Faults['invalidToken']
 }): Caller {
   const inQuery = query.getAll('access_token')
-  const inHeader = headers.authorization
-  if (inQuery.length + (inHeader === undefined ? 0 : 1) > 1) {
+  if (inQuery.length + (headers.authorization === undefined ? 0 : 1) > 1) {
     return refused(errorResponse(400, 'invalid_request', 'The access token is given more than once.'))
   }
-  const token = inQuery[0] ?? /^Bearer +(\S+)$/i.exec(inHeader ?? '')?.[1] ?? ''
+  const token = inQuery[0] ?? bearerOf(headers)
   const authorization = authorizations.accessTokenOwner(token)
   return authorization === null ? refused(invalidToken(shape)) : { kind: 'caller', authorization }
+}
+
+/** The token of the `Authorization` header (RFC 6750 section 2.1); empty if there is none. */
+export function bearerOf(headers: IncomingHttpHeaders): string {
+  return /^Bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1] ?? ''
 }
 
 /** The "invalid-token error response" of document section 7, whose shape the document does not show. */

@@ -1,4 +1,4 @@
-import { escapeHtml, PAGE_HEADERS, page } from './html.ts'
+import { escapeMarkup, PAGE_HEADERS, page } from './html.ts'
 import { type SandboxResponse, textResponse, withHeaders } from './response.ts'
 import type { SandboxUser } from './settings.ts'
 
@@ -29,18 +29,18 @@ export function signInPage({
   const shortcuts = users
     .map(
       ({ username, password }) => `<form method="post">
-<input type="hidden" name="username" value="${escapeHtml(username)}">
-<input type="hidden" name="password" value="${escapeHtml(password)}">
-<button id="use-${escapeHtml(username)}" name="decision" value="accept">Use ${escapeHtml(username)} / ${escapeHtml(password)}</button>
+<input type="hidden" name="username" value="${escapeMarkup(username)}">
+<input type="hidden" name="password" value="${escapeMarkup(password)}">
+<button id="use-${escapeMarkup(username)}" name="decision" value="accept">Use ${escapeMarkup(username)} / ${escapeMarkup(password)}</button>
 </form>`,
     )
     .join('\n')
   const body = `<h1>Sign in to the sandbox platform</h1>
-<p><strong id="client">${escapeHtml(clientId)}</strong> asks to read and change your data. It does not see your password.</p>
+<p><strong id="client">${escapeMarkup(clientId)}</strong> asks to read and change your data. It does not see your password.</p>
 ${failed ? '<p class="alarm" id="error" role="alert">User name or password is wrong.</p>' : ''}
 <form method="post">
 <label for="username">User name</label>
-<input id="username" name="username" value="${escapeHtml(failedUsername ?? '')}" autocomplete="username"
+<input id="username" name="username" value="${escapeMarkup(failedUsername ?? '')}" autocomplete="username"
   autocapitalize="none" spellcheck="false" required${failed ? ' aria-describedby="error"' : ' autofocus'}>
 <label for="password">Password</label>
 <input id="password" name="password" type="password" autocomplete="current-password" required${failed ? ' autofocus aria-describedby="error"' : ''}>
@@ -49,8 +49,8 @@ ${failed ? '<p class="alarm" id="error" role="alert">User name or password is wr
 </form>
 <p class="soft or">This is a sandbox. Its accounts are for everybody:</p>
 ${shortcuts}
-<p class="soft">You go back to ${escapeHtml(new URL(redirectUri).host)} afterwards.
-The access is for <span id="scope">${escapeHtml(scope)}</span>.</p>`
+<p class="soft">You go back to ${escapeMarkup(new URL(redirectUri).host)} afterwards.
+The access is for <span id="scope">${escapeMarkup(scope)}</span>.</p>`
   const response = textResponse(failed ? 403 : 200, page('Sign in', body), failed ? 'wrong_password' : 'page')
   return withHeaders(response, PAGE_HEADERS)
 }
@@ -58,7 +58,7 @@ The access is for <span id="scope">${escapeHtml(scope)}</span>.</p>`
 /** The page for a request that must not lead to a redirect (RFC 6749 section 4.1.2.1). */
 export function refusalPage(reason: string, outcome: string): SandboxResponse {
   const body = `<h1>This sign-in cannot go on</h1>
-<p id="error">${escapeHtml(reason)}</p>
+<p id="error">${escapeMarkup(reason)}</p>
 <p class="soft">Go back to the application and start again.</p>`
   return withHeaders(textResponse(400, page('Sign-in refused', body), outcome), PAGE_HEADERS)
 }

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Authorizations } from './authorizations.ts'
-import { faultsSchema, holdSchema, releaseSchema, revokeSchema } from './control-schemas.ts'
+import { faultsSchema, holdSchema, releaseSchema, revokeSchema, scenarioSchema } from './control-schemas.ts'
 import type { Endpoint, FaultSwitches, Faults } from './faults.ts'
 import type { GateOptions, Gates } from './gates.ts'
 import { PAGE_HEADERS, page } from './html.ts'
@@ -105,11 +105,15 @@ export function registerControlRoutes(
   app.post<{
     Params: { name: string }
     Querystring: { seconds?: string }
-  }>('/_sandbox/scenario/:name', async ({ params, query }, reply) => {
-    if (scenarios.begin(params.name, Number(query.seconds ?? Number.POSITIVE_INFINITY) * 1_000))
-      return reply.code(204).send()
-    return reply.code(404).send({ error: 'not_found' })
-  })
+  }>(
+    '/_sandbox/scenario/:name',
+    { schema: { querystring: scenarioSchema } },
+    async ({ params, query }, reply) => {
+      if (scenarios.begin(params.name, Number(query.seconds ?? Number.POSITIVE_INFINITY) * 1_000))
+        return reply.code(204).send()
+      return reply.code(404).send({ error: 'not_found' })
+    },
+  )
 
   app.get('/', async (_request, reply) => reply.headers(PAGE_HEADERS).send(page('Sandbox platform', START)))
 

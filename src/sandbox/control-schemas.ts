@@ -99,3 +99,8 @@ export const revokeSchema = {
   additionalProperties: false,
   properties: { username: { type: 'string' } },
 }
+
+export const scenarioSchema = {
+  type: 'object',
+  properties: { seconds: { type: 'string', pattern: '^\\d+(\\.\\d+)?$' } },
+}

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import type { Format } from './formats.ts'
+import { escapeMarkup } from './html.ts'
 
 /**
  * The document does not show the body of a Flux. This one is invented: a named series of numbers with
@@ -95,11 +96,10 @@ function renderJson(flux: Flux): string {
 }
 
 function renderXml(flux: Flux): string {
-  const text = (value: string) => value.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
   const values = flux.values.map(({ date, value }) => `<Value date="${date}">${value}</Value>`)
   return (
-    `<?xml version="1.0" encoding="utf-8"?>\n<Flux id="${flux.id}" fluxID="${text(flux.fluxId)}" ` +
-    `wac="${text(flux.wac)}" name="${text(flux.name)}" unit="${text(flux.unit)}" ` +
+    `<?xml version="1.0" encoding="utf-8"?>\n<Flux id="${flux.id}" fluxID="${escapeMarkup(flux.fluxId)}" ` +
+    `wac="${escapeMarkup(flux.wac)}" name="${escapeMarkup(flux.name)}" unit="${escapeMarkup(flux.unit)}" ` +
     `updateDate="${flux.updateDate}">${values.join('')}</Flux>\n`
   )
 }

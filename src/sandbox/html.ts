@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 
-/** Text escaped for an element or in a quoted attribute. */
-export function escapeHtml(text: string): string {
+/** Text escaped for an element or a quoted attribute of HTML or XML. */
+export function escapeMarkup(text: string): string {
   return text.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`)
 }
 
@@ -52,7 +52,7 @@ export function page(title: string, body: string): string {
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${escapeHtml(title)}</title>
+<title>${escapeMarkup(title)}</title>
 <style>${STYLE}</style>
 </head>
 <body>

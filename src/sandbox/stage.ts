@@ -1,3 +1,4 @@
+import { bearerOf } from './access.ts'
 import type { Authorization, Authorizations } from './authorizations.ts'
 import type { Journal, JournalEntry } from './journal.ts'
 
@@ -42,16 +43,16 @@ export function stageOf(sessionId: string, journal: Journal, authorizations: Aut
 
 function describe(entry: JournalEntry, authorizations: Authorizations): StageEntry {
   const { seq, at, endpoint, kind, method, path, outcome, status, issued, fault } = entry
-  const presented = authorizations.accessTokenNumber(bearerOf(entry))
+  const presented = authorizations.accessTokenNumber(accessTokenOf(entry))
   return { seq, at, endpoint, kind, method, path, outcome, status, issued, fault, presented }
 }
 
 /** The authorization that a request presented a code or a token of. */
 function authorizationOf(entry: JournalEntry, authorizations: Authorizations): Authorization | null {
   const { code, refresh_token, token } = entry.form ?? {}
-  return authorizations.authorizationOf(String(code ?? refresh_token ?? token ?? bearerOf(entry)))
+  return authorizations.authorizationOf(String(code ?? refresh_token ?? token ?? accessTokenOf(entry)))
 }
 
-function bearerOf({ headers }: JournalEntry): string {
-  return /^Bearer +(\S+)$/i.exec(headers.authorization ?? '')?.[1] ?? ''
+function accessTokenOf({ query, headers }: JournalEntry): string {
+  return String(query.access_token ?? bearerOf(headers))
 }

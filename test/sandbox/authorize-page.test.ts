@@ -1,14 +1,12 @@
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import t from 'tap'
 import { launchChromium } from '../helpers/chromium.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
 import { authorizeUrl, CLIENT, startSandbox } from './started.ts'
 
 t.test('a person with a phone signs in, accepts or refuses, and comes back', async (t) => {
   const client = createServer((_request, response) => response.end('back at the client'))
-  await new Promise<void>((resolve) => client.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => client.close())
-  const redirectUri = `http://127.0.0.1:${(client.address() as AddressInfo).port}/auth/callback`
+  const redirectUri = `http://127.0.0.1:${await listenOnLoopback(t, client)}/auth/callback`
   const sandbox = await startSandbox(t, { client: { ...CLIENT, callback: redirectUri } })
   const browser = await launchChromium(t)
   const page = await browser.newPage({ viewport: { width: 360, height: 640 } })

@@ -49,3 +49,24 @@ t.test('the stage shows a session its own requests, with tokens as numbers, and 
   t.equal((await stageOf(sandbox, 'bbbbbbbbbbbb')).issued, 2)
   for (const session of ['', '0', 'cccccccccccc']) t.equal((await stageOf(sandbox, session)).issued, 0)
 })
+
+t.test('the stage knows a session whose access token comes in the query', async (t) => {
+  const sandbox = await startSandbox(t)
+  const { access_token: token } = sandbox.issueTokens('alice')
+  const headers = traceOf('aaaaaaaaaaaa')
+  await (await fetch(`${sandbox.baseUrl}/DEMO/flux/power?access_token=${token}`, { headers })).text()
+  const { issued, entries } = await stageOf(sandbox, 'aaaaaaaaaaaa')
+  t.equal(issued, 1)
+  t.match(entries, [{ kind: 'GetFlux', presented: 1, status: 200 }])
+  t.notMatch(JSON.stringify(entries), token)
+})
+
+t.test('a scenario does not begin if its time is no number', async (t) => {
+  const sandbox = await startSandbox(t)
+  const begin = async (query: string): Promise<number> =>
+    (await fetch(`${sandbox.url}/_sandbox/scenario/platform-down${query}`, { method: 'POST' })).status
+  for (const query of ['?seconds=soon', '?seconds=-1', '?seconds=']) t.equal(await begin(query), 400, query)
+  t.equal(sandbox.faults.current().resource.mode, 'ok', 'nothing has begun')
+  t.equal(await begin('?seconds=0.5'), 204)
+  t.equal(sandbox.faults.current().resource.mode, 'drop')
+})
