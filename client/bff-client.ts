@@ -83,8 +83,8 @@ const MESSAGES: Record<string, string> = {
 }
 
 /**
- * Every failure of a call, but for an abort, which rejects with the reason of its signal. `message` is a sentence in
- * English, for the user of a page in that language.
+ * Every failure of a call, with two exceptions: an abort rejects with the reason of its signal, and a success whose body
+ * is no JSON rejects with a `SyntaxError`. `message` is a sentence in English, for the user of a page in that language.
  */
 export class BffError extends Error {
   override readonly name = 'BffError'

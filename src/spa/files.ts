@@ -1,5 +1,6 @@
 import { realpath, stat } from 'node:fs/promises'
 import { join, sep } from 'node:path'
+import { START_PAGE } from '../config/kinds.ts'
 
 export interface StaticFile {
   /** Path below the served folder, decoded, with `/` between segments. */
@@ -40,7 +41,7 @@ function decodeSegment(segment: string): string | null {
  * slash; null where there is none. Follows symbolic links that stay in the folder: Kubernetes mounts volumes so.
  */
 export async function findFile(root: string, path: string): Promise<StaticFile | null> {
-  const relative = (path.endsWith('/') ? `${path}index.html` : path).slice(1)
+  const relative = (path.endsWith('/') ? path + START_PAGE : path).slice(1)
   if (relative.includes('//') || relative.startsWith('/')) return null
   try {
     const real = await realpath(join(root, relative))

@@ -3,14 +3,13 @@ import { resolve } from 'node:path'
 import fastifyStatic from '@fastify/static'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
+import { START_PAGE } from '../config/kinds.ts'
 import { problem } from '../errors.ts'
 import { staticHeaders } from '../http/headers.ts'
 import { isNavigation } from '../http/problems.ts'
 import { isOwnPath, PATHS } from '../paths.ts'
 import { type Coding, preferredCodings } from './codings.ts'
 import { cacheControlFor, decodePath, findFile, type StaticFile } from './files.ts'
-
-const START_PAGE = 'index.html'
 
 const SUFFIX: Record<Exclude<Coding, 'identity'>, string> = { br: '.br', gzip: '.gz' }
 

@@ -136,9 +136,11 @@ t.test('the code of docs/spa.md in a page', async (t) => {
       t.equal(byPassword, true)
       await tab.evaluate('fetch("/auth/logout", { method: "POST" })')
 
+      const before = signIns(demo)
       await tab.goto(`${publicUrl}/plain?tab=2&q=a%20b#x`)
       await decideOnPage(tab, publicUrl)
       await says(tab, 'in')
+      t.equal(signIns(demo), before + 1, 'with one sign-in')
       t.equal(tab.url(), `${publicUrl}/plain?tab=2&q=a%20b#x`)
       await tab.locator('h1').click()
       await tab.locator('body[data-texts="1"]').waitFor()
@@ -192,9 +194,11 @@ t.test('the code of docs/spa.md in a page', async (t) => {
       await tab.evaluate(
         'navigator.serviceWorker.register("/sw.js").then(() => navigator.serviceWorker.ready).then(() => {})',
       )
+      const signInsBefore = signIns(demo)
       await tab.goto(`${publicUrl}/reports/8`)
       await decideOnPage(tab, publicUrl)
       await says(tab, 'in')
+      t.equal(signIns(demo), signInsBefore + 1, 'with one sign-in')
       t.equal(await tab.evaluate('navigator.serviceWorker.controller !== null'), true)
       t.equal(tab.url(), `${publicUrl}/reports/8`, 'a sign-in passes the service worker')
     },

@@ -78,6 +78,7 @@ t.test('a session on https', async (t) => {
     await showsState(page, 'out')
     t.strictSame(await context.cookies(), [])
     t.strictSame(await findLeaks(demo, [page]), [])
+    t.strictSame(demo.complaints, [])
   })
 })
 

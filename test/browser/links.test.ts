@@ -2,6 +2,7 @@ import type { Page } from 'playwright-core'
 import t from 'tap'
 import { request } from 'undici'
 import { launchChromium } from '../helpers/chromium.ts'
+import { portOfUrl } from '../helpers/ports.ts'
 import { decideOnPage, showsState, startDemo } from './demo.ts'
 import { platformIsUntouched, signedInVictim, stillWorks } from './victim.ts'
 
@@ -101,7 +102,7 @@ t.test('a sign-in whose Host is not that of PUBLIC_URL', async (t) => {
 
   await t.test('behind a reverse proxy that changes Host it succeeds after one redirect', async (t) => {
     await context.clearCookies()
-    reverseProxy.forwardTo(Number(new URL(serverUrl).port), 'internal.test:3000')
+    reverseProxy.forwardTo(portOfUrl(serverUrl), 'internal.test:3000')
     await page.goto(`${publicUrl}/auth/login`)
     await decideOnPage(page, publicUrl)
     await showsState(page, 'in')

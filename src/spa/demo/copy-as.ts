@@ -13,7 +13,8 @@ export function asFetch({ method, path, body }: Call): string {
 /** A command for a POSIX shell. The cookie is HttpOnly: only the developer tools show it. */
 export function asCurl({ method, path, body }: Call, origin: string): string {
   const shell = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`
-  const parts = [`curl ${shell(origin + path)}`, `-H 'X-CSRF: 1'`, '-b "session=$SESSION_COOKIE"']
+  const cookie = origin.startsWith('https:') ? '__Host-Http-session' : 'session'
+  const parts = [`curl ${shell(origin + path)}`, `-H 'X-CSRF: 1'`, `-b "${cookie}=$SESSION_COOKIE"`]
   if (method !== 'GET') {
     parts.push(`-X ${method}`, `-H 'Content-Type: application/json'`, `-d ${shell(body ?? '')}`)
   }

@@ -1,5 +1,5 @@
 /** A part of an answer; `parsed` is what a program that parses it makes of it, where that differs. */
-export interface Part {
+interface Part {
   text: string
   parsed?: string
 }
@@ -14,7 +14,7 @@ export function splitExact(text: string): Part[] {
   for (const [pattern, parse] of [
     [NUMBER, (match: string) => String(Number(match))],
     [INTEGER, (match: string) => String(Number(match))],
-    [INSTANT, (match: string) => new Date(match).toISOString()],
+    [INSTANT, parseInstant],
   ] as const) {
     for (const { 0: match, index } of text.matchAll(pattern)) {
       const parsed = parse(match)
@@ -31,6 +31,12 @@ export function splitExact(text: string): Part[] {
   }
   if (at < text.length) parts.push({ text: text.slice(at) })
   return parts
+}
+
+/** The instant that JavaScript reads; a text that is no instant as it is. */
+function parseInstant(match: string): string {
+  const time = Date.parse(match)
+  return Number.isNaN(time) ? match : new Date(time).toISOString()
 }
 
 /** The first integer, instant and decimal that would change: one row each for a table. */

@@ -15,7 +15,7 @@ const RETRY_SECONDS = 4
 const SHOWN_CHARACTERS = 20_000
 
 export interface FluxView {
-  /** Reads what the form says and shows the answer. An unsound form is shown as such, and nothing is sent. */
+  /** Reads what the form says, and shows the answer. Joins a read in progress. The server checks the form's values. */
   read(): Promise<Exchange>
   /** Removes the user's data from the page and stops reading. */
   clear(): void

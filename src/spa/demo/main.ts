@@ -17,6 +17,7 @@ const POLL_MS = 1000
 const signInButtons = ['sign-in', 'sign-in-large'].map((id) => byId(id, HTMLButtonElement))
 const signOutButton = byId('sign-out', HTMLButtonElement)
 let leaving = false
+let timer: ReturnType<typeof setTimeout> | undefined
 
 const failure = cameBack()
 if (failure !== null) {
@@ -37,7 +38,6 @@ byId('stay', HTMLButtonElement).addEventListener('click', () => void stay())
 document.addEventListener('visibilitychange', () => void poll())
 void poll()
 
-let timer: ReturnType<typeof setTimeout> | undefined
 async function poll(): Promise<void> {
   clearTimeout(timer)
   if (document.hidden) return

@@ -1,6 +1,7 @@
-import { formatSpan, type LiveSession } from './session.ts'
+import type { SignedIn } from '../../../client/bff-client.ts'
+import { formatSpan } from './session.ts'
 
-export interface Span {
+interface Span {
   /** Milliseconds since 1970. If it is unknown, the bar uses the longest remaining time seen so far. */
   start?: number
   end: number
@@ -10,7 +11,7 @@ export interface Span {
 export function createMeter(
   text: HTMLElement,
   bar: HTMLProgressElement,
-  spanOf: (session: LiveSession) => Span,
+  spanOf: (session: SignedIn) => Span,
 ) {
   let end: number | null = null
   let createdAt = ''
@@ -28,7 +29,7 @@ export function createMeter(
     bar.dataset.low = String(left < bar.max / 3)
   }
 
-  const update = (session: LiveSession | null, now: number): void => {
+  const update = (session: SignedIn | null, now: number): void => {
     if (session === null) {
       end = null
       shownSeconds = -1

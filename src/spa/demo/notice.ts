@@ -1,7 +1,7 @@
 import { byId } from './dom.ts'
 
 interface Notice {
-  tone: 'info' | 'good' | 'warn' | 'bad'
+  tone: 'info' | 'warn' | 'bad'
   title: string
   text: string
   /** Shown as "Trying again in 4 s", until this instant by `performance.now()`. */

@@ -40,56 +40,37 @@ const SCENARIOS: Scenario[] = [
     id: 'platform-down',
     name: 'Platform down',
     claim: 'The platform resets every connection for 5 seconds. Reads fail meanwhile. You stay signed in.',
-    async run(page, say) {
-      await page.stage.begin('platform-down')
-      return await readUntil(page, say, ({ failed, last }) => failed > 0 && last.error === null)
-    },
+    run: readDuring('platform-down', hasRecovered),
   },
   {
     id: 'token-endpoint-down',
     name: 'No new tokens',
     claim:
       'Reads succeed as long as the token lives, then fail until the platform gives a new one. You stay signed in.',
-    async run(page, say) {
-      await page.stage.begin('token-endpoint-down')
-      let ended = false
-      return await readUntil(page, say, ({ failed, last }) => {
-        if (failed >= 3 && !ended) {
-          ended = true
-          void page.stage.begin('fine')
-        }
-        return failed > 0 && last.error === null
-      })
-    },
+    run: readDuring('token-endpoint-down', (reads, { stage }) => {
+      if (reads.failed === 3 && reads.last.error !== null) void stage.begin('fine')
+      return hasRecovered(reads)
+    }),
   },
   {
     id: 'answer-lost',
     name: 'Answer lost',
     claim:
       'The platform issues a new token, but its answer gets lost. The server asks again before the present token expires. You stay signed in.',
-    async run(page, say) {
-      await page.stage.begin('answer-lost')
-      const since = page.stage.platform().entries.at(-1)?.seq ?? 0
+    run: readDuring('answer-lost', ({ since }, { stage }) => {
       const isRefresh = ({ seq, kind, issued }: Received): boolean =>
         seq > since && kind === 'refresh_token' && issued !== null
-      const result = await readUntil(page, say, () => {
-        const refreshes = page.stage.platform().entries.filter(isRefresh)
-        return refreshes.some(({ status }) => status === null) && refreshes.at(-1)?.status === 200
-      })
-      await page.stage.begin('fine')
-      return result
-    },
+      const refreshes = stage.platform().entries.filter(isRefresh)
+      return refreshes.some(({ status }) => status === null) && refreshes.at(-1)?.status === 200
+    }),
   },
   {
     id: 'expired',
     name: 'Expire the token',
     claim:
       'The platform refuses the token. The server gets a new one and repeats your read. You only wait a moment.',
-    async run(page, say) {
-      await page.stage.begin('expired')
-      // The server forces one refresh a minute. A second press within it waits for the planned refresh.
-      return await readUntil(page, say, ({ last }) => last.error === null)
-    },
+    // The server forces one refresh a minute. A second press within it waits for the planned refresh.
+    run: readDuring('expired', ({ last }) => last.error === null),
   },
   {
     id: 'crowd',
@@ -102,10 +83,7 @@ const SCENARIOS: Scenario[] = [
     name: 'Withdraw access',
     claim:
       'You withdraw the access at the platform, so the server gets no new token. This one signs you out, and the page says why.',
-    async run(page, say) {
-      await page.stage.begin('revoked')
-      return await readUntil(page, say, ({ last }) => last.error?.code === 'login_required')
-    },
+    run: readDuring('revoked', ({ last }) => last.error?.code === 'login_required'),
   },
 ]
 
@@ -188,33 +166,43 @@ interface Reads {
   answered: number
   failed: number
   last: Exchange
+  /** Number of the last request before the fault that the page knows. */
+  since: number
 }
 
-/** Reads the Flux of the form each second until `isOver`, and tells how the reads went. */
-async function readUntil(
-  { fluxView, stage }: Page,
-  say: (text: string) => void,
-  isOver: (reads: Reads) => boolean,
-): Promise<string> {
-  const started = performance.now()
-  const causes = new Set<string>()
-  let [answered, failed] = [0, 0]
-  const tell = (): string => {
-    const failures = failed === 0 ? 'none failed' : `${failed} failed: ${[...causes].join(', ')}`
-    return `${answered} ${answered === 1 ? 'read' : 'reads'} answered, ${failures}.`
-  }
-  for (;;) {
-    const last = await fluxView.read()
-    if (last.error === null) answered += 1
-    else {
-      failed += 1
-      causes.add(describeCause(last.error))
+function hasRecovered({ failed, last }: Reads): boolean {
+  return failed > 0 && last.error === null
+}
+
+/** Begins this fault, reads the Flux of the form each second until `isOver`, ends the fault, and tells how the reads went. */
+function readDuring(fault: string, isOver: (reads: Reads, page: Page) => boolean): Scenario['run'] {
+  return async (page, say) => {
+    const { fluxView, stage } = page
+    const since = stage.platform().entries.at(-1)?.seq ?? 0
+    await stage.begin(fault)
+    const started = performance.now()
+    const causes = new Set<string>()
+    let [answered, failed] = [0, 0]
+    const tell = (): string => {
+      const failures = failed === 0 ? 'none failed' : `${failed} failed: ${[...causes].join(', ')}`
+      return `${answered} ${answered === 1 ? 'read' : 'reads'} answered, ${failures}.`
     }
-    await stage.look()
-    if (isOver({ answered, failed, last })) return tell()
-    if (performance.now() - started > LIMIT_MS) return `${tell()} This took longer than a minute.`
-    say(`${tell()} The other buttons wait until this is over.`)
-    await new Promise((resolve) => setTimeout(resolve, 1_000))
+    for (;;) {
+      const last = await fluxView.read()
+      if (last.error === null) answered += 1
+      else {
+        failed += 1
+        causes.add(describeCause(last.error))
+      }
+      await stage.look()
+      const over = isOver({ answered, failed, last, since }, page)
+      if (over || performance.now() - started > LIMIT_MS) {
+        await stage.begin('fine')
+        return over ? tell() : `${tell()} This took longer than a minute.`
+      }
+      say(`${tell()} The other buttons wait until this is over.`)
+      await new Promise((resolve) => setTimeout(resolve, 1_000))
+    }
   }
 }
 
@@ -228,7 +216,7 @@ async function readAsCrowd({ sessionView, stage }: Page, say: (text: string) => 
   const leftMs = (): number =>
     Date.parse(sessionView.current()?.accessTokenExpiresAt ?? '') - sessionView.now()
   // The platform holds the refresh back until half a second after the token has expired.
-  await stage.begin('refresh-held', leftMs() / 1_000 + 0.5)
+  await stage.begin('refresh-held', Math.max(0, leftMs()) / 1_000 + 0.5)
   const before = stage.platform().issued
   while (leftMs() > 0) {
     say(`The platform holds the refresh back. The token expires in ${Math.ceil(leftMs() / 1_000)} s.`)

@@ -1,8 +1,14 @@
-import { BffError, onSessionChange, type Session, session } from '../../../client/bff-client.ts'
+import {
+  BffError,
+  onSessionChange,
+  type Session,
+  type SignedIn,
+  session,
+} from '../../../client/bff-client.ts'
 import { byId, element } from './dom.ts'
 import { createMeter } from './meter.ts'
 import { setNotice } from './notice.ts'
-import { compareSessions, type LiveSession, type SessionEvent } from './session.ts'
+import { compareSessions, type SessionEvent } from './session.ts'
 
 const TICK_MS = 250
 const LOG_LENGTH = 8
@@ -20,7 +26,7 @@ export interface SessionView {
   /** Asks the server now. Resolves when the page shows the answer. */
   look(): Promise<void>
   /** The session that the page shows; null if nobody is signed in. */
-  current(): LiveSession | null
+  current(): SignedIn | null
   /** The server's clock, milliseconds since 1970. */
   now(): number
 }
@@ -46,7 +52,7 @@ export function startSessionView(onChange: (session: Session, first: boolean) =>
       ({ accessTokenExpiresAt }) => ({ end: at(accessTokenExpiresAt) }),
     ),
   ]
-  let current: LiveSession | null | undefined
+  let current: SignedIn | null | undefined
   const badge = byId('refresh-flash', HTMLElement)
   let badgeTimer: ReturnType<typeof setTimeout> | undefined
   let refreshes = 0
@@ -129,7 +135,7 @@ function showState(pill: HTMLElement, state: keyof typeof STATE_TEXT): void {
   pill.textContent = STATE_TEXT[state]
 }
 
-function showFacts(session: LiveSession): void {
+function showFacts(session: SignedIn): void {
   byId('session-since', HTMLElement).textContent = new Date(session.createdAt).toLocaleTimeString()
   byId('session-flow', HTMLElement).textContent = session.flow
   byId('session-wac', HTMLElement).textContent = session.wac ?? 'none'

@@ -1,24 +1,15 @@
-/**
- * What this page needs of the client's `SignedIn`. Declared here, because the tests of this file are compiled without
- * the types of a browser, which the client needs. Times are ISO 8601.
- */
-export interface LiveSession {
-  flow: string
-  createdAt: string
-  idleExpiresAt: string
-  expiresAt: string
-  accessTokenExpiresAt: string
-  refreshable: boolean
-  wac: string | null
-  now: string
+/** The members of a session that tell what happened to it. Times are ISO 8601. */
+interface Look {
   sessionId: string
+  accessTokenExpiresAt: string
+  idleExpiresAt: string
 }
 
 /** What happened between two looks at the session. */
 export type SessionEvent = 'signed_in' | 'replaced' | 'refreshed' | 'extended' | 'ended'
 
 /** What happened between two looks, oldest first. `null`: nobody is signed in. */
-export function compareSessions(before: LiveSession | null, after: LiveSession | null): SessionEvent[] {
+export function compareSessions(before: Look | null, after: Look | null): SessionEvent[] {
   if (before === null) return after === null ? [] : ['signed_in']
   if (after === null) return ['ended']
   if (after.sessionId !== before.sessionId) return ['replaced']

@@ -1,7 +1,7 @@
+import type { SignedIn } from '../../../client/bff-client.ts'
 import { byId, element } from './dom.ts'
 import { type Received, refreshStatus } from './received.ts'
 import type { Call } from './requests.ts'
-import type { LiveSession } from './session.ts'
 import { flash } from './session-view.ts'
 
 const STAGE = '/_sandbox/stage.json'
@@ -32,7 +32,7 @@ export function startStage(read: () => Promise<unknown>) {
   const line = byId('stage-refresh', HTMLElement)
   const readButton = byId('stage-read', HTMLButtonElement)
   let platform: Platform | null = null
-  let session: LiveSession | null = null
+  let session: SignedIn | null = null
   /** The session that the lanes show: the last one, after a sign-out. */
   let sessionId = ''
   let announced = ''
@@ -89,7 +89,7 @@ export function startStage(read: () => Promise<unknown>) {
       // Another session began meanwhile: this answer is about the one before it.
       if (asked === sessionId) platform = { ...ABSENT, ...found }
     } catch {
-      platform ??= null
+      // The next look asks again.
     }
     const connected = platform?.connected === true
     byId('stage', HTMLElement).dataset.connected = String(connected)
@@ -125,16 +125,16 @@ export function startStage(read: () => Promise<unknown>) {
 
     /** Shows a request that this page is sending. Returns headers to add: the sandbox knows the session by them. */
     sent({ method, path }: Call): Record<string, string> {
-      const cookie = element('span', 'chip', 'session cookie')
-      cookie.dataset.kind = 'cookie'
-      byId('stage-sent', HTMLElement).replaceChildren(element('code', '', `${method} ${path}`), ' ', cookie)
+      const sent = byId('stage-sent', HTMLElement)
+      sent.replaceChildren(element('code', '', `${method} ${path}`))
+      if (session !== null) sent.append(' ', chip('cookie', 'session cookie'))
       if (platform?.connected !== true || session === null) return {}
       // https://www.w3.org/TR/trace-context/#traceparent-header: version, trace, span, flags.
       return { traceparent: `00-${sessionId.padStart(32, '0')}-${sessionId.padStart(16, '0')}-00` }
     },
 
     /** Shows who is signed in; null: nobody. */
-    showSession(next: LiveSession | null): void {
+    showSession(next: SignedIn | null): void {
       session = next
       const isNew = next !== null && next.sessionId !== sessionId
       if (isNew) {
@@ -165,21 +165,23 @@ function setChip(chip: HTMLElement, kind: string, text: string): void {
 function describe(entry: Received): HTMLElement {
   const { method, path, endpoint, kind, presented, issued, status, fault } = entry
   const item = element('li', 'wire', element('code', '', `${method} ${path}`), ' ')
-  const chip = (dataKind: string, text: string): void => {
-    const made = element('span', 'chip', text)
-    made.dataset.kind = dataKind
-    item.append(made, ' ')
-  }
-  if (endpoint === 'resource' && presented !== null) chip('token', `access token #${presented} ••••`)
-  if (endpoint === 'revoke') chip('lost', 'token revoked')
+  const add = (chipKind: string, text: string): void => item.append(chip(chipKind, text), ' ')
+  if (endpoint === 'resource' && presented !== null) add('token', `access token #${presented} ••••`)
+  if (endpoint === 'revoke') add('lost', 'token revoked')
   if (endpoint === 'token') {
     const isRefresh = kind === 'refresh_token'
-    chip('token', isRefresh ? 'refresh token ••••' : 'sign-in code')
+    add('token', isRefresh ? 'refresh token ••••' : 'sign-in code')
     if (issued !== null)
-      chip(status === 200 ? 'new' : 'lost', `→ token #${issued}${status === 200 ? '' : ', answer lost'}`)
+      add(status === 200 ? 'new' : 'lost', `→ token #${issued}${status === 200 ? '' : ', answer lost'}`)
     if (isRefresh && status === 200) item.dataset.refresh = ''
   }
-  if (fault !== null && issued === null) chip('lost', status === null ? 'no answer' : `answer ${status}`)
-  else if (status !== null && status >= 400) chip('lost', `answer ${status}`)
+  if (fault !== null && issued === null) add('lost', status === null ? 'no answer' : `answer ${status}`)
+  else if (status !== null && status >= 400) add('lost', `answer ${status}`)
   return item
+}
+
+function chip(kind: string, text: string): HTMLElement {
+  const made = element('span', 'chip', text)
+  made.dataset.kind = kind
+  return made
 }

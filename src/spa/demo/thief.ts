@@ -14,14 +14,16 @@ interface Place {
   tell: (found: string[]) => string
 }
 
-const count = (words: string) => (found: string[]) =>
-  found.length === 0 ? 'empty' : `${found.length} ${words}${found.length === 1 ? '' : 's'}`
+const count =
+  (word: string, empty = 'empty') =>
+  ({ length }: string[]) =>
+    length === 0 ? empty : `${length} ${length === 1 ? word : `${word}s`}`
 
 const PLACES: Place[] = [
   {
     name: 'document.cookie',
     read: () => document.cookie.split('; ').filter((pair) => pair !== ''),
-    tell: (found) => (found.length === 0 ? 'empty: the cookie is HttpOnly' : `${found.length} cookies`),
+    tell: count('cookie', 'empty: the cookie is HttpOnly'),
   },
   { name: 'localStorage', read: () => entriesOf(localStorage), tell: count('item') },
   { name: 'sessionStorage', read: () => entriesOf(sessionStorage), tell: count('item') },
@@ -62,23 +64,20 @@ export function startThief(isSignedIn: () => boolean): void {
     list.replaceChildren()
     verdict.textContent = ''
     const places: string[] = []
+    let searched = 0
     for (const { name, read, tell } of PLACES) {
       const texts = await Promise.resolve()
         .then(read)
-        .catch((): string[] => [])
-      const tokens = new Set(texts.flatMap((text) => text.match(TOKEN) ?? []))
+        .catch(() => null)
+      if (texts !== null) searched += 1
+      const tokens = new Set(texts?.flatMap((text) => text.match(TOKEN) ?? []))
       if (tokens.size > 0) places.push(name)
-      const result = element(
-        'b',
-        '',
-        tokens.size === 0 ? 'no token' : `${tokens.size} ${tokens.size === 1 ? 'token' : 'tokens'}`,
-      )
       const row = element(
         'li',
         '',
         element('span', 'try-place', name),
-        element('span', 'hint', tell(texts)),
-        result,
+        element('span', 'hint', texts === null ? 'not available here' : tell(texts)),
+        element('b', '', count('token', 'no token')([...tokens])),
       )
       row.dataset.found = String(tokens.size)
       list.append(row)
@@ -87,7 +86,7 @@ export function startThief(isSignedIn: () => boolean): void {
     verdict.textContent =
       places.length > 0
         ? `A token is in ${places.join(' and ')}. A script that copies it can use it from anywhere until it expires.`
-        : `0 tokens found in ${PLACES.length} places.${isSignedIn() ? ' A script can send requests while this page is open, but there is no token to copy.' : ' Sign in and search again.'}`
+        : `0 tokens found in ${searched} places.${isSignedIn() ? ' A script can send requests while this page is open, but there is no token to copy.' : ' Sign in and search again.'}`
     cookie.hidden = !isSignedIn()
     const isPlanted = localStorage.getItem(PLANTED) !== null
     plant.hidden = isPlanted
