@@ -85,6 +85,7 @@ export function trackConnections(server: Server): Connections {
     async close() {
       drain()
       closing = true
+      for (const socket of connections) if (newestResponse(socket) === null) endIfSilent(socket)
       // The system resets connections that this process has not accepted when the port closes.
       for (let turn = 0, seen = -1; seen !== accepted && turn < MAX_TURNS; turn += 1) {
         seen = accepted
@@ -92,8 +93,7 @@ export function trackConnections(server: Server): Connections {
       }
       for (const socket of connections) {
         const { newest, open } = responsesOn(socket)
-        if (newest === null) endIfSilent(socket)
-        else if (open === 0) socket.destroy()
+        if (newest !== null && open === 0) socket.destroySoon()
       }
     },
   }
@@ -113,7 +113,9 @@ export function closeSlowly(socket: Socket): void {
 }
 
 /** The client may still send a body that nobody reads: a reset then could overtake the response. RFC 9112 section 9.6. */
-export function endSlowly(socket: Duplex): void {
+export function endSlowly(socket: Duplex & { destroySoon?: () => void }): void {
+  // Node calls it after the last response, and a closing server after any.
+  socket.destroySoon = () => {}
   socket.end()
   setTimeout(() => socket.destroy(), LINGER_MS).unref()
 }

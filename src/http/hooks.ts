@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { type Problem, problem } from '../errors.ts'
-import { type Logger, messageOf, pathOf, warnOnce } from '../log.ts'
+import { type Logger, messageOf, pathOf, warnForAllWorkers } from '../log.ts'
 import { isBelow, PATHS } from '../paths.ts'
 import { closeSlowly, trackConnections } from './connections.ts'
 import { addSecurityHeaders } from './headers.ts'
@@ -152,8 +152,8 @@ function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions)
 }
 
 /**
- * A known path decides itself who gets a page. Elsewhere it is a person who has opened data, or an address below
- * /auth that does not exist.
+ * Decides which requests see a problem as a page. A known path with a `page` decides itself. Else it is a navigation to
+ * data, or to an address below /auth that does not exist.
  */
 function createProblemPages(findKnownPath: FindKnownPath, navigationPage: HooksOptions['navigationPage']) {
   return (request: FastifyRequest, reply: FastifyReply): ProblemPage | null => {
@@ -269,11 +269,11 @@ function createForwardedWarning(log: Logger) {
     // Only behind a trusted peer there are further addresses.
     if ((request.ips?.length ?? 1) > 1) return
     warned = true
-    warnOnce(
-      log,
-      { event: 'proxy.untrusted', peer },
-      'X-Forwarded-For is ignored: if this peer is your reverse proxy, name it in TRUST_PROXY',
-    )
+    warnForAllWorkers(log, {
+      subject: 'proxy.untrusted',
+      members: { event: 'proxy.untrusted', peer },
+      text: 'X-Forwarded-For is ignored: if this peer is your reverse proxy, name it in TRUST_PROXY',
+    })
   }
 }
 

@@ -1,4 +1,3 @@
-import type { Config } from '../config/config.ts'
 import { PROBLEM_CODES } from '../errors.ts'
 import { PATHS } from '../paths.ts'
 import { VERSION } from '../version.ts'
@@ -42,11 +41,12 @@ const HEADERS = {
 const CSRF = {
   name: 'X-CSRF',
   in: 'header',
-  description: 'A program that sends neither `Sec-Fetch-Site` nor `Origin`, so no browser, must send it.',
+  description:
+    'Required if the request has neither `Sec-Fetch-Site` nor `Origin`: programs send neither, nor do GETs of browsers over http except to localhost.',
   schema: { const: '1' },
 }
 
-/** This server's own description, in the document too. */
+/** The document's part on its own route. */
 const ownDescription = (): OpenApiFragment => ({
   paths: {
     [PATHS.openApi]: withHead({
@@ -68,7 +68,7 @@ const ownDescription = (): OpenApiFragment => ({
 
 /** OpenAPI 3.1 description of what browsers may call with this configuration, as data. */
 export function openApiDocument(
-  { publicUrl, secureCookies }: Pick<Config, 'publicUrl' | 'secureCookies'>,
+  { publicUrl, sessionCookie }: { publicUrl: string; sessionCookie: string },
   fragments: readonly OpenApiFragment[],
 ) {
   const paths: Record<string, object> = {}
@@ -101,7 +101,7 @@ export function openApiDocument(
         session: {
           type: 'apiKey',
           in: 'cookie',
-          name: secureCookies ? '__Host-Http-session' : 'session',
+          name: sessionCookie,
         },
       },
       headers: HEADERS,

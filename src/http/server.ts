@@ -22,8 +22,8 @@ export function createServer({ trustProxy, secureCookies, upstream, oauth }: Con
     forceCloseConnections: 'idle',
     // No limit of its own: `addHooks` limits the whole request target.
     routerOptions: { maxParamLength: maxHeaderSize },
-    // A browser that stops reading would hold its connection for ever. A request makes at most three calls.
-    connectionTimeout: Math.max(60_000, 3 * (upstream.timeoutMs + oauth.tokenTimeoutMs)),
+    // A browser that stops reading would hold its connection for ever.
+    connectionTimeout: Math.max(60_000, longestSilenceMs(upstream.timeoutMs, oauth.tokenTimeoutMs)),
     requestTimeout: 60_000,
     keepAliveTimeout: 72_000,
     http: { requireHostHeader: false, headersTimeout: 30_000, connectionsCheckingInterval: 5_000 },
@@ -48,6 +48,18 @@ export function createServer({ trustProxy, secureCookies, upstream, oauth }: Con
   })
   clientErrors.watch(server.server)
   return server
+}
+
+/** For Redis and for late timers, for each call. */
+const MARGIN_MS = 15_000
+
+/**
+ * How long a browser may wait for the head of its response. It takes at most three calls. Each waits for a token: a
+ * refresh, and after a failover of Redis a pause as long. Then it waits up to five times for the resource server: for a
+ * connection and for the head, for both again if a kept connection is lost, and for the body of an error.
+ */
+function longestSilenceMs(upstreamTimeoutMs: number, tokenTimeoutMs: number): number {
+  return 3 * (5 * upstreamTimeoutMs + 2 * tokenTimeoutMs + MARGIN_MS)
 }
 
 // A count costs next to nothing; a random text for each request would not.

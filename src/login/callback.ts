@@ -22,23 +22,13 @@ import {
   requireOwnResponse,
 } from './authorization-response.ts'
 import type { LoginContext } from './context.ts'
+import { createCameByPublicHost } from './public-host.ts'
 import { returnLocation } from './return-to.ts'
 import { noteRefusal, requireTokens } from './sign-in.ts'
 import { createFragmentPage } from './token-flow.ts'
 import { loginUrl, TRANSACTION_MS } from './transaction.ts'
 
 const HOME = '/'
-
-/** The likely cause of a login cookie that is missing. */
-function whyNotYours({ headers }: FastifyRequest, publicUrl: string): string {
-  const { host } = new URL(publicUrl)
-  if (headers.host !== host) {
-    return `the login cookie is missing: the request names another host than PUBLIC_URL (${host}), so the sign-in may have begun there`
-  }
-  return headers.cookie === undefined
-    ? 'the browser sent no cookie: it blocks cookies, or the sign-in began under another host name or in another browser'
-    : 'the login cookie is missing: more than ten minutes passed, or the sign-in was completed or began elsewhere'
-}
 
 /**
  * `GET /auth/callback/<nonce>`: the browser comes back from the authorization server. A code is redeemed only if this
@@ -47,6 +37,7 @@ function whyNotYours({ headers }: FastifyRequest, publicUrl: string): string {
 export function createCallback(context: LoginContext) {
   const { authorizationServer, store, sessions, cookies, transactions, signIn } = context
   const { publicUrl, oauth } = context.config
+  const cameByPublicHost = createCameByPublicHost(publicUrl)
   const fragmentPage = createFragmentPage(context)
 
   return async function callback(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
@@ -99,7 +90,18 @@ export function createCallback(context: LoginContext) {
         return reply.redirect(returnLocation(HOME), 303)
       }
     }
-    throw problem('login_failed', { detail: NOT_YOURS, reason: whyNotYours(request, publicUrl) })
+    throw problem('login_failed', { detail: NOT_YOURS, reason: whyNotYours(request) })
+  }
+
+  /** The likely cause of a login cookie that is missing. */
+  function whyNotYours(request: FastifyRequest): string {
+    if (!cameByPublicHost(request)) {
+      const { host } = new URL(publicUrl)
+      return `the login cookie is missing: the request names another host than PUBLIC_URL (${host}), so the sign-in may have begun there`
+    }
+    return request.headers.cookie === undefined
+      ? 'the browser sent no cookie: it blocks cookies, or the sign-in began under another host name or in another browser'
+      : 'the login cookie is missing: more than ten minutes passed, or the sign-in was completed or began elsewhere'
   }
 }
 

@@ -1,6 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
+import { problem } from '../errors.ts'
 import { pagePolicy } from '../http/headers.ts'
 import { isNavigation, type ProblemPage } from '../http/problems.ts'
+import { PATHS } from '../paths.ts'
 
 // The colours of the demo page and of the sandbox, so that a journey through all three looks like one.
 const STYLE =
@@ -37,6 +39,24 @@ export function sendPage(reply: FastifyReply, page: Page): FastifyReply {
         `<body><main><h1>${escapeHtml(title)}</h1><p>${escapeHtml(text)}</p>` +
         `<a href="${escapeHtml(link.href)}"${link.isButton ? ' role="button"' : ''}>${escapeHtml(link.words)}</a>${id}</main>${script === undefined ? '' : `<script>${script}</script>`}</body></html>`,
     )
+}
+
+/**
+ * Answers requests that no route takes while `STATIC_DIR` is not set. A navigation to `/` gets a page that says so:
+ * a sign-in without a `returnTo` ends there. Throws `not_found` for all else.
+ */
+export async function sendHomePage(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  if (request.method !== 'GET' || !/^\/(\?|$)/.test(request.url) || !isNavigation(request)) {
+    throw problem('not_found')
+  }
+  // The same path is 404 for a script or a fetch.
+  reply.header('vary', 'sec-fetch-mode, accept')
+  return sendPage(reply, {
+    status: 200,
+    title: 'The server is running',
+    text: 'It has no page to show here. Set STATIC_DIR to the build of your single-page app, or serve the page from a reverse proxy on this origin.',
+    link: { href: PATHS.login, words: 'Sign in' },
+  })
 }
 
 /** How to show a problem of a sign-in as a page, with this script; null for a request that does not navigate. */
@@ -79,6 +99,9 @@ function signInAdvice(status: number): string {
 
 function dataAdvice(status: number): string {
   if (status === 401) return 'Sign in, then open this address again.'
+  if (status === 403) {
+    return 'Trying again will not help: your account, or the page that led here, may not open this address.'
+  }
   if (status >= 500) return 'You do not have to sign in again because of this. Try again in a moment.'
   return advice(status)
 }

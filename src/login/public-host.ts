@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { requestInLog, warnOnce } from '../log.ts'
+import { requestInLog, warnForAllWorkers } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import type { LoginContext } from './context.ts'
 
@@ -8,6 +8,20 @@ const MAX_HOST = 200
 /** A host that a client sent: bounded, and without characters that no host has. */
 function inLog(host = ''): string {
   return host.slice(0, MAX_HOST).replace(/[^\x21-\x7e]/g, '?')
+}
+
+/** Whether a request came by the host of `PUBLIC_URL`, which a proxy of `TRUST_PROXY` may name in `X-Forwarded-Host`. */
+export function createCameByPublicHost(publicUrl: string): (request: FastifyRequest) => boolean {
+  const { protocol, host: publicHost } = new URL(publicUrl)
+
+  /** The parser writes the host in lower case, and leaves out the port that the scheme has anyway. */
+  function isPublicHost(host: string | undefined): boolean {
+    const address = `${protocol}//${host}`
+    return host === publicHost || (URL.canParse(address) && new URL(address).host === publicHost)
+  }
+
+  // `request.host` is X-Forwarded-Host if the peer is in TRUST_PROXY.
+  return (request) => isPublicHost(request.headers.host) || isPublicHost(request.host)
 }
 
 /**
@@ -20,31 +34,24 @@ export function createSendToPublicHost({
   log,
 }: Pick<LoginContext, 'config' | 'cookies' | 'log'>) {
   const { publicUrl } = config
-  const { protocol, host: publicHost } = new URL(publicUrl)
+  const { host: publicHost } = new URL(publicUrl)
+  const cameByPublicHost = createCameByPublicHost(publicUrl)
   let warned = false
-
-  /** The parser writes the host in lower case, and leaves out the port that the scheme has anyway. */
-  function isPublicHost(host: string | undefined): boolean {
-    const address = `${protocol}//${host}`
-    return host === publicHost || (URL.canParse(address) && new URL(address).host === publicHost)
-  }
 
   function warn(request: FastifyRequest): void {
     if (warned) return
     warned = true
     const host = inLog(request.headers.host)
-    warnOnce(
-      log,
-      { event: 'login.other_host', ...requestInLog(request), host, publicHost },
-      `a sign-in came by the host ${host}, and PUBLIC_URL is ${publicUrl}: set PUBLIC_URL to the address that users open, or let the reverse proxy keep the Host header`,
-    )
+    warnForAllWorkers(log, {
+      subject: 'login.other_host',
+      members: { event: 'login.other_host', ...requestInLog(request), host, publicHost },
+      text: `a sign-in came by the host ${host}, and PUBLIC_URL is ${publicUrl}: set PUBLIC_URL to the address that users open, or let the reverse proxy keep the Host header`,
+    })
   }
 
   return function sendToPublicHost(request: FastifyRequest, reply: FastifyReply): boolean {
-    const { host, cookie } = request.headers
-    const wasSent = cookies.wasSentToPublicHost(cookie)
-    // `request.host` is X-Forwarded-Host if the peer is in TRUST_PROXY.
-    if (isPublicHost(host) || isPublicHost(request.host)) {
+    const wasSent = cookies.wasSentToPublicHost(request.headers.cookie)
+    if (cameByPublicHost(request)) {
       if (wasSent) cookies.forgetSentToPublicHost(reply)
       return false
     }

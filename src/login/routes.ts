@@ -44,6 +44,10 @@ const FAILURES: Partial<Record<ProblemCode, SignInFailure>> = {
   rate_limited: 'rate_limited',
 }
 
+const TOO_MANY_SIGN_INS =
+  'too many sign-ins from one address: if they are those of many users, raise LOGIN_RATE_PER_MINUTE'
+const TOO_MANY_PASSWORDS = 'too many passwords: the limits are fixed, so wait for a minute'
+
 function servedFlows({ flows }: Oauth): readonly OptionalFlow[] {
   return Object.values(OPTIONAL_FLOWS).filter(({ name }) => flows.has(name))
 }
@@ -90,7 +94,9 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
     if (reason !== undefined && headers.location === undefined) options.onSignInFailed(reason)
     if (code !== 'rate_limited') return
     const line = { event: 'rate_limit.exceeded', ...browserOf(request, cookies) }
-    log.warn({ ...line, path: request.routeOptions.url }, 'too many sign-ins: see LOGIN_RATE_PER_MINUTE')
+    const path = request.routeOptions.url
+    const cause = path === PATHS.login ? TOO_MANY_SIGN_INS : TOO_MANY_PASSWORDS
+    log.warn({ ...line, path }, cause)
   }
 
   await app.register(async (scope) => {

@@ -71,7 +71,7 @@ export function createTransactions({
   oauth: Pick<Config['oauth'], 'redirect' | 'pkce'>
   now: () => number
 }): Transactions {
-  const { loginPrefix, setLogin } = cookies
+  const { loginCookiesIn, setLogin } = cookies
   const idOf = (nonce: string): string => createHash('sha256').update(nonce).digest('base64url').slice(0, 16)
 
   // An address for each sign-in serves authorization servers that do not echo `state`.
@@ -89,16 +89,6 @@ export function createTransactions({
     return now() - sealed.t < TRANSACTION_MS ? sealed : null
   }
 
-  function* loginCookiesIn(header: string | undefined): Generator<{ id: string; value: string }> {
-    for (const pair of (header ?? '').split(';')) {
-      const at = pair.indexOf('=')
-      // `trim` would also remove a byte A0, and no browser keeps other sites from a cookie `\xA0__Host-…`.
-      const name = pair.slice(0, at).replace(/^ +| +$/g, '')
-      const id = name.startsWith(loginPrefix) ? name.slice(loginPrefix.length) : ''
-      if (at > 0 && /^[A-Za-z0-9_-]{1,64}$/.test(id)) yield { id, value: pair.slice(at + 1).trim() }
-    }
-  }
-
   return {
     begin(reply, header, { flow, returnTo }) {
       const nonce = randomBytes(32).toString('base64url')
@@ -106,7 +96,7 @@ export function createTransactions({
       const sealed: Sealed = { r: returnTo, v: verifier, t: now() }
       const plain = JSON.stringify(flow === 'code' ? sealed : { ...sealed, f: flow })
       const id = idOf(nonce)
-      const kept = [...loginCookiesIn(header)].map((cookie) => ({
+      const kept = loginCookiesIn(header).map((cookie) => ({
         id: cookie.id,
         startedAt: open(cookie)?.t ?? 0,
       }))
@@ -130,7 +120,7 @@ export function createTransactions({
     },
 
     hasBegun(header, flow) {
-      const begun = [...loginCookiesIn(header)].map(open)
+      const begun = loginCookiesIn(header).map(open)
       return begun.some((sealed) => sealed !== null && (sealed.f ?? 'code') === flow)
     },
 

@@ -135,7 +135,7 @@ function createEntries<Entry extends { key: RecordKey }>(max: number): Entries<E
       entries.set(cookie, entry)
       const cookies = cookiesOf.get(entry.key) ?? new Set()
       cookiesOf.set(entry.key, cookies.add(cookie))
-      if (entries.size > max) for (const oldest of entries.keys()) return remove(oldest)
+      if (entries.size > max) remove(entries.keys().next().value!)
     },
     drop(key) {
       for (const cookie of [...(cookiesOf.get(key) ?? [])]) remove(cookie)

@@ -16,8 +16,6 @@ export interface SessionCookies {
   readonly sessionName: string
   /** `Lax`, so that browsers send it on the redirect back from the authorization server. Its value is the sealed record key. */
   readonly recordName: string
-  /** Begins the name of each login cookie. */
-  readonly loginPrefix: string
   /** Attributes of the session cookie, for @fastify/session, which sets it at a sign-in. */
   readonly sessionAttributes: CookieSerializeOptions & { path: string; httpOnly: true; secure: boolean }
   newSessionId(): string
@@ -40,6 +38,8 @@ export interface SessionCookies {
   setRecordKey(reply: FastifyReply, recordKey: string): void
   /** Clears both cookies of a session. */
   clearSession(reply: FastifyReply): void
+  /** The login cookies in a header, not verified. */
+  loginCookiesIn(header: string | undefined): { id: string; value: string }[]
   /** Sets the login cookie of one sign-in; `maxAgeSeconds` 0 clears it. */
   setLogin(reply: FastifyReply, cookie: { id: string; value: string; maxAgeSeconds: number }): void
   /** Notes for a minute that a sign-in was sent to `PUBLIC_URL`. Browsers at another host name ignore the note, where `Domain` can name ours. */
@@ -63,12 +63,14 @@ const SENT_SECONDS = 60
 export function createSessionCookies({
   keyring,
   publicUrl,
+  secure,
 }: {
   keyring: Keyring
   publicUrl: string
+  /** Browsers reach this server by https. */
+  secure: boolean
 }): SessionCookies {
-  const { protocol, hostname } = new URL(publicUrl)
-  const secure = protocol === 'https:'
+  const { hostname } = new URL(publicUrl)
   // Browsers keep scripts and plain http from setting cookies of this prefix.
   const prefix = secure ? '__Host-Http-' : ''
   const sessionName = `${prefix}session`
@@ -113,10 +115,19 @@ export function createSessionCookies({
     return value === null ? null : verify(value)
   }
 
+  function loginCookiesIn(header = ''): { id: string; value: string }[] {
+    return header.split(';').flatMap((pair) => {
+      const at = pair.indexOf('=')
+      // `trim` would also remove a byte A0, and no browser keeps other sites from a cookie `\xA0__Host-…`.
+      const name = pair.slice(0, at).replace(/^ +| +$/g, '')
+      const id = name.startsWith(loginPrefix) ? name.slice(loginPrefix.length) : ''
+      return at > 0 && /^[A-Za-z0-9_-]{1,64}$/.test(id) ? [{ id, value: pair.slice(at + 1).trim() }] : []
+    })
+  }
+
   return {
     sessionName,
     recordName,
-    loginPrefix,
     sessionAttributes: strict,
     newSessionId: () => randomBytes(32).toString('base64url'),
     sign,
@@ -131,6 +142,7 @@ export function createSessionCookies({
       reply.clearCookie(sessionName, strict)
       reply.clearCookie(recordName, lax)
     },
+    loginCookiesIn,
     setLogin: (reply, { id, value, maxAgeSeconds }) =>
       void reply.setCookie(loginPrefix + id, value, { ...lax, maxAge: maxAgeSeconds }),
     noteSentToPublicHost: (reply) => void reply.setCookie(SENT, '1', { ...sent, maxAge: SENT_SECONDS }),

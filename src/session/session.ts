@@ -59,3 +59,9 @@ export function loginRequired(reason: EndReason | null): Problem {
   if (reason === null) return problem('login_required', 'The session has ended.')
   return problem('login_required', { detail: WHY[reason], members: { reason } })
 }
+
+/** `login_required` for a session that is not live. */
+export function notLive(found: Exclude<Found, { kind: 'live' }>): Problem {
+  if (found.kind === 'ended') return loginRequired(found.reason)
+  return problem('login_required', 'The session cannot be read here any more.')
+}

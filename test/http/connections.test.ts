@@ -1,10 +1,11 @@
 import { once } from 'node:events'
 import net, { type AddressInfo, type Socket } from 'node:net'
-import Fastify, { type FastifyInstance } from 'fastify'
+import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify'
 import t, { type Test } from 'tap'
-import { trackConnections } from '../../src/http/connections.ts'
-import { elapsed } from '../helpers/replicas.ts'
+import { closeSlowly, endSlowly, trackConnections } from '../../src/http/connections.ts'
+import { portOfUrl } from '../helpers/ports.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
+import { elapsed } from '../helpers/wait.ts'
 
 const BYTES = 16_000_000
 const REQUEST = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'
@@ -21,13 +22,37 @@ async function startTracked(t: Test, lastStep: () => Promise<void> = async () =>
     done()
   })
   app.get('/', (_request, reply) => reply.send('body'))
+  const refuse = (request: FastifyRequest, reply: FastifyReply): void => {
+    closeSlowly(request.raw.socket)
+    reply.header('connection', 'close').send('refused')
+  }
+  app.route({ method: 'POST', url: '/', onRequest: refuse, handler: refuse })
   await app.listen({ host: '127.0.0.1', port: 0 })
   t.teardown(() => app.close())
   return { app, connections }
 }
 
+function portOf(app: FastifyInstance): number {
+  return (app.server.address() as AddressInfo).port
+}
+
 function connectTo(app: FastifyInstance): Socket {
-  return net.connect((app.server.address() as AddressInfo).port, '127.0.0.1').on('error', () => {})
+  return net.connect(portOf(app), '127.0.0.1').on('error', () => {})
+}
+
+/** A client that goes on sending after the server has ended its side, and the errors of its connection. */
+function connectStubborn(t: Test, port: number) {
+  const socket = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true })
+  const errors: Error[] = []
+  socket.on('error', (error) => errors.push(error))
+  t.teardown(() => socket.destroy())
+  async function sendOn() {
+    for (let part = 0; part < 20; part += 1) {
+      socket.write(Buffer.alloc(10_000, ' '))
+      await elapsed(5)
+    }
+  }
+  return { socket, errors, sendOn }
 }
 
 /** All that the server sends on this connection until its end. */
@@ -53,8 +78,8 @@ t.test('a closing server sends a slow reader the rest of its response before it 
   })
   await app.listen({ host: '127.0.0.1', port: 0 })
   t.teardown(() => app.close())
-  const idle = net.connect((app.server.address() as AddressInfo).port, '127.0.0.1')
-  const reader = net.connect((app.server.address() as AddressInfo).port, '127.0.0.1')
+  const idle = net.connect(portOf(app), '127.0.0.1')
+  const reader = net.connect(portOf(app), '127.0.0.1')
   let received = 0
   reader.on('data', (chunk: Buffer) => {
     received += chunk.length
@@ -147,30 +172,43 @@ t.test('a connection that sends no request ends half a second after the server c
   t.ok(performance.now() - begin < 2_000)
 })
 
+t.test('a closing server resets no client that goes on sending a body that was refused', async (t) => {
+  const { app } = await startTracked(t)
+  const { socket, errors, sendOn } = connectStubborn(t, portOf(app))
+  socket.write('POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n\r\n')
+  socket.resume()
+  await once(socket, 'end')
+  const closed = app.close()
+  await sendOn()
+  t.strictSame(errors, [])
+  socket.destroy()
+  await closed
+})
+
+t.test('the end of a response does not cut short a connection that ends slowly', async (t) => {
+  const { app } = await startTracked(t)
+  const accepted = once(app.server, 'connection') as Promise<[Socket]>
+  const client = connectStubborn(t, portOf(app)).socket
+  const [socket] = await accepted
+  endSlowly(socket)
+  await once(client.resume(), 'end')
+  // Node calls it when the last response of a connection is over.
+  socket.destroySoon()
+  t.equal(socket.destroyed, false, 'what the client still sends meets no reset')
+})
+
 t.test(
   'a client that goes on sending a body that was refused for its size receives the response, and nothing more is served',
   async (t) => {
     const bff = await startBff(t, await startSandbox(t), { ACCESS_LOG: 'all' })
-    const socket = net.connect({
-      port: Number(new URL(bff.publicUrl).port),
-      host: '127.0.0.1',
-      allowHalfOpen: true,
-    })
-    t.teardown(() => socket.destroy())
-    let error: Error | null = null
-    socket.on('error', (caught) => {
-      error = caught
-    })
+    const { socket, errors, sendOn } = connectStubborn(t, portOfUrl(bff.publicUrl))
     const fields = ['Host: localhost', 'Sec-Fetch-Site: same-origin', 'Content-Type: application/json']
     socket.write(`PUT /site/1 HTTP/1.1\r\n${fields.join('\r\n')}\r\nContent-Length: 200000\r\n\r\n`)
     const [answer] = (await once(socket, 'data')) as [Buffer]
     t.match(answer.toString(), /^HTTP\/1\.1 413 [\s\S]*^Connection: close\r$/im)
     await once(socket, 'end')
-    for (let part = 0; part < 20; part += 1) {
-      socket.write(Buffer.alloc(10_000, ' '))
-      await elapsed(5)
-    }
-    t.equal(error, null)
+    await sendOn()
+    t.strictSame(errors, [])
     socket.write(`POST /auth/logout HTTP/1.1\r\n${fields.join('\r\n')}\r\nContent-Length: 0\r\n\r\n`)
     await elapsed(100)
     socket.destroy()

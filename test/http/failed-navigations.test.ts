@@ -52,6 +52,9 @@ const resource = (status: number, type = 'text/html'): Partial<Faults> => ({
 
 function adviceOn(status: number): string {
   if (status >= 500) return 'You do not have to sign in again because of this. Try again in a moment.'
+  if (status === 403) {
+    return 'Trying again will not help: your account, or the page that led here, may not open this address.'
+  }
   return status === 404 ? 'Nothing is at this address.' : 'Go back and start again.'
 }
 

@@ -3,6 +3,7 @@ import net from 'node:net'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import t from 'tap'
+import { portOfUrl } from '../helpers/ports.ts'
 import { startServer } from '../helpers/server-process.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 
@@ -42,7 +43,7 @@ for (const WORKERS of ['1', '2']) {
       WORKERS,
       ...(WORKERS === '1' ? {} : { SESSION_STORE: undefined, REDIS_URL: 'redis://127.0.0.1:9' }),
     })
-    const port = Number(new URL(server.publicUrl).port)
+    const port = portOfUrl(server.publicUrl)
     const [first, second] = [await rubbishTo('127.0.0.1', port), await rubbishTo('127.0.0.2', port)]
     t.match(first, PROBLEM)
     if (second !== null) t.match(second, PROBLEM)

@@ -1,11 +1,15 @@
 import { writeFileSync } from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { createConfig, lintFromString } from '@redocly/openapi-core'
 import openapiTS, { astToString } from 'openapi-typescript'
 import t from 'tap'
 import ts from 'typescript'
-import { createCheck, requireDocumented } from '../helpers/documented.ts'
+import { parseConfig } from '../../src/config/config.ts'
+import { checkResponsesOf, createCheck, requireDocumented } from '../helpers/documented.ts'
+import { SERVER_ENV } from '../helpers/server-process.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { portOf } from './wire.ts'
 
@@ -158,4 +162,40 @@ t.test('the check of responses against the description finds what differs', asyn
   const received = { method: 'GET', target: '/auth/session', status: 418, header: () => undefined, body: '' }
   t.throws(() => requireDocumented(portOf(bff), received), /not as documented: GET \/auth\/session 418/)
   t.doesNotThrow(() => requireDocumented(9, received))
+})
+
+t.test('fetch in a test rejects if a server responds otherwise than documented', async (t) => {
+  const parsed = parseConfig({ ...SERVER_ENV, PUBLIC_URL: 'http://localhost:9' })
+  if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
+  const json = { 'content-type': 'application/json' }
+  const server = createServer(({ url }, response) => {
+    if (url === '/auth/logout') response.writeHead(418).end()
+    else if (url === '/auth/session') response.writeHead(200, json).end('{"authenticated":true}')
+    else response.writeHead(200, json).write('{')
+  })
+  const other = createServer((_request, response) => response.writeHead(418).end())
+  const [url, otherUrl] = await Promise.all(
+    [server, other].map(async (listener) => {
+      await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve))
+      t.teardown(() => {
+        listener.closeAllConnections()
+        return new Promise((resolve) => listener.close(resolve))
+      })
+      return `http://127.0.0.1:${(listener.address() as AddressInfo).port}`
+    }),
+  )
+  checkResponsesOf(t, Number(new URL(url ?? '').port), parsed.config)
+
+  await t.rejects(
+    fetch(`${url}/auth/logout`, { method: 'POST' }),
+    /not as documented: POST \/auth\/logout 418/,
+  )
+  await t.rejects(
+    fetch(new Request(`${url}/auth/session`)),
+    /not as documented: GET \/auth\/session 200: Session/,
+  )
+  const unfinished = await fetch(`${url}/flux/a`)
+  t.equal(unfinished.status, 200, 'a forwarded body is not waited for')
+  await unfinished.body?.cancel()
+  t.equal((await fetch(`${otherUrl}/auth/logout`, { method: 'POST' })).status, 418)
 })

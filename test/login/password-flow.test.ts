@@ -163,4 +163,10 @@ t.test('five tries a minute are permitted for a user name, and thirty from an ad
   })
   isProblem(t, many, 429, 'rate_limited', 'before the body is looked at')
   isProblem(t, await send(browser, '{', from('198.51.100.2')), 400, 'invalid_request', 'another address')
+  const lines = bff.log().match(/.*"rate_limit\.exceeded".*/g) ?? []
+  t.equal(lines.length, 2)
+  for (const line of lines) {
+    t.match(line, 'too many passwords: the limits are fixed, so wait for a minute')
+    t.notMatch(line, 'LOGIN_RATE_PER_MINUTE', 'no variable changes these limits')
+  }
 })

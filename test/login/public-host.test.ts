@@ -48,7 +48,9 @@ t.test('a reverse proxy that changes Host costs one redirect and no loop', async
     ['Cookie', 'a=b; sign-in-sent=1'],
   ] as const
   const answer = await ask(portOf(bff), { target: '/auth/login', noHost: true, headers })
-  t.equal(new URL(field(answer, 'location')!).origin, sandbox.authUrl)
+  const { origin, searchParams } = new URL(field(answer, 'location')!)
+  t.equal(origin, sandbox.authUrl)
+  t.ok(searchParams.get('redirect_uri')?.startsWith(`${bff.publicUrl}/auth/callback/`))
   t.match(bff.log(), /"event":"login\.other_host"/)
 })
 
@@ -107,5 +109,34 @@ t.test('a request by another host name that may not sign in is refused', async (
       [name, value],
     ] as const
     t.equal((await ask(portOf(bff), { target: '/auth/login', noHost: true, headers })).status, 403)
+  }
+})
+
+t.test('the reason of a callback without its login cookie blames another host only', async (t) => {
+  const sandbox = await startSandbox(t)
+  const settings = { PUBLIC_URL: 'http://app.localhost', TRUST_PROXY: '127.0.0.1', ACCESS_LOG: 'all' }
+  const bff = await startBff(t, sandbox, settings)
+  const target = `/auth/callback/${'n'.repeat(43)}?code=a`
+  const blamed = 'the request names another host than PUBLIC_URL (app.localhost)'
+  for (const [headers, blames] of [
+    [[['Host', 'APP.localhost']], false],
+    [[['Host', 'app.localhost:80']], false],
+    [
+      [
+        ['Host', 'internal:3000'],
+        ['X-Forwarded-Host', 'app.localhost'],
+      ],
+      false,
+    ],
+    [[['Host', 'internal:3000']], true],
+  ] as const) {
+    const answer = await ask(portOf(bff), { target, noHost: true, headers })
+    t.equal(answer.status, 400)
+    const lines = bff
+      .log()
+      .split('\n')
+      .filter((line) => line.includes(field(answer, 'x-request-id')!) && line.includes('"request"'))
+    t.equal(lines.length, 1)
+    t.equal(lines[0]!.includes(blamed), blames, JSON.stringify(headers))
   }
 })

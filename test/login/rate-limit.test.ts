@@ -58,7 +58,8 @@ t.test('an IPv6 client is counted by its /64 network', async (t) => {
 })
 
 t.test('too many sign-ins in a minute get 429 with Retry-After', async (t) => {
-  const port = portOf(await startBff(t, await startSandbox(t), { LOGIN_RATE_PER_MINUTE: '3' }))
+  const bff = await startBff(t, await startSandbox(t), { LOGIN_RATE_PER_MINUTE: '3' })
+  const port = portOf(bff)
   const start = (question: Question = {}) => ask(port, { target: '/auth/login', ...question })
   for (let i = 0; i < 3; i += 1) t.equal((await start()).status, 303)
   const answer = await start()
@@ -72,6 +73,10 @@ t.test('too many sign-ins in a minute get 429 with Retry-After', async (t) => {
   t.match(field(page, 'content-type'), /^text\/html/)
   t.match(page.body, '<p>Too many sign-ins. Wait a minute, then try again.</p>')
   t.match(field(page, 'retry-after'), /^\d+$/)
+  t.match(
+    bff.log(),
+    'too many sign-ins from one address: if they are those of many users, raise LOGIN_RATE_PER_MINUTE',
+  )
 
   t.equal((await start({ target: '/auth/login?returnTo=//x' })).status, 429, 'before the query is looked at')
   t.equal((await start({ headers: [['Sec-Fetch-Mode', 'cors']] })).status, 403, 'after the origin')

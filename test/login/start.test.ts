@@ -78,7 +78,11 @@ t.test('own URLs come from the configuration and never from request headers', as
   })
   const answer = await ask(portOf(bff), {
     target: '/auth/login',
+    noHost: true,
     headers: [
+      ['Host', 'evil.test'],
+      // It has been sent to PUBLIC_URL, so a reverse proxy changes `Host`.
+      ['Cookie', 'sign-in-sent=1'],
       ['X-Forwarded-Host', 'evil.test'],
       ['X-Forwarded-Proto', 'gopher'],
       ['Forwarded', 'host=evil.test'],

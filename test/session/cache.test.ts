@@ -2,8 +2,9 @@ import t, { type Test } from 'tap'
 import { createSessionCache, type SessionCache } from '../../src/session/cache.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import type { RecordKey, SessionStore } from '../../src/store/store.ts'
+import { until } from '../helpers/wait.ts'
 import { heapUsed } from '../store/heap.ts'
-import { IDLE_MS, newKey, newRecord, until } from '../store/stores.ts'
+import { IDLE_MS, newKey, newRecord } from '../store/stores.ts'
 
 interface Entry {
   key: RecordKey

@@ -9,7 +9,8 @@ import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { createReliableStore } from '../../src/store/reliable.ts'
 import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
 import { createMovableClock } from '../helpers/clock.ts'
-import { leaseRequest, newKey, newRecord, until } from '../store/stores.ts'
+import { until } from '../helpers/wait.ts'
+import { leaseRequest, newKey, newRecord } from '../store/stores.ts'
 
 const IDLE_MS = 60_000
 const MAX_MS = 600_000
