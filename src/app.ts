@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises'
 import { SYSTEM_CLOCK } from './clock.ts'
 import type { Config } from './config/config.ts'
 import { addHooks } from './http/hooks.ts'
@@ -5,8 +6,7 @@ import { openApiDocument } from './http/openapi.ts'
 import { createServer } from './http/server.ts'
 import { createKeyring } from './keyring.ts'
 import type { Logger } from './log.ts'
-import { sendHomePage } from './login/home-page.ts'
-import { navigationPage } from './login/pages.ts'
+import { navigationPage, sendHomePage } from './login/pages.ts'
 import { addLogin, loginOpenApi, loginPaths } from './login/routes.ts'
 import { createAuthorizationServer } from './oauth/client.ts'
 import { createDeploymentWarnings } from './ops/deployment-warnings.ts'
@@ -23,7 +23,7 @@ import { addStaticFiles } from './spa/routes.ts'
 import { createMemoryStore } from './store/memory/store.ts'
 import { createRedisStore } from './store/redis/store.ts'
 import { createReliableStore } from './store/reliable.ts'
-import { inLog } from './store/store.ts'
+import { inLog, type StoreHealth } from './store/store.ts'
 import { createRevoker } from './tokens/revoker.ts'
 import { createTokens } from './tokens/tokens.ts'
 import type { Tracing } from './tracing/spans.ts'
@@ -32,6 +32,8 @@ import type { Tracing } from './tracing/spans.ts'
 export type App = Awaited<ReturnType<typeof buildApp>>
 
 export const CACHED_SESSIONS = 20_000
+/** Longest wait of a start for the store. */
+const STORE_WAIT_MS = 1_000
 /** The part of a stop that is kept for closing everything after the last token response. */
 export const CLOSING_MS = 3_000
 
@@ -43,8 +45,13 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   const warnings = createDeploymentWarnings({ log, clock })
   const metrics = createMetrics({ storeUp: config.store.kind === 'memory' })
   const keyring = createKeyring(config.sessionSecrets)
-  const cookies = createSessionCookies({ keyring, publicUrl: config.publicUrl })
+  const { publicUrl, secureCookies: secure } = config
+  const cookies = createSessionCookies({ keyring, publicUrl, secure })
 
+  let noteUnreachable = (): void => {}
+  const unreachable = new Promise<void>((resolve) => {
+    noteUnreachable = resolve
+  })
   const base =
     config.store.kind === 'memory'
       ? createMemoryStore({ now: () => performance.timeOrigin + clock.monotonic(), wall: clock.wall, idleMs })
@@ -52,11 +59,13 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
           ...config.store,
           idleMs,
           onRefused: onStoreRefused,
-          onUnreachable: (reason) =>
+          onUnreachable(reason) {
+            noteUnreachable()
             log.warn(
               { event: 'store.unreachable', reason },
               'no connection to Redis: check REDIS_URL, and with TLS REDIS_CA_FILE',
-            ),
+            )
+          },
           onReachable: () => log.info({ event: 'store.reachable' }, 'connected to Redis'),
           onFinding: warnings.store,
           observe:
@@ -112,11 +121,14 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   tracing?.traceRequests(server)
   const fallback = config.static === null ? sendHomePage : await addStaticFiles(server, config.static)
   const { drain } = addHooks(server, {
-    secure: config.secureCookies,
+    secure,
     knownPaths: [...loginPaths(config.oauth), ...PROXY_PATHS],
     fallback,
     navigationPage,
-    openApi: openApiDocument(config, [...loginOpenApi(config.oauth), ...proxyOpenApi(config)]),
+    openApi: openApiDocument({ publicUrl, sessionCookie: cookies.sessionName }, [
+      ...loginOpenApi(config.oauth),
+      ...proxyOpenApi(config),
+    ]),
     accessLog: config.accessLog,
     log,
     observe: metrics.request,
@@ -148,7 +160,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     grace,
     warnings: warnings.texts,
   })
-  const ops = createOpsServer({ readiness, metrics })
+  const ops = createOpsServer({ readiness, metrics, log })
   metrics.watch({
     unsaved: store.pendingTokens,
     consecutiveFailures: tokens.consecutiveFailures,
@@ -158,6 +170,11 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   return {
     server,
     ops,
+    /**
+     * Resolves as soon as the store is connected or known to be unreachable, at the latest after one second. Until then
+     * the public port should stay closed: calls would be refused although nothing is wrong.
+     */
+    storeTried: () => Promise.race([live(store.health), unreachable, pause(STORE_WAIT_MS)]),
     /** Starts the background refreshes. */
     start: tokens.start,
     readiness,
@@ -181,6 +198,13 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
       await tracing?.close()
     },
   }
+}
+
+function live({ isLive, onLive }: StoreHealth): Promise<void> {
+  return new Promise((resolve) => {
+    if (isLive()) resolve()
+    onLive(() => resolve())
+  })
 }
 
 /** undefined without a collector: then nothing of OpenTelemetry is loaded, and no request does more than before. */

@@ -22,7 +22,7 @@ handleHelpAndVersion(
   --help                prints this text
   --version             prints the version
 
-PORT is the port of the page (3000), OPS_PORT that of health and metrics (any free one).
+PORT is the port of the page (3000), HOST its address (localhost), OPS_PORT the port of health and metrics (any free one).
 STATIC_DIR is the folder of your own page, instead of the demo's. PUBLIC_URL is the address of a development
 server on localhost that passes /auth, /flux and /site on to PORT.
 With SERVER_URL and SANDBOX_URL it starts neither of the two, and puts one origin in front of those.
@@ -58,6 +58,9 @@ async function run(): Promise<void> {
   const hosts = addressesOf(host)
   const port = await choosePort(hosts, process.env.PORT ?? '3000', 'PORT')
   const { SERVER_URL, SANDBOX_URL } = process.env
+  if ((SERVER_URL === undefined) !== (SANDBOX_URL === undefined)) {
+    throw new StartError('SERVER_URL and SANDBOX_URL belong together: set both, or neither.')
+  }
   if (SERVER_URL !== undefined && SANDBOX_URL !== undefined) {
     await startFront({ hosts, port, serverUrl: SERVER_URL, sandboxUrl: SANDBOX_URL })
     console.log(`The page of ${SERVER_URL} is on http://localhost:${port}`)

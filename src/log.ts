@@ -10,6 +10,8 @@ export type Logger = PinoLogger
 
 /** Longest text of a request in a line, in characters. */
 const MAX_TEXT = 200
+/** Longest text of a library in a line, in characters. */
+const MAX_LIBRARY_TEXT = 500
 /** Workers share a pipe, which may split longer writes (POSIX: PIPE_BUF). */
 const MAX_WRITE_BYTES = 4_096
 /** Depth of logged causes; an error can be its own cause. */
@@ -49,17 +51,26 @@ function clock(): () => string {
   }
 }
 
-/** What a worker sends to its primary instead of a line of its own. */
+/** A warning that each worker may find by itself. */
 export interface SharedWarning {
+  /** What it is about, the same in each worker. `text` may differ, for example by a measurement. */
+  readonly subject: string
   readonly members: { readonly event: string; readonly [member: string]: unknown }
   readonly text: string
 }
 
-/** Logs a warning that every worker may have: a worker leaves it to the primary, which logs it once. */
-export function warnOnce(log: Logger, members: SharedWarning['members'], text: string): void {
-  const warning: SharedWarning = { members, text }
+/**
+ * Logs a warning. A worker leaves that to its primary, which logs one of each subject. Without workers each call
+ * makes a line: the caller warns once.
+ */
+export function warnForAllWorkers(log: Logger, warning: SharedWarning): void {
   if (cluster.isWorker) process.send?.({ warning }, undefined, undefined, () => {})
-  else log.warn(members, text)
+  else log.warn(warning.members, warning.text)
+}
+
+/** Logs what a library or Node reports as text of its own. */
+export function logLibraryMessage(log: Logger, text: string): void {
+  log.warn({ event: 'library.message', text: text.slice(0, MAX_LIBRARY_TEXT) }, 'a library reports')
 }
 
 let stdout: DestinationStream | null = null

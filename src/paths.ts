@@ -28,9 +28,14 @@ export function isOwnPath(path: string): boolean {
   return OWN_FOLDERS.has(firstSegment(path))
 }
 
+/** The first folder of a route pattern, as `/flux` of the routes of a Flux. */
+export function folderOf(pattern: string): string {
+  return `/${firstSegment(pattern)}`
+}
+
 /** Whether a path lies below the first folder of a route pattern, as `/flux/a` does for the routes of a Flux. */
 export function isBelow(pattern: string, path: string): boolean {
-  return path.startsWith(`/${firstSegment(pattern)}/`)
+  return path.startsWith(`${folderOf(pattern)}/`)
 }
 
 function firstSegment(path: string): string | undefined {

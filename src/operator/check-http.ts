@@ -3,9 +3,10 @@ import { Agent, buildConnector, type Dispatcher } from 'undici'
 import { SYSTEM_CLOCK } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import { type EgressProxy, proxyFor } from '../config/egress.ts'
+import { copyFault } from '../config/secrets.ts'
 import { EgressFailure, throughProxy } from '../egress.ts'
 import { createAuthorizationServer } from '../oauth/client.ts'
-import { PATHS } from '../paths.ts'
+import { folderOf, PATHS } from '../paths.ts'
 import { Secret } from '../secret.ts'
 import { fault, ok, type Verdict, warning } from './verdict.ts'
 
@@ -138,15 +139,8 @@ export async function checkClient({ oauth, egress }: Pick<Config, 'oauth' | 'egr
 }
 
 function wrongClient(secret: Secret): string {
-  const hint = secretHint(secret.reveal())
-  return `the token endpoint says invalid_client: CLIENT_SECRET or CLIENT_ID is wrong${hint === null ? '' : `; CLIENT_SECRET ${hint}`}`
-}
-
-/** What makes a secret look badly copied, or null. */
-function secretHint(text: string): string | null {
-  if (/^(["']).*\1$/.test(text))
-    return 'begins and ends with a quote (some env files keep quotes): remove both'
-  return text.trim() === text ? null : 'begins or ends with a blank: remove it'
+  const copied = copyFault(secret.reveal())
+  return `the token endpoint says invalid_client: CLIENT_SECRET or CLIENT_ID is wrong${copied === null ? '' : `; CLIENT_SECRET ${copied}`}`
 }
 
 /** Asks for the page that users sign in on, with this client and this callback. */
@@ -269,11 +263,13 @@ function proxyFailure(url: string, proxy: EgressProxy): Promise<string | null> {
   })
 }
 
-/** Paths that only this server knows, each below a prefix that the reverse proxy must pass on. */
+/** Paths that get a response of this server alone, each below a prefix that the reverse proxy must pass on. */
 const PROBES = [
-  ['/auth', PATHS.session],
-  ['/flux', `/flux/${NOBODY}/${NOBODY}/${NOBODY}`],
-  ['/site', `/site/${NOBODY}/${NOBODY}/${NOBODY}`],
+  [folderOf(PATHS.session), PATHS.session],
+  ...[PATHS.flux, PATHS.site].map((pattern) => {
+    const prefix = folderOf(pattern)
+    return [prefix, `${prefix}/${NOBODY}/${NOBODY}/${NOBODY}`] as const
+  }),
 ] as const
 
 /** Asks for paths of this server where browsers do. */

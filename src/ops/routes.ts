@@ -1,10 +1,12 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { Logger } from '../log.ts'
 import type { Readiness } from './readiness.ts'
 
 interface OpsOptions {
   readiness: Pick<Readiness, 'missing' | 'warnings'>
   metrics: { text(): Promise<string>; readonly contentType: string }
+  log: Logger
 }
 
 interface OpsServer {
@@ -23,7 +25,7 @@ interface Body {
  * Health and metrics on a server of their own, so that browsers cannot reach them. `/livez` depends on nothing;
  * `/readyz` says what is missing. Without Fastify, whose memory the primary of `WORKERS` would need for this alone.
  */
-export function createOpsServer({ readiness, metrics }: OpsOptions): OpsServer {
+export function createOpsServer({ readiness, metrics, log }: OpsOptions): OpsServer {
   const routes = new Map<string, () => Body | Promise<Body>>([
     ['/livez', () => json(200, { status: 'alive' })],
     [
@@ -50,12 +52,26 @@ export function createOpsServer({ readiness, metrics }: OpsOptions): OpsServer {
   ])
 
   async function respond({ method, url = '' }: IncomingMessage, response: ServerResponse): Promise<void> {
-    const route = routes.get(url.split('?', 1)[0]!)
-    const reads = method === 'GET' || method === 'HEAD'
+    const path = url.split('?', 1)[0]!
+    const route = method === 'GET' || method === 'HEAD' ? routes.get(path) : undefined
     const { status, type, text } =
-      route === undefined || !reads ? json(404, { status: 'not found' }) : await bodyOf(route)
+      route === undefined ? json(404, { status: 'not found' }) : await bodyOf(route, path)
     response.writeHead(status, { 'content-type': type, 'content-length': Buffer.byteLength(text) }).end(text)
   }
+
+  /** Where the route fails, a 500: nobody would catch a rejection, and it would end the process. */
+  async function bodyOf(route: () => Body | Promise<Body>, path: string): Promise<Body> {
+    try {
+      return await route()
+    } catch (error) {
+      log.error(
+        { event: 'ops.failed', path, err: error },
+        'a route of OPS_PORT failed: report it with its stack',
+      )
+      return json(500, { status: 'failed' })
+    }
+  }
+
   const server = createServer((request, response) => void respond(request, response))
 
   return {
@@ -73,15 +89,6 @@ export function createOpsServer({ readiness, metrics }: OpsOptions): OpsServer {
         server.close(() => resolve())
         server.closeAllConnections()
       }),
-  }
-}
-
-/** Where the route fails, a 500: nobody would catch a rejection, and it would end the process. */
-async function bodyOf(route: () => Body | Promise<Body>): Promise<Body> {
-  try {
-    return await route()
-  } catch {
-    return json(500, { status: 'failed' })
   }
 }
 

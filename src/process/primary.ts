@@ -44,6 +44,7 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
       },
       warnings: () => warnings,
     },
+    log,
   })
 
   function start(): void {
@@ -76,9 +77,7 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
     })
   }
 
-  function logOnce({ members, text }: SharedWarning): void {
-    // Not the text, in which workers may name different measurements.
-    const subject = [members.event, members.of, members.what].join(' ')
+  function logOnce({ subject, members, text }: SharedWarning): void {
     if (logged.has(subject)) return
     logged.add(subject)
     log.warn(members, text)

@@ -52,6 +52,8 @@ export async function runServerProcess(config: Config, log: Logger): Promise<voi
   try {
     const host = await listenAddress(config.listen.host)
     const opsUrl = opsPort === 0 || cluster.isWorker ? null : await app.ops.listen({ host, port: opsPort })
+    await app.storeTried()
+    if (stopping) return
     const url = await app.server.listen({ host, port })
     app.start()
     if (cluster.isWorker) {

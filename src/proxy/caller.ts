@@ -5,7 +5,14 @@ import type { SessionCache } from '../session/cache.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { Sessions } from '../session/lifecycle.ts'
 import type { CachedSession, OutageGrace } from '../session/outage-grace.ts'
-import { type Found, type LiveSession, loginRequired, NO_COOKIE, touchInterval } from '../session/session.ts'
+import {
+  type Found,
+  type LiveSession,
+  loginRequired,
+  NO_COOKIE,
+  notLive,
+  touchInterval,
+} from '../session/session.ts'
 import { type SessionStore, StoreUnavailable } from '../store/store.ts'
 import type { Access } from '../tokens/obtain.ts'
 import { neededAt, type RefreshTiming } from '../tokens/refresh-policy.ts'
@@ -122,22 +129,16 @@ export function createCallers({
       if (still === null) throw error
       return still
     }
-    switch (found.kind) {
-      case 'live': {
-        onSession()
-        const caller = await ready(found.session, await tokens.obtainAccessToken(found.session))
-        // A refresh has changed the record meanwhile, and its change message may be missing.
-        if (caller.gen === found.session.record.gen) cache.put(cookie, caller, read)
-        else cache.drop(caller.key)
-        return caller
-      }
-      case 'ended':
-        cache.drop(verified.recordKey)
-        throw loginRequired(found.reason)
-      case 'unreadable':
-        cache.drop(verified.recordKey)
-        throw problem('login_required', 'The session cannot be read here any more.')
+    if (found.kind !== 'live') {
+      cache.drop(verified.recordKey)
+      throw notLive(found)
     }
+    onSession()
+    const caller = await ready(found.session, await tokens.obtainAccessToken(found.session))
+    // A refresh has changed the record meanwhile, and its change message may be missing.
+    if (caller.gen === found.session.record.gen) cache.put(cookie, caller, read)
+    else cache.drop(caller.key)
+    return caller
   }
 
   async function ready(session: LiveSession, access: Access): Promise<Caller> {

@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
 import { CSRF_PARAMETER, inPath, inQuery, jsonBody, type OpenApiFragment } from '../http/openapi.ts'
+import { parameterAt } from '../http/problems.ts'
 import { PATHS, WAC } from '../paths.ts'
 import {
   type AccountRules,
@@ -62,15 +63,11 @@ export function readSiteTarget(request: FastifyRequest, accounts: AccountRules):
   let asJson = site?.asJson ?? request.routeOptions.url === PATHS.siteInBodyAsJson
   let formatNamed = false
   let callback: string | null = null
-  for (const { name, value } of queryParameters(request.url)) {
+  for (const [position, { name, value }] of queryParameters(request.url).entries()) {
     if (name === 'format' && !formatNamed && /^json$/i.test(value)) asJson = formatNamed = true
     else if (name === 'format') throw problem('invalid_request', 'The parameter format must be json, once.')
     else if (name === 'callback' && callback === null) callback = readCallback(value)
-    else
-      throw problem(
-        'invalid_request',
-        `The parameter ${name.slice(0, 64)} is not known here, or is repeated.`,
-      )
+    else throw problem('invalid_request', `${parameterAt(position, name)} is not known here, or is repeated.`)
   }
   const query = [asJson ? 'format=json' : '', callback === null ? '' : `callback=${callback}`]
     .filter(Boolean)

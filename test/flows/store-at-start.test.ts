@@ -1,0 +1,69 @@
+import { connect } from 'node:net'
+import t from 'tap'
+import type { Child, Teardown } from '../helpers/child.ts'
+import { freePort } from '../helpers/ports.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { SERVER_ENV, startBuilt } from '../helpers/server-process.ts'
+import { elapsed, until } from '../helpers/wait.ts'
+
+interface Starting {
+  readonly url: string
+  readonly child: Child
+  isOpen(): Promise<boolean>
+}
+
+/** A server whose health checks can be asked, and whose public port may still be closed. */
+async function beginStart(t: Teardown, redisUrl: string): Promise<Starting> {
+  const [port, opsPort] = [await freePort(), await freePort()]
+  const { SESSION_STORE: _, ...env } = SERVER_ENV
+  const child = startBuilt(t, 'main.js', {
+    ...env,
+    REDIS_URL: redisUrl,
+    PORT: String(port),
+    OPS_PORT: String(opsPort),
+    PUBLIC_URL: `http://localhost:${port}`,
+  })
+  await until('health checks', () => accepts(opsPort))
+  return { url: `http://127.0.0.1:${port}`, child, isOpen: () => accepts(port) }
+}
+
+function accepts(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1')
+    socket.on('connect', () => resolve(true)).on('error', () => resolve(false))
+    socket.on('connect', () => socket.destroy())
+  })
+}
+
+t.test('no call is refused because it came before the connection to Redis', async (t) => {
+  const redis = await startRedis(t)
+  redis.pause()
+  const { url, isOpen } = await beginStart(t, redis.url)
+  // A third of the second for which a start waits.
+  await elapsed(333)
+  const openWithoutRedis = await isOpen()
+  redis.resume()
+  await until('the public port is open', isOpen)
+  const { status } = await fetch(`${url}/auth/session`)
+  t.equal(openWithoutRedis, false, 'the port is closed while Redis has not answered')
+  t.equal(status, 200, 'the first call finds the store')
+})
+
+t.test('the port opens without Redis, whether it refuses connections or is silent', async (t) => {
+  const redis = await startRedis(t)
+  redis.pause()
+  t.teardown(() => redis.resume())
+  for (const redisUrl of [redis.url, `redis://127.0.0.1:${await freePort()}`]) {
+    const { url, isOpen } = await beginStart(t, redisUrl)
+    await until('the public port is open', isOpen)
+    t.equal((await fetch(`${url}/auth/session`)).status, 503)
+  }
+})
+
+t.test('a stop signal ends a start that waits for Redis', async (t) => {
+  const redis = await startRedis(t)
+  redis.pause()
+  t.teardown(() => redis.resume())
+  const { child } = await beginStart(t, redis.url)
+  t.equal((await child.stop('SIGTERM')).code, 0)
+})
