@@ -70,7 +70,7 @@ async function measureAll(services, options) {
   const { rounds, seconds, count } = options
   const how = `- ${rounds} rounds, each way in a new process in each: ${seconds} s (in the background: ${count} sessions) after a warm-up of half that; 64 token requests in flight`
   writeSection(options.page, 'refresh', `${whenAndWhere()}\n${how}\n\n${refresh}`)
-  writeRounds(options.page.replace(/\.md$/, '-refresh'), Object.fromEntries(results))
+  writeRounds(options.page.replace(/(\.md)?$/, '-refresh'), Object.fromEntries(results))
   writeSection(options.page, 'rest', `${whenAndWhere()}\n\n${rest}`)
   say(`written: ${options.page}`)
 }

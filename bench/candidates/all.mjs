@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs'
 import { BENCH, findProgram, PEERS } from '../places.mjs'
 import { apache } from './apache.mjs'
 import { nginx, nginxTuned } from './nginx.mjs'
-import { bare, bareFastify, expressOidc, fastifySession, replyFrom } from './node-servers.mjs'
+import { bare, bareFastify, bareWorkers, expressOidc, fastifySession, replyFrom } from './node-servers.mjs'
 import { ours, oursAgain, oursLogged, oursTraced, oursUncached, oursWithWorkers } from './ours.mjs'
 
 /** In the order of the table. */
@@ -24,7 +24,7 @@ export const CANDIDATES = [
 ]
 
 /** Measured apart: they share the cores with the load. */
-export const WORKERS = [oursWithWorkers(1), oursWithWorkers(2)]
+export const WORKERS = [oursWithWorkers(1), oursWithWorkers(2), bareWorkers]
 
 /** The candidates of these names that can run here, the packages that they need installed. */
 export function installedOf(names, say) {

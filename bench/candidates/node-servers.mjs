@@ -11,6 +11,12 @@ export const bare = {
   start: (services) => startServer(services, 'bare'),
 }
 
+export const bareWorkers = {
+  name: 'bare-workers',
+  title: 'node:http + undici dispatch in two processes of node:cluster',
+  start: (services) => startServer(services, 'bare-workers', { core: 'any' }),
+}
+
 export const bareFastify = {
   name: 'bare-fastify',
   title: 'Fastify + undici dispatch, no session',
@@ -28,21 +34,21 @@ export const fastifySession = {
   name: 'fastify-session',
   title: 'Fastify + @fastify/session (Redis) + @fastify/reply-from',
   needsPeers: true,
-  start: (services) => startServer(services, 'fastify-session', '/sign-in'),
+  start: (services) => startServer(services, 'fastify-session', { signInPath: '/sign-in' }),
 }
 
 export const expressOidc = {
   name: 'express-oidc',
   title: 'express-openid-connect (Redis) + http-proxy-middleware',
   needsPeers: true,
-  start: (services) => startServer(services, 'express-oidc', '/login'),
+  start: (services) => startServer(services, 'express-oidc', { signInPath: '/login' }),
 }
 
-async function startServer(services, name, signInPath = null) {
+async function startServer(services, name, { signInPath = null, core = 'server' } = {}) {
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
   const { pid, stop } = await services.processes.start(process.execPath, [file(name)], {
-    core: 'server',
+    core,
     ready: () => get(url, {}),
     env: {
       PORT: String(port),

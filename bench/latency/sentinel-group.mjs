@@ -31,6 +31,12 @@ export async function startSentinelGroup({ processes, folder }) {
   const data = new Redis({ port: replica.port, host: '127.0.0.1' })
   const saysReplica = async (text) => (await data.info('replication')).includes(text)
   await until('the replica is in sync', () => saysReplica('master_link_status:up'))
+  const source = new Redis({ port: master.port, host: '127.0.0.1' })
+  // Before, the master sends the replica no writes, which would be missing after the failover.
+  await until('the replica is online at its master', async () =>
+    (await source.info('replication')).includes('state=online'),
+  )
+  source.disconnect()
   for (const sentinel of sentinels) {
     await until('the Sentinels know each other and the replica', async () => {
       const state = (await sentinel.call('sentinel', 'master', NAME)).join(' ')

@@ -1,10 +1,10 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import t from 'tap'
 import { startChild, type Teardown } from '../helpers/child.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 
 // Nothing here is about speed.
@@ -25,8 +25,8 @@ async function bench(t: Teardown, file: string, ...args: string[]): Promise<Run>
 }
 
 /** A page with a place for each section. */
-function emptyPage(names = ['proxy', 'workers', 'latency', 'refresh', 'rest']): string {
-  const page = join(makeFolder('bench'), 'page.md')
+function emptyPage(names = ['proxy', 'workers', 'latency', 'refresh', 'rest'], name = 'page.md'): string {
+  const page = join(makeFolder('bench'), name)
   const places = names.map((name) => `<!-- ${name}: written by the benchmark -->\n<!-- /${name} -->\n`)
   writeFileSync(page, `# Kept\n\n${places.join('\n')}`)
   return page
@@ -53,7 +53,7 @@ t.test(
     const written = readFileSync(page, 'utf8')
     t.match(written, /^# Kept\n/)
     const rows = rowsOf(written)
-    t.equal(rows.length, 10, 'four candidates, two sizes; one worker and two')
+    t.equal(rows.length, 11, 'four candidates, two sizes; one worker, two, and two bare ones')
     for (const [title, perSecond = ''] of rows) {
       t.ok(Number(perSecond.replaceAll(',', '')) > 0, `${title} answered: ${perSecond}`)
     }
@@ -83,9 +83,7 @@ t.test('the load counts every response, sized or chunked, and detects failed one
     if (request.url === '/chunked') response.write('part, ')
     response.end('rest')
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => server.close())
-  const { port } = server.address() as AddressInfo
+  const port = await listenOnLoopback(t, server)
   const file = join(makeFolder('load'), 'requests.tsv')
 
   for (const { paths, bad } of [
@@ -141,7 +139,7 @@ t.test('a round with an error, or with responses that the upstream never sent, i
 })
 
 t.test('the refresh benchmark measures both kinds of refresh and the memory of idle sessions', async (t) => {
-  const page = emptyPage()
+  const page = emptyPage(['refresh', 'rest'], 'page')
   const short = ['--rounds', '1', '--seconds', '0.3', '--count', '50', '--sessions', '200', '--idle', '1']
   const run = await bench(t, 'refresh.mjs', ...short, '--page', page)
   t.equal(run.code, 0, run.stderr)
@@ -152,6 +150,7 @@ t.test('the refresh benchmark measures both kinds of refresh and the memory of i
   }
   const bytes = Number(/(\d+) bytes/.exec(rows.flat().join(' '))?.[1])
   t.ok(bytes > 800 && bytes < 10_000, `a session takes ${bytes} bytes, its tokens alone more than 800`)
+  t.ok(existsSync(`${page}-refresh.json`), 'the rounds are apart from those of other benchmarks')
 })
 
 t.test('the capacity benchmark measures a full store and extrapolates to larger ones', async (t) => {
@@ -209,9 +208,7 @@ t.test('the load at a fixed rate counts a latency from the time at which a reque
     if (gate.held === null) respond()
     else gate.held.push(respond)
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => server.close())
-  const { port } = server.address() as AddressInfo
+  const port = await listenOnLoopback(t, server)
   const file = join(makeFolder('load'), 'requests.tsv')
   writeFileSync(file, ['/', '/', '/', '/moved'].map((path) => `${path}\tsession=none\n`).join(''))
 
