@@ -2,13 +2,14 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { parseEnv } from 'node:util'
 import t from 'tap'
 import { parseConfig } from '../src/config/config.ts'
-import { VARIABLES } from '../src/config/variables.ts'
+import { TABLE, VARIABLE_NAMES } from '../src/config/variables.ts'
 
 const ROOT = new URL('../', import.meta.url)
 const example = readFileSync(new URL('.env.example', ROOT), 'utf8')
 const page = readFileSync(new URL('docs/configuration.md', ROOT), 'utf8')
 
-const names = VARIABLES.map(({ name }) => name).sort()
+const names = [...VARIABLE_NAMES].sort()
+const variables = VARIABLE_NAMES.map((name) => ({ name, ...TABLE[name] }))
 
 /** Lines `NAME=value` or `#NAME=value`, with the comment right above them. */
 const entries = [...example.matchAll(/((?:^# .*\n)+)^(#?)([A-Z_]+)=(.*)$/gm)].map(
@@ -29,7 +30,7 @@ t.test(
   async (t) => {
     t.strictSame([...example.matchAll(/^#?([A-Z_]+)=/gm)].map(([, name]) => name).sort(), names)
     t.strictSame(entries.map(({ name }) => name).sort(), names, 'each has a comment')
-    for (const variable of VARIABLES) {
+    for (const variable of variables) {
       const entry = entries.find(({ name }) => name === variable.name)
       t.ok(entry?.comment.startsWith(`# ${variable.meaning}`), `${variable.name}: ${variable.meaning}`)
       t.equal(entry?.isSet, variable.required || variable.name === 'REDIS_URL', `${variable.name} is set`)
@@ -45,10 +46,10 @@ t.test(
   'docs/configuration.md lists exactly the variables that are read, with default and range',
   async (t) => {
     t.strictSame(rows.map(({ name }) => name).sort(), names)
-    for (const variable of VARIABLES) {
+    for (const variable of variables) {
       const [, name, fallback, accepts] = rows.find((row) => row.name === variable.name)?.cells ?? []
       t.equal(name, `\`${variable.name}\`${variable.secret ? ' (secret)' : ''}`)
-      t.equal(accepts, variable.accepts, variable.name)
+      t.equal(accepts, variable.kind.accepts, variable.name)
       if (variable.required) t.equal(fallback, 'required', variable.name)
       else if (variable.default !== null) t.equal(fallback, `\`${variable.default}\``, variable.name)
       else t.notMatch(fallback, /^`|^required$|^$/, variable.name)

@@ -143,7 +143,10 @@ t.test('docs/spa.md lists each code under its status', async (t) => {
 
 t.test('OpenAPI knows each code, and names codes of its table under their status', async (t) => {
   const config = configOf({ OAUTH_FLOWS: 'code,token,password', CLIENT_FLUX_ALLOWED: '*' })
-  const document = openApiDocument(config, [...loginOpenApi(config.oauth), ...proxyOpenApi(config)])
+  const document = openApiDocument({ ...config, sessionCookie: 'session' }, [
+    ...loginOpenApi(config.oauth),
+    ...proxyOpenApi(config),
+  ])
   t.strictSame(document.components.schemas.Problem.properties.code.enum, PROBLEM_CODES)
   type Responses = Record<string, { description: string; content?: object }>
   const operations = Object.entries(

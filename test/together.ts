@@ -1,3 +1,3 @@
 import { runTogether } from './helpers/together.ts'
 
-runTogether('.', 'config', 'oauth', 'ops', 'session', 'spa')
+runTogether('.', 'config', 'oauth', 'ops', 'session', 'spa', 'tracing')

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { startChild, type Teardown } from '../helpers/child.ts'
 import { freePort } from '../helpers/ports.ts'
 import { toolPath } from '../helpers/redis.ts'
-import { until } from '../helpers/replicas.ts'
+import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 
 export const FRONTS = ['nginx', 'haproxy', 'caddy'] as const

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
-import { until } from '../helpers/replicas.ts'
 import { type Bff, decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
 import { sessions } from '../operator/run.ts'
 
 type Line = Record<string, unknown>

@@ -1,15 +1,17 @@
 import { readFile } from 'node:fs/promises'
-import net, { type AddressInfo } from 'node:net'
+import net from 'node:net'
 import tls from 'node:tls'
 import t, { type Test } from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
 import { createCertificate } from '../helpers/certificate.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { startConnectProxy } from '../helpers/connect-proxy.ts'
+import { listenOnLoopback, portOfUrl } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { presentations, signInExpired, until } from '../helpers/replicas.ts'
+import { presentations, signInExpired } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'
 import { CLIENT, decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 
 const CREDENTIALS = 'egress:pa55w0rd'
@@ -27,9 +29,7 @@ async function endTls(t: Teardown, port: number, options: tls.TlsOptions): Promi
       one.pipe(other)
     }
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => server.close())
-  return (server.address() as AddressInfo).port
+  return await listenOnLoopback(t, server)
 }
 
 /** A platform by https under two names that only the proxy can resolve, and the environment of a server behind it. */
@@ -100,7 +100,7 @@ t.test('a server that reaches the platform only through a TLS proxy with credent
     t.equal((await browser.fetch(flux)).status, 200)
     sandbox.faults.set({ resource: { mode: 'hang' } })
     const before = sandbox.journal.entries({ endpoint: 'resource' }).length
-    const socket = net.connect(Number(new URL(server.publicUrl).port), '127.0.0.1')
+    const socket = net.connect(portOfUrl(server.publicUrl), '127.0.0.1')
     const cookie = [...browser.cookies].map(([name, { value }]) => `${name}=${value}`).join('; ')
     const { host } = new URL(server.publicUrl)
     socket.write(

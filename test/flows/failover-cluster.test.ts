@@ -1,7 +1,8 @@
 import t from 'tap'
 import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
-import { elapsed, presentations, until } from '../helpers/replicas.ts'
+import { presentations } from '../helpers/replicas.ts'
 import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 import { counted, presentedAgain, sessionsOn, signInMany, startLoad, untilAllRefreshed } from './load.ts'
 
 t.jobs = 2

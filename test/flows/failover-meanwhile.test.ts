@@ -1,7 +1,8 @@
 import t from 'tap'
 import { startSentinelGroup } from '../helpers/redis-groups.ts'
-import { presentations, signInExpired, through, until } from '../helpers/replicas.ts'
+import { presentations, signInExpired, through } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
 
 // Most of the time is spent waiting.
 t.jobs = 3

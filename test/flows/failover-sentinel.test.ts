@@ -1,7 +1,8 @@
 import t from 'tap'
 import { type SentinelGroup, startSentinelGroup } from '../helpers/redis-groups.ts'
-import { elapsed, through, until } from '../helpers/replicas.ts'
+import { through } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 import { counted, presentedAgain, signInMany, startLoad, untilAllRefreshed } from './load.ts'
 
 t.jobs = 2

@@ -1,9 +1,9 @@
 import t from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { elapsed } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'
-import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
+import { platformEnv, signIn, startSandbox } from '../helpers/system.ts'
+import { elapsed } from '../helpers/wait.ts'
 
 for (const [what, redisToo] of [
   ['a server', false],
@@ -15,11 +15,7 @@ for (const [what, redisToo] of [
     const server = await startServer(t, {
       REDIS_URL: redis.url,
       SESSION_STORE: 'redis',
-      AUTH_URL: sandbox.authUrl,
-      BASE_URL: sandbox.baseUrl,
-      CLIENT_ID: CLIENT.clientId,
-      CLIENT_SECRET: CLIENT.clientSecret,
-      WAC: 'DEMO',
+      ...platformEnv(sandbox),
     })
     const browsers = Array.from({ length: 8 }, () => createBrowser(server.publicUrl))
     for (const browser of browsers) await signIn(browser, sandbox)

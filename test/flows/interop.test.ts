@@ -2,7 +2,8 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import t, { type Test } from 'tap'
 import type { Browser } from '../helpers/browser.ts'
-import { type ForeignServer, listenOnLoopback, startForeignServer } from '../helpers/oidc-provider.ts'
+import { type ForeignServer, startForeignServer } from '../helpers/oidc-provider.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
 import { startReverseProxy } from '../helpers/reverse-proxy.ts'
 import { type Bff, startBff } from '../helpers/system.ts'
 
@@ -210,7 +211,7 @@ async function startWithForeignServer(
     })
     response.end(active ? '{"values":[]}' : '{"error":"invalid_token"}')
   })
-  const baseUrl = await listenOnLoopback(t, resource)
+  const baseUrl = `http://127.0.0.1:${await listenOnLoopback(t, resource)}`
   const bff = await startBff(
     t,
     { authUrl: foreign.issuer, baseUrl },

@@ -1,12 +1,12 @@
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createServer, get, type IncomingMessage } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
 import { type ServerProcess, startServer } from '../helpers/server-process.ts'
-import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
+import { platformEnv, signIn, startSandbox } from '../helpers/system.ts'
 
 const MIB = 1024 * 1024
 const SIZE = 256 * MIB
@@ -15,7 +15,7 @@ const CHUNK = Buffer.alloc(64 * 1024, 'x')
 type Pace = (sentSoFar: number) => Promise<void>
 
 /** A resource server that sends 256 MiB at the pace that the last part of the path names, and nothing for `Small`. */
-async function startSource(paces: Record<string, () => Pace>): Promise<{ url: string; close(): void }> {
+async function startSource(t: Test, paces: Record<string, () => Pace>): Promise<string> {
   const server = createServer(async (request, response) => {
     const start = paces[/([A-Z]\w+)(?:\?|$)/.exec(request.url ?? '')?.[1] ?? '']
     if (start === undefined) return response.writeHead(204).end()
@@ -27,16 +27,7 @@ async function startSource(paces: Record<string, () => Pace>): Promise<{ url: st
     }
     response.end()
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  return {
-    url: `http://127.0.0.1:${port}`,
-    close() {
-      server.closeAllConnections()
-      server.close()
-    },
-  }
+  return `http://127.0.0.1:${await listenOnLoopback(t, server)}`
 }
 
 function residentMib({ pid }: ServerProcess): number {
@@ -74,15 +65,10 @@ function pausing(everyMib: number, ms: number): Pace {
 }
 
 t.test('256 MiB are relayed in memory that stays flat', async (t) => {
-  const source = await startSource({ Fast: () => atOnce, Slow: () => pausing(2, 15) })
-  t.teardown(source.close)
+  const source = await startSource(t, { Fast: () => atOnce, Slow: () => pausing(2, 15) })
   const sandbox = await startSandbox(t)
   const server = await startServer(t, {
-    AUTH_URL: sandbox.authUrl,
-    BASE_URL: source.url,
-    CLIENT_ID: CLIENT.clientId,
-    CLIENT_SECRET: CLIENT.clientSecret,
-    WAC: 'DEMO',
+    ...platformEnv({ authUrl: sandbox.authUrl, baseUrl: source }),
   })
   const browser = createBrowser(server.publicUrl)
   await signIn(browser, sandbox)

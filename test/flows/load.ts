@@ -1,8 +1,9 @@
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { Answer, Browser } from '../helpers/browser.ts'
 import type { RedisServer } from '../helpers/redis.ts'
-import { elapsed, presentations, through, until } from '../helpers/replicas.ts'
+import { presentations, through } from '../helpers/replicas.ts'
 import { type Bff, signIn } from '../helpers/system.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 
 /** Sessions that call all the time, each through every replica in turn. */
 export interface Load {

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
-import { elapsed } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { elapsed } from '../helpers/wait.ts'
 import { startProxy } from '../store/proxy.ts'
 import { scriptSha } from '../store/script-sha.ts'
 

@@ -1,12 +1,13 @@
-import { once } from 'node:events'
-import net, { type AddressInfo } from 'node:net'
+import net from 'node:net'
 import t from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
 import type { Teardown } from '../helpers/child.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { elapsed, presentations, signInExpired, through, until } from '../helpers/replicas.ts'
+import { presentations, signInExpired, through } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'
-import { CLIENT, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { platformEnv, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 import { startProxy } from '../store/proxy.ts'
 import { scriptSha } from '../store/script-sha.ts'
 
@@ -24,11 +25,7 @@ t.test(
     const proxy = await startProxy(t, redis.port)
     const env = {
       SESSION_STORE: 'redis',
-      AUTH_URL: sandbox.authUrl,
-      BASE_URL: sandbox.baseUrl,
-      CLIENT_ID: CLIENT.clientId,
-      CLIENT_SECRET: CLIENT.clientSecret,
-      WAC: 'DEMO',
+      ...platformEnv(sandbox),
       TOKEN_TIMEOUT_MS,
     }
     const stalled = await startServer(t, { ...env, REDIS_URL: `redis://127.0.0.1:${proxy.port}` })
@@ -81,11 +78,8 @@ async function startPartition(t: Teardown, port: number) {
       one.on('close', () => other.destroy())
     }
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => server.close())
   return {
-    port: (server.address() as AddressInfo).port,
+    port: await listenOnLoopback(t, server),
     begin: () => {
       partitioned = true
     },

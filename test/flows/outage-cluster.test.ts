@@ -2,8 +2,9 @@ import t, { type Test } from 'tap'
 import type { Browser } from '../helpers/browser.ts'
 import type { RedisServer } from '../helpers/redis.ts'
 import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
-import { elapsed, lastBearer, signInFor, until } from '../helpers/replicas.ts'
+import { lastBearer, signInFor } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 
 // Most of the time is spent waiting.
 t.jobs = 3

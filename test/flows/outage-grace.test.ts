@@ -2,8 +2,9 @@ import t, { type Test } from 'tap'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { Answer, Browser } from '../helpers/browser.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
-import { elapsed, signInFor, through, until } from '../helpers/replicas.ts'
+import { signInFor, through } from '../helpers/replicas.ts'
 import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 import { type Proxy as Network, startProxy } from '../store/proxy.ts'
 
 // Most of the time is spent waiting.

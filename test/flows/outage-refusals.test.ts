@@ -2,8 +2,9 @@ import t from 'tap'
 import type { Answer } from '../helpers/browser.ts'
 import { freePort } from '../helpers/ports.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
-import { presentations, signInExpired, until } from '../helpers/replicas.ts'
+import { presentations, signInExpired } from '../helpers/replicas.ts'
 import { decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
 
 /** A Redis that is there and does not do what it should. */
 interface Trouble {

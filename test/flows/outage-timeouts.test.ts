@@ -1,8 +1,9 @@
 import t, { type Test } from 'tap'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
-import { presentations, signInExpired, through, until } from '../helpers/replicas.ts'
+import { presentations, signInExpired, through } from '../helpers/replicas.ts'
 import { type Bff, decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
 import { startProxy, type Proxy as Way } from '../store/proxy.ts'
 import { scriptSha } from '../store/script-sha.ts'
 

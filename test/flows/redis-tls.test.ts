@@ -3,8 +3,9 @@ import { checkRedis } from '../../src/operator/check-redis.ts'
 import { configOf } from '../config/environment.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startCluster, startSentinelGroup } from '../helpers/redis-groups.ts'
-import { presentations, signInExpired, until } from '../helpers/replicas.ts'
+import { presentations, signInExpired } from '../helpers/replicas.ts'
 import { type Bff, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
 
 const FORMS = {
   'a single Redis': async (t: Parameters<typeof startRedis>[0]) => await startRedis(t, { tls: true }),

@@ -1,8 +1,9 @@
 import t from 'tap'
 import type { Browser } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { elapsed, presentations, startReplicas, through, until } from '../helpers/replicas.ts'
+import { presentations, startReplicas, through } from '../helpers/replicas.ts'
 import { type Bff, signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 
 t.jobs = 4
 

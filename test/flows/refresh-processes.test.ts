@@ -1,9 +1,10 @@
 import t from 'tap'
 import { type Browser, createBrowser } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { elapsed, presentations } from '../helpers/replicas.ts'
+import { presentations } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'
-import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
+import { platformEnv, signIn, startSandbox } from '../helpers/system.ts'
+import { elapsed } from '../helpers/wait.ts'
 
 const SESSIONS = 60
 const LIFE_SECONDS = 3
@@ -15,12 +16,8 @@ t.test('replicas that are killed or stopped during background refreshes lose no 
   const env = {
     REDIS_URL: redis.url,
     SESSION_STORE: 'redis',
-    AUTH_URL: sandbox.authUrl,
-    BASE_URL: sandbox.baseUrl,
-    CLIENT_ID: CLIENT.clientId,
-    CLIENT_SECRET: CLIENT.clientSecret,
+    ...platformEnv(sandbox),
     TOKEN_TIMEOUT_MS: String(TOKEN_TIMEOUT_MS),
-    WAC: 'DEMO',
   }
   const [killed, stopped, stays] = await Promise.all([
     startServer(t, env),

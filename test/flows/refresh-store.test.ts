@@ -1,5 +1,6 @@
 import t from 'tap'
-import { elapsed, presentations, signInExpired, startReplicas, through, until } from '../helpers/replicas.ts'
+import { presentations, signInExpired, startReplicas, through } from '../helpers/replicas.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 
 t.jobs = 3
 

@@ -6,9 +6,9 @@ import { createSessionCookies, recordKeyOf } from '../../src/session/cookies.ts'
 import { sealTokens } from '../../src/session/sealed-tokens.ts'
 import type { SessionStore } from '../../src/store/store.ts'
 import type { Teardown } from '../helpers/child.ts'
-import { elapsed } from '../helpers/replicas.ts'
 import { type Env, type ServerProcess, startServer } from '../helpers/server-process.ts'
 import { CLIENT } from '../helpers/system.ts'
+import { elapsed } from '../helpers/wait.ts'
 
 const MAX_MS = 43_200_000
 const NEW_AT_ONCE = 40
@@ -36,7 +36,7 @@ async function makeSession(
   const answer = await fetch(`${sandbox.authUrl}/oauth/token`, { method: 'POST', body })
   const granted = (await answer.json()) as { access_token: string; refresh_token: string }
   const keyring = createKeyring([new Secret(secret)])
-  const cookies = createSessionCookies({ keyring, publicUrl: 'http://localhost' })
+  const cookies = createSessionCookies({ keyring, publicUrl: 'http://localhost', secure: false })
   const sessionId = cookies.newSessionId()
   const key = recordKeyOf(sessionId)
   const createdAt = Date.now()

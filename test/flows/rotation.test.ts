@@ -1,7 +1,7 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
-import { until } from '../helpers/replicas.ts'
-import { CLIENT, startSandbox } from '../helpers/system.ts'
+import { platformEnv, startSandbox } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
 import { sessions } from '../operator/run.ts'
 import { redisStore, singleTarget } from '../store/stores.ts'
 import { makeSessions, startCalls, startDeployment } from './rotation-deployment.ts'
@@ -44,11 +44,7 @@ t.test('secrets change by rolling restarts under load, and nobody is signed out'
     {
       SESSION_STORE: undefined,
       REDIS_URL: redis.url,
-      AUTH_URL: sandbox.authUrl,
-      BASE_URL: sandbox.baseUrl,
-      CLIENT_ID: CLIENT.clientId,
-      CLIENT_SECRET: CLIENT.clientSecret,
-      WAC: 'DEMO',
+      ...platformEnv(sandbox),
     },
     A,
   )

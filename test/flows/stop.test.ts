@@ -2,14 +2,16 @@ import { once } from 'node:events'
 import net from 'node:net'
 import t from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
+import { listenOnLoopback, portOfUrl } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { presentations, until } from '../helpers/replicas.ts'
+import { presentations } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'
-import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
+import { platformEnv, signIn, startSandbox } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
 
 t.test('a connection without a request does not delay the stop', async (t) => {
   const server = await startServer(t, { SHUTDOWN_SECONDS: '10' })
-  const silent = net.connect(Number(new URL(server.url).port), '127.0.0.1')
+  const silent = net.connect(portOfUrl(server.url), '127.0.0.1')
   t.teardown(() => silent.destroy())
   silent.on('error', () => {})
   await once(silent, 'connect')
@@ -22,16 +24,12 @@ t.test('an open request is answered, and its keep-alive connection does not dela
   const sandbox = await startSandbox(t)
   const server = await startServer(t, {
     SHUTDOWN_SECONDS: '10',
-    AUTH_URL: sandbox.authUrl,
-    BASE_URL: sandbox.baseUrl,
-    CLIENT_ID: CLIENT.clientId,
-    CLIENT_SECRET: CLIENT.clientSecret,
-    WAC: 'DEMO',
+    ...platformEnv(sandbox),
   })
   const browser = createBrowser(server.publicUrl)
   await signIn(browser, sandbox)
   const gate = sandbox.hold('resource')
-  const socket = net.connect(Number(new URL(server.url).port), '127.0.0.1')
+  const socket = net.connect(portOfUrl(server.url), '127.0.0.1')
   t.teardown(() => socket.destroy())
   const cookie = [...browser.cookies].map(([name, { value }]) => `${name}=${value}`).join('; ')
   socket.write(
@@ -62,11 +60,7 @@ t.test('a token response that is already late is stored before the process ends'
     REDIS_URL: redis.url,
     SHUTDOWN_SECONDS: '15',
     TOKEN_TIMEOUT_MS: '1000',
-    AUTH_URL: sandbox.authUrl,
-    BASE_URL: sandbox.baseUrl,
-    CLIENT_ID: CLIENT.clientId,
-    CLIENT_SECRET: CLIENT.clientSecret,
-    WAC: 'DEMO',
+    ...platformEnv(sandbox),
   }
   const server = await startServer(t, env)
   const browser = createBrowser(server.publicUrl)
@@ -95,7 +89,7 @@ t.test('a token response that is already late is stored before the process ends'
 
 t.test('a hanging refresh that an open request starts during the stop is reset in time', async (t) => {
   const sandbox = await startSandbox(t)
-  const server = await startServer(t, { ...settingsOf(sandbox), SHUTDOWN_SECONDS: '6' })
+  const server = await startServer(t, { ...platformEnv(sandbox), SHUTDOWN_SECONDS: '6' })
   const browser = createBrowser(server.publicUrl)
   await signIn(browser, sandbox)
   const resource = sandbox.hold('resource')
@@ -115,17 +109,10 @@ t.test('a hanging refresh that an open request starts during the stop is reset i
 
 t.test('a hanging revocation does not delay the stop', async (t) => {
   const sandbox = await startSandbox(t)
-  const silent = net.createServer().listen(0, '127.0.0.1')
-  await once(silent, 'listening')
-  const sockets = new Set<net.Socket>()
-  silent.on('connection', (socket) => sockets.add(socket.on('error', () => {})))
-  t.teardown(() => {
-    silent.close()
-    for (const socket of sockets) socket.destroy()
-  })
-  const { port } = silent.address() as net.AddressInfo
+  const silent = net.createServer((socket) => void socket.on('error', () => {}))
+  const port = await listenOnLoopback(t, silent)
   const server = await startServer(t, {
-    ...settingsOf(sandbox),
+    ...platformEnv(sandbox),
     SHUTDOWN_SECONDS: '6',
     OAUTH_REVOCATION_URL: `http://127.0.0.1:${port}/revoke`,
   })
@@ -136,13 +123,3 @@ t.test('a hanging revocation does not delay the stop', async (t) => {
   t.equal(await server.stop('SIGTERM'), 0)
   t.ok(performance.now() - begin < 5_500)
 })
-
-function settingsOf(sandbox: Awaited<ReturnType<typeof startSandbox>>): Record<string, string> {
-  return {
-    AUTH_URL: sandbox.authUrl,
-    BASE_URL: sandbox.baseUrl,
-    CLIENT_ID: CLIENT.clientId,
-    CLIENT_SECRET: CLIENT.clientSecret,
-    WAC: 'DEMO',
-  }
-}

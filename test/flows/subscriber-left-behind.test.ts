@@ -1,7 +1,8 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
-import { through, until } from '../helpers/replicas.ts'
+import { through } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
 import { startProxy } from '../store/proxy.ts'
 import { counted } from './load.ts'
 

@@ -1,6 +1,7 @@
 import t, { type Test } from 'tap'
-import { elapsed, type Replicas, startReplicas, through, until } from '../helpers/replicas.ts'
+import { type Replicas, startReplicas, through } from '../helpers/replicas.ts'
 import { type Bff, signIn } from '../helpers/system.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 import { sessions } from '../operator/run.ts'
 
 const SECRET = 'the-first-secret-of-the-tests-of-32-characters'

@@ -3,7 +3,6 @@ import { get, type IncomingMessage } from 'node:http'
 import t from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { until } from '../helpers/replicas.ts'
 import {
   runServer,
   SERVER_ENV,
@@ -11,7 +10,8 @@ import {
   startBuilt,
   startServer,
 } from '../helpers/server-process.ts'
-import { CLIENT, signIn, startSandbox } from '../helpers/system.ts'
+import { platformEnv, signIn, startSandbox } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
 
 /** Of all workers so far. */
 function workerPids(server: ServerProcess): number[] {
@@ -133,11 +133,7 @@ t.test('workers whose primary is killed finish what is open and end', async (t) 
     SESSION_STORE: undefined,
     REDIS_URL: redis.url,
     WORKERS: '2',
-    WAC: 'DEMO',
-    AUTH_URL: sandbox.authUrl,
-    BASE_URL: sandbox.baseUrl,
-    CLIENT_ID: CLIENT.clientId,
-    CLIENT_SECRET: CLIENT.clientSecret,
+    ...platformEnv(sandbox),
   })
   await until('both workers', () => workerPids(server).length === 2)
   const pids = workerPids(server)

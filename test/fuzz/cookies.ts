@@ -189,6 +189,7 @@ export const cookieHeaders = createFuzzer<Cookies>({
     const foreign = createSessionCookies({
       keyring: createKeyring([new Secret('another-secret-than-that-of-the-server')]),
       publicUrl: 'http://localhost',
+      secure: false,
     })
     let browser = await signedIn()
 

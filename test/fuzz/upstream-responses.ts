@@ -1,7 +1,7 @@
-import { once } from 'node:events'
-import net, { type AddressInfo, type Socket } from 'node:net'
+import net, { type Socket } from 'node:net'
 import fc from 'fast-check'
 import type { Teardown } from '../helpers/child.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { portOf } from '../http/wire.ts'
 import { createFuzzer } from './fuzzer.ts'
@@ -459,10 +459,8 @@ function converse(port: number, requests: string, methods: readonly string[]): P
 
 /** A resource server on bare sockets: `/flux/next` is valid, every other path gets the response of `current`. */
 async function startUpstream(t: Teardown, current: () => UpstreamResponse): Promise<string> {
-  const sockets = new Set<Socket>()
   const server = net.createServer((socket) => {
-    sockets.add(socket)
-    socket.on('error', () => {}).on('close', () => sockets.delete(socket))
+    socket.on('error', () => {})
     let text = ''
     socket.on('data', (data) => {
       text += data.toString('latin1')
@@ -474,13 +472,7 @@ async function startUpstream(t: Teardown, current: () => UpstreamResponse): Prom
       }
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy()
-    server.close()
-  })
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return `http://127.0.0.1:${await listenOnLoopback(t, server)}`
 }
 
 const GOOD = 'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\ngood'

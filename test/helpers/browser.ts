@@ -4,6 +4,7 @@ import { request as httpRequest } from 'node:http'
 import { request as httpsRequest } from 'node:https'
 import type { Test } from 'tap'
 import { requireDocumented } from './documented.ts'
+import { portOfUrl } from './ports.ts'
 
 export interface Answer {
   status: number
@@ -76,7 +77,7 @@ export function createBrowser(publicUrl: string, via: Via | null = null): Browse
     if (own) for (const line of answer.setCookies) keep(line)
     const { status, headers: fields, text } = answer
     const header = (name: string) => (fields[name] === undefined ? undefined : String(fields[name]))
-    requireDocumented(Number(target.port), { method, target: target.pathname, status, header, body: text })
+    requireDocumented(portOfUrl(target), { method, target: target.pathname, status, header, body: text })
     return answer
   }
 

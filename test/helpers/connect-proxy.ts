@@ -3,10 +3,11 @@
 import { readFile } from 'node:fs/promises'
 import { createServer, type IncomingMessage } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
-import net, { type AddressInfo, type Socket } from 'node:net'
+import net, { type Socket } from 'node:net'
 import { TLSSocket } from 'node:tls'
 import type { Certificate } from './certificate.ts'
 import type { Teardown } from './child.ts'
+import { listenOnLoopback } from './ports.ts'
 
 export interface ConnectProxy {
   readonly port: number
@@ -46,7 +47,6 @@ export async function startConnectProxy(t: Teardown, options: ProxyOptions = {})
   const authorizations: (string | undefined)[] = []
   const clientEnds: (string | null)[] = []
   const tunnels = new Set<readonly [Socket, Socket]>()
-  const connections = new Set<Socket>()
   const waiting: (() => void)[] = []
   let status = 200
   let held: (() => void)[] | null = null
@@ -57,9 +57,7 @@ export async function startConnectProxy(t: Teardown, options: ProxyOptions = {})
       : createTlsServer({ key: await readFile(tls.keyFile), cert: await readFile(tls.certFile) })
   server.on('request', (_request, response) => response.writeHead(501).end())
   server.on('connection', (socket: Socket) => {
-    connections.add(socket)
     socket.on('error', () => {})
-    socket.once('close', () => connections.delete(socket))
   })
   server.on('connect', (request: IncomingMessage, client: Socket) => {
     client.on('error', () => {})
@@ -107,13 +105,10 @@ export async function startConnectProxy(t: Teardown, options: ProxyOptions = {})
     })
   }
 
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const port = await listenOnLoopback(t, server)
   t.teardown(() => {
-    for (const socket of connections) socket.destroy()
     for (const [, upstream] of tunnels) upstream.destroy()
-    server.close()
   })
-  const { port } = server.address() as AddressInfo
   return {
     port,
     url: `${tls === undefined ? 'http' : 'https'}://127.0.0.1:${port}`,

@@ -29,14 +29,23 @@ interface Document {
 /** Statuses that any route may answer with, without a word on it in the operation. */
 const GENERAL = new Set([404, 405, 408, 413, 414, 415, 431, 500])
 
+const PROBLEM = 'application/problem+json'
+
+/** Paths whose responses come from the resource server. */
+const FORWARDS = /^\/(flux|site)\b/
+
 type Check = ReturnType<typeof createCheck>
 
 /** By document: to compile its schemas costs more than to start a server. */
 const checks = new Map<string, Check>()
 const checksByPort = new Map<number, () => Check>()
 
-/** Until the test ends, responses of the server on this port of the loopback must be as documented. */
+/**
+ * Until the test ends, responses of the server on this port of the loopback must be as documented: those that
+ * `requireDocumented` gets, and those of every `fetch` of this process.
+ */
 export function checkResponsesOf(t: Teardown, port: number, config: Config): void {
+  globalThis.fetch = checkedFetch
   let check: Check | undefined
   const lazyCheck = (): Check => (check ??= findCheck(config))
   checksByPort.set(port, lazyCheck)
@@ -51,8 +60,28 @@ export function requireDocumented(port: number, received: Received): void {
   throw new Error(`not as documented: ${method} ${target} ${status}: ${fault}\n${body.slice(0, 500)}`)
 }
 
+const uncheckedFetch = globalThis.fetch
+
+async function checkedFetch(...args: Parameters<typeof fetch>): Promise<Response> {
+  const response = await uncheckedFetch(...args)
+  const { port, pathname: target } = new URL(response.url)
+  if (!checksByPort.has(Number(port))) return response
+  const [input, init] = args
+  const asked = init?.method ?? (input instanceof Request ? input.method : 'GET')
+  const method = response.redirected ? 'GET' : asked.toUpperCase()
+  const header = (name: string) => response.headers.get(name) ?? undefined
+  // A forwarded body may be endless. Only the bodies that the server writes itself are read here.
+  const isForwarded = FORWARDS.test(target) && header('content-type')?.startsWith(PROBLEM) !== true
+  const body = isForwarded ? '' : await response.clone().text()
+  requireDocumented(Number(port), { method, target, status: response.status, header, body })
+  return response
+}
+
 function findCheck(config: Config): Check {
-  const document = openApiDocument(config, [...loginOpenApi(config.oauth), ...proxyOpenApi(config)])
+  const document = openApiDocument({ ...config, sessionCookie: 'session' }, [
+    ...loginOpenApi(config.oauth),
+    ...proxyOpenApi(config),
+  ])
   // The address is the only part that differs from server to server.
   const text = JSON.stringify({ ...document, servers: [] })
   const check = checks.get(text) ?? createCheck(JSON.parse(text) as Document)
@@ -80,7 +109,7 @@ export function createCheck(document: Document) {
 
   return function check({ method, target, status, header, body }: Received): string | null {
     const type = header('content-type')?.split(';')[0]?.trim().toLowerCase()
-    if (type === 'application/problem+json') {
+    if (type === PROBLEM) {
       const fault = body === '' ? null : schemaFault('Problem', JSON.parse(body))
       if (fault !== null) return fault
       if (header('x-request-id') === undefined) return 'no X-Request-Id'
@@ -89,7 +118,7 @@ export function createCheck(document: Document) {
     const operations = patterns.find(({ matches }) => matches.test(path))
     const operation = operations && document.paths[operations.path]?.[method.toLowerCase()]
     if (operation === undefined) return null
-    const forwards = /^\/(flux|site)\b/.test(path)
+    const forwards = FORWARDS.test(path)
     const response =
       operation.responses[status] ??
       (forwards || GENERAL.has(status) ? operation.responses.default : undefined)

@@ -1,10 +1,10 @@
 // oidc-provider as an independent authorization server, with its token requests on record.
 
 import { generateKeyPairSync, randomBytes } from 'node:crypto'
-import { createServer, type Server } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { createServer } from 'node:http'
 import Provider, { type Configuration, type GrantContext } from 'oidc-provider'
 import type { Teardown } from './child.ts'
+import { listenOnLoopback } from './ports.ts'
 
 /** One request to the token endpoint, and its result. */
 export interface TokenRequest {
@@ -46,7 +46,7 @@ export async function startForeignServer(
   { redirectUri, tokenLifeSeconds, scope = 'platform' }: ForeignServerOptions,
 ): Promise<ForeignServer> {
   const server = createServer()
-  const issuer = await listenOnLoopback(t, server)
+  const issuer = `http://127.0.0.1:${await listenOnLoopback(t, server)}`
   const clientSecret = randomBytes(32).toString('base64url')
   const provider = createQuietly(issuer, {
     clients: [
@@ -166,14 +166,4 @@ function createQuietly(issuer: string, configuration: Configuration): Provider {
 function signingKey(): object {
   const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2_048 })
   return { ...privateKey.export({ format: 'jwk' }), use: 'sig', alg: 'RS256' }
-}
-
-/** Returns the base URL. Closes the server and its connections when the test ends. */
-export async function listenOnLoopback(t: Teardown, server: Server): Promise<string> {
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => {
-    server.closeAllConnections()
-    return new Promise((resolve) => server.close(resolve))
-  })
-  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }

@@ -1,7 +1,9 @@
-// Free TCP ports on 127.0.0.1.
+// Ports: free ones of 127.0.0.1, servers on them, and those of URLs.
 
 import { randomInt } from 'node:crypto'
-import { createServer } from 'node:net'
+import { once } from 'node:events'
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import type { Teardown } from './child.ts'
 
 /**
  * Below the ephemeral range of the system: an outgoing connection of a concurrent test
@@ -24,6 +26,30 @@ export async function freePort(): Promise<number> {
     if (await isFree(port)) return port
   }
   throw new Error('no port is left')
+}
+
+/** Listens on a free port of 127.0.0.1, which it returns, until the test ends. Then its connections are closed too. */
+export async function listenOnLoopback(t: Teardown, server: Server): Promise<number> {
+  const sockets = new Set<Socket>()
+  server.on('connection', (socket) => {
+    sockets.add(socket)
+    socket.once('close', () => sockets.delete(socket))
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => {
+    const closed = new Promise((resolve) => server.close(resolve))
+    for (const socket of sockets) socket.destroy()
+    return closed
+  })
+  return (server.address() as AddressInfo).port
+}
+
+/** The port of a URL, also if it is the default of its scheme. */
+export function portOfUrl(url: string | URL): number {
+  const { port, protocol } = new URL(url)
+  if (port !== '') return Number(port)
+  return protocol === 'https:' ? 443 : 80
 }
 
 function isFree(port: number): Promise<boolean> {

@@ -1,12 +1,11 @@
 // Redis with Sentinels, and Redis Cluster: start, failover, slot migration and faults between nodes.
 
-import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
-import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
+import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { type Certificate, createCertificate } from './certificate.ts'
 import { type Child, startChild, type Teardown, waitForOutput } from './child.ts'
-import { freePort } from './ports.ts'
+import { freePort, listenOnLoopback } from './ports.ts'
 import { type RedisServer, startOnFreePort, startRedis, toolPath } from './redis.ts'
 import { redisCommand } from './redis-command.ts'
 import { makeFolder } from './watchdog.ts'
@@ -307,7 +306,6 @@ interface BusProxy {
 }
 
 async function startBusProxy(t: Teardown, target: number): Promise<BusProxy> {
-  const open = new Set<Socket>()
   let silent = false
   const server = createServer((from) => {
     const to = connect(target, '127.0.0.1')
@@ -315,23 +313,13 @@ async function startBusProxy(t: Teardown, target: number): Promise<BusProxy> {
       [from, to],
       [to, from],
     ] as const) {
-      open.add(one)
       one.on('data', (data) => silent || other.write(data))
       one.on('error', () => {})
-      one.on('close', () => {
-        open.delete(one)
-        other.destroy()
-      })
+      one.on('close', () => other.destroy())
     }
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    for (const socket of open) socket.destroy()
-    server.close()
-  })
   return {
-    port: (server.address() as AddressInfo).port,
+    port: await listenOnLoopback(t, server),
     silence() {
       silent = true
     },

@@ -57,22 +57,3 @@ export function presentations(sandbox: Sandbox): JournalEntry[] {
 export function lastBearer(sandbox: Sandbox): string | undefined {
   return sandbox.journal.entries({ endpoint: 'resource' }).at(-1)?.headers.authorization
 }
-
-/** Polls `look` every 25 ms. Returns the milliseconds until it is true; throws after `withinMs`. */
-export async function until(
-  what: string,
-  look: () => boolean | Promise<boolean>,
-  withinMs = 10_000,
-): Promise<number> {
-  const startedAt = performance.now()
-  for (;;) {
-    if (await look()) return performance.now() - startedAt
-    if (performance.now() - startedAt > withinMs) throw new Error(`${what}: not within ${withinMs} ms`)
-    await elapsed(25)
-  }
-}
-
-/** Waits in real time, for tests of lifetimes and limits. */
-export function elapsed(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms))
-}

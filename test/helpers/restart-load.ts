@@ -4,7 +4,8 @@ import { Agent, request as httpRequest, type IncomingMessage, type RequestOption
 import { request as httpsRequest, Agent as TlsAgent } from 'node:https'
 import type { Teardown } from './child.ts'
 import { requireDocumented } from './documented.ts'
-import { elapsed } from './replicas.ts'
+import { portOfUrl } from './ports.ts'
+import { elapsed } from './wait.ts'
 
 /** Where a call goes, and what it brings. */
 export interface Target {
@@ -52,7 +53,9 @@ export function call(
     const header = (name: string) => (headers[name] === undefined ? undefined : String(headers[name]))
     const text = Buffer.concat(chunks).toString()
     try {
-      requireDocumented(Number(new URL(url).port), { method, target: path, status, header, body: text })
+      // A reverse proxy of a test has a port of its own, but the origin of the server behind it.
+      const origin = tls === undefined ? url : `https://${tls.servername}`
+      requireDocumented(portOfUrl(origin), { method, target: path, status, header, body: text })
       return status
     } catch (error) {
       return String(error)

@@ -6,13 +6,14 @@ import {
   type IncomingHttpHeaders,
   type IncomingMessage,
   request,
-  type Server,
   type ServerResponse,
 } from 'node:http'
 import { createServer as createTlsServer } from 'node:https'
-import type { AddressInfo, Socket } from 'node:net'
+import type { Socket } from 'node:net'
 import { createCertificate } from './certificate.ts'
 import type { Teardown } from './child.ts'
+import { requireDocumented } from './documented.ts'
+import { listenOnLoopback } from './ports.ts'
 import { makeFolder } from './watchdog.ts'
 
 /** One request and its response, as sent over the network. */
@@ -49,7 +50,7 @@ export interface TlsReverseProxy extends ReverseProxy {
 export async function startReverseProxy(t: Teardown): Promise<ReverseProxy> {
   const relay = createRelay('http')
   const server = createServer(relay.handle)
-  const port = await listen(t, server)
+  const port = await listenOnLoopback(t, server)
   const publicUrl = `http://localhost:${port}`
   return { publicUrl, passed: relay.passed, forwardTo: relay.forwardTo }
 }
@@ -76,7 +77,7 @@ export async function startTlsReverseProxy(t: Teardown, host: string): Promise<T
     socket.write('HTTP/1.1 200 Connection established\r\n\r\n')
     tls.emit('connection', socket)
   })
-  const port = await listen(t, server)
+  const port = await listenOnLoopback(t, server)
   return {
     publicUrl: `https://${host}`,
     passed: relay.passed,
@@ -109,6 +110,8 @@ function createRelay(scheme: 'http' | 'https') {
           const body = Buffer.concat(chunks).toString('utf8')
           const url = `${scheme}://${requestHeaders.host}${path}`
           passed.push({ method, url, path, requestHeaders, status, headers: kept, body })
+          const header = (name: string) => answer.headers[name]?.toString()
+          requireDocumented(serverPort, { method, target: path, status, header, body })
         })
         answer.on('error', () => response.destroy())
         answer.pipe(response)
@@ -136,18 +139,4 @@ function endToEnd(rawHeaders: readonly string[]): string[] {
 function withHost(headers: string[], host: string | undefined): string[] {
   if (host === undefined) return headers
   return headers.map((text, at) => (at % 2 === 1 && /^host$/i.test(headers[at - 1]!) ? host : text))
-}
-
-async function listen(t: Teardown, server: Server): Promise<number> {
-  const sockets = new Set<Socket>()
-  server.on('connection', (socket) => {
-    sockets.add(socket)
-    socket.once('close', () => sockets.delete(socket))
-  })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy()
-    return new Promise((resolve) => server.close(resolve))
-  })
-  return (server.address() as AddressInfo).port
 }

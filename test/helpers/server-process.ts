@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { parseConfig } from '../../src/config/config.ts'
 import { type Child, type Ended, startChild, type Teardown, waitForOutput } from './child.ts'
 import { checkResponsesOf } from './documented.ts'
-import { freePort } from './ports.ts'
+import { freePort, portOfUrl } from './ports.ts'
 
 /** Environment variables; undefined removes a default. */
 export type Env = Record<string, string | undefined>
@@ -81,7 +81,7 @@ export async function startServer(t: Teardown, env: Env = {}): Promise<ServerPro
       const server = serverProcess(child, listening, whole.PUBLIC_URL ?? '')
       const parsed = parseConfig(whole)
       // With a reverse proxy in front, tests send their requests to the port of PUBLIC_URL.
-      const ports = [server.url, server.publicUrl].map((url) => Number(new URL(url).port))
+      const ports = [server.url, server.publicUrl].map((url) => portOfUrl(url))
       if (parsed.ok) for (const port of ports) checkResponsesOf(t, port, parsed.config)
       return server
     }

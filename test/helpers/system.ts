@@ -32,10 +32,23 @@ export async function startSandbox(t: Teardown, options: Partial<SandboxOptions>
   return sandbox
 }
 
+type Platform = Pick<Sandbox, 'authUrl' | 'baseUrl'>
+
+/** The part of a server's environment that describes the platform of a test. */
+export function platformEnv({ authUrl, baseUrl }: Platform) {
+  return {
+    AUTH_URL: authUrl,
+    BASE_URL: baseUrl,
+    CLIENT_ID: CLIENT.clientId,
+    CLIENT_SECRET: CLIENT.clientSecret,
+    WAC: 'DEMO',
+  }
+}
+
 /** Starts the server in this process, on real sockets, in front of `platform`. `env` overrides a valid configuration. */
 export async function startBff(
   t: Teardown,
-  platform: { authUrl: string; baseUrl: string },
+  platform: Platform,
   env: Record<string, string> = {},
 ): Promise<Bff> {
   const port = env.PORT === undefined ? await freePort() : Number(env.PORT)
@@ -45,13 +58,9 @@ export async function startBff(
     PORT: String(port),
     OPS_PORT: String(opsPort),
     PUBLIC_URL: `http://localhost:${port}`,
-    AUTH_URL: platform.authUrl,
-    BASE_URL: platform.baseUrl,
-    CLIENT_ID: CLIENT.clientId,
-    CLIENT_SECRET: CLIENT.clientSecret,
+    ...platformEnv(platform),
     SESSION_SECRET: 'the-first-secret-of-the-tests-of-32-characters',
     SESSION_STORE: env.REDIS_URL === undefined ? 'memory' : 'redis',
-    WAC: 'DEMO',
     LOG_LEVEL: 'trace',
     ACCESS_LOG: 'all',
     ...env,

@@ -1,9 +1,9 @@
-import { once } from 'node:events'
-import net, { type AddressInfo, type Socket } from 'node:net'
+import net, { type Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { Secret } from '../../src/secret.ts'
 import { startConnectProxy } from '../helpers/connect-proxy.ts'
-import { freePort } from '../helpers/ports.ts'
+import { freePort, listenOnLoopback } from '../helpers/ports.ts'
+import { until } from '../helpers/wait.ts'
 import { bounds, clientOf, http, rawTokenEndpoint } from './raw-token-endpoint.ts'
 
 const TOKEN = new Secret('the refresh token')
@@ -18,10 +18,6 @@ async function behindProxy(t: Test, answer: (socket: Socket) => void = (socket) 
   const client = (credentials = CREDENTIALS, env: Record<string, string> = {}) =>
     clientOf(t, endpoint.url, { HTTP_PROXY: address(credentials), ...env })
   return { ...endpoint, host: new URL(endpoint.url).host, proxy, client }
-}
-
-async function until(holds: () => boolean): Promise<void> {
-  while (!holds()) await new Promise((resolve) => setTimeout(resolve, 5))
 }
 
 t.test('token requests and revocations pass the proxy, with its credentials', async (t) => {
@@ -75,10 +71,7 @@ t.test('a proxy that answers with no HTTP, or closes the connection, leaves no d
   const { url, client } = await behindProxy(t)
   for (const answer of ['', 'SSH-2.0-OpenSSH_9.2\r\n\r\n']) {
     const server = net.createServer((socket) => void socket.on('error', () => {}).end(answer))
-    server.listen(0, '127.0.0.1')
-    await once(server, 'listening')
-    t.teardown(() => server.close())
-    const HTTP_PROXY = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+    const HTTP_PROXY = `http://127.0.0.1:${await listenOnLoopback(t, server)}`
     const outcome = await client(CREDENTIALS, { HTTP_PROXY }).refresh(TOKEN, bounds(1_000))
     t.match(
       outcome,
@@ -92,10 +85,10 @@ t.test('a request that waits for the proxy too long is never sent', async (t) =>
   const { proxy, client, requests } = await behindProxy(t)
   proxy.respondWith(0)
   const answer = client().refresh(TOKEN, bounds(200, 5_000))
-  await until(() => proxy.targets.length === 1)
+  await until('it arrived', () => proxy.targets.length === 1)
   t.match(await answer, { kind: 'unavailable', timedOut: true, reason: 'the request was not sent' })
   proxy.admit()
-  await until(() => proxy.open() > 0)
+  await until('it arrived', () => proxy.open() > 0)
   await new Promise((resolve) => setTimeout(resolve, 50))
   t.equal(requests.length, 0, 'not even when the proxy opens the connection at last')
 })
@@ -103,7 +96,7 @@ t.test('a request that waits for the proxy too long is never sent', async (t) =>
 t.test('a tunnel that breaks after the request was written leaves a doubt', async (t) => {
   const { proxy, client, requests } = await behindProxy(t, () => {})
   const answer = client().refresh(TOKEN, bounds(5_000))
-  await until(() => requests.length === 1)
+  await until('it arrived', () => requests.length === 1)
   proxy.cut()
   t.match(await answer, { kind: 'in_doubt', timedOut: false })
   t.equal(requests.length, 1)
@@ -113,10 +106,10 @@ t.test('an abandoned request resets its tunnel, and nothing more of it is delive
   const { proxy, client, requests } = await behindProxy(t, () => {})
   const connection = new AbortController()
   const answer = client().refresh(TOKEN, { ...bounds(5_000), signal: connection.signal })
-  await until(() => requests.length === 1)
+  await until('it arrived', () => requests.length === 1)
   connection.abort(new Error('the record moved on'))
   t.match(await answer, { kind: 'in_doubt' })
-  await until(() => proxy.clientEnds.length === 1)
+  await until('it arrived', () => proxy.clientEnds.length === 1)
   t.strictSame(proxy.clientEnds, ['ECONNRESET'], 'a reset and no orderly close')
-  await until(() => proxy.open() === 0)
+  await until('it arrived', () => proxy.open() === 0)
 })

@@ -1,8 +1,8 @@
-import { once } from 'node:events'
-import net, { type AddressInfo, type Socket } from 'node:net'
+import net, { type Socket } from 'node:net'
 import { parseConfig } from '../../src/config/config.ts'
 import { type AuthorizationServer, createAuthorizationServer } from '../../src/oauth/client.ts'
 import type { Teardown } from '../helpers/child.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
 
 /** A token endpoint on a bare socket; `answer` receives each whole request. */
 export async function rawTokenEndpoint(
@@ -10,9 +10,7 @@ export async function rawTokenEndpoint(
   answer: (socket: Socket, request: string) => void,
 ): Promise<{ url: string; requests: string[] }> {
   const requests: string[] = []
-  const sockets = new Set<Socket>()
   const server = net.createServer((socket) => {
-    sockets.add(socket)
     socket.on('error', () => {})
     let text = ''
     socket.on('data', (data) => {
@@ -26,13 +24,7 @@ export async function rawTokenEndpoint(
       answer(socket, request)
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy()
-    server.close()
-  })
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, requests }
+  return { url: `http://127.0.0.1:${await listenOnLoopback(t, server)}`, requests }
 }
 
 /** Bounds of a request that is sent within `sendWithinMs` and waits `answerWithinMs` for its response. */

@@ -2,10 +2,11 @@ import t from 'tap'
 import type { Browser } from '../helpers/browser.ts'
 import { startChild } from '../helpers/child.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { through, until } from '../helpers/replicas.ts'
-import { type Bff, CLIENT, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { through } from '../helpers/replicas.ts'
+import { type Bff, platformEnv, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
 import { walk } from '../store/contract-walk.ts'
-import { redisStore, singleTarget, until as untilStore } from '../store/stores.ts'
+import { redisStore, singleTarget } from '../store/stores.ts'
 import { sessions } from './run.ts'
 
 const SECRET = 'the-first-secret-of-the-tests-of-32-characters'
@@ -34,10 +35,7 @@ t.test('an operator lists the sessions of a running deployment and ends them on 
     REDIS_URL: redis.url,
     SESSION_SECRET: SECRET,
     OAUTH_REVOCATION_URL: revocation,
-    AUTH_URL: sandbox.authUrl,
-    BASE_URL: sandbox.baseUrl,
-    CLIENT_ID: CLIENT.clientId,
-    CLIENT_SECRET: CLIENT.clientSecret,
+    ...platformEnv(sandbox),
   }
   const printed: string[] = []
   const run = async (...args: string[]) => {
@@ -127,7 +125,7 @@ t.test('a session that an operator ends is over on a replica within 200 ms', asy
   t.equal(await statusOf(browser), 200)
   const { store } = await redisStore(t, singleTarget(redis.port))
   const [key] = await walk(store)
-  const gone = untilStore('the record is gone', async () => (await store.read(key!)) === null)
+  const gone = until('the record is gone', async () => (await store.read(key!)) === null)
   const seen = untilSignedOut(browser)
   t.match(await sessions(t, { REDIS_URL: redis.url, SESSION_SECRET: SECRET }, 'end-all', '--yes'), {
     code: 0,
@@ -146,10 +144,7 @@ t.test('tokens that cannot be revoked are counted, and their sessions end', asyn
     REDIS_URL: redis.url,
     SESSION_SECRET: SECRET,
     OAUTH_REVOCATION_URL: 'http://127.0.0.1:9/revoke',
-    AUTH_URL: sandbox.authUrl,
-    BASE_URL: sandbox.baseUrl,
-    CLIENT_ID: CLIENT.clientId,
-    CLIENT_SECRET: CLIENT.clientSecret,
+    ...platformEnv(sandbox),
   }
   const [id, another] = (await sessions(t, env, 'list')).lines.map((line) => line.slice(0, 64))
   const unasked = await sessions(t, env, 'end', id!, '--no-revoke')

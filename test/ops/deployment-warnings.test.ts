@@ -1,10 +1,11 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import t from 'tap'
 import { harmlessCommands } from '../../src/store/redis/deployment-findings.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { until } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
 
 async function readyz(opsUrl: string | null): Promise<{ status: number; warnings?: string[] }> {
   const answer = await fetch(`${opsUrl}/readyz`)
@@ -46,22 +47,22 @@ t.test('a warning that only replaced workers have found is logged, once', async 
 })
 
 t.test(
-  'each command and channel that the ACL denies is warned of, and every line of output is JSON',
+  'each command and channel that the ACL denies is warned of, with workers once, and every line is JSON',
   async (t) => {
     const redis = await startRedis(t)
     const rights = ['~bff:*', 'resetchannels', '+@all', '-info', '-scan', '-eval']
     await redis.cli('ACL', 'SETUSER', 'app', 'on', '>pw', ...rights)
     const REDIS_URL = `redis://app:pw@127.0.0.1:${redis.port}`
-    const server = await startServer(t, { SESSION_STORE: 'redis', REDIS_URL })
+    const server = await startServer(t, { SESSION_STORE: 'redis', REDIS_URL, WORKERS: '2' })
     const denied = () => server.logs().filter(({ event }) => event === 'store.denied')
-    await until('all are found', () => denied().length >= 4)
+    await until('all are found', async () => (await readyz(server.opsUrl)).warnings?.length === 4)
+    await until('all are logged', () => denied().length >= 4)
     t.strictSame(
       denied()
         .map(({ what }) => what)
         .sort(),
       ['channels below REDIS_PREFIX', 'command EVAL', 'command INFO', 'command SCAN'],
     )
-    t.equal((await readyz(server.opsUrl)).warnings?.length, 4)
     await redis.cli('ACL', 'SETUSER', 'app', 'resetkeys', '~other:*')
     const other = await startServer(t, { SESSION_STORE: 'redis', REDIS_URL })
     await until('the keys are found', () => other.output().includes('keys below REDIS_PREFIX'))
@@ -89,10 +90,8 @@ t.test('a clock more than 5 s from that of the authorization server is warned of
       })
       const date = new Date(Date.now() - aheadMs).toUTCString()
       response.writeHead(answer.status, { 'content-type': 'application/json', date }).end(await answer.text())
-    }).listen(0, '127.0.0.1')
-    t.teardown(() => gateway.close())
-    await until('the gateway listens', () => gateway.listening)
-    const { port } = gateway.address() as { port: number }
+    })
+    const port = await listenOnLoopback(t, gateway)
     const bff = await startBff(t, sandbox, { OAUTH_TOKEN_URL: `http://127.0.0.1:${port}/oauth/token` })
     t.equal((await signIn(bff.browser(), sandbox)).status, 303)
     t.equal((await signIn(bff.browser(), sandbox)).status, 303)

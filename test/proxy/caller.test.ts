@@ -20,7 +20,7 @@ function start(t: Test) {
   const store = createMemoryStore({ now: clock.wall, idleMs: IDLE_MS })
   t.teardown(() => store.close())
   const keyring = createKeyring([new Secret('the-first-secret-of-the-tests-of-32-characters')])
-  const cookies = createSessionCookies({ keyring, publicUrl: 'http://localhost' })
+  const cookies = createSessionCookies({ keyring, publicUrl: 'http://localhost', secure: false })
   const now = clock.wall()
   const counters = { gen: 1, doubts: 0, leaseUntil: 0, retryAt: 0, replacedAt: now }
   const record = { ...newRecord(now), ...counters, seenAt: now, idleEndsAt: now + IDLE_MS }

@@ -1,6 +1,5 @@
-import { once } from 'node:events'
 import http, { type IncomingMessage } from 'node:http'
-import net, { type AddressInfo, type Socket } from 'node:net'
+import net, { type Socket } from 'node:net'
 import type { Call, OutgoingRequest } from '../../src/proxy/outgoing-request.ts'
 import {
   createResourceServer,
@@ -8,6 +7,7 @@ import {
   type ResourceServer,
   type ResourceServerOptions,
 } from '../../src/proxy/resource-server.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
 
 interface Teardown {
   teardown(handler: () => unknown): unknown
@@ -64,14 +64,8 @@ export async function rawUpstream(
       }
     })
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(() => {
-    for (const socket of sockets) socket.destroy()
-    server.close()
-  })
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    url: `http://127.0.0.1:${await listenOnLoopback(t, server)}`,
     received,
     sockets,
     async request(index) {
@@ -142,15 +136,9 @@ export async function bff(
     response.statusCode = 599
     response.end(outcome.kind)
   })
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  t.teardown(async () => {
-    server.closeAllConnections()
-    server.close()
-    await resourceServer.close()
-  })
+  t.teardown(() => resourceServer.close())
   return {
-    port: (server.address() as AddressInfo).port,
+    port: await listenOnLoopback(t, server),
     close: () => resourceServer.close(),
     async outcome(index) {
       while (outcomes.length <= index) await new Promise<void>((wake) => waiting.push(wake))

@@ -1,7 +1,8 @@
 import { once } from 'node:events'
-import net, { type AddressInfo } from 'node:net'
+import net from 'node:net'
 import { setTimeout as wait } from 'node:timers/promises'
 import t from 'tap'
+import { freePort } from '../helpers/ports.ts'
 import { answerText, bff, closed, get, OK, rawBrowser, rawUpstream } from './resource-server-harness.ts'
 
 const HALF = 'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length: 10\r\n\r\nabc'
@@ -67,12 +68,7 @@ t.test('a response that is reset between its head and its body is cut', async (t
 })
 
 t.test('a resource server that does not listen is unavailable', async (t) => {
-  const free = net.createServer().listen(0, '127.0.0.1')
-  await once(free, 'listening')
-  const { port: unused } = free.address() as AddressInfo
-  free.close()
-  await once(free, 'close')
-  const { port, outcome } = await bff(t, { baseUrl: `http://127.0.0.1:${unused}`, connections: 1 })
+  const { port, outcome } = await bff(t, { baseUrl: `http://127.0.0.1:${await freePort()}`, connections: 1 })
   const answers = await Promise.all([get(t, port), get(t, port), get(t, port)])
   for (const [index, answer] of answers.entries()) {
     t.equal(answer.status, 599)

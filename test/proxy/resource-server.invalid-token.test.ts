@@ -2,6 +2,7 @@ import { createServer } from 'node:http'
 import zlib from 'node:zlib'
 import t from 'tap'
 import { createResourceServer, type ResourceServer } from '../../src/proxy/resource-server.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
 import {
   answerText,
   bff,
@@ -254,11 +255,8 @@ async function twice(t: T, resourceServer: ResourceServer) {
     await new Promise((resolve) => setTimeout(resolve, 20))
     await outcomeOf(resourceServer, { ...call, authorization: 'Bearer new' })
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => server.closeAllConnections())
-  const address = server.address()
   return {
-    port: typeof address === 'object' && address !== null ? address.port : 0,
+    port: await listenOnLoopback(t, server),
     server,
     listeners: () => counts,
   }

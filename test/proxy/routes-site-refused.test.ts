@@ -237,6 +237,18 @@ t.test('an unknown parameter or an invalid callback is 400', async (t) => {
   t.equal(sandbox.journal.entries().length, 0)
 })
 
+t.test('an unknown parameter is named only if its name is safe to show, else by its position', async (t) => {
+  const { put } = await siteCaller(t)
+  for (const [query, named] of [
+    ['a=1', 'The parameter a'],
+    ['format=json&%3Cscript%3E=1', 'Parameter 2 of the query'],
+    ['callback=a&format=json&=x', 'Parameter 3 of the query'],
+  ] as const) {
+    const { detail } = problemOf(await put('{}', `/site/42?${query}`))
+    t.equal(detail, `${named} is not known here, or is repeated.`, query)
+  }
+})
+
 t.test('a Content-Type that is mostly spaces is 415 without a slow search', async (t) => {
   const bff = await startBff(t, await startSandbox(t))
   const begin = process.cpuUsage()

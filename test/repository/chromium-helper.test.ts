@@ -1,6 +1,7 @@
 import { createServer } from 'node:http'
 import t from 'tap'
 import { launchChromium } from '../helpers/chromium.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
 
 t.test(
   'the installed Chromium opens a page of this machine and sends Fetch Metadata to localhost',
@@ -11,13 +12,7 @@ t.test(
       response.setHeader('content-type', 'text/html')
       response.end('<title>here</title>')
     })
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-    t.teardown(() => {
-      server.closeAllConnections()
-      server.close()
-    })
-    const address = server.address()
-    const port = typeof address === 'object' ? address?.port : 0
+    const port = await listenOnLoopback(t, server)
 
     const browser = await launchChromium(t)
     const page = await browser.newPage()

@@ -3,6 +3,7 @@ import { createServer } from 'node:net'
 import t from 'tap'
 import { request } from 'undici'
 import { type Teardown, waitForOutput } from '../helpers/child.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
 import { startBuilt } from '../helpers/server-process.ts'
 
 async function startDemo(t: Teardown) {
@@ -52,11 +53,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
 }
 
 t.test('a port in use gives one sentence and exit code 1', async (t) => {
-  const holder = createServer()
-  await new Promise<void>((resolve) => holder.listen(0, '127.0.0.1', resolve))
-  t.teardown(() => holder.close())
-  const address = holder.address()
-  const port = typeof address === 'object' && address !== null ? String(address.port) : ''
+  const port = String(await listenOnLoopback(t, createServer()))
 
   const demo = startBuilt(t, 'demo.js', { PORT: port })
   t.equal((await demo.ended).code, 1)
@@ -68,3 +65,16 @@ t.test('an invalid port gives one sentence and exit code 1', async (t) => {
   t.equal((await demo.ended).code, 1)
   t.equal(demo.output(), 'PORT must be a port number, but is "front".\n')
 })
+
+t.test(
+  'one of the two addresses of running programs without the other gives one sentence and exit code 1',
+  async (t) => {
+    for (const name of ['SERVER_URL', 'SANDBOX_URL']) {
+      const demo = startBuilt(t, 'demo.js', { PORT: '0', [name]: 'http://127.0.0.1:9' })
+      t.teardown(() => demo.stop('SIGTERM'))
+      await waitForOutput(demo, (text) => /\n/.exec(text))
+      t.equal(demo.output(), 'SERVER_URL and SANDBOX_URL belong together: set both, or neither.\n')
+      t.equal((await demo.stop('SIGTERM')).code, 1)
+    }
+  },
+)

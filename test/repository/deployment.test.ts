@@ -43,6 +43,14 @@ t.test(
   },
 )
 
+t.test(
+  'systemd starts a replica again for ever, because it exits if Redis refuses its credentials',
+  async (t) => {
+    // Defaults of systemd: it gives up after five starts within ten seconds.
+    t.ok(5 * numberIn(unit, /^RestartSec=(\d+)$/m) > 10)
+  },
+)
+
 t.test('the page names the ports, files and folders of the unit', async (t) => {
   t.match(unit, /^Environment=PORT=300%i OPS_PORT=946%i$/m)
   for (const port of [3001, 3002, 9461, 9462]) t.ok(page.includes(`127.0.0.1:${port}`), `port ${port}`)

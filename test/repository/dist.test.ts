@@ -1,8 +1,18 @@
 import { spawnSync } from 'node:child_process'
-import { appendFileSync, cpSync, mkdirSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import {
+  appendFileSync,
+  cpSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  renameSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { waitForOutput } from '../helpers/child.ts'
+import { portOfUrl } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { runServer, SERVER_ENV, startBuilt, startServer } from '../helpers/server-process.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
@@ -84,7 +94,7 @@ t.test('a port that the system picked is printed at every log level, with and wi
     const { url, ...others } = JSON.parse(line ?? '') as Record<string, unknown>
     t.match(others, { level: 'info', time: /^\d{4}-/, event: 'listening', msg: 'listening' })
     t.equal((await fetch(`${url}/auth/session`)).status, 200)
-    t.strictSame(listeningPorts(child.pid), [Number(new URL(String(url)).port)], 'OPS_PORT=0 opens no port')
+    t.strictSame(listeningPorts(child.pid), [portOfUrl(String(url))], 'OPS_PORT=0 opens no port')
     await child.stop('SIGTERM')
   }
 })
@@ -128,7 +138,7 @@ t.test(
   'an install without development packages says how to build, and keeps no older build in silence',
   async (t) => {
     const folder = makeFolder('install')
-    for (const name of ['src', 'client', 'scripts/build.mjs'])
+    for (const name of ['src', 'client', 'scripts', 'tsconfig.json', 'package-lock.json'])
       cpSync(name, join(folder, name), { recursive: true })
     const run = (...args: string[]) => {
       const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' })
@@ -144,8 +154,25 @@ t.test(
     mkdirSync(join(folder, 'dist'), { recursive: true })
     for (const name of ['main.js', 'sources.txt']) cpSync(join('dist', name), join(folder, 'dist', name))
     t.strictSame(install(), { status: 0, stderr: '' }, 'a build of these sources stays')
-    appendFileSync(join(folder, 'src/main.ts'), '\n')
-    t.match(install(), { status: 1, stderr: /^dist\/ was built from other sources/ })
+    const otherSources = { status: 1, stderr: /^dist\/ was built from other sources/ }
+    for (const name of [
+      'src/main.ts',
+      'client/bff-client.ts',
+      'scripts/build.mjs',
+      'scripts/undici.mjs',
+      'scripts/prom-client.mjs',
+      'tsconfig.json',
+      'package-lock.json',
+    ]) {
+      const path = join(folder, name)
+      const original = readFileSync(path)
+      appendFileSync(path, '\n')
+      t.match(install(), otherSources, `${name} has changed`)
+      writeFileSync(path, original)
+    }
+    t.strictSame(install(), { status: 0, stderr: '' })
+    renameSync(join(folder, 'src/spa/demo/look.css'), join(folder, 'src/spa/demo/looks.css'))
+    t.match(install(), otherSources, 'a file has another name')
     const kept = readFileSync(join(folder, 'dist/main.js'))
     t.ok(kept.equals(readFileSync('dist/main.js')), 'running replicas keep their files')
   },

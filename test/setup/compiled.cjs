@@ -29,14 +29,15 @@ async function runCompiled(main) {
 function listSources() {
   return ['client', 'src', 'test'].flatMap((name) =>
     readdirSync(join(ROOT, name), { recursive: true })
-      .filter((path) => path.endsWith('.ts'))
+      // A bundle holds the JavaScript too that a test imports.
+      .filter((path) => /\.[cm]?[jt]s$/.test(path))
       .map((path) => join(ROOT, name, path)),
   )
 }
 
 function hashOf(files) {
-  const hash = createHash('sha256')
-  for (const file of [__filename, ...files]) {
+  const hash = createHash('sha256').update(`esbuild ${require('esbuild/package.json').version}\n`)
+  for (const file of files) {
     const { mtimeMs, size } = statSync(file)
     hash.update(`${file} ${mtimeMs} ${size}\n`)
   }
@@ -89,6 +90,10 @@ function removeOld() {
   mkdirSync(CACHE, { recursive: true })
   for (const name of readdirSync(CACHE)) {
     const path = join(CACHE, name)
-    if (Date.now() - statSync(path).mtimeMs > KEPT_MS) rmSync(path, { recursive: true, force: true })
+    try {
+      if (Date.now() - statSync(path).mtimeMs > KEPT_MS) rmSync(path, { recursive: true, force: true })
+    } catch {
+      // Another process removes it too.
+    }
   }
 }

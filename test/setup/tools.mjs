@@ -12,6 +12,8 @@ export const TOOLS = {
   haproxy: ['haproxy'],
   caddy: ['caddy'],
   chromium: [
+    // Chromium without a window, and without the work for one.
+    'chromium-headless-shell',
     'chromium',
     'chromium-browser',
     'google-chrome',

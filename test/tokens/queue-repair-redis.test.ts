@@ -2,8 +2,9 @@ import t from 'tap'
 import { createLog } from '../../src/log.ts'
 import { createQueueRepair } from '../../src/tokens/queue-repair.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { presentations, signInFor, until } from '../helpers/replicas.ts'
+import { presentations, signInFor } from '../helpers/replicas.ts'
 import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
 import { redisStore, singleTarget } from '../store/stores.ts'
 
 const LIFE_SECONDS = 9

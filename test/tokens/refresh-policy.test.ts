@@ -1,5 +1,12 @@
 import t from 'tap'
-import { backOffMs, dueAt, leaseMs, neededAt, presentableInMs } from '../../src/tokens/refresh-policy.ts'
+import {
+  backOffMs,
+  dueAt,
+  leaseMs,
+  neededAt,
+  presentableInMs,
+  resetAfterMs,
+} from '../../src/tokens/refresh-policy.ts'
 
 const HOUR = { expiresAt: 3_600_000, lifeSeconds: 3_600 }
 const SHORT = { expiresAt: 6_000, lifeSeconds: 6 }
@@ -34,6 +41,12 @@ t.test(
 
 t.test('the lease outlives the token request', async (t) => {
   t.ok(leaseMs(10_000) >= 13_000)
+})
+
+t.test('a presentation may have no response for 30 s or three timeouts, whichever is longer', async (t) => {
+  t.equal(resetAfterMs(2_000), 30_000)
+  t.equal(resetAfterMs(10_000), 30_000)
+  t.equal(resetAfterMs(20_000), 60_000)
 })
 
 const NO = {
