@@ -125,11 +125,16 @@ function findRevision() {
   return status === 0 ? stdout.trim() : 'unknown'
 }
 
+/** Of all that dist/ is made from; without package-lock.json it would not tell which packages are in the bundle. */
 function hashOfSources() {
   const hash = createHash('sha256')
-  for (const folder of ['src', 'client']) {
-    const paths = readdirSync(join(root, folder), { recursive: true }).map((path) => join(root, folder, path))
-    for (const path of paths.sort()) if (statSync(path).isFile()) hash.update(readFileSync(path))
+  const scripts = ['build', 'undici', 'prom-client'].map((name) => join('scripts', `${name}.mjs`))
+  const folders = ['src', 'client'].flatMap((folder) =>
+    readdirSync(join(root, folder), { recursive: true }).map((path) => join(folder, path)),
+  )
+  for (const path of ['package-lock.json', 'tsconfig.json', ...scripts, ...folders].sort()) {
+    const file = join(root, path)
+    if (statSync(file).isFile()) hash.update(`${path}\0`).update(readFileSync(file)).update('\0')
   }
   return hash.digest('hex')
 }
