@@ -157,8 +157,14 @@ t.test('a Vite project of your own works as docs/getting-started.md says', async
   const page = 'docs/getting-started.md'
   const [vitePort, port] = [String(await freePort()), String(await freePort())]
   const publicUrl = `http://localhost:${vitePort}`
-  const app = makeFolder('my-app')
-  mkdirSync(join(app, 'src'))
+  const root = makeFolder('vite-project')
+  const text = readFileSync(join(ROOT, page), 'utf8')
+  const [, name = '', options = ''] = text.match(/`npm create vite@latest (\S+) -- (.+?)`/) ?? []
+  // What `npm create vite@latest` loads and runs.
+  const program = join(ROOT, 'node_modules/.bin/create-vite')
+  const created = startChild(t, program, [name, ...options.split(' ')], { cwd: root })
+  t.equal((await created.ended).code, 0)
+  const app = join(root, name)
   symlinkSync(join(ROOT, 'node_modules'), join(app, 'node_modules'))
   cpSync(join(ROOT, 'client/bff-client.ts'), join(app, 'src/bff-client.ts'))
   const html = codeBlock(page, '2. Make a page', 'html').replace('"/page.js"', '"/src/page.js"')

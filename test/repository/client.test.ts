@@ -60,29 +60,38 @@ t.test('the client and the printed code compile under the strict settings of a V
   }
   t.ok(files.length >= 13, `${files.length} files`)
 
-  const settings = JSON.parse(read('examples/vite/tsconfig.json')).compilerOptions
-  const { options, errors } = ts.convertCompilerOptionsFromJson(
-    {
-      ...settings,
-      jsx: 'react-jsx',
-      types: ['vite/client', 'node'],
-      // `vue` exports the types of this package, and little else.
-      paths: { vue: [join(ROOT, 'node_modules/@vue/runtime-dom')] },
-    },
-    folder,
-  )
-  t.strictSame(errors, [])
+  const settings = compilerOptions('examples/vite/tsconfig.json')
+  const printed = {
+    ...settings,
+    jsx: 'react-jsx',
+    types: ['vite/client', 'node'],
+    // `vue` exports the types of this package, and little else.
+    paths: { vue: [join(ROOT, 'node_modules/@vue/runtime-dom')] },
+  }
+  t.strictSame(compile(folder, files, printed), [])
+  for (const template of ['vanilla-ts/tsconfig.json', 'react-ts/tsconfig.app.json']) {
+    const options = compilerOptions(`node_modules/create-vite/template-${template}`)
+    t.strictSame(compile(folder, ['src/bff-client.ts'], options), [], template)
+  }
+})
+
+function compilerOptions(file: string): object {
+  return ts.parseConfigFileTextToJson(file, read(file)).config.compilerOptions
+}
+
+/** What the compiler finds in these files of the folder. */
+function compile(folder: string, files: string[], settings: object): string[] {
+  const { options, errors } = ts.convertCompilerOptionsFromJson(settings, folder)
   const program = ts.createProgram(
     files.map((name) => join(folder, name)),
     options,
   )
-  const faults = ts.getPreEmitDiagnostics(program).map(({ file, start, messageText }) => {
+  return [...errors, ...ts.getPreEmitDiagnostics(program)].map(({ file, start, messageText }) => {
     const line =
       file === undefined || start === undefined ? 0 : file.getLineAndCharacterOfPosition(start).line + 1
     return `${file?.fileName}:${line} ${ts.flattenDiagnosticMessageText(messageText, ' ')}`
   })
-  t.strictSame(faults, [])
-})
+}
 
 t.test('examples/vite has the versions of the root, and the proxy that docs/spa.md prints', async (t) => {
   const own = JSON.parse(readFileSync(join(EXAMPLE, 'package.json'), 'utf8')).devDependencies
