@@ -83,7 +83,8 @@ t.test('a connection is reset, also in the moment in which its other end has end
     const server = createServer((socket) => {
       socket.on('error', (error) => errors.push(error))
       socket.resume()
-      if (ends) socket.once('end', () => resetConnection(socket))
+      // After the listeners of 'end' and their next ticks, in which Node ends the socket on its own side.
+      if (ends) socket.once('end', () => queueMicrotask(() => resetConnection(socket)))
       else resetConnection(socket)
     })
     const port = await listenOnLoopback(t, server)
