@@ -1,8 +1,8 @@
 import type { Page } from 'playwright-core'
 import t from 'tap'
-import { request } from 'undici'
 import { launchChromium } from '../helpers/chromium.ts'
 import { portOfUrl } from '../helpers/ports.ts'
+import { ask, field, portOf } from '../http/wire.ts'
 import { decideOnPage, showsState, startDemo } from './demo.ts'
 import { platformIsUntouched, signedInVictim, stillWorks } from './victim.ts'
 
@@ -25,8 +25,12 @@ t.test('links on another site do not use the session', async (t) => {
 
   await t.test("an attacker's code does not sign the victim in to the attacker's account", async (t) => {
     await evil()
-    const start = await request(`${demo.serverUrl}/auth/login`, { headers: { host: new URL(home).host } })
-    const back = await fetch(String(start.headers.location), {
+    const start = await ask(portOf(demo.bff), {
+      target: '/auth/login',
+      headers: [['Host', new URL(home).host]],
+      noHost: true,
+    })
+    const back = await fetch(String(field(start, 'location')), {
       method: 'POST',
       body: new URLSearchParams({ username: 'bob', password: 'builder', decision: 'accept' }),
       redirect: 'manual',

@@ -2,6 +2,7 @@ import { createSandbox } from '../../src/sandbox/sandbox.ts'
 import type { SandboxUser } from '../../src/sandbox/settings.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { portOfUrl } from '../helpers/ports.ts'
+import { elapsed } from '../helpers/wait.ts'
 import { PASSWORD, startBrowsers } from './browsers.ts'
 import { at, check, type Verdict } from './checks.ts'
 import { applyFault, type FaultContext } from './faults.ts'
@@ -165,7 +166,7 @@ export async function runCampaign(t: Teardown, options: CampaignOptions): Promis
 
   const context: FaultContext = { fleet, redis, gateways, resourceLinks, sandbox, history, clock }
   try {
-    await pause(2_500)
+    await elapsed(2_500)
     const goesOn = (): boolean => clock() < options.lengthMs && options.isStopped?.() !== true
     for (let round = 1; round === 1 || goesOn(); round += 1) {
       const plan = planRound({
@@ -174,7 +175,7 @@ export async function runCampaign(t: Teardown, options: CampaignOptions): Promis
       })
       print(`${at(clock())}  round ${round}: ${plan.length} faults`)
       const running = plan.map(async (planned) => {
-        await pause(planned.atMs)
+        await elapsed(planned.atMs)
         // Sign-outs are hardest at that moment.
         if (isOfRedis(planned.kind)) browsers.signOutSome(SIGN_OUTS_AT_FAULT)
         const { kind, replica, lastsMs } = planned
@@ -211,7 +212,7 @@ export async function runCampaign(t: Teardown, options: CampaignOptions): Promis
     browsers.beginHealing()
     let reason = await redis.unhealthyReason()
     while (reason !== null && clock() - from < STEADY_MS) {
-      await pause(250)
+      await elapsed(250)
       reason = await redis.unhealthyReason()
     }
     if (reason !== null) {
@@ -220,7 +221,7 @@ export async function runCampaign(t: Teardown, options: CampaignOptions): Promis
     const wholeAt = clock()
     let missing = notServedSince(from)
     while (missing.length > 0 && clock() - from < HEAL_MS + (wholeAt - from)) {
-      await pause(250)
+      await elapsed(250)
       missing = notServedSince(from)
     }
     browsers.endHealing()
@@ -266,8 +267,4 @@ function watchStalls(history: History, clock: () => number): () => void {
     lastAt = now
   }, everyMs)
   return () => clearInterval(timer)
-}
-
-function pause(milliseconds: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, milliseconds))
 }

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Faults, Misbehaviour, ResourceMisbehaviour } from '../../src/sandbox/faults.ts'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import { elapsed } from '../helpers/wait.ts'
 import type { Fleet } from './fleet.ts'
 import type { Clock, Fault, FaultArea, History } from './history.ts'
 import type { Link } from './network.ts'
@@ -61,7 +62,7 @@ export async function applyFault(
     fault.until = clock()
     return
   }
-  await new Promise((resolve) => setTimeout(resolve, planned.lastsMs))
+  await elapsed(planned.lastsMs)
   for (let attempt = 0; ; attempt += 1) {
     try {
       await applied.heal()
@@ -73,7 +74,7 @@ export async function applyFault(
         history.findings.push({ at: clock(), what: 'a fault that could not be undone', detail: text })
         break
       }
-      await new Promise((resolve) => setTimeout(resolve, 250))
+      await elapsed(250)
     }
   }
   fault.until = clock()
@@ -270,7 +271,7 @@ const FACTORIES: Record<FaultKind, FaultFactory> = {
     await master.admin.call('acl', 'setuser', 'default', '-psync', '-sync')
     await master.admin.call('client', 'kill', 'type', 'replica')
     // Writes from now on exist only on the master and are lost with it.
-    await new Promise((resolve) => setTimeout(resolve, Math.min(1_500, lastsMs / 3)))
+    await elapsed(Math.min(1_500, lastsMs / 3))
     const kills = draws[1] < 0.5
     if (kills) await master.server.kill()
     else master.server.pause()

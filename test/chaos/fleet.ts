@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { freePort } from '../helpers/ports.ts'
+import { elapsed } from '../helpers/wait.ts'
 import { guard } from '../helpers/watchdog.ts'
 import { type Clock, type History, type ProcessEvent, TOKEN_OR_COOKIE } from './history.ts'
 import { MAX_MEMORY_BYTES, SHUTDOWN_SECONDS } from './settings.ts'
@@ -120,7 +121,7 @@ export async function startFleet({
     async function tryToStart(): Promise<void> {
       for (let attempt = 0; child === null && attempt < 10; attempt += 1) {
         if (await tryStart()) return
-        await new Promise((resolve) => setTimeout(resolve, 500))
+        await elapsed(500)
       }
       if (child === null) finding('a replica that does not start', `replica ${index}`)
     }

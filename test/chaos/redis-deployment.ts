@@ -5,6 +5,7 @@ import { withTimeout } from '../../src/tokens/timeout.ts'
 import { type Child, startChild, type Teardown, waitForOutput } from '../helpers/child.ts'
 import { freePort } from '../helpers/ports.ts'
 import { type RedisServer, startOnFreePort, startRedis, toolPath } from '../helpers/redis.ts'
+import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 import { type Clock, type Failover, type History, type Mode, TOKEN_OR_COOKIE } from './history.ts'
 import { createPortTranslator, type Link, startLink } from './network.ts'
@@ -406,12 +407,4 @@ function watchRoles({
 
   const timer = setInterval(() => void look(), WATCH_EVERY_MS)
   return { look, namedMaster: () => named?.port ?? null, close: () => clearInterval(timer) }
-}
-
-async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {
-  const deadline = performance.now() + 30_000
-  while (!(await isSo())) {
-    if (performance.now() > deadline) throw new Error(`waited 30 s in vain until ${what}`)
-    await new Promise((resolve) => setTimeout(resolve, 50))
-  }
 }

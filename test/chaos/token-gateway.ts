@@ -4,6 +4,7 @@ import type { Socket } from 'node:net'
 import type { JournalEntry } from '../../src/sandbox/journal.ts'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import { freePort } from '../helpers/ports.ts'
+import { elapsed } from '../helpers/wait.ts'
 import { type Clock, digestOf, type TokenRequest } from './history.ts'
 import { resetConnection } from './network.ts'
 
@@ -145,7 +146,7 @@ export async function startTokenGateway({
       tokenRequest.lostBy = losses.before.fault
       return resetConnection(socket)
     }
-    if (state === 'delayed') await new Promise((resolve) => setTimeout(resolve, delayMs))
+    if (state === 'delayed') await elapsed(delayMs)
     while (state === 'frozen' && !isGone()) await changed()
     if (state !== 'delayed' && isGone()) {
       tokenRequest.lostBy ??= 'the connection was gone before the request passed'

@@ -26,7 +26,7 @@ t.test('killing a Cluster master under load, with its replica behind, signs nobo
 
   load.mark()
   await victim.kill()
-  await until('its replica has its slots', () => cluster.hasReplaced(victim), 20_000)
+  await until('its replica has its slots', () => cluster.hasReplaced(victim))
   await load.untilAllServed(12_000)
   const meanwhile = load.answers().filter((kind) => !kind.startsWith('503 '))
   t.strictSame(meanwhile, ['200'], 'meanwhile nothing but answers and 503')

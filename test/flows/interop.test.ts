@@ -6,6 +6,7 @@ import { type ForeignServer, startForeignServer } from '../helpers/oidc-provider
 import { listenOnLoopback } from '../helpers/ports.ts'
 import { startReverseProxy } from '../helpers/reverse-proxy.ts'
 import { type Bff, startBff } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
 
 t.jobs = 4
 
@@ -39,7 +40,7 @@ t.test('sign-in, calls and sign-out work with an independent authorization serve
 
   t.equal((await browser.fetch('/auth/logout', { method: 'POST' })).status, 204)
   t.equal(browser.cookies.size, 0)
-  await until(async () => !(await foreign.isActive(tokens.access_token)))
+  await until('the token is revoked', async () => !(await foreign.isActive(tokens.access_token)))
   t.equal(await foreign.isActive(tokens.refresh_token), false, 'the provider knows neither token any more')
   t.match(await foreign.askForTokens({ grant_type: 'refresh_token', refresh_token: tokens.refresh_token }), {
     status: 400,
@@ -119,7 +120,7 @@ t.test(
     const { foreign, bff, bearers } = await startWithForeignServer(t, { tokenLifeSeconds: 3, env })
     const browser = await signIn(bff, foreign)
     const statuses = new Set<number>()
-    await until(async () => {
+    await until('a refresh', async () => {
       statuses.add((await browser.fetch('/flux/temperature')).status)
       return foreign.tokenRequests.length > 1
     })
@@ -137,7 +138,7 @@ t.test(
 t.test('without requests the token is refreshed before each expiry', async (t) => {
   const { foreign, bff, bearers } = await startWithForeignServer(t, { tokenLifeSeconds: 3 })
   const browser = await signIn(bff, foreign)
-  await until(async () => foreign.tokenRequests.length >= 3)
+  await until('two refreshes', () => foreign.tokenRequests.length >= 3)
   const [, second, third] = foreign.tokenRequests
   t.equal(third?.params.refresh_token, second?.granted?.refresh_token, 'each with the newest token')
   t.match(await metricsOf(bff), /bff_refresh_total\{trigger="schedule",outcome="granted"\} 2\n/)
@@ -150,7 +151,7 @@ t.test(
   async (t) => {
     const { foreign, bff } = await startWithForeignServer(t, { tokenLifeSeconds: 3 })
     const browser = await signIn(bff, foreign)
-    await until(async () => foreign.tokenRequests.length >= 2)
+    await until('a refresh', () => foreign.tokenRequests.length >= 2)
     const old = foreign.tokenRequests[0]?.granted?.refresh_token ?? ''
     t.match(await foreign.askForTokens({ grant_type: 'refresh_token', refresh_token: old }), {
       status: 400,
@@ -232,13 +233,4 @@ async function signIn(bff: Bff, foreign: ForeignServer): Promise<Browser> {
 
 async function metricsOf(bff: Bff): Promise<string> {
   return await (await fetch(`${bff.opsUrl}/metrics`)).text()
-}
-
-/** Looks every 50 ms, for 15 seconds at most. */
-async function until(holds: () => Promise<boolean>): Promise<void> {
-  const end = Date.now() + 15_000
-  while (!(await holds())) {
-    if (Date.now() > end) throw new Error('it did not come about')
-    await new Promise((resolve) => setTimeout(resolve, 50))
-  }
 }

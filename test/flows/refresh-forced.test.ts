@@ -2,6 +2,7 @@ import t from 'tap'
 import { isProblem } from '../helpers/browser.ts'
 import { presentations, startReplicas, through } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { elapsed } from '../helpers/wait.ts'
 
 t.test(
   'a refused token during an outage of the authorization server is replaced within five seconds of its return',
@@ -27,7 +28,7 @@ t.test(
       status = (await browser.fetch('/flux/temperature')).status
       if (status !== 200) {
         t.equal(status, 503, 'until then it is unavailable, not refused')
-        await new Promise((resolve) => setTimeout(resolve, 100))
+        await elapsed(100)
       }
     }
     t.equal(status, 200)

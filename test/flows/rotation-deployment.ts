@@ -6,6 +6,8 @@ import { createSessionCookies, recordKeyOf } from '../../src/session/cookies.ts'
 import { sealTokens } from '../../src/session/sealed-tokens.ts'
 import type { SessionStore } from '../../src/store/store.ts'
 import type { Teardown } from '../helpers/child.ts'
+import { requireDocumented } from '../helpers/documented.ts'
+import { portOfUrl } from '../helpers/ports.ts'
 import { type Env, type ServerProcess, startServer } from '../helpers/server-process.ts'
 import { CLIENT } from '../helpers/system.ts'
 import { elapsed } from '../helpers/wait.ts'
@@ -131,8 +133,11 @@ export async function startDeployment(t: Teardown, env: Env, secrets: string): P
           const [, name, value] = /^([^=]+)=([^;]*)/.exec(line) ?? []
           jar.set(name!, value!)
         }
-        await answer.body.dump()
-        return answer.statusCode
+        const body = await answer.body.text()
+        const header = (name: string) => answer.headers[name]?.toString()
+        const { statusCode: status } = answer
+        requireDocumented(portOfUrl(member.server.url), { method: 'GET', target: path, status, header, body })
+        return status
       } finally {
         member.underWay -= 1
       }

@@ -8,6 +8,7 @@ import { presentations } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'
 import { platformEnv, signIn, startSandbox } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
+import { readAnswers } from '../http/wire.ts'
 
 t.test('a connection without a request does not delay the stop', async (t) => {
   const server = await startServer(t, { SHUTDOWN_SECONDS: '10' })
@@ -32,24 +33,19 @@ t.test('an open request is answered, and its keep-alive connection does not dela
   const socket = net.connect(portOfUrl(server.url), '127.0.0.1')
   t.teardown(() => socket.destroy())
   const cookie = [...browser.cookies].map(([name, { value }]) => `${name}=${value}`).join('; ')
-  socket.write(
-    `GET /flux/temperature HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-origin\r\nCookie: ${cookie}\r\n\r\n`,
-  )
-  let answer = ''
-  socket.on('data', (chunk: Buffer) => {
-    answer += chunk.toString()
-  })
+  const request = `GET /flux/temperature HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-origin\r\nCookie: ${cookie}\r\n\r\n`
+  socket.write(request)
+  const chunks: Buffer[] = []
+  socket.on('data', (chunk: Buffer) => chunks.push(chunk))
   await gate.arrived
   const begin = performance.now()
   server.send('SIGTERM')
-  while (!server.logs().some((line) => line.event === 'stopping')) {
-    await new Promise((resolve) => setTimeout(resolve, 10))
-  }
+  await until('it stops', () => server.logs().some((line) => line.event === 'stopping'))
   gate.release()
   t.equal((await server.ended).code, 0)
   t.ok(performance.now() - begin < 5_000, 'well before SHUTDOWN_SECONDS')
-  t.match(answer, /^HTTP\/1\.1 200 /)
-  t.match(answer, /"wType":"Flux"/)
+  const { answers } = readAnswers(portOfUrl(server.url), request, Buffer.concat(chunks))
+  t.match(answers, [{ status: 200, body: /"wType":"Flux"/ }])
 })
 
 t.test('a token response that is already late is stored before the process ends', async (t) => {

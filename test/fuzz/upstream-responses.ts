@@ -1,8 +1,10 @@
 import net, { type Socket } from 'node:net'
 import fc from 'fast-check'
 import type { Teardown } from '../helpers/child.ts'
+import { requireDocumented } from '../helpers/documented.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { elapsed } from '../helpers/wait.ts'
 import { portOf } from '../http/wire.ts'
 import { createFuzzer } from './fuzzer.ts'
 
@@ -273,7 +275,7 @@ async function write(socket: Socket, given: UpstreamResponse): Promise<void> {
   const { framing, parts } = given
   for (let part = 0; part < parts && !socket.destroyed; part += 1) {
     socket.write(bytes.subarray((part * bytes.length) / parts, ((part + 1) * bytes.length) / parts))
-    if (part < parts - 1) await new Promise((resolve) => setTimeout(resolve, 1))
+    if (part < parts - 1) await elapsed(1)
   }
   if (framing.kind === 'close' && framing.value === 'reset') socket.resetAndDestroy()
   else if (framing.value !== 'right') socket.end()
@@ -557,6 +559,15 @@ export const upstreamResponses = createFuzzer<UpstreamResponse>({
       if (rest !== '') throw new Error(`bytes after the last response: ${JSON.stringify(rest.slice(0, 200))}`)
       const [first, second] = responses
       if (first === undefined) return 'connection closed'
+      const { status, headers, body } = first
+      if (first.isComplete)
+        requireDocumented(port, {
+          method,
+          target: '/flux/odd',
+          status,
+          header: (name) => headers.get(name),
+          body,
+        })
       const outcome = judge(given, first)
       if (pipelined && first.isComplete && second === undefined)
         throw new Error(`${outcome}, and no second response`)

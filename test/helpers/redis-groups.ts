@@ -8,6 +8,7 @@ import { type Child, startChild, type Teardown, waitForOutput } from './child.ts
 import { freePort, listenOnLoopback } from './ports.ts'
 import { type RedisServer, startOnFreePort, startRedis, toolPath } from './redis.ts'
 import { redisCommand } from './redis-command.ts'
+import { until } from './wait.ts'
 import { makeFolder } from './watchdog.ts'
 
 const MASTER_NAME = 'mymaster'
@@ -357,13 +358,4 @@ function tlsLines(certificate: Certificate | false): string[] {
     ...[`tls-cert-file ${certFile}`, `tls-key-file ${keyFile}`, `tls-ca-cert-file ${caFile}`],
     ...['tls-auth-clients no', 'tls-replication yes'],
   ]
-}
-
-/** Polls every 50 ms until the condition holds. Throws after 20 seconds. */
-async function until(what: string, isSo: () => Promise<boolean>): Promise<void> {
-  const deadline = Date.now() + 20_000
-  while (!(await isSo())) {
-    if (Date.now() > deadline) throw new Error(`waited 20 s in vain until ${what}`)
-    await new Promise((resolve) => setTimeout(resolve, 50))
-  }
 }

@@ -10,6 +10,7 @@ import { type Answer, type Browser, createBrowser } from './browser.ts'
 import type { Teardown } from './child.ts'
 import { checkResponsesOf } from './documented.ts'
 import { freePort } from './ports.ts'
+import { until } from './wait.ts'
 
 /** The secret has characters that a form must encode, so a wrong encoding is refused. */
 export const CLIENT = { clientId: 'test-client', clientSecret: 's3cr&t+%/=?ü "x' }
@@ -101,13 +102,11 @@ export async function startBff(
 
 /** Polls `/readyz` until it responds 200. */
 export async function untilReady(bff: Bff): Promise<void> {
-  for (let attempt = 0; attempt < 100; attempt += 1) {
+  await until('the server is ready', async () => {
     const response = await fetch(`${bff.opsUrl}/readyz`)
     await response.text()
-    if (response.status === 200) return
-    await new Promise((resolve) => setTimeout(resolve, 50))
-  }
-  throw new Error('the server did not become ready')
+    return response.status === 200
+  })
 }
 
 /** Submits the user's decision at the authorization server. Returns the URL of the redirect back. */

@@ -4,7 +4,7 @@
 export async function until(
   what: string,
   look: () => boolean | Promise<boolean>,
-  withinMs = 10_000,
+  withinMs = 20_000,
 ): Promise<number> {
   const startedAt = performance.now()
   for (;;) {

@@ -1,7 +1,7 @@
 import net from 'node:net'
 import t from 'tap'
 import { type Bff, startBff, startSandbox } from '../helpers/system.ts'
-import { field, portOf, problemOf, speak } from './wire.ts'
+import { field, portOf, problemOf, readAnswers, speak } from './wire.ts'
 
 type Case = [what: string, bytes: string, status: number, code: string]
 
@@ -201,7 +201,8 @@ t.test('Expect: 100-continue gets a 100', async (t) => {
 function twoParts(bff: Bff, first: string, second: string, awaited?: string): Promise<string> {
   return new Promise((resolve) => {
     const socket = net.connect(portOf(bff), '127.0.0.1', () => socket.write(first))
-    let text = ''
+    const chunks: Buffer[] = []
+    const text = (): string => Buffer.concat(chunks).toString()
     let sent = false
     const send = (): void => {
       if (!sent) socket.write(second)
@@ -210,10 +211,13 @@ function twoParts(bff: Bff, first: string, second: string, awaited?: string): Pr
     if (awaited === undefined) bff.app.server.server.once('request', () => setImmediate(send))
     socket.setTimeout(400, () => socket.destroy())
     socket.on('data', (chunk) => {
-      text += chunk.toString()
-      if (awaited !== undefined && text.includes(awaited)) send()
+      chunks.push(chunk)
+      if (awaited !== undefined && text().includes(awaited)) send()
     })
     socket.on('error', () => {})
-    socket.on('close', () => resolve(text))
+    socket.on('close', () => {
+      readAnswers(portOf(bff), first + second, Buffer.concat(chunks))
+      resolve(text())
+    })
   })
 }

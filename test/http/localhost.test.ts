@@ -6,6 +6,7 @@ import t from 'tap'
 import { portOfUrl } from '../helpers/ports.ts'
 import { startServer } from '../helpers/server-process.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
+import { readAnswers } from './wire.ts'
 
 /** A machine whose `localhost` has two addresses, as most have; here both are IPv4. */
 const TWO_ADDRESSES = `
@@ -16,16 +17,20 @@ dns.lookup = (name, options, done) =>
   name === 'localhost' && options.all ? process.nextTick(done, null, both) : lookup(name, options, done)
 `
 
+const RUBBISH = 'rubbish\r\n\r\n'
 const PROBLEM = /^HTTP\/1\.1 400 .*\r\ncontent-type: application\/problem\+json\r\n/s
 
 /** What comes back for something that is no request; null where nothing listens. */
 function rubbishTo(address: string, port: number): Promise<string | null> {
   return new Promise((resolve, reject) => {
-    let heard = ''
-    const socket = net.connect(port, address, () => socket.write('rubbish\r\n\r\n'))
+    const chunks: Buffer[] = []
+    const socket = net.connect(port, address, () => socket.write(RUBBISH))
     socket.setTimeout(5_000, () => socket.destroy())
-    socket.on('data', (chunk) => (heard += chunk))
-    socket.on('close', () => resolve(heard))
+    socket.on('data', (chunk) => chunks.push(chunk))
+    socket.on('close', () => {
+      readAnswers(port, RUBBISH, Buffer.concat(chunks))
+      resolve(Buffer.concat(chunks).toString())
+    })
     socket.on('error', (error: NodeJS.ErrnoException) => {
       if (error.code === 'ECONNREFUSED') resolve(null)
       else reject(error)

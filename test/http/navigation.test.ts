@@ -1,5 +1,6 @@
 import t from 'tap'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { elapsed } from '../helpers/wait.ts'
 import { ask, field, OWN, portOf, problemOf } from './wire.ts'
 
 const NAVIGATE = [
@@ -80,7 +81,7 @@ t.test('the page of an ended session says why it ended', async (t) => {
   const bff = await startBff(t, sandbox, { SESSION_MAX_SECONDS: '1', SESSION_IDLE_SECONDS: '1' })
   const browser = bff.browser()
   await signIn(browser, sandbox)
-  await new Promise((resolve) => setTimeout(resolve, 1_050))
+  await elapsed(1_050)
   const page = await browser.navigate('/flux/a')
   t.equal(page.status, 401)
   t.match(page.text, /The session has reached its longest duration/)

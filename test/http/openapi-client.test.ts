@@ -11,7 +11,7 @@ import { parseConfig } from '../../src/config/config.ts'
 import { checkResponsesOf, createCheck, requireDocumented } from '../helpers/documented.ts'
 import { SERVER_ENV } from '../helpers/server-process.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
-import { portOf } from './wire.ts'
+import { portOf, readAnswers } from './wire.ts'
 
 /** What an author of a page writes against the generated types. Returns what it saw. */
 const PAGE = `import createClient from 'openapi-fetch'
@@ -162,6 +162,13 @@ t.test('the check of responses against the description finds what differs', asyn
   const received = { method: 'GET', target: '/auth/session', status: 418, header: () => undefined, body: '' }
   t.throws(() => requireDocumented(portOf(bff), received), /not as documented: GET \/auth\/session 418/)
   t.doesNotThrow(() => requireDocumented(9, received))
+
+  const head = 'GET /auth/session HTTP/1.1\r\nHost: a\r\n\r\n'
+  const answer = (status: number, type: string, body: string): string =>
+    `HTTP/1.1 ${status} A\r\nContent-Type: ${type}\r\nContent-Length: ${body.length}\r\n\r\n${body}`
+  const asOf = (sent: string, text: string) => () => readAnswers(portOf(bff), sent, Buffer.from(text))
+  t.throws(asOf(head, answer(418, 'text/plain', 'a')), /GET \/auth\/session 418/, 'read from the wire')
+  t.throws(asOf('odd\r\n\r\n', answer(400, 'application/problem+json', '{}')), /Problem/)
 })
 
 t.test('fetch in a test rejects if a server responds otherwise than documented', async (t) => {

@@ -9,6 +9,7 @@ import { createLog } from '../../src/log.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { SERVER_ENV } from '../helpers/server-process.ts'
 import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { elapsed } from '../helpers/wait.ts'
 import { ask, field, OWN, portOf, problemOf, type Question } from './wire.ts'
 
 const JSON_TYPE: readonly [string, string] = ['Content-Type', 'application/json']
@@ -133,7 +134,7 @@ t.test('an ended session and a missing session have different details', async (t
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { SESSION_IDLE_SECONDS: '1', SESSION_MAX_SECONDS: '100' })
   const cookie = await signedIn(bff, sandbox)
-  await new Promise((resolve) => setTimeout(resolve, 1_020))
+  await elapsed(1_020)
   const flux = { target: '/flux/a', headers: [OWN, cookie] }
   await answers(t, bff, flux, { status: 401, code: 'login_required', detail: /ended/, reason: 'idle' })
   await answers(
@@ -162,7 +163,7 @@ t.test('a failure of the authorization server when a token is needed is a 503', 
   const bff = await startBff(t, sandbox)
   const flux = { target: '/flux/a', headers: [OWN, await signedIn(bff, sandbox)] }
   sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 503 } })
-  await new Promise((resolve) => setTimeout(resolve, 1_020))
+  await elapsed(1_020)
   await answers(t, bff, flux, { status: 503, code: 'authorization_server_unavailable' })
 })
 

@@ -4,6 +4,7 @@ import t from 'tap'
 import { createServer } from '../../src/http/server.ts'
 import { configOf } from '../config/environment.ts'
 import { type Bff, signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 import { ask, OWN, portOf, speak } from './wire.ts'
 
 type Line = Record<string, unknown>
@@ -19,9 +20,7 @@ function lines(bff: Bff, event: string): Line[] {
 
 /** Waits for so many lines: they are written when the response is closed, just after it was sent. */
 async function requestLines(bff: Bff, count: number): Promise<Line[]> {
-  for (let attempt = 0; attempt < 50 && lines(bff, 'request').length < count; attempt += 1) {
-    await new Promise((resolve) => setTimeout(resolve, 10))
-  }
+  await until(`${count} request lines`, () => lines(bff, 'request').length >= count)
   return lines(bff, 'request')
 }
 
@@ -76,7 +75,7 @@ t.test('ACCESS_LOG=off writes no line for requests', async (t) => {
   const bff = await startBff(t, await startSandbox(t), { ACCESS_LOG: 'off' })
   await ask(portOf(bff), { target: '/nothing' })
   await ask(portOf(bff), { target: '/auth/session' })
-  await new Promise((resolve) => setTimeout(resolve, 50))
+  await elapsed(50)
   t.strictSame(lines(bff, 'request'), [])
 })
 

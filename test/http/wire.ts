@@ -39,7 +39,10 @@ export function portOf(bff: Bff): number {
   return (bff.app.server.server.address() as AddressInfo).port
 }
 
-/** Writes these bytes and listens until the server closes, or nothing has come for `quietMs`. */
+/**
+ * Writes these bytes and listens until the server closes, or nothing has come for `quietMs`. Throws if a response
+ * is not as documented.
+ */
 export function speak(port: number, bytes: string | Buffer, quietMs = 1_500): Promise<Heard> {
   return new Promise((resolve, reject) => {
     const socket = net.connect(port, '127.0.0.1', () => socket.write(bytes))
@@ -54,10 +57,27 @@ export function speak(port: number, bytes: string | Buffer, quietMs = 1_500): Pr
       if (error.code === 'ECONNRESET' || error.code === 'EPIPE') closed = true
       else reject(error)
     })
-    socket.on('close', () =>
-      resolve({ ...readAnswers(Buffer.concat(chunks), /^HEAD /.test(String(bytes))), closed }),
-    )
+    socket.on('close', () => {
+      try {
+        resolve({ ...readAnswers(port, String(bytes), Buffer.concat(chunks)), closed })
+      } catch (error) {
+        reject(error as Error)
+      }
+    })
   })
+}
+
+/** The responses of the server on this port to these bytes. Throws if one is not as documented. */
+export function readAnswers(port: number, sent: string, received: Buffer): Pick<Heard, 'answers' | 'rest'> {
+  const read = parseAnswers(received, sent.startsWith('HEAD '))
+  const asked = [...sent.matchAll(/^([A-Z]+) (\S+) HTTP\/1\.1\r$/gm)]
+  for (const [at, answer] of read.answers.entries()) {
+    // Bytes that are no request, or that hide one in a body, leave open which response belongs to which.
+    const [, method = '', target = ''] = (asked.length === read.answers.length && asked[at]) || []
+    const { status, body } = answer
+    requireDocumented(port, { method, target, status, header: (name) => field(answer, name), body })
+  }
+  return read
 }
 
 /** One request on a connection of its own, written by hand. Throws unless exactly one answer comes. */
@@ -76,8 +96,6 @@ export async function ask(port: number, question: Question = {}): Promise<WireAn
   if (answer === undefined || heard.answers.length > 1 || heard.rest !== '') {
     throw new Error(`not exactly one answer to ${method} ${target}: ${JSON.stringify(heard)}`)
   }
-  const { status, body: text } = answer
-  requireDocumented(port, { method, target, status, header: (name) => field(answer, name), body: text })
   return answer
 }
 
@@ -96,7 +114,7 @@ export function problemOf(answer: WireAnswer): Record<string, unknown> {
   return JSON.parse(answer.body) as Record<string, unknown>
 }
 
-function readAnswers(bytes: Buffer, bodiless: boolean): Pick<Heard, 'answers' | 'rest'> {
+function parseAnswers(bytes: Buffer, bodiless: boolean): Pick<Heard, 'answers' | 'rest'> {
   const answers: WireAnswer[] = []
   let text = bytes.toString('latin1')
   for (;;) {

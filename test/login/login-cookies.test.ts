@@ -1,6 +1,7 @@
 import t from 'tap'
 import { freePort } from '../helpers/ports.ts'
 import { decide, startBff, startSandbox } from '../helpers/system.ts'
+import { elapsed } from '../helpers/wait.ts'
 import { ask, field, portOf, speak } from '../http/wire.ts'
 
 /** The default secret of every server in the tests. */
@@ -81,7 +82,7 @@ t.test('a browser keeps five sign-ins, and a sixth drops the oldest', async (t) 
     names.push(firstName(start.setCookies))
     starts.push(String(start.headers.location))
     // The age is counted in milliseconds.
-    await new Promise((resolve) => setTimeout(resolve, 2))
+    await elapsed(2)
   }
   t.equal(browser.cookies.size, 5)
   const sixth = await browser.navigate('/auth/login?returnTo=/tab-5')

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { elapsed } from '../helpers/wait.ts'
 import { ask, OWN, portOf, problemOf } from '../http/wire.ts'
 
 const A = 'secret-A-of-the-tests-of-at-least-32-characters'
@@ -72,10 +73,10 @@ t.test('GET /auth/session does not extend the session', async (t) => {
     if (answer.authenticated !== true) break
     t.equal(answer.idleExpiresAt, idleExpiresAt)
     asked += 1
-    await new Promise((resolve) => setTimeout(resolve, 100))
+    await elapsed(100)
   }
   t.ok(asked > 3)
-  await new Promise((resolve) => setTimeout(resolve, until - Date.now() + 20))
+  await elapsed(until - Date.now() + 20)
   const ended = { reason: 'idle', at: idleExpiresAt }
   for (let tab = 0; tab < 3; tab += 1) {
     const answer = await browser.fetch('/auth/session')
@@ -103,7 +104,7 @@ for (const store of ['memory', 'redis']) {
       const browser = bff.browser()
       await signIn(browser, sandbox)
       const { expiresAt } = (await browser.fetch('/auth/session')).json()
-      await new Promise((resolve) => setTimeout(resolve, Date.parse(String(expiresAt)) - Date.now() + 300))
+      await elapsed(Date.parse(String(expiresAt)) - Date.now() + 300)
       const expected = { ...ANONYMOUS, ended: { reason: 'absolute', at: expiresAt } }
       for (let tab = 0; tab < 2; tab += 1) {
         t.strictSame((await browser.fetch('/auth/session')).json(), expected)
@@ -151,7 +152,7 @@ t.test('POST /auth/session moves the idle limit and never the absolute one', asy
     const browser = bff.browser()
     await signIn(browser, sandbox)
     const before = (await browser.fetch('/auth/session')).json()
-    await new Promise((resolve) => setTimeout(resolve, 300))
+    await elapsed(300)
     const answer = await browser.fetch('/auth/session', { method: 'POST' })
     t.equal(answer.status, 200)
     const after = answer.json()
@@ -164,7 +165,7 @@ t.test('POST /auth/session moves the idle limit and never the absolute one', asy
       after.idleExpiresAt,
       'GET shows the same',
     )
-    await new Promise((resolve) => setTimeout(resolve, 900))
+    await elapsed(900)
     const late = (await browser.fetch('/auth/session', { method: 'POST' })).json()
     t.equal(late.idleExpiresAt, before.expiresAt, 'the idle limit is never after the absolute one')
   }

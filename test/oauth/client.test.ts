@@ -3,6 +3,7 @@ import t from 'tap'
 import { Secret } from '../../src/secret.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { freePort } from '../helpers/ports.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 import { bounds, clientOf, http, rawTokenEndpoint } from './raw-token-endpoint.ts'
 
 const TOKEN = new Secret('the refresh token+&=')
@@ -247,7 +248,7 @@ t.test('a connection is reused only soon after its response, whatever the server
   })
   const client = clientOf(t, url)
   t.match(await client.refresh(TOKEN, bounds(300)), { kind: 'granted' })
-  await new Promise((resolve) => setTimeout(resolve, 2_500))
+  await elapsed(2_500)
   t.match(await client.refresh(TOKEN, bounds(300)), { kind: 'granted' })
   t.equal(ports.size, 2)
 })
@@ -270,7 +271,7 @@ t.test('a request that got no connection in time is never sent', async (t) => {
   t.ok(performance.now() - startedAt < 800, 'known long before it stops listening')
   t.match(outcome, { kind: 'unavailable', timedOut: true, reason: 'the request was not sent' })
   await Promise.all(hanging)
-  await new Promise((resolve) => setTimeout(resolve, 100))
+  await elapsed(100)
   t.equal(requests.length, 66)
 })
 
@@ -289,10 +290,10 @@ t.test('an abandoned request is reset, and nothing more of it is delivered', asy
   const codes: (string | undefined)[] = []
   const connection = new AbortController()
   const answer = clientOf(t, url).refresh(TOKEN, { ...bounds(1_000), signal: connection.signal })
-  while (requests.length === 0) await new Promise((resolve) => setTimeout(resolve, 5))
+  await until('the request', () => requests.length > 0)
   connection.abort(new Error('given up'))
   t.match(await answer, { kind: 'in_doubt' })
-  while (codes.length === 0) await new Promise((resolve) => setTimeout(resolve, 5))
+  await until('the end of its connection', () => codes.length > 0)
   t.strictSame(codes, ['ECONNRESET'], 'a reset and no orderly close')
 })
 
@@ -307,7 +308,7 @@ t.test('a process that was stalled while it connected sends nothing afterwards',
   const goesOnAt = performance.now() + 200
   while (performance.now() < goesOnAt);
   t.match(await answer, { kind: 'unavailable', timedOut: true, reason: 'the request was not sent' })
-  await new Promise((resolve) => setTimeout(resolve, 100))
+  await elapsed(100)
   t.equal(requests.length, 0)
 })
 
@@ -323,7 +324,7 @@ t.test('an abandoned response that ends with its connection raises no error', as
   const client = clientOf(t, url)
   for (const token of ['long', 'silent']) {
     t.match(await client.refresh(new Secret(token), bounds(200)), { kind: 'in_doubt' }, token)
-    await new Promise((resolve) => setTimeout(resolve, 50))
+    await elapsed(50)
   }
   t.strictSame(unhandled, [])
 })

@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import { Secret } from '../../src/secret.ts'
 import { startConnectProxy } from '../helpers/connect-proxy.ts'
 import { freePort, listenOnLoopback } from '../helpers/ports.ts'
-import { until } from '../helpers/wait.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 import { bounds, clientOf, http, rawTokenEndpoint } from './raw-token-endpoint.ts'
 
 const TOKEN = new Secret('the refresh token')
@@ -89,7 +89,7 @@ t.test('a request that waits for the proxy too long is never sent', async (t) =>
   t.match(await answer, { kind: 'unavailable', timedOut: true, reason: 'the request was not sent' })
   proxy.admit()
   await until('it arrived', () => proxy.open() > 0)
-  await new Promise((resolve) => setTimeout(resolve, 50))
+  await elapsed(50)
   t.equal(requests.length, 0, 'not even when the proxy opens the connection at last')
 })
 

@@ -3,6 +3,7 @@ import { createLog } from '../../src/log.ts'
 import { createOpsServer } from '../../src/ops/routes.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
 import { ask, portOf } from '../http/wire.ts'
 
 async function health(bff: Bff, path: string): Promise<{ status: number; body: Record<string, unknown> }> {
@@ -10,13 +11,13 @@ async function health(bff: Bff, path: string): Promise<{ status: number; body: R
   return { status: response.status, body: (await response.json()) as Record<string, unknown> }
 }
 
-/** Asks until the status is another than it was; bounded by the test's own time. */
 async function untilStatus(bff: Bff, status: number): Promise<Record<string, unknown>> {
-  for (;;) {
-    const answer = await health(bff, '/readyz')
-    if (answer.status === status) return answer.body
-    await new Promise((resolve) => setTimeout(resolve, 20))
-  }
+  let last = await health(bff, '/readyz')
+  await until(`/readyz is ${status}`, async () => {
+    last = await health(bff, '/readyz')
+    return last.status === status
+  })
+  return last.body
 }
 
 t.test('a process with the embedded store is alive and ready as soon as it listens', async (t) => {

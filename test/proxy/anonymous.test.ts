@@ -2,6 +2,7 @@ import t from 'tap'
 import { isProblem } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { elapsed } from '../helpers/wait.ts'
 
 const PERMITTED = { OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: 'DEMO/open,ACME/a.b~c' }
 
@@ -108,7 +109,7 @@ t.test('a renewed token that expires on its way is renewed once more', async (t)
   const second = sandbox.hold('resource')
   renewal.release()
   await second.arrived
-  await new Promise((resolve) => setTimeout(resolve, 2_100))
+  await elapsed(2_100)
   second.release()
   t.equal((await answer).status, 200)
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 3)
@@ -140,7 +141,7 @@ t.test(
     const back = performance.now()
     let status = 503
     while (status === 503 && performance.now() - back < 5_000) {
-      await new Promise((resolve) => setTimeout(resolve, 100))
+      await elapsed(100)
       status = (await nobody.fetch('/flux/open')).status
     }
     t.equal(status, 200, 'noticed within five seconds')

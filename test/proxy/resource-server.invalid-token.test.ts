@@ -3,6 +3,7 @@ import zlib from 'node:zlib'
 import t from 'tap'
 import { createResourceServer, type ResourceServer } from '../../src/proxy/resource-server.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
+import { elapsed } from '../helpers/wait.ts'
 import {
   answerText,
   bff,
@@ -252,7 +253,7 @@ async function twice(t: T, resourceServer: ResourceServer) {
     await outcomeOf(resourceServer, { ...call, authorization: 'Bearer old' })
     counts.push(response.listenerCount('close') - before)
     // A refresh takes far longer than undici needs to take its connection back.
-    await new Promise((resolve) => setTimeout(resolve, 20))
+    await elapsed(20)
     await outcomeOf(resourceServer, { ...call, authorization: 'Bearer new' })
   })
   return {

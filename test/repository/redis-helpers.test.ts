@@ -4,6 +4,7 @@ import { startChild, waitForOutput } from '../helpers/child.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { redisCommand } from '../helpers/redis-command.ts'
 import { startCluster, startSentinelGroup } from '../helpers/redis-groups.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 
 function isAlive(pid: number): boolean {
   try {
@@ -24,7 +25,7 @@ t.test(
 
     redis.pause()
     const answer = redis.cli('get', 'kept')
-    const early = await Promise.race([answer, new Promise((resolve) => setTimeout(resolve, 150, 'nothing'))])
+    const early = await Promise.race([answer, elapsed(150).then(() => 'nothing')])
     t.equal(early, 'nothing', 'a frozen Redis does not answer')
     redis.resume()
     t.equal(await answer, 'yes')
@@ -62,11 +63,7 @@ t.test('a sentinel group promotes the replica when the master dies', async (t) =
   const group = await startSentinelGroup(t)
   t.equal(await group.masterPort(), group.master.port)
   await group.master.kill()
-  const deadline = Date.now() + 20_000
-  while ((await group.masterPort()) !== group.replica.port && Date.now() < deadline) {
-    await new Promise((resolve) => setTimeout(resolve, 100))
-  }
-  t.equal(await group.masterPort(), group.replica.port)
+  await until('the replica is the master', async () => (await group.masterPort()) === group.replica.port)
 })
 
 t.test('a cluster spreads keys over its nodes', async (t) => {
@@ -101,11 +98,6 @@ t.test(
     t.ok(existsSync(folder))
 
     await victim.stop('SIGKILL')
-    const deadline = Date.now() + 5_000
-    while ((isAlive(pid) || existsSync(folder)) && Date.now() < deadline) {
-      await new Promise((resolve) => setTimeout(resolve, 20))
-    }
-    t.notOk(isAlive(pid))
-    t.notOk(existsSync(folder))
+    await until('its process and its folder are gone', () => !isAlive(pid) && !existsSync(folder), 5_000)
   },
 )

@@ -4,6 +4,7 @@ import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync } from '
 import t, { type Test } from 'tap'
 import { request } from 'undici'
 import { parseConfig } from '../../src/config/config.ts'
+import { requireDocumented } from '../helpers/documented.ts'
 import { portOfUrl } from '../helpers/ports.ts'
 import { type Bff, startBff } from '../helpers/system.ts'
 
@@ -45,8 +46,12 @@ async function get(
   method: 'GET' | 'HEAD' = 'GET',
 ) {
   const address = bff.publicUrl.replace('localhost', '127.0.0.1') + path
-  const { statusCode, headers: fields, body } = await request(address, { method, headers })
-  return { status: statusCode, headers: fields, body: Buffer.from(await body.arrayBuffer()) }
+  // Unlike `fetch` it leaves a content coding to the caller.
+  const { statusCode: status, headers: fields, body } = await request(address, { method, headers })
+  const bytes = Buffer.from(await body.arrayBuffer())
+  const header = (name: string) => fields[name]?.toString()
+  requireDocumented(portOfUrl(address), { method, target: path, status, header, body: bytes.toString() })
+  return { status, headers: fields, body: bytes }
 }
 
 function decoded({ headers, body }: Awaited<ReturnType<typeof get>>): string {

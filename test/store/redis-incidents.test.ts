@@ -2,7 +2,7 @@ import t from 'tap'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startCluster } from '../helpers/redis-groups.ts'
-import { until } from '../helpers/wait.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 import { newKey, redisStore, singleTarget, startSession, type TestStore } from './stores.ts'
 
 t.jobs = 3
@@ -59,7 +59,7 @@ t.test('a lost connection is an incident, and a new one too', async (t) => {
   // The client retries several times without success.
   for (let count = 0; count < 20; count += 1) {
     await t.rejects(made.store.ping(), StoreUnavailable)
-    await new Promise((resolve) => setTimeout(resolve, 100))
+    await elapsed(100)
   }
   t.ok(reported() <= lost + 1, `${reported() - lost} times more`)
   await redis.restart()

@@ -4,6 +4,7 @@ import { createLog } from '../../src/log.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { createReliableStore, type Pending } from '../../src/store/reliable.ts'
 import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
+import { elapsed } from '../helpers/wait.ts'
 import { installVirtualTime } from '../tokens/virtual-time.ts'
 import { IDLE_MS, leaseRequest, newKey, newRecord } from './stores.ts'
 
@@ -32,7 +33,7 @@ function start(t: Test) {
       if (fault === undefined) return await member(...args)
       if (fault === 'broken') throw new TypeError('a programming error')
       if (fault === 'unanswered') await member(...args)
-      await new Promise((resolve) => setTimeout(resolve, FAILS_AFTER_MS))
+      await elapsed(FAILS_AFTER_MS)
       throw new StoreUnavailable(new Error(fault))
     }
   }

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { createLog } from '../../src/log.ts'
 import { createScheduler } from '../../src/tokens/scheduler.ts'
+import { elapsed } from '../helpers/wait.ts'
 import { createVirtualReplicas, LIFE_SECONDS, type Replica } from './virtual-replicas.ts'
 import { installVirtualTime } from './virtual-time.ts'
 
@@ -240,7 +241,7 @@ t.test('a reply that is read late does not look like a step of the store clock',
         asked += 1
         const storeNow = time.now() + offset
         // As in a process that is stopped after the reply has arrived.
-        if (asked === 40) await new Promise((resolve) => setTimeout(resolve, 1_500))
+        if (asked === 40) await elapsed(1_500)
         return { entries: [], nextInMs: null, storeNow }
       },
       schedule: unused,

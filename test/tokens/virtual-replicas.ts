@@ -13,6 +13,7 @@ import type { Access } from '../../src/tokens/obtain.ts'
 import { createRevoker } from '../../src/tokens/revoker.ts'
 import { createTokens, type Tokens } from '../../src/tokens/tokens.ts'
 import type { Teardown } from '../helpers/child.ts'
+import { elapsed } from '../helpers/wait.ts'
 import { installVirtualTime, type VirtualTime } from './virtual-time.ts'
 
 export const TIMING = { aheadSeconds: 300, thresholdSeconds: 30 }
@@ -208,7 +209,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
         const behaviour = behave(by)
         const ms = behaviour.ms ?? 0
         const decided = behaviour.kind === 'granted' && behaviour.early ? decide(presented, behaviour) : null
-        if (ms > 0) await Promise.race([later(ms), aborted(signal)])
+        if (ms > 0) await Promise.race([elapsed(ms), aborted(signal)])
         const late = signal.aborted
         const outcome =
           decided ??
@@ -362,10 +363,6 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
       void replica.tokens.stop()
     },
   }
-}
-
-function later(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms))
 }
 
 function aborted(signal: AbortSignal): Promise<void> {
