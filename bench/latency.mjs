@@ -13,7 +13,7 @@ import { machineLines } from './report/versions.mjs'
 const HELP = `npm run bench:latency -- [flags]
   --rounds <n>     rounds over all candidates (3), each in new processes; every second one in reverse order
   --seconds <s>    length of one load at a fixed rate (2.5)
-  --warmup <s>     full load before it (2), and half of that to learn what the core can do
+  --warmup <s>     full load before it (6), and half of that to learn what the core can do
   --shares <a,b>   rates, in percent of what the core can do (10,50,80)
   --during <n>     the rate during a disturbance, in percent (20)
   --calm <s>       load before and after that (3)
@@ -24,7 +24,7 @@ const HELP = `npm run bench:latency -- [flags]
   --page <file>    the page to write (docs/benchmarks.md)
   --quick          one round, short loads: to see that it works; writes no page unless --page is given`
 
-const USUAL = { rounds: 3, seconds: 2.5, warmup: 2, during: 20, calm: 3, count: 10_000, sessions: 100 }
+const USUAL = { rounds: 3, seconds: 2.5, warmup: 6, during: 20, calm: 3, count: 10_000, sessions: 100 }
 const QUICK = { rounds: 1, seconds: 0.5, warmup: 0.5, during: 20, calm: 1, count: 500, sessions: 20 }
 /** Other configurations of a server that is measured anyway. */
 const NOT_HERE = new Set([
