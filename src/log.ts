@@ -182,7 +182,16 @@ const CALLBACK_PREFIX = `${PATHS.callback}/`
 export function pathOf(url: string): string {
   const end = url.search(/[?#]/)
   const path = end < 0 ? url : url.slice(0, end)
-  // The path of the callback ends in the nonce of a sign-in, which the log must not hold.
-  const holdsNonce = path.startsWith(CALLBACK_PREFIX) && path.length > CALLBACK_PREFIX.length
+  // The path of the callback ends in the nonce of a sign-in, which the log must not hold. The router decodes paths.
+  const routed = path.includes('%') ? decoded(path) : path
+  const holdsNonce = routed.startsWith(CALLBACK_PREFIX) && routed.length > CALLBACK_PREFIX.length
   return holdsNonce ? `${CALLBACK_PREFIX}-` : path.slice(0, MAX_TEXT)
+}
+
+function decoded(path: string): string {
+  try {
+    return decodeURI(path)
+  } catch {
+    return path
+  }
 }

@@ -167,7 +167,9 @@ t.test('a path is logged without query, fragment and nonce, and cut to a limit',
   t.equal(pathOf('/a/b?c=d'), '/a/b')
   t.equal(pathOf('/a/b#c'), '/a/b')
   t.equal(pathOf('/auth/callback/abc?code=x'), '/auth/callback/-')
+  t.equal(pathOf('/auth/c%61llback/abc?code=x'), '/auth/callback/-', 'the router decodes it too')
   t.equal(pathOf('/auth/callback?code=x'), '/auth/callback')
+  t.equal(pathOf('/flux/%a'), '/flux/%a')
   t.equal(pathOf(`/${'a'.repeat(500)}`).length, 200)
 })
 

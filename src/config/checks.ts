@@ -1,6 +1,13 @@
 import { isKeyOf } from './certificates.ts'
-import { isInsecure, quoted } from './kinds.ts'
-import { copyFault, EITHER_CASE, type Environment, readVariableText } from './secrets.ts'
+import { isInsecure, isLoopback, quoted } from './kinds.ts'
+import {
+  copyFault,
+  EITHER_CASE,
+  type Environment,
+  HOW_TO_MAKE_ONE,
+  readVariableText,
+  TRY_OUT_SECRET,
+} from './secrets.ts'
 import { FLOWS, TABLE, VARIABLE_NAMES, type Values } from './variables.ts'
 
 const ADDRESSES = [
@@ -22,6 +29,10 @@ export function relationFaults(values: Partial<Values>): string[] {
         `${name} must be https unless its host is loopback or ALLOW_INSECURE_HTTP=true, but is ${quoted(address)}`,
       )
     }
+  }
+  const isTryOut = values.SESSION_SECRET?.some((secret) => secret.reveal() === TRY_OUT_SECRET)
+  if (isTryOut && values.PUBLIC_URL && !isLoopback(values.PUBLIC_URL)) {
+    faults.push(`SESSION_SECRET is that of docker-compose.yml, which everyone knows; ${HOW_TO_MAKE_ONE}`)
   }
   if (values.OAUTH_FLOWS?.has('client') && values.CLIENT_FLUX_ALLOWED === null) {
     faults.push('CLIENT_FLUX_ALLOWED is required with the client flow (entries wac/fluxId, or *)')

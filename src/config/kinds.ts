@@ -197,10 +197,14 @@ export const ISSUER: Kind<string> = {
   },
 }
 
-/** Whether a URL is http and its host is not loopback (`localhost` and names under it by RFC 6761, 127/8, ::1). */
+/** Whether a URL is http and its host is not loopback. */
 export function isInsecure(address: string): boolean {
-  const { protocol, hostname } = new URL(address)
-  return protocol === 'http:' && !/^(?:(?:.+\.)?localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(hostname)
+  return address.startsWith('http:') && !isLoopback(address)
+}
+
+/** Whether the host of a URL is loopback: `localhost` and names under it (RFC 6761), 127/8, ::1. */
+export function isLoopback(address: string): boolean {
+  return /^(?:(?:.+\.)?localhost|127\.\d+\.\d+\.\d+|\[::1\])$/.test(new URL(address).hostname)
 }
 
 /** The file that a page's build must have. */
@@ -232,19 +236,20 @@ export const CERTIFICATES: Kind<string> = {
   },
 }
 
-/** The text of a file with one readable PEM private key without a passphrase. */
+/**
+ * The text of a file with one readable PEM private key without a passphrase. The path is not printed: it may be the
+ * key itself, put there by mistake.
+ */
 export const PRIVATE_KEY: Kind<Secret> = {
   accepts: 'the path of a file with a PEM private key without a passphrase',
   read(path) {
     const text = readText(path)
     if (text instanceof Refused) {
-      return new Refused(`must be a file that can be read, but ${quoted(path)} cannot (${text.fault})`)
+      return new Refused(`must be a file that can be read, but is not (${text.fault})`)
     }
     return isPrivateKey(text)
       ? new Secret(text)
-      : new Refused(
-          `must name a file with a PEM private key without a passphrase, but ${quoted(path)} holds none`,
-        )
+      : new Refused('must name a file with a PEM private key without a passphrase, but that file holds none')
   },
 }
 

@@ -7,8 +7,11 @@ export type Environment = Readonly<Record<string, string | undefined>>
 /** The placeholder of `.env.example`. Everyone knows a value that is printed there or in the documentation. */
 const PRINTED_SECRETS: ReadonlySet<string> = new Set(['replace-me-with-the-output-of-openssl-rand-base64-48'])
 
+/** The secret of `docker-compose.yml`, for this machine alone. */
+export const TRY_OUT_SECRET = 'known-to-everybody-and-only-for-the-try-out'
+
 const MIN_SESSION_SECRET_LENGTH = 32
-const HOW_TO_MAKE_ONE = 'make one with: openssl rand -base64 48'
+export const HOW_TO_MAKE_ONE = 'make one with: openssl rand -base64 48'
 
 // Control characters, a byte order mark, and the replacement character of bytes that are not UTF-8.
 const UNREADABLE = /[\u0000-\u001f\u007f\ufeff\ufffd]/

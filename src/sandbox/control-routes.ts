@@ -1,3 +1,4 @@
+import { isIP } from 'node:net'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Authorizations } from './authorizations.ts'
 import { faultsSchema, holdSchema, releaseSchema, revokeSchema, scenarioSchema } from './control-schemas.ts'
@@ -35,7 +36,7 @@ export function registerControlRoutes(
   // Another web page in the visitor's browser must not be able to change the switches.
   app.addHook('onRequest', async (request, reply) => {
     const site = request.headers['sec-fetch-site'] ?? 'none'
-    const foreign = site !== 'none' && site !== 'same-origin'
+    const foreign = (site !== 'none' && site !== 'same-origin') || !isLocalName(request.hostname)
     if (foreign || (request.method !== 'GET' && request.headers.origin !== undefined && site === 'none')) {
       await reply.code(403).send({ error: 'cross_origin' })
     }
@@ -131,6 +132,11 @@ const START = `<h1>The sandbox platform is running</h1>
 <li><a href="/_sandbox/faults">The faults that it can play</a></li>
 </ul>
 <p class="soft">docs/sandbox.md describes all of it.</p>`
+
+/** Whether no public name server can make a name of its own lead here (DNS rebinding): an address, or a local name. */
+function isLocalName(hostname: string): boolean {
+  return !hostname.includes('.') || hostname.endsWith('.localhost') || isIP(hostname) !== 0
+}
 
 const FILTERS = ['endpoint', 'kind', 'method', 'path', 'outcome', 'fault', 'username'] as const
 

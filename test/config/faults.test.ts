@@ -1,7 +1,11 @@
+import { generateKeyPairSync } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { parseConfig } from '../../src/config/config.ts'
 import { CERTIFICATE, type Env, faultsOf, SESSION_SECRET } from './environment.ts'
 
+const COMPOSE = readFileSync(new URL('../../docker-compose.yml', import.meta.url), 'utf8')
+const TRY_OUT_SECRET = /SESSION_SECRET: \$\{SESSION_SECRET:-(.+)\}/.exec(COMPOSE)?.[1] ?? ''
 const TRACED = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' }
 
 t.test('each fault is found alone and begins with the name of its variable', async (t) => {
@@ -36,6 +40,7 @@ t.test('each fault is found alone and begins with the name of its variable', asy
     ['SESSION_SECRET', `${SESSION_SECRET},`, /at least 32 characters \(secret 2 of 2\)/],
     ['SESSION_SECRET', `${SESSION_SECRET}, ${SESSION_SECRET}`, /the same secret twice/],
     ['SESSION_SECRET', `${SESSION_SECRET}\r`, /line breaks/],
+    ['SESSION_SECRET', TRY_OUT_SECRET, /of docker-compose\.yml, which everyone knows/],
     ['OAUTH_AUTHORIZE_URL', 'oauth/authorize', /begins with https:/],
     ['OAUTH_TOKEN_URL', 'http://auth.example.com/token', /must be https unless/],
     ['OAUTH_REVOCATION_URL', 'https://auth.example.com/revoke#', /query or a fragment/],
@@ -165,6 +170,22 @@ t.test('each fault is found alone and begins with the name of its variable', asy
     t.equal(faults.length, 1, `${name}=${value} is one fault: ${faults.join(' | ')}`)
     t.ok(faults[0]?.startsWith(`${name} `), `the fault of ${name}=${value} begins with the name`)
     t.match(faults[0], says)
+  }
+})
+
+t.test('the secret of docker-compose.yml is accepted on this machine alone', async (t) => {
+  const local = { SESSION_SECRET: TRY_OUT_SECRET, PUBLIC_URL: 'http://localhost:3000' }
+  t.strictSame(faultsOf(local), [])
+  t.match(faultsOf({ ...local, PUBLIC_URL: 'https://app.example.com' }), [/^SESSION_SECRET /])
+})
+
+t.test('a private key in the place of its path is not printed', async (t) => {
+  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
+  const pem = privateKey.export({ type: 'sec1', format: 'pem' }).toString()
+  for (const name of ['REDIS_KEY_FILE', 'OTEL_EXPORTER_OTLP_CLIENT_KEY']) {
+    const faults = faultsOf({ REDIS_URL: 'rediss://redis', ...TRACED, [name]: pem })
+    t.match(faults, [/must be a file that can be read/])
+    t.notMatch(faults[0], pem.split('\n')[1]!.slice(0, 8))
   }
 })
 

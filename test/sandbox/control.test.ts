@@ -1,5 +1,7 @@
 import t from 'tap'
 import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import { portOfUrl } from '../helpers/ports.ts'
+import { ask } from '../http/wire.ts'
 import { getFlux, refresh, startSandbox } from './started.ts'
 
 function post(sandbox: Sandbox, path: string, body?: unknown, headers = {}): Promise<Response> {
@@ -67,6 +69,21 @@ t.test('a page of another origin cannot change switches, and the routes can be t
   const sandbox = await startSandbox(t)
   t.equal((await post(sandbox, 'revoke', undefined, { 'sec-fetch-site': 'cross-site' })).status, 403)
   t.equal((await post(sandbox, 'reset', undefined, { origin: 'http://evil.example' })).status, 403)
+  for (const [host, status] of [
+    ['evil.example', 403],
+    ['evil.example:4000', 403],
+    ['127.0.0.1.evil.example', 403],
+    ['sandbox:4000', 200],
+    ['localhost', 200],
+    ['[::1]:4000', 200],
+  ] as const) {
+    const answer = await ask(portOfUrl(sandbox.authUrl), {
+      target: '/_sandbox/journal',
+      headers: [['Host', host]],
+      noHost: true,
+    })
+    t.equal(answer.status, status, `a page whose own name leads here: ${host}`)
+  }
   const closed = await startSandbox(t, { control: false })
   t.equal((await post(closed, 'reset')).status, 404)
 })

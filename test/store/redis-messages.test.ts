@@ -52,6 +52,18 @@ t.test('messages are not trusted before a heartbeat proves that they arrive', as
   t.equal(lost, 0, 'messages that never arrived are no loss')
 })
 
+t.test('a forged heartbeat from the future proves nothing', async (t) => {
+  const redis = await startRedis(t)
+  const { store } = await redisStore(t, singleTarget(redis.port))
+  const channels = (await redis.cli('PUBSUB', 'CHANNELS')).split('\n')
+  const beats = channels.find((name) => name.includes(':beat:'))!
+  t.equal(await redis.cli('PUBLISH', beats, '1e300'), '1')
+  redis.pause()
+  t.teardown(() => redis.resume())
+  await until('messages are no longer trusted', () => !store.health.isLive(), LOST_WITHIN_MS)
+  t.ok(store.health.msSinceLive() > 0)
+})
+
 t.test(
   'a subscriber reports a reset connection at once, reconnects and receives messages again',
   async (t) => {

@@ -98,14 +98,19 @@ export function createChangeMessages({
     subscriber.on('ready', () => subscribe(address, subscription))
     subscriber.on('message', (from: string, payload: string) => {
       if (from === channel) announceHere(payload)
-      // A heartbeat from before the commands' connection broke proves nothing about the present connection.
-      else if (from === beatChannel && Number(payload) > commandsLostAt) prove(subscription, Number(payload))
+      else if (from === beatChannel) receiveBeat(subscription, Number(payload))
     })
     subscriber.on('close', () => {
       subscription.subscribedAt = Infinity
       subscription.provenAt = NEVER
       if (subscriptions.get(address) === subscription) lose()
     })
+  }
+
+  function receiveBeat(subscription: Subscription, sentAt: number): void {
+    // A heartbeat from before the commands' connection broke proves nothing about the present connection. One from
+    // the future is forged.
+    if (sentAt > commandsLostAt && sentAt <= performance.now()) prove(subscription, sentAt)
   }
 
   function subscribe(address: string, subscription: Subscription): void {
