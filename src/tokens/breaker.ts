@@ -30,25 +30,33 @@ const OPENS_AFTER = 3
 /** With `PROBE_MS`, a recovery is noticed within five seconds, except by a session whose own request hangs. */
 const MAX_PAUSE_MS = 1_600
 const MAX_JITTER_MS = 2_000
+/** What is known of an outage is out of date when the last failure is this old and nobody has used a probe. */
+const OUTDATED_MS = 5_000
+const UNUSED_MS = 1_000
 /** After this time without a response the next probe may leave. The response to the first one still counts. */
 export const PROBE_MS = 2_500
 
 /**
  * The circuit breaker of the token endpoint, one for each process. After consecutive failures it lets one request
- * through at a time, so that an outage is neither hammered nor waited for by every caller. It never cuts a
- * request short: a late response may hold the only live refresh token.
+ * through at a time, so that an outage is neither hammered nor waited for by every caller. Where nobody has asked for
+ * some seconds it lets all through until one fails. It never cuts a request short: a late response may hold the only
+ * live refresh token.
  */
 export function createBreaker({ now, random, onChange }: BreakerOptions): Breaker {
   let failures = 0
   let nextProbeAt = 0
   let lastProbe = 0
+  let failedAt = 0
+  /** What is known is out of date: until the next outcome all requests are let through. */
+  let outdated = false
 
   const isOpen = (): boolean => failures >= OPENS_AFTER
-  const waitMs = (): number => (isOpen() ? Math.max(0, nextProbeAt - now()) : 0)
+  const waitMs = (): number => (isOpen() && !outdated ? Math.max(0, nextProbeAt - now()) : 0)
 
   function succeeded(): void {
     if (isOpen()) onChange(false, 0)
     failures = 0
+    outdated = false
   }
 
   function failed(probe: number | null, retryAfterMs: number | null): void {
@@ -57,15 +65,18 @@ export function createBreaker({ now, random, onChange }: BreakerOptions): Breake
     const pause = retryAfterMs ?? Math.min(MAX_PAUSE_MS, 250 * 2 ** Math.min(failures - OPENS_AFTER, 4))
     const next = now() + pause + random() * Math.min(pause / 4, MAX_JITTER_MS)
     // Requests from before the outage was known fail late, and say nothing about the present.
-    if (!wasOpen || probe === lastProbe) nextProbeAt = next
+    if (!wasOpen || outdated || probe === lastProbe) nextProbeAt = next
     else if (retryAfterMs !== null) nextProbeAt = Math.max(nextProbeAt, next)
+    failedAt = now()
+    outdated = false
     if (!wasOpen && isOpen()) onChange(true, failures)
   }
 
   function admit(): Admission {
     const retryInMs = waitMs()
     if (retryInMs > 0) return { kind: 'wait', retryInMs }
-    const probe = isOpen() ? lastProbe + 1 : null
+    outdated ||= isOpen() && now() >= Math.max(failedAt + OUTDATED_MS, nextProbeAt + UNUSED_MS)
+    const probe = isOpen() && !outdated ? lastProbe + 1 : null
     if (probe !== null) {
       lastProbe = probe
       nextProbeAt = now() + PROBE_MS

@@ -57,6 +57,42 @@ t.test('an open breaker admits one request at a time', async (t) => {
   t.equal(breaker.waitMs(), 500)
 })
 
+t.test('an outage that nobody has looked at for five seconds delays no request', async (t) => {
+  const { breaker, changes, fail, go, pass } = made()
+  fail(3)
+  pass(4_999)
+  go().release()
+  t.equal(breaker.admit().kind, 'go')
+  t.equal(breaker.admit().kind, 'wait', 'a probe is under way')
+  pass(2_500)
+  const first = go()
+  t.equal(breaker.admit().kind, 'wait', 'probes leave as soon as they may')
+  first.report(false, null)
+
+  pass(5_000)
+  const all = Array.from({ length: 3 }, go)
+  t.ok(breaker.isOpen(), 'it is not known to be over')
+  all[0]?.report(false, null)
+  t.equal(breaker.admit().kind, 'wait', 'it is not')
+  for (const late of all.slice(1)) late.report(false, null)
+  t.equal(breaker.waitMs(), 1_000)
+
+  pass(5_000)
+  go()
+  go().report(true, null)
+  t.notOk(breaker.isOpen())
+  t.strictSame(changes, [true, false])
+})
+
+t.test('after a long Retry-After one request goes first', async (t) => {
+  const { breaker, fail, go, pass } = made()
+  fail(2)
+  go().report(false, 30_000)
+  pass(30_000)
+  go()
+  t.equal(breaker.admit().kind, 'wait')
+})
+
 t.test('a probe that was not sent admits another at once', async (t) => {
   const { breaker, fail, go, pass } = made()
   fail(3)
