@@ -23,7 +23,7 @@ const ADDRESSES = [
 /** Faults between variables. A variable that is missing in `values` is skipped: it had its own fault. */
 export function relationFaults(values: Partial<Values>): string[] {
   const faults: string[] = []
-  if (values.ALLOW_INSECURE_HTTP === false) {
+  if (values.ALLOW_INSECURE_HTTP !== true) {
     for (const [name, address] of insecureAddresses(values)) {
       faults.push(
         `${name} must be https unless its host is loopback or ALLOW_INSECURE_HTTP=true, but is ${quoted(address)}`,

@@ -8,6 +8,8 @@ import { listenAddress, listenFailure, logListening } from './listen.ts'
 
 const FIRST_PAUSE_MS = 100
 const MAX_PAUSE_MS = 10_000
+/** A worker ends by itself within `SHUTDOWN_SECONDS`; one that does not hangs. */
+const WORKER_SLACK_MS = 1_000
 /** A worker that lived this long did not fail at its start. */
 const STABLE_AFTER_MS = 30_000
 
@@ -58,13 +60,16 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
       if (listening !== config.workers) return
       logListening(log, config, { url: message.listening, opsUrl, workers: config.workers })
     })
+    // A message to a worker that has just died; its exit follows.
+    worker.on('error', () => {})
     worker.once('exit', (code, signal) => {
       if (stopping) {
         // A worker that has not yet installed its signal handler ends by SIGTERM itself, with nothing in flight.
         if (code !== 0 && signal !== 'SIGTERM') exitCode = 1
         return
       }
-      if (code === PERMANENT_FAILURE || listening === 0) {
+      // Once all have listened, the others go on: they may serve, and hold tokens that are not stored yet.
+      if (listening === 0 || (code === PERMANENT_FAILURE && listening < config.workers)) {
         exitCode = 1
         return void stop('a worker could not start')
       }
@@ -83,6 +88,11 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
     log.warn(members, text)
   }
 
+  function killHanging(): void {
+    log.error({ event: 'stop.incomplete' }, 'a worker does not end: it is killed')
+    for (const worker of workers()) worker.process.kill('SIGKILL')
+  }
+
   async function stop(reason: string): Promise<void> {
     if (stopping) return
     stopping = true
@@ -91,6 +101,7 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
     // Each worker waits for the delay itself: a signal to the process group reaches the workers as well.
     const ended = workers().map((worker) => new Promise((resolve) => worker.once('exit', resolve)))
     for (const worker of workers()) worker.process.kill('SIGTERM')
+    setTimeout(killHanging, (delaySeconds + config.shutdownSeconds) * 1_000 + WORKER_SLACK_MS)
     await Promise.all(ended)
     await ops.close()
     process.exit(exitCode)

@@ -1,7 +1,10 @@
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { get, type IncomingMessage } from 'node:http'
+import { connect } from 'node:net'
 import t from 'tap'
 import { createBrowser } from '../helpers/browser.ts'
+import { portOfUrl } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import {
   runServer,
@@ -11,7 +14,7 @@ import {
   startServer,
 } from '../helpers/server-process.ts'
 import { platformEnv, signIn, startSandbox } from '../helpers/system.ts'
-import { until } from '../helpers/wait.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 
 /** Of all workers so far. */
 function workerPids(server: ServerProcess): number[] {
@@ -170,4 +173,53 @@ t.test('credentials that the store refuses end the process, with and without wor
     t.match(ended.stderr, /refused the credentials/)
     t.notMatch(ended.stderr, /wrong/, 'and the password is not printed')
   }
+})
+
+t.test('a scrape that waits while a worker is killed does not end the primary', async (t) => {
+  const redis = await startRedis(t)
+  const server = await startServer(t, { SESSION_STORE: undefined, REDIS_URL: redis.url, WORKERS: '2' })
+  await until('both workers', () => workerPids(server).length === 2)
+  const scrape = connect(portOfUrl(server.opsUrl!), '127.0.0.1').on('error', () => {})
+  t.teardown(() => scrape.destroy())
+  scrape.write('GET /livez HTTP/1.1\r\nHost: a\r\n\r\n')
+  await once(scrape, 'data')
+  server.send('SIGSTOP')
+  scrape.write('GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n')
+  await elapsed(50)
+  process.kill(workerPids(server)[0]!, 'SIGKILL')
+  server.send('SIGCONT')
+  await until('it is replaced', () => workerPids(server).length === 3)
+  t.equal(await server.stop('SIGTERM'), 0)
+})
+
+t.test('a worker that Redis refuses at its replacement leaves the others alone', async (t) => {
+  const redis = await startRedis(t)
+  const change = (...rules: string[]) => redis.cli('acl', 'setuser', 'app', ...rules)
+  await change('on', '>one', '~*', '&*', '+@all')
+  const url = `redis://app:one@127.0.0.1:${redis.port}`
+  const server = await startServer(t, { SESSION_STORE: undefined, REDIS_URL: url, WORKERS: '2' })
+  await until('both workers', () => workerPids(server).length === 2)
+  // Connections that stand stay authenticated.
+  await change('resetpass', '>two')
+  process.kill(workerPids(server)[0]!, 'SIGKILL')
+  await until('its successors are refused', () => {
+    const deaths = server.logs().filter(({ event }) => event === 'worker.died')
+    return deaths.some(({ code }) => code === 78)
+  })
+  t.equal((await fetch(`${server.url}/auth/session`)).status, 200, 'the other one serves')
+  await change('>one')
+  await until('a new worker', () => workerPids(server).length === 3)
+  t.equal(await server.stop('SIGTERM'), 0)
+})
+
+t.test('a worker that hangs does not hold up the stop', async (t) => {
+  const redis = await startRedis(t)
+  const env = { SESSION_STORE: undefined, REDIS_URL: redis.url, WORKERS: '2', SHUTDOWN_SECONDS: '1' }
+  const server = await startServer(t, env)
+  await until('both workers', () => workerPids(server).length === 2)
+  const [hanging] = workerPids(server)
+  process.kill(hanging!, 'SIGSTOP')
+  t.equal(await server.stop('SIGTERM'), 1)
+  t.notOk(isAlive(hanging!))
+  t.match(server.logs().at(-1), { event: 'stop.incomplete' })
 })

@@ -84,3 +84,30 @@ t.test('a walk over a Cluster covers every master, or rejects', async (t) => {
     await made.store.read(newKey()).catch(() => {})
   }
 })
+
+t.test('a walk during which a slot moves reads all it finds, and rejects', async (t) => {
+  const cluster = await startCluster(t)
+  const made = await redisStore(t, {
+    kind: 'cluster',
+    nodes: cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
+    login: { username: null, password: null },
+    tls: false,
+  })
+  for (let i = 0; i < 60; i++) await startSession(made)
+  t.equal((await walk(made.store)).length, 60)
+  for (const completes of [true, false]) {
+    const found = new Set<RecordKey>()
+    let move: { end(): Promise<void> } | undefined
+    const steps = async (): Promise<void> => {
+      for await (const batch of made.store.keys()) {
+        for (const key of batch) found.add(key)
+        move ??= await cluster.beginMove(Number(await cluster.cli('cluster', 'keyslot', 'a')))
+        if (completes) await move.end()
+      }
+    }
+    await t.rejects(steps(), StoreUnavailable, completes ? 'it has moved' : 'it is on its way')
+    t.ok(found.size >= 55, `${found.size} were found`)
+    await move?.end()
+  }
+  t.equal((await walk(made.store)).length, 60)
+})

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { RedisAddress, RedisTarget } from '../../config/redis-url.ts'
 import type { Secret } from '../../secret.ts'
@@ -11,6 +12,8 @@ export const CONNECT_TIMEOUT_MS = 2_000
 /** ioredis asks the nodes of a Cluster one after the other: a silent one must not delay a failover. */
 const SLOTS_TIMEOUT_MS = 800
 export const RECONNECT_MAX_MS = 1_000
+/** How often a server is asked that still loads its data. */
+const LOADING_RETRY_MS = 500
 
 interface RedisClientOptions {
   target: RedisTarget
@@ -52,7 +55,20 @@ export function openRedis({ target, ...trust }: RedisClientOptions): RedisConnec
   const commands =
     target.kind === 'cluster'
       ? openCluster(target.nodes, dataOptions(target, trust, 'commands'))
-      : openOne(dataOptions(target, trust, 'commands'))
+      : openOne({
+          ...dataOptions(target, trust, 'commands'),
+          ...(target.kind === 'single'
+            ? { reconnectOnError: createDemotionWatch(openProbe, reconnect) }
+            : {}),
+        })
+
+  function openProbe(): Redis {
+    return openOne({ ...dataOptions(target, trust, 'probe'), retryStrategy: () => null })
+  }
+
+  function reconnect(): void {
+    commands.disconnect(true)
+  }
 
   function openOne(common: ConnectionOptions, address?: RedisAddress): Redis {
     const client = new Redis({
@@ -80,6 +96,38 @@ export function openRedis({ target, ...trust }: RedisClientOptions): RedisConnec
       sentinels?.close()
       for (const client of [commands, ...subscribers]) client.disconnect()
     },
+  }
+}
+
+/** A look at the server that the address leads to takes no longer; the next one begins no sooner. */
+const LOOK_MS = 1_000
+
+/**
+ * To be called with each error reply. A server that was demoted keeps its connections, and the configured address may
+ * lead to the new master by now: then `reconnect` is called. It looks on a connection of its own, because a demoted
+ * server that keeps its address can still be read. For ioredis it says that it reconnects nothing.
+ */
+function createDemotionWatch(openProbe: () => Redis, reconnect: () => void): (error: Error) => false {
+  let looking = false
+
+  async function look(): Promise<void> {
+    const probe = openProbe()
+    // That it reaches no server is no news.
+    probe.on('error', () => {})
+    setTimeout(() => {
+      looking = false
+      probe.disconnect()
+    }, LOOK_MS).unref()
+    await once(probe, 'ready')
+    if (/^role:master/m.test(await probe.info('replication'))) reconnect()
+  }
+
+  return ({ message }) => {
+    if (!looking && /(?:^|[\s-])READONLY\s/.test(message)) {
+      looking = true
+      look().catch(() => {})
+    }
+    return false
   }
 }
 
@@ -137,6 +185,8 @@ function commonOptions(target: RedisTarget, trust: Trust, purpose: string) {
     maxRetriesPerRequest: 0,
     autoResendUnfulfilledCommands: false,
     retryStrategy: reconnectDelay,
+    // By default ioredis trusts the server's guess for up to ten seconds, and sends nothing meanwhile.
+    maxLoadingRetryTime: LOADING_RETRY_MS,
     enableOfflineQueue: false,
   } satisfies RedisOptions
 }

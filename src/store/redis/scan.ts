@@ -9,14 +9,17 @@ const CLUSTER_SLOTS = 16_384
 /**
  * What follows `beginning` in each Redis key that begins so, on every master of a Cluster one after another, in batches
  * of about a thousand. By SCAN, so that the servers also run other commands meanwhile. Throws `StoreUnavailable` if a
- * server cannot be reached or a connection breaks.
+ * server cannot be reached or a connection breaks, and at its end if slots were on the move: keys may be missing then.
  */
 export async function* scanKeys(
   { client, send }: Commands,
   beginning: string,
 ): AsyncGenerator<string[], void> {
   const pattern = `${beginning.replace(/[\\*?[\]^-]/g, '\\$&')}*`
-  const servers = client instanceof Cluster ? mastersOf(client) : [client]
+  const isCluster = client instanceof Cluster
+  const servers = isCluster ? mastersOf(client) : [client]
+  const slotsOf = (server: Redis): Promise<string> => send('cluster', () => readSlots(server))
+  const before = isCluster ? await Promise.all(servers.map(slotsOf)) : []
   for (const server of servers) {
     // A cursor is worthless on another connection, which may lead to another server.
     let broken = false
@@ -38,6 +41,16 @@ export async function* scanKeys(
       server.off('close', onClose)
     }
   }
+  const after = isCluster ? await Promise.all(servers.map(slotsOf)) : []
+  if (before.some((slots, at) => slots !== after[at] || slots.includes('[')))
+    throw new StoreUnavailable(new Error('slots of the Cluster moved during the walk'))
+}
+
+/** The slots of this master; in brackets those that are on their way to or from it. */
+async function readSlots(server: Redis): Promise<string> {
+  const nodes = (await server.call('CLUSTER', 'NODES')) as string
+  const own = nodes.split('\n').find((line) => line.includes('myself')) ?? ''
+  return own.split(' ').slice(8).join(' ')
 }
 
 /** ioredis omits masters that it has lost, and all masters before it has read the slots. */
