@@ -187,6 +187,7 @@ t.test('a scrape that waits while a worker is killed does not end the primary', 
   scrape.write('GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n')
   await elapsed(50)
   process.kill(workerPids(server)[0]!, 'SIGKILL')
+  await elapsed(50)
   server.send('SIGCONT')
   await until('it is replaced', () => workerPids(server).length === 3)
   t.equal(await server.stop('SIGTERM'), 0)
