@@ -43,7 +43,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   const idleMs = config.session.idleSeconds * 1_000
   const tracing = await startTracing(config, log)
   const warnings = createDeploymentWarnings({ log, clock })
-  const metrics = createMetrics({ storeUp: config.store.kind === 'memory' })
+  const metrics = createMetrics()
   const keyring = createKeyring(config.sessionSecrets)
   const { publicUrl, secureCookies: secure } = config
   const cookies = createSessionCookies({ keyring, publicUrl, secure })
@@ -72,7 +72,8 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
             tracing === undefined
               ? metrics.store
               : (...command) => {
-                  metrics.store(...command)
+                  const [name, seconds] = command
+                  metrics.store(name, seconds)
                   tracing.command(...command)
                 },
         })
@@ -165,6 +166,11 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     unsaved: store.pendingTokens,
     consecutiveFailures: tokens.consecutiveFailures,
     due: () => store.queueLength().catch(() => null),
+    takesWrites: () =>
+      store.ping().then(
+        () => true,
+        () => false,
+      ),
   })
 
   return {

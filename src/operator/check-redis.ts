@@ -1,4 +1,5 @@
 import type { Config } from '../config/config.ts'
+import { NO_WRITES } from '../store/redis/health.ts'
 import { inspectRedis } from '../store/redis/inspect.ts'
 import { CLOCK_TOLERANCE_MS } from '../store/store.ts'
 import { fault, ok, type Verdict, warning } from './verdict.ts'
@@ -76,7 +77,9 @@ function rights(failures: readonly string[], prefix: string): Verdict {
 /** What to do about an error of Redis. ACL errors differ between versions and inside scripts. */
 function remedy(text: string, prefix: string): string {
   if (!/NOPERM|ACL failure|permission|user executing the script/i.test(text))
-    return `Redis could not do a step (${text}): check REDIS_URL`
+    return NO_WRITES.test(text)
+      ? `Redis takes no writes (${text}): give it memory or disk space, or lead REDIS_URL to its master`
+      : `Redis could not do a step (${text}): check REDIS_URL`
   const user = 'the user of REDIS_URL'
   if (/channel/i.test(text)) return `${user} may not use channels below ${prefix}: add &${prefix}* to its ACL`
   if (/\bkeys?\b/i.test(text)) return `${user} may not use keys below ${prefix}: add ~${prefix}* to its ACL`

@@ -10,6 +10,7 @@ interface MetricsSources {
   consecutiveFailures: () => number
   /** Sessions in the due queue; null when the store does not answer. */
   due: () => Promise<number | null>
+  takesWrites: () => Promise<boolean>
 }
 
 interface Metrics extends RefreshEvents {
@@ -22,7 +23,7 @@ interface Metrics extends RefreshEvents {
   restored(write: 'tokens' | 'end'): void
   request(labels: { route: string; method: string; status: number }, seconds: number): void
   upstream(operation: string, status: number, seconds: number): void
-  store(command: string, seconds: number, ok: boolean): void
+  store(command: string, seconds: number): void
   cache(result: 'hit' | 'miss' | 'bypass'): void
   /** Gives the gauges their sources. */
   watch(sources: MetricsSources): void
@@ -37,7 +38,7 @@ const LAG_BUCKETS = [0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600]
 const FAST_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30]
 
 /** The metrics of this process under their documented names. Labels hold no ids. */
-export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metrics {
+export function createMetrics(): Metrics {
   const registry = new Registry()
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
@@ -97,17 +98,10 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
     'Writes that the store had lost, as by a failover, and that were made again',
     ['what'],
   )
-  const storeUp = new Gauge({
-    name: 'bff_store_up',
-    help: 'Whether the last command to the store succeeded',
-    registers,
-    aggregator: 'min',
-  })
-  storeUp.set(upAtOnce ? 1 : 0)
 
-  function watch({ unsaved, consecutiveFailures, due }: MetricsSources): void {
+  function watch({ unsaved, consecutiveFailures, due, takesWrites }: MetricsSources): void {
     type Read = () => number | null | Promise<number | null>
-    type Options = { name: string; help: string; aggregator: 'max' | 'sum' }
+    type Options = { name: string; help: string; aggregator: 'max' | 'min' | 'sum' }
     const gauge = (options: Options, read: Read): void => {
       new Gauge({
         ...options,
@@ -123,14 +117,15 @@ export function createMetrics({ storeUp: upAtOnce }: { storeUp: boolean }): Metr
     gauge({ name: 'bff_refresh_consecutive_failures', help: failed, aggregator: 'max' }, consecutiveFailures)
     const held = 'Refreshed tokens that the store has not taken yet'
     gauge({ name: 'bff_refresh_unsaved', help: held, aggregator: 'sum' }, unsaved)
+    const up = 'Whether the store takes a write now'
+    gauge({ name: 'bff_store_up', help: up, aggregator: 'min' }, async () => ((await takesWrites()) ? 1 : 0))
   }
 
   return {
     request: ({ route, method, status }, seconds) => requests.observe(seconds, route, method, String(status)),
     upstream: (operation, status, seconds) => upstream.observe(seconds, operation, String(status)),
-    store(command, seconds, ok) {
+    store(command, seconds) {
       commands.observe(seconds, command)
-      storeUp.set(ok ? 1 : 0)
     },
     cache(result) {
       lookUps[result] += 1

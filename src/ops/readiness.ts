@@ -32,7 +32,8 @@ export function createReadiness({ isListening, store, grace, warnings }: Readine
     )
     if (failure?.unreached !== false && grace.isActive()) return reasons
     if (!store.health.isLive()) reasons.push('change messages of the store do not arrive')
-    if (failure !== null) reasons.push('the store does not answer')
+    if (failure !== null)
+      reasons.push(failure.unreached ? 'the store does not answer' : 'the store takes no writes')
     return reasons
   }
 

@@ -189,6 +189,13 @@ t.test('a sound deployment', async (t) => {
     await redis.cli('CONFIG', 'SET', 'maxmemory-policy', 'noeviction')
   })
 
+  await t.test('finds a Redis that takes no writes', async (t) => {
+    await redis.cli('CONFIG', 'SET', 'maxmemory', '1')
+    const full = await doctor(env)
+    await redis.cli('CONFIG', 'SET', 'maxmemory', '0')
+    finds(t, full, { rights: /Redis takes no writes \(.*OOM .*\): give it memory/ })
+  })
+
   await t.test('finds an ACL user without keys, channels or INFO', async (t) => {
     const as = async (...rules: string[]) => {
       await redis.cli('ACL', 'SETUSER', 'probe', 'reset', 'on', '>pa55word', ...rules)

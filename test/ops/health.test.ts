@@ -97,6 +97,25 @@ t.test('a process whose store sends no change messages is not ready', { timeout:
   t.match(missing, [/messages/], 'the store itself answers')
 })
 
+t.test('a Redis that refuses writes is neither ready nor up, although it can be read', async (t) => {
+  const redis = await startRedis(t)
+  const bff = await startBff(t, await startSandbox(t), { REDIS_URL: redis.url })
+  await untilReady(bff)
+  const storeUp = async (): Promise<string | undefined> =>
+    /^bff_store_up (\d)$/m.exec(await (await fetch(`${bff.opsUrl}/metrics`)).text())?.[1]
+  t.equal(await storeUp(), '1')
+  await redis.cli('config', 'set', 'maxmemory', '1')
+  t.strictSame((await untilStatus(bff, 503)).missing, ['the store takes no writes'])
+  for (let scrape = 0; scrape < 5; scrape += 1) {
+    // A read that succeeds, as those of browsers do.
+    t.equal((await fetch(`${bff.publicUrl}/auth/session`)).status, 200)
+    t.equal(await storeUp(), '0')
+  }
+  await redis.cli('config', 'set', 'maxmemory', '0')
+  await untilReady(bff)
+  t.equal(await storeUp(), '1')
+})
+
 t.test('after the stop signal a process is not ready but still serves', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { until } from '../helpers/wait.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 import { callEveryMethod, everyMethod } from './every-method.ts'
 import { startProxy } from './proxy.ts'
 import {
@@ -173,4 +173,28 @@ t.test('each command is observed with its name, duration and success', async (t)
   seen.length = 0
   await t.rejects(store.read(newKey()), StoreUnavailable)
   t.strictSame(seen, [['hmget', false]])
+})
+
+t.test('a server that has loaded its data sooner than it guessed is used at once', async (t) => {
+  const slowly = ['--key-load-delay', '100000', '--loading-process-events-interval-bytes', '1024']
+  const redis = await startRedis(t, { args: ['--rdbcompression', 'no', ...slowly] })
+  const made = await redisStore(t, singleTarget(redis.port))
+  const fill = `for i = 1, 400 do redis.call('SET', i, string.rep('x', 4096)) end`
+  await redis.cli('eval', fill, '0')
+  await redis.cli('save')
+  await redis.kill()
+  const restarted = redis.restart()
+  const guess = async (): Promise<number> =>
+    Number(/loading_eta_seconds:(\d+)/.exec(await redis.cli('info', 'persistence').catch(() => ''))?.[1] ?? 0)
+  await until('it guesses half a minute', async () => (await guess()) > 30)
+  // The client has asked meanwhile.
+  await elapsed(1_500)
+  await redis.cli('config', 'set', 'key-load-delay', '0')
+  await restarted
+  const works = (): Promise<boolean> =>
+    made.store.ping().then(
+      () => true,
+      () => false,
+    )
+  t.ok((await until('it is used', works)) < 2_000)
 })
