@@ -65,7 +65,7 @@ const PROGRAMS: Record<
       writeFileSync(
         path,
         `daemon off; master_process off; pid ${folder}/pid; error_log stderr; events {}
-         http { access_log off; ${temporary} include ${folder}/configuration; }`,
+         http { access_log ${join(folder, ACCESS_LOG)}; ${temporary} include ${folder}/configuration; }`,
       )
       return {
         text: substitute(text, [
@@ -97,9 +97,12 @@ const PROGRAMS: Record<
   caddy: {
     file: 'caddy/Caddyfile',
     prepare(text, ports, folder) {
-      const options = `{\nadmin off\ndefault_bind 127.0.0.1\nhttp_port ${ports.http}\nhttps_port ${ports.https}\n}\n`
+      const options = `admin off\ndefault_bind 127.0.0.1\nhttp_port ${ports.http}\nhttps_port ${ports.https}\n`
       return {
-        text: `${options}${substitute(text, [['10.0.0.12:3000', '10.0.0.12:3000 10.0.0.13:3000']])}`,
+        text: substitute(text, [
+          ['10.0.0.12:3000', '10.0.0.12:3000 10.0.0.13:3000'],
+          ['{\n\t# Errors', `{\n${options}\t# Errors`],
+        ]),
         args: ['run', '--adapter', 'caddyfile', '--config', join(folder, 'configuration')],
       }
     },

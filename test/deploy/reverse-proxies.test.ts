@@ -117,6 +117,7 @@ if (missing !== null || installed.length === 0) {
     await t.test('three replicas restart one by one under load, and no request fails', (t) =>
       restarts(t, system),
     )
+    await t.test('no log has the code of a callback while no replica runs', (t) => failsAll(t, system))
   })
 }
 
@@ -187,6 +188,21 @@ async function usesFront(
   t.equal(ended()?.address, BROWSER, 'an address that the browser claims is not believed')
   t.notMatch(front.output(), '/auth/callback', 'no log has the code of a callback')
   if (hasAccessLog) t.match(front.output(), '/auth/logout', 'of the proxy, which logs')
+}
+
+async function failsAll(t: Test, { ca, replicas, fronts }: System): Promise<void> {
+  for (const replica of replicas) t.equal(await replica.stop('SIGTERM'), 0)
+  const path = '/auth/callback/a-nonce?code=PLANTED'
+  for (const [name, front] of fronts) {
+    t.equal((await askPlain(front, path)).statusCode, 308)
+    const options = { host: '127.0.0.1', port: front.httpsPort, servername: NAME, ca, agent: false }
+    const [answer] = (await once(get({ ...options, path, headers: { host: NAME } }), 'response')) as [
+      IncomingMessage,
+    ]
+    answer.resume()
+    t.ok([502, 503].includes(answer.statusCode ?? 0), `${name} responds ${answer.statusCode}`)
+    t.notMatch(front.output(), 'PLANTED', name)
+  }
 }
 
 async function restarts(t: Test, { sandbox, ca, start, replicas, fronts, browserAt }: System): Promise<void> {

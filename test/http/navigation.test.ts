@@ -93,8 +93,9 @@ t.test('cross_origin names the origin that asked and PUBLIC_URL, in detail and l
     ['https://other.example', 'from https://other.example.'],
     ['http://localhost:5173', 'from http://localhost:5173.'],
     ['null', 'from null.'],
-    ['no <origin>', 'without an origin.'],
-    [`https://${'a'.repeat(300)}.example`, 'without an origin.'],
+    ['no <origin>', 'with an Origin that no browser writes.'],
+    ['https://evil.example/', 'with an Origin that no browser writes.'],
+    [`https://${'a'.repeat(300)}.example`, 'with an Origin that no browser writes.'],
   ] as const) {
     for (const [method, target] of [
       ['POST', '/auth/logout'],
