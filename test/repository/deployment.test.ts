@@ -6,8 +6,11 @@ import { parseEnv } from 'node:util'
 import t from 'tap'
 import { parse, parseAllDocuments } from 'yaml'
 import { parseConfig } from '../../src/config/config.ts'
-import { codeBlocks } from '../helpers/documentation.ts'
+import { createCertificate } from '../helpers/certificate.ts'
+import { codeBlock, codeBlocks } from '../helpers/documentation.ts'
+import { freePort } from '../helpers/ports.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
+import { findTool } from '../setup/tools.mjs'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -119,6 +122,39 @@ t.test('the commands that make files on Debian work as printed, below another ro
   }
 })
 
+const nginx = findTool('nginx')
+
+t.test(
+  'nginx accepts its file with the printed limits, challenge location and metrics ports',
+  { skip: nginx === null && 'nginx is not installed (Debian: the package nginx)' },
+  async (t) => {
+    const folder = makeFolder('nginx')
+    const { certFile, keyFile } = await createCertificate(folder, 'DNS:app.example.com')
+    const limits = codeBlock(PAGE, 'Reverse proxies', 'text')
+    const [above = '', inLocation = ''] = limits.split(/^# In `location .*\n/m)
+    const conf = read('deploy/nginx/token-handler-bff.conf')
+    const changed = conf
+      .replace(/^ *return 308 .*$/m, codeBlock(PAGE, 'From an empty Debian machine', 'text'))
+      .replace(/(location \/ \{\n)(?= *proxy_pass)/, `$1${inLocation}`)
+      .replace('/etc/nginx/tls/app.example.com.crt', certFile)
+      .replace('/etc/nginx/tls/app.example.com.key', keyFile)
+      .replace('/var/log/nginx/access.log', join(folder, 'access.log'))
+      .replace(/^ *listen \[::\].*\n/gm, '')
+    t.match(changed, /limit_conn connections_of_client[\s\S]*proxy_pass/)
+    t.match(changed, /acme-challenge[\s\S]*return 308/)
+    const metrics = codeBlock(PAGE, 'Monitoring', 'text')
+    let servers = `${above}\n${changed}\n${metrics}`
+    for (const listen of servers.match(/listen [\d.:]+/g) ?? [])
+      servers = servers.replace(listen, `listen 127.0.0.1:${await freePort()}`)
+    const places = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
+    const temporary = places.map((place) => `${place}_temp_path ${folder}/${place};`).join(' ')
+    const path = join(folder, 'main.conf')
+    writeFileSync(path, `pid ${folder}/pid; events {} http { access_log off; ${temporary}\n${servers} }`)
+    const { status, stderr } = spawnSync(nginx!, ['-t', '-e', 'stderr', '-c', path], { encoding: 'utf8' })
+    t.equal(status, 0, stderr)
+  },
+)
+
 const kubernetes = (name: string) =>
   parseAllDocuments(read(`deploy/kubernetes/${name}.yaml`)).map((one) => one.toJS())
 
@@ -157,6 +193,48 @@ t.test('the secret that the page makes has the files that the pod reads', async 
   const parsed = parseConfig(data)
   t.strictSame(parsed.ok ? parsed.warnings : parsed.faults, [])
 })
+
+t.test('the commands that change a secret keep the other ones, and leave no file behind', async (t) => {
+  const folder = makeFolder('secret')
+  // Instead of the cluster and the editor: stores the files, and appends a new secret.
+  const programs = `set -o pipefail
+  kubectl() {
+    case $1 in
+      get) [ "$2 $3 $4" = 'secret token-handler-bff -o' ]; name=\${5#jsonpath=\\{.data.}; printf %s "old-\${name%\\}}" | base64;;
+      create) for file in secrets/*; do printf '%s %s\\n' "\${file#secrets/}" "$(cat "$file")"; done;;
+      apply) cat;;
+    esac
+  }
+  nano() { printf ,new >> "$1"; }`
+  const commands = codeBlock(PAGE, 'Change a secret on Kubernetes', 'sh').trim()
+  const { stdout, stderr } = spawnSync('bash', ['-ec', `${programs}\n${commands}`], {
+    cwd: folder,
+    encoding: 'utf8',
+  })
+  t.equal(stderr, '')
+  const stored = Object.fromEntries(
+    stdout
+      .trim()
+      .split('\n')
+      .map((line) => line.split(' ')),
+  )
+  t.strictSame(stored, {
+    'client-secret': 'old-client-secret',
+    'redis-url': 'old-redis-url',
+    'session-secret': 'old-session-secret,new',
+  })
+  t.strictSame(readdirSync(folder), [])
+})
+
+t.test(
+  'the image with a page begins with the image that the page pushes, and its folder is STATIC_DIR',
+  async (t) => {
+    const [, from, target] =
+      /^FROM (\S+)\nCOPY page (\S+)\n$/.exec(codeBlock(PAGE, 'The page on Kubernetes', 'text')) ?? []
+    t.ok(commandsBelow('Kubernetes').includes(`docker push ${from}`), 'FROM')
+    t.ok(page.includes(`\`STATIC_DIR: ${target}\``), 'COPY')
+  },
+)
 
 t.test('docker and kubectl commands of all pages name services, images and objects that exist', async (t) => {
   const pages = [

@@ -4,6 +4,7 @@ import t from 'tap'
 import { parse, parseAllDocuments } from 'yaml'
 import { parseConfig } from '../../src/config/config.ts'
 import { TABLE, type VariableName } from '../../src/config/variables.ts'
+import { codeBlock } from '../helpers/documentation.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
 
 const FOLDER = fileURLToPath(new URL('../../deploy/kubernetes', import.meta.url))
@@ -102,6 +103,25 @@ t.test('the schemas of Kubernetes and of the Prometheus operator accept each man
   const wrong = (more: object) => ({ ...find('PodDisruptionBudget'), spec: { ...spec, ...more } })
   t.match(await objections(wrong({ selector: 'pods' })), [/selector/], 'a wrong type')
   t.strictSame(await objections(wrong({ maxUnavailabel: 1 })), ['/spec/maxUnavailabel'], 'a misspelled name')
+})
+
+t.test('the ingress of docs/deployment.md suits its schema and leads to the public service', async (t) => {
+  const ingress = parse(codeBlock('docs/deployment.md', 'Kubernetes', 'yaml'), { version: '1.1' })
+  // The names of annotations are free, and so the schema does not know them.
+  const { annotations, ...metadata } = ingress.metadata
+  t.strictSame(
+    Object.values(annotations).filter((value) => typeof value !== 'string'),
+    [],
+  )
+  t.strictSame(await objections({ ...ingress, metadata }), [])
+  const [{ host, http }] = ingress.spec.rules
+  t.equal(`https://${host}`, settings.PUBLIC_URL)
+  t.strictSame(ingress.spec.tls[0].hosts, [host])
+  const { metadata: service, spec } = find('Service')
+  t.strictSame(http.paths[0].backend.service, {
+    name: service.name,
+    port: { number: spec.ports[0].port },
+  })
 })
 
 t.test('each environment variable is one that the server reads, secrets only by files', async (t) => {
