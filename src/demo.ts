@@ -24,7 +24,8 @@ handleHelpAndVersion(
 
 PORT is the port of the page (3000), HOST its address (localhost), OPS_PORT the port of health and metrics (any free one).
 STATIC_DIR is the folder of your own page, instead of the demo's. PUBLIC_URL is the address of a development
-server on localhost that passes /auth, /flux and /site on to PORT.
+server on localhost that passes /auth, /flux and /site on to PORT. SESSION_IDLE_SECONDS and SESSION_MAX_SECONDS are
+the limits of a session, as in production. No other variable of the server is read.
 With SERVER_URL and SANDBOX_URL it starts neither of the two, and puts one origin in front of those.
 `,
 )
@@ -105,6 +106,7 @@ async function run(): Promise<void> {
     REFRESH_AHEAD_SECONDS: '6',
     REFRESH_THRESHOLD_SECONDS: '3',
     SHUTDOWN_SECONDS: '5',
+    ...given('SESSION_IDLE_SECONDS', 'SESSION_MAX_SECONDS'),
   })
   const serverUrl = await serverAddress(server)
   await startFront({ hosts, port, serverUrl, sandboxUrl })
@@ -113,12 +115,8 @@ async function run(): Promise<void> {
 }
 
 function start(file: string, env: Record<string, string>): ChildProcess {
-  const inherited = INHERITED.flatMap((name) => {
-    const value = process.env[name]
-    return value === undefined ? [] : [[name, value]]
-  })
   const child = spawn(process.execPath, [join(dist, file)], {
-    env: { ...Object.fromEntries(inherited), ...env },
+    env: { ...given(...INHERITED), ...env },
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     // Outside the process group of the terminal: only this process receives Ctrl-C, and each child gets one signal.
     detached: true,
@@ -132,6 +130,15 @@ function start(file: string, env: Record<string, string>): ChildProcess {
     void end(1)
   })
   return child
+}
+
+/** Those variables of the caller's environment that are set. */
+function given(...names: string[]): Record<string, string> {
+  const set = names.flatMap((name) => {
+    const value = process.env[name]
+    return value === undefined ? [] : [[name, value]]
+  })
+  return Object.fromEntries(set)
 }
 
 /** The base URL that the sandbox sends to its parent. */
@@ -241,7 +248,7 @@ function welcome(at: { publicUrl: string; sandboxUrl: string; metricsUrl: string
     Sign in as  alice, password wonderland
 
   Access tokens live ${TOKEN_SECONDS} seconds here, so that you can watch the server replace them.${
-    process.env.STATIC_DIR === undefined
+    process.env.STATIC_DIR === undefined && process.env.PUBLIC_URL === undefined
       ? `
   The page shows where they are, searches the browser for them, and breaks the platform on request.`
       : ''

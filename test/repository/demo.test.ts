@@ -2,12 +2,13 @@ import { lookup } from 'node:dns/promises'
 import { createServer } from 'node:net'
 import t from 'tap'
 import { request } from 'undici'
+import { createBrowser } from '../helpers/browser.ts'
 import { type Teardown, waitForOutput } from '../helpers/child.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
 import { startBuilt } from '../helpers/server-process.ts'
 
-async function startDemo(t: Teardown) {
-  const demo = startBuilt(t, 'demo.js', { PORT: '0' })
+async function startDemo(t: Teardown, env: Record<string, string> = {}) {
+  const demo = startBuilt(t, 'demo.js', { PORT: '0', ...env })
   // A demo that is ended by the teardown's SIGKILL would leave its two servers behind.
   t.teardown(() => demo.stop('SIGTERM'))
   const text = await waitForOutput(demo, (output) =>
@@ -42,6 +43,28 @@ t.test(
     t.equal((await fetch(target)).status, 200, 'the sandbox knows the client and the callback')
   },
 )
+
+t.test('the demo passes the limits of a session on', async (t) => {
+  const { port, demo } = await startDemo(t, { SESSION_IDLE_SECONDS: '130', SESSION_MAX_SECONDS: '600' })
+  t.match(demo.output(), 'The page shows where they are')
+  const browser = createBrowser(`http://localhost:${port}`)
+  const login = await browser.navigate('/auth/login')
+  const body = new URLSearchParams({ username: 'alice', password: 'wonderland', decision: 'accept' })
+  const accepted = await fetch(String(login.headers.location), { method: 'POST', body, redirect: 'manual' })
+  await browser.navigate(String(accepted.headers.get('location')), { from: 'cross-site' })
+  const found = (await browser.fetch('/auth/session')).json()
+  const [created, idle, absolute] = ['createdAt', 'idleExpiresAt', 'expiresAt'].map((name) =>
+    Date.parse(String(found[name])),
+  )
+  t.equal(idle! - created!, 130_000)
+  t.equal(absolute! - created!, 600_000)
+})
+
+t.test('for the page of a development server the demo does not describe its own page', async (t) => {
+  const { demo } = await startDemo(t, { PUBLIC_URL: 'http://localhost:5173' })
+  t.match(demo.output(), 'Open        http://localhost:5173')
+  t.notMatch(demo.output(), 'The page shows')
+})
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
   t.test(`${signal} ends the demo and both of its processes with code 0`, async (t) => {
