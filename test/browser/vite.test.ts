@@ -64,6 +64,10 @@ t.test(
     await tab.locator('#sign-in').click()
     await decideOnPage(tab, publicUrl)
     await says(tab, 'Signed in until')
+    const idleLimit = await tab.evaluate<string>(`fetch('/auth/session')
+      .then((response) => response.json())
+      .then(({ idleExpiresAt }) => new Date(idleExpiresAt).toLocaleTimeString())`)
+    await says(tab, `Signed in until ${idleLimit}`)
     await tab.locator('#temperature', { hasText: '°C' }).waitFor()
     t.equal(tab.url(), `${publicUrl}/`, 'the sign-in returns to Vite')
 
@@ -98,6 +102,37 @@ t.test('npm run build of examples/vite makes a page that STATIC_DIR serves under
   await tab.locator('#temperature', { hasText: '°C' }).waitFor()
   t.match(await tab.evaluate('getComputedStyle(document.body).maxWidth'), /px$/, 'with its style')
   t.strictSame(demo.complaints, [])
+})
+
+t.test('a copy of examples/vite outside the repository runs after the steps of its README', async (t) => {
+  const steps = readFileSync(join(ROOT, 'examples/vite/README.md'), 'utf8').split('To start your own page')[1]
+  t.match(steps, '1. Copy `client/bff-client.ts` into its `src/`.')
+  t.match(steps, 'Change the imports in `main.ts` and `words.ts` to `./bff-client.ts`.')
+  t.match(steps, '2. Remove `fs` from `vite.config.ts`.')
+  t.match(steps, '3. Set `demo` in `dev.mjs` to `dist/demo.js` of the checkout.')
+  t.match(steps, '4. Run `npm install`, then `npm run dev`.')
+
+  const own = join(makeFolder('own-page'), 'page')
+  const ours = (path: string) => !/\/(node_modules|dist)$/.test(path)
+  cpSync(join(ROOT, 'examples/vite'), own, { recursive: true, filter: ours })
+  cpSync(join(ROOT, 'client/bff-client.ts'), join(own, 'src/bff-client.ts'))
+  for (const name of ['main.ts', 'words.ts'])
+    edit(join(own, 'src', name), '../../../client/bff-client.ts', './bff-client.ts')
+  edit(join(own, 'vite.config.ts'), "    fs: { allow: ['.', '../../client'] },\n", '')
+  const dev = join(own, 'dev.mjs')
+  const [demo = ''] = /fileURLToPath\(.*demo\.js.*\)/.exec(readFileSync(dev, 'utf8')) ?? []
+  edit(dev, demo, JSON.stringify(join(ROOT, 'dist/demo.js')))
+  const { devDependencies } = JSON.parse(readFileSync(join(own, 'package.json'), 'utf8'))
+  t.strictSame(Object.keys(devDependencies), ['typescript', 'vite'], 'what `npm install` installs')
+  symlinkSync(join(ROOT, 'node_modules'), join(own, 'node_modules'))
+
+  const publicUrl = `http://localhost:${await freePort()}`
+  const running = npm(t, own, 'dev', { PUBLIC_URL: publicUrl, PORT: String(await freePort()) })
+  t.teardown(() => running.stop('SIGTERM'))
+  await waitForOutput(running, (output) => /Ctrl-C/.exec(output), 60_000)
+  t.equal((await fetch(`${publicUrl}/src/bff-client.ts`)).status, 200)
+  t.equal((await fetch(`${publicUrl}/auth/session`)).status, 200)
+  t.equal((await npm(t, own, 'build').ended).code, 0)
 })
 
 t.test('the commands and the page of docs/getting-started.md work as printed', async (t) => {

@@ -11,7 +11,11 @@ const ENDED = {
 
 /** The session in one sentence. */
 export function describe(session: Session): string {
-  if (session.authenticated) return `Signed in until ${new Date(session.expiresAt).toLocaleTimeString()}`
+  if (session.authenticated) {
+    const { idleExpiresAt, expiresAt } = session
+    const ends = idleExpiresAt < expiresAt ? idleExpiresAt : expiresAt
+    return `Signed in until ${new Date(ends).toLocaleTimeString()}`
+  }
   return session.ended ? ENDED[session.ended.reason] : 'Not signed in'
 }
 
