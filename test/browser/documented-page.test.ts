@@ -1,5 +1,6 @@
 import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
+import { setTimeout } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { build } from 'esbuild'
 import type { Page } from 'playwright-core'
@@ -111,6 +112,11 @@ async function says(tab: Page, text: string): Promise<void> {
 
 function signIns({ reverseProxy }: Demo): number {
   return reverseProxy.passed.filter(({ path }) => path.startsWith('/auth/login')).length
+}
+
+/** How often pages asked whether somebody is signed in. */
+function asked({ reverseProxy }: Demo): number {
+  return reverseProxy.passed.filter(({ path }) => path === '/auth/session').length
 }
 
 t.test('the code of docs/spa.md in a page', async (t) => {
@@ -233,4 +239,27 @@ t.test('the warning of docs/spa.md appears before the session ends, and extends 
   await tab.evaluate('fetch("/auth/logout", { method: "POST" })')
   await warning.waitFor({ state: 'detached' })
   t.strictSame(demo.complaints, [])
+})
+
+t.test('a user can close the warning of the absolute limit', async (t) => {
+  const demo = await startDemo(t, browser, { env: { STATIC_DIR: page, SESSION_MAX_SECONDS: '6' } })
+  const tab = await openTab(demo, '/auth/login?returnTo=/expiry')
+  await decideOnPage(tab, demo.reverseProxy.publicUrl)
+  const warning = tab.locator('#expiry[open]')
+  await warning.waitFor()
+  t.equal(await tab.locator('#stay').isVisible(), false, 'this limit cannot be moved')
+  await warning.locator('button', { hasText: 'Close' }).click()
+  await warning.waitFor({ state: 'detached' })
+  t.strictSame(demo.complaints, [])
+})
+
+t.test('a session of 30 days does not make the page of the warning ask without end', async (t) => {
+  const month = '2592000'
+  const env = { STATIC_DIR: page, SESSION_IDLE_SECONDS: month, SESSION_MAX_SECONDS: month }
+  const demo = await startDemo(t, browser, { env })
+  const tab = await openTab(demo, '/auth/login?returnTo=/expiry')
+  await decideOnPage(tab, demo.reverseProxy.publicUrl)
+  await setTimeout(1_000)
+  t.ok(asked(demo) < 5, `${asked(demo)} questions for the session`)
+  t.equal(await tab.locator('#expiry[open]').count(), 0)
 })
