@@ -169,9 +169,19 @@ t.test('the code of docs/spa.md in a page', async (t) => {
       await says(tab, 'out: access_denied')
       t.equal(signIns(demo), before + 2, 'a blocked popup leads to a sign-in in the page')
 
-      const opened = context.waitForEvent('page')
-      await tab.evaluate('openSignIn()')
-      const popup = await opened
+      const openPopup = async () => {
+        const opened = context.waitForEvent('page')
+        await tab.evaluate('openSignIn()')
+        return await opened
+      }
+      await tab.evaluate('show("waiting")')
+      const refused = await openPopup()
+      const over = refused.waitForEvent('close')
+      await refused.locator('#refuse').click({ noWaitAfter: true })
+      await over
+      await says(tab, 'out: access_denied')
+
+      const popup = await openPopup()
       await popup.locator('#username').fill('alice')
       await popup.locator('#password').fill('wonderland')
       const closed = popup.waitForEvent('close')
