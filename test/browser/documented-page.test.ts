@@ -29,13 +29,11 @@ const showSession = (current) => show(current === undefined ? 'unknown' : curren
 const REACT = `
 import { StrictMode, createElement } from 'react'
 import { createRoot } from 'react-dom/client'
-import { useSession } from './react'
+import { App } from './App'
+import { cameBack } from './bff-client'
 
-function Status() {
-  showSession(useSession(showNotice))
-  return null
-}
-createRoot(document.createElement('div')).render(createElement(StrictMode, null, createElement(Status)))
+const app = createElement(App, { signInError: cameBack() })
+createRoot(document.querySelector('h1')).render(createElement(StrictMode, null, app))
 `
 const VUE = `
 import { effectScope, watchEffect } from 'vue'
@@ -70,7 +68,8 @@ async function buildPage(): Promise<string> {
     'src/data.ts': printed('Read and change data'),
     'src/explain.ts': printed('Handle errors'),
     'src/popup.ts': printed('Sign in in a popup'),
-    'src/react.tsx': printed('React', 'tsx'),
+    'src/use-session.tsx': printed('React', 'tsx'),
+    'src/App.tsx': printed('A component', 'tsx'),
     'src/react-page.ts': REACT,
     'src/vue.ts': printed('Vue'),
     'src/vue-page.ts': VUE,
@@ -96,6 +95,7 @@ async function buildPage(): Promise<string> {
     bundle: true,
     splitting: true,
     format: 'esm',
+    jsx: 'automatic',
     define: { 'process.env.NODE_ENV': '"development"' },
     // `vue` is this package and a compiler of templates.
     alias: { vue: '@vue/runtime-dom' },
@@ -224,17 +224,37 @@ t.test('the code of docs/spa.md in a page', async (t) => {
 t.test('the recipes for React and Vue follow the session, and the code of the README runs', async (t) => {
   const demo = await startDemo(t, browser, { env: { STATIC_DIR: page } })
   const { publicUrl } = demo.reverseProxy
-  const recipes = [await openTab(demo, '/react'), await openTab(demo, '/vue')]
-  for (const tab of recipes) await says(tab, 'out')
+  const react = await openTab(demo, '/react')
+  const recipes = [
+    { tab: react, signedIn: 'Sign out', signedOut: 'Sign in' },
+    { tab: await openTab(demo, '/vue'), signedIn: 'in', signedOut: 'out' },
+  ]
+  for (const { tab, signedOut } of recipes) await says(tab, signedOut)
   const tab = await openTab(demo, '/')
   await decideOnPage(tab, publicUrl)
-  for (const recipe of recipes) await says(recipe, 'in')
+  for (const { tab, signedIn } of recipes) await says(tab, signedIn)
+  await react.locator('button', { hasText: 'Read' }).click()
+  await says(react, 'emperature')
 
   const printing = demo.context.waitForEvent('console', (message) => message.type() === 'log')
   await tab.goto(`${publicUrl}/readme`)
   t.match((await printing).text(), / \d{4}-\d{2}-\d{2}T/)
-  for (const recipe of recipes) await says(recipe, 'out')
+  for (const { tab, signedOut } of recipes) await says(tab, signedOut)
   t.strictSame(demo.complaints, [])
+
+  await react.locator('button', { hasText: 'Sign in' }).click()
+  await decideOnPage(react, publicUrl, 'refuse')
+  await says(react, 'The sign-in did not succeed.')
+  t.equal(react.url(), `${publicUrl}/react`)
+  await react.locator('button', { hasText: 'Sign in' }).click()
+  const before = asked(demo)
+  await decideOnPage(react, publicUrl)
+  await react.route('**/flux/**', (route) => route.abort())
+  await react.locator('button', { hasText: 'Read' }).click()
+  await says(react, 'The server cannot be reached.')
+  // StrictMode runs each effect twice.
+  await setTimeout(1_000)
+  t.ok(asked(demo) - before < 10, `${asked(demo) - before} questions for the session`)
 })
 
 t.test('the warning of docs/spa.md appears before the session ends, and extends it', async (t) => {

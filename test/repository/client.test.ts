@@ -25,6 +25,9 @@ declare function showSignInButton(error: string | null): void
 declare function showFlux(text: string): void
 `
 
+/** Blocks that other blocks import, by their headings. */
+const IMPORTED: Readonly<Record<string, string>> = { 'Handle errors': 'explain', React: 'use-session' }
+
 t.test('the client is one file without imports, of at most 2 KB compressed', async (t) => {
   const text = readFileSync(CLIENT, 'utf8')
   t.notMatch(text, /^import /m)
@@ -53,8 +56,7 @@ t.test('the client and the printed code compile under the strict settings of a V
   const blocks = ['README.md', 'docs/spa.md', 'docs/getting-started.md'].flatMap(codeBlocks)
   for (const [at, { heading, language, code }] of blocks.entries()) {
     if (language !== 'ts' && language !== 'tsx') continue
-    // Other blocks import that one by its name.
-    const name = heading === 'Handle errors' ? 'explain' : `block-${at}`
+    const name = IMPORTED[heading] ?? `block-${at}`
     files.push(`src/${name}.${language}`)
     writeFileSync(join(folder, files.at(-1)!), code)
   }
@@ -71,7 +73,8 @@ t.test('the client and the printed code compile under the strict settings of a V
   t.strictSame(compile(folder, files, printed), [])
   for (const template of ['vanilla-ts/tsconfig.json', 'react-ts/tsconfig.app.json']) {
     const options = compilerOptions(`node_modules/create-vite/template-${template}`)
-    t.strictSame(compile(folder, ['src/bff-client.ts'], options), [], template)
+    const react = files.filter((name) => name.endsWith('.tsx') && template.startsWith('react'))
+    t.strictSame(compile(folder, ['src/bff-client.ts', 'src/page.d.ts', ...react], options), [], template)
   }
 })
 
