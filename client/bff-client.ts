@@ -84,7 +84,7 @@ const MESSAGES: Record<string, string> = {
 
 /**
  * Every failure of a call, with two exceptions: an abort rejects with the reason of its signal, and a success whose body
- * is no JSON rejects with a `SyntaxError`. `message` is a sentence in English, for the user of a page in that language.
+ * is no JSON rejects with a `SyntaxError`. `message` is a sentence in English, for developers.
  */
 export class BffError extends Error {
   override readonly name = 'BffError'
