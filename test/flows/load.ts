@@ -63,7 +63,13 @@ export function startLoad(browsers: Browser[], replicas: Bff[]): Load {
       const before = seen
       mark()
       const all = browsers.length * replicas.length
-      const took = await until('all sessions are served', () => served.size === all, withinMs)
+      const took = await until('all sessions are served', () => served.size === all, withinMs).catch(
+        (error: Error) => {
+          throw new Error(
+            `${error.message}: ${served.size} of ${all} are; responses: ${[...seen].join(', ')}`,
+          )
+        },
+      )
       for (const kind of before) seen.add(kind)
       return took
     },
