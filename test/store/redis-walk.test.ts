@@ -1,11 +1,18 @@
 import t from 'tap'
-import type { RedisTarget } from '../../src/config/redis-url.ts'
 import { type RecordKey, StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startCluster } from '../helpers/redis-groups.ts'
 import { until } from '../helpers/wait.ts'
 import { walk } from './contract-walk.ts'
-import { newKey, openRedisStore, redisStore, singleTarget, startSession, type TestStore } from './stores.ts'
+import {
+  clusterTarget,
+  newKey,
+  openRedisStore,
+  redisStore,
+  singleTarget,
+  startSession,
+  type TestStore,
+} from './stores.ts'
 import { untilItWorks } from './unavailable.ts'
 
 // The tests mostly wait, so they run concurrently.
@@ -62,12 +69,7 @@ t.test('a walk whose connection breaks rejects, even if the connection is alread
 
 t.test('a walk over a Cluster covers every master, or rejects', async (t) => {
   const cluster = await startCluster(t)
-  const target: RedisTarget = {
-    kind: 'cluster',
-    nodes: cluster.nodes.slice(0, 1).map(({ port }) => ({ host: '127.0.0.1', port })),
-    login: { username: null, password: null },
-    tls: false,
-  }
+  const target = clusterTarget(cluster.nodes[0]!.port)
   await t.rejects(walk(openRedisStore(t, target)), StoreUnavailable, 'while the nodes are unknown')
   const made = await redisStore(t, target)
   const keys: RecordKey[] = []
@@ -87,12 +89,7 @@ t.test('a walk over a Cluster covers every master, or rejects', async (t) => {
 
 t.test('a walk during which a slot moves reads all it finds, and rejects', async (t) => {
   const cluster = await startCluster(t)
-  const made = await redisStore(t, {
-    kind: 'cluster',
-    nodes: cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
-    login: { username: null, password: null },
-    tls: false,
-  })
+  const made = await redisStore(t, clusterTarget(cluster.nodes[0]!.port))
   for (let i = 0; i < 60; i++) await startSession(made)
   t.equal((await walk(made.store)).length, 60)
   for (const completes of [true, false]) {
