@@ -199,7 +199,7 @@ export const ISSUER: Kind<string> = {
 
 /** Whether a URL is http and its host is not loopback. */
 export function isInsecure(address: string): boolean {
-  return address.startsWith('http:') && !isLoopback(address)
+  return new URL(address).protocol === 'http:' && !isLoopback(address)
 }
 
 /** Whether the host of a URL is loopback: `localhost` and names under it (RFC 6761), 127/8, ::1. */

@@ -27,6 +27,7 @@ t.test('each fault is found alone and begins with the name of its variable', asy
     ['BASE_URL', 'https://api.example.com/#', /query or a fragment/],
     ['BASE_URL', 'https://user@api.example.com', /user name/],
     ['BASE_URL', 'http://api.example.com', /must be https unless .*"http:\/\/api\.example\.com"/],
+    ['BASE_URL', 'HTTP://api.example.com', /must be https unless/],
     ['AUTH_URL', 'http://127.0.0.1.example.com', /must be https unless/],
     ['AUTH_URL', 'http://localhost.example.com', /must be https unless/],
     ['PUBLIC_URL', 'http://app.example.com', /must be https unless/],
