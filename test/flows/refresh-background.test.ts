@@ -76,8 +76,9 @@ t.test('a token endpoint that is down for two token lifetimes signs nobody out',
   while (Date.now() - downAt < 6_500) {
     for (const browser of browsers) {
       const session = (await browser.fetch('/auth/session')).json()
-      const alive = Date.parse(String(session.accessTokenExpiresAt)) - Date.now() > 50
       const answer = await browser.fetch('/flux/temperature')
+      // Looked at afterwards: a call may begin with a token that expires while it waits for a refresh.
+      const alive = Date.parse(String(session.accessTokenExpiresAt)) > Date.now()
       seen.add(`${alive ? 'alive' : 'expired'} ${answer.status}`)
       if (answer.status === 503) t.ok(answer.headers['retry-after'], 'says when to come back')
     }
