@@ -190,6 +190,11 @@ t.test('a private key in the place of its path is not printed', async (t) => {
   }
 })
 
+t.test('a malformed permission of plain http hides no address that lacks it', async (t) => {
+  const faults = faultsOf({ ALLOW_INSECURE_HTTP: 'maybe', AUTH_URL: 'http://auth.example.com' })
+  t.match([...faults].sort(), [/^ALLOW_INSECURE_HTTP /, /^AUTH_URL must be https/])
+})
+
 t.test('all faults are listed at once, also those between variables', async (t) => {
   const parsed = parseConfig({ PORT: 'x', LOG_LEVEL: 'x', WAC: 'A', WAC_ALLOWED: 'B' })
   if (parsed.ok) throw new Error('accepted')

@@ -45,13 +45,12 @@ t.test('a server that was demoted and still has the address can be read', async 
   await untilReady(bff)
   const browser = bff.browser()
   await signIn(browser, sandbox)
-  await old.cli('config', 'set', 'replica-serve-stale-data', 'yes')
   const connections = async (): Promise<string> =>
     /total_connections_received:(\d+)/.exec(await old.cli('info', 'stats'))?.[1] ?? ''
   const names = async (): Promise<string[]> =>
     [...(await old.cli('client', 'list')).matchAll(/^id=(\d+) .*name=bff-commands/gm)].map(([, id]) => id!)
   const before = await names()
-  await old.cli('replicaof', '127.0.0.1', String(next.port + 0))
+  await old.cli('replicaof', '127.0.0.1', String(next.port))
   const made = Number(await connections())
   const refused = async (): Promise<boolean> =>
     (await browser.fetch('/auth/logout', { method: 'POST' })).status === 503

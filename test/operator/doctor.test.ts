@@ -1,6 +1,7 @@
 import { createServer } from 'node:http'
 import t, { type Test } from 'tap'
 import { DOCTOR_HELP, examine, parseDoctorArguments, toLine } from '../../src/operator/doctor.ts'
+import { fault } from '../../src/operator/verdict.ts'
 import { type Teardown, waitForOutput } from '../helpers/child.ts'
 import { startConnectProxy } from '../helpers/connect-proxy.ts'
 import { freePort, listenOnLoopback } from '../helpers/ports.ts'
@@ -363,6 +364,12 @@ t.test('a faulty environment ends with code 2, and each fault names its variable
     'REDIS_URL',
   ])
     t.equal(report.lines.filter((line) => line.startsWith(`FAULT configuration   ${name} `)).length, 1, name)
+})
+
+t.test('a line of the doctor holds nothing that moves a terminal', async (t) => {
+  const verdict = fault('Redis', 'ERR \u001b[2J\u009b31m\r\n')
+  t.match(toLine(verdict), /^FAULT Redis +ERR \?\[2J\?31m\?\?$/)
+  t.notMatch(JSON.stringify(verdict), /\\u00|[^\x20-\x7e]/)
 })
 
 t.test('the doctor explains itself', async (t) => {
