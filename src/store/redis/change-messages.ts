@@ -175,7 +175,7 @@ export function createChangeMessages({
         if (known.has(address)) continue
         subscriptions.delete(address)
         masters.forget(address)
-        subscriber.disconnect()
+        connections.closeSubscriber(subscriber)
       }
     }
     provenAt = subscriptions.size === 0 ? NEVER : Infinity

@@ -41,6 +41,8 @@ export interface RedisConnections {
    * reconnect its owner has to subscribe again.
    */
   openSubscriber(address?: RedisAddress): Redis
+  /** Closes this connection for good, and forgets it. */
+  closeSubscriber(client: Redis): void
   close(): void
 }
 
@@ -91,6 +93,11 @@ export function openRedis({ target, ...trust }: RedisClientOptions): RedisConnec
       subscribers.add(client)
       client.once('end', () => subscribers.delete(client))
       return client
+    },
+    closeSubscriber(client) {
+      client.disconnect()
+      // ioredis reports no end of a client that waits to reconnect: it would keep its timer and its place in the set.
+      if (client.status === 'reconnecting') client.emit('end')
     },
     close() {
       sentinels?.close()
