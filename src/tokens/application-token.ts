@@ -11,7 +11,7 @@ export type ApplicationAccess =
   /** `serial` counts the tokens that this process has had; `expiresAt` in monotonic milliseconds. */
   | { kind: 'token'; token: Secret; serial: number; expiresAt: number }
   | { kind: 'unavailable'; retryAfterSeconds: number }
-  /** The refused token was itself brought by a renewal within the last minute. */
+  /** A renewal within the last minute brought the refused token. */
   | { kind: 'token_refused' }
 
 /**
@@ -20,7 +20,7 @@ export type ApplicationAccess =
  */
 export interface ApplicationToken {
   obtain(): Promise<ApplicationAccess>
-  /** One that is newer than the refused one. `token_refused` within a minute after such a renewal brought one. */
+  /** A token newer than the refused one; `token_refused` if a renewal brought that one within the last minute. */
   renew(refusedSerial: number): Promise<ApplicationAccess>
 }
 
@@ -41,7 +41,7 @@ interface CachedToken {
   readonly usableUntil: number
 }
 
-const FORCED_EVERY_MS = 60_000
+const FORCED_WINDOW_MS = 60_000
 /** A token that expires at once is used for this long, or each call would request one. */
 const USED_AT_LEAST_MS = 1_000
 
@@ -75,17 +75,17 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
       serial += 1
       return current(cached)
     }
-    const asked = outcome.kind === 'unavailable' ? outcome.retryAfterSeconds : null
-    admission.report(false, asked === null ? null : asked * 1_000)
+    const retryAfterSeconds = outcome.kind === 'unavailable' ? outcome.retryAfterSeconds : null
+    admission.report(false, retryAfterSeconds === null ? null : retryAfterSeconds * 1_000)
     log.warn(
       { event: 'application_token.failed', reason: outcome.reason },
       'no token for the application itself',
     )
-    return unavailable(asked === null ? 1_000 : asked * 1_000)
+    return unavailable(retryAfterSeconds === null ? 1_000 : retryAfterSeconds * 1_000)
   }
 
   /** Concurrent callers share one request; while the token endpoint is down the breaker admits single requests. */
-  function ask(): Promise<ApplicationAccess> {
+  function requestShared(): Promise<ApplicationAccess> {
     if (breaker.isOpen()) return request()
     flight ??= request().finally(() => {
       flight = null
@@ -107,10 +107,10 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
   return {
     async obtain() {
       const at = clock.monotonic()
-      if (cached === null || at >= cached.usableUntil) return await ask()
+      if (cached === null || at >= cached.usableUntil) return await requestShared()
       const access = current(cached)
       // Still valid for some seconds: no caller waits for the next one.
-      if (at >= cached.fetchNextAt) void ask()
+      if (at >= cached.fetchNextAt) void requestShared()
       return access
     },
 
@@ -118,10 +118,10 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
       if (serial !== refusedSerial && cached !== null) return current(cached)
       const at = clock.monotonic()
       const hasExpired = cached !== null && at >= cached.usableUntil
-      if (!hasExpired && at - forcedAt < FORCED_EVERY_MS) return { kind: 'token_refused' }
+      if (!hasExpired && at - forcedAt < FORCED_WINDOW_MS) return { kind: 'token_refused' }
       // The refused token is useless, even if no new one comes now.
       cached = null
-      const renewed = await ask()
+      const renewed = await requestShared()
       if (renewed.kind === 'token') forcedAt = clock.monotonic()
       return renewed
     },

@@ -1,6 +1,6 @@
 import type { RecordKey, SessionStore } from '../store/store.ts'
 
-/** From its creation on no change of the record is missed. It also reports when change messages may have been missed. */
+/** Misses no change of the record after its creation. A loss of change messages counts as a change. */
 export interface RecordWatch {
   /** Resolves when a change has come since the last call, or after `ms`. */
   next(ms: number): Promise<void>
@@ -18,20 +18,20 @@ export function createRecordWatch(store: Pick<SessionStore, 'onChange' | 'health
   const watching = new Map<RecordKey, Set<() => void>>()
 
   store.onChange((key) => {
-    for (const note of [...(watching.get(key) ?? [])]) note()
+    for (const notify of [...(watching.get(key) ?? [])]) notify()
   })
   // Missed messages never come: every waiter looks for itself.
   store.health.onLive((live) => {
-    if (!live) for (const notes of [...watching.values()]) for (const note of [...notes]) note()
+    if (!live) for (const watches of [...watching.values()]) for (const notify of [...watches]) notify()
   })
 
   return (key, onChange) => {
     let changed = false
     let wake: (() => void) | null = null
-    const notes = watching.get(key) ?? new Set()
-    watching.set(key, notes.add(note))
+    const watches = watching.get(key) ?? new Set()
+    watching.set(key, watches.add(notify))
 
-    function note(): void {
+    function notify(): void {
       changed = true
       wake?.()
       onChange?.()
@@ -53,8 +53,8 @@ export function createRecordWatch(store: Pick<SessionStore, 'onChange' | 'health
         changed = false
       },
       stop() {
-        notes.delete(note)
-        if (notes.size === 0 && watching.get(key) === notes) watching.delete(key)
+        watches.delete(notify)
+        if (watches.size === 0 && watching.get(key) === watches) watching.delete(key)
       },
     }
   }

@@ -6,7 +6,7 @@ import { withTimeout } from './timeout.ts'
 type Revocable = Pick<TokenSet, 'accessToken' | 'refreshToken'>
 
 export interface Revoker {
-  /** Revokes both tokens in the background (RFC 7009); a failure is logged and nothing more. */
+  /** Revokes both tokens in the background (RFC 7009); a failure is only logged. */
   revoke(tokens: Revocable): void
   /** Resolves when a revocation slot is free. Used to pace bulk revocation. */
   freeSlot(): Promise<void>
@@ -14,7 +14,7 @@ export interface Revoker {
   stop(withinMs: number): Promise<void>
 }
 
-const AT_ONCE = 8
+const MAX_RUNNING = 8
 /** Revocation is optional: an authorization server that is down must not fill our memory. */
 const MAX_WAITING = 1_000
 
@@ -27,12 +27,12 @@ export function createRevoker({ authorizationServer, log }: RevokerOptions): Rev
   const waiting: Revocable[] = []
   const running = new Set<Promise<void>>()
 
-  function next(): void {
-    const tokens = running.size < AT_ONCE ? waiting.shift() : undefined
+  function startNext(): void {
+    const tokens = running.size < MAX_RUNNING ? waiting.shift() : undefined
     if (tokens === undefined) return
     const work = run(tokens).finally(() => {
       running.delete(work)
-      next()
+      startNext()
     })
     running.add(work)
   }
@@ -62,10 +62,10 @@ export function createRevoker({ authorizationServer, log }: RevokerOptions): Rev
           'too many revocations wait: these tokens stay valid until they expire',
         )
       waiting.push(tokens)
-      next()
+      startNext()
     },
     async freeSlot() {
-      while (running.size >= AT_ONCE) await Promise.race(running)
+      while (running.size >= MAX_RUNNING) await Promise.race(running)
     },
     async stop(withinMs) {
       await withTimeout(idle(), withinMs)
