@@ -30,7 +30,7 @@ const OPENS_AFTER = 3
 /** With `PROBE_MS`, a recovery is noticed within five seconds, except by a session whose own request hangs. */
 const MAX_PAUSE_MS = 1_600
 const MAX_JITTER_MS = 2_000
-/** What is known of an outage is out of date when the last failure is this old and nobody has used a probe. */
+/** An outage counts as outdated this long after the last failure, if a probe has gone unused for `UNUSED_MS`. */
 const OUTDATED_MS = 5_000
 const UNUSED_MS = 1_000
 /** After this time without a response the next probe may leave. The response to the first one still counts. */
@@ -38,16 +38,16 @@ export const PROBE_MS = 2_500
 
 /**
  * The circuit breaker of the token endpoint, one for each process. After consecutive failures it lets one request
- * through at a time, so that an outage is neither hammered nor waited for by every caller. Where nobody has asked for
- * some seconds it lets all through until one fails. It never cuts a request short: a late response may hold the only
- * live refresh token.
+ * through at a time, so that callers neither flood a failing endpoint nor all wait for it. After some seconds without
+ * a request it lets all through until one fails. It never cuts a request short: a late response may hold the only live
+ * refresh token.
  */
 export function createBreaker({ now, random, onChange }: BreakerOptions): Breaker {
   let failures = 0
   let nextProbeAt = 0
   let lastProbe = 0
   let failedAt = 0
-  /** What is known is out of date: until the next outcome all requests are let through. */
+  /** The last failure is too old: until the next outcome all requests are let through. */
   let outdated = false
 
   const isOpen = (): boolean => failures >= OPENS_AFTER
@@ -64,7 +64,7 @@ export function createBreaker({ now, random, onChange }: BreakerOptions): Breake
     failures += 1
     const pause = retryAfterMs ?? Math.min(MAX_PAUSE_MS, 250 * 2 ** Math.min(failures - OPENS_AFTER, 4))
     const next = now() + pause + random() * Math.min(pause / 4, MAX_JITTER_MS)
-    // Requests from before the outage was known fail late, and say nothing about the present.
+    // Requests from before the breaker opened fail late, and say nothing about the present.
     if (!wasOpen || outdated || probe === lastProbe) nextProbeAt = next
     else if (retryAfterMs !== null) nextProbeAt = Math.max(nextProbeAt, next)
     failedAt = now()

@@ -34,7 +34,7 @@ const CLAIM = 'scan for sessions that are missing from the due queue'
 const CLAIM_AFTER_STEP = 'scan for sessions that are late in the due queue'
 /** Within this time every replica has seen the same step of the store's clock. */
 const STEP_SEEN_MS = 30_000
-/** Within this time every part of the queue shows the same step. */
+/** Within this time every shard of the queue shows the same step. */
 const SAME_STEP_MS = 6_000
 const CLAIM_SLACK_MS = 1_000
 /** Sessions of one batch become due spread over this time. */
@@ -54,7 +54,7 @@ export function createQueueRepair(options: QueueRepairOptions): QueueRepair {
   let scanning: Promise<void> | null = null
   let scanningAfterStep: Promise<void> | null = null
   let stepSeenAt = Number.NEGATIVE_INFINITY
-  let again: NodeJS.Timeout | undefined
+  let repeatTimer: NodeJS.Timeout | undefined
   let stopped = true
 
   function scanIn(ms: number): void {
@@ -70,7 +70,7 @@ export function createQueueRepair(options: QueueRepairOptions): QueueRepair {
       if (await store.claimNonce(CLAIM, claimant, everyMs)) await scan(false)
     } catch (error) {
       if (!(error instanceof StoreUnavailable))
-        log.error({ event: 'schedule.failed', err: error }, 'the search for missing sessions failed')
+        log.error({ event: 'schedule.failed', err: error }, 'the scan for missing sessions failed')
       waitMs /= 10
     }
     scanning = null
@@ -81,7 +81,7 @@ export function createQueueRepair(options: QueueRepairOptions): QueueRepair {
     try {
       if (await store.claimNonce(CLAIM_AFTER_STEP, claimant, STEP_SEEN_MS)) await scan(true)
     } catch (error) {
-      // The next part of the queue that shows the step asks again.
+      // The next shard that shows the step starts another scan.
       stepSeenAt = Number.NEGATIVE_INFINITY
       if (!(error instanceof StoreUnavailable))
         log.error({ event: 'schedule.failed', err: error }, 'the due queue could not be moved forward')
@@ -113,7 +113,7 @@ export function createQueueRepair(options: QueueRepairOptions): QueueRepair {
   }
 
   function repeat(): void {
-    again = undefined
+    repeatTimer = undefined
     makeAllDueSoon()
   }
 
@@ -121,9 +121,9 @@ export function createQueueRepair(options: QueueRepairOptions): QueueRepair {
     if (stopped) return
     const seenMs = monotonic() - stepSeenAt
     if (seenMs < STEP_SEEN_MS || scanningAfterStep !== null) {
-      // Each part of the queue shows the same step; the scan may have missed one that comes later.
+      // Every shard shows the same step. A later report may be of a second step, which the scan has missed.
       if (seenMs > SAME_STEP_MS)
-        again ??= setTimeout(repeat, Math.max(0, STEP_SEEN_MS - seenMs) + CLAIM_SLACK_MS)
+        repeatTimer ??= setTimeout(repeat, Math.max(0, STEP_SEEN_MS - seenMs) + CLAIM_SLACK_MS)
       return
     }
     stepSeenAt = monotonic()
@@ -142,7 +142,7 @@ export function createQueueRepair(options: QueueRepairOptions): QueueRepair {
     async stop() {
       stopped = true
       clearTimeout(timer)
-      clearTimeout(again)
+      clearTimeout(repeatTimer)
       endPause()
       await scanning
       await scanningAfterStep

@@ -51,12 +51,12 @@ export interface Scheduler {
 const POLL_EVERY_MS = 5_000
 const FIRST_POLL_WITHIN_MS = 1_000
 const BLOCKED_PAUSE_MS = 250
-/** While every slot is taken: short, since one may be free at any moment. */
+/** While every slot is taken: short, since one may become free at any moment. */
 const FULL_PAUSE_MS = 25
 const UNREADABLE_PAUSE_MS = 600_000
-/** How soon a session is looked at again that cannot be decided now. */
+/** Pause before a session that could not be decided is looked at again. */
 const LOOK_AGAIN_MS = 1_000
-/** A smaller difference is a delay, and no step of the store's clock. */
+/** A smaller difference is a late reply, not a step of the store's clock. */
 const CLOCK_STEP_MS = 1_000
 
 /**
@@ -194,8 +194,8 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   }
 
   /**
-   * Until tokens may be refreshed, by this process's clock or by the age that the store's clock gives them: either
-   * clock may be wrong, and the other one then keeps the refresh in time. `spread` is in [0, 1).
+   * Until the background refresh, by this process's clock or by the store's, whichever is earlier: a clock that is
+   * wrong then delays no refresh. `spread` is in [0, 1).
    */
   function msUntilDue({ tokens, record }: LiveSession, storeNow: number, spread: number): number {
     if (tokens.refreshToken === null) return Number.POSITIVE_INFINITY

@@ -1,4 +1,4 @@
-/** The result of `work`, or null where that takes longer than `ms`; the work goes on. */
+/** The result of `work`, or null if it takes longer than `ms`; the work goes on. */
 export async function withTimeout<T>(work: Promise<T>, ms: number): Promise<T | null> {
   if (ms <= 0) return null
   let timer: NodeJS.Timeout | undefined

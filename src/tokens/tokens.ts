@@ -25,7 +25,7 @@ interface TokensOptions {
   /** Token requests of this process at once for which a caller still waits. */
   concurrency: number
   timeoutMs: number
-  /** How long after the beginning of a stop it waits for token responses. */
+  /** How long a stop waits for token responses, from its beginning. */
   stopMs: number
   clock: Clock
   random: () => number
@@ -48,8 +48,8 @@ export interface Tokens {
   consecutiveFailures(): number
   start(): void
   /**
-   * Begins no background work any more, and gives token requests `stopMs` from now to get their responses. Resolves
-   * when the background work has ended; requests of browsers may still need refreshes after that.
+   * Starts no more background work, and gives open token requests `stopMs` from now to get their responses. Resolves
+   * when the background work has ended; browser requests may still need refreshes after that.
    */
   beginStop(): Promise<void>
   /** To be called when no request is open. Resolves when every refresh under way has been stored. */
@@ -68,7 +68,7 @@ export function createTokens(options: TokensOptions): Tokens {
     onChange: (open, failures) =>
       log.warn(
         { event: open ? 'breaker.open' : 'breaker.closed', failures },
-        open ? 'the token endpoint keeps failing: one request at a time' : 'the token endpoint answers again',
+        open ? 'the token endpoint keeps failing: one request at a time' : 'the token endpoint works again',
       ),
   })
   const watchRecord = createRecordWatch(store)
