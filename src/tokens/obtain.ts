@@ -54,7 +54,7 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
         ? clock.wall() >= neededAt(session.tokens, timing)
         : session.record.gen <= refusedGen
     if (!needsRefresh) return { kind: 'token', session }
-    // Before anything is asked, so that no change is missed.
+    // Before the first store command, so that no change is missed.
     const watch = watchRecord(session.key)
     try {
       return await waitForToken(session, refusedGen, watch)
@@ -75,7 +75,7 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
 
     const isExpired = (): boolean => clock.wall() >= session.tokens.expiresAt
     const isUsable = (): boolean => refusedGen === undefined && !isExpired()
-    // Whatever its life: it has been replaced since this caller began, so it is as new as can be.
+    // However short its life: it was issued since this caller began, so a refresh would bring nothing better.
     const isNewer = (): boolean => session.record.gen > Math.max(first.record.gen, refusedGen ?? 0)
     const token = (): Access => ({ kind: 'token', session })
 
@@ -86,7 +86,7 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
         return isUsable() ? token() : { kind: 'not_refreshable' }
       }
       const flight = singleFlight.join(session, trigger)
-      const result = await orIfUsable(
+      const result = await nullIfStoreFails(
         withTimeout(flight.result, patienceMs(flight.startedAt, isUsable(), deadline)),
       )
       // No result within the caller's patience, or a failing store.
@@ -99,12 +99,12 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
           return result
         case 'later':
           if (isUsable()) return token()
-          // A flight of another kind knows nothing of a token that was refused.
+          // A flight with another trigger did not know that the resource server refuses this token.
           if (flight.trigger !== trigger && refusedGen !== undefined && clock.monotonic() < deadline) continue
           return { kind: 'unavailable', retryAfterSeconds: result.retryInMs / 1_000 }
         case 'forced_before':
           if (isUsable()) return token()
-          // Only a token that is valid by our own clock has been refused for good; another is refreshed.
+          // Only the refusal of a token that is valid by our own clock is final. An expired one is refreshed.
           if (!isExpired()) return { kind: 'token_refused' }
           break
         case 'busy': {
@@ -119,7 +119,7 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
         }
         case 'paused':
           if (isUsable()) return token()
-          // Once: a store that fails over again and again must not hold up a caller for ever.
+          // Extended once only: repeated failovers must not delay a caller forever.
           if (!paused) deadline = Math.max(deadline, clock.monotonic() + result.waitMs + READ_RESULT_MS)
           paused = true
           if (clock.monotonic() >= deadline) throw storeMayBeBehind(result.waitMs)
@@ -130,11 +130,11 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
         case undefined:
       }
       if (isNewer()) return token()
-      const found = await orIfUsable(sessions.find(session.key))
+      const found = await nullIfStoreFails(sessions.find(session.key))
       if (found === null) return token()
       if (found.kind === 'ended') return found
       if (found.kind === 'unreadable') return { kind: 'ended', reason: null }
-      const stayed = found.session.record.gen === session.record.gen
+      const isUnchanged = found.session.record.gen === session.record.gen
       session = found.session
       if (isNewer()) return token()
       if (clock.monotonic() >= deadline || (result === null && isDown())) {
@@ -142,11 +142,11 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
         if (result?.kind === 'paused') throw storeMayBeBehind(result.waitMs)
         return NOT_IN_TIME
       }
-      if (result?.kind === 'changed' && stayed) await watch.next(REREAD_MS)
+      if (result?.kind === 'changed' && isUnchanged) await watch.next(REREAD_MS)
     }
 
-    /** null where the store fails and the token at hand is still usable. */
-    async function orIfUsable<T>(work: Promise<T>): Promise<T | null> {
+    /** null if the store fails while the token at hand is still usable. */
+    async function nullIfStoreFails<T>(work: Promise<T>): Promise<T | null> {
       try {
         return await work
       } catch (error) {

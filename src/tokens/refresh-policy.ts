@@ -42,8 +42,8 @@ export function neededAt(tokens: Life, timing: RefreshTiming): number {
 }
 
 /**
- * How long after they were issued tokens are refreshed in the background, in milliseconds: ahead of expiry, and
- * up to a fifth of that later, so that sessions which began together do not come due together. `random` is in [0, 1).
+ * Milliseconds from the issue of tokens to their background refresh: ahead of expiry, and up to a fifth of that
+ * later, so that sessions which began together do not come due together. `random` is in [0, 1).
  */
 export function dueAfterMs(tokens: Pick<Life, 'lifeSeconds'>, timing: RefreshTiming, random: number): number {
   if (tokens.lifeSeconds === 0) return PAUSE_FOR_DUE_AT_ONCE_MS
@@ -58,7 +58,7 @@ export function dueAt(tokens: Life, timing: RefreshTiming, random: number): numb
 
 /**
  * Milliseconds until a refresh token with `doubts` may be presented, while its access token lives for `leftMs` more.
- * In doubt it may be dead, and presenting a dead one can revoke everything (RFC 9700 section 4.14.2). So it is
+ * In doubt it may be used up, and presenting a used one can revoke the grant (RFC 9700 section 4.14.2). So it is
  * presented once more when the access token is about to expire, and freely when that has expired and nothing is
  * left to lose.
  */
@@ -98,10 +98,10 @@ export function backOffMs({ tokens, leftMs, outcome, doubts, timing, random }: B
   // The breaker does not count failures of one grant alone, so their back-off is longer.
   const alone = outcome.kind === 'unavailable' && outcome.ofThisGrant
   const expiredMs = alone ? MAX_EXPIRED_ALONE_MS : MAX_EXPIRED_MS
-  const patience = leftMs > 0 ? Math.min(MAX_VALID_MS, Math.max(MIN_VALID_MS, leftMs / 4)) : expiredMs / 2
-  const asked = outcome.kind === 'unavailable' ? (outcome.retryAfterSeconds ?? 0) * 1_000 : 0
-  const jittered = leftMs > 0 ? patience * (0.75 + random / 4) : patience * (1 + random)
-  return Math.max(asked, presentableInMs(tokens, timing, { doubts, leftMs }), jittered)
+  const pauseMs = leftMs > 0 ? Math.min(MAX_VALID_MS, Math.max(MIN_VALID_MS, leftMs / 4)) : expiredMs / 2
+  const requestedMs = outcome.kind === 'unavailable' ? (outcome.retryAfterSeconds ?? 0) * 1_000 : 0
+  const jitteredMs = leftMs > 0 ? pauseMs * (0.75 + random / 4) : pauseMs * (1 + random)
+  return Math.max(requestedMs, presentableInMs(tokens, timing, { doubts, leftMs }), jitteredMs)
 }
 
 function marginMs(seconds: number, { lifeSeconds }: Pick<Life, 'lifeSeconds'>): number {

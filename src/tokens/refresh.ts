@@ -79,13 +79,13 @@ export interface Refresh {
 const FORCED_WINDOW_MS = 60_000
 /** After an incident a token in doubt is not presented for this long: a process that holds new ones stores them sooner. */
 const INCIDENT_PAUSE_MS = 5_000
-/** The token client reports a request that it could not send in time so soon after the timeout. */
+/** How long after the timeout the token client may report that it could not send the request in time. */
 const UNSENT_TOLERANCE_MS = 100
-/** A timer that is later than this shows that this process was stalled. What it missed is no failure of the server. */
+/** A timer that fires later than this shows that this process was stalled: the missing response proves no failure. */
 const STALL_MS = 250
-/** How often the lease is renewed of a presentation without a response: below the shortest pause after a failover. */
+/** How often a presentation without a response renews its lease: below the shortest pause after a failover. */
 const RENEW_EVERY_MS = 1_500
-/** How soon after a renewal that the store did not take. */
+/** How often a renewal that the store did not take is tried again. */
 const RENEW_AGAIN_MS = 250
 /** Callers come back after this while a presentation has no response, or while this process stops. */
 const UNANSWERED_RETRY_MS = 2_000
@@ -96,14 +96,14 @@ interface Lease {
   attempt: string
   /** Doubts before this presentation; see docs/decisions/0002. */
   doubts: number
-  /** Before the store was asked: the lease ends no sooner than its length after this. */
+  /** Read before the store was asked, so the lease ends no sooner than its length after this. */
   leasedAt: number
   /**
    * When the access token expires, by the earlier of two clocks; now if the resource server has refused it. So a
    * forced refresh does not wait for expiry after a doubt.
    */
   tokenExpiresAt: number
-  /** Until then the response to an earlier presentation may come, whose lease was never released. */
+  /** Until then an earlier presentation, whose lease was never released, may still get its response. */
   earlierOpenUntil: number
 }
 
@@ -126,7 +126,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
   let closing: NodeJS.Timeout | undefined
 
   async function refresh(found: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
-    // Asked before the wait for a slot too: requests that hang keep their slots for the whole timeout.
+    // Checked before the wait for a slot as well: requests that hang keep their slots for the whole timeout.
     if (breaker.waitMs() > 0) return { kind: 'later', retryInMs: breaker.waitMs() }
     const releaseSlot = await slots.take()
     if (closed) {
@@ -139,7 +139,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
       return { kind: 'later', retryInMs: admission.retryInMs }
     }
     const session = trigger === 'invalid_token' ? asExpired(found, clock.wall()) : found
-    // An access token that has expired is refreshed whatever was forced before.
+    // An expired access token is refreshed even just after a forced refresh.
     const forced = trigger === 'invalid_token' && clock.wall() < found.tokens.expiresAt
     let presents = false
     try {
@@ -245,7 +245,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
     }
 
     function giveUp(): void {
-      // Timers run before sockets are read: a suspended process reads a waiting response before its next look.
+      // Timers run before sockets are read. Only the second look resets, so a resumed process first reads a response.
       if (overdue) reset('no response came')
       overdue = true
     }
@@ -307,7 +307,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
     if (hangs) admission.report(false, null)
     const outcome = await inTime
     if (outcome !== null) {
-      // New tokens are stored all the same if theirs is still the generation to replace.
+      // New tokens are still offered to the store, which compares generations.
       if (isTaken() && outcome.kind !== 'granted') return { kind: 'changed' }
       const unsentInTime = outcome.kind === 'unavailable' && outcome.timedOut
       if (unsentInTime && (startedAt >= sendBefore || clock.monotonic() >= sendBefore + STALL_MS)) {
@@ -377,18 +377,18 @@ export function createRefresh(options: RefreshOptions): Refresh {
       }
       case 'unavailable':
       case 'in_doubt': {
-        // After an earlier doubt every try counts that brings no tokens: only one is allowed before expiry.
-        const doubtless = outcome.kind === 'unavailable' && doubts === 0
-        const after = doubts + (doubtless ? 0 : 1)
+        // After a doubt each attempt without tokens adds another: only one presentation is allowed before expiry.
+        const leavesNoDoubt = outcome.kind === 'unavailable' && doubts === 0
+        const total = doubts + (leavesNoDoubt ? 0 : 1)
         const leftMs = tokenExpiresAt - clock.monotonic()
-        const retryInMs = backOffMs({ tokens, leftMs, outcome, doubts: after, timing, random: random() })
+        const retryInMs = backOffMs({ tokens, leftMs, outcome, doubts: total, timing, random: random() })
         log.warn(
           { ...FAILURES[outcome.kind], reason: outcome.reason, retryInMs },
           'a refresh did not succeed',
         )
         await store.releaseLease(key, {
           attempt,
-          inDoubt: doubtless ? null : { gen, doubts: after },
+          inDoubt: leavesNoDoubt ? null : { gen, doubts: total },
           retryInMs,
         })
         return { kind: 'later', retryInMs }
@@ -468,7 +468,7 @@ function report(admission: Admission & { kind: 'go' }, outcome: TokenOutcome): v
   admission.report(works, retryAfter === null ? null : retryAfter * 1_000)
 }
 
-/** To the rules of doubts and back-off, an access token that the resource server refuses has expired. */
+/** For doubts and back-off, an access token that the resource server refuses counts as expired. */
 function asExpired(session: LiveSession, at: number): LiveSession {
   const { tokens } = session
   return { ...session, tokens: { ...tokens, expiresAt: Math.min(tokens.expiresAt, at) } }

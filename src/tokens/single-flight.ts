@@ -10,7 +10,7 @@ interface Flight {
   /** Monotonic. */
   readonly startedAt: number
   readonly trigger: RefreshTrigger
-  /** Comes early where the session ends meanwhile: the response no longer matters. Rejects with `StoreUnavailable`. */
+  /** Resolves early if the session ends: the response no longer matters. Rejects with `StoreUnavailable`. */
   readonly result: Promise<RefreshResult>
   /** Whether the record may have changed since this flight began. */
   hasChanged(): boolean
@@ -19,7 +19,7 @@ interface Flight {
 export interface SingleFlight {
   /** The flight of this session, begun with `trigger` if there is none. */
   join(session: LiveSession, trigger: RefreshTrigger): Flight
-  /** Resolves when no refresh of this process is under way, those included whose response is late. */
+  /** Resolves when no refresh of this process is under way, not even one whose response is late. */
   settled(): Promise<void>
 }
 
@@ -72,7 +72,7 @@ export function createSingleFlight(options: SingleFlightOptions): SingleFlight {
     working.add(work)
     scheduleWhenGranted(work)
     const result = Promise.race([work, endedEarly])
-    // Callers see it reject; that there may be no caller must not end the process.
+    // Callers handle the rejection. Without a caller it must not end the process.
     result.catch(() => {})
     return { startedAt: monotonic(), trigger, result, hasChanged: () => changed }
   }
@@ -82,7 +82,7 @@ export function createSingleFlight(options: SingleFlightOptions): SingleFlight {
     work
       .then(async (result) => {
         if ('late' in result && result.late !== undefined) scheduleWhenGranted(result.late)
-        // The queue holds an older entry that leads here as well, so a failure is harmless.
+        // The queue still holds an older entry of this session, so a failure is harmless.
         if (result.kind === 'granted') await schedule(result.session)
       })
       .catch((error: unknown) => {

@@ -160,7 +160,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'doubt-not-written',
     what: 'a presentation without a response leaves no doubt in the record',
     file: REFRESH,
-    find: 'doubtless ? null : { gen, doubts: after }',
+    find: 'leavesNoDoubt ? null : { gen, doubts: total }',
     put: 'null',
   },
   {
