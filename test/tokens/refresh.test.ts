@@ -25,7 +25,7 @@ t.test('after a doubt a slow response is still awaited, and no other presentatio
 })
 
 t.test(
-  'no replica presents a refresh token while an earlier presentation may still be answered',
+  'no replica presents a refresh token while an earlier presentation may still get a response',
   async (t) => {
     const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t)
     const [replica, other] = [addReplica(), addReplica()]

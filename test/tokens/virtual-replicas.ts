@@ -141,7 +141,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
   let storeTurnedAt = Number.NEGATIVE_INFINITY
   const incidentListeners: (() => void)[] = []
   /** By command: how many of the next calls lose their reply. */
-  const losesAnswer = new Map<string, number>()
+  const lostReplies = new Map<string, number>()
 
   function issue(family: number, lifeSeconds = LIFE_SECONDS): GrantedTokens {
     lastToken += 1
@@ -254,13 +254,13 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
           const { commands, alive } = replica()
           commands.set(name, (commands.get(name) ?? 0) + 1)
           if (storeIsDown || !alive) return fail('down')
-          const answer = await (member as (...args: never[]) => Promise<unknown>)(...args)
-          const lost = losesAnswer.get(name) ?? 0
+          const reply = await (member as (...args: never[]) => Promise<unknown>)(...args)
+          const lost = lostReplies.get(name) ?? 0
           if (lost > 0) {
-            losesAnswer.set(name, lost - 1)
-            return fail('the answer was lost')
+            lostReplies.set(name, lost - 1)
+            return fail('the reply was lost')
           }
-          return answer
+          return reply
         }
       },
     })
@@ -355,7 +355,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
       for (const listener of incidentListeners) listener()
     },
     loseReply(command, times = 1) {
-      losesAnswer.set(command, times)
+      lostReplies.set(command, times)
     },
     crash(replica) {
       replica.alive = false

@@ -4,7 +4,7 @@ import type { Teardown } from '../helpers/child.ts'
 /** A clock that only the test moves, for all code that uses timers while it is installed. */
 export interface VirtualTime {
   now(): number
-  /** The wall clock and the monotonic clock of a process. Both start at the same value. */
+  /** The wall clock and the monotonic clock of a process. The monotonic one starts at 0. */
   readonly clock: Clock
   /** Moves the clock forward, timer by timer, and runs the microtasks after each timer. */
   advance(ms: number): Promise<void>
@@ -23,12 +23,14 @@ interface Timer {
   work: () => void
 }
 
+const START_AT = 1_700_000_000_000
+
 const real = { setTimeout, clearTimeout, setInterval, clearInterval, setImmediate }
 
 /** Replaces the timers until the test ends. Only for code that waits for nothing but timers and promises. */
-export function installVirtualTime(t: Teardown, startAt = 1_700_000_000_000): VirtualTime {
+export function installVirtualTime(t: Teardown): VirtualTime {
   const timers = new Map<number, Timer>()
-  let now = startAt
+  let now = START_AT
   let lastId = 0
 
   function add(work: () => void, ms: number, every: number | null): NodeJS.Timeout {
@@ -62,14 +64,13 @@ export function installVirtualTime(t: Teardown, startAt = 1_700_000_000_000): Vi
     return first
   }
 
-  /** Resolves after everything that waits only for promises. */
   async function settle(): Promise<void> {
     await new Promise<void>((resolve) => real.setImmediate(resolve))
   }
 
   return {
     now: () => now,
-    clock: { wall: () => now, monotonic: () => now - startAt },
+    clock: { wall: () => now, monotonic: () => now - START_AT },
     settle,
     stall(ms) {
       now += ms
