@@ -12,7 +12,7 @@ import { requestInLog } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { NewSession, Sessions } from '../session/lifecycle.ts'
-import { END_REASONS, type Found, type LiveSession, NO_COOKIE, notLive } from '../session/session.ts'
+import { END_REASONS, type Found, type LiveSession, NO_COOKIE, notLiveProblem } from '../session/session.ts'
 import { inLog, type RecordKey, type RecordStore } from '../store/store.ts'
 
 /** The facts of a live session that a page may know; instants in ISO 8601, UTC. */
@@ -91,7 +91,7 @@ export function createStaySignedIn({
   async function findLive(key: RecordKey, request: FastifyRequest): Promise<LiveSession> {
     const found = await sessions.find(key, requestInLog(request))
     if (found.kind === 'live') return found.session
-    throw notLive(found)
+    throw notLiveProblem(found)
   }
 }
 

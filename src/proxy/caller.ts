@@ -10,8 +10,8 @@ import {
   type LiveSession,
   loginRequired,
   NO_COOKIE,
-  notLive,
-  touchInterval,
+  notLiveProblem,
+  touchIntervalMs,
 } from '../session/session.ts'
 import { type SessionStore, StoreUnavailable } from '../store/store.ts'
 import type { Access } from '../tokens/obtain.ts'
@@ -86,7 +86,7 @@ export function createCallers({
   clock,
   observe,
 }: CallersOptions): Callers {
-  const touchEvery = touchInterval(idleMs)
+  const touchEveryMs = touchIntervalMs(idleMs)
 
   function cached(header: string | undefined): Caller | null {
     const cookie = cookies.read(header)
@@ -131,7 +131,7 @@ export function createCallers({
     }
     if (found.kind !== 'live') {
       cache.drop(verified.recordKey)
-      throw notLive(found)
+      throw notLiveProblem(found)
     }
     onSession()
     const caller = await ready(found.session, await tokens.obtainAccessToken(found.session))
@@ -180,12 +180,12 @@ export function createCallers({
         at + MAX_ENTRY_AGE_MS + graceMs,
       ),
       // The clock of this process is far behind the one that wrote the record: record activity now.
-      activeAt: activeAt > at + touchEvery ? at - touchEvery : activeAt,
+      activeAt: activeAt > at + touchEveryMs ? at - touchEveryMs : activeAt,
     }
   }
 
   function noteActivity(caller: Caller, at: number): void {
-    if (at - caller.activeAt < touchEvery) return
+    if (at - caller.activeAt < touchEveryMs) return
     caller.activeAt = at
     sessions.touch(caller.key)
   }

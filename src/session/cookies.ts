@@ -42,7 +42,10 @@ export interface SessionCookies {
   loginCookiesIn(header: string | undefined): { id: string; value: string }[]
   /** Sets the login cookie of one sign-in; `maxAgeSeconds` 0 clears it. */
   setLogin(reply: FastifyReply, cookie: { id: string; value: string; maxAgeSeconds: number }): void
-  /** Notes for a minute that a sign-in was sent to `PUBLIC_URL`. Browsers at another host name ignore the note, where `Domain` can name ours. */
+  /**
+   * Notes for a minute that a sign-in was sent to `PUBLIC_URL`. The note has our host as its `Domain` where a `Domain`
+   * can name it, so browsers at another host name reject the note.
+   */
   noteSentToPublicHost(reply: FastifyReply): void
   /** Removes that note. */
   forgetSentToPublicHost(reply: FastifyReply): void
@@ -50,14 +53,14 @@ export interface SessionCookies {
   sealRecordKey(recordKey: string): string
 }
 
-/** Percent-encoded or padded variants of one cookie would verify too: only this form is looked at. */
+/** Percent-encoded or padded variants of a cookie would verify too, so only this form is accepted. */
 const CANONICAL = /^[A-Za-z0-9_-]{43}\.[A-Za-z0-9_-]{43}$/
 const CANONICAL_LENGTH = 87
 
 /** What a cookie's `Domain` can name: no IPv6 address, no underscore, no dot at the end. */
 const DOMAIN = /^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$/
 
-const SENT = 'sign-in-sent'
+const SENT_COOKIE = 'sign-in-sent'
 const SENT_SECONDS = 60
 
 export function createSessionCookies({
@@ -118,7 +121,7 @@ export function createSessionCookies({
   function loginCookiesIn(header = ''): { id: string; value: string }[] {
     return header.split(';').flatMap((pair) => {
       const at = pair.indexOf('=')
-      // `trim` would also remove a byte A0, and no browser keeps other sites from a cookie `\xA0__Host-…`.
+      // `trim` would also remove a byte A0, and browsers let other sites set a cookie `\xA0__Host-…`.
       const name = pair.slice(0, at).replace(/^ +| +$/g, '')
       const id = name.startsWith(loginPrefix) ? name.slice(loginPrefix.length) : ''
       return at > 0 && /^[A-Za-z0-9_-]{1,64}$/.test(id) ? [{ id, value: pair.slice(at + 1).trim() }] : []
@@ -145,9 +148,10 @@ export function createSessionCookies({
     loginCookiesIn,
     setLogin: (reply, { id, value, maxAgeSeconds }) =>
       void reply.setCookie(loginPrefix + id, value, { ...lax, maxAge: maxAgeSeconds }),
-    noteSentToPublicHost: (reply) => void reply.setCookie(SENT, '1', { ...sent, maxAge: SENT_SECONDS }),
-    forgetSentToPublicHost: (reply) => void reply.clearCookie(SENT, sent),
-    wasSentToPublicHost: (header) => header !== undefined && cookieAt(header, SENT, 0) >= 0,
+    noteSentToPublicHost: (reply) =>
+      void reply.setCookie(SENT_COOKIE, '1', { ...sent, maxAge: SENT_SECONDS }),
+    forgetSentToPublicHost: (reply) => void reply.clearCookie(SENT_COOKIE, sent),
+    wasSentToPublicHost: (header) => header !== undefined && cookieAt(header, SENT_COOKIE, 0) >= 0,
     sealRecordKey,
   }
 }
@@ -169,7 +173,7 @@ function soleCookie(header: string, name: string): string | null {
 function cookieAt(header: string, name: string, from: number): number {
   for (let at = header.indexOf(`${name}=`, from); at >= 0; at = header.indexOf(`${name}=`, at + 1)) {
     let start = at
-    // Blanks alone: no browser keeps other sites from a cookie whose name begins with a byte A0 before `__Host-`.
+    // Spaces only: browsers let other sites set a cookie `\xA0__Host-…`.
     while (header[start - 1] === ' ') start -= 1
     if (start === 0 || header[start - 1] === ';') return at
   }

@@ -15,7 +15,7 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The record that a verified session cookie names; it need not exist any more. */
     recordKey: RecordKey | null
-    /** The session cookie signed under the newest secret; null where it is so already. */
+    /** The session cookie signed under the newest secret; null if it already is. */
     renewedCookie: string | null
   }
 }
@@ -73,7 +73,7 @@ function createLibraryStore({ store }: BrowserSessionOptions): LibraryStore {
     throw new StoreUnavailable(new Error('there is no record to confirm'))
   }
 
-  // Callbacks: with a store of promises the library waits for ever.
+  // The library expects callbacks. It would wait forever for a store that returns promises.
   return {
     set: (sessionId, _session, done) => void confirm(sessionId).then(() => done(), done),
     get: neverCalled,

@@ -23,7 +23,7 @@ interface Ended {
   request?: RequestInLog | undefined
 }
 
-/** Writes that a session ended, by whichever process. */
+/** Logs that a session ended, for the server and for the operator's commands. */
 export function logEnded(log: Logger, { key, reason, request }: Ended): void {
   log.info({ event: 'session.ended', reason, recordKey: inLog(key), ...request }, 'session ended')
 }
@@ -195,7 +195,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     return incidentAt > readyAt && now - incidentAt < LATE_ACTIVITY_MS
   }
 
-  /** The reason is optional: it is left out if the store does not give it. */
+  /** The session has ended even if the store cannot say why. */
   async function endedBefore(key: RecordKey): Promise<Found> {
     const kept = await store.readEnd(key).catch(() => null)
     const reason = END_REASONS.find((known) => known === kept?.reason) ?? null

@@ -12,7 +12,7 @@ export interface CachedSession {
    * it was read too long ago. Its idle limit may end it earlier.
    */
   readonly graceUntil: number
-  /** The last recorded activity: up to `touchInterval` behind the browser's last request. */
+  /** The last recorded activity: up to `touchIntervalMs` behind the browser's last request. */
   activeAt: number
 }
 

@@ -19,7 +19,7 @@ export function crossOrigin(headers: OriginHeaders, publicUrl: string): Problem 
 /** Where a request comes from, for the detail of a problem: an origin if the headers have one. */
 export function cameFrom({ origin, referer, 'sec-fetch-site': site }: OriginHeaders): string {
   if (isOrigin(origin)) return `from ${origin}`
-  // Its text is not repeated: a log line and a page must not hold what any client writes.
+  // Its text is not repeated: log lines and pages must not contain arbitrary text from a client.
   if (origin !== undefined) return 'with an Origin that no browser writes'
   // A navigation by GET has no Origin.
   const referrer = origin === undefined && typeof referer === 'string' ? originOf(referer) : null

@@ -40,7 +40,7 @@ export function sealTokens(keyring: Keyring, key: RecordKey, tokens: TokenSet): 
   return keyring.sealBinary('tokens', JSON.stringify(plain), key)
 }
 
-/** null where no current secret opens it. */
+/** null if no current secret opens it. */
 export function openTokens(keyring: Keyring, key: RecordKey, sealed: string): OpenedTokens | null {
   const opened = keyring.openBinary('tokens', sealed, key)
   if (opened === null) return null

@@ -3,8 +3,8 @@ import type { RecordKey, SessionRecord } from '../store/store.ts'
 import type { TokenSet } from './sealed-tokens.ts'
 
 /**
- * Why sessions end; as the error `login_required`, the log and the metrics name it. `refused`: the authorization server
- * refused the refresh token, or the resource server the only access token.
+ * Why sessions end, in the words of `login_required`, the log and the metrics. `refused`: the authorization server
+ * refused the refresh token, or the resource server refused the only access token.
  */
 export const END_REASONS = ['logout', 'idle', 'absolute', 'refused', 'replaced', 'operator'] as const
 export type EndReason = (typeof END_REASONS)[number]
@@ -36,12 +36,12 @@ export function passedLimit(
   return now >= idleEndsAt ? 'idle' : null
 }
 
-/** Activity is recorded again when the last record of it is older than this, in milliseconds. */
-export function touchInterval(idleMs: number): number {
+/** Activity of a session is recorded again after this many milliseconds. */
+export function touchIntervalMs(idleMs: number): number {
   return Math.min(60_000, idleMs / 10)
 }
 
-const WHY: Record<EndReason, string> = {
+const END_DETAILS: Record<EndReason, string> = {
   logout: 'The session was ended by signing out.',
   idle: 'The session ended after a time without use.',
   absolute: 'The session has reached its longest duration.',
@@ -57,11 +57,11 @@ export const NO_COOKIE =
 /** `login_required` for a session that has ended; a known reason is also its member `reason`. */
 export function loginRequired(reason: EndReason | null): Problem {
   if (reason === null) return problem('login_required', 'The session has ended.')
-  return problem('login_required', { detail: WHY[reason], members: { reason } })
+  return problem('login_required', { detail: END_DETAILS[reason], members: { reason } })
 }
 
 /** `login_required` for a session that is not live. */
-export function notLive(found: Exclude<Found, { kind: 'live' }>): Problem {
+export function notLiveProblem(found: Exclude<Found, { kind: 'live' }>): Problem {
   if (found.kind === 'ended') return loginRequired(found.reason)
   return problem('login_required', 'The session cannot be read here any more.')
 }

@@ -16,8 +16,9 @@ interface Made {
   /** Creates a session in the store. The store announces each later change of it to the cache. */
   session(): Promise<RecordKey>
   store: SessionStore
+  /** Messages stop arriving, and listeners are called. */
   lose(): void
-  /** Messages stop arriving. No listener has been called yet. */
+  /** Messages stop arriving, but no listener is called yet. */
   setUnproven(value: boolean): void
   /** Messages arrive again. */
   recover(): void
@@ -221,7 +222,7 @@ t.test('without a grace the cache keeps nothing after a loss', async (t) => {
   t.equal(cache.getForOutage('one'), null)
 })
 
-t.test('after a loss the entries are available as stale ones only, until messages are back', async (t) => {
+t.test('after a loss the entries serve the outage grace only, until messages are back', async (t) => {
   const { cache, session, lose, recover } = make(t, 100, 60_000)
   const entry = keep(cache, 'one', await session())
   lose()
@@ -234,7 +235,7 @@ t.test('after a loss the entries are available as stale ones only, until message
   t.equal(cache.getForOutage('one'), null, 'the next loss does not restore it')
 })
 
-t.test('a stale entry expires after the grace', async (t) => {
+t.test('an entry that serves an outage expires after the grace', async (t) => {
   const { cache, session, lose } = make(t, 100, 50)
   keep(cache, 'one', await session())
   lose()
@@ -242,7 +243,7 @@ t.test('a stale entry expires after the grace', async (t) => {
   await until('it expires', () => cache.getForOutage('one') === null)
 })
 
-t.test('a change and drop() remove stale entries', async (t) => {
+t.test('a change and drop() remove entries that serve an outage', async (t) => {
   const { cache, session, store, lose } = make(t, 100, 60_000)
   const [ended, dropped, other] = [await session(), await session(), await session()]
   keep(cache, 'one', ended)
@@ -256,7 +257,7 @@ t.test('a change and drop() remove stale entries', async (t) => {
   t.equal(cache.getForOutage('three'), entry)
 })
 
-t.test('a read during a loss becomes a stale entry, unless a change overtook it', async (t) => {
+t.test('a read during a loss serves the outage, unless a change overtook it', async (t) => {
   const { cache, session, store, lose, recover } = make(t, 100, 60_000)
   const [read, changed, late] = [await session(), await session(), await session()]
   keep(cache, 'one', read, 'old')
@@ -273,7 +274,7 @@ t.test('a read during a loss becomes a stale entry, unless a change overtook it'
   t.equal(cache.getForOutage('three'), null, 'a read that ends after messages are back is not cached')
 })
 
-t.test('stale entries have the same size limit', async (t) => {
+t.test('entries that serve an outage have the same size limit', async (t) => {
   const { cache, session, lose } = make(t, 2, 60_000)
   for (const cookie of ['one', 'two']) keep(cache, cookie, await session())
   lose()

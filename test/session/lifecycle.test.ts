@@ -187,7 +187,7 @@ t.test(
   },
 )
 
-t.test('an abandoned session whose end fails unexpectedly rejects nothing', async (t) => {
+t.test('abandoning a session never rejects, even if its end fails unexpectedly', async (t) => {
   const { base, sessions } = start(t)
   base.end = () => Promise.reject(new TypeError('a programming error'))
   sessions.abandon(newKey())

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { passedLimit, touchInterval } from '../../src/session/session.ts'
+import { passedLimit, touchIntervalMs } from '../../src/session/session.ts'
 
 const IDLE_MS = 7_200_000
 
@@ -14,6 +14,6 @@ t.test('a session passes its nearer limit, exact to the millisecond', async (t) 
 })
 
 t.test('activity is recorded to a tenth of the idle limit, and at least once a minute', async (t) => {
-  t.equal(touchInterval(IDLE_MS), 60_000)
-  t.equal(touchInterval(300_000), 30_000)
+  t.equal(touchIntervalMs(IDLE_MS), 60_000)
+  t.equal(touchIntervalMs(300_000), 30_000)
 })

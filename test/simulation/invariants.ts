@@ -1,5 +1,5 @@
 import type { TokenOutcome } from '../../src/oauth/token-response.ts'
-import { touchInterval } from '../../src/session/session.ts'
+import { touchIntervalMs } from '../../src/session/session.ts'
 import type { RecordKey } from '../../src/store/store.ts'
 import { presentableInMs } from '../../src/tokens/refresh-policy.ts'
 import type { AccessToken, Family, Presentation, RefreshToken } from './authorization-server.ts'
@@ -183,7 +183,7 @@ export class InvariantChecker {
       session.deletedAt === null &&
       session.refreshable &&
       !session.userRevoked &&
-      this.#clock.now < session.lastActivityAt + idleMs - touchInterval(idleMs) - CLOCK_SLACK_MS &&
+      this.#clock.now < session.lastActivityAt + idleMs - touchIntervalMs(idleMs) - CLOCK_SLACK_MS &&
       this.#clock.now < session.beganAt + maxMs - CLOCK_SLACK_MS
     )
   }
