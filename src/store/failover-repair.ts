@@ -26,7 +26,7 @@ const KEPT_MS = 60_000
 /** About 40 MB of sealed tokens; with more than 330 refreshes a second in one process the time is shorter. */
 const KEPT_AT_MOST = 20_000
 const AT_ONCE = 32
-/** Well below the pause that the store makes before anybody may refresh on a new master. */
+/** Well below the pause of refreshes that follows a change of the master. */
 const RETRY_MS = 250
 /** Pause between two rounds while incidents continue. A round costs the store one command for each write kept. */
 const ROUND_EVERY_MS = 1_000
@@ -36,14 +36,14 @@ interface FailoverRepairOptions {
   store: Pick<SessionStore, 'restoreTokens' | 'end' | 'schedule' | 'health'>
   monotonic: () => number
   log: Logger
-  /** The store had lost a write, which was made again. */
+  /** The store had lost a write, which was restored. */
   onRestored: (write: Written['kind']) => void
 }
 
 interface Entry {
   written: Written
   at: number
-  /** Names the repair, from its first try until a reply. */
+  /** Identifies the repair from its first try until a reply, so that the store recognizes a repetition. */
   attempt: string | null
   underWay: Promise<void> | null
   /** Number of incidents after which the store was known to have this write. */
@@ -91,7 +91,7 @@ export function createFailoverRepair({
   async function round(upTo: number): Promise<void> {
     // Newest first: the likeliest to be missing.
     let left = [...kept].filter(([, { confirmedUpTo }]) => confirmedUpTo < upTo).reverse()
-    // A node that stays away does not delay the round that a later incident needs.
+    // A node that stays unavailable does not delay the round that a later incident needs.
     while (left.length > 0 && !stopped && (incidents === upTo || monotonic() < nextRoundAt)) {
       const part = left.slice(0, AT_ONCE)
       const done = await Promise.all(part.map(([key, entry]) => tryAgain(key, entry)))
@@ -126,13 +126,13 @@ export function createFailoverRepair({
 
   async function restoreOnce(key: RecordKey, entry: Entry): Promise<void> {
     const confirmedUpTo = incidents
-    const lost = await wasLost(key, entry)
+    const wasLost = await writeIfLost(key, entry)
     entry.confirmedUpTo = confirmedUpTo
-    if (!lost) return
+    if (!wasLost) return
     const { kind } = entry.written
     log.warn(
       { event: 'store.lost_write', what: kind, recordKey: inLog(key) },
-      'Redis had lost a write, which is made again: check replication and failover',
+      'Redis had lost a write, which was restored: check replication and failover',
     )
     onRestored(kind)
     // Its place in the due queue may be lost as well.
@@ -146,7 +146,8 @@ export function createFailoverRepair({
       log.error({ event: 'schedule.failed', err: error }, 'a session could not be put into the due queue')
   }
 
-  async function wasLost(key: RecordKey, entry: Entry): Promise<boolean> {
+  /** Returns whether the store had lost the write. */
+  async function writeIfLost(key: RecordKey, entry: Entry): Promise<boolean> {
     const { written } = entry
     if (written.kind === 'end') return (await store.end(key, { reason: written.reason })).kind === 'ended'
     // A try whose reply was lost may have written them.
@@ -160,7 +161,7 @@ export function createFailoverRepair({
     return kind === 'restored'
   }
 
-  /** What was kept when an outage began is needed at its end, however long it takes. */
+  /** Writes from before an outage are kept until its end, however long that takes. */
   function forgetOld(): void {
     for (const [key, { at, confirmedUpTo }] of kept) {
       const tooMany = kept.size > KEPT_AT_MOST

@@ -60,16 +60,16 @@ interface ReliableStoreOptions {
   log: Logger
   /** A write was tried again. */
   onRetried: (write: RetriedWrite) => void
-  /** A write that Redis had lost was made again. */
+  /** A write that Redis had lost was restored. */
   onRestored: (write: 'tokens' | 'end') => void
 }
 
 const FIRST_RETRY_MS = 100
 /** With the command timeout, less than two seconds lie between two tries. */
 const LAST_RETRY_MS = 1_000
-/** A lease that could not be released by then has long expired; a doubt too many stays in the record. */
+/** A lease that could not be released by then has long expired; its doubt stays in the record. */
 const LEASE_RELEASED_WITHIN_MS = 600_000
-/** A few megabytes. Beyond that, a failed sign-out that ran all the same may leave its tokens unrevoked. */
+/** A few megabytes. Beyond that, a sign-out whose reply was lost may leave its tokens unrevoked. */
 const MAX_ENDS_WITHOUT_REPLY = 1_000
 
 export function createReliableStore(options: ReliableStoreOptions): ReliableStore {
@@ -104,8 +104,8 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
     }
   }
 
-  /** As `retry`, but one of this kind on a record at a time: a second one is dropped. */
-  async function retryOnce<Result>(
+  /** As `retry`, but at most one of this kind for a record at a time: a second one is dropped. */
+  async function retryUnlessRetrying<Result>(
     write: RetriedWrite,
     key: RecordKey,
     { forMs, run }: { forMs: number; run: () => Promise<Result> },
@@ -125,7 +125,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
 
   function releaseLater(key: RecordKey, release: ReleaseLease): void {
     const run = (): Promise<void> => store.releaseLease(key, release)
-    void retryOnce('lease', key, { forMs: LEASE_RELEASED_WITHIN_MS, run })
+    void retryUnlessRetrying('lease', key, { forMs: LEASE_RELEASED_WITHIN_MS, run })
   }
 
   async function savePendingTokens(
@@ -152,7 +152,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
     }
   }
 
-  async function endNoted(key: RecordKey, request: EndRequest): Promise<EndRecord> {
+  async function endAndNote(key: RecordKey, request: EndRequest): Promise<EndRecord> {
     const ended = await store.end(key, request)
     if (ended.kind === 'ended') repair.note(key, { kind: 'end', reason: request.reason })
     return ended
@@ -176,7 +176,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
     async read(key) {
       // A server that has lost the end of a session still shows it.
       if (repair.get(key)?.kind === 'end') return null
-      // In the same write as the read, and before it: else the session might look idle.
+      // Sent before the read, in the same write to the socket, or the session might look idle.
       void activity.flush(key)
       const newest = pending.get(key)
       let record = await store.read(key)
@@ -190,7 +190,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
     },
 
     async beginRefresh(key, request) {
-      // Until they are stored there is no generation to compare with.
+      // Redis does not know the generation of pending tokens yet.
       if (pending.has(key)) throw new StoreUnavailable(new Error('refreshed tokens wait to be stored'))
       try {
         return await store.beginRefresh(key, request)
@@ -242,13 +242,13 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
         return { kind: 'gone' }
       }
       try {
-        const ended = await endNoted(key, request)
-        const before = endsWithoutReply.get(key)
+        const ended = await endAndNote(key, request)
+        const tokensBefore = endsWithoutReply.get(key)
         endsWithoutReply.delete(key)
-        if (ended.kind !== 'gone' || before === undefined) return ended
-        // The call before deleted it and its reply was lost: the caller has still to revoke and count.
+        if (ended.kind !== 'gone' || tokensBefore === undefined) return ended
+        // An earlier call deleted it and its reply was lost: the caller must still revoke the tokens and count the end.
         repair.note(key, { kind: 'end', reason: request.reason })
-        return { kind: 'ended', tokens: before }
+        return { kind: 'ended', tokens: tokensBefore }
       } catch (error) {
         if (endsWithoutReply.size < MAX_ENDS_WITHOUT_REPLY) endsWithoutReply.set(key, tokens)
         throw error
@@ -256,12 +256,12 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
     },
 
     async endUntilTaken(key, request, forMs) {
-      const run = (): Promise<EndRecord> => endNoted(key, request)
+      const run = (): Promise<EndRecord> => endAndNote(key, request)
       try {
         return await run()
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) throw error
-        return { kind: 'pending', result: retryOnce('end', key, { forMs, run }) }
+        return { kind: 'pending', result: retryUnlessRetrying('end', key, { forMs, run }) }
       }
     },
 

@@ -152,11 +152,11 @@ export interface BeginRefreshRequest {
   gen: number
   /** Names this attempt: the same call again, after a lost reply, has the same result. */
   attempt: string
-  /** No lease and no pause is longer: one that seems to be comes from a clock that stepped back. */
+  /** No lease and no pause is longer: a longer one was written by a clock that has stepped back since. */
   leaseMs: number
   /** How long after the start of a lease its presentation may still get a response. */
   openMs: number
-  /** How long the access token is still valid: a pause until then hurts nobody. */
+  /** How long the access token is still valid: a pause until then delays no request. */
   livesMs: number
   /** Not 0: the refresh is forced, and at most one forced refresh brings new tokens within this time. */
   forcedWindowMs: number
@@ -226,7 +226,7 @@ export type RestoreTokens = { kind: 'restored' } | { kind: 'newer' } | { kind: '
 
 /** The queue of sessions that are due for a refresh. It is a hint: the record is the truth. */
 export interface DueQueue {
-  /** Makes a session due in `inMs`. A delay and no instant, since the clocks of replicas and store may differ. */
+  /** Makes a session due in `inMs`. A delay, not an instant, since the clocks of replicas and store may differ. */
   schedule(key: RecordKey, inMs: number): Promise<void>
   unschedule(key: RecordKey): Promise<void>
   /**
