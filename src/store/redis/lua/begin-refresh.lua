@@ -1,10 +1,10 @@
--- Takes the right to refresh and writes the intent, if the tokens are still of the generation read.
+-- Takes the lease and counts the doubt of its presentation, if the tokens are still of the generation read.
 -- KEYS[1] record
 -- ARGV[1] generation
 -- ARGV[2] attempt
 -- ARGV[3] lease in milliseconds
 -- ARGV[4] window of a forced refresh in milliseconds, 0 for one that is not forced
--- ARGV[5] pause in milliseconds after the server began another history, as by a failover
+-- ARGV[5] pause in milliseconds after the replication history has changed, as by a failover
 -- ARGV[6] milliseconds from the start of a lease during which its presentation may still get a response
 -- ARGV[7] longest back-off in milliseconds
 -- returns {1, doubts before, how long an earlier presentation may still get a response, age of the tokens or -1} granted
@@ -31,7 +31,7 @@ if leased > lease then
   leased = lease
   redis.call('HSET', KEYS[1], 'leaseUntil', string.format('%.0f', now + lease))
 end
--- A lease that is nobody's is the pause below.
+-- A lease without a holder is the pause that is set below.
 if leased > 0 then
   if r[2] == '' then return {6, leased} end
   return {3, leased, now - leasedAt}

@@ -7,11 +7,11 @@
 -- ARGV[5] endsAt
 -- ARGV[6] flow
 -- ARGV[7] client
--- ARGV[8] now, by the clock that createdAt and endsAt are of
+-- ARGV[8] now, by the same clock as createdAt and endsAt
 -- ARGV[9] by how much the two clocks may differ in milliseconds
--- returns 1 made | 0 it is there already
+-- returns 1 created | 0 it exists already
 if redis.call('EXISTS', KEYS[1]) == 1 then return 0 end
--- By its replication id begin-refresh will know whether the server has been another one since.
+-- The replication id shows begin-refresh whether another server has taken over since.
 local info = redis.pcall('INFO', 'replication')
 local history = type(info) == 'string' and string.match(info, 'master_replid:(%x%x%x%x%x%x%x%x)') or ''
 local time = redis.call('TIME')

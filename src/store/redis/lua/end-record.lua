@@ -5,10 +5,10 @@
 -- ARGV[2] channel
 -- ARGV[3] record key
 -- ARGV[4] reason, or '' for none
--- ARGV[5] milliseconds to keep it, from the end
--- ARGV[6] idle limit in milliseconds: end it only where a limit has passed; '' for at any time
+-- ARGV[5] milliseconds to keep the reason, from the end
+-- ARGV[6] idle limit in milliseconds: end it only if a limit has passed; '' to end it at any time
 -- ARGV[7] by how many milliseconds the limits may still lie ahead
--- ARGV[8] attempt: end it only unless another one holds the lease; '' for whoever holds it
+-- ARGV[8] attempt: end it unless another one holds the lease; '' for any holder
 -- returns {1, tokens, value at KEYS[2]} ended | {0, ''} a condition does not hold | {-1, ''} gone
 local r = redis.call('HMGET', KEYS[1], 'gen', 'tokens', 'lease')
 if not r[1] then return {-1, ''} end

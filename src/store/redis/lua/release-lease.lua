@@ -6,11 +6,11 @@
 -- ARGV[4] channel
 -- ARGV[5] record key
 -- ARGV[6] generation that was presented
--- returns 1 released | 2 not ours, but the doubt had been lost and is written | 0 not ours
+-- returns 1 released | 2 not the holder, but the doubt had been lost and is written | 0 not the holder
 local r = redis.call('HMGET', KEYS[1], 'lease', 'doubts', 'gen', 'retryAt')
 local ours = r[1] == ARGV[1]
 local left = tonumber(ARGV[2])
--- Fewer doubts than this presentation left are those of a server that has lost its lease.
+-- A server that knows fewer doubts than this presentation left has lost its lease.
 local lost = not ours and r[3] == ARGV[6] and left > tonumber(r[2] or 0)
 if not ours and not lost then return 0 end
 local time = redis.call('TIME')

@@ -2,7 +2,7 @@
 -- KEYS[1] record
 -- ARGV[1] generation that was presented
 -- ARGV[2] attempt
--- ARGV[3] presentations of this generation without a readable response, this one included
+-- ARGV[3] doubts about this generation, that of this presentation included
 -- ARGV[4] lease in milliseconds
 -- returns 1 held | 0 the record has other tokens, or another attempt has taken the lease | -1 gone
 local r = redis.call('HMGET', KEYS[1], 'gen', 'lease', 'doubts', 'leasedAt')

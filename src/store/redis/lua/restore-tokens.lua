@@ -10,7 +10,7 @@ local r = redis.call('HMGET', KEYS[1], 'gen', 'lease', 'leaseUntil', 'attempt')
 if not r[1] then return -1 end
 if r[1] == ARGV[1] and r[4] == ARGV[2] then return 1 end
 if tonumber(r[1]) >= tonumber(ARGV[1]) then return 0 end
--- A lease that is nobody's is begin-refresh's pause: others may have newer tokens still.
+-- A lease without a holder is the pause of begin-refresh: another process may still have newer tokens.
 local pause = r[2] == '' and r[3] or 0
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
