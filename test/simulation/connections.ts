@@ -1,4 +1,4 @@
-import { BEAT_EVERY_MS, RENEWED_AFTER_MS, TRUSTED_FOR_MS } from '../../src/store/redis/change-messages.ts'
+import { BEAT_EVERY_MS, RECONNECT_AFTER_MS, TRUSTED_FOR_MS } from '../../src/store/redis/change-messages.ts'
 import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../src/store/redis/commands.ts'
 import { CONNECT_TIMEOUT_MS, RECONNECT_MAX_MS } from '../../src/store/redis/connection.ts'
 import { LOOK_EVERY_MS, NO_WRITES, SILENT_AFTER_MS, SILENT_LOOKS } from '../../src/store/redis/health.ts'
@@ -485,7 +485,7 @@ export class FleetTransport implements Transport {
     for (let master = 0; master < this.masterCount; master += 1) {
       const subscriber = this.messages[master]!
       const silentMs = this.clock.now - Math.max(this.#provenAt[master]!, this.#subscribedAt[master]!)
-      if (subscriber.ready && silentMs > RENEWED_AFTER_MS) subscriber.break('no heartbeat came back')
+      if (subscriber.ready && silentMs > RECONNECT_AFTER_MS) subscriber.break('no heartbeat came back')
       this.#sendBeat(master)
     }
   }

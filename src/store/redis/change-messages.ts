@@ -9,8 +9,8 @@ import type { CommandHealth } from './health.ts'
 export const BEAT_EVERY_MS = 350
 /** A heartbeat proves messages for this long after it was sent: a replica that is cut off stops within a second. */
 export const TRUSTED_FOR_MS = 900
-/** A subscriber without any proof for this long connects again. */
-export const RENEWED_AFTER_MS = 3_000
+/** A subscriber without any proof for this long reconnects. */
+export const RECONNECT_AFTER_MS = 3_000
 const NEVER = Number.NEGATIVE_INFINITY
 
 interface ChangeMessagesOptions {
@@ -80,7 +80,7 @@ export function createChangeMessages({
   else followMasters()
   commands.on('refresh', followMasters)
   // Later commands to this master use another connection, which may lead to another server.
-  commands.on('-node', (node: Redis) => renew(subscriptions.get(addressOf(node))))
+  commands.on('-node', (node: Redis) => reconnect(subscriptions.get(addressOf(node))))
 
   const timer = setInterval(beat, BEAT_EVERY_MS)
   timer.unref()
@@ -121,7 +121,7 @@ export function createChangeMessages({
         subscription.subscribedAt = performance.now()
         sendBeat(address, subscription)
       },
-      // No heartbeat comes back, so the connection is renewed.
+      // No heartbeat comes back, so the subscriber reconnects.
       onNotSubscribed,
     )
   }
@@ -132,7 +132,7 @@ export function createChangeMessages({
     if (!isLive()) setImmediate(loseIfSilent)
     for (const [address, subscription] of subscriptions) {
       const silentMs = performance.now() - Math.max(subscription.provenAt, subscription.since)
-      if (silentMs > RENEWED_AFTER_MS) renew(subscription)
+      if (silentMs > RECONNECT_AFTER_MS) reconnect(subscription)
       sendBeat(address, subscription)
     }
   }
@@ -182,7 +182,7 @@ export function createChangeMessages({
     for (const subscription of subscriptions.values()) provenAt = Math.min(provenAt, subscription.provenAt)
   }
 
-  function renew(subscription: Subscription | undefined): void {
+  function reconnect(subscription: Subscription | undefined): void {
     if (subscription?.subscriber.status !== 'ready') return
     subscription.provenAt = NEVER
     subscription.subscribedAt = Infinity

@@ -14,7 +14,7 @@ interface ClusterMasters {
   forget(address: string): void
 }
 
-/** A vote changes the state a moment before the slots move, so the slots are read again after this. */
+/** An election changes the state a moment before the slots move, so the slots are read again after this. */
 const SLOTS_EVERY_MS = 2_000
 
 interface View {

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { RedisAddress, RedisTarget } from '../../config/redis-url.ts'
 import type { Secret } from '../../secret.ts'
-import { HearingConnector } from './connector.ts'
+import { ErrorHandlingConnector } from './connector.ts'
 import { type RedisClient, watchSilence } from './health.ts'
 import { type Sentinels, watchSentinels } from './sentinels.ts'
 
@@ -12,7 +12,7 @@ export const CONNECT_TIMEOUT_MS = 2_000
 /** ioredis asks the nodes of a Cluster one after the other: a silent one must not delay a failover. */
 const SLOTS_TIMEOUT_MS = 800
 export const RECONNECT_MAX_MS = 1_000
-/** How often a server is asked that still loads its data. */
+/** How often a server that still loads its data is asked. */
 const LOADING_RETRY_MS = 500
 
 interface RedisClientOptions {
@@ -31,7 +31,7 @@ export interface ClientCertificate {
 
 type Trust = Pick<RedisClientOptions, 'ca' | 'clientCertificate'>
 
-/** All connections of one store. They connect by themselves, for ever. */
+/** All connections of one store. They reconnect by themselves, without limit. */
 export interface RedisConnections {
   readonly commands: RedisClient
   /** The nodes of a Cluster that the configuration names. */
@@ -48,8 +48,8 @@ export interface RedisConnections {
 
 /**
  * Commands fail at once while there is no connection: nothing is queued and nothing is sent twice, since a
- * command that failed may have run. The client of a Cluster alone sends a command again whose connection broke,
- * six times at most: every step of the store permits that.
+ * command that failed may have run. Only the client of a Cluster sends a command again if its connection broke, at
+ * most six times: every step of the store permits that.
  */
 export function openRedis({ target, ...trust }: RedisClientOptions): RedisConnections {
   const subscribers = new Set<Redis>()
@@ -106,40 +106,40 @@ export function openRedis({ target, ...trust }: RedisClientOptions): RedisConnec
   }
 }
 
-/** A look at the server that the address leads to takes no longer; the next one begins no sooner. */
-const LOOK_MS = 1_000
+/** Time limit of a probe, and the shortest time from one probe to the next. */
+const DEMOTION_PROBE_MS = 1_000
 
 /**
  * To be called with each error reply. A server that was demoted keeps its connections, and the configured address may
- * lead to the new master by now: then `reconnect` is called. It looks on a connection of its own, because a demoted
- * server that keeps its address can still be read. For ioredis it says that it reconnects nothing.
+ * lead to the new master by now: then `reconnect` is called. It probes on a separate connection, because a demoted
+ * server that keeps its address can still be read. Returns false, so that ioredis itself does not reconnect.
  */
 function createDemotionWatch(openProbe: () => Redis, reconnect: () => void): (error: Error) => false {
-  let looking = false
+  let isProbing = false
 
-  async function look(): Promise<void> {
+  async function runProbe(): Promise<void> {
     const probe = openProbe()
-    // That it reaches no server is no news.
+    // A probe that reaches no server changes nothing.
     probe.on('error', () => {})
     setTimeout(() => {
-      looking = false
+      isProbing = false
       probe.disconnect()
-    }, LOOK_MS).unref()
+    }, DEMOTION_PROBE_MS).unref()
     await once(probe, 'ready')
     if (/^role:master/m.test(await probe.info('replication'))) reconnect()
   }
 
   return ({ message }) => {
-    if (!looking && /(?:^|[\s-])READONLY\s/.test(message)) {
-      looking = true
-      look().catch(() => {})
+    if (!isProbing && /(?:^|[\s-])READONLY\s/.test(message)) {
+      isProbing = true
+      runProbe().catch(() => {})
     }
     return false
   }
 }
 
 /** For servers with an address of their own. Sentinels name the address of a master (sentinels.ts). */
-class TlsConnector extends HearingConnector {
+class TlsConnector extends ErrorHandlingConnector {
   readonly #options: RedisOptions
 
   constructor(options: unknown) {
@@ -158,7 +158,7 @@ class TlsConnector extends HearingConnector {
 function openCluster(nodes: readonly RedisAddress[], redisOptions: ConnectionOptions): Cluster {
   const cluster = new Cluster([...nodes], {
     redisOptions,
-    // The name stays a name: a certificate is checked against it, and the connection resolves it anyway.
+    // The host name is kept: a certificate is checked against it, and the connection resolves it anyway.
     dnsLookup: (address, done) => done(null, address),
     clusterRetryStrategy: reconnectDelay,
     enableOfflineQueue: false,

@@ -4,10 +4,10 @@ import { AbstractConnector } from 'ioredis'
 import type { RedisAddress } from '../../config/redis-url.ts'
 
 /**
- * A connector that hears every error of its socket. ioredis listens for one. A TLS handshake that is broken off makes
- * two, and the second would end the process: also on the short connections that a Cluster's client makes by itself.
+ * A connector that handles every error of its socket. ioredis handles one. A TLS handshake that is broken off emits
+ * two, and the second would end the process: also on the short connections that a Cluster's client opens by itself.
  */
-export abstract class HearingConnector extends AbstractConnector {
+export abstract class ErrorHandlingConnector extends AbstractConnector {
   /** Opens the socket; `tls` is null without TLS. */
   protected open(address: RedisAddress & { family?: number | undefined }, tls: TlsOptions | null) {
     const stream = tls === null ? connectTcp(address) : connectTls({ ...address, ...tls } as TlsOptions)

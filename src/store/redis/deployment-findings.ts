@@ -13,7 +13,7 @@ export interface RedisNode {
   readonly clockAheadMs: number | null
 }
 
-/** A property of the deployment that makes trouble later. */
+/** A property of the deployment that will cause trouble. */
 export type StoreFinding =
   | { kind: 'eviction'; policy: string }
   /** `aheadMs`: how far the clock of this process is ahead of Redis' own. */

@@ -3,7 +3,7 @@ import { messageOf } from '../../log.ts'
 
 export type RedisClient = Redis | Cluster
 
-/** What the outcome of each command and the connections say of the servers. */
+/** What the results of commands and the state of connections show about the servers. */
 export interface CommandHealth {
   /** To be called when a command succeeded. */
   succeeded(): void
@@ -12,7 +12,7 @@ export interface CommandHealth {
    * incident. Returns whether no part of the store could be reached.
    */
   failed(error: unknown, redisKey?: string): boolean
-  /** The error of a failed command, for the log. Where there was no connection it says why, in place of ioredis' words. */
+  /** The error of a failed command, for the log. If there was no connection it says why, instead of ioredis' text. */
   explain(error: unknown): unknown
   /** To be called when change messages stop: the server may be gone. */
   noteIncident(): void
@@ -44,7 +44,7 @@ export const NO_WRITES =
  */
 export function createCommandHealth(commands: RedisClient): CommandHealth {
   const listeners: (() => void)[] = []
-  // Of a Cluster by the node: an incident at one shard says nothing of the others.
+  // By node in a Cluster: an incident at one shard says nothing about the others.
   const incidentAt = new Map<string, number>()
   let lost = false
   let refused = false
@@ -115,23 +115,23 @@ export function reasonOf(
 /** Whether there is a connection to the server, or to any node of a Cluster. */
 function isConnected(client: RedisClient): boolean {
   const connections = client instanceof Cluster ? client.nodes() : [client]
-  // One whose other end has closed it cannot be written to some time before the library calls it closed.
+  // A connection that its peer has closed stops being writable some time before ioredis reports it as closed.
   return connections.some(({ status, stream }) => status === 'ready' && stream.writable)
 }
 
 /**
- * Calls back when a connection of the client is made, or one that stood is lost, with the address of
- * its node as `nodeOf` has it. A node that stays away is reported once, however often it is tried.
+ * Calls back when a connection of the client is established or an established one is lost, with the address of
+ * its node as `nodeOf` has it. A node that stays unavailable is reported once, however often it is tried.
  */
 function onConnection(client: RedisClient, listener: (node: string) => void, node = ''): void {
-  let stands = false
+  let isEstablished = false
   client.on('ready', () => {
-    stands = true
+    isEstablished = true
     listener(node)
   })
   client.on('close', () => {
-    if (stands) listener(node)
-    stands = false
+    if (isEstablished) listener(node)
+    isEstablished = false
   })
   if (!(client instanceof Cluster)) return
   client.on('+node', (one: Redis) => onConnection(one, listener, `${one.options.host}:${one.options.port}`))
@@ -144,13 +144,13 @@ function nodeOf(client: RedisClient, redisKey: string): string {
 }
 
 export const LOOK_EVERY_MS = 400
-/** So many looks in a row make two seconds, and a little more. */
+/** Silent looks in a row before a connection is closed: a little more than two seconds. */
 export const SILENT_LOOKS = 6
 
 /**
- * Closes each connection of the client that owes a reply and receives nothing for two seconds: its other end may be
- * gone without a word. Looks are counted and not time, as the library's `socketTimeout`
- * would: a process that was held up, or its whole machine, makes one look and then reads what came meanwhile.
+ * Closes each connection of the client that owes a reply and receives nothing for two seconds: its peer may have
+ * vanished. It counts looks, while ioredis' `socketTimeout` measures time: a process that was held up, or its whole
+ * machine, makes one look and then reads what came meanwhile.
  */
 export function watchSilence(client: Redis | Cluster): void {
   // A Cluster has no connection of its own.

@@ -69,7 +69,7 @@ function connected(
   return new Promise((resolve) => {
     let reason = 'no reply in time'
     const timer = setTimeout(() => resolve({ kind: 'unreachable', reason }), CONNECT_WITHIN_MS)
-    const settle = (result: Parameters<typeof resolve>[0]): void => {
+    const finish = (result: Parameters<typeof resolve>[0]): void => {
       clearTimeout(timer)
       resolve(result)
     }
@@ -81,9 +81,9 @@ function connected(
     if (client instanceof Cluster) connections.openSubscriber(connections.seeds[0]).on('error', note)
     client.on('error', (error: Error) => {
       note(error)
-      if (isRefusedLogin(error)) settle({ kind: 'refused', reason })
+      if (isRefusedLogin(error)) finish({ kind: 'refused', reason })
     })
-    client.once('ready', () => settle(null))
+    client.once('ready', () => finish(null))
   })
 }
 

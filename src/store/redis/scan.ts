@@ -7,15 +7,12 @@ const SCANNED_AT_ONCE = 1_000
 const CLUSTER_SLOTS = 16_384
 
 /**
- * What follows `beginning` in each Redis key that begins so, on every master of a Cluster one after another, in batches
- * of about a thousand. By SCAN, so that the servers also run other commands meanwhile. Throws `StoreUnavailable` if a
- * server cannot be reached or a connection breaks, and at its end if slots were on the move: keys may be missing then.
+ * The rest of each Redis key that begins with `prefix`, on every master of a Cluster one after another, in batches of
+ * about a thousand. By SCAN, so that the servers also run other commands meanwhile. Throws `StoreUnavailable` if a
+ * server cannot be reached or a connection breaks, and at its end if slots have moved: keys may be missing then.
  */
-export async function* scanKeys(
-  { client, send }: Commands,
-  beginning: string,
-): AsyncGenerator<string[], void> {
-  const pattern = `${beginning.replace(/[\\*?[\]^-]/g, '\\$&')}*`
+export async function* scanKeys({ client, send }: Commands, prefix: string): AsyncGenerator<string[], void> {
+  const pattern = `${prefix.replace(/[\\*?[\]^-]/g, '\\$&')}*`
   const isCluster = client instanceof Cluster
   const servers = isCluster ? mastersOf(client) : [client]
   const slotsOf = (server: Redis): Promise<string> => send('cluster', () => readSlots(server))
@@ -35,7 +32,7 @@ export async function* scanKeys(
           server.scan(cursor, 'MATCH', pattern, 'COUNT', SCANNED_AT_ONCE)
         const [next, redisKeys] = await send('scan', step)
         cursor = next
-        yield redisKeys.map((redisKey) => redisKey.slice(beginning.length))
+        yield redisKeys.map((redisKey) => redisKey.slice(prefix.length))
       } while (cursor !== '0')
     } finally {
       server.off('close', onClose)
@@ -46,7 +43,7 @@ export async function* scanKeys(
     throw new StoreUnavailable(new Error('slots of the Cluster moved during the walk'))
 }
 
-/** The slots of this master; in brackets those that are on their way to or from it. */
+/** The slots of this master; those that are migrating are in brackets. */
 async function readSlots(server: Redis): Promise<string> {
   const nodes = (await server.call('CLUSTER', 'NODES')) as string
   const own = nodes.split('\n').find((line) => line.includes('myself')) ?? ''

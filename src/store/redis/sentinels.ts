@@ -3,12 +3,12 @@ import { Redis, type RedisOptions } from 'ioredis'
 import type { RedisAddress } from '../../config/redis-url.ts'
 import { messageOf } from '../../log.ts'
 import { inTime } from './commands.ts'
-import { HearingConnector } from './connector.ts'
+import { ErrorHandlingConnector } from './connector.ts'
 
 const ASK_EVERY_MS = 500
 /** One in this many rounds looks for Sentinels that the configuration does not name. */
 const DISCOVER_EVERY = 10
-const SWITCHED = '+switch-master'
+const SWITCH_CHANNEL = '+switch-master'
 
 interface SentinelsOptions {
   addresses: readonly RedisAddress[]
@@ -51,7 +51,7 @@ interface Waiting {
 
 /**
  * Follows the master that the Sentinels name: asks each of them twice a second, and at once when one announces
- * a promotion. A superseded master that thaws still says that it is a master, so its word counts for nothing here.
+ * a promotion. A superseded master that thaws still calls itself a master, so that alone proves nothing.
  */
 export function watchSentinels({
   addresses,
@@ -67,7 +67,7 @@ export function watchSentinels({
   let master: NamedMaster | null = null
   let rounds = 0
 
-  class MasterConnector extends HearingConnector {
+  class MasterConnector extends ErrorHandlingConnector {
     #target: RedisAddress | null = null
     #waiting: Waiting | null = null
 
@@ -136,7 +136,7 @@ export function watchSentinels({
     client.on('ready', () => {
       void ask(sentinel)
       void discover(sentinel)
-      void listen(client)
+      void subscribe(client)
     })
     client.on('close', () => {
       sentinel.namedMaster = null
@@ -147,11 +147,11 @@ export function watchSentinels({
     })
   }
 
-  async function listen(client: Redis): Promise<void> {
+  async function subscribe(client: Redis): Promise<void> {
     try {
-      // Below protocol 3 a subscribed connection cannot send commands: the polling then works alone.
+      // Before RESP3 a subscribed connection cannot send commands: then only the polling detects a promotion.
       await client.call('HELLO', '3')
-      await client.subscribe(SWITCHED)
+      await client.subscribe(SWITCH_CHANNEL)
     } catch {
       // The next connection tries again.
     }
@@ -169,11 +169,11 @@ export function watchSentinels({
       )
       if (address === null) throw new Error(`the Sentinel has no address of ${masterName}`)
       const epoch = Number(toFields(fields)['config-epoch'] ?? 0)
-      // The connection may have been lost meanwhile, and what it names with it.
+      // If the connection was lost meanwhile, what its Sentinel named no longer counts.
       if (client.status !== 'ready') return
       sentinel.namedMaster = { host: address[0], port: Number(address[1]), epoch }
       sentinel.failure = ''
-      judge()
+      chooseMaster()
     } catch (error) {
       sentinel.namedMaster = null
       fail(sentinel, error as Error)
@@ -197,10 +197,10 @@ export function watchSentinels({
   }
 
   /**
-   * The highest epoch is right: a Sentinel that was cut off names the old master. An epoch below the known one
+   * The highest epoch wins: a Sentinel that was cut off names the old master. An epoch below the known one
    * counts only if most Sentinels reply and none knows a higher one: then they have been set up again.
    */
-  function judge(): void {
+  function chooseMaster(): void {
     const named = namedMasters()
     const newest = named.reduce((best, one) => (one.epoch > best.epoch ? one : best))
     if (master !== null && newest.epoch < master.epoch && named.length <= sentinels.size / 2) return

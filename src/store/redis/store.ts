@@ -37,7 +37,7 @@ export interface RedisStoreOptions {
   onUnreachable: (reason: string) => void
   /** There is a connection again, after `onUnreachable`. */
   onReachable: () => void
-  /** Called once for each property of the deployment that makes trouble later. */
+  /** Called once for each property of the deployment that will cause trouble. */
   onFinding?: (finding: StoreFinding) => void
   /** Called for each command with its time in seconds and whether it succeeded. */
   observe: (command: string, seconds: number, ok: boolean) => void
@@ -78,7 +78,7 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     if (live) forgetReasons()
     else health.noteIncident()
   })
-  // Refused credentials end the process only at its start: later on sessions wait in it until they work again.
+  // Refused credentials end the process only at its start. Later it keeps running until they work again.
   let wasUp = false
   const reasons = new Set<string>()
   client.on('ready', () => {
@@ -141,21 +141,21 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     const args = [gen ?? '', messages.channel, key, reason, ...limits, attempt]
     const end = async (...keys: string[]) =>
       (await script('end-record', keys, ...args)) as [number, string, string]
-    let apart = false
+    let oneAtATime = false
     const both = end(redisKey.record(key), redisKey.end(key)).catch((error: StoreUnavailable) => {
-      apart = isSlotMoving(error.cause)
-      // While their slot migrates two keys cannot be written at once, but one by one they can.
-      if (apart) return end(redisKey.record(key))
+      oneAtATime = isSlotMoving(error.cause)
+      // While their slot migrates, the two keys can only be written one at a time.
+      if (oneAtATime) return end(redisKey.record(key))
       throw error
     })
     const [code, tokens, why] = await both.catch((error: unknown) => {
-      // It may have run, and its message need not arrive.
+      // It may have run, and its message may not arrive.
       messages.announceHere(key)
       throw error
     })
     if (code !== 1) return { kind: code === 0 ? 'precondition_failed' : 'gone' }
     messages.announceHere(key)
-    if (apart && reason !== '') {
+    if (oneAtATime && reason !== '') {
       // Without its reason the session has ended all the same.
       await send('set', () => client.set(redisKey.end(key), why, 'PX', END_KEPT_MS)).catch(() => {})
     }
