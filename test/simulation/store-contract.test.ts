@@ -5,11 +5,11 @@ import { IDLE_MS, type TestStore } from '../store/stores.ts'
 import { RedisServer } from './simulated-redis.ts'
 import { createSimulatedStore, type Transport } from './simulated-store.ts'
 
-t.test('one simulated Redis passes the contract of the store port', async (t) => {
+t.test('one simulated Redis passes the store contract', async (t) => {
   await storeContract(t, async () => directStore(1))
 })
 
-t.test('three simulated masters of a Cluster pass the contract of the store port', async (t) => {
+t.test('three simulated masters of a Cluster pass the store contract', async (t) => {
   await storeContract(t, async () => directStore(3))
 })
 

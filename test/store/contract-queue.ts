@@ -47,7 +47,7 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
     t.strictSame(keysOf((await store.claimDue(3, 2, LONG)).entries), keys.slice(2))
   })
 
-  await t.test('a claimed entry that is not rescheduled is due again after the lease', async (t) => {
+  await t.test('a claimed entry that is not rescheduled is due again after the claim', async (t) => {
     const key = newKey(4)
     await store.schedule(key, -1_000)
     const { entries, nextInMs } = await store.claimDue(4, 10, 200)

@@ -4,7 +4,7 @@ import { leaseRequest, newKey, startSession, type TestStore } from './stores.ts'
 
 const LONG = 60_000
 
-/** Taking the right to refresh. */
+/** Taking the lease of a refresh. */
 export async function beginContract(t: Test, made: TestStore): Promise<void> {
   const { store, now, pass } = made
   const begin = (
@@ -13,7 +13,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     { gen = 1, leaseMs = LONG, forcedWindowMs = 0 } = {},
   ): Promise<BeginRefresh> => store.beginRefresh(key, leaseRequest(attempt, { gen, leaseMs, forcedWindowMs }))
 
-  await t.test('the right is granted with no doubts, and the intent can be read', async (t) => {
+  await t.test('the lease is granted with no doubts, and the record counts one', async (t) => {
     const key = await startSession(made)
     t.match(await begin(key, 'a'), { kind: 'granted', doubts: 0, openForMs: 0 })
     const record = await store.read(key)
@@ -28,21 +28,21 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     t.equal((await store.read(key))?.doubts, 1)
   })
 
-  await t.test('while the right is taken another attempt is reported for how long', async (t) => {
+  await t.test('another attempt learns how long the lease is held', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
-    const answer = await begin(key, 'b')
-    t.equal(answer.kind, 'busy')
-    if (answer.kind === 'busy') t.ok(answer.waitMs > LONG - 10_000 && answer.waitMs <= LONG)
+    const begun = await begin(key, 'b')
+    t.equal(begun.kind, 'busy')
+    if (begun.kind === 'busy') t.ok(begun.waitMs > LONG - 10_000 && begun.waitMs <= LONG)
     t.equal((await begin(key, 'c', { forcedWindowMs: LONG })).kind, 'busy', 'a forced one waits too')
     t.match(
       await begin(key, 'a'),
       { kind: 'granted', doubts: 0, openForMs: 0 },
-      'it is still the first one’s',
+      'the first attempt still holds it',
     )
   })
 
-  await t.test('a right that lapsed goes to the next attempt, which is reported of the doubt', async (t) => {
+  await t.test('an expired lease goes to the next attempt, which learns of the doubt', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a', { leaseMs: 40 })
     await pass(60)
@@ -51,7 +51,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     t.equal((await store.read(key))?.doubts, 2)
   })
 
-  await t.test('an attempt whose lease lapsed unnoticed is granted again and counted once', async (t) => {
+  await t.test('an attempt whose expired lease nobody took is granted again and counted once', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a', { leaseMs: 40 })
     await pass(60)
@@ -59,7 +59,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     t.equal((await store.read(key))?.doubts, 1)
   })
 
-  await t.test('who read another generation is reported that the tokens were replaced', async (t) => {
+  await t.test('an attempt that read another generation learns that the tokens were replaced', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
     t.match(await begin(key, 'b'), { kind: 'replaced' })
@@ -67,23 +67,23 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     t.match(await begin(key, 'b', { gen: 2 }), { kind: 'granted', doubts: 0, openForMs: 0 })
   })
 
-  await t.test('there is no right to refresh a session that is gone', async (t) => {
+  await t.test('there is no lease for a session that is gone', async (t) => {
     t.match(await begin(newKey(), 'a'), { kind: 'gone' })
   })
 
-  await t.test('after a failure the next attempt is reported how long to wait', async (t) => {
+  await t.test('after a failure the next attempt learns how long to wait', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
     await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: LONG })
-    const answer = await begin(key, 'b')
-    t.equal(answer.kind, 'backing_off')
-    if (answer.kind === 'backing_off') t.ok(answer.waitMs > LONG - 10_000 && answer.waitMs <= LONG)
+    const begun = await begin(key, 'b')
+    t.equal(begun.kind, 'backing_off')
+    if (begun.kind === 'backing_off') t.ok(begun.waitMs > LONG - 10_000 && begun.waitMs <= LONG)
     const record = await store.read(key)
-    t.equal(record?.doubts, 0, 'who is reported to wait has presented nothing')
+    t.equal(record?.doubts, 0, 'an attempt that must wait has presented nothing')
     t.ok(Math.abs((record?.retryAt ?? 0) - (now() + LONG)) < 5_000)
   })
 
-  await t.test('after the wait the right is granted', async (t) => {
+  await t.test('after the wait the lease is granted', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
     await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 40 })
@@ -103,7 +103,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     t.match(
       await begin(key, 'b', { forcedWindowMs: LONG }),
       { kind: 'granted', doubts: 0, openForMs: 0 },
-      'the same attempt again is no second one',
+      'the same attempt again does not count as a second one',
     )
   })
 
@@ -128,7 +128,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     })
   })
 
-  await t.test('the window holds over a replacement of the tokens', async (t) => {
+  await t.test('the window outlasts a replacement of the tokens', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a', { forcedWindowMs: LONG })
     await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
@@ -136,7 +136,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     t.match(
       await begin(key, 'c', { gen: 2 }),
       { kind: 'granted', doubts: 0, openForMs: 0 },
-      'any other may go on',
+      'a refresh that is not forced may begin',
     )
   })
 
@@ -163,7 +163,7 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     for (let round = 0; round < 20; round++) {
       const key = await startSession(made)
       const attempts = Array.from({ length: 50 }, (_, i) => begin(key, `attempt-${i}`))
-      const kinds = (await Promise.all(attempts)).map((answer) => answer.kind)
+      const kinds = (await Promise.all(attempts)).map(({ kind }) => kind)
       t.equal(kinds.filter((kind) => kind === 'granted').length, 1)
       t.equal(kinds.filter((kind) => kind === 'busy').length, 49)
       t.equal((await store.read(key))?.doubts, 1)

@@ -4,13 +4,13 @@ import { leaseRequest, newKey, startSession, type TestStore } from './stores.ts'
 
 const LONG = 60_000
 
-/** Giving the right back, with new tokens and without. */
+/** Releasing the lease, with new tokens and without. */
 export async function outcomeContract(t: Test, made: TestStore): Promise<void> {
   const { store, pass } = made
   const begin = (key: RecordKey, attempt: string, leaseMs = LONG) =>
     store.beginRefresh(key, leaseRequest(attempt, { leaseMs }))
 
-  await t.test('a presentation that was answered or never left leaves no doubt', async (t) => {
+  await t.test('a presentation with a readable response, or none sent, leaves no doubt', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
     await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 })
@@ -20,7 +20,7 @@ export async function outcomeContract(t: Test, made: TestStore): Promise<void> {
     t.match(await begin(key, 'b'), { kind: 'granted', doubts: 0, openForMs: 0 })
   })
 
-  await t.test('a presentation without an answer leaves a doubt, and doubts add up', async (t) => {
+  await t.test('a presentation without a response leaves a doubt, and doubts add up', async (t) => {
     const key = await startSession(made)
     for (const [before, attempt] of ['a', 'b', 'c'].entries()) {
       t.match(await begin(key, attempt), { kind: 'granted', doubts: before, openForMs: 0 })
@@ -29,10 +29,10 @@ export async function outcomeContract(t: Test, made: TestStore): Promise<void> {
     }
     await begin(key, 'd')
     await store.releaseLease(key, { attempt: 'd', inDoubt: null, retryInMs: 0 })
-    t.equal((await store.read(key))?.doubts, 3, 'a later answer does not settle earlier doubts')
+    t.equal((await store.read(key))?.doubts, 3, 'a later response does not remove earlier doubts')
   })
 
-  await t.test('settling twice counts once', async (t) => {
+  await t.test('a lease that is released twice counts once', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a')
     await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 })
@@ -42,7 +42,7 @@ export async function outcomeContract(t: Test, made: TestStore): Promise<void> {
     t.equal((await begin(key, 'b')).kind, 'granted', 'the second call set no wait')
   })
 
-  await t.test('who does not hold the lease settles nothing', async (t) => {
+  await t.test('an attempt that does not hold the lease releases nothing', async (t) => {
     const key = await startSession(made)
     await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: LONG })
     await begin(key, 'a', 40)
@@ -92,7 +92,7 @@ export async function outcomeContract(t: Test, made: TestStore): Promise<void> {
     t.equal(await renew('a'), 'gone')
   })
 
-  await t.test('a lapsed lease is renewed unless another attempt has taken it', async (t) => {
+  await t.test('an expired lease is renewed unless another attempt has taken it', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a', 40)
     await pass(60)
@@ -103,7 +103,7 @@ export async function outcomeContract(t: Test, made: TestStore): Promise<void> {
     t.equal(await store.renewLease(key, { gen: 1, attempt: 'a', doubts: 1, leaseMs: 40 }), 'taken')
   })
 
-  await t.test('a holder whose lease lapsed but was not taken still settles', async (t) => {
+  await t.test('a holder whose lease expired but was not taken still releases it', async (t) => {
     const key = await startSession(made)
     await begin(key, 'a', 40)
     await pass(60)
@@ -136,7 +136,7 @@ export async function outcomeContract(t: Test, made: TestStore): Promise<void> {
     t.match(await store.beginRefresh(key, next), { kind: 'granted', doubts: 0, openForMs: 0 })
   })
 
-  await t.test('the same replacement again says the same and writes nothing', async (t) => {
+  await t.test('the same replacement again has the same result and writes nothing', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
     const next = leaseRequest('b', { gen: 2 })
@@ -146,10 +146,10 @@ export async function outcomeContract(t: Test, made: TestStore): Promise<void> {
       kind: 'replaced',
       gen: 2,
     })
-    t.strictSame(await store.read(key), before, 'the lease of the next generation stands')
+    t.strictSame(await store.read(key), before, 'the lease of the next generation stays')
   })
 
-  await t.test('tokens of another generation are not written over', async (t) => {
+  await t.test('tokens of another generation are not overwritten', async (t) => {
     const key = await startSession(made)
     await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
     t.strictSame(await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'other' }), { kind: 'newer' })
@@ -219,17 +219,20 @@ export async function outcomeContract(t: Test, made: TestStore): Promise<void> {
     },
   )
 
-  await t.test('restored tokens take the lease from whoever holds it for an older generation', async (t) => {
-    const key = await startSession(made)
-    await begin(key, 'a')
-    await store.restoreTokens(key, { gen: 2, attempt: 'r', tokens: 'sealed-2' })
-    const next = leaseRequest('b', { gen: 2 })
-    t.match(await store.beginRefresh(key, next), { kind: 'granted', doubts: 0, openForMs: 0 })
-    await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: LONG })
-    t.ok(((await store.read(key))?.leaseUntil ?? 0) > 0, 'the older attempt settles nothing')
-  })
+  await t.test(
+    'restored tokens end the lease of an older generation, whichever attempt holds it',
+    async (t) => {
+      const key = await startSession(made)
+      await begin(key, 'a')
+      await store.restoreTokens(key, { gen: 2, attempt: 'r', tokens: 'sealed-2' })
+      const next = leaseRequest('b', { gen: 2 })
+      t.match(await store.beginRefresh(key, next), { kind: 'granted', doubts: 0, openForMs: 0 })
+      await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: LONG })
+      t.ok(((await store.read(key))?.leaseUntil ?? 0) > 0, 'the older attempt releases nothing')
+    },
+  )
 
-  await t.test('no session is made by restoring its tokens', async (t) => {
+  await t.test('restoring tokens creates no session', async (t) => {
     const key = newKey()
     t.strictSame(await store.restoreTokens(key, { gen: 2, attempt: 'r', tokens: 'sealed-2' }), {
       kind: 'gone',
@@ -238,7 +241,7 @@ export async function outcomeContract(t: Test, made: TestStore): Promise<void> {
   })
 
   await t.test(
-    'the attempt that made the record is not taken for one that replaced its tokens',
+    'the attempt that created the record does not count as one that replaced its tokens',
     async (t) => {
       const key = await startSession(made)
       const record = await store.read(key)
@@ -268,12 +271,12 @@ export async function outcomeContract(t: Test, made: TestStore): Promise<void> {
       for (let round = 0; round < 20; round++) {
         const key = await startSession(made)
         const names = Array.from({ length: 50 }, (_, i) => `attempt-${i}`)
-        const answers = await Promise.all(
+        const results = await Promise.all(
           names.map((name) => store.replaceTokens(key, { gen: 1, attempt: name, tokens: name })),
         )
-        const winners = names.filter((_, i) => answers[i]?.kind === 'replaced')
+        const winners = names.filter((_, i) => results[i]?.kind === 'replaced')
         t.equal(winners.length, 1)
-        t.equal(answers.filter((answer) => answer.kind === 'newer').length, 49)
+        t.equal(results.filter(({ kind }) => kind === 'newer').length, 49)
         const record = await store.read(key)
         t.equal(record?.gen, 2)
         t.equal(record?.tokens, winners[0])
@@ -290,7 +293,7 @@ export async function outcomeContract(t: Test, made: TestStore): Promise<void> {
       ])
       t.equal(ended.kind, 'ended')
       const tokens = replaced.kind === 'replaced' ? 'sealed-2' : 'sealed-1'
-      if (ended.kind === 'ended') t.equal(ended.tokens, tokens, 'the tokens of the time come back')
+      if (ended.kind === 'ended') t.equal(ended.tokens, tokens, 'it returns the tokens of that time')
       t.equal(await store.read(key), null)
     }
   })

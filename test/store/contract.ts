@@ -9,7 +9,7 @@ import { resealContract } from './contract-reseal.ts'
 import { walkContract } from './contract-walk.ts'
 import type { TestStore } from './stores.ts'
 
-/** The contract tests of the store port. `makeStore` returns an empty store. */
+/** The contract tests that every store passes. `makeStore` returns an empty store. */
 export async function storeContract(t: Test, makeStore: (t: Test) => Promise<TestStore>): Promise<void> {
   const made = await makeStore(t)
   // First, because it needs an empty queue.

@@ -56,9 +56,9 @@ function start(t: Teardown): Scene {
       schedule: async (key) => void scheduled.add(key),
       async restoreTokens(key, write) {
         reach(key)
-        const answer = await store.restoreTokens(key, write)
-        if (unheard.has(key)) throw new StoreUnavailable(new Error('no answer'))
-        return answer
+        const reply = await store.restoreTokens(key, write)
+        if (unheard.has(key)) throw new StoreUnavailable(new Error('no reply'))
+        return reply
       },
       async end(key, request) {
         reach(key)

@@ -3,7 +3,7 @@ import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { storeContract } from './contract.ts'
 import { IDLE_MS, memoryStore, newKey, newRecord, startSession } from './stores.ts'
 
-t.test('the memory store passes the contract of the store port', async (t) => {
+t.test('the memory store passes the store contract', async (t) => {
   await storeContract(t, async (t) => memoryStore(t))
 })
 

@@ -111,8 +111,8 @@ t.test('each script returns each code that its header documents', async (t) => {
   const make = async (key: string): Promise<unknown> =>
     run('create-record', key, 'made', LONG, 'sealed-1', 1_000_000, 9e12, 'code', 'app', Date.now(), 5_000)
   const begin = async (key: string, gen: number, attempt: string, leaseMs: number, windowMs: number) => {
-    const answer = await run('begin-refresh', key, gen, attempt, leaseMs, windowMs, PAUSE, OPEN, LONG)
-    const [code, ...values] = answer as number[]
+    const reply = await run('begin-refresh', key, gen, attempt, leaseMs, windowMs, PAUSE, OPEN, LONG)
+    const [code, ...values] = reply as number[]
     // If the lease is granted, the age of the tokens is the last element.
     if (code === 1) t.ok(values.pop()! >= 0)
     return [code, ...values]

@@ -6,12 +6,12 @@ import { clusterTarget, redisStore, singleTarget, startClusterOfOne } from './st
 // The tests mostly wait, so they run concurrently.
 t.jobs = 2
 
-t.test('the Redis store passes the contract of the store port', async (t) => {
+t.test('the Redis store passes the store contract', async (t) => {
   await storeContract(t, async (t) => redisStore(t, singleTarget((await startRedis(t)).port)))
 })
 
 t.test(
-  'the Redis store passes the contract over a Cluster, where a script may use only one slot',
+  'the Redis store passes the store contract over a Cluster, where a script may use only one slot',
   async (t) => {
     await storeContract(t, async (t) => {
       const { port } = await startClusterOfOne(t)
