@@ -61,7 +61,7 @@ export function createCallback(context: LoginContext) {
     if (!(await store.claimNonce(nonce, attempt, TRANSACTION_MS))) {
       return await withoutTransaction(request, reply, nonce)
     }
-    // Whatever the result: a cookie that is left would count among the few that a browser may have.
+    // Cleared whatever the result: a leftover cookie would count towards the few that a browser may keep.
     transactions.forget(reply, nonce)
     const outcome = await authorizationServer.redeemCode({
       redirectUri: transaction.redirectUri,

@@ -42,7 +42,7 @@ export function sendPage(reply: FastifyReply, page: Page): FastifyReply {
 }
 
 /**
- * Answers requests that no route takes while `STATIC_DIR` is not set. A navigation to `/` gets a page that says so:
+ * Handles requests that no route takes while `STATIC_DIR` is not set. A navigation to `/` gets a page that says so:
  * a sign-in without a `returnTo` ends there. Throws `not_found` for all else.
  */
 export async function sendHomePage(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {

@@ -10,8 +10,8 @@ interface RateLimitOptions {
 }
 
 const MINUTE_MS = 60_000
-/** Bounds the memory: with more names a minute the least recent ones are forgotten. */
-const NAMES = 50_000
+/** Bounds the memory: with more names the least recent ones are forgotten. */
+const MAX_NAMES = 50_000
 
 /** Counts one more try of this client or user. Throws `rate_limited` (RFC 6585 section 4) when there are too many. */
 type RateLimit = (name: string) => void
@@ -28,7 +28,7 @@ export function createRateLimit({ perMinute, clock }: RateLimitOptions): RateLim
     tries.delete(name)
     if (known === undefined || at - known.since >= MINUTE_MS) {
       tries.set(name, { count: 1, since: at })
-      if (tries.size > NAMES) tries.delete(tries.keys().next().value!)
+      if (tries.size > MAX_NAMES) tries.delete(tries.keys().next().value!)
       return
     }
     tries.set(name, known)

@@ -20,8 +20,8 @@ export function localPath(given: string, publicUrl: string): string | null {
 }
 
 /**
- * Where to redirect the browser at the end of a sign-in, with `login_error` in the query if it failed. Without a
- * fragment of its own it gets `#_`: a browser would carry the fragment of the address it comes from along.
+ * Where to redirect the browser at the end of a sign-in, with `login_error` in the query if it failed. An address
+ * without a fragment gets `#_`: otherwise the browser would keep the fragment of the address that it comes from.
  */
 export function returnLocation(returnTo: string, loginError?: string): string {
   const [rest, fragment = '_'] = splitOnce(returnTo, '#')

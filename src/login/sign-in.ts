@@ -51,7 +51,7 @@ export function createSignIn({
     } catch (error) {
       log.warn(
         { event: 'login.replaced_left', ...requestInLog(request), recordKey: inLog(key), err: error },
-        'the session before could not be ended',
+        'the previous session could not be ended',
       )
     }
   }
@@ -66,7 +66,7 @@ export function createSignIn({
       await request.session.save()
     } catch (error) {
       revoke(granted)
-      // Either write may have succeeded without a response; the session would be refreshed for hours.
+      // Either write may have succeeded although its reply was lost, and the session would be refreshed for hours.
       sessions.abandon(key)
       log.error(
         { event: 'login.unsaved', ...requestInLog(request), recordKey: inLog(key), err: error },
