@@ -134,14 +134,15 @@ export function createCallers({
       throw notLiveProblem(found)
     }
     onSession()
-    const caller = await ready(found.session, await tokens.obtainAccessToken(found.session))
+    const caller = await requireCaller(found.session, await tokens.obtainAccessToken(found.session))
     // A refresh has changed the record meanwhile, and its change message may be missing.
     if (caller.gen === found.session.record.gen) cache.put(cookie, caller, read)
     else cache.drop(caller.key)
     return caller
   }
 
-  async function ready(session: LiveSession, access: Access): Promise<Caller> {
+  /** The caller with the token of `access`. Without one it throws the problem to send. */
+  async function requireCaller(session: LiveSession, access: Access): Promise<Caller> {
     switch (access.kind) {
       case 'token': {
         const at = clock.monotonic()
@@ -199,7 +200,7 @@ export function createCallers({
         const access = await tokens.obtainAccessToken(session, refused.gen)
         if (access.kind === 'not_refreshable' && namesInvalidToken)
           throw await endInvalidToken(refused, request)
-        return await ready(session, access)
+        return await requireCaller(session, access)
       }
       case 'ended':
         throw loginRequired(found.reason)

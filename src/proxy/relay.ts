@@ -96,7 +96,7 @@ export class Relay {
 
 /**
  * Calls `onDrain` when the browser has read what is buffered for it. A browser that reads nothing for
- * `timeoutMs` is disconnected, because it would occupy a connection to the resource server for ever.
+ * `timeoutMs` is disconnected, because it would occupy a connection to the resource server forever.
  */
 function awaitReader(response: ServerResponse, timeoutMs: number, onDrain: () => void): void {
   if (response.listenerCount('timeout') === 0) response.on('timeout', () => response.destroy())

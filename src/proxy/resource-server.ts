@@ -129,7 +129,7 @@ const UNWANTED = new Error('the rest of a rejected response is not wanted')
  */
 class UpstreamRequest implements Dispatcher.DispatchHandler {
   /** The client that takes the request sets it. */
-  connection: Connection = { answered: false, broken: false }
+  connection: Connection = { hasResponded: false, broken: false }
 
   private readonly call: Call
   private readonly shared: Shared
@@ -207,7 +207,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 
   onResponseStart(_: Dispatcher.DispatchController, status: number, headers: IncomingHttpHeaders): void {
     if (status < 200) return
-    this.connection.answered = true
+    this.connection.hasResponded = true
     if (this.phase !== 'waiting') return
     this.status = status
     this.headers = headers
@@ -274,7 +274,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 
   /** RFC 9112 section 9.3.1: the peer may close a kept connection just as it is used again. */
   private maySendAgain(error: Error): boolean {
-    const wasClosed = this.connection.answered && !this.responseStarted && isLostConnection(error)
+    const wasClosed = this.connection.hasResponded && !this.responseStarted && isLostConnection(error)
     return isRepeatable(this.call.outgoing) && wasClosed && !this.repeated
   }
 

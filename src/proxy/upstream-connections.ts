@@ -5,7 +5,7 @@ import { throughProxy } from '../egress.ts'
 /** The connection of a request. One request at a time uses it. */
 export interface Connection {
   /** It has carried a response before, so the peer may have closed it since. */
-  answered: boolean
+  hasResponded: boolean
   /** The socket failed. undici treats that as a normal end if the body ends with the connection. */
   broken: boolean
 }
@@ -85,7 +85,7 @@ class TrackedClient extends Client {
   private readonly connection: Connection
 
   constructor(origin: URL, options: ClientOptions) {
-    const connection: Connection = { answered: false, broken: false }
+    const connection: Connection = { hasResponded: false, broken: false }
     const { connect } = options
     super(origin, {
       ...options,
@@ -93,7 +93,7 @@ class TrackedClient extends Client {
         connect(target, (...result) => {
           const [failure, socket] = result
           if (failure === null) {
-            connection.answered = false
+            connection.hasResponded = false
             connection.broken = false
             socket.on('error', () => {
               connection.broken = true
