@@ -11,7 +11,7 @@ const PROTECTION = {
 
 type T = Parameters<typeof rawUpstream>[0]
 
-/** The browser's view of one answer of the resource server. */
+/** The browser's view of one response of the resource server. */
 async function relayed(t: T, text: string, change = {}, ...lines: string[]) {
   const upstream = await rawUpstream(t, (socket) => socket.write(text, 'latin1'))
   const server = await bff(t, { baseUrl: upstream.url }, change)

@@ -104,7 +104,7 @@ export function outgoing(change: Partial<OutgoingRequest> = {}): OutgoingRequest
   }
 }
 
-/** A server that forwards each request as it comes, and answers 599 itself where nothing was written. */
+/** A server that forwards each request as it comes, and responds 599 itself if nothing was written. */
 export async function bff(
   t: Teardown,
   options: Partial<ResourceServerOptions> & { baseUrl: string },
@@ -222,7 +222,7 @@ export function closed(socket: Socket): Promise<void> {
   return new Promise((resolve) => socket.once('close', () => resolve()))
 }
 
-/** A whole answer with a length. */
+/** A whole response with a length. */
 export function answerText(status: string, lines: string[], body = ''): string {
   return [
     `HTTP/1.1 ${status}`,
@@ -233,5 +233,5 @@ export function answerText(status: string, lines: string[], body = ''): string {
   ].join('\r\n')
 }
 
-/** A good small JSON answer. */
+/** A small valid JSON response. */
 export const OK = answerText('200 OK', ['Content-Type: application/json'], '{"id":9007199254740993}')

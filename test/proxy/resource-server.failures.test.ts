@@ -263,7 +263,7 @@ t.test('pipelined requests behind an open one end with their connection', async 
   for (const index of [0, 1, 2]) t.same(await outcome(index), { kind: 'client_gone' })
 })
 
-t.test('a resource server that does not answer, or stops half-way, causes a timeout', async (t) => {
+t.test('a resource server that does not respond, or stops half-way, causes a timeout', async (t) => {
   const upstream = await rawUpstream(t, (socket, { path }) => {
     if (path === '/half') socket.write(HALF)
   })

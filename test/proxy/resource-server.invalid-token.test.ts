@@ -171,7 +171,7 @@ t.test('the connection of a refused token is used again, even after a long refus
   t.equal(upstream.sockets.length, 1)
 })
 
-t.test('HEAD answered with 401 or 400 is judged by its head', async (t) => {
+t.test('a 401 or 400 to a HEAD request is judged by its head', async (t) => {
   for (const [text, kind] of [
     ['HTTP/1.1 401 Unauthorized\r\nContent-Length: 20\r\n\r\n', 'token_refused'],
     [

@@ -8,7 +8,7 @@ type Header = readonly [name: string, value: string]
 const JSON_TYPE: Header = ['Content-Type', 'application/json']
 const CROSS: Header = ['Sec-Fetch-Site', 'cross-site']
 
-/** Requests with every later fault as well, each answered for the first in the documented order. */
+/** Requests with every later fault as well. The response names the first in the documented order. */
 const LADDER: readonly (readonly [code: string, question: Question])[] = [
   ['not_found', { method: 'PUT', target: '/site/a/b/c?x=1', headers: [CROSS], body: 'x' }],
   ['method_not_allowed', { method: 'POST', target: '/site/!?x=1', headers: [CROSS], body: 'x' }],
