@@ -165,7 +165,7 @@ export interface BeginRefreshRequest {
 /** Whether the lease was taken. */
 export type BeginRefresh =
   /**
-   * `attempt` holds the lease and the intent is written. `doubts`: those before this presentation. `openForMs`: an
+   * `attempt` holds the lease, and its doubt is counted. `doubts`: those before this presentation. `openForMs`: an
    * earlier holder never released its lease, and may still receive a response for this long; 0 if there is none.
    * `ageMs`: since the tokens were written, by the store's clock; null if that is not known.
    */

@@ -190,7 +190,7 @@ function drawScenario(seed: number, firstId: number, settings: Settings): Fault[
     case 4:
       return [fault({ kind: 'cut', ms: random.between(3_000, 20_000) }, 0), ...signOuts(2_000)]
     case 5:
-      // A process is stopped between the right to refresh and the request.
+      // A process is stopped between taking the lease and sending the request.
       return [fault({ kind: 'stall', ms: leases(1, 2) }, 0, 'lease granted')]
     default:
       // The newest tokens are lost with a master.

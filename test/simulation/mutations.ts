@@ -137,14 +137,14 @@ export const MUTATIONS: readonly Mutation[] = [
   },
   {
     name: 'stale-generation-may-refresh',
-    what: 'the right to refresh is granted for tokens that were replaced',
+    what: 'the lease is granted for tokens that were replaced',
     file: REDIS,
     find: "if (record.gen !== gen) return { kind: 'replaced' }",
     put: '',
   },
   {
     name: 'no-pause-after-failover',
-    what: 'a promoted master grants the right to refresh at once',
+    what: 'a promoted master grants the lease at once',
     file: REDIS,
     find: 'if (record.history !== this.history) {',
     put: "if (record.history === '') {",
