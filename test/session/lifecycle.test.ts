@@ -187,7 +187,7 @@ t.test(
   },
 )
 
-t.test('abandoning a session never rejects, even if its end fails unexpectedly', async (t) => {
+t.test('an abandoned session whose end fails unexpectedly leaves no unhandled rejection', async (t) => {
   const { base, sessions } = start(t)
   base.end = () => Promise.reject(new TypeError('a programming error'))
   sessions.abandon(newKey())
