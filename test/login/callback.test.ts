@@ -107,7 +107,7 @@ t.test('a refusal by the user returns to the app with login_error', async (t) =>
 t.test('any other error returns to the app as one of two codes', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
-  for (const [error, told] of [
+  for (const [error, loginError] of [
     ['server_error', 'server_error'],
     ['temporarily_unavailable', 'temporarily_unavailable'],
     ['invalid_scope', 'server_error'],
@@ -122,7 +122,7 @@ t.test('any other error returns to the app as one of two codes', async (t) => {
     back.searchParams.set('error_description', 'long-story')
     back.searchParams.set('error_uri', 'https://evil.test')
     const answer = await browser.navigate(back.href, { from: 'cross-site' })
-    t.equal(answer.headers.location, `/app?login_error=${told}#_`, error)
+    t.equal(answer.headers.location, `/app?login_error=${loginError}#_`, error)
     t.equal(answer.text, '')
   }
 })

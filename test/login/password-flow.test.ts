@@ -97,7 +97,7 @@ t.test('a faulty password request names its fault and changes no session', async
   ] as const) {
     isProblem(t, await send(browser, ALICE, options), status, code, code)
   }
-  t.equal(sandbox.journal.entries().length, 0, 'nobody was asked')
+  t.equal(sandbox.journal.entries().length, 0, 'no request reached the platform')
 
   isProblem(
     t,
@@ -129,7 +129,7 @@ t.test('a failing token endpoint or an unreachable store is not reported as a wr
   sandbox.journal.clear()
   await redis.stop()
   isProblem(t, await send(browser, ALICE), 503, 'store_unavailable', 'no store')
-  t.equal(sandbox.journal.entries().length, 0, 'no tokens are asked for that nobody can keep')
+  t.equal(sandbox.journal.entries().length, 0, 'no tokens are requested that could not be stored')
   t.equal(browser.cookies.size, 0)
 })
 

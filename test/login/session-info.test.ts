@@ -46,9 +46,9 @@ t.test(
     t.ok(Math.abs(at('accessTokenExpiresAt') - begin - 3_600_000) < 5_000)
     t.ok(at('now') >= at('createdAt') && at('now') <= Date.now())
     t.match(session.sessionId, /^[0-9a-f]{12}$/)
-    t.match(bff.log(), `"recordKey":"${session.sessionId}"`, 'the log names the session so')
-    const granted = sandbox.journal.entries({ kind: 'GetFlux' })
-    t.equal(granted.length, 0, 'asking calls nobody')
+    t.match(bff.log(), `"recordKey":"${session.sessionId}"`, 'the log names the session in the same way')
+    const calls = sandbox.journal.entries({ kind: 'GetFlux' })
+    t.equal(calls.length, 0, 'reading the session does not call the resource server')
   },
 )
 

@@ -11,8 +11,8 @@ t.test(
   async (t) => {
     const sandbox = await startSandbox(t)
     const bff = await startBff(t, sandbox, PERMITTED)
-    const nobody = bff.browser()
-    const answers = await Promise.all(Array.from({ length: 20 }, () => nobody.fetch('/flux/open')))
+    const visitor = bff.browser()
+    const answers = await Promise.all(Array.from({ length: 20 }, () => visitor.fetch('/flux/open')))
     for (const { status, headers } of answers) {
       t.equal(status, 200)
       t.equal(headers['cache-control'], 'private, no-cache')
@@ -23,9 +23,9 @@ t.test(
     t.equal(requests.length, 1, 'one token for all')
     t.match(requests[0]?.form, { grant_type: 'client_credentials', scope: sandbox.baseUrl })
 
-    t.equal((await nobody.fetch('/flux/DEMO/open?format=XML')).status, 200)
-    t.equal((await nobody.fetch('/flux/ACME/a.b~c', { method: 'HEAD' })).status, 200)
-    t.equal((await nobody.fetch('/flux/open', { headers: { cookie: 'session=forged' } })).status, 200)
+    t.equal((await visitor.fetch('/flux/DEMO/open?format=XML')).status, 200)
+    t.equal((await visitor.fetch('/flux/ACME/a.b~c', { method: 'HEAD' })).status, 200)
+    t.equal((await visitor.fetch('/flux/open', { headers: { cookie: 'session=forged' } })).status, 200)
     const before = sandbox.journal.entries({ endpoint: 'resource' }).length
     for (const [path, method] of [
       ['/flux/other', 'GET'],
@@ -35,9 +35,9 @@ t.test(
       ['/site/1', 'PUT'],
     ] as const) {
       const body = method === 'PUT' ? { body: '{}', headers: { 'content-type': 'application/json' } } : {}
-      isProblem(t, await nobody.fetch(path, { method, ...body }), 401, 'login_required', path)
+      isProblem(t, await visitor.fetch(path, { method, ...body }), 401, 'login_required', path)
     }
-    const cross = await nobody.fetch('/flux/open', { headers: { 'sec-fetch-site': 'cross-site' } })
+    const cross = await visitor.fetch('/flux/open', { headers: { 'sec-fetch-site': 'cross-site' } })
     isProblem(t, cross, 403, 'cross_origin', 'from another origin')
     t.equal(sandbox.journal.entries({ endpoint: 'resource' }).length, before)
     t.notMatch(bff.log(), /at-[A-Za-z0-9_-]{43}/, 'the token is not logged')
@@ -83,15 +83,15 @@ t.test(
 t.test('a refused token of the application is renewed, at most once a minute', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, PERMITTED)
-  const nobody = bff.browser()
-  await nobody.fetch('/flux/open')
+  const visitor = bff.browser()
+  await visitor.fetch('/flux/open')
   sandbox.faults.set({ resource: { mode: 'invalid-token', times: 1 } })
-  t.equal((await nobody.fetch('/flux/open')).status, 200, 'with a new one')
+  t.equal((await visitor.fetch('/flux/open')).status, 200, 'with a new one')
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 2)
 
   sandbox.faults.set({ resource: { mode: 'invalid-token' } })
   for (let attempt = 0; attempt < 3; attempt += 1) {
-    isProblem(t, await nobody.fetch('/flux/open'), 403, 'upstream_refused', 'the new one as well')
+    isProblem(t, await visitor.fetch('/flux/open'), 403, 'upstream_refused', 'the new one as well')
   }
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 2)
 })
@@ -99,12 +99,12 @@ t.test('a refused token of the application is renewed, at most once a minute', a
 t.test('a renewed token that expires on its way is renewed once more', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, PERMITTED)
-  const nobody = bff.browser()
-  await nobody.fetch('/flux/open')
+  const visitor = bff.browser()
+  await visitor.fetch('/flux/open')
   sandbox.expireAccessTokens()
   sandbox.faults.set({ tokenLifeSeconds: 2 })
   const renewal = sandbox.hold('token')
-  const answer = nobody.fetch('/flux/open')
+  const answer = visitor.fetch('/flux/open')
   await renewal.arrived
   const second = sandbox.hold('resource')
   renewal.release()
@@ -129,10 +129,10 @@ t.test(
   async (t) => {
     const sandbox = await startSandbox(t)
     const bff = await startBff(t, sandbox, PERMITTED)
-    const nobody = bff.browser()
+    const visitor = bff.browser()
     sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 503 } })
     for (let attempt = 0; attempt < 5; attempt += 1) {
-      const answer = await nobody.fetch('/flux/open')
+      const answer = await visitor.fetch('/flux/open')
       isProblem(t, answer, 503, 'authorization_server_unavailable', 'none yet')
       t.ok(Number(answer.headers['retry-after']) > 0)
     }
@@ -142,11 +142,11 @@ t.test(
     let status = 503
     while (status === 503 && performance.now() - back < 5_000) {
       await elapsed(100)
-      status = (await nobody.fetch('/flux/open')).status
+      status = (await visitor.fetch('/flux/open')).status
     }
     t.equal(status, 200, 'noticed within five seconds')
     sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 503 } })
-    t.equal((await nobody.fetch('/flux/open')).status, 200)
+    t.equal((await visitor.fetch('/flux/open')).status, 200)
   },
 )
 

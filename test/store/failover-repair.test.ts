@@ -23,7 +23,7 @@ interface Scene {
   /** Keys whose node is unavailable; `all` stands for every key. */
   away: Set<RecordKey | 'all'>
   /** Keys whose node executes commands, and whose replies are lost. */
-  unheard: Set<RecordKey>
+  losesReply: Set<RecordKey>
   session(gen?: number): Promise<RecordKey>
   generation(key: RecordKey): Promise<number | null>
   readEnd(key: RecordKey): Promise<SessionEnd | null>
@@ -35,7 +35,7 @@ function start(t: Teardown): Scene {
   t.teardown(() => store.close())
   const listeners: (() => void)[] = []
   const away = new Set<RecordKey | 'all'>()
-  const unheard = new Set<RecordKey>()
+  const losesReply = new Set<RecordKey>()
   const asked: RecordKey[] = []
   const restored: Written['kind'][] = []
   const scheduled = new Set<RecordKey>()
@@ -57,7 +57,7 @@ function start(t: Teardown): Scene {
       async restoreTokens(key, write) {
         reach(key)
         const reply = await store.restoreTokens(key, write)
-        if (unheard.has(key)) throw new StoreUnavailable(new Error('no reply'))
+        if (losesReply.has(key)) throw new StoreUnavailable(new Error('no reply'))
         return reply
       },
       async end(key, request) {
@@ -78,7 +78,7 @@ function start(t: Teardown): Scene {
     incident,
     readEnd: store.readEnd,
     away,
-    unheard,
+    losesReply,
     atNextCall(work) {
       duringCall = work
     },
@@ -296,15 +296,15 @@ t.test('a stop waits for the current round, but not for a store that stays unava
 })
 
 t.test('a repeated write whose reply was lost is reported once it is confirmed', async (t) => {
-  const { time, repair, restored, incident, unheard, session, generation } = start(t)
+  const { time, repair, restored, incident, losesReply, session, generation } = start(t)
   const key = await session(1)
   repair.note(key, tokens(2))
-  unheard.add(key)
+  losesReply.add(key)
   incident()
   await time.settle()
   t.equal(await generation(key), 2)
   t.strictSame(restored, [])
-  unheard.delete(key)
+  losesReply.delete(key)
   await time.advance(5_000)
   t.strictSame(restored, ['tokens'])
   incident()

@@ -139,9 +139,9 @@ t.test(
 
 t.test('Sentinels that are unreachable at the start have no effect, nor when they come back', async (t) => {
   const group = await startSentinelGroup(t)
-  const nobody = await freePort()
+  const unusedPort = await freePort()
   group.pauseSentinels(1, 2)
-  const store = openRedisStore(t, targetOf([nobody, ...group.sentinelPorts]))
+  const store = openRedisStore(t, targetOf([unusedPort, ...group.sentinelPorts]))
   const took = await until('messages arrive', () => store.health.isLive())
   t.ok(took < 1_000, `after ${Math.round(took)} ms`)
   group.resumeSentinels(1, 2)

@@ -80,7 +80,7 @@ t.test('a token close to expiry is used while the next one is fetched', async (t
   answer(3_600)
   await first
   pass(3_571_000)
-  t.equal(await word(token.obtain()), 'token-1', 'nobody waits')
+  t.equal(await word(token.obtain()), 'token-1', 'the caller does not wait')
   t.equal(await word(token.obtain()), 'token-1')
   t.equal(waiting(), 1)
   answer(3_600)
