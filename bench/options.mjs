@@ -19,8 +19,8 @@ const FLAGS = {
 
 export const HELP = `npm run bench -- [flags]
   --rounds <n>       rounds over all candidates (7), each in new processes; every second one in reverse order
-  --seconds <s>      length of one load (2)
-  --warmup <s>       load before it, in the same process (6)
+  --seconds <s>      length of the load of a candidate in each round (4), in turns of a second with the others
+  --warmup <s>       load before it, in the same process (6); a third of it before the second size
   --only <a,b>       only these candidates; workers is one of them
   --sizes <kb,kb>    sizes of the answer: 1, 256 (1,256)
   --connections <n>  keep-alive connections of the load (64; a quarter of it for 256 KB)
@@ -30,7 +30,7 @@ export const HELP = `npm run bench -- [flags]
   --quick            two rounds of one second: to see that it works; writes no page unless --page is given`
 
 /** A process has its final speed after about 100,000 requests, which a slow machine serves in five seconds. */
-const USUAL = { rounds: 7, seconds: 2, warmup: 6, sessions: 100 }
+const USUAL = { rounds: 7, seconds: 4, warmup: 6, sessions: 100 }
 const QUICK = { rounds: 2, seconds: 1, warmup: 0.5, sessions: 40 }
 /** Share of the connections that a load uses, by response size in kilobytes. */
 const SIZES = new Map([

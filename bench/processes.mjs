@@ -107,11 +107,15 @@ async function isReady(ready, output) {
   }
 }
 
-/** A TCP port of 127.0.0.1 that was just free. */
+const given = new Set()
+
+/** A TCP port of 127.0.0.1 that was just free, and another one each time. */
 export async function freePort() {
   const server = createServer()
   await new Promise((resolve, reject) => server.once('error', reject).listen(0, '127.0.0.1', resolve))
   const { port } = server.address()
   await new Promise((resolve) => server.close(resolve))
+  if (given.has(port)) return await freePort()
+  given.add(port)
   return port
 }

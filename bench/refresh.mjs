@@ -5,13 +5,15 @@ import { readNumbers, runProgram, say, withServices } from './program.mjs'
 import { measureAtRest } from './refresh/at-rest.mjs'
 import { order, startWorker } from './refresh/workers.mjs'
 import { writeRounds, writeSection } from './report/page.mjs'
-import { markdownTable, range, spreadOf } from './report/table.mjs'
+import { errorLine, markdownTable, range, spreadOf } from './report/table.mjs'
 import { whenAndWhere } from './report/versions.mjs'
+import { turnsOf } from './rounds.mjs'
 
 const HELP = `npm run bench:refresh -- [flags]
   --rounds <n>     rounds over the ways to refresh, each in new processes (7)
-  --seconds <s>    length of each (2)
-  --count <n>      sessions that are due at once for the background (10000)
+  --seconds <s>    length of each (4), in turns of a second with the others
+  --count <n>      sessions for the background in this time (10000)
+  --warmup <s>     the same before it, in the same process (5)
   --sessions <n>   sessions at rest (100000)
   --idle <s>       how long the idle replica is watched (20)
   --page <file>    the page to write (docs/benchmarks.md)
@@ -37,6 +39,7 @@ function readOptions() {
       rounds: text,
       seconds: text,
       count: text,
+      warmup: text,
       sessions: text,
       idle: text,
       page: text,
@@ -45,8 +48,8 @@ function readOptions() {
     },
   })
   const usual = values.quick
-    ? { rounds: 1, seconds: 1, count: 500, sessions: 2_000, idle: 4 }
-    : { rounds: 7, seconds: 2, count: 10_000, sessions: 100_000, idle: 20 }
+    ? { rounds: 1, seconds: 1, count: 500, warmup: 0.5, sessions: 2_000, idle: 4 }
+    : { rounds: 7, seconds: 4, count: 10_000, warmup: 5, sessions: 100_000, idle: 20 }
   return {
     ...readNumbers(values, usual),
     help: values.help,
@@ -67,55 +70,66 @@ async function measureAll(services, options) {
   )
   console.log(`\n${rest}\n`)
   if (options.page === null) return
-  const { rounds, seconds, count } = options
-  const how = `- ${rounds} rounds, each way in a new process in each: ${seconds} s (in the background: ${count} sessions) after a warm-up of half that; 64 token requests in flight`
+  const { rounds, seconds, count, warmup } = options
+  const how = `- ${rounds} rounds, each way in a new process in each: ${warmup} s to warm up, then ${seconds} s (in the background: ${count} sessions) in ${turnsOf(seconds)} turns with the others; 64 token requests in flight`
   writeSection(options.page, 'refresh', `${whenAndWhere()}\n${how}\n\n${refresh}`)
   writeRounds(options.page.replace(/(\.md)?$/, '-refresh'), Object.fromEntries(results))
   writeSection(options.page, 'rest', `${whenAndWhere()}\n\n${rest}`)
   say(`written: ${options.page}`)
 }
 
-/** The results of each way, one for each round. Every round starts new processes. */
-async function measureRefresh(services, { rounds, seconds, count }) {
+/** The results of each way, one for each round: new processes, a warm-up, then turns as in rounds.mjs. */
+async function measureRefresh(services, { rounds, seconds, count, warmup }) {
   const results = new Map(WAYS.map(({ way }) => [way, []]))
+  const turns = turnsOf(seconds)
+  const jobOf = (way, length) =>
+    way === 'schedule' ? { count: Math.ceil((count * length) / seconds) } : { seconds: length }
   for (let round = 1; round <= rounds; round += 1) {
-    for (const { way, title } of round % 2 === 1 ? WAYS : [...WAYS].reverse()) {
-      const worker = await startWorker(services, { way })
-      const job = (factor) =>
-        way === 'schedule' ? { count: Math.ceil(count * factor) } : { seconds: seconds * factor }
-      await order(worker, job(0.5))
-      const { granted } = await services.counts()
-      const result = await order(worker, job(1))
-      const asked = (await services.counts()).granted - granted
+    const running = []
+    for (const { way, title } of round % 2 === 1 ? WAYS : [...WAYS].reverse())
+      running.push({ way, title, worker: await startWorker(services, { way }), jobs: [] })
+    for (const { way, worker } of running) await order(worker, jobOf(way, warmup))
+    for (let turn = 1; turn <= turns; turn += 1)
+      for (const { way, worker, jobs } of running)
+        jobs.push(await refreshed(services, worker, jobOf(way, seconds / turns)))
+    for (const { way, title, worker, jobs } of running) {
+      const total = (key) => jobs.reduce((sum, job) => sum + job[key], 0)
+      const refreshes = total('refreshes')
+      const result = { perSecond: refreshes / total('seconds'), cpu: total('cpu') / refreshes }
+      say(`round ${round}: ${Math.round(result.perSecond)}/s, ${result.cpu.toFixed(0)} µs: ${title}`)
+      results.get(way).push(result)
       await worker.stop()
-      // Exactly one token request for each refresh.
-      if (asked !== result.refreshes)
-        throw new Error(`${asked} token requests for ${result.refreshes} refreshes`)
-      const { refreshes, cpu } = result
-      say(`round ${round}: ${Math.round(refreshes / result.seconds)}/s, ${cpu.toFixed(0)} µs: ${title}`)
-      results.get(way).push({ ...result, perSecond: refreshes / result.seconds })
     }
   }
   return results
 }
 
+/** Throws unless there was exactly one token request for each refresh. */
+async function refreshed(services, worker, job) {
+  const { granted } = await services.counts()
+  const result = await order(worker, job)
+  const requests = (await services.counts()).granted - granted
+  if (requests !== result.refreshes)
+    throw new Error(`${requests} token requests for ${result.refreshes} refreshes`)
+  return result
+}
+
 function refreshTable(results) {
-  const rows = WAYS.map(({ way, title }) => {
-    const rounds = results.get(way)
-    return {
-      title,
-      perSecond: spreadOf(rounds.map(({ perSecond }) => perSecond)),
-      cpu: spreadOf(rounds.map(({ cpu }) => cpu)),
-      ratio: spreadOf(rounds.map(({ cpu }, round) => cpu / results.get('plain')[round].cpu)),
-    }
-  })
+  const ratiosOf = (way) => results.get(way).map(({ cpu }, round) => cpu / results.get('plain')[round].cpu)
+  const rows = WAYS.map(({ way, title }) => ({
+    title,
+    perSecond: spreadOf(results.get(way).map(({ perSecond }) => perSecond)),
+    cpu: spreadOf(results.get(way).map(({ cpu }) => cpu)),
+    ratio: spreadOf(ratiosOf(way)),
+  }))
   const columns = [
     ['', 'left', ({ title }) => title],
     ['refreshes/s', 'right', ({ perSecond }) => Math.round(perSecond.middle).toLocaleString('en')],
     ['CPU µs/refresh', 'right', ({ cpu }) => range(cpu, 0)],
     ['× bare', 'right', ({ ratio }) => range(ratio, 1)],
   ]
-  return markdownTable(columns, rows)
+  const resolution = errorLine('in the background', ratiosOf('schedule'))
+  return `${markdownTable(columns, rows)}\n\n${resolution}`
 }
 
 function restTable({ sessions, memoryEach, packedEach, rates, cpuPercent, peak }) {

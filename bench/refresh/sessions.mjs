@@ -95,7 +95,8 @@ export function openSessions(settings, onRefreshed) {
     timing: config.refresh,
     concurrency,
     timeoutMs: config.oauth.tokenTimeoutMs,
-    stopMs: 14_000,
+    // The background work starts and stops with each job, and no token request may begin so long after a stop.
+    stopMs: 86_400_000,
     clock,
     random: Math.random,
     log,

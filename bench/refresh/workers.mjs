@@ -20,9 +20,10 @@ export function startWorker(services, { way, nodeArgs = [], env = {} }) {
 export function order(worker, job) {
   return new Promise((resolve, reject) => {
     const onEnd = () => reject(new Error(`the worker ended:\n${worker.output()}`))
-    worker.child.once('exit', onEnd)
+    // Later than `exit`: its output is complete.
+    worker.child.once('close', onEnd)
     worker.child.once('message', (result) => {
-      worker.child.off('exit', onEnd)
+      worker.child.off('close', onEnd)
       resolve(result)
     })
     worker.child.send(job)

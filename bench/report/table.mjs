@@ -41,20 +41,35 @@ export function rowsOf(candidates, results) {
 }
 
 /**
- * Which difference a run can resolve: twice the standard error of the median of the rounds' quotients of two equal
- * candidates. The median of n normally distributed values has 1.25 times the error of their mean.
+ * Twice the standard error of the median of ratios, in percent; null where there are too few. The median of n normally
+ * distributed values has 1.25 times the error of their mean.
  */
-export function resolutionLine(results) {
-  const ratios = ratiosOf(results, 'ours-again', 'ours').filter((ratio) => ratio !== null)
-  if (ratios.length < 3) return 'Too few rounds to say which difference this run can resolve.'
+function errorPercent(ratios) {
+  if (ratios.length < 3) return null
   const mean = ratios.reduce((sum, ratio) => sum + ratio, 0) / ratios.length
   const variance = ratios.reduce((sum, ratio) => sum + (ratio - mean) ** 2, 0) / (ratios.length - 1)
-  const percent = 100 * 2 * 1.2533 * Math.sqrt(variance / ratios.length)
+  return (100 * 2 * 1.2533 * Math.sqrt(variance / ratios.length)) / median(ratios)
+}
+
+const TOO_FEW = 'Too few rounds to say which difference this run can resolve.'
+
+/** Which difference a run can resolve, by the ratios of two equal candidates. */
+export function resolutionLine(results) {
+  const ratios = ratiosOf(results, 'ours-again', 'ours').filter((ratio) => ratio !== null)
+  const percent = errorPercent(ratios)
+  if (percent === null) return TOO_FEW
   const apart = 100 * Math.abs(median(ratios) - 1)
   return (
     `This run can resolve a difference of ${Math.max(percent, apart).toFixed(0)} %: the same server, measured twice in each ` +
     `of ${ratios.length} rounds, came out ${apart.toFixed(0)} % apart, standard error ±${percent.toFixed(0)} %.`
   )
+}
+
+/** The same where nothing is measured twice: how far off the median of these ratios may be. */
+export function errorLine(title, ratios) {
+  const percent = errorPercent(ratios)
+  if (percent === null) return TOO_FEW
+  return `This run can resolve a difference of ${percent.toFixed(0)} %: the standard error of the ratio ${title}, in ${ratios.length} rounds.`
 }
 
 /** `median (least–most)` */

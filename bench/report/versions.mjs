@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describeMachine, versionOf } from '../machine.mjs'
 import { BENCH, ROOT } from '../places.mjs'
+import { turnsOf } from '../rounds.mjs'
 
 const PROGRAMS = {
   wrk: ['wrk', ['-v']],
@@ -30,8 +31,8 @@ export function conditions({ options, kind, candidates }) {
   const { rounds, seconds, warmupSeconds, sessions } = options
   return [
     machineLines({ kind, candidates }),
-    `- ${rounds} rounds, each candidate in a new process in each: ${seconds} s after ${warmupSeconds} s to warm up; ${sessions} browsers ` +
-      `taking turns; load: ${kind === 'wrk' ? 'wrk, one thread' : 'bench/load/sockets.mjs'}; every response was checked`,
+    `- ${rounds} rounds, each candidate in a new process in each: ${warmupSeconds} s to warm up, then ${seconds} s in ${turnsOf(seconds)} turns with the others; ` +
+      `${sessions} browsers in rotation; load: ${kind === 'wrk' ? 'wrk, one thread' : 'bench/load/sockets.mjs'}; every response was checked`,
   ].join('\n')
 }
 

@@ -103,9 +103,10 @@ t.test('the load counts every response, sized or chunked, and detects failed one
 })
 
 t.test('a run says which difference it can resolve, from the same server measured twice', async (t) => {
-  const { resolutionLine, rowsOf } = (await import(
+  const { errorLine, resolutionLine, rowsOf } = (await import(
     pathToFileURL(join(BENCH, 'report', 'table.mjs')).href
   )) as {
+    errorLine: (title: string, ratios: number[]) => string
     resolutionLine: (results: Map<string, { cpu: number }[]>) => string
     rowsOf: (
       candidates: { name: string; title: string }[],
@@ -123,9 +124,50 @@ t.test('a run says which difference it can resolve, from the same server measure
   t.match(resolutionLine(new Map([...alike, ['ours-again', cpus(130, 260, 520)]])), /difference of 30 %/)
   t.match(resolutionLine(new Map([...alike, ['ours-again', cpus(50, 200, 600)]])), /difference of 7\d %/)
   t.match(resolutionLine(new Map([['ours', cpus(1)]])), /^Too few rounds/)
+  t.match(
+    errorLine('of a row', [9, 10, 11]),
+    /^This run can resolve a difference of 14 %.* of a row, in 3 rounds/,
+  )
+  t.match(errorLine('of a row', [9, 10]), /^Too few rounds/)
 
   const [row] = rowsOf([{ name: 'ours', title: '' }], alike)
   t.strictSame(row?.ratio, { least: 0.8, middle: 1, most: 2 }, 'quotients are taken within a round')
+})
+
+t.test('within a round the candidates take turns', async (t) => {
+  const { runRounds } = (await import(pathToFileURL(join(BENCH, 'rounds.mjs')).href)) as {
+    runRounds: (order: object) => Promise<Map<string, { perSecond: number }[]>[]>
+  }
+  const visited: string[] = []
+  let served = 0
+  const candidates = ['first', 'second'].map((name) => ({
+    name,
+    async start() {
+      const server = createServer((_, response) => {
+        if (visited.at(-1) !== name) visited.push(name)
+        served += 1
+        response.end('a'.repeat(1_024))
+      })
+      const port = await listenOnLoopback(t, server)
+      return { pid: process.pid, url: `http://127.0.0.1:${port}`, cookies: null, stop() {} }
+    },
+  }))
+  const services = {
+    folder: makeFolder('turns'),
+    counts: async () => ({ served }),
+    redisCommands: async () => 0,
+  }
+  const [results] = await runRounds({
+    ...{ services, candidates, kind: 'sockets', say() {} },
+    sizes: [{ kilobytes: '1', connections: 2 }],
+    options: { rounds: 1, seconds: 2, warmupSeconds: 0.05 },
+  })
+  t.strictSame(visited, ['first', 'second', 'first', 'second', 'first', 'second'], 'a warm-up, two turns')
+  for (const { name } of candidates) {
+    const rounds = results?.get(name) ?? []
+    t.equal(rounds.length, 1)
+    t.ok(rounds[0]!.perSecond > 0)
+  }
 })
 
 t.test('a round with an error, or with responses that the upstream never sent, is rejected', async (t) => {
@@ -140,7 +182,8 @@ t.test('a round with an error, or with responses that the upstream never sent, i
 
 t.test('the refresh benchmark measures both kinds of refresh and the memory of idle sessions', async (t) => {
   const page = emptyPage(['refresh', 'rest'], 'page')
-  const short = ['--rounds', '1', '--seconds', '0.3', '--count', '50', '--sessions', '200', '--idle', '1']
+  const times = ['--rounds', '1', '--seconds', '0.3', '--warmup', '0.1', '--idle', '1']
+  const short = [...times, '--count', '50', '--sessions', '200']
   const run = await bench(t, 'refresh.mjs', ...short, '--page', page)
   t.equal(run.code, 0, run.stderr)
   const rows = rowsOf(readFileSync(page, 'utf8'))
