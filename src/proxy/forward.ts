@@ -1,7 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Problem, problem } from '../errors.ts'
 import { type Logger, requestInLog } from '../log.ts'
-import type { AnonymousCallers } from './anonymous.ts'
+import type { ApplicationCallers } from './application-caller.ts'
 import type { Caller, Callers, Renewer } from './caller.ts'
 import { type AccountRules, checkAccount, type OutgoingRequest } from './outgoing-request.ts'
 import type { ResourceServer } from './resource-server.ts'
@@ -10,7 +10,7 @@ import type { Failure } from './response-rules.ts'
 export interface ForwardOptions {
   callers: Callers
   /** null: every request needs a session. */
-  anonymous: AnonymousCallers | null
+  application: ApplicationCallers | null
   resourceServer: Pick<ResourceServer, 'send'>
   accounts: AccountRules
   /** Receives each call that ended: seconds, and the status of the response or 0. */
@@ -38,7 +38,7 @@ interface Forwarding<C> {
 type Authorized = { readonly authorization: string }
 
 export function createForward(options: ForwardOptions): Forward {
-  const { callers, anonymous, resourceServer, accounts, observe, log } = options
+  const { callers, application, resourceServer, accounts, observe, log } = options
 
   // No promise for a cached caller: each costs as much as a step of the work itself.
   return function forward(request, reply, outgoing) {
@@ -64,9 +64,9 @@ export function createForward(options: ForwardOptions): Forward {
       caller = await callers.find(request.headers.cookie, check, requestInLog(request))
     } catch (error) {
       const lacksSession = error instanceof Problem && error.code === 'login_required'
-      if (!lacksSession || !anonymous?.mayRead(outgoing)) throw error
+      if (!lacksSession || !application?.mayRead(outgoing)) throw error
       check()
-      return send({ ...common, renewer: anonymous }, await anonymous.find())
+      return send({ ...common, renewer: application }, await application.find())
     }
     send({ ...common, renewer: callers }, caller)
   }

@@ -141,9 +141,9 @@ function quality(type: string, ranges: Range[]): number {
   return 0
 }
 
-/** GetFlux in the OpenAPI document. `anonymous`: the session is optional. */
-export function getFluxOpenApi(anonymous: boolean): OpenApiFragment {
-  const security = anonymous ? { security: [{ session: [] }, {}] } : {}
+/** GetFlux in the OpenAPI document. `isSessionOptional`: the application reads without one. */
+export function getFluxOpenApi(isSessionOptional: boolean): OpenApiFragment {
+  const security = isSessionOptional ? { security: [{ session: [] }, {}] } : {}
   const content = {
     ...Object.fromEntries(
       Object.values(MEDIA_TYPE).map((type) => [

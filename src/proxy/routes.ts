@@ -9,7 +9,7 @@ import type { AuthorizationServer } from '../oauth/client.ts'
 import { PATHS } from '../paths.ts'
 import { comesFromOwnOrigin, crossOrigin } from '../session/same-origin.ts'
 import { createApplicationToken } from '../tokens/application-token.ts'
-import { type AnonymousCallers, createAnonymousCallers } from './anonymous.ts'
+import { type ApplicationCallers, createApplicationCallers } from './application-caller.ts'
 import { type CallersOptions, createCallers } from './caller.ts'
 import { createForward, type ForwardOptions } from './forward.ts'
 import { getFluxOpenApi, readGetFlux } from './get-flux.ts'
@@ -84,16 +84,16 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
   })
   const forward = createForward({
     callers,
-    anonymous: clientFluxAllowed === null ? null : anonymousCallers(clientFluxAllowed),
+    application: clientFluxAllowed === null ? null : applicationCallers(clientFluxAllowed),
     resourceServer: options.wrapResourceServer?.(resourceServer) ?? resourceServer,
     accounts,
     observe: metrics.upstream,
     log,
   })
 
-  function anonymousCallers(allowed: NonNullable<typeof clientFluxAllowed>): AnonymousCallers {
+  function applicationCallers(allowed: NonNullable<typeof clientFluxAllowed>): ApplicationCallers {
     const token = { authorizationServer, timing: config.refresh, clock, random: Math.random, log }
-    return createAnonymousCallers({ token: createApplicationToken(token), allowed, clock })
+    return createApplicationCallers({ token: createApplicationToken(token), allowed, clock })
   }
 
   await app.register(async (scope) => {

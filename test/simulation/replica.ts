@@ -156,7 +156,7 @@ export class Replica implements Owner {
     })
     this.#forward = createForward({
       callers,
-      anonymous: null,
+      application: null,
       resourceServer: { send: (call, onOutcome) => this.#send(call, onOutcome) },
       accounts: { allowed: null, default: null },
       observe() {},

@@ -4,8 +4,8 @@ import type { ApplicationAccess, ApplicationToken } from '../tokens/application-
 import type { Renewer } from './caller.ts'
 import type { OutgoingRequest } from './outgoing-request.ts'
 
-/** A caller without a session, with the application's own token. */
-interface AnonymousCaller {
+/** The application as the caller: a request without a session uses its token. */
+interface ApplicationCaller {
   readonly authorization: string
   readonly serial: number
   /** Of the access token, monotonic milliseconds. */
@@ -13,21 +13,25 @@ interface AnonymousCaller {
 }
 
 /** Requests without a session, by the application's own token (service document, section 5.4, client flow). */
-export interface AnonymousCallers extends Renewer<AnonymousCaller> {
+export interface ApplicationCallers extends Renewer<ApplicationCaller> {
   /** Whether `CLIENT_FLUX_ALLOWED` names the Flux. */
   mayRead(outgoing: OutgoingRequest): boolean
   /** Rejects with `authorization_server_unavailable`, or `upstream_refused` for a token that was refused. */
-  find(): Promise<AnonymousCaller>
+  find(): Promise<ApplicationCaller>
 }
 
-interface AnonymousOptions {
+interface ApplicationCallerOptions {
   token: ApplicationToken
   /** `wac/fluxId` pairs, or all. */
   allowed: '*' | ReadonlySet<string>
   clock: Pick<Clock, 'monotonic'>
 }
 
-export function createAnonymousCallers({ token, allowed, clock }: AnonymousOptions): AnonymousCallers {
+export function createApplicationCallers({
+  token,
+  allowed,
+  clock,
+}: ApplicationCallerOptions): ApplicationCallers {
   return {
     mayRead: ({ wac, fluxId }) => fluxId !== null && (allowed === '*' || allowed.has(`${wac}/${fluxId}`)),
     find: async () => toCaller(await token.obtain()),
@@ -36,7 +40,7 @@ export function createAnonymousCallers({ token, allowed, clock }: AnonymousOptio
   }
 }
 
-function toCaller(access: ApplicationAccess): AnonymousCaller {
+function toCaller(access: ApplicationAccess): ApplicationCaller {
   switch (access.kind) {
     case 'token':
       return {
