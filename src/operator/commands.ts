@@ -3,7 +3,7 @@ import type { RecordKey, SessionRecord } from '../store/store.ts'
 import type { Command, CommandOptions, Terminal } from './cli.ts'
 import { endAll, endOne } from './end.ts'
 import { reseal, type SealOptions, sealOf } from './reseal.ts'
-import { batches, distinct } from './walk.ts'
+import { batches, distinct } from './scan.ts'
 
 /** Runs a command. Resolves with whether it is done. Rejects with `StoreUnavailable`. */
 export async function runCommand(

@@ -5,7 +5,7 @@ import { createEndSession, logEnded } from '../session/lifecycle.ts'
 import type { RecordKey, SessionStore } from '../store/store.ts'
 import { createRevoker } from '../tokens/revoker.ts'
 import type { CommandOptions } from './cli.ts'
-import { batches, distinct } from './walk.ts'
+import { batches, distinct } from './scan.ts'
 
 const REVOCATIONS_AT_ONCE = 8
 /** How long the command waits for the last revocations. */

@@ -81,9 +81,9 @@ export interface RecordStore {
    */
   reseal(key: RecordKey, was: string, sealed: string): Promise<boolean>
   /**
-   * The keys of all records, in batches, some of them empty. A record that exists during the whole walk is
+   * The keys of all records, in batches, some of them empty. A record that exists during the whole scan is
    * found; others may be. A key may come more than once, so callers that count must remove duplicates. Rejects if a
-   * connection breaks: the walk then has to start again.
+   * connection breaks: the scan then has to start again.
    */
   keys(): AsyncIterable<RecordKey[]>
 }

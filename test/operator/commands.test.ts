@@ -89,7 +89,7 @@ async function sealedSession(made: TestStore, secret: Secret): Promise<RecordKey
   return key
 }
 
-t.test('a session that a walk yields twice is counted once', async (t) => {
+t.test('a session that a scan yields twice is counted once', async (t) => {
   const { made, run, out } = createOperator(t)
   for (let count = 0; count < 450; count += 1) await startSession(made)
   const twice: SessionStore = {

@@ -5,7 +5,7 @@ import { startRedis } from '../helpers/redis.ts'
 import { through } from '../helpers/replicas.ts'
 import { type Bff, platformEnv, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
-import { walk } from '../store/contract-walk.ts'
+import { scan } from '../store/contract-scan.ts'
 import { redisStore, singleTarget } from '../store/stores.ts'
 import { sessions } from './run.ts'
 
@@ -124,7 +124,7 @@ t.test('a session that an operator ends is over on a replica within 200 ms', asy
   await signIn(browser, sandbox)
   t.equal(await statusOf(browser), 200)
   const { store } = await redisStore(t, singleTarget(redis.port))
-  const [key] = await walk(store)
+  const [key] = await scan(store)
   const gone = until('the record is gone', async () => (await store.read(key!)) === null)
   const seen = untilSignedOut(browser)
   t.match(await sessions(t, { REDIS_URL: redis.url, SESSION_SECRET: SECRET }, 'end-all', '--yes'), {

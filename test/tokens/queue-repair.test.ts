@@ -118,7 +118,7 @@ t.test('a scan pauses between two batches and spreads the restored entries over 
   await scan.stop()
 })
 
-t.test('a stop ends a scan at once, before or during its walk, and leaves no timer', async (t) => {
+t.test('a stop ends a scan at once, before it begins or during it, and leaves no timer', async (t) => {
   const { time, scan, batchesAt, hasLeft } = makeScan(t)
   scan.start()
   await scan.stop()
@@ -128,7 +128,7 @@ t.test('a stop ends a scan at once, before or during its walk, and leaves no tim
   const { length } = batchesAt
   t.ok(length > 0)
   await scan.stop()
-  t.ok(hasLeft(), 'the walk is ended as well')
+  t.ok(hasLeft(), 'the iteration over the keys has ended as well')
   await scan.stop()
   await time.advance(60_000)
   t.equal(batchesAt.length, length)

@@ -249,7 +249,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
             })
         }
         if (name === 'close' || name === 'announceHere') return member
-        if (name === 'keys') return () => walk(target, replica())
+        if (name === 'keys') return () => scan(target, replica())
         return async (...args: never[]) => {
           const { commands, alive } = replica()
           commands.set(name, (commands.get(name) ?? 0) + 1)
@@ -266,7 +266,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
     })
   }
 
-  async function* walk(target: SessionStore, { commands, alive }: Replica): AsyncGenerator<RecordKey[]> {
+  async function* scan(target: SessionStore, { commands, alive }: Replica): AsyncGenerator<RecordKey[]> {
     for await (const batch of target.keys()) {
       commands.set('keys', (commands.get('keys') ?? 0) + 1)
       if (storeIsDown || !alive) throw new StoreUnavailable(new Error('down'))

@@ -27,7 +27,7 @@ export async function* scanKeys({ client, send }: Commands, prefix: string): Asy
     try {
       let cursor = '0'
       do {
-        if (broken) throw new StoreUnavailable(new Error('the connection broke during the walk'))
+        if (broken) throw new StoreUnavailable(new Error('the connection broke during the scan'))
         const step = (): Promise<[string, string[]]> =>
           server.scan(cursor, 'MATCH', pattern, 'COUNT', SCANNED_AT_ONCE)
         const [next, redisKeys] = await send('scan', step)
@@ -40,7 +40,7 @@ export async function* scanKeys({ client, send }: Commands, prefix: string): Asy
   }
   const after = isCluster ? await Promise.all(servers.map(slotsOf)) : []
   if (before.some((slots, at) => slots !== after[at] || slots.includes('[')))
-    throw new StoreUnavailable(new Error('slots of the Cluster moved during the walk'))
+    throw new StoreUnavailable(new Error('slots of the Cluster moved during the scan'))
 }
 
 /** The slots of this master; those that are migrating are in brackets. */

@@ -3,7 +3,7 @@ import { type RecordKey, StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startCluster } from '../helpers/redis-groups.ts'
 import { until } from '../helpers/wait.ts'
-import { walk } from './contract-walk.ts'
+import { scan } from './contract-scan.ts'
 import {
   clusterTarget,
   newKey,
@@ -18,15 +18,15 @@ import { untilItWorks } from './unavailable.ts'
 // The tests mostly wait, so they run concurrently.
 t.jobs = 3
 
-t.test('a walk finds only the records of its prefix, whatever characters the prefix contains', async (t) => {
+t.test('a scan finds only the records of its prefix, whatever characters the prefix contains', async (t) => {
   const redis = await startRedis(t)
   const prefixes = ['app:', 'app:s:', 'a*:', 'a[p]p:', 'ap?:', 'a\\p', 'a^-:', 'app']
   for (const prefix of prefixes) {
     const made = await redisStore(t, singleTarget(redis.port), { prefix })
     const keys = [await startSession(made), await startSession(made)].sort()
-    t.strictSame(await walk(made.store), keys, prefix)
+    t.strictSame(await scan(made.store), keys, prefix)
     await redis.cli('set', `${prefix}s:something-else`, '1')
-    t.strictSame(await walk(made.store), keys, prefix)
+    t.strictSame(await scan(made.store), keys, prefix)
   }
 })
 
@@ -37,18 +37,18 @@ async function startSessions(made: TestStore, count: number): Promise<void> {
   }
 }
 
-t.test('a walk reads keys in small batches, never all at once', async (t) => {
+t.test('a scan reads keys in small batches, never all at once', async (t) => {
   const redis = await startRedis(t)
   const made = await redisStore(t, singleTarget(redis.port))
   await startSessions(made, 3_000)
-  t.equal((await walk(made.store)).length, 3_000)
+  t.equal((await scan(made.store)).length, 3_000)
   const stats = await redis.cli('info', 'commandstats')
   t.notMatch(stats, /cmdstat_keys:/)
   const scans = Number(/cmdstat_scan:calls=(\d+)/.exec(stats)?.[1])
   t.ok(scans >= 3 && scans <= 6, `${scans} steps`)
 })
 
-t.test('a walk whose connection breaks rejects, even if the connection is already back', async (t) => {
+t.test('a scan whose connection breaks rejects, even if the connection is already back', async (t) => {
   const redis = await startRedis(t)
   const made = await redisStore(t, singleTarget(redis.port))
   await startSessions(made, 2_500)
@@ -64,34 +64,34 @@ t.test('a walk whose connection breaks rejects, even if the connection is alread
   })
   await untilItWorks(made.store)
   await t.rejects(steps.next(), StoreUnavailable)
-  t.equal((await walk(made.store)).length, 2_500, 'the next walk is complete')
+  t.equal((await scan(made.store)).length, 2_500, 'the next scan is complete')
 })
 
-t.test('a walk over a Cluster covers every master, or rejects', async (t) => {
+t.test('a scan over a Cluster covers every master, or rejects', async (t) => {
   const cluster = await startCluster(t)
   const target = clusterTarget(cluster.nodes[0]!.port)
-  await t.rejects(walk(openRedisStore(t, target)), StoreUnavailable, 'while the nodes are unknown')
+  await t.rejects(scan(openRedisStore(t, target)), StoreUnavailable, 'while the nodes are unknown')
   const made = await redisStore(t, target)
   const keys: RecordKey[] = []
   for (let i = 0; i < 60; i++) keys.push(await startSession(made))
   // A new store first has to open its connections.
   const other = await redisStore(t, target)
-  for (const { store } of [made, other]) t.strictSame(await walk(store), keys.sort())
+  for (const { store } of [made, other]) t.strictSame(await scan(store), keys.sort())
   t.equal(await other.store.scheduleMissing(keys.map((key) => ({ key, inMs: 0 }))), 60)
   t.equal(await other.store.reseal(keys[0]!, 'sealed-1', 'resealed'), true)
 
   await cluster.nodes[2]!.kill()
   for (let round = 0; round < 20; round++) {
-    for (const { store } of [made, other]) await t.rejects(walk(store), StoreUnavailable)
+    for (const { store } of [made, other]) await t.rejects(scan(store), StoreUnavailable)
     await made.store.read(newKey()).catch(() => {})
   }
 })
 
-t.test('a walk during which a slot moves reads all it finds, and rejects', async (t) => {
+t.test('a scan during which a slot moves reads all it finds, and rejects', async (t) => {
   const cluster = await startCluster(t)
   const made = await redisStore(t, clusterTarget(cluster.nodes[0]!.port))
   for (let i = 0; i < 60; i++) await startSession(made)
-  t.equal((await walk(made.store)).length, 60)
+  t.equal((await scan(made.store)).length, 60)
   for (const completes of [true, false]) {
     const found = new Set<RecordKey>()
     let move: { end(): Promise<void> } | undefined
@@ -106,5 +106,5 @@ t.test('a walk during which a slot moves reads all it finds, and rejects', async
     t.ok(found.size >= 55, `${found.size} were found`)
     await move?.end()
   }
-  t.equal((await walk(made.store)).length, 60)
+  t.equal((await scan(made.store)).length, 60)
 })
