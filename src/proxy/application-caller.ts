@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.ts'
 import { problem, unavailable } from '../errors.ts'
 import type { ApplicationAccess, ApplicationToken } from '../tokens/application-token.ts'
-import type { Renewer } from './caller.ts'
+import type { Refresher } from './caller.ts'
 import type { OutgoingRequest } from './outgoing-request.ts'
 
 /** The application as the caller: a request without a session uses its token. */
@@ -13,7 +13,7 @@ interface ApplicationCaller {
 }
 
 /** Requests without a session, by the application's own token (service document, section 5.4, client flow). */
-export interface ApplicationCallers extends Renewer<ApplicationCaller> {
+export interface ApplicationCallers extends Refresher<ApplicationCaller> {
   /** Whether `CLIENT_FLUX_ALLOWED` names the Flux. */
   mayRead(outgoing: OutgoingRequest): boolean
   /** Rejects with `authorization_server_unavailable`, or `upstream_refused` for a token that was refused. */
@@ -35,7 +35,7 @@ export function createApplicationCallers({
   return {
     mayRead: ({ wac, fluxId }) => fluxId !== null && (allowed === '*' || allowed.has(`${wac}/${fluxId}`)),
     find: async () => toCaller(await token.obtain()),
-    renew: async (refused) => toCaller(await token.renew(refused.serial)),
+    forceRefresh: async (refused) => toCaller(await token.requestNewer(refused.serial)),
     hasExpired: ({ expiresAt }) => clock.monotonic() >= expiresAt,
   }
 }

@@ -33,19 +33,20 @@ export interface Caller extends CachedSession {
   readonly expiresAt: number
 }
 
-/** Renews a caller whose token the resource server refused. */
-export interface Renewer<C> {
+/** Gets a newer token for a caller whose token the resource server refused. */
+export interface Refresher<C> {
   /**
-   * The caller with a newer token than the refused one. Rejects with the problem to send if there is none.
+   * The caller with a newer token than the refused one, by a forced refresh unless another caller made one. Rejects
+   * with the problem to send if there is none.
    * `namesInvalidToken`: the refusal gave that error code, which ends a session without a refresh token.
    * `request`: for the log.
    */
-  renew(refused: C, namesInvalidToken: boolean, request: RequestInLog): Promise<C>
+  forceRefresh(refused: C, namesInvalidToken: boolean, request: RequestInLog): Promise<C>
   /** Whether the caller's token has expired by the clock of this process. */
   hasExpired(caller: C): boolean
 }
 
-export interface Callers extends Renewer<Caller> {
+export interface Callers extends Refresher<Caller> {
   /** The caller for a `Cookie` header if this process has it cached: no store, no signature check. */
   cached(header: string | undefined): Caller | null
   /**
@@ -191,7 +192,11 @@ export function createCallers({
     sessions.touch(caller.key)
   }
 
-  async function renew(refused: Caller, namesInvalidToken: boolean, request: RequestInLog): Promise<Caller> {
+  async function forceRefresh(
+    refused: Caller,
+    namesInvalidToken: boolean,
+    request: RequestInLog,
+  ): Promise<Caller> {
     cache.drop(refused.key)
     const found = await sessions.find(refused.key, request)
     switch (found.kind) {
@@ -218,5 +223,5 @@ export function createCallers({
     return found.kind === 'ended' ? loginRequired(found.reason ?? 'refused') : problem('upstream_refused')
   }
 
-  return { cached, find, renew, hasExpired: (caller) => clock.monotonic() >= caller.expiresAt }
+  return { cached, find, forceRefresh, hasExpired: (caller) => clock.monotonic() >= caller.expiresAt }
 }

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Problem, problem } from '../errors.ts'
 import { type Logger, requestInLog } from '../log.ts'
 import type { ApplicationCallers } from './application-caller.ts'
-import type { Caller, Callers, Renewer } from './caller.ts'
+import type { Caller, Callers, Refresher } from './caller.ts'
 import { type AccountRules, checkAccount, type OutgoingRequest } from './outgoing-request.ts'
 import type { ResourceServer } from './resource-server.ts'
 import type { Failure } from './response-rules.ts'
@@ -19,9 +19,10 @@ export interface ForwardOptions {
 }
 
 /**
- * Serves a browser's request from the resource server: finds the caller, sends, and sends again with a renewed token
- * if the resource server refused the first. A renewed token that expired under way is renewed once more, so there are
- * at most three calls; if the third token expires too, the browser gets 504. Throws the problems that are known at once.
+ * Serves a browser's request from the resource server: finds the caller, sends, and sends again after a forced
+ * refresh if the resource server refused the token. If the new token expires under way, it is refreshed once more, so
+ * there are at most three calls; if the third token expires too, the browser gets 504. Throws the problems that are
+ * known at once.
  */
 export type Forward = (request: FastifyRequest, reply: FastifyReply, outgoing: OutgoingRequest) => void
 
@@ -30,7 +31,7 @@ interface Forwarding<C> {
   readonly request: FastifyRequest
   readonly reply: FastifyReply
   readonly outgoing: OutgoingRequest
-  readonly renewer: Renewer<C>
+  readonly refresher: Refresher<C>
   calls: number
 }
 
@@ -48,7 +49,7 @@ export function createForward(options: ForwardOptions): Forward {
       return
     }
     checkAccount(outgoing.wac, accounts)
-    send({ request, reply, outgoing, renewer: callers, calls: 0 }, caller)
+    send({ request, reply, outgoing, refresher: callers, calls: 0 }, caller)
   }
 
   /** 403 for the account comes after 401 and before 503, so it is checked while the caller is found. */
@@ -66,16 +67,16 @@ export function createForward(options: ForwardOptions): Forward {
       const lacksSession = error instanceof Problem && error.code === 'login_required'
       if (!lacksSession || !application?.mayRead(outgoing)) throw error
       check()
-      return send({ ...common, renewer: application }, await application.find())
+      return send({ ...common, refresher: application }, await application.find())
     }
-    send({ ...common, renewer: callers }, caller)
+    send({ ...common, refresher: callers }, caller)
   }
 
   function send<C extends Authorized>(forwarding: Forwarding<C>, caller: C): void {
-    const { request, reply, outgoing, renewer } = forwarding
+    const { request, reply, outgoing, refresher } = forwarding
     forwarding.calls += 1
     const isFirst = forwarding.calls === 1
-    const renewedWasValid = !isFirst && !renewer.hasExpired(caller)
+    const newTokenWasValid = !isFirst && !refresher.hasExpired(caller)
     const startedAt = performance.now()
     const call = {
       outgoing,
@@ -93,9 +94,9 @@ export function createForward(options: ForwardOptions): Forward {
         case 'cut':
           return
         case 'token_refused': {
-          const expiredUnderWay = renewedWasValid && renewer.hasExpired(caller)
-          const mayRenew = isFirst || (expiredUnderWay && forwarding.calls === 2)
-          if (mayRenew) renewAndSend(forwarding, caller, outcome.namesInvalidToken)
+          const expiredUnderWay = newTokenWasValid && refresher.hasExpired(caller)
+          const mayRefresh = isFirst || (expiredUnderWay && forwarding.calls === 2)
+          if (mayRefresh) refreshAndSend(forwarding, caller, outcome.namesInvalidToken)
           else reply.send(problem(expiredUnderWay ? 'upstream_timeout' : 'upstream_refused'))
           return
         }
@@ -109,14 +110,14 @@ export function createForward(options: ForwardOptions): Forward {
     })
   }
 
-  function renewAndSend<C extends Authorized>(
+  function refreshAndSend<C extends Authorized>(
     forwarding: Forwarding<C>,
     refused: C,
     namesInvalidToken: boolean,
   ): void {
-    const { renewer, request, reply } = forwarding
-    renewer
-      .renew(refused, namesInvalidToken, requestInLog(request))
+    const { refresher, request, reply } = forwarding
+    refresher
+      .forceRefresh(refused, namesInvalidToken, requestInLog(request))
       .then((caller) => send(forwarding, caller))
       .catch((error: unknown) => reply.send(error))
   }

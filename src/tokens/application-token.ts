@@ -11,7 +11,7 @@ export type ApplicationAccess =
   /** `serial` counts the tokens that this process has had; `expiresAt` in monotonic milliseconds. */
   | { kind: 'token'; token: Secret; serial: number; expiresAt: number }
   | { kind: 'unavailable'; retryAfterSeconds: number }
-  /** A renewal within the last minute brought the refused token. */
+  /** A forced request within the last minute brought the refused token. */
   | { kind: 'token_refused' }
 
 /**
@@ -20,8 +20,8 @@ export type ApplicationAccess =
  */
 export interface ApplicationToken {
   obtain(): Promise<ApplicationAccess>
-  /** A token newer than the refused one; `token_refused` if a renewal brought that one within the last minute. */
-  renew(refusedSerial: number): Promise<ApplicationAccess>
+  /** A token newer than the refused one; `token_refused` if a forced request brought that one within the last minute. */
+  requestNewer(refusedSerial: number): Promise<ApplicationAccess>
 }
 
 interface ApplicationTokenOptions {
@@ -114,16 +114,16 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
       return access
     },
 
-    async renew(refusedSerial) {
+    async requestNewer(refusedSerial) {
       if (serial !== refusedSerial && cached !== null) return current(cached)
       const at = clock.monotonic()
       const hasExpired = cached !== null && at >= cached.usableUntil
       if (!hasExpired && at - forcedAt < FORCED_WINDOW_MS) return { kind: 'token_refused' }
       // The refused token is useless, even if no new one comes now.
       cached = null
-      const renewed = await requestShared()
-      if (renewed.kind === 'token') forcedAt = clock.monotonic()
-      return renewed
+      const access = await requestShared()
+      if (access.kind === 'token') forcedAt = clock.monotonic()
+      return access
     },
   }
 }

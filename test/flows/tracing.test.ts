@@ -166,7 +166,7 @@ t.test('with a collector', async (t) => {
   })
 
   await t.test(
-    'a refused token and its renewal belong to one trace, on a connection of another',
+    'a refused token and its forced refresh belong to one trace, on a connection of another',
     async (t) => {
       t.equal((await browser.fetch('/flux/a')).status, 200, 'its connection is kept')
       const traceId = '2'.repeat(32)

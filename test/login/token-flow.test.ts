@@ -290,6 +290,6 @@ t.test('a session of the token flow ends if the resource server refuses its toke
   const browser = bff.browser()
   await postFragment(browser, await comeBack(browser, sandbox))
   sandbox.faults.set({ resource: { mode: 'invalid-token', times: 1 } })
-  isProblem(t, await browser.fetch('/flux/a'), 401, 'login_required', 'nothing can renew it')
+  isProblem(t, await browser.fetch('/flux/a'), 401, 'login_required', 'it has no refresh token')
   t.equal((await browser.fetch('/auth/session')).json().authenticated, false)
 })

@@ -180,7 +180,7 @@ t.test('end-all reports what it ended before the store failed', async (t) => {
   t.equal(out.length, 1)
 })
 
-t.test('older and unreadable seals are counted separately, and reseal renews the older ones', async (t) => {
+t.test('older and unreadable seals are counted separately, and reseal replaces the older ones', async (t) => {
   const { made, run, out } = createOperator(t)
   const keys = { old: [] as RecordKey[], other: '' as RecordKey }
   for (let count = 0; count < 300; count += 1) keys.old.push(await sealedSession(made, A!))

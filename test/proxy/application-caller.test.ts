@@ -80,7 +80,7 @@ t.test(
   },
 )
 
-t.test('a refused token of the application is renewed, at most once a minute', async (t) => {
+t.test('a refused token of the application is replaced, at most once a minute', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, PERMITTED)
   const visitor = bff.browser()
@@ -96,18 +96,18 @@ t.test('a refused token of the application is renewed, at most once a minute', a
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 2)
 })
 
-t.test('a renewed token that expires on its way is renewed once more', async (t) => {
+t.test('a new token that expires on its way is replaced once more', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, PERMITTED)
   const visitor = bff.browser()
   await visitor.fetch('/flux/open')
   sandbox.expireAccessTokens()
   sandbox.faults.set({ tokenLifeSeconds: 2 })
-  const renewal = sandbox.hold('token')
+  const request = sandbox.hold('token')
   const answer = visitor.fetch('/flux/open')
-  await renewal.arrived
+  await request.arrived
   const second = sandbox.hold('resource')
-  renewal.release()
+  request.release()
   await second.arrived
   await elapsed(2_100)
   second.release()

@@ -167,8 +167,8 @@ t.test('an offline sandbox refuses connections, and keeps its state until it is 
   await t.rejects(refresh(sandbox, refresh_token), { cause: { code: 'ECONNREFUSED' } })
   await sandbox.goOnline()
   t.equal(sandbox.url, url)
-  const renewed = await tokensOf(await refresh(sandbox, refresh_token))
-  t.equal((await getFlux(sandbox, renewed.access_token)).status, 200)
+  const refreshed = await tokensOf(await refresh(sandbox, refresh_token))
+  t.equal((await getFlux(sandbox, refreshed.access_token)).status, 200)
 })
 
 t.test('many slow responses at once cause no warning of Node', async (t) => {

@@ -34,7 +34,7 @@ export const MUTATIONS: readonly Mutation[] = [
   },
   {
     name: 'resource-server-ends-sessions',
-    what: 'a session ends when a renewed token is called invalid',
+    what: 'a session ends when the token of a forced refresh is called invalid',
     file: 'src/proxy/caller.ts',
     find: "access.kind === 'not_refreshable'",
     put: "access.kind === 'token_refused'",

@@ -148,32 +148,35 @@ t.test('a refused token is replaced once for all its holders, and at most once a
   const first = token.obtain()
   answer(3_600)
   const { serial } = (await first) as { serial: number }
-  const renewed = [word(token.renew(serial)), word(token.renew(serial))]
+  const newer = [word(token.requestNewer(serial)), word(token.requestNewer(serial))]
   t.equal(waiting(), 1)
   answer(3_600)
-  t.strictSame(await Promise.all(renewed), ['token-2', 'token-2'])
-  t.equal(await word(token.renew(serial)), 'token-2', 'a later caller gets it at once')
+  t.strictSame(await Promise.all(newer), ['token-2', 'token-2'])
+  t.equal(await word(token.requestNewer(serial)), 'token-2', 'a later caller gets it at once')
   pass(59_000)
-  t.equal(await word(token.renew(serial + 1)), 'token_refused')
+  t.equal(await word(token.requestNewer(serial + 1)), 'token_refused')
   t.equal(waiting(), 0)
   pass(1_000)
-  const again = word(token.renew(serial + 1))
+  const again = word(token.requestNewer(serial + 1))
   answer(3_600)
   t.equal(await again, 'token-3')
 })
 
-t.test('a refused token whose renewal fails is not used again, and the next call asks again', async (t) => {
-  const { token, answer } = arrange()
-  const first = token.obtain()
-  answer(3_600)
-  const { serial } = (await first) as { serial: number }
-  const renewed = word(token.renew(serial))
-  answer(DOWN)
-  t.equal(await renewed, 'unavailable')
-  const next = word(token.obtain())
-  answer(3_600)
-  t.equal(await next, 'token-2')
-})
+t.test(
+  'a refused token whose replacement fails is not used again, and the next call asks again',
+  async (t) => {
+    const { token, answer } = arrange()
+    const first = token.obtain()
+    answer(3_600)
+    const { serial } = (await first) as { serial: number }
+    const newer = word(token.requestNewer(serial))
+    answer(DOWN)
+    t.equal(await newer, 'unavailable')
+    const next = word(token.obtain())
+    answer(3_600)
+    t.equal(await next, 'token-2')
+  },
+)
 
 for (const hours of [1, -1]) {
   t.test(`a wall clock that steps by ${hours} h neither keeps a token nor delays a request`, async (t) => {
@@ -204,11 +207,11 @@ t.test('a refused token that has expired is replaced even just after another rep
   const first = token.obtain()
   answer(3_600)
   const { serial } = (await first) as { serial: number }
-  const renewed = word(token.renew(serial))
+  const newer = word(token.requestNewer(serial))
   answer(10)
-  t.equal(await renewed, 'token-2')
+  t.equal(await newer, 'token-2')
   pass(10_000)
-  const again = word(token.renew(serial + 1))
+  const again = word(token.requestNewer(serial + 1))
   answer(10)
   t.equal(await again, 'token-3')
 })
