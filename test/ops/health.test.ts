@@ -88,9 +88,9 @@ t.test(
 
 t.test('a process whose store sends no change messages is not ready', { timeout: 15_000 }, async (t) => {
   const redis = await startRedis(t)
-  await redis.cli('ACL', 'SETUSER', 'deaf', 'on', '>pw-of-the-deaf', '~*', '+@all', 'resetchannels')
+  await redis.cli('ACL', 'SETUSER', 'unsubscribed', 'on', '>its-password', '~*', '+@all', 'resetchannels')
   const bff = await startBff(t, await startSandbox(t), {
-    REDIS_URL: `redis://deaf:pw-of-the-deaf@127.0.0.1:${redis.port}`,
+    REDIS_URL: `redis://unsubscribed:its-password@127.0.0.1:${redis.port}`,
   })
   let missing: unknown[] = []
   while (missing.length !== 1) ({ missing } = (await untilStatus(bff, 503)) as { missing: unknown[] })
