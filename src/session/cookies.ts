@@ -14,8 +14,6 @@ interface VerifiedCookie {
 /** Every cookie that this server sets, with its attributes, and what a request's cookies prove. */
 export interface SessionCookies {
   readonly sessionName: string
-  /** `Lax`, so that browsers send it on the redirect back from the authorization server. Its value is the sealed record key. */
-  readonly recordName: string
   /** Attributes of the session cookie, for @fastify/session, which sets it at a sign-in. */
   readonly sessionAttributes: CookieSerializeOptions & { path: string; httpOnly: true; secure: boolean }
   newSessionId(): string
@@ -34,7 +32,10 @@ export interface SessionCookies {
   recordKeyIn(request: FastifyRequest): string | null
   /** Sets the session cookie to a signed value. */
   setSession(reply: FastifyReply, signed: string): void
-  /** Sets the cookie that names the sealed record key. */
+  /**
+   * Sets the record cookie, whose value is the sealed record key. It is `Lax`, so that browsers send it on the redirect
+   * back from the authorization server.
+   */
   setRecordKey(reply: FastifyReply, recordKey: string): void
   /** Clears both cookies of a session. */
   clearSession(reply: FastifyReply): void
@@ -50,7 +51,6 @@ export interface SessionCookies {
   /** Removes that note. */
   forgetSentToPublicHost(reply: FastifyReply): void
   wasSentToPublicHost(header: string | undefined): boolean
-  sealRecordKey(recordKey: string): string
 }
 
 /** Percent-encoded or padded variants of a cookie would verify too, so only this form is accepted. */
@@ -104,10 +104,6 @@ export function createSessionCookies({
     return value !== null && value.length === CANONICAL_LENGTH ? value : null
   }
 
-  function sealRecordKey(recordKey: string): string {
-    return keyring.seal('record-key', recordKey, 'cookie')
-  }
-
   function openRecordKey(value: string | undefined): string | null {
     const opened = value === undefined ? null : keyring.open('record-key', value, 'cookie')
     return opened !== null && /^[0-9a-f]{64}$/.test(opened.text) ? opened.text : null
@@ -130,7 +126,6 @@ export function createSessionCookies({
 
   return {
     sessionName,
-    recordName,
     sessionAttributes: strict,
     newSessionId: () => randomBytes(32).toString('base64url'),
     sign,
@@ -140,7 +135,8 @@ export function createSessionCookies({
     recordKeyIn: ({ headers, cookies }) =>
       verifyIn(headers.cookie)?.recordKey ?? openRecordKey(cookies[recordName]),
     setSession: (reply, signed) => void reply.setCookie(sessionName, signed, strict),
-    setRecordKey: (reply, recordKey) => void reply.setCookie(recordName, sealRecordKey(recordKey), lax),
+    setRecordKey: (reply, recordKey) =>
+      void reply.setCookie(recordName, keyring.seal('record-key', recordKey, 'cookie'), lax),
     clearSession(reply) {
       reply.clearCookie(sessionName, strict)
       reply.clearCookie(recordName, lax)
@@ -152,7 +148,6 @@ export function createSessionCookies({
       void reply.setCookie(SENT_COOKIE, '1', { ...sent, maxAge: SENT_SECONDS }),
     forgetSentToPublicHost: (reply) => void reply.clearCookie(SENT_COOKIE, sent),
     wasSentToPublicHost: (header) => header !== undefined && cookieAt(header, SENT_COOKIE, 0) >= 0,
-    sealRecordKey,
   }
 }
 

@@ -55,10 +55,11 @@ async function makeSession(
   await store.schedule(key, dueInSeconds * 1_000)
   await store.create(key, { ...record, flow: 'code' }, { attempt: key, provisionalMs: 15_000 })
   await store.confirm(key)
-  return new Map([
-    [cookies.sessionName, cookies.sign(sessionId)],
-    [cookies.recordName, cookies.sealRecordKey(key)],
-  ])
+  const jar: Jar = new Map()
+  const reply = { setCookie: (name: string, value: string) => jar.set(name, value) } as never
+  cookies.setSession(reply, cookies.sign(sessionId))
+  cookies.setRecordKey(reply, key)
+  return jar
 }
 
 /** Sessions as they are under one secret, one for each number of seconds after which it is due. */
