@@ -214,8 +214,10 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
           return { kind: 'forced_before' }
         case 6:
           return { kind: 'paused', waitMs: value }
-        default:
+        case 0:
           return { kind: 'gone' }
+        default:
+          throw new Error(`begin-refresh returned the unknown code ${code}`)
       }
     },
 
