@@ -70,7 +70,7 @@ export function createSignIn({
       sessions.abandon(key)
       log.error(
         { event: 'login.unsaved', ...requestInLog(request), recordKey: inLog(key), err: error },
-        'a sign-in could not be stored',
+        'a sign-in could not be stored, so the user must sign in again: check Redis',
       )
       throw unavailable('store_unavailable', 1, { cause: error, members })
     }

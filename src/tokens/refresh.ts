@@ -384,7 +384,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
         const retryInMs = backOffMs({ tokens, leftMs, outcome, doubts: total, timing, random: random() })
         log.warn(
           { ...FAILURES[outcome.kind], reason: outcome.reason, retryInMs },
-          'a refresh did not succeed',
+          'a refresh brought no tokens: the next attempt follows after retryInMs',
         )
         await store.releaseLease(key, {
           attempt,

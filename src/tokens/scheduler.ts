@@ -131,7 +131,10 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     const run = handle(key, lateMs, storeNow).catch((error: unknown) => {
       // The queue hands the session out again when the claim expires.
       if (error instanceof StoreUnavailable) return
-      log.error({ event: 'schedule.failed', err: error }, 'a refresh failed')
+      log.error(
+        { event: 'schedule.failed', err: error },
+        'a background refresh failed and is tried again: please report it',
+      )
     })
     working.add(run)
     void run.then(() => working.delete(run))

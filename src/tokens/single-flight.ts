@@ -87,7 +87,10 @@ export function createSingleFlight(options: SingleFlightOptions): SingleFlight {
       })
       .catch((error: unknown) => {
         if (!(error instanceof StoreUnavailable))
-          log.error({ event: 'refresh.failed', err: error }, 'a refresh failed unexpectedly')
+          log.error(
+            { event: 'refresh.failed', err: error },
+            'a refresh failed unexpectedly: please report it',
+          )
       })
   }
 
