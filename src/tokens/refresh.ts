@@ -88,7 +88,7 @@ const RENEW_EVERY_MS = 1_500
 /** How often a renewal that the store did not take is tried again. */
 const RENEW_AGAIN_MS = 250
 /** Callers come back after this while a presentation has no response, or while this process stops. */
-const UNANSWERED_RETRY_MS = 2_000
+const NO_RESPONSE_RETRY_MS = 2_000
 
 /** The right to present a refresh token once. Instants by the monotonic clock. */
 interface Lease {
@@ -131,7 +131,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
     const releaseSlot = await slots.take()
     if (closed) {
       releaseSlot()
-      return { kind: 'later', retryInMs: UNANSWERED_RETRY_MS }
+      return { kind: 'later', retryInMs: NO_RESPONSE_RETRY_MS }
     }
     const admission = breaker.admit()
     if (admission.kind === 'wait') {
@@ -147,7 +147,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
       if ('kind' in lease) return lease
       if (closed) {
         await store.releaseLease(session.key, { attempt: lease.attempt, inDoubt: null, retryInMs: 0 })
-        return { kind: 'later', retryInMs: UNANSWERED_RETRY_MS }
+        return { kind: 'later', retryInMs: NO_RESPONSE_RETRY_MS }
       }
       presents = true
       return await present(session, lease, { trigger, admission, releaseSlot })
@@ -329,7 +329,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
     if (!hangs) admission.report(false, null)
     log.warn(
       { event: 'refresh.unanswered' },
-      'the token endpoint has not answered in time: the refresh goes on in the background',
+      'the token endpoint has not responded in time: the refresh goes on in the background',
     )
     const late = response.then(async (outcome): Promise<RefreshResult> => {
       if (outcome.kind === 'granted') count('granted')
@@ -338,7 +338,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
       return await applyOutcome(session, lease, outcome)
     })
     void track(late)
-    return { kind: 'later', retryInMs: UNANSWERED_RETRY_MS, late }
+    return { kind: 'later', retryInMs: NO_RESPONSE_RETRY_MS, late }
   }
 
   /** Brings the record to the outcome of a token request. */
