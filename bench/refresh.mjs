@@ -7,11 +7,11 @@ import { order, startWorker } from './refresh/workers.mjs'
 import { writeRounds, writeSection } from './report/page.mjs'
 import { errorLine, markdownTable, range, spreadOf } from './report/table.mjs'
 import { whenAndWhere } from './report/versions.mjs'
-import { turnsOf } from './rounds.mjs'
+import { compareInTurns, turnsOf } from './turns.mjs'
 
 const HELP = `npm run bench:refresh -- [flags]
   --rounds <n>     rounds over the ways to refresh, each in new processes (7)
-  --seconds <s>    length of each (4), in turns of a second with the others
+  --seconds <s>    length of each (4), in turns of a second with the bare loop
   --count <n>      sessions for the background in this time (10000)
   --warmup <s>     the same before it, in the same process (5)
   --sessions <n>   sessions at rest (100000)
@@ -71,37 +71,48 @@ async function measureAll(services, options) {
   console.log(`\n${rest}\n`)
   if (options.page === null) return
   const { rounds, seconds, count, warmup } = options
-  const how = `- ${rounds} rounds, each way in a new process in each: ${warmup} s to warm up, then ${seconds} s (in the background: ${count} sessions) in ${turnsOf(seconds)} turns with the others; 64 token requests in flight`
+  const how = `- ${rounds} rounds, each way in a new process in each: ${warmup} s to warm up, then ${seconds} s (in the background: ${count} sessions) in ${turnsOf(seconds)} turns with the bare loop; 64 token requests in flight`
   writeSection(options.page, 'refresh', `${whenAndWhere()}\n${how}\n\n${refresh}`)
   writeRounds(options.page.replace(/(\.md)?$/, '-refresh'), Object.fromEntries(results))
   writeSection(options.page, 'rest', `${whenAndWhere()}\n\n${rest}`)
   say(`written: ${options.page}`)
 }
 
-/** The results of each way, one for each round: new processes, a warm-up, then turns as in rounds.mjs. */
-async function measureRefresh(services, { rounds, seconds, count, warmup }) {
+/** The results of each way, one for each round, see turns.mjs. */
+async function measureRefresh(services, { count, ...options }) {
   const results = new Map(WAYS.map(({ way }) => [way, []]))
-  const turns = turnsOf(seconds)
-  const jobOf = (way, length) =>
-    way === 'schedule' ? { count: Math.ceil((count * length) / seconds) } : { seconds: length }
-  for (let round = 1; round <= rounds; round += 1) {
-    const running = []
-    for (const { way, title } of round % 2 === 1 ? WAYS : [...WAYS].reverse())
-      running.push({ way, title, worker: await startWorker(services, { way }), jobs: [] })
-    for (const { way, worker } of running) await order(worker, jobOf(way, warmup))
-    for (let turn = 1; turn <= turns; turn += 1)
-      for (const { way, worker, jobs } of running)
-        jobs.push(await refreshed(services, worker, jobOf(way, seconds / turns)))
-    for (const { way, title, worker, jobs } of running) {
-      const total = (key) => jobs.reduce((sum, job) => sum + job[key], 0)
-      const refreshes = total('refreshes')
-      const result = { perSecond: refreshes / total('seconds'), cpu: total('cpu') / refreshes }
-      say(`round ${round}: ${Math.round(result.perSecond)}/s, ${result.cpu.toFixed(0)} µs: ${title}`)
-      results.get(way).push(result)
-      await worker.stop()
+
+  async function start({ way }) {
+    const worker = await startWorker(services, { way })
+    const jobOf = (seconds) =>
+      way === 'schedule' ? { count: Math.ceil((count * seconds) / options.seconds) } : { seconds }
+    return {
+      warmUp: (_, seconds) => order(worker, jobOf(seconds)),
+      takeTurn: (_, seconds) => refreshed(services, worker, jobOf(seconds)),
+      stop: worker.stop,
     }
   }
+
+  await compareInTurns({
+    candidates: WAYS,
+    reference: WAYS.find(({ way }) => way === 'plain'),
+    kinds: ['refresh'],
+    options: { ...options, warmupSeconds: options.warmup },
+    start,
+    add({ round, candidate: { way, title }, loads, besideLoads }) {
+      const { perSecond, cpu } = resultOf(loads)
+      say(`round ${round}: ${Math.round(perSecond)}/s, ${cpu.toFixed(0)} µs: ${title}`)
+      results.get(way).push({ perSecond, cpu, ratio: cpu / resultOf(besideLoads).cpu })
+    },
+  })
   return results
+}
+
+/** What the jobs of one way cost together. */
+function resultOf(jobs) {
+  const total = (key) => jobs.reduce((sum, job) => sum + job[key], 0)
+  const refreshes = total('refreshes')
+  return { perSecond: refreshes / total('seconds'), cpu: total('cpu') / refreshes }
 }
 
 /** Throws unless there was exactly one token request for each refresh. */
@@ -115,20 +126,20 @@ async function refreshed(services, worker, job) {
 }
 
 function refreshTable(results) {
-  const ratiosOf = (way) => results.get(way).map(({ cpu }, round) => cpu / results.get('plain')[round].cpu)
-  const rows = WAYS.map(({ way, title }) => ({
-    title,
-    perSecond: spreadOf(results.get(way).map(({ perSecond }) => perSecond)),
-    cpu: spreadOf(results.get(way).map(({ cpu }) => cpu)),
-    ratio: spreadOf(ratiosOf(way)),
-  }))
+  const rows = WAYS.map(({ way, title }) => {
+    const of = (key) => spreadOf(results.get(way).map((round) => round[key]))
+    return { title, perSecond: of('perSecond'), cpu: of('cpu'), ratio: of('ratio') }
+  })
   const columns = [
     ['', 'left', ({ title }) => title],
     ['refreshes/s', 'right', ({ perSecond }) => Math.round(perSecond.middle).toLocaleString('en')],
     ['CPU µs/refresh', 'right', ({ cpu }) => range(cpu, 0)],
     ['× bare', 'right', ({ ratio }) => range(ratio, 1)],
   ]
-  const resolution = errorLine('in the background', ratiosOf('schedule'))
+  const resolution = errorLine(
+    'in the background',
+    results.get('schedule').map(({ ratio }) => ratio),
+  )
   return `${markdownTable(columns, rows)}\n\n${resolution}`
 }
 

@@ -1,7 +1,8 @@
-// Loads all candidates in turns, each round in new processes, and measures the cost of each.
+// The HTTP loads of all candidates, and what each costs.
 import { runLoad } from './load/load.mjs'
 import { cpuOf, peakOf } from './machine.mjs'
 import { BROWSER_HEADERS, get } from './sign-in.mjs'
+import { compareInTurns } from './turns.mjs'
 
 const FLUXES = 1_000
 const WAC = { 1: 'small', 256: 'big' }
@@ -17,59 +18,52 @@ export function requestsOf({ cookies }, { kilobytes }, otherCookies) {
   }))
 }
 
-/** Shorter loads would be mostly the opening of connections; wrk knows whole seconds only. */
-const TURN_SECONDS = 1
-/** The warm-up before a further size, as a share of the first: most of the code is the same. */
-const FURTHER_WARMUP = 1 / 3
+/** The candidate with which all others are compared. */
+const REFERENCE = 'bare'
 
 /**
- * Starts every candidate in each round, since the compiler of Node decides again in each process. After a warm-up
- * the candidates are loaded in turns of a second: what else the machine does then slows all of them alike. The order
- * is reversed in every second round. Returns the results by size and candidate, one for each round. Throws if a
- * response is wrong.
+ * Loads every candidate with each size, see turns.mjs. Returns the results by size and candidate, one for each round.
+ * Throws if a response is wrong.
  */
 export async function runRounds({ services, candidates, sizes, options, kind, say }) {
-  const results = sizes.map(() => new Map(candidates.map(({ name }) => [name, []])))
-  for (let round = 1; round <= options.rounds; round += 1) {
-    const running = []
-    for (const candidate of round % 2 === 1 ? candidates : [...candidates].reverse())
-      running.push({ ...candidate, started: await candidate.start(services) })
-    for (const [at, size] of sizes.entries()) {
-      const orders = running.map((candidate) => ({
-        ...{ services, candidate, size, kind, say },
-        requests: requestsOf(candidate.started, size, services.ourCookies ?? ['session=none']),
-      }))
-      const warmupSeconds = options.warmupSeconds * (at === 0 ? 1 : FURTHER_WARMUP)
-      for (const order of orders) await warmUp(order, warmupSeconds)
-      for (const [name, result] of await inTurns(orders, options.seconds)) {
-        say(`${size.kilobytes} KB, round ${round}: ${name} ${summary(result)}`)
-        results[at].get(name).push(result)
-      }
+  const results = new Map(sizes.map((size) => [size, new Map(candidates.map(({ name }) => [name, []]))]))
+
+  async function start(candidate) {
+    const started = await candidate.start(services)
+    const order = (size, seconds) => ({
+      ...{ services, candidate: { ...candidate, started }, size, seconds, kind, say },
+      requests: requestsOf(started, size, services.ourCookies ?? ['session=none']),
+    })
+    return {
+      async warmUp(size, seconds) {
+        const { candidate, ...rest } = order(size, seconds)
+        await checkAnswer({ candidate, ...rest })
+        // An empty cache is no error yet.
+        await measure({ ...rest, candidate: { ...candidate, check: undefined } })
+      },
+      takeTurn: (size, seconds) => measure(order(size, seconds)),
+      stop: started.stop,
     }
-    for (const { started } of running) await started.stop()
   }
-  return results
-}
 
-async function warmUp(order, seconds) {
-  await checkAnswer(order)
-  // An empty cache is no error yet.
-  await measure({ ...order, candidate: { ...order.candidate, check: undefined }, seconds })
-}
-
-/** The result of each candidate, by name. */
-async function inTurns(orders, seconds) {
-  const turns = turnsOf(seconds)
-  const loads = new Map(orders.map(({ candidate }) => [candidate.name, []]))
-  for (let turn = 1; turn <= turns; turn += 1)
-    for (const order of orders)
-      loads.get(order.candidate.name).push(await measure({ ...order, seconds: seconds / turns }))
-  return [...loads].map(([name, each]) => [name, resultOf(each)])
-}
-
-/** How many turns a load of so many seconds has. */
-export function turnsOf(seconds) {
-  return Math.max(1, Math.round(seconds / TURN_SECONDS))
+  await compareInTurns({
+    candidates,
+    reference: candidates.length > 1 ? candidates.find(({ name }) => name === REFERENCE) : undefined,
+    kinds: sizes,
+    options,
+    start,
+    add({ round, kind: size, candidate: { name }, loads, besideLoads }) {
+      const result = resultOf(loads)
+      const beside = besideLoads.length === 0 ? null : resultOf(besideLoads).cpu
+      const ratio = result.cpu === null || beside === null ? null : result.cpu / beside
+      say(`${size.kilobytes} KB, round ${round}: ${name} ${summary(result, ratio)}`)
+      results
+        .get(size)
+        .get(name)
+        .push({ ...result, ratio })
+    },
+  })
+  return [...results.values()]
 }
 
 /** What the loads of one candidate cost together. */
@@ -138,7 +132,8 @@ async function checkAnswer({ candidate: { name, started }, requests, size }) {
   throw new Error(`${name} answers ${status} with ${body.length} bytes: ${body.subarray(0, 300)}`)
 }
 
-function summary({ perSecond, cpu, redisCommands }) {
+function summary({ perSecond, cpu, redisCommands }, ratio) {
   const micros = cpu === null ? 'CPU unknown' : `${cpu.toFixed(1)} µs CPU`
-  return `${Math.round(perSecond)}/s, ${micros}, ${redisCommands.toFixed(2)} Redis commands`
+  const compared = ratio === null ? '' : ` (× ${ratio.toFixed(2)})`
+  return `${Math.round(perSecond)}/s, ${micros}${compared}, ${redisCommands.toFixed(2)} Redis commands`
 }

@@ -9,7 +9,7 @@ import { barChart } from './report/chart.mjs'
 import { writeRounds, writeSection } from './report/page.mjs'
 import { proxyTable, resolutionLine, rowsOf, workersTable } from './report/table.mjs'
 import { conditions, whenAndWhere } from './report/versions.mjs'
-import { runRounds, turnsOf } from './rounds.mjs'
+import { runRounds } from './rounds.mjs'
 
 const CHOICES = [...CANDIDATES.map(({ name }) => name), 'workers']
 await runProgram({ help: HELP, read: () => readOptions(process.argv.slice(2), CHOICES), run })
@@ -50,7 +50,7 @@ async function measureWorkers({ services, options, kind }) {
   const table = workersTable(rowsOf(WORKERS, results))
   console.log(`\n### Workers\n\n${table}`)
   if (options.page === null) return
-  const about = `- ${options.rounds} rounds in new processes: ${options.warmupSeconds} s to warm up, then ${options.seconds} s in ${turnsOf(options.seconds)} turns with the others; responses of ${size.kilobytes} KB, ${size.connections} connections; the workers may use every core, and share them with the load`
+  const about = `- ${options.rounds} rounds in new processes: ${options.warmupSeconds} s to warm up, then ${options.seconds} s; responses of ${size.kilobytes} KB, ${size.connections} connections; the workers may use every core, and share them with the load`
   writeSection(options.page, 'workers', `${whenAndWhere()}\n${about}\n\n${table}`)
 }
 

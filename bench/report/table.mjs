@@ -14,16 +14,7 @@ export function spreadOf(values) {
     : { least: Math.min(...known), middle: median(known), most: Math.max(...known) }
 }
 
-/** The quotient of two candidates in each round, which were measured one after the other. */
-function ratiosOf(results, name, reference) {
-  const others = results.get(reference) ?? []
-  return (results.get(name) ?? []).map(({ cpu }, round) => {
-    const other = others[round]?.cpu ?? null
-    return cpu === null || other === null ? null : cpu / other
-  })
-}
-
-/** One row for each candidate, of medians over all rounds. `ratio` compares with bare `node:http`, round by round. */
+/** One row for each candidate, of medians over all rounds. `ratio` compares with bare `node:http`, turn by turn. */
 export function rowsOf(candidates, results) {
   return candidates.map(({ name, title }) => {
     const rounds = results.get(name)
@@ -35,7 +26,7 @@ export function rowsOf(candidates, results) {
       cpu: of('cpu'),
       peak: of('peak'),
       redisCommands: of('redisCommands'),
-      ratio: spreadOf(ratiosOf(results, name, 'bare')),
+      ratio: of('ratio'),
     }
   })
 }
@@ -55,7 +46,11 @@ const TOO_FEW = 'Too few rounds to say which difference this run can resolve.'
 
 /** Which difference a run can resolve, by the ratios of two equal candidates. */
 export function resolutionLine(results) {
-  const ratios = ratiosOf(results, 'ours-again', 'ours').filter((ratio) => ratio !== null)
+  const [first, second] = ['ours', 'ours-again'].map((name) => results.get(name) ?? [])
+  // Each compared with the reference beside it, or at least with each other.
+  const costOf = ({ ratio, cpu }) => ratio ?? cpu
+  const ratios =
+    first.length === second.length ? second.map((each, round) => costOf(each) / costOf(first[round])) : []
   const percent = errorPercent(ratios)
   if (percent === null) return TOO_FEW
   const apart = 100 * Math.abs(median(ratios) - 1)
