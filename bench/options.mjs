@@ -19,7 +19,7 @@ const FLAGS = {
 
 export const HELP = `npm run bench -- [flags]
   --rounds <n>       rounds over all candidates (7), each in new processes; every second one in reverse order
-  --seconds <s>      length of the load of a candidate in each round (4), in turns of a second with bare node:http
+  --seconds <s>      length of the load of a candidate in each round (4), in turns of a second
   --warmup <s>       load before it, in the same process (6); a third of it before the second size
   --only <a,b>       only these candidates; workers is one of them
   --sizes <kb,kb>    sizes of the answer: 1, 256 (1,256)

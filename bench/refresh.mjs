@@ -7,11 +7,11 @@ import { order, startWorker } from './refresh/workers.mjs'
 import { writeRounds, writeSection } from './report/page.mjs'
 import { errorLine, markdownTable, range, spreadOf } from './report/table.mjs'
 import { whenAndWhere } from './report/versions.mjs'
-import { compareInTurns, turnsOf } from './turns.mjs'
+import { compareInTurns } from './turns.mjs'
 
 const HELP = `npm run bench:refresh -- [flags]
   --rounds <n>     rounds over the ways to refresh, each in new processes (7)
-  --seconds <s>    length of each (4), in turns of a second with the bare loop
+  --seconds <s>    length of each (4), in turns of a second with the others
   --count <n>      sessions for the background in this time (10000)
   --warmup <s>     the same before it, in the same process (5)
   --sessions <n>   sessions at rest (100000)
@@ -71,7 +71,7 @@ async function measureAll(services, options) {
   console.log(`\n${rest}\n`)
   if (options.page === null) return
   const { rounds, seconds, count, warmup } = options
-  const how = `- ${rounds} rounds, each way in a new process in each: ${warmup} s to warm up, then ${seconds} s (in the background: ${count} sessions) in ${turnsOf(seconds)} turns with the bare loop; 64 token requests in flight`
+  const how = `- ${rounds} rounds, each way in a new process in each: ${warmup} s to warm up, then ${seconds} s (in the background: ${count} sessions) both in turns with the others; 64 token requests in flight`
   writeSection(options.page, 'refresh', `${whenAndWhere()}\n${how}\n\n${refresh}`)
   writeRounds(options.page.replace(/(\.md)?$/, '-refresh'), Object.fromEntries(results))
   writeSection(options.page, 'rest', `${whenAndWhere()}\n\n${rest}`)

@@ -3,7 +3,6 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describeMachine, versionOf } from '../machine.mjs'
 import { BENCH, ROOT } from '../places.mjs'
-import { turnsOf } from '../turns.mjs'
 
 const PROGRAMS = {
   wrk: ['wrk', ['-v']],
@@ -31,7 +30,7 @@ export function conditions({ options, kind, candidates }) {
   const { rounds, seconds, warmupSeconds, sessions } = options
   return [
     machineLines({ kind, candidates }),
-    `- ${rounds} rounds, each candidate in a new process in each: ${warmupSeconds} s to warm up, then ${seconds} s in ${turnsOf(seconds)} turns with bare node:http; ` +
+    `- ${rounds} rounds, each candidate in a new process in each: ${warmupSeconds} s to warm up, then ${seconds} s, both in turns with others; ` +
       `${sessions} browsers in rotation; load: ${kind === 'wrk' ? 'wrk, one thread' : 'bench/load/sockets.mjs'}; every response was checked`,
   ].join('\n')
 }
