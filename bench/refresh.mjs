@@ -71,7 +71,7 @@ async function measureAll(services, options) {
   console.log(`\n${rest}\n`)
   if (options.page === null) return
   const { rounds, seconds, count, warmup } = options
-  const how = `- ${rounds} rounds, each way in a new process in each: ${warmup} s to warm up, then ${seconds} s (in the background: ${count} sessions) both in turns with the others; 64 token requests in flight`
+  const how = `- ${rounds} rounds, each way in a new process in each: ${warmup} s to warm up, then ${seconds} s (in the background: ${count} sessions), both in turns with the others; 64 token requests in flight`
   writeSection(options.page, 'refresh', `${whenAndWhere()}\n${how}\n\n${refresh}`)
   writeRounds(options.page.replace(/(\.md)?$/, '-refresh'), Object.fromEntries(results))
   writeSection(options.page, 'rest', `${whenAndWhere()}\n\n${rest}`)

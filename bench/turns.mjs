@@ -34,7 +34,8 @@ export async function compareInTurns({ candidates, reference, kinds, options, st
       for (const candidate of [...group, ...beside])
         running.push({ candidate, loads: [], ...(await start(candidate)) })
       for (const kind of kinds) {
-        await takeTurns(running, kind, options, kind === kinds[0] ? 1 : FURTHER_WARMUP)
+        const warmupShare = kind === kinds[0] ? 1 : FURTHER_WARMUP
+        await takeTurns(running, kind, options.seconds, options.warmupSeconds * warmupShare)
         const besideLoads = beside.length === 0 ? [] : running.at(-1).loads
         for (const { candidate, loads } of running.slice(0, group.length))
           add({ round, kind, candidate, loads, besideLoads })
@@ -48,11 +49,11 @@ export async function compareInTurns({ candidates, reference, kinds, options, st
 }
 
 /** Warms all of a group up, then measures them; their `loads` are new. */
-async function takeTurns(running, kind, { seconds, warmupSeconds }, warmupShare) {
+async function takeTurns(running, kind, seconds, warmupSeconds) {
   const turns = turnsOf(seconds)
-  const warmupTurns = turnsOf(warmupSeconds * warmupShare)
+  const warmupTurns = turnsOf(warmupSeconds)
   for (let turn = 0; turn < warmupTurns; turn += 1)
-    for (const { warmUp } of running) await warmUp(kind, (warmupSeconds * warmupShare) / warmupTurns)
+    for (const { warmUp } of running) await warmUp(kind, warmupSeconds / warmupTurns)
   for (const each of running) each.loads = []
   for (let turn = 0; turn < turns; turn += 1)
     for (const each of running) each.loads.push(await each.takeTurn(kind, seconds / turns))

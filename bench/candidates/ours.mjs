@@ -25,9 +25,9 @@ export const oursUncached = {
   title: 'this server, session cache bypassed: a Redis read each',
   async start(services) {
     // This user has no permission for channels, so change messages never arrive and the cache is not trusted.
-    await services.redis.call('ACL', 'SETUSER', 'bench', 'on', '>bench', '~*', '+@all', 'resetchannels')
+    await services.redis.call('ACL', 'SETUSER', 'no-channels', 'on', '>bench', '~*', '+@all', 'resetchannels')
     return await startOurs(services, {
-      env: { REDIS_URL: `redis://bench:bench@127.0.0.1:${services.redisPort}` },
+      env: { REDIS_URL: `redis://no-channels:bench@127.0.0.1:${services.redisPort}` },
     })
   },
   check: (redisCommands) =>
