@@ -44,7 +44,6 @@ async function run(options) {
   await withServices(async (services) => {
     const masters = await startMasters(services, options.masters)
     const figures = await measureCapacity({ services, masters, options, say })
-    masters.close()
     const measured = capacityTable(figures)
     const growth = growthTable(figures, join(ROOT, 'docs', 'benchmarks.md'))
     console.log(`\n${measured}\n\n${growth}\n`)

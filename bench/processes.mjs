@@ -1,5 +1,6 @@
 // Starts the programs of the benchmark, each on its assigned core, and ends them all with it.
 import { spawn } from 'node:child_process'
+import { randomInt } from 'node:crypto'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -107,15 +108,20 @@ async function isReady(ready, output) {
   }
 }
 
-const given = new Set()
+// Below the ephemeral range of the system, from which outgoing connections take their ports.
+const FIRST_PORT = 15_000
+const PORTS = 17_000
+let nextPort = randomInt(PORTS)
 
 /** A TCP port of 127.0.0.1 that was just free, and another one each time. */
 export async function freePort() {
+  const port = FIRST_PORT + nextPort
+  nextPort = (nextPort + 1) % PORTS
   const server = createServer()
-  await new Promise((resolve, reject) => server.once('error', reject).listen(0, '127.0.0.1', resolve))
-  const { port } = server.address()
+  const isFree = await new Promise((resolve) => {
+    server.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true))
+  })
+  if (!isFree) return await freePort()
   await new Promise((resolve) => server.close(resolve))
-  if (given.has(port)) return await freePort()
-  given.add(port)
   return port
 }

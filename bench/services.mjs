@@ -22,7 +22,13 @@ export async function startServices(processes) {
   )
   const upstream = await startNode(processes, platformServer('resource-server'), upstreamPort)
   await startNode(processes, platformServer('authorization-server'), authPort)
-  const redis = new Redis({ port: redisPort, host: '127.0.0.1' })
+  const clients = []
+  const connect = (port, options = {}) => {
+    const client = new Redis({ port, host: '127.0.0.1', ...options })
+    clients.push(client)
+    return client
+  }
+  const redis = connect(redisPort)
 
   return {
     processes,
@@ -43,7 +49,11 @@ export async function startServices(processes) {
       const lines = (await redis.info('commandstats')).matchAll(/cmdstat_([^:]+):calls=(\d+)/g)
       return [...lines].reduce((sum, [, name, calls]) => sum + (BACKGROUND.has(name) ? 0 : Number(calls)), 0)
     },
-    close: () => redis.disconnect(),
+    /** A client of another Redis, with these options of ioredis. `close` disconnects it too. */
+    connect,
+    close() {
+      for (const client of clients) client.disconnect()
+    },
   }
 }
 

@@ -1,5 +1,4 @@
 // The Redis that is filled: one master, or a Cluster of several on the cores of the load.
-import { Redis } from 'ioredis'
 import { cpuOf } from '../machine.mjs'
 import { findProgram } from '../places.mjs'
 import { freePort } from '../processes.mjs'
@@ -22,21 +21,28 @@ export async function startMasters(services, count) {
   for (const [at, { client }] of nodes.entries()) {
     const [from, to] = [Math.ceil((at * SLOTS) / count), Math.ceil(((at + 1) * SLOTS) / count) - 1]
     await client.call('cluster', 'addslotsrange', from, to)
-    for (const { port } of nodes) await client.call('cluster', 'meet', '127.0.0.1', port)
+    for (const { port, busPort } of nodes) await client.call('cluster', 'meet', '127.0.0.1', port, busPort)
   }
   await untilFormed(nodes)
   return mastersOf(nodes, 'redis-cluster')
 }
 
-async function startNode({ processes }) {
-  const port = await freePort()
+async function startNode({ processes, connect }) {
+  const [port, busPort] = [await freePort(), await freePort()]
   const own = ['--port', String(port), '--bind', '127.0.0.1', '--save', '', '--dir', processes.folder]
-  const cluster = ['--cluster-enabled', 'yes', '--cluster-config-file', `nodes-${port}.conf`]
+  const cluster = [
+    '--cluster-enabled',
+    'yes',
+    '--cluster-port',
+    String(busPort),
+    '--cluster-config-file',
+    `nodes-${port}.conf`,
+  ]
   const { pid } = await processes.start(findProgram('redis-server'), [...own, ...cluster], {
     core: 'load',
     ready: /Ready to accept connections/,
   })
-  return { client: new Redis({ port, host: '127.0.0.1' }), port, pid }
+  return { client: connect(port), port, busPort, pid }
 }
 
 async function untilFormed(nodes) {
@@ -67,9 +73,6 @@ function mastersOf(nodes, scheme) {
     cpu() {
       const each = nodes.map(({ pid }) => cpuOf(pid))
       return each.includes(null) ? null : each.reduce((sum, value) => sum + value)
-    },
-    close() {
-      for (const { client } of nodes) client.disconnect()
     },
   }
 }

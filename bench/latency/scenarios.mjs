@@ -87,23 +87,19 @@ async function untilGranted(services, before, count) {
 
 async function failover(services, options, env) {
   const group = await startSentinelGroup(services)
-  try {
-    const started = await startOurs(services, { env: { REDIS_URL: group.url, ...env } })
-    const rate = await rateOf(services, started, options)
-    const windows = await underLoad(services, { started, rate, options }, async () => {
-      const begin = now()
-      await group.killMaster()
-      const promoted = now()
-      await pause(FOLLOW_MS)
-      return { begin, end: promoted, andFailures: true }
-    })
-    await started.stop()
-    const setting = Object.entries(env).map(([name, value]) => `, with ${name}=${value}`)
-    const title = `a failover${setting}: the Redis master is killed, Sentinel promotes its replica`
-    return { title, rate, windows }
-  } finally {
-    group.close()
-  }
+  const started = await startOurs(services, { env: { REDIS_URL: group.url, ...env } })
+  const rate = await rateOf(services, started, options)
+  const windows = await underLoad(services, { started, rate, options }, async () => {
+    const begin = now()
+    await group.killMaster()
+    const promoted = now()
+    await pause(FOLLOW_MS)
+    return { begin, end: promoted, andFailures: true }
+  })
+  await started.stop()
+  const setting = Object.entries(env).map(([name, value]) => `, with ${name}=${value}`)
+  const title = `a failover${setting}: the Redis master is killed, Sentinel promotes its replica`
+  return { title, rate, windows }
 }
 
 async function restart(services, options) {

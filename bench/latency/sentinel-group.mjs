@@ -1,7 +1,6 @@
 // A Redis with a replica and three Sentinels, whose master can be killed.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { Redis } from 'ioredis'
 import { findProgram } from '../places.mjs'
 import { freePort } from '../processes.mjs'
 
@@ -9,7 +8,7 @@ const NAME = 'bench'
 const DOWN_AFTER_MS = 1_000
 
 /** Starts the group. `killMaster` resolves when the Sentinels have promoted the replica. */
-export async function startSentinelGroup({ processes, folder }) {
+export async function startSentinelGroup({ processes, folder, connect }) {
   const master = await startRedis({ processes, folder })
   const replica = await startRedis({ processes, folder }, ['--replicaof', '127.0.0.1', String(master.port)])
   const sentinels = []
@@ -26,12 +25,12 @@ export async function startSentinelGroup({ processes, folder }) {
     writeFileSync(file, `${lines.join('\n')}\n`)
     const ready = /Sentinel ID is/
     await processes.start(findProgram('redis-server'), [file, '--sentinel'], { core: 'load', ready })
-    sentinels.push(new Redis({ port, host: '127.0.0.1', enableReadyCheck: false }))
+    sentinels.push(connect(port, { enableReadyCheck: false }))
   }
-  const data = new Redis({ port: replica.port, host: '127.0.0.1' })
+  const data = connect(replica.port)
   const saysReplica = async (text) => (await data.info('replication')).includes(text)
   await until('the replica is in sync', () => saysReplica('master_link_status:up'))
-  const source = new Redis({ port: master.port, host: '127.0.0.1' })
+  const source = connect(master.port)
   // Before, the master sends the replica no writes, which would be missing after the failover.
   await until('the replica is online at its master', async () =>
     (await source.info('replication')).includes('state=online'),
@@ -49,9 +48,6 @@ export async function startSentinelGroup({ processes, folder }) {
     async killMaster() {
       master.child.kill('SIGKILL')
       await until('the replica is promoted', () => saysReplica('role:master'))
-    },
-    close() {
-      for (const client of [data, ...sentinels]) client.disconnect()
     },
   }
 }

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { type Certificate, createCertificate } from './certificate.ts'
 import { type Child, startChild, type Teardown, waitForOutput } from './child.ts'
 import { freePort, listenOnLoopback } from './ports.ts'
-import { type RedisServer, startOnFreePort, startRedis, toolPath } from './redis.ts'
+import { type RedisOptions, type RedisServer, startOnFreePort, startRedis, toolPath } from './redis.ts'
 import { redisCommand } from './redis-command.ts'
 import { until } from './wait.ts'
 import { makeFolder } from './watchdog.ts'
@@ -258,6 +258,24 @@ export async function startCluster(
       }
     },
   }
+}
+
+/** A Cluster of one master, ready for writes: Redis refuses them for two seconds after its start. */
+export async function startClusterOfOne(t: Teardown, options: RedisOptions = {}): Promise<RedisServer> {
+  const redis = await startRedis(t, {
+    ...options,
+    args: [
+      ...['--cluster-enabled', 'yes', '--cluster-port', String(await freePort())],
+      // A single node cannot learn its address from others.
+      ...['--cluster-announce-ip', '127.0.0.1'],
+      ...(options.args ?? []),
+    ],
+  })
+  await redis.cli('cluster', 'addslotsrange', '0', '16383')
+  await until('the node serves its slots', async () =>
+    (await redis.cli('cluster', 'info')).includes('cluster_state:ok'),
+  )
+  return redis
 }
 
 /** Whether the node with this CLUSTER NODES output serves the slot. */

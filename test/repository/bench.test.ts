@@ -3,13 +3,16 @@ import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import t from 'tap'
-import { startChild, type Teardown } from '../helpers/child.ts'
+import { type ChildOptions, startChild, type Teardown, waitForOutput } from '../helpers/child.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
+import { toolPath } from '../helpers/redis.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 
 // Nothing here is about speed.
 t.jobs = 3
 
+/** Shorter than the limit of tap, so that a benchmark that hangs shows its output. */
+const ENDS_WITHIN_MS = 100_000
 const BENCH = fileURLToPath(new URL('../../bench', import.meta.url))
 
 interface Run {
@@ -18,8 +21,13 @@ interface Run {
   readonly stderr: string
 }
 
-async function bench(t: Teardown, file: string, ...args: string[]): Promise<Run> {
-  const child = startChild(t, process.execPath, [join(BENCH, file), ...args])
+function bench(t: Teardown, file: string, ...args: string[]): Promise<Run> {
+  return benchWith(t, {}, file, ...args)
+}
+
+async function benchWith(t: Teardown, options: ChildOptions, file: string, ...args: string[]): Promise<Run> {
+  const child = startChild(t, process.execPath, [join(BENCH, file), ...args], options)
+  await waitForOutput(child, () => null, ENDS_WITHIN_MS)
   const { code } = await child.ended
   return { code, stdout: child.stdout(), stderr: child.stderr() }
 }
@@ -231,6 +239,21 @@ t.test('the capacity benchmark measures a full store and extrapolates to larger 
   t.match(of('a new replica: start to its first call served'), /^[\d,]+ ms$/)
   t.equal(of('refreshes a second'), '3,003')
   t.equal(of('masters of 16 GB, filled to 70 %'), String(Math.ceil((10e6 * bytes) / 11.2e9)))
+})
+
+t.test('a benchmark whose Redis does not start ends, and says why', async (t) => {
+  const folder = makeFolder('bench')
+  // The first node of the Cluster starts, and the program is connected to it when the second does not.
+  const lines = [
+    '#!/bin/sh',
+    `case "$*" in *cluster-enabled*) mkdir ${folder}/first 2>/dev/null || { echo no memory left; exit 1; } ;; esac`,
+    `exec ${toolPath('redis-server')} "$@"`,
+  ]
+  writeFileSync(join(folder, 'redis-server'), `${lines.join('\n')}\n`, { mode: 0o755 })
+  const env = { PATH: `${folder}:${process.env.PATH ?? ''}` }
+  const run = await benchWith(t, { env }, 'capacity.mjs', '--sessions', '1000')
+  t.equal(run.code, 1)
+  t.match(run.stderr, /redis-server ended at its start:\nno memory left/)
 })
 
 interface Percentiles {

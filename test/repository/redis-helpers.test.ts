@@ -3,7 +3,7 @@ import t from 'tap'
 import { startChild, waitForOutput } from '../helpers/child.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { redisCommand } from '../helpers/redis-command.ts'
-import { startCluster, startSentinelGroup } from '../helpers/redis-groups.ts'
+import { startCluster, startClusterOfOne, startSentinelGroup } from '../helpers/redis-groups.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 
 function isAlive(pid: number): boolean {
@@ -101,3 +101,8 @@ t.test(
     await until('its process and its folder are gone', () => !isAlive(pid) && !existsSync(folder), 5_000)
   },
 )
+
+t.test('a Cluster of one master takes writes once it has started', async (t) => {
+  const redis = await startClusterOfOne(t)
+  t.equal(await redis.cli('set', 'a', 'b'), 'OK')
+})

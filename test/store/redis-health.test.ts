@@ -3,15 +3,9 @@ import t from 'tap'
 import { createCommandHealth } from '../../src/store/redis/health.ts'
 import type { StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { startClusterOfOne } from '../helpers/redis-groups.ts'
 import { until } from '../helpers/wait.ts'
-import {
-  clusterTarget,
-  ONE_SERVER,
-  openCommands,
-  redisStore,
-  singleTarget,
-  startClusterOfOne,
-} from './stores.ts'
+import { clusterTarget, ONE_SERVER, openCommands, redisStore, singleTarget } from './stores.ts'
 
 t.test('the error of a command without a connection says why there is none', async (t) => {
   // The client of a Cluster does not say which connection failed.

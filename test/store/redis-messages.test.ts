@@ -1,17 +1,10 @@
 import t from 'tap'
 import type { RecordKey } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { startClusterOfOne } from '../helpers/redis-groups.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 import { startProxy } from './proxy.ts'
-import {
-  clusterTarget,
-  openRedisStore,
-  PREFIX,
-  redisStore,
-  singleTarget,
-  startClusterOfOne,
-  startSession,
-} from './stores.ts'
+import { clusterTarget, openRedisStore, PREFIX, redisStore, singleTarget, startSession } from './stores.ts'
 
 /** Messages are no longer trusted this long after the last heartbeat. */
 const LOST_WITHIN_MS = 2_500

@@ -1,18 +1,11 @@
 import t from 'tap'
 import { StoreUnavailable } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { startClusterOfOne } from '../helpers/redis-groups.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 import { callEveryMethod, everyMethod } from './every-method.ts'
 import { startProxy } from './proxy.ts'
-import {
-  clusterTarget,
-  newKey,
-  openRedisStore,
-  redisStore,
-  singleTarget,
-  startClusterOfOne,
-  startSession,
-} from './stores.ts'
+import { clusterTarget, newKey, openRedisStore, redisStore, singleTarget, startSession } from './stores.ts'
 import { refusesEveryMethod, untilItWorks } from './unavailable.ts'
 
 // The tests mostly wait, so they run concurrently.

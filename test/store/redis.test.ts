@@ -1,7 +1,8 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
+import { startClusterOfOne } from '../helpers/redis-groups.ts'
 import { storeContract } from './contract.ts'
-import { clusterTarget, redisStore, singleTarget, startClusterOfOne } from './stores.ts'
+import { clusterTarget, redisStore, singleTarget } from './stores.ts'
 
 // The tests mostly wait, so they run concurrently.
 t.jobs = 2

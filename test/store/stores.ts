@@ -7,8 +7,8 @@ import type { RedisClient } from '../../src/store/redis/health.ts'
 import { createRedisStore, type RedisStoreOptions } from '../../src/store/redis/store.ts'
 import type { BeginRefreshRequest, NewRecord, RecordKey, SessionStore } from '../../src/store/store.ts'
 import type { Teardown } from '../helpers/child.ts'
-import { freePort } from '../helpers/ports.ts'
-import { type RedisOptions, type RedisServer, startRedis } from '../helpers/redis.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { startClusterOfOne } from '../helpers/redis-groups.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 
 /** A store under test, with its clock. */
@@ -85,21 +85,6 @@ export function singleTarget(port: number, password?: string): RedisTarget {
     login: { username: null, password: password === undefined ? null : new Secret(password) },
     tls: false,
   }
-}
-
-/** A Cluster of one node that has every slot. */
-export async function startClusterOfOne(t: Teardown, options: RedisOptions = {}): Promise<RedisServer> {
-  const redis = await startRedis(t, {
-    ...options,
-    args: [
-      ...['--cluster-enabled', 'yes', '--cluster-port', String(await freePort())],
-      // A single node cannot learn its address from others.
-      ...['--cluster-announce-ip', '127.0.0.1'],
-      ...(options.args ?? []),
-    ],
-  })
-  await redis.cli('cluster', 'addslotsrange', '0', '16383')
-  return redis
 }
 
 export function clusterTarget(port: number, password?: string): RedisTarget {
