@@ -1,9 +1,10 @@
-// `npm run profile`: which code the time and the allocations of a call and of a refresh belong to.
+// `npm run profile`: which code the time and the allocations of a call belong to, of this server and of bare Node, and of a refresh.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { bare } from './candidates/node-servers.mjs'
 import { startOurs } from './candidates/ours.mjs'
 import { chooseLoad, runLoad } from './load/load.mjs'
 import { readNumbers, runProgram, say, withServices } from './program.mjs'
@@ -12,11 +13,11 @@ import { markdownTable } from './report/table.mjs'
 import { requestsOf } from './rounds.mjs'
 
 const HELP = `npm run profile -- [flags]
-  --only <call,refresh>  what to profile (both)
-  --seconds <s>          length of each recording (5)
-  --lines <n>            functions to print (25)`
+  --only <call,bare,refresh>  what to profile (all): a call of this server, of bare Node, a refresh
+  --seconds <s>               length of each recording (5)
+  --lines <n>                 functions to print (25)`
 
-const SUBJECTS = { call: profileCall, refresh: profileRefresh }
+const SUBJECTS = { call: profileCall(startOurs), bare: profileCall(bare.start), refresh: profileRefresh }
 const RECORDER = fileURLToPath(new URL('profile/recorder.mjs', import.meta.url))
 
 await runProgram({ help: HELP, read: readOptions, run })
@@ -39,7 +40,10 @@ async function run({ subjects, seconds, lines }) {
     const services = { ...started, sessions: 300 }
     for (const name of subjects) {
       say(`recording: ${name}`)
-      const { count, profile } = await SUBJECTS[name](services, seconds)
+      const { count, profile } = await SUBJECTS[name](services, {
+        file: join(services.folder, `${name}.json`),
+        seconds,
+      })
       print(name, { count, profile, lines })
     }
   })
@@ -62,20 +66,19 @@ async function record({ pid, file, work }) {
   }
 }
 
-async function profileCall(services, seconds) {
-  const file = join(services.folder, 'call.json')
-  const started = await startOurs(services, {
-    nodeArgs: ['--import', RECORDER],
-    env: { BENCH_PROFILE: file },
-  })
-  const requests = requestsOf(started, { kilobytes: 1 }, [])
-  const shape = { url: started.url, requests, connections: 64, seconds }
-  const load = () => runLoad({ kind: chooseLoad(null), folder: services.folder, ...shape })
-  return await record({ pid: started.pid, file, work: async () => (await load()).requests })
+function profileCall(start) {
+  return async (services, { file, seconds }) => {
+    const started = await start(services, { nodeArgs: ['--import', RECORDER], env: { BENCH_PROFILE: file } })
+    const requests = requestsOf(started, { kilobytes: 1 }, ['session=none'])
+    const shape = { url: started.url, requests, connections: 64, seconds }
+    const load = () => runLoad({ kind: chooseLoad(null), folder: services.folder, ...shape })
+    const recorded = await record({ pid: started.pid, file, work: async () => (await load()).requests })
+    await started.stop()
+    return recorded
+  }
 }
 
-async function profileRefresh(services, seconds) {
-  const file = join(services.folder, 'refresh.json')
+async function profileRefresh(services, { file, seconds }) {
   const worker = await startWorker(services, {
     way: 'request',
     nodeArgs: ['--import', RECORDER],
@@ -150,6 +153,8 @@ function packageOf({ url, functionName }) {
 }
 
 function functionOf({ url, functionName, lineNumber }) {
-  const file = url.replace(/^.*\/node_modules\//, '').replace(/^file:\/\/.*\/(dist|bench)\//, '$1/')
-  return url === '' ? functionName : `${functionName || '(anonymous)'} ${file}:${lineNumber + 1}`
+  const file = url.replace(/^.*\/node_modules\//, '').replace(/^file:\/\/.*\/(dist|src|bench)\//, '$1/')
+  // The source maps of packages name files alone.
+  const line = lineNumber > 0 ? `:${lineNumber + 1}` : ''
+  return url === '' ? functionName : `${functionName || '(anonymous)'} ${file}${line}`
 }

@@ -3,7 +3,15 @@ import { existsSync } from 'node:fs'
 import { BENCH, findProgram, PEERS } from '../places.mjs'
 import { apache } from './apache.mjs'
 import { nginx, nginxTuned } from './nginx.mjs'
-import { bare, bareFastify, bareWorkers, expressOidc, fastifySession, replyFrom } from './node-servers.mjs'
+import {
+  bare,
+  bareFastify,
+  bareFields,
+  bareWorkers,
+  expressOidc,
+  fastifySession,
+  replyFrom,
+} from './node-servers.mjs'
 import { ours, oursAgain, oursLogged, oursTraced, oursUncached, oursWithWorkers } from './ours.mjs'
 
 /** In the order of the table. */
@@ -14,6 +22,7 @@ export const CANDIDATES = [
   oursLogged,
   oursTraced,
   bare,
+  bareFields,
   bareFastify,
   replyFrom,
   fastifySession,

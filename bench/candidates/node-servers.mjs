@@ -8,7 +8,13 @@ const file = (name) => fileURLToPath(new URL(`../servers/${name}.mjs`, import.me
 export const bare = {
   name: 'bare',
   title: 'node:http + undici dispatch, no session',
-  start: (services) => startServer(services, 'bare'),
+  start: (services, options) => startServer(services, 'bare', options),
+}
+
+export const bareFields = {
+  name: 'bare-fields',
+  title: 'node:http + undici dispatch, with the header fields and time limits of this server',
+  start: (services) => startServer(services, 'bare-fields'),
 }
 
 export const bareWorkers = {
@@ -44,10 +50,14 @@ export const expressOidc = {
   start: (services) => startServer(services, 'express-oidc', { signInPath: '/login' }),
 }
 
-async function startServer(services, name, { signInPath = null, core = 'server' } = {}) {
+async function startServer(
+  services,
+  name,
+  { signInPath = null, core = 'server', nodeArgs = [], env = {} } = {},
+) {
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
-  const { pid, stop } = await services.processes.start(process.execPath, [file(name)], {
+  const { pid, stop } = await services.processes.start(process.execPath, [...nodeArgs, file(name)], {
     core,
     ready: () => get(url, {}),
     env: {
@@ -55,6 +65,7 @@ async function startServer(services, name, { signInPath = null, core = 'server' 
       UPSTREAM_URL: services.upstreamUrl,
       AUTH_URL: services.authUrl,
       REDIS_PORT: String(services.redisPort),
+      ...env,
     },
   })
   const cookies =

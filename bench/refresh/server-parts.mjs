@@ -33,6 +33,9 @@ export async function importServerParts() {
     format: 'esm',
     platform: 'node',
     packages: 'external',
+    // For `npm run profile`.
+    sourcemap: 'inline',
+    sourcesContent: false,
   })
   try {
     return await import(pathToFileURL(outfile).href)
