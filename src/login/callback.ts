@@ -22,11 +22,11 @@ import {
   requireOwnResponse,
 } from './authorization-response.ts'
 import type { LoginContext } from './context.ts'
+import { loginUrl, SIGN_IN_MS } from './login-cookies.ts'
 import { createCameByPublicHost } from './public-host.ts'
 import { returnLocation } from './return-to.ts'
 import { noteRefusal, requireTokens } from './sign-in.ts'
 import { createFragmentPage } from './token-flow.ts'
-import { loginUrl, TRANSACTION_MS } from './transaction.ts'
 
 const HOME = '/'
 
@@ -35,7 +35,7 @@ const HOME = '/'
  * browser began the sign-in, and at most once over all replicas.
  */
 export function createCallback(context: LoginContext) {
-  const { authorizationServer, store, sessions, cookies, transactions, signIn } = context
+  const { authorizationServer, store, sessions, cookies, loginCookies, signIn } = context
   const { publicUrl, oauth } = context.config
   const cameByPublicHost = createCameByPublicHost(publicUrl)
   const fragmentPage = createFragmentPage(context)
@@ -46,38 +46,38 @@ export function createCallback(context: LoginContext) {
     const { nonce = response.state ?? '' } = request.params as { nonce?: string }
     if (response.kind === 'none') {
       const page = fragmentPage(request, reply, { response, nonce })
-      return page ?? (await withoutTransaction(request, reply, nonce))
+      return page ?? (await withoutLoginCookie(request, reply, nonce))
     }
     requireOwnResponse(response, nonce, oauth.issuer)
-    const transaction = transactions.find(request.headers.cookie, nonce)
-    if (transaction === null) return await withoutTransaction(request, reply, nonce)
+    const started = loginCookies.find(request.headers.cookie, nonce)
+    if (started === null) return await withoutLoginCookie(request, reply, nonce)
     if (response.kind === 'error') {
       noteRefusal(context, request, response.value)
-      transactions.forget(reply, nonce)
-      return reply.redirect(returnLocation(transaction.returnTo, loginErrorOf(response.value)), 303)
+      loginCookies.forget(reply, nonce)
+      return reply.redirect(returnLocation(started.returnTo, loginErrorOf(response.value)), 303)
     }
-    if (transaction.flow !== 'code') throw problem('login_failed', 'This sign-in did not ask for a code.')
+    if (started.flow !== 'code') throw problem('login_failed', 'This sign-in did not ask for a code.')
     const attempt = randomUUID()
-    if (!(await store.claimNonce(nonce, attempt, TRANSACTION_MS))) {
-      return await withoutTransaction(request, reply, nonce)
+    if (!(await store.claimNonce(nonce, attempt, SIGN_IN_MS))) {
+      return await withoutLoginCookie(request, reply, nonce)
     }
     // Cleared whatever the result: a leftover cookie would count towards the few that a browser may keep.
-    transactions.forget(reply, nonce)
+    loginCookies.forget(reply, nonce)
     const outcome = await authorizationServer.redeemCode({
-      redirectUri: transaction.redirectUri,
+      redirectUri: started.redirectUri,
       code: response.value,
-      verifier: transaction.verifier,
+      verifier: started.verifier,
     })
-    const members = { loginUrl: loginUrl(transaction) }
+    const members = { loginUrl: loginUrl(started) }
     const detail = 'The authorization server did not accept the sign-in.'
     const refused = problem('login_failed', { detail, members })
     const granted = requireTokens(context, outcome, { refused, members, request })
     await signIn(request, reply, { tokens: granted, flow: 'code', members })
-    return reply.redirect(returnLocation(transaction.returnTo), 303)
+    return reply.redirect(returnLocation(started.returnTo), 303)
   }
 
   /** A reload or Back repeats the callback after a successful sign-in: a signed-in browser then goes home. */
-  async function withoutTransaction(
+  async function withoutLoginCookie(
     request: FastifyRequest,
     reply: FastifyReply,
     nonce: string,
@@ -86,7 +86,7 @@ export function createCallback(context: LoginContext) {
     if (key !== null && (await store.nonceClaimed(nonce))) {
       const found = await sessions.find(key, requestInLog(request))
       if (found.kind === 'live') {
-        transactions.forget(reply, nonce)
+        loginCookies.forget(reply, nonce)
         return reply.redirect(returnLocation(HOME), 303)
       }
     }

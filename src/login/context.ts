@@ -8,9 +8,9 @@ import type { SessionCookies } from '../session/cookies.ts'
 import type { Sessions } from '../session/lifecycle.ts'
 import type { ReliableStore } from '../store/reliable.ts'
 import type { Revoker } from '../tokens/revoker.ts'
+import type { LoginCookies } from './login-cookies.ts'
 import type { SessionFacts } from './session-info.ts'
 import type { SignIn, SignInFailure } from './sign-in.ts'
-import type { Transactions } from './transaction.ts'
 
 /** What sign-in needs of the rest of the server. */
 export interface LoginOptions {
@@ -29,7 +29,7 @@ export interface LoginOptions {
 
 /** Everything that the handlers of this folder use; each picks its part. */
 export interface LoginContext extends LoginOptions {
-  transactions: Transactions
+  loginCookies: LoginCookies
   signIn: SignIn
   sessionFacts: SessionFacts
 }

@@ -10,6 +10,7 @@ import { addBrowserSession, addCookies } from '../session/fastify-session.ts'
 import { comesFromOwnOrigin, crossOrigin } from '../session/same-origin.ts'
 import { callbackOpenApi, callbackPath, createCallback } from './callback.ts'
 import type { LoginOptions } from './context.ts'
+import { createLoginCookies } from './login-cookies.ts'
 import { createLogout, LOGOUT_OPENAPI } from './logout.ts'
 import type { OptionalFlow } from './optional-flow.ts'
 import { createSignInProblemPage } from './pages.ts'
@@ -18,7 +19,6 @@ import { createSessionFacts, createSessionInfo, createStaySignedIn, SESSION_OPEN
 import { browserOf, createSignIn, type SignInFailure } from './sign-in.ts'
 import { createStart, startOpenApi } from './start.ts'
 import { FORGET_FRAGMENT, TOKEN_FLOW } from './token-flow.ts'
-import { createTransactions } from './transaction.ts'
 
 type Oauth = Config['oauth']
 
@@ -83,7 +83,7 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
   const { oauth, publicUrl } = config
   const context = {
     ...options,
-    transactions: createTransactions({ keyring, cookies, publicUrl, oauth, now: clock.wall }),
+    loginCookies: createLoginCookies({ keyring, cookies, publicUrl, oauth, now: clock.wall }),
     signIn: createSignIn(options),
     sessionFacts: createSessionFacts({ defaultWac: config.wac.default, now: clock.wall }),
   }

@@ -14,11 +14,11 @@ import { PATHS } from '../paths.ts'
 import { cameFrom } from '../session/same-origin.ts'
 import { queryOf, soleParameter } from './authorization-response.ts'
 import type { LoginContext } from './context.ts'
+import { loginUrl } from './login-cookies.ts'
 import { sendPage } from './pages.ts'
 import { createSendToPublicHost } from './public-host.ts'
 import { createRateLimit, networkOf } from './rate-limit.ts'
 import { localPath } from './return-to.ts'
-import { loginUrl } from './transaction.ts'
 
 type Flows = Config['oauth']['flows']
 
@@ -29,7 +29,7 @@ const FRAMED = /^(iframe|frame|fencedframe|embed|object)$/
  * visitors who never sign in cost nothing.
  */
 export function createStart(context: LoginContext) {
-  const { config, authorizationServer, transactions, clock } = context
+  const { config, authorizationServer, loginCookies, clock } = context
   const { publicUrl, loginRatePerMinute: perMinute } = config
   const sendToPublicHost = createSendToPublicHost(context)
   const { flows } = config.oauth
@@ -57,7 +57,7 @@ export function createStart(context: LoginContext) {
         link: { href: loginUrl({ flow, returnTo }), words: 'Sign in', isButton: true },
       })
     }
-    const { nonce, redirectUri, verifier } = transactions.begin(reply, headers.cookie, { flow, returnTo })
+    const { nonce, redirectUri, verifier } = loginCookies.begin(reply, headers.cookie, { flow, returnTo })
     const location = await authorizationServer.authorizeUrl({
       responseType: flow,
       redirectUri,

@@ -23,11 +23,11 @@ import {
   requireOwnResponse,
 } from './authorization-response.ts'
 import type { LoginContext } from './context.ts'
+import { loginUrl, SIGN_IN_MS, type StartedSignIn } from './login-cookies.ts'
 import { BODY_LIMIT_BYTES, type OptionalFlow } from './optional-flow.ts'
 import { sendPage } from './pages.ts'
 import { returnLocation } from './return-to.ts'
 import { type Members, noteRefusal } from './sign-in.ts'
-import { loginUrl, TRANSACTION_MS, type Transaction } from './transaction.ts'
 
 const TEXT = { type: 'string' } as const
 
@@ -64,7 +64,7 @@ export const TOKEN_FLOW: OptionalFlow = {
           summary: 'What the page of the callback sends in the token flow',
           security: [],
           parameters: [inPath('nonce', NONCE.source), CSRF_PARAMETER],
-          requestBody: jsonBody('FragmentAnswer'),
+          requestBody: jsonBody('AuthorizationResponse'),
           responses: {
             200: {
               ...jsonResponse('Signed in; `Location` says where to go.', 'SignedInSession'),
@@ -82,7 +82,7 @@ export const TOKEN_FLOW: OptionalFlow = {
         },
       },
     },
-    schemas: { FragmentAnswer: FRAGMENT_SCHEMA },
+    schemas: { AuthorizationResponse: FRAGMENT_SCHEMA },
   },
   addRoutes(scope, context) {
     scope.route({
@@ -104,7 +104,7 @@ export const TOKEN_FLOW: OptionalFlow = {
  * facts of the new session; `Location` says where the page goes.
  */
 function createFragmentHandler(context: LoginContext) {
-  const { config, store, revoke, transactions, signIn, sessionFacts, clock } = context
+  const { config, store, revoke, loginCookies, signIn, sessionFacts, clock } = context
   const { redirect, issuer } = config.oauth
 
   return async function fragment(request: FastifyRequest, reply: FastifyReply): Promise<object> {
@@ -113,42 +113,42 @@ function createFragmentHandler(context: LoginContext) {
     const { state = null, iss = null } = body
     requireOwnResponse({ state, iss }, nonce, issuer)
     if (redirect === 'fixed' && state === null) throw problem('login_failed', 'The state is missing.')
-    const transaction = transactions.find(request.headers.cookie, nonce)
-    if (transaction?.flow !== 'token') throw problem('login_failed', NOT_YOURS)
+    const started = loginCookies.find(request.headers.cookie, nonce)
+    if (started?.flow !== 'token') throw problem('login_failed', NOT_YOURS)
     if (!body.error === !body.access_token) {
       throw problem('invalid_request', 'Exactly one of the members access_token and error is expected.')
     }
     if (body.error) {
       noteRefusal(context, request, body.error)
-      transactions.forget(reply, nonce)
+      loginCookies.forget(reply, nonce)
       throw problem('login_failed', {
         detail: 'The authorization server did not accept the sign-in.',
-        headers: { location: returnLocation(transaction.returnTo, loginErrorOf(body.error)) },
+        headers: { location: returnLocation(started.returnTo, loginErrorOf(body.error)) },
       })
     }
-    const granted = usableTokens(body, transaction)
-    const members = { loginUrl: loginUrl(transaction) }
+    const granted = usableTokens(body, started)
+    const members = { loginUrl: loginUrl(started) }
     if (!(await claim(nonce, granted, members))) throw problem('login_failed', NOT_YOURS)
-    transactions.forget(reply, nonce)
+    loginCookies.forget(reply, nonce)
     const session = await signIn(request, reply, { tokens: granted, flow: 'token', members })
-    reply.header('location', returnLocation(transaction.returnTo))
+    reply.header('location', returnLocation(started.returnTo))
     return sessionFacts(session)
   }
 
-  function usableTokens(body: FragmentBody, transaction: Transaction): GrantedTokens {
+  function usableTokens(body: FragmentBody, started: StartedSignIn): GrantedTokens {
     const granted = acceptFragment(body, clock.wall())
     // Without a refresh token, a token that is due at once would be a session that has ended.
     if (granted !== null && granted.lifeSeconds > 0) return granted
     throw problem('login_failed', {
       detail: 'The token cannot be used here.',
-      members: { loginUrl: loginUrl(transaction) },
+      members: { loginUrl: loginUrl(started) },
     })
   }
 
   async function claim(nonce: string, granted: GrantedTokens, members: Members): Promise<boolean> {
     const attempt = randomUUID()
     try {
-      return await store.claimNonce(nonce, attempt, TRANSACTION_MS)
+      return await store.claimNonce(nonce, attempt, SIGN_IN_MS)
     } catch (cause) {
       // The page has already removed the token from its address, so it cannot send it again.
       revoke(granted)
@@ -190,7 +190,7 @@ export const FORGET_FRAGMENT = `if (location.hash) history.replaceState(null, ''
  * Sends the page for a callback whose query has no response: that of this flow is in the fragment, which browsers do not
  * send, so a script reads it. null if this browser did not begin the sign-in. Throws if it began another flow.
  */
-export function createFragmentPage({ config, transactions }: LoginContext) {
+export function createFragmentPage({ config, loginCookies }: LoginContext) {
   const { redirect, flows, issuer } = config.oauth
 
   return function fragmentPage(
@@ -202,14 +202,14 @@ export function createFragmentPage({ config, transactions }: LoginContext) {
     if (!flows.has('token')) throw problem('invalid_request', CODE_OR_ERROR)
     if (redirect === 'fixed') {
       // The state, too, is in the fragment, so the sign-in is not known yet.
-      if (!transactions.hasBegun(cookie, 'token')) throw problem('invalid_request', CODE_OR_ERROR)
+      if (!loginCookies.hasBegun(cookie, 'token')) throw problem('invalid_request', CODE_OR_ERROR)
       return sendFragmentPage(reply, loginUrl({ flow: 'token', returnTo: '/' }))
     }
     requireOwnResponse(response, nonce, issuer)
-    const transaction = transactions.find(cookie, nonce)
-    if (transaction === null) return null
-    if (transaction.flow !== 'token') throw problem('invalid_request', CODE_OR_ERROR)
-    return sendFragmentPage(reply, loginUrl(transaction))
+    const started = loginCookies.find(cookie, nonce)
+    if (started === null) return null
+    if (started.flow !== 'token') throw problem('invalid_request', CODE_OR_ERROR)
+    return sendFragmentPage(reply, loginUrl(started))
   }
 }
 

@@ -8,7 +8,7 @@ interface ReadinessOptions {
   warnings: () => readonly string[]
 }
 
-/** Whether this process should get traffic: the answer of `/readyz`. */
+/** Whether this process should get traffic: the response of `/readyz`. */
 export interface Readiness {
   /** What is missing, in words; empty when the process is ready. */
   missing(): Promise<string[]>

@@ -89,7 +89,7 @@ export function createAuthorizeEndpoint({
     const { redirectUri, challenge, scope } = request
     const authorization = authorizations.open(username, scope)
     if (request.flow === 'token') {
-      const wire = Object.entries(tokens.tokenAnswer(authorization, 'none'))
+      const wire = Object.entries(tokens.tokenResponse(authorization, 'none'))
       const inFragment = wire.filter(([name]) => name !== 'callback')
       return redirectBack(
         request,

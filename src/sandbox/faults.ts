@@ -21,7 +21,7 @@ export interface Faults {
   expiresIn: 'truth' | 'absent' | { value: unknown }
   /** No `refresh_token` in the token response; at a refresh the presented one stays good. */
   omitRefreshToken: boolean
-  /** A refresh answers with the presented refresh token, which stays good. */
+  /** The response to a refresh has the presented refresh token, which stays good. */
   sameRefreshToken: boolean
   /**
    * A refresh token that was used already: ends the whole authorization and its access tokens
@@ -40,7 +40,7 @@ export interface Faults {
   invalidToken: 'standard' | 'bare401' | 'json400' | 'challenge403' | 'servicestack'
   /** Header fields of every resource response; null removes one. */
   resourceHeaders: Record<string, string | string[] | null>
-  /** Content coding of every resource answer with a body, whatever `Accept-Encoding` says. */
+  /** Content coding of every resource response with a body, whatever `Accept-Encoding` says. */
   resourceEncoding: 'identity' | 'gzip' | 'deflate' | 'br'
 }
 
@@ -62,9 +62,9 @@ export type Misbehaviour =
   | { mode: 'html' }
   /** The correct response, this many milliseconds late. */
   | { mode: 'slow'; ms: number }
-  /** No answer, the connection stays open. */
+  /** No response, the connection stays open. */
   | { mode: 'hang' }
-  /** No answer, the connection is reset. */
+  /** No response, the connection is reset. */
   | { mode: 'drop' }
   /** A complete HTTP message that holds the first half of the right body. Always after the work. */
   | { mode: 'truncated' }

@@ -14,7 +14,7 @@ export function contentTypeOf(format: Format): string {
 }
 
 /**
- * The format of an answer: the `format` parameter, else `Content-Type`, else `Accept` (in its order,
+ * The format of a response: the `format` parameter, else `Content-Type`, else `Accept` (in its order,
  * without weights), else JSON. Null: the parameter names no format, or stands there twice.
  */
 export function chooseFormat(

@@ -121,7 +121,7 @@ function substitute(
   switch (fault.mode) {
     case 'status':
       return withHeaders(
-        textResponse(fault.status, fault.body ?? 'This answer was asked for by a switch.\n', 'fault'),
+        textResponse(fault.status, fault.body ?? 'This response was asked for by a switch.\n', 'fault'),
         { 'content-type': 'text/plain; charset=utf-8', ...fault.headers },
       )
     case 'html':

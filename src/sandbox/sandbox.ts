@@ -15,7 +15,7 @@ import { registerResourceServer } from './resource-server.ts'
 import { createScenarios } from './scenarios.ts'
 import { type SandboxOptions, settingsOf } from './settings.ts'
 import { createSites } from './sites.ts'
-import { createTokenEndpoint, type TokenAnswerWire } from './token-endpoint.ts'
+import { createTokenEndpoint, type TokenResponseBody } from './token-endpoint.ts'
 
 /** The imitated platform: both roles of the document on one listener, and the means to steer it. */
 export interface Sandbox {
@@ -44,7 +44,7 @@ export interface Sandbox {
   /** Switches, gates, journal and counters as at the start; tokens and sites stay. */
   reset(): void
   /** Issues tokens for a user without a sign-in (null: for the client itself). */
-  issueTokens(username: string | null): TokenAnswerWire
+  issueTokens(username: string | null): TokenResponseBody
   /** Revokes every authorization of the user. Returns their number. */
   revokeUser(username: string): number
   revokeAll(): number
@@ -177,7 +177,7 @@ export function createSandbox(options: SandboxOptions): Sandbox {
     issueTokens(username) {
       const scope = settings.scope ?? ownAddress()
       const kind = username === null ? 'none' : 'new'
-      return tokens.tokenAnswer(authorizations.open(username, scope), kind)
+      return tokens.tokenResponse(authorizations.open(username, scope), kind)
     },
     revokeUser: (username) => authorizations.revoke(username),
     revokeAll: () => authorizations.revoke(),

@@ -4,7 +4,7 @@ import { GRANTS, type GrantContext, type GrantResult } from './grants.ts'
 import { jsonResponse, oauthError, type SandboxResponse, withHeaders } from './response.ts'
 
 /** The members of document section 2.3; the wire's own spelling. */
-export interface TokenAnswerWire {
+export interface TokenResponseBody {
   access_token: string
   token_type: 'bearer'
   expires_in?: unknown
@@ -20,24 +20,27 @@ export type TokenEndpoint = ReturnType<typeof createTokenEndpoint>
 export function createTokenEndpoint(context: GrantContext) {
   const { settings, accounts, authorizations, faults } = context
 
-  function tokenAnswer(authorization: Authorization, refreshToken: Granted['refreshToken']): TokenAnswerWire {
+  function tokenResponse(
+    authorization: Authorization,
+    refreshToken: Granted['refreshToken'],
+  ): TokenResponseBody {
     const { tokenLifeSeconds, expiresIn, tokenAnswer: patch, omitRefreshToken } = faults.current()
-    const answer: TokenAnswerWire = {
+    const body: TokenResponseBody = {
       access_token: authorizations.issueAccessToken(authorization, tokenLifeSeconds),
       token_type: 'bearer',
       expires_in: tokenLifeSeconds,
       callback: settings.client.callback,
       scope: authorization.scope,
     }
-    if (typeof refreshToken === 'object') answer.refresh_token = refreshToken.keep
+    if (typeof refreshToken === 'object') body.refresh_token = refreshToken.keep
     if (refreshToken === 'new' && !omitRefreshToken) {
-      answer.refresh_token = authorizations.issueRefreshToken(authorization)
+      body.refresh_token = authorizations.issueRefreshToken(authorization)
     }
-    if (expiresIn === 'absent') delete answer.expires_in
-    else if (expiresIn !== 'truth') answer.expires_in = expiresIn.value
-    Object.assign(answer, patch.set)
-    for (const member of patch.remove ?? []) delete answer[member]
-    return answer
+    if (expiresIn === 'absent') delete body.expires_in
+    else if (expiresIn !== 'truth') body.expires_in = expiresIn.value
+    Object.assign(body, patch.set)
+    for (const member of patch.remove ?? []) delete body[member]
+    return body
   }
 
   /** The first error of the form or the client; null if both are valid. */
@@ -56,7 +59,7 @@ export function createTokenEndpoint(context: GrantContext) {
   }
 
   return {
-    tokenAnswer,
+    tokenResponse,
 
     token(form: URLSearchParams, headers: IncomingHttpHeaders): SandboxResponse {
       const error = clientError(form, headers)
@@ -71,7 +74,7 @@ export function createTokenEndpoint(context: GrantContext) {
       const result = grant.redeem((name) => form.get(name) ?? undefined, context)
       if (result.kind === 'refused') return oauthError(result.error, result.description)
       const { authorization, refreshToken } = result
-      const wire = tokenAnswer(authorization, refreshToken)
+      const wire = tokenResponse(authorization, refreshToken)
       const response = withHeaders(jsonResponse(200, wire, 'granted'), { pragma: 'no-cache' })
       const issued = authorizations.accessTokenNumber(wire.access_token)
       return { ...response, username: authorization.username, issued }

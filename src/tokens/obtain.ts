@@ -3,8 +3,9 @@ import type { Sessions } from '../session/lifecycle.ts'
 import type { EndReason, LiveSession } from '../session/session.ts'
 import { StoreUnavailable } from '../store/store.ts'
 import type { RecordWatch, WatchRecord } from './record-watch.ts'
+import type { RefreshResult } from './refresh.ts'
 import { neededAt, type RefreshTiming } from './refresh-policy.ts'
-import type { SingleFlight } from './single-flight.ts'
+import type { Flight, SingleFlight } from './single-flight.ts'
 import { withTimeout } from './timeout.ts'
 
 /** What a request gets. A store that fails is thrown as `StoreUnavailable`. */
@@ -63,6 +64,10 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
     }
   }
 
+  /**
+   * Joins one refresh after the other, and reads the record after each, until the session has a token to send or there
+   * is none in time. A caller whose token is still usable gets it as soon as a refresh does not bring a new one soon.
+   */
   async function waitForToken(
     first: LiveSession,
     refusedGen: number | undefined,
@@ -80,56 +85,77 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
     const token = (): Access => ({ kind: 'token', session })
 
     for (;;) {
-      if (session.tokens.refreshToken === null) {
-        // Without a refresh token the session's absolute limit is the expiry of its access token.
-        if (isExpired()) return { kind: 'ended', reason: 'absolute' }
-        return isUsable() ? token() : { kind: 'not_refreshable' }
-      }
+      if (session.tokens.refreshToken === null) return accessWithoutRefresh()
       const flight = singleFlight.join(session, trigger)
       const result = await nullIfStoreFails(
         withTimeout(flight.result, patienceMs(flight.startedAt, isUsable(), deadline)),
       )
-      // No result within the caller's patience, or a failing store.
-      if (result === null && isUsable()) return token()
+      const access = (await accessAfter(result, flight)) ?? (await accessFromRecord(result))
+      if (access !== null) return access
+    }
+
+    function accessWithoutRefresh(): Access {
+      // Without a refresh token the session's absolute limit is the expiry of its access token.
+      if (isExpired()) return { kind: 'ended', reason: 'absolute' }
+      return isUsable() ? token() : { kind: 'not_refreshable' }
+    }
+
+    /**
+     * What a result means for this caller; null: the record tells. `result` is null if there was none within the
+     * caller's patience, or if the store failed.
+     */
+    async function accessAfter(result: RefreshResult | null, flight: Flight): Promise<Access | null> {
       switch (result?.kind) {
         case 'granted':
           session = result.session
-          break
+          return isNewer() ? token() : null
         case 'ended':
           return result
+        case 'changed':
+          return null
+        case 'busy':
+          return await waitForOther(result, flight)
+      }
+      if (isUsable()) return token()
+      switch (result?.kind) {
+        case undefined:
+          return null
         case 'later':
-          if (isUsable()) return token()
           // A flight with another trigger did not know that the resource server refuses this token.
-          if (flight.trigger !== trigger && refusedGen !== undefined && clock.monotonic() < deadline) continue
+          if (flight.trigger !== trigger && refusedGen !== undefined && clock.monotonic() < deadline)
+            return null
           return { kind: 'unavailable', retryAfterSeconds: result.retryInMs / 1_000 }
         case 'forced_before':
-          if (isUsable()) return token()
           // Only the refusal of a token that is valid by our own clock is final. An expired one is refreshed.
-          if (!isExpired()) return { kind: 'token_refused' }
-          break
-        case 'busy': {
-          if (flight.hasChanged()) break
-          const takenAt = clock.monotonic() - result.ageMs
-          // A presentation that is older than its timeout may take long: callers do not wait for it.
-          const until = Math.min(deadline, takenAt + timeoutMs + READ_RESULT_MS)
-          const patience = patienceMs(takenAt, isUsable(), until)
-          if (patience <= 0) return isUsable() ? token() : NOT_IN_TIME
-          await watch.next(Math.min(result.waitMs + 10, patience))
-          break
-        }
+          return isExpired() ? null : { kind: 'token_refused' }
         case 'paused':
-          if (isUsable()) return token()
           // Extended once only: repeated failovers must not delay a caller forever.
           if (!paused) deadline = Math.max(deadline, clock.monotonic() + result.waitMs + READ_RESULT_MS)
           paused = true
           if (clock.monotonic() >= deadline) throw storeMayBeBehind(result.waitMs)
           if (!flight.hasChanged())
             await watch.next(Math.min(result.waitMs + 10, deadline - clock.monotonic()))
-          break
-        case 'changed':
-        case undefined:
+          return null
       }
-      if (isNewer()) return token()
+    }
+
+    /** Waits for the change that another attempt, which holds the lease, will bring. */
+    async function waitForOther(
+      { waitMs, ageMs }: Extract<RefreshResult, { kind: 'busy' }>,
+      flight: Flight,
+    ): Promise<Access | null> {
+      if (flight.hasChanged()) return null
+      const takenAt = clock.monotonic() - ageMs
+      // A presentation that is older than its timeout may take long: callers do not wait for it.
+      const until = Math.min(deadline, takenAt + timeoutMs + READ_RESULT_MS)
+      const patience = patienceMs(takenAt, isUsable(), until)
+      if (patience <= 0) return isUsable() ? token() : NOT_IN_TIME
+      await watch.next(Math.min(waitMs + 10, patience))
+      return null
+    }
+
+    /** Reads the record after a result; null if another refresh may still bring a token in time. */
+    async function accessFromRecord(result: RefreshResult | null): Promise<Access | null> {
       const found = await nullIfStoreFails(sessions.find(session.key))
       if (found === null) return token()
       if (found.kind === 'ended') return found
@@ -143,6 +169,7 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
         return NOT_IN_TIME
       }
       if (result?.kind === 'changed' && isUnchanged) await watch.next(REREAD_MS)
+      return null
     }
 
     /** null if the store fails while the token at hand is still usable. */

@@ -6,7 +6,7 @@ import type { WatchRecord } from './record-watch.ts'
 import type { Refresh, RefreshResult, RefreshTrigger } from './refresh.ts'
 
 /** A refresh of this process until its callers have a result. A presentation without a response outlives it. */
-interface Flight {
+export interface Flight {
   /** Monotonic. */
   readonly startedAt: number
   readonly trigger: RefreshTrigger

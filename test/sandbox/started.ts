@@ -1,7 +1,7 @@
 import type { Test } from 'tap'
 import { createSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts'
 import type { SandboxOptions } from '../../src/sandbox/settings.ts'
-import type { TokenAnswerWire } from '../../src/sandbox/token-endpoint.ts'
+import type { TokenResponseBody } from '../../src/sandbox/token-endpoint.ts'
 
 /** A secret with every character that a form encoding must carry. */
 export const CLIENT = {
@@ -83,8 +83,8 @@ export function getFlux(
   })
 }
 
-export async function tokensOf(response: Response): Promise<TokenAnswerWire> {
-  return (await response.json()) as TokenAnswerWire
+export async function tokensOf(response: Response): Promise<TokenResponseBody> {
+  return (await response.json()) as TokenResponseBody
 }
 
 /** The `error` member of a JSON body. */

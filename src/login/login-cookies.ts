@@ -7,7 +7,7 @@ import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 
 /** One sign-in, as the server must remember it until the browser comes back. */
-export interface Transaction {
+export interface StartedSignIn {
   flow: RedirectFlow
   returnTo: string
   /** `redirect_uri` of the authorization request. */
@@ -17,20 +17,20 @@ export interface Transaction {
 }
 
 /** How long a sign-in may take; a nonce stays claimed as long. */
-export const TRANSACTION_MS = 600_000
+export const SIGN_IN_MS = 600_000
 const MAX_KEPT = 5
 /** More `Set-Cookie` lines would make a response head that proxies refuse; later sign-ins drop the rest. */
 const MAX_DROPPED = 20
 
-export interface Transactions {
+export interface LoginCookies {
   /** A new sign-in. Sets its cookie, and drops cookies that are too many or too old. */
   begin(
     reply: FastifyReply,
     cookieHeader: string | undefined,
-    what: Pick<Transaction, 'flow' | 'returnTo'>,
-  ): Pick<Transaction, 'redirectUri' | 'verifier'> & { nonce: string }
+    what: Pick<StartedSignIn, 'flow' | 'returnTo'>,
+  ): Pick<StartedSignIn, 'redirectUri' | 'verifier'> & { nonce: string }
   /** The sign-in of this nonce, or null if this browser did not begin it or it is too old. */
-  find(cookieHeader: string | undefined, nonce: string): Transaction | null
+  find(cookieHeader: string | undefined, nonce: string): StartedSignIn | null
   /** Whether this browser has begun any sign-in of this flow. */
   hasBegun(cookieHeader: string | undefined, flow: RedirectFlow): boolean
   /** Clears the cookie of a sign-in. */
@@ -38,7 +38,7 @@ export interface Transactions {
 }
 
 /** Path where a sign-in can be started, or started again. */
-export function loginUrl({ flow, returnTo }: Pick<Transaction, 'flow' | 'returnTo'>): string {
+export function loginUrl({ flow, returnTo }: Pick<StartedSignIn, 'flow' | 'returnTo'>): string {
   return `${PATHS.login}?returnTo=${encodeURIComponent(returnTo)}${flow === 'code' ? '' : `&flow=${flow}`}`
 }
 
@@ -58,7 +58,7 @@ interface Sealed {
  * Sign-ins under way, each in a sealed cookie of its own. Visitors who never come back cost this server nothing, and
  * parallel tabs do not disturb each other.
  */
-export function createTransactions({
+export function createLoginCookies({
   keyring,
   cookies,
   publicUrl,
@@ -70,7 +70,7 @@ export function createTransactions({
   publicUrl: string
   oauth: Pick<Config['oauth'], 'redirect' | 'pkce'>
   now: () => number
-}): Transactions {
+}): LoginCookies {
   const { loginCookiesIn, setLogin } = cookies
   const idOf = (nonce: string): string => createHash('sha256').update(nonce).digest('base64url').slice(0, 16)
 
@@ -86,7 +86,7 @@ export function createTransactions({
     const opened = keyring.open('login', value, id)
     if (opened === null) return null
     const sealed = JSON.parse(opened.text) as Sealed
-    return now() - sealed.t < TRANSACTION_MS ? sealed : null
+    return now() - sealed.t < SIGN_IN_MS ? sealed : null
   }
 
   return {
@@ -104,7 +104,7 @@ export function createTransactions({
       const dropped = kept.filter((cookie, at) => cookie.startedAt === 0 || at >= MAX_KEPT - 1)
       for (const cookie of dropped.slice(0, MAX_DROPPED)) clear(reply, cookie.id)
       const value = keyring.seal('login', plain, id)
-      setLogin(reply, { id, value, maxAgeSeconds: TRANSACTION_MS / 1_000 })
+      setLogin(reply, { id, value, maxAgeSeconds: SIGN_IN_MS / 1_000 })
       return { nonce, redirectUri: redirectUriOf(nonce), verifier }
     },
 
