@@ -32,6 +32,7 @@ const NOT_HERE = new Set([
   'ours-uncached',
   'ours-logged',
   'ours-traced',
+  'bare-fields',
   'bare-fastify',
   'nginx-tuned',
 ])

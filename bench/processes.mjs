@@ -113,15 +113,20 @@ const FIRST_PORT = 15_000
 const PORTS = 17_000
 let nextPort = randomInt(PORTS)
 
-/** A TCP port of 127.0.0.1 that was just free, and another one each time. */
+/** A TCP port of 127.0.0.1 that was just free, and another one each time, until all were given. */
 export async function freePort() {
-  const port = FIRST_PORT + nextPort
-  nextPort = (nextPort + 1) % PORTS
-  const server = createServer()
-  const isFree = await new Promise((resolve) => {
-    server.once('error', () => resolve(false)).listen(port, '127.0.0.1', () => resolve(true))
+  for (let tried = 0; tried < PORTS; tried += 1) {
+    const port = FIRST_PORT + nextPort
+    nextPort = (nextPort + 1) % PORTS
+    if (await isFree(port)) return port
+  }
+  throw new Error('no port is left')
+}
+
+function isFree(port) {
+  return new Promise((resolve, reject) => {
+    const server = createServer()
+    server.once('error', (error) => (error.code === 'EADDRINUSE' ? resolve(false) : reject(error)))
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)))
   })
-  if (!isFree) return await freePort()
-  await new Promise((resolve) => server.close(resolve))
-  return port
 }

@@ -2,11 +2,12 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { parseArgs } from 'node:util'
 import { bare } from './candidates/node-servers.mjs'
 import { startOurs } from './candidates/ours.mjs'
 import { chooseLoad, runLoad } from './load/load.mjs'
+import { ROOT } from './places.mjs'
 import { readNumbers, runProgram, say, withServices } from './program.mjs'
 import { order, startWorker } from './refresh/workers.mjs'
 import { markdownTable } from './report/table.mjs'
@@ -18,6 +19,7 @@ const HELP = `npm run profile -- [flags]
   --lines <n>                 functions to print (25)`
 
 const SUBJECTS = { call: profileCall(startOurs), bare: profileCall(bare.start), refresh: profileRefresh }
+const ROOT_URL = pathToFileURL(`${ROOT}/`).href.replace(/\/+$/, '/')
 const RECORDER = fileURLToPath(new URL('profile/recorder.mjs', import.meta.url))
 
 await runProgram({ help: HELP, read: readOptions, run })
@@ -69,7 +71,7 @@ async function record({ pid, file, work }) {
 function profileCall(start) {
   return async (services, { file, seconds }) => {
     const started = await start(services, { nodeArgs: ['--import', RECORDER], env: { BENCH_PROFILE: file } })
-    const requests = requestsOf(started, { kilobytes: 1 }, ['session=none'])
+    const requests = requestsOf(started, { kilobytes: 1 }, services.ourCookies ?? ['session=none'])
     const shape = { url: started.url, requests, connections: 64, seconds }
     const load = () => runLoad({ kind: chooseLoad(null), folder: services.folder, ...shape })
     const recorded = await record({ pid: started.pid, file, work: async () => (await load()).requests })
@@ -149,11 +151,11 @@ function packageOf({ url, functionName }) {
     const [scope, name] = url.slice(inModules + '/node_modules/'.length).split('/')
     return scope.startsWith('@') ? `${scope}/${name}` : scope
   }
-  return /\/(?:dist|src|bench)\/.*?(?=[^/]*$)/.exec(url)?.[0].slice(1) ?? url
+  return url.startsWith(ROOT_URL) ? url.slice(ROOT_URL.length).replace(/[^/]*$/, '') : url
 }
 
 function functionOf({ url, functionName, lineNumber }) {
-  const file = url.replace(/^.*\/node_modules\//, '').replace(/^file:\/\/.*\/(dist|src|bench)\//, '$1/')
+  const file = url.replace(/^.*\/node_modules\//, '').replace(ROOT_URL, '')
   // The source maps of packages name files alone.
   const line = lineNumber > 0 ? `:${lineNumber + 1}` : ''
   return url === '' ? functionName : `${functionName || '(anonymous)'} ${file}${line}`

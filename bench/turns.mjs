@@ -2,7 +2,7 @@
 
 /** Shorter loads would be mostly the opening of connections; wrk knows whole seconds only. */
 const TURN_SECONDS = 1
-/** Candidates beside the reference. With more, each would wait so long for its turn that it is slow again. */
+/** Most candidates beside the reference. With more, each would wait so long for its turn that it is slow again. */
 const GROUP = 3
 /** The warm-up before a further kind of load, as a share of the first: most of the code is the same. */
 const FURTHER_WARMUP = 1 / 3
@@ -13,7 +13,7 @@ function turnsOf(seconds) {
 }
 
 /**
- * Compares candidates in groups of three, with the reference in each. Every round starts new processes, since the
+ * Compares candidates in groups of up to three, the same in every round, with the reference in each. Every round starts new processes, since the
  * compiler of Node decides again in each; every second round is in reverse order. The processes of a group are warmed
  * up and then loaded in turns of a second, so that they have the same age, and other work on the machine, which comes
  * and goes, slows all of them alike.
@@ -25,11 +25,11 @@ function turnsOf(seconds) {
  */
 export async function compareInTurns({ candidates, reference, kinds, options, start, add }) {
   const others = candidates.filter((candidate) => candidate !== reference)
+  const groups = groupsOf(others)
   const beside = reference === undefined ? [] : [reference]
   for (let round = 1; round <= options.rounds; round += 1) {
-    const ordered = round % 2 === 1 ? others : others.toReversed()
     const ofReference = new Map(kinds.map((kind) => [kind, []]))
-    for (const group of groupsOf(ordered)) {
+    for (const group of round % 2 === 1 ? groups : groups.map((each) => each.toReversed()).toReversed()) {
       const running = []
       for (const candidate of [...group, ...beside])
         running.push({ candidate, loads: [], ...(await start(candidate)) })
@@ -59,7 +59,9 @@ async function takeTurns(running, kind, seconds, warmupSeconds) {
     for (const each of running) each.loads.push(await each.takeTurn(kind, seconds / turns))
 }
 
+/** Groups of nearly equal size: a candidate that is alone with the reference waits for fewer turns than the others. */
 function groupsOf(candidates) {
   const count = Math.ceil(candidates.length / GROUP)
-  return Array.from({ length: count }, (_, at) => candidates.slice(at * GROUP, (at + 1) * GROUP))
+  const from = (at) => Math.round((at * candidates.length) / count)
+  return Array.from({ length: count }, (_, at) => candidates.slice(from(at), from(at + 1)))
 }

@@ -13,7 +13,7 @@ export const bare = {
 
 export const bareFields = {
   name: 'bare-fields',
-  title: 'node:http + undici dispatch, with the header fields and time limits of this server',
+  title: 'node:http + undici, with the fields and limits of this server',
   start: (services) => startServer(services, 'bare-fields'),
 }
 

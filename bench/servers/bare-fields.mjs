@@ -1,4 +1,5 @@
-// The lower bound for the interface of this server: as bare.mjs, with the fields that it sends both ways and its time limits.
+// The lower bound for the interface of this server: as bare.mjs, with the header fields that it sends to both sides, and the
+// time limits of its connections.
 import { createServer } from 'node:http'
 import { Pool } from 'undici'
 
@@ -14,16 +15,18 @@ const OWN = [
   ...['x-content-type-options', 'nosniff'],
   ...['content-security-policy', "default-src 'none'; frame-ancestors 'none'; sandbox"],
   ...['cross-origin-resource-policy', 'same-origin', 'referrer-policy', 'no-referrer'],
-  ...['cache-control', 'no-store'],
+  ...['cache-control', 'private, no-cache', 'vary', 'Cookie'],
 ]
 const PASSED = ['content-type', 'etag', 'last-modified', 'content-length']
 let count = 0
 
-const server = createServer({ requestTimeout: 60_000, headersTimeout: 30_000 }, (request, response) => {
+const limits = { requestTimeout: 60_000, headersTimeout: 30_000, connectionsCheckingInterval: 5_000 }
+const server = createServer(limits, (request, response) => {
   let controller
-  const { accept, 'accept-encoding': coding = 'identity' } = request.headers
+  const { accept, 'accept-encoding': coding = 'identity', 'accept-language': language } = request.headers
   const sent = ['authorization', AUTHORIZATION, 'accept', accept ?? '*/*', 'content-type', 'application/json']
   sent.push('via', '1.1 bff', 'accept-encoding', coding)
+  if (language !== undefined) sent.push('accept-language', language)
   const handler = {
     onRequestStart(started) {
       controller = started

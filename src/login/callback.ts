@@ -46,11 +46,11 @@ export function createCallback(context: LoginContext) {
     const { nonce = response.state ?? '' } = request.params as { nonce?: string }
     if (response.kind === 'none') {
       const page = fragmentPage(request, reply, { response, nonce })
-      return page ?? (await withoutLoginCookie(request, reply, nonce))
+      return page ?? (await withoutOpenSignIn(request, reply, nonce))
     }
     requireOwnResponse(response, nonce, oauth.issuer)
     const started = loginCookies.find(request.headers.cookie, nonce)
-    if (started === null) return await withoutLoginCookie(request, reply, nonce)
+    if (started === null) return await withoutOpenSignIn(request, reply, nonce)
     if (response.kind === 'error') {
       noteRefusal(context, request, response.value)
       loginCookies.forget(reply, nonce)
@@ -59,7 +59,7 @@ export function createCallback(context: LoginContext) {
     if (started.flow !== 'code') throw problem('login_failed', 'This sign-in did not ask for a code.')
     const attempt = randomUUID()
     if (!(await store.claimNonce(nonce, attempt, SIGN_IN_MS))) {
-      return await withoutLoginCookie(request, reply, nonce)
+      return await withoutOpenSignIn(request, reply, nonce)
     }
     // Cleared whatever the result: a leftover cookie would count towards the few that a browser may keep.
     loginCookies.forget(reply, nonce)
@@ -76,8 +76,11 @@ export function createCallback(context: LoginContext) {
     return reply.redirect(returnLocation(started.returnTo), 303)
   }
 
-  /** A reload or Back repeats the callback after a successful sign-in: a signed-in browser then goes home. */
-  async function withoutLoginCookie(
+  /**
+   * The login cookie is missing, or its nonce was used, as by a reload or Back after the sign-in: a signed-in browser goes
+   * home, any other gets an error.
+   */
+  async function withoutOpenSignIn(
     request: FastifyRequest,
     reply: FastifyReply,
     nonce: string,

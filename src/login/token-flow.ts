@@ -64,7 +64,7 @@ export const TOKEN_FLOW: OptionalFlow = {
           summary: 'What the page of the callback sends in the token flow',
           security: [],
           parameters: [inPath('nonce', NONCE.source), CSRF_PARAMETER],
-          requestBody: jsonBody('AuthorizationResponse'),
+          requestBody: jsonBody('FragmentResponse'),
           responses: {
             200: {
               ...jsonResponse('Signed in; `Location` says where to go.', 'SignedInSession'),
@@ -82,7 +82,7 @@ export const TOKEN_FLOW: OptionalFlow = {
         },
       },
     },
-    schemas: { AuthorizationResponse: FRAGMENT_SCHEMA },
+    schemas: { FragmentResponse: FRAGMENT_SCHEMA },
   },
   addRoutes(scope, context) {
     scope.route({

@@ -65,8 +65,8 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
   }
 
   /**
-   * Joins one refresh after the other, and reads the record after each, until the session has a token to send or there
-   * is none in time. A caller whose token is still usable gets it as soon as a refresh does not bring a new one soon.
+   * Joins one refresh after the other, and reads the record between them, until the session has a token to send or
+   * there is none in time. A caller whose token is still usable waits only briefly for a new one.
    */
   async function waitForToken(
     first: LiveSession,
@@ -90,7 +90,9 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
       const result = await nullIfStoreFails(
         withTimeout(flight.result, patienceMs(flight.startedAt, isUsable(), deadline)),
       )
-      const access = (await accessAfter(result, flight)) ?? (await accessFromRecord(result))
+      const next = await stepAfter(result, flight)
+      if (next === 'join_again') continue
+      const access = next === 'read_record' ? await accessFromRecord(result) : next
       if (access !== null) return access
     }
 
@@ -100,34 +102,32 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
       return isUsable() ? token() : { kind: 'not_refreshable' }
     }
 
-    /**
-     * What a result means for this caller; null: the record tells. `result` is null if there was none within the
-     * caller's patience, or if the store failed.
-     */
-    async function accessAfter(result: RefreshResult | null, flight: Flight): Promise<Access | null> {
+    /** What a caller does after a result; null stands for none within its patience, or for a store that failed. */
+    async function stepAfter(result: RefreshResult | null, flight: Flight): Promise<Step> {
       switch (result?.kind) {
         case 'granted':
           session = result.session
-          return isNewer() ? token() : null
+          return isNewer() ? token() : 'read_record'
         case 'ended':
           return result
         case 'changed':
-          return null
+          return 'read_record'
         case 'busy':
           return await waitForOther(result, flight)
       }
       if (isUsable()) return token()
       switch (result?.kind) {
         case undefined:
-          return null
+          return 'read_record'
         case 'later':
-          // A flight with another trigger did not know that the resource server refuses this token.
+          // A flight with another trigger did not know that the resource server refuses this token. A read of the record
+          // would let other callers begin the next one without knowing it either.
           if (flight.trigger !== trigger && refusedGen !== undefined && clock.monotonic() < deadline)
-            return null
+            return 'join_again'
           return { kind: 'unavailable', retryAfterSeconds: result.retryInMs / 1_000 }
         case 'forced_before':
           // Only the refusal of a token that is valid by our own clock is final. An expired one is refreshed.
-          return isExpired() ? null : { kind: 'token_refused' }
+          return isExpired() ? 'read_record' : { kind: 'token_refused' }
         case 'paused':
           // Extended once only: repeated failovers must not delay a caller forever.
           if (!paused) deadline = Math.max(deadline, clock.monotonic() + result.waitMs + READ_RESULT_MS)
@@ -135,7 +135,7 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
           if (clock.monotonic() >= deadline) throw storeMayBeBehind(result.waitMs)
           if (!flight.hasChanged())
             await watch.next(Math.min(result.waitMs + 10, deadline - clock.monotonic()))
-          return null
+          return 'read_record'
       }
     }
 
@@ -143,18 +143,18 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
     async function waitForOther(
       { waitMs, ageMs }: Extract<RefreshResult, { kind: 'busy' }>,
       flight: Flight,
-    ): Promise<Access | null> {
-      if (flight.hasChanged()) return null
+    ): Promise<Step> {
+      if (flight.hasChanged()) return 'read_record'
       const takenAt = clock.monotonic() - ageMs
       // A presentation that is older than its timeout may take long: callers do not wait for it.
       const until = Math.min(deadline, takenAt + timeoutMs + READ_RESULT_MS)
       const patience = patienceMs(takenAt, isUsable(), until)
       if (patience <= 0) return isUsable() ? token() : NOT_IN_TIME
       await watch.next(Math.min(waitMs + 10, patience))
-      return null
+      return 'read_record'
     }
 
-    /** Reads the record after a result; null if another refresh may still bring a token in time. */
+    /** The access that the record gives after a result; null if another refresh may still bring a token in time. */
     async function accessFromRecord(result: RefreshResult | null): Promise<Access | null> {
       const found = await nullIfStoreFails(sessions.find(session.key))
       if (found === null) return token()
@@ -191,6 +191,9 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
     return isDown() ? Math.min(left, startedAt + PATIENCE_IN_OUTAGE_MS - at) : left
   }
 }
+
+/** The end of a wait, or how it goes on. */
+type Step = Access | 'read_record' | 'join_again'
 
 const NOT_IN_TIME: Access = { kind: 'unavailable', retryAfterSeconds: 1 }
 

@@ -97,7 +97,7 @@ t.test('OpenAPI shows the schemas that request bodies are validated with', async
   for (const [name, schema] of [
     ['SiteUpdate', SITE_BODY_SCHEMA],
     ['PasswordSignIn', PASSWORD_FLOW.openApi.schemas.PasswordSignIn],
-    ['AuthorizationResponse', TOKEN_FLOW.openApi.schemas.AuthorizationResponse],
+    ['FragmentResponse', TOKEN_FLOW.openApi.schemas.FragmentResponse],
   ] as const) {
     t.same(judged(components.schemas[name]), judged(schema), name)
   }

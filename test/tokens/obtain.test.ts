@@ -184,6 +184,26 @@ t.test('a plain refresh that failed does not count as the forced one', async (t)
   t.equal(presentations.length, 2)
 })
 
+t.test('a forced refresh is the next one after a plain one that failed', async (t) => {
+  const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t)
+  const replica = addReplica(() => 0.999)
+  const key = await addSession(replica, 1, 90)
+  await replica.tokens.stop()
+  await time.advance(61_000)
+  behave({ kind: 'unavailable', ms: 500 })
+  const plain = request(replica, key)
+  await time.settle()
+  const forced = request(replica, key, 1)
+  await time.settle()
+  // A caller that read now would be behind all requests that begin meanwhile.
+  shared.read = async () => await new Promise(() => {})
+  behave({ kind: 'granted' })
+  await time.advance(600)
+  t.match(await plain, { kind: 'token', session: { record: { gen: 1 } } })
+  t.match(await forced, { kind: 'token', session: { record: { gen: 2 } } })
+  t.equal(presentations.length, 2)
+})
+
 t.test('a session without a refresh token ends with its access token', async (t) => {
   const { time, addReplica, request, shared } = createVirtualReplicas(t)
   const replica = addReplica()
