@@ -218,15 +218,16 @@ for (const [what, fault] of Object.entries(DOUBTFUL)) {
       const sandbox = await startSandbox(t, { tokenLifeSeconds: 6 })
       const bff = await startBff(t, sandbox, FAST)
       const browser = await signInFor(bff, sandbox, 6)
+      // As the server counts: on a busy machine the sandbox issued the tokens some time after the request for them.
+      const { accessTokenExpiresAt } = await (await browser.fetch('/auth/session')).json()
+      const issuedAt = Date.parse(String(accessTokenExpiresAt)) - 6_000
       // Without its tokens being used up: so that it can be seen how often it is presented.
       sandbox.faults.set({ tokenEndpoint: fault })
       await sandbox.journal.until({ endpoint: 'token', kind: 'refresh_token' })
       t.equal((await browser.fetch('/flux/temperature')).status, 200, 'the token that lives is used')
       await until('two more', () => presentations(sandbox).length >= 3)
       sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
-      // From the grant: the sign-in takes its time on a busy machine.
-      const grantedAt = sandbox.journal.entries({ endpoint: 'token' })[0]!.at
-      const afterMs = presentations(sandbox).map(({ at }) => at - grantedAt)
+      const afterMs = presentations(sandbox).map(({ at }) => at - issuedAt)
       t.equal(afterMs.length, 3)
       t.ok(afterMs[0]! >= 3_900 && afterMs[0]! < 5_300, `at first after ${afterMs[0]} ms`)
       t.ok(afterMs[1]! >= 5_300 && afterMs[1]! < 6_050, `again after ${afterMs[1]} ms`)
