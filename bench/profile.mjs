@@ -1,4 +1,4 @@
-// `npm run profile`: which code the time and the allocations of a call belong to, of this server and of bare Node, and of a refresh.
+// `npm run profile`: which code takes the time and the memory of a call, of the same call through bare Node, and of a refresh.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
@@ -19,7 +19,7 @@ const HELP = `npm run profile -- [flags]
   --lines <n>                 functions to print (25)`
 
 const SUBJECTS = { call: profileCall(startOurs), bare: profileCall(bare.start), refresh: profileRefresh }
-const ROOT_URL = pathToFileURL(`${ROOT}/`).href.replace(/\/+$/, '/')
+const ROOT_URL = pathToFileURL(`${ROOT}/`).href
 const RECORDER = fileURLToPath(new URL('profile/recorder.mjs', import.meta.url))
 
 await runProgram({ help: HELP, read: readOptions, run })

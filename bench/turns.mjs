@@ -13,10 +13,10 @@ function turnsOf(seconds) {
 }
 
 /**
- * Compares candidates in groups of up to three, the same in every round, with the reference in each. Every round starts new processes, since the
- * compiler of Node decides again in each; every second round is in reverse order. The processes of a group are warmed
- * up and then loaded in turns of a second, so that they have the same age, and other work on the machine, which comes
- * and goes, slows all of them alike.
+ * Compares candidates in groups of up to three, with the reference in each. The groups are the same in every round; every
+ * second round is in reverse order. Each round starts new processes, since the compiler of Node decides again in each. The
+ * processes of a group are warmed up and then loaded in turns of a second, so that they have the same age, and other work
+ * on the machine, which comes and goes, slows all of them alike.
  *
  * `reference` is one of the candidates, or undefined. `start(candidate)` resolves with `{warmUp, takeTurn, stop}`; the
  * first two get a kind of load and seconds, and `takeTurn` resolves with what the load cost. `add` receives
@@ -26,10 +26,11 @@ function turnsOf(seconds) {
 export async function compareInTurns({ candidates, reference, kinds, options, start, add }) {
   const others = candidates.filter((candidate) => candidate !== reference)
   const groups = groupsOf(others)
+  const reversed = groups.map((group) => group.toReversed()).toReversed()
   const beside = reference === undefined ? [] : [reference]
   for (let round = 1; round <= options.rounds; round += 1) {
     const ofReference = new Map(kinds.map((kind) => [kind, []]))
-    for (const group of round % 2 === 1 ? groups : groups.map((each) => each.toReversed()).toReversed()) {
+    for (const group of round % 2 === 1 ? groups : reversed) {
       const running = []
       for (const candidate of [...group, ...beside])
         running.push({ candidate, loads: [], ...(await start(candidate)) })
