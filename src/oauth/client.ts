@@ -89,8 +89,8 @@ export function createAuthorizationServer({
     onDate,
   })
 
-  /** openid-client's settings for one request; without `bounds` it has the whole token timeout from now. */
-  function configuration(bounds?: RequestBounds): Configuration {
+  /** openid-client's settings for one request, by default with the whole token timeout from now. */
+  function configuration(bounds: RequestBounds = wholeTimeout()): Configuration {
     const metadata: ServerMetadata = {
       issuer: oauth.issuer ?? new URL(oauth.authorizeUrl).origin,
       authorization_endpoint: oauth.authorizeUrl,
@@ -99,12 +99,17 @@ export function createAuthorizationServer({
     }
     const secret = oauth.clientSecret.reveal()
     const settings = new Configuration(metadata, oauth.clientId, {}, ClientSecretPost(secret))
-    settings.timeout = bounds === undefined ? oauth.tokenTimeoutMs / 1_000 : undefined
-    const sendBefore = clock.monotonic() + oauth.tokenTimeoutMs
-    settings[customFetch] = wrapTokenFetch(tokenFetch.within(bounds ?? { sendBefore })) as CustomFetch
+    // In seconds, of which openid-client makes milliseconds again: 2.01 s would not be a whole number.
+    settings.timeout = undefined
+    settings[customFetch] = wrapTokenFetch(tokenFetch.within(bounds)) as CustomFetch
     // The configuration has already decided whether plain http is permitted.
     allowInsecureRequests(settings)
     return settings
+  }
+
+  function wholeTimeout(): RequestBounds {
+    const timeoutMs = oauth.tokenTimeoutMs
+    return { sendBefore: clock.monotonic() + timeoutMs, signal: AbortSignal.timeout(timeoutMs) }
   }
 
   async function request(grant: () => Promise<TokenEndpointResponse>): Promise<TokenOutcome> {

@@ -9,7 +9,7 @@ export interface RequestBounds {
   /** By the monotonic clock: a request whose first byte has not been written by then is not sent. */
   sendBefore: number
   /** Resets the connection, so that nothing more is delivered on it in either direction. */
-  signal?: AbortSignal
+  signal: AbortSignal
 }
 
 /** What openid-client passes to its `customFetch`. */
@@ -17,7 +17,6 @@ interface FetchOptions {
   body?: unknown
   headers: Record<string, string>
   method: string
-  signal?: AbortSignal | undefined
 }
 
 export const CONNECT_TIMEOUT_MS = 5_000
@@ -48,7 +47,7 @@ export function createTokenFetch({
     keepAliveTimeout: 1_000,
     // Without this a server could ask for a longer time.
     keepAliveMaxTimeout: 1_000,
-    // The two signals bound the whole call.
+    // The signal bounds the whole call.
     headersTimeout: 0,
     bodyTimeout: 0,
   }
@@ -172,7 +171,7 @@ function exchange(
   monotonic: () => number,
 ): Promise<HttpResponse> {
   const { url } = request
-  const { body, headers, method, signal: timeout } = request.options
+  const { body, headers, method } = request.options
   const { sendBefore, signal } = request.bounds
   return new Promise((resolve, reject) => {
     let sent = false
@@ -192,8 +191,7 @@ function exchange(
 
     function stopListening(): void {
       clearTimeout(timer)
-      signal?.removeEventListener('abort', onReset)
-      timeout?.removeEventListener('abort', onTimeout)
+      signal.removeEventListener('abort', onAbort)
     }
     function finish(): void {
       stopListening()
@@ -212,19 +210,15 @@ function exchange(
       if (sent && status < 200) resetConnection()
       controller?.abort(cause instanceof Error ? cause : new Error('aborted'))
     }
-    function onReset(): void {
-      fail(signal?.reason)
+    function onAbort(): void {
+      fail(signal.reason)
     }
-    function onTimeout(): void {
-      fail(timeout?.reason)
-    }
-    signal?.addEventListener('abort', onReset, { once: true })
-    timeout?.addEventListener('abort', onTimeout, { once: true })
+    signal.addEventListener('abort', onAbort, { once: true })
 
     const handler: Dispatcher.DispatchHandler = {
       onRequestStart(started) {
         // It was given up while it waited for a connection, or the process was stopped: it must not be written now.
-        if (givenUp || signal?.aborted || monotonic() >= sendBefore) {
+        if (givenUp || signal.aborted || monotonic() >= sendBefore) {
           // Before the abort, which reports an error of its own.
           fail(tooLate())
           return started.abort(new Error('given up'))

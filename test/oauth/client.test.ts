@@ -261,6 +261,15 @@ t.test('a request without a response leaves a doubt after its timeout', async (t
   t.ok(took >= 290 && took < 1_500, `took ${Math.round(took)} ms`)
 })
 
+t.test('TOKEN_TIMEOUT_MS may be any whole number', async (t) => {
+  const { url } = await rawTokenEndpoint(t, (socket) => socket.write(http('200 OK', JSON.stringify(GOOD))))
+  // As seconds these have no exact binary form, so they do not become the same milliseconds again.
+  for (const timeout of ['1005', '2010', '4020', '16100']) {
+    const client = clientOf(t, url, { TOKEN_TIMEOUT_MS: timeout })
+    t.match(await client.redeemClient(), { kind: 'granted' }, timeout)
+  }
+})
+
 t.test('a request that got no connection in time is never sent', async (t) => {
   const { url, requests } = await rawTokenEndpoint(t, () => {})
   const client = clientOf(t, url)

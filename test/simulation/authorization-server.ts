@@ -190,11 +190,7 @@ export class SimulatedAuthorizationServer {
     return this.#random.between(1, 8)
   }
 
-  #refresh(
-    by: Replica,
-    text: string,
-    { sendBefore, signal }: Required<RequestBounds>,
-  ): Promise<TokenOutcome> {
+  #refresh(by: Replica, text: string, { sendBefore, signal }: RequestBounds): Promise<TokenOutcome> {
     const clock = this.#clock
     return new Promise((resolve) => {
       let over = false
