@@ -4,15 +4,21 @@ import { type Problem, problem } from '../errors.ts'
 import { endSlowly, newestResponse } from './connections.ts'
 import { securityHeaders } from './headers.ts'
 
+/** Longest request target, in bytes. */
+export const MAX_TARGET_LENGTH = 8_192
+
 interface ClientErrorOptions {
   newRequestId: () => string
   /** Browsers reach this server by https. */
   secure: boolean
 }
 
+/** What Node reports as a `clientError`; the parser's errors have the bytes that it read last. */
+type ClientError = Error & { code?: string; rawPacket?: unknown }
+
 interface ClientErrors {
   /** Listener of Node's `clientError`: parser errors and broken connections. */
-  onClientError(error: Error & { code?: string }, socket: Duplex): void
+  onClientError(error: ClientError, socket: Duplex): void
   /** Answers the requests that Node would answer itself, or drop. */
   watch(server: Server): void
 }
@@ -24,10 +30,10 @@ interface ClientErrors {
 export function createClientErrors({ newRequestId, secure }: ClientErrorOptions): ClientErrors {
   const closed = new WeakSet<Duplex>()
 
-  function onClientError(error: Error & { code?: string }, socket: Duplex): void {
+  function onClientError(error: ClientError, socket: Duplex): void {
     // The parser reports every further byte as well; a reset now could overtake the response.
     if (closed.has(socket)) return
-    const toSend = parserProblem(error.code)
+    const toSend = parserProblem(error)
     const response = newestResponse(socket)
     if (toSend === null || !socket.writable) socket.destroy()
     else if (response === null) respond(socket, toSend)
@@ -88,10 +94,19 @@ export function createClientErrors({ newRequestId, secure }: ClientErrorOptions)
 }
 
 /** null for a connection that broke: nobody would receive a response. */
-function parserProblem(code = ''): Problem | null {
-  if (code === 'HPE_HEADER_OVERFLOW') return problem('headers_too_large')
+function parserProblem({ code = '', rawPacket }: ClientError): Problem | null {
+  if (code === 'HPE_HEADER_OVERFLOW') {
+    return problem(beginsWithLongTarget(rawPacket) ? 'uri_too_long' : 'headers_too_large')
+  }
   if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return problem('request_timeout')
   return code.startsWith('HPE_')
     ? problem('invalid_request', 'This is not a well-formed HTTP request.')
     : null
+}
+
+/** The parser counts the target among the header fields, and does not say what was too long. */
+function beginsWithLongTarget(packet: unknown): boolean {
+  if (!Buffer.isBuffer(packet)) return false
+  const target = /^[A-Z]+ (\/\S*)/.exec(packet.toString('latin1'))?.[1] ?? ''
+  return target.length > MAX_TARGET_LENGTH
 }

@@ -4,6 +4,7 @@ import type { Config } from '../config/config.ts'
 import { type Problem, problem } from '../errors.ts'
 import { type Logger, messageOf, pathOf, warnForAllWorkers } from '../log.ts'
 import { isBelow, PATHS } from '../paths.ts'
+import { MAX_TARGET_LENGTH } from './client-errors.ts'
 import { closeSlowly, trackConnections } from './connections.ts'
 import { addSecurityHeaders } from './headers.ts'
 import { type ProblemPage, sendProblem, toProblem } from './problems.ts'
@@ -276,8 +277,6 @@ function createForwardedWarning(log: Logger) {
     })
   }
 }
-
-const MAX_TARGET_LENGTH = 8_192
 
 /**
  * Judges the raw lines of a request that Node's parser accepts, and that another server on the way could

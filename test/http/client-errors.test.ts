@@ -96,6 +96,14 @@ const CASES: Case[] = [
     431,
     'headers_too_large',
   ],
+  ...[20_000, 200_000].map(
+    (length): Case => [
+      `a target of ${length} bytes`,
+      `GET /flux/a?b=${'c'.repeat(length)} HTTP/1.1\r\nHost: a\r\n\r\n`,
+      414,
+      'uri_too_long',
+    ],
+  ),
   ['a target of 9 KB', `GET /flux/a?b=${'c'.repeat(9_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, 414, 'uri_too_long'],
   [
     'a path segment of 9 KB',
