@@ -58,8 +58,7 @@ export function loginPaths(oauth: Oauth): KnownPath[] {
   const paths: KnownPath[] = [
     ...servedFlows(oauth).flatMap(({ knownPaths }) => knownPaths(oauth.redirect)),
     { path: PATHS.login, allow: 'GET' },
-    { path: PATHS.callback, allow: 'GET' },
-    { path: PATHS.callbackOfLogin, allow: 'GET' },
+    { path: callbackPath(oauth.redirect), allow: 'GET' },
     { path: PATHS.session, allow: 'GET, HEAD, POST' },
     { path: PATHS.logout, allow: 'POST' },
   ]
