@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
 
-const ANY_METHOD = ['if-match', 'if-unmodified-since', 'accept-language']
-const READS_ONLY = ['if-none-match', 'if-modified-since', 'if-range', 'range']
+const ANY_METHOD = ['if-match', 'if-none-match', 'if-unmodified-since', 'accept-language']
+const READS_ONLY = ['if-modified-since', 'if-range', 'range']
 
 // https://www.w3.org/TR/trace-context/#traceparent-header: a value of another shape is to be dropped.
 const TRACEPARENT = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?$/

@@ -213,6 +213,7 @@ for (const method of ['PUT', 'POST']) {
         'content-type: application/json',
         `host: ${new URL(upstream.url).host}`,
         'if-match: "a"',
+        'if-none-match: "b"',
         'if-unmodified-since: Tue, 03 Nov 2026 10:00:00 GMT',
         'via: 1.1 bff',
       ])
