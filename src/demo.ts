@@ -44,6 +44,9 @@ const dist = dirname(fileURLToPath(import.meta.url))
 const children: ChildProcess[] = []
 let ending = false
 
+// As for the server, an empty variable is one that is not set.
+for (const [name, value] of Object.entries(process.env)) if (value === '') delete process.env[name]
+
 // A closing terminal sends SIGHUP; npm forwards a signal that the terminal also sends directly.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => void end(0))
 

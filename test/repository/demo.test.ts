@@ -24,7 +24,9 @@ async function startDemo(t: Teardown, env: Record<string, string> = {}) {
 t.test(
   'the demo serves its page on every address of localhost and sends a sign-in to its sandbox',
   async (t) => {
-    const { port, metricsUrl, sandboxUrl } = await startDemo(t)
+    // As for the server, an empty variable is one that is not set.
+    const empty = { STATIC_DIR: '', PUBLIC_URL: '', OPS_PORT: '', SERVER_URL: '' }
+    const { port, metricsUrl, sandboxUrl } = await startDemo(t, empty)
     for (const { address, family } of await lookup('localhost', { all: true })) {
       const host = family === 6 ? `[${address}]` : address
       const page = await fetch(`http://${host}:${port}/`, { headers: { accept: 'text/html' } })
