@@ -1,4 +1,5 @@
 import cluster, { type Worker } from 'node:cluster'
+import { setTimeout as pause } from 'node:timers/promises'
 import { AggregatorRegistry } from 'prom-client'
 import type { Config } from '../config/config.ts'
 import type { Logger, SharedWarning } from '../log.ts'
@@ -12,6 +13,8 @@ const MAX_PAUSE_MS = 10_000
 const WORKER_SLACK_MS = 1_000
 /** A worker that lived this long did not fail at its start. */
 const STABLE_AFTER_MS = 30_000
+/** Longest wait of a scrape for a worker that starts. */
+const START_WAIT_MS = 3_000
 
 /**
  * Runs `WORKERS` server processes on one public port. Replaces a worker that dies, stops all on one signal, and
@@ -21,7 +24,8 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
   const { opsPort } = config.listen
   let stopping = false
   let listening = 0
-  const started = new WeakSet<Worker>()
+  /** One promise for each worker that starts, until it listens or has ended. */
+  const starting = new Set<Promise<void>>()
   let pauseMs = FIRST_PAUSE_MS
   let exitCode = 0
   /** Subjects of the warnings that this replica has logged. */
@@ -32,14 +36,21 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
   const aggregator = new AggregatorRegistry()
   const askReadiness = createReadinessQuery()
   const ops = createOpsServer({
-    metrics: { text: () => aggregator.clusterMetrics(), contentType: aggregator.contentType },
+    metrics: {
+      async text() {
+        // A worker that starts would miss the question.
+        await Promise.race([Promise.all(starting), pause(START_WAIT_MS, null, { ref: false })])
+        return await aggregator.clusterMetrics()
+      },
+      contentType: aggregator.contentType,
+    },
     readiness: {
       async missing() {
         if (stopping) return ['the process is stopping']
         // A worker that starts replies only when it has started.
         const present = workers()
         if (present.length < config.workers) return ['a worker is missing']
-        if (!present.every((worker) => started.has(worker))) return ['a worker is starting']
+        if (starting.size > 0) return ['a worker is starting']
         const replies = await Promise.all(present.map(askReadiness))
         warnings = [...new Set(replies.flatMap((reply) => reply.warnings))]
         return [...new Set(replies.flatMap(({ missing }) => missing))]
@@ -49,20 +60,29 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
     log,
   })
 
-  function start(): void {
+  function startWorker(): void {
     const worker = cluster.fork()
     const startedAt = Date.now()
+    let noteStarted = (): void => {}
+    const start = new Promise<void>((resolve) => {
+      noteStarted = () => {
+        starting.delete(start)
+        resolve()
+      }
+    })
+    starting.add(start)
     worker.on('message', (message: { listening?: string; warning?: SharedWarning }) => {
       if (message.warning !== undefined) logOnce(message.warning)
       if (message.listening === undefined) return
       listening += 1
-      started.add(worker)
+      noteStarted()
       if (listening !== config.workers) return
       logListening(log, config, { url: message.listening, opsUrl, workers: config.workers })
     })
     // A message to a worker that has just died; its exit follows.
     worker.on('error', () => {})
     worker.once('exit', (code, signal) => {
+      noteStarted()
       if (stopping) {
         // A worker that has not yet installed its signal handler ends by SIGTERM itself, with nothing in flight.
         if (code !== 0 && signal !== 'SIGTERM') exitCode = 1
@@ -76,7 +96,7 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
       if (Date.now() - startedAt >= STABLE_AFTER_MS) pauseMs = FIRST_PAUSE_MS
       log.error({ event: 'worker.died', code, signal, pauseMs }, 'a worker died and is being replaced')
       setTimeout(() => {
-        if (!stopping) start()
+        if (!stopping) startWorker()
       }, pauseMs)
       pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS)
     })
@@ -118,7 +138,9 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
     process.stderr.write(`The server could not start. ${listenFailure(error, config.listen)}\n`)
     process.exit(1)
   }
-  for (let count = 0; count < config.workers; count += 1) start()
+  // JSON would turn a gauge that is not known, NaN, into null.
+  cluster.setupPrimary({ serialization: 'advanced' })
+  for (let count = 0; count < config.workers; count += 1) startWorker()
 }
 
 function workers(): Worker[] {

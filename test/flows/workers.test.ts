@@ -97,7 +97,9 @@ t.test('two workers serve one port, are replaced when they die, and stop togethe
   const { missing } = (await (await fetch(`${server.opsUrl}/readyz`)).json()) as { missing: string[] }
   t.strictSame(missing, ['a worker is starting'])
   t.ok(performance.now() - askedAt < 1_500, '/readyz does not wait for a worker that starts')
+  const scrape = fetch(`${server.opsUrl}/metrics`)
   process.kill(starting!, 'SIGCONT')
+  t.equal((await scrape).status, 200, 'a scrape waits for a worker that starts')
   await until('a new worker', () => workerPids(server).length === 3)
   await until('ready again', async () => (await ready()) === 200)
   t.equal((await fetch(`${server.url}/auth/session`)).status, 200)
@@ -127,6 +129,16 @@ t.test('a stop during the start of workers succeeds, and metrics report a hangin
   t.equal(await metrics.text(), 'A worker does not answer.\n')
   process.kill(hanging!, 'SIGCONT')
   t.equal(await server.stop('SIGTERM'), 0)
+})
+
+t.test('the metrics of several workers say that the queue is not known, when Redis is away', async (t) => {
+  const redis = await startRedis(t)
+  const server = await startServer(t, { SESSION_STORE: undefined, REDIS_URL: redis.url, WORKERS: '2' })
+  await until('both workers', () => workerPids(server).length === 2)
+  await redis.stop()
+  const metrics = await (await fetch(`${server.opsUrl}/metrics`)).text()
+  t.match(metrics, /^bff_refresh_due Nan$/m)
+  t.match(metrics, /^bff_store_up 0$/m)
 })
 
 t.test('workers whose primary is killed finish what is open and end', async (t) => {
