@@ -34,8 +34,6 @@ export type App = Awaited<ReturnType<typeof buildApp>>
 export const CACHED_SESSIONS = 20_000
 /** Longest wait of a start for the store. */
 const STORE_WAIT_MS = 1_000
-/** The part of a stop that is kept for closing everything after the last token response. */
-export const CLOSING_MS = 3_000
 
 /** Creates every object and registers the routes of every folder. `onStoreRefused`: the store refuses the credentials. */
 export async function buildApp(config: Config, log: Logger, onStoreRefused: (message: string) => void) {
@@ -109,7 +107,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     timing,
     concurrency,
     timeoutMs: oauth.tokenTimeoutMs,
-    stopMs: Math.max(0, config.shutdownSeconds * 1_000 - CLOSING_MS),
+    shutdownMs: config.shutdownSeconds * 1_000,
     random: Math.random,
     events: metrics,
     wrapRefresh: tracing?.wrapRefresh,

@@ -96,11 +96,11 @@ export function openSessions(settings, onRefreshed) {
     concurrency,
     timeoutMs: config.oauth.tokenTimeoutMs,
     // The background work starts and stops with each job, and no token request may begin so long after a stop.
-    stopMs: 86_400_000,
+    shutdownMs: 86_400_000,
     clock,
     random: Math.random,
     log,
-    events: { refreshed: (_trigger, outcome) => onRefreshed(outcome), lagged() {} },
+    events: { refreshed: (_trigger, outcome) => onRefreshed(outcome), lagged() {}, endedByOperator() {} },
   })
 
   /** A session as after a sign-in, whose access token is valid for so many seconds more. */

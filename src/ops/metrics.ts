@@ -138,6 +138,7 @@ export function createMetrics(): Metrics {
     signInFailed: (reason) => signInFailures.inc({ reason }),
     signedIn: (flow) => started.inc({ flow }),
     ended: (reason) => ended.inc({ reason }),
+    endedByOperator: () => ended.inc({ reason: 'operator' }),
     retried: (step) => retries.inc({ step }),
     restored: (what) => restored.inc({ what }),
     watch,

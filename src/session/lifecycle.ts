@@ -6,7 +6,7 @@ import type { Logger, RequestInLog } from '../log.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { ReliableStore } from '../store/reliable.ts'
 import {
-  type EndRecord,
+  type EndResult,
   inLog,
   type RecordKey,
   type SessionRecord,
@@ -39,7 +39,7 @@ type EndSession = (
 ) => Promise<boolean>
 
 interface EndSessionOptions {
-  store: Pick<SessionStore, 'end' | 'unschedule'>
+  store: Pick<SessionStore, 'end' | 'schedule' | 'unschedule'>
   keyring: Keyring
   log: Logger
   revoke: (tokens: TokenSet) => void
@@ -59,12 +59,14 @@ export function createEndSession(options: EndSessionOptions): EndSession {
     const opened = openTokens(keyring, key, ended.tokens)
     if (opened === null) options.onUnreadable(key)
     else options.revoke(opened.tokens)
-    // An entry that stays is dropped when it is claimed.
-    store.unschedule(key).catch((error: unknown) => {
+    // An entry that stays is dropped when it is claimed. An operator's command has no metrics: the replica that claims
+    // the entry counts this end.
+    const changed = reason === 'operator' ? store.schedule(key, 0) : store.unschedule(key)
+    changed.catch((error: unknown) => {
       if (!(error instanceof StoreUnavailable))
         log.error(
           { event: 'schedule.failed', err: error },
-          'a session could not be taken out of the due queue',
+          'the due queue could not be told that a session ended',
         )
     })
     return true
@@ -102,7 +104,7 @@ export interface Sessions {
    * tokens were replaced, or another attempt holds the lease, so it goes on. `gone`: there is no such session. While
    * the store fails this rejects, and the end is tried again in the background until the absolute limit.
    */
-  endRefused(key: RecordKey, record: SessionRecord, attempt: string): Promise<EndRecord['kind']>
+  endRefused(key: RecordKey, record: SessionRecord, attempt: string): Promise<EndResult['kind']>
 }
 
 interface SessionsOptions {

@@ -1,11 +1,12 @@
 import { randomUUID } from 'node:crypto'
 import type { Logger } from '../log.ts'
-import { inLog, type RecordKey, type SessionStore, StoreUnavailable } from './store.ts'
+import { type EndResult, inLog, type RecordKey, type SessionStore, StoreUnavailable } from './store.ts'
 
 /** A write that the store has taken, and loses again if its server dies before a Redis replica has it. */
 export type Written =
   | { kind: 'tokens'; gen: number; tokens: string }
-  | { kind: 'end'; reason: string | undefined }
+  /** `again` ends the session under the same conditions: meanwhile it may have been active, or have newer tokens. */
+  | { kind: 'end'; again: () => Promise<EndResult> }
 
 /**
  * The newest writes of this process, each kept for a minute. After an incident each is written again if the store
@@ -33,7 +34,7 @@ const ROUND_EVERY_MS = 1_000
 const STOP_MS = 2_000
 
 interface FailoverRepairOptions {
-  store: Pick<SessionStore, 'restoreTokens' | 'end' | 'schedule' | 'health'>
+  store: Pick<SessionStore, 'restoreTokens' | 'schedule' | 'health'>
   monotonic: () => number
   log: Logger
   /** The store had lost a write, which was restored. */
@@ -65,7 +66,7 @@ export function createFailoverRepair({
   let stopped = false
 
   store.health.onIncident(() => {
-    // Older writes have reached every Redis replica that may be promoted.
+    // Older writes have reached the Redis replica that is promoted, unless it was cut off for long (docs/limits.md).
     forgetOld()
     noteIncident()
   })
@@ -149,7 +150,12 @@ export function createFailoverRepair({
   /** Returns whether the store had lost the write. */
   async function writeIfLost(key: RecordKey, entry: Entry): Promise<boolean> {
     const { written } = entry
-    if (written.kind === 'end') return (await store.end(key, { reason: written.reason })).kind === 'ended'
+    if (written.kind === 'end') {
+      const { kind } = await written.again()
+      // The session goes on, and this process serves it again.
+      if (kind === 'precondition_failed' && kept.get(key) === entry) kept.delete(key)
+      return kind === 'ended'
+    }
     // A try whose reply was lost may have written them.
     entry.attempt ??= randomUUID()
     const { kind } = await store.restoreTokens(key, {

@@ -3,14 +3,14 @@ import type { Logger } from '../log.ts'
 import { createFailoverRepair } from './failover-repair.ts'
 import { createPendingActivity } from './pending-activity.ts'
 import {
-  type EndRecord,
   type EndRequest,
+  type EndResult,
   type RecordKey,
-  type ReleaseLease,
-  type ReplaceTokens,
+  type ReleaseLeaseRequest,
+  type ReplaceTokensRequest,
+  type ReplaceTokensResult,
   type SessionStore,
   StoreUnavailable,
-  type TokensWrite,
 } from './store.ts'
 
 /** A write that Redis did not take and that is tried again. `result`: how that ends, `expired` if it was given up. */
@@ -22,7 +22,7 @@ export interface Pending<Result> {
 /** Kinds of writes that are tried again. */
 export type RetriedWrite = 'tokens' | 'lease' | 'end'
 
-interface TokensToStore extends TokensWrite {
+interface TokensToStore extends ReplaceTokensRequest {
   /** Epoch milliseconds: pending tokens are given up at this instant, the absolute limit of the session. */
   endsAt: number
 }
@@ -37,14 +37,17 @@ export interface ReliableStore
   /** The browser of this session is active now. Written at once, and again until Redis takes it. */
   touch(key: RecordKey): void
   /** As `SessionStore.replaceTokens`; `pending` instead of a rejection. `read` shows pending tokens. */
-  replaceTokens(key: RecordKey, write: TokensToStore): Promise<ReplaceTokens | Pending<ReplaceTokens>>
+  replaceTokens(
+    key: RecordKey,
+    write: TokensToStore,
+  ): Promise<ReplaceTokensResult | Pending<ReplaceTokensResult>>
   /**
    * As `SessionStore.end`. A second call after one without a reply still returns `ended` with the tokens, even if the
    * first one has run.
    */
-  end(key: RecordKey, request?: EndRequest): Promise<EndRecord>
+  end(key: RecordKey, request?: EndRequest): Promise<EndResult>
   /** As `end`, but tried again for `forMs` milliseconds if Redis does not take it; `pending` instead of a rejection. */
-  endUntilTaken(key: RecordKey, request: EndRequest, forMs: number): Promise<EndRecord | Pending<EndRecord>>
+  endUntilTaken(key: RecordKey, request: EndRequest, forMs: number): Promise<EndResult | Pending<EndResult>>
   /** How many sessions have pending tokens. */
   pendingTokens(): number
   /** Resolves when no tokens are pending any more. From now on no other write is tried again. */
@@ -69,18 +72,20 @@ const FIRST_RETRY_MS = 100
 const LAST_RETRY_MS = 1_000
 /** A lease that could not be released by then has long expired; its doubt stays in the record. */
 const LEASE_RELEASED_WITHIN_MS = 600_000
-/** A few megabytes. Beyond that, a sign-out whose reply was lost may leave its tokens unrevoked. */
+/** A few megabytes. Beyond that the oldest are forgotten, and a repeated sign-out may leave its tokens unrevoked. */
 const MAX_ENDS_WITHOUT_REPLY = 1_000
+/** Who signs out again does so within minutes. */
+const END_WITHOUT_REPLY_KEPT_MS = 600_000
 
 export function createReliableStore(options: ReliableStoreOptions): ReliableStore {
   const { store, idleMs, clock, log, onRetried, onRestored } = options
   /** Tokens that Redis has not taken yet, with their generation. */
   const pending = new Map<RecordKey, { gen: number; tokens: string }>()
   const saving = new Set<Promise<unknown>>()
-  /** Releases and ends that are being tried again, by write and key. */
+  /** Names of the releases and ends that are being tried again. */
   const retrying = new Set<string>()
-  /** Sealed tokens of sessions whose end had no reply. */
-  const endsWithoutReply = new Map<RecordKey, string>()
+  /** Sealed tokens of sessions whose end had no reply; `at` is monotonic. */
+  const endsWithoutReply = new Map<RecordKey, { tokens: string; at: number }>()
   let givesUp = false
 
   const repair = createFailoverRepair({ store, monotonic: clock.monotonic, log, onRestored })
@@ -104,13 +109,12 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
     }
   }
 
-  /** As `retry`, but at most one of this kind for a record at a time: a second one is dropped. */
+  /** As `retry`, but at most one of this name at a time: a second one is dropped. */
   async function retryUnlessRetrying<Result>(
     write: RetriedWrite,
-    key: RecordKey,
+    name: string,
     { forMs, run }: { forMs: number; run: () => Promise<Result> },
   ): Promise<Result | { kind: 'expired' }> {
-    const name = `${write} ${key}`
     if (retrying.has(name) || givesUp) return { kind: 'expired' }
     retrying.add(name)
     try {
@@ -123,16 +127,17 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
     }
   }
 
-  function releaseLater(key: RecordKey, release: ReleaseLease): void {
+  function releaseLater(key: RecordKey, release: ReleaseLeaseRequest): void {
     const run = (): Promise<void> => store.releaseLease(key, release)
-    void retryUnlessRetrying('lease', key, { forMs: LEASE_RELEASED_WITHIN_MS, run })
+    const name = `lease ${key} ${release.attempt}`
+    void retryUnlessRetrying('lease', name, { forMs: LEASE_RELEASED_WITHIN_MS, run })
   }
 
   async function savePendingTokens(
     key: RecordKey,
     { gen, tokens, endsAt }: TokensToStore,
-    write: () => Promise<ReplaceTokens>,
-  ): Promise<ReplaceTokens | { kind: 'expired' }> {
+    write: () => Promise<ReplaceTokensResult>,
+  ): Promise<ReplaceTokensResult | { kind: 'expired' }> {
     const entry = { gen: gen + 1, tokens }
     pending.set(key, entry)
     log.warn(
@@ -152,10 +157,24 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
     }
   }
 
-  async function endAndNote(key: RecordKey, request: EndRequest): Promise<EndRecord> {
+  async function endAndNote(key: RecordKey, request: EndRequest): Promise<EndResult> {
     const ended = await store.end(key, request)
-    if (ended.kind === 'ended') repair.note(key, { kind: 'end', reason: request.reason })
+    if (ended.kind === 'ended') noteEnd(key, () => store.end(key, request))
     return ended
+  }
+
+  function noteEnd(key: RecordKey, again: () => Promise<EndResult>): void {
+    repair.note(key, { kind: 'end', again })
+  }
+
+  function noteEndWithoutReply(key: RecordKey, tokens: string): void {
+    const now = clock.monotonic()
+    endsWithoutReply.delete(key)
+    for (const [oldest, { at }] of endsWithoutReply) {
+      if (endsWithoutReply.size < MAX_ENDS_WITHOUT_REPLY && now - at < END_WITHOUT_REPLY_KEPT_MS) break
+      endsWithoutReply.delete(oldest)
+    }
+    endsWithoutReply.set(key, { tokens, at: now })
   }
 
   /** Read before the record is deleted, since the reply to that may be lost. */
@@ -212,7 +231,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
     },
 
     async replaceTokens(key, write) {
-      const run = async (): Promise<ReplaceTokens> => {
+      const run = async (): Promise<ReplaceTokensResult> => {
         const replaced = await store.replaceTokens(key, {
           gen: write.gen,
           attempt: write.attempt,
@@ -235,7 +254,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
     },
 
     async end(key, request = {}) {
-      const tokens = endsWithoutReply.get(key) ?? (await readTokens(key))
+      const tokens = endsWithoutReply.get(key)?.tokens ?? (await readTokens(key))
       if (tokens === null) {
         // Redis may have lost it, so that no process heard of its end.
         store.announceHere(key)
@@ -243,25 +262,25 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
       }
       try {
         const ended = await endAndNote(key, request)
-        const tokensBefore = endsWithoutReply.get(key)
+        const tokensBefore = endsWithoutReply.get(key)?.tokens
         endsWithoutReply.delete(key)
         if (ended.kind !== 'gone' || tokensBefore === undefined) return ended
         // An earlier call deleted it and its reply was lost: the caller must still revoke the tokens and count the end.
-        repair.note(key, { kind: 'end', reason: request.reason })
+        noteEnd(key, () => store.end(key, request))
         return { kind: 'ended', tokens: tokensBefore }
       } catch (error) {
-        if (endsWithoutReply.size < MAX_ENDS_WITHOUT_REPLY) endsWithoutReply.set(key, tokens)
+        noteEndWithoutReply(key, tokens)
         throw error
       }
     },
 
     async endUntilTaken(key, request, forMs) {
-      const run = (): Promise<EndRecord> => endAndNote(key, request)
+      const run = (): Promise<EndResult> => endAndNote(key, request)
       try {
         return await run()
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) throw error
-        return { kind: 'pending', result: retryUnlessRetrying('end', key, { forMs, run }) }
+        return { kind: 'pending', result: retryUnlessRetrying('end', `end ${key}`, { forMs, run }) }
       }
     },
 
@@ -269,7 +288,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
       // The store has the generation before the pending one, which `read` has shown.
       const storedGen = pending.get(key)?.gen === gen ? gen - 1 : gen
       const ended = await store.endPassed(key, storedGen, reason)
-      if (ended.kind === 'ended') repair.note(key, { kind: 'end', reason })
+      if (ended.kind === 'ended') noteEnd(key, () => store.endPassed(key, storedGen, reason))
       return ended
     },
 

@@ -34,7 +34,7 @@ export interface SessionRecord {
   readonly client: string
   /** Doubts about this generation's refresh token (docs/decisions/0002), that of a presentation under way included. */
   readonly doubts: number
-  /** Until when the lease is held, by the store's clock; 0 when it is free. */
+  /** Until when the lease is held, or refreshes are paused after a failover, by the store's clock; 0 for neither. */
   readonly leaseUntil: number
   /** No refresh before this instant, by the store's clock; 0 for none. */
   readonly retryAt: number
@@ -66,12 +66,12 @@ export interface RecordStore {
    */
   touch(key: RecordKey, agoMs: number): Promise<boolean>
   /** Deletes the record, keeps the reason, and announces the end. */
-  end(key: RecordKey, request?: EndRequest): Promise<EndRecord>
+  end(key: RecordKey, request?: EndRequest): Promise<EndResult>
   /**
    * As `end`, but only if the store's own clock agrees, to within `CLOCK_TOLERANCE_MS`, that a limit has passed; else
    * `precondition_failed`. A replica whose clock is wrong must not end sessions for all replicas.
    */
-  endPassed(key: RecordKey, gen: number, reason: string): Promise<EndRecord>
+  endPassed(key: RecordKey, gen: number, reason: string): Promise<EndResult>
   /** Why and when a session ended, for `END_KEPT_MS` after it; else null. An end by a limit is dated at that limit. */
   readEnd(key: RecordKey): Promise<SessionEnd | null>
   /**
@@ -105,7 +105,7 @@ export interface EndRequest {
 }
 
 /** `precondition_failed`: a condition of the request does not hold, and nothing was written. */
-export type EndRecord = { kind: 'ended'; tokens: string } | { kind: 'precondition_failed' } | { kind: 'gone' }
+export type EndResult = { kind: 'ended'; tokens: string } | { kind: 'precondition_failed' } | { kind: 'gone' }
 
 /** Why a session ended, and when (epoch milliseconds, by the store's clock); null if that is not known. */
 export interface SessionEnd {
@@ -128,24 +128,24 @@ export const CLOCK_TOLERANCE_MS = 5_000
 /** The refresh of one record: its lease, its doubts, and writes that compare generations. */
 interface RefreshStore {
   /** Takes the lease and counts the doubt of the presentation that follows, or says why it may not follow now. */
-  beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefresh>
+  beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefreshResult>
   /** Extends the lease of a presentation that has no response yet, and takes it again if the store has lost it. */
-  renewLease(key: RecordKey, request: RenewLease): Promise<RenewedLease>
+  renewLease(key: RecordKey, request: RenewLeaseRequest): Promise<RenewLeaseResult>
   /**
    * Releases the lease without new tokens. Does nothing unless `attempt` holds the lease. Exception: the record
    * knows fewer doubts, so the store has lost that lease; doubts and wait are then written.
    */
-  releaseLease(key: RecordKey, release: ReleaseLease): Promise<void>
+  releaseLease(key: RecordKey, release: ReleaseLeaseRequest): Promise<void>
   /**
    * Replaces the tokens of generation `gen`, or of an older one if the store has lost some. Needs no lease. The same
    * call again with `attempt` returns `replaced` again.
    */
-  replaceTokens(key: RecordKey, write: TokensWrite): Promise<ReplaceTokens>
+  replaceTokens(key: RecordKey, request: ReplaceTokensRequest): Promise<ReplaceTokensResult>
   /**
    * Writes tokens of generation `gen` again if the store has lost them and the record has an older one. The same call
    * again with `attempt` returns `restored` again.
    */
-  restoreTokens(key: RecordKey, write: TokensWrite): Promise<RestoreTokens>
+  restoreTokens(key: RecordKey, request: RestoreTokensRequest): Promise<RestoreTokensResult>
 }
 
 export interface BeginRefreshRequest {
@@ -163,7 +163,7 @@ export interface BeginRefreshRequest {
 }
 
 /** Whether the lease was taken. */
-export type BeginRefresh =
+export type BeginRefreshResult =
   /**
    * `attempt` holds the lease, and its doubt is counted. `doubts`: those before this presentation. `openForMs`: an
    * earlier holder never released its lease, and may still receive a response for this long; 0 if there is none.
@@ -185,7 +185,7 @@ export type BeginRefresh =
 /** Once the access token has expired no back-off is longer: the longest `Retry-After` that is honoured. */
 export const LONGEST_BACK_OFF_MS = 60_000
 
-export interface RenewLease {
+export interface RenewLeaseRequest {
   gen: number
   attempt: string
   /** Doubts about this generation, that of this presentation included. */
@@ -194,7 +194,7 @@ export interface RenewLease {
 }
 
 /** `taken`: the record has other tokens, or another attempt has taken the lease since. */
-export type RenewedLease = 'held' | 'taken' | 'gone'
+export type RenewLeaseResult = 'held' | 'taken' | 'gone'
 
 /** How many doubts there are about which generation, that of the latest presentation included. */
 interface InDoubt {
@@ -202,7 +202,7 @@ interface InDoubt {
   doubts: number
 }
 
-export interface ReleaseLease {
+export interface ReleaseLeaseRequest {
   attempt: string
   /** null if this presentation leaves no doubt: a readable response came, or nothing was sent. Earlier doubts stay. */
   inDoubt: InDoubt | null
@@ -210,19 +210,28 @@ export interface ReleaseLease {
   retryInMs: number
 }
 
-export interface TokensWrite {
-  gen: number
+interface TokensWrite {
   /** As in `BeginRefreshRequest`. */
   attempt: string
   /** Sealed, one byte a character. */
   tokens: string
 }
 
+export interface ReplaceTokensRequest extends TokensWrite {
+  /** The generation that these tokens follow: they become the next one. */
+  gen: number
+}
+
+export interface RestoreTokensRequest extends TokensWrite {
+  /** The generation of these tokens. */
+  gen: number
+}
+
 /** `replaced`: the record is now of generation `gen`. `newer`: it already has newer tokens than those. */
-export type ReplaceTokens = { kind: 'replaced'; gen: number } | { kind: 'newer' } | { kind: 'gone' }
+export type ReplaceTokensResult = { kind: 'replaced'; gen: number } | { kind: 'newer' } | { kind: 'gone' }
 
 /** `newer`: the record has this generation or a newer one. */
-export type RestoreTokens = { kind: 'restored' } | { kind: 'newer' } | { kind: 'gone' }
+export type RestoreTokensResult = { kind: 'restored' } | { kind: 'newer' } | { kind: 'gone' }
 
 /** The queue of sessions that are due for a refresh. It is a hint: the record is the truth. */
 export interface DueQueue {

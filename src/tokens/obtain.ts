@@ -109,7 +109,7 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
           session = result.session
           return isNewer() ? token() : 'read_record'
         case 'ended':
-          return result
+          return await endedAccess()
         case 'changed':
           return 'read_record'
         case 'busy':
@@ -137,6 +137,15 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
             await watch.next(Math.min(result.waitMs + 10, deadline - clock.monotonic()))
           return 'read_record'
       }
+    }
+
+    /** The record's end says why, unless the store fails now. */
+    async function endedAccess(): Promise<Access> {
+      const found = await sessions.find(session.key).catch((error: unknown) => {
+        if (error instanceof StoreUnavailable) return null
+        throw error
+      })
+      return { kind: 'ended', reason: found?.kind === 'ended' ? found.reason : null }
     }
 
     /** Waits for the change that another attempt, which holds the lease, will bring. */

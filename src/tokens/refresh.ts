@@ -6,7 +6,7 @@ import type { AuthorizationServer } from '../oauth/client.ts'
 import type { GrantedTokens, TokenOutcome } from '../oauth/token-response.ts'
 import type { Sessions } from '../session/lifecycle.ts'
 import { sealTokens, type TokenSet } from '../session/sealed-tokens.ts'
-import type { EndReason, LiveSession } from '../session/session.ts'
+import type { LiveSession } from '../session/session.ts'
 import type { ReliableStore } from '../store/reliable.ts'
 import { inLog, StoreUnavailable } from '../store/store.ts'
 import { type Admission, type Breaker, PROBE_MS } from './breaker.ts'
@@ -22,6 +22,8 @@ export interface RefreshEvents {
   refreshed(trigger: RefreshTrigger, outcome: TokenOutcome['kind'], seconds: number): void
   /** Seconds between the instant at which a background refresh was due and its start. */
   lagged(seconds: number): void
+  /** An operator's command ended a session. */
+  endedByOperator(): void
 }
 
 /** The result of one try to refresh. A store that fails is thrown as `StoreUnavailable`. */
@@ -34,8 +36,8 @@ export type RefreshResult =
   | { kind: 'paused'; waitMs: number }
   /** Read the record again: it has changed, or new tokens wait for the store (`late`) and `read` shows them. */
   | { kind: 'changed'; late?: Promise<RefreshResult> }
-  /** The session has ended; `reason` is null where it is not known here. */
-  | { kind: 'ended'; reason: EndReason | null }
+  /** The session has ended. Why, the store knows: another process may have ended it. */
+  | { kind: 'ended' }
   /**
    * No tokens now: the token endpoint failed, or nothing may be presented before `retryInMs`. `late`: the result of
    * the presentation that still has no response.
@@ -182,7 +184,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
       case 'replaced':
         return { kind: 'changed' }
       case 'gone':
-        return { kind: 'ended', reason: null }
+        return { kind: 'ended' }
       case 'busy':
       case 'paused':
       case 'forced_before':
@@ -208,7 +210,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
         const waitMs = Math.max(
           presentableInMs(tokens, timing, { doubts, leftMs }),
           INCIDENT_PAUSE_MS - store.health.msSinceIncident(key),
-          // This process cannot know about incidents before it started. A released lease is harmless.
+          // This process cannot know about incidents before it started. A lease that was released leaves no question.
           record.leaseUntil > 0 ? INCIDENT_PAUSE_MS - (clock.monotonic() - beganAt) : 0,
         )
         if (waitMs <= 0) return lease
@@ -373,7 +375,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
           { event: 'refresh.refused', error: outcome.reason, recordKey: inLog(key) },
           'the authorization server refused the refresh token: the session ends',
         )
-        return { kind: 'ended', reason: ended === 'ended' ? 'refused' : null }
+        return { kind: 'ended' }
       }
       case 'unavailable':
       case 'in_doubt': {
@@ -422,7 +424,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
         case 'gone':
         case 'expired':
           revoke(session.tokens)
-          return { kind: 'ended', reason: null }
+          return { kind: 'ended' }
       }
     }
   }

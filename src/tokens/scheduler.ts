@@ -33,7 +33,7 @@ interface SchedulerOptions {
   clock: Clock
   random: () => number
   log: Logger
-  events: Pick<RefreshEvents, 'lagged'>
+  events: Pick<RefreshEvents, 'lagged' | 'endedByOperator'>
 }
 
 /** When the session ends if its browser stays away. */
@@ -147,7 +147,9 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     })
     switch (found.kind) {
       case 'ended':
-        return await store.unschedule(key)
+        await store.unschedule(key)
+        if (found.reason === 'operator') events.endedByOperator()
+        return
       case 'unreadable':
         return await store.schedule(key, UNREADABLE_PAUSE_MS)
       case 'live': {
@@ -167,7 +169,8 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     const result = await refreshResult(session)
     switch (result.kind) {
       case 'ended':
-        return await store.unschedule(session.key)
+        // Claimed once more, to see why it ended.
+        return await store.schedule(session.key, 0)
       case 'later': {
         const retryInMs = result.retryInMs + random() * Math.min(result.retryInMs / 4, 500)
         // Not later than the end of the session, so that the end is counted.

@@ -33,9 +33,6 @@ interface SingleFlightOptions {
   schedule: (session: LiveSession) => Promise<void>
 }
 
-/** When the record is gone, a refresh that ended the session itself has this long to report its reason. */
-const OWN_END_MS = 50
-
 /** One flight for each session and process at a time. Puts sessions with new tokens into the due queue. */
 export function createSingleFlight(options: SingleFlightOptions): SingleFlight {
   const { refresh, sessions, watchRecord, monotonic, log, schedule } = options
@@ -45,8 +42,6 @@ export function createSingleFlight(options: SingleFlightOptions): SingleFlight {
   function begin(session: LiveSession, trigger: RefreshTrigger): Flight {
     const { key } = session
     let changed = false
-    let over = false
-    let timer: NodeJS.Timeout | undefined
     let endEarly: (result: RefreshResult) => void = () => {}
     const endedEarly = new Promise<RefreshResult>((resolve) => {
       endEarly = resolve
@@ -58,13 +53,10 @@ export function createSingleFlight(options: SingleFlightOptions): SingleFlight {
 
     async function lookForEnd(): Promise<void> {
       const found = await sessions.find(key)
-      if (found.kind !== 'ended' || over) return
-      timer = setTimeout(() => endEarly({ kind: 'ended', reason: found.reason }), OWN_END_MS)
+      if (found.kind === 'ended') endEarly({ kind: 'ended' })
     }
 
     const work = refresh.refresh(session, trigger).finally(() => {
-      over = true
-      clearTimeout(timer)
       watch.stop()
       flights.delete(key)
       working.delete(work)

@@ -25,8 +25,8 @@ interface TokensOptions {
   /** Token requests of this process at once for which a caller still waits. */
   concurrency: number
   timeoutMs: number
-  /** How long a stop waits for token responses, from its beginning. */
-  stopMs: number
+  /** How long a stop may take in all. */
+  shutdownMs: number
   clock: Clock
   random: () => number
   log: Logger
@@ -48,16 +48,13 @@ export interface Tokens {
   consecutiveFailures(): number
   start(): void
   /**
-   * Starts no more background work, and gives open token requests `stopMs` from now to get their responses. Resolves
-   * when the background work has ended; browser requests may still need refreshes after that.
+   * Starts no more background work, and gives open token requests a part of `shutdownMs` from now to get their
+   * responses. Resolves when the background work has ended; browser requests may still need refreshes after that.
    */
   beginStop(): Promise<void>
   /** To be called when no request is open. Resolves when every refresh under way has been stored. */
   stop(): Promise<void>
 }
-
-/** Time for revocations after the last token response. */
-const REVOCATION_MS = 1_500
 
 export function createTokens(options: TokensOptions): Tokens {
   const { store, sessions, revoker, timing, timeoutMs, clock, random, log, events } = options
@@ -100,10 +97,11 @@ export function createTokens(options: TokensOptions): Tokens {
     events,
   })
   const queueRepair = createQueueRepair({ store, ...SCAN_PACE, monotonic: clock.monotonic, random, log })
+  const closingMs = closingMsOf(options.shutdownMs)
   let responseDeadline: number | null = null
 
   async function beginStop(): Promise<void> {
-    responseDeadline ??= clock.monotonic() + options.stopMs
+    responseDeadline ??= clock.monotonic() + options.shutdownMs - closingMs
     refresh.closeAt(responseDeadline)
     await Promise.all([scheduler.stop(), queueRepair.stop()])
   }
@@ -129,8 +127,13 @@ export function createTokens(options: TokensOptions): Tokens {
       await beginStop()
       await singleFlight.settled()
       await store.drainPendingTokens()
-      const leftMs = Math.max(0, responseDeadline! + REVOCATION_MS - clock.monotonic())
+      const leftMs = Math.max(0, responseDeadline! + closingMs / 2 - clock.monotonic())
       await Promise.all([store.finish(), revoker.stop(leftMs)])
     },
   }
+}
+
+/** The part of a stop that is kept for what follows the last token response: revocations, then closing everything. */
+function closingMsOf(shutdownMs: number): number {
+  return Math.min(3_000, shutdownMs / 3)
 }

@@ -28,7 +28,7 @@ declare module 'fastify' {
 
 /** Any other method must not become the name of a span: clients choose it. */
 const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH'])
-/** A stop waits for the collector at most this long, and at most a quarter of `SHUTDOWN_SECONDS`. */
+/** A stop waits for the collector at most this long, and at most an eighth of `SHUTDOWN_SECONDS`. */
 const FLUSH_MS = 1_500
 
 /** Begins to export spans to the collector of `tracing`. */
@@ -50,7 +50,7 @@ export function startTracing(
         seconds,
         error: ok ? undefined : 'unavailable',
       }),
-    close: () => tracer.close(Math.min(FLUSH_MS, shutdownSeconds * 250)),
+    close: () => tracer.close(Math.min(FLUSH_MS, shutdownSeconds * 125)),
   }
 }
 

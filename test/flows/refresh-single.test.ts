@@ -78,7 +78,7 @@ for (const { where, from } of [
     t.equal(out.status, 204)
     for (const answer of await Promise.all(waiting)) {
       t.equal(answer.status, 401, 'without waiting for the authorization server')
-      t.match(answer.json(), { code: 'login_required' })
+      t.match(answer.json(), { code: 'login_required', reason: 'logout' })
     }
     t.equal(gate.waiting(), 1)
     await sandbox.journal.until({ endpoint: 'revoke' }, 2)

@@ -1,4 +1,4 @@
-import { CACHED_SESSIONS, CLOSING_MS } from '../../src/app.ts'
+import { CACHED_SESSIONS } from '../../src/app.ts'
 import { Problem } from '../../src/errors.ts'
 import type { Logger } from '../../src/log.ts'
 import { createLogout } from '../../src/login/logout.ts'
@@ -131,11 +131,11 @@ export class Replica implements Owner {
       timing,
       concurrency: settings.concurrency,
       timeoutMs: settings.timeoutMs,
-      stopMs: settings.shutdownMs - CLOSING_MS,
+      shutdownMs: settings.shutdownMs,
       clock: clocks,
       random: () => this.random.next(),
       log,
-      events: { refreshed() {}, lagged() {} },
+      events: { refreshed() {}, lagged() {}, endedByOperator() {} },
     })
     this.tokens = tokens
     const cookies = this.#cookies

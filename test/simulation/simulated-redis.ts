@@ -1,28 +1,29 @@
 import { NEW_HISTORY_PAUSE_MS } from '../../src/store/redis/store.ts'
 import {
-  type BeginRefresh,
   type BeginRefreshRequest,
+  type BeginRefreshResult,
   CLOCK_TOLERANCE_MS,
   type CreateRequest,
   DUE_SHARDS,
   type DueClaim,
   END_KEPT_MS,
-  type EndRecord,
   type EndRequest,
+  type EndResult,
   idleEndsAt,
   LONGEST_BACK_OFF_MS,
   type NewRecord,
   RECORD_SLACK_MS,
   type RecordKey,
-  type ReleaseLease,
-  type RenewedLease,
-  type RenewLease,
-  type ReplaceTokens,
-  type RestoreTokens,
+  type ReleaseLeaseRequest,
+  type RenewLeaseRequest,
+  type RenewLeaseResult,
+  type ReplaceTokensRequest,
+  type ReplaceTokensResult,
+  type RestoreTokensRequest,
+  type RestoreTokensResult,
   type SessionEnd,
   type SessionRecord,
   shardOf,
-  type TokensWrite,
 } from '../../src/store/store.ts'
 
 /** The record of a session in a Redis server. Never changed in place: each change replaces it. */
@@ -252,13 +253,13 @@ export class RedisServer {
     return true
   }
 
-  beginRefresh(key: RecordKey, request: BeginRefreshRequest): BeginRefresh {
+  beginRefresh(key: RecordKey, request: BeginRefreshRequest): BeginRefreshResult {
     const { gen, attempt, leaseMs, openMs, livesMs, forcedWindowMs } = request
     const record = this.live(key)
     if (record === null) return { kind: 'gone' }
     if (record.gen !== gen) return { kind: 'replaced' }
     const now = this.clock()
-    const granted = (doubts: number, openUntil: number): BeginRefresh => {
+    const granted = (doubts: number, openUntil: number): BeginRefreshResult => {
       const ageMs = now - record.replacedAt
       const openForMs = Math.max(0, openUntil - now)
       return { kind: 'granted', doubts, openForMs, ageMs: ageMs < 0 ? null : ageMs }
@@ -296,7 +297,7 @@ export class RedisServer {
     return granted(record.doubts, openUntil)
   }
 
-  renewLease(key: RecordKey, { gen, attempt, doubts, leaseMs }: RenewLease): RenewedLease {
+  renewLease(key: RecordKey, { gen, attempt, doubts, leaseMs }: RenewLeaseRequest): RenewLeaseResult {
     const record = this.live(key)
     if (record === null) return 'gone'
     if (record.gen !== gen) return 'taken'
@@ -312,7 +313,7 @@ export class RedisServer {
     return 'held'
   }
 
-  releaseLease(key: RecordKey, { attempt, inDoubt, retryInMs }: ReleaseLease): void {
+  releaseLease(key: RecordKey, { attempt, inDoubt, retryInMs }: ReleaseLeaseRequest): void {
     const record = this.live(key)
     if (record === null) return
     const retrySetAt = this.clock()
@@ -327,7 +328,7 @@ export class RedisServer {
     this.#published(key)
   }
 
-  replaceTokens(key: RecordKey, { gen, attempt, tokens }: TokensWrite): ReplaceTokens {
+  replaceTokens(key: RecordKey, { gen, attempt, tokens }: ReplaceTokensRequest): ReplaceTokensResult {
     const record = this.live(key)
     if (record === null) return { kind: 'gone' }
     if (record.gen === gen + 1 && record.attempt === attempt) return { kind: 'replaced', gen: record.gen }
@@ -348,7 +349,7 @@ export class RedisServer {
     return true
   }
 
-  restoreTokens(key: RecordKey, { gen, attempt, tokens }: TokensWrite): RestoreTokens {
+  restoreTokens(key: RecordKey, { gen, attempt, tokens }: RestoreTokensRequest): RestoreTokensResult {
     const record = this.live(key)
     if (record === null) return { kind: 'gone' }
     if (record.gen === gen && record.attempt === attempt) return { kind: 'restored' }
@@ -362,7 +363,7 @@ export class RedisServer {
   }
 
   /** With `idleMs` only where a limit has passed. */
-  end(key: RecordKey, { gen, reason = '', attempt }: EndRequest, idleMs: number | null = null): EndRecord {
+  end(key: RecordKey, { gen, reason = '', attempt }: EndRequest, idleMs: number | null = null): EndResult {
     const record = this.live(key)
     if (record === null) return { kind: 'gone' }
     if (gen !== undefined && record.gen !== gen) return { kind: 'precondition_failed' }

@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import type { BeginRefresh, RecordKey } from '../../src/store/store.ts'
+import type { BeginRefreshResult, RecordKey } from '../../src/store/store.ts'
 import { leaseRequest, newKey, startSession, type TestStore } from './stores.ts'
 
 const LONG = 60_000
@@ -11,7 +11,8 @@ export async function beginContract(t: Test, made: TestStore): Promise<void> {
     key: RecordKey,
     attempt: string,
     { gen = 1, leaseMs = LONG, forcedWindowMs = 0 } = {},
-  ): Promise<BeginRefresh> => store.beginRefresh(key, leaseRequest(attempt, { gen, leaseMs, forcedWindowMs }))
+  ): Promise<BeginRefreshResult> =>
+    store.beginRefresh(key, leaseRequest(attempt, { gen, leaseMs, forcedWindowMs }))
 
   await t.test('the lease is granted with no doubts, and the record counts one', async (t) => {
     const key = await startSession(made)

@@ -3,7 +3,13 @@ import t from 'tap'
 import { createLog } from '../../src/log.ts'
 import { createFailoverRepair, type FailoverRepair, type Written } from '../../src/store/failover-repair.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
-import { type RecordKey, type SessionEnd, StoreUnavailable } from '../../src/store/store.ts'
+import {
+  type EndRequest,
+  type EndResult,
+  type RecordKey,
+  type SessionEnd,
+  StoreUnavailable,
+} from '../../src/store/store.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { installVirtualTime, type VirtualTime } from '../tokens/virtual-time.ts'
 import { IDLE_MS, newKey, newRecord } from './stores.ts'
@@ -18,6 +24,8 @@ interface Scene {
   /** Calls of the store, in order. */
   asked: RecordKey[]
   incident(): void
+  /** Notes that the store has ended this session. */
+  noteEnd(key: RecordKey, request: EndRequest): void
   /** Called once, during the next command. */
   atNextCall(work: () => void): void
   /** Keys whose node is unavailable; `all` stands for every key. */
@@ -60,10 +68,6 @@ function start(t: Teardown): Scene {
         if (losesReply.has(key)) throw new StoreUnavailable(new Error('no reply'))
         return reply
       },
-      async end(key, request) {
-        reach(key)
-        return await store.end(key, request)
-      },
     },
     monotonic: time.now,
     log: createLog('silent'),
@@ -76,6 +80,13 @@ function start(t: Teardown): Scene {
     scheduled,
     asked,
     incident,
+    noteEnd(key, request) {
+      const again = async (): Promise<EndResult> => {
+        reach(key)
+        return await store.end(key, request)
+      }
+      repair.note(key, { kind: 'end', again })
+    },
     readEnd: store.readEnd,
     away,
     losesReply,
@@ -95,7 +106,7 @@ function start(t: Teardown): Scene {
 const tokens = (gen: number) => ({ kind: 'tokens', gen, tokens: `sealed-${gen}` }) as const
 
 t.test('after an incident only the writes that the store lacks are repeated', async (t) => {
-  const { time, repair, restored, scheduled, incident, session, generation, readEnd } = start(t)
+  const { time, repair, restored, scheduled, incident, noteEnd, session, generation, readEnd } = start(t)
   const [behind, same, ahead, gone, back] = [
     await session(1),
     await session(2),
@@ -104,7 +115,7 @@ t.test('after an incident only the writes that the store lacks are repeated', as
     await session(),
   ]
   for (const key of [behind, same, ahead, gone]) repair.note(key, tokens(2))
-  repair.note(back, { kind: 'end', reason: 'logout' })
+  noteEnd(back, { reason: 'logout' })
   incident()
   await time.settle()
   t.strictSame([...restored].sort(), ['end', 'tokens'])
@@ -265,13 +276,24 @@ t.test('the newest 20,000 writes are kept', async (t) => {
 })
 
 t.test('of each session the newest generation is kept, and its end replaces all', async (t) => {
-  const { repair } = start(t)
+  const { repair, noteEnd } = start(t)
   repair.note('key', tokens(2))
   repair.note('key', tokens(3))
   t.match(repair.get('key'), tokens(3))
-  repair.note('key', { kind: 'end', reason: 'logout' })
+  noteEnd('key', { reason: 'logout' })
   repair.note('key', tokens(4))
-  t.match(repair.get('key'), { kind: 'end', reason: 'logout' })
+  t.match(repair.get('key'), { kind: 'end' })
+})
+
+t.test('an end whose condition no longer holds is not repeated, and is forgotten', async (t) => {
+  const { time, repair, restored, incident, noteEnd, session, generation } = start(t)
+  const key = await session(3)
+  noteEnd(key, { gen: 2, reason: 'refused' })
+  incident()
+  await time.settle()
+  t.equal(await generation(key), 3)
+  t.strictSame(restored, [])
+  t.equal(repair.get(key), null)
 })
 
 t.test('a stop waits for the current round, but not for a store that stays unavailable', async (t) => {

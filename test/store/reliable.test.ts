@@ -327,6 +327,18 @@ t.test('after a stop neither releases nor ends are retried', async (t) => {
   t.equal(time.waiting(), IDLE_TIMERS)
 })
 
+t.test('while a release is being retried, that of another attempt is retried too', async (t) => {
+  const { time, memory, store, fail, heal, session, after } = start(t)
+  const key = await session()
+  await memory.beginRefresh(key, leaseRequest('b'))
+  fail('releaseLease', 'down')
+  for (const attempt of ['a', 'b'])
+    await after(FAILS_AFTER_MS, store.releaseLease(key, { attempt, inDoubt: null, retryInMs: 0 }))
+  heal()
+  await time.advance(2_000)
+  t.match(await memory.read(key), { leaseUntil: 0 })
+})
+
 t.test('a programming error does not retry a release or an end', async (t) => {
   const { time, store, fail, callsOf, session, after } = start(t)
   const key = await session()
@@ -367,6 +379,38 @@ t.test('the first end after one without a reply returns its tokens, and a furthe
   heal()
   t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'ended', tokens: 'sealed-1' })
   t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'gone' })
+})
+
+t.test('ends without a reply keep their tokens for ten minutes', async (t) => {
+  const { time, store, fail, heal, session, after } = start(t)
+  const keys = [await session(), await session(), await session()]
+  for (const key of keys) {
+    fail('end', 'unanswered')
+    t.ok((await after(FAILS_AFTER_MS, store.end(key))) instanceof StoreUnavailable)
+    heal()
+    await time.advance(400_000)
+  }
+  const ended = await Promise.all(keys.map((key) => store.end(key)))
+  t.strictSame(
+    ended.map(({ kind }) => kind),
+    ['gone', 'ended', 'ended'],
+  )
+})
+
+t.test('after a failover an end is repeated only where its condition still holds', async (t) => {
+  const { time, memory, store, incident, session } = start(t)
+  const [active, newer] = [await session(), await session()]
+  await time.advance(IDLE_MS)
+  t.match(await store.endPassed(active, 1, 'idle'), { kind: 'ended' })
+  t.match(await store.endUntilTaken(newer, { gen: 1, reason: 'refused' }, 1_000), { kind: 'ended' })
+  // The server that takes over knows of later activity, or of newer tokens.
+  for (const key of [active, newer])
+    await memory.create(key, newRecord(time.now()), { attempt: randomUUID(), provisionalMs: 600_000 })
+  await memory.replaceTokens(newer, { gen: 1, attempt: 'another process', tokens: 'sealed-2' })
+  incident()
+  await time.settle()
+  t.match(await store.read(active), { gen: 1 })
+  t.match(await store.read(newer), { gen: 2 })
 })
 
 t.test('the end of a session that Redis has lost is announced in this process', async (t) => {
@@ -416,7 +460,7 @@ t.test(
   },
 )
 
-t.test('at most a thousand ends without a reply keep their tokens', async (t) => {
+t.test('the newest thousand ends without a reply keep their tokens', async (t) => {
   const { store, fail, heal, session, after } = start(t)
   const keys: RecordKey[] = []
   for (let at = 0; at < 1_001; at += 1) keys.push(await session())
@@ -426,7 +470,7 @@ t.test('at most a thousand ends without a reply keep their tokens', async (t) =>
   const ended = await Promise.all(keys.map((key) => store.end(key)))
   t.strictSame(
     ended.map(({ kind }) => kind),
-    [...Array(1_000).fill('ended'), 'gone'],
+    ['gone', ...Array(1_000).fill('ended')],
   )
 })
 
@@ -455,9 +499,10 @@ for (const [name, end] of Object.entries(ENDS)) {
     const setup = start(t)
     const { time, memory, store, restored, incident, session } = setup
     const key = await session()
+    const record = newRecord(time.now())
     await end(setup, key)
     // A replica that was promoted has not received the end.
-    await memory.create(key, newRecord(time.now()), { attempt: randomUUID(), provisionalMs: 600_000 })
+    await memory.create(key, record, { attempt: randomUUID(), provisionalMs: 600_000 })
     t.equal(await store.read(key), null)
     incident()
     await time.advance(1_000)

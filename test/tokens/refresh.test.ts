@@ -471,10 +471,24 @@ t.test('tokens that arrive after the session ended are revoked', async (t) => {
   await time.advance(100)
   t.ok(await other.sessions.end(key, 'logout'))
   await time.advance(100)
-  t.match(await asked, { kind: 'ended' }, 'long before the response')
+  t.match(await asked, { kind: 'ended', reason: 'logout' }, 'long before the response')
   await time.advance(3_000)
   t.equal(await shared.read(key), null)
   t.strictSame([...revoked].sort(), ['at-1', 'at-2', 'rt-1', 'rt-2'])
+})
+
+t.test('a caller learns why the session ended, also if the response comes just after the end', async (t) => {
+  const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
+  const [replica, other] = [addReplica(), addReplica()]
+  for (const [at, kind] of (['granted', 'refused'] as const).entries()) {
+    const key = await addSession(replica, at + 1, 0)
+    behave({ kind, ms: 3_000 })
+    const asked = request(replica, key)
+    await time.advance(2_999)
+    t.ok(await other.sessions.end(key, 'logout'))
+    await time.advance(100)
+    t.match(await asked, { kind: 'ended', reason: 'logout' }, kind)
+  }
 })
 
 t.test('a refusal does not end a session whose tokens another replica replaced meanwhile', async (t) => {
@@ -555,32 +569,38 @@ for (const rotatesAtOnce of [true, false]) {
   )
 }
 
-t.test('a stop waits for a response until its deadline, and then resets the presentation', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t, {
-    stopMs: 12_000,
+for (const [shutdownMs, waitsMs] of [
+  [15_000, 12_000],
+  [3_000, 2_000],
+] as const) {
+  t.test(`a stop of ${shutdownMs} ms waits ${waitsMs} for a response, and then resets it`, async (t) => {
+    const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(
+      t,
+      { shutdownMs },
+    )
+    const replica = addReplica()
+    const key = await addSession(replica, 1, 0)
+    behave({ kind: 'granted', ms: 60_000 })
+    const asked = request(replica, key)
+    await time.settle()
+    let stopped = false
+    void replica.tokens.stop().then(() => {
+      stopped = true
+    })
+    await time.advance(waitsMs - 100)
+    t.notOk(stopped)
+    await time.advance(200)
+    t.ok(stopped)
+    t.ok(presentations[0]!.answeredAt <= time.now(), 'its connection is closed')
+    t.match(await shared.read(key), { doubts: 1, leaseUntil: 0 }, 'other replicas do not wait for the lease')
+    await asked
   })
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 0)
-  behave({ kind: 'granted', ms: 60_000 })
-  const asked = request(replica, key)
-  await time.settle()
-  let stopped = false
-  void replica.tokens.stop().then(() => {
-    stopped = true
-  })
-  await time.advance(11_900)
-  t.notOk(stopped)
-  await time.advance(200)
-  t.ok(stopped)
-  t.ok(presentations[0]!.answeredAt <= time.now(), 'its connection is closed')
-  t.match(await shared.read(key), { doubts: 1, leaseUntil: 0 }, 'other replicas do not wait for the lease')
-  await asked
-})
+}
 
 t.test(
   'a refresh that gets its lease after the end of a stop presents nothing and releases the lease',
   async (t) => {
-    const setup = createVirtualReplicas(t, { stopMs: 5_000 })
+    const setup = createVirtualReplicas(t, { shutdownMs: 7_500 })
     const { time, addReplica, addSession, presentations, request, shared } = setup
     const replica = addReplica()
     const key = await addSession(replica, 1, 0)

@@ -260,7 +260,7 @@ t.test('a reply that is read late does not look like a step of the store clock',
     clock: time.clock,
     random: () => 0.5,
     log: createLog('silent'),
-    events: { lagged: unused },
+    events: { lagged: unused, endedByOperator: unused },
   })
   scheduler.start()
   await time.advance(60_000)

@@ -112,7 +112,7 @@ const LIMITS = {
   maxMs: 36_000_000,
   concurrency: 64,
   timeoutMs: TIMEOUT_MS,
-  stopMs: 17_000,
+  shutdownMs: 20_000,
 }
 
 /**
@@ -123,7 +123,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
   const time: VirtualTime = installVirtualTime(t)
   const steps = { wall: 0, store: 0 }
   const clock = { wall: () => time.now() + steps.wall, monotonic: time.clock.monotonic }
-  const { idleMs, maxMs, concurrency, timeoutMs, stopMs } = { ...LIMITS, ...limits }
+  const { idleMs, maxMs, concurrency, timeoutMs, shutdownMs } = { ...LIMITS, ...limits }
   const shared = createMemoryStore({ now: () => time.now() + steps.store, idleMs })
   t.teardown(() => shared.close())
   const presentations: Presentation[] = []
@@ -305,11 +305,15 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
       timing: TIMING,
       concurrency,
       timeoutMs,
-      stopMs,
+      shutdownMs,
       clock,
       random,
       log,
-      events: { refreshed: (_trigger, outcome) => void outcomes.push(outcome), lagged() {} },
+      events: {
+        refreshed: (_trigger, outcome) => void outcomes.push(outcome),
+        lagged() {},
+        endedByOperator() {},
+      },
     })
     const commands = new Map<string, number>()
     const id = replicas.length

@@ -1,16 +1,16 @@
 import {
-  type BeginRefresh,
   type BeginRefreshRequest,
+  type BeginRefreshResult,
   CLOCK_TOLERANCE_MS,
   END_KEPT_MS,
-  type EndRecord,
   type EndRequest,
+  type EndResult,
   idleEndsAt,
   LONGEST_BACK_OFF_MS,
   RECORD_SLACK_MS,
   type RecordKey,
-  type ReplaceTokens,
-  type RestoreTokens,
+  type ReplaceTokensResult,
+  type RestoreTokensResult,
   type SessionRecord,
   type SessionStore,
 } from '../store.ts'
@@ -79,7 +79,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     for (const listener of listeners) listener(key)
   }
 
-  function end(key: RecordKey, { gen, reason, attempt }: EndRequest, at = wall()): EndRecord {
+  function end(key: RecordKey, { gen, reason, attempt }: EndRequest, at = wall()): EndResult {
     const entry = unexpired(key)
     if (entry === null) return { kind: 'gone' }
     if (gen !== undefined && entry.gen !== gen) return { kind: 'precondition_failed' }
@@ -152,7 +152,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
       return true
     },
 
-    async beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefresh> {
+    async beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefreshResult> {
       const entry = unexpired(key)
       if (entry === null) return { kind: 'gone' }
       if (entry.gen !== request.gen) return { kind: 'replaced' }
@@ -217,7 +217,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
       changed(key)
     },
 
-    async replaceTokens(key, { gen, attempt, tokens }): Promise<ReplaceTokens> {
+    async replaceTokens(key, { gen, attempt, tokens }): Promise<ReplaceTokensResult> {
       const entry = unexpired(key)
       if (entry === null) return { kind: 'gone' }
       if (entry.gen === gen + 1 && entry.attempt === attempt) return { kind: 'replaced', gen: entry.gen }
@@ -234,7 +234,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
       return true
     },
 
-    async restoreTokens(key, { gen, attempt, tokens }): Promise<RestoreTokens> {
+    async restoreTokens(key, { gen, attempt, tokens }): Promise<RestoreTokensResult> {
       const entry = unexpired(key)
       if (entry === null) return { kind: 'gone' }
       if (entry.gen === gen && entry.attempt === attempt) return { kind: 'restored' }

@@ -49,7 +49,8 @@ export interface RedisConnections {
 /**
  * Commands fail at once while there is no connection: nothing is queued and nothing is sent twice, since a
  * command that failed may have run. Only the client of a Cluster sends a command again if its connection broke, at
- * most six times: every step of the store permits that.
+ * most six times. Every step of the store permits that; the end of a session that ran twice returns `gone`, so its tokens
+ * are not revoked.
  */
 export function openRedis({ target, ...trust }: RedisClientOptions): RedisConnections {
   const subscribers = new Set<Redis>()

@@ -1,17 +1,17 @@
 import { createHash } from 'node:crypto'
 import type { RedisTarget } from '../../config/redis-url.ts'
 import {
-  type BeginRefresh,
+  type BeginRefreshResult,
   CLOCK_TOLERANCE_MS,
   END_KEPT_MS,
-  type EndRecord,
   type EndRequest,
+  type EndResult,
   idleEndsAt,
   LONGEST_BACK_OFF_MS,
   RECORD_SLACK_MS,
   type RecordKey,
-  type ReplaceTokens,
-  type RestoreTokens,
+  type ReplaceTokensResult,
+  type RestoreTokensResult,
   type SessionRecord,
   type SessionStore,
   type StoreUnavailable,
@@ -136,7 +136,7 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     key: RecordKey,
     { gen, reason = '', attempt = '' }: EndRequest,
     idleLimitMs: number | '' = '',
-  ): Promise<EndRecord> {
+  ): Promise<EndResult> {
     const limits = [END_KEPT_MS, idleLimitMs, CLOCK_TOLERANCE_MS]
     const args = [gen ?? '', messages.channel, key, reason, ...limits, attempt]
     const end = async (...keys: string[]) =>
@@ -195,7 +195,7 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     async beginRefresh(
       key,
       { gen, attempt, leaseMs, openMs, livesMs, forcedWindowMs },
-    ): Promise<BeginRefresh> {
+    ): Promise<BeginRefreshResult> {
       const pauseMs = Math.max(NEW_HISTORY_PAUSE_MS, Math.ceil(Math.min(livesMs, leaseMs)))
       const longestBackOffMs = Math.ceil(Math.max(livesMs, LONGEST_BACK_OFF_MS))
       const args = [gen, attempt, leaseMs, forcedWindowMs, pauseMs, openMs, longestBackOffMs]
@@ -233,7 +233,7 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
       await script('release-lease', redisKey.record(key), attempt, doubts, retry, messages.channel, key, gen)
     },
 
-    async replaceTokens(key, { gen, attempt, tokens }): Promise<ReplaceTokens> {
+    async replaceTokens(key, { gen, attempt, tokens }): Promise<ReplaceTokensResult> {
       const args = [gen, attempt, toBytes(tokens), messages.channel, key]
       const reply = await script('replace-tokens', redisKey.record(key), ...args)
       if (reply === -1) return { kind: 'gone' }
@@ -244,7 +244,7 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
       return (await script('reseal-tokens', redisKey.record(key), toBytes(was), toBytes(sealed))) === 1
     },
 
-    async restoreTokens(key, { gen, attempt, tokens }): Promise<RestoreTokens> {
+    async restoreTokens(key, { gen, attempt, tokens }): Promise<RestoreTokensResult> {
       const args = [gen, attempt, toBytes(tokens), messages.channel, key]
       const reply = await script('restore-tokens', redisKey.record(key), ...args)
       if (reply === -1) return { kind: 'gone' }

@@ -26,6 +26,7 @@ end
 redis.call('DEL', KEYS[1])
 local why = ARGV[4] .. ' ' .. string.format('%.0f', endedAt)
 local keep = math.max(1, ARGV[5] - (now - endedAt))
-if KEYS[2] and ARGV[4] ~= '' then redis.call('SET', KEYS[2], why, 'PX', string.format('%.0f', keep)) end
+-- Before the reason: if that may not be written, every replica still learns of the end.
 redis.call('PUBLISH', ARGV[2], ARGV[3])
+if KEYS[2] and ARGV[4] ~= '' then redis.call('SET', KEYS[2], why, 'PX', string.format('%.0f', keep)) end
 return {1, r[2], why}

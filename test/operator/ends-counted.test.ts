@@ -1,0 +1,34 @@
+import t from 'tap'
+import { startRedis } from '../helpers/redis.ts'
+import { type Bff, platformEnv, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
+import { sessions } from './run.ts'
+
+async function metric(bff: Bff, series: string): Promise<number> {
+  const text = await (await fetch(`${bff.opsUrl}/metrics`)).text()
+  const line = text.split('\n').find((one) => one.startsWith(`${series} `))
+  return Number(line?.slice(series.length) ?? 0)
+}
+
+t.test('each session that an operator ends is counted once, by one of the replicas', async (t) => {
+  const redis = await startRedis(t)
+  const sandbox = await startSandbox(t)
+  const env = { REDIS_URL: redis.url }
+  const replicas = [await startBff(t, sandbox, env), await startBff(t, sandbox, env)]
+  await Promise.all(replicas.map(untilReady))
+  for (let count = 0; count < 3; count += 1)
+    t.equal((await signIn(replicas[0]!.browser(), sandbox)).status, 303)
+  const operator = {
+    REDIS_URL: redis.url,
+    SESSION_SECRET: 'the-first-secret-of-the-tests-of-32-characters',
+    ...platformEnv(sandbox),
+  }
+  t.match(await sessions(t, operator, 'end-all', '--yes'), { code: 0, lines: ['ended 3'] })
+  const counted = async (): Promise<number> => {
+    const values = replicas.map((bff) => metric(bff, 'bff_sessions_ended_total{reason="operator"}'))
+    return (await Promise.all(values)).reduce((sum, value) => sum + value)
+  }
+  await until('the ends are counted', async () => (await counted()) >= 3, 15_000)
+  await until('the queue is empty', async () => (await metric(replicas[0]!, 'bff_refresh_due')) === 0)
+  t.equal(await counted(), 3)
+})
