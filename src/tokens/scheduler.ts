@@ -169,8 +169,8 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     const result = await refreshResult(session)
     switch (result.kind) {
       case 'ended':
-        // Claimed once more, to see why it ended.
-        return await store.schedule(session.key, 0)
+        // Its entry is claimed once more, which shows why it ended.
+        return
       case 'later': {
         const retryInMs = result.retryInMs + random() * Math.min(result.retryInMs / 4, 500)
         // Not later than the end of the session, so that the end is counted.
