@@ -89,8 +89,8 @@ export function createAuthorizationServer({
     onDate,
   })
 
-  /** openid-client's settings for one request, by default with the whole token timeout from now. */
-  function configuration(bounds: RequestBounds = wholeTimeout()): Configuration {
+  /** openid-client's settings for one request; without `bounds` it has the whole token timeout. */
+  function configuration(bounds?: RequestBounds): Configuration {
     const metadata: ServerMetadata = {
       issuer: oauth.issuer ?? new URL(oauth.authorizeUrl).origin,
       authorization_endpoint: oauth.authorizeUrl,
@@ -99,9 +99,11 @@ export function createAuthorizationServer({
     }
     const secret = oauth.clientSecret.reveal()
     const settings = new Configuration(metadata, oauth.clientId, {}, ClientSecretPost(secret))
-    // In seconds, of which openid-client makes milliseconds again: 2.01 s would not be a whole number.
+    // openid-client converts seconds back to milliseconds, and 2.01 s gives no whole number.
     settings.timeout = undefined
-    settings[customFetch] = wrapTokenFetch(tokenFetch.within(bounds)) as CustomFetch
+    const fetchWithin: TokenFetch = (url, options) =>
+      tokenFetch.within(bounds ?? wholeTimeout())(url, options)
+    settings[customFetch] = wrapTokenFetch(fetchWithin) as CustomFetch
     // The configuration has already decided whether plain http is permitted.
     allowInsecureRequests(settings)
     return settings

@@ -61,14 +61,16 @@ export function createEndSession(options: EndSessionOptions): EndSession {
     else options.revoke(opened.tokens)
     // An entry that stays is dropped when it is claimed. An operator's command has no metrics: the replica that claims
     // the entry counts this end.
-    const changed = reason === 'operator' ? store.schedule(key, 0) : store.unschedule(key)
-    changed.catch((error: unknown) => {
+    const queued = reason === 'operator' ? store.schedule(key, 0) : store.unschedule(key)
+    const done = queued.catch((error: unknown) => {
       if (!(error instanceof StoreUnavailable))
         log.error(
           { event: 'schedule.failed', err: error },
-          'the due queue could not be told that a session ended',
+          'the due queue was not updated after a session ended',
         )
     })
+    // The process of the command ends soon.
+    if (reason === 'operator') await done
     return true
   }
 }

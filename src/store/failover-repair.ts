@@ -152,8 +152,11 @@ export function createFailoverRepair({
     const { written } = entry
     if (written.kind === 'end') {
       const { kind } = await written.again()
-      // The session goes on, and this process serves it again.
-      if (kind === 'precondition_failed' && kept.get(key) === entry) kept.delete(key)
+      if (kind === 'precondition_failed') {
+        // The session goes on. This process serves it again, and may have taken it out of the due queue.
+        if (kept.get(key) === entry) kept.delete(key)
+        store.schedule(key, 0).catch(logUnlessUnavailable)
+      }
       return kind === 'ended'
     }
     // A try whose reply was lost may have written them.
@@ -178,7 +181,7 @@ export function createFailoverRepair({
 
   return {
     note(key, written) {
-      if (kept.get(key)?.written.kind === 'end') return
+      if (written.kind === 'tokens' && kept.get(key)?.written.kind === 'end') return
       kept.delete(key)
       kept.set(key, { written, at: monotonic(), confirmedUpTo: incidents, attempt: null, underWay: null })
       forgetOld()

@@ -74,7 +74,7 @@ const LAST_RETRY_MS = 1_000
 const LEASE_RELEASED_WITHIN_MS = 600_000
 /** A few megabytes. Beyond that the oldest are forgotten, and a repeated sign-out may leave its tokens unrevoked. */
 const MAX_ENDS_WITHOUT_REPLY = 1_000
-/** Who signs out again does so within minutes. */
+/** A user who signs out again does so within minutes. */
 const END_WITHOUT_REPLY_KEPT_MS = 600_000
 
 export function createReliableStore(options: ReliableStoreOptions): ReliableStore {
@@ -82,7 +82,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
   /** Tokens that Redis has not taken yet, with their generation. */
   const pending = new Map<RecordKey, { gen: number; tokens: string }>()
   const saving = new Set<Promise<unknown>>()
-  /** Names of the releases and ends that are being tried again. */
+  /** Releases and ends that are being tried again, by write and key. */
   const retrying = new Set<string>()
   /** Sealed tokens of sessions whose end had no reply; `at` is monotonic. */
   const endsWithoutReply = new Map<RecordKey, { tokens: string; at: number }>()
@@ -109,12 +109,13 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
     }
   }
 
-  /** As `retry`, but at most one of this name at a time: a second one is dropped. */
+  /** As `retry`, but at most one of this kind for a record at a time: a second one is dropped. */
   async function retryUnlessRetrying<Result>(
     write: RetriedWrite,
-    name: string,
+    key: RecordKey,
     { forMs, run }: { forMs: number; run: () => Promise<Result> },
   ): Promise<Result | { kind: 'expired' }> {
+    const name = `${write} ${key}`
     if (retrying.has(name) || givesUp) return { kind: 'expired' }
     retrying.add(name)
     try {
@@ -129,8 +130,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
 
   function releaseLater(key: RecordKey, release: ReleaseLeaseRequest): void {
     const run = (): Promise<void> => store.releaseLease(key, release)
-    const name = `lease ${key} ${release.attempt}`
-    void retryUnlessRetrying('lease', name, { forMs: LEASE_RELEASED_WITHIN_MS, run })
+    void retryUnlessRetrying('lease', key, { forMs: LEASE_RELEASED_WITHIN_MS, run })
   }
 
   async function savePendingTokens(
@@ -280,7 +280,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
         return await run()
       } catch (error) {
         if (!(error instanceof StoreUnavailable)) throw error
-        return { kind: 'pending', result: retryUnlessRetrying('end', `end ${key}`, { forMs, run }) }
+        return { kind: 'pending', result: retryUnlessRetrying('end', key, { forMs, run }) }
       }
     },
 

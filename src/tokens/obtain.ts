@@ -140,11 +140,12 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
     }
 
     /** The record's end says why, unless the store fails now. */
-    async function endedAccess(): Promise<Access> {
+    async function endedAccess(): Promise<Step> {
       const found = await sessions.find(session.key).catch((error: unknown) => {
         if (error instanceof StoreUnavailable) return null
         throw error
       })
+      if (found?.kind === 'live') return 'read_record'
       return { kind: 'ended', reason: found?.kind === 'ended' ? found.reason : null }
     }
 

@@ -17,7 +17,7 @@ import { withTimeout } from './timeout.ts'
 
 export type RefreshTrigger = 'request' | 'schedule' | 'invalid_token'
 
-/** For the metrics of refreshes. */
+/** What the metrics count of refreshes and of the due queue. */
 export interface RefreshEvents {
   refreshed(trigger: RefreshTrigger, outcome: TokenOutcome['kind'], seconds: number): void
   /** Seconds between the instant at which a background refresh was due and its start. */
@@ -36,7 +36,7 @@ export type RefreshResult =
   | { kind: 'paused'; waitMs: number }
   /** Read the record again: it has changed, or new tokens wait for the store (`late`) and `read` shows them. */
   | { kind: 'changed'; late?: Promise<RefreshResult> }
-  /** The session has ended. Why, the store knows: another process may have ended it. */
+  /** The session has ended. The store knows why: another process may have ended it. */
   | { kind: 'ended' }
   /**
    * No tokens now: the token endpoint failed, or nothing may be presented before `retryInMs`. `late`: the result of
@@ -210,7 +210,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
         const waitMs = Math.max(
           presentableInMs(tokens, timing, { doubts, leftMs }),
           INCIDENT_PAUSE_MS - store.health.msSinceIncident(key),
-          // This process cannot know about incidents before it started. A lease that was released leaves no question.
+          // This process cannot know about incidents before it started. A lease that was released is harmless.
           record.leaseUntil > 0 ? INCIDENT_PAUSE_MS - (clock.monotonic() - beganAt) : 0,
         )
         if (waitMs <= 0) return lease

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import type { Clock } from '../clock.ts'
 import type { Logger } from '../log.ts'
 import type { Sessions } from '../session/lifecycle.ts'
@@ -6,8 +7,10 @@ import type { LiveSession } from '../session/session.ts'
 import {
   DUE_SHARDS,
   type DueQueue,
+  END_KEPT_MS,
   type RecordKey,
   type SessionRecord,
+  type SessionStore,
   StoreUnavailable,
   shardOf,
 } from '../store/store.ts'
@@ -18,7 +21,7 @@ import type { SingleFlight } from './single-flight.ts'
 import type { Slots } from './slots.ts'
 
 interface SchedulerOptions {
-  store: Pick<DueQueue, 'claimDue' | 'schedule' | 'unschedule'>
+  store: Pick<DueQueue, 'claimDue' | 'schedule' | 'unschedule'> & Pick<SessionStore, 'claimNonce'>
   sessions: Pick<Sessions, 'find'>
   singleFlight: Pick<SingleFlight, 'join'>
   breaker: Pick<Breaker, 'isOpen' | 'waitMs'>
@@ -148,7 +151,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     switch (found.kind) {
       case 'ended':
         await store.unschedule(key)
-        if (found.reason === 'operator') events.endedByOperator()
+        if (found.reason === 'operator') await countOperatorEnd(key)
         return
       case 'unreadable':
         return await store.schedule(key, UNREADABLE_PAUSE_MS)
@@ -160,6 +163,11 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
         return await put(key, Math.max(inMs, LOOK_AGAIN_MS))
       }
     }
+  }
+
+  /** The entry may come back, and another replica may claim it: one of them counts. */
+  async function countOperatorEnd(key: RecordKey): Promise<void> {
+    if (await store.claimNonce(`operator end ${key}`, randomUUID(), END_KEPT_MS)) events.endedByOperator()
   }
 
   async function refresh(session: LiveSession, lateMs: number): Promise<void> {

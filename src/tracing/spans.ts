@@ -29,7 +29,7 @@ declare module 'fastify' {
 /** Any other method must not become the name of a span: clients choose it. */
 const METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'POST', 'PUT', 'DELETE', 'OPTIONS', 'PATCH'])
 /** A stop waits for the collector at most this long, and at most an eighth of `SHUTDOWN_SECONDS`. */
-const FLUSH_MS = 1_500
+const FLUSH_MS = 1_000
 
 /** Begins to export spans to the collector of `tracing`. */
 export function startTracing(

@@ -286,7 +286,7 @@ t.test('of each session the newest generation is kept, and its end replaces all'
 })
 
 t.test('an end whose condition no longer holds is not repeated, and is forgotten', async (t) => {
-  const { time, repair, restored, incident, noteEnd, session, generation } = start(t)
+  const { time, repair, restored, scheduled, incident, noteEnd, session, generation } = start(t)
   const key = await session(3)
   noteEnd(key, { gen: 2, reason: 'refused' })
   incident()
@@ -294,6 +294,18 @@ t.test('an end whose condition no longer holds is not repeated, and is forgotten
   t.equal(await generation(key), 3)
   t.strictSame(restored, [])
   t.equal(repair.get(key), null)
+  t.strictSame([...scheduled], [key], 'it may have been taken out of the due queue')
+})
+
+t.test('a sign-out after an end under a condition is repeated without one', async (t) => {
+  const { time, restored, incident, noteEnd, session, generation } = start(t)
+  const key = await session(3)
+  noteEnd(key, { gen: 2, reason: 'refused' })
+  noteEnd(key, { reason: 'logout' })
+  incident()
+  await time.settle()
+  t.equal(await generation(key), null)
+  t.strictSame(restored, ['end'])
 })
 
 t.test('a stop waits for the current round, but not for a store that stays unavailable', async (t) => {

@@ -327,18 +327,6 @@ t.test('after a stop neither releases nor ends are retried', async (t) => {
   t.equal(time.waiting(), IDLE_TIMERS)
 })
 
-t.test('while a release is being retried, that of another attempt is retried too', async (t) => {
-  const { time, memory, store, fail, heal, session, after } = start(t)
-  const key = await session()
-  await memory.beginRefresh(key, leaseRequest('b'))
-  fail('releaseLease', 'down')
-  for (const attempt of ['a', 'b'])
-    await after(FAILS_AFTER_MS, store.releaseLease(key, { attempt, inDoubt: null, retryInMs: 0 }))
-  heal()
-  await time.advance(2_000)
-  t.match(await memory.read(key), { leaseUntil: 0 })
-})
-
 t.test('a programming error does not retry a release or an end', async (t) => {
   const { time, store, fail, callsOf, session, after } = start(t)
   const key = await session()
