@@ -92,7 +92,8 @@ for (const { where, from } of [
 }
 
 t.test('a session that ends while the authorization server hangs gets 401, not 503', async (t) => {
-  const { sandbox, replicas } = await startReplicas(t, { TOKEN_TIMEOUT_MS: '1500' })
+  // A stop waits for the hanging response for two thirds of SHUTDOWN_SECONDS.
+  const { sandbox, replicas } = await startReplicas(t, { TOKEN_TIMEOUT_MS: '1500', SHUTDOWN_SECONDS: '1' })
   const browser = await signInExpired(replicas[0], sandbox)
   sandbox.faults.set({ tokenEndpoint: { mode: 'hang' } })
   const waiting = browser.fetch('/flux/temperature')
