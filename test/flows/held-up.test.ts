@@ -5,6 +5,9 @@ import { startServer } from '../helpers/server-process.ts'
 import { platformEnv, signIn, startSandbox } from '../helpers/system.ts'
 import { elapsed } from '../helpers/wait.ts'
 
+// Most of the time is spent waiting.
+t.jobs = 2
+
 for (const [what, redisToo] of [
   ['a server', false],
   ['a server and its Redis', true],
@@ -29,7 +32,7 @@ for (const [what, redisToo] of [
         const { status } = await browser.fetch(path)
         statuses.set(`${status} ${path}`, (statuses.get(`${status} ${path}`) ?? 0) + 1)
         // Leaves some of the processor to other tests.
-        await elapsed(15)
+        await elapsed(30)
       }
     })
     await elapsed(500)

@@ -16,6 +16,9 @@ import {
 import { platformEnv, signIn, startSandbox } from '../helpers/system.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 
+// Most of the time is spent waiting for processes.
+t.jobs = 2
+
 /** Of all workers so far. */
 function workerPids(server: ServerProcess): number[] {
   const lines = server.logs().filter(({ event }) => event === 'worker.listening')
