@@ -7,7 +7,7 @@ import { elapsed, until } from '../helpers/wait.ts'
 
 t.jobs = 6
 
-/** A stop listens for a hanging answer until three seconds before this. */
+/** A stop waits for a hanging response for two thirds of this. */
 const STOPS_SOON = { SHUTDOWN_SECONDS: '4' }
 const FAST = { TOKEN_TIMEOUT_MS: '1000', ...STOPS_SOON }
 
@@ -215,12 +215,13 @@ for (const [what, fault] of Object.entries(DOUBTFUL)) {
   t.test(
     `after ${what} a refresh token is presented once more before expiry, and repeatedly after it`,
     async (t) => {
-      const sandbox = await startSandbox(t, { tokenLifeSeconds: 6 })
+      const lifeMs = 9_000
+      const sandbox = await startSandbox(t, { tokenLifeSeconds: lifeMs / 1_000 })
       const bff = await startBff(t, sandbox, FAST)
-      const browser = await signInFor(bff, sandbox, 6)
+      const browser = await signInFor(bff, sandbox, lifeMs / 1_000)
       // As the server counts: on a busy machine the sandbox issued the tokens some time after the request for them.
       const { accessTokenExpiresAt } = await (await browser.fetch('/auth/session')).json()
-      const issuedAt = Date.parse(String(accessTokenExpiresAt)) - 6_000
+      const issuedAt = Date.parse(String(accessTokenExpiresAt)) - lifeMs
       // Without its tokens being used up: so that it can be seen how often it is presented.
       sandbox.faults.set({ tokenEndpoint: fault })
       await sandbox.journal.until({ endpoint: 'token', kind: 'refresh_token' })
@@ -229,9 +230,10 @@ for (const [what, fault] of Object.entries(DOUBTFUL)) {
       sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
       const afterMs = presentations(sandbox).map(({ at }) => at - issuedAt)
       t.equal(afterMs.length, 3)
-      t.ok(afterMs[0]! >= 3_900 && afterMs[0]! < 5_300, `at first after ${afterMs[0]} ms`)
-      t.ok(afterMs[1]! >= 5_300 && afterMs[1]! < 6_050, `again after ${afterMs[1]} ms`)
-      t.ok(afterMs[2]! >= 6_000, `once it had expired after ${afterMs[2]} ms`)
+      // Two thirds of its life, and one ninth before its end.
+      t.ok(afterMs[0]! >= 5_900 && afterMs[0]! < 7_950, `at first after ${afterMs[0]} ms`)
+      t.ok(afterMs[1]! >= 7_950 && afterMs[1]! < lifeMs + 50, `again after ${afterMs[1]} ms`)
+      t.ok(afterMs[2]! >= lifeMs, `once it had expired after ${afterMs[2]} ms`)
       await until('a good answer', async () => (await browser.fetch('/flux/temperature')).status === 200)
     },
   )
@@ -257,11 +259,10 @@ t.test('a hanging authorization server does not slow sessions with a valid token
   const browser = await signInFor(bff, sandbox, 9)
   sandbox.faults.set({ tokenEndpoint: { mode: 'hang' } })
   await sandbox.journal.until({ endpoint: 'token', kind: 'refresh_token' })
-  await elapsed(1_000)
   const startedAt = performance.now()
   for (let call = 0; call < 10; call += 1) t.equal((await browser.fetch('/flux/temperature')).status, 200)
   const took = performance.now() - startedAt
-  t.ok(took < 500, `ten calls took ${Math.round(took)} ms`)
+  t.ok(took < 1_500, `ten calls took ${Math.round(took)} ms`)
 })
 
 t.test('a request within the refresh threshold is sent with the new token', async (t) => {
