@@ -3,22 +3,17 @@ import t, { type Test } from 'tap'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { createPendingActivity } from '../../src/store/pending-activity.ts'
 import type { RecordKey } from '../../src/store/store.ts'
-import { createMovableClock } from '../helpers/clock.ts'
-import { elapsed, until } from '../helpers/wait.ts'
+import { installVirtualTime } from '../tokens/virtual-time.ts'
 import { newKey, newRecord } from './stores.ts'
 
 const IDLE_MS = 60_000
-/** Two clocks are read, and a record has whole milliseconds. */
-const ROUNDING_MS = 5
-/** Longer than two retry rounds. */
-const TWO_ROUNDS_MS = 5_000
-
-// The tests mostly wait, so they run concurrently.
-t.jobs = 5
+const ROUND_MS = 2_000
 
 /** Activity over a store in memory whose clock and failures the test controls. */
 function start(t: Test) {
-  const clock = createMovableClock()
+  const time = installVirtualTime(t)
+  let steppedMs = 0
+  const clock = { wall: () => time.now() + steppedMs, monotonic: time.clock.monotonic }
   const memory = createMemoryStore({ now: clock.wall, idleMs: IDLE_MS })
   t.teardown(() => memory.close())
   const touched: RecordKey[] = []
@@ -44,7 +39,12 @@ function start(t: Test) {
   t.teardown(() => activity.close())
   return {
     activity,
+    time,
     clock,
+    /** Sets the wall clock only, as NTP does. */
+    stepWallClock(ms: number): void {
+      steppedMs += ms
+    },
     touched,
     failing,
     gone,
@@ -61,115 +61,121 @@ function start(t: Test) {
 }
 
 t.test('activity is written immediately and only once', async (t) => {
-  const { activity, clock, session, seenAt, touched } = start(t)
+  const { activity, time, session, seenAt, touched } = start(t)
   const key = await session()
-  clock.pass(10_000)
-  const before = clock.wall() - ROUNDING_MS
+  await time.advance(10_000)
   activity.note(key)
   t.equal(touched.length, 1)
-  await until('it is written', async () => (await seenAt(key)) >= before, 1_000)
-  await elapsed(TWO_ROUNDS_MS)
+  await time.settle()
+  t.equal(await seenAt(key), time.now())
+  await time.advance(2 * ROUND_MS)
   t.equal(touched.length, 1)
 })
 
 t.test('a replica whose wall clock is an hour behind makes no active session idle', async (t) => {
-  const { activity, clock, session, seenAt } = start(t)
+  const { activity, time, clock, session, seenAt } = start(t)
   const key = await session()
-  clock.pass(10_000)
-  const storeNow = clock.wall() - ROUNDING_MS
+  await time.advance(10_000)
   const { wall } = clock
   clock.wall = () => wall() - 3_600_000
   activity.note(key)
   clock.wall = wall
-  await until('it is written', async () => (await seenAt(key)) >= storeNow, 1_000)
+  await time.settle()
+  t.equal(await seenAt(key), time.now())
 })
 
 t.test('activity that the store did not accept is retried until the store accepts it', async (t) => {
-  const { activity, clock, session, seenAt, failing, touched } = start(t)
+  const { activity, time, session, seenAt, failing, touched } = start(t)
   const key = await session()
   failing.add(key)
-  clock.pass(10_000)
-  const before = clock.wall() - ROUNDING_MS
+  await time.advance(10_000)
+  const activeAt = time.now()
   activity.note(key)
-  await until('it is retried', () => touched.length > 1)
+  await time.advance(2 * ROUND_MS)
+  t.equal(touched.length, 3, 'it is retried in each round')
   failing.clear()
-  await until('it is written', async () => (await seenAt(key)) >= before)
-  const count = touched.length
-  await elapsed(TWO_ROUNDS_MS)
-  t.equal(touched.length, count, 'and not retried after that')
+  await time.advance(ROUND_MS)
+  t.equal(await seenAt(key), activeAt, 'it is written')
+  await time.advance(2 * ROUND_MS)
+  t.equal(touched.length, 4, 'and not retried after that')
 })
 
 t.test('pending activity of a session is written before that session is read', async (t) => {
-  const { activity, clock, session, seenAt, failing, touched } = start(t)
+  const { activity, time, session, seenAt, failing, touched } = start(t)
   const [key, other] = [await session(), await session()]
   failing.add(key).add(other)
-  clock.pass(10_000)
-  const before = clock.wall() - ROUNDING_MS
+  await time.advance(10_000)
   activity.note(key)
   activity.note(other)
   await activity.flush(key)
   t.strictSame(touched, [key, other, key])
   failing.clear()
   await activity.flush(key)
-  t.ok((await seenAt(key)) >= before)
-  t.ok((await seenAt(other)) < before)
+  t.equal(await seenAt(key), time.now())
+  t.equal(await seenAt(other), time.now() - 10_000)
   await activity.flush(key)
   t.equal(touched.length, 4, 'nothing is pending')
 })
 
 t.test('newer activity that arrives during a write is not lost', async (t) => {
-  const { activity, clock, session, seenAt } = start(t)
+  const { activity, time, session, seenAt } = start(t)
   const key = await session()
   activity.note(key)
-  clock.pass(10_000)
-  const before = clock.wall() - ROUNDING_MS
+  time.stall(10_000)
+  const activeAt = time.now()
   activity.note(key)
-  await until('the newer one is written', async () => (await seenAt(key)) >= before)
+  await time.advance(ROUND_MS)
+  t.equal(await seenAt(key), activeAt)
 })
 
 t.test('a session whose part of the store is unavailable delays no other', async (t) => {
-  const { activity, clock, session, seenAt, failing, touched } = start(t)
+  const { activity, time, session, seenAt, failing, touched } = start(t)
   const keys: RecordKey[] = []
   for (let each = 0; each < 40; each += 1) keys.push(await session())
   for (const key of keys) failing.add(key)
-  clock.pass(10_000)
-  const before = clock.wall() - ROUNDING_MS
+  await time.advance(10_000)
+  const activeAt = time.now()
   for (const key of keys) activity.note(key)
   const areWritten = async (some: RecordKey[]): Promise<boolean> =>
-    (await Promise.all(some.map(seenAt))).every((at) => at >= before)
+    (await Promise.all(some.map(seenAt))).every((at) => at === activeAt)
   for (const key of keys.slice(20)) failing.delete(key)
-  await until('the others are written', () => areWritten(keys.slice(20)))
+  await time.advance(ROUND_MS)
+  t.ok(await areWritten(keys.slice(20)), 'the others are written in the next round')
   failing.clear()
-  await until('those are retried', () => areWritten(keys.slice(0, 20)))
+  await time.advance(ROUND_MS)
+  t.ok(await areWritten(keys.slice(0, 20)), 'those are retried')
   const count = touched.length
-  await elapsed(TWO_ROUNDS_MS)
+  await time.advance(2 * ROUND_MS)
   t.equal(touched.length, count)
 })
 
 t.test(
   'a store that accepts nothing is asked a few hundred times a round, each session in turn',
   async (t) => {
-    const { activity, session, failing, touched } = start(t)
+    const { activity, time, session, failing, touched } = start(t)
     const keys: RecordKey[] = []
     for (let each = 0; each < 600; each += 1) keys.push(await session())
     for (const key of keys) failing.add(key)
     for (const key of keys) activity.note(key)
     touched.length = 0
-    await until('the next round comes', () => touched.length > 0)
-    await elapsed(500)
+    await time.advance(ROUND_MS)
     t.equal(touched.length, 256)
-    await until('the other sessions follow', () => keys.every((key) => touched.includes(key)))
-    t.ok(touched.length <= 3 * 256)
+    await time.advance(2 * ROUND_MS)
+    t.ok(
+      keys.every((key) => touched.includes(key)),
+      'the other sessions follow',
+    )
+    t.equal(touched.length, 3 * 256)
   },
 )
 
 t.test('an unavailable store is not asked until its messages are back', async (t) => {
-  const { activity, session, touched, state, setLive } = start(t)
+  const { activity, time, session, touched, state, setLive } = start(t)
   const key = await session()
   state.unreached = true
   activity.note(key)
   await activity.flush(key)
-  await elapsed(TWO_ROUNDS_MS)
+  await time.advance(2 * ROUND_MS)
   t.strictSame(touched, [])
   state.unreached = false
   setLive(false)
@@ -179,43 +185,40 @@ t.test('an unavailable store is not asked until its messages are back', async (t
 })
 
 t.test('activity older than the idle limit is dropped, whatever the wall clock shows', async (t) => {
-  const { activity, clock, session, failing, touched } = start(t)
+  const { activity, time, stepWallClock, session, failing, touched } = start(t)
   const key = await session()
   failing.add(key)
   activity.note(key)
-  await until('it is retried', () => touched.length > 1)
-  clock.step(-3_600_000)
-  clock.pass(IDLE_MS)
-  await elapsed(TWO_ROUNDS_MS)
-  const count = touched.length
-  await elapsed(TWO_ROUNDS_MS)
-  t.equal(touched.length, count)
+  await time.advance(ROUND_MS)
+  t.equal(touched.length, 2, 'it is retried')
+  stepWallClock(-3_600_000)
+  time.stall(IDLE_MS)
+  await time.advance(2 * ROUND_MS)
+  t.equal(touched.length, 2)
 })
 
 t.test('activity of a deleted session is dropped and not retried', async (t) => {
-  const { activity, gone, touched } = start(t)
+  const { activity, time, gone, touched } = start(t)
   const key = newKey()
   activity.note(key)
-  await until('it is reported', () => gone.length > 0)
-  await elapsed(TWO_ROUNDS_MS)
+  await time.advance(2 * ROUND_MS)
   t.strictSame([gone, touched], [[key], [key]])
 })
 
 t.test('close() writes pending activity once more, and nothing after that', async (t) => {
-  const { activity, clock, session, seenAt, failing, touched } = start(t)
+  const { activity, time, session, seenAt, failing, touched } = start(t)
   const [key, other] = [await session(), await session()]
   failing.add(key).add(other)
-  clock.pass(10_000)
-  const before = clock.wall() - ROUNDING_MS
+  await time.advance(10_000)
   activity.note(key)
   activity.note(other)
-  await until('both are written', () => touched.length > 1)
+  await time.settle()
   failing.delete(key)
   await activity.close()
-  t.ok((await seenAt(key)) >= before)
-  const count = touched.length
-  await elapsed(TWO_ROUNDS_MS)
-  t.equal(touched.length, count)
+  t.equal(await seenAt(key), time.now())
+  t.strictSame(touched, [key, other, key, other])
+  await time.advance(2 * ROUND_MS)
+  t.equal(touched.length, 4)
 })
 
 t.test('close() does not wait for an unavailable store', async (t) => {
