@@ -36,7 +36,8 @@ export interface Campaign {
 
 type RunJob = Job & { kind: 'run' }
 
-const SEEDS_AT_ONCE = 20
+/** Few, so that the workers of a short campaign end together. */
+const SEEDS_AT_ONCE = 10
 const PROGRESS_EVERY_MS = 20_000
 
 /** Runs seeds on several processes. With `untilFailure` the result holds every failure below the highest seed tried. */

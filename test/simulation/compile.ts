@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSyn
 import { tmpdir } from 'node:os'
 import { dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import ts from 'typescript'
+import { transformSync } from 'esbuild'
 
 /** A change of one source file. `find` must occur exactly once. */
 export interface Replacement {
@@ -34,13 +34,12 @@ const SMALLER: Replacement = {
  */
 export function compileWorker(changes: readonly Replacement[] = []): Compiled {
   const replacements = [SMALLER, ...changes]
-  const target = mkdtempSync(join(tmpdir(), 'simulation-'))
-  const seen = new Set<string>()
+  /** The JavaScript of each source file. */
+  const compiled = new Map<string, string>()
   const waiting = [join(root, 'test/simulation/worker.ts')]
   const used = new Set<Replacement>()
   for (let file = waiting.pop(); file !== undefined; file = waiting.pop()) {
-    if (seen.has(file)) continue
-    seen.add(file)
+    if (compiled.has(file)) continue
     const path = relative(root, file)
     let text = readFileSync(file, 'utf8')
     for (const replacement of replacements) {
@@ -49,12 +48,16 @@ export function compileWorker(changes: readonly Replacement[] = []): Compiled {
       used.add(replacement)
     }
     for (const [, imported] of text.matchAll(IMPORTED)) waiting.push(join(dirname(file), imported!))
-    const out = join(target, path.replace(/\.ts$/, '.js'))
-    mkdirSync(dirname(out), { recursive: true })
-    writeFileSync(out, transpile(text, file))
+    compiled.set(file, transpile(text, file))
   }
   for (const replacement of replacements) {
     if (!used.has(replacement)) throw new Error(`no simulated code comes from ${replacement.file}`)
+  }
+  const target = mkdtempSync(join(tmpdir(), 'simulation-'))
+  for (const [file, code] of compiled) {
+    const out = join(target, relative(root, file).replace(/\.ts$/, '.js'))
+    mkdirSync(dirname(out), { recursive: true })
+    writeFileSync(out, code)
   }
   writeFileSync(join(target, 'package.json'), '{"type":"module"}\n')
   symlinkSync(join(root, 'node_modules'), join(target, 'node_modules'))
@@ -76,14 +79,13 @@ function replaceIn(text: string, { file, find, put }: Replacement): string {
   return text.replace(find, () => put)
 }
 
-function transpile(text: string, fileName: string): string {
-  return ts.transpileModule(text, {
-    fileName,
-    compilerOptions: {
-      target: ts.ScriptTarget.ES2023,
-      module: ts.ModuleKind.ESNext,
-      verbatimModuleSyntax: true,
-      rewriteRelativeImportExtensions: true,
-    },
-  }).outputText
+function transpile(text: string, sourcefile: string): string {
+  const compiledImports = text.replace(IMPORTED, (found) => found.replace(/\.ts'$/, ".js'"))
+  return transformSync(compiledImports, {
+    sourcefile,
+    loader: 'ts',
+    format: 'esm',
+    target: 'es2023',
+    tsconfigRaw: { compilerOptions: { verbatimModuleSyntax: true } },
+  }).code
 }

@@ -67,7 +67,7 @@ export interface Fault {
 }
 
 /** How often each kind is drawn. */
-function weightsOf(settings: Pick<Settings, 'topology' | 'clocksStep'>): Partial<Record<FaultKind, number>> {
+function weightsOf(settings: Pick<Settings, 'topology' | 'clocksStep'>): Record<FaultKind, number> {
   return {
     stall: 14,
     crash: 7,
@@ -98,6 +98,9 @@ function weightsOf(settings: Pick<Settings, 'topology' | 'clocksStep'>): Partial
   }
 }
 
+/** Every kind that some seed draws. */
+export const FAULT_KINDS = Object.keys(weightsOf({ topology: 'single', clocksStep: true })) as FaultKind[]
+
 /** Kinds that a history leaves out: with fewer kinds, each occurs more often and has deeper effects. */
 export function drawWithoutFaults(
   random: Random,
@@ -105,7 +108,7 @@ export function drawWithoutFaults(
 ): FaultKind[] {
   if (random.chance(0.4)) return []
   const weights = weightsOf(settings)
-  const kinds = (Object.keys(weights) as FaultKind[]).filter((kind) => weights[kind]! > 0)
+  const kinds = FAULT_KINDS.filter((kind) => weights[kind] > 0)
   const without = kinds.filter(() => random.chance(0.7))
   return without.length === kinds.length ? [] : without
 }
@@ -231,7 +234,7 @@ function drawChange(random: Random, settings: Settings): Change {
   const short = (): number => random.between(50, 1_500)
   const some = (): number =>
     random.pick([short, () => random.between(500, 8_000), () => random.between(0.5, 2.5) * lease])()
-  const weights = weightsOf(settings)
+  const weights: Partial<Record<FaultKind, number>> = weightsOf(settings)
   for (const kind of settings.withoutFaults) delete weights[kind]
   const kind = random.weighted(weights)
   const hour = (): number => random.pick([-1, 1]) * random.pick([2_000, 20_000, 600_000, 3_600_000])

@@ -1,19 +1,20 @@
 import t from 'tap'
 import { readHistory, runCampaign } from './campaign.ts'
 import { checkReplacement, compileWorker } from './compile.ts'
-import { type Fault, PROTOCOL_STEPS } from './faults.ts'
+import { FAULT_KINDS, type Fault, PROTOCOL_STEPS } from './faults.ts'
 import { findMutation, MUTATIONS } from './mutations.ts'
 import { simulate } from './simulate.ts'
 
 const FIXED_SEEDS = 60
 
-t.test('fixed seeds keep every rule', async (t) => {
+t.test('fixed seeds keep every rule while every kind of fault occurs', async (t) => {
   const compiled = compileWorker()
   t.teardown(compiled.remove)
   const campaign = await runCampaign({ compiled, from: 1, seeds: FIXED_SEEDS, untilFailure: false })
   t.strictSame(campaign.failures, [])
   t.equal(campaign.seeds, FIXED_SEEDS)
   t.ok(campaign.presentations > FIXED_SEEDS && campaign.calls > FIXED_SEEDS)
+  t.strictSame([...campaign.injected.keys()].sort(), [...FAULT_KINDS].sort())
 })
 
 t.test('the same seed gives the same history, and another seed another one', async (t) => {
