@@ -1,8 +1,10 @@
 // Runs before `npm test`: only tests of files in deploy/ are skipped for want of a program. What is missing is
 // installed where that needs no question (root on Debian or Ubuntu); elsewhere the command to type is printed.
+// It also compiles the tests, because the first test processes would each do so at the same time.
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { Test } from 'tap'
+import { compiledFolder } from './compile.cjs'
 import { findTool, givenPath, TOOLS } from './tools.mjs'
 
 const DEBIAN_PACKAGES = {
@@ -23,8 +25,9 @@ const OPTIONAL_INSTALL_MS = 120_000
 
 const VERSION_ARGUMENTS = { openssl: 'version', nginx: '-v', haproxy: '-v', caddy: 'version' }
 
+let absent = missingTools()
 // A program whose path is given is the user's to provide.
-const missing = missingTools().filter((tool) => givenPath(tool) === undefined)
+const missing = absent.filter((tool) => givenPath(tool) === undefined)
 if (missing.length > 0) {
   const platform = detectPlatform()
   if (isDebian(platform) && process.getuid?.() === 0) {
@@ -36,10 +39,10 @@ if (missing.length > 0) {
     for (const tool of missing.filter((each) => OPTIONAL.includes(each))) {
       install([tool], platform, OPTIONAL_INSTALL_MS)
     }
+    absent = missingTools()
   }
 }
 
-const absent = missingTools()
 const skipped = absent.filter((tool) => OPTIONAL.includes(tool))
 if (skipped.length > 0) {
   console.log(
@@ -68,6 +71,8 @@ if (unwanted.some((name) => built.includes(name))) {
   const { status } = spawnSync('tap', ['build'], { stdio: 'inherit' })
   if (status !== 0) process.exit(status ?? 1)
 }
+
+await compiledFolder()
 
 function missingTools() {
   return Object.keys(TOOLS).filter((tool) => !runs(tool))

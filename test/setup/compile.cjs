@@ -1,29 +1,23 @@
-// Each test process preloads this file (.taprc), so it runs its test file as JavaScript: all of src/ and test/ is
-// compiled once per state of their files. Loaders that compile while Node imports cost each process a second of CPU time.
+// Compiles all of src/ and test/ once per state of their files. Loaders that compile while Node imports cost each
+// test process a second of CPU time.
 const { createHash } = require('node:crypto')
 const { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, statSync } = require('node:fs')
 const { readFile } = require('node:fs/promises')
-const Module = require('node:module')
-const { join, relative, resolve } = require('node:path')
+const { join, resolve } = require('node:path')
 const { pathToFileURL } = require('node:url')
 
 const ROOT = resolve(__dirname, '../..')
 const CACHE = join(ROOT, '.tap', 'compiled')
 const KEPT_MS = 3_600_000
 
-// In the place of Node's own function, which would also start the loader that tap names for its coverage.
-Module.runMain = (main = process.argv[1]) => {
-  runCompiled(resolve(main)).catch((error) => {
-    console.error(error.errors ? error.message : error)
-    process.exit(1)
-  })
-}
+module.exports = { compiledFolder, ROOT }
 
-async function runCompiled(main) {
+/** The folder with the JavaScript of the files as they are. */
+async function compiledFolder() {
   const files = listSources()
   const folder = join(CACHE, hashOf(files))
   if (!exists(folder)) await compile(files, folder)
-  await import(pathToFileURL(join(folder, relative(ROOT, main).replace(/\.ts$/, '.js'))).href)
+  return folder
 }
 
 function listSources() {
@@ -49,7 +43,7 @@ async function compile(files, folder) {
   const target = mkdtempSync(`${folder}-`)
   await require('esbuild').build({
     absWorkingDir: ROOT,
-    entryPoints: files.filter((file) => /(\.test|\/together)\.ts$/.test(file)),
+    entryPoints: files.filter((file) => /(\.test|\/together|\/all-other-\w+)\.ts$/.test(file)),
     outdir: target,
     outbase: ROOT,
     bundle: true,
