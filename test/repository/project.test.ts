@@ -1,7 +1,9 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
-import { basename, dirname, join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { parse } from 'yaml'
+import { testFilesAt } from '../helpers/together.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -144,15 +146,28 @@ t.test('a signal to npm reaches the process that a script starts', async (t) => 
   for (const name of ['start', 'demo', 'sessions']) t.match(manifest.scripts[name], /^exec node dist\//, name)
 })
 
-t.test('npm test runs every folder of test files, and none of them twice', async (t) => {
+/** A pattern of .taprc with `{…}`, `*` and `**` as a regular expression. */
+function patternOf(glob: string): RegExp {
+  const meanings = { '**/': '(?:.*/)?', '**': '.*', '*': '[^/]*', '{': '(?:', '}': ')', ',': '|' }
+  const parts = glob
+    .split(/(\*\*\/|\*\*|[*{},])/)
+    .map((part) => meanings[part as keyof typeof meanings] ?? part.replaceAll('.', '\\.'))
+  return new RegExp(`^${parts.join('')}$`)
+}
+
+t.test('npm test runs every test file, and none of them twice', async (t) => {
+  const { include, exclude } = parse(read('.taprc')) as Record<'include' | 'exclude', string[]>
+  const isMatch = (globs: string[], name: string) =>
+    globs.some((glob) => patternOf(glob).test(`test/${name}`))
   const names = readdirSync(`${ROOT}/test`, { recursive: true, encoding: 'utf8' })
-  const folders = new Set(names.filter((name) => name.endsWith('.test.ts')).map((name) => dirname(name)))
-  const alone = /"test\/\{([^}]*)\}\/\*\.test\.ts"/.exec(read('.taprc'))?.[1]?.split(',') ?? []
-  const together = names
-    .filter((name) => name !== 'helpers/together.ts' && basename(name) === 'together.ts')
-    .flatMap((name) => [...read(`test/${name}`).matchAll(/'([a-z.]+)'[,)]/g)].map(([, folder]) => folder!))
+  const started = names.filter((name) => isMatch(include, name) && !isMatch(exclude, name))
+  const alone = started.filter((name) => name.endsWith('.test.ts'))
+  const together = started
+    .filter((name) => !name.endsWith('.test.ts'))
+    .flatMap((name) => [...read(`test/${name}`).matchAll(/'([a-z./-]+)'[,)]/g)].map(([, place]) => place!))
   t.ok(alone.length > 0 && together.length > 0, 'both lists were found')
-  t.strictSame([...alone, ...together].sort(), [...folders].sort())
+  const run = [...alone, ...together.flatMap(testFilesAt)]
+  t.strictSame(run.sort(), names.filter((name) => name.endsWith('.test.ts')).sort())
 })
 
 t.test('the README has at most 1,200 words, and the index of docs/ has every page', async (t) => {

@@ -1,3 +1,0 @@
-import { runTogether } from './helpers/together.ts'
-
-runTogether('.', 'config', 'oauth', 'ops', 'session', 'spa', 'tracing')
