@@ -217,6 +217,7 @@ t.test('close() writes pending activity once more, and nothing after that', asyn
   await activity.close()
   t.equal(await seenAt(key), time.now())
   t.strictSame(touched, [key, other, key, other])
+  t.equal(time.waiting(), 1, 'only the timer of the memory store is left')
   await time.advance(2 * ROUND_MS)
   t.equal(touched.length, 4)
 })
