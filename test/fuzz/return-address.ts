@@ -137,7 +137,11 @@ export const returnAddress = createFuzzer({
     given,
     overHttp: fc.integer({ min: 0, max: 99 }).map((number) => number === 0),
   }),
-  examples: knownTricks().map((trick) => ({ given: trick, overHttp: false })),
+  examples: [
+    ...knownTricks().map((trick) => ({ given: trick, overHttp: false })),
+    // For the outcome that short runs rarely reach.
+    { given: '/app', overHttp: true },
+  ],
   expects: ['refused', 'taken', 'taken over HTTP'],
   async start(t) {
     const bff = await startBff(t, await startSandbox(t), {

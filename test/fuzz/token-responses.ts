@@ -275,11 +275,25 @@ function requireGranted(outcome: TokenOutcome, { body }: TokenAnswer): void {
   }
 }
 
+const EXAMPLE: TokenAnswer = {
+  status: 200,
+  headers: ['Content-Type: application/json'],
+  body: '{"access_token":"at-1","refresh_token":"rt-1","token_type":"bearer"}',
+  framing: 'length',
+  retryAfter: null,
+}
+
 /** Each response of the token endpoint leads to the outcome that decision 0002 names. */
 export const tokenResponses = createFuzzer<TokenAnswer>({
   name: 'token-responses',
   input: answer,
-  examples: [],
+  // One for each expected outcome, so that short runs reach them all.
+  examples: [
+    EXAMPLE,
+    { ...EXAMPLE, status: 400, body: '{"error":"invalid_grant"}' },
+    { ...EXAMPLE, status: 400, body: '{"error":"invalid_request"}' },
+    { ...EXAMPLE, status: 500 },
+  ],
   expects: ['granted', 'refused', 'unavailable', 'in_doubt'],
   async start(t) {
     let current: TokenAnswer | null = null
