@@ -20,11 +20,20 @@ t.test('ten thousand calls during an outage leak no memory', async (t) => {
       const calls = Array.from({ length: count }, () => store.confirm(key))
       await Promise.allSettled(calls)
     }
-    await callMany(1_000)
-    const before = heapUsed()
-    for (let round = 0; round < 10; round += 1) await callMany(1_000)
-    const grownBy = (heapUsed() - before) / 1_048_576
-    t.ok(grownBy < 6, `${name}: the heap has grown by ${grownBy.toFixed(1)} MiB`)
+    /** Makes five thousand calls. Some of their garbage is collected late, so the least heap on the way counts. */
+    const leastHeap = async (): Promise<number> => {
+      const sizes: number[] = []
+      for (let round = 0; round < 5; round += 1) {
+        await callMany(1_000)
+        sizes.push(heapUsed())
+      }
+      return Math.min(...sizes)
+    }
+    await leastHeap()
+    const before = await leastHeap()
+    await leastHeap()
+    const grownBy = ((await leastHeap()) - before) / 10_000
+    t.ok(grownBy < 150, `${name}: the heap has grown by ${grownBy.toFixed()} bytes a call`)
     await store.close()
   }
 })
