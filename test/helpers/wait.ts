@@ -1,4 +1,4 @@
-// Waits in real time: for a condition, or for a span.
+// Waits in real time: for a condition, or for a span. Measures time, less what holds up this process.
 
 /** Polls `look` every 10 ms. Returns the milliseconds until it is true; throws after `withinMs`. */
 export async function until(
@@ -17,4 +17,39 @@ export async function until(
 /** Waits in real time, for tests of lifetimes and limits. */
 export function elapsed(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms))
+}
+
+const TICK_MS = 20
+
+/**
+ * Adds up by how much timers of this process are late: what holds up a test on a busy machine holds up timers as well.
+ * Returns a function that ends this and returns the milliseconds.
+ */
+export function watchLateness(): () => number {
+  let lateMs = 0
+  let dueAt = performance.now() + TICK_MS
+  const look = (): void => {
+    const now = performance.now()
+    lateMs += Math.max(0, now - dueAt)
+    dueAt = now + TICK_MS
+  }
+  const timer = setInterval(look, TICK_MS)
+  return () => {
+    clearInterval(timer)
+    look()
+    return lateMs
+  }
+}
+
+/** Milliseconds until `work` is done, less those by which timers were late. */
+export async function timeOf(work: () => Promise<unknown>): Promise<number> {
+  const startedAt = performance.now()
+  const endWatch = watchLateness()
+  let lateMs = 0
+  try {
+    await work()
+  } finally {
+    lateMs = endWatch()
+  }
+  return performance.now() - startedAt - lateMs
 }

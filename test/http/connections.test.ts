@@ -5,7 +5,7 @@ import t, { type Test } from 'tap'
 import { closeSlowly, endSlowly, trackConnections } from '../../src/http/connections.ts'
 import { portOfUrl } from '../helpers/ports.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
-import { elapsed } from '../helpers/wait.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 
 const BYTES = 16_000_000
 const REQUEST = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'
@@ -201,7 +201,11 @@ t.test(
   'a client that goes on sending a body that was refused for its size receives the response, and nothing more is served',
   async (t) => {
     const bff = await startBff(t, await startSandbox(t), { ACCESS_LOG: 'all' })
+    const { server } = bff.app.server
+    const accepted = once(server, 'connection') as Promise<[Socket]>
     const { socket, errors, sendOn } = connectStubborn(t, portOfUrl(bff.publicUrl))
+    const [peer] = await accepted
+    const ended = new Promise<void>((resolve) => peer.once('close', () => resolve()))
     const fields = ['Host: localhost', 'Sec-Fetch-Site: same-origin', 'Content-Type: application/json']
     socket.write(`PUT /site/1 HTTP/1.1\r\n${fields.join('\r\n')}\r\nContent-Length: 200000\r\n\r\n`)
     const [answer] = (await once(socket, 'data')) as [Buffer]
@@ -209,11 +213,13 @@ t.test(
     await once(socket, 'end')
     await sendOn()
     t.strictSame(errors, [])
+    const parsed = once(server, 'request')
     socket.write(`POST /auth/logout HTTP/1.1\r\n${fields.join('\r\n')}\r\nContent-Length: 0\r\n\r\n`)
-    await elapsed(100)
+    await Promise.race([parsed, ended])
     socket.destroy()
-    await elapsed(100)
-    t.match(bff.log(), '"path":"/site/1","status":413')
+    // By then every response on this connection has its line.
+    await ended
+    await until('the refusal is logged', () => bff.log().includes('"path":"/site/1","status":413'))
     t.notMatch(bff.log(), '/auth/logout', 'a request after `Connection: close` has no effect')
   },
 )

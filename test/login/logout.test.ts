@@ -2,6 +2,7 @@ import t from 'tap'
 import { freePort } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { timeOf, until } from '../helpers/wait.ts'
 import { ask, field, OWN, portOf } from '../http/wire.ts'
 
 /** Name and attributes of a `Set-Cookie` line, without its value and times. */
@@ -138,19 +139,22 @@ t.test('a logout revokes the tokens and succeeds if the revocation fails', async
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, {
     OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`,
-    TOKEN_TIMEOUT_MS: '300',
+    // Longer than a browser of these tests waits for a response.
+    TOKEN_TIMEOUT_MS: '60000',
   })
   const browser = bff.browser()
   await signIn(browser, sandbox)
   t.equal((await browser.fetch('/auth/logout', { method: 'POST' })).status, 204)
-  const [revoked] = await sandbox.journal.until({ endpoint: 'revoke', outcome: 'revoked' })
+  const [revoked] = await sandbox.journal.until({ endpoint: 'revoke', outcome: 'revoked' }, 2)
   t.match(revoked?.form, { token: /./, client_id: /./, client_secret: /./ })
-  sandbox.faults.set({ revocationEndpoint: { mode: 'hang' } })
+  const gate = sandbox.hold('revoke')
+  sandbox.faults.set({ revocationEndpoint: { mode: 'drop' } })
   await signIn(browser, sandbox)
-  const begin = performance.now()
-  t.equal((await browser.fetch('/auth/logout', { method: 'POST' })).status, 204)
-  t.ok(performance.now() - begin < 500, 'the response does not wait for it')
-  sandbox.faults.set({ revocationEndpoint: { mode: 'ok' } })
+  const out = await browser.fetch('/auth/logout', { method: 'POST' })
+  t.equal(out.status, 204, 'the response does not wait for the revocation')
+  await gate.arrived
+  gate.release()
+  await until('the failure is logged', () => bff.log().includes('"event":"revocation.failed"'))
 })
 
 t.test('a logout ends a session whose cookie is repeated', async (t) => {
@@ -182,8 +186,6 @@ t.test('a logout on one replica ends the session on all others within 200 ms', a
   await browser.fetch('/auth/logout', { method: 'POST' })
   const here = await ask(portOf(one), { target: '/flux/a', headers: [OWN, ['Cookie', cookie]] })
   t.equal(here.status, 401, 'at once where it was asked')
-  const deadline = performance.now() + 200
-  let status = 200
-  while (status === 200 && performance.now() < deadline) status = (await atTwo()).status
-  t.equal(status, 401)
+  const ms = await timeOf(() => until('it ends there', async () => (await atTwo()).status === 401))
+  t.ok(ms < 200, `${ms.toFixed()} ms`)
 })
