@@ -3,7 +3,7 @@ import type { RedisTarget } from '../../src/config/redis-url.ts'
 import type { RecordKey } from '../../src/store/store.ts'
 import type { RedisServer } from '../helpers/redis.ts'
 import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
-import { elapsed, until } from '../helpers/wait.ts'
+import { elapsed, timeOf, until } from '../helpers/wait.ts'
 import { newKey, redisStore, startSession, type TestStore } from './stores.ts'
 
 // The tests mostly wait, so they run concurrently.
@@ -25,10 +25,10 @@ async function endedAt(one: TestStore, other: TestStore, key: RecordKey): Promis
       if (changed === key) resolve()
     })
   })
-  const startedAt = performance.now()
-  await one.store.end(key)
-  await Promise.race([reported, elapsed(1_000)])
-  return performance.now() - startedAt
+  return await timeOf(async () => {
+    await one.store.end(key)
+    await Promise.race([reported, elapsed(1_000)])
+  })
 }
 
 async function subscribersAt(node: RedisServer): Promise<number> {
