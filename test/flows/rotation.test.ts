@@ -74,14 +74,12 @@ t.test('secrets change by rolling restarts under load, and nobody is signed out'
 
   // In the place of SESSION_MAX_SECONDS: by then no browser has a cookie that A has signed.
   for (const jar of all) t.equal(await deployment.call(jar, '/auth/session'), 200)
-  const refreshed = () =>
-    Object.entries(sandbox.counters()).find(([name]) => /^token refresh_token/.test(name))?.[1] ?? 0
+  const refreshed = () => sandbox.counters()['token refresh_token granted'] ?? 0
   await deployment.roll(B, async () => {
     await mixed()
     // A fast machine is here before the last of them is due.
     await until('each short one is refreshed on the way', () => refreshed() >= SHORT, 30_000)
   })
-  t.ok(refreshed() >= SHORT, `${refreshed()} tokens were refreshed on the way`)
   await calls.rounds(1)
   await calls.stop()
 

@@ -108,9 +108,6 @@ t.test('clients are counted by the address that a trusted proxy names', async (t
 
 t.test('LOGIN_RATE_PER_MINUTE=0 switches the limit off', async (t) => {
   const port = portOf(await startBff(t, await startSandbox(t), { LOGIN_RATE_PER_MINUTE: '0' }))
-  for (let i = 0; i < 50; i += 1) {
-    const { status } = await ask(port, { target: '/auth/login' })
-    if (status !== 303) t.equal(status, 303)
-  }
-  t.pass('50 at once')
+  const responses = await Promise.all(Array.from({ length: 50 }, () => ask(port, { target: '/auth/login' })))
+  t.strictSame(new Set(responses.map(({ status }) => status)), new Set([303]), '50 at once')
 })

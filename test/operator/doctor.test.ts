@@ -13,9 +13,6 @@ import { until } from '../helpers/wait.ts'
 
 const SESSION_SECRET = 'the-first-secret-of-the-tests-of-32-characters'
 
-// Most of the time is spent in processes that start.
-t.jobs = 2
-
 type Env = Record<string, string>
 
 interface Report {
