@@ -15,6 +15,7 @@ for (const { limit, env } of [
     const sandbox = await startSandbox(t, { tokenLifeSeconds: 2 })
     const bff = await startBff(t, sandbox, env)
     const browser = bff.browser()
+    const begin = performance.now()
     await signIn(browser, sandbox)
     const before = (await browser.fetch('/auth/session')).json()
     await elapsed(5_500)
@@ -22,7 +23,9 @@ for (const { limit, env } of [
     t.equal(after.idleExpiresAt, before.idleExpiresAt)
     t.equal(after.expiresAt, before.expiresAt)
     const count = presentations(sandbox).length
-    t.ok(count >= 3 && count <= 4, `refreshed ${count} times in 5.5 s of tokens that live 2 s`)
+    // Not before two thirds of a life.
+    const most = Math.floor((performance.now() - begin) / 1_333)
+    t.ok(count >= 3 && count <= most, `refreshed ${count} times in 5.5 s of tokens that live 2 s`)
     t.ok((await metric(bff, 'bff_refresh_lag_seconds_count'))! >= count, 'the lag of each is measured')
     t.equal((await metric(bff, `bff_sessions_ended_total{reason="${limit}"}`)) ?? 0, 0)
     await until('its end', async () => {
@@ -47,9 +50,10 @@ t.test('three replicas share the background refreshes: one for each session and 
     browsers.push(browser)
   }
   const before = presentations(sandbox).length
+  const count = () => presentations(sandbox).length - before
   await elapsed(6_500)
-  const count = presentations(sandbox).length - before
-  t.ok(count >= 24 * 2 && count <= 24 * 4, `${count} refreshes`)
+  await until('two refreshes of each', () => count() >= 24 * 2)
+  t.ok(count() <= 24 * 4, `${count()} refreshes`)
   const sent = presentations(sandbox).map(({ form }) => form?.refresh_token)
   t.equal(new Set(sent).size, sent.length, 'no refresh token was presented twice')
   t.equal(sandbox.counters().reuseDetected, 0)

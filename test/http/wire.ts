@@ -43,7 +43,7 @@ export function portOf(bff: Bff): number {
  * Writes these bytes and listens until the server closes, or nothing has come for `quietMs`. Throws if a response
  * is not as documented.
  */
-export function speak(port: number, bytes: string | Buffer, quietMs = 1_500): Promise<Heard> {
+export function speak(port: number, bytes: string | Buffer, quietMs = 10_000): Promise<Heard> {
   return new Promise((resolve, reject) => {
     const socket = net.connect(port, '127.0.0.1', () => socket.write(bytes))
     const chunks: Buffer[] = []
@@ -91,7 +91,7 @@ export async function ask(port: number, question: Question = {}): Promise<WireAn
     ...headers.map(([name, value]) => `${name}: ${value}`),
   ]
   const sent = chunked === undefined ? (body ?? '') : inChunks(chunked)
-  const heard = await speak(port, `${lines.join('\r\n')}\r\n\r\n${sent}`, 10_000)
+  const heard = await speak(port, `${lines.join('\r\n')}\r\n\r\n${sent}`)
   const [answer] = heard.answers
   if (answer === undefined || heard.answers.length > 1 || heard.rest !== '') {
     throw new Error(`not exactly one answer to ${method} ${target}: ${JSON.stringify(heard)}`)

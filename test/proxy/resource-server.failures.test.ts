@@ -185,7 +185,7 @@ t.test('a browser that goes away before the head aborts the request upstream at 
   const started = performance.now()
   browser.socket.destroy()
   await over
-  t.ok(performance.now() - started < 100)
+  t.ok(performance.now() - started < 2_000, 'long before the timeout of 5 s')
   t.same(await outcome(0), { kind: 'client_gone' })
 })
 
@@ -198,7 +198,7 @@ t.test('a browser that goes away in mid-body aborts the request upstream at once
   const started = performance.now()
   browser.socket.destroy()
   await over
-  t.ok(performance.now() - started < 100)
+  t.ok(performance.now() - started < 2_000, 'long before the timeout of 5 s')
   t.same(await outcome(0), { kind: 'client_gone' })
 })
 
