@@ -2,7 +2,6 @@ import t, { type Test } from 'tap'
 import { checkRedis } from '../../src/operator/check-redis.ts'
 import { configOf } from '../config/environment.ts'
 import { type Certificate, createCertificate, expire } from '../helpers/certificate.ts'
-import { freePort } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
@@ -14,9 +13,10 @@ async function startNamedCluster(t: Test) {
   const certificate = await createCertificate(makeFolder('certificate'), 'DNS:localhost')
   const redis = await startRedis(t, {
     tls: certificate,
+    cluster: true,
     args: [
-      ...['--cluster-enabled', 'yes', '--cluster-port', String(await freePort()), '--tls-cluster', 'yes'],
-      ...['--cluster-announce-hostname', 'localhost', '--cluster-preferred-endpoint-type', 'hostname'],
+      ...['--tls-cluster', 'yes', '--cluster-announce-hostname', 'localhost'],
+      ...['--cluster-preferred-endpoint-type', 'hostname'],
     ],
   })
   await redis.cli('CLUSTER', 'ADDSLOTSRANGE', '0', '16383')

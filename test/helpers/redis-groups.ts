@@ -5,7 +5,7 @@ import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { type Certificate, createCertificate } from './certificate.ts'
 import { type Child, startChild, type Teardown, waitForOutput } from './child.ts'
-import { freePort, listenOnLoopback } from './ports.ts'
+import { listenOnLoopback } from './ports.ts'
 import { type RedisOptions, type RedisServer, startOnFreePort, startRedis, toolPath } from './redis.ts'
 import { redisCommand } from './redis-command.ts'
 import { until } from './wait.ts'
@@ -152,16 +152,15 @@ export async function startCluster(
   const tlsArgs = tls === false ? [] : ['--tls', '--cacert', tls.caFile]
   const nodes: RedisServer[] = []
   const buses: BusProxy[] = []
-  const startNode = async (): Promise<BusPorts> => {
-    const port = await freePort()
-    const ports = { port, announced: port }
-    if (options.proxiedBus === true) {
-      const bus = await startBusProxy(t, port)
-      buses.push(bus)
-      ports.announced = bus.port
-    }
-    nodes.push(await startClusterNode(t, tls, ports))
-    return ports
+  /** Returns the bus port that the other nodes use. */
+  const startNode = async (): Promise<number> => {
+    const bus = options.proxiedBus === true ? await startBusProxy(t) : null
+    const node = await startClusterNode(t, tls, bus)
+    nodes.push(node)
+    if (bus === null) return node.busPort!
+    bus.forwardTo(node.busPort!)
+    buses.push(bus)
+    return bus.port
   }
   for (let i = 0; i < masters * (1 + replicas); i++) await startNode()
   const addresses = nodes.map((node) => `127.0.0.1:${node.port}`)
@@ -220,9 +219,9 @@ export async function startCluster(
       }
     },
     async addMaster() {
-      const { announced } = await startNode()
+      const busPort = await startNode()
       const node = nodes.at(-1)!
-      await nodes[0]!.cli('cluster', 'meet', '127.0.0.1', String(node.port), String(announced))
+      await nodes[0]!.cli('cluster', 'meet', '127.0.0.1', String(node.port), String(busPort))
       for (const each of nodes) {
         await until('each node knows the new one', async () => {
           const info = await each.cli('cluster', 'info')
@@ -264,12 +263,9 @@ export async function startCluster(
 export async function startClusterOfOne(t: Teardown, options: RedisOptions = {}): Promise<RedisServer> {
   const redis = await startRedis(t, {
     ...options,
-    args: [
-      ...['--cluster-enabled', 'yes', '--cluster-port', String(await freePort())],
-      // A single node cannot learn its address from others.
-      ...['--cluster-announce-ip', '127.0.0.1'],
-      ...(options.args ?? []),
-    ],
+    cluster: true,
+    // A single node cannot learn its address from others.
+    args: ['--cluster-announce-ip', '127.0.0.1', ...(options.args ?? [])],
   })
   await redis.cli('cluster', 'addslotsrange', '0', '16383')
   await until('the node serves its slots', async () =>
@@ -290,41 +286,35 @@ function ownsSlot(clusterNodes: string, slot: number): boolean {
     })
 }
 
-interface BusPorts {
-  port: number
-  /** The bus port that the other nodes use. */
-  announced: number
-}
-
-// The bus port is 10000 above the data port by default, which the highest free ports do not allow.
 async function startClusterNode(
   t: Teardown,
   tls: Certificate | false,
-  { port, announced }: BusPorts,
+  bus: BusProxy | null,
 ): Promise<RedisServer> {
-  const proxied = announced !== port
   return await startRedis(t, {
     tls,
+    cluster: true,
     args: [
       ...(tls === false ? [] : ['--tls-cluster', 'yes']),
-      ...['--cluster-enabled', 'yes', '--cluster-port', String(port)],
       // A master that gave away its last slot stays a master.
       ...['--cluster-allow-replica-migration', 'no'],
-      ...(proxied
-        ? ['--cluster-announce-ip', '127.0.0.1', '--cluster-announce-bus-port', String(announced)]
-        : []),
+      ...(bus === null
+        ? []
+        : ['--cluster-announce-ip', '127.0.0.1', '--cluster-announce-bus-port', String(bus.port)]),
       // The nodes must not detect a silent bus during a test.
-      ...['--cluster-node-timeout', proxied ? '15000' : '2000', '--repl-diskless-sync-delay', '0'],
+      ...['--cluster-node-timeout', bus === null ? '2000' : '15000', '--repl-diskless-sync-delay', '0'],
     ],
   })
 }
 
 interface BusProxy {
   readonly port: number
+  forwardTo(target: number): void
   silence(): void
 }
 
-async function startBusProxy(t: Teardown, target: number): Promise<BusProxy> {
+async function startBusProxy(t: Teardown): Promise<BusProxy> {
+  let target = 0
   let silent = false
   const server = createServer((from) => {
     const to = connect(target, '127.0.0.1')
@@ -339,6 +329,9 @@ async function startBusProxy(t: Teardown, target: number): Promise<BusProxy> {
   })
   return {
     port: await listenOnLoopback(t, server),
+    forwardTo(port) {
+      target = port
+    },
     silence() {
       silent = true
     },

@@ -14,11 +14,15 @@ export interface RedisOptions {
   /** TLS only, with this certificate or (`true`) a new one for localhost and 127.0.0.1, whose CA is in `caFile`. */
   readonly tls?: boolean | Certificate
   readonly password?: string
+  /** A node of a Cluster, with a free port for its bus. By default that is 10,000 higher, where a connection may have it. */
+  readonly cluster?: boolean
 }
 
 /** A private Redis of one test. */
 export interface RedisServer {
   readonly port: number
+  /** Null if it is no node of a Cluster. */
+  readonly busPort: number | null
   /** `redis://` or `rediss://`, with the password if there is one. */
   readonly url: string
   /** Path of the CA certificate; null without TLS. */
@@ -42,11 +46,12 @@ const ATTEMPTS = 5
 /** Starts an empty private redis-server. It stops when the test ends. */
 export async function startRedis(t: Teardown, options: RedisOptions = {}): Promise<RedisServer> {
   const folder = makeFolder('redis')
-  const { tls = false } = options
+  const { tls = false, cluster = false } = options
   const certificate = tls === true ? await createCertificate(folder) : tls || null
   const ca = certificate === null ? undefined : await readFile(certificate.caFile)
   const passwordArgs = options.password === undefined ? [] : ['--requirepass', options.password]
 
+  let busPort: number | null = null
   const argsFor = (port: number) => [
     ...['--bind', '127.0.0.1', '--dir', folder, '--save', ''],
     ...(certificate === null
@@ -57,10 +62,14 @@ export async function startRedis(t: Teardown, options: RedisOptions = {}): Promi
           ...['--tls-ca-cert-file', certificate.caFile, '--tls-replication', 'yes'],
         ]),
     ...passwordArgs,
+    ...(busPort === null ? [] : ['--cluster-enabled', 'yes', '--cluster-port', String(busPort)]),
     ...(options.args ?? []),
   ]
 
-  const first = await startOnFreePort(t, argsFor)
+  const first = await startOnFreePort(t, async (port) => {
+    if (cluster) busPort = await freePort()
+    return argsFor(port)
+  })
   let { child } = first
   const { port } = first
   const scheme = certificate === null ? 'redis' : 'rediss'
@@ -68,6 +77,7 @@ export async function startRedis(t: Teardown, options: RedisOptions = {}): Promi
 
   return {
     port,
+    busPort,
     url: `${scheme}://${login}127.0.0.1:${port}`,
     caFile: certificate?.caFile ?? null,
     get pid() {
