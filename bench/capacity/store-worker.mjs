@@ -61,7 +61,7 @@ async function signedIn() {
   const at = Date.now()
   const record = { tokens: seal(key), createdAt: at, endsAt: at + maxMs, flow: 'code', client: clientId }
   await store.schedule(key, DUE_FROM_MS + Math.random() * DUE_WITHIN_MS)
-  await store.create(key, record, { attempt: randomUUID(), provisionalMs: 60_000 })
+  await store.create(key, record, 60_000)
   await store.confirm(key)
   return key
 }

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import type { Clock } from '../clock.ts'
 import type { SessionFlow } from '../config/variables.ts'
 import type { Keyring } from '../keyring.ts'
@@ -162,7 +161,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     // The queue first: an entry without a record is dropped when it is claimed, a record without an entry is not refreshed.
     await options.schedule(key, granted, { idleEndsAt })
     const record = { tokens, createdAt, endsAt, flow, client: options.clientId }
-    await store.create(key, record, { attempt: randomUUID(), provisionalMs: PROVISIONAL_MS })
+    await store.create(key, record, PROVISIONAL_MS)
     return { key, record: { flow, createdAt, idleEndsAt, endsAt }, tokens: granted }
   }
 

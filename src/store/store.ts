@@ -54,8 +54,8 @@ export type NewRecord = Pick<SessionRecord, 'tokens' | 'createdAt' | 'endsAt' | 
 
 /** Records of sessions. */
 export interface RecordStore {
-  /** Creates a provisional record of generation 1. Does nothing if it exists. */
-  create(key: RecordKey, record: NewRecord, request: CreateRequest): Promise<void>
+  /** Creates a record of generation 1 that expires after `provisionalMs` unless it is confirmed. Does nothing if it exists. */
+  create(key: RecordKey, record: NewRecord, provisionalMs: number): Promise<void>
   /** Lets a provisional record live until its limits; false if there is none. */
   confirm(key: RecordKey): Promise<boolean>
   read(key: RecordKey): Promise<SessionRecord | null>
@@ -86,13 +86,6 @@ export interface RecordStore {
    * connection breaks: the scan then has to start again.
    */
   keys(): AsyncIterable<RecordKey[]>
-}
-
-export interface CreateRequest {
-  /** As in `BeginRefreshRequest`. */
-  attempt: string
-  /** The record expires after this unless it is confirmed. */
-  provisionalMs: number
 }
 
 export interface EndRequest {

@@ -53,7 +53,7 @@ async function makeSession(
   const sealed = sealTokens(keyring, key, tokens)
   const record = { tokens: sealed, createdAt, endsAt: createdAt + MAX_MS, client: CLIENT.clientId }
   await store.schedule(key, dueInSeconds * 1_000)
-  await store.create(key, { ...record, flow: 'code' }, { attempt: key, provisionalMs: 15_000 })
+  await store.create(key, { ...record, flow: 'code' }, 15_000)
   await store.confirm(key)
   const jar: Jar = new Map()
   const reply = { setCookie: (name: string, value: string) => jar.set(name, value) } as never

@@ -81,10 +81,7 @@ function sealFor(made: TestStore, key: RecordKey, secret: Secret): string {
 async function sealedSession(made: TestStore, secret: Secret): Promise<RecordKey> {
   const key = newKey()
   const sealed = sealFor(made, key, secret)
-  await made.store.create(key, newRecord(made.now(), { tokens: sealed }), {
-    attempt: 'a',
-    provisionalMs: 15_000,
-  })
+  await made.store.create(key, newRecord(made.now(), { tokens: sealed }), 15_000)
   await made.store.confirm(key)
   return key
 }
@@ -136,8 +133,7 @@ t.test('a line shows the public facts of a session, in printable ASCII', async (
 t.test('the beginning of an id ends a session if no other id begins so', async (t) => {
   const { made, run, out, err } = createOperator(t)
   const keys = ['aa00', 'aa01', 'bb00'].map((beginning) => beginning + newKey().slice(4))
-  for (const key of keys)
-    await made.store.create(key, newRecord(made.now()), { attempt: 'a', provisionalMs: 15_000 })
+  for (const key of keys) await made.store.create(key, newRecord(made.now()), 15_000)
   const end = (id: string) => run({ kind: 'end', id, revokes: true })
   t.equal(await end('aa0'), false)
   t.match(err.join(), /2 sessions begin with aa0/)

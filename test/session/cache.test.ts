@@ -45,7 +45,7 @@ function make(t: Test, max = 100, graceMs = 0): Made {
     cache: createSessionCache<Entry>({ store, max, graceMs }),
     async session() {
       const key = newKey()
-      await store.create(key, newRecord(Date.now()), { attempt: 'a', provisionalMs: 15_000 })
+      await store.create(key, newRecord(Date.now()), 15_000)
       return key
     },
     lose: () => setLive(false),

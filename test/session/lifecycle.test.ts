@@ -88,7 +88,7 @@ function start(t: Test) {
     }),
     async idle(): Promise<RecordKey> {
       const key = newKey()
-      await memory.create(key, newRecord(clock.wall() - IDLE_MS), { attempt: 'a', provisionalMs: 15_000 })
+      await memory.create(key, newRecord(clock.wall() - IDLE_MS), 15_000)
       await memory.confirm(key)
       return key
     },
@@ -222,7 +222,7 @@ t.test('a session has ended although the store cannot give the reason', async (t
 t.test('a session whose tokens no configured secret opens is kept', async (t) => {
   const { memory, clock, sessions, ended } = start(t)
   const key = newKey()
-  await memory.create(key, newRecord(clock.wall()), { attempt: 'a', provisionalMs: 15_000 })
+  await memory.create(key, newRecord(clock.wall()), 15_000)
   t.strictSame(await sessions.find(key), { kind: 'unreadable' })
   t.not(await memory.read(key), null)
   t.equal(await sessions.end(key, 'logout'), true, 'it can be ended')
@@ -241,7 +241,7 @@ t.test('an end logs a warning if no configured secret opens the tokens', async (
     onUnreadable: () => void seen.push('unreadable'),
   })
   const key = newKey()
-  await memory.create(key, newRecord(clock.wall()), { attempt: 'a', provisionalMs: 15_000 })
+  await memory.create(key, newRecord(clock.wall()), 15_000)
   t.equal(await end(key, 'operator'), true)
   t.strictSame(seen, ['ended', 'unreadable'])
 })

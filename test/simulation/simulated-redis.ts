@@ -3,7 +3,6 @@ import {
   type BeginRefreshRequest,
   type BeginRefreshResult,
   CLOCK_TOLERANCE_MS,
-  type CreateRequest,
   DUE_SHARDS,
   type DueClaim,
   END_KEPT_MS,
@@ -205,7 +204,7 @@ export class RedisServer {
   create(
     key: RecordKey,
     record: NewRecord,
-    { attempt, provisionalMs, wall }: CreateRequest & { wall: number },
+    { provisionalMs, wall }: { provisionalMs: number; wall: number },
   ): void {
     if (this.live(key) !== null) return
     const ahead = this.clock() - wall
@@ -222,7 +221,7 @@ export class RedisServer {
       forcedAt: 0,
       forcedGen: 0,
       replacedAt: this.clock(),
-      attempt,
+      attempt: '',
       history: this.history,
       expireAt: this.clock() + Math.ceil(provisionalMs),
     })

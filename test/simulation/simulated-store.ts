@@ -53,9 +53,9 @@ export function createSimulatedStore(transport: Transport, idleMs: number): Sess
     claimNonce: (nonce, attempt, ttlMs) =>
       ask(ofNonce(nonce), 'claimNonce', (server) => server.claimNonce(nonce, attempt, ttlMs)),
     nonceClaimed: (nonce) => ask(ofNonce(nonce), 'nonceClaimed', (server) => server.nonceClaimed(nonce)),
-    create: (key, record, request) => {
+    create: (key, record, provisionalMs) => {
       const wall = transport.wall()
-      return ask(of(key), 'create', (server) => server.create(key, record, { ...request, wall }))
+      return ask(of(key), 'create', (server) => server.create(key, record, { provisionalMs, wall }))
     },
     read: (key) => ask(of(key), 'read', (server) => server.read(key, idleMs)),
     confirm: (key) => ask(of(key), 'confirm', (server) => server.confirm(key, idleMs)),

@@ -60,7 +60,7 @@ export async function changeContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('no other method announces anything', async (t) => {
     const key = newKey()
-    await store.create(key, newRecord(now()), { attempt: 'a', provisionalMs: 15_000 })
+    await store.create(key, newRecord(now()), 15_000)
     await store.confirm(key)
     await store.read(key)
     await store.touch(key, 0)

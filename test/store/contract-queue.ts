@@ -135,7 +135,7 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('the end of a session leaves its queue entry, which is only a hint', async (t) => {
     const key = newKey(10)
-    await store.create(key, newRecord(now()), { attempt: 'a', provisionalMs: 15_000 })
+    await store.create(key, newRecord(now()), 15_000)
     const before = await store.queueLength()
     await store.schedule(key, -1_000)
     await store.end(key)

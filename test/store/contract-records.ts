@@ -9,10 +9,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
   await t.test('a new record has these fields and no others', async (t) => {
     const key = newKey()
     const createdAt = now()
-    await store.create(key, newRecord(createdAt, { flow: 'password', client: 'the app' }), {
-      attempt: 'a',
-      provisionalMs: 15_000,
-    })
+    await store.create(key, newRecord(createdAt, { flow: 'password', client: 'the app' }), 15_000)
     const record = await store.read(key)
     t.ok(Math.abs((record?.replacedAt ?? 0) - now()) < 5_000)
     t.strictSame(record, {
@@ -37,18 +34,18 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('creating a record again, by the same attempt or another, changes nothing', async (t) => {
     const key = newKey()
-    await store.create(key, newRecord(now()), { attempt: 'a', provisionalMs: 15_000 })
+    await store.create(key, newRecord(now()), 15_000)
     await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' })
     const before = await store.read(key)
-    await store.create(key, newRecord(now()), { attempt: 'a', provisionalMs: 15_000 })
-    await store.create(key, newRecord(now(), { tokens: 'other' }), { attempt: 'c', provisionalMs: 15_000 })
+    await store.create(key, newRecord(now()), 15_000)
+    await store.create(key, newRecord(now(), { tokens: 'other' }), 15_000)
     t.strictSame(await store.read(key), before)
   })
 
   await t.test('an unconfirmed record expires early, and a confirmed one does not', async (t) => {
     const [dying, living] = [newKey(), newKey()]
-    await store.create(dying, newRecord(now()), { attempt: 'a', provisionalMs: 400 })
-    await store.create(living, newRecord(now()), { attempt: 'a', provisionalMs: 400 })
+    await store.create(dying, newRecord(now()), 400)
+    await store.create(living, newRecord(now()), 400)
     t.equal(await store.confirm(living), true)
     t.not(await store.read(dying), null)
     await pass(450)
@@ -59,7 +56,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('an unconfirmed record still expires early after a replacement of its tokens', async (t) => {
     const key = newKey()
-    await store.create(key, newRecord(now()), { attempt: 'a', provisionalMs: 1_000 })
+    await store.create(key, newRecord(now()), 1_000)
     t.equal((await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' })).kind, 'replaced')
     await pass(1_050)
     t.equal(await store.read(key), null)
@@ -67,7 +64,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('confirming a session, even twice, changes none of its fields', async (t) => {
     const key = newKey()
-    await store.create(key, newRecord(now()), { attempt: 'a', provisionalMs: 15_000 })
+    await store.create(key, newRecord(now()), 15_000)
     const before = await store.read(key)
     for (const time of ['once', 'twice']) {
       t.equal(await store.confirm(key), true, time)
@@ -263,7 +260,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('a session that is created after its end is gone', async (t) => {
     const key = newKey()
-    await store.create(key, newRecord(now() - 50_000_000), { attempt: 'a', provisionalMs: 15_000 })
+    await store.create(key, newRecord(now() - 50_000_000), 15_000)
     await store.confirm(key)
     t.equal(await store.read(key), null)
   })

@@ -22,8 +22,8 @@ export async function scanContract(t: Test, made: TestStore): Promise<void> {
   await t.test('a scan finds every record, confirmed or not, and none that ended or expired', async (t) => {
     const keys = await Promise.all(Array.from({ length: 2_500 }, () => startSession(made)))
     const [unconfirmed, dying] = [newKey(), newKey()]
-    await store.create(unconfirmed, newRecord(now()), { attempt: 'a', provisionalMs: 15_000 })
-    await store.create(dying, newRecord(now()), { attempt: 'a', provisionalMs: 200 })
+    await store.create(unconfirmed, newRecord(now()), 15_000)
+    await store.create(dying, newRecord(now()), 200)
     await store.end(keys.pop()!)
     await pass(250)
     t.strictSame(await scan(store), [...keys, unconfirmed].sort())

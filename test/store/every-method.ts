@@ -10,7 +10,7 @@ export function everyMethod(store: SessionStore, key: RecordKey): Record<string,
   return {
     claimNonce: () => store.claimNonce(nonce, attempt, 600_000),
     nonceClaimed: () => store.nonceClaimed(nonce),
-    create: () => store.create(key, newRecord(at), { attempt, provisionalMs: 15_000 }),
+    create: () => store.create(key, newRecord(at), 15_000),
     confirm: () => store.confirm(key),
     read: () => store.read(key),
     touch: () => store.touch(key, 0),

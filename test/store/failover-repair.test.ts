@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import { createLog } from '../../src/log.ts'
 import { createFailoverRepair, type FailoverRepair, type Written } from '../../src/store/failover-repair.ts'
@@ -95,7 +94,7 @@ function start(t: Teardown): Scene {
     },
     async session(gen = 1) {
       const key = newKey()
-      await store.create(key, newRecord(time.now()), { attempt: randomUUID(), provisionalMs: 600_000 })
+      await store.create(key, newRecord(time.now()), 600_000)
       if (gen > 1) await store.restoreTokens(key, { gen, attempt: 'before', tokens: 'sealed' })
       return key
     },

@@ -12,7 +12,7 @@ t.test('limits pass while the machine is suspended, although the monotonic clock
   const store = createMemoryStore({ now: Date.now, wall: () => Date.now() + asleepMs, idleMs: IDLE_MS })
   t.teardown(() => store.close())
   const key = newKey()
-  await store.create(key, newRecord(Date.now()), { attempt: 'a', provisionalMs: 15_000 })
+  await store.create(key, newRecord(Date.now()), 15_000)
   await store.confirm(key)
   t.match(await store.endPassed(key, 1, 'idle'), { kind: 'precondition_failed' })
   asleepMs = IDLE_MS + 10_000

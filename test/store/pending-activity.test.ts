@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { createPendingActivity } from '../../src/store/pending-activity.ts'
@@ -53,7 +52,7 @@ function start(t: Test) {
     seenAt: async (key: RecordKey) => (await memory.read(key))!.seenAt,
     async session(): Promise<RecordKey> {
       const key = newKey()
-      await memory.create(key, newRecord(clock.wall()), { attempt: randomUUID(), provisionalMs: 15_000 })
+      await memory.create(key, newRecord(clock.wall()), 15_000)
       await memory.confirm(key)
       return key
     },

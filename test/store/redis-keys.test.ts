@@ -86,7 +86,7 @@ t.test('a record expires at its nearer limit plus the slack, exact to the millis
   t.equal(await expiryOf(short), createdAt + 60_000 + RECORD_SLACK_MS)
 
   const provisional = newKey()
-  await made.store.create(provisional, newRecord(createdAt), { attempt: 'a', provisionalMs: 15_000.2 })
+  await made.store.create(provisional, newRecord(createdAt), 15_000.2)
   const life = Number(await redis.cli('pttl', `bff:s:${provisional}`))
   t.ok(life > 5_000 && life <= 15_001)
 })
@@ -111,11 +111,7 @@ t.test('Redis holds no readable token, session id, cookie value or nonce', async
 
   await store.claimNonce(nonce, 'a', 600_000)
   await store.schedule(key, 60_000)
-  await store.create(
-    key,
-    { ...newRecord(Date.now()), tokens: sealed },
-    { attempt: 'a', provisionalMs: 15_000 },
-  )
+  await store.create(key, { ...newRecord(Date.now()), tokens: sealed }, 15_000)
   await store.confirm(key)
   await store.beginRefresh(key, {
     gen: 1,

@@ -109,7 +109,7 @@ t.test('each script returns each code that its header documents', async (t) => {
   await new Promise((resolve) => client.once('ready', resolve))
   const run = defineScripts(client)
   const make = async (key: string): Promise<unknown> =>
-    run('create-record', key, 'made', LONG, 'sealed-1', 1_000_000, 9e12, 'code', 'app', Date.now(), 5_000)
+    run('create-record', key, LONG, 'sealed-1', 1_000_000, 9e12, 'code', 'app', Date.now(), 5_000)
   const begin = async (key: string, gen: number, attempt: string, leaseMs: number, windowMs: number) => {
     const reply = await run('begin-refresh', key, gen, attempt, leaseMs, windowMs, PAUSE, OPEN, LONG)
     const [code, ...values] = reply as number[]

@@ -79,7 +79,7 @@ function start(t: Test) {
     callsOf: (name: string) => calls.filter((call) => call.name === name).map(({ at }) => at),
     async session(): Promise<RecordKey> {
       const key = newKey()
-      await memory.create(key, newRecord(time.now()), { attempt: randomUUID(), provisionalMs: 15_000 })
+      await memory.create(key, newRecord(time.now()), 15_000)
       await memory.confirm(key)
       return key
     },
@@ -392,8 +392,7 @@ t.test('after a failover an end is repeated only where its condition still holds
   t.match(await store.endPassed(active, 1, 'idle'), { kind: 'ended' })
   t.match(await store.endUntilTaken(newer, { gen: 1, reason: 'refused' }, 1_000), { kind: 'ended' })
   // The server that takes over knows of later activity, or of newer tokens.
-  for (const key of [active, newer])
-    await memory.create(key, newRecord(time.now()), { attempt: randomUUID(), provisionalMs: 600_000 })
+  for (const key of [active, newer]) await memory.create(key, newRecord(time.now()), 600_000)
   await memory.replaceTokens(newer, { gen: 1, attempt: 'another process', tokens: 'sealed-2' })
   incident()
   await time.settle()
@@ -490,7 +489,7 @@ for (const [name, end] of Object.entries(ENDS)) {
     const record = newRecord(time.now())
     await end(setup, key)
     // A replica that was promoted has not received the end.
-    await memory.create(key, record, { attempt: randomUUID(), provisionalMs: 600_000 })
+    await memory.create(key, record, 600_000)
     t.equal(await store.read(key), null)
     incident()
     await time.advance(1_000)
@@ -506,7 +505,7 @@ t.test('a read restores tokens that a failover lost', async (t) => {
   await store.replaceTokens(key, write(1))
   await memory.end(key)
   // A replica that was promoted has the older tokens.
-  await memory.create(key, newRecord(Date.now()), { attempt: randomUUID(), provisionalMs: 600_000 })
+  await memory.create(key, newRecord(Date.now()), 600_000)
   t.match(await store.read(key), { gen: 2, tokens: 'sealed-2' })
   t.match(await memory.read(key), { gen: 2, tokens: 'sealed-2' })
   t.strictSame(restored, ['tokens'])
@@ -517,7 +516,7 @@ t.test('a read that cannot restore lost tokens rejects', async (t) => {
   const key = await session()
   await store.replaceTokens(key, write(1))
   await memory.end(key)
-  await memory.create(key, newRecord(time.now()), { attempt: randomUUID(), provisionalMs: 600_000 })
+  await memory.create(key, newRecord(time.now()), 600_000)
   fail('restoreTokens', 'down')
   t.ok(
     (await after(FAILS_AFTER_MS, store.read(key))) instanceof StoreUnavailable,
@@ -554,7 +553,7 @@ t.test('a stop writes lost writes and pending activity last', async (t) => {
   const [active, lost] = [await session(), await session()]
   await store.replaceTokens(lost, write(1))
   await memory.end(lost)
-  await memory.create(lost, newRecord(time.now()), { attempt: randomUUID(), provisionalMs: 600_000 })
+  await memory.create(lost, newRecord(time.now()), 600_000)
   await time.advance(10_000)
   const activeAt = time.now()
   fail('all', 'down')

@@ -113,7 +113,7 @@ export async function startSession(
   changes: Partial<NewRecord> = {},
 ): Promise<RecordKey> {
   const key = newKey()
-  await store.create(key, newRecord(now(), changes), { attempt: randomUUID(), provisionalMs: 15_000 })
+  await store.create(key, newRecord(now(), changes), 15_000)
   await store.confirm(key)
   return key
 }

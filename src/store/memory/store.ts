@@ -103,7 +103,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
       return unexpiredNonce(nonce) !== null
     },
 
-    async create(key, record, { attempt, provisionalMs }) {
+    async create(key, record, provisionalMs) {
       if (unexpired(key) !== null) return
       records.set(key, {
         ...record,
@@ -115,7 +115,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
         forcedAt: 0,
         forcedGen: 0,
         replacedAt: now(),
-        attempt,
+        attempt: '',
         expireAt: now() + provisionalMs,
       })
     },

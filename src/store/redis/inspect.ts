@@ -118,7 +118,7 @@ async function tryRecord(options: InspectionOptions, note: (error: unknown) => n
   } as const
   const lease = { leaseMs: PROBE_LIFE_MS, openMs: 0, livesMs: 0, forcedWindowMs: 0 }
   try {
-    await whenConnected(() => store.create(key, record, { attempt, provisionalMs: PROBE_LIFE_MS }))
+    await whenConnected(() => store.create(key, record, PROBE_LIFE_MS))
     for (const step of [
       () => store.confirm(key),
       () => store.read(key),

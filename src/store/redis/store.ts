@@ -171,9 +171,9 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
       return (await send('exists', () => client.exists(redisKey.nonce(nonce)))) === 1
     },
 
-    async create(key, { tokens, createdAt, endsAt, flow, client }, { attempt, provisionalMs }) {
+    async create(key, { tokens, createdAt, endsAt, flow, client }, provisionalMs) {
       const limits = [createdAt, endsAt, flow, client, Date.now(), CLOCK_TOLERANCE_MS]
-      const args = [attempt, Math.ceil(provisionalMs), toBytes(tokens), ...limits]
+      const args = [Math.ceil(provisionalMs), toBytes(tokens), ...limits]
       await script('create-record', redisKey.record(key), ...args)
     },
 
