@@ -14,7 +14,7 @@ export function spreadOf(values) {
     : { least: Math.min(...known), middle: median(known), most: Math.max(...known) }
 }
 
-/** One row for each candidate, of medians over all rounds. `ratio` compares with bare `node:http`, turn by turn. */
+/** One row for each candidate, of medians over all rounds. `ratio` compares with bare `node:http`, round by round. */
 export function rowsOf(candidates, results) {
   return candidates.map(({ name, title }) => {
     const rounds = results.get(name)
@@ -56,7 +56,7 @@ export function resolutionLine(results) {
   const apart = 100 * Math.abs(median(ratios) - 1)
   return (
     `This run can resolve a difference of ${Math.max(percent, apart).toFixed(0)} %: the same server, measured twice in each ` +
-    `of ${ratios.length} rounds, came out ${apart.toFixed(0)} % apart, standard error ±${percent.toFixed(0)} %.`
+    `of ${ratios.length} rounds, came out ${apart.toFixed(0)} % apart; twice the standard error is ±${percent.toFixed(0)} %.`
   )
 }
 
@@ -64,7 +64,7 @@ export function resolutionLine(results) {
 export function errorLine(title, ratios) {
   const percent = errorPercent(ratios)
   if (percent === null) return TOO_FEW
-  return `This run can resolve a difference of ${percent.toFixed(0)} %: the standard error of the ratio ${title}, in ${ratios.length} rounds.`
+  return `This run can resolve a difference of ${percent.toFixed(0)} %: twice the standard error of the ratio ${title}, in ${ratios.length} rounds.`
 }
 
 /** `median (least–most)` */
