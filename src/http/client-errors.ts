@@ -107,6 +107,6 @@ function parserProblem({ code = '', rawPacket }: ClientError): Problem | null {
 /** The parser counts the target among the header fields, and does not say what was too long. */
 function beginsWithLongTarget(packet: unknown): boolean {
   if (!Buffer.isBuffer(packet)) return false
-  const target = /^[A-Z]+ (\S*)/.exec(packet.toString('latin1'))?.[1] ?? ''
+  const target = /^[\r\n]*[A-Z-]+ (\S*)/.exec(packet.toString('latin1'))?.[1] ?? ''
   return target.length > MAX_TARGET_LENGTH
 }

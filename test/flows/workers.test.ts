@@ -144,6 +144,23 @@ t.test('the metrics of several workers say that the queue is not known, when Red
   t.match(metrics, /^bff_store_up 0$/m)
 })
 
+t.test('no scrape gets an empty page while all workers are dead', async (t) => {
+  const redis = await startRedis(t)
+  const server = await startServer(t, { SESSION_STORE: undefined, REDIS_URL: redis.url, WORKERS: '2' })
+  await until('both workers', () => workerPids(server).length === 2)
+  for (const pid of workerPids(server)) process.kill(pid, 'SIGKILL')
+  const scrapes: Promise<{ status: number; text: string }>[] = []
+  for (let count = 0; count < 20; count += 1) {
+    const scrape = fetch(`${server.opsUrl}/metrics`)
+    scrapes.push(scrape.then(async (answer) => ({ status: answer.status, text: await answer.text() })))
+    await elapsed(10)
+  }
+  for (const { status, text } of await Promise.all(scrapes))
+    t.ok(status === 503 || text.includes('bff_build_info'), `${status}, ${text.length} bytes`)
+  await until('new workers', () => workerPids(server).length === 4)
+  t.equal(await server.stop('SIGTERM'), 0)
+})
+
 t.test('workers whose primary is killed finish what is open and end', async (t) => {
   const redis = await startRedis(t)
   const sandbox = await startSandbox(t)

@@ -104,6 +104,12 @@ const CASES: Case[] = [
       'uri_too_long',
     ],
   ),
+  [
+    'a long target after an empty line, with a hyphen in the method',
+    `\r\nM-SEARCH /flux/a?b=${'c'.repeat(20_000)} HTTP/1.1\r\nHost: a\r\n\r\n`,
+    414,
+    'uri_too_long',
+  ],
   ['a target of 9 KB', `GET /flux/a?b=${'c'.repeat(9_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, 414, 'uri_too_long'],
   [
     'a path segment of 9 KB',
