@@ -40,8 +40,9 @@ export async function runPrimary(config: Config, log: Logger): Promise<void> {
       async text() {
         // A worker that starts would miss the question.
         await Promise.race([Promise.all(starting), pause(START_WAIT_MS, null, { ref: false })])
-        if (workers().length === 0) throw new Error('no worker runs')
-        return await aggregator.clusterMetrics()
+        const text = await aggregator.clusterMetrics()
+        if (text === '') throw new Error('no worker was asked')
+        return text
       },
       contentType: aggregator.contentType,
     },
