@@ -210,7 +210,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
         const waitMs = Math.max(
           presentableInMs(tokens, timing, { doubts, leftMs }),
           INCIDENT_PAUSE_MS - store.health.msSinceIncident(key),
-          // This process cannot know about incidents before it started. A lease that was released is harmless.
+          // This process cannot know about incidents before it started. A released lease is harmless.
           record.leaseUntil > 0 ? INCIDENT_PAUSE_MS - (clock.monotonic() - beganAt) : 0,
         )
         if (waitMs <= 0) return lease
