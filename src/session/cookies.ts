@@ -117,10 +117,10 @@ export function createSessionCookies({
   function loginCookiesIn(header = ''): { id: string; value: string }[] {
     return header.split(';').flatMap((pair) => {
       const at = pair.indexOf('=')
-      // `trim` would also remove a byte A0, and browsers let other sites set a cookie `\xA0__Host-…`.
-      const name = pair.slice(0, at).replace(/^ +| +$/g, '')
+      if (at < 0) return []
+      const name = withoutOuterSpaces(pair.slice(0, at))
       const id = name.startsWith(loginPrefix) ? name.slice(loginPrefix.length) : ''
-      return at > 0 && /^[A-Za-z0-9_-]{1,64}$/.test(id) ? [{ id, value: pair.slice(at + 1).trim() }] : []
+      return /^[A-Za-z0-9_-]{1,64}$/.test(id) ? [{ id, value: pair.slice(at + 1).trim() }] : []
     })
   }
 
@@ -173,4 +173,13 @@ function cookieAt(header: string, name: string, from: number): number {
     if (start === 0 || header[start - 1] === ';') return at
   }
   return -1
+}
+
+/** `trim` would also remove a byte A0: see `cookieAt`. A pattern for the end would be quadratic in inner spaces. */
+function withoutOuterSpaces(name: string): string {
+  let start = 0
+  let end = name.length
+  while (name[start] === ' ') start += 1
+  while (end > start && name[end - 1] === ' ') end -= 1
+  return name.slice(start, end)
 }

@@ -1,4 +1,7 @@
 import t from 'tap'
+import { createKeyring } from '../../src/keyring.ts'
+import { Secret } from '../../src/secret.ts'
+import { createSessionCookies } from '../../src/session/cookies.ts'
 import { freePort } from '../helpers/ports.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 
@@ -89,4 +92,31 @@ t.test('only a sign-in, a sign-out and a change of secrets set a cookie', async 
   for (const target of ['/flux/a', '/flux/..', '/nothing', '/auth/session', '/openapi.json', '/site/1']) {
     t.strictSame((await browser.fetch(target)).setCookies, [], target)
   }
+})
+
+t.test('the cost of reading a Cookie header is proportional to its length, blanks included', async (t) => {
+  const { loginCookiesIn, wasSentToPublicHost, read } = createSessionCookies({
+    keyring: createKeyring([new Secret('a-secret-of-this-test-of-32-characters')]),
+    publicUrl: 'http://localhost:3000',
+    secure: false,
+  })
+  const header = (blanks: number) => `x${' '.repeat(blanks)}y=1`
+  function cost(header: string, times: number): number {
+    const before = process.cpuUsage()
+    for (let time = 0; time < times; time += 1) {
+      loginCookiesIn(header)
+      wasSentToPublicHost(header)
+      read(header)
+    }
+    const { user, system } = process.cpuUsage(before)
+    return user + system + 1
+  }
+  const times = 32
+  const rounds = Array.from({ length: 5 }, () => ({
+    many: cost(header(500), 8 * times),
+    one: cost(header(500 * times), 8),
+  }))
+  const many = Math.min(...rounds.map((round) => round.many))
+  const one = Math.min(...rounds.map((round) => round.one))
+  t.ok(one < 8 * many, `${one} for long headers, ${many} for ${times} times as many that are as much shorter`)
 })
