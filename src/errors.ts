@@ -112,7 +112,7 @@ export function problem(code: ProblemCode, options: ProblemOptions | string = {}
 export function unavailable(
   code: 'store_unavailable' | 'authorization_server_unavailable',
   retryAfterSeconds: number,
-  options: Pick<ProblemOptions, 'cause' | 'members' | 'detail'> = {},
+  options: Pick<ProblemOptions, 'cause' | 'members' | 'detail' | 'reason'> = {},
 ): Problem {
   const seconds = Math.max(1, Math.ceil(retryAfterSeconds))
   return new Problem(code, { ...options, headers: { 'retry-after': String(seconds) } })

@@ -204,7 +204,7 @@ export const TABLE = {
   LOGIN_RATE_PER_MINUTE: withDefault(
     '300',
     wholeNumber(0, 1_000_000),
-    'sign-ins begun in a minute from one client address; 0 is off',
+    'sign-ins begun in a minute from one client address, and as many completed; 0 is off',
   ),
   STATIC_DIR: optional(PAGE_BUILD, 'build of the single-page app to serve'),
   STATIC_CSP: optional(CSP_SOURCES, "sources to add to the page's Content-Security-Policy"),

@@ -24,6 +24,7 @@ import {
 import type { LoginContext } from './context.ts'
 import { loginUrl, SIGN_IN_MS } from './login-cookies.ts'
 import { createCameByPublicHost } from './public-host.ts'
+import { networkOf } from './rate-limit.ts'
 import { returnLocation } from './return-to.ts'
 import { noteRefusal, requireTokens } from './sign-in.ts'
 import { createFragmentPage } from './token-flow.ts'
@@ -35,7 +36,8 @@ const HOME = '/'
  * browser began the sign-in, and at most once over all replicas.
  */
 export function createCallback(context: LoginContext) {
-  const { authorizationServer, store, sessions, cookies, loginCookies, signIn } = context
+  const { authorizationServer, store, sessions, cookies, loginCookies, countCallback, redeem, signIn } =
+    context
   const { publicUrl, oauth } = context.config
   const cameByPublicHost = createCameByPublicHost(publicUrl)
   const fragmentPage = createFragmentPage(context)
@@ -57,18 +59,20 @@ export function createCallback(context: LoginContext) {
       return reply.redirect(returnLocation(started.returnTo, loginErrorOf(response.value)), 303)
     }
     if (started.flow !== 'code') throw problem('login_failed', 'This sign-in did not ask for a code.')
-    const attempt = randomUUID()
-    if (!(await store.claimNonce(nonce, attempt, SIGN_IN_MS))) {
-      return await withoutOpenSignIn(request, reply, nonce)
-    }
-    // Cleared whatever the result: a leftover cookie would count towards the few that a browser may keep.
-    loginCookies.forget(reply, nonce)
-    const outcome = await authorizationServer.redeemCode({
-      redirectUri: started.redirectUri,
-      code: response.value,
-      verifier: started.verifier,
-    })
     const members = { loginUrl: loginUrl(started) }
+    countCallback(networkOf(request.ip), members)
+    // The nonce is claimed only when the code can be sent: a sign-in that is refused here works later.
+    const outcome = await redeem(members, async () => {
+      if (!(await store.claimNonce(nonce, randomUUID(), SIGN_IN_MS))) return null
+      // Cleared whatever the result: a leftover cookie would count towards the few that a browser may keep.
+      loginCookies.forget(reply, nonce)
+      return await authorizationServer.redeemCode({
+        redirectUri: started.redirectUri,
+        code: response.value,
+        verifier: started.verifier,
+      })
+    })
+    if (outcome === null) return await withoutOpenSignIn(request, reply, nonce)
     const detail = 'The authorization server did not accept the sign-in.'
     const refused = problem('login_failed', { detail, members })
     const granted = requireTokens(context, outcome, { refused, members, request })
@@ -125,6 +129,7 @@ export function callbackOpenApi({ flows, redirect }: Config['oauth']): OpenApiFr
         : {}),
       303: redirectResponse('Signed in, or `login_error` is added to the query of the return address.'),
       400: problemOrPage('invalid_request, login_failed'),
+      429: problemOrPage('rate_limited'),
       502: problemOrPage('upstream_unavailable'),
       503: problemOrPage('store_unavailable, authorization_server_unavailable'),
       504: problemOrPage('upstream_timeout'),

@@ -9,8 +9,9 @@ import type { Sessions } from '../session/lifecycle.ts'
 import type { ReliableStore } from '../store/reliable.ts'
 import type { Revoker } from '../tokens/revoker.ts'
 import type { LoginCookies } from './login-cookies.ts'
+import type { RateLimit } from './rate-limit.ts'
 import type { SessionFacts } from './session-info.ts'
-import type { SignIn, SignInFailure } from './sign-in.ts'
+import type { Redeem, SignIn, SignInFailure } from './sign-in.ts'
 
 /** What sign-in needs of the rest of the server. */
 export interface LoginOptions {
@@ -30,6 +31,9 @@ export interface LoginOptions {
 /** Everything that the handlers of this folder use; each picks its part. */
 export interface LoginContext extends LoginOptions {
   loginCookies: LoginCookies
+  /** Counts a callback that would begin a session, by client address. */
+  countCallback: RateLimit
+  redeem: Redeem
   signIn: SignIn
   sessionFacts: SessionFacts
 }

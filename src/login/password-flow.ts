@@ -78,19 +78,21 @@ export const PASSWORD_FLOW: OptionalFlow = {
  * Sends the facts of the new session. User name and password go to the token endpoint and nowhere else.
  */
 function createPassword(context: LoginContext) {
-  const { config, authorizationServer, store, signIn, sessionFacts, clock } = context
+  const { config, authorizationServer, store, redeem, signIn, sessionFacts, clock } = context
   const countUsername = createRateLimit({ perMinute: TRIES_PER_MINUTE.username, clock })
 
   return async function password(request: FastifyRequest, reply: FastifyReply): Promise<object> {
     const { username, password } = request.body as PasswordBody
     countUsername(countedAs(username))
-    // While the store is down no tokens are requested, since they could not be stored.
-    await store.ping()
-    const outcome = await authorizationServer.redeemGrant('password', {
-      // The service demands a URL on the registered callback's domain here too.
-      redirect_uri: config.publicUrl + PATHS.callback,
-      username,
-      password: new Secret(password),
+    const outcome = await redeem({}, async () => {
+      // While the store is down no tokens are requested, since they could not be stored.
+      await store.ping()
+      return await authorizationServer.redeemGrant('password', {
+        // The service demands a URL on the registered callback's domain here too.
+        redirect_uri: config.publicUrl + PATHS.callback,
+        username,
+        password: new Secret(password),
+      })
     })
     const refused = problem('invalid_credentials')
     const tokens = requireTokens(context, outcome, { refused, request })

@@ -15,8 +15,9 @@ import { createLogout, LOGOUT_OPENAPI } from './logout.ts'
 import type { OptionalFlow } from './optional-flow.ts'
 import { createSignInProblemPage } from './pages.ts'
 import { PASSWORD_FLOW } from './password-flow.ts'
+import { createRateLimit } from './rate-limit.ts'
 import { createSessionFacts, createSessionInfo, createStaySignedIn, SESSION_OPENAPI } from './session-info.ts'
-import { browserOf, createSignIn, type SignInFailure } from './sign-in.ts'
+import { browserOf, createRedeem, createSignIn, type SignInFailure } from './sign-in.ts'
 import { createStart, startOpenApi } from './start.ts'
 import { FORGET_FRAGMENT, TOKEN_FLOW } from './token-flow.ts'
 
@@ -83,6 +84,8 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
   const context = {
     ...options,
     loginCookies: createLoginCookies({ keyring, cookies, publicUrl, oauth, now: clock.wall }),
+    countCallback: createRateLimit({ perMinute: config.loginRatePerMinute, clock }),
+    redeem: createRedeem(),
     signIn: createSignIn(options),
     sessionFacts: createSessionFacts({ defaultWac: config.wac.default, now: clock.wall }),
   }
@@ -94,7 +97,7 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
     if (code !== 'rate_limited') return
     const line = { event: 'rate_limit.exceeded', ...browserOf(request, cookies) }
     const path = request.routeOptions.url
-    const cause = path === PATHS.login ? TOO_MANY_SIGN_INS : TOO_MANY_PASSWORDS
+    const cause = PAGES.has(path) ? TOO_MANY_SIGN_INS : TOO_MANY_PASSWORDS
     log.warn({ ...line, path }, cause)
   }
 

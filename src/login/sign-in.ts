@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { SessionFlow } from '../config/variables.ts'
 import { type Problem, problem, unavailable } from '../errors.ts'
 import { type Logger, type RequestInLog, requestInLog } from '../log.ts'
+import { SIGN_INS_AT_ONCE } from '../oauth/client.ts'
 import type { GrantedTokens, TokenOutcome } from '../oauth/token-response.ts'
 import { recordKeyOf, type SessionCookies } from '../session/cookies.ts'
 import type { NewSession, Sessions } from '../session/lifecycle.ts'
@@ -79,6 +80,32 @@ export function createSignIn({
     log.info({ event: 'login.succeeded', ...requestInLog(request), recordKey: inLog(key) }, 'signed in')
     if (replaced !== null) await endReplaced(replaced, request)
     return session
+  }
+}
+
+/**
+ * Runs a token request of a sign-in, and what must precede it. Throws `authorization_server_unavailable`, with these
+ * members, without running it if as many sign-ins as the client has connections for are at it.
+ */
+export type Redeem = <T>(members: Members, redemption: () => Promise<T>) => Promise<T>
+
+/** `Redeem` for all sign-ins of this process. */
+export function createRedeem(): Redeem {
+  let running = 0
+  return async function redeem(members, redemption) {
+    if (running >= SIGN_INS_AT_ONCE) {
+      throw unavailable('authorization_server_unavailable', RETRY_AFTER_SECONDS, {
+        members,
+        detail: 'Too many sign-ins are under way. Load this page again in a moment.',
+        reason: `${SIGN_INS_AT_ONCE} sign-ins wait for the token endpoint: it is slow, or somebody floods the callback`,
+      })
+    }
+    running += 1
+    try {
+      return await redemption()
+    } finally {
+      running -= 1
+    }
   }
 }
 

@@ -26,6 +26,7 @@ import type { LoginContext } from './context.ts'
 import { loginUrl, SIGN_IN_MS, type StartedSignIn } from './login-cookies.ts'
 import { BODY_LIMIT_BYTES, type OptionalFlow } from './optional-flow.ts'
 import { sendPage } from './pages.ts'
+import { networkOf } from './rate-limit.ts'
 import { returnLocation } from './return-to.ts'
 import { type Members, noteRefusal } from './sign-in.ts'
 
@@ -76,6 +77,7 @@ export const TOKEN_FLOW: OptionalFlow = {
             403: problemOrPage('cross_origin'),
             413: problemOrPage('payload_too_large'),
             415: problemOrPage('unsupported_media_type'),
+            429: problemOrPage('rate_limited'),
             503: problemOrPage('store_unavailable'),
             default: problemOrPage(OTHER_ERROR),
           },
@@ -104,7 +106,7 @@ export const TOKEN_FLOW: OptionalFlow = {
  * facts of the new session; `Location` says where the page goes.
  */
 function createFragmentHandler(context: LoginContext) {
-  const { config, store, revoke, loginCookies, signIn, sessionFacts, clock } = context
+  const { config, store, revoke, loginCookies, countCallback, signIn, sessionFacts, clock } = context
   const { redirect, issuer } = config.oauth
 
   return async function fragment(request: FastifyRequest, reply: FastifyReply): Promise<object> {
@@ -126,8 +128,9 @@ function createFragmentHandler(context: LoginContext) {
         headers: { location: returnLocation(started.returnTo, loginErrorOf(body.error)) },
       })
     }
-    const granted = usableTokens(body, started)
     const members = { loginUrl: loginUrl(started) }
+    countCallback(networkOf(request.ip), members)
+    const granted = usableTokens(body, started)
     if (!(await claim(nonce, granted, members))) throw problem('login_failed', NOT_YOURS)
     loginCookies.forget(reply, nonce)
     const session = await signIn(request, reply, { tokens: granted, flow: 'token', members })

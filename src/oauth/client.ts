@@ -70,8 +70,11 @@ type TokenFetch = ReturnType<ReturnType<typeof createTokenFetch>['within']>
 /** Surrounds each token request and revocation, for example with a measurement. */
 export type WrapTokenFetch = (inner: TokenFetch) => TokenFetch
 
-/** Connections on top: for late responses, sign-ins, the application's own token and revocations. */
+/** Connections on top: for late responses, the application's own token and revocations. */
 const EXTRA_CONNECTIONS = 64
+
+/** Token requests of sign-ins at once, over connections of their own: anybody can begin a sign-in. */
+export const SIGN_INS_AT_ONCE = 32
 
 /** A client with its own connections; `close` closes them. */
 export function createAuthorizationServer({
@@ -82,15 +85,12 @@ export function createAuthorizationServer({
   onDate = () => {},
   wrapTokenFetch = (inner) => inner,
 }: AuthorizationServerOptions): AuthorizationServer {
-  const tokenFetch = createTokenFetch({
-    connections: concurrency + EXTRA_CONNECTIONS,
-    egress,
-    monotonic: clock.monotonic,
-    onDate,
-  })
+  const common = { egress, monotonic: clock.monotonic, onDate }
+  const tokenFetch = createTokenFetch({ ...common, connections: concurrency + EXTRA_CONNECTIONS })
+  const signInFetch = createTokenFetch({ ...common, connections: SIGN_INS_AT_ONCE })
 
   /** openid-client's settings for one request; without `bounds` it has the whole token timeout. */
-  function configuration(bounds?: RequestBounds): Configuration {
+  function configuration(over = tokenFetch, bounds?: RequestBounds): Configuration {
     const metadata: ServerMetadata = {
       issuer: oauth.issuer ?? new URL(oauth.authorizeUrl).origin,
       authorization_endpoint: oauth.authorizeUrl,
@@ -101,8 +101,7 @@ export function createAuthorizationServer({
     const settings = new Configuration(metadata, oauth.clientId, {}, ClientSecretPost(secret))
     // openid-client converts seconds back to milliseconds, and 2.01 s gives no whole number.
     settings.timeout = undefined
-    const fetchWithin: TokenFetch = (url, options) =>
-      tokenFetch.within(bounds ?? wholeTimeout())(url, options)
+    const fetchWithin: TokenFetch = (url, options) => over.within(bounds ?? wholeTimeout())(url, options)
     settings[customFetch] = wrapTokenFetch(fetchWithin) as CustomFetch
     // The configuration has already decided whether plain http is permitted.
     allowInsecureRequests(settings)
@@ -143,7 +142,7 @@ export function createAuthorizationServer({
       const cameBack = new URL(redirectUri)
       cameBack.searchParams.set('code', code)
       return request(() =>
-        authorizationCodeGrant(configuration(), cameBack, {
+        authorizationCodeGrant(configuration(signInFetch), cameBack, {
           expectedState: skipStateCheck,
           ...(verifier === null ? {} : { pkceCodeVerifier: verifier }),
         }),
@@ -156,7 +155,7 @@ export function createAuthorizationServer({
         typeof value === 'string' ? value : value.reveal(),
       ])
       return request(() =>
-        genericGrantRequest(configuration(), grantType, {
+        genericGrantRequest(configuration(signInFetch), grantType, {
           ...Object.fromEntries(fields),
           scope: oauth.scope,
         }),
@@ -168,7 +167,7 @@ export function createAuthorizationServer({
     },
 
     refresh: (refreshToken, bounds) =>
-      request(() => refreshTokenGrant(configuration(bounds), refreshToken.reveal())),
+      request(() => refreshTokenGrant(configuration(tokenFetch, bounds), refreshToken.reveal())),
 
     async revoke(token, hint) {
       if (oauth.revocationUrl === null) return null
@@ -180,6 +179,8 @@ export function createAuthorizationServer({
       }
     },
 
-    close: () => tokenFetch.close(),
+    async close() {
+      await Promise.all([tokenFetch.close(), signInFetch.close()])
+    },
   }
 }

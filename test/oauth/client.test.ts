@@ -284,6 +284,36 @@ t.test('a request that got no connection in time is never sent', async (t) => {
   t.equal(requests.length, 66)
 })
 
+t.test('sign-ins and refreshes have connections of their own', async (t) => {
+  const held: Socket[] = []
+  let isHeld: (request: string) => boolean
+  let arrived: () => void
+  const { url } = await rawTokenEndpoint(t, (socket, request) => {
+    if (!isHeld(request)) return void socket.write(http('200 OK', JSON.stringify(GOOD)))
+    held.push(socket)
+    arrived()
+  })
+  const client = clientOf(t, url, { TOKEN_TIMEOUT_MS: '60000' })
+  const signIn = () => client.redeemCode({ redirectUri: 'http://localhost:1/', code: 'c', verifier: null })
+  const refresh = () => client.refresh(TOKEN, bounds(600_000))
+  for (const [what, many, one, connections] of [
+    [/grant_type=authorization_code/, signIn, refresh, 32],
+    [/grant_type=refresh_token/, refresh, signIn, 66],
+  ] as const) {
+    isHeld = (request) => what.test(request)
+    const all = new Promise<void>((resolve) => {
+      arrived = () => held.length === connections && resolve()
+    })
+    const waiting = Array.from({ length: 70 }, many)
+    await all
+    t.match(await one(), { kind: 'granted' }, `not behind ${what.source}`)
+    t.equal(held.length, connections)
+    isHeld = () => false
+    for (const socket of held.splice(0)) socket.write(http('200 OK', JSON.stringify(GOOD)))
+    await Promise.all(waiting)
+  }
+})
+
 t.test('a late response is used', async (t) => {
   const { url, requests } = await rawTokenEndpoint(t, (socket) => {
     setTimeout(() => socket.write(http('200 OK', JSON.stringify(GOOD))), 600)
