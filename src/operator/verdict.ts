@@ -1,3 +1,5 @@
+import { inAscii } from './in-ascii.ts'
+
 /** The result of one check. `fault`: the deployment is broken; `warning`: users can come, but look at it. */
 export interface Verdict {
   readonly check: string
@@ -19,9 +21,4 @@ export function warning(check: string, message: string): Verdict {
 /** The check found why sign-in or calls fail. */
 export function fault(check: string, message: string): Verdict {
   return { check, verdict: 'fault', message: inAscii(message) }
-}
-
-/** Text of Redis or the platform without what could control the operator's terminal. */
-function inAscii(text: string): string {
-  return text.replace(/[^\x20-\x7e]/g, '?')
 }

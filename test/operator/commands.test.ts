@@ -150,7 +150,7 @@ t.test('the beginning of an id ends a session if no other id begins so', async (
 t.test('end-all ends every session and reports its progress', async (t) => {
   const { made, run, out, err } = createOperator(t)
   for (let count = 0; count < 3_000; count += 1) await startSession(made)
-  t.ok(await run({ kind: 'end_all', revokes: true }))
+  t.ok(await run({ kind: 'end_all', confirmed: true, revokes: true }))
   t.strictSame(out, ['ended 3000'])
   const notes = err.filter((line) => !line.startsWith('{'))
   t.equal(err.length - notes.length, 3_000, 'one line of the log for each session')
@@ -172,7 +172,7 @@ t.test('end-all reports what it ended before the store failed', async (t) => {
       return await made.store.end(...args)
     },
   }
-  await t.rejects(run({ kind: 'end_all', revokes: true }, [A!], failing), StoreUnavailable)
+  await t.rejects(run({ kind: 'end_all', confirmed: true, revokes: true }, [A!], failing), StoreUnavailable)
   t.equal(out.length, 1)
 })
 

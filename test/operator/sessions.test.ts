@@ -78,10 +78,8 @@ t.test('an operator lists the sessions of a running deployment and ends them on 
   t.match(await run('count'), { lines: ['4'] })
   const all = await run('end-all', '--yes')
   t.match(all, { code: 0, lines: ['ended 4'] })
-  const audits = all.stderr
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line) as Record<string, string>)
+  const [, ...endedLines] = all.stderr.trim().split('\n')
+  const audits = endedLines.map((line) => JSON.parse(line) as Record<string, string>)
   t.strictSame(
     audits.map(({ event, reason, recordKey }) => [event, reason, recordKey]).sort(),
     json
@@ -175,6 +173,31 @@ t.test('a failure has an exit code and a sentence without secrets', async (t) =>
   const help = await sessions(t, {}, '--help')
   t.match(help, { code: 0, stderr: '' })
   t.match(help.lines.join('\n'), /end-all --yes/)
+})
+
+t.test('end-all names Redis and the prefix, and no credentials, before it asks or acts', async (t) => {
+  const password = 'the-right-password'
+  const redis = await startRedis(t, { password })
+  const env = { REDIS_URL: `${redis.url}/3`, REDIS_PREFIX: 'shop:', SESSION_SECRET: SECRET }
+  const named = `end-all signs out every user of Redis at 127.0.0.1:${redis.port}, database 3, prefix shop:\n`
+  const asked = await sessions(t, env, 'end-all')
+  t.strictSame(asked, { code: 2, lines: [], stderr: `${named}To confirm, add --yes.\n` })
+  const done = await sessions(t, env, 'end-all', '--yes')
+  t.strictSame(done, { code: 0, lines: ['ended 0'], stderr: named })
+  await redis.stop()
+  const failed = await sessions(t, env, 'end-all', '--yes')
+  t.equal(failed.code, 1)
+  t.ok(failed.stderr.startsWith(named), 'before it connects')
+  const others = {
+    'redis-sentinel://user:the-word@one,two:26380/shop/2':
+      'Redis behind Sentinel at one:26379, two:26380, master shop, database 2, ',
+    'rediss-cluster://user:the-word@[::1]:7000,two': 'Redis Cluster at [::1]:7000, two:6379, ',
+  }
+  for (const [url, text] of Object.entries(others)) {
+    const { stderr } = await sessions(t, { ...env, REDIS_URL: url }, 'end-all')
+    t.match(stderr, text)
+    t.notMatch(stderr, 'the-word')
+  }
 })
 
 t.test('closing the output of a long list early is no failure', async (t) => {

@@ -1,0 +1,47 @@
+import { createServer } from 'node:net'
+import t from 'tap'
+import type { Teardown } from '../helpers/child.ts'
+import { sessions } from './run.ts'
+
+const SECRET = 'the-first-secret-of-the-tests-of-32-characters'
+
+/** Sets the title, hides what follows, and begins a line that looks like one of the command. */
+const ESCAPES = '\x1b]0;owned\x07\x1b[8m\x9b2K\u202e\nended 7'
+
+/** Port of a server that speaks like Redis and answers each command as told. */
+async function startImpostor(t: Teardown, answer: (command: string) => string): Promise<number> {
+  const server = createServer((socket) => {
+    socket.on('error', () => {})
+    socket.on('data', (data) => {
+      for (const [, command = ''] of data.toString().matchAll(/^\*\d+\r\n\$\d+\r\n(\w+)/gm)) {
+        socket.write(`${answer(command.toLowerCase())}\r\n`)
+      }
+    })
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  return (server.address() as { port: number }).port
+}
+
+const IMPOSTORS: Record<string, (command: string) => string> = {
+  'refuses every command': () => `-ERR ${ESCAPES}`,
+  'refuses the credentials': () => `-WRONGPASS ${ESCAPES}`,
+  'permits nothing': () => `-NOPERM ${ESCAPES}`,
+  'fails after the connection is made': (command) => (command === 'ping' ? '+PONG' : `-NOPERM ${ESCAPES}`),
+}
+
+for (const [what, answer] of Object.entries(IMPOSTORS)) {
+  t.test(`error texts of a Redis that ${what} cannot control the operator's terminal`, async (t) => {
+    const port = await startImpostor(t, answer)
+    const env = { REDIS_URL: `redis://127.0.0.1:${port}`, SESSION_SECRET: SECRET }
+    const commands = [['list'], ['end', 'a'.repeat(64)], ['end-all', '--yes']]
+    const runs = await Promise.all(commands.map((args) => sessions(t, env, ...args)))
+    for (const [at, { code, lines, stderr }] of runs.entries()) {
+      const printed = [...lines, stderr].join('\n')
+      t.equal(code, 1, commands[at]!.join(' '))
+      t.match(printed, 'owned', 'the text is shown')
+      t.match(printed, /^[\x20-\x7e\n]*$/, 'in visible ASCII')
+      t.notMatch(printed, /^ended [^0]/m, 'and begins no line')
+    }
+  })
+}
