@@ -22,7 +22,7 @@ interface Call {
   readonly body?: string
 }
 
-export const READ: Call = { method: 'GET', path: '/flux/temperature' }
+const READ: Call = { method: 'GET', path: '/flux/temperature' }
 const CALLS: readonly Call[] = [
   READ,
   { method: 'PUT', path: '/site/1', body: '{"name":"A"}' },
@@ -70,13 +70,17 @@ interface Pace {
   pauseMs: number
 }
 
-/** Calls until `end()`, which returns how often each status, or code of a failure, came. `pick`: for each call. */
+/**
+ * Calls until `end()`, which returns how often each status, or code of a failure, came. `pick`: for each call.
+ * `more(count)` resolves when so many further calls have ended.
+ */
 export function startLoad(
   t: Teardown,
   pick: (client: number) => Target,
   { clients, pauseMs }: Pace = { clients: 6, pauseMs: 10 },
 ) {
   const counts = new Map<number | string, number>()
+  const waits = new Set<{ left: number; resolve: () => void }>()
   let over = false
   const run = async (client: number): Promise<void> => {
     const options = { keepAlive: true, maxSockets: 1 }
@@ -86,11 +90,18 @@ export function startLoad(
     for (let turn = client; !over; turn += 1) {
       const status = await call(pick(client), CALLS[turn % CALLS.length]!, agent)
       counts.set(status, (counts.get(status) ?? 0) + 1)
+      for (const wait of waits) {
+        wait.left -= 1
+        if (wait.left > 0) continue
+        waits.delete(wait)
+        wait.resolve()
+      }
       await elapsed(pauseMs)
     }
   }
   const all = Array.from({ length: clients }, (_, client) => run(client))
   return {
+    more: (count: number) => new Promise<void>((resolve) => waits.add({ left: count, resolve })),
     async end(): Promise<Map<number | string, number>> {
       over = true
       await Promise.all(all)
