@@ -10,17 +10,16 @@ const chrt = findProgram('chrt')
 const FIRST = ['--fifo', '1']
 const mayBeFirst = chrt !== null && spawnSync(chrt, [...FIRST, 'true']).status === 0
 
-/** Core lists for taskset: `server` has its own core, `any` is all cores. null if pinning is impossible. */
+/** Core lists for taskset: `server` has its own core. null if pinning is impossible. */
 export const CORES =
   taskset === null || allowed.length < 2
     ? null
     : {
         server: String(allowed[1]),
         load: allowed.filter((_, at) => at !== 1).join(','),
-        any: allowed.join(','),
       }
 
-/** The command line that runs a program on the cores of `which`: 'server', 'load' or 'any'. */
+/** The command line that runs a program on the cores of `which`: 'server' or 'load'. */
 export function pinned(which, command, args) {
   return CORES === null ? [command, args] : [taskset, ['-c', CORES[which], command, ...args]]
 }

@@ -21,7 +21,7 @@ export const HELP = `npm run bench -- [flags]
   --rounds <n>       rounds over all candidates (7), each in new processes; every second one in reverse order
   --seconds <s>      length of the load of a candidate in each round (4), in turns of a second
   --warmup <s>       load before it, in the same process (6); a third of it before the second size
-  --only <a,b>       only these candidates; workers is one of them
+  --only <a,b>       only these candidates
   --sizes <kb,kb>    sizes of the answer: 1, 256 (1,256)
   --connections <n>  keep-alive connections of the load (64; a quarter of it for 256 KB)
   --sessions <n>     signed-in browsers that take turns (100)

@@ -1,17 +1,17 @@
 // `npm run bench`: the cost of one request through this server, compared with other servers that do the same work.
 // Starts all processes on 127.0.0.1, prints a table, and writes docs/benchmarks.md with its chart.
 import { writeFileSync } from 'node:fs'
-import { CANDIDATES, installedOf, WORKERS } from './candidates/all.mjs'
+import { CANDIDATES, installedOf } from './candidates/all.mjs'
 import { chooseLoad } from './load/load.mjs'
 import { HELP, readOptions } from './options.mjs'
 import { runProgram, say, withServices } from './program.mjs'
 import { barChart } from './report/chart.mjs'
 import { writeRounds, writeSection } from './report/page.mjs'
-import { proxyTable, resolutionLine, rowsOf, workersTable } from './report/table.mjs'
-import { conditions, whenAndWhere } from './report/versions.mjs'
+import { proxyTable, resolutionLine, rowsOf } from './report/table.mjs'
+import { conditions } from './report/versions.mjs'
 import { runRounds } from './rounds.mjs'
 
-const CHOICES = [...CANDIDATES.map(({ name }) => name), 'workers']
+const CHOICES = CANDIDATES.map(({ name }) => name)
 await runProgram({ help: HELP, read: () => readOptions(process.argv.slice(2), CHOICES), run })
 
 async function run(options) {
@@ -20,7 +20,6 @@ async function run(options) {
   await withServices(async (started) => {
     const services = { ...started, sessions: options.sessions }
     if (candidates.length > 0) await measureAll({ services, candidates, options, kind })
-    if (options.only.includes('workers')) await measureWorkers({ services, options, kind })
   })
 }
 
@@ -42,16 +41,6 @@ async function measureAll({ services, candidates, options, kind }) {
   writeRounds(options.page, { conditions: sections[0].split('\n'), sizes: rounds })
   if (chart !== null) writeFileSync(options.page.replace(/(\.md)?$/, '.svg'), chart)
   say(`written: ${options.page}`)
-}
-
-async function measureWorkers({ services, options, kind }) {
-  const [size] = options.sizes
-  const [results] = await runRounds({ services, candidates: WORKERS, sizes: [size], options, kind, say })
-  const table = workersTable(rowsOf(WORKERS, results))
-  console.log(`\n### Workers\n\n${table}`)
-  if (options.page === null) return
-  const about = `- ${options.rounds} rounds in new processes: ${options.warmupSeconds} s to warm up, then ${options.seconds} s; responses of ${size.kilobytes} KB, ${size.connections} connections; the workers may use every core, and share them with the load`
-  writeSection(options.page, 'workers', `${whenAndWhere()}\n${about}\n\n${table}`)
 }
 
 function chartOf(rows, { kilobytes }) {

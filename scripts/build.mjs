@@ -87,9 +87,7 @@ writeFileSync(join(dist, 'revision.txt'), `${findRevision()}\n`)
 writeFileSync(join(dist, 'licenses.txt'), licenses(Object.keys(metafile.inputs)))
 
 function adaptPackages(build) {
-  build.onResolve({ filter: /^(undici|prom-client)$/ }, ({ path }) => ({
-    path: join(root, 'scripts', `${path}.mjs`),
-  }))
+  build.onResolve({ filter: /^undici$/ }, () => ({ path: join(root, 'scripts/undici.mjs') }))
   // An ES import of a module of Node loads all that it may export: fetch for node:http, WebCrypto for node:crypto.
   build.onResolve({ filter: /^node:/ }, ({ path, kind }) =>
     kind === 'import-statement' ? { path, namespace: 'node' } : { path, external: true },
@@ -128,7 +126,7 @@ function findRevision() {
 /** Of all that dist/ is made from; without package-lock.json it would not tell which packages are in the bundle. */
 function hashOfSources() {
   const hash = createHash('sha256')
-  const scripts = ['build', 'undici', 'prom-client'].map((name) => join('scripts', `${name}.mjs`))
+  const scripts = ['build', 'undici'].map((name) => join('scripts', `${name}.mjs`))
   const folders = ['src', 'client'].flatMap((folder) =>
     readdirSync(join(root, folder), { recursive: true }).map((path) => join(folder, path)),
   )

@@ -22,14 +22,13 @@ const settings = {
 }
 
 await run('main.js', [], 'SIGTERM')
-await run('main.js', [], 'SIGTERM', { WORKERS: '2' })
 await run('sandbox/main.js', [], 'SIGTERM')
 await run('sessions.js', ['count'])
 await run('doctor.js', [])
 
 /** Runs a program until it ends or, with `stop`, until it has printed a line. Throws for an unexpected end. */
-async function run(file, args, stop, more = {}) {
-  const env = { ...process.env, ...settings, ...more }
+async function run(file, args, stop) {
+  const env = { ...process.env, ...settings }
   const child = spawn(process.execPath, [join(dist, file), ...args], { env })
   let output = ''
   let stopping = false

@@ -187,7 +187,6 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
       readiness.announceStop()
       drain()
     },
-    shareMetricsWithPrimary: metrics.shareWithPrimary,
     /** Finishes open requests, stores refreshes in flight, then closes everything. */
     async stop(): Promise<void> {
       // At once: a refresh that begins now might not be stored any more.

@@ -1,4 +1,3 @@
-import cluster from 'node:cluster'
 import { readFileSync } from 'node:fs'
 import { SourceMap } from 'node:module'
 import { type DestinationStream, type Logger as PinoLogger, pino } from 'pino'
@@ -12,7 +11,7 @@ export type Logger = PinoLogger
 const MAX_TEXT = 200
 /** Longest text of a library in a line, in characters. */
 const MAX_LIBRARY_TEXT = 500
-/** Workers share a pipe, which may split longer writes (POSIX: PIPE_BUF). */
+/** Processes may share a pipe, which may split longer writes (POSIX: PIPE_BUF). */
 const MAX_WRITE_BYTES = 4_096
 /** Depth of logged causes; an error can be its own cause. */
 const MAX_CAUSES = 4
@@ -49,23 +48,6 @@ function clock(): () => string {
     at = now
     return text
   }
-}
-
-/** A warning that each worker may find by itself. */
-export interface SharedWarning {
-  /** What it is about, the same in each worker. `text` may differ, for example by a measurement. */
-  readonly subject: string
-  readonly members: { readonly event: string; readonly [member: string]: unknown }
-  readonly text: string
-}
-
-/**
- * Logs a warning. A worker leaves that to its primary, which logs one of each subject. Without workers each call
- * makes a line: the caller warns once.
- */
-export function warnForAllWorkers(log: Logger, warning: SharedWarning): void {
-  if (cluster.isWorker) process.send?.({ warning }, undefined, undefined, () => {})
-  else log.warn(warning.members, warning.text)
 }
 
 /** Logs what a library or Node reports as text of its own. */

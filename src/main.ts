@@ -1,4 +1,3 @@
-import cluster from 'node:cluster'
 import { describeFaults, parseConfig } from './config/config.ts'
 import { handleHelpAndVersion } from './version.ts'
 
@@ -23,8 +22,7 @@ if (!parsed.ok) {
   process.exit(1)
 }
 const { config, warnings } = parsed
-// Imported late: loading takes long, faults of the configuration are to be printed at once, and a primary does
-// without the server.
+// Imported late: loading takes long, and faults of the configuration are to be printed at once.
 const { createLog } = await import('./log.ts')
 const { captureLibraryOutput } = await import('./process/library-output.ts')
 const log = createLog(config.logLevel)
@@ -37,11 +35,6 @@ function crash(error: unknown): void {
 process.on('uncaughtException', crash)
 process.on('unhandledRejection', crash)
 
-if (cluster.isPrimary) for (const warning of warnings) log.warn({ event: 'config.warning' }, warning)
-if (config.workers > 1 && cluster.isPrimary) {
-  const { runPrimary } = await import('./process/primary.ts')
-  await runPrimary(config, log)
-} else {
-  const { runServerProcess } = await import('./process/worker.ts')
-  await runServerProcess(config, log)
-}
+for (const warning of warnings) log.warn({ event: 'config.warning' }, warning)
+const { runReplica } = await import('./process/replica.ts')
+await runReplica(config, log)

@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs'
-import { availableParallelism } from 'node:os'
 import t from 'tap'
 import { parseConfig } from '../src/config/config.ts'
 import {
@@ -60,7 +59,6 @@ t.test('required variables are enough, and all others have their documented defa
     loginRatePerMinute: 300,
     trustProxy: [],
     static: null,
-    workers: 1,
     accessLog: 'errors',
     logLevel: 'info',
     shutdownSeconds: 20,
@@ -109,7 +107,6 @@ t.test('the configuration holds the value of every variable', async (t) => {
     HOST: '::1',
     PORT: '0',
     OPS_PORT: '0',
-    WORKERS: '3',
     TRUST_PROXY: '10.0.0.0/8, 192.0.2.7,2001:db8::/32',
     LOGIN_RATE_PER_MINUTE: '0',
     STATIC_DIR: `${dir}/site`,
@@ -178,7 +175,6 @@ t.test('the configuration holds the value of every variable', async (t) => {
       csp: { 'img-src': ['https://tiles.example'] },
       permissionsPolicy: 'geolocation=(self)',
     },
-    workers: 3,
     accessLog: 'off',
     logLevel: 'silent',
     shutdownSeconds: 5,
@@ -233,7 +229,6 @@ t.test('a name that looks like a misspelling causes a warning, and other names d
     ['LOGLEVEL', 'LOG_LEVEL'],
     ['upstream_timeout_ms', 'UPSTREAM_TIMEOUT_MS'],
     ['TRUSTED_PROXY', 'TRUST_PROXY'],
-    ['WORKER', 'WORKERS'],
     ['SESSION_IDLE', 'SESSION_IDLE_SECONDS'],
   ] as const) {
     t.strictSame(warningsOf({ [given]: '1' }), [
@@ -313,14 +308,14 @@ t.test('CLIENT_FLUX_ALLOWED is a list or *, and null while the client flow is of
   t.equal(configOf({ CLIENT_FLUX_ALLOWED: '*' }).clientFluxAllowed, null)
 })
 
-t.test(
-  'WORKERS=auto is one process per core, so with the memory store it is a fault on several cores',
-  async (t) => {
-    t.equal(configOf({ WORKERS: 'auto' }).workers, availableParallelism())
-    const faults = faultsOf({ WORKERS: 'auto', SESSION_STORE: 'memory' })
-    t.equal(faults.length, availableParallelism() > 1 ? 1 : 0)
-  },
-)
+t.test('a variable that no longer exists causes one warning, which says what to do instead', async (t) => {
+  for (const value of ['1', '2', 'auto', 'anything']) {
+    t.strictSame(warningsOf({ WORKERS: value }), [
+      'WORKERS is gone, because a process is a replica: run more replicas behind the reverse proxy (docs/deployment.md)',
+    ])
+  }
+  t.strictSame(warningsOf({ WORKERS: '' }), [])
+})
 
 t.test('the memory store needs no Redis', async (t) => {
   t.strictSame(configOf({ SESSION_STORE: 'memory', REDIS_URL: undefined }).store, { kind: 'memory' })

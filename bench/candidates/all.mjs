@@ -3,16 +3,8 @@ import { existsSync } from 'node:fs'
 import { BENCH, findProgram, PEERS } from '../places.mjs'
 import { apache } from './apache.mjs'
 import { nginx, nginxTuned } from './nginx.mjs'
-import {
-  bare,
-  bareFastify,
-  bareFields,
-  bareWorkers,
-  expressOidc,
-  fastifySession,
-  replyFrom,
-} from './node-servers.mjs'
-import { ours, oursAgain, oursLogged, oursTraced, oursUncached, oursWithWorkers } from './ours.mjs'
+import { bare, bareFastify, bareFields, expressOidc, fastifySession, replyFrom } from './node-servers.mjs'
+import { ours, oursAgain, oursLogged, oursTraced, oursUncached } from './ours.mjs'
 
 /** In the order of the table. */
 export const CANDIDATES = [
@@ -31,9 +23,6 @@ export const CANDIDATES = [
   nginxTuned,
   apache,
 ]
-
-/** Measured apart: they share the cores with the load. */
-export const WORKERS = [oursWithWorkers(1), oursWithWorkers(2), bareWorkers]
 
 /** The candidates of these names that can run here, the packages that they need installed. */
 export function installedOf(names, say) {

@@ -17,12 +17,6 @@ export const bareFields = {
   start: (services) => startServer(services, 'bare-fields'),
 }
 
-export const bareWorkers = {
-  name: 'bare-workers',
-  title: 'node:http + undici dispatch in two processes of node:cluster',
-  start: (services) => startServer(services, 'bare-workers', { core: 'any' }),
-}
-
 export const bareFastify = {
   name: 'bare-fastify',
   title: 'Fastify + undici dispatch, no session',
@@ -50,15 +44,11 @@ export const expressOidc = {
   start: (services) => startServer(services, 'express-oidc', { signInPath: '/login' }),
 }
 
-async function startServer(
-  services,
-  name,
-  { signInPath = null, core = 'server', nodeArgs = [], env = {} } = {},
-) {
+async function startServer(services, name, { signInPath = null, nodeArgs = [], env = {} } = {}) {
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
   const { pid, stop } = await services.processes.start(process.execPath, [...nodeArgs, file(name)], {
-    core,
+    core: 'server',
     ready: () => get(url, {}),
     env: {
       PORT: String(port),

@@ -70,15 +70,6 @@ export const oursTraced = {
 /** The same program again: how much two equal candidates differ is what a run cannot resolve. */
 export const oursAgain = { ...ours, name: 'ours-again', title: 'this server a second time' }
 
-/** So many processes behind one port. They use every core, those of the load generator too. */
-export function oursWithWorkers(count) {
-  return {
-    name: `workers-${count}`,
-    title: `WORKERS=${count}`,
-    start: (services) => startOurs(services, { env: { WORKERS: String(count) }, core: 'any' }),
-  }
-}
-
 /** Starts a replica, on free ports unless they are given. The first one signs the browsers in. */
 export async function startOurs(
   services,

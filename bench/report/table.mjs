@@ -82,15 +82,6 @@ const COLUMNS = [
   ['peak RSS MB', 'right', ({ peak }) => (peak === null ? '–' : Math.round(peak.middle / 1e6).toString())],
 ]
 
-const FOR_WORKERS = ['', 'requests/s', 'CPU µs/request', 'peak RSS MB']
-
-export function workersTable(rows) {
-  return markdownTable(
-    COLUMNS.filter(([heading]) => FOR_WORKERS.includes(heading)),
-    rows,
-  )
-}
-
 export function proxyTable(rows) {
   return markdownTable(COLUMNS, rows)
 }

@@ -20,6 +20,11 @@ const ADDRESSES = [
   'OAUTH_ISSUER',
 ] as const
 
+/** Variables of older versions: why each is gone, and what to do instead. */
+const REMOVED: Readonly<Record<string, string>> = {
+  WORKERS: 'a process is a replica: run more replicas behind the reverse proxy (docs/deployment.md)',
+}
+
 /** Faults between variables. A variable that is missing in `values` is skipped: it had its own fault. */
 export function relationFaults(values: Partial<Values>): string[] {
   const faults: string[] = []
@@ -52,11 +57,6 @@ export function relationFaults(values: Partial<Values>): string[] {
     if (key && certificate === null) faults.push(`${certificateName} is required with ${keyName}`)
     if (certificate && key && !isKeyOf(certificate, key))
       faults.push(`${keyName} is not the key of the first certificate in ${certificateName}`)
-  }
-  if (values.SESSION_STORE === 'memory' && values.WORKERS !== undefined && values.WORKERS > 1) {
-    faults.push(
-      `WORKERS must be 1 with SESSION_STORE=memory, because one process holds the sessions, but is ${values.WORKERS}`,
-    )
   }
   if (values.PORT !== undefined && values.PORT !== 0 && values.PORT === values.OPS_PORT) {
     faults.push(`OPS_PORT must not be the same as PORT, but both are ${values.PORT}`)
@@ -111,6 +111,13 @@ export function relationWarnings(values: Values): string[] {
     }
   }
   return warnings
+}
+
+/** A warning for each variable that an older version read. */
+export function removedWarnings(env: Environment): string[] {
+  return Object.entries(REMOVED).flatMap(([name, why]) =>
+    env[name] ? [`${name} is gone, because ${why}`] : [],
+  )
 }
 
 /** A warning for each secret that holds quotes or blanks at its edges: some tools keep those of a file of variables. */

@@ -1,4 +1,11 @@
-import { envFileHints, nearMisses, relationFaults, relationWarnings, secretWarnings } from './checks.ts'
+import {
+  envFileHints,
+  nearMisses,
+  relationFaults,
+  relationWarnings,
+  removedWarnings,
+  secretWarnings,
+} from './checks.ts'
 import type { Egress } from './egress.ts'
 import { Refused } from './kinds.ts'
 import type { RedisTarget } from './redis-url.ts'
@@ -30,7 +37,12 @@ export function parseConfig(env: Environment): ParsedConfig {
   const used = TRACE_ENDPOINTS.some((name) => env[name]) ? env : withoutTraces(env)
   const read = readVariables(used, VARIABLE_NAMES)
   if (!read.ok) return { ...read, hints: [...nearMisses(env), ...envFileHints(env)] }
-  const warnings = [...relationWarnings(read.values), ...secretWarnings(used), ...nearMisses(env)]
+  const warnings = [
+    ...relationWarnings(read.values),
+    ...removedWarnings(env),
+    ...secretWarnings(used),
+    ...nearMisses(env),
+  ]
   return { ok: true, config: toConfig(read.values), warnings }
 }
 
@@ -117,8 +129,6 @@ function toConfig(values: Values) {
     trustProxy: values.TRUST_PROXY ?? [],
     /** The build of the page; null: none is served. */
     static: values.STATIC_DIR === null ? null : toStatic(values.STATIC_DIR, values),
-    /** Server processes of this replica; `auto` is resolved. */
-    workers: values.WORKERS,
     accessLog: values.ACCESS_LOG,
     logLevel: values.LOG_LEVEL,
     shutdownSeconds: values.SHUTDOWN_SECONDS,

@@ -1,4 +1,3 @@
-import { availableParallelism } from 'node:os'
 import { EGRESS_PROXY, NO_PROXY_LIST } from './egress.ts'
 import {
   ADDRESS,
@@ -193,13 +192,6 @@ export const TABLE = {
   HOST: withDefault('0.0.0.0', HOST, 'address to listen on'),
   PORT: withDefault('3000', wholeNumber(0, 65_535), 'port of the server; 0 picks one and prints it'),
   OPS_PORT: withDefault('9464', wholeNumber(0, 65_535), 'port of health and metrics; 0 turns them off'),
-  WORKERS: withDefault(
-    '1',
-    mapped(orWord('auto', wholeNumber(1, 256)), (count) =>
-      count === 'auto' ? availableParallelism() : count,
-    ),
-    'processes of this replica; auto: one for each core',
-  ),
   TRUST_PROXY: optional(listOf(NETWORK), 'proxies whose X-Forwarded-For is believed'),
   LOGIN_RATE_PER_MINUTE: withDefault(
     '300',

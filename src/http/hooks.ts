@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { type Problem, problem } from '../errors.ts'
-import { type Logger, messageOf, pathOf, warnForAllWorkers } from '../log.ts'
+import { type Logger, messageOf, pathOf } from '../log.ts'
 import { isBelow, PATHS } from '../paths.ts'
 import { MAX_TARGET_LENGTH } from './client-errors.ts'
 import { closeSlowly, trackConnections } from './connections.ts'
@@ -270,11 +270,10 @@ function createForwardedWarning(log: Logger) {
     // Only behind a trusted peer there are further addresses.
     if ((request.ips?.length ?? 1) > 1) return
     warned = true
-    warnForAllWorkers(log, {
-      subject: 'proxy.untrusted',
-      members: { event: 'proxy.untrusted', peer },
-      text: 'X-Forwarded-For is ignored: if this peer is your reverse proxy, name it in TRUST_PROXY',
-    })
+    log.warn(
+      { event: 'proxy.untrusted', peer },
+      'X-Forwarded-For is ignored: if this peer is your reverse proxy, name it in TRUST_PROXY',
+    )
   }
 }
 

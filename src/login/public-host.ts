@@ -1,5 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { requestInLog, warnForAllWorkers } from '../log.ts'
+import { requestInLog } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import type { LoginContext } from './context.ts'
 
@@ -42,11 +42,10 @@ export function createSendToPublicHost({
     if (warned) return
     warned = true
     const host = inLog(request.headers.host)
-    warnForAllWorkers(log, {
-      subject: 'login.other_host',
-      members: { event: 'login.other_host', ...requestInLog(request), host, publicHost },
-      text: `a sign-in came by the host ${host}, and PUBLIC_URL is ${publicUrl}: set PUBLIC_URL to the address that users open, or let the reverse proxy keep the Host header`,
-    })
+    log.warn(
+      { event: 'login.other_host', ...requestInLog(request), host, publicHost },
+      `a sign-in came by the host ${host}, and PUBLIC_URL is ${publicUrl}: set PUBLIC_URL to the address that users open, or let the reverse proxy keep the Host header`,
+    )
   }
 
   return function sendToPublicHost(request: FastifyRequest, reply: FastifyReply): boolean {

@@ -1,5 +1,5 @@
 import type { Clock } from '../clock.ts'
-import { type Logger, type SharedWarning, warnForAllWorkers } from '../log.ts'
+import type { Logger } from '../log.ts'
 import type { StoreFinding } from '../store/redis/deployment-findings.ts'
 import { CLOCK_TOLERANCE_MS } from '../store/store.ts'
 
@@ -24,16 +24,15 @@ export function createDeploymentWarnings({
   const texts: string[] = []
   let platformChecked = false
 
-  function warn(warning: SharedWarning): void {
-    texts.push(warning.text)
-    warnForAllWorkers(log, warning)
+  function warn(members: { event: string; [member: string]: unknown }, text: string): void {
+    texts.push(text)
+    log.warn(members, text)
   }
 
   function warnOfClock(aheadMs: number, of: string): void {
     const seconds = Math.round(Math.abs(aheadMs) / 1_000)
     const text = `the clock of this process is ${seconds} s ${aheadMs > 0 ? 'ahead of' : 'behind'} that of ${of}: synchronize both by NTP`
-    const members = { event: 'clock.differs', of, aheadMs: Math.round(aheadMs) }
-    warn({ subject: `the clock of ${of}`, members, text })
+    warn({ event: 'clock.differs', of, aheadMs: Math.round(aheadMs) }, text)
   }
 
   return {
@@ -42,14 +41,14 @@ export function createDeploymentWarnings({
         case 'eviction': {
           const { policy } = finding
           const text = `Redis evicts keys (maxmemory-policy ${policy}), which signs users out: set noeviction`
-          return warn({ subject: 'the eviction policy', members: { event: 'store.evicts', policy }, text })
+          return warn({ event: 'store.evicts', policy }, text)
         }
         case 'clock':
           return warnOfClock(finding.aheadMs, 'Redis')
         case 'denied': {
           const { what } = finding
           const text = `the ACL of the Redis user denies ${what}: permit it (docs/configuration.md lists the rights)`
-          return warn({ subject: `the right to ${what}`, members: { event: 'store.denied', what }, text })
+          return warn({ event: 'store.denied', what }, text)
         }
       }
     },

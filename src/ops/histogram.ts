@@ -33,7 +33,6 @@ export class Histogram {
   readonly name: string
   readonly help: string
   readonly type = 'histogram'
-  readonly aggregator = 'sum'
   private readonly labelNames: readonly string[]
   private readonly buckets: readonly number[]
   private readonly branches: Branch = new Map()
@@ -58,13 +57,13 @@ export class Histogram {
     series.sum += value
   }
 
-  /** The values that prom-client prints, and sums over workers. */
+  /** The values that prom-client prints. */
   async get() {
-    const { name, help, type, aggregator } = this
+    const { name, help, type } = this
     // As in prom-client, a histogram without labels exists before its first observation.
     if (this.labelNames.length === 0) this.seriesOf([])
     const values = this.series.flatMap((series) => this.valuesOf(series))
-    return { name, help, type, aggregator, values }
+    return { name, help, type, values }
   }
 
   reset(): void {

@@ -1,4 +1,4 @@
-import { AggregatorRegistry, Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { EndReason } from '../session/session.ts'
 import type { RetriedWrite } from '../store/reliable.ts'
 import type { RefreshEvents } from '../tokens/refresh.ts'
@@ -27,8 +27,6 @@ interface Metrics extends RefreshEvents {
   cache(result: 'hit' | 'miss' | 'bypass'): void
   /** Gives the gauges their sources. */
   watch(sources: MetricsSources): void
-  /** In a worker: answers when the primary collects the metrics of all workers. */
-  shareWithPrimary(): void
   text(): Promise<string>
   readonly contentType: string
 }
@@ -64,7 +62,6 @@ export function createMetrics(): Metrics {
     help: 'The running version',
     labelNames: ['version', 'revision', 'node'],
     registers,
-    aggregator: 'max',
   }).set({ version: VERSION, revision: REVISION, node: process.version }, 1)
   const ended = counter('bff_sessions_ended_total', 'Sessions ended', ['reason'])
   const refreshes = counter('bff_refresh_total', 'Refreshes of tokens', ['trigger', 'outcome'])
@@ -101,24 +98,20 @@ export function createMetrics(): Metrics {
 
   function watch({ unsaved, consecutiveFailures, due, takesWrites }: MetricsSources): void {
     type Read = () => number | null | Promise<number | null>
-    type Options = { name: string; help: string; aggregator: 'max' | 'min' | 'sum' }
-    const gauge = (options: Options, read: Read): void => {
+    const gauge = (name: string, help: string, read: Read): void => {
       new Gauge({
-        ...options,
+        name,
+        help,
         registers,
         async collect() {
           this.set((await read()) ?? Number.NaN)
         },
       })
     }
-    const queued = 'Sessions in the queue for background refresh, over all replicas'
-    gauge({ name: 'bff_refresh_due', help: queued, aggregator: 'max' }, due)
-    const failed = 'Token requests that failed in a row'
-    gauge({ name: 'bff_refresh_consecutive_failures', help: failed, aggregator: 'max' }, consecutiveFailures)
-    const held = 'Refreshed tokens that the store has not taken yet'
-    gauge({ name: 'bff_refresh_unsaved', help: held, aggregator: 'sum' }, unsaved)
-    const up = 'Whether the store takes a write now'
-    gauge({ name: 'bff_store_up', help: up, aggregator: 'min' }, async () => ((await takesWrites()) ? 1 : 0))
+    gauge('bff_refresh_due', 'Sessions in the queue for background refresh, over all replicas', due)
+    gauge('bff_refresh_consecutive_failures', 'Token requests that failed in a row', consecutiveFailures)
+    gauge('bff_refresh_unsaved', 'Refreshed tokens that the store has not taken yet', unsaved)
+    gauge('bff_store_up', 'Whether the store takes a write now', async () => ((await takesWrites()) ? 1 : 0))
   }
 
   return {
@@ -142,10 +135,6 @@ export function createMetrics(): Metrics {
     retried: (step) => retries.inc({ step }),
     restored: (what) => restored.inc({ what }),
     watch,
-    shareWithPrimary() {
-      new AggregatorRegistry()
-      AggregatorRegistry.setRegistries(registry)
-    },
     text: () => registry.metrics(),
     contentType: registry.contentType,
   }

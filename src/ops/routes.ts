@@ -23,7 +23,7 @@ interface Body {
 
 /**
  * Health and metrics on a server of their own, so that browsers cannot reach them. `/livez` depends on nothing;
- * `/readyz` says what is missing. Without Fastify, whose memory the primary of `WORKERS` would need for this alone.
+ * `/readyz` says what is missing.
  */
 export function createOpsServer({ readiness, metrics, log }: OpsOptions): OpsServer {
   const routes = new Map<string, () => Body | Promise<Body>>([
@@ -41,14 +41,7 @@ export function createOpsServer({ readiness, metrics, log }: OpsOptions): OpsSer
         })
       },
     ],
-    [
-      '/metrics',
-      async () => {
-        const text = await metrics.text().catch(() => null)
-        if (text !== null) return { status: 200, type: metrics.contentType, text }
-        return { status: 503, type: 'text/plain', text: 'A worker does not answer.\n' }
-      },
-    ],
+    ['/metrics', async () => ({ status: 200, type: metrics.contentType, text: await metrics.text() })],
   ])
 
   async function respond({ method, url = '' }: IncomingMessage, response: ServerResponse): Promise<void> {

@@ -14,7 +14,7 @@ export async function listenAddress(host: string): Promise<string> {
 export function logListening(
   log: Logger,
   { listen, publicUrl }: Pick<Config, 'listen' | 'publicUrl'>,
-  members: { url: string; opsUrl: string | null; workers?: number },
+  members: { url: string; opsUrl: string | null },
 ): void {
   const listeningLog = listen.port === 0 ? log.child({}, { level: 'info' }) : log
   listeningLog.info({ event: 'listening', ...members, publicUrl }, 'listening')

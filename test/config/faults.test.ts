@@ -114,8 +114,6 @@ t.test('each fault is found alone and begins with the name of its variable', asy
     ['PORT', '80.5', /from 0 to 65535/],
     ['PORT', ' 80', /from 0 to 65535, but is " 80"/],
     ['OPS_PORT', '3000', /must not be the same as PORT, but both are 3000/],
-    ['WORKERS', '0', /whole number from 1 to 256, but is "0" \(or `auto` alone/],
-    ['WORKERS', '2', /must be 1 with SESSION_STORE=memory.*but is 2/, { SESSION_STORE: 'memory' }],
     ['TRUST_PROXY', 'true', /an IP address or a CIDR/],
     ['TRUST_PROXY', '1', /an IP address or a CIDR/],
     ['TRUST_PROXY', 'proxy.example.com', /an IP address or a CIDR/],

@@ -3,7 +3,7 @@ import t from 'tap'
 import { type Child, type Teardown, waitForOutput } from '../helpers/child.ts'
 import { freePort } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { SERVER_ENV, startBuilt } from '../helpers/server-process.ts'
+import { runServer, SERVER_ENV, startBuilt } from '../helpers/server-process.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 
 interface Starting {
@@ -69,4 +69,19 @@ t.test('a stop signal ends a start that waits for Redis', async (t) => {
   t.teardown(() => redis.resume())
   const { child } = await beginStart(t, redis.url)
   t.equal((await child.stop('SIGTERM')).code, 0)
+})
+
+t.test('credentials that the store refuses end the process, and are not printed', async (t) => {
+  const redis = await startRedis(t, { password: 'right' })
+  const ended = await runServer(t, {
+    ...SERVER_ENV,
+    PORT: '0',
+    OPS_PORT: '0',
+    PUBLIC_URL: 'http://localhost:3000',
+    SESSION_STORE: undefined,
+    REDIS_URL: redis.url.replace('right', 'wrong'),
+  })
+  t.equal(ended.code, 1)
+  t.match(ended.stderr, /refused the credentials/)
+  t.notMatch(ended.stderr, /wrong/)
 })

@@ -79,3 +79,13 @@ t.test('a sign-in whose session is created but not confirmed counts as failed al
   t.match(text, 'bff_sessions_started_total{flow="code"} 1\n')
   t.notMatch(text, /bff_sessions_ended_total{/)
 })
+
+t.test('while Redis is away the metrics say that the length of the queue is not known', async (t) => {
+  const redis = await startRedis(t)
+  const bff = await startBff(t, await startSandbox(t), { REDIS_URL: redis.url })
+  await untilReady(bff)
+  await redis.stop()
+  const text = await metricsOf(bff.opsUrl)
+  t.match(text, /^bff_refresh_due Nan$/m)
+  t.match(text, /^bff_store_up 0$/m)
+})

@@ -33,7 +33,7 @@ async function benchWith(t: Teardown, options: ChildOptions, file: string, ...ar
 }
 
 /** A page with a place for each section. */
-function emptyPage(names = ['proxy', 'workers', 'latency', 'refresh', 'rest'], name = 'page.md'): string {
+function emptyPage(names = ['proxy', 'latency', 'refresh', 'rest'], name = 'page.md'): string {
   const page = join(makeFolder('bench'), name)
   const places = names.map((name) => `<!-- ${name}: written by the benchmark -->\n<!-- /${name} -->\n`)
   writeFileSync(page, `# Kept\n\n${places.join('\n')}`)
@@ -117,7 +117,7 @@ t.test(
   async (t) => {
     const page = emptyPage()
     // The same server again, for the resolution of a run, has a test of its own.
-    const only = ['--only', 'ours,ours-uncached,ours-logged,bare,workers', '--load', 'sockets']
+    const only = ['--only', 'ours,ours-uncached,ours-logged,bare', '--load', 'sockets']
     const times = ['--rounds', '1', '--seconds', '0.15', '--warmup', '0.05']
     const short = [...times, '--sessions', '8', '--connections', '8']
     const run = await bench(t, 'run.mjs', ...only, ...short, '--page', page)
@@ -126,7 +126,7 @@ t.test(
     const written = readFileSync(page, 'utf8')
     t.match(written, /^# Kept\n/)
     const rows = rowsOf(written)
-    t.equal(rows.length, 11, 'four candidates, two sizes; one worker, two, and two bare ones')
+    t.equal(rows.length, 8, 'four candidates, two sizes')
     for (const [title, perSecond = ''] of rows) {
       t.ok(Number(perSecond.replaceAll(',', '')) > 0, `${title} answered: ${perSecond}`)
     }

@@ -13,7 +13,6 @@ import { join } from 'node:path'
 import t from 'tap'
 import { waitForOutput } from '../helpers/child.ts'
 import { portOfUrl } from '../helpers/ports.ts'
-import { startRedis } from '../helpers/redis.ts'
 import { runServer, SERVER_ENV, startBuilt, startServer } from '../helpers/server-process.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 
@@ -76,27 +75,23 @@ t.test('a crash is logged with places in the source files, not in the bundle', a
   t.equal(run.code, 1)
   const { event, err } = JSON.parse(run.stdout.trim().split('\n').at(-1) ?? '')
   t.match({ event, message: err.message }, { event: 'crash', message: 'no signals here' })
-  t.match(err.stack, /at runServerProcess \([^)]*\/src\/process\/worker\.ts:\d+:\d+\)/)
+  t.match(err.stack, /at runReplica \([^)]*\/src\/process\/replica\.ts:\d+:\d+\)/)
 })
 
-t.test('a port that the system picked is printed at every log level, with and without workers', async (t) => {
-  const redis = await startRedis(t)
-  for (const env of [{}, { WORKERS: '2', SESSION_STORE: 'redis', REDIS_URL: redis.url }]) {
-    const child = startBuilt(t, 'main.js', {
-      ...SERVER_ENV,
-      PORT: '0',
-      OPS_PORT: '0',
-      LOG_LEVEL: 'silent',
-      PUBLIC_URL: 'http://localhost',
-      ...env,
-    })
-    const line = await waitForOutput(child, (text) => (text.endsWith('\n') ? text : null))
-    const { url, ...others } = JSON.parse(line ?? '') as Record<string, unknown>
-    t.match(others, { level: 'info', time: /^\d{4}-/, event: 'listening', msg: 'listening' })
-    t.equal((await fetch(`${url}/auth/session`)).status, 200)
-    t.strictSame(listeningPorts(child.pid), [portOfUrl(String(url))], 'OPS_PORT=0 opens no port')
-    await child.stop('SIGTERM')
-  }
+t.test('a port that the system picked is printed at every log level', async (t) => {
+  const child = startBuilt(t, 'main.js', {
+    ...SERVER_ENV,
+    PORT: '0',
+    OPS_PORT: '0',
+    LOG_LEVEL: 'silent',
+    PUBLIC_URL: 'http://localhost',
+  })
+  const line = await waitForOutput(child, (text) => (text.endsWith('\n') ? text : null))
+  const { url, ...others } = JSON.parse(line ?? '') as Record<string, unknown>
+  t.match(others, { level: 'info', time: /^\d{4}-/, event: 'listening', msg: 'listening' })
+  t.equal((await fetch(`${url}/auth/session`)).status, 200)
+  t.strictSame(listeningPorts(child.pid), [portOfUrl(String(url))], 'OPS_PORT=0 opens no port')
+  await child.stop('SIGTERM')
 })
 
 /** The TCP ports on which a process listens, by the tables of Linux. */
@@ -109,15 +104,12 @@ function listeningPorts(pid: number): number[] {
     .map(([, local = '']) => Number.parseInt(local.split(':')[1]!, 16))
 }
 
-const REDIS = { SESSION_STORE: 'redis', REDIS_URL: 'redis://127.0.0.1:1' }
-
 t.test('a process that cannot listen ends with code 1 and names the variable', async (t) => {
   const first = await startServer(t)
   const { port } = new URL(first.url)
   for (const [env, says] of [
     [{ PORT: port }, `PORT: port ${port} is in use`],
     [{ OPS_PORT: port }, `OPS_PORT: port ${port} is in use`],
-    [{ OPS_PORT: port, WORKERS: '2', ...REDIS }, `OPS_PORT: port ${port} is in use`],
     // RFC 5737: an address of no machine.
     [{ HOST: '192.0.2.1' }, 'HOST: 192.0.2.1 is not an address of this machine'],
     [{ HOST: 'nobody.invalid' }, 'HOST: nobody.invalid is not an address of this machine'],
@@ -160,7 +152,6 @@ t.test(
       'client/bff-client.ts',
       'scripts/build.mjs',
       'scripts/undici.mjs',
-      'scripts/prom-client.mjs',
       'tsconfig.json',
       'package-lock.json',
     ]) {

@@ -116,8 +116,8 @@ t.test('each import that breaks a rule is reported in one sentence', async (t) =
     {
       name: 'nothing: imports of lower layers and of the same folder, and text in comments and strings',
       tree: {
-        'main.ts': `import './process/worker.ts'`,
-        'process/worker.ts': `import '../app.ts'`,
+        'main.ts': `import './process/replica.ts'`,
+        'process/replica.ts': `import '../app.ts'`,
         'app.ts': `import './login/start.ts'\nimport './http/server.ts'`,
         'login/start.ts': `import '../tokens/tokens.ts'\nimport '../http/server.ts'\nimport './return-to.ts'`,
         'login/return-to.ts': `// import '../proxy/call.ts'\nconst text = "import '../proxy/call.ts'"`,
