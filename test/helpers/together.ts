@@ -1,9 +1,6 @@
 import { readdirSync } from 'node:fs'
 import t from 'tap'
 
-/** For all files of a process. Each test still has the timeout of .taprc. */
-const TIMEOUT_MS = 300_000
-
 const TESTS = new URL('../', import.meta.url)
 
 /**
@@ -11,7 +8,6 @@ const TESTS = new URL('../', import.meta.url)
  * more CPU time than most test files. `npx tap test/<folder>/<name>.test.ts` still runs one file alone.
  */
 export function runTogether(...places: string[]): void {
-  t.setTimeout(TIMEOUT_MS)
   // Tests of the files wait for this one, so no test runs while a module is loading.
   t.test('the test files load', async () => {
     for (const path of places.flatMap(testFilesAt)) {

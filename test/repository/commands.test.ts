@@ -133,14 +133,14 @@ t.test('the scrape configuration names the rules and the job of the alerts', asy
 const CHECKED_OTHERWISE: Readonly<Record<string, string>> = {
   'CONTRIBUTING.md: Tests': '.ci/run, and the options above',
   'README.md: Quick start': 'test/repository/demo.test.ts starts the demo',
-  'docs/benchmarks.md: How to repeat it': 'test/repository/bench.test.ts starts the benchmarks',
-  'docs/capacity.md: How to repeat it': 'test/repository/bench.test.ts starts the benchmarks',
-  'docs/deployment.md: Container': 'test/repository/deployment.test.ts reads all docker commands',
-  'docs/getting-started.md': 'the last check of its test in test/browser/vite.test.ts',
+  'docs/benchmarks.md: How to repeat it': 'test/verify/bench.test.ts starts the benchmarks',
+  'docs/capacity.md: How to repeat it': 'test/verify/bench.test.ts starts the benchmarks',
+  'docs/deployment.md: Container': 'test/verify/deployment.test.ts reads all docker commands',
+  'docs/getting-started.md': 'the last check of its test in test/verify/vite.test.ts',
   'docs/spa.md: Develop with Vite': 'test/repository/client.test.ts compiles it and compares its proxy',
   'docs/spa.md: Errors': 'test/repository/client.test.ts parses it',
   'docs/spa.md: The session': 'test/repository/client.test.ts parses it',
-  'examples/vite/README.md': 'test/browser/vite.test.ts runs both scripts',
+  'examples/vite/README.md': 'test/verify/vite.test.ts runs both scripts',
 }
 
 t.test('a test runs or checks each code block', async (t) => {

@@ -155,7 +155,7 @@ function patternOf(glob: string): RegExp {
   return new RegExp(`^${parts.join('')}$`)
 }
 
-t.test('npm test runs every test file, and none of them twice', async (t) => {
+t.test('npm test and npm run verify run every test file, and none of them twice', async (t) => {
   const { include, exclude } = parse(read('.taprc')) as Record<'include' | 'exclude', string[]>
   const isMatch = (globs: string[], name: string) =>
     globs.some((glob) => patternOf(glob).test(`test/${name}`))
@@ -166,7 +166,9 @@ t.test('npm test runs every test file, and none of them twice', async (t) => {
     .filter((name) => !name.endsWith('.test.ts'))
     .flatMap((name) => [...read(`test/${name}`).matchAll(/'([a-z./-]+)'[,)]/g)].map(([, place]) => place!))
   t.ok(alone.length > 0 && together.length > 0, 'both lists were found')
-  const run = [...alone, ...together.flatMap(testFilesAt)]
+  const verified = names.filter((name) => /^verify\/[\w-]+\.test\.ts$/.test(name))
+  t.match(manifest.scripts.verify, /^tap test\/verify\/\*\.test\.ts$/)
+  const run = [...alone, ...together.flatMap(testFilesAt), ...verified]
   t.strictSame(run.sort(), names.filter((name) => name.endsWith('.test.ts')).sort())
 })
 

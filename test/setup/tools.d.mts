@@ -7,6 +7,5 @@ export type Tool =
   | 'haproxy'
   | 'caddy'
   | 'chromium'
-export declare const TOOLS: Record<Tool, readonly string[]>
 export declare function givenPath(name: Tool): string | undefined
 export declare function findTool(name: Tool): string | null

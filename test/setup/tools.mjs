@@ -3,7 +3,7 @@ import { accessSync, constants } from 'node:fs'
 import { delimiter, isAbsolute, join } from 'node:path'
 
 /** For each tool the names, or whole paths, under which platforms install it; the first found is used. */
-export const TOOLS = {
+const TOOLS = {
   'redis-server': ['redis-server', 'valkey-server'],
   'redis-cli': ['redis-cli', 'valkey-cli'],
   openssl: ['openssl'],
@@ -22,6 +22,12 @@ export const TOOLS = {
     '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
   ],
 }
+
+/** What `npm test` runs. */
+export const REQUIRED = ['redis-server', 'redis-cli', 'openssl', 'chromium']
+
+/** What `npm run verify` runs besides: without one of them its tests are skipped, and the run says so at its end. */
+export const VERIFY = ['promtool', 'nginx', 'haproxy', 'caddy']
 
 /** Environment variables that name a tool at another place, or another version of it. */
 const PATH_VARIABLES = { chromium: 'CHROMIUM_PATH', 'redis-server': 'REDIS_SERVER_PATH' }

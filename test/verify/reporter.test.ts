@@ -1,0 +1,74 @@
+import { spawnSync } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { makeFolder } from '../helpers/watchdog.ts'
+
+const REPORTER = fileURLToPath(new URL('../setup/reporter.mjs', import.meta.url))
+
+/** What the reporter prints of a run, in a folder of its own, since it keeps the durations of files. */
+function report(tap: string): string {
+  const script = `import Reporter from ${JSON.stringify(REPORTER)}
+    process.stdin.pipe(new Reporter()).pipe(process.stdout)`
+  const { stdout, stderr } = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
+    cwd: makeFolder('reporter'),
+    input: tap,
+    encoding: 'utf8',
+  })
+  return stdout + stderr
+}
+
+const RUN = `TAP version 14
+1..2
+# Subtest: a.test.ts
+    # Subtest: it counts
+        ok 1 - one
+        not ok 2 - two
+          ---
+          at:
+            fileName: a.test.ts
+            lineNumber: 7
+          diff: |
+            -1
+            +2
+          ...
+        1..2
+        # failed 1 of 2 tests
+    not ok 1 - it counts # time=5ms
+    ok 2 - it waits # SKIP no clock here
+    1..2
+    # failed 1 of 2 tests
+not ok 1 - a.test.ts # time=10ms
+# Subtest: b.test.ts
+    ok 1 - three
+    1..1
+ok 2 - b.test.ts # time=20ms
+# failed 1 of 2 tests
+`
+
+t.test(
+  'a run prints a line for each file, each failure once, each skip at the end, and the totals',
+  async (t) => {
+    const printed = report(RUN)
+    t.match(printed, /^FAILED a\.test\.ts .*\nok {5}b\.test\.ts /)
+    t.equal(printed.match(/not ok/g)?.length, 1)
+    t.match(printed, 'not ok a.test.ts > it counts > two\n    at a.test.ts:7\n    -1\n    +2\n')
+    t.match(printed, /Skipped: no clock here\n {2}a\.test\.ts > it waits\n/)
+    t.match(printed, /\n2 passed, 1 failed, 1 skipped \(2 of 2 files, \d+ s\)\n$/)
+  },
+)
+
+t.test('a file that fails without a failed test is a failure', async (t) => {
+  const printed = report(`TAP version 14
+1..1
+# Subtest: a.test.ts
+    ok 1 - one
+    1..1
+not ok 1 - a.test.ts # time=10ms
+  ---
+  exitCode: 7
+  ...
+# failed 1 of 1 test
+`)
+  t.match(printed, 'exitCode: 7')
+  t.match(printed, /\n1 passed, 1 failed, 0 skipped /)
+})
