@@ -192,7 +192,10 @@ export const TABLE = {
   HOST: withDefault('0.0.0.0', HOST, 'address to listen on'),
   PORT: withDefault('3000', wholeNumber(0, 65_535), 'port of the server; 0 picks one and prints it'),
   OPS_PORT: withDefault('9464', wholeNumber(0, 65_535), 'port of health and metrics; 0 turns them off'),
-  TRUST_PROXY: optional(listOf(NETWORK), 'proxies whose X-Forwarded-For is believed'),
+  TRUST_PROXY: optional(
+    listOf(NETWORK),
+    'proxies whose X-Forwarded-For, X-Request-Id and traceparent are believed',
+  ),
   LOGIN_RATE_PER_MINUTE: withDefault(
     '300',
     wholeNumber(0, 1_000_000),

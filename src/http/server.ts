@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { type IncomingMessage, maxHeaderSize } from 'node:http'
-import { BlockList, isIPv6 } from 'node:net'
+import { BlockList, isIPv6, type Socket } from 'node:net'
 import Fastify, { type FastifyInstance } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { createClientErrors } from './client-errors.ts'
@@ -10,11 +10,12 @@ import { sendProblem, toProblem } from './problems.ts'
 /** A Fastify server that adds no log line, response or type coercion of its own. `addHooks` completes it. */
 export function createServer({ trustProxy, secureCookies, upstream, oauth }: Config): FastifyInstance {
   const newRequestId = createRequestIds()
+  const isTrusted = createPeerCheck(trustProxy)
   const clientErrors = createClientErrors({ newRequestId, secure: secureCookies })
   const server = Fastify({
     // Fastify's own lines hold the query, which may hold a code.
     logger: false,
-    genReqId: trustProxy.length === 0 ? newRequestId : createTrustedRequestIds(trustProxy, newRequestId),
+    genReqId: trustProxy.length === 0 ? newRequestId : createTrustedRequestIds(isTrusted, newRequestId),
     requestIdHeader: false,
     trustProxy: trustProxy.length === 0 ? false : [...trustProxy],
     exposeHeadRoutes: false,
@@ -47,6 +48,11 @@ export function createServer({ trustProxy, secureCookies, upstream, oauth }: Con
     },
   })
   clientErrors.watch(server.server)
+  // No hook: errors of the router bypass every hook.
+  server.server.prependListener('request', ({ headers, socket }: IncomingMessage) => {
+    // A browser could choose what is traced, and in whose trace.
+    if (headers.traceparent !== undefined && !isTrusted(socket)) delete headers.traceparent
+  })
   return server
 }
 
@@ -72,8 +78,8 @@ function createRequestIds(): () => string {
   }
 }
 
-/** The `X-Request-Id` of a trusted proxy if it has a safe form, else an id of ours. */
-function createTrustedRequestIds(trustProxy: readonly string[], newRequestId: () => string) {
+/** Whether `TRUST_PROXY` names the peer of a connection. */
+function createPeerCheck(trustProxy: readonly string[]): (socket: Socket) => boolean {
   const trusted = new BlockList()
   for (const network of trustProxy) {
     const [address = '', prefix] = network.split('/')
@@ -81,10 +87,17 @@ function createTrustedRequestIds(trustProxy: readonly string[], newRequestId: ()
     if (prefix === undefined) trusted.addAddress(address, family)
     else trusted.addSubnet(address, Number(prefix), family)
   }
+  return ({ remoteAddress = '' }) => {
+    const peer = remoteAddress.replace(/^::ffff:(?=\d+\.)/, '')
+    return trusted.check(peer, isIPv6(peer) ? 'ipv6' : 'ipv4')
+  }
+}
+
+/** The `X-Request-Id` of a trusted proxy if it has a safe form, else an id of ours. */
+function createTrustedRequestIds(isTrusted: (socket: Socket) => boolean, newRequestId: () => string) {
   return ({ headers, socket }: IncomingMessage): string => {
     const given = headers['x-request-id']
     if (typeof given !== 'string' || !/^[A-Za-z0-9._-]{1,64}$/.test(given)) return newRequestId()
-    const peer = (socket.remoteAddress ?? '').replace(/^::ffff:(?=\d+\.)/, '')
-    return trusted.check(peer, isIPv6(peer) ? 'ipv6' : 'ipv4') ? given : newRequestId()
+    return isTrusted(socket) ? given : newRequestId()
   }
 }

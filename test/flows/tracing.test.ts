@@ -85,6 +85,7 @@ t.test('with a collector', async (t) => {
     OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`,
     UPSTREAM_TOKEN_IN: 'query',
     ACCESS_LOG: 'all',
+    TRUST_PROXY: '127.0.0.1/32',
     OTEL_EXPORTER_OTLP_ENDPOINT: `${collector.url}/`,
     OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
     OTEL_EXPORTER_OTLP_HEADERS_FILE: headers,
@@ -252,6 +253,29 @@ t.test('with a collector', async (t) => {
     await ended(own.slice(3, 35), 'GET /flux/:fluxId')
     t.notOk(collector.spans().some((span) => span.traceId === traceId))
   })
+
+  await t.test(
+    'a peer that TRUST_PROXY does not name decides neither the trace nor its sampling',
+    async (t) => {
+      for (const flags of ['00', '01']) {
+        const traceId = '8'.repeat(32)
+        const asked = httpRequest(`${server.url}/nothing`, {
+          localAddress: '127.0.0.2',
+          headers: traceparent(traceId, flags),
+        })
+        const answered = once(asked, 'response')
+        asked.end()
+        const [response] = (await answered) as [IncomingMessage]
+        response.resume()
+        const id = response.headers['x-request-id']
+        const mine = (): ReceivedSpan | undefined =>
+          collector.spans().find(({ attributes }) => attributes['bff.request_id'] === id)
+        await until('its span', () => mine() !== undefined)
+        t.not(mine()!.traceId, traceId)
+        t.notOk(mine()!.parentSpanId)
+      }
+    },
+  )
 
   await t.test('a background refresh is a trace of its own', async (t) => {
     sandbox.faults.set({ tokenLifeSeconds: 1 })

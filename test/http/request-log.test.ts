@@ -88,7 +88,7 @@ t.test('ACCESS_LOG=off writes no line for requests', async (t) => {
 
 t.test('a request line carries the digits of the session and the trace id', async (t) => {
   const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, { ACCESS_LOG: 'errors' })
+  const bff = await startBff(t, sandbox, { ACCESS_LOG: 'errors', TRUST_PROXY: '127.0.0.1' })
   const [browser, stranger] = [bff.browser(), bff.browser()]
   await signIn(browser, sandbox)
   const { sessionId } = (await browser.fetch('/auth/session')).json()
@@ -105,6 +105,35 @@ t.test('a request line carries the digits of the session and the trace id', asyn
   t.match(anonymous, { path: '/flux/b', status: 401 })
   t.notOk('recordKey' in anonymous!, 'a cookie that is not ours names no session')
   t.notOk('traceId' in anonymous!, 'a malformed traceparent names no trace')
+})
+
+t.test('a traceparent counts if a peer of TRUST_PROXY sends it, and else as absent', async (t) => {
+  const sandbox = await startSandbox(t)
+  for (const [networks, isTrusted] of [
+    ['127.0.0.1', true],
+    ['10.0.0.0/8', false],
+    ['', false],
+  ] as const) {
+    const bff = await startBff(t, sandbox, { TRUST_PROXY: networks })
+    const browser = bff.browser()
+    await signIn(browser, sandbox)
+    const traceId = 'a'.repeat(32)
+    const traceparent = `00-${traceId}-${'b'.repeat(16)}-01`
+    await browser.fetch('/flux/a', { headers: { traceparent } })
+    // The router refuses it before any hook runs.
+    await browser.fetch('/flux/%zz', { headers: { traceparent } })
+    const logged = await requestLines(bff, { path: '/flux/%zz' })
+    const expected = isTrusted ? traceId : undefined
+    t.strictSame(
+      logged.slice(-2).map((line) => [line.path, line.traceId]),
+      [
+        ['/flux/a', expected],
+        ['/flux/%zz', expected],
+      ],
+    )
+    const forwarded = sandbox.journal.entries({ endpoint: 'resource' }).at(-1)!
+    t.equal(forwarded.headers.traceparent, isTrusted ? traceparent : undefined)
+  }
 })
 
 t.test('a safe X-Request-Id of a trusted proxy is used as ours, and no other', async (t) => {
