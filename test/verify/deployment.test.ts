@@ -131,11 +131,11 @@ t.test(
     const folder = makeFolder('nginx')
     const { certFile, keyFile } = await createCertificate(folder, 'DNS:app.example.com')
     const limits = codeBlock(PAGE, 'Reverse proxies', 'text')
-    const [above = '', inLocation = ''] = limits.split(/^# In `location .*\n/m)
+    const [above = '', inServer = ''] = limits.split(/^# In the `server` .*\n/m)
     const conf = read('deploy/nginx/token-handler-bff.conf')
     const changed = conf
       .replace(/^ *return 308 .*$/m, codeBlock(PAGE, 'From an empty Debian machine', 'text'))
-      .replace(/(location \/ \{\n)(?= *proxy_pass)/, `$1${inLocation}`)
+      .replace(/(listen 443 .*\n)/, `$1${inServer}`)
       .replace('/etc/nginx/tls/app.example.com.crt', certFile)
       .replace('/etc/nginx/tls/app.example.com.key', keyFile)
       .replace('/var/log/nginx/access.log', join(folder, 'access.log'))

@@ -1,0 +1,146 @@
+import { once } from 'node:events'
+import { cpSync, readFileSync, writeFileSync } from 'node:fs'
+import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http'
+import { request as httpsRequest } from 'node:https'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { createCertificate } from '../helpers/certificate.ts'
+import { freePort } from '../helpers/ports.ts'
+import { until } from '../helpers/wait.ts'
+import { makeFolder } from '../helpers/watchdog.ts'
+import { findTool } from '../setup/tools.mjs'
+import { FRONTS, type Front, startFront } from './front.ts'
+
+const NAME = 'app.example.com'
+const WRITES = ['PUT', 'POST', 'PATCH', 'DELETE'] as const
+const ADDRESSES = ['127.0.0.11', '127.0.0.12', '127.0.0.13'] as const
+
+/** Three servers in the place of replicas, which can lose the connection of a request that they have received. */
+async function startReplicas(t: Test) {
+  const [port, opsPort] = [await freePort(), await freePort()]
+  const received: { method: string; by: string }[] = []
+  let die: 'closed' | 'reset' | null = null
+  const answer = (by: string) => (request: IncomingMessage, response: ServerResponse) => {
+    request.resume().on('end', () => {
+      received.push({ method: request.method ?? '', by })
+      const how = die
+      die = null
+      // As a replica that is stopping: a proxy cannot see in time that a kept connection has just ended.
+      if (how === null) response.setHeader('connection', 'close').end('done')
+      else if (how === 'closed') request.socket.destroy()
+      else request.socket.resetAndDestroy()
+    })
+  }
+  const listen = async (at: number, host: string, listener: RequestListener): Promise<() => void> => {
+    const server = createServer(listener).listen(at, host)
+    const stop = () => void server.close(() => {}).closeAllConnections()
+    t.teardown(stop)
+    await once(server, 'listening')
+    return stop
+  }
+  const start = (host: string) => listen(port, host, answer(host))
+  const [first, ...others] = ADDRESSES
+  let stopFirst = await start(first)
+  for (const host of others) await start(host)
+  // The health of each: no request is lost there.
+  for (const host of ADDRESSES) await listen(opsPort, host, (_request, response) => response.end())
+  return {
+    port,
+    opsPort,
+    /** The first replica refuses connections. */
+    stopFirst: () => stopFirst(),
+    async startFirst(): Promise<void> {
+      stopFirst = await start(first)
+    },
+    /** The requests that arrived since the last call. */
+    taken: () => received.splice(0),
+    /** The next request is received, and its connection ends without a response. */
+    dieOnce(how: 'closed' | 'reset'): void {
+      die = how
+    },
+  }
+}
+
+async function startFronts(t: Test) {
+  const replicas = await startReplicas(t)
+  const folder = makeFolder('tls')
+  const { certFile, keyFile } = await createCertificate(folder, `DNS:${NAME}`)
+  const tls = join(folder, 'app')
+  cpSync(certFile, `${tls}.crt`)
+  cpSync(keyFile, `${tls}.key`)
+  const ca = readFileSync(certFile, 'utf8')
+  writeFileSync(`${tls}.pem`, `${ca}${readFileSync(keyFile, 'utf8')}`)
+
+  async function ask({ httpsPort }: Front, method: string, path = '/'): Promise<number | undefined> {
+    const body = method === 'GET' || method === 'DELETE' ? undefined : '{"name":"A"}'
+    const length = body === undefined ? {} : { 'content-length': String(body.length) }
+    const request = httpsRequest({
+      ...{ host: '127.0.0.1', port: httpsPort, servername: NAME, ca, agent: false, method, path },
+      headers: { host: NAME, ...length },
+    })
+    const [response] = (await once(request.end(body), 'response')) as [IncomingMessage]
+    await once(response.resume(), 'end')
+    return response.statusCode
+  }
+  /** nginx uses no replica for two seconds after it lost a request, and HAProxy and Caddy ask for its health. */
+  async function untilInUse(front: Front, count: number): Promise<void> {
+    const used = new Set<string>()
+    await until(`${count} replicas get requests`, async () => {
+      await ask(front, 'GET')
+      for (const { by } of replicas.taken()) used.add(by)
+      return used.size >= count
+    })
+  }
+  return { ...replicas, ask, untilInUse, tls }
+}
+
+const installed = FRONTS.filter((name) => findTool(name) !== null)
+const missing = process.platform === 'linux' ? null : 'needs the loopback addresses of Linux'
+const skip = missing ?? (installed.length === 0 && 'neither nginx, haproxy nor caddy is installed')
+
+t.test('behind the reverse proxies of deploy/, where a replica loses a request', { skip }, async (t) => {
+  const { ask, untilInUse, taken, dieOnce, stopFirst, startFirst, port, opsPort, tls } = await startFronts(t)
+  const fronts = new Map<string, Front>()
+  for (const name of installed) fronts.set(name, await startFront(t, name, { tls, port, opsPort }))
+  const each = async (what: string, check: (t: Test, front: Front, name: string) => Promise<void>) => {
+    for (const name of FRONTS) {
+      const skip = !installed.includes(name) && `${name} is not installed (Debian: the package ${name})`
+      await t.test(`${name} ${what}`, { skip }, (t) => check(t, fronts.get(name)!, name))
+    }
+  }
+
+  const methods = () => taken().map(({ method }) => method)
+
+  await each('sends a read again', async (t, front) => {
+    for (const how of ['closed', 'reset'] as const) {
+      await untilInUse(front, 2)
+      dieOnce(how)
+      t.equal(await ask(front, 'GET'), 200, how)
+      t.strictSame(methods(), ['GET', 'GET'], how)
+    }
+  })
+
+  await each('sends no other request again that a replica has received', async (t, front) => {
+    for (const method of WRITES) {
+      for (const how of ['closed', 'reset'] as const) {
+        const what = `${method} ${how}`
+        await untilInUse(front, 2)
+        dieOnce(how)
+        t.equal(await ask(front, method), 502, what)
+        t.strictSame(methods(), [method], what)
+      }
+    }
+  })
+
+  await each('sends any request to another replica if no connection was made', async (t, front, name) => {
+    // Caddy has closed the body after a refused connection (caddyserver/caddy#7546).
+    for (const method of name === 'caddy' ? ['GET', 'DELETE'] : ['GET', ...WRITES]) {
+      await untilInUse(front, 3)
+      stopFirst()
+      // nginx takes turns, so one of three is meant for the replica that refuses it.
+      for (const _ of ADDRESSES) t.equal(await ask(front, method, '/site/a%2Fb//c'), 200, method)
+      t.strictSame(methods(), [method, method, method])
+      await startFirst()
+    }
+  })
+})
