@@ -19,7 +19,7 @@ const HELP = `npm run bench:latency -- [flags]
   --calm <s>       load before and after that (3)
   --count <n>      sessions that are due at once for the background (10000)
   --sessions <n>   signed-in browsers that take turns (100)
-  --only <a,b>     only these candidates; also refresh, failover, failover-grace, restart
+  --only <a,b>     only these candidates; also refresh, failover, restart
   --load <how>     the full load: wrk or sockets (wrk where it is installed)
   --page <file>    the page to write (docs/benchmarks.md)
   --quick          one round, short loads: to see that it works; writes no page unless --page is given`

@@ -18,7 +18,6 @@ import { addProxy, PROXY_PATHS, proxyOpenApi } from './proxy/routes.ts'
 import { createSessionCache } from './session/cache.ts'
 import { createSessionCookies } from './session/cookies.ts'
 import { createSessions } from './session/lifecycle.ts'
-import { createOutageGrace } from './session/outage-grace.ts'
 import { addStaticFiles } from './spa/routes.ts'
 import { createMemoryStore } from './store/memory/store.ts'
 import { createRedisStore } from './store/redis/store.ts'
@@ -112,9 +111,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     events: metrics,
     wrapRefresh: tracing?.wrapRefresh,
   })
-  const graceMs = config.session.outageGraceSeconds * 1_000
-  const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS, graceMs })
-  const grace = createOutageGrace({ store, cache, graceMs, idleMs, clock, log })
+  const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS })
 
   const server = createServer(config)
   tracing?.traceRequests(server)
@@ -148,7 +145,6 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     ...services,
     tokens,
     cache,
-    grace,
     metrics,
     wrapResourceServer: tracing?.wrapResourceServer,
   })
@@ -156,7 +152,6 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   const readiness = createReadiness({
     isListening: () => server.server.listening,
     store,
-    grace,
     warnings: warnings.texts,
   })
   const ops = createOpsServer({ readiness, metrics, log })

@@ -25,8 +25,7 @@ const FOLLOW_MS = 2_000
 
 export const SCENARIOS = {
   refresh,
-  failover: (services, options) => failover(services, options, {}),
-  'failover-grace': (services, options) => failover(services, options, { STORE_OUTAGE_GRACE_SECONDS: '60' }),
+  failover,
   restart,
 }
 
@@ -85,9 +84,9 @@ async function untilGranted(services, before, count) {
   }
 }
 
-async function failover(services, options, env) {
+async function failover(services, options) {
   const group = await startSentinelGroup(services)
-  const started = await startOurs(services, { env: { REDIS_URL: group.url, ...env } })
+  const started = await startOurs(services, { env: { REDIS_URL: group.url } })
   const rate = await rateOf(services, started, options)
   const windows = await underLoad(services, { started, rate, options }, async () => {
     const begin = now()
@@ -97,9 +96,7 @@ async function failover(services, options, env) {
     return { begin, end: promoted, andFailures: true }
   })
   await started.stop()
-  const setting = Object.entries(env).map(([name, value]) => `, with ${name}=${value}`)
-  const title = `a failover${setting}: the Redis master is killed, Sentinel promotes its replica`
-  return { title, rate, windows }
+  return { title: 'a failover: the Redis master is killed, Sentinel promotes its replica', rate, windows }
 }
 
 async function restart(services, options) {

@@ -22,6 +22,8 @@ const ADDRESSES = [
 
 /** Variables of older versions: why each is gone, and what to do instead. */
 const REMOVED: Readonly<Record<string, string>> = {
+  STORE_OUTAGE_GRACE_SECONDS:
+    'a sign-out during an outage would not be seen: no session is served while Redis is away, so run Redis with Sentinel or as a Cluster (docs/deployment.md)',
   WORKERS: 'a process is a replica: run more replicas behind the reverse proxy (docs/deployment.md)',
 }
 
@@ -70,13 +72,6 @@ export function relationWarnings(values: Values): string[] {
   for (const flow of values.OAUTH_FLOWS) {
     const warning = FLOWS[flow]
     if (warning !== null) warnings.push(`OAUTH_FLOWS permits the discouraged flow ${flow}: ${warning}`)
-  }
-  if (values.STORE_OUTAGE_GRACE_SECONDS > 0) {
-    warnings.push(
-      values.SESSION_STORE === 'memory'
-        ? 'STORE_OUTAGE_GRACE_SECONDS has no effect with SESSION_STORE=memory, which has no outages'
-        : `STORE_OUTAGE_GRACE_SECONDS=${values.STORE_OUTAGE_GRACE_SECONDS}: during a Redis outage this replica does not notice sign-outs on others for that long`,
-    )
   }
   if (values.SESSION_STORE === 'memory') {
     warnings.push('SESSION_STORE=memory: sessions exist in this process only and are lost when it ends')

@@ -112,7 +112,6 @@ function toConfig(values: Values) {
     session: {
       idleSeconds: values.SESSION_IDLE_SECONDS,
       maxSeconds: values.SESSION_MAX_SECONDS,
-      outageGraceSeconds: values.STORE_OUTAGE_GRACE_SECONDS,
     },
     refresh: {
       aheadSeconds: values.REFRESH_AHEAD_SECONDS,

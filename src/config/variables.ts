@@ -139,11 +139,6 @@ export const TABLE = {
     matching(/^[A-Za-z0-9_.:/-]{1,64}$/, '1 to 64 of `A-Z a-z 0-9 _ . : / -`'),
     'begins the name of every key and channel',
   ),
-  STORE_OUTAGE_GRACE_SECONDS: withDefault(
-    '0',
-    wholeNumber(0, 86_400),
-    'go on serving cached sessions this long while Redis cannot be reached',
-  ),
 
   SESSION_IDLE_SECONDS: withDefault(
     '7200',

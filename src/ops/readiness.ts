@@ -1,10 +1,8 @@
-import type { CachedSession, OutageGrace } from '../session/outage-grace.ts'
 import type { SessionStore, StoreUnavailable } from '../store/store.ts'
 
 interface ReadinessOptions {
   isListening: () => boolean
   store: Pick<SessionStore, 'ping' | 'health'>
-  grace: Pick<OutageGrace<CachedSession>, 'isActive'>
   warnings: () => readonly string[]
 }
 
@@ -18,8 +16,8 @@ export interface Readiness {
   announceStop(): void
 }
 
-/** A process is ready while its port is open and it can trust the store, or may serve without it. */
-export function createReadiness({ isListening, store, grace, warnings }: ReadinessOptions): Readiness {
+/** A process is ready while its port is open and it can trust the store. */
+export function createReadiness({ isListening, store, warnings }: ReadinessOptions): Readiness {
   let stopping = false
 
   async function missing(): Promise<string[]> {
@@ -30,7 +28,6 @@ export function createReadiness({ isListening, store, grace, warnings }: Readine
       () => null,
       (error: StoreUnavailable) => error,
     )
-    if (failure?.unreached !== false && grace.isActive()) return reasons
     if (!store.health.isLive()) reasons.push('change messages of the store do not arrive')
     if (failure !== null)
       reasons.push(failure.unreached ? 'the store does not answer' : 'the store takes no writes')

@@ -4,7 +4,6 @@ import type { RequestInLog } from '../log.ts'
 import type { SessionCache } from '../session/cache.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { Sessions } from '../session/lifecycle.ts'
-import type { CachedSession, OutageGrace } from '../session/outage-grace.ts'
 import {
   type Found,
   type LiveSession,
@@ -13,16 +12,14 @@ import {
   notLiveProblem,
   touchIntervalMs,
 } from '../session/session.ts'
-import { type SessionStore, StoreUnavailable } from '../store/store.ts'
+import { type RecordKey, type SessionStore, StoreUnavailable } from '../store/store.ts'
 import type { Access } from '../tokens/obtain.ts'
 import { neededAt, type RefreshTiming } from '../tokens/refresh-policy.ts'
 import type { Tokens } from '../tokens/tokens.ts'
 
-/**
- * The session whose token a request uses. `CachedSession` has what is needed to serve it without the store: its key, its last
- * activity and the end of its outage grace.
- */
-export interface Caller extends CachedSession {
+/** The session whose token a request uses. */
+export interface Caller {
+  readonly key: RecordKey
   /** Generation of its tokens. */
   readonly gen: number
   /** A ready `Bearer …` value. */
@@ -31,6 +28,8 @@ export interface Caller extends CachedSession {
   readonly usableUntil: number
   /** Of the access token, monotonic milliseconds. */
   readonly expiresAt: number
+  /** The last recorded activity, monotonic milliseconds: up to `touchIntervalMs` behind the browser's last request. */
+  activeAt: number
 }
 
 /** Gets a newer token for a caller whose token the resource server refused. */
@@ -62,10 +61,8 @@ export interface CallersOptions {
   store: Pick<SessionStore, 'health'>
   sessions: Pick<Sessions, 'find' | 'touch' | 'end'>
   tokens: Pick<Tokens, 'obtainAccessToken'>
-  grace: OutageGrace<Caller>
   timing: RefreshTiming
   idleMs: number
-  graceMs: number
   clock: Clock
   /** Called for each lookup with a session cookie; `bypass`: change messages do not arrive. */
   observe: (result: 'hit' | 'miss' | 'bypass') => void
@@ -80,10 +77,8 @@ export function createCallers({
   store,
   sessions,
   tokens,
-  grace,
   timing,
   idleMs,
-  graceMs,
   clock,
   observe,
 }: CallersOptions): Callers {
@@ -112,23 +107,13 @@ export function createCallers({
     if (cookie === null) throw problem('login_required', NO_COOKIE)
     const verified = cookies.verify(cookie)
     if (verified === null) throw problem('login_required', 'The session cookie is not one of ours.')
-    // The store is known to be unreached: no request waits for another timeout.
-    const known = store.health.isUnreached() ? grace.find(cookie) : null
-    if (known !== null) {
-      onSession()
-      return known
-    }
     const read = cache.beginRead(verified.recordKey)
     let found: Found
     try {
       found = await sessions.find(verified.recordKey, request)
     } catch (error) {
-      if (!(error instanceof StoreUnavailable)) throw error
-      const still = error.unreached ? grace.find(cookie) : null
-      onSession()
-      // It is a problem: the browser gets 503 `store_unavailable`.
-      if (still === null) throw error
-      return still
+      if (error instanceof StoreUnavailable) onSession()
+      throw error
     }
     if (found.kind !== 'live') {
       cache.drop(verified.recordKey)
@@ -176,11 +161,6 @@ export function createCallers({
         at + MAX_ENTRY_AGE_MS,
       ),
       expiresAt: held.expiresAt + fromWall,
-      graceUntil: Math.min(
-        held.expiresAt + fromWall,
-        record.endsAt + fromWall,
-        at + MAX_ENTRY_AGE_MS + graceMs,
-      ),
       // The clock of this process is far behind the one that wrote the record: record activity now.
       activeAt: activeAt > at + touchEveryMs ? at - touchEveryMs : activeAt,
     }

@@ -29,7 +29,7 @@ declare module 'fastify' {
   }
 }
 
-interface ProxyOptions extends Omit<CallersOptions, 'timing' | 'idleMs' | 'graceMs' | 'observe'> {
+interface ProxyOptions extends Omit<CallersOptions, 'timing' | 'idleMs' | 'observe'> {
   config: Config
   authorizationServer: Pick<AuthorizationServer, 'redeemClient'>
   log: Logger
@@ -73,7 +73,6 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
     ...options,
     timing: config.refresh,
     idleMs: config.session.idleSeconds * 1_000,
-    graceMs: config.session.outageGraceSeconds * 1_000,
     observe: metrics.cache,
   })
   const resourceServer = createResourceServer({

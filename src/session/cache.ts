@@ -16,8 +16,6 @@ interface ReadGuard {
  */
 export interface SessionCache<Entry extends { key: RecordKey }> {
   get(cookie: string): Entry | null
-  /** An entry from before change messages stopped, or read since: changes may have been missed. Only for the outage grace. */
-  getForOutage(cookie: string): Entry | null
   /** To be called before the read whose result is put. */
   beginRead(key: RecordKey): ReadGuard
   put(cookie: string, entry: Entry, guard: ReadGuard): void
@@ -31,18 +29,13 @@ interface SessionCacheOptions {
   store: Pick<SessionStore, 'onChange' | 'health'>
   /** Entries at most. */
   max: number
-  /** How long entries are kept for the outage grace after change messages stop; 0 drops them at once. */
-  graceMs: number
 }
 
 export function createSessionCache<Entry extends { key: RecordKey }>({
   store,
   max,
-  graceMs,
 }: SessionCacheOptions): SessionCache<Entry> {
   let entries = createEntries<Entry>(max)
-  let outageCopy: Entries<Entry> | null = null
-  let timer: NodeJS.Timeout | undefined
   /** Changes announced so far. */
   let changes = 0
   // Reads that began before this change cannot be checked any more, so their results are not cached.
@@ -57,31 +50,17 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
 
   store.onChange(drop)
   store.health.onLive((live) => {
-    if (live) {
-      // Changes of the meantime are never announced again.
-      forgetOutageCopy()
-      return
-    }
+    if (live) return
+    // Changes of the meantime are never announced.
     changes += 1
     forgottenUpTo = changes
-    if (graceMs > 0) {
-      outageCopy = entries
-      clearTimeout(timer)
-      timer = setTimeout(forgetOutageCopy, graceMs).unref()
-    }
     entries = createEntries(max)
   })
-
-  function forgetOutageCopy(): void {
-    clearTimeout(timer)
-    outageCopy = null
-  }
 
   function drop(key: RecordKey): void {
     changes += 1
     changeNumbers.set(key, changes)
     entries.drop(key)
-    outageCopy?.drop(key)
   }
 
   function isStale({ key, since }: ReadGuard): boolean {
@@ -93,14 +72,12 @@ export function createSessionCache<Entry extends { key: RecordKey }>({
       // Callers are read again after a minute, so eviction by insertion order is enough. Moving one at each hit costs time.
       return store.health.isLive() ? (entries.peek(cookie) ?? null) : null
     },
-    getForOutage: (cookie) => entries.peek(cookie) ?? outageCopy?.peek(cookie) ?? null,
     beginRead(key) {
       return { key, since: changes, storeIsLive: store.health.isLive() }
     },
     put(cookie, entry, guard) {
       if (isStale(guard)) return
       if (guard.storeIsLive) entries.set(cookie, entry)
-      else outageCopy?.set(cookie, entry)
     },
     drop,
   }

@@ -282,8 +282,6 @@ export interface SessionStore extends RecordStore, RefreshStore, DueQueue, Nonce
 export interface StoreHealth {
   /** Whether change messages are proven to arrive at this moment. */
   isLive(): boolean
-  /** Milliseconds since the last instant at which they were proven to arrive; infinite for never. */
-  msSinceLive(): number
   /** Calls back when the store becomes live, and when it stops being so. Messages missed in between never come. */
   onLive(listener: (live: boolean) => void): void
   /** Whether no node could be reached at the last try; the store is tried several times a second. */

@@ -625,7 +625,7 @@ function addCommon(history: History, { from, until }: Span, add: (at: number, te
 }
 
 /** Events of the log that concern every session of a process. */
-const OF_ALL = /"event":"(?:store|breaker|stop|grace)\./
+const OF_ALL = /"event":"(?:store|breaker|stop)\./
 const MAX_LINES = 120
 
 function format(lines: [number, string][]): string[] {

@@ -92,7 +92,6 @@ t.test('each fault is found alone and begins with the name of its variable', asy
     ['REDIS_KEY_FILE', `${dir}/none.pem`, /\(ENOENT\)/, { REDIS_URL: 'rediss://redis' }],
     ['REDIS_CA_FILE', `${dir}/broken.pem`, /one that cannot be read/, { REDIS_URL: 'rediss://redis' }],
     ['REDIS_PREFIX', '{bff}:', /1 to 64 of/],
-    ['STORE_OUTAGE_GRACE_SECONDS', '86401', /from 0 to 86400/],
     ['SESSION_IDLE_SECONDS', '0', /from 1 to 31536000/],
     ['SESSION_MAX_SECONDS', '31536001', /from 1 to 31536000/],
     ['REFRESH_AHEAD_SECONDS', '28801', /from 0 to 28800/],

@@ -40,7 +40,7 @@ function start(t: Test) {
   })
   const callers = createCallers({
     cookies,
-    cache: createSessionCache<Caller>({ store, max: 10, graceMs: 0 }),
+    cache: createSessionCache<Caller>({ store, max: 10 }),
     store,
     sessions: {
       find: async (key) => ({ kind: 'live', session: session(key) }),
@@ -55,10 +55,8 @@ function start(t: Test) {
         return { kind: 'token', session: found }
       },
     },
-    grace: { isActive: () => false, find: () => null },
     timing: { aheadSeconds: 300, thresholdSeconds: 30 },
     idleMs: IDLE_MS,
-    graceMs: 0,
     clock,
     observe: () => {},
   })

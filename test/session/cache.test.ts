@@ -2,7 +2,6 @@ import t, { type Test } from 'tap'
 import { createSessionCache, type SessionCache } from '../../src/session/cache.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import type { RecordKey, SessionStore } from '../../src/store/store.ts'
-import { until } from '../helpers/wait.ts'
 import { heapUsed } from '../store/heap.ts'
 import { IDLE_MS, newKey, newRecord } from '../store/stores.ts'
 
@@ -25,7 +24,7 @@ interface Made {
 }
 
 /** A cache over the memory store. The test controls whether change messages arrive. */
-function make(t: Test, max = 100, graceMs = 0): Made {
+function make(t: Test, max = 100): Made {
   const memory = createMemoryStore({ now: Date.now, idleMs: IDLE_MS })
   t.teardown(() => memory.close())
   let isLive = true
@@ -42,7 +41,7 @@ function make(t: Test, max = 100, graceMs = 0): Made {
   }
   return {
     store,
-    cache: createSessionCache<Entry>({ store, max, graceMs }),
+    cache: createSessionCache<Entry>({ store, max }),
     async session() {
       const key = newKey()
       await store.create(key, newRecord(Date.now()), 15_000)
@@ -213,74 +212,4 @@ t.test('failed reads and evicted cookies take no memory', async (t) => {
   const grownBy = (heapUsed() - before) / 1_048_576
   t.ok(grownBy < 8, `the heap has grown by ${grownBy.toFixed(1)} MiB`)
   t.equal(cache.get('cookie-99999')?.token, 'token')
-})
-
-t.test('without a grace the cache keeps nothing after a loss', async (t) => {
-  const { cache, session, lose } = make(t)
-  keep(cache, 'one', await session())
-  lose()
-  t.equal(cache.getForOutage('one'), null)
-})
-
-t.test('after a loss the entries serve the outage grace only, until messages are back', async (t) => {
-  const { cache, session, lose, recover } = make(t, 100, 60_000)
-  const entry = keep(cache, 'one', await session())
-  lose()
-  t.equal(cache.get('one'), null)
-  t.equal(cache.getForOutage('one'), entry)
-  recover()
-  t.equal(cache.get('one'), null)
-  t.equal(cache.getForOutage('one'), null)
-  lose()
-  t.equal(cache.getForOutage('one'), null, 'the next loss does not restore it')
-})
-
-t.test('an entry that serves an outage expires after the grace', async (t) => {
-  const { cache, session, lose } = make(t, 100, 50)
-  keep(cache, 'one', await session())
-  lose()
-  t.not(cache.getForOutage('one'), null)
-  await until('it expires', () => cache.getForOutage('one') === null)
-})
-
-t.test('a change and drop() remove entries that serve an outage', async (t) => {
-  const { cache, session, store, lose } = make(t, 100, 60_000)
-  const [ended, dropped, other] = [await session(), await session(), await session()]
-  keep(cache, 'one', ended)
-  keep(cache, 'two', dropped)
-  const entry = keep(cache, 'three', other)
-  lose()
-  await store.end(ended)
-  cache.drop(dropped)
-  t.equal(cache.getForOutage('one'), null)
-  t.equal(cache.getForOutage('two'), null)
-  t.equal(cache.getForOutage('three'), entry)
-})
-
-t.test('a read during a loss serves the outage, unless a change overtook it', async (t) => {
-  const { cache, session, store, lose, recover } = make(t, 100, 60_000)
-  const [read, changed, late] = [await session(), await session(), await session()]
-  keep(cache, 'one', read, 'old')
-  lose()
-  const entry = keep(cache, 'one', read, 'new')
-  t.equal(cache.getForOutage('one'), entry)
-  const guard = cache.beginRead(changed)
-  await store.end(changed)
-  cache.put('two', { key: changed, token: 'token' }, guard)
-  t.equal(cache.getForOutage('two'), null)
-  const begun = cache.beginRead(late)
-  recover()
-  cache.put('three', { key: late, token: 'token' }, begun)
-  t.equal(cache.getForOutage('three'), null, 'a read that ends after messages are back is not cached')
-})
-
-t.test('entries that serve an outage have the same size limit', async (t) => {
-  const { cache, session, lose } = make(t, 2, 60_000)
-  for (const cookie of ['one', 'two']) keep(cache, cookie, await session())
-  lose()
-  keep(cache, 'three', await session())
-  t.strictSame(
-    ['one', 'two', 'three'].map((cookie) => cache.getForOutage(cookie) !== null),
-    [false, true, true],
-  )
 })

@@ -538,7 +538,6 @@ export class FleetTransport implements Transport {
   #isLive = (): boolean => this.#arriving && this.#proven()
   readonly health: StoreHealth = {
     isLive: this.#isLive,
-    msSinceLive: () => this.clock.now - this.#lastProofAt,
     onLive: (listener) => void this.#liveListeners.push(listener),
     isUnreached: () => this.#isUnreached(),
     onIncident: (listener) => void this.#incidentListeners.push(listener),

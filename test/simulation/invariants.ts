@@ -527,10 +527,9 @@ export class InvariantChecker {
   #checkEnded(session: Session, by: Replica, receivedAt: number): void {
     const { deletedAt } = session
     if (deletedAt === null || session.rolledBack) return
-    const { graceMs } = this.#settings
     const here = session.endedAt.get(by)
     const disturbed = this.disturbedUntil >= deletedAt - 3_000
-    const bound = here !== undefined && here < receivedAt ? 0 : disturbed ? CUT_OFF_MS + graceMs : SIGN_OUT_MS
+    const bound = here !== undefined && here < receivedAt ? 0 : disturbed ? CUT_OFF_MS : SIGN_OUT_MS
     const since = bound === 0 ? here! : deletedAt
     const lateMs = receivedAt - since
     if (lateMs <= bound) return

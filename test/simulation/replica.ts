@@ -11,7 +11,6 @@ import type { Outcome } from '../../src/proxy/resource-server.ts'
 import { createSessionCache } from '../../src/session/cache.ts'
 import { createSessionCookies, recordKeyOf } from '../../src/session/cookies.ts'
 import { createSessions } from '../../src/session/lifecycle.ts'
-import { createOutageGrace } from '../../src/session/outage-grace.ts'
 import { createReliableStore, type ReliableStore } from '../../src/store/reliable.ts'
 import { type RecordKey, StoreUnavailable } from '../../src/store/store.ts'
 import { createRevoker } from '../../src/tokens/revoker.ts'
@@ -98,7 +97,7 @@ export class Replica implements Owner {
     const clocks = { wall: () => clock.wall(this), monotonic: () => clock.now }
     const log = this.#createLog()
     this.#cookies = createSessionCookies({ keyring, publicUrl: 'http://localhost', secure: false })
-    const { timing, idleMs, graceMs } = settings
+    const { timing, idleMs } = settings
     const store = createReliableStore({
       store: createSimulatedStore(this.transport, idleMs),
       idleMs,
@@ -139,18 +138,15 @@ export class Replica implements Owner {
     })
     this.tokens = tokens
     const cookies = this.#cookies
-    const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS, graceMs })
-    const grace = createOutageGrace({ store, cache, graceMs, idleMs, clock: clocks, log })
+    const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS })
     const callers = createCallers({
       cookies,
       cache,
       store,
       sessions,
       tokens,
-      grace,
       timing,
       idleMs,
-      graceMs,
       clock: clocks,
       observe() {},
     })

@@ -16,7 +16,6 @@ export interface Settings {
   readonly concurrency: number
   readonly idleMs: number
   readonly maxMs: number
-  readonly graceMs: number
   readonly shutdownMs: number
   /** Seconds that access tokens live. */
   readonly lives: readonly number[]
@@ -87,7 +86,6 @@ export function drawSettings(seed: number): Settings {
     concurrency: random.pick([64, 64, 4, 2]),
     idleMs,
     maxMs: limits ? random.pick([60_000, 150_000, 300_000]) : 43_200_000,
-    graceMs: random.chance(0.1) ? random.pick([5_000, 30_000]) : 0,
     shutdownMs: 20_000,
     lives: calm
       ? [600, 3_600]

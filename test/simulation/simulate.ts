@@ -6,7 +6,7 @@
  * broken, if any.
  *
  * What is real: the tokens module with everything below it (refresh, scheduler, queue repair, retries), the session
- * cache, the outage grace, callers, the forwarding steps, sign-in, sign-out and the session route (replica.ts puts
+ * cache, callers, the forwarding steps, sign-in, sign-out and the session route (replica.ts puts
  * them together as src/app.ts does).
  *
  * What is simulated:

@@ -38,7 +38,6 @@ function directStore(masterCount: number): TestStore {
     onChange: (listener) => void listeners.push(listener),
     health: {
       isLive: () => true,
-      msSinceLive: () => 0,
       onLive() {},
       isUnreached: () => false,
       onIncident() {},

@@ -54,7 +54,6 @@ t.test('a forged heartbeat from the future proves nothing', async (t) => {
   redis.pause()
   t.teardown(() => redis.resume())
   await until('messages are no longer trusted', () => !store.health.isLive(), LOST_WITHIN_MS)
-  t.ok(store.health.msSinceLive() > 0)
 })
 
 t.test(

@@ -11,7 +11,6 @@ function start() {
     onChange: (listener) => void changeListeners.push(listener),
     health: {
       isLive: () => live,
-      msSinceLive: () => 0,
       onLive: (listener) => void liveListeners.push(listener),
       isUnreached: () => false,
       onIncident() {},

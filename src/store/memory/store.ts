@@ -274,7 +274,6 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
 
     health: {
       isLive: () => true,
-      msSinceLive: () => 0,
       onLive() {},
       isUnreached: () => false,
       onIncident() {},

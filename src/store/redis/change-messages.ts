@@ -21,7 +21,7 @@ interface ChangeMessagesOptions {
   onNotSubscribed: (error: Error) => void
 }
 
-interface ChangeMessages extends Pick<StoreHealth, 'isLive' | 'msSinceLive' | 'onLive'> {
+interface ChangeMessages extends Pick<StoreHealth, 'isLive' | 'onLive'> {
   readonly channel: string
   /** Calls the listeners of this process at once, as the message will call those of all. */
   announceHere(key: RecordKey): void
@@ -218,7 +218,6 @@ export function createChangeMessages({
   return {
     channel,
     isLive,
-    msSinceLive: () => performance.now() - lastProofAt,
     announceHere,
     onChange: (listener) => void changeListeners.push(listener),
     onLive: (listener) => void liveListeners.push(listener),

@@ -271,7 +271,6 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
 
     health: {
       isLive: messages.isLive,
-      msSinceLive: messages.msSinceLive,
       onLive: messages.onLive,
       isUnreached: health.isUnreached,
       onIncident: health.onIncident,

@@ -1,0 +1,128 @@
+import t, { type Test } from 'tap'
+import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { Answer, Browser } from '../helpers/browser.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
+import { through } from '../helpers/replicas.ts'
+import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
+import { type Proxy as Network, startProxy } from '../store/proxy.ts'
+
+// Most of the time is spent waiting.
+t.jobs = 4
+
+interface Away {
+  redis: RedisServer
+  proxy: Network
+  sandbox: Sandbox
+  /** Reaches Redis through `proxy`. */
+  bff: Bff
+}
+
+async function start(t: Test): Promise<Away> {
+  const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
+  const proxy = await startProxy(t, redis.port)
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { REDIS_URL: `redis://127.0.0.1:${proxy.port}` })
+  await untilReady(bff)
+  return { redis, proxy, sandbox, bff }
+}
+
+async function signedIn({ bff, sandbox }: Away): Promise<Browser> {
+  const browser = bff.browser()
+  // A busy machine may take longer than a command to the store may.
+  await until('the sign-in', async () => (await signIn(browser, sandbox)).status === 303)
+  return browser
+}
+
+/** A browser whose session the replica has in its cache. */
+async function cached(away: Away): Promise<Browser> {
+  const browser = await signedIn(away)
+  const before = await hits(away)
+  await until('a call finds the session in the cache', async () => {
+    await browser.fetch('/flux/a')
+    return (await hits(away)) > before
+  })
+  return browser
+}
+
+async function hits({ bff }: Away): Promise<number> {
+  const text = await (await fetch(`${bff.opsUrl}/metrics`)).text()
+  return Number(/^bff_session_cache_total\{result="hit"\} (\d+)$/m.exec(text)?.[1] ?? 0)
+}
+
+async function statusOf({ bff }: Away, path: string): Promise<number> {
+  const response = await fetch(`${bff.opsUrl}${path}`)
+  await response.arrayBuffer()
+  return response.status
+}
+
+function isStoreUnavailable(t: Test, answer: Answer, what: string): void {
+  t.equal(answer.status, 503, what)
+  t.match(answer.json(), { code: 'store_unavailable' })
+  t.match(answer.headers['retry-after'], /^[1-9]\d*$/)
+  t.strictSame(answer.setCookies, [])
+}
+
+const OUTAGES: Record<string, { begin: (away: Away) => unknown; end: (away: Away) => unknown }> = {
+  'a killed Redis': { begin: ({ redis }) => redis.kill(), end: ({ redis }) => redis.restart() },
+  'a frozen Redis': { begin: ({ redis }) => redis.pause(), end: ({ redis }) => redis.resume() },
+  'a network that cuts': { begin: ({ proxy }) => proxy.cut(), end: ({ proxy }) => proxy.heal() },
+  'a network that swallows': { begin: ({ proxy }) => proxy.freeze(), end: ({ proxy }) => proxy.thaw() },
+}
+
+for (const [name, outage] of Object.entries(OUTAGES)) {
+  t.test(`${name}: no session is served during the outage, and the same cookies work after it`, async (t) => {
+    const away = await start(t)
+    const [browser, stranger, leaver] = [await cached(away), await signedIn(away), await signedIn(away)]
+    await outage.begin(away)
+    await until('the cache is not trusted', async () => (await browser.fetch('/flux/a')).status === 503)
+    const json = { 'content-type': 'application/json' }
+    for (const [what, answer] of await Promise.all(
+      Object.entries({
+        'a read of a session that was in the cache': browser.fetch('/flux/a'),
+        'an update': browser.fetch('/site/42', { method: 'PUT', headers: json, body: '{"name":"n"}' }),
+        'a session that was not in the cache': stranger.fetch('/flux/a'),
+        '/auth/session': browser.fetch('/auth/session'),
+        'a sign-out': leaver.fetch('/auth/logout', { method: 'POST' }),
+      }).map(async ([what, answer]) => [what, await answer] as const),
+    ))
+      isStoreUnavailable(t, answer, what)
+    t.equal(await statusOf(away, '/readyz'), 503)
+    t.equal(await statusOf(away, '/livez'), 200)
+
+    await outage.end(away)
+    for (const one of [browser, stranger]) {
+      await until('the same cookies work', async () => {
+        const { status } = await one.fetch('/flux/a')
+        t.ok([200, 503].includes(status), `${status}`)
+        return status === 200
+      })
+    }
+    // A sign-out that a frozen Redis had already received is done when it goes on.
+    t.ok([200, 401].includes((await leaver.fetch('/flux/a')).status))
+  })
+}
+
+for (const [begin, end] of [
+  ['cut', 'heal'],
+  ['freeze', 'thaw'],
+] as const) {
+  t.test(
+    `a session that another replica ended during an outage (${begin}) is not served after it`,
+    async (t) => {
+      const away = await start(t)
+      const other = await startBff(t, away.sandbox, { REDIS_URL: away.redis.url })
+      await untilReady(other)
+      const browser = await cached(away)
+      away.proxy[begin]()
+      await until('the cache is not trusted', async () => (await browser.fetch('/flux/a')).status === 503)
+      t.equal((await through(other, browser).fetch('/auth/logout', { method: 'POST' })).status, 204)
+      away.proxy[end]()
+      await until('the end is seen', async () => {
+        const { status } = await browser.fetch('/flux/a')
+        t.ok([401, 503].includes(status), `${status}`)
+        return status === 401
+      })
+    },
+  )
+}
