@@ -88,6 +88,8 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): { drai
   server.addHook('onSend', async (request, reply) => addSecurityHeaders(request, reply, secure))
 
   server.setErrorHandler((error, request, reply) => {
+    // The browser left before its file was read. The request's line says so.
+    if (reply.raw.closed && (error as NodeJS.ErrnoException).code === 'ERR_STREAM_PREMATURE_CLOSE') return
     const toSend = toProblem(error)
     if (toSend.code === 'payload_too_large') closeSlowly(request.raw.socket)
     if (toSend.status >= 500) logFault(log, request, toSend)
