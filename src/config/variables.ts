@@ -99,7 +99,7 @@ export const TABLE = {
   OAUTH_TOKEN_URL: optional(ADDRESS, 'token endpoint (default: AUTH_URL/oauth/token)'),
   OAUTH_REVOCATION_URL: optional(
     ADDRESS,
-    'revocation endpoint (RFC 7009), used at sign-out and when a session is replaced or ended by an operator',
+    'revocation endpoint (RFC 7009), used at sign-out and when an operator ends a session; not when a new sign-in replaces one',
   ),
   OAUTH_ISSUER: optional(ISSUER, 'issuer that an `iss` in the callback must equal (RFC 9207)'),
   OAUTH_SCOPE: optional(SCOPE, 'scope to ask for (default: BASE_URL)'),

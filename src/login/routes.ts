@@ -81,12 +81,13 @@ export function loginOpenApi(oauth: Oauth): OpenApiFragment[] {
 export async function addLogin(app: FastifyInstance, options: LoginOptions): Promise<void> {
   const { config, store, cookies, keyring, clock, log } = options
   const { oauth, publicUrl } = config
+  const loginCookies = createLoginCookies({ keyring, cookies, publicUrl, oauth, now: clock.wall })
   const context = {
     ...options,
-    loginCookies: createLoginCookies({ keyring, cookies, publicUrl, oauth, now: clock.wall }),
+    loginCookies,
     countCallback: createRateLimit({ perMinute: config.loginRatePerMinute, clock }),
     redeem: createRedeem(),
-    signIn: createSignIn(options),
+    signIn: createSignIn({ ...options, loginCookies }),
     sessionFacts: createSessionFacts({ defaultWac: config.wac.default, now: clock.wall }),
   }
 

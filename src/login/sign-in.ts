@@ -8,6 +8,7 @@ import { recordKeyOf, type SessionCookies } from '../session/cookies.ts'
 import type { NewSession, Sessions } from '../session/lifecycle.ts'
 import { inLog, type RecordKey } from '../store/store.ts'
 import type { Revoker } from '../tokens/revoker.ts'
+import type { LoginCookies } from './login-cookies.ts'
 
 /** Why a sign-in failed: label of `bff_sign_in_failures_total`. */
 export type SignInFailure =
@@ -37,18 +38,20 @@ export function createSignIn({
   sessions,
   revoke,
   cookies,
+  loginCookies,
   log,
   onSignedIn,
 }: {
   sessions: Pick<Sessions, 'create' | 'abandon' | 'end'>
   revoke: Revoker['revoke']
   cookies: SessionCookies
+  loginCookies: Pick<LoginCookies, 'oldest'>
   log: Logger
   onSignedIn: (flow: SessionFlow) => void
 }): SignIn {
-  async function endReplaced(key: RecordKey, request: FastifyRequest): Promise<void> {
+  async function endReplaced(key: RecordKey, successor: RecordKey, request: FastifyRequest): Promise<void> {
     try {
-      await sessions.end(key, 'replaced', { request: requestInLog(request) })
+      await sessions.end(key, 'replaced', { successor, request: requestInLog(request) })
     } catch (error) {
       log.warn(
         { event: 'login.replaced_left', ...requestInLog(request), recordKey: inLog(key), err: error },
@@ -58,7 +61,9 @@ export function createSignIn({
   }
 
   return async function signIn(request, reply, { tokens: granted, flow, members = {} }) {
-    const replaced = cookies.recordKeyIn(request)
+    // Of two sign-ins that come back at once, neither has the other's cookies. Both leave their name at what both have:
+    // the session before them, or the oldest login cookie. The second one finds the first there, and ends it.
+    const replaced = [cookies.recordKeyIn(request), loginCookies.oldest(request.headers.cookie)]
     const key = recordKeyOf(request.session.sessionId)
     let session: NewSession
     try {
@@ -78,7 +83,7 @@ export function createSignIn({
     cookies.setRecordKey(reply, key)
     onSignedIn(flow)
     log.info({ event: 'login.succeeded', ...requestInLog(request), recordKey: inLog(key) }, 'signed in')
-    if (replaced !== null) await endReplaced(replaced, request)
+    for (const name of replaced) if (name !== null) await endReplaced(name, key, request)
     return session
   }
 }

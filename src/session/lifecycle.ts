@@ -28,14 +28,19 @@ export function logEnded(log: Logger, { key, reason, request }: Ended): void {
 }
 
 /**
- * Ends a session for every replica, and revokes its tokens in the background. false where there was none to
- * end; with `gen` also where its tokens are of another generation. Rejects with `StoreUnavailable`.
+ * Ends a session for every replica, or the one that has replaced it, and revokes its tokens in the background. false
+ * where there was none to end; with `gen` also where its tokens are of another generation. `successor`: the session that
+ * replaces it, which is left; the tokens are not revoked then, since the service calls a token unique for one user and
+ * one client (section 5.6). Rejects with `StoreUnavailable`.
  */
 type EndSession = (
   key: RecordKey,
   reason: EndReason,
-  more?: { gen?: number; request?: RequestInLog },
+  more?: { gen?: number; request?: RequestInLog; successor?: RecordKey },
 ) => Promise<boolean>
+
+/** More sign-ins of one browser than that are not at it at the same time. */
+const MAX_SUCCESSORS = 8
 
 interface EndSessionOptions {
   store: Pick<SessionStore, 'end' | 'schedule' | 'unschedule'>
@@ -51,13 +56,29 @@ interface EndSessionOptions {
 export function createEndSession(options: EndSessionOptions): EndSession {
   const { store, keyring, log } = options
 
-  return async function end(key, reason, { gen, request } = {}) {
-    const ended = await store.end(key, gen === undefined ? { reason } : { reason, gen })
-    if (ended.kind !== 'ended') return false
+  return async function end(key, reason, { gen, request, successor } = {}) {
+    if (gen !== undefined) {
+      const ended = await store.end(key, { reason, gen })
+      return ended.kind === 'ended' && (await conclude(key, ended.tokens, { reason, request }))
+    }
+    let next: RecordKey | null = key
+    for (let hops = 0; next !== null && next !== successor && hops < MAX_SUCCESSORS; hops += 1) {
+      const ended: EndResult = await store.end(next, { reason, successor })
+      if (ended.kind === 'ended') return await conclude(next, ended.tokens, { reason, request })
+      next = ended.kind === 'gone' ? ended.successor : null
+    }
+    return false
+  }
+
+  async function conclude(
+    key: RecordKey,
+    tokens: string,
+    { reason, request }: Omit<Ended, 'key'>,
+  ): Promise<true> {
     options.onEnded({ key, reason, request })
-    const opened = openTokens(keyring, key, ended.tokens)
+    const opened = openTokens(keyring, key, tokens)
     if (opened === null) options.onUnreadable(key)
-    else options.revoke(opened.tokens)
+    else if (reason !== 'replaced') options.revoke(opened.tokens)
     // An entry that stays is dropped when it is claimed. An operator's command has no metrics: the replica that claims
     // the entry counts this end.
     const queued = reason === 'operator' ? store.schedule(key, 0) : store.unschedule(key)

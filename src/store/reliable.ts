@@ -255,11 +255,8 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
 
     async end(key, request = {}) {
       const tokens = endsWithoutReply.get(key)?.tokens ?? (await readTokens(key))
-      if (tokens === null) {
-        // Redis may have lost it, so that no process heard of its end.
-        store.announceHere(key)
-        return { kind: 'gone' }
-      }
+      // Redis may have lost it, so that no process heard of its end.
+      if (tokens === null) store.announceHere(key)
       try {
         const ended = await endAndNote(key, request)
         const tokensBefore = endsWithoutReply.get(key)?.tokens
@@ -269,7 +266,7 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
         noteEnd(key, () => store.end(key, request))
         return { kind: 'ended', tokens: tokensBefore }
       } catch (error) {
-        noteEndWithoutReply(key, tokens)
+        if (tokens !== null) noteEndWithoutReply(key, tokens)
         throw error
       }
     },

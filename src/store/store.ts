@@ -65,7 +65,10 @@ export interface RecordStore {
    * Never moves `seenAt` back.
    */
   touch(key: RecordKey, agoMs: number): Promise<boolean>
-  /** Deletes the record, keeps the reason, and announces the end. */
+  /**
+   * Deletes the record, keeps the reason and the successor, and announces the end. Without a record it keeps the
+   * successor all the same, unless something is kept already: whoever comes next learns of it.
+   */
   end(key: RecordKey, request?: EndRequest): Promise<EndResult>
   /**
    * As `end`, but only if the store's own clock agrees, to within `CLOCK_TOLERANCE_MS`, that a limit has passed; else
@@ -93,12 +96,18 @@ export interface EndRequest {
   gen?: number
   /** Kept for `END_KEPT_MS`. */
   reason?: string | undefined
+  /** The session that replaces this one; only with a reason. */
+  successor?: RecordKey | undefined
   /** End the session only unless another attempt holds the lease: that one may be granted new tokens. */
   attempt?: string
 }
 
 /** `precondition_failed`: a condition of the request does not hold, and nothing was written. */
-export type EndResult = { kind: 'ended'; tokens: string } | { kind: 'precondition_failed' } | { kind: 'gone' }
+export type EndResult =
+  | { kind: 'ended'; tokens: string }
+  | { kind: 'precondition_failed' }
+  /** `successor`: the session that has replaced it, as long as that is kept. */
+  | { kind: 'gone'; successor: RecordKey | null }
 
 /** Why a session ended, and when (epoch milliseconds, by the store's clock); null if that is not known. */
 export interface SessionEnd {

@@ -165,7 +165,14 @@ export class Replica implements Owner {
       cookies,
       sessionFacts: createSessionFacts({ now: () => 0, defaultWac: null }),
     })
-    this.#signIn = createSignIn({ sessions, revoke: revoker.revoke, cookies, log, onSignedIn() {} })
+    this.#signIn = createSignIn({
+      sessions,
+      revoke: revoker.revoke,
+      cookies,
+      loginCookies: { oldest: () => null },
+      log,
+      onSignedIn() {},
+    })
     tokens.start()
     clock.current = null
   }

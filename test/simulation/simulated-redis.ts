@@ -49,6 +49,7 @@ interface Nonce extends Expiring {
 interface KeptEnd extends Expiring {
   at: number
   readonly reason: string
+  readonly successor: RecordKey | null
 }
 
 /** What a write replaced, so that a promoted replica can be made that has not received it. */
@@ -362,9 +363,18 @@ export class RedisServer {
   }
 
   /** With `idleMs` only where a limit has passed. */
-  end(key: RecordKey, { gen, reason = '', attempt }: EndRequest, idleMs: number | null = null): EndResult {
+  end(
+    key: RecordKey,
+    { gen, reason = '', attempt, successor }: EndRequest,
+    idleMs: number | null = null,
+  ): EndResult {
     const record = this.live(key)
-    if (record === null) return { kind: 'gone' }
+    if (record === null) {
+      const kept = this.#keptEnd(key)
+      if (kept === null && successor !== undefined)
+        this.#keepEnd(key, { reason, at: this.clock(), successor })
+      return { kind: 'gone', successor: kept?.successor ?? null }
+    }
     if (gen !== undefined && record.gen !== gen) return { kind: 'precondition_failed' }
     if (attempt !== undefined && record.lease !== '' && record.lease !== attempt)
       return { kind: 'precondition_failed' }
@@ -373,18 +383,25 @@ export class RedisServer {
     const at = Math.min(this.clock(), limit)
     this.data.records.delete(key)
     this.#note(({ records }) => void records.set(key, record))
-    if (reason !== '') {
-      this.data.ends.set(key, { reason, at, expireAt: at + END_KEPT_MS })
-      this.#note(({ ends }) => void ends.delete(key))
-    }
+    if (reason !== '') this.#keepEnd(key, { reason, at, successor: successor ?? null })
     this.#events.deleted(this, key, reason)
     this.#published(key)
     return { kind: 'ended', tokens: record.tokens }
   }
 
   readEnd(key: RecordKey): SessionEnd | null {
+    const end = this.#keptEnd(key)
+    return end === null ? null : { reason: end.reason, at: end.at }
+  }
+
+  #keptEnd(key: RecordKey): KeptEnd | null {
     const end = this.data.ends.get(key)
-    return end !== undefined && end.expireAt > this.clock() ? { reason: end.reason, at: end.at } : null
+    return end !== undefined && end.expireAt > this.clock() ? end : null
+  }
+
+  #keepEnd(key: RecordKey, end: Omit<KeptEnd, 'expireAt'>): void {
+    this.data.ends.set(key, { ...end, expireAt: end.at + END_KEPT_MS })
+    this.#note(({ ends }) => void ends.delete(key))
   }
 
   schedule(key: RecordKey, inMs: number): void {

@@ -113,8 +113,8 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     t.strictSame(await store.restoreTokens(key, { gen: 2, attempt: 'r', tokens: 'sealed-2' }), {
       kind: 'gone',
     })
-    t.strictSame(await store.end(key), { kind: 'gone' })
-    t.strictSame(await store.end(key, { gen: 1 }), { kind: 'gone' })
+    t.strictSame(await store.end(key), { kind: 'gone', successor: null })
+    t.strictSame(await store.end(key, { gen: 1 }), { kind: 'gone', successor: null })
     t.equal(await store.read(key), null)
   })
 
@@ -144,7 +144,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     const ended = await store.end(key, { gen: 1, attempt: 'b', reason: 'refused' })
     t.strictSame(ended, { kind: 'ended', tokens: 'sealed-1' })
     t.equal((await store.readEnd(key))?.reason, 'refused')
-    t.strictSame(await store.end(key, { attempt: 'b' }), { kind: 'gone' })
+    t.strictSame(await store.end(key, { attempt: 'b' }), { kind: 'gone', successor: null })
   })
 
   await t.test('an attempt ends a session whose lease is free', async (t) => {
@@ -197,7 +197,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     )
     t.strictSame(await store.endPassed(idle, 1, 'idle'), { kind: 'ended', tokens: 'sealed-1' })
     t.equal((await store.readEnd(idle))?.reason, 'idle')
-    t.strictSame(await store.endPassed(idle, 1, 'idle'), { kind: 'gone' })
+    t.strictSame(await store.endPassed(idle, 1, 'idle'), { kind: 'gone', successor: null })
   })
 
   await t.test('an end without a generation ends the current one', async (t) => {
@@ -256,6 +256,29 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     await pass(400)
     t.ok((await store.read(lives))!.seenAt >= at)
     t.equal(await store.read(dies), null)
+  })
+
+  await t.test('the end of a session names the first session that replaced it', async (t) => {
+    const [live, over] = [await startSession(made), await startSession(made)]
+    const [never, first, second] = [newKey(), newKey(), newKey()]
+    await store.end(over, { reason: 'logout' })
+    t.strictSame(await store.end(live, { reason: 'replaced', successor: first }), {
+      kind: 'ended',
+      tokens: 'sealed-1',
+    })
+    t.strictSame(await store.end(never, { reason: 'replaced', successor: first }), {
+      kind: 'gone',
+      successor: null,
+    })
+    for (const key of [live, never]) {
+      t.equal((await store.readEnd(key))?.reason, 'replaced')
+      const again = await store.end(key, { reason: 'replaced', successor: second })
+      t.strictSame(again, { kind: 'gone', successor: first }, 'the second one learns of the first')
+      t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'gone', successor: first })
+    }
+    await store.end(over, { reason: 'replaced', successor: first })
+    t.equal((await store.readEnd(over))?.reason, 'logout', 'what is kept stays')
+    t.strictSame(await store.end(over), { kind: 'gone', successor: null })
   })
 
   await t.test('a session that is created after its end is gone', async (t) => {

@@ -38,10 +38,10 @@ t.test(
     t.equal((await store.readEnd(key))?.reason, 'logout')
     t.equal(await store.read(key), null)
     await until('the change is reported', () => reported.includes(key), 1_000)
-    t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'gone' })
+    t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'gone', successor: null })
     await move.end()
     t.equal((await store.readEnd(key))?.reason, 'logout')
     t.equal(await store.read(key), null)
-    t.strictSame(await store.end(newKey()), { kind: 'gone' })
+    t.strictSame(await store.end(newKey()), { kind: 'gone', successor: null })
   },
 )

@@ -356,7 +356,7 @@ t.test('an end that the store does not accept is executed when the store is back
   t.strictSame(await ended, { kind: 'ended', tokens: 'sealed-1' })
   t.equal((await memory.readEnd(key))?.reason, 'refused')
   t.strictSame(new Set(retried), new Set(['end']))
-  t.strictSame(await store.endUntilTaken(key, {}, 600_000), { kind: 'gone' })
+  t.strictSame(await store.endUntilTaken(key, {}, 600_000), { kind: 'gone', successor: null })
 })
 
 t.test('the first end after one without a reply returns its tokens, and a further end is gone', async (t) => {
@@ -366,7 +366,7 @@ t.test('the first end after one without a reply returns its tokens, and a furthe
   t.ok((await after(FAILS_AFTER_MS, store.end(key, { reason: 'logout' }))) instanceof StoreUnavailable)
   heal()
   t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'ended', tokens: 'sealed-1' })
-  t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'gone' })
+  t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'gone', successor: null })
 })
 
 t.test('ends without a reply keep their tokens for ten minutes', async (t) => {
@@ -405,7 +405,7 @@ t.test('the end of a session that Redis has lost is announced in this process', 
   const announced: RecordKey[] = []
   store.onChange((key) => void announced.push(key))
   const key = newKey()
-  t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'gone' })
+  t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'gone', successor: null })
   t.strictSame(announced, [key])
 })
 
@@ -417,7 +417,7 @@ t.test('the next end after one that did not run returns the tokens of that time'
   heal()
   await memory.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' })
   t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'ended', tokens: 'sealed-2' })
-  t.strictSame(await store.end(key), { kind: 'gone' })
+  t.strictSame(await store.end(key), { kind: 'gone', successor: null })
 })
 
 t.test('an end whose condition fails ends nothing, also after one without a reply', async (t) => {

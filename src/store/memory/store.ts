@@ -50,7 +50,10 @@ interface MemoryStoreOptions {
 export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOptions): SessionStore {
   const records = new Map<RecordKey, Entry>()
   const nonces = new Map<string, Nonce>()
-  const ends = new Map<RecordKey, { reason: string; at: number; expireAt: number }>()
+  const ends = new Map<
+    RecordKey,
+    { reason: string; at: number; successor: RecordKey | null; expireAt: number }
+  >()
   const listeners: ((key: RecordKey) => void)[] = []
 
   const sweeper = setInterval(sweep, 10_000)
@@ -75,20 +78,39 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     return entry !== undefined && entry.expireAt > now() ? entry : null
   }
 
+  function unexpiredEnd(key: RecordKey) {
+    const end = ends.get(key)
+    return end !== undefined && end.expireAt > now() ? end : null
+  }
+
   function changed(key: RecordKey): void {
     for (const listener of listeners) listener(key)
   }
 
-  function end(key: RecordKey, { gen, reason, attempt }: EndRequest, at = wall()): EndResult {
+  function end(key: RecordKey, { gen, reason, attempt, successor }: EndRequest, at = wall()): EndResult {
     const entry = unexpired(key)
-    if (entry === null) return { kind: 'gone' }
+    const kept = unexpiredEnd(key)
+    if (entry === null) {
+      if (successor !== undefined && kept === null) keepEnd()
+      return { kind: 'gone', successor: kept?.successor ?? null }
+    }
     if (gen !== undefined && entry.gen !== gen) return { kind: 'precondition_failed' }
     if (attempt !== undefined && entry.lease !== '' && entry.lease !== attempt)
       return { kind: 'precondition_failed' }
     records.delete(key)
-    if (reason !== undefined) ends.set(key, { reason, at, expireAt: now() + END_KEPT_MS - (wall() - at) })
+    keepEnd()
     changed(key)
     return { kind: 'ended', tokens: entry.tokens }
+
+    function keepEnd(): void {
+      if (reason === undefined) return
+      ends.set(key, {
+        reason,
+        at,
+        successor: successor ?? null,
+        expireAt: now() + END_KEPT_MS - (wall() - at),
+      })
+    }
   }
 
   return {
@@ -255,8 +277,8 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     },
 
     async readEnd(key) {
-      const end = ends.get(key)
-      return end !== undefined && end.expireAt > now() ? { reason: end.reason, at: end.at } : null
+      const end = unexpiredEnd(key)
+      return end === null ? null : { reason: end.reason, at: end.at }
     },
 
     ...createMemoryQueue({ now }),

@@ -134,11 +134,11 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
   /** `idleLimitMs`: end it only if the store's clock agrees that a limit has passed. */
   async function endRecord(
     key: RecordKey,
-    { gen, reason = '', attempt = '' }: EndRequest,
+    { gen, reason = '', attempt = '', successor = '' }: EndRequest,
     idleLimitMs: number | '' = '',
   ): Promise<EndResult> {
     const limits = [END_KEPT_MS, idleLimitMs, CLOCK_TOLERANCE_MS]
-    const args = [gen ?? '', messages.channel, key, reason, ...limits, attempt]
+    const args = [gen ?? '', messages.channel, key, reason, ...limits, attempt, successor]
     const end = async (...keys: string[]) =>
       (await script('end-record', keys, ...args)) as [number, string, string]
     let oneAtATime = false
@@ -153,7 +153,8 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
       messages.announceHere(key)
       throw error
     })
-    if (code !== 1) return { kind: code === 0 ? 'precondition_failed' : 'gone' }
+    if (code === 0) return { kind: 'precondition_failed' }
+    if (code === -1) return { kind: 'gone', successor: tokens === '' ? null : tokens }
     messages.announceHere(key)
     if (oneAtATime && reason !== '') {
       // Without its reason the session has ended all the same.
