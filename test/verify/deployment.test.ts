@@ -88,7 +88,8 @@ t.test('the commands that make files on Debian work as printed, below another ro
 
   const commands = commandsBelow('From an empty Debian machine')
   // They need the machine itself; other tests run the doctor, the unit's settings and nginx with this file.
-  const isOfMachine = (line: string) => /^(apt-get|systemctl|redis-cli|nginx|npm|node|nano|curl) /.test(line)
+  const isOfMachine = (line: string) =>
+    /^(apt-get|systemctl|redis-cli|nginx|useradd|chown|su|node|nano|curl) /.test(line)
   const own = commands.filter((line) => !isOfMachine(line))
   t.ok(own.length > 8 && own.length < commands.length, own.join('\n'))
   const moved = own
@@ -121,6 +122,25 @@ t.test('the commands that make files on Debian work as printed, below another ro
     t.equal(readFileSync(join(root, path), 'utf8'), kept, name)
   }
 })
+
+t.test(
+  'no printed command runs scripts of packages as root, or writes a secret that others can read',
+  (t) => {
+    const blocks = codeBlocks(PAGE).filter(({ language }) => language === 'sh')
+    const lines = blocks.flatMap(({ code }) => code.split('\n'))
+    const installs = lines.filter((line) => /\bnpm (ci|install|run build)\b/.test(line))
+    t.ok(installs.length > 0)
+    for (const line of installs) {
+      t.match(line, /^su bff-build /)
+      t.match(line, /npm ci --ignore-scripts /)
+    }
+    const writes = /> "?[\w/$-]*(secret|url|key)\b/
+    const writers = blocks.filter(({ code }) => code.split('\n').some((line) => writes.test(line)))
+    t.ok(writers.length > 0)
+    for (const { code } of writers) t.match(code, /^(umask 077|mkdir -m 700 secrets)$/m)
+    t.end()
+  },
+)
 
 const nginx = findTool('nginx')
 
