@@ -11,9 +11,7 @@ import {
   type TlsReverseProxy,
 } from '../helpers/reverse-proxy.ts'
 import { type Bff, CLIENT, startBff, startSandbox, untilReady } from '../helpers/system.ts'
-
-/** Longer than anything here takes; a test that waits in vain ends by this. */
-export const PATIENCE_MS = 15_000
+import { PATIENCE_MS } from '../helpers/wait.ts'
 
 const DEMO_PAGE = fileURLToPath(new URL('../../dist/spa/demo', import.meta.url))
 

@@ -1,6 +1,7 @@
 // Starts child processes for a test, collects their output and kills them at its end.
 
 import { type ChildProcess, spawn } from 'node:child_process'
+import { PATIENCE_MS } from './wait.ts'
 import { guard } from './watchdog.ts'
 
 /** What a helper needs of tap's `t`. */
@@ -25,7 +26,7 @@ export interface Child {
   /** Calls `listener` after each chunk of output and once at the end, until the returned function is called. */
   onOutput(listener: () => void): () => void
   send(signal: NodeJS.Signals): void
-  /** Sends the signal and waits for the end. Kills the process after ten seconds, and then throws. */
+  /** Sends the signal and waits for the end. Kills a process that ignores it, and then throws. */
   stop(signal?: NodeJS.Signals): Promise<Ended>
   /** The process, with its IPC channel if there is one. */
   readonly process: ChildProcess
@@ -37,8 +38,6 @@ export interface ChildOptions {
   readonly cwd?: string
   readonly ipc?: boolean
 }
-
-const STOP_MS = 10_000
 
 /** Starts a program. It is killed when the test ends or the test process dies. */
 export function startChild(
@@ -89,10 +88,10 @@ export function startChild(
     const timer = setTimeout(() => {
       late = true
       send('SIGKILL')
-    }, STOP_MS)
+    }, PATIENCE_MS)
     const result = await ended
     clearTimeout(timer)
-    if (late) throw new Error(`${command} ignored ${signal} for ${STOP_MS / 1000} s\n${texts.both}`)
+    if (late) throw new Error(`${command} ignored ${signal} for ${PATIENCE_MS / 1000} s\n${texts.both}`)
     return result
   }
   t.teardown(() => {
@@ -125,7 +124,7 @@ export function startChild(
 export async function waitForOutput<T>(
   child: Child,
   read: (output: string) => T | null,
-  milliseconds = 15_000,
+  milliseconds = PATIENCE_MS,
 ): Promise<T | null> {
   return await new Promise<T | null>((resolve, reject) => {
     const look = () => {

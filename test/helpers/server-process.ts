@@ -92,7 +92,7 @@ export async function startServer(t: Teardown, env: Env = {}): Promise<ServerPro
   throw new Error(`no free port for the server in ${ATTEMPTS} attempts`)
 }
 
-/** Runs the built server with exactly this environment until it ends by itself. Throws after 15 s. */
+/** Runs the built server with exactly this environment until it ends by itself. */
 export async function runServer(
   t: Teardown,
   env: Env,

@@ -1,10 +1,13 @@
 // Waits in real time: for a condition, or for a span. Measures time, less what holds up this process.
 
+/** Shorter than the time limit of the runner, so that the failure says what it waited for. No slow machine needs as long. */
+export const PATIENCE_MS = 600_000
+
 /** Polls `look` every 10 ms. Returns the milliseconds until it is true; throws after `withinMs`. */
 export async function until(
   what: string,
   look: () => boolean | Promise<boolean>,
-  withinMs = 20_000,
+  withinMs = PATIENCE_MS,
 ): Promise<number> {
   const startedAt = performance.now()
   for (;;) {

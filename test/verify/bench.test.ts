@@ -3,7 +3,7 @@ import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import t from 'tap'
-import { type ChildOptions, startChild, type Teardown, waitForOutput } from '../helpers/child.ts'
+import { type ChildOptions, startChild, type Teardown } from '../helpers/child.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
 import { toolPath } from '../helpers/redis.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
@@ -11,8 +11,6 @@ import { makeFolder } from '../helpers/watchdog.ts'
 // Nothing here is about speed.
 t.jobs = 3
 
-/** Shorter than the limit of tap, so that a benchmark that hangs shows its output. */
-const ENDS_WITHIN_MS = 100_000
 const BENCH = fileURLToPath(new URL('../../bench', import.meta.url))
 
 interface Run {
@@ -27,7 +25,6 @@ function bench(t: Teardown, file: string, ...args: string[]): Promise<Run> {
 
 async function benchWith(t: Teardown, options: ChildOptions, file: string, ...args: string[]): Promise<Run> {
   const child = startChild(t, process.execPath, [join(BENCH, file), ...args], options)
-  await waitForOutput(child, () => null, ENDS_WITHIN_MS)
   const { code } = await child.ended
   return { code, stdout: child.stdout(), stderr: child.stderr() }
 }

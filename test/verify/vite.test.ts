@@ -3,11 +3,12 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
-import { decideOnPage, openTab, PATIENCE_MS, startDemo } from '../browser/demo.ts'
+import { decideOnPage, openTab, startDemo } from '../browser/demo.ts'
 import { type Child, startChild, waitForOutput } from '../helpers/child.ts'
 import { launchChromium } from '../helpers/chromium.ts'
 import { codeBlock, codeBlocks } from '../helpers/documentation.ts'
 import { freePort } from '../helpers/ports.ts'
+import { PATIENCE_MS } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 
 const browser = await launchChromium(t)
