@@ -6,6 +6,7 @@ export type Tool =
   | 'nginx'
   | 'haproxy'
   | 'caddy'
+  | 'systemd-analyze'
   | 'chromium'
 export declare function givenPath(name: Tool): string | undefined
 export declare function findTool(name: Tool): string | null

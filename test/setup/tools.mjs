@@ -11,6 +11,7 @@ const TOOLS = {
   nginx: ['nginx'],
   haproxy: ['haproxy'],
   caddy: ['caddy'],
+  'systemd-analyze': ['systemd-analyze'],
   chromium: [
     // Chromium without a window, and without the work for one.
     'chromium-headless-shell',

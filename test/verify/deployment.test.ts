@@ -54,6 +54,34 @@ t.test(
   },
 )
 
+t.test('the unit writes no core dump and limits the calls and the files of the process', async (t) => {
+  for (const setting of [
+    ...['LimitCORE=0', 'UMask=0077', 'SystemCallFilter=@system-service', 'SystemCallErrorNumber=EPERM'],
+    ...['SystemCallArchitectures=native', 'RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX'],
+    ...['CapabilityBoundingSet=', 'NoNewPrivileges=yes', 'ProtectSystem=strict', 'PrivateDevices=yes'],
+  ]) {
+    t.ok(unit.split('\n').includes(setting), setting)
+  }
+})
+
+const systemd = findTool('systemd-analyze')
+
+t.test(
+  'systemd accepts the unit and rates its exposure as OK',
+  { skip: systemd === null && 'systemd-analyze is not installed (Debian: the package systemd)' },
+  async (t) => {
+    const folder = makeFolder('systemd')
+    const file = join(folder, 'token-handler-bff@.service')
+    writeFileSync(file, unit)
+    const verified = spawnSync(systemd!, ['verify', file], { encoding: 'utf8' })
+    t.match(verified, { status: 0, stdout: '', stderr: '' })
+    const { stdout } = spawnSync(systemd!, ['security', '--offline=true', '--no-pager', file], {
+      encoding: 'utf8',
+    })
+    t.match(stdout, /Overall exposure level for \S+: [\d.]+ OK/)
+  },
+)
+
 t.test('the page names the ports, files and folders of the unit', async (t) => {
   t.match(unit, /^Environment=PORT=300%i OPS_PORT=946%i$/m)
   for (const port of [3001, 3002, 9461, 9462]) t.ok(page.includes(`127.0.0.1:${port}`), `port ${port}`)
