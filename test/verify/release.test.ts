@@ -49,8 +49,7 @@ t.test('both workflows run .ci/run, and every npm script that they name exists',
     for (const { run = '' } of steps) {
       for (const [, name = ''] of run.matchAll(/\bnpm run (?:--silent )?([\w:]+)/g)) t.ok(scripts[name], name)
     }
-    for (const { uses } of steps)
-      if (uses !== undefined) t.match(uses, /^[\w-]+\/[\w-]+@(?:v\d+|[0-9a-f]{40})$/)
+    for (const { uses } of steps) if (uses !== undefined) t.match(uses, /^[\w-]+\/[\w-]+@[0-9a-f]{40}$/)
     t.strictSame(workflow.permissions, { contents: 'read' })
   }
 })
@@ -74,6 +73,17 @@ t.test(
     t.equal(publish?.permissions?.['id-token'], 'write')
   },
 )
+
+t.test('a job that runs actions of others than GitHub cannot write to the repository', async (t) => {
+  const jobs = Object.values(release.jobs)
+  const writing = jobs.filter(({ permissions }) => permissions?.contents === 'write')
+  t.equal(writing.length, 1)
+  for (const { steps } of writing) {
+    for (const { uses = 'actions/' } of steps) t.match(uses, /^actions\//)
+    t.notOk(steps.some(({ run = '' }) => /\b(?:npm (?:ci|install)|docker)\b/.test(run)))
+  }
+  t.match(release.jobs.release, { needs: 'publish', steps: [{}, { run: /^gh release create / }] })
+})
 
 t.test('npm run sbom lists every production package in CycloneDX, and no other', async (t) => {
   const { stdout, status } = spawnSync('npm', ['run', '--silent', 'sbom'], { cwd: ROOT, encoding: 'utf8' })
