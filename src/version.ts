@@ -3,6 +3,9 @@ import { readFileSync } from 'node:fs'
 /** Version of the package; `unknown` where package.json was left out of a copy. */
 export const VERSION = readPackageVersion()
 
+/** How this server names itself to the resource server. */
+export const USER_AGENT = `token-handler-bff/${VERSION}`
+
 /** Commit that was built; `unknown` where the build could not tell. */
 export const REVISION = read('./revision.txt')?.trim() || 'unknown'
 

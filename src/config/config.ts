@@ -77,7 +77,7 @@ export function readVariables<Name extends VariableName>(
   const faults: string[] = []
   for (const name of names) {
     const value = readValue(TABLE[name], readVariableText(env, name, TABLE[name].secret))
-    if (value instanceof Refused) faults.push(`${name} ${value.fault}`)
+    if (value instanceof Refused) faults.push(...value.faults.map((fault) => `${name} ${fault}`))
     else read.set(name, value)
   }
   const values = Object.fromEntries(read) as Partial<Values>
@@ -122,6 +122,8 @@ function toConfig(values: Values) {
       tokenIn: values.UPSTREAM_TOKEN_IN,
       timeoutMs: values.UPSTREAM_TIMEOUT_MS,
       bodyLimitBytes: values.BODY_LIMIT_BYTES,
+      /** Sent with each call. */
+      headers: values.UPSTREAM_HEADERS ?? [],
     },
     /** 0 is off. */
     loginRatePerMinute: values.LOGIN_RATE_PER_MINUTE,

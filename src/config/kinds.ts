@@ -5,12 +5,15 @@ import { isFluxId, WAC as WAC_PATTERN } from '../paths.ts'
 import { Secret } from '../secret.ts'
 import { isCertificate, isPrivateKey } from './certificates.ts'
 
-/** Why a text is not accepted; completes the sentence "NAME …". */
+/** Why a text is not accepted; each fault completes the sentence "NAME …". */
 export class Refused {
   readonly fault: string
+  /** All of them, the first included. */
+  readonly faults: readonly string[]
 
-  constructor(fault: string) {
-    this.fault = fault
+  constructor(...faults: readonly string[]) {
+    this.fault = faults[0] ?? ''
+    this.faults = faults
   }
 }
 

@@ -25,6 +25,7 @@ import {
 import { CSP_SOURCES, PERMISSIONS_POLICY } from './page-policy.ts'
 import { REDIS_TARGET } from './redis-url.ts'
 import { SECRET, SECRET_HEADERS, SESSION_SECRETS } from './secrets.ts'
+import { FIXED_HEADERS } from './upstream.ts'
 
 /** The flows that begin with a redirect to the authorization server. The name of each is its `response_type`. */
 export const REDIRECT_FLOWS = ['code', 'token'] as const
@@ -172,6 +173,12 @@ export const TABLE = {
     'header',
     oneOf('header', 'query'),
     'where the access token goes in a request to the resource server',
+  ),
+  UPSTREAM_HEADERS: secret(
+    optional(
+      FIXED_HEADERS,
+      'header fields of each call of the resource server, for example a key or a version',
+    ),
   ),
   UPSTREAM_TIMEOUT_MS: withDefault(
     '30000',

@@ -8,6 +8,7 @@ import { EgressFailure, throughProxy } from '../egress.ts'
 import { createAuthorizationServer } from '../oauth/client.ts'
 import { folderOf, PATHS } from '../paths.ts'
 import { Secret } from '../secret.ts'
+import { USER_AGENT } from '../version.ts'
 import { fault, ok, type Verdict, warning } from './verdict.ts'
 
 const TIMEOUT_MS = 5_000
@@ -30,7 +31,9 @@ async function get(
   url: string,
   accept: string,
   proxy: EgressProxy | null = null,
+  fixed: Config['upstream']['headers'] = [],
 ): Promise<Response | string> {
+  const own = Object.fromEntries(fixed.map(({ name, value }) => [name, value.reveal()]))
   const connector = buildConnector({ rejectUnauthorized: true, timeout: TIMEOUT_MS })
   const connect = proxy === null ? connector : throughProxy(proxy, connector, TIMEOUT_MS)
   const dispatcher: Dispatcher = new Agent({ connect })
@@ -41,7 +44,7 @@ async function get(
       origin,
       path: `${pathname}${search}`,
       method: 'GET',
-      headers: { accept },
+      headers: { accept, 'user-agent': USER_AGENT, ...own },
       signal,
     })
     const chunks: Buffer[] = []
@@ -206,10 +209,15 @@ function errorRemedy(error: string): string {
 }
 
 /** Reads a flux without a token, which a resource server must refuse. */
-export async function checkResourceServer({ baseUrl, egress, wac }: Config): Promise<PlatformCheck> {
+export async function checkResourceServer({
+  baseUrl,
+  egress,
+  wac,
+  upstream,
+}: Config): Promise<PlatformCheck> {
   const check = 'resource server'
   const url = `${baseUrl}/${wac.default ?? NOBODY}/flux/${NOBODY}`
-  const response = await get(url, 'application/json', proxyFor(egress, url))
+  const response = await get(url, 'application/json', proxyFor(egress, url), upstream.headers)
   if (typeof response === 'string')
     return { verdict: fault(check, unreachable('resource server', response, 'BASE_URL')), clockAheadMs: null }
   return { verdict: judgeResourceServer(check, response.status), clockAheadMs: aheadOf(response.date) }

@@ -1,4 +1,6 @@
 import type { IncomingHttpHeaders, IncomingMessage } from 'node:http'
+import type { FixedHeader } from '../config/upstream.ts'
+import { USER_AGENT } from '../version.ts'
 
 const ANY_METHOD = ['if-match', 'if-none-match', 'if-unmodified-since', 'accept-language']
 const READS_ONLY = ['if-modified-since', 'if-range', 'range']
@@ -15,6 +17,14 @@ interface OwnHeaders {
   authorization: string | null
   /** Sent instead of the browser's (W3C Trace Context). */
   traceparent: string | undefined
+  requestId: string
+  /** The same for each request: names and values in turn. */
+  fixed: readonly string[]
+}
+
+/** The fields that are the same for each request to the resource server, names and values in turn. */
+export function fixedHeaders(headers: readonly FixedHeader[]): readonly string[] {
+  return ['user-agent', USER_AGENT, ...headers.flatMap(({ name, value }) => [name, value.reveal()])]
 }
 
 /**
@@ -26,7 +36,7 @@ export function requestHeaders(request: IncomingMessage, own: OwnHeaders): strin
   const received = request.headers
   const hop = connectionOptions(received.connection)
 
-  const fields: string[] = []
+  const fields = [...own.fixed, 'x-request-id', own.requestId]
   if (own.authorization !== null) fields.push('authorization', own.authorization)
   fields.push('accept', own.accept, 'content-type', own.contentType)
 

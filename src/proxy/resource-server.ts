@@ -1,8 +1,9 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Dispatcher } from 'undici'
 import type { EgressProxy } from '../config/egress.ts'
+import type { FixedHeader } from '../config/upstream.ts'
 import { relayedHeaders } from '../http/headers.ts'
-import { requestHeaders } from './headers.ts'
+import { fixedHeaders, requestHeaders } from './headers.ts'
 import { bodyNamesInvalidToken, challengeNamesInvalidToken, INSPECTED_BYTES } from './invalid-token.ts'
 import type { Call, OutgoingRequest } from './outgoing-request.ts'
 import { Relay } from './relay.ts'
@@ -42,6 +43,8 @@ export interface ResourceServerOptions {
   timeoutMs: number
   /** `query`: `access_token` is appended to the query, and no `Authorization` is sent. */
   tokenIn: 'header' | 'query'
+  /** Sent with each call. */
+  headers?: readonly FixedHeader[]
   /** Browsers use https. */
   secure: boolean
   /** Connections at most, for reads and for updates each. */
@@ -71,6 +74,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
     upstream,
     prefix: base.pathname.replace(/\/$/, ''),
     tokenIn,
+    fixedHeaders: fixedHeaders(options.headers ?? []),
     timeoutMs,
     readerTimeoutMs,
     securityHeaders: relayedHeaders(options.secure),
@@ -99,6 +103,8 @@ interface Shared {
   /** The path of the base URL. */
   prefix: string
   tokenIn: 'header' | 'query'
+  /** Names and values in turn. */
+  fixedHeaders: readonly string[]
   timeoutMs: number
   readerTimeoutMs: number
   /** Names and values in turn, from http/headers.ts. */
@@ -154,7 +160,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     this.call = call
     this.shared = shared
     this.onOutcome = onOutcome
-    const { outgoing, request, authorization, traceparent } = call
+    const { outgoing, request, authorization, traceparent, requestId } = call
     const { method, accept, contentType, body } = outgoing
     const inHeader = shared.tokenIn === 'header'
     this.options = {
@@ -166,6 +172,8 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
         contentType,
         authorization: inHeader ? authorization : null,
         traceparent,
+        requestId,
+        fixed: shared.fixedHeaders,
       }),
       body,
       tracker: this,

@@ -187,8 +187,19 @@ const ALLOWED = new Set([
   'if-range',
   'range',
   'traceparent',
+  'user-agent',
+  'x-request-id',
 ])
-const OURS = new Set(['host', 'connection', 'content-length', 'authorization', 'accept', 'content-type'])
+const OURS = new Set([
+  'host',
+  'connection',
+  'content-length',
+  'authorization',
+  'accept',
+  'content-type',
+  'user-agent',
+  'x-request-id',
+])
 
 const PATH =
   /^\/(?:[A-Za-z0-9_-]{1,64}\/flux\/(?!\.{1,2}\?)[A-Za-z0-9_.~-]{1,128}|[A-Za-z0-9_-]{1,64}\/Infrastructure\/Site\/\d{1,16}|json\/reply\/UpdateSite)(\?[\x21-\x7e]*)?$/

@@ -1,4 +1,6 @@
 import t from 'tap'
+import { Secret } from '../../src/secret.ts'
+import { VERSION } from '../../src/version.ts'
 import { bff, get, OK, rawBrowser, rawUpstream } from './resource-server-harness.ts'
 
 t.test(
@@ -56,12 +58,14 @@ t.test(
       'if-unmodified-since: Tue, 03 Nov 2026 10:00:00 GMT',
       'range: bytes=0-1',
       'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
+      `user-agent: token-handler-bff/${VERSION}`,
       'via: 1.1 edge, 1.1 bff',
+      'x-request-id: req-1',
     ])
   },
 )
 
-t.test('a bare request gets Via and the identity coding, and no other additions', async (t) => {
+t.test('a bare request gets our own headers and no others', async (t) => {
   const upstream = await rawUpstream(t, (socket) => socket.write(OK))
   const { port } = await bff(t, { baseUrl: upstream.url })
   await get(t, port)
@@ -72,7 +76,9 @@ t.test('a bare request gets Via and the identity coding, and no other additions'
     'connection: keep-alive',
     'content-type: application/json',
     `host: ${new URL(upstream.url).host}`,
+    `user-agent: token-handler-bff/${VERSION}`,
     'via: 1.1 bff',
+    'x-request-id: req-1',
   ])
 })
 
@@ -105,7 +111,9 @@ t.test(
       'content-type: application/json',
       `host: ${new URL(upstream.url).host}`,
       'if-match: "kept"',
+      `user-agent: token-handler-bff/${VERSION}`,
       'via: 1.1 bff',
+      'x-request-id: req-1',
     ])
   },
 )
@@ -215,7 +223,9 @@ for (const method of ['PUT', 'POST']) {
         'if-match: "a"',
         'if-none-match: "b"',
         'if-unmodified-since: Tue, 03 Nov 2026 10:00:00 GMT',
+        `user-agent: token-handler-bff/${VERSION}`,
         'via: 1.1 bff',
+        'x-request-id: req-1',
       ])
     },
   )
@@ -235,4 +245,27 @@ t.test('HEAD is sent as HEAD, and its response keeps the length and has no body'
   t.equal(answer.headers.etag, '"v"')
   t.equal(answer.raw, '')
   t.same(await outcome(0), { kind: 'finished', status: 200 })
+})
+
+t.test('the fixed headers of UPSTREAM_HEADERS are on every call, whatever the browser sends', async (t) => {
+  const upstream = await rawUpstream(t, (socket) => socket.write(OK))
+  const headers = [
+    { name: 'X-Api-Version', value: new Secret('2') },
+    { name: 'apikey', value: new Secret('k3y with blanks') },
+  ]
+  const { port } = await bff(t, { baseUrl: upstream.url, headers })
+  await get(t, port, '/x', 'X-Api-Version: 1', 'APIKEY: mine', 'Connection: x-api-version')
+  await rawBrowser(
+    t,
+    port,
+    ['PUT /x HTTP/1.1', 'Host: bff.test', 'Connection: close', 'Content-Length: 2', 'Apikey: mine'],
+    '{}',
+  ).answer
+  for (const { lines } of upstream.received) {
+    t.same(
+      lines.filter((line) => /^(x-api-version|apikey):/i.test(line)),
+      ['X-Api-Version: 2', 'apikey: k3y with blanks'],
+    )
+  }
+  t.equal(upstream.received.length, 2)
 })

@@ -8,7 +8,7 @@ export type Tree = ReadonlyMap<string, string>
 type Folder = string
 
 // Every folder may import these. They import only each other.
-const GROUND = ['clock', 'config', 'egress', 'errors', 'keyring', 'log', 'paths', 'secret', 'version']
+const GROUND = ['clock', 'config', 'egress', 'errors', 'json', 'keyring', 'log', 'paths', 'secret', 'version']
 
 const EDGES = ['oauth', 'store']
 const STATE = ['session', 'tokens']

@@ -1,0 +1,109 @@
+/** What parsing a JSON text hides, or what writing it again would change. */
+interface JsonFault {
+  readonly kind: 'repeated' | 'reserved' | 'inexact' | 'deep'
+  /** Of the member or element (RFC 6901). */
+  readonly pointer: string
+}
+
+interface OpenValue {
+  /** The members so far; null in an array. */
+  readonly names: Set<string> | null
+  /** The current member or element. */
+  key: string | number
+}
+
+/** Names that change an object's prototype where another program assigns members one by one. */
+const RESERVED: ReadonlySet<string> = new Set(['__proto__', 'constructor'])
+
+/**
+ * Faults of a text that `JSON.parse` accepts: a member that is there twice, a member `__proto__` or `constructor`, a
+ * number that `JSON.stringify` would write with another value, more than `maxDepth` values inside each other (then
+ * nothing after it is read).
+ */
+export function* jsonFaults(text: string, maxDepth = Number.POSITIVE_INFINITY): Generator<JsonFault> {
+  const open: OpenValue[] = []
+  let expectsName = false
+  let at = 0
+  while (at < text.length) {
+    const top = open.at(-1)
+    const char = text[at]!
+    switch (char) {
+      case '{':
+      case '[':
+        open.push(char === '{' ? { names: new Set(), key: '' } : { names: null, key: 0 })
+        if (open.length > maxDepth) return yield { kind: 'deep', pointer: pointerTo(open.slice(0, -1)) }
+        expectsName = char === '{'
+        at += 1
+        break
+      case '}':
+      case ']':
+        open.pop()
+        expectsName = false
+        at += 1
+        break
+      case ',':
+        if (top?.names === null) top.key = Number(top.key) + 1
+        else expectsName = true
+        at += 1
+        break
+      case '"': {
+        const end = endOfString(text, at)
+        if (expectsName && top?.names) {
+          const name = JSON.parse(text.slice(at, end)) as string
+          top.key = name
+          if (top.names.has(name)) yield { kind: 'repeated', pointer: pointerTo(open) }
+          if (RESERVED.has(name)) yield { kind: 'reserved', pointer: pointerTo(open) }
+          top.names.add(name)
+          expectsName = false
+        }
+        at = end
+        break
+      }
+      default: {
+        NUMBER.lastIndex = at
+        const [number] = NUMBER.exec(text) ?? []
+        if (number !== undefined && !isExact(number)) yield { kind: 'inexact', pointer: pointerTo(open) }
+        at += number?.length ?? 1
+      }
+    }
+  }
+}
+
+const NUMBER = /-?\d[\d.eE+-]*/y
+
+function endOfString(text: string, start: number): number {
+  let end = start + 1
+  while (text[end] !== '"') end += text[end] === '\\' ? 2 : 1
+  return end + 1
+}
+
+/** A JSON pointer (RFC 6901), '' for the whole. */
+function pointerTo(open: readonly OpenValue[]): string {
+  return jsonPointer(...open.map(({ key }) => key))
+}
+
+/** The JSON pointer to a value by the names and indexes that lead to it (RFC 6901). */
+export function jsonPointer(...path: readonly (string | number)[]): string {
+  return path.map((key) => `/${String(key).replaceAll('~', '~0').replaceAll('/', '~1')}`).join('')
+}
+
+/** Decimal digits that every double keeps. */
+const SAFE_DIGITS = 15
+
+function isExact(text: string): boolean {
+  const value = Number(text)
+  if (!Number.isFinite(value) || Math.abs(value) > Number.MAX_SAFE_INTEGER) return false
+  const { digits, exponent } = decimal(text)
+  const written = decimal(String(value))
+  if (digits !== written.digits || exponent !== written.exponent) return false
+  return digits.length <= SAFE_DIGITS || /^-?\d+$/.test(text)
+}
+
+/** A number as `0.digits` times ten to `exponent`, without zeros at either end. */
+function decimal(text: string): { digits: string; exponent: number } {
+  const [, whole = '', fraction = '', power = '0'] = /^-?(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(text) ?? []
+  const significant = (whole + fraction).replace(/^0+/, '')
+  const digits = significant.replace(/0+$/, '')
+  if (digits === '') return { digits, exponent: 0 }
+  return { digits, exponent: significant.length - fraction.length + Number(power) }
+}

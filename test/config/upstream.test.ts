@@ -1,0 +1,98 @@
+import t from 'tap'
+import { configOf, faultsOf, revealed, warningsOf } from './environment.ts'
+
+const faultOf = (value: string): string => faultsOf({ UPSTREAM_HEADERS: value }).join('\n')
+const json = (fields: object): string => faultOf(JSON.stringify(fields))
+
+t.test('UPSTREAM_HEADERS is a JSON object of header fields, kept in their order', async (t) => {
+  const config = configOf({ UPSTREAM_HEADERS: '{ "X-Api-Version": "2", "apikey": "two words,~!" }' })
+  t.strictSame(revealed(config.upstream.headers), [
+    { name: 'X-Api-Version', value: '2' },
+    { name: 'apikey', value: 'two words,~!' },
+  ])
+  t.notMatch(JSON.stringify(config), /two words/, 'the values are secrets')
+  t.strictSame(configOf({}).upstream.headers, [])
+  const folder = t.testdir({ headers: '{"X-Key":"v"}\n' })
+  t.strictSame(revealed(configOf({ UPSTREAM_HEADERS_FILE: `${folder}/headers` }).upstream.headers), [
+    { name: 'X-Key', value: 'v' },
+  ])
+  t.strictSame(warningsOf({ UPSTREAM_HEADERS: '{"X-Key":"v"}' }), [])
+})
+
+t.test('UPSTREAM_HEADERS takes 16 fields, and a value of 1 to 4096 characters', async (t) => {
+  const fields = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, at) => [`X-${at}`, 'v']))
+  t.equal(json(fields(16)), '')
+  t.equal(json(fields(17)), 'UPSTREAM_HEADERS must have at most 16 fields, but has 17')
+  t.equal(json({ 'X-Long': 'v'.repeat(4096) }), '')
+  for (const value of [
+    '',
+    ' v',
+    'v ',
+    'a\tb',
+    'a\nb',
+    'a\r\nX: y',
+    'ä',
+    '\u0000',
+    'v'.repeat(4097),
+    1,
+    null,
+    {},
+  ])
+    t.match(
+      json({ 'X-Key': value }),
+      /^UPSTREAM_HEADERS must give X-Key 1 to 4096 characters of visible ASCII/,
+    )
+})
+
+t.test('a text of UPSTREAM_HEADERS that is no JSON object is a fault without the text', async (t) => {
+  for (const text of ['s3cret', '["s3cret"]', '"s3cret"', '{"X-Key":"s3cret"', 'null', 's3cret={}'])
+    t.equal(faultOf(text), 'UPSTREAM_HEADERS must be a JSON object of header fields and their values')
+})
+
+t.test('a name twice in UPSTREAM_HEADERS, in any case, is a fault that names it', async (t) => {
+  for (const text of ['{"X-Key":"s3cret","X-Key":"b"}', '{"X-Key":"s3cret","x-kEY":"b"}'])
+    t.match(faultOf(text), /^UPSTREAM_HEADERS names x-key twice$/i)
+})
+
+for (const name of [
+  ...['host', 'connection', 'keep-alive', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'expect', 'via'],
+  ...[
+    'authorization',
+    'cookie',
+    'user-agent',
+    'x-request-id',
+    'traceparent',
+    'tracestate',
+    'range',
+    'forwarded',
+  ],
+  ...['x-http-method-override', 'x-http-method', 'x-method-override', '_method'],
+  ...['content-type', 'Content-Length', 'content-x', 'accept', 'Accept-Encoding', 'acceptance', 'if-match'],
+  ...[
+    'If-Anything',
+    'proxy-authorization',
+    'Proxy-X',
+    'x-forwarded-for',
+    'X-Forwarded-Anything',
+    'HOST',
+    'Te',
+  ],
+]) {
+  t.test(`UPSTREAM_HEADERS must not set ${name}`, async (t) => {
+    t.equal(json({ [name]: 's3cret' }), `UPSTREAM_HEADERS must not set ${name}`)
+  })
+}
+
+t.test('a name in UPSTREAM_HEADERS that is no header name is a fault that quotes it', async (t) => {
+  for (const name of ['', 'X Key', 'X:Key', 'Ä', 'X\n'])
+    t.equal(json({ [name]: 's3cret' }), `UPSTREAM_HEADERS has no header name in ${JSON.stringify(name)}`)
+})
+
+t.test('every fault of UPSTREAM_HEADERS is listed', async (t) => {
+  const faults = json({ Cookie: 's3cret', 'X-Key': '', Host: 's3cret' })
+  t.match(faults, /must not set Cookie/)
+  t.match(faults, /must not set Host/)
+  t.match(faults, /X-Key/)
+  t.notMatch(faults, /s3cret/)
+})
