@@ -1,7 +1,8 @@
 import { Cluster, type Redis } from 'ioredis'
 import t from 'tap'
-import { createWriteJoiner } from '../../src/store/redis/commands.ts'
+import { createWriteJoiner, inTime } from '../../src/store/redis/commands.ts'
 import { until } from '../helpers/wait.ts'
+import { installVirtualTime } from '../tokens/virtual-time.ts'
 import { ONE_SERVER, openCommands } from './stores.ts'
 
 for (const [name, start] of Object.entries(ONE_SERVER)) {
@@ -42,3 +43,30 @@ for (const [name, start] of Object.entries(ONE_SERVER)) {
     })
   })
 }
+
+t.test('a command without a reply fails within a second, and not before most of it has passed', async (t) => {
+  const time = installVirtualTime(t)
+  let outcome = 'waiting'
+  inTime(new Promise(() => {})).catch(({ message }) => {
+    outcome = message
+  })
+  await time.advance(750)
+  t.equal(outcome, 'waiting')
+  await time.advance(200)
+  t.equal(outcome, 'no reply in time')
+})
+
+t.test('a process that was stalled takes a reply that came meanwhile', async (t) => {
+  const time = installVirtualTime(t)
+  let reply = (_: string): void => {}
+  const answer = inTime(
+    new Promise<string>((resolve) => {
+      reply = resolve
+    }),
+  )
+  time.stall(60_000)
+  // Timers run before sockets are read.
+  await time.advance(0)
+  reply('read after the timers')
+  t.equal(await answer, 'read after the timers')
+})
