@@ -52,7 +52,7 @@ export function networkOf(given: string | undefined): string {
   const address = (given ?? '')
     .replace(/^\[(.*)\](:\d+)?$/, '$1')
     .replace(/^([\d.]+):\d+$/, '$1')
-    .replace(/%.*$/, '')
+    .split('%', 1)[0]!
   if (isIP(address) === 0) return 'unknown'
   // Reads an IPv4-mapped IPv6 address as IPv4.
   const parsed = ipaddr.process(address)

@@ -125,7 +125,7 @@ export async function checkClient({ oauth, egress }: Pick<Config, 'oauth' | 'egr
         'the client of CLIENT_ID may not use refresh tokens: permit the grant refresh_token at the platform',
       )
     if (/^(the request was not sent|no readable response)/.test(reason)) {
-      const code = /\(([^)]*)\)/.exec(reason)?.[1] ?? reason
+      const code = /\(([^()]*)\)/.exec(reason)?.[1] ?? reason
       return fault(check, unreachable('token endpoint', code, TOKEN_VARIABLES))
     }
     if (outcome.kind === 'unavailable' && outcome.ofThisGrant)

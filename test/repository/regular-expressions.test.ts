@@ -1,0 +1,70 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { join, sep } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { analyse } from 'scslre'
+import t from 'tap'
+import ts from 'typescript'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+
+/** Files with patterns that may take quadratic time, and why nobody can make them slow. */
+const ACCEPTED: Record<string, string> = {
+  'src/config/kinds.ts': 'reads a setting of the operator',
+  'src/http/body.ts': 'reads at most MAX_TYPE_LENGTH characters',
+  'src/proxy/invalid-token.ts': 'reads at most MAX_CHALLENGE characters',
+  'src/spa/demo/flux-parse.ts': 'runs in the browser of the demo, on values of its own platform',
+  'src/spa/demo/flux-xml.ts': 'runs in the browser of the demo, on documents of its own platform',
+}
+
+function sources(folder: string): string[] {
+  return readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => `${folder}/${name.split(sep).join('/')}`)
+}
+
+function literalsOf(name: string, text: string): string[] {
+  const found: string[] = []
+  const visit = (node: ts.Node): void => {
+    if (ts.isRegularExpressionLiteral(node)) found.push(node.text)
+    ts.forEachChild(node, visit)
+  }
+  visit(ts.createSourceFile(name, text, ts.ScriptTarget.Latest))
+  return found
+}
+
+/** Whether some text makes the engine take more than linear time: by backtracking, or by a new try at each character. */
+function isSlow(literal: string): boolean {
+  const end = literal.lastIndexOf('/')
+  const parts = { source: literal.slice(1, end), flags: literal.slice(end + 1) }
+  return analyse(parts, { reportTypes: { Move: true, Self: true, Trade: true } }).reports.length > 0
+}
+
+t.test('no regular expression takes more than linear time, unless its text is bounded', async (t) => {
+  const files = [...sources('src'), ...sources('client')]
+  const literals = files.flatMap((name) =>
+    literalsOf(name, readFileSync(join(ROOT, name), 'utf8')).map((literal) => ({ name, literal })),
+  )
+  t.ok(literals.some(({ name }) => name.startsWith('src/sandbox/')))
+  t.ok(literals.some(({ name }) => name.startsWith('client/')))
+  const slow = literals.filter(({ literal }) => isSlow(literal))
+  t.strictSame(
+    slow.filter(({ name }) => !(name in ACCEPTED)),
+    [],
+  )
+  t.strictSame(
+    Object.keys(ACCEPTED).filter((name) => slow.every((one) => one.name !== name)),
+    [],
+    'each exception is needed',
+  )
+})
+
+t.test(
+  'slow patterns are found: by moves, by backtracking, and by exchange between two repetitions',
+  async (t) => {
+    const code = `a.replace(/^ +| +$/g, '') + /\\s+$/.test(b) + c.match(/^(?:x+)+$/) + /^\\s*;?\\s*$/.exec(d)`
+    const slow = literalsOf('a.ts', code)
+    t.strictSame(slow, ['/^ +| +$/g', '/\\s+$/', '/^(?:x+)+$/', '/^\\s*;?\\s*$/'])
+    for (const literal of slow) t.ok(isSlow(literal), literal)
+    for (const literal of ['/^ +/', '/\\r?\\n$/', '/^a[^b]*b/', '/[^a]b/g']) t.notOk(isSlow(literal), literal)
+  },
+)
