@@ -19,7 +19,7 @@ t.test('killing a Cluster master under load, with its replica behind, signs nobo
   const browsers = await signInMany(replicas, sandbox, 12)
   const victim = await busiestMaster(cluster)
   const load = startLoad(browsers, replicas)
-  await load.untilAllServed(5_000)
+  await load.untilAllServed()
 
   await cluster.cutReplication(victim)
   await untilAllRefreshed(victim)
@@ -28,7 +28,7 @@ t.test('killing a Cluster master under load, with its replica behind, signs nobo
   load.mark()
   await victim.kill()
   await until('its replica has its slots', () => cluster.hasReplaced(victim))
-  await load.untilAllServed(12_000)
+  await load.untilAllServed()
   const meanwhile = load.answers().filter((kind) => !kind.startsWith('503 '))
   t.strictSame(meanwhile, ['200'], 'meanwhile nothing but answers and 503')
 
@@ -49,7 +49,7 @@ t.test('no call fails while slots move between nodes under load', async (t) => {
   await Promise.all(replicas.map(untilReady))
   const browsers = await signInMany(replicas, sandbox, 8)
   const load = startLoad(browsers, replicas)
-  await load.untilAllServed(5_000)
+  await load.untilAllServed()
 
   load.mark()
   const before = presentations(sandbox).length
@@ -64,7 +64,7 @@ t.test('no call fails while slots move between nodes under load', async (t) => {
   // At least once, and until tokens were refreshed meanwhile.
   do await moveAll()
   while (presentations(sandbox).length === before)
-  await load.untilAllServed(5_000)
+  await load.untilAllServed()
   await load.stop()
   t.strictSame(load.answers(), ['200'])
   t.equal(sandbox.counters().reuseDetected, 0)

@@ -113,7 +113,6 @@ t.test(
     const took = await until(
       'new tokens by the other replica',
       async () => (await elsewhere.fetch('/flux/temperature')).status === 200,
-      45_000,
     )
     t.ok(took > 25_000, 'not while the first request may still be answered')
     partition.heal()

@@ -144,7 +144,7 @@ t.test('a session whose confirmation was lost with the connection is ended when 
   t.equal((await signing).status, 503)
   t.equal((await records(redis)).length, 1)
   way.heal()
-  await until('no record is left', async () => (await records(redis)).length === 0, 5_000)
+  await until('no record is left', async () => (await records(redis)).length === 0)
 })
 
 t.test(

@@ -94,11 +94,10 @@ t.test('a token endpoint that is down for two token lifetimes signs nobody out',
   t.ok(tried < 80, `tried ${tried} times in six seconds for twelve sessions on two replicas`)
 
   sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
-  const took = await until('everybody', async () => {
+  await until('everybody', async () => {
     const answers = await Promise.all(browsers.map((browser) => browser.fetch('/flux/temperature')))
     return answers.every(({ status }) => status === 200)
   })
-  t.ok(took < 5_000, `noticed after ${Math.round(took)} ms`)
   t.equal(sandbox.counters().reuseDetected, 0)
 })
 

@@ -66,10 +66,9 @@ t.test(
     t.equal((await browser.fetch('/flux/temperature')).status, 200)
     t.equal((await through(replicas[1], browser).fetch('/flux/temperature')).status, 503)
     await redis.cli('config', 'set', 'min-replicas-to-write', '0')
-    const took = await until('the other replica', async () => {
+    await until('the other replica', async () => {
       return (await through(replicas[1], browser).fetch('/flux/temperature')).status === 200
     })
-    t.ok(took < 3_000, `took ${Math.round(took)} ms`)
     t.equal(presentations(sandbox).length, 1)
     t.equal(sandbox.counters().reuseDetected, 0)
   },
@@ -99,9 +98,8 @@ t.test('a session that was due for a refresh when Redis froze works soon after R
   t.teardown(() => redis.resume())
   t.equal((await browser.fetch('/flux/temperature')).status, 503)
   redis.resume()
-  const took = await until('an answer', async () => {
+  await until('an answer', async () => {
     return (await through(replicas[1], browser).fetch('/flux/temperature')).status === 200
   })
-  t.ok(took < 5_000, `took ${Math.round(took)} ms`)
   t.equal(presentations(sandbox).length, 1)
 })

@@ -14,20 +14,18 @@ import { readAnswers } from '../http/wire.ts'
 t.jobs = 3
 
 t.test('a connection without a request does not delay the stop', async (t) => {
-  const server = await startServer(t, { SHUTDOWN_SECONDS: '10' })
+  const server = await startServer(t, { SHUTDOWN_SECONDS: '3600' })
   const silent = net.connect(portOfUrl(server.url), '127.0.0.1')
   t.teardown(() => silent.destroy())
   silent.on('error', () => {})
   await once(silent, 'connect')
-  const begin = performance.now()
   t.equal(await server.stop('SIGTERM'), 0)
-  t.ok(performance.now() - begin < 5_000, 'well before SHUTDOWN_SECONDS')
 })
 
 t.test('an open request is answered, and its keep-alive connection does not delay the stop', async (t) => {
   const sandbox = await startSandbox(t)
   const server = await startServer(t, {
-    SHUTDOWN_SECONDS: '10',
+    SHUTDOWN_SECONDS: '3600',
     ...platformEnv(sandbox),
   })
   const browser = createBrowser(server.publicUrl)
@@ -41,12 +39,10 @@ t.test('an open request is answered, and its keep-alive connection does not dela
   const chunks: Buffer[] = []
   socket.on('data', (chunk: Buffer) => chunks.push(chunk))
   await gate.arrived
-  const begin = performance.now()
   server.send('SIGTERM')
   await until('it stops', () => server.logs().some((line) => line.event === 'stopping'))
   gate.release()
   t.equal((await server.ended).code, 0)
-  t.ok(performance.now() - begin < 5_000, 'well before SHUTDOWN_SECONDS')
   const { answers } = readAnswers(portOfUrl(server.url), request, Buffer.concat(chunks))
   t.match(answers, [{ status: 200, body: /"wType":"Flux"/ }])
 })
@@ -94,7 +90,6 @@ t.test('a hanging refresh that an open request starts during the stop is reset i
   const resource = sandbox.hold('resource')
   const open = browser.fetch('/flux/temperature')
   await resource.arrived
-  const begin = performance.now()
   server.send('SIGTERM')
   await until('it stops', () => server.logs().some(({ event }) => event === 'stopping'))
   sandbox.hold('token', { only: 'refresh_token' })
@@ -102,7 +97,6 @@ t.test('a hanging refresh that an open request starts during the stop is reset i
   resource.release()
   t.equal((await open).status, 503)
   t.equal((await server.ended).code, 0)
-  t.ok(performance.now() - begin < 5_500)
   sandbox.release()
 })
 

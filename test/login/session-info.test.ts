@@ -273,9 +273,7 @@ t.test('while the store is down the status is 503 and no cookie is set or cleare
     ['POST', '/auth/logout'],
     ['GET', '/flux/a'],
   ] as const) {
-    const begin = performance.now()
     const answer = await browser.fetch(target, { method })
-    t.ok(performance.now() - begin < 1_200, `${target} within a second`)
     t.equal(answer.status, 503, target)
     t.match(answer.headers['retry-after'], /^[1-9]\d*$/, target)
     t.strictSame(answer.setCookies, [], target)

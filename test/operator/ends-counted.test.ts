@@ -32,7 +32,7 @@ t.test('each session that an operator ends is counted once, by one of the replic
     const values = replicas.map((bff) => metric(bff, 'bff_sessions_ended_total{reason="operator"}'))
     return (await Promise.all(values)).reduce((sum, value) => sum + value)
   }
-  await until('the ends are counted', async () => (await counted()) >= 3, 15_000)
+  await until('the ends are counted', async () => (await counted()) >= 3)
   const isEmpty = async (): Promise<boolean> => (await store.queueLength()) === 0
   await until('the queue is empty', isEmpty)
   // As by a refresh that was under way.

@@ -60,9 +60,7 @@ t.test('a process without its store is alive but not ready, and says why', { tim
   await untilStatus(bff, 200)
   redis.pause()
   t.teardown(() => redis.resume())
-  const begin = performance.now()
   const frozen = await untilStatus(bff, 503)
-  t.ok(performance.now() - begin < 3_500, 'noticed')
   t.match(frozen.missing, [/store/])
   let alive = 0
   const ms = await timeOf(async () => {

@@ -112,7 +112,8 @@ export async function bff(
 ): Promise<Bff> {
   const { jsonp = false, ...rest } = change
   const resourceServer = createResourceServer({
-    timeoutMs: 5000,
+    // So long that a test that waited for it would not end.
+    timeoutMs: 3_600_000,
     tokenIn: 'header',
     secure: false,
     ...options,

@@ -198,10 +198,8 @@ t.test('an inspection ends at the timeout', async (t) => {
       socket.on('close', () => clearInterval(drip))
     })
     const { port, outcome } = await bff(t, { baseUrl: upstream.url, timeoutMs: 300 })
-    const started = performance.now()
     void get(t, port)
     t.same(await outcome(0), expected)
-    t.ok(performance.now() - started < 1500)
     const socket = upstream.sockets[0]!
     await closed(socket)
   }

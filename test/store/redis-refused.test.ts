@@ -15,7 +15,7 @@ const PASSWORD = 'the right password'
 async function refusal(t: Parameters<typeof openRedisStore>[0], target: RedisTarget): Promise<string> {
   const messages: string[] = []
   const store = openRedisStore(t, target, { onRefused: (message) => void messages.push(message) })
-  await until('the refusal is reported', () => messages.length > 0, 5_000)
+  await until('the refusal is reported', () => messages.length > 0)
   await store.close()
   return messages.join('\n')
 }

@@ -32,7 +32,7 @@ async function hears(t: Test, other: TestStore, one: TestStore): Promise<void> {
   other.store.onChange((key) => void reported.push(key))
   const key = await startSession(one)
   await one.store.end(key)
-  const ms = await timeOf(() => until('the change is reported', () => reported.includes(key), 2_000))
+  const ms = await timeOf(() => until('the change is reported', () => reported.includes(key)))
   t.ok(ms < 200, `announced after ${ms.toFixed()} ms`)
 }
 
@@ -47,7 +47,7 @@ async function isAsked(port: number): Promise<boolean> {
 
 /** Waits until this Sentinel names that node as the master, and each store has asked for it since. */
 async function promoted(group: SentinelGroup, node: RedisServer, sentinel = 0): Promise<void> {
-  await until('it is promoted', async () => (await group.masterPort(sentinel)) === node.port, 40_000)
+  await until('it is promoted', async () => (await group.masterPort(sentinel)) === node.port)
   // Stores ask twice a second. A master that thaws before that is trusted for as long.
   await elapsed(700)
 }
@@ -143,14 +143,13 @@ t.test('Sentinels that are unreachable at the start have no effect, nor when the
   const unusedPort = await freePort()
   group.pauseSentinels(1, 2)
   const store = openRedisStore(t, targetOf([unusedPort, ...group.sentinelPorts]))
-  const took = await until('messages arrive', () => store.health.isLive())
-  t.ok(took < 1_000, `after ${Math.round(took)} ms`)
+  await until('messages arrive', () => store.health.isLive())
   group.resumeSentinels(1, 2)
   await elapsed(2_000)
   group.pauseSentinels(0)
   await group.master.kill()
   await promoted(group, group.replica, 1)
-  await until('it follows', () => store.health.isLive(), FOLLOWED_WITHIN_MS)
+  await until('it follows', () => store.health.isLive())
   t.equal(await clientsAt(group.replica), 2)
   group.resumeSentinels(0)
 })
@@ -161,12 +160,12 @@ t.test('a store discovers Sentinels that the configuration does not name', async
   await until('messages arrive', () => store.health.isLive())
   // A Sentinel may name none for its first seconds.
   for (const port of group.sentinelPorts.slice(1)) {
-    await until('it is asked', () => isAsked(port), 15_000)
+    await until('it is asked', () => isAsked(port))
   }
   group.pauseSentinels(0)
   group.master.pause()
   await promoted(group, group.replica, 1)
   group.master.resume()
-  await until('it follows', async () => (await clientsAt(group.replica)) === 2, FOLLOWED_WITHIN_MS)
+  await until('it follows', async () => (await clientsAt(group.replica)) === 2)
   group.resumeSentinels(0)
 })

@@ -32,12 +32,10 @@ t.test(
     )
     t.equal(await store.reseal(key, 'sealed-2', 'sealed-3'), true)
 
-    const startedAt = performance.now()
     t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'ended', tokens: 'sealed-3' })
-    t.ok(performance.now() - startedAt < 1_000, 'within a second')
     t.equal((await store.readEnd(key))?.reason, 'logout')
     t.equal(await store.read(key), null)
-    await until('the change is reported', () => reported.includes(key), 1_000)
+    await until('the change is reported', () => reported.includes(key))
     t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'gone', successor: null })
     await move.end()
     t.equal((await store.readEnd(key))?.reason, 'logout')
