@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { problem } from '../errors.ts'
+import { networkOf } from '../http/network-of.ts'
 import {
   inPath,
   inQuery,
@@ -24,7 +25,6 @@ import {
 import type { LoginContext } from './context.ts'
 import { loginUrl, SIGN_IN_MS } from './login-cookies.ts'
 import { createCameByPublicHost } from './public-host.ts'
-import { networkOf } from './rate-limit.ts'
 import { returnLocation } from './return-to.ts'
 import { noteRefusal, requireTokens } from './sign-in.ts'
 import { createFragmentPage } from './token-flow.ts'

@@ -1,5 +1,3 @@
-import { isIP } from 'node:net'
-import ipaddr from 'ipaddr.js'
 import type { Clock } from '../clock.ts'
 import { problem } from '../errors.ts'
 import type { Members } from './sign-in.ts'
@@ -41,24 +39,4 @@ export function createRateLimit({ perMinute, clock }: RateLimitOptions): RateLim
     const seconds = Math.max(1, Math.ceil((known.since + MINUTE_MS - at) / 1_000))
     throw problem('rate_limited', { headers: { 'retry-after': String(seconds) }, members })
   }
-}
-
-/**
- * The name under which one client is counted: an IPv4 address, or the /64 network of an IPv6 address, which a household
- * owns whole. Everything that is no address counts as one client, and so does undefined, from a connection that is reset.
- */
-export function networkOf(given: string | undefined): string {
-  // Some proxies write the port into X-Forwarded-For, and a zone names an interface of this host.
-  const address = (given ?? '')
-    .replace(/^\[(.*)\](:\d+)?$/, '$1')
-    .replace(/^([\d.]+):\d+$/, '$1')
-    .split('%', 1)[0]!
-  if (isIP(address) === 0) return 'unknown'
-  // Reads an IPv4-mapped IPv6 address as IPv4.
-  const parsed = ipaddr.process(address)
-  if (parsed instanceof ipaddr.IPv4) return parsed.toString()
-  return parsed.parts
-    .slice(0, 4)
-    .map((group) => group.toString(16))
-    .join(':')
 }

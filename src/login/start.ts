@@ -2,6 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { REDIRECT_FLOWS, type RedirectFlow } from '../config/variables.ts'
 import { problem } from '../errors.ts'
+import { networkOf } from '../http/network-of.ts'
 import {
   inQuery,
   type OpenApiFragment,
@@ -17,7 +18,7 @@ import type { LoginContext } from './context.ts'
 import { loginUrl } from './login-cookies.ts'
 import { sendPage } from './pages.ts'
 import { createSendToPublicHost } from './public-host.ts'
-import { createRateLimit, networkOf } from './rate-limit.ts'
+import { createRateLimit } from './rate-limit.ts'
 import { localPath } from './return-to.ts'
 
 type Flows = Config['oauth']['flows']

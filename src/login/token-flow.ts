@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { problem, unavailable } from '../errors.ts'
 import { requireJson } from '../http/body.ts'
+import { networkOf } from '../http/network-of.ts'
 import {
   CSRF_PARAMETER,
   headersNamed,
@@ -26,7 +27,6 @@ import type { LoginContext } from './context.ts'
 import { loginUrl, SIGN_IN_MS, type StartedSignIn } from './login-cookies.ts'
 import { BODY_LIMIT_BYTES, type OptionalFlow } from './optional-flow.ts'
 import { sendPage } from './pages.ts'
-import { networkOf } from './rate-limit.ts'
 import { returnLocation } from './return-to.ts'
 import { type Members, noteRefusal } from './sign-in.ts'
 

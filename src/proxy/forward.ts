@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { Problem, problem } from '../errors.ts'
+import { networkOf } from '../http/network-of.ts'
 import { type Logger, requestInLog } from '../log.ts'
 import type { ApplicationCallers } from './application-caller.ts'
 import type { Caller, Callers, Refresher } from './caller.ts'
@@ -7,11 +8,13 @@ import { type AccountRules, checkAccount, type OutgoingRequest } from './outgoin
 import type { ResourceServer } from './resource-server.ts'
 import type { Failure } from './response-rules.ts'
 
+type Sender = Pick<ResourceServer, 'send'>
+
 export interface ForwardOptions {
   callers: Callers
-  /** null: every request needs a session. */
-  application: ApplicationCallers | null
-  resourceServer: Pick<ResourceServer, 'send'>
+  resourceServer: Sender
+  /** The application's calls, over connections of their own; null: every request needs a session. */
+  application: { callers: ApplicationCallers; resourceServer: Sender } | null
   accounts: AccountRules
   /** Receives each call that ended: seconds, and the status of the response or 0. */
   observe: (operation: string, status: number, seconds: number) => void
@@ -32,6 +35,9 @@ interface Forwarding<C> {
   readonly reply: FastifyReply
   readonly outgoing: OutgoingRequest
   readonly refresher: Refresher<C>
+  readonly resourceServer: Sender
+  /** Whose share of the connections the calls use: a session, or a client address. */
+  readonly holder: string
   calls: number
 }
 
@@ -49,7 +55,10 @@ export function createForward(options: ForwardOptions): Forward {
       return
     }
     checkAccount(outgoing.wac, accounts)
-    send({ request, reply, outgoing, refresher: callers, calls: 0 }, caller)
+    send(
+      { request, reply, outgoing, refresher: callers, resourceServer, holder: caller.key, calls: 0 },
+      caller,
+    )
   }
 
   /** 403 for the account comes after 401 and before 503, so it is checked while the caller is found. */
@@ -65,15 +74,17 @@ export function createForward(options: ForwardOptions): Forward {
       caller = await callers.find(request.headers.cookie, check, requestInLog(request))
     } catch (error) {
       const lacksSession = error instanceof Problem && error.code === 'login_required'
-      if (!lacksSession || !application?.mayRead(outgoing)) throw error
+      if (!lacksSession || !application?.callers.mayRead(outgoing)) throw error
       check()
-      return send({ ...common, refresher: application }, await application.find())
+      const { callers: refresher, resourceServer } = application
+      const holder = networkOf(request.ip)
+      return send({ ...common, refresher, resourceServer, holder }, await refresher.find())
     }
-    send({ ...common, refresher: callers }, caller)
+    send({ ...common, refresher: callers, resourceServer, holder: caller.key }, caller)
   }
 
   function send<C extends Authorized>(forwarding: Forwarding<C>, caller: C): void {
-    const { request, reply, outgoing, refresher } = forwarding
+    const { request, reply, outgoing, refresher, resourceServer, holder } = forwarding
     forwarding.calls += 1
     const isFirst = forwarding.calls === 1
     const newTokenWasValid = !isFirst && !refresher.hasExpired(caller)
@@ -83,6 +94,7 @@ export function createForward(options: ForwardOptions): Forward {
       request: request.raw,
       response: reply.raw,
       authorization: caller.authorization,
+      holder,
       requestId: request.id,
     }
     resourceServer.send(call, (outcome) => {
@@ -92,6 +104,9 @@ export function createForward(options: ForwardOptions): Forward {
         case 'finished':
         case 'client_gone':
         case 'cut':
+          return
+        case 'crowded':
+          reply.send(problem('rate_limited', CROWDED))
           return
         case 'token_refused': {
           const expiredUnderWay = newTokenWasValid && refresher.hasExpired(caller)
@@ -121,6 +136,11 @@ export function createForward(options: ForwardOptions): Forward {
       .then((caller) => send(forwarding, caller))
       .catch((error: unknown) => reply.send(error))
   }
+}
+
+const CROWDED = {
+  detail: 'Too many of your reads are under way. Try again when one has ended.',
+  headers: { 'retry-after': '1' },
 }
 
 function problemOf(failure: Failure): Problem {

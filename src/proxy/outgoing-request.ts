@@ -29,6 +29,8 @@ export interface Call {
   response: ServerResponse
   /** A ready `Bearer …` value, also if the token goes into the query. */
   authorization: string
+  /** Whose share of the connections it uses. */
+  holder: string
   requestId: string
   /** Sent instead of the browser's (W3C Trace Context). Set by tracing/spans.ts. */
   traceparent?: string

@@ -9,7 +9,7 @@ interface RelayOptions {
   controller: Dispatcher.DispatchController
   status: number
   headers: IncomingHttpHeaders
-  /** A browser that reads nothing for so long is disconnected. */
+  /** A browser that takes less than `LEAST_BYTES` while data waits for it for so long is disconnected. */
   readerTimeoutMs: number
   /** Names and values in turn, from http/headers.ts. */
   securityHeaders: readonly string[]
@@ -17,6 +17,9 @@ interface RelayOptions {
 
 /** Up to this size copying a body into a string costs less than it saves. */
 const SHORT_BYTES = 8 * 1024
+
+/** Below it a browser would occupy a connection to the resource server for hours. */
+const LEAST_BYTES = 64 * 1024
 
 /** Responses whose head may have to go alone; one immediate for all that came in one turn. */
 const HEADS: Relay[] = []
@@ -34,6 +37,9 @@ export class Relay {
   private readonly options: RelayOptions
   private begun = false
   private over = false
+  /** What is left of the reader timeout, and what the browser has taken, since it last took `LEAST_BYTES`. */
+  private patienceMs = 0
+  private taken = LEAST_BYTES
 
   /** Writes the head. Hooks that add security fields do not run for it, so it carries them all. */
   constructor(options: RelayOptions) {
@@ -45,7 +51,7 @@ export class Relay {
   }
 
   write(chunk: Buffer): void {
-    const { call, controller, headers, readerTimeoutMs } = this.options
+    const { call, controller, headers } = this.options
     const { response } = call
     const waitsAlready = response.writableNeedDrain
     const whole = !this.begun && Number(headers['content-length']) === chunk.length
@@ -54,7 +60,32 @@ export class Relay {
     const short = whole && chunk.length <= SHORT_BYTES
     if (short ? response.write(chunk.toString('latin1'), 'latin1') : response.write(chunk)) return
     controller.pause()
-    if (!waitsAlready) awaitReader(response, readerTimeoutMs, () => controller.resume())
+    if (!waitsAlready) this.awaitReader()
+  }
+
+  /**
+   * Resumes when the browser has taken what is buffered for it. The time during which it did not want more counts, not
+   * that in which the resource server had no more.
+   */
+  private awaitReader(): void {
+    const { call, controller, readerTimeoutMs } = this.options
+    const { response } = call
+    if (this.taken >= LEAST_BYTES) {
+      this.taken = 0
+      this.patienceMs = readerTimeoutMs
+    }
+    const buffered = response.writableLength
+    const since = performance.now()
+    const timer = setTimeout(() => response.destroy(), this.patienceMs)
+    const stop = (): void => clearTimeout(timer)
+    response.once('close', stop)
+    response.once('drain', () => {
+      stop()
+      response.off('close', stop)
+      this.taken += buffered
+      this.patienceMs -= performance.now() - since
+      controller.resume()
+    })
   }
 
   end(): void {
@@ -92,21 +123,6 @@ export class Relay {
     const { response } = this.options.call
     if (!this.begun && !this.over && !response.destroyed) response.flushHeaders()
   }
-}
-
-/**
- * Calls `onDrain` when the browser has read what is buffered for it. A browser that reads nothing for
- * `timeoutMs` is disconnected, because it would occupy a connection to the resource server forever.
- */
-function awaitReader(response: ServerResponse, timeoutMs: number, onDrain: () => void): void {
-  if (response.listenerCount('timeout') === 0) response.on('timeout', () => response.destroy())
-  // The socket's own timer counts each byte that the kernel took as progress.
-  const before = response.socket?.timeout ?? 0
-  response.setTimeout(timeoutMs)
-  response.once('drain', () => {
-    response.setTimeout(before)
-    onDrain()
-  })
 }
 
 function reset(socket: Socket): void {

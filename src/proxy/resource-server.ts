@@ -15,6 +15,7 @@ import {
   ruleFor,
   untypedBody,
 } from './response-rules.ts'
+import { type Share, Shares } from './shares.ts'
 import {
   type Connection,
   createUpstreamConnections,
@@ -28,6 +29,8 @@ export type Outcome =
   | { kind: 'finished'; status: number }
   /** The browser went away, or stopped reading; the request upstream was ended. */
   | { kind: 'client_gone' }
+  /** The holder of the call had too many others; nothing was sent. */
+  | { kind: 'crowded' }
   /** The response broke off half-way, and the browser's connection with it. */
   | { kind: 'cut'; status: number }
   /** The access token was refused: any 401, or a 400 or 403 that gives `invalid_token` as its error code. */
@@ -49,7 +52,9 @@ export interface ResourceServerOptions {
   secure: boolean
   /** Connections at most, for reads and for updates each. */
   connections?: number
-  /** A browser that reads nothing of a waiting response for so long counts as gone. */
+  /** Reads at once for one holder; further ones wait for it as for a connection. */
+  share?: number
+  /** A browser that takes less than 64 KiB of a waiting response in so long counts as gone. */
   readerTimeoutMs?: number
 }
 
@@ -65,13 +70,21 @@ export interface ResourceServer {
 }
 
 export function createResourceServer(options: ResourceServerOptions): ResourceServer {
-  const { timeoutMs, tokenIn, proxy = null, connections = 128, readerTimeoutMs = 60_000 } = options
+  const {
+    timeoutMs,
+    tokenIn,
+    proxy = null,
+    connections = 128,
+    share = 32,
+    readerTimeoutMs = 60_000,
+  } = options
   const base = new URL(options.baseUrl)
   const upstream = createUpstreamConnections({ origin: base.origin, proxy, timeoutMs, connections })
   let open = 0
   let whenIdle: (() => void) | null = null
   const shared: Shared = {
     upstream,
+    shares: new Shares(share),
     prefix: base.pathname.replace(/\/$/, ''),
     tokenIn,
     fixedHeaders: fixedHeaders(options.headers ?? []),
@@ -100,6 +113,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
 /** The same for every request of one resource server. */
 interface Shared {
   upstream: UpstreamConnections
+  shares: Shares
   /** The path of the base URL. */
   prefix: string
   tokenIn: 'header' | 'query'
@@ -153,6 +167,9 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private repeated = false
   private pipelined = false
   private closed = false
+  /** Of reads. */
+  private share: Share | null = null
+  private started = false
   private timer: NodeJS.Timeout | undefined
   private readonly onClose = () => this.browserClosed()
 
@@ -181,8 +198,8 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   }
 
   send(): void {
-    const { outgoing, request, response } = this.call
-    const { upstream } = this.shared
+    const { outgoing, request, response, holder } = this.call
+    const { upstream, shares, timeoutMs } = this.shared
     response.on('close', this.onClose)
     if (response.socket === null) {
       // A pipelined response that still waits for its turn gets no event when its connection ends.
@@ -191,7 +208,20 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     }
     // An update must not be sent twice. If the peer closed a kept connection just then, it would be unknown whether the
     // update arrived, so each update gets a new connection.
-    this.dispatch(isRepeatable(outgoing) ? upstream.kept : upstream.fresh)
+    if (!isRepeatable(outgoing)) {
+      this.dispatch(upstream.fresh)
+      return
+    }
+    this.share = shares.of(holder)
+    if (shares.enter(this.share, this)) return
+    this.timer = setTimeout(() => this.finish({ kind: 'crowded' }), timeoutMs)
+  }
+
+  /** Sends a read that has its place. */
+  start(): void {
+    clearTimeout(this.timer)
+    this.started = true
+    this.dispatch(this.shared.upstream.kept)
   }
 
   private dispatch(pool: Dispatcher): void {
@@ -375,6 +405,8 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     // After its `close` a response goes away with its listeners; removing one is expensive.
     if (!this.closed) response.off('close', this.onClose)
     if (this.pipelined) request.socket.off('close', this.onClose)
+    if (this.started) this.shared.shares.leave(this.share!)
+    else this.share?.waiting.delete(this)
     this.shared.onEnd()
     this.onOutcome(outcome)
   }

@@ -13,7 +13,7 @@ import { type ApplicationCallers, createApplicationCallers } from './application
 import { type CallersOptions, createCallers } from './caller.ts'
 import { createForward, type ForwardOptions } from './forward.ts'
 import { getFluxOpenApi, readGetFlux } from './get-flux.ts'
-import { createResourceServer } from './resource-server.ts'
+import { createResourceServer, type ResourceServer, type ResourceServerOptions } from './resource-server.ts'
 import {
   readSiteTarget,
   SITE_BODY_SCHEMA,
@@ -75,20 +75,34 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
     idleMs: config.session.idleSeconds * 1_000,
     observe: metrics.cache,
   })
-  const resourceServer = createResourceServer({
-    ...upstream,
-    baseUrl: config.baseUrl,
-    proxy: proxyFor(config.egress, config.baseUrl),
-    secure: config.secureCookies,
-  })
+  const connected: ResourceServer[] = []
   const forward = createForward({
     callers,
-    application: clientFluxAllowed === null ? null : applicationCallers(clientFluxAllowed),
-    resourceServer: options.wrapResourceServer?.(resourceServer) ?? resourceServer,
+    resourceServer: connect(),
+    application:
+      clientFluxAllowed === null
+        ? null
+        : {
+            callers: applicationCallers(clientFluxAllowed),
+            // Anybody may read these, slowly too, and must leave the sessions' connections alone.
+            resourceServer: connect({ connections: 16, share: 8 }),
+          },
     accounts,
     observe: metrics.upstream,
     log,
   })
+
+  function connect(limits: Pick<ResourceServerOptions, 'connections' | 'share'> = {}) {
+    const resourceServer = createResourceServer({
+      ...upstream,
+      ...limits,
+      baseUrl: config.baseUrl,
+      proxy: proxyFor(config.egress, config.baseUrl),
+      secure: config.secureCookies,
+    })
+    connected.push(resourceServer)
+    return options.wrapResourceServer?.(resourceServer) ?? resourceServer
+  }
 
   function applicationCallers(allowed: NonNullable<typeof clientFluxAllowed>): ApplicationCallers {
     const token = { authorizationServer, timing: config.refresh, clock, random: Math.random, log }
@@ -133,5 +147,9 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
       })
     }
   })
-  return { close: resourceServer.close }
+  return {
+    async close() {
+      await Promise.all(connected.map(({ close }) => close()))
+    },
+  }
 }

@@ -128,6 +128,7 @@ export async function bff(
       request,
       response,
       authorization: 'Bearer the-token',
+      holder: String(request.headers['x-holder']),
       requestId: 'req-1',
       ...rest,
     })

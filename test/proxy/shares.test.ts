@@ -1,0 +1,158 @@
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { Duplex } from 'node:stream'
+import t from 'tap'
+import { Relay } from '../../src/proxy/relay.ts'
+import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { elapsed } from '../helpers/wait.ts'
+import { ask, field, OWN, portOf, problemOf } from '../http/wire.ts'
+import { bff, OK, outgoing, rawBrowser, rawUpstream } from './resource-server-harness.ts'
+
+/** More than the buffers of all connections on its way. */
+const LARGE = Buffer.alloc(32 * 1024 * 1024)
+const HEAD = `HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length: ${LARGE.length}\r\n\r\n`
+
+t.test('reads beyond the share of their holder wait for it, and others do not wait for them', async (t) => {
+  const upstream = await rawUpstream(t, () => {})
+  const { port } = await bff(t, { baseUrl: upstream.url, share: 2 })
+  const read = (holder: string, path: string) => [
+    `GET ${path} HTTP/1.1`,
+    'Host: a',
+    `X-Holder: ${holder}`,
+    '',
+  ]
+  // Pipelined, so that all of a connection are known once the last is seen.
+  const leaves = rawBrowser(t, port, [...read('a', '/1'), ...read('a', '/2'), ...read('a', '/left')])
+  await upstream.request(1)
+  const stays = rawBrowser(t, port, [
+    ...read('a', '/3'),
+    ...read('b', '/b').slice(0, -1),
+    'Connection: close',
+  ])
+  t.equal((await upstream.request(2)).path, '/b', 'of another holder')
+  leaves.socket.destroy()
+  t.equal((await upstream.request(3)).path, '/3', 'once others have ended, and without one that has left')
+  for (const { socket } of upstream.received.slice(2)) socket.write(OK)
+  const { raw, status } = await stays.answer
+  t.equal(status, 200)
+  t.match(raw, 'HTTP/1.1 200 OK')
+  t.equal(upstream.received.length, 4)
+})
+
+t.test('a session whose reads hold its share for UPSTREAM_TIMEOUT_MS gets 429', async (t) => {
+  const upstream = await rawUpstream(t, (socket, { path }) => {
+    if (path.includes('/large')) socket.write(HEAD) && socket.write(LARGE)
+    else socket.write(OK)
+  })
+  const sandbox = await startSandbox(t)
+  const server = await startBff(t, sandbox, { BASE_URL: upstream.url, UPSTREAM_TIMEOUT_MS: '1000' })
+  const [slow, other] = [server.browser(), server.browser()]
+  await signIn(slow, sandbox)
+  await signIn(other, sandbox)
+  const cookie = [...slow.cookies].map(([name, { value }]) => `${name}=${value}`).join('; ')
+  for (let i = 0; i < 32; i += 1) {
+    const lines = ['GET /flux/large HTTP/1.1', `Host: localhost:${portOf(server)}`, `Cookie: ${cookie}`]
+    const reader = rawBrowser(t, portOf(server), [...lines, 'Sec-Fetch-Site: same-origin'])
+    await reader.sees('\r\n\r\n')
+    reader.socket.pause()
+  }
+  const answer = await ask(portOf(server), { target: '/flux/small', headers: [OWN, ['Cookie', cookie]] })
+  t.equal(answer.status, 429)
+  t.match(problemOf(answer), { code: 'rate_limited' })
+  t.equal(field(answer, 'retry-after'), '1')
+  t.equal((await other.fetch('/flux/small')).status, 200, 'another session')
+})
+
+/** The Flux of the newest request that has reached the resource server. */
+function lastFlux({ journal }: Sandbox): string | undefined {
+  return journal.entries({ endpoint: 'resource' }).at(-1)?.path.split('/').at(-1)
+}
+
+t.test('reads of one session leave connections to others', async (t) => {
+  const sandbox = await startSandbox(t)
+  const server = await startBff(t, sandbox)
+  const [many, one] = [server.browser(), server.browser()]
+  await signIn(many, sandbox)
+  await signIn(one, sandbox)
+  const gate = sandbox.hold('resource')
+  t.teardown(() => gate.release())
+  const reads = Array.from({ length: 140 }, () => many.fetch('/flux/a'))
+  await gate.arrivals(32)
+  reads.push(one.fetch('/flux/mine'))
+  await gate.arrivals(33)
+  t.equal(lastFlux(sandbox), 'mine')
+  gate.release()
+  for (const { status } of await Promise.all(reads)) t.equal(status, 200, 'all are served in the end')
+})
+
+t.test('reads without a session use connections of their own, half of them for one address', async (t) => {
+  const sandbox = await startSandbox(t)
+  const env = { OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: 'DEMO/open', TRUST_PROXY: '127.0.0.1' }
+  const server = await startBff(t, sandbox, env)
+  const user = server.browser()
+  await signIn(user, sandbox)
+  const gate = sandbox.hold('resource')
+  t.teardown(() => gate.release())
+  const visit = (address: string, count: number) =>
+    Array.from({ length: count }, () =>
+      server.browser().fetch('/flux/open', { headers: { 'x-forwarded-for': address } }),
+    )
+  const reads = visit('192.0.2.1', 20)
+  await gate.arrivals(8)
+  reads.push(...visit('192.0.2.2', 140))
+  await gate.arrivals(16)
+  reads.push(user.fetch('/flux/mine'))
+  await gate.arrivals(17)
+  t.equal(lastFlux(sandbox), 'mine')
+  gate.release()
+  for (const { status } of await Promise.all(reads)) t.equal(status, 200, 'all are served in the end')
+})
+
+t.test('a browser that takes less than 64 KiB in the reader timeout is disconnected', async (t) => {
+  const readerTimeoutMs = 200
+  const chunk = Buffer.alloc(20 * 1024)
+  const taken: (() => void)[] = []
+  const highWaterMark = 16 * 1024
+  const connection = new Duplex({
+    writableHighWaterMark: highWaterMark,
+    read() {},
+    write: (_chunk, _encoding, done) => void taken.push(done),
+  })
+  connection.on('error', () => {})
+  const server = createServer({ highWaterMark })
+  const handled = new Promise<[IncomingMessage, ServerResponse]>((resolve) =>
+    server.once('request', (...both) => resolve(both)),
+  )
+  server.emit('connection', connection)
+  connection.push('GET / HTTP/1.1\r\nHost: a\r\n\r\n')
+  const [request, response] = await handled
+  let isClosed = false
+  response.on('close', () => {
+    isClosed = true
+  })
+  const wanted: (() => void)[] = []
+  const relay = new Relay({
+    call: {
+      ...{ outgoing: outgoing(), request, response },
+      ...{ authorization: '', holder: '', requestId: 'req-1' },
+    },
+    controller: { pause() {}, resume: () => wanted.shift()!(), abort() {} } as never,
+    ...{ status: 200, headers: {}, readerTimeoutMs, securityHeaders: [] },
+  })
+  let passed = 0
+  // Each part is taken before the reader timeout, so only their sum can tell.
+  while (!isClosed && passed < 10 * chunk.length) {
+    const isWanted = new Promise<void>((resolve) => {
+      wanted.push(resolve)
+      response.on('close', resolve)
+    })
+    relay.write(chunk)
+    t.ok(response.writableNeedDrain)
+    await elapsed(readerTimeoutMs * 0.4)
+    for (let done = taken.shift(); done !== undefined; done = taken.shift()) done()
+    await isWanted
+    passed += chunk.length
+  }
+  t.ok(isClosed)
+  t.ok(passed <= 64 * 1024, `${passed} bytes`)
+})
