@@ -166,13 +166,13 @@ t.test('a request that the proxy holds is reset when the record moves on', async
   await untilReady(bff)
   const browser = await signInExpired(bff, sandbox)
   const release = proxy.hold()
-  const ends = proxy.clientEnds.length
+  // Idle connections end too, but not by a reset.
+  const resets = (): number => proxy.clientEnds.filter((code) => code === 'ECONNRESET').length
   t.equal((await browser.fetch('/flux/temperature')).status, 503)
-  t.equal(proxy.clientEnds.length, ends, 'it may still be answered')
+  t.equal(resets(), 0, 'it may still be answered')
   const [record] = (await redis.cli('KEYS', 'bff:s:*')).split('\n')
   await redis.cli('HINCRBY', record!, 'gen', '1')
-  await until('the reset', () => proxy.clientEnds.length > ends)
-  t.equal(proxy.clientEnds.at(-1), 'ECONNRESET')
+  await until('the reset', () => resets() === 1)
   release()
   t.equal(presentations(sandbox).length, 0, 'and it is never delivered')
   const { port } = new URL(sandbox.url)

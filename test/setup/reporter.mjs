@@ -7,7 +7,17 @@ import { stringify } from 'yaml'
 
 const DURATIONS = '.tap/durations.json'
 /** What tap adds to a failure that no reader needs. */
-const NOT_SHOWN = new Set(['source', 'tapCaller', 'stack', 'at', 'diff', 'found', 'wanted', 'compare'])
+const NOT_SHOWN = new Set([
+  'source',
+  'tapCaller',
+  'stack',
+  'at',
+  'diff',
+  'found',
+  'wanted',
+  'compare',
+  'command',
+])
 
 export default class Reporter extends Transform {
   #parser = new Parser()

@@ -284,9 +284,12 @@ t.test('each script returns each code that its header documents', async (t) => {
   t.test('end-record', async (t) => {
     const key = newKey()
     const why = `why:${key}`
-    const end = (gen: number | string, reason: string, attempt = '') =>
-      run('end-record', [key, why], gen, CHANNEL, key, reason, LONG, '', 0, attempt)
+    const end = (gen: number | string, reason: string, attempt = '', successor = '') =>
+      run('end-record', [key, why], gen, CHANNEL, key, reason, LONG, '', 0, attempt, successor)
     t.strictSame(await end('', 'idle'), [-1, ''])
+    t.strictSame(await end('', 'replaced', '', 'ab12'), [-1, ''])
+    t.strictSame(await end('', 'replaced', '', 'cd34'), [-1, 'ab12'], 'the first one stays')
+    await client.del(why)
     await make(key)
     t.strictSame(await end(2, 'idle'), [0, ''])
     await begin(key, 1, 'a', LONG, 0)
