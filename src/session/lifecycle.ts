@@ -43,7 +43,7 @@ type EndSession = (
 const MAX_SUCCESSORS = 8
 
 interface EndSessionOptions {
-  store: Pick<SessionStore, 'end' | 'schedule' | 'unschedule'>
+  store: Pick<SessionStore, 'read' | 'end' | 'schedule' | 'unschedule'>
   keyring: Keyring
   log: Logger
   revoke: (tokens: TokenSet) => void
@@ -66,8 +66,15 @@ export function createEndSession(options: EndSessionOptions): EndSession {
       const ended: EndResult = await store.end(next, { reason, successor })
       if (ended.kind === 'ended') return await conclude(next, ended.tokens, { reason, request })
       next = ended.kind === 'gone' ? ended.successor : null
+      if (successor !== undefined && next !== successor && next !== null && (await hasEnded(successor)))
+        return false
     }
     return false
+  }
+
+  /** If two sign-ins find each other, the session of one has ended already: that sign-in must not end the other's. */
+  async function hasEnded(key: RecordKey): Promise<boolean> {
+    return (await store.read(key)) === null
   }
 
   async function conclude(
