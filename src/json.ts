@@ -103,7 +103,9 @@ function isExact(text: string): boolean {
 function decimal(text: string): { digits: string; exponent: number } {
   const [, whole = '', fraction = '', power = '0'] = /^-?(\d+)(?:\.(\d+))?(?:e([+-]?\d+))?$/i.exec(text) ?? []
   const significant = (whole + fraction).replace(/^0+/, '')
-  const digits = significant.replace(/0+$/, '')
+  let end = significant.length
+  while (significant[end - 1] === '0') end -= 1
+  const digits = significant.slice(0, end)
   if (digits === '') return { digits, exponent: 0 }
   return { digits, exponent: significant.length - fraction.length + Number(power) }
 }

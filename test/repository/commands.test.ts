@@ -129,6 +129,14 @@ t.test('the scrape configuration names the rules and the job of the alerts', asy
   t.ok(rules.includes(`job="${scrape.scrape_configs[0]?.job_name}"`))
 })
 
+t.test('the server accepts the UPSTREAM_HEADERS that docs/configuration.md shows', async (t) => {
+  const line = codeBlock('docs/configuration.md', 'Send further header fields to the resource server', 'sh')
+  const [, value = ''] = /^UPSTREAM_HEADERS='(.*)'$/m.exec(line) ?? []
+  const parsed = parseConfig({ UPSTREAM_HEADERS: value })
+  t.ok(value !== '' && !parsed.ok, 'the rest is missing')
+  if (!parsed.ok) t.notOk(parsed.faults.some((fault) => fault.includes('UPSTREAM_HEADERS')))
+})
+
 /** Blocks that no test names by their heading, and what checks them instead. */
 const CHECKED_OTHERWISE: Readonly<Record<string, string>> = {
   'CONTRIBUTING.md: Tests': '.ci/run, and the options above',
