@@ -148,7 +148,13 @@ async function usesFront(
   t.equal((await browser.fetch('/site/1', update)).status, 200)
   const large = { ...update, body: JSON.stringify({ name: 'A'.repeat(100_000) }) }
   isProblem(t, await browser.fetch('/site/1', large), 413, 'payload_too_large', 'the response of the server')
-  isProblem(t, await browser.fetch('/auth//session'), 404, 'not_found', 'the path arrives unchanged')
+  const traceparent = `00-${'5'.repeat(32)}-${'7'.repeat(16)}-01`
+  const odd = await browser.fetch('/auth//session', { headers: { traceparent } })
+  isProblem(t, odd, 404, 'not_found', 'the path arrives unchanged')
+  const refused = () =>
+    logs().find((line) => line.event === 'request' && line.reqId === odd.headers['x-request-id'])
+  await until('logged', () => refused() !== undefined)
+  t.equal(refused()?.traceId, undefined, 'the browser does not choose the trace')
   t.equal((await browser.navigate('/anywhere')).text, PAGE, 'the page')
   t.match(await readByHttp2(front, ca, browser), /"authenticated":true/, 'over HTTP/2')
 
