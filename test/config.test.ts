@@ -55,7 +55,7 @@ t.test('required variables are enough, and all others have their documented defa
     listen: { host: '0.0.0.0', port: 3000, opsPort: 9464 },
     session: { idleSeconds: 7200, maxSeconds: 43_200 },
     refresh: { aheadSeconds: 300, thresholdSeconds: 30, concurrency: 64 },
-    upstream: { tokenIn: 'header', timeoutMs: 30_000, bodyLimitBytes: 65_536, headers: [] },
+    upstream: { tokenIn: 'header', timeoutMs: 30_000, bodyLimitBytes: 65_536, headers: [], tokenShapes: [] },
     loginRatePerMinute: 300,
     trustProxy: [],
     static: null,
@@ -166,7 +166,7 @@ t.test('the configuration holds the value of every variable', async (t) => {
     listen: { host: '::1', port: 0, opsPort: 0 },
     session: { idleSeconds: 100, maxSeconds: 100 },
     refresh: { aheadSeconds: 20, thresholdSeconds: 20, concurrency: 8 },
-    upstream: { tokenIn: 'query', timeoutMs: 1000, bodyLimitBytes: 1024, headers: [] },
+    upstream: { tokenIn: 'query', timeoutMs: 1000, bodyLimitBytes: 1024, headers: [], tokenShapes: [] },
     loginRatePerMinute: 0,
     trustProxy: ['10.0.0.0/8', '192.0.2.7', '2001:db8::/32'],
     static: {

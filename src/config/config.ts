@@ -124,6 +124,8 @@ function toConfig(values: Values) {
       bodyLimitBytes: values.BODY_LIMIT_BYTES,
       /** Sent with each call. */
       headers: values.UPSTREAM_HEADERS ?? [],
+      /** Further shapes of the invalid-token response. */
+      tokenShapes: values.UPSTREAM_INVALID_TOKEN ?? [],
     },
     /** 0 is off. */
     loginRatePerMinute: values.LOGIN_RATE_PER_MINUTE,

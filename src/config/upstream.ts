@@ -1,6 +1,6 @@
 import { jsonFaults } from '../json.ts'
 import { Secret } from '../secret.ts'
-import { type Kind, quoted, Refused } from './kinds.ts'
+import { type Kind, listOf, quoted, Refused } from './kinds.ts'
 
 /** A header field of each call of the resource server. */
 export interface FixedHeader {
@@ -58,3 +58,27 @@ function parseObject(text: string): Record<string, unknown> | null {
     return null
   }
 }
+
+/** A further shape of the invalid-token response: this text or number at this place of the body. */
+export interface TokenShape {
+  readonly status: number
+  /** The names of the pointer. */
+  readonly path: readonly string[]
+  readonly value: string
+}
+
+// Only these statuses say that nothing was done, and the request is sent again after a refresh.
+const SHAPE = /^(400|401|403):((?:\/[A-Za-z0-9_]+){1,4})=([A-Za-z0-9_.-]{1,64})$/
+
+const TOKEN_SHAPE: Kind<TokenShape> = {
+  accepts:
+    '`STATUS:/json/pointer=VALUE`: the status 400, 401 or 403, 1 to 4 names of `A-Z a-z 0-9 _`, and a code of 1 to 64 of `A-Z a-z 0-9 _ . -`',
+  read(text) {
+    const [, status, pointer = '', value = ''] = SHAPE.exec(text) ?? []
+    if (status === undefined) return new Refused(`must be ${TOKEN_SHAPE.accepts}, but is ${quoted(text)}`)
+    return { status: Number(status), path: pointer.slice(1).split('/'), value }
+  },
+}
+
+/** The further shapes of the invalid-token response. */
+export const TOKEN_SHAPES = listOf(TOKEN_SHAPE)

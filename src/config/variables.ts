@@ -25,7 +25,7 @@ import {
 import { CSP_SOURCES, PERMISSIONS_POLICY } from './page-policy.ts'
 import { REDIS_TARGET } from './redis-url.ts'
 import { SECRET, SECRET_HEADERS, SESSION_SECRETS } from './secrets.ts'
-import { FIXED_HEADERS } from './upstream.ts'
+import { FIXED_HEADERS, TOKEN_SHAPES } from './upstream.ts'
 
 /** The flows that begin with a redirect to the authorization server. The name of each is its `response_type`. */
 export const REDIRECT_FLOWS = ['code', 'token'] as const
@@ -180,6 +180,7 @@ export const TABLE = {
       'header fields of each call of the resource server, for example a key or a version',
     ),
   ),
+  UPSTREAM_INVALID_TOKEN: optional(TOKEN_SHAPES, 'further shapes of the response to an invalid access token'),
   UPSTREAM_TIMEOUT_MS: withDefault(
     '30000',
     wholeNumber(100, 600_000),

@@ -1,4 +1,5 @@
 import zlib from 'node:zlib'
+import type { TokenShape } from '../config/upstream.ts'
 
 /** The search for an error code reads at most this many bytes of a body, and of the decoded body. */
 export const INSPECTED_BYTES = 16 * 1024
@@ -26,19 +27,22 @@ export function challengeNamesInvalidToken(challenge: string | string[] | undefi
  * service does not document its error body, so the usual places count: a member `error`, `errorCode`,
  * `error_code` or `code` of the whole, or of its `error` or `responseStatus`, in JSON (also wrapped as JSONP)
  * and JSV; the same names as elements in XML; `error=` in a form. Lists of field errors and prose do not
- * count. Never rejects: a coding that cannot be undone names nothing.
+ * count, but `shapes` do, those of this status from `UPSTREAM_INVALID_TOKEN`. Never rejects: a coding that cannot be undone
+ * names nothing.
  */
 export async function bodyNamesInvalidToken(
   chunks: Buffer[],
   contentEncoding: string | string[] | undefined,
+  shapes: readonly TokenShape[] = [],
 ): Promise<boolean> {
-  return textNamesInvalidToken(await decodedStart(chunks, contentEncoding?.toString()))
+  return textNamesInvalidToken(await decodedStart(chunks, contentEncoding?.toString()), shapes)
 }
 
-function textNamesInvalidToken(text: string): boolean {
+function textNamesInvalidToken(text: string, shapes: readonly TokenShape[]): boolean {
   const start = text.replace(/^\uFEFF?\s*(?:[\w$.]{1,64}\(\s*)?/, '')
-  if (start.startsWith('{')) return objectNamesInvalidToken(start)
-  if (start.startsWith('<')) return xmlNamesInvalidToken(start)
+  if (start.startsWith('{')) return objectNamesInvalidToken(start) || hasShape(objectValues(start), shapes)
+  if (start.startsWith('[')) return hasShape(objectValues(start), shapes)
+  if (start.startsWith('<')) return xmlNamesInvalidToken(start) || hasShape(xmlValues(start), shapes)
   return new URLSearchParams(start).getAll('error').some((code) => INVALID_TOKEN.test(code.trim()))
 }
 
@@ -87,6 +91,98 @@ function isCodeMember([outer, inner, ...deeper]: string[], member: string): bool
 function xmlNamesInvalidToken(text: string): boolean {
   const [general = ''] = text.split(/<(?:[\w.-]+:)?errors[\s>]/i)
   return /<(?:[\w.-]+:)?(?:error|error_?code|code)(?:\s[^>]*)?>\s*invalid_?token\s*<\//i.test(general)
+}
+
+/** A whole text or number of a body, and the names that lead to it. */
+interface Value {
+  readonly path: readonly string[]
+  readonly text: string
+  /** Names count in any case. */
+  readonly anyCase: boolean
+}
+
+function hasShape(values: Generator<Value>, shapes: readonly TokenShape[]): boolean {
+  if (shapes.length === 0) return false
+  for (const { path, text, anyCase } of values) {
+    const isNamed = (names: readonly string[]) =>
+      names.length === path.length &&
+      names.every((name, at) => (anyCase ? isSameName(name, path[at]!) : name === path[at]))
+    if (shapes.some((shape) => shape.value === text && isNamed(shape.path))) return true
+  }
+  return false
+}
+
+function isSameName(one: string, other: string): boolean {
+  return one.toLowerCase() === other.toLowerCase()
+}
+
+/** Deeper values have no shape, and a path of many names would take long to copy. */
+const MAX_PATH = 4
+
+/** The texts and numbers of JSON or JSV. A word without quotes that the end of the text may cut is left out. */
+function* objectValues(text: string): Generator<Value> {
+  const open: { key: string; index: number | null; anyCase: boolean }[] = []
+  let inValue = false
+  for (const match of text.matchAll(TOKENS)) {
+    const [token] = match
+    const top = open.at(-1)
+    if (token === '{' || token === '[') {
+      open.push({ key: '', index: token === '[' ? 0 : null, anyCase: false })
+      inValue = token === '['
+    } else if (token === '}' || token === ']') {
+      open.pop()
+      inValue = true
+    } else if (token === ',') {
+      if (top && top.index !== null) top.index += 1
+      inValue = top?.index !== null
+    } else if (token === ':') inValue = true
+    else if (top !== undefined) {
+      const quoted = token.startsWith('"')
+      if (!inValue) {
+        top.key = quoted ? unquoted(token) : token.trim()
+        top.anyCase = !quoted
+        continue
+      }
+      const isWhole = quoted || match.index + token.length < text.length
+      if (!isWhole || open.length > MAX_PATH) continue
+      const path = open.map(({ key, index }) => (index === null ? key : String(index)))
+      const anyCase = open.some((level) => level.anyCase)
+      // In JSON a word without quotes is a number, true, false or null.
+      const value = quoted ? unquoted(token) : token.trim()
+      if (quoted || anyCase || /^-?\d/.test(value)) yield { path, text: value, anyCase }
+    }
+  }
+}
+
+function unquoted(token: string): string {
+  try {
+    return JSON.parse(token) as string
+  } catch {
+    // A text of JSV, or one that the end of the body cuts: that has no second quote.
+    return token.length > 1 && token.endsWith('"') ? token.slice(1, -1) : ''
+  }
+}
+
+// Every alternative ends at the next `<` or at the end of the text, so that no text is read twice.
+const XML_PARTS =
+  /<!\[CDATA\[(.*?)(?:\]\]>|$)|<!--.*?(?:-->|$)|<[!?][^<>]*>?|<(\/?)([^\s<>/]+)([^<>]*)>|([^<]+)/gs
+
+/** The texts of elements that hold nothing else, by the names below the root element. */
+function* xmlValues(text: string): Generator<Value> {
+  const open: string[] = []
+  let content = ''
+  for (const [, data, slash, name, rest, plain] of text.matchAll(XML_PARTS)) {
+    if (name === undefined) {
+      content += data ?? plain ?? ''
+      continue
+    }
+    if (slash === '/') {
+      if (open.length > 1 && open.length <= MAX_PATH + 1)
+        yield { path: open.slice(1), text: content.trim(), anyCase: true }
+      open.pop()
+    } else if (!rest?.endsWith('/')) open.push(name.slice(name.indexOf(':') + 1))
+    content = ''
+  }
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http'
 import type { Dispatcher } from 'undici'
 import type { EgressProxy } from '../config/egress.ts'
-import type { FixedHeader } from '../config/upstream.ts'
+import type { FixedHeader, TokenShape } from '../config/upstream.ts'
 import { relayedHeaders } from '../http/headers.ts'
 import { fixedHeaders, requestHeaders } from './headers.ts'
 import { bodyNamesInvalidToken, challengeNamesInvalidToken, INSPECTED_BYTES } from './invalid-token.ts'
@@ -33,7 +33,7 @@ export type Outcome =
   | { kind: 'crowded' }
   /** The response broke off half-way, and the browser's connection with it. */
   | { kind: 'cut'; status: number }
-  /** The access token was refused: any 401, or a 400 or 403 that gives `invalid_token` as its error code. */
+  /** The access token was refused: any 401, or a 400 or 403 whose head or body says so. */
   | { kind: 'token_refused'; namesInvalidToken: boolean; status: number }
   | Failure
 
@@ -48,6 +48,8 @@ export interface ResourceServerOptions {
   tokenIn: 'header' | 'query'
   /** Sent with each call. */
   headers?: readonly FixedHeader[]
+  /** Further shapes of the invalid-token response. */
+  tokenShapes?: readonly TokenShape[]
   /** Browsers use https. */
   secure: boolean
   /** Connections at most, for reads and for updates each. */
@@ -88,6 +90,7 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
     prefix: base.pathname.replace(/\/$/, ''),
     tokenIn,
     fixedHeaders: fixedHeaders(options.headers ?? []),
+    tokenShapes: options.tokenShapes ?? [],
     timeoutMs,
     readerTimeoutMs,
     securityHeaders: relayedHeaders(options.secure),
@@ -119,6 +122,7 @@ interface Shared {
   tokenIn: 'header' | 'query'
   /** Names and values in turn. */
   fixedHeaders: readonly string[]
+  tokenShapes: readonly TokenShape[]
   timeoutMs: number
   readerTimeoutMs: number
   /** Names and values in turn, from http/headers.ts. */
@@ -162,6 +166,8 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private bytes = 0
   private held: Buffer[] = NOTHING
   private complete = false
+  private searching = false
+  private broken: Failure | null = null
   private relay: Relay | null = null
   private responseStarted = false
   private repeated = false
@@ -297,9 +303,11 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
         }
         break
       case 'inspecting':
-      case 'untyped':
         if (this.status === 401) this.finishRefused(false)
-        else this.finish(failureOf(error))
+        else this.searchBeginning(failureOf(error))
+        break
+      case 'untyped':
+        this.finish(failureOf(error))
         break
       case 'relaying':
         this.finish({ kind: 'cut', status: this.status })
@@ -314,6 +322,12 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private maySendAgain(error: Error): boolean {
     const wasClosed = this.connection.hasResponded && !this.responseStarted && isLostConnection(error)
     return isRepeatable(this.call.outgoing) && wasClosed && !this.repeated
+  }
+
+  /** The connection broke: what came before may still say that the token was refused. */
+  private searchBeginning(failure: Failure): void {
+    this.broken = failure
+    if (!this.searching) this.searchBody()
   }
 
   private holdErrorResponse(): void {
@@ -333,10 +347,12 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 
   /** Called once, with the whole body or its beginning in `held`. */
   private searchBody(): void {
-    bodyNamesInvalidToken(this.held, this.headers['content-encoding'])
+    this.searching = true
+    const shapes = this.shared.tokenShapes.filter(({ status }) => status === this.status)
+    bodyNamesInvalidToken(this.held, this.headers['content-encoding'], shapes)
       .then((namesInvalidToken) => this.bodySearched(namesInvalidToken))
       .catch((error: Error) => {
-        this.onResponseError(null, error)
+        if (this.phase === 'inspecting') this.finish(failureOf(error))
         this.controller?.abort(error)
       })
   }
@@ -344,6 +360,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private bodySearched(namesInvalidToken: boolean): void {
     if (this.phase !== 'inspecting') return
     if (namesInvalidToken || this.status === 401) this.finishRefused(namesInvalidToken)
+    else if (this.broken !== null) this.finish(this.broken)
     else this.applyRules()
     if (!this.call.response.writableNeedDrain) this.controller?.resume()
   }

@@ -96,3 +96,29 @@ t.test('every fault of UPSTREAM_HEADERS is listed', async (t) => {
   t.match(faults, /X-Key/)
   t.notMatch(faults, /s3cret/)
 })
+
+t.test('UPSTREAM_INVALID_TOKEN is a list of shapes, each a status, a pointer and a code', async (t) => {
+  const shapesOf = (text: string) => configOf({ UPSTREAM_INVALID_TOKEN: text }).upstream.tokenShapes
+  t.strictSame(shapesOf('400:/responseStatus/errorCode=TokenExpired, 403:/a/b/c/1=a.B_c-9'), [
+    { status: 400, path: ['responseStatus', 'errorCode'], value: 'TokenExpired' },
+    { status: 403, path: ['a', 'b', 'c', '1'], value: 'a.B_c-9' },
+  ])
+  t.strictSame(shapesOf(''), [])
+  for (const text of [
+    ...['404:/a=b', '500:/a=b', '200:/a=b', '/a=b', '400:a=b', '400:/=b', '400:/a/=b', '400:/a', '400:/a='],
+    ...[
+      '400:/a/b/c/d/e=f',
+      '400:/a-b=c',
+      '400:/a~1b=c',
+      '400:/a=b c',
+      '400:/a=b=c',
+      `400:/a=${'v'.repeat(65)}`,
+    ],
+    ...['400:/a=b,', '400: /a=b'],
+  ])
+    t.match(
+      faultsOf({ UPSTREAM_INVALID_TOKEN: text }),
+      [/^UPSTREAM_INVALID_TOKEN has a faulty entry: number \d /],
+      text,
+    )
+})

@@ -130,3 +130,91 @@ t.test('an unknown or broken coding names nothing and does not fail', async (t) 
   }
   t.notOk(await bodyNamesInvalidToken([], 'gzip'), 'no body')
 })
+
+const SHAPES = [
+  { status: 400, path: ['responseStatus', 'errorCode'], value: 'TokenExpired' },
+  { status: 400, path: ['code'], value: '4011' },
+  { status: 400, path: ['errors', '1', 'code'], value: 'expired' },
+  { status: 400, path: ['a', 'b', 'c', 'd'], value: 'deep' },
+]
+const shaped = (text: string): Promise<boolean> =>
+  bodyNamesInvalidToken([Buffer.from(text)], undefined, SHAPES)
+
+for (const body of [
+  '{"responseStatus":{"errorCode":"TokenExpired"}}',
+  '{"responseStatus":{"errors":[{"x":{}}],"errorCode" : "Token\\u0045xpired"}}',
+  '{"code":4011}',
+  '{"code":"4011","a":{"b":{"c":{"d":1}}}}',
+  '{"a":{"b":{"c":{"d":"deep"}}}}',
+  '{"errors":[{"code":"other"},{"code":"expired"}]}',
+  'callback({"code":4011})',
+  `{"code":4011,"text":"${'x'.repeat(20_000)}`,
+  '{"code":"4011","cut":"of',
+  '{responseStatus:{errorCode:TokenExpired}}',
+  '{ResponseStatus:{Message:"a, ""b""",ErrorCode:TokenExpired,Errors:[',
+  '{Code:4011}',
+  '<E><ResponseStatus><ErrorCode>TokenExpired</ErrorCode></ResponseStatus></E>',
+  '<?xml version="1.0"?><!-- <Code>1</Code> --><x:E xmlns:x="u"><x:CODE a="b"> 4011 </x:CODE>',
+  '<E><code><![CDATA[4011]]></code><cut>of',
+  '<E><empty/><a><b><c><d>deep</d></c></b></a></E>',
+]) {
+  t.test(`a body of a configured shape: ${body.slice(0, 90)}`, async (t) => {
+    t.ok(await shaped(body))
+    t.notOk(await named(body), 'and of no other')
+  })
+}
+
+for (const body of [
+  '{"responseStatus":{"errorCode":"tokenexpired"}}',
+  '{"ResponseStatus":{"ErrorCode":"TokenExpired"}}',
+  '{"responseStatus":{"errorCode":"TokenExpired, or so"}}',
+  '{"x":{"responseStatus":{"errorCode":"TokenExpired"}}}',
+  '{"responseStatus":[{"errorCode":"TokenExpired"}]}',
+  '{"errorCode":"TokenExpired"}',
+  '{"code":40110}',
+  '{"code":4011',
+  '{"code":4011.0}',
+  '{"code":"4011',
+  '{"message":"\\"code\\":4011"}',
+  '{"errors":[{"code":"expired"},{"code":"other"}]}',
+  '{"a":{"b":{"c":{"d":{"e":"deep"}}}}}',
+  '[{"code":4011}]',
+  '{Code:4011',
+  '{Message:"x,Code:4011,"}',
+  '<Code>4011</Code>',
+  '<E><Code>4011',
+  '<E><x><Code>4011</Code></x></E>',
+  '<E><Code>4011</Cod',
+  '<E><!-- <Code>4011</Code> --></E>',
+  '<E><Code>40<b/>11</Code></E>',
+  '<E><Text>&lt;Code&gt;4011&lt;/Code&gt;</Text></E>',
+  'code=4011',
+  '4011',
+  '',
+]) {
+  t.test(`a body of no configured shape: ${body.slice(0, 90)}`, async (t) => t.notOk(await shaped(body)))
+}
+
+t.test('a hostile body is searched for shapes in time proportional to its length', async (t) => {
+  const begin = process.cpuUsage()
+  for (const part of [
+    '{',
+    '[',
+    '"',
+    '{"a":',
+    '<a',
+    '<a>',
+    '<!--',
+    '<![CDATA[',
+    '<?',
+    '</',
+    '[,',
+    'a:',
+    '<a b="',
+  ]) {
+    const text = part.repeat(16_384 / part.length)
+    for (const start of ['', '{', '[', '<e>']) await shaped(start + text)
+  }
+  const { user } = process.cpuUsage(begin)
+  t.ok(user < 20_000_000, `${user} microseconds`)
+})

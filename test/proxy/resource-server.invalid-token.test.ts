@@ -260,3 +260,39 @@ async function twice(t: T, resourceServer: ResourceServer) {
     listeners: () => counts,
   }
 }
+
+t.test('a configured shape counts for its own status alone, for writes too', async (t) => {
+  const body = '{"responseStatus":{"errorCode":"TokenExpired"}}'
+  const tokenShapes = [{ status: 400, path: ['responseStatus', 'errorCode'], value: 'TokenExpired' }]
+  for (const [status, kind] of [
+    ['400 Bad Request', 'token_refused'],
+    ['403 Forbidden', 'finished'],
+    ['500 Internal Server Error', 'finished'],
+  ] as const) {
+    const upstream = await rawUpstream(t, (socket) => socket.write(answerText(status, [JSON_TYPE], body)))
+    const { port, outcome } = await bff(t, { baseUrl: upstream.url, tokenShapes })
+    await rawBrowser(
+      t,
+      port,
+      ['PUT /x HTTP/1.1', 'Host: bff.test', 'Connection: close', 'Content-Length: 2'],
+      '{}',
+    ).answer
+    t.equal((await outcome(0)).kind, kind, status)
+  }
+})
+
+t.test('a refusal whose connection breaks is searched as far as it came', async (t) => {
+  for (const [text, kind] of [
+    ['{"error":"invalid_token","x":', 'token_refused'],
+    ['{"code":4011,"x":', 'token_refused'],
+    ['{"code":40', 'unavailable'],
+  ] as const) {
+    const upstream = await rawUpstream(t, (socket) => {
+      socket.end(`HTTP/1.1 400 Bad Request\r\n${JSON_TYPE}\r\nContent-Length: 4000\r\n\r\n${text}`)
+    })
+    const tokenShapes = [{ status: 400, path: ['code'], value: '4011' }]
+    const { port, outcome } = await bff(t, { baseUrl: upstream.url, tokenShapes })
+    await get(t, port)
+    t.equal((await outcome(0)).kind, kind, text)
+  }
+})
