@@ -43,12 +43,7 @@ function firstSegment(path: string): string | undefined {
 }
 
 /** An account code, as a path segment of the resource server. */
-export const WAC = /^[A-Za-z0-9_-]{1,64}$/
+export const WAC = /^(?!\.{1,2}$)[A-Za-z0-9_.~-]{1,64}$/
 
-/** The characters of a flux id; `isFluxId` also refuses path steps. */
-export const FLUX_ID = /^[A-Za-z0-9_.~-]{1,128}$/
-
-/** Whether a text can name a flux; `.` and `..` would be steps in the path of the resource server. */
-export function isFluxId(text: string): boolean {
-  return FLUX_ID.test(text) && text !== '.' && text !== '..'
-}
+/** The id of a flux. `.` and `..` would be steps in the path of the resource server. */
+export const FLUX_ID = /^(?!\.{1,2}$)[A-Za-z0-9_.~-]{1,128}$/

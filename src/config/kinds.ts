@@ -1,7 +1,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { join, resolve } from 'node:path'
-import { isFluxId, WAC as WAC_PATTERN } from '../paths.ts'
+import { FLUX_ID, WAC as WAC_PATTERN } from '../paths.ts'
 import { Secret } from '../secret.ts'
 import { isCertificate, isPrivateKey } from './certificates.ts'
 
@@ -98,12 +98,15 @@ export function orWord<T, const W extends string>(word: W, kind: Kind<T>): Kind<
 }
 
 /** An account code, as a path segment of the resource server. */
-export const WAC = matching(WAC_PATTERN, 'an account code (1 to 64 of `A-Z a-z 0-9 _ -`)')
+export const WAC = matching(
+  WAC_PATTERN,
+  'an account code (1 to 64 of `A-Z a-z 0-9 _ . ~ -`, not `.` or `..`)',
+)
 
 /** One flux of one account. */
 export const WAC_AND_FLUX = printable('of the form `wac/fluxId`', (text) => {
   const [wac = '', fluxId = '', ...more] = text.split('/')
-  return WAC_PATTERN.test(wac) && isFluxId(fluxId) && more.length === 0 ? text : undefined
+  return WAC_PATTERN.test(wac) && FLUX_ID.test(fluxId) && more.length === 0 ? text : undefined
 })
 
 /** Scope tokens, RFC 6749 section 3.3. */

@@ -210,7 +210,7 @@ export const TABLE = {
     PERMISSIONS_POLICY,
     "replaces the page's Permissions-Policy (default: nothing is permitted)",
   ),
-  ACCESS_LOG: withDefault('errors', oneOf('errors', 'all', 'off'), 'which requests are logged'),
+  ACCESS_LOG: withDefault('errors', oneOf('errors', 'writes', 'all', 'off'), 'which requests are logged'),
   LOG_LEVEL: withDefault(
     'info',
     oneOf('trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'),

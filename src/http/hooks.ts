@@ -39,6 +39,14 @@ interface HooksOptions {
   observe: (request: { route: string; method: string; status: number }, seconds: number) => void
 }
 
+/** An operation of the resource server, as log lines name it. */
+interface LoggedTarget {
+  readonly operation: string
+  readonly wac: string
+  /** What it reads or changes. */
+  readonly targetId: string
+}
+
 declare module 'fastify' {
   interface FastifyInstance {
     /** Logs and measures a response when it is over. */
@@ -47,6 +55,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Of the trace that this server exports; absent if it exports none. */
     traceId?: string
+    /** What is asked of the resource server, for the log; absent until it is known. */
+    target?: LoggedTarget
   }
 }
 
@@ -64,6 +74,7 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): { drai
   server.decorate('followResponse', follow)
   server.decorate('problemPage', createProblemPages(findKnownPath, options.navigationPage))
   server.decorateRequest('sentProblem', null)
+  server.decorateRequest('target')
 
   const connections = trackConnections(server.server)
   server.addHook('preClose', () => connections.close())
@@ -131,17 +142,24 @@ const HEADERS_OF_FILES = [
 /** Status of a response that was over before its head was written. */
 const CLIENT_GONE = 499
 
-/** `errors` logs responses from 400 on, at `info`, and from 500 on at `error`. */
+const READS: ReadonlySet<string> = new Set(['GET', 'HEAD'])
+
+/** `errors` logs responses from 400 on, at `info`, and from 500 on at `error`; `writes` also what may change something. */
 function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions) {
   return function logResponse(request: FastifyRequest, response: ServerResponse, ms: number): void {
     const status = response.headersSent ? response.statusCode : CLIENT_GONE
     observe({ route: request.routeOptions.url ?? 'none', method: request.method, status }, ms / 1_000)
-    if (accessLog === 'off' || (accessLog === 'errors' && status < 400)) return
+    const isLogged =
+      accessLog === 'all' ||
+      (accessLog !== 'off' && status >= 400) ||
+      (accessLog === 'writes' && !READS.has(request.method))
+    if (!isLogged) return
     const line = {
       event: 'request',
       reqId: request.id,
       method: request.method,
       path: pathOf(request.url),
+      ...namesOf(request.target),
       status,
       ms: Math.round(ms * 1e3) / 1e3,
       complete: response.writableFinished,
@@ -174,6 +192,12 @@ function logCrossOrigin(log: Logger, request: FastifyRequest, { detail }: Proble
     { event: 'request.cross_origin', reqId: request.id, path: pathOf(request.url), reason: detail },
     'a request from another origin was refused: if it is your page, set PUBLIC_URL to the address in its address bar',
   )
+}
+
+function namesOf(target: LoggedTarget | undefined): LoggedTarget | Record<string, never> {
+  if (target === undefined) return {}
+  const { operation, wac, targetId } = target
+  return { operation, wac, targetId }
 }
 
 /** Why a request got a status from 400 on. Without a problem of ours the resource server sent the status. */

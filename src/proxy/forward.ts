@@ -49,6 +49,7 @@ export function createForward(options: ForwardOptions): Forward {
 
   // No promise for a cached caller: each costs as much as a step of the work itself.
   return function forward(request, reply, outgoing) {
+    request.target = outgoing
     const caller = callers.cached(request.headers.cookie)
     if (caller === null) {
       findAndSend(request, reply, outgoing).catch((error: unknown) => reply.send(error))

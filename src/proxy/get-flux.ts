@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
 import {
@@ -9,7 +10,7 @@ import {
   problemOrPage,
   withHead,
 } from '../http/openapi.ts'
-import { FLUX_ID, isFluxId, PATHS } from '../paths.ts'
+import { FLUX_ID, PATHS } from '../paths.ts'
 import {
   type AccountRules,
   FORWARD_PROBLEMS,
@@ -52,13 +53,14 @@ export function readGetFlux(request: FastifyRequest, accounts: AccountRules): Ou
     else if (format !== null) throw problem('invalid_request', 'The parameter format is repeated.')
     else format = namedFormat(value)
   }
-  format ??= acceptedFormat(request.headers.accept)
+  format ??= acceptedFormat(request.headers)
   if (format === null) throw problem('not_acceptable', 'Flux comes as JSON, XML, CSV or JSV.')
   const query = [`format=${format}`, ...passed].join('&')
   return {
     operation: 'GetFlux',
     wac,
     fluxId,
+    targetId: fluxId,
     method: request.method === 'HEAD' ? 'HEAD' : 'GET',
     path: `/${wac}/flux/${fluxId}?${query}`,
     accept: MEDIA_TYPE[format],
@@ -70,7 +72,7 @@ export function readGetFlux(request: FastifyRequest, accounts: AccountRules): Ou
 
 /** The id of a Flux. Throws `invalid_request`. */
 function readFluxId(given: string): string {
-  if (isFluxId(given)) return given
+  if (FLUX_ID.test(given)) return given
   throw problem('invalid_request', 'fluxId must be 1 to 128 letters, digits, "-", "_", "." or "~".')
 }
 
@@ -104,20 +106,29 @@ function namedFormat(value: string): Format {
 }
 
 /**
- * The best format for an `Accept` header (RFC 9110 section 12.5.1), null if it accepts none. A header
- * that names HTML comes from the address bar, so every format is acceptable.
+ * The best format for the `Accept` header (RFC 9110 section 12.5.1), null if it accepts none. A header
+ * that names HTML comes from the address bar, so every format is acceptable, as without the header. Then
+ * `Content-Type` names the format (service document, section 4.2).
  */
-function acceptedFormat(accept: string | undefined): Format | null {
-  if (accept === undefined || accept === '*/*' || accept === 'application/json' || accept.trim() === '')
-    return 'JSON'
+function acceptedFormat({ accept, 'content-type': contentType }: IncomingHttpHeaders): Format | null {
+  if (accept === undefined || accept === '*/*') return typedFormat(contentType)
+  if (accept === 'application/json') return 'JSON'
   const ranges = accept.split(',').map(parseRange)
-  if (ranges.some(({ type }) => type === 'text/html')) return 'JSON'
+  const [first] = ranges
+  const isAny = ranges.length === 1 && (first?.type === '' || (first?.type === '*/*' && first.q > 0))
+  if (isAny || ranges.some(({ type }) => type === 'text/html')) return typedFormat(contentType)
   let best: { format: Format; q: number } | null = null
   for (const [type, format] of ACCEPTED) {
     const q = quality(type, ranges)
     if (q > 0 && (best === null || q > best.q)) best = { format, q }
   }
   return best?.format ?? null
+}
+
+function typedFormat(contentType: string | undefined): Format {
+  if (contentType === undefined) return 'JSON'
+  const essence = parseRange(contentType).type
+  return ACCEPTED.find(([type]) => type === essence)?.[1] ?? 'JSON'
 }
 
 interface Range {
@@ -165,7 +176,7 @@ export function getFluxOpenApi(isSessionOptional: boolean): OpenApiFragment {
         inQuery('format', {
           type: 'string',
           enum: Object.keys(MEDIA_TYPE),
-          description: 'In any case. Default: by `Accept`, else JSON.',
+          description: 'In any case. Default: by `Accept`, else by `Content-Type`, else JSON.',
         }),
         {
           ...inQuery('parameters', {

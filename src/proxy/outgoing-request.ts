@@ -11,6 +11,8 @@ export interface OutgoingRequest {
   wac: string
   /** null if the request reads no Flux. */
   fluxId: string | null
+  /** What it reads or changes, for the log. */
+  targetId: string
   method: 'GET' | 'HEAD' | 'PUT' | 'POST'
   /** Begins with `/`, built from validated parts, with its query; appended to the path of `BASE_URL`. */
   path: string
@@ -47,7 +49,8 @@ export function readWac(given: string | undefined, accounts: AccountRules): stri
   const wac = given ?? accounts.default
   if (wac === null)
     throw problem('invalid_request', 'No account code: wac is neither given nor configured (WAC).')
-  if (!WAC.test(wac)) throw problem('invalid_request', 'wac must be 1 to 64 letters, digits, "-" or "_".')
+  if (!WAC.test(wac))
+    throw problem('invalid_request', 'wac must be 1 to 64 letters, digits, "-", "_", "." or "~".')
   return wac
 }
 

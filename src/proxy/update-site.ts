@@ -27,28 +27,31 @@ export interface SiteBody {
   wType?: string
   siteID?: number
   wac?: string
-  name?: string
-  description?: string
-  code?: string
-  parentInfrastructureID?: number | null
+  name?: string | null
+  description?: string | null
+  code?: string | null
+  /** Left empty without a parent: null or ''. */
+  parentInfrastructureID?: number | null | ''
 }
 
 /** JSON schema of `SiteBody`: the routes validate with it, and OpenAPI shows it. */
 export const SITE_BODY_SCHEMA = {
   type: 'object',
+  description: 'What the platform does with a member that is absent is not documented: send all of them.',
   additionalProperties: false,
   properties: {
     wType: { const: 'UpdateSite' },
     siteID: { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER },
     wac: { type: 'string', pattern: WAC.source },
-    name: { type: 'string' },
-    description: { type: 'string' },
-    code: { type: 'string' },
+    name: { type: ['string', 'null'] },
+    description: { type: ['string', 'null'] },
+    code: { type: ['string', 'null'] },
     parentInfrastructureID: {
-      type: ['integer', 'null'],
+      type: ['integer', 'null', 'string'],
       minimum: Number.MIN_SAFE_INTEGER,
       maximum: Number.MAX_SAFE_INTEGER,
-      description: 'null: no parent; absent: unchanged.',
+      maxLength: 0,
+      description: 'null or an empty text: no parent.',
     },
   },
 } as const
@@ -91,6 +94,7 @@ export function toUpdateSite(target: SiteTarget, body: SiteBody, accounts: Accou
     operation: 'UpdateSite',
     wac,
     fluxId: null,
+    targetId: String(siteId),
     method: target.path === null ? 'POST' : 'PUT',
     path: path + target.query,
     accept: 'application/json',

@@ -34,12 +34,13 @@ export function readUpdateSite(
   for (const name of ['name', 'description', 'code'] as const) {
     const text = value[name]
     if (text === undefined) continue
-    if (typeof text !== 'string') return faulty(`${name} must be a string.`)
-    change[name] = text
+    if (text !== null && typeof text !== 'string') return faulty(`${name} must be a string or null.`)
+    change[name] = text ?? ''
   }
   const parent = value.parentInfrastructureID
-  if (parent === null || isId(parent)) change.parentInfrastructureID = parent
-  else if (parent !== undefined) return faulty('parentInfrastructureID must be an integer or null.')
+  if (parent === null || parent === '') change.parentInfrastructureID = null
+  else if (isId(parent)) change.parentInfrastructureID = parent
+  else if (parent !== undefined) return faulty('parentInfrastructureID must be an integer, null or empty.')
   return { kind: 'update', wac, siteId, change }
 }
 

@@ -157,7 +157,7 @@ t.test('each fault is found alone and begins with the name of its variable', asy
     ['STATIC_PERMISSIONS_POLICY', 'usb=("https://a.example""https://b.example")', /has "usb=/],
     ['STATIC_PERMISSIONS_POLICY', 'usb=(self"https://a.example")', /has "usb=/],
     ['STATIC_PERMISSIONS_POLICY', 'usb=("https://a\\b")', /has "usb=/],
-    ['ACCESS_LOG', 'none', /one of `errors`, `all`, `off`/],
+    ['ACCESS_LOG', 'none', /one of `errors`, `writes`, `all`, `off`/],
     ['LOG_LEVEL', 'verbose', /one of `trace`/],
     ['SHUTDOWN_SECONDS', '0', /from 1 to 3600/],
     ['SHUTDOWN_DELAY_SECONDS', '301', /from 0 to 300/],

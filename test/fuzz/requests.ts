@@ -202,7 +202,7 @@ const OURS = new Set([
 ])
 
 const PATH =
-  /^\/(?:[A-Za-z0-9_-]{1,64}\/flux\/(?!\.{1,2}\?)[A-Za-z0-9_.~-]{1,128}|[A-Za-z0-9_-]{1,64}\/Infrastructure\/Site\/\d{1,16}|json\/reply\/UpdateSite)(\?[\x21-\x7e]*)?$/
+  /^\/(?:(?!\.{1,2}\/)[A-Za-z0-9_.~-]{1,64}\/flux\/(?!\.{1,2}\?)[A-Za-z0-9_.~-]{1,128}|(?!\.{1,2}\/)[A-Za-z0-9_.~-]{1,64}\/Infrastructure\/Site\/\d{1,16}|json\/reply\/UpdateSite)(\?[\x21-\x7e]*)?$/
 
 /** Throws unless the resource server got a documented request, and the one that the browser named. */
 function check(entry: JournalEntry, asked: string, host: string, tokens: ReadonlySet<string>): void {

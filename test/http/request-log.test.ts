@@ -74,6 +74,46 @@ t.test('ACCESS_LOG=errors writes a line for responses from 400 on, at level erro
   )
 })
 
+t.test(
+  'ACCESS_LOG=writes names operation, account, target and session of each write, and logs errors',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, { ACCESS_LOG: 'writes' })
+    const browser = bff.browser()
+    await signIn(browser, sandbox)
+    const { sessionId } = (await browser.fetch('/auth/session')).json()
+    const write = (method: string, path: string, body: object) =>
+      browser.fetch(path, {
+        method,
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify(body),
+      })
+    await browser.fetch('/flux/a')
+    await browser.fetch('/flux/a', { method: 'HEAD' })
+    await write('PUT', '/site/42', { name: 'N' })
+    await write('POST', '/site', { siteID: 43, wac: 'ACME', name: 'secret name' })
+    await browser.fetch('/flux/missing')
+    await write('PUT', '/site/42', { unknown: 1 })
+    await browser.fetch('/auth/session', { method: 'POST' })
+    await browser.fetch('/nothing')
+    const seen = await requestLines(bff, { path: '/nothing' })
+    t.strictSame(
+      seen.map(({ method, status, operation, wac, targetId, recordKey }) =>
+        [method, status, operation, wac, targetId, recordKey].filter((member) => member !== undefined),
+      ),
+      [
+        ['PUT', 200, 'UpdateSite', 'DEMO', '42', sessionId],
+        ['POST', 200, 'UpdateSite', 'ACME', '43', sessionId],
+        ['GET', 404, 'GetFlux', 'DEMO', 'missing', sessionId],
+        ['PUT', 400, sessionId],
+        ['POST', 200, sessionId],
+        ['GET', 404, sessionId],
+      ],
+    )
+    t.notMatch(bff.log(), /secret name/)
+  },
+)
+
 t.test('ACCESS_LOG=off writes no line for requests', async (t) => {
   const bff = await startBff(t, await startSandbox(t), { ACCESS_LOG: 'off' })
   await ask(portOf(bff), { target: '/nothing' })

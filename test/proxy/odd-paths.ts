@@ -12,6 +12,8 @@ export const GOOD: readonly (readonly [target: string, upstream: string])[] = [
   ['/flux/0', '/DEMO/flux/0?format=JSON'],
   [`/flux/${LONG}`, `/DEMO/flux/${LONG}?format=JSON`],
   [`/flux/${'W'.repeat(64)}/a`, `/${'W'.repeat(64)}/flux/a?format=JSON`],
+  ['/flux/my.account~2/a', '/my.account~2/flux/a?format=JSON'],
+  ['/flux/.../a', '/.../flux/a?format=JSON'],
   ['/flux/flux/flux', '/flux/flux/flux?format=JSON'],
 ]
 
@@ -81,8 +83,8 @@ export const BAD_WAC = [
   '.',
   '..',
   '%2e%2e',
-  'a.b',
-  'a~b',
+  '%2e',
+  '.%2E',
   'a%2fb',
   '%2f',
   'a%5cb',

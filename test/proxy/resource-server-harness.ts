@@ -94,6 +94,7 @@ export function outgoing(change: Partial<OutgoingRequest> = {}): OutgoingRequest
     operation: 'GetFlux',
     wac: 'DEMO',
     fluxId: null,
+    targetId: '1',
     method: 'GET',
     path: '/x',
     accept: 'application/json',

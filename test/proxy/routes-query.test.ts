@@ -117,6 +117,38 @@ t.test('without a format in the query the Accept header decides', async (t) => {
   }
 })
 
+t.test('without a choice in the query or in Accept, Content-Type names the format', async (t) => {
+  const { sandbox, get } = await ready(t)
+  const HTML = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8'
+  for (const [accept, type, format] of [
+    [undefined, 'text/csv', 'CSV'],
+    ['*/*', 'application/xml; charset=utf-8', 'XML'],
+    [' */* ;q=0.5', 'TEXT/JSV', 'JSV'],
+    ['', 'text/xml', 'XML'],
+    [HTML, 'application/jsv', 'JSV'],
+    ['*/*', 'application/json', 'JSON'],
+    ['*/*', 'text/plain', 'JSON'],
+    ['*/*', '', 'JSON'],
+    ['application/json', 'text/csv', 'JSON'],
+    ['text/csv', 'application/xml', 'CSV'],
+    ['application/*', 'text/csv', 'JSON'],
+  ] as const) {
+    sandbox.journal.clear()
+    const headers = [
+      ...(accept === undefined ? [] : [['Accept', accept] as const]),
+      ['Content-Type', type] as const,
+    ]
+    const what = `Accept: ${accept}, Content-Type: ${type}`
+    t.equal((await get('/flux/a', ...headers)).status, 200, what)
+    const [entry] = sandbox.journal.entries()
+    t.equal(entry?.query.format, format, what)
+    t.equal(entry?.headers['content-type'], TYPES[format], what)
+  }
+  sandbox.journal.clear()
+  await get('/flux/a?format=XML', ['Content-Type', 'text/csv'])
+  t.equal(sandbox.journal.entries()[0]?.query.format, 'XML', 'the query comes first')
+})
+
 t.test('an Accept header without any of the formats is 406', async (t) => {
   const { sandbox, get } = await ready(t)
   for (const accept of [

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { faultsOf } from '../config/environment.ts'
 import { field, problemOf } from '../http/wire.ts'
 import { siteCaller } from './site-caller.ts'
 
@@ -45,11 +46,27 @@ t.test('a POST becomes the documented one, with the account of the body or the d
   }
 })
 
-t.test('a parent is sent as a number or null, and an absent one is not sent', async (t) => {
+t.test('an account code may have dots and tildes, in the path, the body and the configuration', async (t) => {
+  const { put, post, sent } = await siteCaller(t, { WAC: 'my.account~2', WAC_ALLOWED: 'my.account~2,DEMO' })
+  await put('{"name":"N"}')
+  t.match(sent(), { url: '/my.account~2/Infrastructure/Site/42', body: { wac: 'my.account~2' } })
+  await put('{"name":"N"}', '/site/my.account~2/42.json')
+  t.match(sent(), { url: '/my.account~2/Infrastructure/Site/42?format=json' })
+  await post('{"siteID":42,"wac":"my.account~2"}')
+  t.match(sent(), { body: { wac: 'my.account~2' } })
+  for (const wac of ['.', '..']) {
+    t.equal((await post(`{"siteID":42,"wac":"${wac}"}`)).status, 400, wac)
+    t.match(faultsOf({ WAC: wac }), [/^WAC must be an account code/], wac)
+    t.match(faultsOf({ WAC_ALLOWED: wac }), [/^WAC_ALLOWED has a faulty entry/], wac)
+  }
+})
+
+t.test('a parent is sent as a number, null or an empty text, and an absent one is not sent', async (t) => {
   const { put, sent } = await siteCaller(t)
   for (const [given, expected] of [
     ['{}', undefined],
     ['{"parentInfrastructureID":null}', null],
+    ['{"parentInfrastructureID":""}', ''],
     ['{"parentInfrastructureID":0}', 0],
     ['{"parentInfrastructureID":9007199254740991}', 9007199254740991],
     ['{"parentInfrastructureID":1.0}', 1],
@@ -78,6 +95,12 @@ t.test('texts are sent to the last character', async (t) => {
   }
   t.equal((await put('\ufeff{"name":"N"}')).status, 200, 'with a byte order mark')
   t.match((sent() as { body: unknown }).body, { name: 'N' })
+})
+
+t.test('name, description and code may be null', async (t) => {
+  const { put, sent } = await siteCaller(t)
+  t.equal((await put('{"name":null,"description":null,"code":null}')).status, 200)
+  t.match(sent(), { body: { name: null, description: null, code: null } })
 })
 
 t.test('the body may repeat members of the path', async (t) => {

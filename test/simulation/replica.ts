@@ -246,6 +246,7 @@ export class Replica implements Owner {
       jsonp: false,
       wac: 'DEMO',
       fluxId: '1',
+      targetId: '1',
     } as const
     try {
       this.#forward(request as never, reply as never, outgoing)
