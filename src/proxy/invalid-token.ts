@@ -163,9 +163,10 @@ function unquoted(token: string): string {
   }
 }
 
-// Every alternative ends at the next `<` or at the end of the text, so that no text is read twice.
+// Every alternative ends at the next `<` or at the end of the text, and a name can end at one place only, so that no
+// text is read twice.
 const XML_PARTS =
-  /<!\[CDATA\[(.*?)(?:\]\]>|$)|<!--.*?(?:-->|$)|<[!?][^<>]*>?|<(\/?)([^\s<>/]+)([^<>]*)>|([^<]+)/gs
+  /<!\[CDATA\[(.*?)(?:\]\]>|$)|<!--.*?(?:-->|$)|<[!?][^<>]*>?|<(\/?)([^\s<>/]+)((?:[\s/][^<>]*)?)>|([^<]+)/gs
 
 /** The texts of elements that hold nothing else, by the names below the root element. */
 function* xmlValues(text: string): Generator<Value> {

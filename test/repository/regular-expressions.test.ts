@@ -7,13 +7,19 @@ import ts from 'typescript'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
-/** Files with patterns that may take quadratic time, and why nobody can make them slow. */
-const ACCEPTED: Record<string, string> = {
-  'src/config/kinds.ts': 'reads a setting of the operator',
-  'src/http/body.ts': 'reads at most MAX_TYPE_LENGTH characters',
-  'src/proxy/invalid-token.ts': 'reads at most MAX_CHALLENGE characters',
-  'src/spa/demo/flux-parse.ts': 'runs in the browser of the demo, on values of its own platform',
-  'src/spa/demo/flux-xml.ts': 'runs in the browser of the demo, on documents of its own platform',
+/** Files with patterns that may take quadratic time: how many, and why nobody can make them slow. */
+const ACCEPTED: Record<string, { count: number; why: string }> = {
+  'src/config/kinds.ts': { count: 1, why: 'reads a setting of the operator' },
+  'src/http/body.ts': { count: 1, why: 'reads at most MAX_TYPE_LENGTH characters' },
+  'src/proxy/invalid-token.ts': { count: 1, why: 'reads at most MAX_CHALLENGE characters' },
+  'src/spa/demo/flux-parse.ts': {
+    count: 1,
+    why: 'runs in the browser of the demo, on values of its own platform',
+  },
+  'src/spa/demo/flux-xml.ts': {
+    count: 2,
+    why: 'runs in the browser of the demo, on documents of its own platform',
+  },
 }
 
 function sources(folder: string): string[] {
@@ -51,11 +57,10 @@ t.test('no regular expression takes more than linear time, unless its text is bo
     slow.filter(({ name }) => !(name in ACCEPTED)),
     [],
   )
-  t.strictSame(
-    Object.keys(ACCEPTED).filter((name) => slow.every((one) => one.name !== name)),
-    [],
-    'each exception is needed',
-  )
+  for (const [name, { count }] of Object.entries(ACCEPTED)) {
+    const found = slow.filter((one) => one.name === name).map(({ literal }) => literal)
+    t.equal(found.length, count, `${name} has no other slow pattern: ${found.join('  ')}`)
+  }
 })
 
 t.test(
