@@ -40,12 +40,15 @@ export interface Site<Integer = number> {
   picture: string
 }
 
-/** What UpdateSite can change. A member that is absent stays as it is; `null` removes the parent. */
+/**
+ * What UpdateSite can change. The platform does not document what it does with a member that is absent, so a call has
+ * all four. Without a parent it is `null` or `''`.
+ */
 export interface SiteChanges {
-  name?: string
-  description?: string
-  code?: string
-  parentInfrastructureID?: number | bigint | null
+  name: string | null
+  description: string | null
+  code: string | null
+  parentInfrastructureID: number | bigint | null | ''
 }
 
 export type ErrorCode =
@@ -89,19 +92,19 @@ const MESSAGES: Record<string, string> = {
 export class BffError extends Error {
   override readonly name = 'BffError'
   /** 0 if there was no response. */
-  readonly status: number
+  declare readonly status: number
   /** `null` for an error of the platform itself, whose text is in `body`. */
-  readonly code: ErrorCode | null
+  declare readonly code: ErrorCode | null
   /** With `login_required`: why the session ended, if it did. */
-  readonly reason: EndReason | null
+  declare readonly reason: EndReason | null
   /** For the log of the server. */
-  readonly requestId: string | null
+  declare readonly requestId: string | null
   /** The wait in seconds that the response asked for. */
-  readonly retryAfter: number | null
-  readonly body: string
+  declare readonly retryAfter: number | null
+  declare readonly body: string
 
   constructor(code: ErrorCode | null, response?: Response, body = '', problem: Record<string, string> = {}) {
-    super(problem.detail ?? problem.title ?? MESSAGES[code!] ?? `The platform responded ${response?.status}.`)
+    super(problem.detail ?? MESSAGES[code!] ?? `The platform responded ${response?.status}.`)
     const header = (name: string) => response?.headers.get(name) ?? null
     this.status = response?.status ?? 0
     this.code = code
@@ -139,6 +142,8 @@ export interface FluxOptions extends CallOptions {
 export interface SiteOptions extends CallOptions {
   wac?: string | undefined
   bigint?: boolean | undefined
+  /** Sends the given members alone. Only for who knows what this platform does with the others. */
+  partial?: boolean | undefined
 }
 
 const LAST_SIGN_IN = 'bff.signIn'
@@ -174,9 +179,9 @@ export function signIn(returnTo = location.pathname + location.search + location
 }
 
 async function leave(returnTo: string): Promise<never> {
-  const sinceLast = Date.now() - Number(sessionStorage.getItem(LAST_SIGN_IN))
+  const sinceLast = Date.now() - +sessionStorage.getItem(LAST_SIGN_IN)!
   if (sinceLast < SIGN_IN_MS && !navigator.userActivation?.isActive) throw new BffError('sign_in_loop')
-  sessionStorage.setItem(LAST_SIGN_IN, String(Date.now()))
+  sessionStorage.setItem(LAST_SIGN_IN, `${Date.now()}`)
   // "Back" may show this page as it was left, with a promise that stays pending.
   addEventListener('pageshow', ({ persisted }) => persisted && location.reload())
   // The server takes 512 bytes.
@@ -235,34 +240,40 @@ export async function flux(
 ): Promise<string>
 export async function flux(
   fluxId: string,
-  options: FluxOptions & { format?: string } = {},
+  { wac, format = 'JSON', query, bigint, ...call }: FluxOptions & { format?: string } = {},
 ): Promise<unknown> {
-  const { wac, format = 'JSON', query, bigint, ...call } = options
   const search = new URLSearchParams(query as Record<string, string>)
   search.set('format', format)
   const text = await ask(`${path('/flux', wac, fluxId)}?${search}`, call)
   return format === 'JSON' ? parseJson(text, bigint) : text
 }
 
+/** The members of a Site that UpdateSite can change: edit this copy, and send all of it. */
+export function changesOf({
+  name,
+  description,
+  code,
+  parentInfrastructureID = null,
+}: Site<number | bigint>): SiteChanges {
+  return { name, description, code, parentInfrastructureID }
+}
+
+type Changes<Options> = Options extends { partial: true } ? Partial<SiteChanges> : SiteChanges
+
 /** UpdateSite: the Site as it is now. */
+export async function updateSite<Options extends SiteOptions = SiteOptions>(
+  siteId: number | string,
+  changes: Changes<Options>,
+  options?: Options,
+): Promise<Site<Options extends { bigint: true } ? number | bigint : number>>
 export async function updateSite(
   siteId: number | string,
-  changes: SiteChanges,
-  options: SiteOptions & { bigint: true },
-): Promise<Site<number | bigint>>
-export async function updateSite(
-  siteId: number | string,
-  changes: SiteChanges,
-  options?: SiteOptions,
-): Promise<Site>
-export async function updateSite(
-  siteId: number | string,
-  changes: SiteChanges,
+  changes: Partial<SiteChanges>,
   { wac, bigint, ...call }: SiteOptions = {},
 ): Promise<unknown> {
-  const members = Object.entries(changes)
-    .filter(([, value]) => value !== undefined)
-    .map(([name, value]) => `"${name}":${typeof value === 'bigint' ? value : JSON.stringify(value)}`)
+  const members = Object.entries(changes).flatMap(([name, value]) =>
+    value === undefined ? [] : `"${name}":${typeof value === 'bigint' ? value : JSON.stringify(value)}`,
+  )
   const text = await ask(path('/site', wac, siteId), { ...call, method: 'PUT', body: `{${members}}` })
   return parseJson(text, bigint)
 }
@@ -330,11 +341,8 @@ function seconds(retryAfter: string | null, date: string | null): number | null 
 
 function pause(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, ms)
-    signal?.addEventListener('abort', () => {
-      clearTimeout(timer)
-      reject(signal.reason)
-    })
+    setTimeout(resolve, ms)
+    signal?.addEventListener('abort', () => reject(signal.reason))
   })
 }
 
@@ -352,8 +360,11 @@ function listen(): BroadcastChannel {
 
 /** Whether the session differs from what this tab knew. */
 function learn(found: Session): boolean {
-  if (found.authenticated) sessionStorage.removeItem(LAST_SIGN_IN)
-  const facts = found.authenticated ? found.sessionId + found.idleExpiresAt : ''
+  let facts = ''
+  if (found.authenticated) {
+    sessionStorage.removeItem(LAST_SIGN_IN)
+    facts = found.sessionId + found.idleExpiresAt
+  }
   if (facts === known) return false
   known = facts
   changes++

@@ -39,7 +39,12 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   const clock = SYSTEM_CLOCK
   const idleMs = config.session.idleSeconds * 1_000
   const tracing = await startTracing(config, log)
-  const warnings = createDeploymentWarnings({ log, clock })
+  const warnings = createDeploymentWarnings({
+    log,
+    clock,
+    publicUrl: config.publicUrl,
+    scope: config.oauth.scope,
+  })
   const metrics = createMetrics()
   const keyring = createKeyring(config.sessionSecrets)
   const { publicUrl, secureCookies: secure } = config
@@ -138,7 +143,10 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     ...services,
     revoke: revoker.revoke,
     keyring,
-    onSignedIn: metrics.signedIn,
+    onSignedIn(flow, granted) {
+      metrics.signedIn(flow)
+      warnings.signedIn(granted)
+    },
     onSignInFailed: metrics.signInFailed,
   })
   const proxy = await addProxy(server, {

@@ -4,6 +4,7 @@ import type { SessionFlow } from '../config/variables.ts'
 import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
+import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { Sessions } from '../session/lifecycle.ts'
 import type { ReliableStore } from '../store/reliable.ts'
@@ -24,7 +25,7 @@ export interface LoginOptions {
   keyring: Keyring
   clock: Clock
   log: Logger
-  onSignedIn: (flow: SessionFlow) => void
+  onSignedIn: (flow: SessionFlow, granted: GrantedTokens) => void
   onSignInFailed: (reason: SignInFailure) => void
 }
 

@@ -47,7 +47,7 @@ export function createSignIn({
   cookies: SessionCookies
   loginCookies: Pick<LoginCookies, 'oldest'>
   log: Logger
-  onSignedIn: (flow: SessionFlow) => void
+  onSignedIn: (flow: SessionFlow, granted: GrantedTokens) => void
 }): SignIn {
   async function endReplaced(key: RecordKey, successor: RecordKey, request: FastifyRequest): Promise<void> {
     try {
@@ -81,7 +81,7 @@ export function createSignIn({
       throw unavailable('store_unavailable', 1, { cause: error, members })
     }
     cookies.setRecordKey(reply, key)
-    onSignedIn(flow)
+    onSignedIn(flow, granted)
     log.info({ event: 'login.succeeded', ...requestInLog(request), recordKey: inLog(key) }, 'signed in')
     for (const name of replaced) if (name !== null) await endReplaced(name, key, request)
     return session

@@ -11,6 +11,8 @@ export interface GrantedTokens {
   /** Epoch milliseconds, counted from the instant before the request was sent. */
   expiresAt: number
   scope: string | null
+  /** The registered callback, as the token endpoint names it (service document, section 2.3). */
+  callback?: string | null
 }
 
 /** The result of a token request. Only `refused` means that the grant itself is dead. `reason` is for the log. */
@@ -115,6 +117,7 @@ interface TokenResponse {
   refresh_token?: string | undefined
   expires_in?: number | undefined
   scope?: string | undefined
+  callback?: unknown
 }
 
 /**
@@ -125,7 +128,14 @@ export function acceptTokens(
   response: TokenResponse,
   requestedAt: number,
 ): Extract<TokenOutcome, { kind: 'granted' | 'in_doubt' }> {
-  const { access_token, token_type = 'bearer', refresh_token, expires_in: seconds = 0, scope } = response
+  const {
+    access_token,
+    token_type = 'bearer',
+    refresh_token,
+    expires_in: seconds = 0,
+    scope,
+    callback,
+  } = response
   if (!/^[\x21-\x7e]+$/.test(access_token)) {
     return inDoubt('the access token holds characters outside visible ASCII')
   }
@@ -139,6 +149,7 @@ export function acceptTokens(
       lifeSeconds: seconds,
       expiresAt: requestedAt + seconds * 1_000,
       scope: scope ?? null,
+      callback: typeof callback === 'string' ? callback : null,
     },
   }
 }

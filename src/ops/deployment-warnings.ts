@@ -1,5 +1,6 @@
 import type { Clock } from '../clock.ts'
 import type { Logger } from '../log.ts'
+import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { StoreFinding } from '../store/redis/deployment-findings.ts'
 import { CLOCK_TOLERANCE_MS } from '../store/store.ts'
 
@@ -9,20 +10,41 @@ interface DeploymentWarnings {
   store(finding: StoreFinding): void
   /** For `onDate` of the authorization server: its clock in epoch milliseconds, and how long the request took. */
   platformDate(date: number, elapsedMs: number): void
+  /** Compares the first tokens of a sign-in with what this server is configured for. */
+  signedIn(granted: Pick<GrantedTokens, 'scope' | 'callback'>): void
   /** All so far, one sentence each. */
   texts(): readonly string[]
+}
+
+/** Longest text of the platform in a line. */
+const MAX_SCOPE = 200
+
+function hostOf(address: string): string | null {
+  return URL.canParse(address) ? new URL(address).hostname : null
+}
+
+/** RFC 6749 section 3.3: the order of scopes does not matter. */
+function isSameScope(one: string, other: string): boolean {
+  const words = (scope: string) => [...new Set(scope.split(' '))].sort().join(' ')
+  return words(one) === words(other)
 }
 
 /** Collects the findings of the store and of the authorization server. */
 export function createDeploymentWarnings({
   log,
   clock,
+  publicUrl,
+  scope,
 }: {
   log: Logger
   clock: Pick<Clock, 'wall'>
+  publicUrl: string
+  /** What is asked for. */
+  scope: string
 }): DeploymentWarnings {
   const texts: string[] = []
   let platformChecked = false
+  let tokensChecked = false
 
   function warn(members: { event: string; [member: string]: unknown }, text: string): void {
     texts.push(text)
@@ -61,6 +83,21 @@ export function createDeploymentWarnings({
       if (Math.abs(aheadMs) <= CLOCK_TOLERANCE_MS) return
       platformChecked = true
       warnOfClock(aheadMs, 'the authorization server')
+    },
+    signedIn(granted) {
+      if (tokensChecked) return
+      tokensChecked = true
+      const host = hostOf(granted.callback ?? '')
+      if (host !== null && host !== hostOf(publicUrl)) {
+        const text =
+          'the callback that is registered for CLIENT_ID is on another host than PUBLIC_URL, so the platform may refuse sign-ins: use credentials that are registered for this host'
+        warn({ event: 'platform.callback_differs', host }, text)
+      }
+      if (granted.scope !== null && !isSameScope(granted.scope, scope)) {
+        const text =
+          'the platform granted another scope than OAUTH_SCOPE asks for, so it may refuse calls (upstream_refused): check OAUTH_SCOPE and BASE_URL'
+        warn({ event: 'platform.scope_differs', granted: granted.scope.slice(0, MAX_SCOPE) }, text)
+      }
     },
     texts: () => texts,
   }

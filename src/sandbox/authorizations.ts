@@ -118,11 +118,16 @@ export function createAuthorizations({ now }: { now: () => number }) {
       return access.authorization
     },
 
-    /** Revokes every authorization of this user, or of all users. Returns how many were active. */
-    revoke(username?: string): number {
+    /** Revokes every authorization of this user, or of all users, but for `kept`. Returns how many were active. */
+    revoke(username?: string, kept?: Authorization): number {
       let ended = 0
       for (const authorization of authorizations) {
-        if (authorization.revoked || (username !== undefined && authorization.username !== username)) continue
+        if (
+          authorization === kept ||
+          authorization.revoked ||
+          (username !== undefined && authorization.username !== username)
+        )
+          continue
         authorization.revoked = true
         ended += 1
       }

@@ -54,6 +54,8 @@ export const faultsSchema = {
     omitRefreshToken: { type: 'boolean' },
     sameRefreshToken: { type: 'boolean' },
     refreshReuse: { enum: ['revoke', 'refuse', 'allow'] },
+    oneGrantPerUser: { type: 'boolean' },
+    absentMembers: { enum: ['keep', 'clear'] },
     revokeAccessTokenAtRefresh: { type: 'boolean' },
     tokenAnswer: {
       type: 'object',

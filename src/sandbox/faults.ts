@@ -28,6 +28,10 @@ export interface Faults {
    * (RFC 9700 section 4.14.2), is merely refused, or is accepted once more.
    */
   refreshReuse: 'revoke' | 'refuse' | 'allow'
+  /** Whether a sign-in ends the tokens that the same user has from earlier ones (document section 5.6 can be read so). */
+  oneGrantPerUser: boolean
+  /** What UpdateSite does with a member that is absent: the document does not show it. */
+  absentMembers: 'keep' | 'clear'
   /** Whether a refresh ends the access tokens that the authorization had before. */
   revokeAccessTokenAtRefresh: boolean
   /** Last change to the token response: members to put in, then members to take out. */
@@ -146,6 +150,8 @@ export function noFaults(tokenLifeSeconds: number): Faults {
     omitRefreshToken: false,
     sameRefreshToken: false,
     refreshReuse: 'revoke',
+    oneGrantPerUser: false,
+    absentMembers: 'keep',
     revokeAccessTokenAtRefresh: false,
     tokenAnswer: {},
     tokenEndpoint: { mode: 'ok' },

@@ -118,7 +118,12 @@ function updateSite({ server, request, query, authorization }: Call): SandboxRes
   if (update.kind === 'faulty') return errorResponse(400, 'invalid_request', update.description)
   const refusal = accountRefusal(server.accounts, authorization, update.wac)
   if (refusal !== null) return refusal
-  const site = server.sites.update(update.wac, update.siteId, update.change)
+  const site = server.sites.update(
+    update.wac,
+    update.siteId,
+    update.change,
+    server.faults.current().absentMembers,
+  )
   if (site === null) return errorResponse(404, 'not_found', 'There is no such site.')
   if (callback === null) return jsonResponse(200, site, 'answered')
   const response = textResponse(200, `${callback}(${JSON.stringify(site)})`, 'answered')

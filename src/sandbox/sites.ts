@@ -13,7 +13,7 @@ export interface SiteWire {
   picture: string
 }
 
-/** What an UpdateSite request changes; a member that is left out stays as it was. */
+/** What an UpdateSite request changes. */
 export type SiteChange = Partial<Pick<SiteWire, 'name' | 'description' | 'code' | 'parentInfrastructureID'>>
 
 /** The site that does not exist, for tests of that case. */
@@ -24,6 +24,8 @@ const EXAMPLES: Readonly<Record<number, { name: string; description: string; cod
   2: { name: 'North warehouse', description: 'Cold store and loading bays', code: 'WH-02' },
   42: { name: 'Test bench', description: 'Laboratory', code: 'LAB-42' },
 }
+
+const EMPTY: Required<SiteChange> = { name: '', description: '', code: '', parentInfrastructureID: null }
 
 export type Sites = ReturnType<typeof createSites>
 
@@ -52,11 +54,11 @@ export function createSites({ now }: { now: () => number }) {
 
   return {
     /** The site after the change; null where there is none to change. */
-    update(wac: string, id: number, change: SiteChange): SiteWire | null {
+    update(wac: string, id: number, change: SiteChange, absent: 'keep' | 'clear'): SiteWire | null {
       const before = find(wac, id)
       if (before === null) return null
       const updateDate = new Date(now()).toISOString().replace('Z', '4567Z')
-      const site = { ...before, ...change, updateDate }
+      const site = { ...before, ...(absent === 'clear' ? EMPTY : {}), ...change, updateDate }
       sites.set(`${wac}/${id}`, site)
       return site
     },

@@ -74,6 +74,9 @@ export function createTokenEndpoint(context: GrantContext) {
       const result = grant.redeem((name) => form.get(name) ?? undefined, context)
       if (result.kind === 'refused') return oauthError(result.error, result.description)
       const { authorization, refreshToken } = result
+      const { username } = authorization
+      if (username !== null && grantType !== 'refresh_token' && faults.current().oneGrantPerUser)
+        authorizations.revoke(username, authorization)
       const wire = tokenResponse(authorization, refreshToken)
       const response = withHeaders(jsonResponse(200, wire, 'granted'), { pragma: 'no-cache' })
       const issued = authorizations.accessTokenNumber(wire.access_token)

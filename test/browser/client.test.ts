@@ -111,8 +111,27 @@ t.test('the client in a page', async (t) => {
       )
       const text = String(await first.evaluate('bff.flux("power", { format: "CSV" })'))
       t.strictSame(exact, ['bigint', /\d{16,}/.exec(text)?.[0]], 'every digit of the id')
-      const site = await first.evaluate('bff.updateSite(42, { name: "Bench", parentInfrastructureID: 7n })')
-      t.match(site, { id: 42, name: 'Bench', parentInfrastructureID: 7 })
+      const changed = await first.evaluate(
+        `bff.updateSite(42, { name: "Bench", description: "D", code: null, parentInfrastructureID: 7n })
+          .then((site) => bff.updateSite(42, { ...bff.changesOf(site), name: "Bench 2" }))`,
+      )
+      t.match(changed, { id: 42, name: 'Bench 2', description: 'D', parentInfrastructureID: 7 })
+      const updates = () => sandbox.journal.entries({ kind: 'UpdateSite' })
+      t.strictSame(
+        updates().map(({ body }) => Object.keys(JSON.parse(body ?? '')).sort()),
+        updates().map(() => [
+          'code',
+          'description',
+          'name',
+          'parentInfrastructureID',
+          'siteID',
+          'wType',
+          'wac',
+        ]),
+        'all members are sent',
+      )
+      await first.evaluate('bff.updateSite(42, { name: "Part" }, { partial: true })')
+      t.match(JSON.parse(updates().at(-1)?.body ?? ''), { name: 'Part', description: undefined })
 
       t.match(
         await failureOf(first, 'bff.flux("a b")'),
@@ -121,7 +140,7 @@ t.test('the client in a page', async (t) => {
       )
       sandbox.faults.set({ resource: { mode: 'truncated', times: 1 } })
       t.match(await failureOf(first, 'bff.flux("power")'), { name: 'SyntaxError' }, 'half of a JSON text')
-      const missing = await failureOf(first, 'bff.updateSite(404, {})')
+      const missing = await failureOf(first, 'bff.updateSite(404, {}, { partial: true })')
       t.match(missing, { status: 404, code: null }, 'an error of the platform')
       t.ok(missing.body, 'its text is there')
 
@@ -144,7 +163,10 @@ t.test('the client in a page', async (t) => {
       )
       const before = asked('/site/')
       busy('1')
-      t.match(await failureOf(first, 'bff.updateSite(1, {})'), { status: 503, retryAfter: 1 })
+      t.match(await failureOf(first, 'bff.updateSite(1, {}, { partial: true })'), {
+        status: 503,
+        retryAfter: 1,
+      })
       t.equal(asked('/site/'), before + 1, 'a write is sent once')
       busy('9')
       const aborted = await first.evaluate(`(async () => {

@@ -157,7 +157,6 @@ async function editSite(t: Test, page: Page, { sandbox }: Demo): Promise<void> {
   t.match(byPut, { wType: 'Site', id: 1, name: 'Nord & Süd', parentInfrastructureID: null })
 
   await page.locator('label', { has: page.locator('#site-route-post') }).click()
-  await page.locator('#site-name').fill('')
   await page.locator('#site-code').fill('N-1')
   await page.locator('#site-parent-by-id').check()
   await page.locator('#site-parent').fill('2')

@@ -107,3 +107,40 @@ t.test('a clock more than 5 s from that of Redis is warned of once', async (t) =
   await until('it is found', () => bff.log().includes('"clock.differs"'))
   t.match(await readyz(bff.opsUrl), { warnings: [/60 s ahead of that of Redis/] })
 })
+
+t.test('a callback on another host and another scope are warned of once, at the first sign-in', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const odd = { callback: 'https://development.example/back', scope: 'odd-scope' }
+  sandbox.faults.set({ tokenAnswer: { set: odd } })
+  for (let count = 0; count < 2; count += 1) {
+    const browser = bff.browser()
+    await signIn(browser, sandbox)
+    t.match((await browser.fetch('/auth/session')).json(), { authenticated: true }, 'nothing is refused')
+  }
+  const lines = bff
+    .log()
+    .split('\n')
+    .filter((line) => line.includes('"platform.'))
+    .map((line) => JSON.parse(line))
+  t.match(lines, [
+    {
+      event: 'platform.callback_differs',
+      level: 'warn',
+      host: 'development.example',
+      msg: /PUBLIC_URL.*credentials/,
+    },
+    { event: 'platform.scope_differs', level: 'warn', granted: 'odd-scope', msg: /upstream_refused/ },
+  ])
+  t.equal(lines.length, 2)
+})
+
+t.test('a sign-in as configured is not warned of', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  await signIn(bff.browser(), sandbox)
+  const other = await startBff(t, sandbox)
+  sandbox.faults.set({ tokenAnswer: { remove: ['callback', 'scope'] } })
+  await signIn(other.browser(), sandbox)
+  t.notMatch(bff.log() + other.log(), /"platform\./)
+})

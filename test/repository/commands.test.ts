@@ -137,6 +137,14 @@ t.test('the server accepts the UPSTREAM_HEADERS that docs/configuration.md shows
   if (!parsed.ok) t.notOk(parsed.faults.some((fault) => fault.includes('UPSTREAM_HEADERS')))
 })
 
+t.test('the server accepts the UPSTREAM_INVALID_TOKEN that docs/configuration.md shows', async (t) => {
+  const line = codeBlock('docs/configuration.md', 'Recognise the response to an invalid token', 'sh')
+  const [, value = ''] = /^UPSTREAM_INVALID_TOKEN=(.*)$/m.exec(line) ?? []
+  const parsed = parseConfig({ UPSTREAM_INVALID_TOKEN: value })
+  t.ok(value !== '' && !parsed.ok, 'the rest is missing')
+  if (!parsed.ok) t.notOk(parsed.faults.some((fault) => fault.includes('UPSTREAM_INVALID_TOKEN')))
+})
+
 /** Blocks that no test names by their heading, and what checks them instead. */
 const CHECKED_OTHERWISE: Readonly<Record<string, string>> = {
   'CONTRIBUTING.md: Tests': '.ci/run, and the options above',

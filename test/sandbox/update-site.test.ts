@@ -100,3 +100,18 @@ t.test('a request that UpdateSite cannot parse changes nothing', async (t) => {
   t.equal((await call('PUT', put, 'name=x', { 'content-type': 'text/plain' })).status, 415)
   t.match(await (await call('PUT', put, {})).json(), { name: 'Head office' })
 })
+
+t.test('absentMembers decides whether a member that is absent stays or is cleared', async (t) => {
+  const { sandbox, call } = await start(t)
+  const update = async (body: object) => (await call('PUT', '/DEMO/Infrastructure/Site/1', body)).json()
+  const all = { name: 'N', description: 'D', code: 'C', parentInfrastructureID: 7 }
+  t.match(await update(all), all)
+  t.match(await update({ name: 'M' }), { ...all, name: 'M' })
+  sandbox.faults.set({ absentMembers: 'clear' })
+  t.match(await update({ name: 'O' }), { name: 'O', description: '', code: '', parentInfrastructureID: null })
+  t.match(await update({ ...all, description: null, parentInfrastructureID: '' }), {
+    ...all,
+    description: '',
+    parentInfrastructureID: null,
+  })
+})

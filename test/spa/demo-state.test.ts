@@ -84,22 +84,22 @@ t.test('a Flux is addressed with and without an account code', async (t) => {
   t.equal(fluxPath({ wac: 'DEMO', fluxId: 'a/b', format: 'JSON' }), '/flux/DEMO/a%2Fb?format=JSON')
 })
 
-t.test('a Site is changed by either route, and only what was filled in is sent', async (t) => {
+t.test('a Site is changed by either route, and all members are sent', async (t) => {
   const form = { wac: '', siteId: 7, name: 'N', description: '', code: '' }
-  t.same(siteCall({ ...form, route: 'PUT', parent: undefined }), {
+  t.same(siteCall({ ...form, route: 'PUT', parent: null }), {
     method: 'PUT',
     path: '/site/7',
-    body: '{"name":"N"}',
+    body: '{"name":"N","description":"","code":"","parentInfrastructureID":null}',
   })
   t.same(siteCall({ ...form, route: 'PUT', wac: 'DEMO', parent: null }), {
     method: 'PUT',
     path: '/site/DEMO/7',
-    body: '{"name":"N","parentInfrastructureID":null}',
+    body: '{"name":"N","description":"","code":"","parentInfrastructureID":null}',
   })
   t.same(siteCall({ ...form, route: 'POST', wac: 'DEMO', parent: 3 }), {
     method: 'POST',
     path: '/site',
-    body: '{"siteID":7,"name":"N","parentInfrastructureID":3,"wac":"DEMO"}',
+    body: '{"siteID":7,"name":"N","description":"","code":"","parentInfrastructureID":3,"wac":"DEMO"}',
   })
 })
 
@@ -133,11 +133,17 @@ t.test('a call is copied as fetch, as curl and with the client', async (t) => {
   t.match(asCurl(read, 'https://a.test'), '-b "__Host-Http-session=$SESSION_COOKIE"')
   const form = { wac: '', siteId: 7, name: "O'Neil", description: '', code: '', parent: null }
   const change = siteCall({ ...form, route: 'PUT' })
-  t.match(asCurl(change, 'http://a.test'), `-d '{"name":"O'\\''Neil","parentInfrastructureID":null}'`)
-  t.match(asFetch(change), `body: '{"name":"O\\'Neil","parentInfrastructureID":null}'`)
+  t.match(
+    asCurl(change, 'http://a.test'),
+    `-d '{"name":"O'\\''Neil","description":"","code":"","parentInfrastructureID":null}'`,
+  )
+  t.match(
+    asFetch(change),
+    `body: '{"name":"O\\'Neil","description":"","code":"","parentInfrastructureID":null}'`,
+  )
   t.equal(
     clientCall({ ...form, route: 'PUT', wac: 'ACME' }),
-    `await updateSite(7, {"name":"O'Neil","parentInfrastructureID":null}, {"wac":"ACME"})`,
+    `await updateSite(7, {"name":"O'Neil","description":"","code":"","parentInfrastructureID":null}, {"wac":"ACME"})`,
   )
   t.equal(quote("a\\'\n"), "'a\\\\\\'\\n'")
 })

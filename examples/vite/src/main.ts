@@ -41,7 +41,9 @@ part<HTMLFormElement>('site').onsubmit = (event) => {
   event.preventDefault()
   const name = String(new FormData(part<HTMLFormElement>('site')).get('name'))
   attempt(async () => {
-    const site = await bff.updateSite(42, { name })
+    // What the platform does with an absent member is not documented, so all of them are sent.
+    const others = { description: 'Laboratory', code: 'LAB-42', parentInfrastructureID: null }
+    const site = await bff.updateSite(42, { name, ...others })
     say(`Saved as ${site.name}`)
   })
 }

@@ -25,12 +25,11 @@ export interface SiteForm {
   /** Empty: the server's default. */
   wac: string
   siteId: number
-  /** Empty texts are not sent. */
   name: string
   description: string
   code: string
-  /** `undefined` is not sent: the parent stays; `null`: no parent. */
-  parent: number | null | undefined
+  /** null: no parent. */
+  parent: number | null
 }
 
 /** The call that carries out an UpdateSite, by either route. */
@@ -51,11 +50,7 @@ export function clientCall(form: SiteForm): string {
   return `await updateSite(${form.siteId}, ${JSON.stringify(membersOf(form))}${wac})`
 }
 
-function membersOf(form: SiteForm) {
-  return {
-    name: form.name || undefined,
-    description: form.description || undefined,
-    code: form.code || undefined,
-    parentInfrastructureID: form.parent,
-  }
+/** All of them: what the platform does with an absent member is not documented. */
+function membersOf({ name, description, code, parent }: SiteForm) {
+  return { name, description, code, parentInfrastructureID: parent }
 }

@@ -28,16 +28,8 @@ export function startSiteView(onSend: (call: Call) => Record<string, string>): S
 
   const textOf = (id: string): string => byId(id, HTMLInputElement).value.trim()
 
-  const readParent = (): number | null | undefined => {
-    switch (checkedValue(form, 'parent-mode')) {
-      case 'none':
-        return null
-      case 'id':
-        return Number(parent.value)
-      default:
-        return undefined
-    }
-  }
+  const readParent = (): number | null =>
+    checkedValue(form, 'parent-mode') === 'id' ? Number(parent.value) : null
 
   const readForm = (): SiteForm => ({
     route: checkedValue(form, 'route') === 'POST' ? 'POST' : 'PUT',
