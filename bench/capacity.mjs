@@ -16,10 +16,9 @@ const HELP = `npm run bench:capacity -- [flags]
   --masters <n>    masters that share them: a Cluster, or one Redis (3)
   --calls <n>      calls of each kind whose latency is taken (5000)
   --starts <n>     replicas that are started one after the other (5)
-  --messages <n>   change messages that are sent to a replica (500000)
   --page <file>    the page to write (none; ours is docs/capacity.md)`
 
-const USUAL = { sessions: 1_000_000, masters: 3, calls: 5_000, starts: 5, messages: 500_000 }
+const USUAL = { sessions: 1_000_000, masters: 3, calls: 5_000, starts: 5 }
 
 await runProgram({ help: HELP, read: readOptions, run })
 
@@ -31,7 +30,6 @@ function readOptions() {
       masters: text,
       calls: text,
       starts: text,
-      messages: text,
       page: text,
       help: { type: 'boolean', default: false },
     },

@@ -7,8 +7,8 @@ import { freePort } from './processes.mjs'
 
 const platformServer = (name) => fileURLToPath(new URL(`platform/${name}.mjs`, import.meta.url))
 
-// The polls of the due queue, the heartbeat, and the commands of /metrics and of this count.
-const BACKGROUND = new Set(['evalsha', 'zrangebyscore', 'zrange', 'time', 'publish', 'zcard', 'info'])
+// The polls of the due queue, and the commands of /metrics and of this count.
+const BACKGROUND = new Set(['evalsha', 'zrangebyscore', 'zrange', 'time', 'zcard', 'info'])
 
 /** Starts the services on the cores of the load generator. */
 export async function startServices(processes) {

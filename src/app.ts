@@ -22,7 +22,7 @@ import { addStaticFiles } from './spa/routes.ts'
 import { createMemoryStore } from './store/memory/store.ts'
 import { createRedisStore } from './store/redis/store.ts'
 import { createReliableStore } from './store/reliable.ts'
-import { inLog, type StoreHealth } from './store/store.ts'
+import { inLog, type SessionStore } from './store/store.ts'
 import { createRevoker } from './tokens/revoker.ts'
 import { createTokens } from './tokens/tokens.ts'
 import type { Tracing } from './tracing/spans.ts'
@@ -33,6 +33,7 @@ export type App = Awaited<ReturnType<typeof buildApp>>
 export const CACHED_SESSIONS = 20_000
 /** Longest wait of a start for the store. */
 const STORE_WAIT_MS = 1_000
+const STORE_TRY_MS = 10
 
 /** Creates every object and registers the routes of every folder. `onStoreRefused`: the store refuses the credentials. */
 export async function buildApp(config: Config, log: Logger, onStoreRefused: (message: string) => void) {
@@ -80,7 +81,18 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
                 },
         })
   const { retried: onRetried, restored: onRestored } = metrics
-  const store = createReliableStore({ store: base, idleMs, clock, log, onRetried, onRestored })
+  const trustMs = config.session.cacheMs
+  const cache = createSessionCache<Caller>({ max: CACHED_SESSIONS, trustMs, monotonic: clock.monotonic })
+  const { distrust: onTouched, drop: onChanged } = cache
+  const store = createReliableStore({
+    store: base,
+    clock,
+    log,
+    onRetried,
+    onRestored,
+    onTouched,
+    onChanged,
+  })
 
   const { oauth, egress, refresh: timing } = config
   const { concurrency } = timing
@@ -116,7 +128,6 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     events: metrics,
     wrapRefresh: tracing?.wrapRefresh,
   })
-  const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS })
 
   const server = createServer(config)
   tracing?.traceRequests(server)
@@ -181,7 +192,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
      * Resolves as soon as the store is connected or known to be unreachable, at the latest after one second. Until then
      * the public port should stay closed: calls would be refused although nothing is wrong.
      */
-    storeTried: () => Promise.race([live(store.health), unreachable, pause(STORE_WAIT_MS)]),
+    storeTried: () => Promise.race([connected(store), unreachable, pause(STORE_WAIT_MS)]),
     /** Starts the background refreshes. */
     start: tokens.start,
     readiness,
@@ -206,11 +217,15 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   }
 }
 
-function live({ isLive, onLive }: StoreHealth): Promise<void> {
-  return new Promise((resolve) => {
-    if (isLive()) resolve()
-    onLive(() => resolve())
-  })
+async function connected(store: Pick<SessionStore, 'ping'>): Promise<void> {
+  const until = performance.now() + STORE_WAIT_MS
+  while (performance.now() < until) {
+    try {
+      return await store.ping()
+    } catch {
+      await pause(STORE_TRY_MS)
+    }
+  }
 }
 
 /** undefined without a collector: then nothing of OpenTelemetry is loaded, and no request does more than before. */

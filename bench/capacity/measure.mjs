@@ -1,7 +1,6 @@
 // Fills the store and measures every figure of the page in sequence.
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { cpuOf } from '../machine.mjs'
 import { DIST } from '../places.mjs'
 import { freePort } from '../processes.mjs'
 import { replicaEnv } from '../refresh/sessions.mjs'
@@ -11,12 +10,10 @@ const WORKER = fileURLToPath(new URL('store-worker.mjs', import.meta.url))
 const PREFIX = 'capacity:'
 const SHARDS = 16
 const AT_ONCE = 64
-const SETTLE_MS = 2_000
-const AT_REST_MS = 5_000
 
 /** Fills the masters and measures. Returns the figures that tables.mjs prints, times in milliseconds, CPU in microseconds. */
 export async function measureCapacity({ services, masters, options, say }) {
-  const { sessions, calls, starts, messages } = options
+  const { sessions, calls, starts } = options
   const settings = {
     redisPort: masters.port,
     tokenUrl: `${services.authUrl}/oauth/token`,
@@ -45,14 +42,12 @@ export async function measureCapacity({ services, masters, options, say }) {
   const redisCpuEach = cpuBefore === null ? null : (masters.cpu() - cpuBefore) / calls
 
   const replicas = await timeStarts({ services, settings, starts })
-  say('measured: starts')
-  const message = await weighMessages({ services, masters, settings, worker, messages })
   await worker.stop()
   return {
     ...{ masters: masters.count, sessions, bytesEach, queueBytesEach, calls, due },
     ...{ read: read.took, queueLength: queueLength.took, replace: replace.took },
     ...{ idleClaim: idleClaim.took, dueClaim: dueClaim.took },
-    ...{ refreshesEach: calls / refreshSeconds, redisCpuEach, ...replicas, ...message, messages },
+    ...{ refreshesEach: calls / refreshSeconds, redisCpuEach, ...replicas },
   }
 }
 
@@ -99,32 +94,6 @@ async function timeStarts({ services, settings, starts }) {
   return { readyMs, servedMs }
 }
 
-/**
- * CPU time for one change message, in microseconds: of a replica for each time it receives it (once from each master),
- * and of one node of Redis. null if unknown.
- */
-async function weighMessages({ services, masters, settings, worker, messages }) {
-  const replica = await startReplica(services, settings, {
-    port: await freePort(),
-    opsPort: await freePort(),
-  })
-  await pause(SETTLE_MS)
-  const cpu = () => ({ replica: cpuOf(replica.pid), redis: masters.cpu(), at: performance.now() })
-  const begin = cpu()
-  await pause(AT_REST_MS)
-  const idle = cpu()
-  await worker.ask({ name: 'messages', count: messages, channel: `${settings.prefix}changed` })
-  await pause(SETTLE_MS)
-  const end = cpu()
-  await replica.stop()
-  if (begin.replica === null) return { messageCpu: null, messageRedisCpu: null }
-  const each = (of) => {
-    const atRest = (idle[of] - begin[of]) / (idle.at - begin.at)
-    return (end[of] - idle[of] - atRest * (end.at - idle.at)) / messages / masters.count
-  }
-  return { messageCpu: each('replica'), messageRedisCpu: each('redis') }
-}
-
 async function startReplica(services, settings, { port, opsPort }) {
   const url = `http://127.0.0.1:${port}`
   const { pid, stop } = await services.processes.start(process.execPath, [join(DIST, 'main.js')], {
@@ -156,8 +125,4 @@ async function queueMemory({ memoryOf }) {
     bytes += await memoryOf(`${PREFIX}due:{${shard.toString(16)}}`)
   }
   return bytes
-}
-
-function pause(milliseconds) {
-  return new Promise((resolve) => setTimeout(resolve, milliseconds))
 }

@@ -1,7 +1,6 @@
 // Uses the store through the server's own code, in a separate process. Started with JSON:
 // `{redisPort, tokenUrl, prefix, env}`, the port of one master. Each message `{name, ...}` is one job. The worker sends back its result.
 import { randomBytes, randomUUID } from 'node:crypto'
-import { Redis } from 'ioredis'
 import { forEach, newTokens, openStore, sealTokens } from '../refresh/sessions.mjs'
 
 const settings = JSON.parse(process.argv[2])
@@ -24,7 +23,7 @@ const DUE_WITHIN_MS = 3_600_000
 /** Keys of the sessions to use, spread over all sessions. */
 const keys = []
 
-const ORDERS = { fill, claimDue, time, refreshes, messages }
+const ORDERS = { fill, claimDue, time, refreshes }
 
 process.on('message', async ({ name, ...order }) => {
   try {
@@ -123,18 +122,4 @@ async function refreshes({ calls, atOnce }) {
     await store.schedule(key, DUE_FROM_MS + Math.random() * DUE_WITHIN_MS)
   })
   return { took }
-}
-
-/** Change messages of sessions that the replica does not cache, the usual case; at most 50,000 a second. */
-async function messages({ count, channel }) {
-  const redis = new Redis({ host: '127.0.0.1', port: settings.redisPort })
-  const perBatch = 500
-  for (let sent = 0; sent < count; sent += perBatch) {
-    const batch = redis.pipeline()
-    for (let at = 0; at < Math.min(perBatch, count - sent); at += 1) {
-      batch.publish(channel, randomBytes(32).toString('hex'))
-    }
-    await Promise.all([batch.exec(), new Promise((resolve) => setTimeout(resolve, 10))])
-  }
-  redis.disconnect()
 }

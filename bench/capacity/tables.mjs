@@ -23,8 +23,6 @@ export function capacityTable(figures) {
     ['CPU of Redis for those of one refresh', micro(figures.redisCpuEach)],
     ['a new replica: start to `/readyz` 200', `${whole(median(figures.readyMs))} ms`],
     ['a new replica: start to its first call served', `${whole(median(figures.servedMs))} ms`],
-    ['CPU of a replica for one change message, from one master', micro(figures.messageCpu)],
-    ['CPU of one master for one change message, one subscriber', micro(figures.messageRedisCpu)],
   ])
 }
 
@@ -33,7 +31,7 @@ const MASTER_BYTES = 16e9
 const FILLED = 0.7
 /** Access tokens of an hour are refreshed five minutes ahead, and up to one minute later. */
 const REFRESH_EVERY_SECONDS = 3_600 - 300 + 30
-/** Share of a core for refreshes and messages. The remaining share is for calls and peaks. */
+/** Share of a core for refreshes. The remaining share is for calls and peaks. */
 const REPLICA_SHARE = 0.5
 
 /** `benchmarks`: the page that holds the cost of one refresh. */
@@ -41,7 +39,7 @@ export function growthTable(figures, benchmarks) {
   const refreshCpu = refreshCost(readFileSync(benchmarks, 'utf8'))
   const columns = [10e6, 100e6].map((sessions) => growth(figures, refreshCpu, sessions))
   const row = (name, cell) => [name, ...columns.map(cell)]
-  const known = figures.messageCpu !== null
+  const known = figures.redisCpuEach !== null
   return markdownTable(
     [
       ['', 'left', ([name]) => name],
@@ -63,38 +61,25 @@ export function growthTable(figures, benchmarks) {
               ({ masterRefreshShare }) => `${percent(masterRefreshShare)} of a core`,
             ),
             row(
-              'every node: CPU to pass on all change messages',
-              ({ nodeMessageShare }) => `${percent(nodeMessageShare)} of a core`,
-            ),
-            row(
-              'every process: CPU to take all change messages',
-              ({ messageShare }) => `${percent(messageShare)} of a core`,
-            ),
-            row(
               `all processes: CPU for the refreshes, ${refreshCpu} µs each`,
               ({ refreshCores }) => `${refreshCores.toFixed(1)} cores`,
             ),
-            row('processes, each half a core busy with both', ({ processes }) =>
-              processes === null ? 'no number is enough' : whole(processes),
-            ),
+            row('processes, each half a core busy with refreshes', ({ processes }) => whole(processes)),
           ]
         : []),
     ],
   )
 }
 
-function growth({ bytesEach, messageCpu, messageRedisCpu, redisCpuEach }, refreshCpu, sessions) {
+function growth({ bytesEach, redisCpuEach }, refreshCpu, sessions) {
   const bytes = sessions * bytesEach
   const masters = Math.ceil(bytes / (MASTER_BYTES * FILLED))
   const perSecond = sessions / REFRESH_EVERY_SECONDS
-  // One refresh that succeeds is one message. It comes to every node, and to every process from each master.
-  const messageShare = (perSecond * masters * messageCpu) / 1e6
   const refreshCores = (perSecond * refreshCpu) / 1e6
   return {
-    ...{ sessions, bytes, masters, perSecond, messageShare, refreshCores },
+    ...{ sessions, bytes, masters, perSecond, refreshCores },
     masterRefreshShare: ((perSecond / masters) * redisCpuEach) / 1e6,
-    nodeMessageShare: (perSecond * messageRedisCpu) / 1e6,
-    processes: messageShare < REPLICA_SHARE ? Math.ceil(refreshCores / (REPLICA_SHARE - messageShare)) : null,
+    processes: Math.ceil(refreshCores / REPLICA_SHARE),
   }
 }
 

@@ -112,6 +112,7 @@ function toConfig(values: Values) {
     session: {
       idleSeconds: values.SESSION_IDLE_SECONDS,
       maxSeconds: values.SESSION_MAX_SECONDS,
+      cacheMs: values.SESSION_CACHE_MS,
     },
     refresh: {
       aheadSeconds: values.REFRESH_AHEAD_SECONDS,

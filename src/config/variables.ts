@@ -138,7 +138,7 @@ export const TABLE = {
   REDIS_PREFIX: withDefault(
     'bff:',
     matching(/^[A-Za-z0-9_.:/-]{1,64}$/, '1 to 64 of `A-Z a-z 0-9 _ . : / -`'),
-    'begins the name of every key and channel',
+    'begins the name of every key',
   ),
 
   SESSION_IDLE_SECONDS: withDefault(
@@ -150,6 +150,11 @@ export const TABLE = {
     '43200',
     wholeNumber(1, YEAR_SECONDS),
     'a session ends this long after sign-in',
+  ),
+  SESSION_CACHE_MS: withDefault(
+    '1000',
+    wholeNumber(0, 10_000),
+    'how long a replica serves a session from memory before it asks the store again; 0: each request asks',
   ),
   REFRESH_AHEAD_SECONDS: withDefault(
     '300',

@@ -81,7 +81,7 @@ export function createStaySignedIn({
     if (key === null) throw problem('login_required', NO_COOKIE)
     // Activity is recorded without a look at the limits, so a session that has passed one must be found first.
     await findLive(key, request)
-    sessions.touch(key)
+    await sessions.touch(key)
     const session = await findLive(key, request)
     renewCookies(request, reply, cookies)
     // Fastify would read the body after this hook, so the response is sent here.

@@ -69,7 +69,7 @@ function eviction(policies: readonly (string | null)[]): Verdict {
 }
 
 function rights(failures: readonly string[], prefix: string): Verdict {
-  if (failures.length === 0) return ok('rights', `may read, write and publish below ${prefix}`)
+  if (failures.length === 0) return ok('rights', `may read and write below ${prefix}`)
   const missing = [...new Set(failures.map((text) => remedy(text, prefix)))]
   return fault('rights', missing.join('; '))
 }
@@ -81,7 +81,6 @@ function remedy(text: string, prefix: string): string {
       ? `Redis takes no writes (${text}): give it memory or disk space, or lead REDIS_URL to its master`
       : `Redis could not do a step (${text}): check REDIS_URL`
   const user = 'the user of REDIS_URL'
-  if (/channel/i.test(text)) return `${user} may not use channels below ${prefix}: add &${prefix}* to its ACL`
   if (/\bkeys?\b/i.test(text)) return `${user} may not use keys below ${prefix}: add ~${prefix}* to its ACL`
   const command = /run the '([a-z|_-]+)'/i.exec(text)?.[1]?.toLowerCase()
   return command === undefined

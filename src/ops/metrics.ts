@@ -24,7 +24,7 @@ interface Metrics extends RefreshEvents {
   request(labels: { route: string; method: string; status: number }, seconds: number): void
   upstream(operation: string, status: number, seconds: number): void
   store(command: string, seconds: number): void
-  cache(result: 'hit' | 'miss' | 'bypass'): void
+  cache(result: 'hit' | 'revalidated' | 'miss'): void
   /** Gives the gauges their sources. */
   watch(sources: MetricsSources): void
   text(): Promise<string>
@@ -76,7 +76,7 @@ export function createMetrics(): Metrics {
     buckets: LAG_BUCKETS,
     registry,
   })
-  const lookUps = { hit: 0, miss: 0, bypass: 0 }
+  const lookUps = { hit: 0, revalidated: 0, miss: 0 }
   new Counter({
     name: 'bff_session_cache_total',
     help: 'Look-ups of sessions in the process',

@@ -2,7 +2,7 @@ import type { SessionStore, StoreUnavailable } from '../store/store.ts'
 
 interface ReadinessOptions {
   isListening: () => boolean
-  store: Pick<SessionStore, 'ping' | 'health'>
+  store: Pick<SessionStore, 'ping'>
   warnings: () => readonly string[]
 }
 
@@ -16,7 +16,7 @@ export interface Readiness {
   announceStop(): void
 }
 
-/** A process is ready while its port is open and it can trust the store. */
+/** A process is ready while its port is open and the store takes writes. */
 export function createReadiness({ isListening, store, warnings }: ReadinessOptions): Readiness {
   let stopping = false
 
@@ -28,7 +28,6 @@ export function createReadiness({ isListening, store, warnings }: ReadinessOptio
       () => null,
       (error: StoreUnavailable) => error,
     )
-    if (!store.health.isLive()) reasons.push('change messages of the store do not arrive')
     if (failure !== null)
       reasons.push(failure.unreached ? 'the store does not answer' : 'the store takes no writes')
     return reasons

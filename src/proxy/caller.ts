@@ -12,7 +12,7 @@ import {
   notLiveProblem,
   touchIntervalMs,
 } from '../session/session.ts'
-import { type RecordKey, type SessionStore, StoreUnavailable } from '../store/store.ts'
+import { type RecordKey, type SessionState, StoreUnavailable } from '../store/store.ts'
 import type { Access } from '../tokens/obtain.ts'
 import { neededAt, type RefreshTiming } from '../tokens/refresh-policy.ts'
 import type { Tokens } from '../tokens/tokens.ts'
@@ -24,10 +24,16 @@ export interface Caller {
   readonly gen: number
   /** A ready `Bearer …` value. */
   readonly authorization: string
-  /** Monotonic milliseconds; after it the store is asked again. */
-  readonly usableUntil: number
+  /** When the access token is due for a refresh, epoch milliseconds. */
+  readonly neededAt: number
   /** Of the access token, monotonic milliseconds. */
   readonly expiresAt: number
+  /** `SESSION_CACHE_MS` after the read that has shown last that the session goes on was sent, monotonic milliseconds. */
+  provenUntil: number
+  /** When the session passes a limit by the clock of this process, monotonic milliseconds. */
+  limitAt: number
+  /** Until `provenUntil`, or a limit or refresh before it. After it the store is asked again. */
+  usableUntil: number
   /** The last recorded activity, monotonic milliseconds: up to `touchIntervalMs` behind the browser's last request. */
   activeAt: number
 }
@@ -43,10 +49,16 @@ export interface Refresher<C> {
   forceRefresh(refused: C, namesInvalidToken: boolean, request: RequestInLog): Promise<C>
   /** Whether the caller's token has expired by the clock of this process. */
   hasExpired(caller: C): boolean
+  /** Whether a call that has waited may leave without another look at the store. */
+  isProven(caller: C): boolean
+  /** Asks the store: whether the session goes on with the token of this caller. */
+  prove(caller: C): Promise<boolean>
+  /** The caller that its session has now. Rejects with the problem to send. */
+  renew(caller: C, request: RequestInLog): Promise<C>
 }
 
 export interface Callers extends Refresher<Caller> {
-  /** The caller for a `Cookie` header if this process has it cached: no store, no signature check. */
+  /** The caller for a `Cookie` header if this process knows it well enough: no store, no signature check. */
   cached(header: string | undefined): Caller | null
   /**
    * The caller for a `Cookie` header, with a usable token. Rejects with the problem to send. `onSession`
@@ -58,23 +70,21 @@ export interface Callers extends Refresher<Caller> {
 export interface CallersOptions {
   cookies: SessionCookies
   cache: SessionCache<Caller>
-  store: Pick<SessionStore, 'health'>
-  sessions: Pick<Sessions, 'find' | 'touch' | 'end'>
+  /** As that of the cache. */
+  trustMs: number
+  sessions: Pick<Sessions, 'find' | 'readState' | 'touch' | 'end'>
   tokens: Pick<Tokens, 'obtainAccessToken'>
   timing: RefreshTiming
   idleMs: number
   clock: Clock
-  /** Called for each lookup with a session cookie; `bypass`: change messages do not arrive. */
-  observe: (result: 'hit' | 'miss' | 'bypass') => void
+  /** Called for each lookup with a session cookie; `revalidated`: a small read has proven what was known. */
+  observe: (result: 'hit' | 'revalidated' | 'miss') => void
 }
-
-/** A cached caller is used at most this long before its session is read again. */
-const MAX_ENTRY_AGE_MS = 60_000
 
 export function createCallers({
   cookies,
   cache,
-  store,
+  trustMs,
   sessions,
   tokens,
   timing,
@@ -89,10 +99,7 @@ export function createCallers({
     if (cookie === null) return null
     const caller = cache.get(cookie)
     const at = clock.monotonic()
-    if (caller === null || at >= caller.usableUntil) {
-      observe(store.health.isLive() ? 'miss' : 'bypass')
-      return null
-    }
+    if (caller === null || at >= caller.usableUntil) return null
     observe('hit')
     noteActivity(caller, at)
     return caller
@@ -105,37 +112,95 @@ export function createCallers({
   ): Promise<Caller> {
     const cookie = cookies.read(header)
     if (cookie === null) throw problem('login_required', NO_COOKIE)
-    const verified = cookies.verify(cookie)
-    if (verified === null) throw problem('login_required', 'The session cookie is not one of ours.')
-    const read = cache.beginRead(verified.recordKey)
-    let found: Found
+    let key = cache.keyOf(cookie)
+    if (key === null) {
+      key = cookies.verify(cookie)?.recordKey ?? null
+      if (key === null) throw problem('login_required', 'The session cookie is not one of ours.')
+      cache.noteCookie(cookie, key)
+    }
+    return await callerOf(key, onSession, request)
+  }
+
+  /** The caller of a session by what the store shows now: a small read if its tokens are known, else a full one. */
+  async function callerOf(key: RecordKey, onSession: () => void, request: RequestInLog): Promise<Caller> {
+    let looked: Found | Caller
     try {
-      found = await sessions.find(verified.recordKey, request)
+      looked = (await provenCaller(key)) ?? (await readSession(key, request))
     } catch (error) {
       if (error instanceof StoreUnavailable) onSession()
       throw error
     }
-    if (found.kind !== 'live') {
-      cache.drop(verified.recordKey)
-      throw notLiveProblem(found)
-    }
+    if ('kind' in looked && looked.kind !== 'live') throw notLiveProblem(looked)
     onSession()
-    const caller = await requireCaller(found.session, await tokens.obtainAccessToken(found.session))
-    // A refresh has changed the record meanwhile, and its change message may be missing.
-    if (caller.gen === found.session.record.gen) cache.put(cookie, caller, read)
-    else cache.drop(caller.key)
+    // The wait for a token may have been long, and a refresh of this process has changed the record.
+    const caller = 'kind' in looked ? await withToken(looked.session, request) : looked
+    noteActivity(caller, clock.monotonic())
     return caller
   }
 
-  /** The caller with the token of `access`. Without one it throws the problem to send. */
-  async function requireCaller(session: LiveSession, access: Access): Promise<Caller> {
-    switch (access.kind) {
-      case 'token': {
-        const at = clock.monotonic()
-        const caller = toCaller(access.session, at)
-        noteActivity(caller, at)
+  /** The known caller of a session, if a small read shows that it is still right and its token needs no refresh. */
+  async function provenCaller(key: RecordKey): Promise<Caller | null> {
+    const known = cache.known(key)
+    if (known === null || clock.wall() >= known.neededAt || !(await prove(known))) return null
+    // Whether it ends is decided where the clock of the store is asked as well.
+    if (clock.monotonic() >= known.limitAt) return null
+    observe('revalidated')
+    return known
+  }
+
+  /** A full read: a session whose token needs a refresh, or has ended, or its new caller. */
+  async function readSession(key: RecordKey, request: RequestInLog): Promise<Found | Caller> {
+    observe('miss')
+    return await cache.read(key, {
+      kind: 'session',
+      send: () => sessions.find(key, request),
+      take(found, sentAt) {
+        if (found.kind !== 'live') {
+          cache.put(key, null)
+          return found
+        }
+        const { session } = found
+        if (clock.wall() >= neededAt(session.tokens, timing)) return found
+        // Another waiter of the same read may have made it.
+        const known = cache.known(key)
+        const caller = known?.gen === session.record.gen ? known : toCaller(session)
+        trust(caller, session.record, sentAt)
         return caller
-      }
+      },
+    })
+  }
+
+  function prove(caller: Caller): Promise<boolean> {
+    const { key } = caller
+    return cache.read(key, {
+      kind: 'state',
+      send: () => sessions.readState(key),
+      take(state, sentAt) {
+        const goesOn = state !== null && state.gen === caller.gen
+        if (goesOn) trust(caller, state, sentAt)
+        else if (cache.known(key) === caller) cache.put(key, null)
+        return goesOn
+      },
+    })
+  }
+
+  async function renew(caller: Caller, request: RequestInLog): Promise<Caller> {
+    return (await prove(caller)) ? caller : await callerOf(caller.key, () => {}, request)
+  }
+
+  async function withToken(
+    session: LiveSession,
+    request: RequestInLog,
+    refusedGen?: number,
+  ): Promise<Caller> {
+    return await renew(requireCaller(session, await tokens.obtainAccessToken(session, refusedGen)), request)
+  }
+
+  /** The caller with the token of `access`, not proven yet. Without one it throws the problem to send. */
+  function requireCaller(session: LiveSession, access: Access): Caller {
+    switch (access.kind) {
+      case 'token':
+        return toCaller(access.session)
       case 'ended':
         throw loginRequired(access.reason)
       case 'unavailable':
@@ -147,29 +212,39 @@ export function createCallers({
     }
   }
 
-  /** `at` is now by the monotonic clock: a step of the wall clock must not prolong a cached entry. */
-  function toCaller({ key, tokens: held, record }: LiveSession, at: number): Caller {
-    const fromWall = at - clock.wall()
-    const activeAt = record.seenAt + fromWall
+  /** Not proven yet. By the monotonic clock: a step of the wall clock must not prolong the life of a token. */
+  function toCaller({ key, tokens: held, record }: LiveSession): Caller {
     return {
       key,
       gen: record.gen,
       authorization: `Bearer ${held.accessToken.reveal()}`,
-      usableUntil: Math.min(
-        neededAt(held, timing) + fromWall,
-        record.idleEndsAt + fromWall,
-        at + MAX_ENTRY_AGE_MS,
-      ),
-      expiresAt: held.expiresAt + fromWall,
-      // The clock of this process is far behind the one that wrote the record: record activity now.
-      activeAt: activeAt > at + touchEveryMs ? at - touchEveryMs : activeAt,
+      neededAt: neededAt(held, timing),
+      expiresAt: held.expiresAt + clock.monotonic() - clock.wall(),
+      provenUntil: Number.NEGATIVE_INFINITY,
+      limitAt: Number.NEGATIVE_INFINITY,
+      usableUntil: Number.NEGATIVE_INFINITY,
+      activeAt: Number.NEGATIVE_INFINITY,
     }
+  }
+
+  /** The store showed `state` to a read that was sent at `sentAt`. */
+  function trust(caller: Caller, state: SessionState, sentAt: number): void {
+    const at = clock.monotonic()
+    const fromWall = at - clock.wall()
+    const activeAt = state.seenAt + fromWall
+    caller.provenUntil = sentAt + trustMs
+    caller.limitAt = state.idleEndsAt + fromWall
+    caller.usableUntil = Math.min(caller.provenUntil, caller.neededAt + fromWall, caller.limitAt)
+    // Where the clock of this process is far behind the one that wrote the record, activity is recorded now.
+    caller.activeAt = Math.max(caller.activeAt, activeAt > at + touchEveryMs ? at - touchEveryMs : activeAt)
+    cache.put(caller.key, caller)
   }
 
   function noteActivity(caller: Caller, at: number): void {
     if (at - caller.activeAt < touchEveryMs) return
     caller.activeAt = at
-    sessions.touch(caller.key)
+    // One that the store does not take is lost: the next follows after the same interval.
+    sessions.touch(caller.key).catch(() => {})
   }
 
   async function forceRefresh(
@@ -185,7 +260,9 @@ export function createCallers({
         const access = await tokens.obtainAccessToken(session, refused.gen)
         if (access.kind === 'not_refreshable' && namesInvalidToken)
           throw await endInvalidToken(refused, request)
-        return await requireCaller(session, access)
+        const caller = await renew(requireCaller(session, access), request)
+        noteActivity(caller, clock.monotonic())
+        return caller
       }
       case 'ended':
         throw loginRequired(found.reason)
@@ -203,5 +280,13 @@ export function createCallers({
     return found.kind === 'ended' ? loginRequired(found.reason ?? 'refused') : problem('upstream_refused')
   }
 
-  return { cached, find, forceRefresh, hasExpired: (caller) => clock.monotonic() >= caller.expiresAt }
+  return {
+    cached,
+    find,
+    forceRefresh,
+    hasExpired: (caller) => clock.monotonic() >= caller.expiresAt,
+    isProven: (caller) => clock.monotonic() < caller.provenUntil,
+    prove,
+    renew,
+  }
 }

@@ -4,7 +4,7 @@ import { networkOf } from '../http/network-of.ts'
 import { type Logger, requestInLog } from '../log.ts'
 import type { ApplicationCallers } from './application-caller.ts'
 import type { Caller, Callers, Refresher } from './caller.ts'
-import { type AccountRules, checkAccount, type OutgoingRequest } from './outgoing-request.ts'
+import { type AccountRules, type Call, checkAccount, type OutgoingRequest } from './outgoing-request.ts'
 import type { ResourceServer } from './resource-server.ts'
 import type { Failure } from './response-rules.ts'
 
@@ -90,15 +90,23 @@ export function createForward(options: ForwardOptions): Forward {
     const isFirst = forwarding.calls === 1
     const newTokenWasValid = !isFirst && !refresher.hasExpired(caller)
     const startedAt = performance.now()
-    const call = {
+    const call: Call = {
       outgoing,
       request: request.raw,
       response: reply.raw,
       authorization: caller.authorization,
       holder,
       requestId: request.id,
+      isProven: () => refresher.isProven(caller),
+      prove: () => refresher.prove(caller),
     }
     resourceServer.send(call, (outcome) => {
+      if (outcome.kind === 'withdrawn') {
+        forwarding.calls -= 1
+        if (outcome.error === null) sendWith(forwarding, refresher.renew(caller, requestInLog(request)))
+        else reply.send(outcome.error)
+        return
+      }
       const status = 'status' in outcome ? outcome.status : 0
       observe(outgoing.operation, status, (performance.now() - startedAt) / 1_000)
       switch (outcome.kind) {
@@ -131,11 +139,12 @@ export function createForward(options: ForwardOptions): Forward {
     refused: C,
     namesInvalidToken: boolean,
   ): void {
-    const { refresher, request, reply } = forwarding
-    refresher
-      .forceRefresh(refused, namesInvalidToken, requestInLog(request))
-      .then((caller) => send(forwarding, caller))
-      .catch((error: unknown) => reply.send(error))
+    const { refresher, request } = forwarding
+    sendWith(forwarding, refresher.forceRefresh(refused, namesInvalidToken, requestInLog(request)))
+  }
+
+  function sendWith<C extends Authorized>(forwarding: Forwarding<C>, found: Promise<C>): void {
+    found.then((caller) => send(forwarding, caller)).catch((error: unknown) => forwarding.reply.send(error))
   }
 }
 

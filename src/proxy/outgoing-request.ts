@@ -34,6 +34,10 @@ export interface Call {
   /** Whose share of the connections it uses. */
   holder: string
   requestId: string
+  /** Whether the call may leave now although it has waited. */
+  isProven(): boolean
+  /** Asks the store whether it may leave with this token. */
+  prove(): Promise<boolean>
   /** Sent instead of the browser's (W3C Trace Context). Set by tracing/spans.ts. */
   traceparent?: string
 }

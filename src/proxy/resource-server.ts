@@ -20,7 +20,6 @@ import {
   type Connection,
   createUpstreamConnections,
   type TrackedDispatchOptions,
-  type UpstreamConnections,
 } from './upstream-connections.ts'
 
 /** The end of a call. All but the first three leave the browser's response untouched. */
@@ -35,6 +34,8 @@ export type Outcome =
   | { kind: 'cut'; status: number }
   /** The access token was refused: any 401, or a 400 or 403 whose head or body says so. */
   | { kind: 'token_refused'; namesInvalidToken: boolean; status: number }
+  /** Nothing was sent: the store could not show that the session goes on with this token. `error`: why it could not be asked. */
+  | { kind: 'withdrawn'; error: unknown }
   | Failure
 
 export interface ResourceServerOptions {
@@ -85,7 +86,8 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
   let open = 0
   let whenIdle: (() => void) | null = null
   const shared: Shared = {
-    upstream,
+    kept: { pool: upstream.kept, free: connections, waiting: [] },
+    fresh: { pool: upstream.fresh, free: connections, waiting: [] },
     shares: new Shares(share),
     prefix: base.pathname.replace(/\/$/, ''),
     tokenIn,
@@ -115,7 +117,8 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
 
 /** The same for every request of one resource server. */
 interface Shared {
-  upstream: UpstreamConnections
+  kept: Places
+  fresh: Places
   shares: Shares
   /** The path of the base URL. */
   prefix: string
@@ -129,6 +132,16 @@ interface Shared {
   securityHeaders: readonly string[]
   /** A call is over, and its outcome comes next. */
   onEnd: () => void
+}
+
+/**
+ * The connections of one pool. A request waits here for a free one and not in undici, which would write it without
+ * asking whether its session still goes on.
+ */
+interface Places {
+  readonly pool: Dispatcher
+  free: number
+  readonly waiting: UpstreamRequest[]
 }
 
 type Phase =
@@ -159,6 +172,9 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private readonly shared: Shared
   private readonly onOutcome: (outcome: Outcome) => void
   private readonly options: TrackedDispatchOptions
+  /** Where it has one. */
+  private places: Places | null = null
+  private dispatched = false
   private phase: Phase = 'waiting'
   private controller: Dispatcher.DispatchController | null = null
   private status = 0
@@ -176,6 +192,8 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   /** Of reads. */
   private share: Share | null = null
   private started = false
+  /** It has waited for a share or a place, so its session may have ended since. */
+  private waited = false
   private timer: NodeJS.Timeout | undefined
   private readonly onClose = () => this.browserClosed()
 
@@ -205,7 +223,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 
   send(): void {
     const { outgoing, request, response, holder } = this.call
-    const { upstream, shares, timeoutMs } = this.shared
+    const { fresh, shares, timeoutMs } = this.shared
     response.on('close', this.onClose)
     if (response.socket === null) {
       // A pipelined response that still waits for its turn gets no event when its connection ends.
@@ -215,27 +233,82 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     // An update must not be sent twice. If the peer closed a kept connection just then, it would be unknown whether the
     // update arrived, so each update gets a new connection.
     if (!isRepeatable(outgoing)) {
-      this.dispatch(upstream.fresh)
+      this.enter(fresh)
       return
     }
     this.share = shares.of(holder)
     if (shares.enter(this.share, this)) return
+    this.waited = true
     this.timer = setTimeout(() => this.finish({ kind: 'crowded' }), timeoutMs)
   }
 
-  /** Sends a read that has its place. */
+  /** Sends a read that has its place in the share of its holder. */
   start(): void {
     clearTimeout(this.timer)
     this.started = true
-    this.dispatch(this.shared.upstream.kept)
+    this.enter(this.shared.kept)
+  }
+
+  private enter(places: Places): void {
+    if (places.free > 0) {
+      places.free -= 1
+      this.takePlace(places)
+    } else {
+      this.waited = true
+      places.waiting.push(this)
+      this.limitWait()
+    }
+  }
+
+  private takePlace(places: Places): void {
+    clearTimeout(this.timer)
+    this.places = places
+    const asked = this.waited ? this.ask() : null
+    if (asked === null) this.dispatch(places.pool)
+    else
+      void asked.then(() => {
+        // A call that is over has given its place away.
+        if (this.phase !== 'over') this.dispatch(places.pool)
+      })
+  }
+
+  /** Gives its place to the next request that still wants one. */
+  private leave(): void {
+    const { places } = this
+    if (places === null) return
+    this.places = null
+    this.dispatched = false
+    let next = places.waiting.shift()
+    while (next !== undefined && next.phase === 'over') next = places.waiting.shift()
+    if (next === undefined) places.free += 1
+    else next.takePlace(places)
+  }
+
+  /** Asks the store after a wait unless the session was proven recently. The call is over where it must not leave. */
+  private ask(): Promise<void> | null {
+    if (this.phase === 'over' || this.call.isProven()) return null
+    const end = (error: unknown): void => {
+      if (this.phase !== 'over') this.finish({ kind: 'withdrawn', error })
+    }
+    return this.call.prove().then((goesOn) => {
+      if (!goesOn) end(null)
+    }, end)
+  }
+
+  onConnected(): Promise<void> | null {
+    return this.ask()
   }
 
   private dispatch(pool: Dispatcher): void {
+    this.dispatched = true
     const accepted = pool.dispatch(this.options, this)
-    // undici does not limit how long a request waits for one of its connections.
-    if (!accepted && this.controller === null && this.phase === 'waiting') {
-      this.timer = setTimeout(() => this.finish({ kind: 'timeout' }), this.shared.timeoutMs)
-    }
+    // Its connection may still be busy with the end of another response.
+    if (!accepted && this.controller === null && this.phase === 'waiting') this.limitWait()
+  }
+
+  /** undici does not limit how long a request waits for one of its connections. */
+  private limitWait(): void {
+    this.timer = setTimeout(() => this.finish({ kind: 'timeout' }), this.shared.timeoutMs)
   }
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
@@ -285,19 +358,22 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
       this.onResponseError(controller, new Error('the connection broke before the end of the response'))
       return
     }
+    this.leave()
     this.complete = true
     if (this.phase === 'relaying') this.endRelay()
     else if (this.phase === 'inspecting') this.searchBody()
     else if (this.phase === 'untyped') this.startRelay()
   }
 
-  onResponseError(_: Dispatcher.DispatchController | null, error: Error): void {
+  /** The end of what was dispatched. */
+  onResponseError(_: Dispatcher.DispatchController, error: Error): void {
+    this.leave()
     switch (this.phase) {
       case 'waiting':
         if (this.maySendAgain(error)) {
           this.repeated = true
           this.controller = null
-          this.dispatch(this.shared.upstream.fresh)
+          this.enter(this.shared.fresh)
         } else {
           this.finish(failureOf(error))
         }
@@ -424,6 +500,8 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     if (this.pipelined) request.socket.off('close', this.onClose)
     if (this.started) this.shared.shares.leave(this.share!)
     else this.share?.waiting.delete(this)
+    // What was dispatched keeps its place until undici is done with it.
+    if (!this.dispatched) this.leave()
     this.shared.onEnd()
     this.onOutcome(outcome)
   }

@@ -29,7 +29,7 @@ declare module 'fastify' {
   }
 }
 
-interface ProxyOptions extends Omit<CallersOptions, 'timing' | 'idleMs' | 'observe'> {
+interface ProxyOptions extends Omit<CallersOptions, 'timing' | 'idleMs' | 'trustMs' | 'observe'> {
   config: Config
   authorizationServer: Pick<AuthorizationServer, 'redeemClient'>
   log: Logger
@@ -73,6 +73,7 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
     ...options,
     timing: config.refresh,
     idleMs: config.session.idleSeconds * 1_000,
+    trustMs: config.session.cacheMs,
     observe: metrics.cache,
   })
   const connected: ResourceServer[] = []

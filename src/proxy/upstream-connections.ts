@@ -10,9 +10,16 @@ export interface Connection {
   broken: boolean
 }
 
+/** The request of a connection. */
+interface Tracker {
+  connection: Connection
+  /** Called when the connection that the request has waited for is established. It is used after the promise, if any. */
+  onConnected(): Promise<void> | null
+}
+
 /** What undici sends. `tracker` gets its connection as soon as one is chosen. */
 export interface TrackedDispatchOptions extends Dispatcher.DispatchOptions {
-  tracker: { connection: Connection }
+  tracker: Tracker
 }
 
 export interface UpstreamConnections {
@@ -83,10 +90,13 @@ type ClientOptions = { connect: buildConnector.connector }
  */
 class TrackedClient extends Client {
   private readonly connection: Connection
+  private tracker: Tracker | null = null
 
   constructor(origin: URL, options: ClientOptions) {
     const connection: Connection = { hasResponded: false, broken: false }
     const { connect } = options
+    // Not `this`, which does not exist before the call of the constructor above.
+    const whenConnected = (): Promise<void> | null => this.tracker?.onConnected() ?? null
     super(origin, {
       ...options,
       connect(target, done) {
@@ -99,7 +109,9 @@ class TrackedClient extends Client {
               connection.broken = true
             })
           }
-          done(...result)
+          const waits = failure === null ? whenConnected() : null
+          if (waits === null) done(...result)
+          else void waits.then(() => done(...result))
         })
       },
     })
@@ -107,7 +119,9 @@ class TrackedClient extends Client {
   }
 
   override dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
-    ;(options as TrackedDispatchOptions).tracker.connection = this.connection
+    const { tracker } = options as TrackedDispatchOptions
+    tracker.connection = this.connection
+    this.tracker = tracker
     return super.dispatch(options, handler)
   }
 }

@@ -1,121 +1,133 @@
-import { LRUCache } from 'lru-cache'
-import type { RecordKey, SessionStore } from '../store/store.ts'
-
-/** Marks the start of a read: its result must not be cached if the session has changed since. */
-interface ReadGuard {
-  readonly key: RecordKey
-  /** Number of changes announced before the read began. */
-  readonly since: number
-  /** Whether the store was live then; otherwise changes may have been missed. */
-  readonly storeIsLive: boolean
-}
+import type { RecordKey } from '../store/store.ts'
 
 /**
- * Sessions by the raw cookie value. `get` returns nothing unless change messages are proven to arrive, and
- * an entry is dropped when its session changes on any replica.
+ * What this process knows of sessions: one entry each, found by the raw value of a verified cookie. An entry is used
+ * without a read of the store until an instant that `Entry` itself carries. Reads of one session are shared.
  */
-export interface SessionCache<Entry extends { key: RecordKey }> {
+export interface SessionCache<Entry> {
+  /** Whether it may still be used is for the caller to decide. */
   get(cookie: string): Entry | null
-  /** To be called before the read whose result is put. */
-  beginRead(key: RecordKey): ReadGuard
-  put(cookie: string, entry: Entry, guard: ReadGuard): void
+  /** The session of a cookie that was verified before; null if it has to be verified. */
+  keyOf(cookie: string): RecordKey | null
+  /** Remembers a verified cookie. */
+  noteCookie(cookie: string, key: RecordKey): void
+  known(key: RecordKey): Entry | null
+  /**
+   * The result of a read that proves something now: it was sent after this call or less than `trustMs` ago, and this
+   * process has not touched, changed or ended the session since. A read under way is shared if it can do that; else
+   * `send` begins one. `take` runs in the same turn as that check; what it returns is the result.
+   */
+  read<Result, Taken>(key: RecordKey, read: SharedRead<Result, Taken>): Promise<Taken>
+  put(key: RecordKey, entry: Entry | null): void
+  /** No read of this session that was sent before now proves anything. */
+  distrust(key: RecordKey): void
+  /** As `distrust`, and nothing is known of it any more. */
   drop(key: RecordKey): void
 }
 
-/** Changes that are remembered for reads under way; the result of a read during which more happen is not cached. */
-const REMEMBERED_CHANGES = 10_000
+interface SharedRead<Result, Taken> {
+  /** Reads of different kinds are not shared. */
+  kind: 'state' | 'session'
+  send: () => Promise<Result>
+  /** `sentAt`: monotonic milliseconds. */
+  take: (result: Result, sentAt: number) => Taken
+}
 
 interface SessionCacheOptions {
-  store: Pick<SessionStore, 'onChange' | 'health'>
-  /** Entries at most. */
+  /** Sessions at most. */
   max: number
+  trustMs: number
+  monotonic: () => number
 }
 
-export function createSessionCache<Entry extends { key: RecordKey }>({
-  store,
+interface Slot<Entry> {
+  readonly key: RecordKey
+  readonly cookies: Set<string>
+  entry: Entry | null
+  /** How often this process has touched, changed or ended the session, or its slot was given away. */
+  changes: number
+  readonly reads: Partial<Record<'state' | 'session', Read>>
+}
+
+interface Read {
+  readonly sentAt: number
+  /** `changes` of the slot when it was sent. */
+  readonly changes: number
+  readonly result: Promise<unknown>
+}
+
+export function createSessionCache<Entry>({
   max,
+  trustMs,
+  monotonic,
 }: SessionCacheOptions): SessionCache<Entry> {
-  let entries = createEntries<Entry>(max)
-  /** Changes announced so far. */
-  let changes = 0
-  // Reads that began before this change cannot be checked any more, so their results are not cached.
-  let forgottenUpTo = 0
-  /** The number of the newest change of each session. */
-  const changeNumbers = new LRUCache<RecordKey, number>({
-    max: REMEMBERED_CHANGES,
-    dispose(change, _key, why) {
-      if (why === 'evict') forgottenUpTo = Math.max(forgottenUpTo, change)
-    },
-  })
+  /** In the order of their last reads. */
+  const slots = new Map<RecordKey, Slot<Entry>>()
+  const byCookie = new Map<string, Slot<Entry>>()
 
-  store.onChange(drop)
-  store.health.onLive((live) => {
-    if (live) return
-    // Changes of the meantime are never announced.
-    changes += 1
-    forgottenUpTo = changes
-    entries = createEntries(max)
-  })
-
-  function drop(key: RecordKey): void {
-    changes += 1
-    changeNumbers.set(key, changes)
-    entries.drop(key)
+  /** The slot of a session, now the last to be given away. */
+  function slotOf(key: RecordKey): Slot<Entry> {
+    const slot = slots.get(key) ?? { key, cookies: new Set(), entry: null, changes: 0, reads: {} }
+    slots.delete(key)
+    slots.set(key, slot)
+    if (slots.size > max) giveAway(slots.values().next().value!)
+    return slot
   }
 
-  function isStale({ key, since }: ReadGuard): boolean {
-    return since < forgottenUpTo || since < (changeNumbers.peek(key) ?? 0)
+  function giveAway(slot: Slot<Entry>): void {
+    slots.delete(slot.key)
+    for (const cookie of slot.cookies) byCookie.delete(cookie)
+    // A change is not told to it any more.
+    slot.changes += 1
   }
 
-  return {
-    get(cookie) {
-      // Callers are read again after a minute, so eviction by insertion order is enough. Moving one at each hit costs time.
-      return store.health.isLive() ? (entries.peek(cookie) ?? null) : null
-    },
-    beginRead(key) {
-      return { key, since: changes, storeIsLive: store.health.isLive() }
-    },
-    put(cookie, entry, guard) {
-      if (isStale(guard)) return
-      if (guard.storeIsLive) entries.set(cookie, entry)
-    },
-    drop,
+  function begin(slot: Slot<Entry>, kind: 'state' | 'session', send: () => Promise<unknown>): Read {
+    const sentAt = monotonic()
+    const read = { sentAt, changes: slot.changes, result: send() }
+    slot.reads[kind] = read
+    const forget = (): void => {
+      if (slot.reads[kind] === read) delete slot.reads[kind]
+    }
+    read.result.then(forget, forget)
+    return read
   }
-}
 
-/** Entries by cookie, which can be dropped by the session that they are of. */
-interface Entries<Entry extends { key: RecordKey }> {
-  peek(cookie: string): Entry | undefined
-  set(cookie: string, entry: Entry): void
-  drop(key: RecordKey): void
-}
-
-/** `max`: entries at most; those that were put first go first. */
-function createEntries<Entry extends { key: RecordKey }>(max: number): Entries<Entry> {
-  const cookiesOf = new Map<RecordKey, Set<string>>()
-  // In the order in which they were put. A plain map, because each request looks here.
-  const entries = new Map<string, Entry>()
-
-  function remove(cookie: string): void {
-    const entry = entries.get(cookie)
-    if (entry === undefined) return
-    entries.delete(cookie)
-    const cookies = cookiesOf.get(entry.key)
-    cookies?.delete(cookie)
-    if (cookies?.size === 0) cookiesOf.delete(entry.key)
+  function distrust(key: RecordKey): void {
+    const slot = slots.get(key)
+    if (slot !== undefined) slot.changes += 1
   }
 
   return {
-    peek: (cookie) => entries.get(cookie),
-    set(cookie, entry) {
-      remove(cookie)
-      entries.set(cookie, entry)
-      const cookies = cookiesOf.get(entry.key) ?? new Set()
-      cookiesOf.set(entry.key, cookies.add(cookie))
-      if (entries.size > max) remove(entries.keys().next().value!)
+    get: (cookie) => byCookie.get(cookie)?.entry ?? null,
+    keyOf: (cookie) => byCookie.get(cookie)?.key ?? null,
+    noteCookie(cookie, key) {
+      const slot = slotOf(key)
+      slot.cookies.add(cookie)
+      byCookie.set(cookie, slot)
     },
+    known: (key) => slots.get(key)?.entry ?? null,
+
+    async read<Result, Taken>(key: RecordKey, { kind, send, take }: SharedRead<Result, Taken>) {
+      const askedAt = monotonic()
+      const proves = (slot: Slot<Entry>, { sentAt, changes }: Read): boolean =>
+        changes === slot.changes && (sentAt >= askedAt || monotonic() - sentAt < trustMs)
+      for (;;) {
+        const slot = slotOf(key)
+        const underWay = slot.reads[kind]
+        const read = underWay !== undefined && proves(slot, underWay) ? underWay : begin(slot, kind, send)
+        const result = (await read.result) as Result
+        if (proves(slot, read)) return take(result, read.sentAt)
+      }
+    },
+
+    put(key, entry) {
+      slotOf(key).entry = entry
+    },
+    distrust,
     drop(key) {
-      for (const cookie of [...(cookiesOf.get(key) ?? [])]) remove(cookie)
+      distrust(key)
+      const slot = slots.get(key)
+      if (slot !== undefined) slot.entry = null
     },
   }
 }

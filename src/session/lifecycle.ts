@@ -9,6 +9,7 @@ import {
   inLog,
   type RecordKey,
   type SessionRecord,
+  type SessionState,
   type SessionStore,
   StoreUnavailable,
 } from '../store/store.ts'
@@ -121,12 +122,13 @@ export interface Sessions {
   abandon(key: RecordKey): void
   /**
    * Looks a session up, and ends it where it has passed a limit. The scheduler calls it too, so the sessions of absent
-   * browsers end in time. For 5 s after an incident it rejects where the session looks idle: late activity may still
-   * arrive. `request`: the one that asks, for the log.
+   * browsers end in time. `request`: the one that asks, for the log.
    */
   find(key: RecordKey, request?: RequestInLog): Promise<Found>
-  /** Records that the browser of this session is active now. Checks no limit: call `find` first. */
-  touch(key: RecordKey): void
+  /** What a small read shows of a session; null where there is none. Checks no limit. */
+  readState(key: RecordKey): Promise<SessionState | null>
+  /** Records that the browser of this session is active now; false where there is none. Checks no limit: call `find` first. */
+  touch(key: RecordKey): Promise<boolean>
   end: EndSession
   /**
    * Ends a session whose refresh token was refused to the holder `attempt` of the lease. `precondition_failed`: its
@@ -152,21 +154,10 @@ interface SessionsOptions {
 }
 
 const PROVISIONAL_MS = 15_000
-/** Within this time after an incident (see `StoreHealth.onIncident`) every replica writes its pending activity. */
-const LATE_ACTIVITY_MS = 5_000
 
 export function createSessions(options: SessionsOptions): Sessions {
   const { store, keyring, clock, log } = options
   const end = createEndSession({ ...options, onEnded: noteEnd, onUnreadable })
-
-  /** When the store was first live. Incidents before it come from connecting at the start of the process. */
-  let readyAt = Number.POSITIVE_INFINITY
-  let liveSince = Number.NEGATIVE_INFINITY
-  store.health.onLive((live) => {
-    if (!live) return
-    liveSince = clock.monotonic()
-    readyAt = Math.min(readyAt, liveSince)
-  })
 
   function noteEnd(ended: Ended): void {
     options.onEnded(ended)
@@ -197,9 +188,6 @@ export function createSessions(options: SessionsOptions): Sessions {
     const record = await store.read(key)
     if (record === null) return await endedBefore(key)
     const limit = passedLimit(record, clock.wall())
-    // Late activity may still arrive, so the session is neither served nor ended yet.
-    if (limit === 'idle' && mayLackActivity(key))
-      throw new StoreUnavailable(new Error('late activity may still arrive'))
     if (limit !== null) {
       const { kind } = await store.endPassed(key, record.gen, limit)
       if (kind === 'gone') return await endedBefore(key)
@@ -220,12 +208,6 @@ export function createSessions(options: SessionsOptions): Sessions {
     return { kind: 'unreadable' }
   }
 
-  function mayLackActivity(key: RecordKey): boolean {
-    const now = clock.monotonic()
-    const incidentAt = Math.max(liveSince, now - store.health.msSinceIncident(key))
-    return incidentAt > readyAt && now - incidentAt < LATE_ACTIVITY_MS
-  }
-
   /** The session has ended even if the store cannot say why. */
   async function endedBefore(key: RecordKey): Promise<Found> {
     const kept = await store.readEnd(key).catch(() => null)
@@ -243,6 +225,7 @@ export function createSessions(options: SessionsOptions): Sessions {
         )
     },
     find,
+    readState: store.readState,
     touch: store.touch,
     end,
     async endRefused(key, { gen, endsAt }, attempt) {

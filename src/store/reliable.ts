@@ -1,7 +1,6 @@
 import type { Clock } from '../clock.ts'
 import type { Logger } from '../log.ts'
 import { createFailoverRepair } from './failover-repair.ts'
-import { createPendingActivity } from './pending-activity.ts'
 import {
   type EndRequest,
   type EndResult,
@@ -9,6 +8,7 @@ import {
   type ReleaseLeaseRequest,
   type ReplaceTokensRequest,
   type ReplaceTokensResult,
+  type SessionState,
   type SessionStore,
   StoreUnavailable,
 } from './store.ts'
@@ -32,10 +32,7 @@ interface TokensToStore extends ReplaceTokensRequest {
  * take and tries again, writes again what a failover has lost, and returns from every read the newest state that this
  * process knows.
  */
-export interface ReliableStore
-  extends Omit<SessionStore, 'touch' | 'replaceTokens' | 'restoreTokens' | 'announceHere'> {
-  /** The browser of this session is active now. Written at once, and again until Redis takes it. */
-  touch(key: RecordKey): void
+export interface ReliableStore extends Omit<SessionStore, 'replaceTokens' | 'restoreTokens'> {
   /** As `SessionStore.replaceTokens`; `pending` instead of a rejection. `read` shows pending tokens. */
   replaceTokens(
     key: RecordKey,
@@ -52,19 +49,28 @@ export interface ReliableStore
   pendingTokens(): number
   /** Resolves when no tokens are pending any more. From now on no other write is tried again. */
   drainPendingTokens(): Promise<void>
-  /** The last writes of a process that stops: repair of lost writes and activity, within two seconds. */
+  /** The last writes of a process that stops: repair of lost writes, within two seconds. */
   finish(): Promise<void>
 }
 
 interface ReliableStoreOptions {
   store: SessionStore
-  idleMs: number
   clock: Clock
   log: Logger
   /** A write was tried again. */
   onRetried: (write: RetriedWrite) => void
   /** A write that Redis had lost was restored. */
   onRestored: (write: 'tokens' | 'end') => void
+  /** This process has recorded activity of a session: earlier reads show an older state. */
+  onTouched: (key: RecordKey) => void
+  /** This process has ended a session or replaced its tokens, or may have: the reply can be lost. */
+  onChanged: (key: RecordKey) => void
+}
+
+/** `gen`: of these tokens. */
+interface PendingTokens {
+  gen: number
+  tokens: string
 }
 
 const FIRST_RETRY_MS = 100
@@ -78,9 +84,10 @@ const MAX_ENDS_WITHOUT_REPLY = 1_000
 const END_WITHOUT_REPLY_KEPT_MS = 600_000
 
 export function createReliableStore(options: ReliableStoreOptions): ReliableStore {
-  const { store, idleMs, clock, log, onRetried, onRestored } = options
+  const { clock, log, onRetried, onRestored, onChanged } = options
+  const store = reportWrites(options)
   /** Tokens that Redis has not taken yet, with their generation. */
-  const pending = new Map<RecordKey, { gen: number; tokens: string }>()
+  const pending = new Map<RecordKey, PendingTokens>()
   const saving = new Set<Promise<unknown>>()
   /** Releases and ends that are being tried again, by write and key. */
   const retrying = new Set<string>()
@@ -89,7 +96,6 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
   let givesUp = false
 
   const repair = createFailoverRepair({ store, monotonic: clock.monotonic, log, onRestored })
-  const activity = createPendingActivity({ store, idleMs, clock })
 
   async function retry<Result>(
     write: RetriedWrite,
@@ -182,31 +188,35 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
     try {
       return (await store.read(key))?.tokens ?? null
     } catch (error) {
-      // Nothing has ended, but this process stops serving the session.
-      store.announceHere(key)
+      // Nothing has ended, but this process no longer serves the session from memory.
+      onChanged(key)
       throw error
     }
   }
 
+  /** The newest state that this process knows; `read` reads what Redis has. */
+  async function readNewest<State extends SessionState>(
+    key: RecordKey,
+    read: (key: RecordKey) => Promise<State | null>,
+    overlay: (pending: PendingTokens) => Partial<State>,
+  ): Promise<State | null> {
+    // A server that has lost the end of a session still shows it.
+    if (repair.get(key)?.kind === 'end') return null
+    const newest = pending.get(key)
+    let state = await read(key)
+    const written = repair.get(key)
+    if (state !== null && written?.kind === 'tokens' && written.gen > state.gen) {
+      await repair.restore(key)
+      state = await read(key)
+    }
+    if (state === null || newest === undefined || newest.gen <= state.gen) return state
+    return { ...state, ...overlay(newest) }
+  }
+
   return {
     ...store,
-    touch: activity.note,
-
-    async read(key) {
-      // A server that has lost the end of a session still shows it.
-      if (repair.get(key)?.kind === 'end') return null
-      // Sent before the read, in the same write to the socket, or the session might look idle.
-      void activity.flush(key)
-      const newest = pending.get(key)
-      let record = await store.read(key)
-      const written = repair.get(key)
-      if (record !== null && written?.kind === 'tokens' && written.gen > record.gen) {
-        await repair.restore(key)
-        record = await store.read(key)
-      }
-      if (record === null || newest === undefined || newest.gen <= record.gen) return record
-      return { ...record, ...newest, replacedAt: 0 }
-    },
+    read: (key) => readNewest(key, store.read, (newest) => ({ ...newest, replacedAt: 0 })),
+    readState: (key) => readNewest(key, store.readState, ({ gen }) => ({ gen })),
 
     async beginRefresh(key, request) {
       // Redis does not know the generation of pending tokens yet.
@@ -255,8 +265,6 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
 
     async end(key, request = {}) {
       const tokens = endsWithoutReply.get(key)?.tokens ?? (await readTokens(key))
-      // Redis may have lost it, so that no process heard of its end.
-      if (tokens === null) store.announceHere(key)
       try {
         const ended = await endAndNote(key, request)
         const tokensBefore = endsWithoutReply.get(key)?.tokens
@@ -294,8 +302,40 @@ export function createReliableStore(options: ReliableStoreOptions): ReliableStor
       givesUp = true
       while (saving.size > 0) await Promise.allSettled(saving)
     },
-    async finish() {
-      await Promise.all([repair.stop(), activity.close()])
+    finish: repair.stop,
+  }
+}
+
+/**
+ * The store with its writes reported, those of a repair too. A touch that failed is not: what was read before is as
+ * new. Any other write may have run although it failed.
+ */
+function reportWrites({ store, onTouched, onChanged }: ReliableStoreOptions): SessionStore {
+  const reported =
+    <Args extends unknown[], Result extends { kind: string }>(
+      write: (key: RecordKey, ...args: Args) => Promise<Result>,
+    ) =>
+    async (key: RecordKey, ...args: Args): Promise<Result> => {
+      try {
+        const result = await write(key, ...args)
+        // A look that finds a limit passed by a wrong clock would otherwise overtake itself, for ever.
+        if (result.kind !== 'precondition_failed') onChanged(key)
+        return result
+      } catch (error) {
+        onChanged(key)
+        throw error
+      }
+    }
+  return {
+    ...store,
+    async touch(key) {
+      const exists = await store.touch(key)
+      onTouched(key)
+      return exists
     },
+    end: reported(store.end),
+    endPassed: reported(store.endPassed),
+    replaceTokens: reported(store.replaceTokens),
+    restoreTokens: reported(store.restoreTokens),
   }
 }

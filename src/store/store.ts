@@ -3,8 +3,8 @@ import { Problem } from '../errors.ts'
 
 /**
  * The store keeps one record for each session, the queue of sessions that are due for a refresh, and the
- * nonces of sign-ins that came back. Each step on one record is atomic, and each change is announced to every
- * replica. The store does not know what is inside `tokens`.
+ * nonces of sign-ins that came back. Each step on one record is atomic. The store announces nothing: whoever wants to
+ * know asks. It does not know what is inside `tokens`.
  */
 
 /** SHA-256 of the session id, 64 hex digits: the only name of a session that the store knows. */
@@ -50,6 +50,9 @@ export function idleEndsAt(
   return Math.min(seenAt + idleMs, endsAt)
 }
 
+/** What a small read shows of a record: enough to know whether a cached session goes on. */
+export type SessionState = Pick<SessionRecord, 'gen' | 'seenAt' | 'idleEndsAt' | 'endsAt'>
+
 export type NewRecord = Pick<SessionRecord, 'tokens' | 'createdAt' | 'endsAt' | 'flow' | 'client'>
 
 /** Records of sessions. */
@@ -59,15 +62,17 @@ export interface RecordStore {
   /** Lets a provisional record live until its limits; false if there is none. */
   confirm(key: RecordKey): Promise<boolean>
   read(key: RecordKey): Promise<SessionRecord | null>
+  /** As `read`, without the tokens and what else only a refresh needs. */
+  readState(key: RecordKey): Promise<SessionState | null>
   /**
-   * Records that the browser was active `agoMs` ago, by the store's clock: a replica whose wall clock is wrong makes no
+   * Records that the browser is active now, by the store's clock: a replica whose wall clock is wrong makes no
    * session idle. The store does not check the idle limit: its clock may have been set. false if there is no record.
    * Never moves `seenAt` back.
    */
-  touch(key: RecordKey, agoMs: number): Promise<boolean>
+  touch(key: RecordKey): Promise<boolean>
   /**
-   * Deletes the record, keeps the reason and the successor, and announces the end. Without a record it keeps the
-   * successor all the same, unless something is kept already: whoever comes next learns of it.
+   * Deletes the record, and keeps the reason and the successor. Without a record it keeps the successor all the same,
+   * unless something is kept already: whoever comes next learns of it.
    */
   end(key: RecordKey, request?: EndRequest): Promise<EndResult>
   /**
@@ -278,26 +283,16 @@ export interface NonceStore {
 /** One Redis, a Sentinel group, a Cluster, or the memory of this process. */
 export interface SessionStore extends RecordStore, RefreshStore, DueQueue, NonceStore {
   readonly health: StoreHealth
-  /** Calls back with the key of each record that was changed or ended, by whichever replica. */
-  onChange(listener: (key: RecordKey) => void): void
-  /** As a change message, but in this process alone: it no longer uses what it has cached of the record. */
-  announceHere(key: RecordKey): void
   /** Rejects with `StoreUnavailable` unless the store takes writes. */
   ping(): Promise<void>
   close(): Promise<void>
 }
 
-/** What one process knows of its connections to the store; see the states in docs/architecture.md. */
+/** What one process has seen of the store's failures. */
 export interface StoreHealth {
-  /** Whether change messages are proven to arrive at this moment. */
-  isLive(): boolean
-  /** Calls back when the store becomes live, and when it stops being so. Messages missed in between never come. */
-  onLive(listener: (live: boolean) => void): void
-  /** Whether no node could be reached at the last try; the store is tried several times a second. */
-  isUnreached(): boolean
   /**
    * Calls back when another server may have replaced the one that was written to, or when it takes no writes: a
-   * connection was lost or made, change messages stopped, an error says so. The newest writes may be lost.
+   * connection was lost or made, an error says so. The newest writes may be lost.
    * A command that is not allowed or takes too long is no incident.
    */
   onIncident(listener: () => void): void
@@ -306,8 +301,8 @@ export interface StoreHealth {
 }
 
 /**
- * The store cannot be reached or refuses, or this process cannot decide yet: late activity may still arrive, refreshed
- * tokens wait to be stored, or there is no record to confirm. Every method of `SessionStore` rejects with this and
+ * The store cannot be reached or refuses, or this process cannot decide yet: refreshed tokens wait to be stored, or
+ * there is no record to confirm. Every method of `SessionStore` rejects with this and
  * nothing else; the command may have run all the same.
  */
 export class StoreUnavailable extends Problem {

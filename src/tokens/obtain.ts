@@ -2,7 +2,6 @@ import type { Clock } from '../clock.ts'
 import type { Sessions } from '../session/lifecycle.ts'
 import type { EndReason, LiveSession } from '../session/session.ts'
 import { StoreUnavailable } from '../store/store.ts'
-import type { RecordWatch, WatchRecord } from './record-watch.ts'
 import type { RefreshResult } from './refresh.ts'
 import { neededAt, type RefreshTiming } from './refresh-policy.ts'
 import type { Flight, SingleFlight } from './single-flight.ts'
@@ -23,7 +22,6 @@ export type Access =
 interface ObtainOptions {
   sessions: Pick<Sessions, 'find'>
   singleFlight: Pick<SingleFlight, 'join'>
-  watchRecord: WatchRecord
   /** Whether the token endpoint counts as down. */
   isDown: () => boolean
   timing: RefreshTiming
@@ -43,36 +41,27 @@ const PATIENCE_WITH_VALID_TOKEN_MS = 1_000
 const PATIENCE_IN_OUTAGE_MS = 2_600
 /** Beyond a whole token request: time to read its result. */
 const READ_RESULT_MS = 500
+/** While another process refreshes, or may hold newer tokens, the record is read this often. */
+const LOOK_EVERY_MS = 250
 /** Pause before a record that should have changed, but has not, is read again. */
 const REREAD_MS = 50
 
 export function createObtainAccessToken(options: ObtainOptions): ObtainAccessToken {
-  const { sessions, singleFlight, watchRecord, isDown, timing, timeoutMs, clock } = options
+  const { sessions, singleFlight, isDown, timing, timeoutMs, clock } = options
 
   return async function obtainAccessToken(session, refusedGen) {
     const needsRefresh =
       refusedGen === undefined
         ? clock.wall() >= neededAt(session.tokens, timing)
         : session.record.gen <= refusedGen
-    if (!needsRefresh) return { kind: 'token', session }
-    // Before the first store command, so that no change is missed.
-    const watch = watchRecord(session.key)
-    try {
-      return await waitForToken(session, refusedGen, watch)
-    } finally {
-      watch.stop()
-    }
+    return needsRefresh ? await waitForToken(session, refusedGen) : { kind: 'token', session }
   }
 
   /**
    * Joins one refresh after the other, and reads the record between them, until the session has a token to send or
    * there is none in time. A caller whose token is still usable waits only briefly for a new one.
    */
-  async function waitForToken(
-    first: LiveSession,
-    refusedGen: number | undefined,
-    watch: RecordWatch,
-  ): Promise<Access> {
+  async function waitForToken(first: LiveSession, refusedGen: number | undefined): Promise<Access> {
     const trigger = refusedGen === undefined ? 'request' : 'invalid_token'
     let deadline = clock.monotonic() + timeoutMs + READ_RESULT_MS
     let session = first
@@ -113,7 +102,7 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
         case 'changed':
           return 'read_record'
         case 'busy':
-          return await waitForOther(result, flight)
+          return await waitForOther(result)
       }
       if (isUsable()) return token()
       switch (result?.kind) {
@@ -133,8 +122,7 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
           if (!paused) deadline = Math.max(deadline, clock.monotonic() + result.waitMs + READ_RESULT_MS)
           paused = true
           if (clock.monotonic() >= deadline) throw storeMayBeBehind(result.waitMs)
-          if (!flight.hasChanged())
-            await watch.next(Math.min(result.waitMs + 10, deadline - clock.monotonic()))
+          await pause(Math.min(result.waitMs + 10, deadline - clock.monotonic(), LOOK_EVERY_MS))
           return 'read_record'
       }
     }
@@ -149,18 +137,14 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
       return { kind: 'ended', reason: found?.kind === 'ended' ? found.reason : null }
     }
 
-    /** Waits for the change that another attempt, which holds the lease, will bring. */
-    async function waitForOther(
-      { waitMs, ageMs }: Extract<RefreshResult, { kind: 'busy' }>,
-      flight: Flight,
-    ): Promise<Step> {
-      if (flight.hasChanged()) return 'read_record'
+    /** Waits a little for what another attempt, which holds the lease, will bring. */
+    async function waitForOther({ waitMs, ageMs }: Extract<RefreshResult, { kind: 'busy' }>): Promise<Step> {
       const takenAt = clock.monotonic() - ageMs
       // A presentation that is older than its timeout may take long: callers do not wait for it.
       const until = Math.min(deadline, takenAt + timeoutMs + READ_RESULT_MS)
       const patience = patienceMs(takenAt, isUsable(), until)
       if (patience <= 0) return isUsable() ? token() : NOT_IN_TIME
-      await watch.next(Math.min(waitMs + 10, patience))
+      await pause(Math.min(waitMs + 10, patience, LOOK_EVERY_MS))
       return 'read_record'
     }
 
@@ -178,7 +162,7 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
         if (result?.kind === 'paused') throw storeMayBeBehind(result.waitMs)
         return NOT_IN_TIME
       }
-      if (result?.kind === 'changed' && isUnchanged) await watch.next(REREAD_MS)
+      if (result?.kind === 'changed' && isUnchanged) await pause(REREAD_MS)
       return null
     }
 
@@ -206,6 +190,10 @@ export function createObtainAccessToken(options: ObtainOptions): ObtainAccessTok
 type Step = Access | 'read_record' | 'join_again'
 
 const NOT_IN_TIME: Access = { kind: 'unavailable', retryAfterSeconds: 1 }
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms))
+}
 
 function storeMayBeBehind(waitMs: number): StoreUnavailable {
   const reason = new Error('Redis changed its master and may lack newer tokens')

@@ -10,7 +10,6 @@ import type { LiveSession } from '../session/session.ts'
 import type { ReliableStore } from '../store/reliable.ts'
 import { inLog, StoreUnavailable } from '../store/store.ts'
 import { type Admission, type Breaker, PROBE_MS } from './breaker.ts'
-import type { WatchRecord } from './record-watch.ts'
 import { backOffMs, leaseMs, presentableInMs, type RefreshTiming, resetAfterMs } from './refresh-policy.ts'
 import type { Slots } from './slots.ts'
 import { withTimeout } from './timeout.ts'
@@ -53,7 +52,6 @@ interface RefreshOptions {
   keyring: Keyring
   breaker: Breaker
   slots: Slots
-  watchRecord: WatchRecord
   timing: RefreshTiming
   /** How long callers wait for a token response. */
   timeoutMs: number
@@ -117,7 +115,7 @@ interface Admitted {
 }
 
 export function createRefresh(options: RefreshOptions): Refresh {
-  const { store, sessions, authorizationServer, keyring, breaker, slots, watchRecord } = options
+  const { store, sessions, authorizationServer, keyring, breaker, slots } = options
   const { timing, timeoutMs, clock, random, log, events, revoke } = options
   const working = new Set<Promise<unknown>>()
   /** Connections whose presentation has no response yet. */
@@ -275,13 +273,8 @@ export function createRefresh(options: RefreshOptions): Refresh {
 
     openConnections.add(connection)
     const timer = setInterval(look, RENEW_AGAIN_MS)
-    const watch = watchRecord(key, () => {
-      renewAt = clock.monotonic()
-      look()
-    })
     const response = send(connection.signal).finally(() => {
       clearInterval(timer)
-      watch.stop()
       openConnections.delete(connection)
     })
     return { response, isTaken: () => taken }

@@ -2,7 +2,6 @@ import type { Logger } from '../log.ts'
 import type { Sessions } from '../session/lifecycle.ts'
 import type { LiveSession } from '../session/session.ts'
 import { type RecordKey, StoreUnavailable } from '../store/store.ts'
-import type { WatchRecord } from './record-watch.ts'
 import type { Refresh, RefreshResult, RefreshTrigger } from './refresh.ts'
 
 /** A refresh of this process until its callers have a result. A presentation without a response outlives it. */
@@ -12,8 +11,6 @@ export interface Flight {
   readonly trigger: RefreshTrigger
   /** Resolves early if the session ends: the response no longer matters. Rejects with `StoreUnavailable`. */
   readonly result: Promise<RefreshResult>
-  /** Whether the record may have changed since this flight began. */
-  hasChanged(): boolean
 }
 
 export interface SingleFlight {
@@ -25,39 +22,36 @@ export interface SingleFlight {
 
 interface SingleFlightOptions {
   refresh: Refresh
-  sessions: Pick<Sessions, 'find'>
-  watchRecord: WatchRecord
+  sessions: Pick<Sessions, 'readState'>
   monotonic: () => number
   log: Logger
   /** Puts a session with new tokens into the due queue. */
   schedule: (session: LiveSession) => Promise<void>
 }
 
+/** How often a flight looks whether its session has ended. */
+const LOOK_EVERY_MS = 250
+
 /** One flight for each session and process at a time. Puts sessions with new tokens into the due queue. */
 export function createSingleFlight(options: SingleFlightOptions): SingleFlight {
-  const { refresh, sessions, watchRecord, monotonic, log, schedule } = options
+  const { refresh, sessions, monotonic, log, schedule } = options
   const flights = new Map<RecordKey, Flight>()
   const working = new Set<Promise<unknown>>()
 
   function begin(session: LiveSession, trigger: RefreshTrigger): Flight {
     const { key } = session
-    let changed = false
     let endEarly: (result: RefreshResult) => void = () => {}
     const endedEarly = new Promise<RefreshResult>((resolve) => {
       endEarly = resolve
     })
-    const watch = watchRecord(key, () => {
-      changed = true
-      lookForEnd().catch(() => {})
-    })
+    const timer = setInterval(() => lookForEnd().catch(() => {}), LOOK_EVERY_MS)
 
     async function lookForEnd(): Promise<void> {
-      const found = await sessions.find(key)
-      if (found.kind === 'ended') endEarly({ kind: 'ended' })
+      if ((await sessions.readState(key)) === null) endEarly({ kind: 'ended' })
     }
 
     const work = refresh.refresh(session, trigger).finally(() => {
-      watch.stop()
+      clearInterval(timer)
       flights.delete(key)
       working.delete(work)
     })
@@ -66,7 +60,7 @@ export function createSingleFlight(options: SingleFlightOptions): SingleFlight {
     const result = Promise.race([work, endedEarly])
     // Callers handle the rejection. Without a caller it must not end the process.
     result.catch(() => {})
-    return { startedAt: monotonic(), trigger, result, hasChanged: () => changed }
+    return { startedAt: monotonic(), trigger, result }
   }
 
   /** Schedules the next refresh when new tokens have come, late ones too. */

@@ -7,7 +7,6 @@ import type { ReliableStore } from '../store/reliable.ts'
 import { createBreaker } from './breaker.ts'
 import { createObtainAccessToken, type ObtainAccessToken } from './obtain.ts'
 import { createQueueRepair, SCAN_PACE } from './queue-repair.ts'
-import { createRecordWatch } from './record-watch.ts'
 import { createRefresh, type Refresh, type RefreshEvents } from './refresh.ts'
 import { leaseMs, type RefreshTiming } from './refresh-policy.ts'
 import type { Revoker } from './revoker.ts'
@@ -17,7 +16,7 @@ import { createSlots } from './slots.ts'
 
 interface TokensOptions {
   store: ReliableStore
-  sessions: Pick<Sessions, 'find' | 'endRefused'>
+  sessions: Pick<Sessions, 'find' | 'readState' | 'endRefused'>
   authorizationServer: Pick<AuthorizationServer, 'refresh'>
   revoker: Revoker
   keyring: Keyring
@@ -68,15 +67,11 @@ export function createTokens(options: TokensOptions): Tokens {
         open ? 'the token endpoint keeps failing: one request at a time' : 'the token endpoint works again',
       ),
   })
-  const watchRecord = createRecordWatch(store)
   const { wrapRefresh = (inner) => inner } = options
-  const refresh = wrapRefresh(
-    createRefresh({ ...options, breaker, slots, watchRecord, revoke: revoker.revoke }),
-  )
+  const refresh = wrapRefresh(createRefresh({ ...options, breaker, slots, revoke: revoker.revoke }))
   const singleFlight = createSingleFlight({
     refresh,
     sessions,
-    watchRecord,
     monotonic: clock.monotonic,
     log,
     schedule: ({ key, tokens, record }) => scheduler.schedule(key, tokens, record),
@@ -110,7 +105,6 @@ export function createTokens(options: TokensOptions): Tokens {
     obtainAccessToken: createObtainAccessToken({
       sessions,
       singleFlight,
-      watchRecord,
       isDown: breaker.isOpen,
       timing,
       timeoutMs,

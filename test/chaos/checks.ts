@@ -1,16 +1,15 @@
 import type { Call, Failover, Fault, History, Session, TokenRequest } from './history.ts'
 import type { FaultKind } from './plan.ts'
 import {
-  CUT_OFF_MS,
   FOLLOW_MS,
   LEASE_MS,
   NO_RESPONSE_MS,
   REDIS_TROUBLE_MS,
   RESOURCE_TROUBLE_MS,
   RESPONSE_MS,
+  SESSION_CACHE_MS,
   SESSION_IDLE_SECONDS,
   SHUTDOWN_SECONDS,
-  SIGN_OUT_MS,
   SLACK_MS,
 } from './settings.ts'
 
@@ -184,13 +183,11 @@ function checkEndedSessions(history: History, facts: Facts, countLimit: (name: s
     const { replica, sentAt } = call
     const frozen = facts.frozenIn(replica, ended, sentAt)
     // Requests that arrived while the process was stopped have their responses afterwards.
-    if (frozen !== null && sentAt <= frozen.until + SIGN_OUT_MS + facts.slack(ended, sentAt)) {
+    if (frozen !== null && sentAt <= frozen.until + facts.slack(ended, sentAt)) {
       countLimit('a call was sent while its replica was stopped')
       continue
     }
-    const troubled = facts.redisTrouble(replica, ended - 1_000, sentAt)
-    const allowed = (troubled ? CUT_OFF_MS : SIGN_OUT_MS) + facts.slack(ended, sentAt)
-    if (sentAt <= ended + allowed) continue
+    if (sentAt <= ended + SESSION_CACHE_MS + facts.slack(ended, sentAt)) continue
     const failover = facts
       .failoversIn(ended - 1_000, sentAt)
       .find(
@@ -497,9 +494,9 @@ function causeOfLoss(history: History, session: Session, facts: Facts): string |
   )
   const lastServed = served.at(-1)
   const idleMs = SESSION_IDLE_SECONDS * 1_000
-  // Activity is recorded to within a tenth of the limit.
-  const recordedUntil = (lastServed?.sentAt ?? signedInAt) - idleMs / 10
-  if (lostAt - (lastServed?.sentAt ?? signedInAt) >= idleMs - idleMs / 10 - 500)
+  // Activity is recorded to within a tenth of the limit, and a touch that is lost costs as much once more.
+  const recordedUntil = (lastServed?.sentAt ?? signedInAt) - idleMs / 5
+  if (lostAt - (lastServed?.sentAt ?? signedInAt) >= idleMs - idleMs / 5 - 500)
     return 'it was not used within the idle limit'
   if (lastServed !== undefined && lostAt - recordedUntil >= idleMs - idleMs / 10) {
     const users = new Set(

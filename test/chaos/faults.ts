@@ -208,9 +208,8 @@ const FACTORIES: Record<FaultKind, FaultFactory> = {
   async 'kill the clients of Redis'({ redis }, { draws }) {
     const master = pickMaster(redis, draws[0])
     if (master === null) return null
-    const type = draws[1] < 0.5 ? 'normal' : 'pubsub'
-    await master.admin.call('client', 'kill', 'type', type, 'skipme', 'yes')
-    return { area: 'redis', node: master.name, detail: `${master.name}, type ${type}` }
+    await master.admin.call('client', 'kill', 'type', 'normal', 'skipme', 'yes')
+    return { area: 'redis', node: master.name, detail: master.name }
   },
 
   async 'pause the clients of Redis'({ redis }, { draws, lastsMs }) {

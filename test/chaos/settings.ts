@@ -18,10 +18,8 @@ export const NO_RESPONSE_MS = Math.max(3 * TOKEN_TIMEOUT_MS, 30_000)
 
 /** What a loaded machine may add to every bound. Stalls of the machine that were measured come on top. */
 export const SLACK_MS = 350
-/** A sign-out reaches every replica that reaches Redis. */
-export const SIGN_OUT_MS = 200
-/** A replica that is cut off from Redis stops serving from its cache. */
-export const CUT_OFF_MS = 1_000
+/** A replica serves a session from memory: the default of SESSION_CACHE_MS. */
+export const SESSION_CACHE_MS = 1_000
 /** Every call has its response within this. */
 export const RESPONSE_MS = TOKEN_TIMEOUT_MS + 3_000
 /** What a resource server in trouble adds to that: two timeouts and a forced refresh between them. */

@@ -20,7 +20,7 @@ async function start(t: Test): Promise<Slow> {
   const redis = await startRedis(t)
   const way = await startProxy(t, redis.port)
   const sandbox = await startSandbox(t)
-  const env = { OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke` }
+  const env = { OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`, SESSION_CACHE_MS: '0' }
   const bff = await startBff(t, sandbox, { ...env, REDIS_URL: `redis://127.0.0.1:${way.port}` })
   const other = await startBff(t, sandbox, { ...env, REDIS_URL: redis.url })
   await Promise.all([bff, other].map(untilReady))

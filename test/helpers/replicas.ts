@@ -18,7 +18,9 @@ export async function startReplicas(t: Teardown, env: Record<string, string> = {
   // Acknowledged writes survive a kill.
   const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
   const sandbox = await startSandbox(t)
-  const all = { REDIS_URL: redis.url, OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`, ...env }
+  // A call of one replica sees what another has just done.
+  const own = { REDIS_URL: redis.url, SESSION_CACHE_MS: '0' }
+  const all = { ...own, OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`, ...env }
   const start = (): Promise<Bff> => startBff(t, sandbox, all)
   const replicas: [Bff, Bff, Bff] = [await start(), await start(), await start()]
   await Promise.all(replicas.map(untilReady))

@@ -110,7 +110,7 @@ t.test('a line shows the public facts of a session, in printable ASCII', async (
   const iso = (at: number) => new Date(at).toISOString()
   const key = await startSession(made, { client: 'the\u001b[31m \u009b31m app' })
   await made.pass(60_000)
-  await made.store.touch(key, 0)
+  await made.store.touch(key)
   await run({ kind: 'list', json: false })
   const seenAt = made.now()
   t.strictSame(out, [

@@ -23,31 +23,28 @@ t.test('an eviction policy other than noeviction is warned of once in the log, a
   t.equal(lines().length, 1)
 })
 
-t.test(
-  'each command and channel that the ACL denies is warned of once, and every line is JSON',
-  async (t) => {
-    const redis = await startRedis(t)
-    const rights = ['~bff:*', 'resetchannels', '+@all', '-info', '-scan', '-eval']
-    await redis.cli('ACL', 'SETUSER', 'app', 'on', '>pw', ...rights)
-    const REDIS_URL = `redis://app:pw@127.0.0.1:${redis.port}`
-    const server = await startServer(t, { SESSION_STORE: 'redis', REDIS_URL })
-    const denied = () => server.logs().filter(({ event }) => event === 'store.denied')
-    await until('all are found', async () => (await readyz(server.opsUrl)).warnings?.length === 4)
-    await until('all are logged', () => denied().length >= 4)
-    t.strictSame(
-      denied()
-        .map(({ what }) => what)
-        .sort(),
-      ['channels below REDIS_PREFIX', 'command EVAL', 'command INFO', 'command SCAN'],
-    )
-    await redis.cli('ACL', 'SETUSER', 'app', 'resetkeys', '~other:*')
-    const other = await startServer(t, { SESSION_STORE: 'redis', REDIS_URL })
-    await until('the keys are found', () => other.output().includes('keys below REDIS_PREFIX'))
-    for (const line of `${server.output()}${other.output()}`.split('\n')) {
-      if (line !== '') t.match(JSON.parse(line), { event: String }, line)
-    }
-  },
-)
+t.test('each command that the ACL denies is warned of once, and every line is JSON', async (t) => {
+  const redis = await startRedis(t)
+  const rights = ['~bff:*', 'resetchannels', '+@all', '-info', '-scan', '-eval']
+  await redis.cli('ACL', 'SETUSER', 'app', 'on', '>pw', ...rights)
+  const REDIS_URL = `redis://app:pw@127.0.0.1:${redis.port}`
+  const server = await startServer(t, { SESSION_STORE: 'redis', REDIS_URL })
+  const denied = () => server.logs().filter(({ event }) => event === 'store.denied')
+  await until('all are found', async () => (await readyz(server.opsUrl)).warnings?.length === 3)
+  await until('all are logged', () => denied().length >= 3)
+  t.strictSame(
+    denied()
+      .map(({ what }) => what)
+      .sort(),
+    ['command EVAL', 'command INFO', 'command SCAN'],
+  )
+  await redis.cli('ACL', 'SETUSER', 'app', 'resetkeys', '~other:*')
+  const other = await startServer(t, { SESSION_STORE: 'redis', REDIS_URL })
+  await until('the keys are found', () => other.output().includes('keys below REDIS_PREFIX'))
+  for (const line of `${server.output()}${other.output()}`.split('\n')) {
+    if (line !== '') t.match(JSON.parse(line), { event: String }, line)
+  }
+})
 
 t.test('a clock more than 5 s from that of the authorization server is warned of once', async (t) => {
   const sandbox = await startSandbox(t)

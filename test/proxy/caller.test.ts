@@ -4,138 +4,351 @@ import { createKeyring } from '../../src/keyring.ts'
 import { type Caller, createCallers } from '../../src/proxy/caller.ts'
 import { Secret } from '../../src/secret.ts'
 import { createSessionCache } from '../../src/session/cache.ts'
-import { createSessionCookies } from '../../src/session/cookies.ts'
-import type { LiveSession } from '../../src/session/session.ts'
+import { createSessionCookies, recordKeyOf } from '../../src/session/cookies.ts'
+import type { Found, LiveSession } from '../../src/session/session.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
-import { createMovableClock } from '../helpers/clock.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
+import type { Access } from '../../src/tokens/obtain.ts'
 import { newRecord } from '../store/stores.ts'
 
 const IDLE_MS = 7_200_000
 const HOUR_MS = 3_600_000
+const TRUST_MS = 1_000
 const REQUEST = { reqId: 'a-request', address: '203.0.113.9' }
 
-/** One signed-in browser, whose session is always found as it was at the start. */
-function start(t: Test) {
-  const clock = createMovableClock()
+/** Clocks that only the test moves. */
+function stoppedClock() {
+  let wall = 1_800_000_000_000
+  let monotonic = 5_000
+  return {
+    wall: () => wall,
+    monotonic: () => monotonic,
+    pass(ms: number): void {
+      wall += ms
+      monotonic += ms
+    },
+    step(ms: number): void {
+      wall += ms
+    },
+  }
+}
+
+/** A replica with one signed-in browser, over a store in memory that other replicas use as well. */
+async function start(t: Test, { trustMs = TRUST_MS } = {}) {
+  const clock = stoppedClock()
   const store = createMemoryStore({ now: clock.wall, idleMs: IDLE_MS })
   t.teardown(() => store.close())
   const keyring = createKeyring([new Secret('the-first-secret-of-the-tests-of-32-characters')])
   const cookies = createSessionCookies({ keyring, publicUrl: 'http://localhost', secure: false })
-  const now = clock.wall()
-  const counters = { gen: 1, doubts: 0, leaseUntil: 0, retryAt: 0, replacedAt: now }
-  const record = { ...newRecord(now), ...counters, seenAt: now, idleEndsAt: now + IDLE_MS }
-  let touches = 0
-  let obtained = 0
-  let lifeMs = HOUR_MS
-  const session = (key: string): LiveSession => ({
-    key,
-    record,
-    tokens: {
-      accessToken: new Secret('at-1'),
-      refreshToken: new Secret('rt-1'),
-      lifeSeconds: lifeMs / 1_000,
-      expiresAt: clock.wall() + lifeMs,
+  const sessionId = cookies.newSessionId()
+  const key = recordKeyOf(sessionId)
+  await store.create(key, newRecord(clock.wall()), 15_000)
+  await store.confirm(key)
+  const counts = { full: 0, small: 0, touches: 0, obtained: 0, verified: 0 }
+  const looked: string[] = []
+  const state = { lifeMs: HOUR_MS, down: false, refusesWrites: false }
+  let obtain = async (session: LiveSession): Promise<Access> => ({ kind: 'token', session })
+  const fail = (): never => {
+    throw new StoreUnavailable(new Error('down'))
+  }
+  const issuedAt = clock.wall()
+  async function find(): Promise<Found> {
+    counts.full += 1
+    if (state.down) fail()
+    const record = await store.read(key)
+    if (record === null) return { kind: 'ended', reason: 'logout', at: clock.wall() }
+    const tokens = {
+      accessToken: new Secret(`at-${record.gen}`),
+      refreshToken: new Secret(`rt-${record.gen}`),
+      lifeSeconds: state.lifeMs / 1_000,
+      expiresAt: issuedAt + state.lifeMs,
       scope: null,
-    },
-  })
+    }
+    return { kind: 'live', session: { key, record, tokens } }
+  }
+  const cache = createSessionCache<Caller>({ max: 10, trustMs, monotonic: clock.monotonic })
   const callers = createCallers({
-    cookies,
-    cache: createSessionCache<Caller>({ store, max: 10 }),
-    store,
+    cookies: {
+      ...cookies,
+      verify(value) {
+        counts.verified += 1
+        return cookies.verify(value)
+      },
+    },
+    cache,
+    trustMs,
     sessions: {
-      find: async (key) => ({ kind: 'live', session: session(key) }),
-      touch() {
-        touches += 1
+      find,
+      async readState() {
+        counts.small += 1
+        if (state.down) fail()
+        return await store.readState(key)
+      },
+      async touch() {
+        counts.touches += 1
+        if (state.down || state.refusesWrites) fail()
+        const exists = await store.touch(key)
+        cache.distrust(key)
+        return exists
       },
       end: async () => true,
     },
     tokens: {
-      async obtainAccessToken(found) {
-        obtained += 1
-        return { kind: 'token', session: found }
+      async obtainAccessToken(session) {
+        counts.obtained += 1
+        return await obtain(session)
       },
     },
     timing: { aheadSeconds: 300, thresholdSeconds: 30 },
     idleMs: IDLE_MS,
     clock,
-    observe: () => {},
+    observe: (result) => void looked.push(result),
   })
-  const cookie = `session=${cookies.sign(cookies.newSessionId())}`
+  const cookie = `session=${cookies.sign(sessionId)}`
   return {
     callers,
     clock,
     cookie,
-    touches: () => touches,
-    obtained: () => obtained,
-    /** Tokens found from now on live so long. */
-    liveFor(ms: number): void {
-      lifeMs = ms
+    counts,
+    key,
+    looked,
+    state,
+    store,
+    onObtain(work: typeof obtain): void {
+      obtain = work
     },
     find: () => callers.find(cookie, () => {}, REQUEST),
+    /** As a route does it: from memory, else from the store. */
+    call: async () => callers.cached(cookie) ?? (await callers.find(cookie, () => {}, REQUEST)),
   }
 }
 
-t.test('a caller stays cached until its token is needed, and for a minute at most', async (t) => {
-  const { callers, clock, cookie, find, liveFor } = start(t)
-  t.equal(callers.cached(cookie), null)
-  await find()
-  clock.pass(59_000)
+t.test(
+  'a session is served from memory for SESSION_CACHE_MS, and then one small read proves it',
+  async (t) => {
+    const { call, callers, clock, cookie, counts, looked } = await start(t)
+    t.equal(callers.cached(cookie), null)
+    const first = await call()
+    t.strictSame(counts, { full: 1, small: 0, touches: 0, obtained: 0, verified: 1 })
+    clock.pass(999)
+    t.equal(await call(), first)
+    clock.pass(1)
+    t.equal(callers.cached(cookie), null)
+    t.equal(await call(), first, 'its opened token is used again')
+    t.strictSame(counts, { full: 1, small: 1, touches: 0, obtained: 0, verified: 1 })
+    clock.pass(999)
+    t.equal(await call(), first)
+    t.strictSame(looked, ['miss', 'hit', 'revalidated', 'hit'])
+  },
+)
+
+t.test('another generation is a full read', async (t) => {
+  const { call, clock, counts, key, looked, store } = await start(t)
+  t.equal((await call()).gen, 1)
+  await store.replaceTokens(key, { gen: 1, attempt: 'another replica', tokens: 'sealed-2' })
+  clock.pass(TRUST_MS)
+  t.match(await call(), { gen: 2, authorization: 'Bearer at-2' })
+  t.strictSame([counts.full, counts.small], [2, 1])
+  t.strictSame(looked, ['miss', 'miss'])
+})
+
+t.test('a sign-out on one replica ends the session on the others within SESSION_CACHE_MS', async (t) => {
+  const { call, clock, counts, key, store } = await start(t)
+  await call()
+  clock.pass(1)
+  await store.end(key, { reason: 'logout' })
+  clock.pass(TRUST_MS - 2)
+  await call()
+  t.equal(counts.small, 0, 'the read that proves it was sent 999 ms ago')
+  clock.pass(1)
+  await t.rejects(call(), { code: 'login_required', detail: /signing out/ })
+  await t.rejects(call(), { code: 'login_required' }, 'and it stays so')
+})
+
+t.test('trust counts from the sending of a read, and not from its reply', async (t) => {
+  const { call, callers, clock, cookie, store } = await start(t)
+  await call()
+  clock.pass(TRUST_MS)
+  const { readState } = store
+  store.readState = async (key) => {
+    const shown = await readState(key)
+    clock.pass(700)
+    return shown
+  }
+  await call()
+  store.readState = readState
+  clock.pass(299)
   t.not(callers.cached(cookie), null)
-  clock.pass(1_000)
-  t.equal(callers.cached(cookie), null)
-  liveFor(40_000)
-  await find()
-  clock.pass(9_000)
-  t.not(callers.cached(cookie), null)
-  clock.pass(21_000)
+  clock.pass(1)
   t.equal(callers.cached(cookie), null)
 })
 
-for (const hours of [1, -1]) {
-  t.test(`a step of the wall clock by ${hours} h does not change that`, async (t) => {
-    const { callers, clock, cookie, find } = start(t)
-    await find()
-    clock.step(hours * HOUR_MS)
-    clock.pass(59_000)
-    t.not(callers.cached(cookie), null)
-    clock.pass(1_000)
-    t.equal(callers.cached(cookie), null)
+t.test('with 0 each request asks, and one after the end is refused', async (t) => {
+  const { call, callers, cookie, counts, key, store } = await start(t, { trustMs: 0 })
+  const first = await call()
+  t.equal(callers.cached(cookie), null)
+  for (let calls = 1; calls <= 3; calls += 1) {
+    t.equal(await call(), first)
+    t.strictSame([counts.full, counts.small], [1, calls])
+  }
+  await store.end(key, { reason: 'logout' })
+  await t.rejects(call(), { code: 'login_required' })
+})
+
+t.test('a call that has waited for a new token asks again before it is sent', async (t) => {
+  const { call, clock, counts, key, onObtain, state, store } = await start(t)
+  state.lifeMs = 20_000
+  clock.pass(15_000)
+  const refreshed = async (session: LiveSession): Promise<Access> => {
+    await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
+    clock.pass(9_000)
+    return { kind: 'token', session: { ...session, record: { ...session.record, gen: 2 } } }
+  }
+  onObtain(refreshed)
+  t.equal((await call()).gen, 2)
+  t.strictSame([counts.full, counts.small], [1, 1])
+  onObtain(async (session) => {
+    await store.end(key, { reason: 'logout' })
+    return { kind: 'token', session }
   })
+  clock.pass(TRUST_MS)
+  await t.rejects(call(), { code: 'login_required' }, 'it ended meanwhile')
+})
+
+t.test('a caller that has waited elsewhere is proven again, or renewed, or refused', async (t) => {
+  const { call, callers, clock, counts, key, store } = await start(t)
+  const caller = await call()
+  t.ok(callers.isProven(caller))
+  clock.pass(TRUST_MS)
+  t.notOk(callers.isProven(caller))
+  t.equal(await callers.prove(caller), true)
+  t.ok(callers.isProven(caller))
+  t.equal(counts.full, 1)
+  await store.replaceTokens(key, { gen: 1, attempt: 'another replica', tokens: 'sealed-2' })
+  clock.pass(TRUST_MS)
+  t.equal(await callers.prove(caller), false)
+  t.equal((await callers.renew(caller, REQUEST)).gen, 2)
+  await store.end(key, { reason: 'logout' })
+  clock.pass(TRUST_MS)
+  t.equal(await callers.prove(caller), false)
+  await t.rejects(callers.renew(caller, REQUEST), { code: 'login_required' })
+})
+
+t.test('no session is served from memory once the store cannot be asked', async (t) => {
+  const { call, clock, state } = await start(t)
+  await call()
+  state.down = true
+  await call()
+  clock.pass(TRUST_MS)
+  await t.rejects(call(), StoreUnavailable)
+  state.down = false
+  await call()
+})
+
+t.test('a token that is due is not served from memory', async (t) => {
+  const { call, callers, clock, cookie, counts, state } = await start(t)
+  state.lifeMs = 40_000
+  await call()
+  for (let seconds = 0; seconds < 9; seconds += 1) {
+    clock.pass(1_000)
+    await call()
+  }
+  t.equal(counts.obtained, 0)
+  clock.pass(999)
+  await call()
+  clock.pass(21_000)
+  t.equal(callers.cached(cookie), null)
+  await call()
+  t.equal(counts.obtained, 1)
+})
+
+for (const hours of [1, -1]) {
+  t.test(
+    `a step of the wall clock by ${hours} h does not change how long a session is trusted`,
+    async (t) => {
+      const { call, callers, clock, cookie } = await start(t)
+      await call()
+      clock.step(hours * HOUR_MS)
+      clock.pass(999)
+      t.not(callers.cached(cookie), null)
+      clock.pass(1)
+      t.equal(callers.cached(cookie), null)
+    },
+  )
 }
 
 t.test('activity is noted once a minute, even if the wall clock is set back', async (t) => {
-  const { callers, clock, cookie, find, touches } = start(t)
-  await find()
-  t.equal(touches(), 0, 'the record has it')
+  const { call, clock, counts } = await start(t)
+  await call()
+  t.equal(counts.touches, 0, 'the record has it')
   clock.pass(59_000)
-  t.not(callers.cached(cookie), null)
-  t.equal(touches(), 0)
+  await call()
+  t.equal(counts.touches, 0)
   clock.step(-HOUR_MS)
+  clock.pass(1_000)
   for (let minute = 1; minute <= 5; minute += 1) {
-    await find()
-    for (let call = 0; call < 10; call += 1) callers.cached(cookie)
-    t.equal(touches(), minute)
+    for (let call_ = 0; call_ < 10; call_ += 1) await call()
+    t.equal(counts.touches, minute)
     clock.pass(60_000)
   }
 })
 
+t.test('activity that another replica has recorded is not recorded again', async (t) => {
+  const { call, clock, counts, key, store } = await start(t)
+  await call()
+  clock.pass(59_000)
+  await store.touch(key)
+  clock.pass(2_000)
+  await call()
+  t.equal(counts.touches, 0)
+})
+
+t.test('activity that the store does not take is lost, and follows after one interval', async (t) => {
+  const { call, clock, counts, state } = await start(t)
+  await call()
+  state.refusesWrites = true
+  clock.pass(60_000)
+  await call()
+  t.equal(counts.touches, 1)
+  state.refusesWrites = false
+  for (let seconds = 1; seconds < 60; seconds += 1) {
+    clock.pass(1_000)
+    await call()
+  }
+  t.equal(counts.touches, 1)
+  clock.pass(1_000)
+  await call()
+  t.equal(counts.touches, 2)
+})
+
+t.test('a session that looks idle is found in full, so that the clock of the store decides', async (t) => {
+  const { call, clock, counts } = await start(t)
+  await call()
+  clock.step(IDLE_MS - 1_000)
+  clock.pass(TRUST_MS)
+  counts.full = 0
+  await call()
+  t.equal(counts.full, 1)
+})
+
 t.test('a session that the request may not use obtains no token', async (t) => {
-  const { callers, cookie, obtained } = start(t)
+  const { callers, cookie, counts, state } = await start(t)
+  state.lifeMs = 10_000
   const refuse = () => {
     throw problem('wac_not_allowed')
   }
   await t.rejects(callers.find(cookie, refuse, REQUEST), { code: 'wac_not_allowed' })
-  t.equal(obtained(), 0)
+  t.equal(counts.obtained, 0)
   await t.rejects(callers.find(undefined, refuse, REQUEST), { code: 'login_required' }, 'without a session')
 })
 
 t.test('a token expires by the monotonic clock, whatever the wall clock says', async (t) => {
-  const { callers, clock, find, liveFor } = start(t)
-  liveFor(10_000)
+  const { callers, clock, find, state } = await start(t)
+  state.lifeMs = 60_000
   const caller = await find()
   clock.step(HOUR_MS)
   t.notOk(callers.hasExpired(caller))
   clock.step(-2 * HOUR_MS)
-  clock.pass(10_001)
+  clock.pass(60_001)
   t.ok(callers.hasExpired(caller))
 })

@@ -77,6 +77,8 @@ export async function rawUpstream(
 
 export interface Bff {
   port: number
+  /** Resolves when so many calls have been handed to the resource server. */
+  sends(count: number): Promise<void>
   /** The outcome of the call of that index, as soon as it is there. */
   outcome(index: number): Promise<Outcome>
   /** Closes the connections to the resource server alone. */
@@ -87,6 +89,9 @@ export interface Bff {
 export function outcomeOf(resourceServer: ResourceServer, call: Call): Promise<Outcome> {
   return new Promise((resolve) => resourceServer.send(call, resolve))
 }
+
+/** Of a call that may leave however long it has waited. */
+export const PROVEN = { isProven: () => true, prove: async () => true }
 
 /** An outgoing request as the routes would make one. */
 export function outgoing(change: Partial<OutgoingRequest> = {}): OutgoingRequest {
@@ -120,19 +125,24 @@ export async function bff(
     ...options,
   })
   const outcomes: Outcome[] = []
+  let sent = 0
   const waiting: (() => void)[] = []
   const server = http.createServer(async (request, response) => {
     const body = await bodyOf(request)
     const method = request.method as OutgoingRequest['method']
-    const outcome = await outcomeOf(resourceServer, {
+    const over = outcomeOf(resourceServer, {
       outgoing: outgoing({ method, path: request.url ?? '/', body, jsonp }),
       request,
       response,
       authorization: 'Bearer the-token',
       holder: String(request.headers['x-holder']),
       requestId: 'req-1',
+      ...PROVEN,
       ...rest,
     })
+    sent += 1
+    for (const wake of waiting.splice(0)) wake()
+    const outcome = await over
     outcomes.push(outcome)
     for (const wake of waiting.splice(0)) wake()
     if (response.headersSent || response.destroyed) return
@@ -143,6 +153,9 @@ export async function bff(
   return {
     port: await listenOnLoopback(t, server),
     close: () => resourceServer.close(),
+    async sends(count) {
+      while (sent < count) await new Promise<void>((wake) => waiting.push(wake))
+    },
     async outcome(index) {
       while (outcomes.length <= index) await new Promise<void>((wake) => waiting.push(wake))
       return outcomes[index]!

@@ -51,7 +51,7 @@ t.test('of several problems the first in the documented order is the response', 
 t.test('401 comes before 403 for the account, and 403 before 503 for the store', async (t) => {
   const sandbox = await startSandbox(t)
   const redis = await startRedis(t)
-  const bff = await startBff(t, sandbox, { WAC_ALLOWED: 'DEMO', REDIS_URL: redis.url })
+  const bff = await startBff(t, sandbox, { WAC_ALLOWED: 'DEMO', SESSION_CACHE_MS: '0', REDIS_URL: redis.url })
   await untilReady(bff)
   const browser = bff.browser()
   await signIn(browser, sandbox)

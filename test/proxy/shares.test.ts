@@ -6,7 +6,7 @@ import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { elapsed } from '../helpers/wait.ts'
 import { ask, field, OWN, portOf, problemOf } from '../http/wire.ts'
-import { bff, OK, outgoing, rawBrowser, rawUpstream } from './resource-server-harness.ts'
+import { bff, OK, outgoing, PROVEN, rawBrowser, rawUpstream } from './resource-server-harness.ts'
 
 /** More than the buffers of all connections on its way. */
 const LARGE = Buffer.alloc(32 * 1024 * 1024)
@@ -134,7 +134,7 @@ t.test('a browser that takes less than 64 KiB in the reader timeout is disconnec
   const relay = new Relay({
     call: {
       ...{ outgoing: outgoing(), request, response },
-      ...{ authorization: '', holder: '', requestId: 'req-1' },
+      ...{ authorization: '', holder: '', requestId: 'req-1', ...PROVEN },
     },
     controller: { pause() {}, resume: () => wanted.shift()!(), abort() {} } as never,
     ...{ status: 200, headers: {}, readerTimeoutMs, securityHeaders: [] },

@@ -1,214 +1,220 @@
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { createSessionCache, type SessionCache } from '../../src/session/cache.ts'
-import { createMemoryStore } from '../../src/store/memory/store.ts'
-import type { RecordKey, SessionStore } from '../../src/store/store.ts'
+import type { RecordKey } from '../../src/store/store.ts'
 import { heapUsed } from '../store/heap.ts'
-import { IDLE_MS, newKey, newRecord } from '../store/stores.ts'
+import { newKey } from '../store/stores.ts'
 
 interface Entry {
-  key: RecordKey
   token: string
 }
 
-interface Made {
-  cache: SessionCache<Entry>
-  /** Creates a session in the store. The store announces each later change of it to the cache. */
-  session(): Promise<RecordKey>
-  store: SessionStore
-  /** Messages stop arriving, and listeners are called. */
-  lose(): void
-  /** Messages stop arriving, but no listener is called yet. */
-  setUnproven(value: boolean): void
-  /** Messages arrive again. */
-  recover(): void
-}
-
-/** A cache over the memory store. The test controls whether change messages arrive. */
-function make(t: Test, max = 100): Made {
-  const memory = createMemoryStore({ now: Date.now, idleMs: IDLE_MS })
-  t.teardown(() => memory.close())
-  let isLive = true
-  const listeners: ((live: boolean) => void)[] = []
-  const health = {
-    ...memory.health,
-    isLive: () => isLive,
-    onLive: (listener: (live: boolean) => void) => void listeners.push(listener),
-  }
-  const store: SessionStore = { ...memory, health }
-  const setLive = (live: boolean): void => {
-    isLive = live
-    for (const listener of listeners) listener(live)
-  }
+/** A cache whose clock only the test moves, and a store whose replies the test gives. */
+function make({ max = 100, trustMs = 1_000 } = {}) {
+  let now = 5_000
+  const cache = createSessionCache<Entry>({ max, trustMs, monotonic: () => now })
+  /** The reads without a reply, in the order in which they were sent. */
+  const sent: { reply: (text: string) => void; fail: (error: Error) => void }[] = []
+  const read = (key: RecordKey, kind: 'state' | 'session' = 'state'): Promise<string> =>
+    cache.read(key, {
+      kind,
+      send: () =>
+        new Promise<string>((reply, fail) => {
+          sent.push({ reply, fail })
+        }),
+      take: (text, sentAt) => `${text}, sent at ${sentAt}`,
+    })
   return {
-    store,
-    cache: createSessionCache<Entry>({ store, max }),
-    async session() {
-      const key = newKey()
-      await store.create(key, newRecord(Date.now()), 15_000)
-      return key
-    },
-    lose: () => setLive(false),
-    recover: () => setLive(true),
-    setUnproven(value) {
-      isLive = !value
+    cache,
+    read,
+    sent,
+    pass(ms: number): void {
+      now += ms
     },
   }
 }
 
-function keep(cache: SessionCache<Entry>, cookie: string, key: RecordKey, token = 'token'): Entry {
-  const entry = { key, token }
-  cache.put(cookie, entry, cache.beginRead(key))
+/** Runs everything that waits only for promises. */
+function settled(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
+}
+
+function know(cache: SessionCache<Entry>, key: RecordKey, cookie: string, token = 'token'): Entry {
+  const entry = { token }
+  cache.noteCookie(cookie, key)
+  cache.put(key, entry)
   return entry
 }
 
-t.test('a cookie finds its own entry and no other', async (t) => {
-  const { cache, session } = make(t)
-  const entry = keep(cache, 'one', await session())
+t.test('each verified cookie of a session finds its one entry, and no other', async (t) => {
+  const { cache } = make()
+  const [key, other] = [newKey(), newKey()]
+  const entry = know(cache, key, 'one')
+  cache.noteCookie('two', key)
+  const third = know(cache, other, 'three')
   t.equal(cache.get('one'), entry)
-  t.equal(cache.get('other'), null)
+  t.equal(cache.get('two'), entry)
+  t.equal(cache.get('three'), third)
+  t.equal(cache.get('four'), null)
+  t.strictSame([cache.keyOf('two'), cache.keyOf('four')], [key, null])
 })
 
-t.test('each kind of change drops every cookie of its session, and those of no other', async (t) => {
-  const { cache, session, store } = make(t)
-  const changes: Record<string, (key: RecordKey) => Promise<unknown>> = {
-    'new tokens': (key) => store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' }),
-    'a released lease': async (key) => {
-      await store.beginRefresh(key, {
-        gen: 1,
-        attempt: 'b',
-        leaseMs: 1_000,
-        openMs: 0,
-        livesMs: 0,
-        forcedWindowMs: 0,
-      })
-      await store.releaseLease(key, { attempt: 'b', inDoubt: null, retryInMs: 0 })
+t.test('a dropped session is unknown by every cookie, which stay verified', async (t) => {
+  const { cache } = make()
+  const [key, other] = [newKey(), newKey()]
+  know(cache, key, 'one')
+  const entry = know(cache, other, 'two')
+  cache.drop(key)
+  t.strictSame([cache.get('one'), cache.known(key)], [null, null])
+  t.equal(cache.keyOf('one'), key)
+  t.equal(cache.get('two'), entry)
+})
+
+t.test('concurrent reads of one session are one read', async (t) => {
+  const { read, sent, pass } = make()
+  const [key, other] = [newKey(), newKey()]
+  const first = read(key)
+  pass(600)
+  const all = [first, read(key), read(key)]
+  t.equal(sent.length, 1)
+  const apart = [read(other), read(key, 'session')]
+  t.equal(sent.length, 3, 'another session and another kind of read have their own')
+  for (const { reply } of sent) reply('alive')
+  t.strictSame(await Promise.all(all), Array(3).fill('alive, sent at 5000'))
+  t.strictSame(await Promise.all(apart), Array(2).fill('alive, sent at 5600'))
+  void read(key)
+  t.equal(sent.length, 4, 'one that is over is not shared')
+})
+
+t.test('a read that was sent too long before a request came is not shared', async (t) => {
+  const { read, sent, pass } = make()
+  const key = newKey()
+  const first = read(key)
+  pass(1_000)
+  const second = read(key)
+  t.equal(sent.length, 2)
+  sent[1]!.reply('second')
+  sent[0]!.reply('first')
+  t.equal(await first, 'first, sent at 5000', 'its own request came before it')
+  t.equal(await second, 'second, sent at 6000')
+})
+
+t.test('with 0 a request waits for a read that was sent after the request came', async (t) => {
+  const { read, sent, pass } = make({ trustMs: 0 })
+  const key = newKey()
+  const first = read(key)
+  pass(1)
+  const second = read(key)
+  t.equal(sent.length, 2)
+  sent[0]!.reply('alive')
+  sent[1]!.reply('ended')
+  t.equal(await first, 'alive, sent at 5000')
+  t.equal(await second, 'ended, sent at 5001')
+})
+
+t.test('a shared read whose reply comes too late is repeated', async (t) => {
+  const { read, sent, pass } = make()
+  const key = newKey()
+  const first = read(key)
+  pass(900)
+  const second = read(key)
+  t.equal(sent.length, 1)
+  pass(100)
+  sent[0]!.reply('alive')
+  t.equal(await first, 'alive, sent at 5000')
+  await settled()
+  t.equal(sent.length, 2)
+  sent[1]!.reply('ended')
+  t.equal(await second, 'ended, sent at 6000')
+})
+
+for (const change of ['distrust', 'drop'] as const) {
+  t.test(
+    `a read that was sent before this replica changed the session proves nothing: ${change}`,
+    async (t) => {
+      const { cache, read, sent } = make()
+      const [key, other] = [newKey(), newKey()]
+      const [reading, unaffected] = [read(key), read(other)]
+      cache[change](key)
+      const later = read(key)
+      t.equal(sent.length, 3, 'and is not shared any more')
+      sent[0]!.reply('before')
+      sent[1]!.reply('other')
+      t.equal(await unaffected, 'other, sent at 5000')
+      await settled()
+      t.equal(sent.length, 3, 'the first request waits for the later read')
+      sent[2]!.reply('after')
+      t.equal(await later, 'after, sent at 5000')
+      t.equal(await reading, 'after, sent at 5000')
     },
-    'the end': (key) => store.end(key),
-  }
-  for (const [name, change] of Object.entries(changes)) {
-    const [key, otherKey] = [await session(), await session()]
-    keep(cache, 'one', key)
-    keep(cache, 'two', key)
-    const other = keep(cache, 'three', otherKey)
-    await change(key)
-    t.equal(cache.get('one'), null, name)
-    t.equal(cache.get('two'), null, name)
-    t.equal(cache.get('three'), other, name)
-  }
-})
+  )
+}
 
-t.test('drop() removes one session', async (t) => {
-  const { cache, session } = make(t)
-  const key = await session()
-  keep(cache, 'one', key)
+t.test('a change in the same turn as the reply still counts', async (t) => {
+  const { cache, read, sent } = make()
+  const key = newKey()
+  const reading = read(key)
+  sent[0]!.reply('before')
   cache.drop(key)
-  t.equal(cache.get('one'), null)
+  await settled()
+  t.equal(sent.length, 2)
+  sent[1]!.reply('after')
+  t.equal(await reading, 'after, sent at 5000')
 })
 
-t.test('a read is not cached if a change overtook it, and the next read is', async (t) => {
-  const { cache, session, store } = make(t)
-  const key = await session()
-  const guard = cache.beginRead(key)
-  await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' })
-  cache.put('one', { key, token: 'old' }, guard)
-  t.equal(cache.get('one'), null)
-  const entry = keep(cache, 'one', key, 'new')
+t.test('an activity that was recorded leaves what is known', async (t) => {
+  const { cache } = make()
+  const key = newKey()
+  const entry = know(cache, key, 'one')
+  cache.distrust(key)
   t.equal(cache.get('one'), entry)
 })
 
-t.test('a change invalidates a read that began before it, and not one that began after', async (t) => {
-  const { cache, session, store } = make(t)
-  const key = await session()
-  const early = cache.beginRead(key)
-  await store.replaceTokens(key, { gen: 1, attempt: 'b', tokens: 'sealed-2' })
-  const late = cache.beginRead(key)
-  const entry = { key, token: 'new' }
-  cache.put('one', entry, late)
-  cache.put('two', { key, token: 'old' }, early)
-  t.equal(cache.get('one'), entry)
-  t.equal(cache.get('two'), null)
+t.test('a read that fails fails for all who share it, and the next one is sent again', async (t) => {
+  const { read, sent } = make()
+  const key = newKey()
+  const both = [read(key), read(key)]
+  sent[0]!.fail(new Error('the store is down'))
+  for (const one of both) await t.rejects(one, /the store is down/)
+  const again = read(key)
+  t.equal(sent.length, 2)
+  sent[1]!.reply('alive')
+  t.equal(await again, 'alive, sent at 5000')
 })
 
-t.test('a change of another session invalidates no read', async (t) => {
-  const { cache, session, store } = make(t)
-  const [key, other] = [await session(), await session()]
-  const guard = cache.beginRead(key)
-  await store.end(other)
-  const entry = { key, token: 'token' }
-  cache.put('one', entry, guard)
-  t.equal(cache.get('one'), entry)
-})
-
-t.test('more changes than the cache remembers invalidate every read that began before them', async (t) => {
-  const { cache, session } = make(t)
-  const key = await session()
-  const guard = cache.beginRead(key)
-  cache.drop(key)
-  for (let i = 0; i < 30_000; i++) cache.drop(newKey())
-  cache.put('one', { key, token: 'old' }, guard)
-  t.equal(cache.get('one'), null)
-  const entry = keep(cache, 'one', key)
-  t.equal(cache.get('one'), entry)
-})
-
-t.test('a loss of messages empties the cache and invalidates the reads under way', async (t) => {
-  const { cache, session, lose, recover } = make(t)
-  const key = await session()
-  keep(cache, 'one', key)
-  const guard = cache.beginRead(key)
-  lose()
-  recover()
-  t.equal(cache.get('one'), null)
-  cache.put('two', { key, token: 'token' }, guard)
-  t.equal(cache.get('two'), null)
-  const entry = keep(cache, 'three', key)
-  t.equal(cache.get('three'), entry, 'a later read is cached')
-})
-
-t.test('while messages do not arrive the cache returns nothing and keeps no read', async (t) => {
-  const { cache, session, setUnproven } = make(t)
-  const [key, other] = [await session(), await session()]
-  keep(cache, 'one', key)
-  setUnproven(true)
-  t.equal(cache.get('one'), null)
-  const guard = cache.beginRead(other)
-  setUnproven(false)
-  cache.put('two', { key: other, token: 'token' }, guard)
-  t.equal(cache.get('two'), null)
-})
-
-t.test('the cache evicts the oldest entry at its size limit', async (t) => {
-  const { cache, session } = make(t, 3)
-  const keys = [await session(), await session(), await session(), await session()]
-  for (const [i, key] of keys.slice(0, 3).entries()) keep(cache, `cookie-${i}`, key)
-  cache.get('cookie-0')
-  keep(cache, 'cookie-1', keys[1]!)
-  keep(cache, 'cookie-3', keys[3]!)
+t.test('at its size limit the cache forgets the session that was read least recently', async (t) => {
+  const { cache, read, sent } = make({ max: 3 })
+  const keys = [newKey(), newKey(), newKey(), newKey()]
+  for (const [i, key] of keys.slice(0, 3).entries()) know(cache, key, `cookie-${i}`)
+  void read(keys[0]!)
+  know(cache, keys[3]!, 'cookie-3')
   const found = [0, 1, 2, 3].map((i) => cache.get(`cookie-${i}`) !== null)
-  t.strictSame(found, [false, true, true, true])
+  t.strictSame(found, [true, false, true, true])
+  t.equal(cache.keyOf('cookie-1'), null)
+  t.equal(sent.length, 1)
 })
 
-t.test('a cookie that is put again finds the newest entry, of the same session or another', async (t) => {
-  const { cache, session } = make(t)
-  const [first, second] = [await session(), await session()]
-  keep(cache, 'one', first)
-  keep(cache, 'one', first, 'newer')
-  t.equal(cache.get('one')?.token, 'newer')
-  cache.drop(first)
-  t.equal(cache.get('one'), null, 'its session still finds it')
-  keep(cache, 'one', first)
-  const entry = keep(cache, 'one', second)
-  cache.drop(first)
-  t.equal(cache.get('one'), entry)
-  cache.drop(second)
-  t.equal(cache.get('one'), null)
+t.test('a read of a session that was forgotten meanwhile proves nothing', async (t) => {
+  const { cache, read, sent } = make({ max: 1 })
+  const [key, other] = [newKey(), newKey()]
+  const reading = read(key)
+  know(cache, other, 'one')
+  cache.drop(key)
+  sent[0]!.reply('before')
+  await settled()
+  t.equal(sent.length, 2)
+  sent[1]!.reply('after')
+  t.equal(await reading, 'after, sent at 5000')
 })
 
-t.test('failed reads and evicted cookies take no memory', async (t) => {
-  const { cache } = make(t)
+t.test('failed reads and forgotten sessions take no memory', async (t) => {
+  const { cache, read, sent } = make()
   const before = heapUsed()
-  for (let i = 0; i < 100_000; i++) cache.beginRead(newKey())
-  for (let i = 0; i < 100_000; i++) keep(cache, `cookie-${i}`, newKey())
+  for (let i = 0; i < 20_000; i++) {
+    const reading = read(newKey())
+    sent.pop()!.fail(new Error('down'))
+    await reading.catch(() => {})
+  }
+  for (let i = 0; i < 100_000; i++) know(cache, newKey(), `cookie-${i}`)
   const grownBy = (heapUsed() - before) / 1_048_576
   t.ok(grownBy < 8, `the heap has grown by ${grownBy.toFixed(1)} MiB`)
   t.equal(cache.get('cookie-99999')?.token, 'token')

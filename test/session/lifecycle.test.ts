@@ -15,13 +15,12 @@ import { leaseRequest, newKey, newRecord } from '../store/stores.ts'
 const IDLE_MS = 60_000
 const MAX_MS = 600_000
 
-/** The sessions of one process over a store in memory whose health and failures the test controls. */
+/** The sessions of one process over a store in memory whose failures the test controls. */
 function start(t: Test) {
   const clock = createMovableClock()
   const memory = createMemoryStore({ now: clock.wall, idleMs: IDLE_MS })
   t.teardown(() => memory.close())
-  const liveListeners: ((live: boolean) => void)[] = []
-  const state = { incidentAt: clock.monotonic(), isDown: false }
+  const state = { isDown: false }
   const failing = <Args extends unknown[], Result>(run: (...args: Args) => Promise<Result>) => {
     return async (...args: Args): Promise<Result> => {
       if (state.isDown) throw new StoreUnavailable(new Error('down'))
@@ -34,21 +33,17 @@ function start(t: Test) {
     end: failing(memory.end),
     readEnd: failing(memory.readEnd),
     unschedule: failing(memory.unschedule),
-    health: {
-      ...memory.health,
-      msSinceIncident: () => clock.monotonic() - state.incidentAt,
-      onLive: (listener) => void liveListeners.push(listener),
-    },
   }
   const lines: string[] = []
   const log = createLog('info', { write: (line: string) => void lines.push(line) })
   const store = createReliableStore({
     store: base,
-    idleMs: IDLE_MS,
     clock,
     log,
     onRetried() {},
     onRestored() {},
+    onTouched() {},
+    onChanged() {},
   })
   t.teardown(() => store.drainPendingTokens())
   const ended: EndReason[] = []
@@ -76,9 +71,6 @@ function start(t: Test) {
     ended,
     lines,
     revoked,
-    setLive: (live: boolean) => {
-      for (const listener of liveListeners) listener(live)
-    },
     granted: (lifeMs = 300_000, refreshToken: Secret | null = new Secret('rt')) => ({
       accessToken: new Secret('at'),
       refreshToken,
@@ -94,36 +86,6 @@ function start(t: Test) {
     },
   }
 }
-
-t.test(
-  'after an incident at the store a session that looks idle waits five seconds for late activity',
-  async (t) => {
-    const { clock, memory, state, sessions, setLive, idle } = start(t)
-    const begun = await idle()
-    clock.pass(1)
-    setLive(true)
-    t.match(
-      await sessions.find(begun),
-      { kind: 'ended', reason: 'idle' },
-      'the start of the process is no incident',
-    )
-
-    const key = await idle()
-    clock.pass(10_000)
-    state.incidentAt = clock.monotonic()
-    await t.rejects(sessions.find(key), StoreUnavailable, 'neither served nor ended')
-    t.not(await memory.read(key), null)
-    clock.pass(5_000)
-    t.match(await sessions.find(key), { kind: 'ended', reason: 'idle' })
-
-    const other = await idle()
-    setLive(false)
-    setLive(true)
-    await t.rejects(sessions.find(other), StoreUnavailable, 'also when messages are back after a loss')
-    await memory.touch(other, 1_000)
-    t.match(await sessions.find(other), { kind: 'unreadable' }, 'the activity has arrived')
-  },
-)
 
 t.test('an end by a limit is logged with the request that found it, if one did', async (t) => {
   const { clock, sessions, lines, idle } = start(t)

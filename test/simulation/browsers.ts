@@ -125,7 +125,9 @@ export class Browser {
             'a response is of another user',
             `user ${this.user} got the data of ${response.user}`,
           )
-        if (checker.lives(session)) session.lastActivityAt = Math.max(session.lastActivityAt, sentAt)
+        // While something is wrong several touches may be lost, one after the other.
+        if (checker.lives(session) && sentAt > checker.disturbedUntil)
+          session.lastActivityAt = Math.max(session.lastActivityAt, sentAt)
       } else if (response.status === 401) checker.refused(session, replica, 'call')
       else if (response.status === 403) checker.forbidden(session, replica, sentAt)
     }

@@ -21,19 +21,11 @@ export interface Compiled {
 const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))))
 const IMPORTED = /\bfrom '(\.[^']+\.ts)'/g
 
-/** No history has so many sessions, so nothing is different; but each of these caches takes two milliseconds to make. */
-const SMALLER: Replacement = {
-  file: 'src/session/cache.ts',
-  find: 'const REMEMBERED_CHANGES = 10_000',
-  put: 'const REMEMBERED_CHANGES = 1_000',
-}
-
 /**
  * Compiles the worker and all that it imports into a temporary directory, with the changes made. Plain JavaScript
  * runs a third faster than what a loader makes of TypeScript, and the sources stay as they are.
  */
-export function compileWorker(changes: readonly Replacement[] = []): Compiled {
-  const replacements = [SMALLER, ...changes]
+export function compileWorker(replacements: readonly Replacement[] = []): Compiled {
   /** The JavaScript of each source file. */
   const compiled = new Map<string, string>()
   const waiting = [join(root, 'test/simulation/worker.ts')]

@@ -1,47 +1,41 @@
-import { BEAT_EVERY_MS, RECONNECT_AFTER_MS, TRUSTED_FOR_MS } from '../../src/store/redis/change-messages.ts'
 import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../src/store/redis/commands.ts'
 import { CONNECT_TIMEOUT_MS, RECONNECT_MAX_MS } from '../../src/store/redis/connection.ts'
 import { LOOK_EVERY_MS, NO_WRITES, SILENT_AFTER_MS, SILENT_LOOKS } from '../../src/store/redis/health.ts'
-import { type RecordKey, type StoreHealth, StoreUnavailable } from '../../src/store/store.ts'
+import { type StoreHealth, StoreUnavailable } from '../../src/store/store.ts'
 import type { Random } from './random.ts'
 import { ErrorReply, type RedisServer } from './simulated-redis.ts'
 import { masterOf, type StoreCommand, type Transport } from './simulated-store.ts'
-import { type Channel, type Owner, QUIET, type ScheduledEvent, type VirtualClock } from './virtual-clock.ts'
+import type { Channel, Owner, ScheduledEvent, VirtualClock } from './virtual-clock.ts'
 
 /** A command waits half of the interval for the first look, on average. */
 const SILENCE_MS = (SILENT_LOOKS - 0.5) * LOOK_EVERY_MS
 const LONG_GAP_MS = 2_000
 
-/** What a connection for commands carries: commands of the store, and heartbeats. */
-export type Command = StoreCommand | 'publish'
-
 /** What a master executes also while it refuses writes. */
-const READS: ReadonlySet<Command> = new Set([
+const READS: ReadonlySet<StoreCommand> = new Set([
   'nonceClaimed',
   'read',
+  'readState',
   'readEnd',
   'queueLength',
   'keys',
-  'publish',
 ])
 
 /** The network faults between one process and one master. Counters, because faults may overlap. */
 export interface LinkFaults {
   /** No data passes in either direction. Connections stay open until one side closes them. */
   cut: number
-  /** The same, only for the connection of change messages. */
-  messagesCut: number
   /** Added to each way. */
   slowMs: number
   /** The connection breaks before the next commands of these names are executed. */
-  breakBefore: Set<Command>
+  breakBefore: Set<StoreCommand>
   /** The connection breaks after the next commands of these names were executed. */
-  breakAfter: Set<Command>
+  breakAfter: Set<StoreCommand>
 }
 
 /** A network without faults. */
 export function noLinkFaults(): LinkFaults {
-  return { cut: 0, messagesCut: 0, slowMs: 0, breakBefore: new Set(), breakAfter: new Set() }
+  return { cut: 0, slowMs: 0, breakBefore: new Set(), breakAfter: new Set() }
 }
 
 /** The servers, as a process sees them. */
@@ -49,15 +43,13 @@ export interface Servers {
   readonly masterCount: number
   /** Where a new connection of that process leads. */
   serverFor(master: number, replica: number): RedisServer
-  subscribers(server: RedisServer): Set<Connection>
   faults(master: number, replica: number): LinkFaults
   /** A command of that process was executed. */
-  executed(replica: number, command: Command, result: unknown): void
+  executed(replica: number, command: StoreCommand, result: unknown): void
 }
 
 /** One TCP connection from a process to a server, made again for ever. */
 export class Connection {
-  readonly purpose: 'commands' | 'messages'
   readonly master: number
   readonly transport: FleetTransport
   ready = false
@@ -73,10 +65,9 @@ export class Connection {
   #heldIn: (() => void)[] = []
   receivedAt = 0
 
-  constructor(transport: FleetTransport, master: number, purpose: 'commands' | 'messages') {
+  constructor(transport: FleetTransport, master: number) {
     this.transport = transport
     this.master = master
-    this.purpose = purpose
   }
 
   get #faults(): LinkFaults {
@@ -85,13 +76,12 @@ export class Connection {
   }
 
   get isCut(): boolean {
-    const { cut, messagesCut } = this.#faults
-    return cut > 0 || (this.purpose === 'messages' && messagesCut > 0)
+    return this.#faults.cut > 0
   }
 
   /** Whether nothing is wrong with this connection, and nothing is held back on it. */
   isSound(): boolean {
-    const { cut, messagesCut, slowMs, breakBefore, breakAfter } = this.#faults
+    const { cut, slowMs, breakBefore, breakAfter } = this.#faults
     const { server } = this
     return (
       this.ready &&
@@ -100,7 +90,6 @@ export class Connection {
       !server.dead &&
       server.refusesWrites === null &&
       cut === 0 &&
-      messagesCut === 0 &&
       slowMs === 0 &&
       breakBefore.size === 0 &&
       breakAfter.size === 0 &&
@@ -154,7 +143,6 @@ export class Connection {
     this.epoch += 1
     this.#heldOut = []
     this.#heldIn = []
-    if (this.server !== null) this.transport.servers.subscribers(this.server).delete(this)
     this.server = null
     const failed = [...this.waiting]
     this.waiting.clear()
@@ -177,7 +165,6 @@ export class Connection {
     this.ready = false
     this.epoch += 1
     this.waiting.clear()
-    if (this.server !== null) this.transport.servers.subscribers(this.server).delete(this)
     this.server = null
   }
 
@@ -235,16 +222,13 @@ interface Pending {
 /** A command for one master, and what receives its result. */
 interface CommandRequest<T> {
   readonly master: number
-  readonly command: Command
+  readonly command: StoreCommand
   readonly work: (server: RedisServer) => T
   readonly done: (result: T) => void
   readonly failed: (error: Error) => void
 }
 
-/**
- * The connections of one process to the masters of the store, with the rules of src/store for health and
- * messages: a heartbeat through each master proves that change messages arrive, counted from its sending.
- */
+/** The connections of one process to the masters of the store, with the rules of src/store for health. */
 export class FleetTransport implements Transport {
   readonly masterCount: number
   readonly clock: VirtualClock
@@ -253,19 +237,10 @@ export class FleetTransport implements Transport {
   readonly random: Random
   readonly servers: Servers
   readonly commands: Connection[]
-  readonly messages: Connection[]
-  readonly #changeListeners: ((key: RecordKey) => void)[] = []
-  readonly #liveListeners: ((live: boolean) => void)[] = []
   readonly #incidentListeners: (() => void)[] = []
   readonly #incidentAt: number[]
-  readonly #provenAt: number[]
-  readonly #commandsLostAt: number[]
-  readonly #subscribedAt: number[]
   #lost = false
   #lastReplyAt = Number.NEGATIVE_INFINITY
-  #arriving = false
-  #lastProofAt = Number.NEGATIVE_INFINITY
-  #closed = false
   /** Commands that failed or had no reply, by master: when the last one failed. */
   readonly failedAt: number[]
   /** When a command that writes to that master last had a reply. */
@@ -289,18 +264,13 @@ export class FleetTransport implements Transport {
     this.servers = options.servers
     this.masterCount = options.servers.masterCount
     const all = Array.from({ length: this.masterCount }, (_, master) => master)
-    this.commands = all.map((master) => new Connection(this, master, 'commands'))
-    this.messages = all.map((master) => new Connection(this, master, 'messages'))
+    this.commands = all.map((master) => new Connection(this, master))
     this.#incidentAt = all.map(() => Number.NEGATIVE_INFINITY)
-    this.#provenAt = all.map(() => Number.NEGATIVE_INFINITY)
-    this.#commandsLostAt = all.map(() => Number.NEGATIVE_INFINITY)
-    this.#subscribedAt = all.map(() => 0)
     this.failedAt = all.map(() => Number.NEGATIVE_INFINITY)
     this.wroteAt = all.map(() => 0)
     this.gaps = all.map(() => ({ ms: 0, endedAt: Number.NEGATIVE_INFINITY }))
     this.writable = all.map(() => [])
-    for (const connection of [...this.commands, ...this.messages]) connection.connect()
-    this.#beatLater()
+    for (const connection of this.commands) connection.connect()
   }
 
   ask = <T>(master: number, command: StoreCommand, work: (server: RedisServer) => T): Promise<T> =>
@@ -429,99 +399,12 @@ export class FleetTransport implements Transport {
     return !this.commands.some(({ ready }) => ready) || this.clock.now - this.#lastReplyAt > SILENT_AFTER_MS
   }
 
-  connected(connection: Connection): void {
-    const { master } = connection
-    if (connection.purpose === 'commands') {
-      this.#noteIncident(master)
-      return
-    }
-    this.#subscribedAt[master] = this.clock.now
-    connection.toServer((server) => {
-      this.servers.subscribers(server).add(connection)
-      connection.toProcess(() => this.#sendBeat(master))
-    })
+  connected({ master }: Connection): void {
+    this.#noteIncident(master)
   }
 
-  disconnected(connection: Connection): void {
-    const { master } = connection
-    if (connection.purpose === 'commands') {
-      this.#commandsLostAt[master] = this.clock.now
-      this.#noteIncident(master)
-    }
-    this.#lose()
-  }
-
-  #beatLater(): void {
-    this.clock.in(BEAT_EVERY_MS, this.owner, () => {
-      if (this.#closed) return QUIET
-      this.#beatLater()
-      if (this.#provesItself()) return QUIET
-      this.#beat()
-      return
-    })
-  }
-
-  /** A heartbeat through sound connections is back before anything else happens. */
-  #provesItself(): boolean {
-    if (!this.#isLive()) return false
-    for (let master = 0; master < this.masterCount; master += 1) {
-      const [commands, messages] = [this.commands[master]!, this.messages[master]!]
-      if (!commands.isSound() || !messages.isSound() || commands.server !== messages.server) return false
-      if (!this.servers.subscribers(commands.server!).has(messages)) return false
-    }
-    this.#provenAt.fill(this.clock.now)
-    this.#lastProofAt = this.clock.now
-    this.#replied()
-    return true
-  }
-
-  #beat(): void {
-    if (this.#arriving && !this.#isLive()) {
-      // What came while the process was stalled may be still to be read.
-      this.clock.in(0, this.owner, () => {
-        if (!this.#isLive()) this.#lose()
-      })
-    }
-    for (let master = 0; master < this.masterCount; master += 1) {
-      const subscriber = this.messages[master]!
-      const silentMs = this.clock.now - Math.max(this.#provenAt[master]!, this.#subscribedAt[master]!)
-      if (subscriber.ready && silentMs > RECONNECT_AFTER_MS) subscriber.break('no heartbeat came back')
-      this.#sendBeat(master)
-    }
-  }
-
-  #sendBeat(master: number): void {
-    const sentAt = this.clock.now
-    const work = (server: RedisServer): void => {
-      const subscriber = this.messages[master]!
-      if (this.servers.subscribers(server).has(subscriber))
-        subscriber.toProcess(() => this.#heardBeat(master, sentAt))
-    }
-    const failed = (error: Error): void => void this.#failed(error)
-    this.#send({ master, command: 'publish', work, done() {}, failed })
-  }
-
-  #heardBeat(master: number, sentAt: number): void {
-    if (sentAt <= this.#commandsLostAt[master]! || this.clock.now - sentAt >= TRUSTED_FOR_MS) return
-    this.#provenAt[master] = sentAt
-    this.#lastProofAt = Math.max(this.#lastProofAt, Math.min(...this.#provenAt))
-    if (this.#arriving || !this.#proven()) return
-    this.#arriving = true
-    for (const listener of this.#liveListeners) listener(true)
-  }
-
-  #proven(): boolean {
-    for (const provenAt of this.#provenAt) if (this.clock.now - provenAt >= TRUSTED_FOR_MS) return false
-    return true
-  }
-
-  #lose(): void {
-    if (!this.#arriving) return
-    this.#arriving = false
-    this.#provenAt.fill(Number.NEGATIVE_INFINITY)
-    for (const listener of this.#liveListeners) listener(false)
-    if (this.masterCount === 1) this.#noteIncident(0)
-    else for (const listener of this.#incidentListeners) listener()
+  disconnected({ master }: Connection): void {
+    this.#noteIncident(master)
   }
 
   #noteIncident(master: number): void {
@@ -529,17 +412,8 @@ export class FleetTransport implements Transport {
     for (const listener of this.#incidentListeners) listener()
   }
 
-  announceHere = (key: RecordKey): void => {
-    for (const listener of this.#changeListeners) listener(key)
-  }
-
   wall = (): number => this.clock.wall(this.owner)
-  onChange = (listener: (key: RecordKey) => void): void => void this.#changeListeners.push(listener)
-  #isLive = (): boolean => this.#arriving && this.#proven()
   readonly health: StoreHealth = {
-    isLive: this.#isLive,
-    onLive: (listener) => void this.#liveListeners.push(listener),
-    isUnreached: () => this.#isUnreached(),
     onIncident: (listener) => void this.#incidentListeners.push(listener),
     msSinceIncident: (key) => {
       return this.clock.now - this.#incidentAt[masterOf(key, this.masterCount)]!
@@ -547,7 +421,6 @@ export class FleetTransport implements Transport {
   }
 
   close = async (): Promise<void> => {
-    this.#closed = true
-    for (const connection of [...this.commands, ...this.messages]) connection.close()
+    for (const connection of this.commands) connection.close()
   }
 }

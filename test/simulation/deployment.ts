@@ -1,7 +1,7 @@
 import type { RecordKey } from '../../src/store/store.ts'
 import { SimulatedAuthorizationServer } from './authorization-server.ts'
 import { Browser } from './browsers.ts'
-import { type Command, type Connection, type LinkFaults, noLinkFaults, type Servers } from './connections.ts'
+import { type LinkFaults, noLinkFaults, type Servers } from './connections.ts'
 import type { FaultKind, ProtocolStep } from './faults.ts'
 import { InvariantChecker } from './invariants.ts'
 import { Random } from './random.ts'
@@ -9,7 +9,7 @@ import { type BrowserRequest, type BrowserResponse, Replica } from './replica.ts
 import { SimulatedResourceServer } from './resource-server.ts'
 import type { Settings } from './settings.ts'
 import { RedisServer } from './simulated-redis.ts'
-import { masterOf } from './simulated-store.ts'
+import { masterOf, type StoreCommand } from './simulated-store.ts'
 import type { Trace } from './trace.ts'
 import { EPOCH, VirtualClock } from './virtual-clock.ts'
 
@@ -35,7 +35,6 @@ export class Deployment implements Servers {
   onStep: (step: ProtocolStep, index: number) => void = () => {}
   readonly #random: Random
   readonly #linkFaults: LinkFaults[][]
-  readonly #subscribers = new Map<RedisServer, Set<Connection>>()
   /** Where a replica stays with a master that was replaced, and until when. */
   readonly #stays = new Map<string, { server: RedisServer; until: number }>()
   readonly #waiting = new Map<Replica, Set<(response: null) => void>>()
@@ -99,19 +98,11 @@ export class Deployment implements Servers {
     return this.masters[master]!
   }
 
-  subscribers(server: RedisServer): Set<Connection> {
-    const known = this.#subscribers.get(server)
-    if (known !== undefined) return known
-    const none = new Set<Connection>()
-    this.#subscribers.set(server, none)
-    return none
-  }
-
   faults(master: number, index: number): LinkFaults {
     return this.#linkFaults[master]![index]!
   }
 
-  executed(index: number, command: Command, result: unknown): void {
+  executed(index: number, command: StoreCommand, result: unknown): void {
     if (command === 'beginRefresh' && (result as { kind: string }).kind === 'granted')
       this.onStep('lease granted', index)
     else if (command === 'replaceTokens') this.onStep('tokens stored', index)
@@ -126,10 +117,6 @@ export class Deployment implements Servers {
       history: `history-${this.#servers}`,
       trueTime: () => this.trueTime(),
       events: {
-        published: (server, key) => {
-          for (const connection of this.subscribers(server))
-            connection.toProcess(() => connection.transport.announceHere(key))
-        },
         stored: (server, before, after) => this.checker.stored(server, before, after),
         deleted: (server, key, reason) => this.checker.deleted(server, key, reason),
       },
@@ -316,19 +303,16 @@ export class Deployment implements Servers {
   #thaw(server: RedisServer): void {
     server.frozen = false
     for (const { transport } of this.replicas)
-      for (const connection of [...transport.commands, ...transport.messages])
-        if (connection.server === server) connection.flush()
+      for (const connection of transport.commands) if (connection.server === server) connection.flush()
   }
 
   flush(master: number, index: number): void {
-    const { commands, messages } = this.replicas[index]!.transport
-    commands[master]!.flush()
-    messages[master]!.flush()
+    this.replicas[index]!.transport.commands[master]!.flush()
   }
 
   breakConnections(server: RedisServer): void {
     for (const { transport } of this.replicas)
-      for (const connection of [...transport.commands, ...transport.messages])
+      for (const connection of transport.commands)
         if (connection.server === server) connection.breakSoon('the server closed the connection')
   }
 
@@ -358,8 +342,8 @@ export class Deployment implements Servers {
       for (const [index, { transport }] of this.replicas.entries()) {
         const { until } = this.#stays.get(`${master} ${index}`)!
         this.clock.in(until - this.clock.now, null, () => {
-          for (const connection of [transport.commands[master]!, transport.messages[master]!])
-            if (connection.server === old) connection.breakSoon('another master was announced')
+          const connection = transport.commands[master]!
+          if (connection.server === old) connection.breakSoon('another master was announced')
         })
       }
       this.clock.in(staysMs, null, () => {

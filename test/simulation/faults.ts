@@ -30,9 +30,8 @@ type Change =
   | { kind: 'refuse-writes'; error: string; ms: number }
   | { kind: 'refuse-connections'; ms: number }
   | { kind: 'redis-clock'; byMs: number }
-  | { kind: 'reset'; purpose: 'commands' | 'messages' }
+  | { kind: 'reset' }
   | { kind: 'cut'; ms: number }
-  | { kind: 'cut-messages'; ms: number }
   | { kind: 'slow-redis'; ms: number; byMs: number; everybody: boolean }
   | { kind: 'break-before'; command: StoreCommand }
   | { kind: 'break-after'; command: StoreCommand }
@@ -82,7 +81,6 @@ function weightsOf(settings: Pick<Settings, 'topology' | 'clocksStep'>): Record<
     'redis-clock': settings.clocksStep ? 5 : 0,
     reset: 6,
     cut: 8,
-    'cut-messages': 5,
     'slow-redis': 4,
     'break-before': 6,
     'break-after': 8,
@@ -125,6 +123,7 @@ const COMMANDS: readonly StoreCommand[] = [
   'claimDue',
   'touch',
   'read',
+  'readState',
   'restoreTokens',
 ]
 
@@ -188,8 +187,11 @@ function drawScenario(seed: number, firstId: number, settings: Settings): Fault[
         ...signOuts(random.between(1_000, 20_000)),
       ]
     case 3:
-      // Messages are cut off, and the session ends elsewhere.
-      return [fault({ kind: 'cut-messages', ms: random.between(3_000, 20_000) }, 0), ...signOuts(2_000)]
+      // Reads take long, and the session ends elsewhere meanwhile.
+      return [
+        fault({ kind: 'slow-redis', ms: random.between(3_000, 20_000), byMs: 300, everybody: false }, 0),
+        ...signOuts(2_000),
+      ]
     case 4:
       return [fault({ kind: 'cut', ms: random.between(3_000, 20_000) }, 0), ...signOuts(2_000)]
     case 5:
@@ -268,10 +270,9 @@ function drawChange(random: Random, settings: Settings): Change {
       return { kind, error: random.pick(['READONLY no writes here', 'OOM no memory left']), ms: some() }
     case 'refuse-connections':
     case 'cut':
-    case 'cut-messages':
       return { kind, ms: some() }
     case 'reset':
-      return { kind, purpose: random.pick(['commands', 'messages']) }
+      return { kind }
     case 'slow-redis':
       return {
         kind,
@@ -414,26 +415,14 @@ function apply(deployment: Deployment, fault: Fault, index: number): void {
     case 'redis-clock':
       deployment.stepRedisClock(master, change.byMs)
       return
-    case 'reset': {
-      const { commands, messages } = deployment.replicas[index]!.transport
-      const connections = change.purpose === 'commands' ? commands : messages
-      connections[master]!.breakSoon('reset')
+    case 'reset':
+      deployment.replicas[index]!.transport.commands[master]!.breakSoon('reset')
       return
-    }
     case 'cut': {
       const faults = deployment.faults(master, index)
       faults.cut += 1
       until(change.ms, () => {
         faults.cut -= 1
-        deployment.flush(master, index)
-      })
-      return
-    }
-    case 'cut-messages': {
-      const faults = deployment.faults(master, index)
-      faults.messagesCut += 1
-      until(change.ms, () => {
-        faults.messagesCut -= 1
         deployment.flush(master, index)
       })
       return

@@ -13,6 +13,7 @@ const SEEDS = 5_000
 const REFRESH = 'src/tokens/refresh.ts'
 const RELIABLE = 'src/store/reliable.ts'
 const CACHE = 'src/session/cache.ts'
+const CALLER = 'src/proxy/caller.ts'
 const REDIS = 'test/simulation/simulated-redis.ts'
 
 /** Rules that live in Lua are changed in the simulated Redis, and rules of the connections in theirs. */
@@ -26,16 +27,9 @@ export const MUTATIONS: readonly Mutation[] = [
     put: '',
   },
   {
-    name: 'one-heartbeat-for-all-masters',
-    what: 'messages of a Cluster are trusted as soon as one master proves them',
-    file: 'test/simulation/connections.ts',
-    find: 'for (const provenAt of this.#provenAt) if (this.clock.now - provenAt >= TRUSTED_FOR_MS) return false\n    return true',
-    put: 'return this.#provenAt.some((provenAt) => this.clock.now - provenAt < TRUSTED_FOR_MS)',
-  },
-  {
     name: 'resource-server-ends-sessions',
     what: 'a session ends when the token of a forced refresh is called invalid',
-    file: 'src/proxy/caller.ts',
+    file: CALLER,
     find: "access.kind === 'not_refreshable'",
     put: "access.kind === 'token_refused'",
   },
@@ -75,11 +69,11 @@ export const MUTATIONS: readonly Mutation[] = [
     put: 'const leased = record.leaseUntil - now',
   },
   {
-    name: 'activity-written-once',
-    what: 'activity that Redis did not take is forgotten',
-    file: 'src/store/pending-activity.ts',
-    find: 'pending.set(key, activeAt)\n    }',
-    put: '}',
+    name: 'activity-not-written',
+    what: 'activity of a cached session is not recorded',
+    file: CALLER,
+    find: 'sessions.touch(caller.key).catch(() => {})',
+    put: '',
   },
   {
     name: 'server-error-is-no-doubt',
@@ -99,11 +93,11 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'unsaved-tokens-served-blindly',
     what: 'a replica that cannot read the store serves tokens that it could not store',
     file: RELIABLE,
-    find: 'let record = await store.read(key)',
-    put: `let record = await store.read(key).catch((error: unknown) => {
+    find: 'let state = await read(key)',
+    put: `let state = await read(key).catch((error: unknown) => {
         if (newest === undefined) throw error
         const endsAt = clock.wall() + 60_000
-        return { seenAt: clock.wall(), idleEndsAt: endsAt, endsAt, flow: 'code', ...newest, leaseUntil: 0 }
+        return { createdAt: endsAt, seenAt: endsAt, idleEndsAt: endsAt, endsAt, flow: 'code', ...newest, leaseUntil: 0 }
       })`,
   },
   {
@@ -186,25 +180,25 @@ export const MUTATIONS: readonly Mutation[] = [
   },
   // The rules of cache and outbox.
   {
-    name: 'cache-not-notified',
-    what: 'a change message drops nothing from the cache',
-    file: CACHE,
-    find: 'store.onChange(drop)',
+    name: 'ends-not-noticed-here',
+    what: 'the replica that ends a session goes on serving it from memory',
+    file: RELIABLE,
+    find: 'end: reported(store.end),',
     put: '',
   },
   {
-    name: 'cache-always-trusted',
-    what: 'the cache is used although messages do not arrive',
-    file: CACHE,
-    find: 'return store.health.isLive() ? (entries.peek(cookie) ?? null) : null',
-    put: 'return entries.peek(cookie) ?? null',
+    name: 'cache-never-asks',
+    what: 'a cached session is trusted until its token is due',
+    file: CALLER,
+    find: 'caller.usableUntil = Math.min(caller.provenUntil, ',
+    put: 'caller.usableUntil = Math.min(',
   },
   {
-    name: 'cache-without-guard',
-    what: 'a read that a change has overtaken is kept',
+    name: 'any-read-is-shared',
+    what: 'a request shares a read that was sent long before it came',
     file: CACHE,
-    find: 'if (isStale(guard)) return',
-    put: '',
+    find: '(sentAt >= askedAt || monotonic() - sentAt < trustMs)',
+    put: 'true',
   },
   {
     name: 'unsaved-forgotten',

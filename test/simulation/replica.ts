@@ -97,14 +97,17 @@ export class Replica implements Owner {
     const clocks = { wall: () => clock.wall(this), monotonic: () => clock.now }
     const log = this.#createLog()
     this.#cookies = createSessionCookies({ keyring, publicUrl: 'http://localhost', secure: false })
-    const { timing, idleMs } = settings
+    const { timing, idleMs, cacheMs: trustMs } = settings
+    const { monotonic } = clocks
+    const cache = createSessionCache<Caller>({ max: CACHED_SESSIONS, trustMs, monotonic })
     const store = createReliableStore({
       store: createSimulatedStore(this.transport, idleMs),
-      idleMs,
       clock: clocks,
       log,
       onRetried() {},
       onRestored() {},
+      onTouched: cache.distrust,
+      onChanged: cache.drop,
     })
     this.store = store
     const authorizationServer = deployment.authorizationServer.clientOf(this)
@@ -138,11 +141,10 @@ export class Replica implements Owner {
     })
     this.tokens = tokens
     const cookies = this.#cookies
-    const cache = createSessionCache<Caller>({ store, max: CACHED_SESSIONS })
     const callers = createCallers({
       cookies,
       cache,
-      store,
+      trustMs,
       sessions,
       tokens,
       timing,

@@ -16,6 +16,7 @@ export interface Settings {
   readonly concurrency: number
   readonly idleMs: number
   readonly maxMs: number
+  readonly cacheMs: number
   readonly shutdownMs: number
   /** Seconds that access tokens live. */
   readonly lives: readonly number[]
@@ -102,5 +103,6 @@ export function drawSettings(seed: number): Settings {
     thinkMs: calm ? 240_000 : random.pick([1_000, 5_000, 15_000]),
     realKeyring: random.chance(0.02),
     watchesBackground: random.chance(0.2),
+    cacheMs: random.pick([0, 100, 1_000, 1_000, 1_000, 5_000]),
   }
 }

@@ -22,6 +22,7 @@ import {
   type RestoreTokensResult,
   type SessionEnd,
   type SessionRecord,
+  type SessionState,
   shardOf,
 } from '../../src/store/store.ts'
 
@@ -76,8 +77,6 @@ export class ErrorReply extends Error {}
 
 /** What the simulation observes of one server. */
 interface ServerEvents {
-  /** A change message was published. */
-  published(server: RedisServer, key: RecordKey): void
   /** The tokens of a record were written. */
   stored(server: RedisServer, before: StoredRecord, after: StoredRecord): void
   deleted(server: RedisServer, key: RecordKey, reason: string): void
@@ -182,10 +181,6 @@ export class RedisServer {
     })
   }
 
-  #published(key: RecordKey): void {
-    this.#events.published(this, key)
-  }
-
   claimNonce(nonce: string, attempt: string, ttlMs: number): boolean {
     const held = this.data.nonces.get(nonce)
     if (held !== undefined && held.expireAt > this.clock()) return held.attempt === attempt
@@ -237,6 +232,13 @@ export class RedisServer {
     return { ...facts, doubts, leaseUntil, retryAt, idleEndsAt: idleEndsAt(record, idleMs) }
   }
 
+  readState(key: RecordKey, idleMs: number): SessionState | null {
+    const record = this.live(key)
+    if (record === null) return null
+    const { gen, seenAt, endsAt } = record
+    return { gen, seenAt, endsAt, idleEndsAt: idleEndsAt(record, idleMs) }
+  }
+
   confirm(key: RecordKey, idleMs: number): boolean {
     const record = this.live(key)
     if (record === null) return false
@@ -244,11 +246,10 @@ export class RedisServer {
     return true
   }
 
-  touch(key: RecordKey, agoMs: number, idleMs: number): boolean {
+  touch(key: RecordKey, idleMs: number): boolean {
     const record = this.live(key)
-    const activeAt = Math.round(this.clock() - agoMs)
     if (record === null) return false
-    const touched = { ...record, seenAt: Math.max(record.seenAt, activeAt) }
+    const touched = { ...record, seenAt: Math.max(record.seenAt, this.clock()) }
     this.#put(key, { ...touched, expireAt: idleEndsAt(touched, idleMs) + RECORD_SLACK_MS })
     return true
   }
@@ -324,8 +325,7 @@ export class RedisServer {
     } else if (inDoubt !== null && record.gen === inDoubt.gen && record.doubts < inDoubt.doubts) {
       const later = Math.max(retryAt, record.retryAt)
       this.#put(key, { ...record, retryAt: later, retrySetAt, doubts: inDoubt.doubts })
-    } else return
-    this.#published(key)
+    }
   }
 
   replaceTokens(key: RecordKey, { gen, attempt, tokens }: ReplaceTokensRequest): ReplaceTokensResult {
@@ -336,7 +336,6 @@ export class RedisServer {
     const after = { ...record, ...FREE, tokens, gen: gen + 1, attempt, replacedAt: this.clock() }
     this.#put(key, after)
     this.#events.stored(this, record, after)
-    this.#published(key)
     return { kind: 'replaced', gen: gen + 1 }
   }
 
@@ -358,7 +357,6 @@ export class RedisServer {
     const after = { ...record, ...FREE, leaseUntil: pause, tokens, gen, attempt, replacedAt: this.clock() }
     this.#put(key, after)
     this.#events.stored(this, record, after)
-    this.#published(key)
     return { kind: 'restored' }
   }
 
@@ -385,7 +383,6 @@ export class RedisServer {
     this.#note(({ records }) => void records.set(key, record))
     if (reason !== '') this.#keepEnd(key, { reason, at, successor: successor ?? null })
     this.#events.deleted(this, key, reason)
-    this.#published(key)
     return { kind: 'ended', tokens: record.tokens }
   }
 

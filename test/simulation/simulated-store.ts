@@ -1,14 +1,8 @@
-import {
-  DUE_SHARDS,
-  type EndRequest,
-  type RecordKey,
-  type SessionStore,
-  shardOf,
-} from '../../src/store/store.ts'
+import { DUE_SHARDS, type RecordKey, type SessionStore, shardOf } from '../../src/store/store.ts'
 import type { RedisServer } from './simulated-redis.ts'
 
 /** What the port has besides commands. */
-type ConnectionMember = 'onChange' | 'announceHere' | 'health' | 'close'
+type ConnectionMember = 'health' | 'close'
 
 /** A command of the store, named as in the port. */
 export type StoreCommand = Exclude<keyof SessionStore, ConnectionMember | 'endPassed'>
@@ -32,22 +26,10 @@ export function masterOf(key: RecordKey, masterCount: number): number {
 
 /** The session store of one process over simulated Redis servers. */
 export function createSimulatedStore(transport: Transport, idleMs: number): SessionStore {
-  const { masterCount, ask, announceHere } = transport
+  const { masterCount, ask } = transport
   const of = (key: RecordKey): number => masterOf(key, masterCount)
   const ofNonce = (nonce: string): number => nonce.length % masterCount
   const ofQueue = (shard: number): number => shard % masterCount
-
-  async function end(key: RecordKey, request: EndRequest, limitMs: number | null) {
-    try {
-      const ended = await ask(of(key), 'end', (server) => server.end(key, request, limitMs))
-      if (ended.kind === 'ended') announceHere(key)
-      return ended
-    } catch (error) {
-      // It may have run, and its message need not arrive.
-      announceHere(key)
-      throw error
-    }
-  }
 
   return {
     claimNonce: (nonce, attempt, ttlMs) =>
@@ -58,8 +40,9 @@ export function createSimulatedStore(transport: Transport, idleMs: number): Sess
       return ask(of(key), 'create', (server) => server.create(key, record, { provisionalMs, wall }))
     },
     read: (key) => ask(of(key), 'read', (server) => server.read(key, idleMs)),
+    readState: (key) => ask(of(key), 'readState', (server) => server.readState(key, idleMs)),
     confirm: (key) => ask(of(key), 'confirm', (server) => server.confirm(key, idleMs)),
-    touch: (key, agoMs) => ask(of(key), 'touch', (server) => server.touch(key, agoMs, idleMs)),
+    touch: (key) => ask(of(key), 'touch', (server) => server.touch(key, idleMs)),
     beginRefresh: (key, request) =>
       ask(of(key), 'beginRefresh', (server) => server.beginRefresh(key, request)),
     renewLease: (key, request) => ask(of(key), 'renewLease', (server) => server.renewLease(key, request)),
@@ -70,8 +53,9 @@ export function createSimulatedStore(transport: Transport, idleMs: number): Sess
     reseal: (key, was, sealed) => ask(of(key), 'reseal', (server) => server.reseal(key, was, sealed)),
     restoreTokens: (key, write) =>
       ask(of(key), 'restoreTokens', (server) => server.restoreTokens(key, write)),
-    end: (key, request = {}) => end(key, request, null),
-    endPassed: (key, gen, reason) => end(key, { gen, reason }, idleMs),
+    end: (key, request = {}) => ask(of(key), 'end', (server) => server.end(key, request)),
+    endPassed: (key, gen, reason) =>
+      ask(of(key), 'end', (server) => server.end(key, { gen, reason }, idleMs)),
     readEnd: (key) => ask(of(key), 'readEnd', (server) => server.readEnd(key)),
     schedule: (key, inMs) => ask(ofQueue(shardOf(key)), 'schedule', (server) => server.schedule(key, inMs)),
     unschedule: (key) => ask(ofQueue(shardOf(key)), 'unschedule', (server) => server.unschedule(key)),
@@ -110,8 +94,6 @@ export function createSimulatedStore(transport: Transport, idleMs: number): Sess
       }
     },
     health: transport.health,
-    onChange: transport.onChange,
-    announceHere,
     async ping() {
       for (let master = 0; master < masterCount; master += 1) await ask(master, 'ping', () => {})
     },

@@ -29,7 +29,7 @@ t.test('an aimed fault occurs at its step of the protocol', async (t) => {
   for (const aim of PROTOCOL_STEPS) {
     const fault: Fault = {
       ...{ id: 0, at: 0, aim, delayMs: 0, replica: 0, actor: true, master: 0 },
-      change: { kind: 'reset', purpose: 'messages' },
+      change: { kind: 'reset' },
     }
     const { injected } = await simulate(7, { faults: [fault] })
     t.equal(injected.get('reset'), 1, aim)

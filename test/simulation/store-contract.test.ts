@@ -1,5 +1,4 @@
 import t from 'tap'
-import type { RecordKey } from '../../src/store/store.ts'
 import { storeContract } from '../store/contract.ts'
 import { IDLE_MS, type TestStore } from '../store/stores.ts'
 import { RedisServer } from './simulated-redis.ts'
@@ -16,15 +15,7 @@ t.test('three simulated masters of a Cluster pass the store contract', async (t)
 /** A store without network delay, whose clock only the test moves. */
 function directStore(masterCount: number): TestStore {
   let clock = 1_800_000_000_000
-  const listeners: ((key: RecordKey) => void)[] = []
-  const announceHere = (key: RecordKey): void => {
-    for (const listener of listeners) listener(key)
-  }
-  const events = {
-    published: (_: RedisServer, key: RecordKey) => announceHere(key),
-    stored() {},
-    deleted() {},
-  }
+  const events = { stored() {}, deleted() {} }
   const servers = Array.from(
     { length: masterCount },
     (_, master) =>
@@ -34,12 +25,7 @@ function directStore(masterCount: number): TestStore {
     masterCount,
     wall: () => clock,
     ask: async (master, _command, work) => work(servers[master]!),
-    announceHere,
-    onChange: (listener) => void listeners.push(listener),
     health: {
-      isLive: () => true,
-      onLive() {},
-      isUnreached: () => false,
       onIncident() {},
       msSinceIncident: () => Number.POSITIVE_INFINITY,
     },

@@ -77,9 +77,6 @@ const real = {
 }
 const realDateNow = Date.now
 
-/** Returned by an event of a process that ran none of the code under test. */
-export const QUIET = Symbol('quiet')
-
 /**
  * Virtual time: one queue of events for the whole fleet. The order of events that are due at the same instant is
  * drawn from the seed. After each event every microtask runs before the next event, so whatever the code under
@@ -227,9 +224,9 @@ export class VirtualClock {
           this.#push(event)
         }
       }
-      const result = event.work()
+      event.work()
       // Without an owner nothing but the simulation itself has run, which leaves no microtasks.
-      if (owner !== null && result !== QUIET) runMicrotasks()
+      if (owner !== null) runMicrotasks()
     }
     this.current = null
     if (this.now < untilMs) this.now = untilMs

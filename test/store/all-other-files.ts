@@ -4,7 +4,6 @@ import { runTogether } from '../helpers/together.ts'
 runTogether(
   'store/failover-repair.test.ts',
   'store/memory.test.ts',
-  'store/pending-activity.test.ts',
   'store/redis-commands.test.ts',
   'store/redis-health.test.ts',
   'store/redis-keys.test.ts',

@@ -92,7 +92,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     ]
     t.equal((await store.read(long))?.idleEndsAt, at - 9_000 + IDLE_MS)
     t.equal((await store.read(short))?.idleEndsAt, at + 60_000)
-    for (const key of [long, short]) await store.touch(key, 0)
+    for (const key of [long, short]) await store.touch(key)
     const { seenAt, idleEndsAt } = (await store.read(long))!
     t.ok(seenAt >= at)
     t.equal(idleEndsAt, seenAt + IDLE_MS)
@@ -104,7 +104,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
     await store.beginRefresh(key, leaseRequest('a'))
     t.strictSame(await store.end(key), { kind: 'ended', tokens: 'sealed-1' })
     t.equal(await store.confirm(key), false)
-    t.equal(await store.touch(key, 0), false)
+    t.equal(await store.touch(key), false)
     t.strictSame(await store.beginRefresh(key, leaseRequest('b')), { kind: 'gone' })
     await store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 })
     t.strictSame(await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' }), {
@@ -209,11 +209,25 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
   await t.test('activity only moves forward', async (t) => {
     const key = await startSession(made, { createdAt: now() - 9_000 })
     const before = now()
-    t.equal(await store.touch(key, 4_000), true)
+    t.equal(await store.touch(key), true)
     const { seenAt } = (await store.read(key))!
-    t.ok(seenAt >= before - 4_000 && seenAt <= now() - 4_000, 'by the clock of the store')
-    t.equal(await store.touch(key, 8_000), true)
-    t.equal((await store.read(key))?.seenAt, seenAt)
+    t.ok(seenAt >= before && seenAt <= now(), 'by the clock of the store')
+    // The clock that wrote the record was ahead.
+    const ahead = await startSession(made, { createdAt: now() + 60_000 })
+    const first = (await store.read(ahead))!.seenAt
+    t.equal(await store.touch(ahead), true)
+    t.equal((await store.read(ahead))?.seenAt, first)
+  })
+
+  await t.test('the state of a session shows its generation, its activity and its limits', async (t) => {
+    const key = await startSession(made)
+    const { gen, seenAt, idleEndsAt, endsAt } = (await store.read(key))!
+    t.strictSame(await store.readState(key), { gen, seenAt, idleEndsAt, endsAt })
+    await store.replaceTokens(key, { gen: 1, attempt: 'a', tokens: 'sealed-2' })
+    t.equal((await store.readState(key))?.gen, 2)
+    await store.end(key)
+    t.equal(await store.readState(key), null)
+    t.equal(await store.readState(newKey()), null)
   })
 
   await t.test(
@@ -222,7 +236,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
       // The store clock was set forward by an hour, and the replica found the session alive by its own clock.
       const createdAt = now() - IDLE_MS - 1_000
       const key = await startSession(made, { createdAt })
-      t.equal(await store.touch(key, 0), true)
+      t.equal(await store.touch(key), true)
       t.ok((await store.read(key))!.seenAt > createdAt)
     },
   )
@@ -252,7 +266,7 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
       await startSession(made, { createdAt: idle, endsAt: at - pastBy }),
     ]
     // The idle limit has grown, as after a restart with other settings.
-    for (const key of [lives, dies]) t.equal(await store.touch(key, 0), true)
+    for (const key of [lives, dies]) t.equal(await store.touch(key), true)
     await pass(400)
     t.ok((await store.read(lives))!.seenAt >= at)
     t.equal(await store.read(dies), null)

@@ -1,5 +1,4 @@
 import type { Test } from 'tap'
-import { changeContract } from './contract-changes.ts'
 import { nonceContract } from './contract-nonces.ts'
 import { queueContract } from './contract-queue.ts'
 import { recordContract } from './contract-records.ts'
@@ -20,6 +19,5 @@ export async function storeContract(t: Test, makeStore: (t: Test) => Promise<Tes
   await t.test('the begin of a refresh', (t) => beginContract(t, made))
   await t.test('the end of a refresh', (t) => outcomeContract(t, made))
   await t.test('resealed tokens', (t) => resealContract(t, made))
-  await t.test('change messages', (t) => changeContract(t, made))
   await t.test('nonces', (t) => nonceContract(t, made))
 }

@@ -13,7 +13,8 @@ export function everyMethod(store: SessionStore, key: RecordKey): Record<string,
     create: () => store.create(key, newRecord(at), 15_000),
     confirm: () => store.confirm(key),
     read: () => store.read(key),
-    touch: () => store.touch(key, 0),
+    readState: () => store.readState(key),
+    touch: () => store.touch(key),
     beginRefresh: () =>
       store.beginRefresh(key, {
         gen: 1,

@@ -13,7 +13,7 @@ import {
   startSession,
   type TestStore,
 } from './stores.ts'
-import { untilItWorks } from './unavailable.ts'
+import { untilItWorks } from './works.ts'
 
 // The tests mostly wait, so they run concurrently.
 t.jobs = 3

@@ -12,7 +12,6 @@ const FOLDER = fileURLToPath(new URL('../../src/store/redis/lua/', import.meta.u
 const LONG = 60_000
 const PAUSE = 1_000
 const OPEN = 90_000
-const CHANNEL = `${PREFIX}changed`
 
 const scripts = readdirSync(FOLDER).map((file) => {
   const lua = readFileSync(FOLDER + file, 'utf8')
@@ -52,7 +51,7 @@ t.test('each command of each script uses its one key, or none', async (t) => {
     const calls = [...code.matchAll(/redis\.\w+\('(\w+)'(?:, ([^,)]+))?/g)]
     t.ok(calls.length > 0, name)
     for (const [, command, first] of calls) {
-      if (['TIME', 'PUBLISH', 'INFO'].includes(command ?? '')) continue
+      if (['TIME', 'INFO'].includes(command ?? '')) continue
       t.match(first, /^KEYS\[[12]\]$/, `${name}: ${command}`)
     }
   }
@@ -141,9 +140,9 @@ t.test('each script returns each code that its header documents', async (t) => {
 
   t.test('touch', async (t) => {
     const key = newKey()
-    t.equal(await run('touch', key, 0, 5_000, 9e12), 0, 'no record')
+    t.equal(await run('touch', key, 5_000, 9e12), 0, 'no record')
     await make(key)
-    t.equal(await run('touch', key, 0, 9e12, 9e12), 1)
+    t.equal(await run('touch', key, 9e12, 9e12), 1)
   })
 
   t.test('begin-refresh', async (t) => {
@@ -156,7 +155,7 @@ t.test('each script returns each code that its header documents', async (t) => {
     t.equal(busy[0], 3, 'busy')
     t.ok(busy[1] > 0 && busy[1] <= LONG)
     t.ok(busy[2] >= 0 && busy[2] < 10_000, 'with its age')
-    await run('release-lease', key, 'a', 1, LONG, CHANNEL, key, 1)
+    await run('release-lease', key, 'a', 1, LONG, 1)
     const backingOff = (await begin(key, 1, 'b', LONG, 0)) as [number, number]
     t.equal(backingOff[0], 4, 'backing off')
     t.ok(backingOff[1] > 0 && backingOff[1] <= LONG)
@@ -185,10 +184,10 @@ t.test('each script returns each code that its header documents', async (t) => {
     t.equal(busy, 3)
     t.ok(waitMs <= LONG, 'the wait is at most one lease')
     t.ok(Number(await client.hget(key, 'leaseUntil')) < Date.now() + LONG + 5_000)
-    await run('release-lease', key, 'a', 0, 1_000, CHANNEL, key, 1)
+    await run('release-lease', key, 'a', 0, 1_000, 1)
     await client.hset(key, 'retryAt', anHourAhead, 'retrySetAt', anHourAhead)
     t.strictSame(await begin(key, 1, 'b', LONG, 0), [1, 0, 0], 'a back-off from before the step is ignored')
-    await run('release-lease', key, 'b', 0, 1_000, CHANNEL, key, 1)
+    await run('release-lease', key, 'b', 0, 1_000, 1)
     await client.hset(key, 'retryAt', anHourAhead)
     const [backingOff, backOffMs = 0] = (await begin(key, 1, 'c', LONG, 0)) as number[]
     t.equal(backingOff, 4)
@@ -199,7 +198,7 @@ t.test('each script returns each code that its header documents', async (t) => {
       [1, 0, 0],
       'a forced refresh in the future is ignored too',
     )
-    await run('release-lease', key, 'c', 0, 0, CHANNEL, key, 1)
+    await run('release-lease', key, 'c', 0, 0, 1)
     await client.hset(key, 'openUntil', anHourAhead)
     const [granted, , openForMs = 0] = (await begin(key, 1, 'd', LONG, 0)) as number[]
     t.strictSame([granted, openForMs], [1, OPEN], 'the wait for a response is limited')
@@ -221,39 +220,35 @@ t.test('each script returns each code that its header documents', async (t) => {
 
   t.test('release-lease', async (t) => {
     const key = newKey()
-    t.equal(await run('release-lease', key, 'a', 0, 0, CHANNEL, key, 1), 0, 'no record')
+    t.equal(await run('release-lease', key, 'a', 0, 0, 1), 0, 'no record')
     await make(key)
-    t.equal(await run('release-lease', key, 'a', 0, 0, CHANNEL, key, 1), 0, 'no lease')
+    t.equal(await run('release-lease', key, 'a', 0, 0, 1), 0, 'no lease')
     await begin(key, 1, 'a', LONG, 0)
-    t.equal(await run('release-lease', key, 'b', 0, 0, CHANNEL, key, 1), 0, 'the lease of another')
-    t.equal(await run('release-lease', key, 'a', 0, 0, CHANNEL, key, 1), 1)
-    t.equal(await run('release-lease', key, 'c', 1, 0, CHANNEL, key, 2), 0, 'of another generation')
-    t.equal(
-      await run('release-lease', key, 'c', 1, 0, CHANNEL, key, 1),
-      2,
-      'its doubt was lost and is written again',
-    )
-    t.equal(await run('release-lease', key, 'c', 1, 0, CHANNEL, key, 1), 0, 'and is written once')
+    t.equal(await run('release-lease', key, 'b', 0, 0, 1), 0, 'the lease of another')
+    t.equal(await run('release-lease', key, 'a', 0, 0, 1), 1)
+    t.equal(await run('release-lease', key, 'c', 1, 0, 2), 0, 'of another generation')
+    t.equal(await run('release-lease', key, 'c', 1, 0, 1), 2, 'its doubt was lost and is written again')
+    t.equal(await run('release-lease', key, 'c', 1, 0, 1), 0, 'and is written once')
     t.equal(await client.exists(key), 1)
   })
 
   t.test('replace-tokens', async (t) => {
     const key = newKey()
-    t.equal(await run('replace-tokens', key, 1, 'a', 'sealed-2', CHANNEL, key), -1)
+    t.equal(await run('replace-tokens', key, 1, 'a', 'sealed-2'), -1)
     t.equal(await client.exists(key), 0)
     await make(key)
-    t.equal(await run('replace-tokens', key, 1, 'a', 'sealed-2', CHANNEL, key), 2)
-    t.equal(await run('replace-tokens', key, 1, 'a', 'sealed-2', CHANNEL, key), 2)
-    t.equal(await run('replace-tokens', key, 1, 'b', 'other', CHANNEL, key), 0)
-    t.equal(await run('replace-tokens', key, 2, 'b', 'sealed-3', CHANNEL, key), 3)
+    t.equal(await run('replace-tokens', key, 1, 'a', 'sealed-2'), 2)
+    t.equal(await run('replace-tokens', key, 1, 'a', 'sealed-2'), 2)
+    t.equal(await run('replace-tokens', key, 1, 'b', 'other'), 0)
+    t.equal(await run('replace-tokens', key, 2, 'b', 'sealed-3'), 3)
   })
 
-  t.test('replace-tokens ends the lease and is announced also where the ACL denies HDEL', async (t) => {
+  t.test('replace-tokens ends the lease also where the ACL denies HDEL', async (t) => {
     const key = newKey()
     await make(key)
     await begin(key, 1, 'a', LONG, 0)
     await client.acl('SETUSER', 'default', '-hdel')
-    t.equal(await run('replace-tokens', key, 1, 'a', 'sealed-2', CHANNEL, key), 2)
+    t.equal(await run('replace-tokens', key, 1, 'a', 'sealed-2'), 2)
     await client.acl('SETUSER', 'default', '+hdel')
     t.equal(await client.hget(key, 'lease'), '')
     t.equal(await client.hget(key, 'doubts'), '0')
@@ -271,13 +266,13 @@ t.test('each script returns each code that its header documents', async (t) => {
 
   t.test('restore-tokens', async (t) => {
     const key = newKey()
-    t.equal(await run('restore-tokens', key, 3, 'r3', 'sealed-3', CHANNEL, key), -1)
+    t.equal(await run('restore-tokens', key, 3, 'r3', 'sealed-3'), -1)
     t.equal(await client.exists(key), 0)
     await make(key)
-    t.equal(await run('restore-tokens', key, 1, 'r1', 'other', CHANNEL, key), 0, 'the same generation')
-    t.equal(await run('restore-tokens', key, 3, 'r3', 'sealed-3', CHANNEL, key), 1)
-    t.equal(await run('restore-tokens', key, 3, 'r3', 'other', CHANNEL, key), 1, 'the same attempt')
-    t.equal(await run('restore-tokens', key, 2, 'r2', 'sealed-2', CHANNEL, key), 0, 'a newer one')
+    t.equal(await run('restore-tokens', key, 1, 'r1', 'other'), 0, 'the same generation')
+    t.equal(await run('restore-tokens', key, 3, 'r3', 'sealed-3'), 1)
+    t.equal(await run('restore-tokens', key, 3, 'r3', 'other'), 1, 'the same attempt')
+    t.equal(await run('restore-tokens', key, 2, 'r2', 'sealed-2'), 0, 'a newer one')
     t.strictSame(await client.hmget(key, 'gen', 'tokens'), ['3', 'sealed-3'])
   })
 
@@ -285,7 +280,7 @@ t.test('each script returns each code that its header documents', async (t) => {
     const key = newKey()
     const why = `why:${key}`
     const end = (gen: number | string, reason: string, attempt = '', successor = '') =>
-      run('end-record', [key, why], gen, CHANNEL, key, reason, LONG, '', 0, attempt, successor)
+      run('end-record', [key, why], gen, reason, LONG, '', 0, attempt, successor)
     t.strictSame(await end('', 'idle'), [-1, ''])
     t.strictSame(await end('', 'replaced', '', 'ab12'), [-1, ''])
     t.strictSame(await end('', 'replaced', '', 'cd34'), [-1, 'ab12'], 'the first one stays')

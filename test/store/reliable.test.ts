@@ -23,6 +23,8 @@ function start(t: Test) {
   const calls: { name: string; at: number }[] = []
   const retried: string[] = []
   const restored: string[] = []
+  const touched: RecordKey[] = []
+  const changed: RecordKey[] = []
   const incidentListeners: (() => void)[] = []
 
   const failing = (name: keyof SessionStore & string) => {
@@ -58,11 +60,12 @@ function start(t: Test) {
   } as SessionStore
   const store = createReliableStore({
     store: base,
-    idleMs: IDLE_MS,
     clock: time.clock,
     log: createLog('silent'),
     onRetried: (write) => void retried.push(write),
     onRestored: (write) => void restored.push(write),
+    onTouched: (key) => void touched.push(key),
+    onChanged: (key) => void changed.push(key),
   })
   return {
     time,
@@ -70,6 +73,8 @@ function start(t: Test) {
     store,
     retried,
     restored,
+    touched,
+    changed,
     fail: (name: (typeof commands)[number] | 'all', fault: Fault) => void faults.set(name, fault),
     heal: () => faults.clear(),
     incident: () => {
@@ -400,14 +405,61 @@ t.test('after a failover an end is repeated only where its condition still holds
   t.match(await store.read(newer), { gen: 2 })
 })
 
-t.test('the end of a session that Redis has lost is announced in this process', async (t) => {
-  const { store } = start(t)
-  const announced: RecordKey[] = []
-  store.onChange((key) => void announced.push(key))
-  const key = newKey()
-  t.strictSame(await store.end(key, { reason: 'logout' }), { kind: 'gone', successor: null })
-  t.strictSame(announced, [key])
+t.test('what this process knew of a session is out of date after each of its writes', async (t) => {
+  const { time, memory, store, fail, heal, session, write, after, incident, changed, touched } = start(t)
+  const key = await session()
+  await store.touch(key)
+  t.strictSame([touched, changed], [[key], []])
+  fail('touch', 'down')
+  t.ok((await after(FAILS_AFTER_MS, store.touch(key))) instanceof StoreUnavailable)
+  t.strictSame([touched, changed], [[key], []], 'a touch that failed changes nothing')
+  heal()
+  const writes: Record<string, () => Promise<unknown>> = {
+    'new tokens': () => store.replaceTokens(key, write(1)),
+    'a repair': async () => {
+      await memory.end(key)
+      await memory.create(key, newRecord(time.now()), 600_000)
+      incident()
+      await time.settle()
+    },
+    'an end': () => store.end(key, { reason: 'logout' }),
+    'an end of what Redis has lost': () => store.end(key),
+    'an end by a limit': () => store.endPassed(key, 1, 'idle'),
+  }
+  for (const [name, change] of Object.entries(writes)) {
+    changed.length = 0
+    await change()
+    t.strictSame([...new Set(changed)], [key], name)
+  }
+  changed.length = 0
+  const lives = await session()
+  fail('end', 'unanswered')
+  t.ok((await after(FAILS_AFTER_MS, store.end(lives))) instanceof StoreUnavailable)
+  t.strictSame(changed, [lives], 'an end without a reply')
 })
+
+t.test('an end whose condition fails changes nothing that this process knows', async (t) => {
+  const { store, session, changed } = start(t)
+  const key = await session()
+  t.strictSame(await store.endPassed(key, 1, 'idle'), { kind: 'precondition_failed' })
+  t.strictSame(changed, [])
+})
+
+t.test(
+  'a small read shows what a read shows: pending tokens, and no session that has ended here',
+  async (t) => {
+    const { time, memory, store, fail, heal, session, write, after } = start(t)
+    const [key, ended] = [await session(), await session()]
+    fail('replaceTokens', 'down')
+    await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1, time.now() + IDLE_MS)))
+    t.equal((await memory.readState(key))?.gen, 1)
+    t.equal((await store.readState(key))?.gen, 2)
+    heal()
+    await store.end(ended)
+    await memory.create(ended, newRecord(time.now()), 600_000)
+    t.equal(await store.readState(ended), null, 'a failover has brought it back')
+  },
+)
 
 t.test('the next end after one that did not run returns the tokens of that time', async (t) => {
   const { memory, store, fail, heal, session, after } = start(t)
@@ -435,10 +487,8 @@ t.test('an end whose condition fails ends nothing, also after one without a repl
 t.test(
   'if the record cannot be read before its end, this process drops the session from its cache',
   async (t) => {
-    const { memory, store, fail, callsOf, session, after } = start(t)
+    const { memory, store, fail, callsOf, session, after, changed } = start(t)
     const key = await session()
-    const changed: RecordKey[] = []
-    store.onChange((one) => void changed.push(one))
     fail('read', 'down')
     t.ok((await after(FAILS_AFTER_MS, store.end(key))) instanceof StoreUnavailable)
     t.strictSame(changed, [key])
@@ -524,18 +574,6 @@ t.test('a read that cannot restore lost tokens rejects', async (t) => {
   )
 })
 
-t.test('the next read writes pending activity first', async (t) => {
-  const { time, store, fail, heal, session } = start(t)
-  const key = await session()
-  await time.advance(10_000)
-  const activeAt = time.now()
-  fail('touch', 'down')
-  store.touch(key)
-  await time.advance(900)
-  heal()
-  t.equal((await store.read(key))?.seenAt, activeAt)
-})
-
 t.test('a session ends at its idle limit although its new tokens are pending', async (t) => {
   const { time, memory, store, fail, session, write, after } = start(t)
   const key = await session()
@@ -548,23 +586,19 @@ t.test('a session ends at its idle limit although its new tokens are pending', a
   t.equal((await memory.readEnd(key))?.reason, 'idle')
 })
 
-t.test('a stop writes lost writes and pending activity last', async (t) => {
+t.test('a stop writes lost writes last', async (t) => {
   const { time, memory, store, fail, heal, incident, session, write } = start(t)
-  const [active, lost] = [await session(), await session()]
+  const lost = await session()
   await store.replaceTokens(lost, write(1))
   await memory.end(lost)
   await memory.create(lost, newRecord(time.now()), 600_000)
-  await time.advance(10_000)
-  const activeAt = time.now()
   fail('all', 'down')
-  store.touch(active)
   incident()
   await time.advance(500)
   const finished = store.finish()
   heal()
   await time.advance(2_000)
   await finished
-  t.equal((await memory.read(active))?.seenAt, activeAt)
   t.equal((await memory.read(lost))?.gen, 2)
   t.equal(time.waiting(), IDLE_TIMERS)
 })

@@ -9,7 +9,8 @@ import type { BeginRefreshRequest, NewRecord, RecordKey, SessionStore } from '..
 import type { Teardown } from '../helpers/child.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startClusterOfOne } from '../helpers/redis-groups.ts'
-import { elapsed, until } from '../helpers/wait.ts'
+import { elapsed } from '../helpers/wait.ts'
+import { untilItWorks } from './works.ts'
 
 /** A store under test, with its clock. */
 export interface TestStore {
@@ -36,14 +37,14 @@ export function memoryStore(t: Teardown): TestStore {
   }
 }
 
-/** A Redis store whose change messages arrive. */
+/** A Redis store that takes writes. */
 export async function redisStore(
   t: Teardown,
   target: RedisTarget,
   options: Partial<RedisStoreOptions> = {},
 ): Promise<TestStore> {
   const store = openRedisStore(t, target, options)
-  await until('change messages arrive', () => store.health.isLive())
+  await untilItWorks(store)
   return { store, now: Date.now, pass: elapsed }
 }
 
@@ -70,7 +71,7 @@ export function openRedisStore(
   return store
 }
 
-/** A client for commands, without the subscriber. */
+/** A client for commands alone. */
 export function openCommands(t: Teardown, target: RedisTarget): RedisClient {
   const connections = openRedis({ target, ca: null })
   t.teardown(() => connections.close())

@@ -37,17 +37,3 @@ async function howLate(ms: number): Promise<number> {
   await elapsed(lastStepMs)
   return Math.max(0, performance.now() - startedAt - ms)
 }
-
-/** Polls until the store responds. Throws after `withinMs`. */
-export async function untilItWorks(store: SessionStore, withinMs = 5_000): Promise<void> {
-  const startedAt = performance.now()
-  for (;;) {
-    const failure = await store.ping().then(
-      () => null,
-      (error: unknown) => error,
-    )
-    if (failure === null) return
-    if (performance.now() - startedAt > withinMs) throw failure
-    await elapsed(20)
-  }
-}

@@ -104,7 +104,7 @@ t.test('a step of the store clock by an hour ends no session that is in use', as
   steps.store = HOUR
   for (let minute = 0; minute < 90; minute += 1) {
     t.match(await replica.sessions.find(key), { kind: 'live' })
-    await shared.touch(key, 0)
+    await shared.touch(key)
     await time.advance(60_000)
   }
 })

@@ -229,7 +229,6 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
 
   const health = {
     ...shared.health,
-    isLive: () => !storeIsDown,
     onIncident: (listener: () => void) => void incidentListeners.push(listener),
     msSinceIncident: () => time.now() - storeTurnedAt,
   }
@@ -240,21 +239,14 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
     }
     return new Proxy(shared, {
       get(target, name: keyof SessionStore) {
-        const member = target[name]
         if (name === 'health') return health
-        if (name === 'onChange') {
-          return (listener: (key: RecordKey) => void) =>
-            target.onChange((key) => {
-              if (replica().alive) queueMicrotask(() => listener(key))
-            })
-        }
-        if (name === 'close' || name === 'announceHere') return member
+        if (name === 'close') return target.close
         if (name === 'keys') return () => scan(target, replica())
         return async (...args: never[]) => {
           const { commands, alive } = replica()
           commands.set(name, (commands.get(name) ?? 0) + 1)
           if (storeIsDown || !alive) return fail('down')
-          const reply = await (member as (...args: never[]) => Promise<unknown>)(...args)
+          const reply = await (target[name] as (...args: never[]) => Promise<unknown>)(...args)
           const lost = lostReplies.get(name) ?? 0
           if (lost > 0) {
             lostReplies.set(name, lost - 1)
@@ -282,7 +274,8 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
     const keyring = createKeyring(secrets.map((text) => new Secret(text)))
     const log = createLog('silent')
     const base = storeFor(it)
-    const store = createReliableStore({ store: base, idleMs, clock, log, onRetried() {}, onRestored() {} })
+    const ignored = { onRetried() {}, onRestored() {}, onTouched() {}, onChanged() {} }
+    const store = createReliableStore({ store: base, clock, log, ...ignored })
     const revoker = createRevoker({ authorizationServer, log })
     const sessions = createSessions({
       store,

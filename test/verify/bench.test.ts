@@ -293,7 +293,7 @@ t.test('the refresh benchmark measures both kinds of refresh and the memory of i
 
 t.test('the capacity benchmark measures a full store and extrapolates to larger ones', async (t) => {
   const page = emptyPage(['capacity', 'growth'])
-  const short = ['--sessions', '1000', '--calls', '100', '--starts', '1', '--messages', '2000']
+  const short = ['--sessions', '1000', '--calls', '100', '--starts', '1']
   const run = await bench(t, 'capacity.mjs', ...short, '--page', page)
   t.equal(run.code, 0, run.stderr)
   const rows = rowsOf(readFileSync(page, 'utf8'))

@@ -54,7 +54,6 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     RecordKey,
     { reason: string; at: number; successor: RecordKey | null; expireAt: number }
   >()
-  const listeners: ((key: RecordKey) => void)[] = []
 
   const sweeper = setInterval(sweep, 10_000)
   sweeper.unref()
@@ -83,10 +82,6 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     return end !== undefined && end.expireAt > now() ? end : null
   }
 
-  function changed(key: RecordKey): void {
-    for (const listener of listeners) listener(key)
-  }
-
   function end(key: RecordKey, { gen, reason, attempt, successor }: EndRequest, at = wall()): EndResult {
     const entry = unexpired(key)
     const kept = unexpiredEnd(key)
@@ -99,7 +94,6 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
       return { kind: 'precondition_failed' }
     records.delete(key)
     keepEnd()
-    changed(key)
     return { kind: 'ended', tokens: entry.tokens }
 
     function keepEnd(): void {
@@ -159,6 +153,13 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
       return { ...record, idleEndsAt: idleEndsAt(entry, idleMs) }
     },
 
+    async readState(key) {
+      const entry = unexpired(key)
+      if (entry === null) return null
+      const { gen, seenAt, endsAt } = entry
+      return { gen, seenAt, endsAt, idleEndsAt: idleEndsAt(entry, idleMs) }
+    },
+
     async confirm(key) {
       const entry = unexpired(key)
       if (entry === null) return false
@@ -166,10 +167,10 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
       return true
     },
 
-    async touch(key, agoMs) {
+    async touch(key) {
       const entry = unexpired(key)
       if (entry === null) return false
-      const touched = { ...entry, seenAt: Math.max(entry.seenAt, Math.round(wall() - agoMs)) }
+      const touched = { ...entry, seenAt: Math.max(entry.seenAt, Math.round(wall())) }
       records.set(key, { ...touched, expireAt: idleEndsAt(touched, idleMs) + RECORD_SLACK_MS })
       return true
     },
@@ -235,8 +236,7 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
       } else if (inDoubt !== null && entry.gen === inDoubt.gen && entry.doubts < inDoubt.doubts) {
         const later = { retryAt: Math.max(retryAt, entry.retryAt), retrySetAt }
         records.set(key, { ...entry, ...later, doubts: inDoubt.doubts })
-      } else return
-      changed(key)
+      }
     },
 
     async replaceTokens(key, { gen, attempt, tokens }): Promise<ReplaceTokensResult> {
@@ -245,7 +245,6 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
       if (entry.gen === gen + 1 && entry.attempt === attempt) return { kind: 'replaced', gen: entry.gen }
       if (entry.gen > gen) return { kind: 'newer' }
       records.set(key, { ...entry, ...FREE, tokens, gen: gen + 1, attempt, replacedAt: now() })
-      changed(key)
       return { kind: 'replaced', gen: gen + 1 }
     },
 
@@ -262,7 +261,6 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
       if (entry.gen === gen && entry.attempt === attempt) return { kind: 'restored' }
       if (entry.gen >= gen) return { kind: 'newer' }
       records.set(key, { ...entry, ...FREE, tokens, gen, attempt, replacedAt: now() })
-      changed(key)
       return { kind: 'restored' }
     },
 
@@ -295,14 +293,9 @@ export function createMemoryStore({ now, wall = now, idleMs }: MemoryStoreOption
     },
 
     health: {
-      isLive: () => true,
-      onLive() {},
-      isUnreached: () => false,
       onIncident() {},
       msSinceIncident: () => Number.POSITIVE_INFINITY,
     },
-    onChange: (listener) => void listeners.push(listener),
-    announceHere: changed,
     async ping() {},
     async close() {
       clearInterval(sweeper)

@@ -3,7 +3,7 @@ import { Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { RedisAddress, RedisTarget } from '../../config/redis-url.ts'
 import type { Secret } from '../../secret.ts'
 import { ErrorHandlingConnector } from './connector.ts'
-import { type RedisClient, watchSilence } from './health.ts'
+import { type RedisClient, reasonOf, watchSilence } from './health.ts'
 import { type Sentinels, watchSentinels } from './sentinels.ts'
 
 type ConnectionOptions = Omit<RedisOptions, 'replyMapping'>
@@ -34,15 +34,8 @@ type Trust = Pick<RedisClientOptions, 'ca' | 'clientCertificate'>
 /** All connections of one store. They reconnect by themselves, without limit. */
 export interface RedisConnections {
   readonly commands: RedisClient
-  /** The nodes of a Cluster that the configuration names. */
-  readonly seeds: readonly RedisAddress[]
-  /**
-   * Opens a connection for messages: to this master of a Cluster, or elsewhere to the one server. After a
-   * reconnect its owner has to subscribe again.
-   */
-  openSubscriber(address?: RedisAddress): Redis
-  /** Closes this connection for good, and forgets it. */
-  closeSubscriber(client: Redis): void
+  /** Calls back with each error that says why a connection failed. */
+  onError(listener: (error: Error) => void): void
   close(): void
 }
 
@@ -53,7 +46,7 @@ export interface RedisConnections {
  * are not revoked.
  */
 export function openRedis({ target, ...trust }: RedisClientOptions): RedisConnections {
-  const subscribers = new Set<Redis>()
+  const probes = new Set<Redis>()
   const sentinels = target.kind === 'sentinel' ? openSentinels(target, trust) : null
   const commands =
     target.kind === 'cluster'
@@ -87,26 +80,28 @@ export function openRedis({ target, ...trust }: RedisClientOptions): RedisConnec
 
   return {
     commands,
-    seeds: target.kind === 'cluster' ? target.nodes : [],
-    openSubscriber(address) {
-      // When ioredis subscribes again by itself, it drops the error of a failure.
-      const client = openOne({ ...dataOptions(target, trust, 'messages'), autoResubscribe: false }, address)
-      subscribers.add(client)
-      client.once('end', () => subscribers.delete(client))
-      return client
-    },
-    closeSubscriber(client) {
-      client.disconnect()
-      // ioredis reports no end of a client that waits to reconnect: it would keep its timer and its place in the set.
-      if (client.status === 'reconnecting') client.emit('end')
+    onError(listener) {
+      const report = (error: Error): void => {
+        if (reasonOf(error) !== CLOSED) listener(error)
+      }
+      commands.on('error', report)
+      if (target.kind !== 'cluster') return
+      commands.on('node error', report)
+      // Before its first connection the client of a Cluster names no cause. A plain connection to a node does.
+      const probe = openOne(dataOptions(target, trust, 'probe'), target.nodes[0])
+      probe.on('error', report)
+      probes.add(probe)
+      commands.once('ready', () => probe.disconnect())
     },
     close() {
       sentinels?.close()
-      for (const client of [commands, ...subscribers]) client.disconnect()
+      for (const client of [commands, ...probes]) client.disconnect()
     },
   }
 }
 
+/** What ioredis says where it hides the cause. */
+const CLOSED = 'Connection is closed.'
 /** Time limit of a probe, and the shortest time from one probe to the next. */
 const DEMOTION_PROBE_MS = 1_000
 

@@ -18,13 +18,12 @@ export type StoreFinding =
   | { kind: 'eviction'; policy: string }
   /** `aheadMs`: how far the clock of this process is ahead of Redis' own. */
   | { kind: 'clock'; aheadMs: number }
-  /** `what`: a command, or the keys or channels below the prefix. */
+  /** `what`: a command, or the keys below the prefix. */
   | { kind: 'denied'; what: string }
 
 /** What an error says that the ACL denies; null for any other error. */
-export function deniedBy(error: unknown, command: string): string | null {
+function deniedBy(error: unknown, command: string): string | null {
   if (!(error instanceof Error) || !/\bNOPERM\b/.test(error.message)) return null
-  if (/channel/i.test(error.message)) return 'channels below REDIS_PREFIX'
   if (/access .*key/i.test(error.message)) return 'keys below REDIS_PREFIX'
   return `command ${command}`
 }
@@ -53,7 +52,6 @@ export function harmlessCommands(prefix: string): [command: string, ...args: str
     ['DEL', `${prefix}none`],
     ['EVAL', 'return 1', '1', key],
     ['EVALSHA', '0'.repeat(40), '1', key],
-    ['PUBLISH', `${prefix}beat:none`, ''],
     ['SCAN', '0', 'COUNT', '1'],
     ['INFO', 'memory'],
     ['TIME'],

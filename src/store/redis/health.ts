@@ -8,23 +8,19 @@ export interface CommandHealth {
   /** To be called when a command succeeded. */
   succeeded(): void
   /**
-   * To be called when a command failed, with the Redis key that it works on; a heartbeat has none, and makes no
-   * incident. Returns whether no part of the store could be reached.
+   * To be called when a command failed, with a Redis key that it works on. Returns whether no part of the store could
+   * be reached.
    */
-  failed(error: unknown, redisKey?: string): boolean
+  failed(error: unknown, redisKey: string): boolean
   /** The error of a failed command, for the log. If there was no connection it says why, instead of ioredis' text. */
   explain(error: unknown): unknown
-  /** To be called when change messages stop: the server may be gone. */
-  noteIncident(): void
-  /** Whether the last command found no node, and no node replies. */
-  isUnreached(): boolean
   /** As in `StoreHealth`. */
   onIncident(listener: () => void): void
   /** Milliseconds since the last incident at the server that has this Redis key; infinite for never. */
   msSinceIncident(redisKey: string): number
 }
 
-/** Two heartbeats, and less than the command timeout: a reachable store has replied by then. */
+/** Less than the command timeout: where no command has had a reply for so long, none is reached. */
 export const SILENT_AFTER_MS = 700
 
 /** What ioredis says of a command that found no connection or lost it. */
@@ -82,8 +78,7 @@ export function createCommandHealth(commands: RedisClient): CommandHealth {
     failed(error, redisKey) {
       lost = !(error instanceof ReplyError)
       if (!lost) repliedAt = performance.now()
-      if (!lost && redisKey !== undefined && NO_WRITES.test(String(error)))
-        noteIncident(nodeOf(commands, redisKey))
+      if (!lost && NO_WRITES.test(String(error))) noteIncident(nodeOf(commands, redisKey))
       return isUnreached()
     },
     explain(error) {
@@ -91,8 +86,6 @@ export function createCommandHealth(commands: RedisClient): CommandHealth {
       const why = connectionError === '' ? '' : `: ${connectionError}`
       return new Error(`not connected to Redis${why}`, { cause: error })
     },
-    noteIncident: () => noteIncident(),
-    isUnreached,
     onIncident: (listener) => void listeners.push(listener),
     msSinceIncident: (redisKey) =>
       performance.now() - (incidentAt.get(nodeOf(commands, redisKey)) ?? Number.NEGATIVE_INFINITY),

@@ -21,7 +21,6 @@ type RedisInspection =
 
 const CONNECT_WITHIN_MS = 3_000
 const RETRY_MS = 50
-const CLOSED = 'Connection is closed.'
 /** A probe record that was left behind, because the connection broke, is gone after this. */
 const PROBE_LIFE_MS = 5_000
 
@@ -51,7 +50,6 @@ export async function inspectRedis(options: InspectionOptions): Promise<RedisIns
     const nodes = await Promise.all(masters.map((node) => describeNode(node, note)))
     const prefix = `${options.prefix}doctor:${randomUUID()}:`
     await Promise.all([
-      tryMessages(connections, `${prefix}changed`).catch(note),
       tryRecord({ ...options, prefix }, note),
       inTime(masters[0]!.scan('0', 'COUNT', 1)).catch(note),
     ])
@@ -73,27 +71,12 @@ function connected(
       clearTimeout(timer)
       resolve(result)
     }
-    const note = (error: Error): void => {
-      // The error that a Cluster's client reports last may be of its own closing.
-      if (reasonOf(error) !== CLOSED) reason = reasonOf(error)
-    }
-    // The client of a Cluster names no cause of its own: a plain connection to a node does.
-    if (client instanceof Cluster) connections.openSubscriber(connections.seeds[0]).on('error', note)
-    client.on('error', (error: Error) => {
-      note(error)
+    connections.onError((error) => {
+      reason = reasonOf(error)
       if (isRefusedLogin(error)) finish({ kind: 'refused', reason })
     })
     client.once('ready', () => finish(null))
   })
-}
-
-/** Subscribes and publishes; rejects with the error of the step that failed. */
-async function tryMessages(connections: RedisConnections, channel: string): Promise<void> {
-  const subscriber = connections.openSubscriber(connections.seeds[0])
-  subscriber.on('error', () => {})
-  await inTime(new Promise((resolve) => subscriber.once('ready', resolve)))
-  await inTime(subscriber.subscribe(channel))
-  await inTime(connections.commands.publish(channel, ''))
 }
 
 /** The life of one session, with each command and script that the server uses for it. */
@@ -122,7 +105,8 @@ async function tryRecord(options: InspectionOptions, note: (error: unknown) => n
     for (const step of [
       () => store.confirm(key),
       () => store.read(key),
-      () => store.touch(key, 0),
+      () => store.readState(key),
+      () => store.touch(key),
       () => store.schedule(key, PROBE_LIFE_MS),
       () => store.claimDue(shardOf(key), 1, PROBE_LIFE_MS),
       () => store.queueLength(),

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import type { Redis } from 'ioredis'
 import type { RedisTarget } from '../../config/redis-url.ts'
 import {
   type BeginRefreshResult,
@@ -16,10 +17,9 @@ import {
   type SessionStore,
   type StoreUnavailable,
 } from '../store.ts'
-import { createChangeMessages } from './change-messages.ts'
 import { createCommands } from './commands.ts'
 import { type ClientCertificate, openRedis } from './connection.ts'
-import { deniedBy, reportFindings, type StoreFinding } from './deployment-findings.ts'
+import { reportFindings, type StoreFinding } from './deployment-findings.ts'
 import { createCommandHealth, isRefusedLogin, reasonOf } from './health.ts'
 import { createRedisQueue } from './queue.ts'
 import { scanKeys } from './scan.ts'
@@ -72,12 +72,6 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
   const health = createCommandHealth(client)
   const commands = createCommands({ client, health, observe: options.observe })
   const { send, script } = commands
-  const messages = createChangeMessages({ prefix, connections, health, onError, onNotSubscribed })
-  messages.onLive((live) => {
-    // A Cluster that has lost a node does not become ready again.
-    if (live) forgetReasons()
-    else health.noteIncident()
-  })
   // Refused credentials end the process only at its start. Later it keeps running until they work again.
   let wasUp = false
   const reasons = new Set<string>()
@@ -85,7 +79,9 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     wasUp = true
     forgetReasons()
   })
-  client.on('error', onError)
+  // A Cluster that has lost a node does not become ready again.
+  client.on('+node', (node: Redis) => node.on('ready', forgetReasons))
+  connections.onError(onError)
 
   const found = new Set<string>()
   let inspected = options.onFinding === undefined
@@ -103,11 +99,6 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     if (found.has(name)) return
     found.add(name)
     options.onFinding?.(finding)
-  }
-
-  function onNotSubscribed(error: Error): void {
-    const what = deniedBy(error, 'SUBSCRIBE')
-    if (what !== null) report({ kind: 'denied', what })
   }
 
   function forgetReasons(): void {
@@ -138,7 +129,7 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     idleLimitMs: number | '' = '',
   ): Promise<EndResult> {
     const limits = [END_KEPT_MS, idleLimitMs, CLOCK_TOLERANCE_MS]
-    const args = [gen ?? '', messages.channel, key, reason, ...limits, attempt, successor]
+    const args = [gen ?? '', reason, ...limits, attempt, successor]
     const end = async (...keys: string[]) =>
       (await script('end-record', keys, ...args)) as [number, string, string]
     let oneAtATime = false
@@ -148,14 +139,9 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
       if (oneAtATime) return end(redisKey.record(key))
       throw error
     })
-    const [code, tokens, why] = await both.catch((error: unknown) => {
-      // It may have run, and its message may not arrive.
-      messages.announceHere(key)
-      throw error
-    })
+    const [code, tokens, why] = await both
     if (code === 0) return { kind: 'precondition_failed' }
     if (code === -1) return { kind: 'gone', successor: tokens === '' ? null : tokens }
-    messages.announceHere(key)
     if (oneAtATime && reason !== '') {
       // Without its reason the session has ended all the same.
       await send('set', () => client.set(redisKey.end(key), why, 'PX', END_KEPT_MS)).catch(() => {})
@@ -185,12 +171,20 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
       )
     },
 
+    async readState(key) {
+      const name = redisKey.record(key)
+      const [gen, seen, ends] = await send('hmget', () => client.hmget(name, 'gen', 'seenAt', 'endsAt'), name)
+      if (gen == null) return null
+      const limits = { seenAt: Number(seen), endsAt: Number(ends) }
+      return { gen: Number(gen), ...limits, idleEndsAt: idleEndsAt(limits, idleMs) }
+    },
+
     async confirm(key) {
       return (await script('confirm-record', redisKey.record(key), idleMs, RECORD_SLACK_MS)) === 1
     },
 
-    async touch(key, agoMs) {
-      return (await script('touch', redisKey.record(key), agoMs, idleMs, RECORD_SLACK_MS)) === 1
+    async touch(key) {
+      return (await script('touch', redisKey.record(key), idleMs, RECORD_SLACK_MS)) === 1
     },
 
     async beginRefresh(
@@ -231,11 +225,11 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     async releaseLease(key, { attempt, inDoubt, retryInMs }) {
       const { gen, doubts } = inDoubt ?? { gen: 0, doubts: 0 }
       const retry = Math.ceil(retryInMs)
-      await script('release-lease', redisKey.record(key), attempt, doubts, retry, messages.channel, key, gen)
+      await script('release-lease', redisKey.record(key), attempt, doubts, retry, gen)
     },
 
     async replaceTokens(key, { gen, attempt, tokens }): Promise<ReplaceTokensResult> {
-      const args = [gen, attempt, toBytes(tokens), messages.channel, key]
+      const args = [gen, attempt, toBytes(tokens)]
       const reply = await script('replace-tokens', redisKey.record(key), ...args)
       if (reply === -1) return { kind: 'gone' }
       return reply === 0 ? { kind: 'newer' } : { kind: 'replaced', gen: reply as number }
@@ -246,7 +240,7 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     },
 
     async restoreTokens(key, { gen, attempt, tokens }): Promise<RestoreTokensResult> {
-      const args = [gen, attempt, toBytes(tokens), messages.channel, key]
+      const args = [gen, attempt, toBytes(tokens)]
       const reply = await script('restore-tokens', redisKey.record(key), ...args)
       if (reply === -1) return { kind: 'gone' }
       return { kind: reply === 0 ? 'newer' : 'restored' }
@@ -271,14 +265,9 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     },
 
     health: {
-      isLive: messages.isLive,
-      onLive: messages.onLive,
-      isUnreached: health.isUnreached,
       onIncident: health.onIncident,
       msSinceIncident: (key) => health.msSinceIncident(redisKey.record(key)),
     },
-    onChange: messages.onChange,
-    announceHere: messages.announceHere,
 
     async ping() {
       // A write, since a demoted master still replies to PING.
@@ -286,7 +275,6 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     },
 
     async close() {
-      messages.close()
       connections.close()
     },
   }

@@ -4,8 +4,6 @@
 -- ARGV[1] generation
 -- ARGV[2] attempt
 -- ARGV[3] tokens, sealed
--- ARGV[4] channel
--- ARGV[5] record key
 -- returns n > 0 replaced, now of generation n | 0 the record has newer ones | -1 gone
 local r = redis.call('HMGET', KEYS[1], 'gen', 'attempt')
 if not r[1] then return -1 end
@@ -21,5 +19,4 @@ local deleted = redis.pcall('HDEL', KEYS[1], 'lease', 'leaseUntil', 'leasedAt', 
 if type(deleted) == 'table' then
   redis.call('HSET', KEYS[1], 'lease', '', 'leaseUntil', 0, 'openUntil', 0, 'retryAt', 0, 'doubts', 0)
 end
-redis.call('PUBLISH', ARGV[4], ARGV[5])
 return nextGen

@@ -1,5 +1,5 @@
--- Replaces the tokens that were read by the same tokens, sealed again. Nothing else changes, and no
--- change message is sent: what they open to is the same.
+-- Replaces the tokens that were read by the same tokens, sealed again. Nothing else changes: what
+-- they open to is the same.
 -- KEYS[1] record
 -- ARGV[1] tokens, sealed, as they were read
 -- ARGV[2] tokens, sealed again

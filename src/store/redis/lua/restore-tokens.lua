@@ -3,8 +3,6 @@
 -- ARGV[1] generation of the tokens
 -- ARGV[2] attempt
 -- ARGV[3] tokens, sealed
--- ARGV[4] channel
--- ARGV[5] record key
 -- returns 1 written, now or by the same attempt before | 0 the record has this generation or a newer one | -1 gone
 local r = redis.call('HMGET', KEYS[1], 'gen', 'lease', 'leaseUntil', 'attempt')
 if not r[1] then return -1 end
@@ -16,5 +14,4 @@ local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 redis.call('HSET', KEYS[1], 'tokens', ARGV[3], 'gen', ARGV[1], 'attempt', ARGV[2],
   'lease', '', 'leaseUntil', pause, 'openUntil', 0, 'retryAt', 0, 'doubts', 0, 'replacedAt', now)
-redis.call('PUBLISH', ARGV[4], ARGV[5])
 return 1

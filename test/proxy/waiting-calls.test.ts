@@ -1,0 +1,233 @@
+import t, { type Test } from 'tap'
+import { problem } from '../../src/errors.ts'
+import { createLog } from '../../src/log.ts'
+import { createForward, type ForwardOptions } from '../../src/proxy/forward.ts'
+import type { Call } from '../../src/proxy/outgoing-request.ts'
+import type { Outcome } from '../../src/proxy/resource-server.ts'
+import {
+  bff,
+  get,
+  OK,
+  outgoing,
+  type RawUpstream,
+  rawBrowser,
+  rawUpstream,
+} from './resource-server-harness.ts'
+
+/** The store as calls ask it: it shows what the test lets it show, when the test lets it. */
+function gatedStore() {
+  const asked: { resolve: (goesOn: boolean) => void; reject: (error: Error) => void }[] = []
+  const waiting: (() => void)[] = []
+  const state = { proven: true }
+  return {
+    state,
+    asked,
+    call: {
+      isProven: () => state.proven,
+      prove: () =>
+        new Promise<boolean>((resolve, reject) => {
+          asked.push({ resolve, reject })
+          for (const wake of waiting.splice(0)) wake()
+        }),
+    },
+    /** Resolves when a call has asked for the nth time. */
+    async question(index: number) {
+      while (asked.length <= index) await new Promise<void>((wake) => waiting.push(wake))
+      return asked[index]!
+    },
+  }
+}
+
+/** An upstream with one connection, which the first request holds until it is released. */
+async function busy(t: Test) {
+  const store = gatedStore()
+  const upstream: RawUpstream = await rawUpstream(t, (socket, { path }) => {
+    if (path !== '/first') socket.write(OK)
+  })
+  const server = await bff(t, { baseUrl: upstream.url, connections: 1 }, store.call)
+  const first = get(t, server.port, '/first')
+  const { socket } = await upstream.request(0)
+  store.state.proven = false
+  return {
+    store,
+    upstream,
+    server,
+    async release(): Promise<void> {
+      socket.write(OK)
+      await first
+    },
+  }
+}
+
+/** One GET of which nothing is expected: its response has no head. */
+function browser(t: Test, port: number, path: string) {
+  return rawBrowser(t, port, [`GET ${path} HTTP/1.1`, 'Host: bff.test', 'Connection: close'])
+}
+
+t.test('a call that has waited for a connection asks the store before it is sent', async (t) => {
+  const { store, upstream, server, release } = await busy(t)
+  const second = get(t, server.port, '/second')
+  await server.sends(2)
+  t.equal(store.asked.length, 0, 'not while it waits')
+  await release()
+  const question = await store.question(0)
+  t.equal(upstream.received.length, 1)
+  question.resolve(true)
+  t.equal((await second).status, 200)
+  t.strictSame(
+    upstream.received.map(({ path }) => path),
+    ['/first', '/second'],
+  )
+  t.equal(store.asked.length, 1)
+})
+
+t.test('a call that has waited less than SESSION_CACHE_MS is sent without asking', async (t) => {
+  const { store, server, release } = await busy(t)
+  store.state.proven = true
+  const second = get(t, server.port, '/second')
+  await server.sends(2)
+  await release()
+  t.equal((await second).status, 200)
+  t.equal(store.asked.length, 0)
+})
+
+t.test('a call whose session has ended while it waited is not sent, and the next one is', async (t) => {
+  const { store, upstream, server, release } = await busy(t)
+  const second = get(t, server.port, '/second')
+  const third = get(t, server.port, '/third')
+  await server.sends(3)
+  await release()
+  ;(await store.question(0)).resolve(false)
+  ;(await store.question(1)).resolve(true)
+  const statuses = (await Promise.all([second, third])).map(({ status }) => status).sort()
+  t.strictSame(statuses, [200, 599])
+  t.equal(upstream.received.length, 2)
+  t.strictSame(await server.outcome(1), { kind: 'withdrawn', error: null })
+})
+
+t.test('a call whose session cannot be asked about is not sent', async (t) => {
+  const { store, upstream, server, release } = await busy(t)
+  const second = get(t, server.port, '/second')
+  await server.sends(2)
+  await release()
+  const error = new Error('the store is down')
+  ;(await store.question(0)).reject(error)
+  t.equal((await second).status, 599)
+  t.strictSame(await server.outcome(1), { kind: 'withdrawn', error })
+  t.equal(upstream.received.length, 1)
+})
+
+t.test('a call whose browser has left while it waited gives its place away', async (t) => {
+  const { store, upstream, server, release } = await busy(t)
+  const waiting = browser(t, server.port, '/waiting')
+  await server.sends(2)
+  waiting.socket.destroy()
+  t.match(await server.outcome(0), { kind: 'client_gone' })
+  const third = get(t, server.port, '/third')
+  await server.sends(3)
+  store.state.proven = true
+  await release()
+  t.equal((await third).status, 200)
+  t.strictSame(
+    upstream.received.map(({ path }) => path),
+    ['/first', '/third'],
+  )
+})
+
+t.test('a call whose browser leaves while it asks gives its place away', async (t) => {
+  const { store, server, release } = await busy(t)
+  const asking = browser(t, server.port, '/asking')
+  await server.sends(2)
+  await release()
+  const question = await store.question(0)
+  asking.socket.destroy()
+  t.match(await server.outcome(1), { kind: 'client_gone' })
+  store.state.proven = true
+  t.equal((await get(t, server.port, '/next')).status, 200)
+  question.resolve(true)
+})
+
+t.test('a call that has waited until its connection was established asks before it is sent', async (t) => {
+  const store = gatedStore()
+  store.state.proven = false
+  const upstream = await rawUpstream(t, (socket) => void socket.write(OK))
+  const server = await bff(t, { baseUrl: upstream.url, connections: 1 }, store.call)
+  const first = get(t, server.port, '/first')
+  const question = await store.question(0)
+  t.equal(upstream.received.length, 0)
+  question.resolve(true)
+  t.equal((await first).status, 200)
+  const second = get(t, server.port, '/second')
+  t.equal((await second).status, 200)
+  t.equal(store.asked.length, 1, 'a connection that stands is used at once')
+})
+
+t.test('a call whose session ended before its connection was established is not sent', async (t) => {
+  const store = gatedStore()
+  store.state.proven = false
+  const upstream = await rawUpstream(t, (socket) => void socket.write(OK))
+  const server = await bff(t, { baseUrl: upstream.url, connections: 1 }, store.call)
+  const first = get(t, server.port, '/first')
+  ;(await store.question(0)).resolve(false)
+  t.equal((await first).status, 599)
+  t.equal(upstream.received.length, 0)
+  t.equal((await get(t, server.port, '/second')).status, 200, 'its connection serves the next one')
+})
+
+/** Forwards one request; the resource server gives the outcomes of the test, one for each call. */
+function forwarded(outcomes: Outcome[], renewed: () => Promise<{ authorization: string }>) {
+  const sent: string[] = []
+  const observed: number[] = []
+  const callers = {
+    cached: () => ({ authorization: 'Bearer old' }),
+    isProven: () => true,
+    prove: async () => true,
+    hasExpired: () => false,
+    renew: renewed,
+    forceRefresh: async () => ({ authorization: 'Bearer forced' }),
+  }
+  const forward = createForward({
+    callers: callers as unknown as ForwardOptions['callers'],
+    application: null,
+    resourceServer: {
+      send(call: Call, onOutcome: (outcome: Outcome) => void) {
+        sent.push(call.authorization)
+        onOutcome(outcomes.shift()!)
+      },
+    },
+    accounts: { default: null, allowed: null },
+    observe: (_operation, status) => void observed.push(status),
+    log: createLog('silent'),
+  })
+  const reply = new Promise<unknown>((resolve) => {
+    const request = { id: 'r', headers: {}, raw: {}, ip: '127.0.0.1' }
+    forward(request as never, { raw: {}, send: resolve } as never, outgoing())
+  })
+  return { sent, observed, reply }
+}
+
+const FINISHED: Outcome = { kind: 'finished', status: 200 }
+const REFUSED: Outcome = { kind: 'token_refused', namesInvalidToken: true, status: 401 }
+
+t.test('a withdrawn call is sent with the token that its session has now, and is not counted', async (t) => {
+  const withdrawn: Outcome = { kind: 'withdrawn', error: null }
+  const { sent, observed } = forwarded([withdrawn, REFUSED, FINISHED], async () => ({
+    authorization: 'Bearer new',
+  }))
+  await new Promise((resolve) => setImmediate(resolve))
+  t.strictSame(sent, ['Bearer old', 'Bearer new', 'Bearer forced'])
+  t.strictSame(observed, [401, 200])
+})
+
+t.test(
+  'a withdrawn call of a session that has ended, or that cannot be read, gets the problem',
+  async (t) => {
+    const ended = problem('login_required')
+    const one = forwarded([{ kind: 'withdrawn', error: null }], () => Promise.reject(ended))
+    t.equal(await one.reply, ended)
+    const down = problem('store_unavailable')
+    const other = forwarded([{ kind: 'withdrawn', error: down }], () => Promise.reject(ended))
+    t.equal(await other.reply, down)
+    t.strictSame([...one.sent, ...other.sent], ['Bearer old', 'Bearer old'])
+  },
+)
