@@ -104,7 +104,7 @@ export async function startOurs(
   return { pid, url, opsUrl, cookies: services.ourCookies, stop }
 }
 
-/** Rejects until the replica reaches Redis. `/readyz` would not do: a replica without change messages is never ready. */
+/** Rejects until the replica reaches Redis. */
 async function requireStore(url) {
   const { status } = await get(`${url}/auth/session`, {})
   if (status !== 200) throw new Error(`${url} responds ${status}`)

@@ -187,7 +187,6 @@ t.test('with connections killed repeatedly each call is answered and no session 
   const killer = (async () => {
     while (killing) {
       await redis.cli('client', 'kill', 'type', 'normal', 'skipme', 'yes')
-      await redis.cli('client', 'kill', 'type', 'pubsub')
     }
   })()
   const statuses = new Map<number, number>()

@@ -134,6 +134,26 @@ t.test('a call whose browser has left while it waited gives its place away', asy
   )
 })
 
+t.test('a call that has waited for its share asks the store before it is sent', async (t) => {
+  const store = gatedStore()
+  const upstream = await rawUpstream(t, (socket, { path }) => {
+    if (path !== '/first') socket.write(OK)
+  })
+  const server = await bff(t, { baseUrl: upstream.url, share: 1 }, store.call)
+  const first = get(t, server.port, '/first')
+  const { socket } = await upstream.request(0)
+  store.state.proven = false
+  const second = get(t, server.port, '/second')
+  await server.sends(2)
+  socket.write(OK)
+  await first
+  const question = await store.question(0)
+  t.equal(upstream.received.length, 1)
+  question.resolve(false)
+  t.equal((await second).status, 599)
+  t.equal(upstream.received.length, 1)
+})
+
 t.test('a call whose browser leaves while it asks gives its place away', async (t) => {
   const { store, server, release } = await busy(t)
   const asking = browser(t, server.port, '/asking')

@@ -1,9 +1,9 @@
 import { Cluster, type Redis } from 'ioredis'
 import t from 'tap'
 import { createWriteJoiner, inTime } from '../../src/store/redis/commands.ts'
-import { until } from '../helpers/wait.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 import { installVirtualTime } from '../tokens/virtual-time.ts'
-import { ONE_SERVER, openCommands } from './stores.ts'
+import { ONE_SERVER, openCommands, redisStore } from './stores.ts'
 
 for (const [name, start] of Object.entries(ONE_SERVER)) {
   t.test(
@@ -41,6 +41,25 @@ for (const [name, start] of Object.entries(ONE_SERVER)) {
       joinWrites()
       return (await client.set('a', '2').catch(() => null)) === 'OK'
     })
+  })
+}
+
+for (const [name, start] of Object.entries(ONE_SERVER)) {
+  t.test(`${name}: a store that is not used sends no command`, async (t) => {
+    const target = await start(t)
+    const { store } = await redisStore(t, target)
+    const client = openCommands(t, target)
+    await until('it is connected', () => client.status === 'ready')
+    const server = client instanceof Cluster ? client.nodes()[0]! : client
+    const commands = async (): Promise<string[]> =>
+      [...(await server.info('commandstats')).matchAll(/^cmdstat_(?!info)(\S+):calls=(\d+)/gm)].map(
+        ([, command, calls]) => `${command} ${calls}`,
+      )
+    const before = await commands()
+    await elapsed(1_500)
+    t.strictSame(await commands(), before)
+    await store.ping()
+    t.strictNotSame(await commands(), before, 'one that is sent is counted')
   })
 }
 

@@ -225,3 +225,30 @@ t.test('a session without a refresh token ends with its access token', async (t)
   t.match(await request(replica, key), { kind: 'ended' })
   t.strictSame(replica.ended, ['absolute'])
 })
+
+t.test(
+  "a request that waits for another replica's refresh reads the record four times a second",
+  async (t) => {
+    const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
+    const [holder, other] = [addReplica(), addReplica()]
+    const key = await addSession(holder, 1, 0)
+    behave({ kind: 'granted', ms: 3_000 })
+    const first = request(holder, key)
+    await time.settle()
+    let isOver = false
+    const second = request(other, key).finally(() => {
+      isOver = true
+    })
+    await time.advance(10)
+    const reads = (): number => other.commands.get('read') ?? 0
+    const before = reads()
+    await time.advance(2_000)
+    t.equal(reads() - before, 8)
+    await time.advance(989)
+    t.equal(isOver, false)
+    await time.advance(252)
+    t.equal(isOver, true)
+    t.match(await second, { kind: 'token', session: { record: { gen: 2 } } })
+    t.match(await first, { kind: 'token', session: { record: { gen: 2 } } })
+  },
+)
