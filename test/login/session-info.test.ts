@@ -297,3 +297,25 @@ t.test('while the store is down the status is 503 and no cookie is set or cleare
     'the same cookie works again',
   )
 })
+
+t.test('staying signed in waits until Redis has recorded it, and is 503 if Redis does not', async (t) => {
+  const sandbox = await startSandbox(t)
+  const redis = await startRedis(t)
+  const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
+  await untilReady(bff)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  const seenAt = async (): Promise<string> => {
+    const [record] = (await redis.cli('keys', 'bff:s:*')).split('\n')
+    return await redis.cli('hget', record!, 'seenAt')
+  }
+  const before = await seenAt()
+  await redis.cli('config', 'set', 'maxmemory', '1')
+  const refused = await browser.fetch('/auth/session', { method: 'POST' })
+  t.equal(refused.status, 503)
+  t.match(refused.json(), { code: 'store_unavailable' })
+  await redis.cli('config', 'set', 'maxmemory', '0')
+  t.equal(await seenAt(), before)
+  t.equal((await browser.fetch('/auth/session', { method: 'POST' })).status, 200)
+  t.not(await seenAt(), before)
+})
