@@ -125,7 +125,7 @@ export interface CallOptions {
 }
 
 export interface RequestOptions extends CallOptions {
-  method?: 'GET' | 'HEAD' | 'POST' | 'PUT' | undefined
+  method?: 'GET' | 'HEAD' | 'POST' | 'PUT' | 'PATCH' | 'DELETE' | undefined
   /** A JSON text. */
   body?: string | undefined
 }

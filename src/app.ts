@@ -14,7 +14,7 @@ import { createMetrics } from './ops/metrics.ts'
 import { createReadiness } from './ops/readiness.ts'
 import { createOpsServer } from './ops/routes.ts'
 import type { Caller } from './proxy/caller.ts'
-import { addProxy, PROXY_PATHS, proxyOpenApi } from './proxy/routes.ts'
+import { addProxy, proxyOpenApi, proxyPaths } from './proxy/routes.ts'
 import { createSessionCache } from './session/cache.ts'
 import { createSessionCookies } from './session/cookies.ts'
 import { createSessions } from './session/lifecycle.ts'
@@ -131,10 +131,11 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
 
   const server = createServer(config)
   tracing?.traceRequests(server)
-  const fallback = config.static === null ? sendHomePage : await addStaticFiles(server, config.static)
+  const fallback =
+    config.static === null ? sendHomePage : await addStaticFiles(server, config.static, config.operations)
   const { drain } = addHooks(server, {
     secure,
-    knownPaths: [...loginPaths(config.oauth), ...PROXY_PATHS],
+    knownPaths: [...loginPaths(config.oauth), ...proxyPaths(config)],
     fallback,
     navigationPage,
     openApi: openApiDocument({ publicUrl, sessionCookie: cookies.sessionName }, [

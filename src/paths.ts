@@ -17,6 +17,9 @@ export const PATHS = {
   openApi: '/openapi.json',
 } as const
 
+/** Declared operations are below it. */
+export const DATA = '/data'
+
 const OWN_FOLDERS: ReadonlySet<string | undefined> = new Set(
   Object.values(PATHS)
     .map(firstSegment)

@@ -37,6 +37,7 @@ t.test('required variables are enough, and all others have their documented defa
     },
     egress: { https: null, http: null, exempt: [] },
     clientFluxAllowed: null,
+    operations: [],
     sessionSecrets: [SESSION_SECRET],
     store: {
       kind: 'redis',
@@ -146,6 +147,7 @@ t.test('the configuration holds the value of every variable', async (t) => {
       exempt: ['a', 'b'],
     },
     clientFluxAllowed: ['DEMO/flux-1', 'DEMO/a.b~c'],
+    operations: [],
     sessionSecrets: [SESSION_SECRET, OTHER_SECRET],
     store: {
       kind: 'redis',

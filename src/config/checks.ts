@@ -1,5 +1,7 @@
+import { jsonPointer } from '../json.ts'
 import { isKeyOf } from './certificates.ts'
 import { isInsecure, isLoopback, quoted } from './kinds.ts'
+import { coversPath } from './operations.ts'
 import {
   copyFault,
   EITHER_CASE,
@@ -41,9 +43,11 @@ export function relationFaults(values: Partial<Values>): string[] {
   if (isTryOut && values.PUBLIC_URL && !isLoopback(values.PUBLIC_URL)) {
     faults.push(`SESSION_SECRET is that of docker-compose.yml, which everyone knows; ${HOW_TO_MAKE_ONE}`)
   }
-  if (values.OAUTH_FLOWS?.has('client') && values.CLIENT_FLUX_ALLOWED === null) {
+  const reads = values.OPERATIONS_FILE?.some(({ application }) => application)
+  if (values.OAUTH_FLOWS?.has('client') && values.CLIENT_FLUX_ALLOWED === null && !reads) {
     faults.push('CLIENT_FLUX_ALLOWED is required with the client flow (entries wac/fluxId, or *)')
   }
+  faults.push(...operationFaults(values))
   if (values.WAC && values.WAC_ALLOWED && !values.WAC_ALLOWED.has(values.WAC)) {
     faults.push(`WAC must be one of WAC_ALLOWED, but is ${quoted(values.WAC)}`)
   }
@@ -64,6 +68,39 @@ export function relationFaults(values: Partial<Values>): string[] {
     faults.push(`OPS_PORT must not be the same as PORT, but both are ${values.PORT}`)
   }
   return faults
+}
+
+/** Faults between the declared operations and other variables. */
+function operationFaults(values: Partial<Values>): string[] {
+  return (values.OPERATIONS_FILE ?? []).flatMap((operation) => {
+    const { name, account, application } = operation
+    const at = (member: string) => `OPERATIONS_FILE ${jsonPointer('operations', name, member)}`
+    const faults: string[] = []
+    if (account === 'none' && values.WAC_ALLOWED && !application)
+      faults.push(`${at('account')} must not be "none" while WAC_ALLOWED is set`)
+    if (application && values.OAUTH_FLOWS && !values.OAUTH_FLOWS.has('client'))
+      faults.push(`${at('application')} needs the client flow in OAUTH_FLOWS`)
+    for (const endpoint of endpointsBelowBase(values)) {
+      if (coversPath(operation, endpoint.prefix, endpoint.path))
+        faults.push(`${at('path')} is an endpoint of the authorization server`)
+    }
+    return faults
+  })
+}
+
+/** The endpoints of the authorization server on the origin of the resource server. */
+function endpointsBelowBase(values: Partial<Values>): { prefix: string; path: string }[] {
+  const { BASE_URL: base, AUTH_URL: auth } = values
+  if (!base || !auth) return []
+  const { origin, pathname } = new URL(base)
+  return [
+    values.OAUTH_AUTHORIZE_URL ?? `${auth}/oauth/authorize`,
+    values.OAUTH_TOKEN_URL ?? `${auth}/oauth/token`,
+    values.OAUTH_REVOCATION_URL ?? null,
+  ]
+    .flatMap((url) => (url === null ? [] : [new URL(url)]))
+    .filter((url) => url.origin === origin)
+    .map((url) => ({ prefix: pathname.replace(/\/$/, ''), path: url.pathname }))
 }
 
 /** Warnings for the start: discouraged flows, lost protection, settings without effect. */

@@ -103,7 +103,9 @@ function toConfig(values: Values) {
     /** How requests leave for both servers of the platform. */
     egress: toEgress(values),
     /** `wac/fluxId` pairs that may be read without a session; null without the `client` flow. */
-    clientFluxAllowed: values.OAUTH_FLOWS.has('client') ? values.CLIENT_FLUX_ALLOWED : null,
+    clientFluxAllowed: values.OAUTH_FLOWS.has('client') ? (values.CLIENT_FLUX_ALLOWED ?? new Set()) : null,
+    /** Declared in `OPERATIONS_FILE`. */
+    operations: values.OPERATIONS_FILE ?? [],
     /** The first signs and seals, all are accepted. */
     sessionSecrets: values.SESSION_SECRET,
     store: toStore(values),

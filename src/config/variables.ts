@@ -22,6 +22,7 @@ import {
   WAC_AND_FLUX,
   wholeNumber,
 } from './kinds.ts'
+import { OPERATIONS } from './operations.ts'
 import { CSP_SOURCES, PERMISSIONS_POLICY } from './page-policy.ts'
 import { REDIS_TARGET } from './redis-url.ts'
 import { SECRET, SECRET_HEADERS, SESSION_SECRETS } from './secrets.ts'
@@ -174,6 +175,7 @@ export const TABLE = {
 
   WAC: optional(WAC, 'account code for routes that name none'),
   WAC_ALLOWED: optional(mapped(listOf(WAC), asSet), 'account codes that may be used (default: any)'),
+  OPERATIONS_FILE: optional(OPERATIONS, 'declares further operations of the resource server'),
   UPSTREAM_TOKEN_IN: withDefault(
     'header',
     oneOf('header', 'query'),

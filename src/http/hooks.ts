@@ -3,7 +3,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { type Problem, problem } from '../errors.ts'
 import { type Logger, messageOf, pathOf } from '../log.ts'
-import { isBelow, PATHS } from '../paths.ts'
+import { DATA, isBelow, PATHS } from '../paths.ts'
 import { MAX_TARGET_LENGTH } from './client-errors.ts'
 import { closeSlowly, trackConnections } from './connections.ts'
 import { addSecurityHeaders } from './headers.ts'
@@ -42,9 +42,9 @@ interface HooksOptions {
 /** An operation of the resource server, as log lines name it. */
 interface LoggedTarget {
   readonly operation: string
-  readonly wac: string
+  readonly wac: string | null
   /** What it reads or changes. */
-  readonly targetId: string
+  readonly targetId: string | null
 }
 
 declare module 'fastify' {
@@ -182,7 +182,10 @@ function createProblemPages(findKnownPath: FindKnownPath, navigationPage: HooksO
     const known = findKnownPath(path)
     if (known?.page !== undefined) return known.page(request, reply)
     if (request.headers['sec-fetch-mode'] !== 'navigate') return null
-    const isOpened = isBelow(PATHS.flux, path) || (known === undefined && isBelow(PATHS.login, path))
+    const isOpened =
+      isBelow(PATHS.flux, path) ||
+      (known !== undefined && isBelow(DATA, path)) ||
+      (known === undefined && isBelow(PATHS.login, path))
     return isOpened ? navigationPage(request, reply) : null
   }
 }
@@ -194,10 +197,10 @@ function logCrossOrigin(log: Logger, request: FastifyRequest, { detail }: Proble
   )
 }
 
-function namesOf(target: LoggedTarget | undefined): LoggedTarget | Record<string, never> {
+function namesOf(target: LoggedTarget | undefined) {
   if (target === undefined) return {}
   const { operation, wac, targetId } = target
-  return { operation, wac, targetId }
+  return { operation, wac: wac ?? undefined, targetId: targetId ?? undefined }
 }
 
 /** Why a request got a status from 400 on. Without a problem of ours the resource server sent the status. */

@@ -1,4 +1,4 @@
-import { isOwnPath } from '../paths.ts'
+import { DATA, folderOf, isOwnPath } from '../paths.ts'
 
 /** Bytes. A longer address would not fit the login cookie. */
 const MAX_BYTES = 512
@@ -15,8 +15,13 @@ export function localPath(given: string, publicUrl: string): string | null {
   if (url === null || url.origin !== new URL(publicUrl).origin) return null
   const path = url.pathname + url.search + url.hash
   const decoded = decode(url.pathname)
-  if (decoded === null || /^\/[/\\]/.test(decoded) || isOwnPath(decoded.toLowerCase())) return null
+  if (decoded === null || /^\/[/\\]/.test(decoded) || isOwn(decoded.toLowerCase())) return null
   return Buffer.byteLength(path) > MAX_BYTES ? null : path
+}
+
+/** Those of declared operations too, declared or not: an address must not change its meaning by a configuration. */
+function isOwn(path: string): boolean {
+  return isOwnPath(path) || folderOf(path) === DATA
 }
 
 /**

@@ -6,7 +6,7 @@ import { type EgressProxy, proxyFor } from '../config/egress.ts'
 import { copyFault } from '../config/secrets.ts'
 import { EgressFailure, throughProxy } from '../egress.ts'
 import { createAuthorizationServer } from '../oauth/client.ts'
-import { folderOf, PATHS } from '../paths.ts'
+import { DATA, folderOf, PATHS } from '../paths.ts'
 import { Secret } from '../secret.ts'
 import { USER_AGENT } from '../version.ts'
 import { fault, ok, type Verdict, warning } from './verdict.ts'
@@ -274,17 +274,22 @@ function proxyFailure(url: string, proxy: EgressProxy): Promise<string | null> {
 /** Paths that get a response of this server alone, each below a prefix that the reverse proxy must pass on. */
 const PROBES = [
   [folderOf(PATHS.session), PATHS.session],
-  ...[PATHS.flux, PATHS.site].map((pattern) => {
-    const prefix = folderOf(pattern)
-    return [prefix, `${prefix}/${NOBODY}/${NOBODY}/${NOBODY}`] as const
-  }),
+  ...[PATHS.flux, PATHS.site].map((pattern) => probeBelow(folderOf(pattern))),
 ] as const
 
+function probeBelow(prefix: string) {
+  return [prefix, `${prefix}/${NOBODY}/${NOBODY}/${NOBODY}`] as const
+}
+
 /** Asks for paths of this server where browsers do. */
-export async function checkPublicOrigin(publicUrl: string): Promise<Verdict> {
+export async function checkPublicOrigin({
+  publicUrl,
+  operations,
+}: Pick<Config, 'publicUrl' | 'operations'>): Promise<Verdict> {
   const check = 'public origin'
+  const probes = operations.length === 0 ? PROBES : [...PROBES, probeBelow(DATA)]
   const responses = await Promise.all(
-    PROBES.map(async ([prefix, path]) => ({
+    probes.map(async ([prefix, path]) => ({
       prefix,
       response: await get(`${publicUrl}${path}`, 'application/json'),
     })),

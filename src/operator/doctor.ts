@@ -1,5 +1,6 @@
 import { parseArgs } from 'node:util'
-import { parseConfig } from '../config/config.ts'
+import { type Config, parseConfig } from '../config/config.ts'
+import { pathOfOperation } from '../config/operations.ts'
 import type { Environment } from '../config/secrets.ts'
 import {
   checkClient,
@@ -65,10 +66,11 @@ export async function examine(env: Environment): Promise<{ verdicts: Verdict[]; 
     checkClient(config),
     checkSignInPage(config),
     checkResourceServer(config),
-    checkPublicOrigin(config.publicUrl),
+    checkPublicOrigin(config),
   ])
   const verdicts = [
     ...configuration(parsed.warnings),
+    ...operations(config.operations),
     ...redis.verdicts,
     ...(egress === null ? [] : [egress]),
     client,
@@ -88,6 +90,23 @@ function configuration(warnings: readonly string[]): Verdict[] {
   return warnings.length === 0
     ? [ok('configuration', 'no fault, no warning')]
     : warnings.map((text) => warning('configuration', text))
+}
+
+/** The declared operations, so that an operator sees what a page may call. */
+function operations(declared: Config['operations']): Verdict[] {
+  return declared.map((operation) => {
+    const { name, method, account, body, application } = operation
+    const risks = [
+      ...(method === 'DELETE' ? ['deletes'] : []),
+      ...(body !== null && body.schema === null ? ['takes any body'] : []),
+      ...(account === 'none' ? ['belongs to no account, so WAC_ALLOWED does not limit it'] : []),
+    ]
+    const reader = application ? ', without a session too' : ''
+    const text = `${name}: ${method} ${pathOfOperation(operation)}${reader}`
+    return risks.length === 0
+      ? ok('operation', text)
+      : warning('operation', `${text} ${risks.join(', ')}: keep it only if a page needs it`)
+  })
 }
 
 const WORDS = { ok: 'ok', warning: 'warn', fault: 'FAULT' } as const

@@ -14,7 +14,7 @@ interface ApplicationCaller {
 
 /** Requests without a session, by the application's own token (service document, section 5.4, client flow). */
 export interface ApplicationCallers extends Refresher<ApplicationCaller> {
-  /** Whether `CLIENT_FLUX_ALLOWED` names the Flux. */
+  /** Whether `CLIENT_FLUX_ALLOWED` names the Flux, or the operation is declared so. */
   mayRead(outgoing: OutgoingRequest): boolean
   /** Rejects with `authorization_server_unavailable`, or `upstream_refused` for a token that was refused. */
   find(): Promise<ApplicationCaller>
@@ -33,7 +33,8 @@ export function createApplicationCallers({
   clock,
 }: ApplicationCallerOptions): ApplicationCallers {
   return {
-    mayRead: ({ wac, fluxId }) => fluxId !== null && (allowed === '*' || allowed.has(`${wac}/${fluxId}`)),
+    mayRead: ({ wac, fluxId, application }) =>
+      application === true || (fluxId !== null && (allowed === '*' || allowed.has(`${wac}/${fluxId}`))),
     find: async () => toCaller(await token.obtain()),
     forceRefresh: async (refused) => toCaller(await token.requestNewer(refused.serial)),
     hasExpired: ({ expiresAt }) => clock.monotonic() >= expiresAt,

@@ -1,5 +1,5 @@
-import type { IncomingHttpHeaders } from 'node:http'
 import type { FastifyRequest } from 'fastify'
+import { FORMATS, type Format } from '../config/operations.ts'
 import { problem } from '../errors.ts'
 import {
   CSRF_PARAMETER,
@@ -11,6 +11,7 @@ import {
   withHead,
 } from '../http/openapi.ts'
 import { FLUX_ID, PATHS } from '../paths.ts'
+import { acceptedFormat, MEDIA_TYPE, namedFormat } from './formats.ts'
 import {
   type AccountRules,
   FORWARD_PROBLEMS,
@@ -51,10 +52,9 @@ export function readGetFlux(request: FastifyRequest, accounts: AccountRules): Ou
     }
     if (lowerName !== 'format') passed.push(raw)
     else if (format !== null) throw problem('invalid_request', 'The parameter format is repeated.')
-    else format = namedFormat(value)
+    else format = namedFormat(value, FORMATS)
   }
-  format ??= acceptedFormat(request.headers)
-  if (format === null) throw problem('not_acceptable', 'Flux comes as JSON, XML, CSV or JSV.')
+  format ??= acceptedFormat(request.headers, FORMATS)
   const query = [`format=${format}`, ...passed].join('&')
   return {
     operation: 'GetFlux',
@@ -74,83 +74,6 @@ export function readGetFlux(request: FastifyRequest, accounts: AccountRules): Ou
 function readFluxId(given: string): string {
   if (FLUX_ID.test(given)) return given
   throw problem('invalid_request', 'fluxId must be 1 to 128 letters, digits, "-", "_", "." or "~".')
-}
-
-/** The formats in which the resource server returns a Flux. */
-type Format = 'JSON' | 'XML' | 'CSV' | 'JSV'
-
-/** The media type that names a format to the resource server, in `Accept` and, as documented, in `Content-Type`. */
-const MEDIA_TYPE: Record<Format, string> = {
-  JSON: 'application/json',
-  XML: 'application/xml',
-  CSV: 'text/csv',
-  JSV: 'text/jsv',
-}
-
-// The order decides between types of equal weight. The negotiator package takes the order of the header
-// instead, and needs the rule for HTML on top.
-const ACCEPTED: readonly (readonly [type: string, format: Format])[] = [
-  ['application/json', 'JSON'],
-  ['application/xml', 'XML'],
-  ['text/xml', 'XML'],
-  ['text/csv', 'CSV'],
-  ['text/jsv', 'JSV'],
-  ['application/jsv', 'JSV'],
-]
-
-/** The format that a `format` parameter names, in any case. Throws `invalid_request`. */
-function namedFormat(value: string): Format {
-  const name = value.toUpperCase()
-  if (name === 'JSON' || name === 'XML' || name === 'CSV' || name === 'JSV') return name
-  throw problem('invalid_request', 'The parameter format must be JSON, XML, CSV or JSV.')
-}
-
-/**
- * The best format for the `Accept` header (RFC 9110 section 12.5.1), null if it accepts none. A header
- * that names HTML comes from the address bar, so every format is acceptable, as without the header. Then
- * `Content-Type` names the format (service document, section 4.2).
- */
-function acceptedFormat({ accept, 'content-type': contentType }: IncomingHttpHeaders): Format | null {
-  if (accept === undefined || accept === '*/*') return typedFormat(contentType)
-  if (accept === 'application/json') return 'JSON'
-  const ranges = accept.split(',').map(parseRange)
-  const [first] = ranges
-  const isAny = ranges.length === 1 && (first?.type === '' || (first?.type === '*/*' && first.q > 0))
-  if (isAny || ranges.some(({ type }) => type === 'text/html')) return typedFormat(contentType)
-  let best: { format: Format; q: number } | null = null
-  for (const [type, format] of ACCEPTED) {
-    const q = quality(type, ranges)
-    if (q > 0 && (best === null || q > best.q)) best = { format, q }
-  }
-  return best?.format ?? null
-}
-
-function typedFormat(contentType: string | undefined): Format {
-  if (contentType === undefined) return 'JSON'
-  const essence = parseRange(contentType).type
-  return ACCEPTED.find(([type]) => type === essence)?.[1] ?? 'JSON'
-}
-
-interface Range {
-  type: string
-  q: number
-}
-
-function parseRange(text: string): Range {
-  const [type = '', ...parameters] = text.split(';').map((part) => part.trim().toLowerCase())
-  const weight = parameters.find((parameter) => parameter.startsWith('q='))
-  const q = weight === undefined ? 1 : Number(weight.slice(2))
-  return { type, q: q >= 0 && q <= 1 ? q : 0 }
-}
-
-/** The most specific matching range decides, whatever the others say. */
-function quality(type: string, ranges: Range[]): number {
-  const group = `${type.slice(0, type.indexOf('/'))}/*`
-  for (const pattern of [type, group, '*/*']) {
-    const range = ranges.find((candidate) => candidate.type === pattern)
-    if (range !== undefined) return range.q
-  }
-  return 0
 }
 
 /** GetFlux in the OpenAPI document. `isSessionOptional`: the application reads without one. */

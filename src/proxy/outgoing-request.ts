@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
+import type { Method } from '../config/operations.ts'
 import { problem } from '../errors.ts'
 import { inPath, problemOrPage } from '../http/openapi.ts'
 import { parameterAt } from '../http/problems.ts'
@@ -8,12 +9,15 @@ import { WAC } from '../paths.ts'
 export interface OutgoingRequest {
   /** As the metrics name it. */
   operation: string
-  wac: string
+  /** null if the operation belongs to no account. */
+  wac: string | null
   /** null if the request reads no Flux. */
   fluxId: string | null
-  /** What it reads or changes, for the log. */
-  targetId: string
-  method: 'GET' | 'HEAD' | 'PUT' | 'POST'
+  /** What it reads or changes, for the log; null if the path does not say. */
+  targetId: string | null
+  /** The application may read it without a session. */
+  application?: boolean
+  method: Method | 'HEAD'
   /** Begins with `/`, built from validated parts, with its query; appended to the path of `BASE_URL`. */
   path: string
   accept: string
@@ -59,8 +63,8 @@ export function readWac(given: string | undefined, accounts: AccountRules): stri
 }
 
 /** Throws `wac_not_allowed` for an account outside `WAC_ALLOWED`. */
-export function checkAccount(wac: string, { allowed }: AccountRules): void {
-  if (allowed !== null && !allowed.has(wac)) throw problem('wac_not_allowed')
+export function checkAccount(wac: string | null, { allowed }: AccountRules): void {
+  if (wac !== null && allowed !== null && !allowed.has(wac)) throw problem('wac_not_allowed')
 }
 
 /** One parameter of a query. */

@@ -1,7 +1,7 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, onRequestHookHandler } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { proxyFor } from '../config/egress.ts'
-import { addJsonBodies, requireJson } from '../http/body.ts'
+import { addExactJsonBodies, addJsonBodies, requireJson, requireNoBody } from '../http/body.ts'
 import type { KnownPath } from '../http/hooks.ts'
 import type { OpenApiFragment } from '../http/openapi.ts'
 import type { Logger } from '../log.ts'
@@ -13,6 +13,8 @@ import { type ApplicationCallers, createApplicationCallers } from './application
 import { type CallersOptions, createCallers } from './caller.ts'
 import { createForward, type ForwardOptions } from './forward.ts'
 import { getFluxOpenApi, readGetFlux } from './get-flux.ts'
+import { compileOperation, patternOf, type Target } from './operation.ts'
+import { operationsOpenApi } from './operation-openapi.ts'
 import { createResourceServer, type ResourceServer, type ResourceServerOptions } from './resource-server.ts'
 import {
   readSiteTarget,
@@ -26,6 +28,8 @@ import {
 declare module 'fastify' {
   interface FastifyRequest {
     siteTarget: SiteTarget | null
+    /** Of a declared operation. */
+    dataTarget: Target | null
   }
 }
 
@@ -46,8 +50,7 @@ interface Proxy {
   close(): Promise<void>
 }
 
-/** The paths of this folder with their methods, for the response to any other method. */
-export const PROXY_PATHS: readonly KnownPath[] = [
+const BUILT_IN_PATHS: readonly KnownPath[] = [
   { path: PATHS.flux, allow: 'GET, HEAD' },
   { path: PATHS.fluxOfAccount, allow: 'GET, HEAD' },
   { path: PATHS.site, allow: 'PUT' },
@@ -56,14 +59,37 @@ export const PROXY_PATHS: readonly KnownPath[] = [
   { path: PATHS.siteInBodyAsJson, allow: 'POST', mayBeFile: true },
 ]
 
+/** The paths of this folder with their methods, for the response to any other method. */
+export function proxyPaths({ operations }: Pick<Config, 'operations'>): KnownPath[] {
+  const methods = new Map<string, { path: string; allow: string[] }>()
+  for (const operation of operations) {
+    const path = patternOf(operation)
+    const shape = path.replace(/:\w+/g, ':')
+    const known = methods.get(shape) ?? { path, allow: [] }
+    known.allow.push(...(operation.method === 'GET' ? ['GET', 'HEAD'] : [operation.method]))
+    methods.set(shape, known)
+  }
+  const declared = [...methods.values()].map(({ path, allow }) => ({ path, allow: allow.join(', ') }))
+  // The first match counts, so what is spelled out comes first.
+  declared.sort((one, other) => parametersIn(one.path) - parametersIn(other.path))
+  return [...BUILT_IN_PATHS, ...declared]
+}
+
+function parametersIn(pattern: string): number {
+  return pattern.split(':').length
+}
+
 /** The OpenAPI document's part on this folder, as served with this configuration. */
-export function proxyOpenApi({ clientFluxAllowed }: Pick<Config, 'clientFluxAllowed'>): OpenApiFragment[] {
-  return [getFluxOpenApi(clientFluxAllowed !== null), updateSiteOpenApi()]
+export function proxyOpenApi({
+  clientFluxAllowed,
+  operations,
+}: Pick<Config, 'clientFluxAllowed' | 'operations'>): OpenApiFragment[] {
+  return [getFluxOpenApi(clientFluxAllowed !== null), updateSiteOpenApi(), ...operationsOpenApi(operations)]
 }
 
 /**
- * The two operations of the resource server, GetFlux and UpdateSite, called with the access token of the browser's
- * session or, for a Flux of `CLIENT_FLUX_ALLOWED`, with the application's own. They do not use @fastify/session, which
+ * The operations of the resource server, GetFlux, UpdateSite and those of `OPERATIONS_FILE`, called with the access
+ * token of the browser's session or, where that is permitted, with the application's own. They do not use @fastify/session, which
  * would cost more than the forwarding itself.
  */
 export async function addProxy(app: FastifyInstance, options: ProxyOptions): Promise<Proxy> {
@@ -110,12 +136,38 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
     return createApplicationCallers({ token: createApplicationToken(token), allowed, clock })
   }
 
+  const requireOwnOrigin: onRequestHookHandler = (request, _reply, done) => {
+    const own = comesFromOwnOrigin(request.method, request.headers, publicUrl)
+    done(own ? undefined : crossOrigin(request.headers, publicUrl))
+  }
+
+  await app.register(async (scope) => {
+    scope.decorateRequest('dataTarget', null)
+    scope.addHook('onRequest', requireOwnOrigin)
+    addExactJsonBodies(scope)
+    for (const operation of config.operations) {
+      const { url, readTarget, toOutgoing } = compileOperation(operation, accounts)
+      const { method, body } = operation
+      scope.route({
+        method: method === 'GET' ? ['GET', 'HEAD'] : method,
+        url,
+        bodyLimit: upstream.bodyLimitBytes,
+        // Problems with path, query and type come before those with the body, which is read next.
+        onRequest(request, _reply, done) {
+          request.dataTarget = readTarget(request)
+          if (body === null) requireNoBody(request)
+          else requireJson(request)
+          done()
+        },
+        handler: (request, reply) =>
+          forward(request, reply, toOutgoing(request, request.dataTarget!, request.body)),
+      })
+    }
+  })
+
   await app.register(async (scope) => {
     scope.decorateRequest('siteTarget', null)
-    scope.addHook('onRequest', (request, _reply, done) => {
-      const own = comesFromOwnOrigin(request.method, request.headers, publicUrl)
-      done(own ? undefined : crossOrigin(request.headers, publicUrl))
-    })
+    scope.addHook('onRequest', requireOwnOrigin)
 
     addJsonBodies(scope)
 

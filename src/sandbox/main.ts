@@ -1,3 +1,4 @@
+import { readDeclaredOperations } from './operations.ts'
 import { createSandbox } from './sandbox.ts'
 
 /**
@@ -18,6 +19,7 @@ const sandbox = createSandbox({
   },
   tokenLifeSeconds: numberFrom('SANDBOX_TOKEN_SECONDS', 3600),
   control: env.SANDBOX_CONTROL !== 'off',
+  ...(env.OPERATIONS_FILE ? { operations: operationsIn(env.OPERATIONS_FILE) } : {}),
   ...(wacs === undefined ? {} : { wacs }),
   ...(env.SANDBOX_SCOPE === undefined ? {} : { scope: env.SANDBOX_SCOPE }),
 })
@@ -45,6 +47,14 @@ function numberFrom(name: string, fallback: number): number {
   if (text === undefined) return fallback
   if (/^\d{1,9}$/.test(text)) return Number(text)
   return fail(`${name} must be a whole number`)
+}
+
+function operationsIn(path: string) {
+  try {
+    return readDeclaredOperations(path)
+  } catch {
+    return fail('OPERATIONS_FILE must be the path of a file that the server accepts')
+  }
 }
 
 function fail(message: string): never {

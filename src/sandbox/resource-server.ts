@@ -36,7 +36,7 @@ interface ResourceServer {
 export function registerResourceServer(app: FastifyInstance, server: ResourceServer): void {
   const { authorizations, faults, journal, pipeline } = server
 
-  function route(operation: 'GetFlux' | 'UpdateSite', work: Work) {
+  function route(operation: string, work: Work) {
     return async (request: FastifyRequest, reply: FastifyReply) => {
       const body = textOf(request.body)
       const entry = journal.recordArrival(request, { endpoint: 'resource', kind: operation, body })
@@ -63,6 +63,89 @@ export function registerResourceServer(app: FastifyInstance, server: ResourceSer
   app.get('/:wac/flux/:fluxId', route('GetFlux', getFlux))
   app.put('/:wac/Infrastructure/Site/:siteId', route('UpdateSite', updateSite))
   app.post('/json/reply/UpdateSite', route('UpdateSite', updateSite))
+  const known = new Set<string>()
+  for (const [name, method, url, work] of INVENTED) {
+    known.add(`${method} ${shapeOf(url)}`)
+    app.get(url, route(nameOf(method, url) ?? name, work))
+  }
+  for (const { name, method, url } of server.settings.operations) {
+    if (!known.has(`${method} ${shapeOf(url)}`)) app.route({ method, url, handler: route(name, echo(name)) })
+  }
+
+  function nameOf(method: string, url: string): string | undefined {
+    const same = server.settings.operations.find(
+      (declared) => declared.method === method && shapeOf(declared.url) === shapeOf(url),
+    )
+    return same?.name
+  }
+}
+
+function shapeOf(url: string): string {
+  return url.replace(/:\w+/g, ':')
+}
+
+/** Operations that the document does not show. Their names, paths and responses are invented. */
+const INVENTED: readonly (readonly [name: string, method: string, url: string, work: Work])[] = [
+  ['ListFluxes', 'GET', '/:wac/flux', inAccount(listFluxes)],
+  ['GetSite', 'GET', '/:wac/Infrastructure/Site/:siteId', inAccount(getSite)],
+  ['ListWUMs', 'GET', '/WUM', () => jsonResponse(200, WUMS, 'answered')],
+  ['GetMe', 'GET', '/:wac/User/me', inAccount(getMe)],
+]
+
+const WUMS = [
+  { wType: 'WUM', id: 1, name: 'Electricity', unit: 'kWh' },
+  { wType: 'WUM', id: 2, name: 'Cold water', unit: 'm³' },
+]
+
+/** `work` for accounts that exist and in which the user has a role. */
+function inAccount(work: Work): Work {
+  return (call) => {
+    const { wac = '' } = call.request.params as Record<string, string>
+    return accountRefusal(call.server.accounts, call.authorization, wac) ?? work(call)
+  }
+}
+
+function listFluxes({ request }: Call): SandboxResponse {
+  const { wac } = request.params as Record<string, string>
+  const fluxes = ['temperature', 'power', 'water'].map((fluxID) => ({ wType: 'Flux', fluxID, wac }))
+  return jsonResponse(200, fluxes, 'answered')
+}
+
+function getSite({ server, request }: Call): SandboxResponse {
+  const { wac = '', siteId = '' } = request.params as Record<string, string>
+  const id = siteIdOf(siteId)
+  if (id === null) return errorResponse(400, 'invalid_request', 'The site id must be an integer.')
+  const site = server.sites.find(wac, id)
+  return site === null
+    ? errorResponse(404, 'not_found', 'There is no such site.')
+    : jsonResponse(200, site, 'answered')
+}
+
+function getMe({ authorization }: Call): SandboxResponse {
+  const { username } = authorization
+  if (username === null)
+    return errorResponse(403, 'user_context_required', 'This needs a token with a user context.')
+  return jsonResponse(200, { wType: 'User', id: `user-${username}`, name: username }, 'answered')
+}
+
+/** The response to an operation that the sandbox does not know: what arrived. */
+function echo(operation: string): Work {
+  return ({ request, query }) => {
+    const { method, url, body } = request
+    const text = textOf(body)
+    return jsonResponse(
+      200,
+      {
+        wType: 'Echo',
+        operation,
+        method,
+        path: url.split('?')[0],
+        query: Object.fromEntries([...query].filter(([name]) => name !== 'access_token')),
+        body: text === '' ? null : JSON.parse(text),
+      },
+      'echoed',
+    )
+  }
 }
 
 interface Call {

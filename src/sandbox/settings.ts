@@ -1,4 +1,5 @@
 import type { Faults } from './faults.ts'
+import type { DeclaredOperation } from './operations.ts'
 
 /** A person who can sign in on the authorize page. */
 export interface SandboxUser {
@@ -39,6 +40,8 @@ export interface SandboxOptions {
   authPath?: string
   /** Path in front of the resource routes, for example `/api`. Default none. */
   resourcePath?: string
+  /** Operations that the document does not show. What is not invented here is echoed. Default none. */
+  operations?: readonly DeclaredOperation[]
   /** Whether `/_sandbox/…` is served. Default true. */
   control?: boolean
   /** Entries that the journal keeps. Default 2000. */
@@ -66,6 +69,7 @@ export function settingsOf(options: SandboxOptions): Settings {
     passwordGrant: options.passwordGrant ?? 'owner',
     authPath: options.authPath ?? '',
     resourcePath: options.resourcePath ?? '',
+    operations: options.operations ?? [],
     control: options.control ?? true,
     journalSize: options.journalSize ?? 2000,
     now: options.now ?? Date.now,

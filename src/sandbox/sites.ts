@@ -53,6 +53,9 @@ export function createSites({ now }: { now: () => number }) {
   }
 
   return {
+    /** The site as it is; null where there is none. */
+    find,
+
     /** The site after the change; null where there is none to change. */
     update(wac: string, id: number, change: SiteChange, absent: 'keep' | 'clear'): SiteWire | null {
       const before = find(wac, id)

@@ -7,7 +7,7 @@ import { START_PAGE } from '../config/kinds.ts'
 import { problem } from '../errors.ts'
 import { staticHeaders } from '../http/headers.ts'
 import { isNavigation } from '../http/problems.ts'
-import { isOwnPath, PATHS } from '../paths.ts'
+import { DATA, folderOf, isOwnPath, PATHS } from '../paths.ts'
 import { type Coding, preferredCodings } from './codings.ts'
 import { cacheControlFor, decodePath, findFile, type StaticFile } from './files.ts'
 
@@ -19,7 +19,12 @@ const SUFFIX: Record<Exclude<Coding, 'identity'>, string> = { br: '.br', gzip: '
  * `not_found` for our own paths and all else, and `method_not_allowed` for other methods on a file.
  * Rejects when the folder has no `index.html`.
  */
-export async function addStaticFiles(server: FastifyInstance, settings: NonNullable<Config['static']>) {
+export async function addStaticFiles(
+  server: FastifyInstance,
+  settings: NonNullable<Config['static']>,
+  operations: Config['operations'] = [],
+) {
+  const isOwn = (path: string) => isOwnPath(path) || (operations.length > 0 && folderOf(path) === DATA)
   const root = await findRoot(settings.dir)
   const pageHeaders = staticHeaders(settings)
   // No wildcard route: it would take over responses of the server on its own paths.
@@ -37,7 +42,7 @@ export async function addStaticFiles(server: FastifyInstance, settings: NonNulla
   return async function serveFile(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const path = decodePath(request.raw.url ?? '')
     // A page here would hide a misspelled call, and a file would sit among the addresses of the API.
-    if (path === null || isOwnPath(path)) throw problem('not_found')
+    if (path === null || isOwn(path)) throw problem('not_found')
 
     const file = await findFile(root, path)
     const reads = request.method === 'GET' || request.method === 'HEAD'

@@ -32,7 +32,7 @@ const GENERAL = new Set([404, 405, 408, 413, 414, 415, 431, 500])
 const PROBLEM = 'application/problem+json'
 
 /** Paths whose responses come from the resource server. */
-const FORWARDS = /^\/(flux|site)\b/
+const FORWARDS = /^\/(data|flux|site)\b/
 
 type Check = ReturnType<typeof createCheck>
 

@@ -88,6 +88,34 @@ async function deployment(t: Test) {
 t.test('a sound deployment', async (t) => {
   const { redis, sandbox, env } = await deployment(t)
 
+  await t.test('lists the declared operations, and warns of those that permit much', async (t) => {
+    const path = '/{wac}/things'
+    const operations = {
+      ListThings: { method: 'GET', path },
+      DeleteThings: { method: 'DELETE', path },
+      WriteThings: { method: 'PUT', path, body: 'any' },
+      ListWUMs: { method: 'GET', path: '/WUM', account: 'none' },
+    }
+    const folder = t.testdir({ 'operations.json': JSON.stringify({ operations }) })
+    const OPERATIONS_FILE = `${folder}/operations.json`
+    const { lines } = await doctor({ ...env, OPERATIONS_FILE })
+    t.match(
+      lines.filter((line) => line.slice(6, 22).trim() === 'operation'),
+      [
+        /^ok .*ListThings: GET \/\{wac\}\/things$/,
+        /^warn .*DeleteThings: DELETE .*deletes/,
+        /^warn .*WriteThings: PUT .*takes any body/,
+        /^warn .*ListWUMs: GET \/WUM belongs to no account/,
+      ],
+    )
+    t.match(
+      lines.find((line) => line.includes('public origin')),
+      /below \/data|leads to this server/,
+    )
+    const faulty = await doctor({ ...env, OPERATIONS_FILE: `${folder}/none.json` })
+    t.match(faulty, { code: 2, lines: [/FAULT configuration +OPERATIONS_FILE must be a file/] })
+  })
+
   await t.test(
     'gets the fields of UPSTREAM_HEADERS with the call of the resource server alone',
     async (t) => {

@@ -53,7 +53,9 @@ t.test('the client and the printed code compile under the strict settings of a V
   copyFileSync(CLIENT, join(folder, 'src/bff-client.ts'))
   writeFileSync(join(folder, 'src/page.d.ts'), PAGE)
   const files = ['src/bff-client.ts', 'src/page.d.ts']
-  const blocks = ['README.md', 'docs/spa.md', 'docs/getting-started.md'].flatMap(codeBlocks)
+  const blocks = ['README.md', 'docs/spa.md', 'docs/getting-started.md', 'docs/operations.md'].flatMap(
+    codeBlocks,
+  )
   for (const [at, { heading, language, code }] of blocks.entries()) {
     if (language !== 'ts' && language !== 'tsx') continue
     const name = IMPORTED[heading] ?? `block-${at}`

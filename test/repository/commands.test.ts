@@ -153,6 +153,8 @@ const CHECKED_OTHERWISE: Readonly<Record<string, string>> = {
   'docs/capacity.md: How to repeat it': 'test/verify/bench.test.ts starts the benchmarks',
   'docs/deployment.md: Container': 'test/verify/deployment.test.ts reads all docker commands',
   'docs/getting-started.md': 'the last check of its test in test/verify/vite.test.ts',
+  'docs/operations.md':
+    'test/config/operations.test.ts reads the JSON, test/repository/client.test.ts compiles the rest',
   'docs/spa.md: Develop with Vite': 'test/repository/client.test.ts compiles it and compares its proxy',
   'docs/spa.md: Errors': 'test/repository/client.test.ts parses it',
   'docs/spa.md: The session': 'test/repository/client.test.ts parses it',

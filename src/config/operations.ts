@@ -1,0 +1,473 @@
+import { Ajv, type ValidateFunction } from 'ajv'
+import { jsonFaults, jsonPointer } from '../json.ts'
+import { WAC } from '../paths.ts'
+import { type Kind, quoted, Refused, readText } from './kinds.ts'
+import { schemaFaults } from './operation-schema.ts'
+
+export const FORMATS = ['JSON', 'XML', 'CSV', 'JSV'] as const
+
+/** A format of a response of the resource server. */
+export type Format = (typeof FORMATS)[number]
+
+const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
+
+export type Method = (typeof METHODS)[number]
+
+/** What a path parameter may be. */
+export type ParameterType = 'integer' | 'id' | { readonly enum: readonly string[] }
+
+/** What a parameter of the query may be. */
+export type QueryType =
+  | 'integer'
+  | 'number'
+  | 'boolean'
+  | 'text'
+  | { readonly integer: readonly [min: number, max: number] }
+  | { readonly enum: readonly string[] }
+
+/** One segment of a path. */
+type Segment = { readonly literal: string } | { readonly parameter: string }
+
+/** What the server writes into a body: a value, or that of a path parameter or of the account. */
+export type Filled = { readonly value: string | number | boolean | null } | { readonly from: string }
+
+/** The body of an operation. */
+export interface BodyRules {
+  /** As it stands in the file; null takes any object. */
+  readonly schema: object | null
+  readonly validate: ValidateFunction | null
+  readonly set: Readonly<Record<string, Filled>>
+}
+
+/** A declared operation of the resource server, checked. */
+export interface Operation {
+  readonly name: string
+  readonly method: Method
+  readonly segments: readonly Segment[]
+  readonly account: 'path' | 'body' | 'none'
+  /** Without `wac`. */
+  readonly parameters: Readonly<Record<string, ParameterType>>
+  readonly query: Readonly<Record<string, QueryType>>
+  readonly formats: readonly Format[]
+  /** null: none is sent. */
+  readonly body: BodyRules | null
+  /** Readable without a session, by the application's own token. */
+  readonly application: boolean
+}
+
+const MAX_OPERATIONS = 64
+const MAX_ENUM = 256
+
+const NAME = /^[A-Z][A-Za-z0-9]{0,39}$/
+const PARAMETER_NAME = /^[A-Za-z][A-Za-z0-9_]{0,39}$/
+const QUERY_NAME = /^[A-Za-z0-9_.$-]{1,64}$/
+const LITERAL = /^[A-Za-z0-9_.~-]+$/
+
+/** The id of a resource, and an entry of an enumeration in a path. */
+export const ID = /^(?!\.{1,2}$)[A-Za-z0-9_.~-]{1,128}$/
+
+// They would name an account or a format, present another token, turn the response into a script, or change the method.
+const RESERVED_QUERY: ReadonlySet<string> = new Set([
+  ...['wac', 'format', 'callback', 'access_token', 'oauth_token', 'token', 'bearer', 'apikey', 'api_key'],
+  ...['authsecret', 'ss-id', 'ss-pid', 'ss-tok'],
+  ...['x-http-method-override', 'x-http-method', 'x-method-override', '_method'],
+])
+
+/** The operations that the document of the platform shows: no declaration may match the same request. */
+const BUILT_IN: readonly Pick<Operation, 'name' | 'method' | 'segments' | 'parameters'>[] = [
+  builtIn('GetFlux', 'GET', '/{wac}/flux/{fluxId}', { fluxId: 'id' }),
+  builtIn('UpdateSite', 'PUT', '/{wac}/Infrastructure/Site/{siteId}', { siteId: 'id' }),
+  builtIn('UpdateSite', 'POST', '/json/reply/UpdateSite', {}),
+]
+
+function builtIn(name: string, method: Method, path: string, parameters: Operation['parameters']) {
+  return { name, method, segments: segmentsOf(path), parameters }
+}
+
+/** How names are compared where the platform may read them without regard to case or separators. */
+export function sameName(name: string): string {
+  return name.toLowerCase().replace(/[_-]/g, '')
+}
+
+/** The operations that a file declares. A fault begins with its JSON pointer. */
+export const OPERATIONS: Kind<readonly Operation[]> = {
+  accepts: 'the path of a JSON file that declares operations',
+  read(path) {
+    const text = readText(path)
+    if (text instanceof Refused)
+      return new Refused(`must be a file that can be read, but ${quoted(path)} cannot (${text.fault})`)
+    const { operations, faults } = readOperations(text)
+    return faults.length > 0 ? new Refused(...faults) : operations
+  },
+}
+
+type Faults = (pointer: string, fault: string) => void
+
+/** The operations of a file's text, and every fault in it: a JSON pointer and a sentence without a subject. */
+export function readOperations(text: string): {
+  operations: readonly Operation[]
+  faults: readonly string[]
+} {
+  const faults: string[] = []
+  const report: Faults = (pointer, fault) => {
+    faults.push(`${pointer === '' ? 'the whole' : pointer} ${fault}`)
+  }
+  let file: unknown
+  try {
+    file = JSON.parse(text)
+  } catch {
+    return { operations: [], faults: ['must be a file of JSON'] }
+  }
+  for (const { kind, pointer } of jsonFaults(text)) {
+    if (kind === 'repeated') report(pointer, 'is there twice')
+    else if (kind === 'reserved') report(pointer, 'has a name that is not accepted')
+  }
+  if (!isObject(file)) return { operations: [], faults: ['must be a file with a JSON object'] }
+  onlyMembers(file, '', ['operations'], report)
+  const { operations: declared } = file
+  if (!isObject(declared)) {
+    report('/operations', 'must be an object of operations by their names')
+    return { operations: [], faults }
+  }
+  const names = Object.keys(declared)
+  if (names.length > MAX_OPERATIONS)
+    report('/operations', `must have at most ${MAX_OPERATIONS} operations, but has ${names.length}`)
+  const operations = names.flatMap((name) => {
+    const operation = readOperation(name, declared[name], report)
+    return operation === null ? [] : [operation]
+  })
+  reportOverlaps(operations, report)
+  return { operations, faults }
+}
+
+const MEMBERS = ['method', 'path', 'account', 'parameters', 'query', 'formats', 'body', 'application']
+
+function readOperation(name: string, value: unknown, report: Faults): Operation | null {
+  const at = (...path: (string | number)[]) => jsonPointer('operations', name, ...path)
+  if (!NAME.test(name))
+    report(at(), 'must have a name of 1 to 40 letters and digits that begins with a capital letter')
+  if (name === 'GetFlux' || name === 'UpdateSite')
+    report(at(), 'has the name of an operation that is built in')
+  if (!isObject(value)) {
+    report(at(), 'must be an object')
+    return null
+  }
+  onlyMembers(value, at(), MEMBERS, report)
+
+  const method = METHODS.find((known) => known === value.method)
+  if (method === undefined) report(at('method'), `must be one of ${METHODS.join(', ')}`)
+  const segments = readPath(value.path, at('path'), report)
+  const account = readAccount(value.account, segments, at, report)
+  const parameters = readParameters(value.parameters, segments, at, report)
+  const body = readBody(value.body, { method, account, parameters }, at, report)
+  const query = readQuery(value.query, { parameters, body }, at, report)
+  const formats = readFormats(value.formats, at('formats'), report)
+  const { application = false } = value
+  if (typeof application !== 'boolean') report(at('application'), 'must be true or false')
+  if (application === true && method !== 'GET') report(at('application'), 'is for GET only')
+  if (account === 'body' && body === null)
+    report(at('account'), 'must not be "body": the operation has no body')
+  if (method === undefined || segments === null) return null
+  return {
+    name,
+    method,
+    segments,
+    account,
+    parameters,
+    query,
+    formats,
+    body,
+    application: application === true,
+  }
+}
+
+type At = (...path: (string | number)[]) => string
+
+function segmentsOf(path: string): Segment[] {
+  return path
+    .slice(1)
+    .split('/')
+    .map((part) => (part.startsWith('{') ? { parameter: part.slice(1, -1) } : { literal: part }))
+}
+
+function readPath(value: unknown, pointer: string, report: Faults): Segment[] | null {
+  if (typeof value !== 'string' || !value.startsWith('/')) {
+    report(pointer, 'must be a text that begins with /')
+    return null
+  }
+  const segments = segmentsOf(value)
+  let sound = true
+  for (const [index, part] of value.slice(1).split('/').entries()) {
+    const segment = segments[index]!
+    const good =
+      'parameter' in segment
+        ? part.endsWith('}') && PARAMETER_NAME.test(segment.parameter)
+        : LITERAL.test(part) && part !== '.' && part !== '..'
+    if (good) continue
+    sound = false
+    report(
+      pointer,
+      `has a segment ${quoted(part)} that is neither one {parameter} nor of A-Z a-z 0-9 _ . ~ -`,
+    )
+  }
+  const named = segments.flatMap((segment) => ('parameter' in segment ? [segment.parameter] : []))
+  for (const name of repeatedIn(named)) report(pointer, `names {${name}} twice`)
+  if (!segments.some((segment) => 'literal' in segment))
+    report(pointer, 'must have a segment that is no parameter')
+  return sound ? segments : null
+}
+
+function readAccount(
+  value: unknown,
+  segments: readonly Segment[] | null,
+  at: At,
+  report: Faults,
+): Operation['account'] {
+  const account = value === undefined ? 'path' : value
+  if (account !== 'path' && account !== 'body' && account !== 'none') {
+    report(at('account'), 'must be "path", "body" or "none"')
+    return 'path'
+  }
+  const places = segments?.flatMap((segment, index) =>
+    'parameter' in segment && segment.parameter === 'wac' ? [index] : [],
+  )
+  if (places === undefined) return account
+  if (account === 'path' && places[0] !== 0)
+    report(at('path'), 'must begin with /{wac}, or "account" must say where the account is')
+  if (account === 'path' && places.length > 1)
+    report(at('path'), 'must have {wac} as its first segment alone')
+  if (account !== 'path' && places.length > 0)
+    report(at('path'), `must not have {wac} with "account": "${account}"`)
+  return account
+}
+
+function readParameters(
+  value: unknown,
+  segments: readonly Segment[] | null,
+  at: At,
+  report: Faults,
+): Operation['parameters'] {
+  if (value !== undefined && !isObject(value)) {
+    report(at('parameters'), 'must be an object of types by the names of the parameters')
+    return {}
+  }
+  const given = value ?? {}
+  const inPath = (segments ?? []).flatMap((segment) =>
+    'parameter' in segment && segment.parameter !== 'wac' ? [segment.parameter] : [],
+  )
+  for (const name of inPath) {
+    if (sameName(name) === 'wac') report(at('path'), `must not have a parameter {${name}} besides {wac}`)
+    if (!Object.hasOwn(given, name)) report(at('parameters'), `lacks the type of {${name}}`)
+  }
+  for (const name of repeatedIn(inPath.map(sameName))) report(at('path'), `has two parameters like {${name}}`)
+  const read: Record<string, ParameterType> = {}
+  for (const [name, type] of Object.entries(given)) {
+    const pointer = at('parameters', name)
+    if (segments !== null && !inPath.includes(name)) report(pointer, 'is no parameter of the path')
+    if (type === 'integer' || type === 'id') read[name] = type
+    else {
+      const words = enumOf(type, (word) => ID.test(word))
+      if (words === null) report(pointer, 'must be "integer", "id" or {"enum": […]} of ids')
+      else read[name] = { enum: words }
+    }
+  }
+  return read
+}
+
+/** At most 512 code points without control characters. */
+export function isQueryText(text: string): boolean {
+  return [...text].length <= 512 && !/\p{Cc}/u.test(text)
+}
+
+function readQuery(
+  value: unknown,
+  { parameters, body }: Pick<Operation, 'parameters' | 'body'>,
+  at: At,
+  report: Faults,
+): Operation['query'] {
+  if (value === undefined) return {}
+  if (!isObject(value)) {
+    report(at('query'), 'must be an object of types by the names of the parameters')
+    return {}
+  }
+  const properties = body?.schema && 'properties' in body.schema ? body.schema.properties : {}
+  const taken = new Set(
+    [...Object.keys(parameters), ...Object.keys(body?.set ?? {}), ...Object.keys(properties as object)].map(
+      sameName,
+    ),
+  )
+  for (const name of repeatedIn(Object.keys(value).map((name) => name.toLowerCase())))
+    report(at('query'), `names ${name} twice`)
+  const read: Record<string, QueryType> = {}
+  for (const [name, type] of Object.entries(value)) {
+    const pointer = at('query', name)
+    if (!QUERY_NAME.test(name)) report(pointer, 'must have a name of 1 to 64 of A-Z a-z 0-9 _ . $ -')
+    if (RESERVED_QUERY.has(name.toLowerCase())) report(pointer, 'cannot be declared')
+    if (taken.has(sameName(name)))
+      report(pointer, 'has the name of a member of the body or of a parameter of the path')
+    const known = queryTypeOf(type)
+    if (known === null)
+      report(
+        pointer,
+        'must be "integer", {"integer": [min, max]}, "number", "boolean", "text" or {"enum": […]}',
+      )
+    else read[name] = known
+  }
+  return read
+}
+
+function queryTypeOf(type: unknown): QueryType | null {
+  if (type === 'integer' || type === 'number' || type === 'boolean' || type === 'text') return type
+  if (isObject(type) && Object.keys(type).join() === 'integer' && Array.isArray(type.integer)) {
+    const [min, max, ...more] = type.integer as unknown[]
+    const isRange = Number.isSafeInteger(min) && Number.isSafeInteger(max) && Number(min) <= Number(max)
+    return isRange && more.length === 0 ? { integer: [Number(min), Number(max)] } : null
+  }
+  const words = enumOf(type, (word) => word !== '' && isQueryText(word))
+  return words === null ? null : { enum: words }
+}
+
+function enumOf(type: unknown, accepts: (word: string) => boolean): readonly string[] | null {
+  if (!isObject(type) || Object.keys(type).join() !== 'enum' || !Array.isArray(type.enum)) return null
+  const words = type.enum as unknown[]
+  const sound = words.every((word): word is string => typeof word === 'string' && accepts(word))
+  return sound && words.length > 0 && words.length <= MAX_ENUM && new Set(words).size === words.length
+    ? words
+    : null
+}
+
+function readFormats(value: unknown, pointer: string, report: Faults): readonly Format[] {
+  if (value === undefined) return ['JSON']
+  const formats = Array.isArray(value) ? FORMATS.filter((format) => value.includes(format)) : []
+  if (formats.length === 0 || formats.length !== (value as unknown[]).length)
+    report(pointer, `must be a list of ${FORMATS.join(', ')}, each at most once`)
+  return formats
+}
+
+const BODY_METHODS: readonly (Method | undefined)[] = ['POST', 'PUT', 'PATCH', undefined]
+
+function readBody(
+  value: unknown,
+  { method, account, parameters }: { method: Method | undefined } & Pick<Operation, 'account' | 'parameters'>,
+  at: At,
+  report: Faults,
+): BodyRules | null {
+  if (value === undefined) return null
+  if (!BODY_METHODS.includes(method)) report(at('body'), 'is for POST, PUT and PATCH only')
+  const rules = value === 'any' ? { any: true } : value
+  if (!isObject(rules)) {
+    report(at('body'), 'must be "any", or an object with "schema" or "any": true')
+    return null
+  }
+  onlyMembers(rules, at('body'), ['schema', 'any', 'set'], report)
+  if ((rules.any === true) === (rules.schema !== undefined))
+    report(at('body'), 'must have either "schema" or "any": true')
+  const set = readSet(rules.set, { account, parameters }, at, report)
+  if (rules.schema === undefined) return { schema: null, validate: null, set }
+  if (!isObject(rules.schema)) {
+    report(at('body', 'schema'), 'must be an object')
+    return null
+  }
+  const { schema } = rules
+  const found = schemaFaults(schema)
+  for (const { pointer, fault } of found) report(at('body', 'schema') + pointer, fault)
+  if (found.length > 0) return { schema, validate: null, set }
+  try {
+    return { schema, validate: new Ajv(AJV_OPTIONS).compile(schema), set }
+  } catch (error) {
+    report(
+      at('body', 'schema'),
+      `is refused by Ajv: ${error instanceof Error ? error.message.slice(0, 200) : ''}`,
+    )
+    return { schema, validate: null, set }
+  }
+}
+
+const AJV_OPTIONS = { strict: true, strictRequired: false, allowUnionTypes: true, logger: false } as const
+
+function readSet(
+  value: unknown,
+  { account, parameters }: Pick<Operation, 'account' | 'parameters'>,
+  at: At,
+  report: Faults,
+): BodyRules['set'] {
+  if (value === undefined) return {}
+  if (!isObject(value)) {
+    report(at('body', 'set'), 'must be an object of the members that the server fills in')
+    return {}
+  }
+  const read: Record<string, Filled> = {}
+  const sources = [...Object.keys(parameters), ...(account === 'none' ? [] : ['wac'])]
+  for (const name of repeatedIn(Object.keys(value).map(sameName)))
+    report(at('body', 'set'), `has two members like ${name}`)
+  for (const [name, member] of Object.entries(value)) {
+    const pointer = at('body', 'set', name)
+    const [, from] = (typeof member === 'string' && /^\{(.*)\}$/.exec(member)) || []
+    const namesake = sources.find((source) => sameName(source) === sameName(name))
+    if (namesake !== undefined && from !== namesake)
+      report(pointer, `must be "{${namesake}}", or have another name`)
+    if (from !== undefined) {
+      if (!sources.includes(from)) report(pointer, `names {${from}}, which the path does not have`)
+      read[name] = { from }
+    } else if (isScalar(member)) read[name] = { value: member }
+    else report(pointer, 'must be a text, a number, true, false or null')
+  }
+  return read
+}
+
+function isScalar(value: unknown): value is string | number | boolean | null {
+  return value === null || ['string', 'number', 'boolean'].includes(typeof value)
+}
+
+/** Two declarations that match one request would leave it open which rules hold. */
+function reportOverlaps(operations: readonly Operation[], report: Faults): void {
+  for (const [index, operation] of operations.entries()) {
+    const pointer = jsonPointer('operations', operation.name, 'path')
+    for (const other of [...BUILT_IN, ...operations.slice(0, index)]) {
+      if (other.method === operation.method && mayMatchSamePath(operation.segments, other.segments))
+        report(pointer, `matches requests of ${other.name} too`)
+    }
+  }
+}
+
+/** Whether one path can match both patterns. Parameters match each other, whatever their types are. */
+export function mayMatchSamePath(one: readonly Segment[], other: readonly Segment[]): boolean {
+  if (one.length !== other.length) return false
+  return one.every((segment, index) => {
+    const against = other[index]!
+    if ('parameter' in segment && 'parameter' in against) return true
+    if ('literal' in segment && 'literal' in against)
+      // The platform may read paths in any case.
+      return segment.literal.toLowerCase() === against.literal.toLowerCase()
+    const [literal, parameter] =
+      'literal' in segment ? [segment.literal, against] : [(against as { literal: string }).literal, segment]
+    return 'parameter' in parameter && parameter.parameter === 'wac' ? WAC.test(literal) : ID.test(literal)
+  })
+}
+
+/** The path of an operation as it stands in the file. */
+export function pathOfOperation({ segments }: Pick<Operation, 'segments'>): string {
+  return segments
+    .map((segment) => ('literal' in segment ? `/${segment.literal}` : `/{${segment.parameter}}`))
+    .join('')
+}
+
+/** Whether a path, which begins with `/`, can belong to an operation below the path of `BASE_URL`. */
+export function coversPath(operation: Pick<Operation, 'segments'>, prefix: string, path: string): boolean {
+  const below = prefix === '' ? [] : segmentsOf(prefix)
+  return mayMatchSamePath([...below, ...operation.segments], segmentsOf(path))
+}
+
+function onlyMembers(value: object, pointer: string, known: readonly string[], report: Faults): void {
+  for (const name of Object.keys(value)) {
+    if (!known.includes(name)) report(`${pointer}${jsonPointer(name)}`, 'is not known')
+  }
+}
+
+function repeatedIn(names: readonly string[]): string[] {
+  return [...new Set(names.filter((name, index) => names.indexOf(name) !== index))]
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

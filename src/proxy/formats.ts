@@ -1,0 +1,87 @@
+import type { IncomingHttpHeaders } from 'node:http'
+import type { Format } from '../config/operations.ts'
+import { problem } from '../errors.ts'
+
+/** The media type that names a format to the resource server, in `Accept` and, as documented, in `Content-Type`. */
+export const MEDIA_TYPE: Readonly<Record<Format, string>> = {
+  JSON: 'application/json',
+  XML: 'application/xml',
+  CSV: 'text/csv',
+  JSV: 'text/jsv',
+}
+
+// The order decides between types of equal weight. The negotiator package takes the order of the header
+// instead, and needs the rule for HTML on top.
+const ACCEPTED: readonly (readonly [type: string, format: Format])[] = [
+  ['application/json', 'JSON'],
+  ['application/xml', 'XML'],
+  ['text/xml', 'XML'],
+  ['text/csv', 'CSV'],
+  ['text/jsv', 'JSV'],
+  ['application/jsv', 'JSV'],
+]
+
+/** The format that a `format` parameter names, in any case, if it is one of `formats`. Throws `invalid_request`. */
+export function namedFormat(value: string, formats: readonly Format[]): Format {
+  const name = value.toUpperCase()
+  for (const format of formats) if (format === name) return format
+  throw problem('invalid_request', `The parameter format must be ${inWords(formats)}.`)
+}
+
+/**
+ * The best of `formats` for the `Accept` header (RFC 9110 section 12.5.1). Throws `not_acceptable` if it accepts none. A
+ * header that names HTML comes from the address bar, so every format is acceptable, as without the header. Then
+ * `Content-Type` names the format (service document, section 4.2).
+ */
+export function acceptedFormat(
+  { accept, 'content-type': contentType }: IncomingHttpHeaders,
+  formats: readonly Format[],
+): Format {
+  if (accept === undefined || accept === '*/*') return typedFormat(contentType, formats)
+  if (accept === 'application/json' && formats[0] === 'JSON') return 'JSON'
+  const ranges = accept.split(',').map(parseRange)
+  const [first] = ranges
+  const isAny = ranges.length === 1 && (first?.type === '' || (first?.type === '*/*' && first.q > 0))
+  if (isAny || ranges.some(({ type }) => type === 'text/html')) return typedFormat(contentType, formats)
+  let best: { format: Format; q: number } | null = null
+  for (const [type, format] of ACCEPTED) {
+    const q = formats.includes(format) ? quality(type, ranges) : 0
+    if (q > 0 && (best === null || q > best.q)) best = { format, q }
+  }
+  if (best === null) throw problem('not_acceptable', `This comes as ${inWords(formats)}.`)
+  return best.format
+}
+
+function inWords(formats: readonly Format[]): string {
+  return formats.join(', ').replace(/, (?=\w+$)/, ' or ')
+}
+
+function typedFormat(contentType: string | undefined, formats: readonly Format[]): Format {
+  // The configuration lists JSON first.
+  const usual = formats[0] ?? 'JSON'
+  if (contentType === undefined) return usual
+  const essence = parseRange(contentType).type
+  return ACCEPTED.find(([type, format]) => type === essence && formats.includes(format))?.[1] ?? usual
+}
+
+interface Range {
+  type: string
+  q: number
+}
+
+function parseRange(text: string): Range {
+  const [type = '', ...parameters] = text.split(';').map((part) => part.trim().toLowerCase())
+  const weight = parameters.find((parameter) => parameter.startsWith('q='))
+  const q = weight === undefined ? 1 : Number(weight.slice(2))
+  return { type, q: q >= 0 && q <= 1 ? q : 0 }
+}
+
+/** The most specific matching range decides, whatever the others say. */
+function quality(type: string, ranges: Range[]): number {
+  const group = `${type.slice(0, type.indexOf('/'))}/*`
+  for (const pattern of [type, group, '*/*']) {
+    const range = ranges.find((candidate) => candidate.type === pattern)
+    if (range !== undefined) return range.q
+  }
+  return 0
+}

@@ -1,0 +1,391 @@
+import t from 'tap'
+import { readOperations } from '../../src/config/operations.ts'
+import { codeBlocks } from '../helpers/documentation.ts'
+import { configOf, type Env, faultsOf } from './environment.ts'
+
+const GOOD = { method: 'GET', path: '/{wac}/things/{thingId}', parameters: { thingId: 'integer' } }
+const WRITE = { ...GOOD, method: 'PUT', body: { any: true } }
+
+const faultsIn = (operations: unknown): readonly string[] =>
+  readOperations(JSON.stringify({ operations })).faults
+/** Faults of a file with one operation `Read`. */
+const faults = (change: object, base: object = GOOD) => faultsIn({ Read: { ...base, ...change } })
+const schema = (value: object) => faults({ body: { schema: value } }, WRITE)
+
+t.test('a sound file is read, with what it leaves out filled in', async (t) => {
+  const folder = t.testdir({ 'operations.json': JSON.stringify({ operations: { Read: GOOD } }) })
+  const { operations } = configOf({ OPERATIONS_FILE: `${folder}/operations.json` })
+  t.strictSame(operations, [
+    {
+      name: 'Read',
+      method: 'GET',
+      segments: [{ parameter: 'wac' }, { literal: 'things' }, { parameter: 'thingId' }],
+      account: 'path',
+      parameters: { thingId: 'integer' },
+      query: {},
+      formats: ['JSON'],
+      body: null,
+      application: false,
+    },
+  ])
+  t.strictSame(configOf({}).operations, [])
+})
+
+t.test('every fault of the file is a fault of OPERATIONS_FILE with its JSON pointer', async (t) => {
+  const text = JSON.stringify({ operations: { Read: { ...GOOD, method: 'TRACE' }, write: GOOD }, more: 1 })
+  const folder = t.testdir({ 'faulty.json': text, 'broken.json': '{', 'list.json': '[]' })
+  t.match(faultsOf({ OPERATIONS_FILE: `${folder}/faulty.json` }), [
+    'OPERATIONS_FILE /more is not known',
+    /^OPERATIONS_FILE \/operations\/Read\/method must be one of GET, POST/,
+    /^OPERATIONS_FILE \/operations\/write must have a name/,
+  ])
+  t.strictSame(faultsOf({ OPERATIONS_FILE: `${folder}/broken.json` }), [
+    'OPERATIONS_FILE must be a file of JSON',
+  ])
+  t.match(faultsOf({ OPERATIONS_FILE: `${folder}/list.json` }), [/JSON object/])
+  t.match(faultsOf({ OPERATIONS_FILE: `${folder}/none.json` }), [/can be read, but .* \(ENOENT\)/])
+})
+
+t.test('a repeated member of the file is a fault', async (t) => {
+  const operation = JSON.stringify(GOOD)
+  const { faults } = readOperations(`{"operations":{"Read":${operation},"Read":${operation}}}`)
+  t.strictSame(faults, ['/operations/Read is there twice'])
+})
+
+t.test('a name has 1 to 40 letters and digits, a capital first, and is not built in', async (t) => {
+  for (const name of ['', 'read', '1Read', 'Re-ad', 'R'.repeat(41), 'Réad'])
+    t.match(faultsIn({ [name]: GOOD }), [/must have a name/], name)
+  for (const name of ['GetFlux', 'UpdateSite']) t.match(faultsIn({ [name]: GOOD }), [/built in/], name)
+  t.strictSame(faultsIn({ R: GOOD }), [])
+  t.strictSame(faultsIn({ ['R'.repeat(40)]: GOOD }), [])
+})
+
+t.test('a file has at most 64 operations', async (t) => {
+  const many = (count: number) =>
+    Object.fromEntries(
+      Array.from({ length: count }, (_, at) => [`Read${at}`, { method: 'GET', path: `/{wac}/list${at}` }]),
+    )
+  t.strictSame(faultsIn(many(64)), [])
+  t.strictSame(faultsIn(many(65)), ['/operations must have at most 64 operations, but has 65'])
+})
+
+t.test('a path has whole segments, each a literal or one parameter', async (t) => {
+  const path = (value: unknown) => faults({ path: value, parameters: {} }).join('\n')
+  for (const value of [
+    ...[
+      '/{wac}/a/',
+      '/{wac}//a',
+      '/{wac}/.',
+      '/{wac}/..',
+      '/{wac}/a%20b',
+      '/{wac}/a b',
+      '/{wac}/a?b',
+      '/{wac}/é',
+    ],
+    ...['/{wac}/a:b', '/{wac}/a*', '/{wac}/{}', '/{wac}/{1}', '/{wac}/{a-b}', '/{wac}/a;b', '/{wac}/a#b'],
+    ...['/{wac}/x{y}', '/{wac}/{y}x'],
+  ])
+    t.match(path(value), /\/path has a segment/, value)
+  for (const value of ['', 'a', 'https://evil.test/a', 7, null, undefined])
+    t.match(path(value), /\/path must be/)
+  t.match(path('/{wac}'), /must have a segment that is no parameter/)
+  t.match(path('/{wac}/a/{wac}'), /twice|first segment alone/)
+  t.match(faults({ path: '/{wac}/a/{b}/{b}', parameters: { b: 'id' } }).join(), /names \{b\} twice/)
+  t.match(
+    faults({ path: '/{wac}/a/{aB}/{a_b}', parameters: { aB: 'id', a_b: 'id' } }).join(),
+    /two parameters like/,
+  )
+  t.match(faults({ path: '/{wac}/a/{WAC}', parameters: { WAC: 'id' } }).join(), /besides \{wac\}/)
+  t.strictSame(path('/{wac}/A-b_9.~'), '')
+})
+
+t.test('the account is the first segment, a member of the body, or none', async (t) => {
+  t.match(faults({ path: '/a/{wac}', parameters: {} }), [/must begin with \/\{wac\}/])
+  t.match(faults({ path: '/a', parameters: {} }), [/must begin with/])
+  t.match(faults({ account: 'none' }), [/must not have \{wac\}/])
+  t.match(faults({ account: 'header' }), [/\/account must be "path", "body" or "none"/])
+  t.match(faults({ account: 'body', path: '/a', parameters: {} }), [/the operation has no body/])
+  t.strictSame(faults({ account: 'none', path: '/a', parameters: {} }), [])
+  t.strictSame(faults({ account: 'body', path: '/a', parameters: {} }, WRITE), [])
+  t.match(faults({ account: 'none', path: '/a/{w_ac}', parameters: { w_ac: 'id' } }), [/besides \{wac\}/])
+})
+
+t.test('each parameter of the path has a type, and no other is there', async (t) => {
+  t.match(faults({ parameters: {} }), [/lacks the type of \{thingId\}/])
+  t.match(faults({ parameters: { thingId: 'id', other: 'id' } }), [/\/parameters\/other is no parameter/])
+  for (const type of [
+    'text',
+    'number',
+    { enum: [] },
+    { enum: ['a', 'a'] },
+    { enum: ['..'] },
+    { enum: ['a/b'] },
+    { enum: [1] },
+    { enum: ['a'], x: 1 },
+    null,
+  ])
+    t.match(faults({ parameters: { thingId: type } }), [/must be "integer", "id" or/], JSON.stringify(type))
+  for (const type of ['integer', 'id', { enum: ['a', 'b.~'] }])
+    t.strictSame(faults({ parameters: { thingId: type } }), [], JSON.stringify(type))
+})
+
+t.test('a parameter of the query cannot have a name that means something to a platform', async (t) => {
+  for (const name of [
+    ...[
+      'wac',
+      'WAC',
+      'format',
+      'callback',
+      'access_token',
+      'oauth_token',
+      'token',
+      'bearer',
+      'apikey',
+      'api_key',
+    ],
+    ...[
+      'authsecret',
+      'ss-id',
+      'ss-pid',
+      'ss-tok',
+      'X-Http-Method-Override',
+      'x-http-method',
+      'x-method-override',
+      '_method',
+    ],
+  ])
+    t.match(faults({ query: { [name]: 'text' } }).join('\n'), /cannot be declared/, name)
+  t.match(faults({ query: { thingId: 'text' } }), [/has the name of/])
+  t.match(faults({ query: { THING_ID: 'text' } }), [/has the name of/])
+  const body = { set: { wType: 'X' }, schema: { type: 'object', properties: { name: { type: 'string' } } } }
+  t.match(faults({ query: { wtype: 'text', Name: 'text' }, body }, WRITE), [
+    /wtype has the name/,
+    /Name has the name/,
+  ])
+  t.match(faults({ query: { a: 'text', A: 'text' } }), [/names a twice/])
+  for (const name of ['', 'a b', 'ä', 'a&b'])
+    t.match(faults({ query: { [name]: 'text' } }), [/must have a name/], name)
+})
+
+t.test('a parameter of the query has a known type', async (t) => {
+  for (const type of [
+    'integer',
+    'number',
+    'boolean',
+    'text',
+    { integer: [1, 1000] },
+    { integer: [-5, -5] },
+    { enum: ['a b', 'ü'] },
+  ])
+    t.strictSame(faults({ query: { q: type } }), [], JSON.stringify(type))
+  for (const type of [
+    'id',
+    'string',
+    { integer: [2, 1] },
+    { integer: [1] },
+    { integer: [1, 2, 3] },
+    { integer: [1, 1.5] },
+    { enum: [''] },
+    { enum: ['a\n'] },
+    { pattern: '.' },
+    1,
+  ])
+    t.match(faults({ query: { q: type } }), [/must be "integer", \{"integer"/], JSON.stringify(type))
+})
+
+t.test('formats are those of the platform, each once', async (t) => {
+  t.strictSame(faults({ formats: ['CSV', 'JSON'] }), [])
+  for (const formats of [[], ['JSON', 'JSON'], ['json'], ['HTML'], 'JSON', {}])
+    t.match(faults({ formats }), [/must be a list of JSON, XML, CSV, JSV/], JSON.stringify(formats))
+})
+
+t.test('a body is for POST, PUT and PATCH, and has a schema or takes any object', async (t) => {
+  for (const method of ['GET', 'DELETE'])
+    t.match(faults({ method, body: 'any' }), [/is for POST, PUT and PATCH only/])
+  for (const body of ['any', { any: true }, { any: true, set: {} }, { schema: { type: 'object' } }])
+    t.strictSame(faults({ body }, WRITE), [], JSON.stringify(body))
+  for (const body of [
+    'all',
+    {},
+    { any: false },
+    { any: true, schema: { type: 'object' } },
+    { schema: 'x' },
+    null,
+    [],
+  ])
+    t.ok(faults({ body }, WRITE).length > 0, JSON.stringify(body))
+})
+
+t.test('a schema is one that Ajv checks whole', async (t) => {
+  t.strictSame(
+    schema({
+      type: 'object',
+      properties: { a: { $ref: '#/definitions/a' } },
+      definitions: { a: { type: 'string' } },
+    }),
+    [],
+  )
+  t.strictSame(
+    schema({ type: 'object', properties: { default: { type: 'string' }, format: { type: 'string' } } }),
+    [],
+    'members of these names',
+  )
+  for (const [value, pointer] of [
+    [{ type: 'objekt' }, ''],
+    [{ type: 'object', unknownKeyword: 1 }, ''],
+    [{ type: 'object', properties: { a: { type: 'string', format: 'date-time' } } }, '/properties/a/format'],
+    [{ type: 'object', properties: { a: { type: 'string', default: 'x' } } }, '/properties/a/default'],
+    [{ type: 'object', properties: { a: { $ref: 'https://evil.test/schema' } } }, '/properties/a/$ref'],
+    [{ type: 'object', properties: { a: { $ref: '#/nowhere' } } }, ''],
+    [{ $id: 'urn:x', type: 'object' }, '/$id'],
+    [{ type: 'object', patternProperties: { '^a': {} } }, '/patternProperties'],
+    [
+      { type: 'object', allOf: [{ properties: { a: { contentEncoding: 'base64' } } }] },
+      '/allOf/0/properties/a/contentEncoding',
+    ],
+  ] as const) {
+    const [fault, ...more] = schema(value)
+    t.ok(fault?.startsWith(`/operations/Read/body/schema${pointer} `), `${JSON.stringify(value)}: ${fault}`)
+    t.strictSame(more, [])
+  }
+})
+
+t.test('a pattern needs a limit of the length, and must not be slow', async (t) => {
+  const pattern = (text: string, more: object = { maxLength: 256 }) =>
+    schema({ type: 'object', properties: { a: { type: 'string', pattern: text, ...more } } })
+  for (const text of ['^[a-z]+$', '^(?:a|b)-\\d{2,4}$', '^(ab)+$', '^\\(\\+\\)*$', '^[(+*]+$', '^(a+)?$'])
+    t.strictSame(pattern(text), [], text)
+  t.match(pattern('^a$', {}), [/needs maxLength of at most 256/])
+  t.match(pattern('^a$', { maxLength: 257 }), [/needs maxLength/])
+  for (const text of [
+    '^(a+)+$',
+    '^(?:a*)*$',
+    '^(a|b)*$',
+    '^((a+))+$',
+    '^(a{2,}){3}$',
+    '^((a|b))+$',
+    '^a*b*c*d*$',
+    '^(?:(?:a+)?)+$',
+  ])
+    t.match(pattern(text), [/could keep it busy/], text)
+})
+
+t.test('set fills in values of the path, and each of them under one name', async (t) => {
+  const set = (value: unknown, more: object = {}) =>
+    faults({ body: { any: true, set: value }, ...more }, WRITE)
+  t.strictSame(
+    set({
+      wType: 'X',
+      count: 1,
+      flag: true,
+      none: null,
+      thingID: '{thingId}',
+      wac: '{wac}',
+      account: '{wac}',
+    }),
+    [],
+  )
+  t.match(set({ a: '{other}' }), [/names \{other\}, which the path does not have/])
+  t.match(set({ thing_id: 7 }), [/must be "\{thingId\}"/])
+  t.match(set({ WAC: 'ACME' }), [/must be "\{wac\}"/])
+  t.match(set({ a: {} }), [/must be a text, a number/])
+  t.match(set({ aB: 1, a_b: 2 }), [/two members like ab/])
+  t.match(set([]), [/must be an object/])
+})
+
+t.test(
+  'application is for GET and needs the client flow, which then needs no CLIENT_FLUX_ALLOWED',
+  async (t) => {
+    t.match(faults({ application: true }, WRITE), [/is for GET only/])
+    t.match(faults({ application: 'yes' }), [/must be true or false/])
+    const file = t.testdir({
+      'o.json': JSON.stringify({ operations: { Read: { ...GOOD, application: true } } }),
+    })
+    const OPERATIONS_FILE = `${file}/o.json`
+    t.strictSame(faultsOf({ OPERATIONS_FILE }), [
+      'OPERATIONS_FILE /operations/Read/application needs the client flow in OAUTH_FLOWS',
+    ])
+    t.strictSame(faultsOf({ OPERATIONS_FILE, OAUTH_FLOWS: 'code,client' }), [])
+  },
+)
+
+t.test(
+  '"none" is a fault while WAC_ALLOWED is set, unless the operation is of the application',
+  async (t) => {
+    const read = { method: 'GET', path: '/WUM', account: 'none' }
+    const folder = t.testdir({
+      'user.json': JSON.stringify({ operations: { Read: read } }),
+      'application.json': JSON.stringify({ operations: { Read: { ...read, application: true } } }),
+    })
+    const WAC_ALLOWED = 'DEMO'
+    t.strictSame(faultsOf({ OPERATIONS_FILE: `${folder}/user.json` }), [])
+    t.match(faultsOf({ OPERATIONS_FILE: `${folder}/user.json`, WAC_ALLOWED }), [
+      /\/account must not be "none" while WAC_ALLOWED/,
+    ])
+    t.strictSame(
+      faultsOf({ OPERATIONS_FILE: `${folder}/application.json`, WAC_ALLOWED, OAUTH_FLOWS: 'client' }),
+      [],
+    )
+  },
+)
+
+t.test('a path that is an endpoint of the authorization server on the same origin is a fault', async (t) => {
+  const file = (path: string) => {
+    const folder = t.testdir({
+      'o.json': JSON.stringify({ operations: { Write: { method: 'POST', path, account: 'none' } } }),
+    })
+    return `${folder}/o.json`
+  }
+  const host = 'https://api.example.com'
+  for (const [path, env] of [
+    ['/oauth/token', { AUTH_URL: host }],
+    ['/OAuth/Token', { AUTH_URL: host }],
+    ['/oauth/authorize', { AUTH_URL: host }],
+    ['/t', { OAUTH_TOKEN_URL: `${host}/t` }],
+    ['/revoke/x', { OAUTH_REVOCATION_URL: `${host}/revoke/x` }],
+    ['/oauth/token', { AUTH_URL: `${host}/v1`, BASE_URL: `${host}/v1` }],
+  ] as [string, Env][])
+    t.match(
+      faultsOf({ ...env, OPERATIONS_FILE: file(path) }),
+      [/\/path is an endpoint of the authorization server/],
+      path,
+    )
+  for (const [path, env] of [
+    ['/oauth/token', {}],
+    ['/oauth/token', { AUTH_URL: host, BASE_URL: `${host}/api` }],
+    ['/oauth/other', { AUTH_URL: host }],
+  ] as [string, Env][])
+    t.strictSame(faultsOf({ ...env, OPERATIONS_FILE: file(path) }), [], path)
+})
+
+t.test('two declarations must not match the same request, those built in included', async (t) => {
+  const read = (path: string, more: object = {}) => ({ method: 'GET', path, ...more })
+  const ids = { parameters: { a: 'id' } }
+  for (const [one, other] of [
+    [read('/{wac}/things'), read('/{wac}/Things')],
+    [read('/{wac}/things/{a}', ids), read('/{wac}/things/list')],
+    [read('/{wac}/things/{a}', ids), read('/{wac}/things/{b}', { parameters: { b: 'integer' } })],
+    [read('/{wac}/things'), read('/demo/things', { account: 'none' })],
+  ])
+    t.match(faultsIn({ One: one, Other: other }), ['/operations/Other/path matches requests of One too'])
+  t.match(faultsIn({ One: read('/{wac}/FLUX/{a}', ids) }), [/matches requests of GetFlux too/])
+  t.match(faultsIn({ One: { ...read('/{wac}/Infrastructure/Site/{a}', ids), method: 'PUT' } }), [
+    /of UpdateSite too/,
+  ])
+  t.match(faultsIn({ One: { method: 'POST', path: '/json/reply/UpdateSite', account: 'none' } }), [
+    /of UpdateSite too/,
+  ])
+  t.strictSame(
+    faultsIn({
+      One: read('/{wac}/Infrastructure/Site/{a}', ids),
+      Two: { ...read('/{wac}/Infrastructure/Site/{a}', ids), method: 'DELETE' },
+    }),
+    [],
+  )
+})
+
+t.test('each JSON block of docs/operations.md is a file that the server accepts', async (t) => {
+  const blocks = codeBlocks('docs/operations.md').filter(({ language }) => language === 'json')
+  t.equal(blocks.length, 11, 'the example and ten recipes')
+  for (const { heading, code } of blocks) t.strictSame(readOperations(code).faults, [], heading)
+})
