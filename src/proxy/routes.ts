@@ -1,7 +1,7 @@
-import type { FastifyInstance, onRequestHookHandler } from 'fastify'
+import type { FastifyInstance } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { proxyFor } from '../config/egress.ts'
-import { addExactJsonBodies, addJsonBodies, requireJson, requireNoBody } from '../http/body.ts'
+import { addExactJsonBodies, requireJson, requireNoBody } from '../http/body.ts'
 import type { KnownPath } from '../http/hooks.ts'
 import type { OpenApiFragment } from '../http/openapi.ts'
 import type { Logger } from '../log.ts'
@@ -136,15 +136,16 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
     return createApplicationCallers({ token: createApplicationToken(token), allowed, clock })
   }
 
-  const requireOwnOrigin: onRequestHookHandler = (request, _reply, done) => {
-    const own = comesFromOwnOrigin(request.method, request.headers, publicUrl)
-    done(own ? undefined : crossOrigin(request.headers, publicUrl))
-  }
-
   await app.register(async (scope) => {
+    scope.decorateRequest('siteTarget', null)
     scope.decorateRequest('dataTarget', null)
-    scope.addHook('onRequest', requireOwnOrigin)
+    scope.addHook('onRequest', (request, _reply, done) => {
+      const own = comesFromOwnOrigin(request.method, request.headers, publicUrl)
+      done(own ? undefined : crossOrigin(request.headers, publicUrl))
+    })
+
     addExactJsonBodies(scope)
+
     for (const operation of config.operations) {
       const { url, readTarget, toOutgoing } = compileOperation(operation, accounts)
       const { method, body } = operation
@@ -163,13 +164,6 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
           forward(request, reply, toOutgoing(request, request.dataTarget!, request.body)),
       })
     }
-  })
-
-  await app.register(async (scope) => {
-    scope.decorateRequest('siteTarget', null)
-    scope.addHook('onRequest', requireOwnOrigin)
-
-    addJsonBodies(scope)
 
     for (const url of [PATHS.flux, PATHS.fluxOfAccount]) {
       scope.route({

@@ -21,6 +21,8 @@ const BAD_BODIES: readonly (readonly [body: string, names: RegExp])[] = [
   ['"name"', /object/],
   ['42', /object/],
   ['true', /object/],
+  ['{"name":"N","name":"M"}', /name is there twice/],
+  ['{"wac":"DEMO","wac":"DEMO"}', /wac is there twice/],
   ['{"name":1}', /name/],
   ['{"name":["N"]}', /name/],
   ['{"description":true}', /description/],
