@@ -419,15 +419,27 @@ function isScalar(value: unknown): value is string | number | boolean | null {
   return value === null || ['string', 'number', 'boolean'].includes(typeof value)
 }
 
-/** Two declarations that match one request would leave it open which rules hold. */
+/**
+ * Two declarations that match one request would leave it open which rules hold. One path with two names for a parameter
+ * would be two paths in the OpenAPI document.
+ */
 function reportOverlaps(operations: readonly Operation[], report: Faults): void {
   for (const [index, operation] of operations.entries()) {
     const pointer = jsonPointer('operations', operation.name, 'path')
-    for (const other of [...BUILT_IN, ...operations.slice(0, index)]) {
+    const path = pathOfOperation(operation)
+    const before = operations.slice(0, index)
+    for (const other of [...BUILT_IN, ...before]) {
       if (other.method === operation.method && mayMatchSamePath(operation.segments, other.segments))
         report(pointer, `matches requests of ${other.name} too`)
     }
+    const namesake = before.find((other) => shapeOf(pathOfOperation(other)) === shapeOf(path))
+    if (namesake !== undefined && pathOfOperation(namesake) !== path)
+      report(pointer, `must name its parameters as ${namesake.name} does, which has the same path`)
   }
+}
+
+function shapeOf(path: string): string {
+  return path.replace(/\{\w+\}/g, '{}')
 }
 
 /** Whether one path can match both patterns. Parameters match each other, whatever their types are. */

@@ -15,7 +15,12 @@ import { FORWARD_PROBLEMS, FORWARD_SCHEMAS, forwardProblem, WAC_PARAMETER } from
 export function operationsOpenApi(operations: readonly Operation[]): OpenApiFragment[] {
   return operations.map((operation) => ({
     paths: { [patternOf(operation)]: methodsOf(operation) },
-    schemas: FORWARD_SCHEMAS,
+    schemas: {
+      ...FORWARD_SCHEMAS,
+      ...(operation.body === null
+        ? {}
+        : { [`${operation.name}Body`]: bodySchema(operation.name, operation.body.schema) }),
+    },
   }))
 }
 
@@ -48,7 +53,7 @@ function methodsOf(operation: Operation): object {
       : {
           requestBody: {
             required: true,
-            content: { 'application/json': { schema: bodySchema(name, body.schema) } },
+            content: { 'application/json': { schema: { $ref: `#/components/schemas/${name}Body` } } },
           },
         }),
     responses: {
@@ -78,7 +83,20 @@ function schemaOf(type: QueryType): object {
   return { type: 'integer', minimum: type.integer[0], maximum: type.integer[1] }
 }
 
-/** With an id of its own, so that its references lead to itself. */
+/** The schema of a body as a part of the document: its references to itself lead to where it is there. */
 function bodySchema(name: string, schema: object | null): object {
-  return schema === null ? { type: 'object' } : { $id: `urn:bff:operation:${name}`, ...schema }
+  return schema === null
+    ? { type: 'object' }
+    : (movedTo(`#/components/schemas/${name}Body`, schema) as object)
+}
+
+function movedTo(place: string, value: unknown): unknown {
+  if (Array.isArray(value)) return value.map((part) => movedTo(place, part))
+  if (typeof value !== 'object' || value === null) return value
+  return Object.fromEntries(
+    Object.entries(value).map(([name, part]) => [
+      name,
+      name === '$ref' && typeof part === 'string' ? part.replace(/^#/, place) : movedTo(place, part),
+    ]),
+  )
 }

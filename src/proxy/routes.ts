@@ -61,15 +61,13 @@ const BUILT_IN_PATHS: readonly KnownPath[] = [
 
 /** The paths of this folder with their methods, for the response to any other method. */
 export function proxyPaths({ operations }: Pick<Config, 'operations'>): KnownPath[] {
-  const methods = new Map<string, { path: string; allow: string[] }>()
+  const methods = new Map<string, string[]>()
   for (const operation of operations) {
     const path = patternOf(operation)
-    const shape = path.replace(/:\w+/g, ':')
-    const known = methods.get(shape) ?? { path, allow: [] }
-    known.allow.push(...(operation.method === 'GET' ? ['GET', 'HEAD'] : [operation.method]))
-    methods.set(shape, known)
+    const own = operation.method === 'GET' ? ['GET', 'HEAD'] : [operation.method]
+    methods.set(path, [...(methods.get(path) ?? []), ...own])
   }
-  const declared = [...methods.values()].map(({ path, allow }) => ({ path, allow: allow.join(', ') }))
+  const declared = [...methods].map(([path, allow]) => ({ path, allow: allow.join(', ') }))
   // The first match counts, so what is spelled out comes first.
   declared.sort((one, other) => parametersIn(one.path) - parametersIn(other.path))
   return [...BUILT_IN_PATHS, ...declared]

@@ -364,7 +364,7 @@ t.test('two declarations must not match the same request, those built in include
   for (const [one, other] of [
     [read('/{wac}/things'), read('/{wac}/Things')],
     [read('/{wac}/things/{a}', ids), read('/{wac}/things/list')],
-    [read('/{wac}/things/{a}', ids), read('/{wac}/things/{b}', { parameters: { b: 'integer' } })],
+    [read('/{wac}/things/{a}', ids), read('/{wac}/things/{a}', { parameters: { a: 'integer' } })],
     [read('/{wac}/things'), read('/demo/things', { account: 'none' })],
   ])
     t.match(faultsIn({ One: one, Other: other }), ['/operations/Other/path matches requests of One too'])
@@ -388,4 +388,12 @@ t.test('each JSON block of docs/operations.md is a file that the server accepts'
   const blocks = codeBlocks('docs/operations.md').filter(({ language }) => language === 'json')
   t.equal(blocks.length, 11, 'the example and ten recipes')
   for (const { heading, code } of blocks) t.strictSame(readOperations(code).faults, [], heading)
+})
+
+t.test('operations of one path name its parameters alike', async (t) => {
+  const read = { method: 'GET', path: '/{wac}/things/{thingId}', parameters: { thingId: 'id' } }
+  const remove = { method: 'DELETE', path: '/{wac}/things/{id}', parameters: { id: 'id' } }
+  t.strictSame(faultsIn({ Read: read, Remove: remove }), [
+    '/operations/Remove/path must name its parameters as Read does, which has the same path',
+  ])
 })

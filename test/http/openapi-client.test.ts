@@ -13,6 +13,46 @@ import { SERVER_ENV } from '../helpers/server-process.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { portOf, readAnswers } from './wire.ts'
 
+/** A file of operations with everything that the document shows of one. */
+const OPERATIONS = JSON.stringify({
+  operations: {
+    ListThings: {
+      method: 'GET',
+      path: '/{wac}/things',
+      query: {
+        skip: 'integer',
+        take: { integer: [1, 9] },
+        order: { enum: ['up'] },
+        search: 'text',
+        deep: 'boolean',
+      },
+      formats: ['JSON', 'CSV'],
+    },
+    ListWUMs: { method: 'GET', path: '/WUM', account: 'none', application: true },
+    WriteThing: {
+      method: 'PUT',
+      path: '/{wac}/things/{thingId}',
+      parameters: { thingId: 'id' },
+      body: {
+        schema: {
+          type: 'object',
+          properties: {
+            name: { $ref: '#/definitions/name' },
+            parts: { type: 'array', items: { $ref: '#' } },
+          },
+          definitions: { name: { type: 'string' } },
+        },
+      },
+    },
+    SendThing: { method: 'POST', path: '/json/reply/Send', account: 'body', body: 'any' },
+    DeleteThing: {
+      method: 'DELETE',
+      path: '/{wac}/things/{thingId}',
+      parameters: { thingId: { enum: ['a'] } },
+    },
+  },
+})
+
 /** What an author of a page writes against the generated types. Returns what it saw. */
 const PAGE = `import createClient from 'openapi-fetch'
 import type { paths } from './api.js'
@@ -97,6 +137,10 @@ t.test('a linter finds nothing in the description but the address of the test', 
   for (const env of [
     { OAUTH_FLOWS: 'code,token,password' },
     { OAUTH_REDIRECT: 'fixed', OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: '*' },
+    {
+      OAUTH_FLOWS: 'code,client',
+      OPERATIONS_FILE: `${t.testdir({ 'operations.json': OPERATIONS })}/operations.json`,
+    },
   ] as Record<string, string>[]) {
     const bff = await startBff(t, sandbox, env)
     const source = (await bff.browser().fetch('/openapi.json')).text
