@@ -37,6 +37,7 @@ const LIST_OF_SCHEMAS: ReadonlySet<string> = new Set(['allOf', 'anyOf', 'oneOf',
 
 const MAX_PATTERN_TEXT = 256
 const MAX_UNBOUNDED = 3
+const MAX_UNIQUE = 256
 const MAX_SCHEMA_DEPTH = 32
 
 /** What Ajv would accept in a schema and this server does not, each with its JSON pointer. */
@@ -54,6 +55,9 @@ export function schemaFaults(schema: unknown, path: readonly (string | number)[]
       const fault = patternFault(value, keywords.maxLength)
       return fault === null ? [] : faultHere(fault)
     }
+    // Each item is compared with each other.
+    if (keyword === 'uniqueItems' && value === true && !isAtMost(keywords.maxItems, MAX_UNIQUE))
+      return faultHere(`needs maxItems of at most ${MAX_UNIQUE} beside it`)
     if (LIST_OF_SCHEMAS.has(keyword) && Array.isArray(value))
       return value.flatMap((part, index) => schemaFaults(part, [...here, index]))
     if (ONE_SCHEMA.has(keyword)) return schemaFaults(value, here)
@@ -63,33 +67,43 @@ export function schemaFaults(schema: unknown, path: readonly (string | number)[]
   })
 }
 
+function isAtMost(limit: unknown, most: number): boolean {
+  return typeof limit === 'number' && limit <= most
+}
+
 function patternFault(pattern: unknown, maxLength: unknown): string | null {
-  if (typeof maxLength !== 'number' || maxLength > MAX_PATTERN_TEXT)
+  if (!isAtMost(maxLength, MAX_PATTERN_TEXT))
     return `needs maxLength of at most ${MAX_PATTERN_TEXT} beside it`
   return typeof pattern === 'string' && isSlow(pattern)
-    ? `repeats a group that repeats or chooses, or has more than ${MAX_UNBOUNDED} open repetitions: a text could keep it busy`
+    ? `repeats a group that repeats or chooses, refers back to a group, or has more than ${MAX_UNBOUNDED} open repetitions: a text could keep it busy`
     : null
 }
 
-/** Whether matching could take long: a repeated group that itself repeats or chooses, or many open repetitions. */
+/** Whether matching could take long: a repeated group that itself repeats or chooses, a back-reference, or many open repetitions. */
 function isSlow(pattern: string): boolean {
   /** For each open group: it repeats or chooses. */
   const varies = [false]
   let unbounded = 0
   /** The group that has just ended repeats or chooses. */
   let ended = false
+  /** A quantifier has just ended, which a question mark makes lazy. */
+  let quantified = false
   for (let at = 0; at < pattern.length; at += 1) {
     const hasEnded = ended
-    ended = false
+    const isLazy = quantified
+    ended = quantified = false
     switch (pattern[at]) {
       case '\\':
         at += 1
+        if (/[1-9k]/.test(pattern[at] ?? '')) return true
         break
       case '[':
         at = endOfClass(pattern, at)
         break
       case '(':
         varies.push(false)
+        // As of `(?:`, which is no quantifier.
+        if (pattern[at + 1] === '?') at += 1
         break
       case ')':
         ended = varies.pop() ?? false
@@ -98,6 +112,9 @@ function isSlow(pattern: string): boolean {
       case '|':
         varies[varies.length - 1] = true
         break
+      case '?':
+        if (!isLazy) varies[varies.length - 1] = true
+        break
       case '*':
       case '+':
       case '{': {
@@ -105,6 +122,7 @@ function isSlow(pattern: string): boolean {
         const end = pattern[at] === '{' ? pattern.indexOf('}', at) : at
         if (pattern[at] !== '{' || pattern.slice(at, end).includes(',')) unbounded += 1
         varies[varies.length - 1] = true
+        quantified = true
         at = Math.max(at, end)
       }
     }

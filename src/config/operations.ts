@@ -84,9 +84,12 @@ function builtIn(name: string, method: Method, path: string, parameters: Operati
   return { name, method, segments: segmentsOf(path), parameters }
 }
 
-/** How names are compared where the platform may read them without regard to case or separators. */
+/**
+ * How names are compared where the platform may read them without regard to case or separators. Upper case first: some
+ * letters, as the long s, are only then the same.
+ */
 export function sameName(name: string): string {
-  return name.toLowerCase().replace(/[_-]/g, '')
+  return name.toUpperCase().toLowerCase().replace(/[_-]/g, '')
 }
 
 /** The operations that a file declares. A fault begins with its JSON pointer. */
@@ -121,6 +124,7 @@ export function readOperations(text: string): {
   for (const { kind, pointer } of jsonFaults(text)) {
     if (kind === 'repeated') report(pointer, 'is there twice')
     else if (kind === 'reserved') report(pointer, 'has a name that is not accepted')
+    else if (kind === 'inexact') report(pointer, 'is a number that cannot be passed on unchanged')
   }
   if (!isObject(file)) return { operations: [], faults: ['must be a file with a JSON object'] }
   onlyMembers(file, '', ['operations'], report)
@@ -369,6 +373,7 @@ function readBody(
     return null
   }
   const { schema } = rules
+  reportSpellings(schema, [...sourcesOf({ account, parameters }), ...Object.keys(set)], at, report)
   const found = schemaFaults(schema)
   for (const { pointer, fault } of found) report(at('body', 'schema') + pointer, fault)
   if (found.length > 0) return { schema, validate: null, set }
@@ -380,6 +385,22 @@ function readBody(
       `is refused by Ajv: ${error instanceof Error ? error.message.slice(0, 200) : ''}`,
     )
     return { schema, validate: null, set }
+  }
+}
+
+/** Names of path parameters and of the account, whose values a body may repeat. */
+function sourcesOf({ account, parameters }: Pick<Operation, 'account' | 'parameters'>): string[] {
+  return [...Object.keys(parameters), ...(account === 'none' ? [] : ['wac'])]
+}
+
+/** A schema sees a member as it is sent, and would refuse or miss it under another spelling. `sent`: later ones count. */
+function reportSpellings(schema: object, sent: readonly string[], at: At, report: Faults): void {
+  const spellings = new Map(sent.map((name) => [sameName(name), name]))
+  const properties = 'properties' in schema && isObject(schema.properties) ? schema.properties : {}
+  for (const name of Object.keys(properties)) {
+    const spelling = spellings.get(sameName(name))
+    if (spelling !== undefined && spelling !== name)
+      report(at('body', 'schema', 'properties', name), `is sent as ${spelling}: write it so`)
   }
 }
 
@@ -397,7 +418,7 @@ function readSet(
     return {}
   }
   const read: Record<string, Filled> = {}
-  const sources = [...Object.keys(parameters), ...(account === 'none' ? [] : ['wac'])]
+  const sources = sourcesOf({ account, parameters })
   for (const name of repeatedIn(Object.keys(value).map(sameName)))
     report(at('body', 'set'), `has two members like ${name}`)
   for (const [name, member] of Object.entries(value)) {

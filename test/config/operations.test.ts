@@ -253,7 +253,15 @@ t.test('a schema is one that Ajv checks whole', async (t) => {
 t.test('a pattern needs a limit of the length, and must not be slow', async (t) => {
   const pattern = (text: string, more: object = { maxLength: 256 }) =>
     schema({ type: 'object', properties: { a: { type: 'string', pattern: text, ...more } } })
-  for (const text of ['^[a-z]+$', '^(?:a|b)-\\d{2,4}$', '^(ab)+$', '^\\(\\+\\)*$', '^[(+*]+$', '^(a+)?$'])
+  for (const text of [
+    '^[a-z]+?$',
+    '^(?=[a-z])(?:ab)?(?:cd){2}$',
+    '^(?:a|b)-\\d{2,4}$',
+    '^(ab)+$',
+    '^\\(\\+\\)*$',
+    '^[(+*]+$',
+    '^(a+)?$',
+  ])
     t.strictSame(pattern(text), [], text)
   t.match(pattern('^a$', {}), [/needs maxLength of at most 256/])
   t.match(pattern('^a$', { maxLength: 257 }), [/needs maxLength/])
@@ -266,8 +274,48 @@ t.test('a pattern needs a limit of the length, and must not be slow', async (t) 
     '^((a|b))+$',
     '^a*b*c*d*$',
     '^(?:(?:a+)?)+$',
+    '^(?:a?){26}a{26}$',
+    '^(?:a?)*$',
+    '^(a*)\\1b$',
+    '^(?<x>a*)\\k<x>b$',
   ])
     t.match(pattern(text), [/could keep it busy/], text)
+})
+
+t.test('a list of unique items needs a limit of its length', async (t) => {
+  const list = (more: object) =>
+    schema({ type: 'object', properties: { a: { type: 'array', uniqueItems: true, ...more } } })
+  for (const more of [{}, { maxItems: 257 }])
+    t.match(list(more), [/\/a\/uniqueItems needs maxItems of at most 256/], JSON.stringify(more))
+  t.strictSame(list({ maxItems: 256 }), [])
+  t.strictSame(list({ uniqueItems: false }), [])
+})
+
+t.test(
+  'a member of a schema that the server fills in or compares has the spelling that is sent',
+  async (t) => {
+    const body = (name: string, set: object) =>
+      faults({ body: { set, schema: { type: 'object', properties: { [name]: {} } } } }, WRITE)
+    t.match(body('thingID', {}), [/\/schema\/properties\/thingID is sent as thingId: write it so/])
+    t.match(body('WAC', {}), [/\/schema\/properties\/WAC is sent as wac/])
+    t.match(body('w_type', { wType: 'X' }), [/w_type is sent as wType/])
+    t.strictSame(body('thingId', {}), [])
+    t.strictSame(body('thingID', { thingID: '{thingId}' }), [])
+  },
+)
+
+t.test('a number of the file that a double does not keep is a fault', async (t) => {
+  const read = (number: string) =>
+    readOperations(
+      `{"operations":{"Write":{"method":"PUT","path":"/{wac}/a","body":{"any":true,"set":{"n":${number}}}}}}`,
+    ).faults
+  for (const number of ['9007199254740993', '0.1234567890123456', '1e400'])
+    t.match(
+      read(number),
+      ['/operations/Write/body/set/n is a number that cannot be passed on unchanged'],
+      number,
+    )
+  for (const number of ['9007199254740991', '-0.5', '1e3']) t.strictSame(read(number), [], number)
 })
 
 t.test('set fills in values of the path, and each of them under one name', async (t) => {
