@@ -72,7 +72,7 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): { drai
   const warnOfForwarded = createForwardedWarning(log)
 
   server.decorate('followResponse', follow)
-  server.decorate('problemPage', createProblemPages(findKnownPath, options.navigationPage))
+  server.decorate('problemPage', createProblemPages(findKnownPath, options))
   server.decorateRequest('sentProblem', null)
   server.decorateRequest('target')
 
@@ -176,7 +176,11 @@ function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions)
  * Decides which requests see a problem as a page. A known path with a `page` decides itself. Else it is a navigation to
  * data, or to an address below /auth that does not exist.
  */
-function createProblemPages(findKnownPath: FindKnownPath, navigationPage: HooksOptions['navigationPage']) {
+function createProblemPages(
+  findKnownPath: FindKnownPath,
+  { knownPaths, navigationPage }: Pick<HooksOptions, 'knownPaths' | 'navigationPage'>,
+) {
+  const hasData = knownPaths.some(({ path }) => isBelow(DATA, path))
   return (request: FastifyRequest, reply: FastifyReply): ProblemPage | null => {
     const path = decodedPath(request.url)
     const known = findKnownPath(path)
@@ -184,7 +188,7 @@ function createProblemPages(findKnownPath: FindKnownPath, navigationPage: HooksO
     if (request.headers['sec-fetch-mode'] !== 'navigate') return null
     const isOpened =
       isBelow(PATHS.flux, path) ||
-      (known !== undefined && isBelow(DATA, path)) ||
+      (hasData && isBelow(DATA, path)) ||
       (known === undefined && isBelow(PATHS.login, path))
     return isOpened ? navigationPage(request, reply) : null
   }
@@ -229,11 +233,16 @@ function logFault(log: Logger, request: FastifyRequest, toSend: Problem): void {
 
 type FindKnownPath = (path: string) => KnownPath | undefined
 
-/** Finds the entry of a decoded path. The first match counts. */
+/** Finds the entry of a decoded path. The first match counts, with the methods of all. */
 function createPathTable(knownPaths: readonly KnownPath[]): FindKnownPath {
   const openApi: KnownPath = { path: PATHS.openApi, allow: 'GET, HEAD' }
   const table = [...knownPaths, openApi].map((known) => ({ known, matches: matcherOf(known.path) }))
-  return (path) => table.find(({ matches }) => matches.test(path))?.known
+  return (path) => {
+    const [first, ...others] = table.flatMap(({ known, matches }) => (matches.test(path) ? [known] : []))
+    if (first === undefined || others.length === 0) return first
+    const methods = [first, ...others].flatMap(({ allow }) => allow.split(', '))
+    return { ...first, allow: [...new Set(methods)].join(', ') }
+  }
 }
 
 /** Responds to a request that no route takes: 405, a file, or 404. */

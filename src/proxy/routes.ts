@@ -1,7 +1,7 @@
-import type { FastifyInstance } from 'fastify'
+import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { proxyFor } from '../config/egress.ts'
-import { addExactJsonBodies, requireJson, requireNoBody } from '../http/body.ts'
+import { addExactJsonBodies, addNoBodies, requireJson, requireNoBody } from '../http/body.ts'
 import type { KnownPath } from '../http/hooks.ts'
 import type { OpenApiFragment } from '../http/openapi.ts'
 import type { Logger } from '../log.ts'
@@ -13,7 +13,7 @@ import { type ApplicationCallers, createApplicationCallers } from './application
 import { type CallersOptions, createCallers } from './caller.ts'
 import { createForward, type ForwardOptions } from './forward.ts'
 import { getFluxOpenApi, readGetFlux } from './get-flux.ts'
-import { compileOperation, patternOf, type Target } from './operation.ts'
+import { type CompiledOperation, compileOperation, patternOf, type Target } from './operation.ts'
 import { operationsOpenApi } from './operation-openapi.ts'
 import { createResourceServer, type ResourceServer, type ResourceServerOptions } from './resource-server.ts'
 import {
@@ -61,20 +61,11 @@ const BUILT_IN_PATHS: readonly KnownPath[] = [
 
 /** The paths of this folder with their methods, for the response to any other method. */
 export function proxyPaths({ operations }: Pick<Config, 'operations'>): KnownPath[] {
-  const methods = new Map<string, string[]>()
-  for (const operation of operations) {
-    const path = patternOf(operation)
-    const own = operation.method === 'GET' ? ['GET', 'HEAD'] : [operation.method]
-    methods.set(path, [...(methods.get(path) ?? []), ...own])
-  }
-  const declared = [...methods].map(([path, allow]) => ({ path, allow: allow.join(', ') }))
-  // The first match counts, so what is spelled out comes first.
-  declared.sort((one, other) => parametersIn(one.path) - parametersIn(other.path))
+  const declared = operations.map((operation) => ({
+    path: patternOf(operation),
+    allow: operation.method === 'GET' ? 'GET, HEAD' : operation.method,
+  }))
   return [...BUILT_IN_PATHS, ...declared]
-}
-
-function parametersIn(pattern: string): number {
-  return pattern.split(':').length
 }
 
 /** The OpenAPI document's part on this folder, as served with this configuration. */
@@ -144,24 +135,12 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
 
     addExactJsonBodies(scope)
 
-    for (const operation of config.operations) {
-      const { url, readTarget, toOutgoing } = compileOperation(operation, accounts)
-      const { method, body } = operation
-      scope.route({
-        method: method === 'GET' ? ['GET', 'HEAD'] : method,
-        url,
-        bodyLimit: upstream.bodyLimitBytes,
-        // Problems with path, query and type come before those with the body, which is read next.
-        onRequest(request, _reply, done) {
-          request.dataTarget = readTarget(request)
-          if (body === null) requireNoBody(request)
-          else requireJson(request)
-          done()
-        },
-        handler: (request, reply) =>
-          forward(request, reply, toOutgoing(request, request.dataTarget!, request.body)),
-      })
-    }
+    const declared = config.operations.map((operation) => compileOperation(operation, accounts))
+    for (const one of declared) if (one.operation.body !== null) addDeclared(scope, one, requireJson)
+    await scope.register(async (bodiless) => {
+      addNoBodies(bodiless)
+      for (const one of declared) if (one.operation.body === null) addDeclared(bodiless, one, requireNoBody)
+    })
 
     for (const url of [PATHS.flux, PATHS.fluxOfAccount]) {
       scope.route({
@@ -192,6 +171,28 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
       })
     }
   })
+
+  function addDeclared(
+    scope: FastifyInstance,
+    { url, operation, readTarget, toOutgoing }: CompiledOperation,
+    checkHeaders: (request: FastifyRequest) => void,
+  ): void {
+    const { method } = operation
+    scope.route({
+      method: method === 'GET' ? ['GET', 'HEAD'] : method,
+      url,
+      bodyLimit: upstream.bodyLimitBytes,
+      // Problems with path, query and type come before those with the body, which is read next.
+      onRequest(request, _reply, done) {
+        request.dataTarget = readTarget(request)
+        checkHeaders(request)
+        done()
+      },
+      handler: (request, reply) =>
+        forward(request, reply, toOutgoing(request, request.dataTarget!, request.body)),
+    })
+  }
+
   return {
     async close() {
       await Promise.all(connected.map(({ close }) => close()))

@@ -54,6 +54,19 @@ const OPERATIONS = {
     body: { any: true, set: { wType: 'Send' } },
   },
   StartThing: { method: 'POST', path: '/{wac}/things/{thingId}/start', parameters: { thingId: 'id' } },
+  PatchSeries: {
+    method: 'PATCH',
+    path: '/{wac}/series/{seriesId}',
+    parameters: { seriesId: 'integer' },
+    body: 'any',
+  },
+  CountThings: { method: 'GET', path: '/{wac}/things/count/all' },
+  StopThing: {
+    method: 'DELETE',
+    path: '/{wac}/things/{other}/{state}',
+    parameters: { other: 'id', state: 'id' },
+    formats: ['JSON', 'CSV'],
+  },
   DeleteThing: { method: 'DELETE', path: '/{wac}/things/{thingId}', parameters: { thingId: 'id' } },
 }
 
@@ -182,6 +195,11 @@ t.test('what is not declared does not pass', async (t) => {
     t.equal(answer.status, status, `${method} ${target}`)
   }
   t.equal(field(await send('PUT', '/data/DEMO/things/a'), 'allow'), 'GET, HEAD, PATCH, DELETE')
+  t.equal(
+    field(await send('PUT', '/data/DEMO/things/count/all'), 'allow'),
+    'GET, HEAD, DELETE',
+    'a literal and a parameter in one place',
+  )
   t.equal(sandbox.journal.entries().length, 0)
 })
 
@@ -323,6 +341,18 @@ t.test('a body is validated, completed and written again', async (t) => {
     await refused(put(body), names, body)
 })
 
+t.test('a member is compared with every letter that a platform may take for the same', async (t) => {
+  const { sandbox, send } = await ready(t)
+  const [thing, series] = ['/data/DEMO/things/a', '/data/DEMO/series/7']
+  t.equal((await send('PATCH', thing, '{"thing\u0131d":"b"}')).status, 400, 'a dotless i')
+  t.equal((await send('PATCH', series, '{"\u017feriesId":8}')).status, 400, 'a long s')
+  t.equal((await send('PATCH', series, '{"\u017feriesId":7}')).status, 200, 'in agreement')
+  t.strictSame(
+    sandbox.journal.entries().map(({ body }) => body),
+    ['{"seriesId":7}'],
+  )
+})
+
 t.test('any object passes where the declaration says so, at most 32 deep', async (t) => {
   const { send, sent, refused } = await ready(t)
   const patch = (body: string) => send('PATCH', '/data/DEMO/things/a', body)
@@ -338,7 +368,8 @@ t.test('any object passes where the declaration says so, at most 32 deep', async
 })
 
 t.test('a body without a declaration is 400, and a POST without one is sent without one', async (t) => {
-  const { send, sent, refused } = await ready(t)
+  const caller = await ready(t)
+  const { send, sent, refused } = caller
   for (const [method, target] of [
     ['GET', '/data/DEMO/things/a'],
     ['HEAD', '/data/DEMO/things/a'],
@@ -348,6 +379,16 @@ t.test('a body without a declaration is 400, and a POST without one is sent with
     if (method !== 'HEAD') await refused(send(method, target, '{}'), /takes no body/, method)
     t.equal((await send(method, target)).status, 200, method)
     t.match(sent(), { method, body: '' })
+  }
+  const { bff, browser } = caller
+  const cookie = ['Cookie', `session=${browser.cookies.get('session')!.value}`] as const
+  for (const [method, target, type] of [
+    ['POST', '/data/DEMO/things/a/start', 'application/json'],
+    ['DELETE', '/data/DEMO/things/a/on', 'text/csv'],
+  ] as const) {
+    const headers = [OWN, cookie, ['Content-Type', type], ['Content-Length', '0']] as const
+    t.equal((await ask(portOf(bff), { method, target, headers })).status, 200, `${method}, typed`)
+    t.match(sent(), { method, body: '', type }, 'the type names the format')
   }
   const { status } = await send('PUT', '/data/DEMO/Infrastructure/Building/7')
   t.equal(status, 415, 'a body that is missing has no type')
@@ -499,9 +540,14 @@ t.test('metrics, log and OpenAPI know an operation by its name', async (t) => {
 t.test('a failed navigation to an operation gets a page', async (t) => {
   const { bff } = await ready(t)
   const headers = [['Sec-Fetch-Mode', 'navigate'], OWN] as const
-  const answer = await ask(portOf(bff), { target: '/data/DEMO/flux', headers })
-  t.equal(answer.status, 401)
-  t.match(field(answer, 'content-type'), 'text/html')
+  for (const [target, status] of [
+    ['/data/DEMO/flux', 401],
+    ['/data/DEMO/Zone', 404],
+  ] as const) {
+    const answer = await ask(portOf(bff), { target, headers })
+    t.equal(answer.status, status, target)
+    t.match(field(answer, 'content-type'), 'text/html', target)
+  }
 })
 
 t.test('without operations /data belongs to the page, except as a return address', async (t) => {
