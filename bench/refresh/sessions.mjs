@@ -67,11 +67,12 @@ export function openSessions(settings, onRefreshed) {
   const authorizationServer = createAuthorizationServer({ oauth, egress, concurrency, clock })
   const store = createReliableStore({
     store: redisStore,
-    idleMs,
     clock,
     log,
     onRetried() {},
     onRestored() {},
+    onTouched() {},
+    onChanged() {},
   })
   const revoker = createRevoker({ authorizationServer, log })
   const sessions = createSessions({

@@ -129,18 +129,13 @@ t.test('the scrape configuration names the rules and the job of the alerts', asy
   t.ok(rules.includes(`job="${scrape.scrape_configs[0]?.job_name}"`))
 })
 
-for (const { heading, name } of [
-  { heading: 'Send further header fields to the resource server', name: 'UPSTREAM_HEADERS' },
-  { heading: "Name the platform's response to an invalid token", name: 'UPSTREAM_INVALID_TOKEN' },
-]) {
-  t.test(`the server accepts the ${name} that docs/configuration.md shows`, async (t) => {
-    const code = codeBlock('docs/configuration.md', heading, 'sh')
-    const [, value = ''] = new RegExp(`^${name}='?(.*?)'?$`, 'm').exec(code) ?? []
-    const parsed = parseConfig({ [name]: value })
-    t.ok(value !== '' && !parsed.ok, 'the rest is missing')
-    if (!parsed.ok) t.notOk(parsed.faults.some((fault) => fault.includes(name)))
-  })
-}
+t.test('the server accepts the UPSTREAM_HEADERS that docs/configuration.md shows', async (t) => {
+  const code = codeBlock('docs/configuration.md', 'Send further header fields to the resource server', 'sh')
+  const [, value = ''] = /^UPSTREAM_HEADERS='(.*)'$/m.exec(code) ?? []
+  const parsed = parseConfig({ UPSTREAM_HEADERS: value })
+  t.ok(value !== '' && !parsed.ok, 'the rest is missing')
+  if (!parsed.ok) t.notOk(parsed.faults.some((fault) => fault.includes('UPSTREAM_HEADERS')))
+})
 
 t.test('the server accepts the UPSTREAM_INVALID_TOKEN that docs/configuration.md shows', async (t) => {
   const line = codeBlock('docs/configuration.md', 'Recognise the response to an invalid token', 'sh')
@@ -175,10 +170,7 @@ t.test('a test runs or checks each code block', async (t) => {
       if (language === 'mermaid') continue
       const otherwise = [page, `${page}: ${heading}`].find((key) => key in CHECKED_OTHERWISE)
       if (otherwise !== undefined) used.add(otherwise)
-      const isNamed = tests.some(
-        (text) =>
-          text.includes(`'${page}'`) && (text.includes(`'${heading}'`) || text.includes(`"${heading}"`)),
-      )
+      const isNamed = tests.some((text) => text.includes(`'${page}'`) && text.includes(`'${heading}'`))
       t.ok(isNamed || otherwise !== undefined, `${page}: ${heading}`)
     }
   }

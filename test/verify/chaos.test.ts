@@ -105,8 +105,8 @@ t.test('the checks find what must not happen in a history', async (t) => {
 
   t.test('an ended session that is served', async (t) => {
     const history = withSession({ ended: { at, replica: 0 }, endingAt: at - 5 })
-    history.calls.push(call({ sentAt: at + 700 }))
-    t.match(found(history), ['an ended session was served by replica 1, 700 ms after its sign-out'])
+    history.calls.push(call({ sentAt: at + 1_700 }))
+    t.match(found(history), ['an ended session was served by replica 1, 1700 ms after its sign-out'])
   })
 
   t.test('no violation for a session that is served before the sign-out can have arrived', async (t) => {
