@@ -24,8 +24,8 @@ handleHelpAndVersion(
 
 PORT is the port of the page (3000), HOST its address (localhost), OPS_PORT the port of health and metrics (any free one).
 STATIC_DIR is the folder of your own page, instead of the demo's. PUBLIC_URL is the address of a development
-server on localhost that passes /auth, /flux and /site on to PORT. SESSION_IDLE_SECONDS and SESSION_MAX_SECONDS are
-the limits of a session, as in production. No other variable of the server is read.
+server on localhost that passes /auth, /flux, /site and /data on to PORT. SESSION_IDLE_SECONDS and SESSION_MAX_SECONDS are
+the limits of a session, as in production. OPERATIONS_FILE declares operations for the server and the sandbox. No other variable of the server is read.
 With SERVER_URL and SANDBOX_URL it starts neither of the two, and puts one origin in front of those.
 `,
 )
@@ -86,6 +86,7 @@ async function run(): Promise<void> {
     SANDBOX_CLIENT_SECRET: client.secret,
     SANDBOX_CALLBACK: `${publicUrl}/auth/callback`,
     SANDBOX_TOKEN_SECONDS: String(TOKEN_SECONDS),
+    ...given('OPERATIONS_FILE'),
   })
   const sandboxUrl = await sandboxAddress(sandbox)
   if (ending) return
@@ -109,7 +110,7 @@ async function run(): Promise<void> {
     REFRESH_AHEAD_SECONDS: '6',
     REFRESH_THRESHOLD_SECONDS: '3',
     SHUTDOWN_SECONDS: '5',
-    ...given('SESSION_IDLE_SECONDS', 'SESSION_MAX_SECONDS'),
+    ...given('SESSION_IDLE_SECONDS', 'SESSION_MAX_SECONDS', 'OPERATIONS_FILE'),
   })
   const serverUrl = await serverAddress(server)
   await startFront({ hosts, port, serverUrl, sandboxUrl })

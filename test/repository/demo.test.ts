@@ -2,7 +2,7 @@ import { lookup } from 'node:dns/promises'
 import { createServer } from 'node:net'
 import t from 'tap'
 import { request } from 'undici'
-import { createBrowser } from '../helpers/browser.ts'
+import { type Browser, createBrowser } from '../helpers/browser.ts'
 import { type Teardown, waitForOutput } from '../helpers/child.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
 import { startBuilt } from '../helpers/server-process.ts'
@@ -46,14 +46,28 @@ t.test(
   },
 )
 
-t.test('the demo passes the limits of a session on', async (t) => {
-  const { port, demo } = await startDemo(t, { SESSION_IDLE_SECONDS: '130', SESSION_MAX_SECONDS: '600' })
-  t.match(demo.output(), 'The page shows where they are')
+async function signedIn(port: string): Promise<Browser> {
   const browser = createBrowser(`http://localhost:${port}`)
   const login = await browser.navigate('/auth/login')
   const body = new URLSearchParams({ username: 'alice', password: 'wonderland', decision: 'accept' })
   const accepted = await fetch(String(login.headers.location), { method: 'POST', body, redirect: 'manual' })
   await browser.navigate(String(accepted.headers.get('location')), { from: 'cross-site' })
+  return browser
+}
+
+t.test('the demo gives the file of operations to the server and to the sandbox', async (t) => {
+  const operations = { GetThing: { method: 'GET', path: '/{wac}/things' } }
+  const folder = t.testdir({ 'operations.json': JSON.stringify({ operations }) })
+  const { port } = await startDemo(t, { OPERATIONS_FILE: `${folder}/operations.json` })
+  const answer = await (await signedIn(port)).fetch('/data/DEMO/things')
+  t.equal(answer.status, 200, answer.text)
+  t.match(answer.json(), { wType: 'Echo', operation: 'GetThing' })
+})
+
+t.test('the demo passes the limits of a session on', async (t) => {
+  const { port, demo } = await startDemo(t, { SESSION_IDLE_SECONDS: '130', SESSION_MAX_SECONDS: '600' })
+  t.match(demo.output(), 'The page shows where they are')
+  const browser = await signedIn(port)
   const found = (await browser.fetch('/auth/session')).json()
   const [created, idle, absolute] = ['createdAt', 'idleExpiresAt', 'expiresAt'].map((name) =>
     Date.parse(String(found[name])),
