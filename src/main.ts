@@ -12,7 +12,7 @@ handleHelpAndVersion(
 
 docs/configuration.md lists the variables, .env.example has them with values for local use.
 If the configuration has faults, the process lists all of them on stderr and exits with code 1.
-SIGTERM and SIGINT stop it.
+SIGTERM and SIGINT stop it. A second one ends it at once, with exit code 128 plus its number.
 `,
 )
 

@@ -1,10 +1,16 @@
+import { constants } from 'node:os'
 import { setTimeout as pause } from 'node:timers/promises'
 import { buildApp } from '../app.ts'
+import { SYSTEM_CLOCK } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import type { Logger } from '../log.ts'
 import { listenAddress, listenFailure, logListening } from './listen.ts'
+import { createStopSignals } from './stop-signals.ts'
 
-/** Runs the server with its ops port. Ends the process, with 0 after a stop signal, else with 1. */
+/**
+ * Runs the server with its ops port. Ends the process, with 0 after a stop signal, with 128 + its number at a second
+ * one, else with 1.
+ */
 export async function runReplica(config: Config, log: Logger): Promise<void> {
   const { port, opsPort } = config.listen
   const app = await buildApp(config, log, (message) =>
@@ -27,7 +33,17 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
     process.exit(0)
   }
 
-  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => void stop(signal))
+  const meaningOf = createStopSignals({
+    isUnderNpm: process.env.npm_lifecycle_event !== undefined,
+    monotonic: SYSTEM_CLOCK.monotonic,
+  })
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    process.on(signal, () => {
+      const meaning = meaningOf(signal)
+      if (meaning === 'stop') void stop(signal)
+      if (meaning === 'end') endAtOnce(signal, log)
+    })
+  }
   // A parent process (the demo) that is killed must not leave this one behind.
   if (process.connected) process.once('disconnect', () => void stop('disconnect'))
 
@@ -42,6 +58,11 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
   } catch (error) {
     fail(`The server could not start. ${listenFailure(error, config.listen)}`)
   }
+}
+
+function endAtOnce(signal: 'SIGTERM' | 'SIGINT', log: Logger): never {
+  log.error({ event: 'stop.incomplete' }, `a second stop signal, ${signal}, ended the process: send only one`)
+  process.exit(128 + constants.signals[signal])
 }
 
 function fail(message: string): never {

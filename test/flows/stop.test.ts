@@ -47,6 +47,30 @@ t.test('an open request is answered, and its keep-alive connection does not dela
   t.match(answers, [{ status: 200, body: /"wType":"Flux"/ }])
 })
 
+t.test('a second stop signal ends the process at once with 128 plus its number', async (t) => {
+  for (const [second, code] of [
+    ['SIGTERM', 143],
+    ['SIGINT', 130],
+  ] as const) {
+    const sandbox = await startSandbox(t)
+    const server = await startServer(t, { SHUTDOWN_SECONDS: '3600', ...platformEnv(sandbox) })
+    const browser = createBrowser(server.publicUrl)
+    await signIn(browser, sandbox)
+    const gate = sandbox.hold('resource')
+    const open = browser.fetch('/flux/temperature').catch(() => null)
+    await gate.arrived
+    server.send('SIGTERM')
+    await until('it stops', () => server.logs().some(({ event }) => event === 'stopping'))
+    // The gate stays closed: only the second signal can end this process.
+    server.send(second)
+    t.strictSame(await server.ended, { code, signal: null })
+    t.match(server.logs().at(-1), { event: 'stop.incomplete', level: 'error' })
+    t.match(server.logs().at(-1)?.msg, second)
+    gate.release()
+    t.equal(await open, null, 'its request gets no response')
+  }
+})
+
 t.test('a token response that is already late is stored before the process ends', async (t) => {
   const redis = await startRedis(t)
   const sandbox = await startSandbox(t, { tokenLifeSeconds: 6 })
