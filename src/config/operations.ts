@@ -33,7 +33,7 @@ export type Filled = { readonly value: string | number | boolean | null } | { re
 
 /** The body of an operation. */
 export interface BodyRules {
-  /** As it stands in the file; null takes any object. */
+  /** As declared in the file; null accepts any object. */
   readonly schema: object | null
   readonly validate: ValidateFunction | null
   readonly set: Readonly<Record<string, Filled>>
@@ -478,7 +478,7 @@ export function mayMatchSamePath(one: readonly Segment[], other: readonly Segmen
   })
 }
 
-/** The path of an operation as it stands in the file. */
+/** The path of an operation as declared in the file, for example `/{wac}/flux`. */
 export function pathOfOperation({ segments }: Pick<Operation, 'segments'>): string {
   return segments
     .map((segment) => ('literal' in segment ? `/${segment.literal}` : `/{${segment.parameter}}`))
