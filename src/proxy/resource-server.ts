@@ -86,8 +86,8 @@ export function createResourceServer(options: ResourceServerOptions): ResourceSe
   let open = 0
   let whenIdle: (() => void) | null = null
   const shared: Shared = {
-    kept: { pool: upstream.kept, free: connections, waiting: [] },
-    fresh: { pool: upstream.fresh, free: connections, waiting: [] },
+    kept: { pool: upstream.kept, free: connections, waiting: new Set() },
+    fresh: { pool: upstream.fresh, free: connections, waiting: new Set() },
     shares: new Shares(share),
     prefix: base.pathname.replace(/\/$/, ''),
     tokenIn,
@@ -141,7 +141,8 @@ interface Shared {
 interface Places {
   readonly pool: Dispatcher
   free: number
-  readonly waiting: UpstreamRequest[]
+  /** In the order of their arrival. */
+  readonly waiting: Set<UpstreamRequest>
 }
 
 type Phase =
@@ -255,7 +256,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
       this.takePlace(places)
     } else {
       this.waited = true
-      places.waiting.push(this)
+      places.waiting.add(this)
       this.limitWait()
     }
   }
@@ -278,10 +279,13 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     if (places === null) return
     this.places = null
     this.dispatched = false
-    let next = places.waiting.shift()
-    while (next !== undefined && next.phase === 'over') next = places.waiting.shift()
-    if (next === undefined) places.free += 1
-    else next.takePlace(places)
+    const [next] = places.waiting
+    if (next === undefined) {
+      places.free += 1
+      return
+    }
+    places.waiting.delete(next)
+    next.takePlace(places)
   }
 
   /** Asks the store after a wait unless the session was proven recently. The call is over where it must not leave. */
@@ -500,6 +504,11 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     if (this.pipelined) request.socket.off('close', this.onClose)
     if (this.started) this.shared.shares.leave(this.share!)
     else this.share?.waiting.delete(this)
+    if (this.waited) {
+      // While all connections are busy, nothing else would forget it.
+      this.shared.kept.waiting.delete(this)
+      this.shared.fresh.waiting.delete(this)
+    }
     // What was dispatched keeps its place until undici is done with it.
     if (!this.dispatched) this.leave()
     this.shared.onEnd()
