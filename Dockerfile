@@ -7,6 +7,8 @@ RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY tsconfig.json tsconfig.demo.json ./
 COPY scripts ./scripts
 COPY client ./client
+COPY sandbox ./sandbox
+COPY demo ./demo
 COPY src ./src
 # The commit, for bff_build_info: docker build --build-arg REVISION=$(git rev-parse HEAD)
 ARG REVISION

@@ -13,15 +13,23 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
-import { basename, dirname, extname, join } from 'node:path'
+import { dirname, extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
-const src = join(root, 'src')
+const lua = join(root, 'src/store/redis/lua')
+const page = join(root, 'demo/page')
 const dist = join(root, 'dist')
 /** Tells from which sources dist/ was built. */
 const sources = join(dist, 'sources.txt')
-const programs = ['main', 'sessions', 'doctor', 'demo', 'sandbox/main']
+/** Program below dist/ to its source. */
+const programs = {
+  main: 'src/main.ts',
+  sessions: 'src/sessions.ts',
+  doctor: 'src/doctor.ts',
+  demo: 'demo/main.ts',
+  'sandbox/main': 'sandbox/main.ts',
+}
 
 const esbuild = await import('esbuild').catch(() => null)
 if (esbuild === null) {
@@ -40,7 +48,7 @@ if (esbuild === null) {
 rmSync(dist, { recursive: true, force: true })
 const { metafile } = await esbuild.build({
   absWorkingDir: root,
-  entryPoints: Object.fromEntries(programs.map((name) => [name, join(src, `${name}.ts`)])),
+  entryPoints: programs,
   outdir: dist,
   bundle: true,
   splitting: true,
@@ -64,9 +72,9 @@ const { metafile } = await esbuild.build({
 const browser = { format: 'esm', target: 'es2022', logLevel: 'warning' }
 await esbuild.build({
   ...browser,
-  entryPoints: [join(src, 'spa/demo/main.ts')],
+  entryPoints: [join(page, 'main.ts')],
   bundle: true,
-  outdir: join(dist, 'spa/demo'),
+  outdir: join(dist, 'demo'),
 })
 // For a page without a build step.
 await esbuild.build({
@@ -75,13 +83,8 @@ await esbuild.build({
   outdir: join(dist, 'client'),
 })
 
-for (const entry of readdirSync(src, { recursive: true })) {
-  const kind = extname(entry)
-  if (!['.lua', '.html', '.css', '.svg', '.json'].includes(kind)) continue
-  const folder = kind === '.lua' ? 'lua' : dirname(entry)
-  mkdirSync(join(dist, folder), { recursive: true })
-  cpSync(join(src, entry), join(dist, folder, basename(entry)))
-}
+cpSync(lua, join(dist, 'lua'), { recursive: true })
+cpSync(page, join(dist, 'demo'), { recursive: true, filter: (path) => extname(path) !== '.ts' })
 writeFileSync(sources, hashOfSources())
 writeFileSync(join(dist, 'revision.txt'), `${findRevision()}\n`)
 writeFileSync(join(dist, 'licenses.txt'), licenses(Object.keys(metafile.inputs)))
@@ -127,7 +130,7 @@ function findRevision() {
 function hashOfSources() {
   const hash = createHash('sha256')
   const scripts = ['build', 'undici'].map((name) => join('scripts', `${name}.mjs`))
-  const folders = ['src', 'client'].flatMap((folder) =>
+  const folders = ['src', 'sandbox', 'demo', 'client'].flatMap((folder) =>
     readdirSync(join(root, folder), { recursive: true }).map((path) => join(folder, path)),
   )
   for (const path of ['package-lock.json', 'tsconfig.json', ...scripts, ...folders].sort()) {
@@ -143,7 +146,7 @@ function missing(then) {
 
 /** In the place of each program: the sentence that says how to build it. */
 function explainMissing() {
-  for (const name of programs) {
+  for (const name of Object.keys(programs)) {
     const file = join(dist, `${name}.js`)
     mkdirSync(dirname(file), { recursive: true })
     writeFileSync(file, `console.error(${JSON.stringify(missing('start again'))})\nprocess.exit(1)\n`)

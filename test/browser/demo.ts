@@ -1,7 +1,7 @@
 import type { AddressInfo } from 'node:net'
 import { fileURLToPath } from 'node:url'
 import type { Browser, BrowserContext, Page } from 'playwright-core'
-import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { Teardown } from '../helpers/child.ts'
 import type { RedisServer } from '../helpers/redis.ts'
 import {
@@ -13,7 +13,7 @@ import {
 import { type Bff, CLIENT, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { PATIENCE_MS } from '../helpers/wait.ts'
 
-const DEMO_PAGE = fileURLToPath(new URL('../../dist/spa/demo', import.meta.url))
+const DEMO_PAGE = fileURLToPath(new URL('../../dist/demo', import.meta.url))
 
 export interface Demo<F extends ReverseProxy = ReverseProxy> {
   readonly sandbox: Sandbox

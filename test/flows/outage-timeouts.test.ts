@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { presentations, signInExpired, through } from '../helpers/replicas.ts'
 import { type Bff, decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { Answer, Browser } from '../helpers/browser.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { through } from '../helpers/replicas.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { Faults } from '../../src/sandbox/faults.ts'
+import type { Faults } from '../../sandbox/faults.ts'
 import type { Browser } from '../helpers/browser.ts'
 import { lastBearer, presentations, signInExpired, signInFor } from '../helpers/replicas.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'

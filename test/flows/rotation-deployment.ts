@@ -1,6 +1,6 @@
 import { Pool } from 'undici'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { createKeyring } from '../../src/keyring.ts'
-import type { Sandbox } from '../../src/sandbox/sandbox.ts'
 import { Secret } from '../../src/secret.ts'
 import { createSessionCookies, recordKeyOf } from '../../src/session/cookies.ts'
 import { sealTokens } from '../../src/session/sealed-tokens.ts'

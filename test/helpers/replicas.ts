@@ -1,7 +1,7 @@
 // Three server replicas over one Redis, in front of a sandbox. Sign-in and the refresh requests of a test.
 
-import type { JournalEntry } from '../../src/sandbox/journal.ts'
-import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { JournalEntry } from '../../sandbox/journal.ts'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { Browser } from './browser.ts'
 import type { Teardown } from './child.ts'
 import { type RedisServer, startRedis } from './redis.ts'

@@ -1,11 +1,11 @@
 // The sandbox platform and the server in the test process, and a whole sign-in between them.
 
 import { Writable } from 'node:stream'
+import { createSandbox, type Sandbox } from '../../sandbox/sandbox.ts'
+import type { SandboxOptions } from '../../sandbox/settings.ts'
 import { type App, buildApp } from '../../src/app.ts'
 import { parseConfig } from '../../src/config/config.ts'
 import { createLog } from '../../src/log.ts'
-import { createSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts'
-import type { SandboxOptions } from '../../src/sandbox/settings.ts'
 import { type Answer, type Browser, createBrowser } from './browser.ts'
 import type { Teardown } from './child.ts'
 import { checkResponsesOf } from './documented.ts'

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { knownTricks, landsAt, requireLocal } from '../fuzz/return-address.ts'
+import { knownTricks, landsAt, requireLocal } from '../../tools/fuzz/return-address.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
 import { ask, portOf, problemOf, type WireAnswer } from '../http/wire.ts'
 

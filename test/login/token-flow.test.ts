@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { type Answer, type Browser, isProblem, type RequestOptions } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'

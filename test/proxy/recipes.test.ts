@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import t from 'tap'
-import { readDeclaredOperations } from '../../src/sandbox/operations.ts'
+import { readDeclaredOperations } from '../../sandbox/operations.ts'
 import { codeBlocks } from '../helpers/documentation.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { makeFolder } from '../helpers/watchdog.ts'

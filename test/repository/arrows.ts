@@ -1,10 +1,10 @@
 import { posix } from 'node:path'
 import ts from 'typescript'
 
-/** Path below src/ (with forward slashes) to the text of the file. */
+/** Path in the repository (with forward slashes) to the text of the file. */
 export type Tree = ReadonlyMap<string, string>
 
-/** A folder of src, or the name of a file at the top of src without its extension. */
+/** A folder of src, the name of a file at its top without extension, or a program beside src. */
 type Folder = string
 
 // Every folder may import these. They import only each other.
@@ -30,15 +30,12 @@ const MAY_IMPORT: Readonly<Record<Folder, readonly Folder[]>> = {
   session: [...EDGES, ...GROUND],
   ...each(EDGES, GROUND),
   ...each(GROUND, GROUND),
-  // The launcher starts processes, the sandbox is another server, the demo page runs in the browser.
-  demo: ['demo-front', 'version'],
-  'demo-front': [],
+  // The launcher starts processes, the sandbox is another server, the demo page and the client run in the browser.
+  demo: ['version'],
   sandbox: [],
-  'spa/demo': [],
+  'demo/page': ['client'],
+  client: [],
 }
-
-// The one file outside src that src may use: the demo shows the client that other pages get.
-const CLIENT = '../client/bff-client.ts'
 
 /** Packages, and scopes of packages. */
 const ONLY_IN: Readonly<Record<string, Folder>> = {
@@ -56,9 +53,9 @@ export function findBadArrows(tree: Tree): string[] {
     const allowed = MAY_IMPORT[folder]
     if (allowed === undefined)
       faults.push(
-        `src/${file} is in no known folder: add "${folder}" to MAY_IMPORT in test/repository/arrows.ts.`,
+        `${file} is in no known folder: add "${folder}" to MAY_IMPORT in test/repository/arrows.ts.`,
       )
-    if (posix.basename(file) === 'index.ts') faults.push(`src/${file} is a barrel: import the file itself.`)
+    if (posix.basename(file) === 'index.ts') faults.push(`${file} is a barrel: import the file itself.`)
 
     const targets: string[] = []
     for (const specifier of importsOf(text)) {
@@ -67,16 +64,13 @@ export function findBadArrows(tree: Tree): string[] {
         continue
       }
       const target = posix.join(posix.dirname(file), specifier)
-      if (target === CLIENT && folder === 'spa/demo') continue
-      if (target.startsWith('../')) {
-        faults.push(`src/${file} imports ${specifier}, which is outside src.`)
-      } else if (!tree.has(target)) {
-        faults.push(`src/${file} imports ${specifier}, which does not exist.`)
+      if (!tree.has(target)) {
+        faults.push(`${file} imports ${specifier}, which is no file of a program.`)
       } else {
         targets.push(target)
         const into = folderOf(target)
         if (into !== folder && allowed !== undefined && !allowed.includes(into)) {
-          faults.push(`src/${file} imports src/${target}: ${folder} must not import ${into}.`)
+          faults.push(`${file} imports ${target}: ${folder} must not import ${into}.`)
         }
       }
     }
@@ -91,13 +85,13 @@ function packageFaults(file: string, folder: Folder, specifier: string): string[
   const name = packageOf(specifier)
   const only = ONLY_IN[name] ?? ONLY_IN[name.split('/')[0]!]
   if (only === undefined || only === folder) return []
-  return [`src/${file} imports ${name}: only ${only} may import it.`]
+  return [`${file} imports ${name}: only ${only} may import it.`]
 }
 
 function folderOf(file: string): Folder {
-  const [first = '', second, third] = file.split('/')
-  if (second === undefined) return first.replace(/\.ts$/, '')
-  return first === 'spa' && second === 'demo' && third !== undefined ? 'spa/demo' : first
+  if (file.startsWith('demo/page/')) return 'demo/page'
+  const [first = '', second = ''] = file.split('/')
+  return first === 'src' ? second.replace(/\.ts$/, '') : first
 }
 
 function packageOf(specifier: string): string {

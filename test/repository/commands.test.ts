@@ -115,7 +115,7 @@ t.test('the server accepts the Redis URLs that docs/configuration.md shows', asy
 })
 
 t.test('the demo prints what the README shows', async (t) => {
-  const source = read('src/demo.ts').replaceAll(`\${at.publicUrl}`, 'http://localhost:3000')
+  const source = read('demo/main.ts').replaceAll(`\${at.publicUrl}`, 'http://localhost:3000')
   const lines = codeBlock('README.md', 'Quick start', 'text').split('\n')
   for (const line of lines.filter((text) => text.trim() !== '')) t.ok(source.includes(`\n${line}\n`), line)
 })

@@ -130,7 +130,7 @@ t.test(
   'an install without development packages says how to build, and keeps no older build in silence',
   async (t) => {
     const folder = makeFolder('install')
-    for (const name of ['src', 'client', 'scripts', 'tsconfig.json', 'package-lock.json'])
+    for (const name of ['src', 'sandbox', 'demo', 'client', 'scripts', 'tsconfig.json', 'package-lock.json'])
       cpSync(name, join(folder, name), { recursive: true })
     const run = (...args: string[]) => {
       const { status, stderr } = spawnSync(process.execPath, args, { cwd: folder, encoding: 'utf8' })
@@ -162,7 +162,7 @@ t.test(
       writeFileSync(path, original)
     }
     t.strictSame(install(), { status: 0, stderr: '' })
-    renameSync(join(folder, 'src/spa/demo/look.css'), join(folder, 'src/spa/demo/looks.css'))
+    renameSync(join(folder, 'demo/page/look.css'), join(folder, 'demo/page/looks.css'))
     t.match(install(), otherSources, 'a file has another name')
     const kept = readFileSync(join(folder, 'dist/main.js'))
     t.ok(kept.equals(readFileSync('dist/main.js')), 'running replicas keep their files')

@@ -4,16 +4,20 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { findBadArrows } from './arrows.ts'
 
-const SRC = fileURLToPath(new URL('../../src', import.meta.url))
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
 function readTree(): Map<string, string> {
-  const names = readdirSync(SRC, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.ts'))
-  return new Map(names.map((name) => [name.split(sep).join('/'), readFileSync(join(SRC, name), 'utf8')]))
+  const names = ['src', 'sandbox', 'demo', 'client'].flatMap((folder) =>
+    readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.ts'))
+      .map((name) => `${folder}/${name.split(sep).join('/')}`),
+  )
+  return new Map(names.map((name) => [name, readFileSync(join(ROOT, name), 'utf8')]))
 }
 
-t.test('every import of src points to a lower layer or stays in its folder', async (t) => {
+t.test('every import points to a lower layer or stays in its folder', async (t) => {
   const tree = readTree()
-  t.ok(tree.has('errors.ts'), 'the tree is not empty')
+  t.ok(tree.has('src/errors.ts'), 'the tree is not empty')
   t.strictSame(findBadArrows(tree), [])
 })
 
@@ -21,62 +25,65 @@ t.test('each import that breaks a rule is reported in one sentence', async (t) =
   const cases: { name: string; tree: Record<string, string>; faults: string[] }[] = [
     {
       name: 'sideways between two folders that serve routes',
-      tree: { 'login/start.ts': `import { a } from '../proxy/forward.ts'`, 'proxy/forward.ts': '' },
+      tree: { 'src/login/start.ts': `import { a } from '../proxy/forward.ts'`, 'src/proxy/forward.ts': '' },
       faults: ['src/login/start.ts imports src/proxy/forward.ts: login must not import proxy.'],
     },
     {
       name: 'up from the store to the session, as a type',
-      tree: { 'store/store.ts': `import type { A } from '../session/cookies.ts'`, 'session/cookies.ts': '' },
+      tree: {
+        'src/store/store.ts': `import type { A } from '../session/cookies.ts'`,
+        'src/session/cookies.ts': '',
+      },
       faults: ['src/store/store.ts imports src/session/cookies.ts: store must not import session.'],
     },
     {
       name: 'up, by a dynamic import',
-      tree: { 'store/redis/store.ts': `await import('../../app.ts')`, 'app.ts': '' },
+      tree: { 'src/store/redis/store.ts': `await import('../../app.ts')`, 'src/app.ts': '' },
       faults: ['src/store/redis/store.ts imports src/app.ts: store must not import app.'],
     },
     {
       name: 'from http to a folder other than the ground',
-      tree: { 'http/openapi.ts': `import '../session/session.ts'`, 'session/session.ts': '' },
+      tree: { 'src/http/openapi.ts': `import '../session/session.ts'`, 'src/session/session.ts': '' },
       faults: ['src/http/openapi.ts imports src/session/session.ts: http must not import session.'],
     },
     {
       name: 'from main past the process that it starts',
-      tree: { 'main.ts': `import './app.ts'`, 'app.ts': '' },
+      tree: { 'src/main.ts': `import './app.ts'`, 'src/app.ts': '' },
       faults: ['src/main.ts imports src/app.ts: main must not import app.'],
     },
     {
       name: 'from the ground to a folder, by a re-export',
-      tree: { 'config/kinds.ts': `export { a } from '../oauth/client.ts'`, 'oauth/client.ts': '' },
+      tree: { 'src/config/kinds.ts': `export { a } from '../oauth/client.ts'`, 'src/oauth/client.ts': '' },
       faults: ['src/config/kinds.ts imports src/oauth/client.ts: config must not import oauth.'],
     },
     {
       name: 'between the server and the sandbox, in both directions',
       tree: {
-        'app.ts': `import './sandbox/main.ts'`,
-        'sandbox/main.ts': `import { problem } from '../errors.ts'`,
-        'errors.ts': '',
+        'src/app.ts': `import '../sandbox/main.ts'`,
+        'sandbox/main.ts': `import { problem } from '../src/errors.ts'`,
+        'src/errors.ts': '',
       },
       faults: [
-        'src/app.ts imports src/sandbox/main.ts: app must not import sandbox.',
-        'src/sandbox/main.ts imports src/errors.ts: sandbox must not import errors.',
+        'src/app.ts imports sandbox/main.ts: app must not import sandbox.',
+        'sandbox/main.ts imports src/errors.ts: sandbox must not import errors.',
       ],
     },
     {
       name: 'from the launcher of the demo to the server',
-      tree: { 'demo.ts': `import './main.ts'`, 'main.ts': '' },
-      faults: ['src/demo.ts imports src/main.ts: demo must not import main.'],
+      tree: { 'demo/main.ts': `import '../src/main.ts'`, 'src/main.ts': '' },
+      faults: ['demo/main.ts imports src/main.ts: demo must not import main.'],
     },
     {
-      name: 'from the page in the browser to the folder that serves it',
-      tree: { 'spa/demo/page.ts': `import '../routes.ts'`, 'spa/routes.ts': '' },
-      faults: ['src/spa/demo/page.ts imports src/spa/routes.ts: spa/demo must not import spa.'],
+      name: 'from the page in the browser to the server',
+      tree: { 'demo/page/main.ts': `import '../../src/spa/routes.ts'`, 'src/spa/routes.ts': '' },
+      faults: ['demo/page/main.ts imports src/spa/routes.ts: demo/page must not import spa.'],
     },
     {
       name: 'of a library outside the one folder that may import it',
       tree: {
-        'tokens/a.ts': `import * as oauth from 'openid-client'`,
-        'ops/b.ts': `import { Redis } from 'ioredis'`,
-        'http/c.ts': `import { trace } from '@opentelemetry/api'`,
+        'src/tokens/a.ts': `import * as oauth from 'openid-client'`,
+        'src/ops/b.ts': `import { Redis } from 'ioredis'`,
+        'src/http/c.ts': `import { trace } from '@opentelemetry/api'`,
       },
       faults: [
         'src/tokens/a.ts imports openid-client: only oauth may import it.',
@@ -87,46 +94,46 @@ t.test('each import that breaks a rule is reported in one sentence', async (t) =
     {
       name: 'in a cycle inside one folder',
       tree: {
-        'store/a.ts': `import './b.ts'`,
-        'store/b.ts': `import './c.ts'`,
-        'store/c.ts': `import './a.ts'`,
+        'src/store/a.ts': `import './b.ts'`,
+        'src/store/b.ts': `import './c.ts'`,
+        'src/store/c.ts': `import './a.ts'`,
       },
-      faults: ['Imports form a cycle: store/a.ts -> store/b.ts -> store/c.ts -> store/a.ts.'],
+      faults: ['Imports form a cycle: src/store/a.ts -> src/store/b.ts -> src/store/c.ts -> src/store/a.ts.'],
     },
     {
       name: 'a barrel',
-      tree: { 'store/index.ts': '' },
+      tree: { 'src/store/index.ts': '' },
       faults: ['src/store/index.ts is a barrel: import the file itself.'],
     },
     {
       name: 'a folder without rules',
-      tree: { 'utils/text.ts': '' },
+      tree: { 'src/utils/text.ts': '' },
       faults: [
         'src/utils/text.ts is in no known folder: add "utils" to MAY_IMPORT in test/repository/arrows.ts.',
       ],
     },
     {
-      name: 'of a file that does not exist, and of one outside src',
-      tree: { 'errors.ts': `import './gone.ts'\nimport '../test/helpers/redis.ts'` },
+      name: 'of a file that does not exist, and of a test',
+      tree: { 'src/errors.ts': `import './gone.ts'\nimport '../test/helpers/redis.ts'` },
       faults: [
-        'src/errors.ts imports ./gone.ts, which does not exist.',
-        'src/errors.ts imports ../test/helpers/redis.ts, which is outside src.',
+        'src/errors.ts imports ./gone.ts, which is no file of a program.',
+        'src/errors.ts imports ../test/helpers/redis.ts, which is no file of a program.',
       ],
     },
     {
       name: 'nothing: imports of lower layers and of the same folder, and text in comments and strings',
       tree: {
-        'main.ts': `import './process/replica.ts'`,
-        'process/replica.ts': `import '../app.ts'`,
-        'app.ts': `import './login/start.ts'\nimport './http/server.ts'`,
-        'login/start.ts': `import '../tokens/tokens.ts'\nimport '../http/server.ts'\nimport './return-to.ts'`,
-        'login/return-to.ts': `// import '../proxy/call.ts'\nconst text = "import '../proxy/call.ts'"`,
-        'http/server.ts': `import '../secret.ts'`,
-        'tokens/tokens.ts': `import '../session/session.ts'`,
-        'session/session.ts': `import '../store/redis/store.ts'\nimport '../secret.ts'`,
-        'store/redis/store.ts': `import { Redis } from 'ioredis'`,
-        'secret.ts': `import { inspect } from 'node:util'`,
-        'proxy/call.ts': '',
+        'src/main.ts': `import './process/replica.ts'`,
+        'src/process/replica.ts': `import '../app.ts'`,
+        'src/app.ts': `import './login/start.ts'\nimport './http/server.ts'`,
+        'src/login/start.ts': `import '../tokens/tokens.ts'\nimport '../http/server.ts'\nimport './return-to.ts'`,
+        'src/login/return-to.ts': `// import '../proxy/call.ts'\nconst text = "import '../proxy/call.ts'"`,
+        'src/http/server.ts': `import '../secret.ts'`,
+        'src/tokens/tokens.ts': `import '../session/session.ts'`,
+        'src/session/session.ts': `import '../store/redis/store.ts'\nimport '../secret.ts'`,
+        'src/store/redis/store.ts': `import { Redis } from 'ioredis'`,
+        'src/secret.ts': `import { inspect } from 'node:util'`,
+        'src/proxy/call.ts': '',
       },
       faults: [],
     },

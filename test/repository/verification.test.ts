@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { FUZZERS } from '../fuzz/all.ts'
+import { FUZZERS } from '../../tools/fuzz/all.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const page = readFileSync(`${ROOT}/docs/verification.md`, 'utf8')

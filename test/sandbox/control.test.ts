@@ -1,5 +1,5 @@
 import t from 'tap'
-import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { portOfUrl } from '../helpers/ports.ts'
 import { ask } from '../http/wire.ts'
 import { getFlux, refresh, startSandbox } from './started.ts'

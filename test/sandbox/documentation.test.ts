@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createSandbox, type Sandbox } from '../../src/sandbox/sandbox.ts'
+import { createSandbox, type Sandbox } from '../../sandbox/sandbox.ts'
 import { codeBlock } from '../helpers/documentation.ts'
 import { locationOf, refresh, startSandbox } from './started.ts'
 
@@ -28,7 +28,7 @@ async function run(code: string, names: Record<string, unknown>): Promise<void> 
 }
 
 t.test('the printed commands sign in without a browser, and make one token request fail', async (t) => {
-  // The client of a sandbox without settings: src/sandbox/main.ts.
+  // The client of a sandbox without settings: sandbox/main.ts.
   const client = {
     clientId: 'demo-client',
     clientSecret: 'demo-secret',
@@ -63,10 +63,7 @@ t.test('the printed code starts a sandbox and holds a refresh until the logout i
   await t.test('in process', async (t) => {
     const code = printed('In process', 'ts')
     const [line = '', path = ''] = /^import \{ createSandbox \} from '(.*)'\n/.exec(code) ?? []
-    t.equal(
-      new URL(path, import.meta.url).href,
-      new URL('../../src/sandbox/sandbox.ts', import.meta.url).href,
-    )
+    t.equal(new URL(path, import.meta.url).href, new URL('../../sandbox/sandbox.ts', import.meta.url).href)
     await run(code.replace(line, ''), { createSandbox, t })
   })
 })

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
-import type { Faults } from '../../src/sandbox/faults.ts'
-import type { Sandbox } from '../../src/sandbox/sandbox.ts'
+import type { Faults } from '../../sandbox/faults.ts'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { CLIENT, errorOf, getFlux, refresh, startSandbox, tokensOf } from './started.ts'
 
 t.test('switches change the members of the token response', async (t) => {

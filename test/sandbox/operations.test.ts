@@ -1,5 +1,5 @@
 import t from 'tap'
-import { readDeclaredOperations } from '../../src/sandbox/operations.ts'
+import { readDeclaredOperations } from '../../sandbox/operations.ts'
 import { startSandbox } from './started.ts'
 
 const OPERATIONS = {

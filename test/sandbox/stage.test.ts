@@ -1,6 +1,6 @@
 import t from 'tap'
-import type { Sandbox } from '../../src/sandbox/sandbox.ts'
-import type { Stage } from '../../src/sandbox/stage.ts'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
+import type { Stage } from '../../sandbox/stage.ts'
 import { codeFor, getFlux, REDIRECT_URI, refresh, startSandbox, tokenRequest, tokensOf } from './started.ts'
 
 async function stageOf(sandbox: Sandbox, session: string): Promise<Stage> {

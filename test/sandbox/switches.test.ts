@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
-import { faultsSchema } from '../../src/sandbox/control-schemas.ts'
-import { noFaults } from '../../src/sandbox/faults.ts'
+import { faultsSchema } from '../../sandbox/control-schemas.ts'
+import { noFaults } from '../../sandbox/faults.ts'
 
 const SWITCHES = Object.keys(noFaults(3600)).sort()
 

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
-import type { Sandbox } from '../../src/sandbox/sandbox.ts'
-import type { SiteWire } from '../../src/sandbox/sites.ts'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
+import type { SiteWire } from '../../sandbox/sites.ts'
 import { startSandbox } from './started.ts'
 
 async function start(t: Test): Promise<{ sandbox: Sandbox; call: Call }> {

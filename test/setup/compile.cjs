@@ -1,4 +1,4 @@
-// Compiles all of src/ and test/ once per state of their files. Loaders that compile while Node imports cost each
+// Compiles the tests and all that they import once per state of their files. Loaders that compile while Node imports cost each
 // test process a second of CPU time.
 const { createHash } = require('node:crypto')
 const { mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync, statSync } = require('node:fs')
@@ -21,7 +21,7 @@ async function compiledFolder() {
 }
 
 function listSources() {
-  return ['client', 'src', 'test'].flatMap((name) =>
+  return ['client', 'demo', 'sandbox', 'src', 'test', 'tools'].flatMap((name) =>
     readdirSync(join(ROOT, name), { recursive: true })
       // A bundle holds the JavaScript too that a test imports.
       .filter((path) => /\.[cm]?[jt]s$/.test(path))

@@ -11,7 +11,7 @@ import { makeFolder } from '../helpers/watchdog.ts'
 // Nothing here is about speed.
 t.jobs = 3
 
-const BENCH = fileURLToPath(new URL('../../bench', import.meta.url))
+const BENCH = fileURLToPath(new URL('../../tools/bench', import.meta.url))
 
 interface Run {
   readonly code: number | null

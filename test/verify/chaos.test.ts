@@ -1,12 +1,18 @@
 import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
 import t from 'tap'
-import { runCampaign } from '../chaos/campaign.ts'
-import { check } from '../chaos/checks.ts'
-import { type Call, createHistory, type History, type Session, type TokenRequest } from '../chaos/history.ts'
-import { createPortTranslator, resetConnection } from '../chaos/network.ts'
-import { KINDS, planRound } from '../chaos/plan.ts'
-import { describeViolations, summarize } from '../chaos/report.ts'
+import { runCampaign } from '../../tools/chaos/campaign.ts'
+import { check } from '../../tools/chaos/checks.ts'
+import {
+  type Call,
+  createHistory,
+  type History,
+  type Session,
+  type TokenRequest,
+} from '../../tools/chaos/history.ts'
+import { createPortTranslator, resetConnection } from '../../tools/chaos/network.ts'
+import { KINDS, planRound } from '../../tools/chaos/plan.ts'
+import { describeViolations, summarize } from '../../tools/chaos/report.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
 
 const USER = 'u00001'

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { FUZZERS } from '../fuzz/all.ts'
-import { describe } from '../fuzz/fuzzer.ts'
+import { FUZZERS } from '../../tools/fuzz/all.ts'
+import { describe } from '../../tools/fuzz/fuzzer.ts'
 
 /** Enough for every expected outcome, with the examples; the long runs are `npm run fuzz`. */
 const RUNS = 60

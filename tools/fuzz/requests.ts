@@ -1,0 +1,330 @@
+import fc from 'fast-check'
+import type { JournalEntry } from '../../sandbox/journal.ts'
+import { signIn, startBff, startSandbox } from '../../test/helpers/system.ts'
+import { portOf, type Question, speak } from '../../test/http/wire.ts'
+import { BAD_FLUX, BAD_SITE, BAD_WAC, GOOD } from '../../test/proxy/odd-paths.ts'
+import { createFuzzer } from './fuzzer.ts'
+
+/** Occurs only in requests of the browser. */
+const CANARY = 'c4n4ry'
+
+const ODD = [
+  '..',
+  '.',
+  '%2e',
+  '%2f',
+  '%5c',
+  '%00',
+  '%0d%0a',
+  '//',
+  '/',
+  '\\',
+  ';',
+  '?',
+  '&',
+  '=',
+  '+',
+  '%25',
+  '%',
+  '#',
+  '@',
+  ':',
+  'é',
+  ' ',
+  '"',
+  '<',
+  '{',
+]
+const WORDS = [
+  'flux',
+  'site',
+  'DEMO',
+  'ACME',
+  'a',
+  '42',
+  'json',
+  'reply',
+  'UpdateSite',
+  'Infrastructure',
+  'Site',
+  'oauth',
+  'token',
+  '.json',
+  CANARY,
+]
+const NAMES = [
+  'access_token',
+  'oauth_token',
+  'callback',
+  'format',
+  'Access_Token',
+  'access%5ftoken',
+  'x',
+  'jsconfig',
+  'wac',
+  'siteID',
+  CANARY,
+]
+const FIELDS = [
+  'Authorization',
+  'Cookie',
+  'X-Forwarded-For',
+  'X-Forwarded-Host',
+  'Forwarded',
+  'X-HTTP-Method-Override',
+  'X-Method-Override',
+  'X-Original-URL',
+  'X-Rewrite-URL',
+  'Proxy-Authorization',
+  'Connection',
+  'TE',
+  'Trailer',
+  'Upgrade',
+  'Keep-Alive',
+  'Referer',
+  'User-Agent',
+  'X-CSRF',
+  'X-Access-Token',
+  'Accept-Charset',
+  'Range',
+  'If-None-Match',
+  'Accept-Language',
+  'Accept-Encoding',
+  'Accept',
+  'Via',
+  'traceparent',
+  'Content-Language',
+  'From',
+  'Max-Forwards',
+  'DNT',
+  'Sec-Fetch-User',
+  'Host',
+]
+
+const visible = fc.stringMatching(/^[\x21-\x7e]{0,12}$/)
+const piece = fc.oneof(
+  { weight: 4, arbitrary: fc.constantFrom(...WORDS) },
+  { weight: 3, arbitrary: fc.constantFrom(...ODD) },
+  { weight: 1, arbitrary: visible },
+)
+const segment = fc.array(piece, { maxLength: 4 }).map((pieces) => pieces.join(''))
+const goodSegment = fc.oneof(
+  { weight: 2, arbitrary: fc.constantFrom('a', 'DEMO', '42') },
+  { weight: 1, arbitrary: segment },
+)
+const parameter = fc
+  .tuple(fc.oneof(fc.constantFrom(...NAMES), visible), fc.oneof(fc.constant(CANARY), visible, segment))
+  .map(([name, value]) => `${name}=${value}`)
+const ROUTES = [
+  ['GET', '/flux/a'],
+  ['HEAD', '/flux/a'],
+  ['GET', '/flux/ACME/a.b~c'],
+  ['PUT', '/site/42'],
+  ['PUT', '/site/ACME/42.json'],
+  ['POST', '/site'],
+] as const
+const start = fc.oneof(
+  { weight: 3, arbitrary: fc.constantFrom(...ROUTES) },
+  {
+    weight: 2,
+    arbitrary: fc.tuple(
+      fc.constantFrom('GET', 'HEAD', 'PUT', 'POST'),
+      fc
+        .tuple(
+          fc.constantFrom('/flux', '/flux', '/site', '/Flux', '//flux', '/x/../flux'),
+          fc.array(goodSegment, { minLength: 1, maxLength: 3 }),
+        )
+        .map(([first, segments]) => [first, ...segments].join('/')),
+    ),
+  },
+)
+const query = fc.oneof(
+  fc.constant([]),
+  fc.array(
+    fc.oneof(
+      { weight: 3, arbitrary: fc.constantFrom('x=1', 'format=json', `note=${CANARY}`) },
+      { weight: 1, arbitrary: parameter },
+    ),
+    { maxLength: 3 },
+  ),
+)
+const value = fc.oneof(
+  fc.constant(`Bearer ${CANARY}`),
+  fc.constant(`${CANARY}, authorization, via, close`),
+  fc.constant('application/json'),
+  fc.stringMatching(/^[\x21-\x7e]([\x20-\x7e]{0,20}[\x21-\x7e])?$/),
+)
+/** A request that may be valid, or odd in any of its parts. */
+const question: fc.Arbitrary<Question> = fc
+  .tuple(
+    start,
+    query,
+    fc.array(fc.tuple(fc.constantFrom(...FIELDS), value), { maxLength: 6 }),
+    fc.constantFrom('{}', '{"siteID":42}', '{"name":"n","siteID":42}', `{"${CANARY}":1}`, '['),
+  )
+  .map(([[method, path], parameters, headers, body]) => ({
+    method,
+    target: path + (parameters.length > 0 ? `?${parameters.join('&')}` : ''),
+    headers,
+    body,
+  }))
+
+/** Headers that a request to the resource server may have. The last ones are the browser's. */
+const ALLOWED = new Set([
+  'host',
+  'connection',
+  'content-length',
+  'authorization',
+  'accept',
+  'content-type',
+  'via',
+  'accept-encoding',
+  'accept-language',
+  'if-match',
+  'if-none-match',
+  'if-modified-since',
+  'if-unmodified-since',
+  'if-range',
+  'range',
+  'traceparent',
+  'user-agent',
+  'x-request-id',
+])
+const OURS = new Set([
+  'host',
+  'connection',
+  'content-length',
+  'authorization',
+  'accept',
+  'content-type',
+  'user-agent',
+  'x-request-id',
+])
+
+const PATH =
+  /^\/(?:(?!\.{1,2}\/)[A-Za-z0-9_.~-]{1,64}\/flux\/(?!\.{1,2}\?)[A-Za-z0-9_.~-]{1,128}|(?!\.{1,2}\/)[A-Za-z0-9_.~-]{1,64}\/Infrastructure\/Site\/\d{1,16}|json\/reply\/UpdateSite)(\?[\x21-\x7e]*)?$/
+
+/** Throws unless the resource server got a documented request, and the one that the browser named. */
+function check(entry: JournalEntry, asked: string, host: string, tokens: ReadonlySet<string>): void {
+  const { url, rawHeaders, kind } = entry
+  // A space ends the target.
+  const target = splitOnce(asked, ' ')[0]
+  if (!PATH.test(url) || url.includes('#')) throw new Error(`not a documented path: ${url}`)
+  const [path = '', query = ''] = splitOnce(url, '?')
+  if (path !== expectedPath(target)) throw new Error(`not the requested path: ${url}`)
+  const names: string[] = []
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at]!.toLowerCase()
+    const text = rawHeaders[at + 1]!
+    if (!ALLOWED.has(name)) throw new Error(`a header that is not allowed: ${name}`)
+    if (names.includes(name)) throw new Error(`twice: ${name}`)
+    names.push(name)
+    if (OURS.has(name) && text.includes(CANARY)) throw new Error(`a value of the browser: ${name}: ${text}`)
+    if (name === 'authorization' && !tokens.has(text)) throw new Error(`not our token: ${text}`)
+    if (name === 'host' && text !== host) throw new Error(`another host: ${text}`)
+  }
+  if (!names.includes('authorization')) throw new Error('no token')
+  const sent = pairs(query)
+  for (const [name] of sent) {
+    if (/^(access_token|oauth_token)$/i.test(name)) throw new Error(`a token of the browser: ${url}`)
+    if (/^callback$/i.test(name) && kind === 'GetFlux') throw new Error(`a script: ${url}`)
+  }
+  if (kind === 'GetFlux') {
+    const others = (all: [string, string][]) => all.filter(([name]) => name.trim().toLowerCase() !== 'format')
+    const wanted = pairs(splitOnce(target, '?')[1])
+    if (JSON.stringify(others(sent)) !== JSON.stringify(others(wanted))) {
+      throw new Error(`not the requested parameters: ${url}`)
+    }
+    if (sent.length - others(sent).length !== 1) throw new Error(`format: ${url}`)
+  } else if (sent.some(([name]) => name !== 'format' && name !== 'callback')) {
+    throw new Error(`a parameter that an update does not have: ${url}`)
+  }
+  if (entry.body?.includes(CANARY)) throw new Error(`an unknown member: ${entry.body}`)
+}
+
+/** The upstream path for a request target of the browser, read segment by segment; null where there is none. */
+function expectedPath(target: string): string | null {
+  const [, first, ...parts] = splitOnce(target, '?')[0].split('/').map(decodeURIComponent)
+  const [wac, id] = parts.length === 2 ? parts : ['DEMO', parts[0]]
+  if (first === 'flux' && id !== undefined) return `/${wac}/flux/${id}`
+  if (first === 'site' && id !== undefined) {
+    return `/${wac}/Infrastructure/Site/${Number(id.replace(/\.json$/, ''))}`
+  }
+  return first === 'site' || first === 'site.json' ? '/json/reply/UpdateSite' : null
+}
+
+function pairs(query: string): [string, string][] {
+  return query
+    .split('&')
+    .filter((piece) => piece !== '')
+    .map(
+      (piece) =>
+        splitOnce(piece, '=').map((text) => decodeURIComponent(text.replaceAll('+', ' '))) as [
+          string,
+          string,
+        ],
+    )
+}
+
+function splitOnce(text: string, mark: string): [string, string] {
+  const at = text.indexOf(mark)
+  return at < 0 ? [text, ''] : [text.slice(0, at), text.slice(at + 1)]
+}
+
+const get = (target: string): Question => ({ method: 'GET', target })
+const put = (target: string): Question => ({ method: 'PUT', target, body: '{}' })
+const isVisible = (text: string): boolean => /^[\x21-\x7e]*$/.test(text)
+
+/** For any request to /flux and /site the resource server gets the documented request that it names, with our token. */
+export const requests = createFuzzer<Question>({
+  name: 'requests',
+  input: question,
+  examples: [
+    ...GOOD.map(([target]) => get(target)),
+    ...BAD_FLUX.filter(isVisible).map((id) => get(`/flux/${id}`)),
+    ...BAD_WAC.filter(isVisible).map((wac) => get(`/flux/${wac}/a`)),
+    ...BAD_SITE.filter(isVisible).map((id) => put(`/site/${id}`)),
+  ],
+  expects: ['GetFlux', 'UpdateSite', '400', '404'],
+  async start(t) {
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox, { ACCESS_LOG: 'off', LOG_LEVEL: 'silent' })
+    const browser = bff.browser()
+    await signIn(browser, sandbox)
+    await browser.fetch('/flux/a')
+    const tokens = new Set(
+      sandbox.journal.entries({ endpoint: 'resource' }).map(({ headers }) => headers.authorization!),
+    )
+    const session = browser.cookies.get('session')!.value
+    const { host } = new URL(sandbox.baseUrl)
+    return async (given) => {
+      const { method = 'GET', target = '/', headers = [], body = '' } = given
+      sandbox.journal.clear()
+      const sendsBody = method === 'PUT' || method === 'POST'
+      const lines = [
+        `${method} ${target} HTTP/1.1`,
+        `Host: ${new URL(bff.publicUrl).host}`,
+        'Sec-Fetch-Site: same-origin',
+        `Cookie: session=${session}`,
+        'Connection: close',
+        ...(sendsBody ? ['Content-Type: application/json', `Content-Length: ${body.length}`] : []),
+        ...headers.map(([name, text]) => `${name}: ${text}`),
+      ]
+      const heard = await speak(portOf(bff), `${lines.join('\r\n')}\r\n\r\n${sendsBody ? body : ''}`, 5_000)
+      // A request that the parser refuses has no known method, so its response has a body even for HEAD.
+      if (heard.answers.length !== 1 || (heard.rest !== '' && method !== 'HEAD'))
+        throw new Error(`answers: ${JSON.stringify(heard)}`)
+      const [{ status, headers: fields }] = heard.answers as [(typeof heard.answers)[0]]
+      if (status === 500) throw new Error('an internal error')
+      if (status >= 300 && status < 400 && status !== 304) throw new Error(`a redirect: ${status}`)
+      if (fields.has('set-cookie')) throw new Error('a cookie')
+      const entries = sandbox.journal.entries()
+      if (entries.length > 1) throw new Error(`${entries.length} requests went upstream`)
+      for (const entry of entries) {
+        if (entry.endpoint !== 'resource') throw new Error(`it reached ${entry.endpoint}`)
+        check(entry, target, host, tokens)
+      }
+      return entries[0]?.kind ?? String(status)
+    }
+  },
+})

@@ -1,0 +1,323 @@
+import type { Socket } from 'node:net'
+import fc from 'fast-check'
+import type { TokenOutcome } from '../../src/oauth/token-response.ts'
+import { Secret } from '../../src/secret.ts'
+import { bounds, clientOf, rawTokenEndpoint } from '../../test/oauth/raw-token-endpoint.ts'
+import { createFuzzer } from './fuzzer.ts'
+
+const CANARY = 'c4n4ry'
+const TIMEOUT_MS = 1_000
+const MAX_BYTES = 65_536
+
+/** A response of the token endpoint. */
+interface TokenAnswer {
+  status: number
+  headers: string[]
+  /** One character a byte. */
+  body: string
+  /** `short` and `reset` break off before the announced end. */
+  framing: 'length' | 'chunked' | 'close' | 'short' | 'reset'
+  retryAfter: string | null
+}
+
+const odd = fc.constantFrom<unknown>(
+  null,
+  true,
+  0,
+  -1,
+  0.5,
+  1,
+  60,
+  1e300,
+  '',
+  ' ',
+  '0',
+  '60',
+  '-5',
+  '1e3',
+  'soon',
+  [],
+  {},
+  [1],
+  { a: 1 },
+  CANARY,
+  'ä',
+  'a\r\nb',
+  'a b',
+  '\u0000',
+  '99999999999999999999',
+)
+const members = fc.dictionary(
+  fc.constantFrom(
+    'access_token',
+    'refresh_token',
+    'expires_in',
+    'token_type',
+    'scope',
+    'id_token',
+    'error',
+    'error_description',
+    '__proto__',
+    'constructor',
+    'callback',
+    CANARY,
+  ),
+  odd,
+  { maxKeys: 4 },
+)
+const tokens = fc.record(
+  {
+    access_token: fc.oneof({ weight: 4, arbitrary: fc.constant('at-1') }, { weight: 1, arbitrary: odd }),
+    refresh_token: fc.oneof({ weight: 4, arbitrary: fc.constant('rt-1') }, { weight: 1, arbitrary: odd }),
+    token_type: fc.oneof(
+      { weight: 4, arbitrary: fc.constantFrom('bearer', 'Bearer', 'BEARER') },
+      { weight: 1, arbitrary: fc.constantFrom('mac', 'DPoP', 'N_A', 'bearer ') },
+      { weight: 1, arbitrary: odd },
+    ),
+    expires_in: odd,
+    scope: odd,
+  },
+  { requiredKeys: ['access_token'] },
+)
+const error = fc.record(
+  {
+    error: fc.oneof(
+      fc.constantFrom(
+        'invalid_grant',
+        'invalid_client',
+        'invalid_request',
+        'server_error',
+        'INVALID_GRANT',
+        'invalid_grant ',
+        'temporarily_unavailable',
+        '\u001b[2J',
+        'x'.repeat(200),
+      ),
+      odd,
+    ),
+    error_description: odd,
+  },
+  { requiredKeys: ['error'] },
+)
+const json = fc
+  .oneof({ weight: 3, arbitrary: tokens }, { weight: 3, arbitrary: error }, { weight: 1, arbitrary: members })
+  .chain((value) =>
+    fc.oneof(
+      { weight: 6, arbitrary: fc.constant(JSON.stringify(value)) },
+      { weight: 1, arbitrary: fc.constant(JSON.stringify(value, null, 2)) },
+      { weight: 1, arbitrary: fc.constant(JSON.stringify([value])) },
+      {
+        weight: 1,
+        arbitrary: fc.integer({ min: 0, max: 60 }).map((cut) => JSON.stringify(value).slice(0, cut)),
+      },
+    ),
+  )
+const text = fc.oneof(
+  { weight: 8, arbitrary: json },
+  {
+    weight: 1,
+    arbitrary: fc.constantFrom(
+      '',
+      'null',
+      '"text"',
+      '[]',
+      '{}',
+      `<html>${CANARY}</html>`,
+      'error=invalid_grant',
+      `{"access_token":"at-1","x":"${'x'.repeat(MAX_BYTES)}"}`,
+      '{"error":"invalid_grant","error":"x"}',
+    ),
+  },
+)
+const body = fc
+  .tuple(
+    text,
+    fc.constantFrom('plain', 'plain', 'plain', 'plain', 'plain', 'bom', 'utf16le', 'latin1', 'bytes'),
+  )
+  .map(([given, coding]) => {
+    const bytes = (): Buffer => {
+      switch (coding) {
+        case 'bom':
+          return Buffer.from(`\ufeff${given}`)
+        case 'utf16le':
+          return Buffer.from(`\ufeff${given}`, 'utf16le')
+        case 'latin1':
+          return Buffer.from(given, 'latin1')
+        case 'bytes':
+          return Buffer.concat([Buffer.from([0xff, 0xfe, 0x80]), Buffer.from(given)])
+        default:
+          return Buffer.from(given)
+      }
+    }
+    return bytes().toString('latin1')
+  })
+const header = fc.constantFrom(
+  'Content-Type: application/json',
+  'Content-Type: application/json; charset=utf-8',
+  'Content-Type: application/json; charset=utf-16',
+  'Content-Type: text/html',
+  'Content-Type: text/plain',
+  'Content-Type: ',
+  `Content-Type: ${CANARY}`,
+  'Content-Type: application/jwt',
+  'WWW-Authenticate: Basic realm="x"',
+  'WWW-Authenticate: ',
+  'WWW-Authenticate: Bearer error="invalid_grant"',
+  `WWW-Authenticate: ,,=${CANARY}"`,
+  'Content-Encoding: gzip',
+  'Location: /elsewhere',
+  `Set-Cookie: a=${CANARY}`,
+  `X-${CANARY}: ${CANARY}`,
+  'Cache-Control: no-store',
+  'Transfer-Encoding-X: gzip',
+  'Date: never',
+)
+const answer: fc.Arbitrary<TokenAnswer> = fc.record({
+  status: fc.oneof(
+    { weight: 6, arbitrary: fc.constant(200) },
+    { weight: 4, arbitrary: fc.constantFrom(400, 401, 503) },
+    {
+      weight: 2,
+      arbitrary: fc.constantFrom(201, 202, 204, 206, 301, 302, 304, 307, 403, 404, 408, 429, 500, 502, 504),
+    },
+    { weight: 1, arbitrary: fc.integer({ min: 200, max: 999 }) },
+  ),
+  headers: fc.array(header, { maxLength: 4 }),
+  body,
+  framing: fc.constantFrom('length', 'length', 'length', 'chunked', 'close', 'short', 'reset'),
+  retryAfter: fc.constantFrom(
+    null,
+    null,
+    '3',
+    '0',
+    '86400',
+    'soon',
+    '-1',
+    '1.5',
+    '',
+    '3, 4',
+    'Fri, 01 Jan 2100 00:00:00 GMT',
+  ),
+})
+
+function send(socket: Socket, { status, headers, body: bytes, framing, retryAfter }: TokenAnswer): void {
+  const body = Buffer.from(bytes, 'latin1')
+  const lines = [`HTTP/1.1 ${status} Whatever`, ...headers]
+  if (retryAfter !== null) lines.push(`Retry-After: ${retryAfter}`)
+  if (framing === 'length') lines.push(`Content-Length: ${body.length}`)
+  else if (framing === 'chunked') lines.push('Transfer-Encoding: chunked')
+  else if (framing !== 'close') lines.push(`Content-Length: ${body.length + 9}`)
+  const chunk = [Buffer.from(`${body.length.toString(16)}\r\n`), body, Buffer.from('\r\n')]
+  const parts = framing === 'chunked' ? [...(body.length > 0 ? chunk : []), Buffer.from('0\r\n\r\n')] : [body]
+  socket.write(Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`), ...parts]), () => {
+    if (framing === 'reset') socket.resetAndDestroy()
+    else if (framing === 'close' || framing === 'short') socket.end()
+  })
+}
+
+function parsed(bytes: string): Record<string, unknown> | null {
+  const body = Buffer.from(bytes, 'latin1')
+  if (body.length > MAX_BYTES) return null
+  try {
+    const value: unknown = JSON.parse(body.toString('utf8').replace(/^\ufeff/, ''))
+    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
+    return isObject ? (value as Record<string, unknown>) : null
+  } catch {
+    return null
+  }
+}
+
+function lifeOf(expiresIn: unknown): number {
+  if (expiresIn === undefined || expiresIn === null) return 3_600
+  const isNumber = typeof expiresIn === 'number' || (typeof expiresIn === 'string' && /^\d+$/.test(expiresIn))
+  return isNumber ? Math.floor(Math.min(Math.max(Number(expiresIn), 0), 86_400)) : 0
+}
+
+/** The outcomes that decision 0002 permits for a response. */
+function permitted({ status, body, framing, retryAfter }: TokenAnswer): TokenOutcome['kind'][] {
+  const value = parsed(body)
+  const isCut = framing === 'short' || framing === 'reset'
+  // These statuses have no body, so the bytes are the beginning of another response.
+  if (status < 300 || status > 599) {
+    const { access_token: token, token_type: type } = value ?? {}
+    const isBearer =
+      type === undefined || type === null || (typeof type === 'string' && type.toLowerCase() === 'bearer')
+    const isUsable = typeof token === 'string' && /^[\x21-\x7e]+$/.test(token) && isBearer
+    return [status === 200 && isUsable && !isCut ? 'granted' : 'in_doubt']
+  }
+  if (status >= 500) {
+    const asksToWait = retryAfter !== null && (/^\d+$/.test(retryAfter) || / GMT$/.test(retryAfter))
+    return [status === 503 && asksToWait ? 'unavailable' : 'in_doubt']
+  }
+  const isRefusal = (status === 400 || status === 401) && value?.error === 'invalid_grant'
+  if (!isRefusal) return ['unavailable']
+  return isCut ? ['refused', 'unavailable'] : ['refused']
+}
+
+function requireGranted(outcome: TokenOutcome, { body }: TokenAnswer): void {
+  if (outcome.kind !== 'granted') return
+  const { access_token, refresh_token, expires_in, scope } = parsed(body)!
+  const { accessToken, refreshToken, lifeSeconds, scope: granted } = outcome.tokens
+  const expected = {
+    accessToken: access_token,
+    refreshToken: typeof refresh_token === 'string' && refresh_token !== '' ? refresh_token : null,
+    lifeSeconds: lifeOf(expires_in),
+    scope: typeof scope === 'string' ? scope : null,
+  }
+  const found = {
+    accessToken: accessToken.reveal(),
+    refreshToken: refreshToken?.reveal() ?? null,
+    lifeSeconds,
+    scope: granted,
+  }
+  if (JSON.stringify(found) !== JSON.stringify(expected)) {
+    throw new Error(`granted ${JSON.stringify(found)} instead of ${JSON.stringify(expected)}`)
+  }
+}
+
+const EXAMPLE: TokenAnswer = {
+  status: 200,
+  headers: ['Content-Type: application/json'],
+  body: '{"access_token":"at-1","refresh_token":"rt-1","token_type":"bearer"}',
+  framing: 'length',
+  retryAfter: null,
+}
+
+/** Each response of the token endpoint leads to the outcome that decision 0002 names. */
+export const tokenResponses = createFuzzer<TokenAnswer>({
+  name: 'token-responses',
+  input: answer,
+  // One for each expected outcome, so that short runs reach them all.
+  examples: [
+    EXAMPLE,
+    { ...EXAMPLE, status: 400, body: '{"error":"invalid_grant"}' },
+    { ...EXAMPLE, status: 400, body: '{"error":"invalid_request"}' },
+    { ...EXAMPLE, status: 500 },
+  ],
+  expects: ['granted', 'refused', 'unavailable', 'in_doubt'],
+  async start(t) {
+    let current: TokenAnswer | null = null
+    const { url } = await rawTokenEndpoint(t, (socket) => send(socket, current!))
+    const client = clientOf(t, url)
+    const token = new Secret('rt-0')
+    return async (given) => {
+      current = given
+      const startedAt = performance.now()
+      let outcome = await client.refresh(token, bounds(TIMEOUT_MS))
+      // A busy machine explains a single slow one.
+      if ('timedOut' in outcome && outcome.timedOut) outcome = await client.refresh(token, bounds(TIMEOUT_MS))
+      const took = performance.now() - startedAt
+      if (took > 2 * TIMEOUT_MS + 1_000) throw new Error(`it took ${Math.round(took)} ms`)
+      const kinds = permitted(given)
+      if (!kinds.includes(outcome.kind)) {
+        throw new Error(`${JSON.stringify(outcome)} instead of ${kinds.join(' or ')}`)
+      }
+      requireGranted(outcome, given)
+      // Of the response only an error code may be logged.
+      const { error: code } = parsed(given.body) ?? {}
+      const isLogged = outcome.kind !== 'granted' && JSON.stringify(outcome).includes(CANARY)
+      if (isLogged && code !== CANARY) throw new Error(`it is logged: ${JSON.stringify(outcome)}`)
+      return outcome.kind
+    }
+  },
+})
