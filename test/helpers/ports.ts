@@ -12,17 +12,18 @@ import type { Teardown } from './child.ts'
 const FIRST = 15_000
 const COUNT = 17_000
 
-const start = randomInt(COUNT)
-let tried = 0
+const tried = new Set<number>()
 
 /**
  * A TCP port of 127.0.0.1 that was just free, a different one for each call. Another process may
  * take it first. The caller then retries with another port.
  */
 export async function freePort(): Promise<number> {
-  while (tried < COUNT) {
-    const port = FIRST + ((start + tried) % COUNT)
-    tried += 1
+  while (tried.size < COUNT) {
+    // At random, not the next one: two processes that count on from near places would meet again and again.
+    const port = FIRST + randomInt(COUNT)
+    if (tried.has(port)) continue
+    tried.add(port)
     if (await isFree(port)) return port
   }
   throw new Error('no port is left')
