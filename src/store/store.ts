@@ -240,34 +240,26 @@ export type ReplaceTokensResult = { kind: 'replaced'; gen: number } | { kind: 'n
 /** `newer`: the record has this generation or a newer one. */
 export type RestoreTokensResult = { kind: 'restored' } | { kind: 'newer' } | { kind: 'gone' }
 
-/** The queue of sessions that are due for a refresh. It is a hint: the record is the truth. */
+/**
+ * The queue of sessions that are due for a refresh. It is a hint: the record is the truth. A step of the store's clock
+ * back delays its entries by a minute at most.
+ */
 export interface DueQueue {
   /** Makes a session due in `inMs`. A delay, not an instant, since the clocks of replicas and store may differ. */
   schedule(key: RecordKey, inMs: number): Promise<void>
   unschedule(key: RecordKey): Promise<void>
-  /**
-   * Adds those sessions to the queue that are not in it; returns how many it added. With `latest` it also brings
-   * forward sessions that would become due later: their times come from a clock that has stepped back since.
-   */
-  scheduleMissing(entries: readonly { key: RecordKey; inMs: number }[], latest?: boolean): Promise<number>
-  /** Takes up to `limit` due sessions of one shard. They become due again after `claimMs`, unless scheduled before. */
-  claimDue(shard: number, limit: number, claimMs: number): Promise<DueClaim>
-  /** Entries of the whole queue, due or not. */
+  /** Adds those sessions to the queue that are not in it; returns how many. */
+  scheduleMissing(entries: readonly { key: RecordKey; inMs: number }[]): Promise<number>
+  /** Takes up to `limit` due sessions. They become due again after `claimMs`, unless scheduled before. */
+  claimDue(limit: number, claimMs: number): Promise<DueClaim>
+  /** Entries of the queue, due or not. */
   queueLength(): Promise<number>
-}
-
-/** Parts of the queue, by the first hex digit of the record key. */
-export const DUE_SHARDS = 16
-
-/** The shard of the queue that a key belongs to. */
-export function shardOf(key: RecordKey): number {
-  return Number.parseInt(key[0]!, 16)
 }
 
 export interface DueClaim {
   /** `lateMs`: how long ago the entry became due. */
   entries: { key: RecordKey; lateMs: number }[]
-  /** Milliseconds until the next entry of this shard is due; null when it is empty. */
+  /** Milliseconds until the next entry is due; null when the queue is empty. */
   nextInMs: number | null
   /** The store's clock, epoch milliseconds. */
   storeNow: number

@@ -5,14 +5,12 @@ import type { Sessions } from '../session/lifecycle.ts'
 import type { TokenSet } from '../session/sealed-tokens.ts'
 import type { LiveSession } from '../session/session.ts'
 import {
-  DUE_SHARDS,
   type DueQueue,
   END_KEPT_MS,
   type RecordKey,
   type SessionRecord,
   type SessionStore,
   StoreUnavailable,
-  shardOf,
 } from '../store/store.ts'
 import type { Breaker } from './breaker.ts'
 import type { RefreshEvents, RefreshResult } from './refresh.ts'
@@ -29,8 +27,6 @@ interface SchedulerOptions {
   /** Sessions handled at once. */
   concurrency: number
   timing: RefreshTiming
-  /** Called when the store's clock, which orders the queue, has stepped back. */
-  onClockStep: () => void
   /** A claimed session comes back after this if its replica dies. */
   claimMs: number
   clock: Clock
@@ -50,8 +46,8 @@ export interface Scheduler {
   stop(): Promise<void>
 }
 
-/** An empty shard is asked this often: 16 shards make about three commands a second. */
-const POLL_EVERY_MS = 5_000
+/** Unless an entry is due sooner. Another replica may put one in that is. */
+export const POLL_EVERY_MS = 2_000
 const FIRST_POLL_WITHIN_MS = 1_000
 const BLOCKED_PAUSE_MS = 250
 /** While every slot is taken: short, since one may become free at any moment. */
@@ -59,8 +55,6 @@ const FULL_PAUSE_MS = 25
 const UNREADABLE_PAUSE_MS = 600_000
 /** Pause before a session that could not be decided is looked at again. */
 const LOOK_AGAIN_MS = 1_000
-/** A smaller difference is a late reply, not a step of the store's clock. */
-const CLOCK_STEP_MS = 1_000
 
 /**
  * Refreshes sessions in the background. Every replica claims due sessions from the same queue. The queue is a hint
@@ -68,9 +62,7 @@ const CLOCK_STEP_MS = 1_000
  */
 export function createScheduler(options: SchedulerOptions): Scheduler {
   const { store, sessions, singleFlight, breaker, slots, timing, clock, random, log, events } = options
-  const pollAt = Array.from({ length: DUE_SHARDS }, () => clock.monotonic() + random() * FIRST_POLL_WITHIN_MS)
-  /** How far the store's clock is ahead of the monotonic one, by shard: each may be on another server. */
-  const leastAheadMs: (number | undefined)[] = []
+  let pollAt = clock.monotonic() + random() * FIRST_POLL_WITHIN_MS
   const working = new Set<Promise<void>>()
   /** Sessions that were claimed and have not reached the breaker yet. */
   let arriving = 0
@@ -82,13 +74,13 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     // A poll under way calls this function at its end: there is never more than one.
     if (stopped || polling !== null) return
     clearTimeout(timer)
-    timer = setTimeout(wake, Math.max(10, Math.min(...pollAt) - clock.monotonic()))
+    timer = setTimeout(wake, Math.max(10, pollAt - clock.monotonic()))
   }
 
   function wake(): void {
     polling = poll()
       .catch((error: unknown) => {
-        pollAt.fill(clock.monotonic() + LOOK_AGAIN_MS)
+        pollAt = clock.monotonic() + LOOK_AGAIN_MS
         log.error({ event: 'schedule.failed', err: error }, 'the queue of due sessions could not be read')
       })
       .finally(() => {
@@ -98,28 +90,19 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   }
 
   async function poll(): Promise<void> {
-    for (const [shard, at] of pollAt.entries()) {
-      if (stopped || at > clock.monotonic()) continue
-      const limit = claimable()
-      if (limit === 0) {
-        pollAt[shard] = clock.monotonic() + (breaker.isOpen() ? BLOCKED_PAUSE_MS : FULL_PAUSE_MS)
-        continue
-      }
-      try {
-        const askedAt = clock.monotonic()
-        pollAt[shard] = askedAt + POLL_EVERY_MS
-        const { entries, nextInMs, storeNow } = await store.claimDue(shard, limit, options.claimMs)
-        for (const { key, lateMs } of entries) work(key, lateMs, storeNow)
-        const at = clock.monotonic()
-        if (nextInMs !== null) pollAt[shard] = Math.min(pollAt[shard]!, at + nextInMs)
-        // The offset of the store's clock lies between these two, however late its reply was read.
-        const [least, most] = [storeNow - at, storeNow - askedAt]
-        if (most < (leastAheadMs[shard] ?? most) - CLOCK_STEP_MS) options.onClockStep()
-        leastAheadMs[shard] = least
-      } catch (error) {
-        if (!(error instanceof StoreUnavailable)) throw error
-        pollAt[shard] = clock.monotonic() + LOOK_AGAIN_MS * (1 + random())
-      }
+    const limit = claimable()
+    if (limit === 0) {
+      pollAt = clock.monotonic() + (breaker.isOpen() ? BLOCKED_PAUSE_MS : FULL_PAUSE_MS)
+      return
+    }
+    pollAt = clock.monotonic() + POLL_EVERY_MS
+    try {
+      const { entries, nextInMs, storeNow } = await store.claimDue(limit, options.claimMs)
+      for (const { key, lateMs } of entries) work(key, lateMs, storeNow)
+      if (nextInMs !== null) pollAt = Math.min(pollAt, clock.monotonic() + nextInMs)
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error
+      pollAt = clock.monotonic() + LOOK_AGAIN_MS * (1 + random())
     }
   }
 
@@ -231,10 +214,9 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
 
   async function put(key: RecordKey, inMs: number): Promise<void> {
     await store.schedule(key, inMs)
-    const shard = shardOf(key)
     const at = clock.monotonic() + inMs
-    if (at >= pollAt[shard]!) return
-    pollAt[shard] = at
+    if (at >= pollAt) return
+    pollAt = at
     sleep()
   }
 

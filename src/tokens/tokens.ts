@@ -85,7 +85,6 @@ export function createTokens(options: TokensOptions): Tokens {
     concurrency: options.concurrency,
     timing,
     claimMs: leaseMs(timeoutMs),
-    onClockStep: () => queueRepair.makeAllDueSoon(),
     clock,
     random,
     log,

@@ -2,7 +2,7 @@ import t from 'tap'
 import type { Browser } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { presentations, startReplicas, through } from '../helpers/replicas.ts'
-import { type Bff, signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 
 t.jobs = 4
@@ -106,3 +106,28 @@ async function metric(bff: Bff, name: string): Promise<number | null> {
   const line = text.split('\n').find((each) => each.startsWith(`${name} `))
   return line === undefined ? null : Number(line.slice(name.length + 1))
 }
+
+t.test('an idle server sends Redis nothing but polls of the due queue and a rare scan', async (t) => {
+  const redis = await startRedis(t)
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
+  await untilReady(bff)
+  await redis.cli('config', 'resetstat')
+  const calls = async (): Promise<Map<string, number>> => {
+    const text = await redis.cli('info', 'commandstats')
+    return new Map(
+      [...text.matchAll(/^cmdstat_(\S+?):calls=(\d+)/gm)].map(([, name, n]) => [name!, Number(n)]),
+    )
+  }
+  await until('it has polled five times', async () => ((await calls()).get('evalsha') ?? 0) >= 5)
+  const sent = await calls()
+  // The test's own, and those inside the script of a poll.
+  for (const name of ['config|resetstat', 'info', 'evalsha', 'time', 'zrangebyscore', 'del'])
+    sent.delete(name)
+  // One scan within the first minute, with its claim.
+  for (const [name, most] of Object.entries({ scan: 1, get: 1, set: 1, eval: 1 })) {
+    t.ok((sent.get(name) ?? 0) <= most, name)
+    sent.delete(name)
+  }
+  t.strictSame([...sent], [])
+})

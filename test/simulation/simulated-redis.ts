@@ -1,9 +1,9 @@
+import { claimEntries, type DueEntries, emptyQueue, putEntry } from '../../src/store/memory/queue.ts'
 import { NEW_HISTORY_PAUSE_MS } from '../../src/store/redis/store.ts'
 import {
   type BeginRefreshRequest,
   type BeginRefreshResult,
   CLOCK_TOLERANCE_MS,
-  DUE_SHARDS,
   type DueClaim,
   END_KEPT_MS,
   type EndRequest,
@@ -23,7 +23,6 @@ import {
   type SessionEnd,
   type SessionRecord,
   type SessionState,
-  shardOf,
 } from '../../src/store/store.ts'
 
 /** The record of a session in a Redis server. Never changed in place: each change replaces it. */
@@ -63,7 +62,7 @@ interface Data {
   records: Map<RecordKey, StoredRecord>
   nonces: Map<string, Nonce>
   ends: Map<RecordKey, KeptEnd>
-  due: Map<RecordKey, number>[]
+  due: DueEntries
 }
 
 /** Replication lags by no more than this, so older writes cannot be lost by a failover. */
@@ -130,7 +129,7 @@ export class RedisServer {
       records: new Map(records),
       nonces: new Map(nonces),
       ends: new Map(ends),
-      due: due.map((shard) => new Map(shard)),
+      due: copyOf(due),
     }
     for (let at = this.#undo.length - 1; at >= 0 && this.#undo[at]!.at > heldAt; at -= 1) {
       this.#undo[at]!.restore(copy)
@@ -170,14 +169,12 @@ export class RedisServer {
     })
   }
 
-  #putDue(key: RecordKey, at: number | null): void {
-    const index = shardOf(key)
-    const before = this.data.due[index]!.get(key)
-    if (at === null) this.data.due[index]!.delete(key)
-    else this.data.due[index]!.set(key, at)
+  /** To be called before a change of the queue. */
+  #noteQueue(key: RecordKey): void {
+    const before = this.data.due.dueAt.get(key)
     this.#note(({ due }) => {
-      if (before === undefined) due[index]!.delete(key)
-      else due[index]!.set(key, before)
+      if (before === undefined) due.dueAt.delete(key)
+      else due.dueAt.set(key, before)
     })
   }
 
@@ -402,41 +399,31 @@ export class RedisServer {
   }
 
   schedule(key: RecordKey, inMs: number): void {
-    this.#putDue(key, this.clock() + Math.round(inMs))
+    this.#noteQueue(key)
+    putEntry(this.data.due, this.clock(), { key, inMs })
   }
 
   unschedule(key: RecordKey): void {
-    this.#putDue(key, null)
+    this.#noteQueue(key)
+    this.data.due.dueAt.delete(key)
   }
 
-  /** Whether it was missing. `latest`: one that is there is moved forward. */
-  scheduleMissing(key: RecordKey, inMs: number, latest: boolean): boolean {
-    const before = this.data.due[shardOf(key)]!.get(key)
-    const at = this.clock() + Math.round(inMs)
-    if (before === undefined || (latest && at < before)) this.#putDue(key, at)
-    return before === undefined
+  scheduleMissing(entries: readonly { key: RecordKey; inMs: number }[]): number {
+    const missing = entries.filter(({ key }) => !this.data.due.dueAt.has(key))
+    for (const { key, inMs } of missing) this.schedule(key, inMs)
+    return missing.length
   }
 
-  claimDue(shard: number, limit: number, claimMs: number): DueClaim {
-    const queue = this.data.due[shard]!
-    const storeNow = this.clock()
-    if (queue.size === 0) return { entries: [], nextInMs: null, storeNow }
-    const claimed = [...queue]
-      .filter(([, dueAt]) => dueAt <= storeNow)
-      .sort((a, b) => a[1] - b[1])
-      .slice(0, limit)
-    for (const [key] of claimed) this.#putDue(key, Math.round(storeNow + claimMs))
-    let next: number | null = null
-    for (const dueAt of queue.values()) if (next === null || dueAt < next) next = dueAt
-    return {
-      entries: claimed.map(([key, dueAt]) => ({ key, lateMs: storeNow - dueAt })),
-      nextInMs: next === null ? null : Math.max(0, next - storeNow),
-      storeNow,
-    }
+  claimDue(limit: number, claimMs: number): DueClaim {
+    const before = copyOf(this.data.due)
+    this.#note((data) => {
+      data.due = copyOf(before)
+    })
+    return claimEntries(this.data.due, this.clock(), { limit, claimMs })
   }
 
   queueLength(): number {
-    return this.data.due.reduce((sum, queue) => sum + queue.size, 0)
+    return this.data.due.dueAt.size
   }
 
   keys(): RecordKey[] {
@@ -445,6 +432,9 @@ export class RedisServer {
 }
 
 function emptyData(): Data {
-  const due = Array.from({ length: DUE_SHARDS }, () => new Map())
-  return { records: new Map(), nonces: new Map(), ends: new Map(), due }
+  return { records: new Map(), nonces: new Map(), ends: new Map(), due: emptyQueue() }
+}
+
+function copyOf(queue: DueEntries): DueEntries {
+  return { ...queue, dueAt: new Map(queue.dueAt) }
 }

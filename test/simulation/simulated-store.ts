@@ -1,4 +1,4 @@
-import { DUE_SHARDS, type RecordKey, type SessionStore, shardOf } from '../../src/store/store.ts'
+import type { RecordKey, SessionStore } from '../../src/store/store.ts'
 import type { RedisServer } from './simulated-redis.ts'
 
 /** What the port has besides commands. */
@@ -29,7 +29,8 @@ export function createSimulatedStore(transport: Transport, idleMs: number): Sess
   const { masterCount, ask } = transport
   const of = (key: RecordKey): number => masterOf(key, masterCount)
   const ofNonce = (nonce: string): number => nonce.length % masterCount
-  const ofQueue = (shard: number): number => shard % masterCount
+  /** The master that has the due queue. */
+  const ofQueue = masterCount - 1
 
   return {
     claimNonce: (nonce, attempt, ttlMs) =>
@@ -57,35 +58,12 @@ export function createSimulatedStore(transport: Transport, idleMs: number): Sess
     endPassed: (key, gen, reason) =>
       ask(of(key), 'end', (server) => server.end(key, { gen, reason }, idleMs)),
     readEnd: (key) => ask(of(key), 'readEnd', (server) => server.readEnd(key)),
-    schedule: (key, inMs) => ask(ofQueue(shardOf(key)), 'schedule', (server) => server.schedule(key, inMs)),
-    unschedule: (key) => ask(ofQueue(shardOf(key)), 'unschedule', (server) => server.unschedule(key)),
-    async scheduleMissing(entries, latest = false) {
-      const parts = Array.from({ length: masterCount }, (_, master) =>
-        entries.filter(({ key }) => ofQueue(shardOf(key)) === master),
-      )
-      const added = await Promise.all(
-        parts.map((part, master) =>
-          part.length === 0
-            ? 0
-            : ask(
-                master,
-                'scheduleMissing',
-                (server) => part.filter(({ key, inMs }) => server.scheduleMissing(key, inMs, latest)).length,
-              ),
-        ),
-      )
-      return added.reduce((sum, count) => sum + count, 0)
-    },
-    claimDue: (shard, limit, claimMs) =>
-      ask(ofQueue(shard), 'claimDue', (server) => server.claimDue(shard, limit, claimMs)),
-    async queueLength() {
-      const lengths = await Promise.all(
-        Array.from({ length: Math.min(masterCount, DUE_SHARDS) }, (_, master) =>
-          ask(master, 'queueLength', (server) => server.queueLength()),
-        ),
-      )
-      return lengths.reduce((sum, length) => sum + length, 0)
-    },
+    schedule: (key, inMs) => ask(ofQueue, 'schedule', (server) => server.schedule(key, inMs)),
+    unschedule: (key) => ask(ofQueue, 'unschedule', (server) => server.unschedule(key)),
+    scheduleMissing: (entries) =>
+      ask(ofQueue, 'scheduleMissing', (server) => server.scheduleMissing(entries)),
+    claimDue: (limit, claimMs) => ask(ofQueue, 'claimDue', (server) => server.claimDue(limit, claimMs)),
+    queueLength: () => ask(ofQueue, 'queueLength', (server) => server.queueLength()),
     async *keys() {
       for (let master = 0; master < masterCount; master += 1) {
         const all = await ask(master, 'keys', (server) => server.keys())

@@ -4,6 +4,7 @@ import { runTogether } from '../helpers/together.ts'
 runTogether(
   'store/failover-repair.test.ts',
   'store/memory.test.ts',
+  'store/queue-clock.test.ts',
   'store/redis-commands.test.ts',
   'store/redis-health.test.ts',
   'store/redis-keys.test.ts',

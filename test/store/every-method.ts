@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { type RecordKey, type SessionStore, shardOf } from '../../src/store/store.ts'
+import type { RecordKey, SessionStore } from '../../src/store/store.ts'
 import { newKey, newRecord } from './stores.ts'
 
 /** One call of each method that sends a command, by name. The record of `key` need not exist. */
@@ -31,7 +31,7 @@ export function everyMethod(store: SessionStore, key: RecordKey): Record<string,
     reseal: () => store.reseal(key, 'sealed-2', 'resealed'),
     restoreTokens: () => store.restoreTokens(key, { gen: 3, attempt: 'r', tokens: 'sealed-3' }),
     schedule: () => store.schedule(key, -1_000),
-    claimDue: () => store.claimDue(shardOf(key), 10, 15_000),
+    claimDue: () => store.claimDue(10, 15_000),
     unschedule: () => store.unschedule(key),
     scheduleMissing: () => store.scheduleMissing([{ key, inMs: 60_000 }]),
     keys: async () => {

@@ -46,7 +46,7 @@ async function isAsked(port: number): Promise<boolean> {
 /** Waits until this Sentinel names that node as the master, and each store has asked for it since. */
 async function promoted(group: SentinelGroup, node: RedisServer, sentinel = 0): Promise<void> {
   await until('it is promoted', async () => (await group.masterPort(sentinel)) === node.port)
-  // Stores ask twice a second. A master that thaws before that is trusted for as long.
+  // Stores ask at its announcement. A master that thaws before that is trusted for as long.
   await elapsed(700)
 }
 

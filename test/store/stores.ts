@@ -97,10 +97,9 @@ export function clusterTarget(port: number, password?: string): RedisTarget {
   }
 }
 
-/** An unused record key; with `shard`, one of that shard of the due queue. */
-export function newKey(shard?: number): RecordKey {
-  const key = createHash('sha256').update(randomUUID()).digest('hex')
-  return shard === undefined ? key : shard.toString(16) + key.slice(1)
+/** An unused record key. */
+export function newKey(): RecordKey {
+  return createHash('sha256').update(randomUUID()).digest('hex')
 }
 
 export function newRecord(createdAt: number, changes: Partial<NewRecord> = {}): NewRecord {

@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import type { RedisClient } from '../../src/store/redis/health.ts'
 import type { SessionStore } from '../../src/store/store.ts'
 import { elapsed } from '../helpers/wait.ts'
 
@@ -11,4 +13,9 @@ export async function untilItWorks(store: SessionStore): Promise<void> {
     if (works) return
     await elapsed(20)
   }
+}
+
+/** Waits until a client for commands alone has its connection. */
+export async function untilConnected(client: RedisClient): Promise<void> {
+  if (client.status !== 'ready') await once(client, 'ready')
 }

@@ -1,16 +1,18 @@
+import { execFileSync } from 'node:child_process'
 import t from 'tap'
 import { createLog } from '../../src/log.ts'
 import { createQueueRepair } from '../../src/tokens/queue-repair.ts'
+import { codeBlock } from '../helpers/documentation.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { presentations, signInFor } from '../helpers/replicas.ts'
 import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
-import { redisStore, singleTarget } from '../store/stores.ts'
+import { newKey, redisStore, singleTarget } from '../store/stores.ts'
 
 const LIFE_SECONDS = 9
 const SESSIONS = 5
 
-t.test('sessions whose due queue was lost are still refreshed in the background', async (t) => {
+t.test('sessions of version 0.2, whose due queue had 16 keys, are refreshed in the background', async (t) => {
   const redis = await startRedis(t)
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
@@ -18,8 +20,10 @@ t.test('sessions whose due queue was lost are still refreshed in the background'
   sandbox.faults.set({ expiresIn: { value: 3_600 } })
   for (let i = 0; i < SESSIONS; i += 1) await signInFor(bff, sandbox, LIFE_SECONDS)
   const signedInAt = performance.now()
-  const queues = (await redis.cli('keys', 'bff:due:*')).split('\n')
-  await redis.cli('del', ...queues)
+  const keys = (await redis.cli('zrangebyscore', 'bff:due', '0', '+inf')).split('\n')
+  t.equal(keys.length, SESSIONS)
+  await redis.cli('del', 'bff:due')
+  for (const shard of '0123456789abcdef') await redis.cli('zadd', `bff:due:{${shard}}`, '1', newKey())
 
   const { store } = await redisStore(t, singleTarget(redis.port))
   const scans = ['one', 'other'].map(() =>
@@ -39,4 +43,9 @@ t.test('sessions whose due queue was lost are still refreshed in the background'
   t.ok(performance.now() - signedInAt < LIFE_SECONDS * 1_000, 'before its token has expired')
   await until('each is scheduled again', async () => (await store.queueLength()) === SESSIONS)
   t.equal(presentations(sandbox).length, SESSIONS)
+
+  const { PATH, HOME } = process.env
+  const command = codeBlock('docs/deployment.md', 'From version 0.2', 'sh')
+  execFileSync('sh', ['-c', command], { env: { PATH, HOME, REDIS_URL: redis.url } })
+  t.equal(await redis.cli('keys', 'bff:due*'), 'bff:due', 'the printed command deletes the 16 keys')
 })

@@ -1,7 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { Cluster, ReplyError } from 'ioredis'
 import type { RedisTarget } from '../../config/redis-url.ts'
-import { StoreUnavailable, shardOf } from '../store.ts'
+import { StoreUnavailable } from '../store.ts'
 import { inTime } from './commands.ts'
 import { type ClientCertificate, openRedis, type RedisConnections } from './connection.ts'
 import { describeNode, type RedisNode } from './deployment-findings.ts'
@@ -108,7 +108,7 @@ async function tryRecord(options: InspectionOptions, note: (error: unknown) => n
       () => store.readState(key),
       () => store.touch(key),
       () => store.schedule(key, PROBE_LIFE_MS),
-      () => store.claimDue(shardOf(key), 1, PROBE_LIFE_MS),
+      () => store.claimDue(1, PROBE_LIFE_MS),
       () => store.queueLength(),
       () => store.beginRefresh(key, { gen: 1, attempt, ...lease }),
       () => store.replaceTokens(key, { gen: 1, attempt, tokens: 'probe' }),
@@ -121,6 +121,8 @@ async function tryRecord(options: InspectionOptions, note: (error: unknown) => n
     note(error)
   } finally {
     await store.unschedule(key).catch(note)
+    // Deletes the queue, which is empty now.
+    await store.claimDue(1, PROBE_LIFE_MS).catch(note)
     await store.end(key).catch(note)
     await store.close()
   }

@@ -14,7 +14,6 @@ const NAMES = [
   'reseal-tokens',
   'restore-tokens',
   'schedule',
-  'schedule-missing',
   'touch',
 ] as const
 

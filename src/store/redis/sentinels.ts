@@ -5,9 +5,10 @@ import { messageOf } from '../../log.ts'
 import { inTime } from './commands.ts'
 import { ErrorHandlingConnector } from './connector.ts'
 
-const ASK_EVERY_MS = 500
+/** A promotion is followed within four seconds although its announcement was lost. */
+const ASK_EVERY_MS = 2_000
 /** One in this many rounds looks for Sentinels that the configuration does not name. */
-const DISCOVER_EVERY = 10
+const DISCOVER_EVERY = 3
 const SWITCH_CHANNEL = '+switch-master'
 
 interface SentinelsOptions {
@@ -50,7 +51,7 @@ interface Waiting {
 }
 
 /**
- * Follows the master that the Sentinels name: asks each of them twice a second, and at once when one announces
+ * Follows the master that the Sentinels name: asks each of them every two seconds, and at once when one announces
  * a promotion. A superseded master that thaws still calls itself a master, so that alone proves nothing.
  */
 export function watchSentinels({

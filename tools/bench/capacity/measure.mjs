@@ -8,7 +8,6 @@ import { get, signIn } from '../sign-in.mjs'
 
 const WORKER = fileURLToPath(new URL('store-worker.mjs', import.meta.url))
 const PREFIX = 'capacity:'
-const SHARDS = 16
 const AT_ONCE = 64
 
 /** Fills the masters and measures. Returns the figures that tables.mjs prints, times in milliseconds, CPU in microseconds. */
@@ -120,9 +119,5 @@ async function usedMemory({ info }) {
 }
 
 async function queueMemory({ memoryOf }) {
-  let bytes = 0
-  for (let shard = 0; shard < SHARDS; shard += 1) {
-    bytes += await memoryOf(`${PREFIX}due:{${shard.toString(16)}}`)
-  }
-  return bytes
+  return await memoryOf(`${PREFIX}due`)
 }
