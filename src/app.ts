@@ -57,7 +57,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   })
   const base =
     config.store.kind === 'memory'
-      ? createMemoryStore({ now: () => performance.timeOrigin + clock.monotonic(), wall: clock.wall, idleMs })
+      ? createMemoryStore({ now: clock.wall, idleMs })
       : createRedisStore({
           ...config.store,
           idleMs,

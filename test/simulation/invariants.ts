@@ -1,11 +1,12 @@
 import type { TokenOutcome } from '../../src/oauth/token-response.ts'
 import { touchIntervalMs } from '../../src/session/session.ts'
+import type { StoredRecord } from '../../src/store/record.ts'
 import type { RecordKey } from '../../src/store/store.ts'
 import { presentableInMs } from '../../src/tokens/refresh-policy.ts'
 import type { AccessToken, Family, Presentation, RefreshToken } from './authorization-server.ts'
 import type { Replica } from './replica.ts'
 import { leaseMs, resetAfterMs, type Settings } from './settings.ts'
-import type { RedisServer, StoredRecord } from './simulated-redis.ts'
+import type { RedisServer } from './simulated-redis.ts'
 import type { Trace } from './trace.ts'
 import type { VirtualClock } from './virtual-clock.ts'
 

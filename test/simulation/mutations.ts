@@ -14,9 +14,9 @@ const REFRESH = 'src/tokens/refresh.ts'
 const RELIABLE = 'src/store/reliable.ts'
 const CACHE = 'src/session/cache.ts'
 const CALLER = 'src/proxy/caller.ts'
-const REDIS = 'test/simulation/simulated-redis.ts'
+const RECORD = 'src/store/record.ts'
 
-/** Rules that live in Lua are changed in the simulated Redis, and rules of the connections in theirs. */
+/** Rules that live in Lua are changed in the record machine that the simulation runs. */
 export const MUTATIONS: readonly Mutation[] = [
   // Faults that were proven once and fixed.
   {
@@ -64,9 +64,9 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'lease-not-clamped',
     what: "a step back of Redis' clock makes a lease last an hour",
-    file: REDIS,
-    find: 'const leased = Math.min(record.leaseUntil - now, leaseMs)',
-    put: 'const leased = record.leaseUntil - now',
+    file: RECORD,
+    find: 'const waitMs = Math.min(record.leaseUntil - now, leaseMs)',
+    put: 'const waitMs = record.leaseUntil - now',
   },
   {
     name: 'activity-not-written',
@@ -111,36 +111,36 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'no-lease',
     what: 'a lease keeps nobody out',
-    file: REDIS,
-    find: 'if (leased > 0) {',
-    put: 'if (leased > 1e12) {',
+    file: RECORD,
+    find: 'if (waitMs > 0) {',
+    put: 'if (waitMs > 1e12) {',
   },
   {
     name: 'no-fence',
     what: 'tokens are stored over newer ones',
-    file: REDIS,
-    find: "if (record.gen > gen) return { kind: 'newer' }\n    const after",
-    put: 'const after',
+    file: RECORD,
+    find: "if (record.gen > gen) return [record, { kind: 'newer' }]",
+    put: '',
   },
   {
     name: 'restore-over-newer',
     what: 'tokens that a failover lost are written again over newer ones',
-    file: REDIS,
-    find: "if (record.gen >= gen) return { kind: 'newer' }",
+    file: RECORD,
+    find: "if (record.gen >= gen) return [record, { kind: 'newer' }]",
     put: '',
   },
   {
     name: 'stale-generation-may-refresh',
     what: 'the lease is granted for tokens that were replaced',
-    file: REDIS,
-    find: "if (record.gen !== gen) return { kind: 'replaced' }",
+    file: RECORD,
+    find: "if (record.gen !== gen) return [record, { kind: 'replaced' }]",
     put: '',
   },
   {
     name: 'no-pause-after-failover',
     what: 'a promoted master grants the lease at once',
-    file: REDIS,
-    find: 'if (record.history !== this.history) {',
+    file: RECORD,
+    find: 'if (record.history !== history) {',
     put: "if (record.history === '') {",
   },
   {
@@ -167,9 +167,9 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'lease-not-taken-again',
     what: 'a lease that a failover has lost is not taken again by its holder',
-    file: REDIS,
-    find: "if (record.lease !== attempt && record.lease !== '') return 'taken'",
-    put: "if (record.lease !== attempt) return 'taken'",
+    file: RECORD,
+    find: "if (record.lease !== attempt && record.lease !== '') return [record, 'taken']",
+    put: "if (record.lease !== attempt) return [record, 'taken']",
   },
   {
     name: 'slot-leaks',

@@ -11,7 +11,7 @@
  *
  * What is simulated:
  * - virtual-clock.ts   timers and clocks: one queue of events for all processes; a process can stall or die
- * - simulated-redis.ts one Redis server with the scripts of src/store/redis/lua; the contract of the port is tested on it
+ * - simulated-redis.ts one Redis server, whose records follow src/store/record.ts; the contract of the port is tested on it
  * - simulated-store.ts the store port over such servers; connections.ts the connections of one process to them
  * - authorization-server.ts, resource-server.ts, browsers.ts
  * - deployment.ts      all of them together, and their faults

@@ -1,55 +1,10 @@
 import { claimEntries, type DueEntries, emptyQueue, putEntry } from '../../src/store/memory/queue.ts'
-import { NEW_HISTORY_PAUSE_MS } from '../../src/store/redis/store.ts'
-import {
-  type BeginRefreshRequest,
-  type BeginRefreshResult,
-  CLOCK_TOLERANCE_MS,
-  type DueClaim,
-  END_KEPT_MS,
-  type EndRequest,
-  type EndResult,
-  idleEndsAt,
-  LONGEST_BACK_OFF_MS,
-  type NewRecord,
-  RECORD_SLACK_MS,
-  type RecordKey,
-  type ReleaseLeaseRequest,
-  type RenewLeaseRequest,
-  type RenewLeaseResult,
-  type ReplaceTokensRequest,
-  type ReplaceTokensResult,
-  type RestoreTokensRequest,
-  type RestoreTokensResult,
-  type SessionEnd,
-  type SessionRecord,
-  type SessionState,
-} from '../../src/store/store.ts'
+import { type RecordState, type Step, type StoredRecord, unexpired } from '../../src/store/record.ts'
+import type { DueClaim, RecordKey } from '../../src/store/store.ts'
 
-/** The record of a session in a Redis server. Never changed in place: each change replaces it. */
-export interface StoredRecord extends Omit<SessionRecord, 'idleEndsAt'> {
+interface Nonce {
   readonly attempt: string
-  readonly lease: string
-  readonly leasedAt: number
-  readonly openUntil: number
-  readonly retrySetAt: number
-  readonly forcedAt: number
-  readonly forcedGen: number
-  readonly history: string
   readonly expireAt: number
-}
-
-interface Expiring {
-  readonly expireAt: number
-}
-
-interface Nonce extends Expiring {
-  readonly attempt: string
-}
-
-interface KeptEnd extends Expiring {
-  at: number
-  readonly reason: string
-  readonly successor: RecordKey | null
 }
 
 /** What a write replaced, so that a promoted replica can be made that has not received it. */
@@ -59,17 +14,15 @@ interface Undo {
 }
 
 interface Data {
-  records: Map<RecordKey, StoredRecord>
+  states: Map<RecordKey, RecordState>
   nonces: Map<string, Nonce>
-  ends: Map<RecordKey, KeptEnd>
   due: DueEntries
 }
 
 /** Replication lags by no more than this, so older writes cannot be lost by a failover. */
 const UNDO_KEPT_MS = 10_000
 
-/** Of a record whose tokens have just been written. */
-const FREE = { lease: '', leaseUntil: 0, openUntil: 0, retryAt: 0, doubts: 0 }
+const NOTHING: RecordState = { record: null, end: null }
 
 /** An error reply, as Redis sends it. */
 export class ErrorReply extends Error {}
@@ -124,11 +77,10 @@ export class RedisServer {
 
   /** A server with what this one held at that instant of true time: a promoted replica, or a restart. */
   fork(name: string, history: string, heldAt: number): RedisServer {
-    const { records, nonces, ends, due } = this.data
+    const { states, nonces, due } = this.data
     const copy: Data = {
-      records: new Map(records),
+      states: new Map(states),
       nonces: new Map(nonces),
-      ends: new Map(ends),
       due: copyOf(due),
     }
     for (let at = this.#undo.length - 1; at >= 0 && this.#undo[at]!.at > heldAt; at -= 1) {
@@ -146,27 +98,32 @@ export class RedisServer {
     return Math.floor(this.#trueTime() + this.clockOffset)
   }
 
+  #stateOf(key: RecordKey): RecordState {
+    return unexpired(this.data.states.get(key) ?? NOTHING, this.clock())
+  }
+
   live(key: RecordKey): StoredRecord | null {
-    const record = this.data.records.get(key)
-    if (record === undefined) return null
-    if (record.expireAt > this.clock()) return record
-    this.data.records.delete(key)
-    return null
+    return this.#stateOf(key).record
+  }
+
+  /** Runs one step of a record, as a script does. */
+  step<Reply>(key: RecordKey, step: Step<Reply>, idleMs: number): Reply {
+    const before = this.#stateOf(key)
+    const [after, reply] = step(before, { now: this.clock(), history: this.history, idleMs })
+    if (after === before) return reply
+    this.data.states.set(key, after)
+    this.#note(({ states }) => void states.set(key, before))
+    if (before.record !== null && after.record === null)
+      this.#events.deleted(this, key, after.end === before.end ? '' : after.end!.reason)
+    else if (before.record !== null && after.record !== null && before.record.tokens !== after.record.tokens)
+      this.#events.stored(this, before.record, after.record)
+    return reply
   }
 
   #note(restore: Undo['restore']): void {
     const at = this.#trueTime()
     this.#undo.push({ at, restore })
     if (this.#undo.length > 400 && this.#undo[200]!.at < at - UNDO_KEPT_MS) this.#undo.splice(0, 200)
-  }
-
-  #put(key: RecordKey, record: StoredRecord): void {
-    const before = this.data.records.get(key)
-    this.data.records.set(key, record)
-    this.#note(({ records }) => {
-      if (before === undefined) records.delete(key)
-      else records.set(key, before)
-    })
   }
 
   /** To be called before a change of the queue. */
@@ -192,210 +149,6 @@ export class RedisServer {
   nonceClaimed(nonce: string): boolean {
     const held = this.data.nonces.get(nonce)
     return held !== undefined && held.expireAt > this.clock()
-  }
-
-  create(
-    key: RecordKey,
-    record: NewRecord,
-    { provisionalMs, wall }: { provisionalMs: number; wall: number },
-  ): void {
-    if (this.live(key) !== null) return
-    const ahead = this.clock() - wall
-    const aheadMs = Math.abs(ahead) < CLOCK_TOLERANCE_MS ? 0 : ahead
-    this.#put(key, {
-      ...record,
-      createdAt: record.createdAt + aheadMs,
-      endsAt: record.endsAt + aheadMs,
-      seenAt: record.createdAt + aheadMs,
-      gen: 1,
-      ...FREE,
-      leasedAt: 0,
-      retrySetAt: 0,
-      forcedAt: 0,
-      forcedGen: 0,
-      replacedAt: this.clock(),
-      attempt: '',
-      history: this.history,
-      expireAt: this.clock() + Math.ceil(provisionalMs),
-    })
-  }
-
-  read(key: RecordKey, idleMs: number): SessionRecord | null {
-    const record = this.live(key)
-    if (record === null) return null
-    const { tokens, gen, replacedAt, createdAt, seenAt, endsAt, flow, client } = record
-    const { doubts, leaseUntil, retryAt } = record
-    const facts = { tokens, gen, replacedAt, createdAt, seenAt, endsAt, flow, client }
-    return { ...facts, doubts, leaseUntil, retryAt, idleEndsAt: idleEndsAt(record, idleMs) }
-  }
-
-  readState(key: RecordKey, idleMs: number): SessionState | null {
-    const record = this.live(key)
-    if (record === null) return null
-    const { gen, seenAt, endsAt } = record
-    return { gen, seenAt, endsAt, idleEndsAt: idleEndsAt(record, idleMs) }
-  }
-
-  confirm(key: RecordKey, idleMs: number): boolean {
-    const record = this.live(key)
-    if (record === null) return false
-    this.#put(key, { ...record, expireAt: idleEndsAt(record, idleMs) + RECORD_SLACK_MS })
-    return true
-  }
-
-  touch(key: RecordKey, idleMs: number): boolean {
-    const record = this.live(key)
-    if (record === null) return false
-    const touched = { ...record, seenAt: Math.max(record.seenAt, this.clock()) }
-    this.#put(key, { ...touched, expireAt: idleEndsAt(touched, idleMs) + RECORD_SLACK_MS })
-    return true
-  }
-
-  beginRefresh(key: RecordKey, request: BeginRefreshRequest): BeginRefreshResult {
-    const { gen, attempt, leaseMs, openMs, livesMs, forcedWindowMs } = request
-    const record = this.live(key)
-    if (record === null) return { kind: 'gone' }
-    if (record.gen !== gen) return { kind: 'replaced' }
-    const now = this.clock()
-    const granted = (doubts: number, openUntil: number): BeginRefreshResult => {
-      const ageMs = now - record.replacedAt
-      const openForMs = Math.max(0, openUntil - now)
-      return { kind: 'granted', doubts, openForMs, ageMs: ageMs < 0 ? null : ageMs }
-    }
-    const leasedAt = Math.min(record.leasedAt, now)
-    const openBefore = Math.min(record.openUntil, now + openMs)
-    if (record.lease === attempt) return granted(record.doubts - 1, openBefore)
-    const leased = Math.min(record.leaseUntil - now, leaseMs)
-    if (leased > 0) {
-      if (leased < record.leaseUntil - now) this.#put(key, { ...record, leaseUntil: now + leased })
-      if (record.lease === '') return { kind: 'paused', waitMs: leased }
-      return { kind: 'busy', waitMs: leased, ageMs: now - leasedAt }
-    }
-    const openUntil = record.lease === '' ? openBefore : Math.max(openBefore, leasedAt + openMs)
-    if (record.history !== this.history) {
-      const waitMs = Math.max(NEW_HISTORY_PAUSE_MS, Math.ceil(Math.min(livesMs, leaseMs)))
-      this.#put(key, { ...record, history: this.history, lease: '', leaseUntil: now + waitMs, openUntil })
-      return { kind: 'paused', waitMs }
-    }
-    const longest = Math.ceil(Math.max(livesMs, LONGEST_BACK_OFF_MS))
-    const backOff = record.retrySetAt > now ? 0 : Math.min(record.retryAt, record.retrySetAt + longest) - now
-    const forced = forcedWindowMs > 0
-    const forcedBefore = forced && record.forcedAt <= now && record.forcedAt + forcedWindowMs > now
-    if (forcedBefore && record.forcedGen !== gen) return { kind: 'forced_before' }
-    if (backOff > 0 && (!forced || forcedBefore)) return { kind: 'backing_off', waitMs: backOff }
-    this.#put(key, {
-      ...record,
-      ...(forced ? { forcedAt: now, forcedGen: gen } : {}),
-      lease: attempt,
-      leaseUntil: now + leaseMs,
-      leasedAt: now,
-      openUntil,
-      doubts: record.doubts + 1,
-    })
-    return granted(record.doubts, openUntil)
-  }
-
-  renewLease(key: RecordKey, { gen, attempt, doubts, leaseMs }: RenewLeaseRequest): RenewLeaseResult {
-    const record = this.live(key)
-    if (record === null) return 'gone'
-    if (record.gen !== gen) return 'taken'
-    if (record.lease !== attempt && record.lease !== '') return 'taken'
-    const now = this.clock()
-    this.#put(key, {
-      ...record,
-      lease: attempt,
-      leaseUntil: now + leaseMs,
-      leasedAt: record.lease === attempt ? record.leasedAt : now,
-      doubts: Math.max(record.doubts, doubts),
-    })
-    return 'held'
-  }
-
-  releaseLease(key: RecordKey, { attempt, inDoubt, retryInMs }: ReleaseLeaseRequest): void {
-    const record = this.live(key)
-    if (record === null) return
-    const retrySetAt = this.clock()
-    const retryAt = retrySetAt + Math.ceil(retryInMs)
-    if (record.lease === attempt) {
-      const doubts = record.doubts - (inDoubt === null ? 1 : 0)
-      this.#put(key, { ...record, lease: '', leaseUntil: 0, retryAt, retrySetAt, doubts })
-    } else if (inDoubt !== null && record.gen === inDoubt.gen && record.doubts < inDoubt.doubts) {
-      const later = Math.max(retryAt, record.retryAt)
-      this.#put(key, { ...record, retryAt: later, retrySetAt, doubts: inDoubt.doubts })
-    }
-  }
-
-  replaceTokens(key: RecordKey, { gen, attempt, tokens }: ReplaceTokensRequest): ReplaceTokensResult {
-    const record = this.live(key)
-    if (record === null) return { kind: 'gone' }
-    if (record.gen === gen + 1 && record.attempt === attempt) return { kind: 'replaced', gen: record.gen }
-    if (record.gen > gen) return { kind: 'newer' }
-    const after = { ...record, ...FREE, tokens, gen: gen + 1, attempt, replacedAt: this.clock() }
-    this.#put(key, after)
-    this.#events.stored(this, record, after)
-    return { kind: 'replaced', gen: gen + 1 }
-  }
-
-  reseal(key: RecordKey, was: string, sealed: string): boolean {
-    const record = this.live(key)
-    if (record === null || record.tokens !== was) return false
-    const after = { ...record, tokens: sealed }
-    this.#put(key, after)
-    this.#events.stored(this, record, after)
-    return true
-  }
-
-  restoreTokens(key: RecordKey, { gen, attempt, tokens }: RestoreTokensRequest): RestoreTokensResult {
-    const record = this.live(key)
-    if (record === null) return { kind: 'gone' }
-    if (record.gen === gen && record.attempt === attempt) return { kind: 'restored' }
-    if (record.gen >= gen) return { kind: 'newer' }
-    const pause = record.lease === '' ? record.leaseUntil : 0
-    const after = { ...record, ...FREE, leaseUntil: pause, tokens, gen, attempt, replacedAt: this.clock() }
-    this.#put(key, after)
-    this.#events.stored(this, record, after)
-    return { kind: 'restored' }
-  }
-
-  /** With `idleMs` only where a limit has passed. */
-  end(
-    key: RecordKey,
-    { gen, reason = '', attempt, successor }: EndRequest,
-    idleMs: number | null = null,
-  ): EndResult {
-    const record = this.live(key)
-    if (record === null) {
-      const kept = this.#keptEnd(key)
-      if (kept === null && successor !== undefined)
-        this.#keepEnd(key, { reason, at: this.clock(), successor })
-      return { kind: 'gone', successor: kept?.successor ?? null }
-    }
-    if (gen !== undefined && record.gen !== gen) return { kind: 'precondition_failed' }
-    if (attempt !== undefined && record.lease !== '' && record.lease !== attempt)
-      return { kind: 'precondition_failed' }
-    const limit = idleMs === null ? this.clock() : idleEndsAt(record, idleMs)
-    if (this.clock() + CLOCK_TOLERANCE_MS < limit) return { kind: 'precondition_failed' }
-    const at = Math.min(this.clock(), limit)
-    this.data.records.delete(key)
-    this.#note(({ records }) => void records.set(key, record))
-    if (reason !== '') this.#keepEnd(key, { reason, at, successor: successor ?? null })
-    this.#events.deleted(this, key, reason)
-    return { kind: 'ended', tokens: record.tokens }
-  }
-
-  readEnd(key: RecordKey): SessionEnd | null {
-    const end = this.#keptEnd(key)
-    return end === null ? null : { reason: end.reason, at: end.at }
-  }
-
-  #keptEnd(key: RecordKey): KeptEnd | null {
-    const end = this.data.ends.get(key)
-    return end !== undefined && end.expireAt > this.clock() ? end : null
-  }
-
-  #keepEnd(key: RecordKey, end: Omit<KeptEnd, 'expireAt'>): void {
-    this.data.ends.set(key, { ...end, expireAt: end.at + END_KEPT_MS })
-    this.#note(({ ends }) => void ends.delete(key))
   }
 
   schedule(key: RecordKey, inMs: number): void {
@@ -427,12 +180,12 @@ export class RedisServer {
   }
 
   keys(): RecordKey[] {
-    return [...this.data.records.keys()].filter((key) => this.live(key) !== null)
+    return [...this.data.states.keys()].filter((key) => this.live(key) !== null)
   }
 }
 
 function emptyData(): Data {
-  return { records: new Map(), nonces: new Map(), ends: new Map(), due: emptyQueue() }
+  return { states: new Map(), nonces: new Map(), due: emptyQueue() }
 }
 
 function copyOf(queue: DueEntries): DueEntries {

@@ -1,3 +1,4 @@
+import { recordMembers } from '../../src/store/record.ts'
 import type { RecordKey, SessionStore } from '../../src/store/store.ts'
 import type { RedisServer } from './simulated-redis.ts'
 
@@ -36,28 +37,11 @@ export function createSimulatedStore(transport: Transport, idleMs: number): Sess
     claimNonce: (nonce, attempt, ttlMs) =>
       ask(ofNonce(nonce), 'claimNonce', (server) => server.claimNonce(nonce, attempt, ttlMs)),
     nonceClaimed: (nonce) => ask(ofNonce(nonce), 'nonceClaimed', (server) => server.nonceClaimed(nonce)),
-    create: (key, record, provisionalMs) => {
-      const wall = transport.wall()
-      return ask(of(key), 'create', (server) => server.create(key, record, { provisionalMs, wall }))
-    },
-    read: (key) => ask(of(key), 'read', (server) => server.read(key, idleMs)),
-    readState: (key) => ask(of(key), 'readState', (server) => server.readState(key, idleMs)),
-    confirm: (key) => ask(of(key), 'confirm', (server) => server.confirm(key, idleMs)),
-    touch: (key) => ask(of(key), 'touch', (server) => server.touch(key, idleMs)),
-    beginRefresh: (key, request) =>
-      ask(of(key), 'beginRefresh', (server) => server.beginRefresh(key, request)),
-    renewLease: (key, request) => ask(of(key), 'renewLease', (server) => server.renewLease(key, request)),
-    releaseLease: (key, release) =>
-      ask(of(key), 'releaseLease', (server) => server.releaseLease(key, release)),
-    replaceTokens: (key, write) =>
-      ask(of(key), 'replaceTokens', (server) => server.replaceTokens(key, write)),
-    reseal: (key, was, sealed) => ask(of(key), 'reseal', (server) => server.reseal(key, was, sealed)),
-    restoreTokens: (key, write) =>
-      ask(of(key), 'restoreTokens', (server) => server.restoreTokens(key, write)),
-    end: (key, request = {}) => ask(of(key), 'end', (server) => server.end(key, request)),
-    endPassed: (key, gen, reason) =>
-      ask(of(key), 'end', (server) => server.end(key, { gen, reason }, idleMs)),
-    readEnd: (key) => ask(of(key), 'readEnd', (server) => server.readEnd(key)),
+    ...recordMembers(
+      (key, member, step) =>
+        ask(of(key), member === 'endPassed' ? 'end' : member, (server) => server.step(key, step, idleMs)),
+      transport.wall,
+    ),
     schedule: (key, inMs) => ask(ofQueue, 'schedule', (server) => server.schedule(key, inMs)),
     unschedule: (key) => ask(ofQueue, 'unschedule', (server) => server.unschedule(key)),
     scheduleMissing: (entries) =>

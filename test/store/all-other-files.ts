@@ -5,6 +5,7 @@ runTogether(
   'store/failover-repair.test.ts',
   'store/memory.test.ts',
   'store/queue-clock.test.ts',
+  'store/record.test.ts',
   'store/redis-commands.test.ts',
   'store/redis-health.test.ts',
   'store/redis-keys.test.ts',

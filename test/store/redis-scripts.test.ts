@@ -243,17 +243,6 @@ t.test('each script returns each code that its header documents', async (t) => {
     t.equal(await run('replace-tokens', key, 2, 'b', 'sealed-3'), 3)
   })
 
-  t.test('replace-tokens ends the lease also where the ACL denies HDEL', async (t) => {
-    const key = newKey()
-    await make(key)
-    await begin(key, 1, 'a', LONG, 0)
-    await client.acl('SETUSER', 'default', '-hdel')
-    t.equal(await run('replace-tokens', key, 1, 'a', 'sealed-2'), 2)
-    await client.acl('SETUSER', 'default', '+hdel')
-    t.equal(await client.hget(key, 'lease'), '')
-    t.equal(await client.hget(key, 'doubts'), '0')
-  })
-
   t.test('reseal-tokens', async (t) => {
     const key = newKey()
     t.equal(await run('reseal-tokens', key, 'sealed-1', 'resealed'), 0)

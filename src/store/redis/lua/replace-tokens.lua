@@ -14,9 +14,5 @@ local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 redis.call('HSET', KEYS[1], 'tokens', ARGV[3], 'gen', nextGen, 'attempt', ARGV[2], 'replacedAt', now)
 -- Kept, these fields would take a fifth of a record at rest.
-local deleted = redis.pcall('HDEL', KEYS[1], 'lease', 'leaseUntil', 'leasedAt', 'openUntil', 'retryAt', 'retrySetAt', 'doubts')
--- An ACL made for version 0.1 denies HDEL.
-if type(deleted) == 'table' then
-  redis.call('HSET', KEYS[1], 'lease', '', 'leaseUntil', 0, 'openUntil', 0, 'retryAt', 0, 'doubts', 0)
-end
+redis.call('HDEL', KEYS[1], 'lease', 'leaseUntil', 'leasedAt', 'openUntil', 'retryAt', 'retrySetAt', 'doubts')
 return nextGen

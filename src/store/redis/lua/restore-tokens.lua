@@ -13,5 +13,7 @@ local pause = r[2] == '' and r[3] or 0
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 redis.call('HSET', KEYS[1], 'tokens', ARGV[3], 'gen', ARGV[1], 'attempt', ARGV[2],
-  'lease', '', 'leaseUntil', pause, 'openUntil', 0, 'retryAt', 0, 'doubts', 0, 'replacedAt', now)
+  'replacedAt', now)
+redis.call('HDEL', KEYS[1], 'lease', 'leaseUntil', 'leasedAt', 'openUntil', 'retryAt', 'retrySetAt', 'doubts')
+if pause ~= 0 then redis.call('HSET', KEYS[1], 'lease', '', 'leaseUntil', pause) end
 return 1

@@ -1,0 +1,232 @@
+import fc from 'fast-check'
+import type { Redis } from 'ioredis'
+import t from 'tap'
+import { type RecordState, recordMembers, type StoredRecord, unexpired } from '../../src/store/record.ts'
+import { createRedisRecords } from '../../src/store/redis/records.ts'
+import type { NewRecord } from '../../src/store/store.ts'
+import { startRedis } from '../helpers/redis.ts'
+import { scriptsAt } from './scripts-at.ts'
+import { newKey, openCommands, PREFIX, singleTarget } from './stores.ts'
+import { untilConnected } from './works.ts'
+
+const MINUTE = 60_000
+const HOUR = 60 * MINUTE
+const IDLE_MS = 2 * HOUR
+/** Ten years ahead, so that Redis deletes nothing by its own clock. */
+const START = Date.now() + 10 * 365 * 24 * HOUR
+const NOTHING: RecordState = { record: null, end: null }
+
+const RECORD: NewRecord = {
+  tokens: 'sealed',
+  createdAt: START,
+  endsAt: START + 12 * HOUR,
+  flow: 'code',
+  client: 'app',
+}
+
+type Members = ReturnType<typeof recordMembers>
+
+/** One request, and the servers's clock and replication id when it comes. `of`: how far from the record's generation. */
+interface Request {
+  readonly text: string
+  readonly passMs: number
+  readonly failsOver: boolean
+  readonly run: (members: Members, key: string, gen: number) => Promise<unknown>
+}
+
+const attempt = fc.constantFrom('a', 'b', 'c')
+const why = fc.constantFrom(
+  {},
+  { reason: 'logout' },
+  { reason: 'replaced', successor: 'ab12' },
+  { reason: 'replaced', successor: 'cd34' },
+)
+/** Mostly the generation of the record. */
+const off = fc.constantFrom(0, 0, 0, 0, -1, 1)
+const whole = fc.constantFrom(0, 1_000, 15_000, 45_000)
+const some = fc.constantFrom(0, 1, 999.5, 1_000, 4_000, 15_000, MINUTE, HOUR)
+const lease = fc.constantFrom(1_000, 15_000)
+
+type Run = Request['run']
+const requests: fc.Arbitrary<[string, Run]> = fc.oneof(
+  fc.constant<[string, Run]>(['create', (to, key) => to.create(key, RECORD, 15_000.5)]),
+  fc.constant<[string, Run]>(['confirm', (to, key) => to.confirm(key)]),
+  fc.constant<[string, Run]>(['read', (to, key) => to.read(key)]),
+  fc.constant<[string, Run]>(['readState', (to, key) => to.readState(key)]),
+  fc.constant<[string, Run]>(['readEnd', (to, key) => to.readEnd(key)]),
+  fc.constant<[string, Run]>(['touch', (to, key) => to.touch(key)]),
+  ...Array.from({ length: 8 }, () =>
+    fc
+      .record({
+        attempt,
+        off,
+        leaseMs: lease,
+        openMs: whole,
+        livesMs: some,
+        forcedWindowMs: fc.constantFrom(0, MINUTE),
+      })
+      .map(({ off, ...request }): [string, Run] => [
+        `beginRefresh ${JSON.stringify({ off, ...request })}`,
+        (to, key, gen) => to.beginRefresh(key, { ...request, gen: gen + off }),
+      ]),
+  ),
+  fc
+    .record({ attempt, off, doubts: fc.nat(3), leaseMs: lease })
+    .map(({ off, ...request }): [string, Run] => [
+      `renewLease ${JSON.stringify({ off, ...request })}`,
+      (to, key, gen) => to.renewLease(key, { ...request, gen: gen + off }),
+    ]),
+  fc
+    .record({ attempt, off, doubts: fc.option(fc.integer({ min: 1, max: 3 })), retryInMs: some })
+    .map(({ attempt, off, doubts, retryInMs }): [string, Run] => [
+      `releaseLease ${JSON.stringify({ attempt, off, doubts, retryInMs })}`,
+      (to, key, gen) => {
+        const inDoubt = doubts === null ? null : { gen: gen + off, doubts }
+        return to.releaseLease(key, { attempt, inDoubt, retryInMs })
+      },
+    ]),
+  ...(['replaceTokens', 'restoreTokens'] as const).map((member) =>
+    fc
+      .record({ attempt, off, tokens: fc.constantFrom('x', '\u00ff\u0000y') })
+      .map(({ off, ...request }): [string, Run] => [
+        `${member} ${JSON.stringify({ off, ...request })}`,
+        (to, key, gen) => to[member](key, { ...request, gen: gen + off }),
+      ]),
+  ),
+  fc
+    .constantFrom('sealed', 'x')
+    .map((was): [string, Run] => [`reseal ${was}`, (to, key) => to.reseal(key, was, 'resealed')]),
+  fc
+    .record({ off: fc.option(off), attempt: fc.option(attempt), why })
+    .map(({ off, attempt, why }): [string, Run] => [
+      `end ${JSON.stringify({ off, attempt, why })}`,
+      (to, key, gen) =>
+        to.end(key, {
+          ...why,
+          ...(off === null ? {} : { gen: gen + off }),
+          ...(attempt === null ? {} : { attempt }),
+        }),
+    ]),
+  off.map((off): [string, Run] => [
+    `endPassed ${off}`,
+    (to, key, gen) => to.endPassed(key, gen + off, 'idle'),
+  ]),
+)
+
+const sequences = fc.array(
+  fc
+    .record({
+      request: requests,
+      passMs: fc.constantFrom(0, 0, 0, 1, 1, 500, 1_000, 15_000, MINUTE, HOUR, -1, -1_000, -HOUR),
+      failsOver: fc.constantFrom(...Array<boolean>(9).fill(false), true),
+    })
+    .map(({ request: [text, run], passMs, failsOver }): Request => ({ text, run, passMs, failsOver })),
+  { minLength: 1, maxLength: 30 },
+)
+
+/** What the scripts have left in Redis, as the record machine has it. */
+async function stateIn(client: Redis, key: string): Promise<RecordState> {
+  const redisKey = `${PREFIX}s:${key}`
+  const endKey = `${PREFIX}e:{${redisKey}}`
+  const fields = await client.hgetallBuffer(redisKey)
+  const textOf = (name: string): string => fields[name]?.toString('latin1') ?? ''
+  const numberOf = (name: string): number => Number(textOf(name))
+  const [expireAt, endExpireAt] = [await client.pexpiretime(redisKey), await client.pexpiretime(endKey)]
+  const kept = (await client.get(endKey))?.split(' ')
+  const record: StoredRecord = {
+    tokens: textOf('tokens'),
+    flow: textOf('flow') as StoredRecord['flow'],
+    client: textOf('client'),
+    attempt: textOf('attempt'),
+    lease: textOf('lease'),
+    history: textOf('history'),
+    gen: numberOf('gen'),
+    createdAt: numberOf('createdAt'),
+    seenAt: numberOf('seenAt'),
+    endsAt: numberOf('endsAt'),
+    doubts: numberOf('doubts'),
+    leaseUntil: numberOf('leaseUntil'),
+    leasedAt: numberOf('leasedAt'),
+    openUntil: numberOf('openUntil'),
+    retryAt: numberOf('retryAt'),
+    retrySetAt: numberOf('retrySetAt'),
+    forcedAt: numberOf('forcedAt'),
+    forcedGen: numberOf('forcedGen'),
+    replacedAt: numberOf('replacedAt'),
+    expireAt,
+  }
+  return {
+    record: 'gen' in fields ? record : null,
+    end:
+      kept === undefined
+        ? null
+        : { reason: kept[0]!, at: Number(kept[1]), successor: kept[2] ?? null, expireAt: endExpireAt },
+  }
+}
+
+t.test(
+  'each script replies and writes what the record machine does, whatever comes in which order',
+  async (t) => {
+    const client = openCommands(t, singleTarget((await startRedis(t)).port)) as Redis
+    await untilConnected(client)
+    const seen = { now: START, history: 'aaaaaaaa' }
+    let wall = START
+    const scripts = createRedisRecords(scriptsAt(client, seen), {
+      prefix: PREFIX,
+      idleMs: IDLE_MS,
+      wall: () => wall,
+    })
+    const replies = new Map<string, number>()
+
+    const property = fc.asyncProperty(
+      sequences,
+      fc.constantFrom(0, 4_999, -6_000, HOUR),
+      async (sequence, wrongBy) => {
+        const key = newKey()
+        let state = NOTHING
+        seen.now = START
+        seen.history = 'aaaaaaaa'
+        const machine = recordMembers(
+          async (_key, _member, step) => {
+            const [after, reply] = step(state, { ...seen, idleMs: IDLE_MS })
+            state = after
+            return reply
+          },
+          () => wall,
+        )
+        await scripts.create(key, RECORD, 12 * HOUR)
+        await machine.create(key, RECORD, 12 * HOUR)
+        for (const { text, run, passMs, failsOver } of sequence) {
+          seen.now += passMs
+          wall = seen.now + wrongBy
+          if (failsOver) seen.history = seen.history === 'aaaaaaaa' ? 'bbbbbbbb' : 'aaaaaaaa'
+          const before = state
+          state = unexpired(state, seen.now)
+          // Redis counts by its own clock.
+          if (state.record !== before.record) await client.del(`${PREFIX}s:${key}`)
+          if (state.end !== before.end) await client.del(`${PREFIX}e:{${PREFIX}s:${key}}`)
+          const gen = state.record?.gen ?? 1
+          const expected = await run(machine, key, gen)
+          const kind = (expected as { kind?: string } | null)?.kind ?? typeof expected
+          const name = `${text.split(' ')[0]} ${kind}`
+          replies.set(name, (replies.get(name) ?? 0) + 1)
+          const reply = await run(scripts, key, gen)
+          if (sorted(reply) !== sorted(expected))
+            throw new Error(`${text} at ${seen.now}: ${sorted(reply)} instead of ${sorted(expected)}`)
+          const written = await stateIn(client, key)
+          const [has, should] = [sorted(written), sorted(state)]
+          if (has !== should) throw new Error(`${text} at ${seen.now} leaves\n${has} instead of\n${should}`)
+        }
+      },
+    )
+    await fc.assert(property, { seed: 1, numRuns: 1_000 })
+    for (const name of ['granted', 'replaced', 'busy', 'paused', 'backing_off', 'forced_before', 'gone'])
+      t.ok(replies.has(`beginRefresh ${name}`), `a refresh that is ${name} was among them`)
+  },
+)
+
+function sorted(value: unknown): string {
+  return JSON.stringify(value ?? null, (_name, one: unknown) =>
+    one !== null && typeof one === 'object' ? Object.fromEntries(Object.entries(one).sort()) : one,
+  )
+}
