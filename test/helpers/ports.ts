@@ -2,6 +2,7 @@
 
 import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
+import { Server as HttpServer } from 'node:http'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import type { Teardown } from './child.ts'
 
@@ -36,6 +37,8 @@ export async function listenOnLoopback(t: Teardown, server: Server): Promise<num
     sockets.add(socket)
     socket.once('close', () => sockets.delete(socket))
   })
+  // Node's server ends an idle connection after five seconds: a slow client would send into one that is closing.
+  if (server instanceof HttpServer) server.keepAliveTimeout = 0
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   t.teardown(() => {
