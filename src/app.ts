@@ -20,8 +20,9 @@ import { createSessionCookies } from './session/cookies.ts'
 import { createSessions } from './session/lifecycle.ts'
 import { addStaticFiles } from './spa/routes.ts'
 import { createMemoryStore } from './store/memory/store.ts'
+import { createOutbox } from './store/outbox.ts'
 import { createRedisStore } from './store/redis/store.ts'
-import { createReliableStore } from './store/reliable.ts'
+import { reportWrites } from './store/reported.ts'
 import { inLog, type SessionStore } from './store/store.ts'
 import { createRevoker } from './tokens/revoker.ts'
 import { createTokens } from './tokens/tokens.ts'
@@ -83,16 +84,8 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   const { retried: onRetried, restored: onRestored } = metrics
   const trustMs = config.session.cacheMs
   const cache = createSessionCache<Caller>({ max: CACHED_SESSIONS, trustMs, monotonic: clock.monotonic })
-  const { distrust: onTouched, drop: onChanged } = cache
-  const store = createReliableStore({
-    store: base,
-    clock,
-    log,
-    onRetried,
-    onRestored,
-    onTouched,
-    onChanged,
-  })
+  const reported = reportWrites(base, { onTouched: cache.distrust, onChanged: cache.drop })
+  const store = createOutbox({ store: reported, clock, log, onRetried, onRestored })
 
   const { oauth, egress, refresh: timing } = config
   const { concurrency } = timing

@@ -7,7 +7,7 @@ import type { AuthorizationServer } from '../oauth/client.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { Sessions } from '../session/lifecycle.ts'
-import type { ReliableStore } from '../store/reliable.ts'
+import type { OutboxStore } from '../store/outbox.ts'
 import type { Revoker } from '../tokens/revoker.ts'
 import type { LoginCookies } from './login-cookies.ts'
 import type { RateLimit } from './rate-limit.ts'
@@ -18,7 +18,7 @@ import type { Redeem, SignIn, SignInFailure } from './sign-in.ts'
 export interface LoginOptions {
   config: Config
   authorizationServer: AuthorizationServer
-  store: ReliableStore
+  store: OutboxStore
   sessions: Sessions
   revoke: Revoker['revoke']
   cookies: SessionCookies

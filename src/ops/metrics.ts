@@ -1,6 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { EndReason } from '../session/session.ts'
-import type { RetriedWrite } from '../store/reliable.ts'
+import type { OutboxStep } from '../store/outbox.ts'
 import type { RefreshEvents } from '../tokens/refresh.ts'
 import { REVISION, VERSION } from '../version.ts'
 import { Histogram } from './histogram.ts'
@@ -18,7 +18,7 @@ interface Metrics extends RefreshEvents {
   signInFailed(reason: string): void
   ended(reason: EndReason): void
   /** A write to the store was tried again. */
-  retried(write: RetriedWrite): void
+  retried(write: OutboxStep): void
   /** A write that the store had lost was made again. */
   restored(write: 'tokens' | 'end'): void
   request(labels: { route: string; method: string; status: number }, seconds: number): void

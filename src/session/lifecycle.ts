@@ -3,7 +3,7 @@ import type { SessionFlow } from '../config/variables.ts'
 import type { Keyring } from '../keyring.ts'
 import type { Logger, RequestInLog } from '../log.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
-import type { ReliableStore } from '../store/reliable.ts'
+import type { OutboxStore } from '../store/outbox.ts'
 import {
   type EndResult,
   inLog,
@@ -139,7 +139,7 @@ export interface Sessions {
 }
 
 interface SessionsOptions {
-  store: ReliableStore
+  store: OutboxStore
   keyring: Keyring
   idleMs: number
   maxMs: number
@@ -189,7 +189,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     if (record === null) return await endedBefore(key)
     const limit = passedLimit(record, clock.wall())
     if (limit !== null) {
-      const { kind } = await store.endPassed(key, record.gen, limit)
+      const { kind } = await store.end(key, { reason: limit, ifPassed: true })
       if (kind === 'gone') return await endedBefore(key)
       if (kind === 'ended') {
         // No revocation: most users just leave, and with the record nobody has the tokens any more.

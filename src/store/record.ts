@@ -15,8 +15,6 @@ import {
   type RenewLeaseResult,
   type ReplaceTokensRequest,
   type ReplaceTokensResult,
-  type RestoreTokensRequest,
-  type RestoreTokensResult,
   type SessionRecord,
   type SessionStore,
 } from './store.ts'
@@ -231,23 +229,13 @@ function releaseLease({ attempt, inDoubt, retryInMs }: ReleaseLeaseRequest): Ste
 function replaceTokens({ gen, attempt, tokens }: ReplaceTokensRequest): Step<ReplaceTokensResult> {
   return onRecord<ReplaceTokensResult>({ kind: 'gone' }, (record, { now }) => {
     const next = gen + 1
-    if (record.gen === next && record.attempt === attempt) return [record, { kind: 'replaced', gen: next }]
+    if (record.gen === next && record.attempt === attempt)
+      return [record, { kind: 'replaced', written: false }]
     if (record.gen > gen) return [record, { kind: 'newer' }]
-    return [
-      { ...record, ...FREE, tokens, gen: next, attempt, replacedAt: now },
-      { kind: 'replaced', gen: next },
-    ]
-  })
-}
-
-function restoreTokens({ gen, attempt, tokens }: RestoreTokensRequest): Step<RestoreTokensResult> {
-  return onRecord<RestoreTokensResult>({ kind: 'gone' }, (record, { now }) => {
-    if (record.gen === gen && record.attempt === attempt) return [record, { kind: 'restored' }]
-    if (record.gen >= gen) return [record, { kind: 'newer' }]
     // The pause of beginRefresh stays: another process may still have newer tokens.
     const pause = record.lease === '' ? record.leaseUntil : 0
-    const written = { ...record, ...FREE, leaseUntil: pause, tokens, gen, attempt, replacedAt: now }
-    return [written, { kind: 'restored' }]
+    const written = { ...record, ...FREE, leaseUntil: pause, tokens, gen: next, attempt, replacedAt: now }
+    return [written, { kind: 'replaced', written: true }]
   })
 }
 
@@ -257,9 +245,8 @@ function reseal(was: string, sealed: string): Step<boolean> {
   )
 }
 
-/** `ifPassed`: only if a limit has passed by the store's clock too. */
-function end(request: EndRequest, ifPassed: boolean): Step<EndResult> {
-  const { gen, reason = '', attempt } = request
+function end(request: EndRequest): Step<EndResult> {
+  const { gen, reason = '', attempt, ifPassed = false } = request
   const successor = request.successor ?? null
   return ({ record, end }, { now, idleMs }) => {
     const kept = (at: number): KeptEnd => ({
@@ -293,14 +280,12 @@ export type RecordMember =
   | 'readState'
   | 'touch'
   | 'end'
-  | 'endPassed'
   | 'readEnd'
   | 'reseal'
   | 'beginRefresh'
   | 'renewLease'
   | 'releaseLease'
   | 'replaceTokens'
-  | 'restoreTokens'
 
 /** Runs one step on what the store has of this session, and keeps the result. */
 export type RunStep = <Reply>(key: RecordKey, member: RecordMember, step: Step<Reply>) => Promise<Reply>
@@ -319,8 +304,7 @@ export function recordMembers(run: RunStep, wall: () => number): Pick<SessionSto
       return { gen, seenAt, idleEndsAt, endsAt }
     },
     touch: (key) => run(key, 'touch', touch()),
-    end: (key, request = {}) => run(key, 'end', end(request, false)),
-    endPassed: (key, gen, reason) => run(key, 'endPassed', end({ gen, reason }, true)),
+    end: (key, request = {}) => run(key, 'end', end(request)),
     readEnd: (key) =>
       run(key, 'readEnd', (state) => [
         state,
@@ -331,6 +315,5 @@ export function recordMembers(run: RunStep, wall: () => number): Pick<SessionSto
     renewLease: (key, request) => run(key, 'renewLease', renewLease(request)),
     releaseLease: (key, request) => run(key, 'releaseLease', releaseLease(request)),
     replaceTokens: (key, request) => run(key, 'replaceTokens', replaceTokens(request)),
-    restoreTokens: (key, request) => run(key, 'restoreTokens', restoreTokens(request)),
   }
 }

@@ -75,12 +75,7 @@ export interface RecordStore {
    * unless something is kept already: whoever comes next learns of it.
    */
   end(key: RecordKey, request?: EndRequest): Promise<EndResult>
-  /**
-   * As `end`, but only if the store's own clock agrees, to within `CLOCK_TOLERANCE_MS`, that a limit has passed; else
-   * `precondition_failed`. A replica whose clock is wrong must not end sessions for all replicas.
-   */
-  endPassed(key: RecordKey, gen: number, reason: string): Promise<EndResult>
-  /** Why and when a session ended, for `END_KEPT_MS` after it; else null. An end by a limit is dated at that limit. */
+  /** Why and when a session ended, for `END_KEPT_MS` after it; else null. An end by a limit (`ifPassed`) is dated at that limit. */
   readEnd(key: RecordKey): Promise<SessionEnd | null>
   /**
    * Replaces sealed tokens by the same tokens under another secret, and changes nothing else. false, and nothing
@@ -105,6 +100,11 @@ export interface EndRequest {
   successor?: RecordKey | undefined
   /** End the session only unless another attempt holds the lease: that one may be granted new tokens. */
   attempt?: string
+  /**
+   * End the session only if the store's own clock agrees, to within `CLOCK_TOLERANCE_MS`, that a limit has passed. A
+   * replica whose clock is wrong must not end sessions for all replicas.
+   */
+  ifPassed?: boolean
 }
 
 /** `precondition_failed`: a condition of the request does not hold, and nothing was written. */
@@ -145,14 +145,9 @@ interface RefreshStore {
   releaseLease(key: RecordKey, release: ReleaseLeaseRequest): Promise<void>
   /**
    * Replaces the tokens of generation `gen`, or of an older one if the store has lost some. Needs no lease. The same
-   * call again with `attempt` returns `replaced` again.
+   * call again with `attempt` writes nothing, unless the store has lost them meanwhile.
    */
   replaceTokens(key: RecordKey, request: ReplaceTokensRequest): Promise<ReplaceTokensResult>
-  /**
-   * Writes tokens of generation `gen` again if the store has lost them and the record has an older one. The same call
-   * again with `attempt` returns `restored` again.
-   */
-  restoreTokens(key: RecordKey, request: RestoreTokensRequest): Promise<RestoreTokensResult>
 }
 
 export interface BeginRefreshRequest {
@@ -217,28 +212,23 @@ export interface ReleaseLeaseRequest {
   retryInMs: number
 }
 
-interface TokensWrite {
+export interface ReplaceTokensRequest {
+  /** The generation that these tokens follow: they become the next one. */
+  gen: number
   /** As in `BeginRefreshRequest`. */
   attempt: string
   /** Sealed, one byte a character. */
   tokens: string
 }
 
-export interface ReplaceTokensRequest extends TokensWrite {
-  /** The generation that these tokens follow: they become the next one. */
-  gen: number
-}
-
-export interface RestoreTokensRequest extends TokensWrite {
-  /** The generation of these tokens. */
-  gen: number
-}
-
-/** `replaced`: the record is now of generation `gen`. `newer`: it already has newer tokens than those. */
-export type ReplaceTokensResult = { kind: 'replaced'; gen: number } | { kind: 'newer' } | { kind: 'gone' }
-
-/** `newer`: the record has this generation or a newer one. */
-export type RestoreTokensResult = { kind: 'restored' } | { kind: 'newer' } | { kind: 'gone' }
+/**
+ * `replaced`: the record has these tokens; `written`: by this call. `newer`: it has this generation or a newer one from
+ * another attempt.
+ */
+export type ReplaceTokensResult =
+  | { kind: 'replaced'; written: boolean }
+  | { kind: 'newer' }
+  | { kind: 'gone' }
 
 /**
  * The queue of sessions that are due for a refresh. It is a hint: the record is the truth. A step of the store's clock

@@ -7,7 +7,7 @@ import type { GrantedTokens, TokenOutcome } from '../oauth/token-response.ts'
 import type { Sessions } from '../session/lifecycle.ts'
 import { sealTokens, type TokenSet } from '../session/sealed-tokens.ts'
 import type { LiveSession } from '../session/session.ts'
-import type { ReliableStore } from '../store/reliable.ts'
+import type { OutboxStore } from '../store/outbox.ts'
 import { inLog, StoreUnavailable } from '../store/store.ts'
 import { type Admission, type Breaker, PROBE_MS } from './breaker.ts'
 import { backOffMs, leaseMs, presentableInMs, type RefreshTiming, resetAfterMs } from './refresh-policy.ts'
@@ -46,7 +46,7 @@ export type RefreshResult =
   | { kind: 'forced_before' }
 
 interface RefreshOptions {
-  store: ReliableStore
+  store: OutboxStore
   sessions: Pick<Sessions, 'endRefused'>
   authorizationServer: Pick<AuthorizationServer, 'refresh'>
   keyring: Keyring

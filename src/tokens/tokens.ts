@@ -3,7 +3,7 @@ import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
 import type { Sessions } from '../session/lifecycle.ts'
-import type { ReliableStore } from '../store/reliable.ts'
+import type { OutboxStore } from '../store/outbox.ts'
 import { createBreaker } from './breaker.ts'
 import { createObtainAccessToken, type ObtainAccessToken } from './obtain.ts'
 import { createQueueRepair, SCAN_PACE } from './queue-repair.ts'
@@ -15,7 +15,7 @@ import { createSingleFlight } from './single-flight.ts'
 import { createSlots } from './slots.ts'
 
 interface TokensOptions {
-  store: ReliableStore
+  store: OutboxStore
   sessions: Pick<Sessions, 'find' | 'readState' | 'endRefused'>
   authorizationServer: Pick<AuthorizationServer, 'refresh'>
   revoker: Revoker

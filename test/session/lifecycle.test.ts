@@ -6,7 +6,7 @@ import { createEndSession, createSessions } from '../../src/session/lifecycle.ts
 import type { TokenSet } from '../../src/session/sealed-tokens.ts'
 import type { EndReason } from '../../src/session/session.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
-import { createReliableStore } from '../../src/store/reliable.ts'
+import { createOutbox } from '../../src/store/outbox.ts'
 import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
 import { createMovableClock } from '../helpers/clock.ts'
 import { until } from '../helpers/wait.ts'
@@ -36,14 +36,12 @@ function start(t: Test) {
   }
   const lines: string[] = []
   const log = createLog('info', { write: (line: string) => void lines.push(line) })
-  const store = createReliableStore({
+  const store = createOutbox({
     store: base,
     clock,
     log,
     onRetried() {},
     onRestored() {},
-    onTouched() {},
-    onChanged() {},
   })
   t.teardown(() => store.drainPendingTokens())
   const ended: EndReason[] = []

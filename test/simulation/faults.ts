@@ -124,7 +124,6 @@ const COMMANDS: readonly StoreCommand[] = [
   'touch',
   'read',
   'readState',
-  'restoreTokens',
 ]
 
 /** The faults of a seed. Each draws from a stream of its own, so leaving one out changes no other. */

@@ -11,7 +11,7 @@ interface Mutation extends Replacement {
 const SEEDS = 5_000
 
 const REFRESH = 'src/tokens/refresh.ts'
-const RELIABLE = 'src/store/reliable.ts'
+const OUTBOX = 'src/store/outbox.ts'
 const CACHE = 'src/session/cache.ts'
 const CALLER = 'src/proxy/caller.ts'
 const RECORD = 'src/store/record.ts'
@@ -92,12 +92,12 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'unsaved-tokens-served-blindly',
     what: 'a replica that cannot read the store serves tokens that it could not store',
-    file: RELIABLE,
-    find: 'let state = await read(key)',
-    put: `let state = await read(key).catch((error: unknown) => {
-        if (newest === undefined) throw error
+    file: OUTBOX,
+    find: 'const state = await read(key)',
+    put: `const state = await read(key).catch((error: unknown) => {
+        if (!before?.tokens) throw error
         const endsAt = clock.wall() + 60_000
-        return { createdAt: endsAt, seenAt: endsAt, idleEndsAt: endsAt, endsAt, flow: 'code', ...newest, leaseUntil: 0 }
+        return { createdAt: endsAt, seenAt: endsAt, idleEndsAt: endsAt, endsAt, flow: 'code', ...before.tokens, leaseUntil: 0 }
       })`,
   },
   {
@@ -120,13 +120,6 @@ export const MUTATIONS: readonly Mutation[] = [
     what: 'tokens are stored over newer ones',
     file: RECORD,
     find: "if (record.gen > gen) return [record, { kind: 'newer' }]",
-    put: '',
-  },
-  {
-    name: 'restore-over-newer',
-    what: 'tokens that a failover lost are written again over newer ones',
-    file: RECORD,
-    find: "if (record.gen >= gen) return [record, { kind: 'newer' }]",
     put: '',
   },
   {
@@ -182,7 +175,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'ends-not-noticed-here',
     what: 'the replica that ends a session goes on serving it from memory',
-    file: RELIABLE,
+    file: 'src/store/reported.ts',
     find: 'end: reported(store.end),',
     put: '',
   },
@@ -203,16 +196,16 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'unsaved-forgotten',
     what: 'tokens that Redis did not take are dropped',
-    file: RELIABLE,
-    find: "await retry('tokens', endsAt - clock.wall(), write)",
-    put: "{ kind: 'expired' }",
+    file: OUTBOX,
+    find: 'if (!put(entry)) entry',
+    put: "if (entry.step === 'tokens' || !put(entry)) entry",
   },
   {
     name: 'recent-forgotten',
     what: 'nothing is written again after a failover',
-    file: 'src/store/failover-repair.ts',
-    find: 'kept.set(key, { written, at: monotonic(), confirmedUpTo: incidents, attempt: null, underWay: null })',
-    put: '',
+    file: OUTBOX,
+    find: 'entry.keptFrom = monotonic()',
+    put: 'entry.keptFrom = monotonic() - 2 * KEPT_MS',
   },
   {
     name: 'late-response-dropped',

@@ -11,7 +11,8 @@ import type { Outcome } from '../../src/proxy/resource-server.ts'
 import { createSessionCache } from '../../src/session/cache.ts'
 import { createSessionCookies, recordKeyOf } from '../../src/session/cookies.ts'
 import { createSessions } from '../../src/session/lifecycle.ts'
-import { createReliableStore, type ReliableStore } from '../../src/store/reliable.ts'
+import { createOutbox, type OutboxStore } from '../../src/store/outbox.ts'
+import { reportWrites } from '../../src/store/reported.ts'
 import { type RecordKey, StoreUnavailable } from '../../src/store/store.ts'
 import { createRevoker } from '../../src/tokens/revoker.ts'
 import { createTokens } from '../../src/tokens/tokens.ts'
@@ -61,7 +62,7 @@ export class Replica implements Owner {
   readonly random: Random
   readonly transport: FleetTransport
   readonly tokens: ReturnType<typeof createTokens>
-  readonly store: ReliableStore
+  readonly store: OutboxStore
   readonly #deployment: Deployment
   readonly #cookies: ReturnType<typeof createSessionCookies>
   readonly #forward: Forward
@@ -100,14 +101,15 @@ export class Replica implements Owner {
     const { timing, idleMs, cacheMs: trustMs } = settings
     const { monotonic } = clocks
     const cache = createSessionCache<Caller>({ max: CACHED_SESSIONS, trustMs, monotonic })
-    const store = createReliableStore({
-      store: createSimulatedStore(this.transport, idleMs),
+    const store = createOutbox({
+      store: reportWrites(createSimulatedStore(this.transport, idleMs), {
+        onTouched: cache.distrust,
+        onChanged: cache.drop,
+      }),
       clock: clocks,
       log,
       onRetried() {},
       onRestored() {},
-      onTouched: cache.distrust,
-      onChanged: cache.drop,
     })
     this.store = store
     const authorizationServer = deployment.authorizationServer.clientOf(this)

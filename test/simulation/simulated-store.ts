@@ -6,7 +6,7 @@ import type { RedisServer } from './simulated-redis.ts'
 type ConnectionMember = 'health' | 'close'
 
 /** A command of the store, named as in the port. */
-export type StoreCommand = Exclude<keyof SessionStore, ConnectionMember | 'endPassed'>
+export type StoreCommand = Exclude<keyof SessionStore, ConnectionMember>
 
 /** How the commands of one process reach the servers, and what it knows of its connections. */
 export interface Transport extends Pick<SessionStore, ConnectionMember> {
@@ -38,8 +38,7 @@ export function createSimulatedStore(transport: Transport, idleMs: number): Sess
       ask(ofNonce(nonce), 'claimNonce', (server) => server.claimNonce(nonce, attempt, ttlMs)),
     nonceClaimed: (nonce) => ask(ofNonce(nonce), 'nonceClaimed', (server) => server.nonceClaimed(nonce)),
     ...recordMembers(
-      (key, member, step) =>
-        ask(of(key), member === 'endPassed' ? 'end' : member, (server) => server.step(key, step, idleMs)),
+      (key, member, step) => ask(of(key), member, (server) => server.step(key, step, idleMs)),
       transport.wall,
     ),
     schedule: (key, inMs) => ask(ofQueue, 'schedule', (server) => server.schedule(key, inMs)),

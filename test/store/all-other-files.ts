@@ -2,8 +2,8 @@ import { runTogether } from '../helpers/together.ts'
 
 // The files of this folder that .taprc does not name. Some of them replace the timers, so none sets `t.jobs`.
 runTogether(
-  'store/failover-repair.test.ts',
   'store/memory.test.ts',
+  'store/outbox.test.ts',
   'store/queue-clock.test.ts',
   'store/record.test.ts',
   'store/redis-commands.test.ts',
@@ -12,5 +12,4 @@ runTogether(
   'store/redis-scripts.test.ts',
   'store/redis-slot-migration.test.ts',
   'store/redis-tls.test.ts',
-  'store/reliable.test.ts',
 )

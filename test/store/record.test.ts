@@ -85,32 +85,27 @@ const requests: fc.Arbitrary<[string, Run]> = fc.oneof(
         return to.releaseLease(key, { attempt, inDoubt, retryInMs })
       },
     ]),
-  ...(['replaceTokens', 'restoreTokens'] as const).map((member) =>
-    fc
-      .record({ attempt, off, tokens: fc.constantFrom('x', '\u00ff\u0000y') })
-      .map(({ off, ...request }): [string, Run] => [
-        `${member} ${JSON.stringify({ off, ...request })}`,
-        (to, key, gen) => to[member](key, { ...request, gen: gen + off }),
-      ]),
-  ),
+  fc
+    .record({ attempt, off, tokens: fc.constantFrom('x', '\u00ff\u0000y') })
+    .map(({ off, ...request }): [string, Run] => [
+      `replaceTokens ${JSON.stringify({ off, ...request })}`,
+      (to, key, gen) => to.replaceTokens(key, { ...request, gen: gen + off }),
+    ]),
   fc
     .constantFrom('sealed', 'x')
     .map((was): [string, Run] => [`reseal ${was}`, (to, key) => to.reseal(key, was, 'resealed')]),
   fc
-    .record({ off: fc.option(off), attempt: fc.option(attempt), why })
-    .map(({ off, attempt, why }): [string, Run] => [
-      `end ${JSON.stringify({ off, attempt, why })}`,
+    .record({ off: fc.option(off), attempt: fc.option(attempt), why, ifPassed: fc.boolean() })
+    .map(({ off, attempt, why, ifPassed }): [string, Run] => [
+      `end ${JSON.stringify({ off, attempt, why, ifPassed })}`,
       (to, key, gen) =>
         to.end(key, {
           ...why,
+          ifPassed,
           ...(off === null ? {} : { gen: gen + off }),
           ...(attempt === null ? {} : { attempt }),
         }),
     ]),
-  off.map((off): [string, Run] => [
-    `endPassed ${off}`,
-    (to, key, gen) => to.endPassed(key, gen + off, 'idle'),
-  ]),
 )
 
 const sequences = fc.array(

@@ -7,7 +7,7 @@ import { Secret } from '../../src/secret.ts'
 import { createSessions, type Sessions } from '../../src/session/lifecycle.ts'
 import type { EndReason } from '../../src/session/session.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
-import { createReliableStore, type ReliableStore } from '../../src/store/reliable.ts'
+import { createOutbox, type OutboxStore } from '../../src/store/outbox.ts'
 import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
 import type { Access } from '../../src/tokens/obtain.ts'
 import { createRevoker } from '../../src/tokens/revoker.ts'
@@ -65,7 +65,7 @@ export interface Replica {
   readonly id: number
   readonly sessions: Sessions
   readonly tokens: Tokens
-  readonly store: ReliableStore
+  readonly store: OutboxStore
   readonly ended: EndReason[]
   readonly outcomes: TokenOutcome['kind'][]
   /** Number of commands to the store, by name. */
@@ -274,8 +274,8 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
     const keyring = createKeyring(secrets.map((text) => new Secret(text)))
     const log = createLog('silent')
     const base = storeFor(it)
-    const ignored = { onRetried() {}, onRestored() {}, onTouched() {}, onChanged() {} }
-    const store = createReliableStore({ store: base, clock, log, ...ignored })
+    const ignored = { onRetried() {}, onRestored() {} }
+    const store = createOutbox({ store: base, clock, log, ...ignored })
     const revoker = createRevoker({ authorizationServer, log })
     const sessions = createSessions({
       store,

@@ -9,7 +9,6 @@ import {
   RECORD_SLACK_MS,
   type RecordKey,
   type ReplaceTokensResult,
-  type RestoreTokensResult,
   type SessionRecord,
   type SessionStore,
   type StoreUnavailable,
@@ -51,21 +50,17 @@ export function createRedisRecords(
     end: (key: RecordKey): string => `${prefix}e:{${redisKeyOf(prefix, key)}}`,
   }
 
-  /** `idleLimitMs`: end it only if the store's clock agrees that a limit has passed. */
-  async function endRecord(
-    key: RecordKey,
-    { gen, reason = '', attempt = '', successor = '' }: EndRequest,
-    idleLimitMs: number | '' = '',
-  ): Promise<EndResult> {
-    const limits = [END_KEPT_MS, idleLimitMs, CLOCK_TOLERANCE_MS]
+  async function end(key: RecordKey, request: EndRequest = {}): Promise<EndResult> {
+    const { gen, reason = '', attempt = '', successor = '', ifPassed = false } = request
+    const limits = [END_KEPT_MS, ifPassed ? idleMs : '', CLOCK_TOLERANCE_MS]
     const args = [gen ?? '', reason, ...limits, attempt, successor]
-    const end = async (...keys: string[]) =>
+    const run = async (...keys: string[]) =>
       (await script('end-record', keys, ...args)) as [number, string, string]
     let oneAtATime = false
-    const both = end(redisKey.record(key), redisKey.end(key)).catch((error: StoreUnavailable) => {
+    const both = run(redisKey.record(key), redisKey.end(key)).catch((error: StoreUnavailable) => {
       oneAtATime = isSlotMoving(error.cause)
       // While their slot migrates, the two keys can only be written one at a time.
-      if (oneAtATime) return end(redisKey.record(key))
+      if (oneAtATime) return run(redisKey.record(key))
       throw error
     })
     const [code, tokens, why] = await both
@@ -150,22 +145,14 @@ export function createRedisRecords(
       const args = [gen, attempt, toBytes(tokens)]
       const reply = await script('replace-tokens', redisKey.record(key), ...args)
       if (reply === -1) return { kind: 'gone' }
-      return reply === 0 ? { kind: 'newer' } : { kind: 'replaced', gen: reply as number }
+      return reply === 0 ? { kind: 'newer' } : { kind: 'replaced', written: reply === 1 }
     },
 
     async reseal(key, was, sealed) {
       return (await script('reseal-tokens', redisKey.record(key), toBytes(was), toBytes(sealed))) === 1
     },
 
-    async restoreTokens(key, { gen, attempt, tokens }): Promise<RestoreTokensResult> {
-      const args = [gen, attempt, toBytes(tokens)]
-      const reply = await script('restore-tokens', redisKey.record(key), ...args)
-      if (reply === -1) return { kind: 'gone' }
-      return { kind: reply === 0 ? 'newer' : 'restored' }
-    },
-
-    end: (key, request = {}) => endRecord(key, request),
-    endPassed: (key, gen, reason) => endRecord(key, { gen, reason }, idleMs),
+    end,
 
     async readEnd(key) {
       const why = await send('get', () => client.get(redisKey.end(key)))

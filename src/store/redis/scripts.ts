@@ -12,7 +12,6 @@ const NAMES = [
   'renew-lease',
   'replace-tokens',
   'reseal-tokens',
-  'restore-tokens',
   'schedule',
   'touch',
 ] as const

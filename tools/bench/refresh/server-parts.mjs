@@ -12,7 +12,7 @@ const PARTS = {
   createAuthorizationServer: 'oauth/client.ts',
   createRedisStore: 'store/redis/store.ts',
   SYSTEM_CLOCK: 'clock.ts',
-  createReliableStore: 'store/reliable.ts',
+  createOutbox: 'store/outbox.ts',
   createSessions: 'session/lifecycle.ts',
   openTokens: 'session/sealed-tokens.ts',
   sealTokens: 'session/sealed-tokens.ts',

@@ -4,7 +4,7 @@ import { importServerParts } from './server-parts.mjs'
 
 const { SYSTEM_CLOCK, openTokens, sealTokens, ...parts } = await importServerParts()
 const { parseConfig, createKeyring, createLog, createAuthorizationServer, createRedisStore, Secret } = parts
-const { createReliableStore, createSessions, createRevoker, createTokens } = parts
+const { createOutbox, createSessions, createRevoker, createTokens } = parts
 
 export { openTokens, SYSTEM_CLOCK, sealTokens }
 
@@ -65,14 +65,12 @@ export function openSessions(settings, onRefreshed) {
   const clock = SYSTEM_CLOCK
   const log = createLog('warn')
   const authorizationServer = createAuthorizationServer({ oauth, egress, concurrency, clock })
-  const store = createReliableStore({
+  const store = createOutbox({
     store: redisStore,
     clock,
     log,
     onRetried() {},
     onRestored() {},
-    onTouched() {},
-    onChanged() {},
   })
   const revoker = createRevoker({ authorizationServer, log })
   const sessions = createSessions({
