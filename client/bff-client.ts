@@ -14,6 +14,8 @@ export interface SignedIn {
   refreshable: boolean
   /** The account code of calls that name none. */
   wac: string | null
+  /** Where the server asks the platform for it. */
+  user: { id: string; name: string | null } | null
   now: string
   sessionId: string
 }

@@ -14,6 +14,7 @@ import { createMetrics } from './ops/metrics.ts'
 import { createReadiness } from './ops/readiness.ts'
 import { createOpsServer } from './ops/routes.ts'
 import type { Caller } from './proxy/caller.ts'
+import { createIdentify } from './proxy/identity.ts'
 import { addProxy, proxyOpenApi, proxyPaths } from './proxy/routes.ts'
 import { createSessionCache } from './session/cache.ts'
 import { createSessionCookies } from './session/cookies.ts'
@@ -143,11 +144,13 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
       return verified === null ? null : inLog(verified.recordKey)
     },
   })
+  const identity = config.identity === null ? null : createIdentify(config.identity, config)
   const services = { config, authorizationServer, store, sessions, cookies, clock, log }
   await addLogin(server, {
     ...services,
     revoke: revoker.revoke,
     keyring,
+    identify: identity?.identify ?? null,
     onSignedIn(flow, granted) {
       metrics.signedIn(flow)
       warnings.signedIn(granted)
@@ -204,6 +207,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
       await background
       await tokens.stop()
       await authorizationServer.close()
+      await identity?.close()
       await ops.close()
       await store.close()
       await tracing?.close()

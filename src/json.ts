@@ -109,3 +109,29 @@ function decimal(text: string): { digits: string; exponent: number } {
   if (digits === '') return { digits, exponent: 0 }
   return { digits, exponent: significant.length - fraction.length + Number(power) }
 }
+
+const LITERALS = /"[^"\\]*(?:\\.[^"\\]*)*"?|-?\d[\d.eE+-]*/g
+
+/**
+ * The text or the integer to which these members and indexes lead in a JSON text, an integer as its digits: numbers of
+ * JavaScript lose those of a long one. null for another value or none. Throws for a text that is no JSON.
+ */
+export function jsonScalarAt(
+  text: string,
+  path: readonly string[],
+): { kind: 'text' | 'integer'; value: string } | null {
+  JSON.parse(text)
+  const tagged = text.replace(LITERALS, (literal) =>
+    literal.startsWith('"') ? `"t${literal.slice(1)}` : `"n${literal}"`,
+  )
+  let value: unknown = JSON.parse(tagged)
+  for (const name of path) {
+    if (typeof value !== 'object' || value === null) return null
+    const key = Array.isArray(value) ? name : `t${name}`
+    value = Object.hasOwn(value, key) ? (value as Record<string, unknown>)[key] : null
+  }
+  if (typeof value !== 'string') return null
+  const [tag, content] = [value[0], value.slice(1)]
+  if (tag === 't') return { kind: 'text', value: content }
+  return /^-?\d+$/.test(content) ? { kind: 'integer', value: content } : null
+}

@@ -39,6 +39,8 @@ export interface Keyring {
   sealBinary(purpose: Purpose, text: string, context: string): string
   /** Opens what `sealBinary` returned; null as in `open`. */
   openBinary(purpose: Purpose, sealed: string, context: string): Opened | null
+  /** 12 hex digits that name a user in the log, of an HMAC under the newest secret. */
+  digitsOf(user: string): string
 }
 
 interface Keys {
@@ -46,6 +48,7 @@ interface Keys {
   id: Buffer
   signing: KeyObject
   sealing: KeyObject
+  users: KeyObject
 }
 
 const IV_BYTES = 12
@@ -104,6 +107,7 @@ export function createKeyring(secrets: readonly Secret[]): Keyring {
       const sealed = sealBytes(purpose, text, context)
       return `${sealed.toString('base64url', 0, ID_BYTES)}.${sealed.toString('base64url', ID_BYTES)}`
     },
+    digitsOf: (user) => createHmac('sha256', newest.users).update(user).digest('hex').slice(0, 12),
     open(purpose, sealed, context) {
       const bytes = readText(sealed)
       return bytes === null ? null : openBytes(purpose, bytes, context)
@@ -138,5 +142,6 @@ function deriveKeys(secret: Secret): Keys {
     id: derive('key id', ID_BYTES),
     signing: createSecretKey(derive('cookie signing', 32)),
     sealing: createSecretKey(derive('sealing', 32)),
+    users: createSecretKey(derive('users in the log', 32)),
   }
 }

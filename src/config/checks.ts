@@ -43,7 +43,7 @@ export function relationFaults(values: Partial<Values>): string[] {
   if (isTryOut && values.PUBLIC_URL && !isLoopback(values.PUBLIC_URL)) {
     faults.push(`SESSION_SECRET is that of docker-compose.yml, which everyone knows; ${HOW_TO_MAKE_ONE}`)
   }
-  const reads = values.OPERATIONS_FILE?.some(({ application }) => application)
+  const reads = values.OPERATIONS_FILE?.operations.some(({ application }) => application)
   if (values.OAUTH_FLOWS?.has('client') && values.CLIENT_FLUX_ALLOWED === null && !reads) {
     faults.push('CLIENT_FLUX_ALLOWED is required with the client flow (entries wac/fluxId, or *)')
   }
@@ -72,7 +72,12 @@ export function relationFaults(values: Partial<Values>): string[] {
 
 /** Faults between the declared operations and other variables. */
 function operationFaults(values: Partial<Values>): string[] {
-  return (values.OPERATIONS_FILE ?? []).flatMap((operation) => {
+  const { operations = [], identity = null } = values.OPERATIONS_FILE ?? {}
+  const unnamed = identity !== null && identity.operation.account !== 'none' && !values.WAC
+  const ofIdentity = unnamed
+    ? ['OPERATIONS_FILE /identity/operation belongs to an account: WAC must be set']
+    : []
+  const ofOperations = operations.flatMap((operation) => {
     const { name, account, application } = operation
     const at = (member: string) => `OPERATIONS_FILE ${jsonPointer('operations', name, member)}`
     const faults: string[] = []
@@ -86,6 +91,7 @@ function operationFaults(values: Partial<Values>): string[] {
     }
     return faults
   })
+  return [...ofOperations, ...ofIdentity]
 }
 
 /** The endpoints of the authorization server on the origin of the resource server. */

@@ -105,7 +105,9 @@ function toConfig(values: Values) {
     /** `wac/fluxId` pairs that may be read without a session; null without the `client` flow. */
     clientFluxAllowed: values.OAUTH_FLOWS.has('client') ? (values.CLIENT_FLUX_ALLOWED ?? new Set()) : null,
     /** Declared in `OPERATIONS_FILE`. */
-    operations: values.OPERATIONS_FILE ?? [],
+    operations: values.OPERATIONS_FILE?.operations ?? [],
+    /** Asked who has signed in; null: nobody is. */
+    identity: values.OPERATIONS_FILE?.identity ?? null,
     /** The first signs and seals, all are accepted. */
     sessionSecrets: values.SESSION_SECRET,
     store: toStore(values),

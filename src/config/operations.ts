@@ -92,25 +92,36 @@ export function sameName(name: string): string {
   return name.toUpperCase().toLowerCase().replace(/[_-]/g, '')
 }
 
-/** The operations that a file declares. A fault begins with its JSON pointer. */
-export const OPERATIONS: Kind<readonly Operation[]> = {
+/** Where the platform says who has signed in. */
+export interface Identity {
+  readonly operation: Operation
+  /** The members and indexes that lead to the user's id in the response, and to the name; null for no name. */
+  readonly id: readonly string[]
+  readonly name: readonly string[] | null
+}
+
+/** What a file declares. */
+export interface Declarations {
+  readonly operations: readonly Operation[]
+  readonly identity: Identity | null
+}
+
+/** What a file declares. A fault begins with its JSON pointer. */
+export const OPERATIONS: Kind<Declarations> = {
   accepts: 'the path of a JSON file that declares operations',
   read(path) {
     const text = readText(path)
     if (text instanceof Refused)
       return new Refused(`must be a file that can be read, but ${quoted(path)} cannot (${text.fault})`)
-    const { operations, faults } = readOperations(text)
-    return faults.length > 0 ? new Refused(...faults) : operations
+    const { operations, identity, faults } = readOperations(text)
+    return faults.length > 0 ? new Refused(...faults) : { operations, identity }
   },
 }
 
 type Faults = (pointer: string, fault: string) => void
 
-/** The operations of a file's text, and every fault in it: a JSON pointer and a sentence without a subject. */
-export function readOperations(text: string): {
-  operations: readonly Operation[]
-  faults: readonly string[]
-} {
+/** The declarations of a file's text, and every fault in it: a JSON pointer and a sentence without a subject. */
+export function readOperations(text: string): Declarations & { faults: readonly string[] } {
   const faults: string[] = []
   const report: Faults = (pointer, fault) => {
     faults.push(`${pointer === '' ? 'the whole' : pointer} ${fault}`)
@@ -119,19 +130,20 @@ export function readOperations(text: string): {
   try {
     file = JSON.parse(text)
   } catch {
-    return { operations: [], faults: ['must be a file of JSON'] }
+    return { operations: [], identity: null, faults: ['must be a file of JSON'] }
   }
   for (const { kind, pointer } of jsonFaults(text)) {
     if (kind === 'repeated') report(pointer, 'is there twice')
     else if (kind === 'reserved') report(pointer, 'has a name that is not accepted')
     else if (kind === 'inexact') report(pointer, 'is a number that cannot be passed on unchanged')
   }
-  if (!isObject(file)) return { operations: [], faults: ['must be a file with a JSON object'] }
-  onlyMembers(file, '', ['operations'], report)
+  if (!isObject(file))
+    return { operations: [], identity: null, faults: ['must be a file with a JSON object'] }
+  onlyMembers(file, '', ['operations', 'identity'], report)
   const { operations: declared } = file
   if (!isObject(declared)) {
     report('/operations', 'must be an object of operations by their names')
-    return { operations: [], faults }
+    return { operations: [], identity: null, faults }
   }
   const names = Object.keys(declared)
   if (names.length > MAX_OPERATIONS)
@@ -141,7 +153,39 @@ export function readOperations(text: string): {
     return operation === null ? [] : [operation]
   })
   reportOverlaps(operations, report)
-  return { operations, faults }
+  return { operations, identity: readIdentity(file.identity, operations, report), faults }
+}
+
+function readIdentity(value: unknown, operations: readonly Operation[], report: Faults): Identity | null {
+  if (value === undefined) return null
+  const at = (...path: string[]) => jsonPointer('identity', ...path)
+  if (!isObject(value)) {
+    report(at(), 'must be an object')
+    return null
+  }
+  onlyMembers(value, at(), ['operation', 'id', 'name'], report)
+  const operation = operations.find(({ name }) => name === value.operation)
+  if (operation === undefined) report(at('operation'), 'must be the name of a declared operation')
+  else {
+    if (operation.method !== 'GET') report(at('operation'), 'must be a GET')
+    if (Object.keys(operation.parameters).length > 0)
+      report(at('operation'), 'must have no parameter in its path but {wac}')
+    if (!operation.formats.includes('JSON')) report(at('operation'), 'must have the format JSON')
+  }
+  const id = readPointer(value.id)
+  if (id === null) report(at('id'), 'must be a JSON pointer, as /id')
+  const name = value.name === undefined ? null : readPointer(value.name)
+  if (value.name !== undefined && name === null) report(at('name'), 'must be a JSON pointer, as /name')
+  return operation === undefined || id === null ? null : { operation, id, name }
+}
+
+/** The members and indexes of a JSON pointer (RFC 6901) to something inside a value; null for another text. */
+function readPointer(value: unknown): readonly string[] | null {
+  if (typeof value !== 'string' || !/^(?:\/(?:[^~/]|~[01])*)+$/.test(value)) return null
+  return value
+    .slice(1)
+    .split('/')
+    .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'))
 }
 
 const MEMBERS = ['method', 'path', 'account', 'parameters', 'query', 'formats', 'body', 'application']

@@ -12,7 +12,7 @@ import type { Revoker } from '../tokens/revoker.ts'
 import type { LoginCookies } from './login-cookies.ts'
 import type { RateLimit } from './rate-limit.ts'
 import type { SessionFacts } from './session-info.ts'
-import type { Redeem, SignIn, SignInFailure } from './sign-in.ts'
+import type { Identify, Redeem, SignIn, SignInFailure } from './sign-in.ts'
 
 /** What sign-in needs of the rest of the server. */
 export interface LoginOptions {
@@ -25,6 +25,8 @@ export interface LoginOptions {
   keyring: Keyring
   clock: Clock
   log: Logger
+  /** null: the platform is not asked who has signed in. */
+  identify: Identify | null
   onSignedIn: (flow: SessionFlow, granted: GrantedTokens) => void
   onSignInFailed: (reason: SignInFailure) => void
 }

@@ -35,6 +35,7 @@ export function createSessionFacts({
     accessTokenExpiresAt: iso(tokens.expiresAt),
     refreshable: tokens.refreshToken !== null,
     wac: defaultWac,
+    user: tokens.user ?? null,
     now: iso(now()),
     sessionId: inLog(key),
   })
@@ -113,6 +114,12 @@ const FACTS = {
   accessTokenExpiresAt: INSTANT,
   refreshable: { type: 'boolean' },
   wac: { type: ['string', 'null'], description: 'The default account code.' },
+  user: {
+    type: ['object', 'null'],
+    description: 'Who has signed in, where `OPERATIONS_FILE` has an identity and the platform answered.',
+    required: ['id', 'name'],
+    properties: { id: { type: 'string' }, name: { type: ['string', 'null'] } },
+  },
   now: {
     ...INSTANT,
     description: 'The clock of the server, to count down whatever the clock of the browser says.',

@@ -1,11 +1,14 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { SessionFlow } from '../config/variables.ts'
 import { type Problem, problem, unavailable } from '../errors.ts'
+import type { Keyring } from '../keyring.ts'
 import { type Logger, type RequestInLog, requestInLog } from '../log.ts'
 import { SIGN_INS_AT_ONCE } from '../oauth/client.ts'
 import type { GrantedTokens, TokenOutcome } from '../oauth/token-response.ts'
+import type { Secret } from '../secret.ts'
 import { recordKeyOf, type SessionCookies } from '../session/cookies.ts'
 import type { NewSession, Sessions } from '../session/lifecycle.ts'
+import type { User } from '../session/sealed-tokens.ts'
 import { inLog, type RecordKey } from '../store/store.ts'
 import type { Revoker } from '../tokens/revoker.ts'
 import type { LoginCookies } from './login-cookies.ts'
@@ -33,20 +36,31 @@ export type SignIn = (
   what: { tokens: GrantedTokens; flow: SessionFlow; members?: Members },
 ) => Promise<NewSession>
 
+/** Asks the platform who has signed in. Never rejects. */
+export type Identify = (
+  accessToken: Secret,
+  requestId: string,
+) => Promise<{ kind: 'user'; user: User } | { kind: 'unknown'; reason: string }>
+
 /** `signIn` over these sessions; `revoke` takes the tokens of a sign-in that could not be stored. */
 export function createSignIn({
   sessions,
   revoke,
   cookies,
   loginCookies,
+  keyring,
   log,
+  identify,
   onSignedIn,
 }: {
   sessions: Pick<Sessions, 'create' | 'abandon' | 'end'>
   revoke: Revoker['revoke']
   cookies: SessionCookies
   loginCookies: Pick<LoginCookies, 'oldest'>
+  keyring: Pick<Keyring, 'digitsOf'>
   log: Logger
+  /** null: the platform is not asked. */
+  identify: Identify | null
   onSignedIn: (flow: SessionFlow, granted: GrantedTokens) => void
 }): SignIn {
   async function endReplaced(key: RecordKey, successor: RecordKey, request: FastifyRequest): Promise<void> {
@@ -60,14 +74,26 @@ export function createSignIn({
     }
   }
 
+  async function whoIs(accessToken: Secret, request: FastifyRequest): Promise<User | null> {
+    const answer = await identify?.(accessToken, request.id)
+    if (answer === undefined) return null
+    if (answer.kind === 'user') return answer.user
+    log.warn(
+      { event: 'login.unidentified', ...requestInLog(request), reason: answer.reason },
+      'the platform did not say who has signed in: the session has no user',
+    )
+    return null
+  }
+
   return async function signIn(request, reply, { tokens: granted, flow, members = {} }) {
     // Of two sign-ins that come back at once, neither has the other's cookies. Both leave their name at what both have:
     // the session before them, or the oldest login cookie. The second one finds the first there, and ends it.
     const replaced = [cookies.recordKeyIn(request), loginCookies.oldest(request.headers.cookie)]
     const key = recordKeyOf(request.session.sessionId)
+    const user = await whoIs(granted.accessToken, request)
     let session: NewSession
     try {
-      session = await sessions.create(key, granted, flow)
+      session = await sessions.create(key, { ...granted, user }, flow)
       // Confirms the record. Without that the library sets no session cookie.
       await request.session.save()
     } catch (error) {
@@ -82,7 +108,8 @@ export function createSignIn({
     }
     cookies.setRecordKey(reply, key)
     onSignedIn(flow, granted)
-    log.info({ event: 'login.succeeded', ...requestInLog(request), recordKey: inLog(key) }, 'signed in')
+    const line = { event: 'login.succeeded', ...requestInLog(request), recordKey: inLog(key) }
+    log.info(user === null ? line : { ...line, user: keyring.digitsOf(user.id) }, 'signed in')
     for (const name of replaced) if (name !== null) await endReplaced(name, key, request)
     return session
   }

@@ -12,8 +12,10 @@ export type Command =
   | { kind: 'version' }
   | { kind: 'count'; json: boolean }
   | { kind: 'count_seals'; json: boolean }
-  | { kind: 'list'; json: boolean }
+  /** `user`: only sessions of this user; null for all. */
+  | { kind: 'list'; json: boolean; user: string | null }
   | { kind: 'end'; id: string; revokes: boolean }
+  | { kind: 'end_user'; user: string; revokes: boolean }
   | { kind: 'end_all'; confirmed: boolean; revokes: boolean }
   | { kind: 'reseal'; json: boolean }
   /** Not understood. */
@@ -30,6 +32,9 @@ export const HELP = `Manages the sessions of a running deployment, in its Redis.
   list                prints one line per session: id, sign-in, last activity, end without
                       further activity, flow, token generation, client
   end <id>            ends one session; the beginning of its id is enough
+  list --user <id>    prints the sessions of one user, by the whole id that the platform gives, where
+                      OPERATIONS_FILE has an identity
+  end --user <id>     ends every session of one user
   end-all --yes       ends every session; without --yes it only says in which Redis, below which prefix
   reseal              seals tokens that are under an older secret under the newest one
 
@@ -39,11 +44,12 @@ export const HELP = `Manages the sessions of a running deployment, in its Redis.
   --version           prints the version
 
 The command needs the environment of the server: REDIS_URL and its options, SESSION_IDLE_SECONDS
-for list, SESSION_SECRET for all commands but list and the plain count, and the client's
-variables where OAUTH_REVOCATION_URL is set. The server does not know which user a session
-belongs to: the times in list tell sessions apart.
+for list, SESSION_SECRET for all commands but the plain list and count, and the client's
+variables where OAUTH_REVOCATION_URL is set. Without an identity in OPERATIONS_FILE the server does
+not know which user a session belongs to: the times in list tell sessions apart.
 
-Exit code 0: done. 1: not done, for example no such session, or Redis cannot be reached.
+Exit code 0: done. 1: not done, for example no such session, a session that no secret of
+SESSION_SECRET opens and so may be the user's, or Redis cannot be reached.
 2: called wrongly, or the environment has faults; nothing was done.
 `
 
@@ -52,6 +58,7 @@ const OPTIONS = {
   version: { type: 'boolean' },
   'old-key': { type: 'boolean' },
   json: { type: 'boolean' },
+  user: { type: 'string' },
   yes: { type: 'boolean' },
   'no-revoke': { type: 'boolean' },
 } as const
@@ -61,15 +68,18 @@ type Option = keyof typeof OPTIONS
 const COMMANDS: Readonly<Record<string, readonly Option[]>> = {
   help: [],
   count: ['old-key', 'json'],
-  list: ['json'],
-  end: ['no-revoke'],
+  list: ['json', 'user'],
+  end: ['no-revoke', 'user'],
   'end-all': ['yes', 'no-revoke'],
   reseal: ['json'],
 }
 
 /** Reads the arguments of a command line; `wrong` for faulty ones. */
 export function parseArguments(args: readonly string[]): Command {
-  let parsed: { values: Partial<Record<Option, boolean>>; positionals: string[] }
+  let parsed: {
+    values: Partial<Record<Exclude<Option, 'user'>, boolean>> & { user?: string }
+    positionals: string[]
+  }
   try {
     parsed = parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true })
   } catch (error) {
@@ -88,22 +98,32 @@ export function parseArguments(args: readonly string[]): Command {
   if (more.length > 0 || (id !== undefined && name !== 'end')) {
     return { kind: 'wrong', message: `${name} takes ${name === 'end' ? 'one id' : 'no further argument'}.` }
   }
+  const { user } = values
+  if (user !== undefined && !isUserId(user))
+    return { kind: 'wrong', message: '--user takes the whole id of a user, 1 to 256 characters.' }
   const json = values.json === true
   const revokes = values['no-revoke'] !== true
   switch (name) {
     case 'count':
       return { kind: values['old-key'] ? 'count_seals' : 'count', json }
     case 'list':
-      return { kind: 'list', json }
+      return { kind: 'list', json, user: user ?? null }
     case 'reseal':
       return { kind: 'reseal', json }
     case 'end-all':
       return { kind: 'end_all', confirmed: values.yes === true, revokes }
     default:
+      if (user !== undefined && id !== undefined)
+        return { kind: 'wrong', message: 'end takes the id of a session or --user, not both.' }
+      if (user !== undefined) return { kind: 'end_user', user, revokes }
       if (id === undefined || !/^[0-9a-f]{1,64}$/i.test(id))
         return { kind: 'wrong', message: 'end takes the id of a session, or its beginning, in hex digits.' }
       return { kind: 'end', id: id.toLowerCase(), revokes }
   }
+}
+
+function isUserId(text: string): boolean {
+  return text !== '' && [...text].length <= 256
 }
 
 /** Where a command writes. Nothing but visible ASCII and spaces passes, in one line for each call. */

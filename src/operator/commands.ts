@@ -1,9 +1,10 @@
 import { createKeyring } from '../keyring.ts'
 import type { RecordKey, SessionRecord } from '../store/store.ts'
 import type { Command, CommandOptions, Terminal } from './cli.ts'
-import { endAll, endOne } from './end.ts'
+import { endAll, endOne, endUser } from './end.ts'
 import { reseal, type SealOptions, sealOf } from './reseal.ts'
 import { batches, distinct } from './scan.ts'
+import { reportUser, sessionsOf } from './user.ts'
 
 /** Runs a command. Resolves with whether it is done. Rejects with `StoreUnavailable`. */
 export async function runCommand(
@@ -14,13 +15,17 @@ export async function runCommand(
     case 'count':
       return await count(options, command.json)
     case 'list':
-      return await list(options, command.json)
+      return command.user === null
+        ? await list(options, command.json)
+        : await listUser(options, { user: command.user, json: command.json })
     case 'count_seals':
       return await countSeals(options, command.json)
     case 'reseal':
       return await resealAll(options, command.json)
     case 'end':
       return await endOne(options, command.id)
+    case 'end_user':
+      return await endUser(options, command.user)
     case 'end_all':
       return await endAll(options)
   }
@@ -42,6 +47,19 @@ async function list({ store, terminal }: CommandOptions, json: boolean): Promise
     }
   }
   return true
+}
+
+async function listUser(
+  options: CommandOptions,
+  { user, json }: { user: string; json: boolean },
+): Promise<boolean> {
+  const { terminal } = options
+  const found = { sessions: 0, unreadable: 0 }
+  for await (const { key, record } of sessionsOf(user, options, found)) {
+    const session = describeSession(key, record)
+    await terminal.print(json ? toJson(session) : toLine(session))
+  }
+  return reportUser(terminal, user, found)
 }
 
 /** A session without anything that opens it. */

@@ -6,6 +6,7 @@ import type { RecordKey, SessionStore } from '../store/store.ts'
 import { createRevoker } from '../tokens/revoker.ts'
 import type { CommandOptions } from './cli.ts'
 import { batches, distinct } from './scan.ts'
+import { reportUser, sessionsOf } from './user.ts'
 
 const REVOCATIONS_AT_ONCE = 8
 /** How long the command waits for the last revocations. */
@@ -47,6 +48,21 @@ export async function endAll(options: CommandOptions): Promise<boolean> {
     await ending.finish()
   }
   return true
+}
+
+/** Ends every session of one user. False where there is none, or where a session could not be opened. */
+export async function endUser(options: CommandOptions, user: string): Promise<boolean> {
+  const { terminal } = options
+  const ending = createEnding(options)
+  const seen = { sessions: 0, unreadable: 0 }
+  let ended = 0
+  try {
+    for await (const { key } of sessionsOf(user, options, seen)) if (await ending.end(key)) ended += 1
+  } finally {
+    await terminal.print(`ended ${ended}`)
+    await ending.finish()
+  }
+  return reportUser(terminal, user, seen)
 }
 
 type FoundKey = { kind: 'one'; key: RecordKey } | { kind: 'none' } | { kind: 'several'; count: number }

@@ -2,7 +2,6 @@ import type { Clock } from '../clock.ts'
 import type { SessionFlow } from '../config/variables.ts'
 import type { Keyring } from '../keyring.ts'
 import type { Logger, RequestInLog } from '../log.ts'
-import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { OutboxStore } from '../store/outbox.ts'
 import {
   type EndResult,
@@ -21,11 +20,14 @@ interface Ended {
   key: RecordKey
   reason: EndReason
   request?: RequestInLog | undefined
+  /** As the log names the user of the session (`Keyring.digitsOf`). */
+  user?: string | undefined
 }
 
 /** Logs that a session ended, for the server and for the operator's commands. */
-export function logEnded(log: Logger, { key, reason, request }: Ended): void {
-  log.info({ event: 'session.ended', reason, recordKey: inLog(key), ...request }, 'session ended')
+export function logEnded(log: Logger, { key, reason, request, user }: Ended): void {
+  const line = { event: 'session.ended', reason, recordKey: inLog(key), ...request }
+  log.info(user === undefined ? line : { ...line, user }, 'session ended')
 }
 
 /**
@@ -83,8 +85,9 @@ export function createEndSession(options: EndSessionOptions): EndSession {
     tokens: string,
     { reason, request }: Omit<Ended, 'key'>,
   ): Promise<true> {
-    options.onEnded({ key, reason, request })
     const opened = openTokens(keyring, key, tokens)
+    const user = opened?.tokens.user
+    options.onEnded({ key, reason, request, user: user ? keyring.digitsOf(user.id) : undefined })
     if (opened === null) options.onUnreadable(key)
     else if (reason !== 'replaced') options.revoke(opened.tokens)
     // An entry that stays is dropped when it is claimed. An operator's command has no metrics: the replica that claims
@@ -107,7 +110,7 @@ export function createEndSession(options: EndSessionOptions): EndSession {
 export interface NewSession {
   key: RecordKey
   record: Pick<SessionRecord, 'flow' | 'createdAt' | 'idleEndsAt' | 'endsAt'>
-  tokens: Pick<TokenSet, 'expiresAt' | 'refreshToken'>
+  tokens: Pick<TokenSet, 'expiresAt' | 'refreshToken' | 'user'>
 }
 
 /**
@@ -117,7 +120,7 @@ export interface NewSession {
  */
 export interface Sessions {
   /** Creates a provisional session, which lives for 15 s unless it is confirmed. */
-  create(key: RecordKey, granted: GrantedTokens, flow: SessionFlow): Promise<NewSession>
+  create(key: RecordKey, granted: TokenSet, flow: SessionFlow): Promise<NewSession>
   /** Ends a session whose creation or confirmation failed, as soon as the store takes that. Its tokens are not revoked here. */
   abandon(key: RecordKey): void
   /**
@@ -171,7 +174,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     )
   }
 
-  async function create(key: RecordKey, granted: GrantedTokens, flow: SessionFlow): Promise<NewSession> {
+  async function create(key: RecordKey, granted: TokenSet, flow: SessionFlow): Promise<NewSession> {
     const createdAt = clock.wall()
     const limit = createdAt + options.maxMs
     const endsAt = granted.refreshToken === null ? Math.min(limit, granted.expiresAt) : limit

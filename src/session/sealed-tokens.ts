@@ -2,6 +2,12 @@ import type { Keyring } from '../keyring.ts'
 import { Secret } from '../secret.ts'
 import type { RecordKey } from '../store/store.ts'
 
+/** Who has signed in, as the platform says. It permits nothing. */
+export interface User {
+  readonly id: string
+  readonly name: string | null
+}
+
 /** The tokens of one session, as the record keeps them sealed. */
 export interface TokenSet {
   accessToken: Secret
@@ -12,6 +18,8 @@ export interface TokenSet {
   /** The life of the access token when it was issued. */
   lifeSeconds: number
   scope: string | null
+  /** Absent or null where it is not known. */
+  user?: User | null
 }
 
 interface OpenedTokens {
@@ -26,6 +34,7 @@ interface Plain {
   e: number
   l: number
   s: string | null
+  u?: readonly [id: string, name: string | null]
 }
 
 /** A string of one byte a character. Bound to the record key: a sealed set that is moved to another record does not open there. */
@@ -36,6 +45,7 @@ export function sealTokens(keyring: Keyring, key: RecordKey, tokens: TokenSet): 
     e: tokens.expiresAt,
     l: tokens.lifeSeconds,
     s: tokens.scope,
+    ...(tokens.user ? { u: [tokens.user.id, tokens.user.name] } : {}),
   }
   return keyring.sealBinary('tokens', JSON.stringify(plain), key)
 }
@@ -52,6 +62,7 @@ export function openTokens(keyring: Keyring, key: RecordKey, sealed: string): Op
       expiresAt: plain.e,
       lifeSeconds: plain.l,
       scope: plain.s,
+      user: plain.u === undefined ? null : { id: plain.u[0], name: plain.u[1] },
     },
     underOlderSecret: opened.underOlderSecret,
   }

@@ -471,5 +471,6 @@ function asExpired(session: LiveSession, at: number): LiveSession {
 
 /** A refresh response without a refresh token leaves the old one in force (RFC 6749 section 6). */
 function keepRefreshToken(granted: GrantedTokens, before: TokenSet): TokenSet {
-  return { ...granted, refreshToken: granted.refreshToken ?? before.refreshToken }
+  const user = before.user ?? null
+  return { ...granted, refreshToken: granted.refreshToken ?? before.refreshToken, user }
 }

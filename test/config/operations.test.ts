@@ -445,3 +445,51 @@ t.test('operations of one path name its parameters alike', async (t) => {
     '/operations/Remove/path must name its parameters as Read does, which has the same path',
   ])
 })
+
+t.test(
+  'an identity names a GET without further parameters, and where its answer has id and name',
+  async (t) => {
+    const Me = { method: 'GET', path: '/{wac}/me' }
+    const identity = { operation: 'Me', id: '/user/id', name: '/user/a~1b' }
+    const read = (change: object, operation: object = Me) =>
+      readOperations(JSON.stringify({ operations: { Me: operation }, identity: { ...identity, ...change } }))
+    t.match(read({}), {
+      identity: { operation: { name: 'Me' }, id: ['user', 'id'], name: ['user', 'a/b'] },
+      faults: [],
+    })
+    t.match(read({ name: undefined }), { identity: { name: null }, faults: [] })
+    const cases: [change: object, fault: string, operation?: object][] = [
+      [{ operation: 'You' }, '/identity/operation must be the name of a declared operation'],
+      [{}, '/identity/operation must be a GET', { ...Me, method: 'POST' }],
+      [
+        {},
+        '/identity/operation must have no parameter in its path but {wac}',
+        { method: 'GET', path: '/{wac}/users/all/{x}', parameters: { x: 'id' } },
+      ],
+      [{}, '/identity/operation must have the format JSON', { ...Me, formats: ['CSV'] }],
+      [{ id: 'id' }, '/identity/id must be a JSON pointer, as /id'],
+      [{ id: undefined }, '/identity/id must be a JSON pointer, as /id'],
+      [{ name: 7 }, '/identity/name must be a JSON pointer, as /name'],
+      [{ email: '/email' }, '/identity/email is not known'],
+    ]
+    for (const [change, fault, operation] of cases)
+      t.strictSame(read(change, operation).faults, [fault], fault)
+    t.match(readOperations('{"operations":{},"identity":"Me"}').faults, ['/identity must be an object'])
+  },
+)
+
+t.test('an identity of an account needs WAC', async (t) => {
+  const declared = (operation: object) => {
+    const folder = t.testdir({
+      'operations.json': JSON.stringify({
+        operations: { Me: { method: 'GET', ...operation } },
+        identity: { operation: 'Me', id: '/id' },
+      }),
+    })
+    return { OPERATIONS_FILE: `${folder}/operations.json` }
+  }
+  const ofAccount = declared({ path: '/{wac}/me' })
+  t.match(faultsOf(ofAccount), [/^OPERATIONS_FILE \/identity\/operation .*WAC must be set$/])
+  t.ok(configOf({ ...ofAccount, WAC: 'DEMO' }).identity)
+  t.ok(configOf(declared({ path: '/me', account: 'none' })).identity)
+})

@@ -7,8 +7,10 @@ t.test('every command line is read', async (t) => {
     ['count --json', { kind: 'count', json: true }],
     ['count --old-key', { kind: 'count_seals', json: false }],
     ['--old-key count --json', { kind: 'count_seals', json: true }],
-    ['list', { kind: 'list', json: false }],
-    ['list --json', { kind: 'list', json: true }],
+    ['list', { kind: 'list', json: false, user: null }],
+    ['list --json', { kind: 'list', json: true, user: null }],
+    ['list --user a-1', { kind: 'list', json: false, user: 'a-1' }],
+    ['end --user a-1 --no-revoke', { kind: 'end_user', user: 'a-1', revokes: false }],
     ['end 0aF', { kind: 'end', id: '0af', revokes: true }],
     [`end ${'0'.repeat(64)} --no-revoke`, { kind: 'end', id: '0'.repeat(64), revokes: false }],
     ['end-all', { kind: 'end_all', confirmed: false, revokes: true }],
@@ -35,6 +37,10 @@ t.test('a wrong command line says why, and runs nothing', async (t) => {
     ['end 0a --yes', /takes no --yes/],
     ['count --yes', /takes no --yes/],
     ['list --old-key', /takes no --old-key/],
+    ['end 0a --user a-1', /not both/],
+    ['list --user=', /whole id/],
+    [`list --user ${'a'.repeat(257)}`, /256/],
+    ['count --user a-1', /takes no --user/],
     ['count --force', /--force/],
     ['count --json=1', /--json/],
   ]
@@ -46,7 +52,7 @@ t.test('a wrong command line says why, and runs nothing', async (t) => {
 
 t.test('the help names every command, every option and every exit code', async (t) => {
   for (const word of [
-    ...['count', 'count --old-key', 'list', 'end <id>', 'end-all --yes', 'reseal'],
+    ...['count', 'count --old-key', 'list', 'end <id>', 'end --user <id>', 'end-all --yes', 'reseal'],
     ...['--json', '--no-revoke', '--help', '0: done', '1: not done', '2: called wrongly'],
   ]) {
     t.ok(HELP.includes(word), word)

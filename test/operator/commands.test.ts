@@ -6,7 +6,7 @@ import { type Command, createTerminal } from '../../src/operator/cli.ts'
 import { runCommand } from '../../src/operator/commands.ts'
 import { countRevocation } from '../../src/operator/end.ts'
 import { Secret } from '../../src/secret.ts'
-import { sealTokens } from '../../src/session/sealed-tokens.ts'
+import { sealTokens, type User } from '../../src/session/sealed-tokens.ts'
 import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
 import { IDLE_MS, memoryStore, newKey, newRecord, startSession, type TestStore } from '../store/stores.ts'
 
@@ -67,8 +67,9 @@ function createOperator(t: Parameters<typeof memoryStore>[0]): Operator {
   }
 }
 
-function sealFor(made: TestStore, key: RecordKey, secret: Secret): string {
+function sealFor(made: TestStore, key: RecordKey, secret: Secret, user: User | null): string {
   const tokens = {
+    user,
     accessToken: new Secret('an-access-token'),
     refreshToken: new Secret('a-refresh-token'),
     expiresAt: made.now() + 3_600_000,
@@ -78,9 +79,9 @@ function sealFor(made: TestStore, key: RecordKey, secret: Secret): string {
   return sealTokens(createKeyring([secret]), key, tokens)
 }
 
-async function sealedSession(made: TestStore, secret: Secret): Promise<RecordKey> {
+async function sealedSession(made: TestStore, secret: Secret, user: User | null = null): Promise<RecordKey> {
   const key = newKey()
-  const sealed = sealFor(made, key, secret)
+  const sealed = sealFor(made, key, secret, user)
   await made.store.create(key, newRecord(made.now(), { tokens: sealed }), 15_000)
   await made.store.confirm(key)
   return key
@@ -100,7 +101,7 @@ t.test('a session that a scan yields twice is counted once', async (t) => {
   t.strictSame(out, ['450'])
   await run({ kind: 'count', json: true }, [], twice)
   t.strictSame(out, ['{"sessions":450}'])
-  await run({ kind: 'list', json: false }, [], twice)
+  await run({ kind: 'list', json: false, user: null }, [], twice)
   t.equal(out.length, 450)
 })
 
@@ -111,12 +112,12 @@ t.test('a line shows the public facts of a session, in printable ASCII', async (
   const key = await startSession(made, { client: 'the\u001b[31m \u009b31m app' })
   await made.pass(60_000)
   await made.store.touch(key)
-  await run({ kind: 'list', json: false })
+  await run({ kind: 'list', json: false, user: null })
   const seenAt = made.now()
   t.strictSame(out, [
     [key, iso(createdAt), iso(seenAt), iso(seenAt + IDLE_MS), 'code', '1', 'the?[31m ?31m app'].join('  '),
   ])
-  await run({ kind: 'list', json: true })
+  await run({ kind: 'list', json: true, user: null })
   t.match(out[0], /^[\x20-\x7e]+$/, 'nothing that moves a terminal')
   t.strictSame(JSON.parse(out[0]!), {
     id: key,
@@ -202,7 +203,7 @@ t.test('older and unreadable seals are counted separately, and reseal replaces t
 t.test('tokens that are replaced during reseal stay, and are read again', async (t) => {
   const { made, run, out } = createOperator(t)
   const key = await sealedSession(made, A!)
-  const newer = sealFor(made, key, B!)
+  const newer = sealFor(made, key, B!, null)
   const racing: SessionStore = {
     ...made.store,
     async reseal(...args) {
@@ -239,4 +240,32 @@ t.test('after 20 failures in a row no further revocation is sent, and the rest i
   }
   t.equal(mixed.unrevoked(), 90)
   t.equal(asked, 120, 'one that works now and then is asked each time')
+})
+
+t.test('the sessions of a user are listed and ended by the whole id', async (t) => {
+  const { made, run, out, err } = createOperator(t)
+  const user = (id: string): User => ({ id, name: 'Alice' })
+  const ofAlice = [await sealedSession(made, A!, user('alice')), await sealedSession(made, A!, user('alice'))]
+  const others = [await sealedSession(made, A!, user('alice2')), await sealedSession(made, A!)]
+
+  t.notOk(await run({ kind: 'list', json: false, user: 'ali' }), 'nobody has this id')
+  t.match(err, ['There is no session of the user ali.'])
+  t.ok(await run({ kind: 'list', json: true, user: 'alice' }))
+  t.strictSame(out.map((line) => (JSON.parse(line) as { id: string }).id).sort(), [...ofAlice].sort())
+
+  t.ok(await run({ kind: 'end_user', user: 'alice', revokes: false }))
+  t.strictSame(out, ['ended 2'])
+  for (const key of ofAlice) t.equal(await made.store.read(key), null)
+  for (const key of others) t.ok(await made.store.read(key))
+})
+
+t.test('a session that no secret opens may be of the user, so the command is not done', async (t) => {
+  const { made, run, out, err } = createOperator(t)
+  await sealedSession(made, A!, { id: 'alice', name: null })
+  await sealedSession(made, B!, { id: 'alice', name: null })
+  t.notOk(await run({ kind: 'list', json: false, user: 'alice' }))
+  t.equal(out.length, 1)
+  t.match(err, [/^1 sessions cannot be opened/])
+  t.notOk(await run({ kind: 'end_user', user: 'alice', revokes: false }))
+  t.strictSame(out, ['ended 1'])
 })

@@ -174,7 +174,9 @@ export class Replica implements Owner {
       revoke: revoker.revoke,
       cookies,
       loginCookies: { oldest: () => null },
+      keyring,
       log,
+      identify: null,
       onSignedIn() {},
     })
     tokens.start()

@@ -1,0 +1,132 @@
+import { writeFileSync } from 'node:fs'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import t, { type Test } from 'tap'
+import { listenOnLoopback } from '../helpers/ports.ts'
+import { presentations } from '../helpers/replicas.ts'
+import { type Bff, signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
+import { makeFolder } from '../helpers/watchdog.ts'
+
+const DECLARED = {
+  operations: { GetMe: { method: 'GET', path: '/{wac}/User/me' } },
+  identity: { operation: 'GetMe', id: '/id', name: '/name' },
+}
+
+function declarations(content: object = DECLARED): string {
+  const file = `${makeFolder('identity')}/operations.json`
+  writeFileSync(file, JSON.stringify(content))
+  return file
+}
+
+interface SessionBody {
+  user: { id: string; name: string | null } | null
+}
+
+/** Signs in where the platform answers the question after the user with `answer`. */
+async function signInWith(
+  t: Test,
+  answer: (request: IncomingMessage, response: ServerResponse) => void,
+  { env = {}, declared = DECLARED }: { env?: Record<string, string>; declared?: object } = {},
+) {
+  const asked: IncomingMessage[] = []
+  const server = createServer((request, response) => {
+    asked.push(request)
+    answer(request, response)
+  })
+  const baseUrl = `http://127.0.0.1:${await listenOnLoopback(t, server)}`
+  const sandbox = await startSandbox(t)
+  const platform = { authUrl: sandbox.authUrl, baseUrl }
+  const bff = await startBff(t, platform, { OPERATIONS_FILE: declarations(declared), ...env })
+  const browser = bff.browser()
+  t.equal((await signIn(browser, sandbox)).status, 303)
+  const { user } = (await browser.fetch('/auth/session')).json() as unknown as SessionBody
+  return { asked, bff, browser, sandbox, user }
+}
+
+function linesOf(bff: Bff, event: string): Record<string, unknown>[] {
+  return bff
+    .log()
+    .split('\n')
+    .filter((line) => line.includes(`"${event}"`))
+    .map((line) => JSON.parse(line) as Record<string, unknown>)
+}
+
+const json = (body: string) => (_: IncomingMessage, response: ServerResponse) => response.end(body)
+
+t.test('a session knows its user, through each refresh, and the log has digits for the id', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { OPERATIONS_FILE: declarations() })
+  const browser = bff.browser()
+  sandbox.faults.set({ expiresIn: { value: 1 } })
+  await signIn(browser, sandbox)
+  const userOf = async () => ((await browser.fetch('/auth/session')).json() as unknown as SessionBody).user
+  t.strictSame(await userOf(), { id: 'user-alice', name: 'alice' })
+  await until('two refreshes', () => presentations(sandbox).length >= 2)
+  t.strictSame(await userOf(), { id: 'user-alice', name: 'alice' })
+  await browser.fetch('/auth/logout', { method: 'POST' })
+  const [begun] = linesOf(bff, 'login.succeeded')
+  const [ended] = linesOf(bff, 'session.ended')
+  t.match(begun?.user, /^[0-9a-f]{12}$/)
+  t.equal(ended?.user, begun?.user)
+  t.notMatch(bff.log(), /user-alice/)
+})
+
+t.test('the question is asked once, with the bearer and the headers of every call', async (t) => {
+  const env = { UPSTREAM_HEADERS: '{"X-Api-Version":"7"}' }
+  const { asked, user } = await signInWith(t, json('{"id":"u 1","name":"Ünal"}'), { env })
+  t.strictSame(user, { id: 'u 1', name: 'Ünal' })
+  t.equal(asked.length, 1)
+  t.match(asked[0]!, {
+    method: 'GET',
+    url: '/DEMO/User/me?format=JSON',
+    headers: {
+      authorization: /^Bearer ./,
+      'x-api-version': '7',
+      'user-agent': /^token-handler-bff\//,
+      'x-request-id': /./,
+      accept: 'application/json',
+    },
+  })
+})
+
+t.test('an id is a text or an integer, kept digit by digit, wherever its pointer leads', async (t) => {
+  const declared = { ...DECLARED, identity: { operation: 'GetMe', id: '/a~1b/0/id', name: '/name' } }
+  const found = await signInWith(t, json('{"a/b":[{"id":12345678901234567890}],"name":null}'), { declared })
+  t.strictSame(found.user, { id: '12345678901234567890', name: null })
+})
+
+const NO_ANSWERS: Readonly<Record<string, (request: IncomingMessage, response: ServerResponse) => void>> = {
+  'another status': (_, response) => response.writeHead(401).end('{"id":"a"}'),
+  'no JSON': json('<user/>'),
+  'no id': json('{"name":"a"}'),
+  'an id that is a number with a fraction': json('{"id":1.5}'),
+  'an id of 257 characters': json(`{"id":"${'a'.repeat(257)}"}`),
+  'an empty id': json('{"id":""}'),
+  'a control character in the id': json('{"id":"a\\u0007"}'),
+  'a format character in the name': json('{"id":"a","name":"\\u202eevil"}'),
+  'a lone surrogate in the name': json('{"id":"a","name":"\\ud800"}'),
+  'a name of 257 characters': json(`{"id":"a","name":"${'a'.repeat(257)}"}`),
+  'more than 64 KiB': json(`{"id":"a","more":"${'a'.repeat(65_536)}"}`),
+  'a connection that ends': (request) => void request.socket.destroy(),
+  'nothing for three seconds': () => {},
+}
+
+for (const [what, answer] of Object.entries(NO_ANSWERS)) {
+  t.test(`without an answer the session has no user, and the log a warning: ${what}`, async (t) => {
+    const { asked, bff, browser, user } = await signInWith(t, answer)
+    t.equal(user, null)
+    t.equal(asked.length, 1, 'no refresh, no repeat')
+    const [warning, ...more] = linesOf(bff, 'login.unidentified')
+    t.match(warning, { reason: /./, recordKey: undefined })
+    t.strictSame(more, [])
+    t.equal((await browser.fetch('/auth/session')).status, 200)
+  })
+}
+
+t.test('without an identity nothing is asked, and the user is null', async (t) => {
+  const { asked, user } = await signInWith(t, json('{"id":"a"}'), {
+    declared: { operations: DECLARED.operations },
+  })
+  t.equal(user, null)
+  t.strictSame(asked, [])
+})
