@@ -38,6 +38,7 @@ t.test('required variables are enough, and all others have their documented defa
     egress: { https: null, http: null, exempt: [] },
     clientFluxAllowed: null,
     operations: [],
+    identity: null,
     sessionSecrets: [SESSION_SECRET],
     store: {
       kind: 'redis',
@@ -148,6 +149,7 @@ t.test('the configuration holds the value of every variable', async (t) => {
     },
     clientFluxAllowed: ['DEMO/flux-1', 'DEMO/a.b~c'],
     operations: [],
+    identity: null,
     sessionSecrets: [SESSION_SECRET, OTHER_SECRET],
     store: {
       kind: 'redis',

@@ -32,6 +32,7 @@ t.test(
       'accessTokenExpiresAt',
       'refreshable',
       'wac',
+      'user',
       'now',
       'sessionId',
     ])
