@@ -7,12 +7,13 @@ import type { AuthorizationServer } from '../oauth/client.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { Sessions } from '../session/lifecycle.ts'
+import type { Identify } from '../session/user.ts'
 import type { OutboxStore } from '../store/outbox.ts'
 import type { Revoker } from '../tokens/revoker.ts'
 import type { LoginCookies } from './login-cookies.ts'
 import type { RateLimit } from './rate-limit.ts'
 import type { SessionFacts } from './session-info.ts'
-import type { Identify, Redeem, SignIn, SignInFailure } from './sign-in.ts'
+import type { Redeem, SignIn, SignInFailure } from './sign-in.ts'
 
 /** What sign-in needs of the rest of the server. */
 export interface LoginOptions {

@@ -8,7 +8,7 @@ import type { GrantedTokens, TokenOutcome } from '../oauth/token-response.ts'
 import type { Secret } from '../secret.ts'
 import { recordKeyOf, type SessionCookies } from '../session/cookies.ts'
 import type { NewSession, Sessions } from '../session/lifecycle.ts'
-import type { User } from '../session/sealed-tokens.ts'
+import type { Identify, User } from '../session/user.ts'
 import { inLog, type RecordKey } from '../store/store.ts'
 import type { Revoker } from '../tokens/revoker.ts'
 import type { LoginCookies } from './login-cookies.ts'
@@ -35,12 +35,6 @@ export type SignIn = (
   reply: FastifyReply,
   what: { tokens: GrantedTokens; flow: SessionFlow; members?: Members },
 ) => Promise<NewSession>
-
-/** Asks the platform who has signed in. Never rejects. */
-export type Identify = (
-  accessToken: Secret,
-  requestId: string,
-) => Promise<{ kind: 'user'; user: User } | { kind: 'unknown'; reason: string }>
 
 /** `signIn` over these sessions; `revoke` takes the tokens of a sign-in that could not be stored. */
 export function createSignIn({

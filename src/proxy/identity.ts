@@ -1,18 +1,14 @@
 import { buildConnector, Pool } from 'undici'
 import type { Config } from '../config/config.ts'
 import { proxyFor } from '../config/egress.ts'
-import type { Identity } from '../config/operations.ts'
+import { type Identity, pathOfOperation } from '../config/operations.ts'
 import { throughProxy } from '../egress.ts'
 import { jsonPointer, jsonScalarAt } from '../json.ts'
 import type { Secret } from '../secret.ts'
-import type { User } from '../session/sealed-tokens.ts'
+import type { Identify } from '../session/user.ts'
 import { fixedHeaders } from './headers.ts'
 
-/** Who has signed in, or why that is not known. */
-type Identified = { kind: 'user'; user: User } | { kind: 'unknown'; reason: string }
-
-/** Asks the platform whose access token this is. Never rejects. */
-type Identify = (accessToken: Secret, requestId: string) => Promise<Identified>
+type Identified = Awaited<ReturnType<Identify>>
 
 const TIMEOUT_MS = 3_000
 const MAX_BYTES = 64 * 1024
@@ -31,9 +27,7 @@ export function createIdentify(
     connections: CONNECTIONS,
     connect: proxy === null ? connect : throughProxy(proxy, connect, TIMEOUT_MS),
   })
-  const path = identity.operation.segments
-    .map((segment) => `/${'literal' in segment ? segment.literal : wac.default}`)
-    .join('')
+  const path = pathOfOperation(identity.operation).replace('{wac}', String(wac.default))
   const target = `${base.pathname.replace(/\/$/, '')}${path}?format=JSON`
   const fixed = fixedHeaders(upstream.headers)
 

@@ -1,12 +1,7 @@
 import type { Keyring } from '../keyring.ts'
 import { Secret } from '../secret.ts'
 import type { RecordKey } from '../store/store.ts'
-
-/** Who has signed in, as the platform says. It permits nothing. */
-export interface User {
-  readonly id: string
-  readonly name: string | null
-}
+import type { User } from './user.ts'
 
 /** The tokens of one session, as the record keeps them sealed. */
 export interface TokenSet {

@@ -345,7 +345,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
     const { gen } = record
     switch (outcome.kind) {
       case 'granted':
-        return await save({ key, record, tokens: keepRefreshToken(outcome.tokens, tokens) }, attempt)
+        return await save({ key, record, tokens: carryOver(outcome.tokens, tokens) }, attempt)
       case 'refused': {
         const openForMs = earlierOpenUntil - clock.monotonic()
         if (openForMs > 0) {
@@ -469,8 +469,8 @@ function asExpired(session: LiveSession, at: number): LiveSession {
   return { ...session, tokens: { ...tokens, expiresAt: Math.min(tokens.expiresAt, at) } }
 }
 
-/** A refresh response without a refresh token leaves the old one in force (RFC 6749 section 6). */
-function keepRefreshToken(granted: GrantedTokens, before: TokenSet): TokenSet {
-  const user = before.user ?? null
+/** A refresh response names no user, and one without a refresh token leaves the old one in force (RFC 6749 section 6). */
+function carryOver(granted: GrantedTokens, before: TokenSet): TokenSet {
+  const { user = null } = before
   return { ...granted, refreshToken: granted.refreshToken ?? before.refreshToken, user }
 }

@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import t, { type Test } from 'tap'
+import { startConnectProxy } from '../helpers/connect-proxy.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
 import { presentations } from '../helpers/replicas.ts'
 import { type Bff, signIn, startBff, startSandbox } from '../helpers/system.ts'
@@ -87,6 +88,33 @@ t.test('the question is asked once, with the bearer and the headers of every cal
       accept: 'application/json',
     },
   })
+})
+
+t.test('the token goes into the query where UPSTREAM_TOKEN_IN says so', async (t) => {
+  const { asked, user } = await signInWith(t, json('{"id":"a"}'), { env: { UPSTREAM_TOKEN_IN: 'query' } })
+  t.strictSame(user, { id: 'a', name: null })
+  t.match(asked[0]!.url, /^\/DEMO\/User\/me\?format=JSON&access_token=./)
+  t.equal(asked[0]!.headers.authorization, undefined)
+})
+
+t.test('the question passes the egress proxy', async (t) => {
+  const proxy = await startConnectProxy(t)
+  const env = { HTTP_PROXY: proxy.url }
+  const { asked, user } = await signInWith(t, json('{"id":"a"}'), { env })
+  t.strictSame(user, { id: 'a', name: null })
+  t.ok(proxy.targets.includes(asked[0]!.headers.host!))
+})
+
+t.test('a sign-in by password knows the user at once', async (t) => {
+  const sandbox = await startSandbox(t)
+  const env = { OPERATIONS_FILE: declarations(), OAUTH_FLOWS: 'code,password' }
+  const browser = (await startBff(t, sandbox, env)).browser()
+  const answer = await browser.fetch('/auth/password', {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ username: 'alice', password: 'wonderland' }),
+  })
+  t.match(answer.json(), { user: { id: 'user-alice', name: 'alice' } })
 })
 
 t.test('an id is a text or an integer, kept digit by digit, wherever its pointer leads', async (t) => {

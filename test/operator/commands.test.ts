@@ -6,7 +6,8 @@ import { type Command, createTerminal } from '../../src/operator/cli.ts'
 import { runCommand } from '../../src/operator/commands.ts'
 import { countRevocation } from '../../src/operator/end.ts'
 import { Secret } from '../../src/secret.ts'
-import { sealTokens, type User } from '../../src/session/sealed-tokens.ts'
+import { sealTokens } from '../../src/session/sealed-tokens.ts'
+import type { User } from '../../src/session/user.ts'
 import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
 import { IDLE_MS, memoryStore, newKey, newRecord, startSession, type TestStore } from '../store/stores.ts'
 
@@ -266,6 +267,15 @@ t.test('a session that no secret opens may be of the user, so the command is not
   t.notOk(await run({ kind: 'list', json: false, user: 'alice' }))
   t.equal(out.length, 1)
   t.match(err, [/^1 sessions cannot be opened/])
+  t.notOk(await run({ kind: 'list', json: false, user: 'bob' }))
   t.notOk(await run({ kind: 'end_user', user: 'alice', revokes: false }))
   t.strictSame(out, ['ended 1'])
+})
+
+t.test('reseal keeps the user of a session', async (t) => {
+  const { made, run, out } = createOperator(t)
+  const key = await sealedSession(made, A!, { id: 'alice', name: 'Alice' })
+  t.ok(await run({ kind: 'reseal', json: false }, [B!, A!]))
+  t.ok(await run({ kind: 'list', json: false, user: 'alice' }, [B!]))
+  t.match(out, [new RegExp(`^${key}`)])
 })
