@@ -114,13 +114,14 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     sessions,
     authorizationServer,
     revoker,
-    timing,
-    concurrency,
-    timeoutMs: oauth.tokenTimeoutMs,
-    shutdownMs: config.shutdownSeconds * 1_000,
-    random: Math.random,
-    events: metrics,
-    wrapRefresh: tracing?.wrapRefresh,
+    pace: {
+      timing,
+      concurrency,
+      timeoutMs: oauth.tokenTimeoutMs,
+      shutdownMs: config.shutdownSeconds * 1_000,
+      random: Math.random,
+    },
+    observe: { events: metrics, wrapRefresh: tracing?.wrapRefresh },
   })
 
   const server = createServer(config)

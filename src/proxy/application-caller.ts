@@ -1,7 +1,6 @@
 import type { Clock } from '../clock.ts'
-import { problem, unavailable } from '../errors.ts'
 import type { ApplicationAccess, ApplicationToken } from '../tokens/application-token.ts'
-import type { Refresher } from './caller.ts'
+import { type Refresher, waitProblem } from './caller.ts'
 import type { OutgoingRequest } from './outgoing-request.ts'
 
 /** The application as the caller: a request without a session uses its token. */
@@ -46,16 +45,7 @@ export function createApplicationCallers({
 }
 
 function toCaller(access: ApplicationAccess): ApplicationCaller {
-  switch (access.kind) {
-    case 'token':
-      return {
-        authorization: `Bearer ${access.token.reveal()}`,
-        serial: access.serial,
-        expiresAt: access.expiresAt,
-      }
-    case 'unavailable':
-      throw unavailable('authorization_server_unavailable', access.retryAfterSeconds)
-    case 'token_refused':
-      throw problem('upstream_refused')
-  }
+  if (access.kind === 'wait') throw waitProblem(access)
+  const { token, serial, expiresAt } = access
+  return { authorization: `Bearer ${token.reveal()}`, serial, expiresAt }
 }

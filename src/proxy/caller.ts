@@ -13,8 +13,8 @@ import {
   touchIntervalMs,
 } from '../session/session.ts'
 import { type RecordKey, type SessionState, StoreUnavailable } from '../store/store.ts'
-import type { Access } from '../tokens/obtain.ts'
-import { neededAt, type RefreshTiming } from '../tokens/refresh-policy.ts'
+import type { Access } from '../tokens/renewals.ts'
+import { neededAt, type RefreshTiming, type Wait } from '../tokens/rules.ts'
 import type { Tokens } from '../tokens/tokens.ts'
 
 /** The session whose token a request uses. */
@@ -81,6 +81,24 @@ export interface CallersOptions {
   observe: (result: 'hit' | 'revalidated' | 'miss') => void
 }
 
+/** The problem to send where a caller has to wait for new tokens. */
+export function waitProblem({ why, ms }: Wait): Problem {
+  switch (why) {
+    case 'paused':
+      return unavailable('store_unavailable', ms / 1_000, {
+        cause: new Error('Redis changed its master and may lack newer tokens'),
+      })
+    case 'busy':
+    case 'unanswered':
+      // The response may come at any moment.
+      return unavailable('authorization_server_unavailable', 1)
+    case 'unavailable':
+      return unavailable('authorization_server_unavailable', ms / 1_000)
+    case 'forced_before':
+      return problem('upstream_refused')
+  }
+}
+
 export function createCallers({
   cookies,
   cache,
@@ -133,7 +151,10 @@ export function createCallers({
     if ('kind' in looked && looked.kind !== 'live') throw notLiveProblem(looked)
     onSession()
     // The wait for a token may have been long, and a refresh of this process has changed the record.
-    const caller = 'kind' in looked ? await withToken(looked.session, request) : looked
+    const caller =
+      'kind' in looked
+        ? await renew(requireCaller(await tokens.obtainAccessToken(looked.session)), request)
+        : looked
     noteActivity(caller, clock.monotonic())
     return caller
   }
@@ -188,27 +209,17 @@ export function createCallers({
     return (await prove(caller)) ? caller : await callerOf(caller.key, () => {}, request)
   }
 
-  async function withToken(
-    session: LiveSession,
-    request: RequestInLog,
-    refusedGen?: number,
-  ): Promise<Caller> {
-    return await renew(requireCaller(session, await tokens.obtainAccessToken(session, refusedGen)), request)
-  }
-
   /** The caller with the token of `access`, not proven yet. Without one it throws the problem to send. */
-  function requireCaller(session: LiveSession, access: Access): Caller {
+  function requireCaller(access: Access): Caller {
     switch (access.kind) {
       case 'token':
         return toCaller(access.session)
       case 'ended':
         throw loginRequired(access.reason)
-      case 'unavailable':
-        throw unavailable('authorization_server_unavailable', access.retryAfterSeconds)
-      case 'token_refused':
       case 'not_refreshable':
-        cache.drop(session.key)
         throw problem('upstream_refused')
+      case 'wait':
+        throw waitProblem(access)
     }
   }
 
@@ -260,7 +271,7 @@ export function createCallers({
         const access = await tokens.obtainAccessToken(session, refused.gen)
         if (access.kind === 'not_refreshable' && namesInvalidToken)
           throw await endInvalidToken(refused, request)
-        const caller = await renew(requireCaller(session, access), request)
+        const caller = await renew(requireCaller(access), request)
         noteActivity(caller, clock.monotonic())
         return caller
       }

@@ -13,7 +13,7 @@ import {
   StoreUnavailable,
 } from '../store/store.ts'
 import { openTokens, sealTokens, type TokenSet } from './sealed-tokens.ts'
-import { END_REASONS, type EndReason, type Found, passedLimit } from './session.ts'
+import { END_REASONS, type EndReason, type Found, type LiveSession, passedLimit } from './session.ts'
 
 /** A session that has just ended. Without `request` no single request ended it. */
 interface Ended {
@@ -93,16 +93,17 @@ export function createEndSession(options: EndSessionOptions): EndSession {
     // An entry that stays is dropped when it is claimed. An operator's command has no metrics: the replica that claims
     // the entry counts this end.
     const queued = reason === 'operator' ? store.schedule(key, 0) : store.unschedule(key)
-    const done = queued.catch((error: unknown) => {
-      if (!(error instanceof StoreUnavailable))
-        log.error(
-          { event: 'schedule.failed', err: error },
-          'the due queue was not updated after a session ended',
-        )
-    })
+    const done = queued.catch(logDefect(log))
     // The process of the command ends soon.
     if (reason === 'operator') await done
     return true
+  }
+}
+
+function logDefect(log: Logger): (error: unknown) => void {
+  return (error) => {
+    if (!(error instanceof StoreUnavailable))
+      log.error({ event: 'schedule.failed', err: error }, 'the due queue was not updated: please report it')
   }
 }
 
@@ -112,6 +113,9 @@ export interface NewSession {
   record: Pick<SessionRecord, 'flow' | 'createdAt' | 'idleEndsAt' | 'endsAt'>
   tokens: Pick<TokenSet, 'expiresAt' | 'refreshToken' | 'user'>
 }
+
+/** `changed`: newer tokens are there, or the store does not take these now and tries again. `find` shows what is newest. */
+type Replaced = { kind: 'granted'; session: LiveSession } | { kind: 'changed' } | { kind: 'ended' }
 
 /**
  * The life of sessions in a server process: creates, finds, touches and ends them. fastify-session.ts confirms a new
@@ -133,6 +137,11 @@ export interface Sessions {
   /** Records that the browser of this session is active now; false where there is none. Checks no limit: call `find` first. */
   touch(key: RecordKey): Promise<boolean>
   end: EndSession
+  /**
+   * Stores the tokens that a refresh has brought, and puts the session into the due queue again. They are revoked if the
+   * session has ended. `attempt` as in `BeginRefreshRequest`.
+   */
+  replaceTokens(session: LiveSession, granted: GrantedTokens, attempt: string): Promise<Replaced>
   /**
    * Ends a session whose refresh token was refused to the holder `attempt` of the lease. `precondition_failed`: its
    * tokens were replaced, or another attempt holds the lease, so it goes on. `gone`: there is no such session. While
@@ -211,6 +220,49 @@ export function createSessions(options: SessionsOptions): Sessions {
     return { kind: 'unreadable' }
   }
 
+  async function replaceTokens(
+    before: LiveSession,
+    granted: GrantedTokens,
+    attempt: string,
+  ): Promise<Replaced> {
+    const { key, record } = before
+    const { gen, endsAt } = record
+    // A response names no user, and one without a refresh token leaves the old one in force (RFC 6749 section 6).
+    const { refreshToken, user = null } = before.tokens
+    const tokens = { ...granted, refreshToken: granted.refreshToken ?? refreshToken, user }
+    const sealed = sealTokens(keyring, key, tokens)
+    const session = { key, tokens, record: { ...record, tokens: sealed, gen: gen + 1, replacedAt: 0 } }
+    const replaced = await store.replaceTokens(key, { gen, attempt, tokens: sealed, endsAt })
+    if (replaced.kind !== 'pending') return concludeReplacement(session, replaced.kind)
+    // The store logs what it could not keep.
+    replaced.result.then(({ kind }) => void concludeReplacement(session, kind)).catch(() => {})
+    return { kind: 'changed' }
+  }
+
+  function concludeReplacement(
+    session: LiveSession,
+    kind: 'replaced' | 'newer' | 'gone' | 'expired',
+  ): Replaced {
+    const { key, tokens, record } = session
+    switch (kind) {
+      case 'replaced':
+        // The queue still holds an older entry of this session, so a failure is harmless.
+        options.schedule(key, tokens, record).catch(logDefect(log))
+        return { kind: 'granted', session }
+      case 'newer':
+        // Not revoked: that may revoke the whole grant (RFC 7009 section 2.1), and the newer tokens with it.
+        log.warn(
+          { event: 'refresh.overtaken', recordKey: inLog(key) },
+          'newer tokens were stored while this refresh was under way',
+        )
+        return { kind: 'changed' }
+      case 'gone':
+      case 'expired':
+        options.revoke(tokens)
+        return { kind: 'ended' }
+    }
+  }
+
   /** The session has ended even if the store cannot say why. */
   async function endedBefore(key: RecordKey): Promise<Found> {
     const kept = await store.readEnd(key).catch(() => null)
@@ -231,6 +283,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     readState: store.readState,
     touch: store.touch,
     end,
+    replaceTokens,
     async endRefused(key, { gen, endsAt }, attempt) {
       const forMs = endsAt - clock.wall()
       // No revocation: the authorization server has just said that the refresh token is not valid.

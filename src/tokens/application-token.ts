@@ -3,16 +3,13 @@ import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
 import type { Secret } from '../secret.ts'
-import { createBreaker } from './breaker.ts'
-import { neededAt, type RefreshTiming } from './refresh-policy.ts'
+import { createGate } from './gate.ts'
+import { neededAt, type RefreshTiming, type Wait } from './rules.ts'
 
 /** The application's token, or why there is none. */
 export type ApplicationAccess =
   /** `serial` counts the tokens that this process has had; `expiresAt` in monotonic milliseconds. */
-  | { kind: 'token'; token: Secret; serial: number; expiresAt: number }
-  | { kind: 'unavailable'; retryAfterSeconds: number }
-  /** A forced request within the last minute brought the refused token. */
-  | { kind: 'token_refused' }
+  { kind: 'token'; token: Secret; serial: number; expiresAt: number } | Wait
 
 /**
  * The application's own access token (service document, section 5.4, client flow), which has no user. It is kept
@@ -20,7 +17,7 @@ export type ApplicationAccess =
  */
 export interface ApplicationToken {
   obtain(): Promise<ApplicationAccess>
-  /** A token newer than the refused one; `token_refused` if a forced request brought that one within the last minute. */
+  /** A token newer than the refused one; `forced_before` if a forced request brought that one within the last minute. */
   requestNewer(refusedSerial: number): Promise<ApplicationAccess>
 }
 
@@ -47,8 +44,13 @@ const USED_AT_LEAST_MS = 1_000
 
 export function createApplicationToken(options: ApplicationTokenOptions): ApplicationToken {
   const { authorizationServer, timing, clock, random, log } = options
-  // A separate breaker: a failure of the client's own token says nothing about the refresh tokens of users.
-  const breaker = createBreaker({ now: clock.monotonic, random, onChange: () => {} })
+  // A separate gate: a failure of the client's own token says nothing about the refresh tokens of users.
+  const gate = createGate({
+    slots: Number.POSITIVE_INFINITY,
+    now: clock.monotonic,
+    random,
+    onChange: () => {},
+  })
   let cached: CachedToken | null = null
   let serial = 0
   let forcedAt = Number.NEGATIVE_INFINITY
@@ -60,33 +62,30 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
     serial,
     expiresAt,
   })
-  const unavailable = (ms: number): ApplicationAccess => ({
-    kind: 'unavailable',
-    retryAfterSeconds: ms / 1_000,
-  })
 
   async function request(): Promise<ApplicationAccess> {
-    const admission = breaker.admit()
-    if (admission.kind === 'wait') return unavailable(admission.retryInMs)
+    const pass = await gate.enter()
+    if (pass.kind === 'wait') return pass
     const outcome = await authorizationServer.redeemClient()
+    const retryAfterSeconds = outcome.kind === 'unavailable' ? outcome.retryAfterSeconds : null
+    const retryAfterMs = retryAfterSeconds === null ? null : retryAfterSeconds * 1_000
+    pass.report(outcome.kind === 'granted', retryAfterMs)
+    pass.leave()
     if (outcome.kind === 'granted') {
-      admission.report(true, null)
       cached = toCached(outcome.tokens)
       serial += 1
       return current(cached)
     }
-    const retryAfterSeconds = outcome.kind === 'unavailable' ? outcome.retryAfterSeconds : null
-    admission.report(false, retryAfterSeconds === null ? null : retryAfterSeconds * 1_000)
     log.warn(
       { event: 'application_token.failed', reason: outcome.reason },
       'no token for the application itself',
     )
-    return unavailable(retryAfterSeconds === null ? 1_000 : retryAfterSeconds * 1_000)
+    return { kind: 'wait', ms: retryAfterMs ?? 1_000, why: 'unavailable' }
   }
 
-  /** Concurrent callers share one request; while the token endpoint is down the breaker admits single requests. */
+  /** Concurrent callers share one request; while the token endpoint is down the gate admits single requests. */
   function requestShared(): Promise<ApplicationAccess> {
-    if (breaker.isOpen()) return request()
+    if (gate.isDown()) return request()
     flight ??= request().finally(() => {
       flight = null
     })
@@ -118,7 +117,8 @@ export function createApplicationToken(options: ApplicationTokenOptions): Applic
       if (serial !== refusedSerial && cached !== null) return current(cached)
       const at = clock.monotonic()
       const hasExpired = cached !== null && at >= cached.usableUntil
-      if (!hasExpired && at - forcedAt < FORCED_WINDOW_MS) return { kind: 'token_refused' }
+      const windowMs = forcedAt + FORCED_WINDOW_MS - at
+      if (!hasExpired && windowMs > 0) return { kind: 'wait', ms: windowMs, why: 'forced_before' }
       // The refused token is useless, even if no new one comes now.
       cached = null
       const access = await requestShared()

@@ -12,18 +12,16 @@ import {
   type SessionStore,
   StoreUnavailable,
 } from '../store/store.ts'
-import type { Breaker } from './breaker.ts'
+import type { Gate } from './gate.ts'
 import type { RefreshEvents, RefreshResult } from './refresh.ts'
-import { dueAfterMs, dueAt, type RefreshTiming } from './refresh-policy.ts'
-import type { SingleFlight } from './single-flight.ts'
-import type { Slots } from './slots.ts'
+import type { Attempt } from './renewals.ts'
+import { dueAfterMs, dueAt, type RefreshTiming } from './rules.ts'
 
 interface SchedulerOptions {
   store: Pick<DueQueue, 'claimDue' | 'schedule' | 'unschedule'> & Pick<SessionStore, 'claimNonce'>
   sessions: Pick<Sessions, 'find'>
-  singleFlight: Pick<SingleFlight, 'join'>
-  breaker: Pick<Breaker, 'isOpen' | 'waitMs'>
-  slots: Pick<Slots, 'free'>
+  attempt: Attempt
+  gate: Pick<Gate, 'room' | 'isDown'>
   /** Sessions handled at once. */
   concurrency: number
   timing: RefreshTiming
@@ -61,7 +59,7 @@ const LOOK_AGAIN_MS = 1_000
  * of when to look; the record decides.
  */
 export function createScheduler(options: SchedulerOptions): Scheduler {
-  const { store, sessions, singleFlight, breaker, slots, timing, clock, random, log, events } = options
+  const { store, sessions, attempt, gate, timing, clock, random, log, events } = options
   let pollAt = clock.monotonic() + random() * FIRST_POLL_WITHIN_MS
   const working = new Set<Promise<void>>()
   /** Sessions that were claimed and have not reached the breaker yet. */
@@ -92,7 +90,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   async function poll(): Promise<void> {
     const limit = claimable()
     if (limit === 0) {
-      pollAt = clock.monotonic() + (breaker.isOpen() ? BLOCKED_PAUSE_MS : FULL_PAUSE_MS)
+      pollAt = clock.monotonic() + (gate.isDown() ? BLOCKED_PAUSE_MS : FULL_PAUSE_MS)
       return
     }
     pollAt = clock.monotonic() + POLL_EVERY_MS
@@ -108,9 +106,8 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
 
   /** How many sessions may be claimed now; one, as a probe, while the token endpoint is down. */
   function claimable(): number {
-    const free = Math.min(slots.free(), options.concurrency - working.size)
-    if (!breaker.isOpen()) return Math.max(0, free)
-    return arriving === 0 && free > 0 && breaker.waitMs() === 0 ? 1 : 0
+    if (gate.isDown() && arriving > 0) return 0
+    return Math.max(0, Math.min(gate.room(), options.concurrency - working.size))
   }
 
   function work(key: RecordKey, lateMs: number, storeNow: number): void {
@@ -162,31 +159,27 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       case 'ended':
         // Its entry is claimed once more, which shows why it ended.
         return
-      case 'later': {
-        const retryInMs = result.retryInMs + random() * Math.min(result.retryInMs / 4, 500)
+      case 'wait': {
+        const retryInMs = result.ms + random() * Math.min(result.ms / 4, 500)
         // Not later than the end of the session, so that the end is counted.
         return await put(
           session.key,
           Math.max(LOOK_AGAIN_MS, Math.min(retryInMs, msUntilIdleEnd(session.record))),
         )
       }
-      case 'busy':
-      case 'paused':
-        return await put(session.key, result.waitMs)
       case 'changed':
-      case 'forced_before':
         return await put(session.key, LOOK_AGAIN_MS)
-      // The single flight has scheduled the next refresh.
+      // The session was scheduled when its tokens were stored.
       case 'granted':
     }
   }
 
   async function refreshResult(session: LiveSession): Promise<RefreshResult> {
     try {
-      return await singleFlight.join(session, 'schedule').result
+      return await attempt(session, 'schedule').result
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error
-      return { kind: 'later', retryInMs: LOOK_AGAIN_MS }
+      return { kind: 'wait', ms: LOOK_AGAIN_MS, why: 'unavailable' }
     }
   }
 

@@ -1,37 +1,41 @@
 import type { Clock } from '../clock.ts'
-import type { Keyring } from '../keyring.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
 import type { Sessions } from '../session/lifecycle.ts'
 import type { OutboxStore } from '../store/outbox.ts'
-import { createBreaker } from './breaker.ts'
-import { createObtainAccessToken, type ObtainAccessToken } from './obtain.ts'
+import { createGate } from './gate.ts'
 import { createQueueRepair, SCAN_PACE } from './queue-repair.ts'
 import { createRefresh, type Refresh, type RefreshEvents } from './refresh.ts'
-import { leaseMs, type RefreshTiming } from './refresh-policy.ts'
+import { createRenewals, type ObtainAccessToken } from './renewals.ts'
 import type { Revoker } from './revoker.ts'
+import { leaseMs, type RefreshTiming } from './rules.ts'
 import { createScheduler, type Scheduler } from './scheduler.ts'
-import { createSingleFlight } from './single-flight.ts'
-import { createSlots } from './slots.ts'
 
 interface TokensOptions {
   store: OutboxStore
-  sessions: Pick<Sessions, 'find' | 'readState' | 'endRefused'>
+  sessions: Pick<Sessions, 'find' | 'readState' | 'replaceTokens' | 'endRefused'>
   authorizationServer: Pick<AuthorizationServer, 'refresh'>
   revoker: Revoker
-  keyring: Keyring
+  pace: TokensPace
+  clock: Clock
+  log: Logger
+  observe: {
+    events: RefreshEvents
+    /** Surrounds each refresh, for example with a measurement. */
+    wrapRefresh?: ((inner: Refresh) => Refresh) | undefined
+  }
+}
+
+interface TokensPace {
   timing: RefreshTiming
   /** Token requests of this process at once for which a caller still waits. */
   concurrency: number
+  /** How long callers wait for a token response. */
   timeoutMs: number
   /** How long a stop may take in all. */
   shutdownMs: number
-  clock: Clock
+  /** In [0, 1). */
   random: () => number
-  log: Logger
-  events: RefreshEvents
-  /** Surrounds each refresh, for example with a measurement. */
-  wrapRefresh?: ((inner: Refresh) => Refresh) | undefined
 }
 
 /**
@@ -56,33 +60,34 @@ export interface Tokens {
 }
 
 export function createTokens(options: TokensOptions): Tokens {
-  const { store, sessions, revoker, timing, timeoutMs, clock, random, log, events } = options
-  const slots = createSlots(options.concurrency)
-  const breaker = createBreaker({
+  const { store, sessions, revoker, pace, clock, log, observe } = options
+  const { timing, concurrency, timeoutMs, random } = pace
+  const { events, wrapRefresh = (inner) => inner } = observe
+  const gate = createGate({
+    slots: concurrency,
     now: clock.monotonic,
     random,
-    onChange: (open, failures) =>
+    onChange: (down, failures) =>
       log.warn(
-        { event: open ? 'breaker.open' : 'breaker.closed', failures },
-        open ? 'the token endpoint keeps failing: one request at a time' : 'the token endpoint works again',
+        { event: down ? 'breaker.open' : 'breaker.closed', failures },
+        down ? 'the token endpoint keeps failing: one request at a time' : 'the token endpoint works again',
       ),
   })
-  const { wrapRefresh = (inner) => inner } = options
-  const refresh = wrapRefresh(createRefresh({ ...options, breaker, slots, revoke: revoker.revoke }))
-  const singleFlight = createSingleFlight({
+  const refresh = wrapRefresh(createRefresh({ ...options, gate, events }))
+  const { attempt, obtainAccessToken } = createRenewals({
     refresh,
     sessions,
-    monotonic: clock.monotonic,
-    log,
-    schedule: ({ key, tokens, record }) => scheduler.schedule(key, tokens, record),
+    isDown: gate.isDown,
+    timing,
+    timeoutMs,
+    clock,
   })
   const scheduler = createScheduler({
     store,
     sessions,
-    singleFlight,
-    breaker,
-    slots,
-    concurrency: options.concurrency,
+    attempt,
+    gate,
+    concurrency,
     timing,
     claimMs: leaseMs(timeoutMs),
     clock,
@@ -91,26 +96,19 @@ export function createTokens(options: TokensOptions): Tokens {
     events,
   })
   const queueRepair = createQueueRepair({ store, ...SCAN_PACE, monotonic: clock.monotonic, random, log })
-  const closingMs = closingMsOf(options.shutdownMs)
+  const closingMs = closingMsOf(pace.shutdownMs)
   let responseDeadline: number | null = null
 
   async function beginStop(): Promise<void> {
-    responseDeadline ??= clock.monotonic() + options.shutdownMs - closingMs
+    responseDeadline ??= clock.monotonic() + pace.shutdownMs - closingMs
     refresh.closeAt(responseDeadline)
     await Promise.all([scheduler.stop(), queueRepair.stop()])
   }
 
   return {
-    obtainAccessToken: createObtainAccessToken({
-      sessions,
-      singleFlight,
-      isDown: breaker.isOpen,
-      timing,
-      timeoutMs,
-      clock,
-    }),
+    obtainAccessToken,
     schedule: scheduler.schedule,
-    consecutiveFailures: breaker.failures,
+    consecutiveFailures: gate.failures,
     start() {
       scheduler.start()
       queueRepair.start()
@@ -118,7 +116,7 @@ export function createTokens(options: TokensOptions): Tokens {
     beginStop,
     async stop() {
       await beginStop()
-      await singleFlight.settled()
+      await refresh.settled()
       await store.drainPendingTokens()
       const leftMs = Math.max(0, responseDeadline! + closingMs / 2 - clock.monotonic())
       await Promise.all([store.finish(), revoker.stop(leftMs)])

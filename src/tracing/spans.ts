@@ -153,12 +153,11 @@ function traceRefreshes(tracer: Tracer, refresh: Refresh['refresh']): Refresh['r
   }
 }
 
-/** Ends the span of a refresh when its last result is here, which may come after its callers have gone. */
+/** Ends the span of a refresh with its result. The span of a token request that is late ends with its response. */
 async function endWith(span: Span, work: Promise<RefreshResult>): Promise<void> {
   try {
-    let result = await work
-    while ('late' in result && result.late !== undefined) result = await result.late
-    span.end({ 'bff.refresh.result': result.kind })
+    const result = await work
+    span.end({ 'bff.refresh.result': result.kind === 'wait' ? result.why : result.kind })
   } catch (error) {
     span.end({}, error instanceof StoreUnavailable ? 'store_unavailable' : 'internal_error')
   }

@@ -8,7 +8,7 @@ import { createSessionCookies, recordKeyOf } from '../../src/session/cookies.ts'
 import type { Found, LiveSession } from '../../src/session/session.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
-import type { Access } from '../../src/tokens/obtain.ts'
+import type { Access } from '../../src/tokens/renewals.ts'
 import { newRecord } from '../store/stores.ts'
 
 const IDLE_MS = 7_200_000

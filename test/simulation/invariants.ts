@@ -2,7 +2,6 @@ import type { TokenOutcome } from '../../src/oauth/token-response.ts'
 import { touchIntervalMs } from '../../src/session/session.ts'
 import type { StoredRecord } from '../../src/store/record.ts'
 import type { RecordKey } from '../../src/store/store.ts'
-import { presentableInMs } from '../../src/tokens/refresh-policy.ts'
 import type { AccessToken, Family, Presentation, RefreshToken } from './authorization-server.ts'
 import type { Replica } from './replica.ts'
 import { leaseMs, resetAfterMs, type Settings } from './settings.ts'
@@ -243,13 +242,12 @@ export class InvariantChecker {
       token.clientExpiresAt - this.#clock.wall(by),
       token.issuedAt + lifeSeconds * 1_000 - now,
     )
-    const earlyMs = presentableInMs({ lifeSeconds }, this.#settings.timing, { doubts, leftMs })
     // Its doubts may have been written to the master before.
-    if (earlyMs <= 5 || this.failedOverAt > token.presentations[0]!.sentAt - LAST_MOMENT_MS) return
+    if (leftMs <= 5 || this.failedOverAt > token.presentations[0]!.sentAt - LAST_MOMENT_MS) return
     if (this.clockSteppedAt > token.issuedAt) return
     this.violated(
       'a refresh token in doubt is presented too early',
-      `${token.text} by ${by.name}, ${Math.round(earlyMs)} ms before it may be, doubts: ${doubts}`,
+      `${token.text} by ${by.name}, ${Math.round(leftMs)} ms before it may be, doubts: ${doubts}`,
     )
   }
 

@@ -10,7 +10,9 @@ interface Mutation extends Replacement {
 
 const SEEDS = 5_000
 
+const RULES = 'src/tokens/rules.ts'
 const REFRESH = 'src/tokens/refresh.ts'
+const PRESENTATION = 'src/tokens/presentation.ts'
 const OUTBOX = 'src/store/outbox.ts'
 const CACHE = 'src/session/cache.ts'
 const CALLER = 'src/proxy/caller.ts'
@@ -22,8 +24,8 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'lease-not-renewed',
     what: 'a slow response lets others present the same refresh token',
-    file: REFRESH,
-    find: 'else if (clock.monotonic() >= renewAt && !renewing && !gone) renew().catch(failed)',
+    file: PRESENTATION,
+    find: "else if (monotonic() >= renewAt && lease === 'held') renew().catch(failed)",
     put: '',
   },
   {
@@ -31,28 +33,28 @@ export const MUTATIONS: readonly Mutation[] = [
     what: 'a session ends when the token of a forced refresh is called invalid',
     file: CALLER,
     find: "access.kind === 'not_refreshable'",
-    put: "access.kind === 'token_refused'",
+    put: "access.kind === 'wait'",
   },
   {
     name: 'sent-after-the-lease',
     what: 'a process that was stalled after taking the lease still sends',
     file: REFRESH,
-    find: 'const sendBefore = lease.leasedAt + timeoutMs',
+    find: 'const sendBefore = leasedAt + timeoutMs',
     put: 'const sendBefore = Number.POSITIVE_INFINITY',
   },
   {
     name: 'overtaken-request-not-reset',
     what: 'a request that waits in a broken connection is delivered after the record has moved on',
-    file: REFRESH,
-    find: "if (taken) reset('the refresh token has been replaced or presented elsewhere')",
+    file: PRESENTATION,
+    find: "if (lease === 'taken') reset('the refresh token has been replaced or presented elsewhere')",
     put: '',
   },
   {
     name: 'refusal-ends-at-once',
     what: 'a refusal does not wait for the response to an earlier presentation',
-    file: REFRESH,
-    find: 'if (openForMs > 0) {',
-    put: 'if (openForMs > 1e9) {',
+    file: RULES,
+    find: 'if (ms <= 0) return { write: { kind: ',
+    put: 'if (ms <= 1e9) return { write: { kind: ',
   },
   {
     name: 'breaker-by-wall-clock',
@@ -86,7 +88,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'stop-waits-for-a-hanging-refresh',
     what: 'a stop does not reset the connection of a token request that hangs',
     file: REFRESH,
-    find: "for (const connection of openConnections) connection.abort(new Error('the process stops'))",
+    find: "for (const presentation of open) presentation.reset('the process stops')",
     put: '',
   },
   {
@@ -104,8 +106,8 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'forced-refresh-refused-when-expired',
     what: 'a token that has expired is not refreshed since a refresh was forced before',
     file: REFRESH,
-    find: "trigger === 'invalid_token' && clock.wall() < found.tokens.expiresAt",
-    put: "trigger === 'invalid_token'",
+    find: 'forced && clock.wall() < tokens.expiresAt ?',
+    put: 'forced ?',
   },
   // The rules of lease, fence and doubt.
   {
@@ -139,23 +141,23 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'doubts-ignored',
     what: 'a refresh token in doubt is presented as if nothing had happened',
-    file: REFRESH,
-    find: 'if (doubts === 0) return',
-    put: 'if (doubts >= 0) return',
+    file: RULES,
+    find: 'doubts === 0\n          ? 0',
+    put: 'doubts >= 0\n          ? 0',
   },
   {
     name: 'doubt-not-written',
     what: 'a presentation without a response leaves no doubt in the record',
     file: REFRESH,
-    find: 'leavesNoDoubt ? null : { gen, doubts: total }',
+    find: 'write.doubts === null ? null : { gen: record.gen, doubts: write.doubts }',
     put: 'null',
   },
   {
     name: 'no-bound-for-responses',
     what: 'a connection without a response keeps its lease for ever',
-    file: REFRESH,
-    find: 'if (clock.monotonic() >= giveUpAt) giveUp()',
-    put: 'if (clock.monotonic() >= giveUpAt + 1e9) giveUp()',
+    file: PRESENTATION,
+    find: 'if (monotonic() >= giveUpAt) giveUp()',
+    put: 'if (monotonic() >= giveUpAt + 1e9) giveUp()',
   },
   {
     name: 'lease-not-taken-again',
@@ -166,10 +168,10 @@ export const MUTATIONS: readonly Mutation[] = [
   },
   {
     name: 'slot-leaks',
-    what: 'a refresh that the breaker holds back keeps its slot',
-    file: REFRESH,
-    find: "if (admission.kind === 'wait') {\n      releaseSlot()",
-    put: "if (admission.kind === 'wait') {",
+    what: 'a refresh that the gate holds back keeps its slot',
+    file: 'src/tokens/gate.ts',
+    find: 'if (ms === 0) return pass()\n      releaseSlot()',
+    put: 'if (ms === 0) return pass()',
   },
   // The rules of cache and outbox.
   {
@@ -211,8 +213,8 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'late-response-dropped',
     what: 'a response that comes after its timeout is not used',
     file: REFRESH,
-    find: 'return await applyOutcome(session, lease, outcome)',
-    put: "return { kind: 'changed' }",
+    find: 'void track(done.then((late) => conclude(options, attempt, late, true)))',
+    put: 'void done',
   },
   {
     name: 'no-background',

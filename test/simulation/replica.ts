@@ -131,15 +131,16 @@ export class Replica implements Owner {
       sessions,
       authorizationServer,
       revoker,
-      keyring,
-      timing,
-      concurrency: settings.concurrency,
-      timeoutMs: settings.timeoutMs,
-      shutdownMs: settings.shutdownMs,
+      pace: {
+        timing,
+        concurrency: settings.concurrency,
+        timeoutMs: settings.timeoutMs,
+        shutdownMs: settings.shutdownMs,
+        random: () => this.random.next(),
+      },
       clock: clocks,
-      random: () => this.random.next(),
       log,
-      events: { refreshed() {}, lagged() {}, endedByOperator() {} },
+      observe: { events: { refreshed() {}, lagged() {}, endedByOperator() {} } },
     })
     this.tokens = tokens
     const cookies = this.#cookies

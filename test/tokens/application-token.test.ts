@@ -36,9 +36,14 @@ function arrange() {
     step: (ms: number) => {
       stepped += ms
     },
-    waiting: () => waiting.length,
+    /** How many requests have no response. */
+    async waiting(): Promise<number> {
+      await new Promise(setImmediate)
+      return waiting.length
+    },
     /** Responds to the oldest request: with a token that lives so many seconds, or with a failure. */
-    answer(what: number | TokenOutcome): void {
+    async answer(what: number | TokenOutcome): Promise<void> {
+      await new Promise(setImmediate)
       const outcome: TokenOutcome =
         typeof what !== 'number'
           ? what
@@ -66,24 +71,24 @@ async function word(access: ReturnType<ReturnType<typeof arrange>['token']['obta
 t.test('concurrent callers share one request, and its token until shortly before expiry', async (t) => {
   const { token, answer, waiting, pass } = arrange()
   const asked = [word(token.obtain()), word(token.obtain()), word(token.obtain())]
-  t.equal(waiting(), 1)
-  answer(3_600)
+  t.equal(await waiting(), 1)
+  await answer(3_600)
   t.strictSame(await Promise.all(asked), ['token-1', 'token-1', 'token-1'])
   pass(3_569_000)
   t.equal(await word(token.obtain()), 'token-1')
-  t.equal(waiting(), 0)
+  t.equal(await waiting(), 0)
 })
 
 t.test('a token close to expiry is used while the next one is fetched', async (t) => {
   const { token, answer, waiting, pass } = arrange()
   const first = word(token.obtain())
-  answer(3_600)
+  await answer(3_600)
   await first
   pass(3_571_000)
   t.equal(await word(token.obtain()), 'token-1', 'the caller does not wait')
   t.equal(await word(token.obtain()), 'token-1')
-  t.equal(waiting(), 1)
-  answer(3_600)
+  t.equal(await waiting(), 1)
+  await answer(3_600)
   await new Promise(setImmediate)
   t.equal(await word(token.obtain()), 'token-2')
 })
@@ -93,20 +98,20 @@ t.test(
   async (t) => {
     const { token, answer, waiting, pass } = arrange()
     const first = word(token.obtain())
-    answer(60)
+    await answer(60)
     await first
     pass(60_000)
     const second = word(token.obtain())
-    t.equal(waiting(), 1)
-    answer(0)
+    t.equal(await waiting(), 1)
+    await answer(0)
     t.equal(await second, 'token-2')
     t.equal(await word(token.obtain()), 'token-2', 'although the next one is requested')
-    t.equal(waiting(), 1)
-    answer({ ...DOWN })
+    t.equal(await waiting(), 1)
+    await answer({ ...DOWN })
     await new Promise(setImmediate)
     pass(1_000)
     const third = word(token.obtain())
-    answer(3_600)
+    await answer(3_600)
     t.equal(await third, 'token-3')
   },
 )
@@ -117,16 +122,16 @@ t.test(
     const { token, answer, waiting, pass } = arrange()
     for (let failure = 0; failure < 3; failure += 1) {
       const asked = word(token.obtain())
-      answer(DOWN)
-      t.equal(await asked, 'unavailable')
+      await answer(DOWN)
+      t.equal(await asked, 'wait')
     }
-    t.equal(await word(token.obtain()), 'unavailable')
-    t.equal(waiting(), 0, 'a pause')
+    t.equal(await word(token.obtain()), 'wait')
+    t.equal(await waiting(), 0, 'a pause')
     pass(2_000)
     const probe = word(token.obtain())
-    t.equal(waiting(), 1)
-    t.equal(await word(token.obtain()), 'unavailable', 'no caller waits for the probe of another')
-    answer(3_600)
+    t.equal(await waiting(), 1)
+    t.equal(await word(token.obtain()), 'wait', 'no caller waits for the probe of another')
+    await answer(3_600)
     t.equal(await probe, 'token-1')
   },
 )
@@ -135,30 +140,30 @@ t.test('a Retry-After of the authorization server is respected and passed on', a
   const { token, answer, waiting, pass } = arrange()
   for (let failure = 0; failure < 3; failure += 1) {
     const asked = token.obtain()
-    answer({ ...DOWN, retryAfterSeconds: 30 })
-    t.match(await asked, { kind: 'unavailable', retryAfterSeconds: 30 })
+    await answer({ ...DOWN, retryAfterSeconds: 30 })
+    t.match(await asked, { kind: 'wait', why: 'unavailable', ms: 30_000 })
   }
   pass(29_000)
-  t.equal(await word(token.obtain()), 'unavailable')
-  t.equal(waiting(), 0)
+  t.equal(await word(token.obtain()), 'wait')
+  t.equal(await waiting(), 0)
 })
 
 t.test('a refused token is replaced once for all its holders, and at most once a minute', async (t) => {
   const { token, answer, waiting, pass } = arrange()
   const first = token.obtain()
-  answer(3_600)
+  await answer(3_600)
   const { serial } = (await first) as { serial: number }
   const newer = [word(token.requestNewer(serial)), word(token.requestNewer(serial))]
-  t.equal(waiting(), 1)
-  answer(3_600)
+  t.equal(await waiting(), 1)
+  await answer(3_600)
   t.strictSame(await Promise.all(newer), ['token-2', 'token-2'])
   t.equal(await word(token.requestNewer(serial)), 'token-2', 'a later caller gets it at once')
   pass(59_000)
-  t.equal(await word(token.requestNewer(serial + 1)), 'token_refused')
-  t.equal(waiting(), 0)
+  t.match(await token.requestNewer(serial + 1), { kind: 'wait', why: 'forced_before' })
+  t.equal(await waiting(), 0)
   pass(1_000)
   const again = word(token.requestNewer(serial + 1))
-  answer(3_600)
+  await answer(3_600)
   t.equal(await again, 'token-3')
 })
 
@@ -167,13 +172,13 @@ t.test(
   async (t) => {
     const { token, answer } = arrange()
     const first = token.obtain()
-    answer(3_600)
+    await answer(3_600)
     const { serial } = (await first) as { serial: number }
     const newer = word(token.requestNewer(serial))
-    answer(DOWN)
-    t.equal(await newer, 'unavailable')
+    await answer(DOWN)
+    t.equal(await newer, 'wait')
     const next = word(token.obtain())
-    answer(3_600)
+    await answer(3_600)
     t.equal(await next, 'token-2')
   },
 )
@@ -182,22 +187,22 @@ for (const hours of [1, -1]) {
   t.test(`a wall clock that steps by ${hours} h neither keeps a token nor delays a request`, async (t) => {
     const { token, answer, waiting, pass, step } = arrange()
     const first = word(token.obtain())
-    answer(3_600)
+    await answer(3_600)
     await first
     step(hours * 3_600_000)
     pass(3_000_000)
     t.equal(await word(token.obtain()), 'token-1')
-    t.equal(waiting(), 0)
+    t.equal(await waiting(), 0)
     pass(600_000)
     for (let failure = 0; failure < 3; failure += 1) {
       const asked = word(token.obtain())
-      answer(DOWN)
-      t.equal(await asked, 'unavailable')
+      await answer(DOWN)
+      t.equal(await asked, 'wait')
     }
     step(-hours * 3_600_000)
     pass(2_000)
     const second = word(token.obtain())
-    answer(3_600)
+    await answer(3_600)
     t.equal(await second, 'token-2')
   })
 }
@@ -205,13 +210,13 @@ for (const hours of [1, -1]) {
 t.test('a refused token that has expired is replaced even just after another replacement', async (t) => {
   const { token, answer, pass } = arrange()
   const first = token.obtain()
-  answer(3_600)
+  await answer(3_600)
   const { serial } = (await first) as { serial: number }
   const newer = word(token.requestNewer(serial))
-  answer(10)
+  await answer(10)
   t.equal(await newer, 'token-2')
   pass(10_000)
   const again = word(token.requestNewer(serial + 1))
-  answer(10)
+  await answer(10)
   t.equal(await again, 'token-3')
 })

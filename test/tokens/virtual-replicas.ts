@@ -9,7 +9,7 @@ import type { EndReason } from '../../src/session/session.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { createOutbox, type OutboxStore } from '../../src/store/outbox.ts'
 import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
-import type { Access } from '../../src/tokens/obtain.ts'
+import type { Access } from '../../src/tokens/renewals.ts'
 import { createRevoker } from '../../src/tokens/revoker.ts'
 import { createTokens, type Tokens } from '../../src/tokens/tokens.ts'
 import type { Teardown } from '../helpers/child.ts'
@@ -294,18 +294,15 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
       sessions,
       authorizationServer,
       revoker,
-      keyring,
-      timing: TIMING,
-      concurrency,
-      timeoutMs,
-      shutdownMs,
+      pace: { timing: TIMING, concurrency, timeoutMs, shutdownMs, random },
       clock,
-      random,
       log,
-      events: {
-        refreshed: (_trigger, outcome) => void outcomes.push(outcome),
-        lagged() {},
-        endedByOperator() {},
+      observe: {
+        events: {
+          refreshed: (_trigger, outcome) => void outcomes.push(outcome),
+          lagged() {},
+          endedByOperator() {},
+        },
       },
     })
     const commands = new Map<string, number>()

@@ -1,10 +1,10 @@
 import t from 'tap'
 import { createVirtualReplicas, type VirtualReplicas } from './virtual-replicas.ts'
 
-t.test('a request with a valid token waits at most one second for a refresh', async (t) => {
+t.test('a request with a valid token waits at most one second for a refresh of its process', async (t) => {
   const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
-  const [holder, other] = [addReplica(() => 0.999), addReplica(() => 0.999)]
-  const key = await addSession(holder, 1, 90)
+  const replica = addReplica(() => 0.999)
+  const key = await addSession(replica, 1, 90)
   await time.advance(61_000)
   behave({ kind: 'in_doubt', ms: 10_000, rotates: false })
   const startedAt = time.now()
@@ -12,14 +12,28 @@ t.test('a request with a valid token waits at most one second for a refresh', as
   const count = (): void => {
     over += 1
   }
-  const first = [holder, other, holder, other].map((replica) => request(replica, key).finally(count))
+  const first = [1, 2].map(() => request(replica, key).finally(count))
   await time.advance(900)
   t.equal(over, 0)
   await time.advance(150)
   for (const access of await Promise.all(first))
     t.match(access, { kind: 'token', session: { record: { gen: 1 } } })
-  for (const replica of [holder, other]) t.match(await request(replica, key), { kind: 'token' })
+  t.match(await request(replica, key), { kind: 'token' })
   t.ok(time.now() - startedAt < 1_100, 'later requests do not wait at all')
+})
+
+t.test("a request with a valid token does not wait for another process's refresh", async (t) => {
+  const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
+  const [holder, other] = [addReplica(() => 0.999), addReplica(() => 0.999)]
+  const key = await addSession(holder, 1, 90)
+  await time.advance(61_000)
+  behave({ kind: 'granted', ms: 500 })
+  const first = request(holder, key)
+  await time.settle()
+  t.match(await request(other, key), { kind: 'token', session: { record: { gen: 1 } } })
+  await time.advance(600)
+  t.match(await first, { kind: 'token', session: { record: { gen: 2 } } })
+  t.equal(presentations.length, 1)
 })
 
 t.test('a request without a valid token waits for the refresh, on any replica', async (t) => {
@@ -65,7 +79,7 @@ t.test('while the token endpoint is down no request waits for a probe that hangs
   await time.advance(100)
   const elsewhere = request(other, keys[3]!)
   await time.advance(9_200)
-  t.match(await asked, { kind: 'unavailable' })
+  t.match(await asked, { kind: 'wait' })
   t.ok(tookMs <= 2_700, `after ${tookMs} ms`)
   await elsewhere
   t.match(
@@ -84,7 +98,7 @@ t.test('a caller does not read in a busy loop if the record seems to change each
   const before = replica.commands.get('read') ?? 0
   const asked = request(replica, key)
   await time.advance(11_000)
-  t.match(await asked, { kind: 'unavailable' })
+  t.match(await asked, { kind: 'wait' })
   const reads = (replica.commands.get('read') ?? 0) - before
   t.ok(reads < 300, `${reads} reads`)
 })
@@ -105,7 +119,7 @@ t.test(
     })
     const asked = request(replica, key)
     await time.advance(10_600)
-    t.match(await asked, { kind: 'unavailable' })
+    t.match(await asked, { kind: 'wait' })
     await time.advance(5_000)
     t.match(await request(replica, key), { kind: 'token' })
     t.equal(presentations.length, 1)
@@ -141,20 +155,17 @@ t.test('a request waits for a pause of the store, however short the token timeou
   t.match(await asked, { kind: 'token', session: { record: { gen: 2 } } })
 })
 
-t.test(
-  'a request that does not wait for a pause of the store reports the store as unavailable',
-  async (t) => {
-    const setup = createVirtualReplicas(t, { timeoutMs: 1_000 })
-    const { time, addReplica, addSession, request } = setup
-    const replica = addReplica()
-    const key = await addSession(replica, 1, 0)
-    // Another change of the server.
-    pauseRefreshes(setup, 20_000)
-    const asked = request(replica, key)
-    await time.advance(4_600)
-    t.match(await asked, { kind: 'store_unavailable' })
-  },
-)
+t.test('a request waits for one pause of the store, and not for a second one', async (t) => {
+  const setup = createVirtualReplicas(t, { timeoutMs: 1_000 })
+  const { time, addReplica, addSession, request } = setup
+  const replica = addReplica()
+  const key = await addSession(replica, 1, 0)
+  // Another change of the server.
+  pauseRefreshes(setup, 20_000)
+  const asked = request(replica, key)
+  await time.advance(4_600)
+  t.match(await asked, { kind: 'wait', why: 'paused' })
+})
 
 t.test('a pause of the store delays no request with a valid token', async (t) => {
   const setup = createVirtualReplicas(t)

@@ -1,0 +1,232 @@
+import type { Clock } from '../clock.ts'
+import type { Sessions } from '../session/lifecycle.ts'
+import type { EndReason, LiveSession } from '../session/session.ts'
+import { type RecordKey, StoreUnavailable } from '../store/store.ts'
+import type { Refresh, RefreshResult, RefreshTrigger } from './refresh.ts'
+import { neededAt, patienceMs, type RefreshTiming, type Wait } from './rules.ts'
+import { withTimeout } from './timeout.ts'
+
+/** What a request gets. A store that fails is thrown as `StoreUnavailable`. */
+export type Access =
+  /** A session with an access token that may be sent. */
+  | { kind: 'token'; session: LiveSession }
+  | { kind: 'ended'; reason: EndReason | null }
+  /** The resource server refused this token, and the session has no refresh token. */
+  | { kind: 'not_refreshable' }
+  | Wait
+
+/**
+ * An access token to send, after a refresh if one is needed. `refusedGen`: the resource server refused the token
+ * of this generation, so only a newer one will do. Rejects with `StoreUnavailable`.
+ */
+export type ObtainAccessToken = (session: LiveSession, refusedGen?: number) => Promise<Access>
+
+/** One attempt, shared by all that want one meanwhile. */
+export type Attempt = (session: LiveSession, trigger: RefreshTrigger) => Flight
+
+/** An attempt until its callers have a result. A presentation without a response outlives it. */
+interface Flight {
+  /** Monotonic. */
+  readonly startedAt: number
+  readonly trigger: RefreshTrigger
+  /** Resolves early if the session ends: the response no longer matters. Rejects with `StoreUnavailable`. */
+  readonly result: Promise<RefreshResult>
+}
+
+/** Attempts of one session, one after the other, until there are new tokens or no reason to go on. Monotonic instants. */
+interface Renewal {
+  readonly startedAt: number
+  /** The newest session that is known. */
+  session: LiveSession
+  /** Only tokens of a later generation will do. */
+  laterThan: number
+  /** The resource server refused the tokens of this generation; 0 for none. */
+  refusedGen: number
+  /** When the first pause of the store ends. Callers wait for no second one: failovers must not delay them forever. */
+  pauseEndsAt: number
+  /** Between two attempts: why there are no new tokens yet. */
+  wait: Wait | null
+  result: Promise<Access> | null
+}
+
+interface RenewalsOptions {
+  refresh: Pick<Refresh, 'refresh'>
+  sessions: Pick<Sessions, 'find' | 'readState'>
+  /** Whether the token endpoint counts as down. */
+  isDown: () => boolean
+  timing: RefreshTiming
+  timeoutMs: number
+  clock: Clock
+}
+
+interface Renewals {
+  attempt: Attempt
+  obtainAccessToken: ObtainAccessToken
+}
+
+/** With a valid token a caller waits for an attempt only while that is younger than this. */
+const PATIENCE_WITH_VALID_TOKEN_MS = 1_000
+/** Without one, while the token endpoint counts as down: slightly longer than a probe of the gate. */
+const PATIENCE_IN_OUTAGE_MS = 2_600
+/** While another process refreshes, or may hold newer tokens, the record is read this often. */
+const LOOK_EVERY_MS = 250
+/** Pause before a record that should have changed, but has not, is read again. */
+const REREAD_MS = 50
+
+const NOT_IN_TIME: Wait = { kind: 'wait', ms: 1_000, why: 'unanswered' }
+const NEW_RENEWAL = {
+  laterThan: 0,
+  refusedGen: 0,
+  pauseEndsAt: Number.NEGATIVE_INFINITY,
+  wait: null,
+  result: null,
+}
+
+/** One attempt and one renewal for each session and process at a time. Callers race them with their patience. */
+export function createRenewals(options: RenewalsOptions): Renewals {
+  const { refresh, sessions, isDown, timing, timeoutMs, clock } = options
+  const flights = new Map<RecordKey, Flight>()
+  const renewals = new Map<RecordKey, Renewal>()
+
+  function attempt(session: LiveSession, trigger: RefreshTrigger): Flight {
+    const { key } = session
+    const known = flights.get(key)
+    if (known !== undefined) return known
+    const work = refresh.refresh(session, trigger).finally(() => flights.delete(key))
+    const result = unlessEnded(sessions, key, work)
+    // Callers handle the rejection. Without a caller it must not end the process.
+    result.catch(() => {})
+    const flight = { startedAt: clock.monotonic(), trigger, result }
+    flights.set(key, flight)
+    return flight
+  }
+
+  /** Joins the renewal of a session, or begins it. */
+  async function renewed(session: LiveSession, refusedGen = 0): Promise<Access> {
+    const { key, record } = session
+    const startedAt = clock.monotonic()
+    const renewal = renewals.get(key) ?? { ...NEW_RENEWAL, startedAt, session }
+    renewals.set(key, renewal)
+    renewal.laterThan = Math.max(renewal.laterThan, record.gen, refusedGen)
+    renewal.refusedGen = Math.max(renewal.refusedGen, refusedGen)
+    renewal.result ??= renew(options, attempt, renewal).finally(() => renewals.delete(key))
+    const outageMs = renewal.startedAt + PATIENCE_IN_OUTAGE_MS - startedAt
+    const ms = isDown() ? Math.min(patienceMs(timeoutMs), outageMs) : patienceMs(timeoutMs)
+    return (
+      (await withTimeout(renewal.result, ms)) ??
+      (await withTimeout(renewal.result, patienceMs(renewal.pauseEndsAt - clock.monotonic()))) ??
+      renewal.wait ??
+      NOT_IN_TIME
+    )
+  }
+
+  async function obtainAccessToken(session: LiveSession, refusedGen?: number): Promise<Access> {
+    const { tokens, record } = session
+    const needsNewer =
+      refusedGen === undefined ? clock.wall() >= neededAt(tokens, timing) : record.gen <= refusedGen
+    const isUsable = (): boolean => refusedGen === undefined && clock.wall() < tokens.expiresAt
+    const usable = { kind: 'token', session } as const
+    if (!needsNewer) return usable
+    if (tokens.refreshToken === null) {
+      if (isUsable()) return usable
+      // The session's absolute limit is the expiry of its access token.
+      return clock.wall() >= tokens.expiresAt
+        ? { kind: 'ended', reason: 'absolute' }
+        : { kind: 'not_refreshable' }
+    }
+    if (isUsable()) {
+      const { startedAt, result } = attempt(session, 'request')
+      const soon = withTimeout(result, startedAt + PATIENCE_WITH_VALID_TOKEN_MS - clock.monotonic())
+      const refreshed = await soon.catch(nullIfUnavailable)
+      if (refreshed?.kind === 'granted') return { kind: 'token', session: refreshed.session }
+      if (refreshed?.kind !== 'ended' && isUsable()) return usable
+    }
+    return await renewed(session, refusedGen)
+  }
+
+  return { attempt, obtainAccessToken }
+}
+
+/** Makes attempts and reads the record between them. */
+async function renew(
+  { sessions, clock, timeoutMs }: RenewalsOptions,
+  attempt: Attempt,
+  renewal: Renewal,
+): Promise<Access> {
+  for (;;) {
+    const { key, record, tokens } = renewal.session
+    const trigger = record.gen <= renewal.refusedGen ? 'invalid_token' : 'request'
+    const flight = attempt(renewal.session, trigger)
+    const result = await flight.result
+    if (result.kind === 'granted') renewal.session = result.session
+    else {
+      const at = clock.monotonic()
+      if (result.kind === 'wait' && result.why === 'paused' && !Number.isFinite(renewal.pauseEndsAt))
+        renewal.pauseEndsAt = at + result.ms
+      const inTime = at < Math.max(renewal.startedAt + patienceMs(timeoutMs), patienceMs(renewal.pauseEndsAt))
+      const wait = finalWait(result, inTime, clock.wall() < tokens.expiresAt)
+      // The attempt did not know that the resource server refuses this token. A read of the record now would let other
+      // callers begin the next one without knowing it either.
+      if (wait !== null && trigger === 'invalid_token' && flight.trigger !== trigger) continue
+      if (wait !== null) return wait
+      renewal.wait = result.kind === 'wait' ? result : null
+      if (result.kind === 'wait') await pause(Math.min(result.ms + 10, LOOK_EVERY_MS))
+      const looked = sessions.find(key)
+      const found = await (result.kind === 'ended' ? looked.catch(nullIfUnavailable) : looked)
+      if (found?.kind !== 'live')
+        return { kind: 'ended', reason: found?.kind === 'ended' ? found.reason : null }
+      if (result.kind === 'changed' && found.session.record.gen === record.gen) await pause(REREAD_MS)
+      renewal.session = found.session
+      renewal.wait = null
+    }
+    const { session } = renewal
+    // However short its life: it was issued since the callers came, so another refresh would bring nothing better.
+    if (session.record.gen > renewal.laterThan) return { kind: 'token', session }
+  }
+}
+
+/** The wait that callers get after an attempt; null: its reason may be over soon, so the record is read again. */
+function finalWait(
+  result: Exclude<RefreshResult, { kind: 'granted' }>,
+  inTime: boolean,
+  isValid: boolean,
+): Wait | null {
+  if (result.kind === 'ended') return null
+  if (result.kind === 'changed') return inTime ? null : NOT_IN_TIME
+  switch (result.why) {
+    case 'busy':
+    case 'paused':
+      return inTime ? null : result
+    case 'forced_before':
+      // Only the refusal of a token that is valid by our own clock is final. An expired one is refreshed.
+      return isValid ? result : null
+    case 'unanswered':
+    case 'unavailable':
+      return result
+  }
+}
+
+/** As `work`, but `ended` as soon as a small read shows no session. */
+async function unlessEnded(
+  sessions: Pick<Sessions, 'readState'>,
+  key: RecordKey,
+  work: Promise<RefreshResult>,
+): Promise<RefreshResult> {
+  let timer: NodeJS.Timeout | undefined
+  const ended = new Promise<RefreshResult>((resolve) => {
+    const look = async (): Promise<void> => {
+      if ((await sessions.readState(key)) === null) resolve({ kind: 'ended' })
+    }
+    timer = setInterval(() => void look().catch(() => {}), LOOK_EVERY_MS)
+  })
+  return await Promise.race([work, ended]).finally(() => clearInterval(timer))
+}
+
+function nullIfUnavailable(error: unknown): null {
+  if (error instanceof StoreUnavailable) return null
+  throw error
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms))
+}
