@@ -141,7 +141,7 @@ export interface Sessions {
    * Stores the tokens that a refresh has brought, and puts the session into the due queue again. They are revoked if the
    * session has ended. `attempt` as in `BeginRefreshRequest`.
    */
-  replaceTokens(session: LiveSession, granted: GrantedTokens, attempt: string): Promise<Replaced>
+  replaceTokens(session: LiveSession, granted: TokenSet, attempt: string): Promise<Replaced>
   /**
    * Ends a session whose refresh token was refused to the holder `attempt` of the lease. `precondition_failed`: its
    * tokens were replaced, or another attempt holds the lease, so it goes on. `gone`: there is no such session. While
@@ -220,11 +220,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     return { kind: 'unreadable' }
   }
 
-  async function replaceTokens(
-    before: LiveSession,
-    granted: GrantedTokens,
-    attempt: string,
-  ): Promise<Replaced> {
+  async function replaceTokens(before: LiveSession, granted: TokenSet, attempt: string): Promise<Replaced> {
     const { key, record } = before
     const { gen, endsAt } = record
     // A response names no user, and one without a refresh token leaves the old one in force (RFC 6749 section 6).
