@@ -112,12 +112,15 @@ export function createRenewals(options: RenewalsOptions): Renewals {
     renewal.result ??= renew(options, attempt, renewal).finally(() => renewals.delete(key))
     const outageMs = renewal.startedAt + PATIENCE_IN_OUTAGE_MS - startedAt
     const ms = isDown() ? Math.min(patienceMs(timeoutMs), outageMs) : patienceMs(timeoutMs)
-    return (
+    const access =
       (await withTimeout(renewal.result, ms)) ??
-      (await withTimeout(renewal.result, patienceMs(renewal.pauseEndsAt - clock.monotonic()))) ??
-      renewal.wait ??
-      NOT_IN_TIME
-    )
+      (await withTimeout(renewal.result, patienceMs(renewal.pauseEndsAt - clock.monotonic())))
+    if (access !== null) return access
+    // While this process was stalled, another one may have refreshed.
+    const found = await sessions.find(key)
+    if (found.kind === 'live' && found.session.record.gen > renewal.laterThan)
+      return { kind: 'token', session: found.session }
+    return renewal.wait ?? NOT_IN_TIME
   }
 
   async function obtainAccessToken(session: LiveSession, refusedGen?: number): Promise<Access> {
@@ -158,19 +161,20 @@ async function renew(
     const trigger = record.gen <= renewal.refusedGen ? 'invalid_token' : 'request'
     const flight = attempt(renewal.session, trigger)
     const result = await flight.result
+    let inTime = true
     if (result.kind === 'granted') renewal.session = result.session
     else {
       const at = clock.monotonic()
       if (result.kind === 'wait' && result.why === 'paused' && !Number.isFinite(renewal.pauseEndsAt))
         renewal.pauseEndsAt = at + result.ms
-      const inTime = at < Math.max(renewal.startedAt + patienceMs(timeoutMs), patienceMs(renewal.pauseEndsAt))
-      const wait = finalWait(result, inTime, clock.wall() < tokens.expiresAt)
+      inTime = at < Math.max(renewal.startedAt + patienceMs(timeoutMs), patienceMs(renewal.pauseEndsAt))
+      const wait = finalWait(result, clock.wall() < tokens.expiresAt)
       // The attempt did not know that the resource server refuses this token. A read of the record now would let other
       // callers begin the next one without knowing it either.
       if (wait !== null && trigger === 'invalid_token' && flight.trigger !== trigger) continue
       if (wait !== null) return wait
       renewal.wait = result.kind === 'wait' ? result : null
-      if (result.kind === 'wait') await pause(Math.min(result.ms + 10, LOOK_EVERY_MS))
+      if (result.kind === 'wait' && inTime) await pause(Math.min(result.ms + 10, LOOK_EVERY_MS))
       const looked = sessions.find(key)
       const found = await (result.kind === 'ended' ? looked.catch(nullIfUnavailable) : looked)
       if (found?.kind !== 'live')
@@ -182,21 +186,17 @@ async function renew(
     const { session } = renewal
     // However short its life: it was issued since the callers came, so another refresh would bring nothing better.
     if (session.record.gen > renewal.laterThan) return { kind: 'token', session }
+    if (!inTime) return result.kind === 'wait' ? result : NOT_IN_TIME
   }
 }
 
 /** The wait that callers get after an attempt; null: its reason may be over soon, so the record is read again. */
-function finalWait(
-  result: Exclude<RefreshResult, { kind: 'granted' }>,
-  inTime: boolean,
-  isValid: boolean,
-): Wait | null {
-  if (result.kind === 'ended') return null
-  if (result.kind === 'changed') return inTime ? null : NOT_IN_TIME
+function finalWait(result: Exclude<RefreshResult, { kind: 'granted' }>, isValid: boolean): Wait | null {
+  if (result.kind !== 'wait') return null
   switch (result.why) {
     case 'busy':
     case 'paused':
-      return inTime ? null : result
+      return null
     case 'forced_before':
       // Only the refusal of a token that is valid by our own clock is final. An expired one is refreshed.
       return isValid ? result : null
