@@ -38,7 +38,10 @@ t.test('killing a Cluster master under load, with its replica behind, signs nobo
   t.strictSame(load.answers(), ['200'], 'after')
   t.equal(sandbox.counters().reuseDetected, 0)
   t.equal(presentedAgain(sandbox), 0, 'no refresh token was presented twice')
-  t.ok((await counted(replicas, 'bff_store_restored_total{what="tokens"}')) > 0)
+  const restored = await counted(replicas, 'bff_store_restored_total{what="tokens"}')
+  // On a slow machine all of them may be on their way to the master when it is killed.
+  const retried = await counted(replicas, 'bff_store_retries_total{step="tokens"}')
+  t.ok(restored + retried > 0, 'the replica was behind')
 })
 
 t.test('no call fails while slots move between nodes under load', async (t) => {
