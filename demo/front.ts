@@ -8,6 +8,7 @@ interface Front {
   /** Where the browser comes in. */
   hosts: readonly string[]
   port: number
+  /** Looked up for each request, as `sandboxUrl`. */
   serverUrl: string
   sandboxUrl: string
 }
@@ -16,10 +17,10 @@ interface Front {
  * Listens at each host. Requests go to the server, except the page's questions to the sandbox: a page may call no
  * other origin. A production server has no such front.
  */
-export async function startFront({ hosts, port, serverUrl, sandboxUrl }: Front): Promise<void> {
+export async function startFront(front: Front): Promise<void> {
   const handle = (incoming: IncomingMessage, outgoing: ServerResponse): void => {
     const { url = '/', method, headers } = incoming
-    const target = new URL(FOR_SANDBOX.test(url) ? sandboxUrl : serverUrl)
+    const target = new URL(FOR_SANDBOX.test(url) ? front.sandboxUrl : front.serverUrl)
     const forwardedFor = incoming.socket.remoteAddress ?? ''
     const onward = request({
       host: target.hostname,
@@ -37,12 +38,12 @@ export async function startFront({ hosts, port, serverUrl, sandboxUrl }: Front):
     outgoing.on('close', () => onward.destroy())
     incoming.pipe(onward)
   }
-  for (const host of hosts) {
+  for (const host of front.hosts) {
     const server = createServer(handle)
     await new Promise<void>((resolve, reject) => {
       // A machine without IPv6 has one address of localhost.
       server.once('error', (error) => (host === '::1' ? resolve() : reject(error)))
-      server.listen(port, host, resolve)
+      server.listen(front.port, host, resolve)
     })
   }
 }

@@ -1,6 +1,7 @@
 // Makes dist/ with esbuild: one bundle for each program of the server, with chunks that they share or load late, the
 // demo page's script and the browser client. `npm run typecheck` checks the types. With --if-possible it is the
 // `prepare` step: an install without development packages keeps the dist/ that it has, and fails if that was made from other sources.
+// --to FOLDER names another folder than dist/.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
@@ -15,11 +16,15 @@ import {
 } from 'node:fs'
 import { dirname, extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
 
+const { values: options } = parseArgs({
+  options: { 'if-possible': { type: 'boolean' }, to: { type: 'string', default: 'dist' } },
+})
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const lua = join(root, 'src/store/redis/lua')
 const page = join(root, 'demo/page')
-const dist = join(root, 'dist')
+const dist = join(root, options.to)
 /** Tells from which sources dist/ was built. */
 const sources = join(dist, 'sources.txt')
 /** Program below dist/ to its source. */
@@ -33,7 +38,7 @@ const programs = {
 
 const esbuild = await import('esbuild').catch(() => null)
 if (esbuild === null) {
-  if (!process.argv.includes('--if-possible')) {
+  if (options['if-possible'] !== true) {
     console.error(missing('run the build again'))
     process.exit(1)
   }
@@ -46,7 +51,7 @@ if (esbuild === null) {
 }
 
 rmSync(dist, { recursive: true, force: true })
-const { metafile } = await esbuild.build({
+const { metafile } = await build({
   absWorkingDir: root,
   entryPoints: programs,
   outdir: dist,
@@ -70,14 +75,14 @@ const { metafile } = await esbuild.build({
 })
 
 const browser = { format: 'esm', target: 'es2022', logLevel: 'warning' }
-await esbuild.build({
+await build({
   ...browser,
   entryPoints: [join(page, 'main.ts')],
   bundle: true,
   outdir: join(dist, 'demo'),
 })
 // For a page without a build step.
-await esbuild.build({
+await build({
   ...browser,
   entryPoints: [join(root, 'client/bff-client.ts')],
   outdir: join(dist, 'client'),
@@ -89,18 +94,23 @@ writeFileSync(sources, hashOfSources())
 writeFileSync(join(dist, 'revision.txt'), `${findRevision()}\n`)
 writeFileSync(join(dist, 'licenses.txt'), licenses(Object.keys(metafile.inputs)))
 
-function adaptPackages(build) {
-  build.onResolve({ filter: /^undici$/ }, () => ({ path: join(root, 'scripts/undici.mjs') }))
+/** esbuild itself prints what is wrong with the sources. */
+async function build(what) {
+  return await esbuild.build(what).catch(() => process.exit(1))
+}
+
+function adaptPackages({ onResolve, onLoad }) {
+  onResolve({ filter: /^undici$/ }, () => ({ path: join(root, 'scripts/undici.mjs') }))
   // An ES import of a module of Node loads all that it may export: fetch for node:http, WebCrypto for node:crypto.
-  build.onResolve({ filter: /^node:/ }, ({ path, kind }) =>
+  onResolve({ filter: /^node:/ }, ({ path, kind }) =>
     kind === 'import-statement' ? { path, namespace: 'node' } : { path, external: true },
   )
-  build.onLoad({ filter: /.*/, namespace: 'node' }, ({ path }) => ({
+  onLoad({ filter: /.*/, namespace: 'node' }, ({ path }) => ({
     contents: `module.exports = require('${path}')`,
   }))
   // An empty source map of their own keeps packages out of ours, which Node then reads in no time.
   const map = Buffer.from('{"version":3,"sources":[""],"mappings":"AAAA"}').toString('base64')
-  build.onLoad({ filter: /[\\/]node_modules[\\/].*\.[cm]?js$/ }, ({ path }) => ({
+  onLoad({ filter: /[\\/]node_modules[\\/].*\.[cm]?js$/ }, ({ path }) => ({
     contents: `${readFileSync(path, 'utf8')}\n//# sourceMappingURL=data:application/json;base64,${map}`,
   }))
 }

@@ -85,6 +85,19 @@ t.test('a job that runs actions of others than GitHub cannot write to the reposi
   t.match(release.jobs.release, { needs: 'publish', steps: [{}, { run: /^gh release create / }] })
 })
 
+t.test('dist.tgz of a release runs where nothing but Node is installed', async (t) => {
+  const pack = release.jobs.publish?.steps.find(({ run = '' }) => run.startsWith('tar '))?.run ?? ''
+  const folder = t.testdir()
+  const packed = spawnSync('sh', ['-c', pack.replace('dist.tgz', `${folder}/dist.tgz`)], { cwd: ROOT })
+  t.equal(packed.status, 0, String(packed.stderr))
+  t.equal(spawnSync('tar', ['-xzf', 'dist.tgz'], { cwd: folder }).status, 0)
+  const { version } = JSON.parse(read('package.json')) as { version: string }
+  for (const program of ['main', 'doctor', 'sessions']) {
+    const run = spawnSync(process.execPath, [`dist/${program}.js`, '--version'], { cwd: folder, env: {} })
+    t.equal(String(run.stdout), `${version}\n`, program)
+  }
+})
+
 t.test('npm run sbom lists every production package in CycloneDX, and no other', async (t) => {
   const { stdout, status } = spawnSync('npm', ['run', '--silent', 'sbom'], { cwd: ROOT, encoding: 'utf8' })
   t.equal(status, 0)

@@ -1,0 +1,69 @@
+import { cpSync, existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+import { request } from 'undici'
+import { startChild } from '../helpers/child.ts'
+import { freePort } from '../helpers/ports.ts'
+import { until } from '../helpers/wait.ts'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+
+t.test('npm run dev runs the files as they are, on loopback alone, until it is stopped', async (t) => {
+  const copy = t.testdir({ '.env': 'STATIC_CSP=img-src https://one.example\n' })
+  for (const name of ['src', 'sandbox', 'demo', 'client', 'scripts', 'package.json', 'package-lock.json'])
+    cpSync(join(ROOT, name), join(copy, name), { recursive: true })
+  cpSync(join(ROOT, 'tsconfig.json'), join(copy, 'tsconfig.json'))
+  symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'))
+  const port = await freePort()
+  const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+  const [, command, ...args] = scripts.dev.split(' ')
+  const dev = startChild(t, command, args, {
+    cwd: copy,
+    env: { PATH: process.env.PATH ?? '', HOST: '0.0.0.0', PORT: String(port) },
+  })
+  t.teardown(() => dev.stop('SIGTERM'))
+  const url = `http://localhost:${port}`
+  const printed = async (text: string) =>
+    await until(`it prints ${text}`, () => {
+      if (dev.hasEnded()) throw new Error(dev.output())
+      return dev.output().includes(text)
+    })
+  const page = async () => await fetch(`${url}/`, { headers: { accept: 'text/html' } })
+  const nothing = async () => ((await (await fetch(`${url}/auth/nothing`)).json()) as { title: string }).title
+
+  await printed('runs your files')
+  const csp = (await page()).headers.get('content-security-policy')
+  t.match(csp, 'https://one.example', 'the variables of .env are those of the server')
+  await t.rejects(fetch(`http://127.0.0.2:${port}/`), 'no other address, whatever HOST says')
+  const login = await request(`${url}/auth/login`, { headers: { 'sec-fetch-mode': 'navigate' } })
+  const signInPage = String(login.headers.location)
+  t.equal((await fetch(signInPage)).status, 200, 'the sandbox knows the client and the callback')
+  t.match(dev.output(), /GET.*\/auth\/login/, 'requests are in the log')
+  t.notMatch(dev.output(), /^\{/m, 'and its lines are for people')
+
+  const file = join(copy, 'src/errors.ts')
+  const source = readFileSync(file, 'utf8')
+  const before = await nothing()
+  t.ok(source.includes(before))
+  writeFileSync(file, source.replace(before, 'Changed while it runs'))
+  await until('the change is live', async () => (await nothing()) === 'Changed while it runs')
+
+  writeFileSync(file, `${source}\nconst = 1\n`)
+  await printed('The server from before the change goes on.')
+  t.match(dev.output(), /src\/errors\.ts:\d+/, 'the fault is shown with its place')
+  t.equal(await nothing(), 'Changed while it runs')
+  writeFileSync(file, source)
+  await until('the next good file is live', async () => (await nothing()) === before)
+
+  writeFileSync(join(copy, '.env'), 'STATIC_CSP=img-src https://two.example\n')
+  await until('the new .env is read', async () =>
+    String((await page()).headers.get('content-security-policy')).includes('https://two.example'),
+  )
+
+  dev.send('SIGINT')
+  t.equal((await dev.ended).code, 0)
+  await t.rejects(fetch(signInPage), 'the sandbox has ended as well')
+  await t.rejects(page())
+  for (const folder of ['dist.a', 'dist.b']) t.notOk(existsSync(join(copy, folder)))
+})
