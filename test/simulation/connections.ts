@@ -54,6 +54,8 @@ export class Connection {
   readonly transport: FleetTransport
   ready = false
   server: RedisServer | null = null
+  /** The last one: what it has said may be on its way to a browser. */
+  lastServer: RedisServer | null = null
   /** Raised with each end of a connection: what was on its way then does not arrive. */
   epoch = 0
   readonly waiting = new Set<Pending>()
@@ -122,6 +124,7 @@ export class Connection {
       const stands = !server.dead && !server.frozen && !this.isCut
       if (!stands || servers.serverFor(this.master, index) !== server) return this.#again()
       this.server = server
+      this.lastServer = server
       this.ready = true
       this.#tries = 0
       this.receivedAt = clock.now

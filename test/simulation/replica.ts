@@ -372,10 +372,10 @@ export class Replica implements Owner {
     return times.some(({ from, to }) => to - Math.max(from, since) >= forMs)
   }
 
-  /** Which server this process has for a record. */
+  /** Which server this process has for a record, or had until now. */
   follows(key: RecordKey): 'the master' | 'another server' {
     const master = this.#deployment.masterOf(key)
-    const { server } = this.transport.commands[master]!
+    const { lastServer: server } = this.transport.commands[master]!
     return server === null || server === this.#deployment.masters[master] ? 'the master' : 'another server'
   }
 
