@@ -56,6 +56,12 @@ export function invalidToken(shape: Faults['invalidToken']): SandboxResponse {
         { responseStatus: { errorCode: 'invalid_token', message: description } },
         'invalid_token',
       )
+    case 'code400':
+      return jsonResponse(
+        400,
+        { responseStatus: { errorCode: 'TokenExpired', message: description } },
+        'invalid_token',
+      )
   }
 }
 

@@ -56,7 +56,7 @@ export const faultsSchema = {
     refreshReuse: { enum: ['revoke', 'refuse', 'allow'] },
     oneGrantPerUser: { type: 'boolean' },
     absentMembers: { enum: ['keep', 'clear'] },
-    revokeAccessTokenAtRefresh: { type: 'boolean' },
+    rotateAccess: { type: 'boolean' },
     tokenAnswer: {
       type: 'object',
       additionalProperties: false,
@@ -68,7 +68,7 @@ export const faultsSchema = {
     tokenEndpoint: responseFault(['refuse', 'invalid_client']),
     revocationEndpoint: responseFault(['refuse', 'invalid_client']),
     resource: responseFault(['invalid-token']),
-    invalidToken: { enum: ['standard', 'bare401', 'json400', 'challenge403', 'servicestack'] },
+    invalidToken: { enum: ['standard', 'bare401', 'json400', 'challenge403', 'servicestack', 'code400'] },
     resourceHeaders: {
       type: 'object',
       additionalProperties: {

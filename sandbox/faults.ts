@@ -33,7 +33,7 @@ export interface Faults {
   /** What UpdateSite does with a member that is absent: the document does not show it. */
   absentMembers: 'keep' | 'clear'
   /** Whether a refresh ends the access tokens that the authorization had before. */
-  revokeAccessTokenAtRefresh: boolean
+  rotateAccess: boolean
   /** Last change to the token response: members to put in, then members to take out. */
   tokenAnswer: { set?: Record<string, unknown>; remove?: readonly string[] }
   /** Faults of the next responses, by endpoint. */
@@ -41,7 +41,7 @@ export interface Faults {
   revocationEndpoint: ResponseFault<Misbehaviour | OAuthMisbehaviour>
   resource: ResponseFault<Misbehaviour | ResourceMisbehaviour>
   /** How the resource server reports an invalid access token. */
-  invalidToken: 'standard' | 'bare401' | 'json400' | 'challenge403' | 'servicestack'
+  invalidToken: 'standard' | 'bare401' | 'json400' | 'challenge403' | 'servicestack' | 'code400'
   /** Header fields of every resource response; null removes one. */
   resourceHeaders: Record<string, string | string[] | null>
   /** Content coding of every resource response with a body, whatever `Accept-Encoding` says. */
@@ -152,7 +152,7 @@ export function noFaults(tokenLifeSeconds: number): Faults {
     refreshReuse: 'revoke',
     oneGrantPerUser: false,
     absentMembers: 'keep',
-    revokeAccessTokenAtRefresh: false,
+    rotateAccess: false,
     tokenAnswer: {},
     tokenEndpoint: { mode: 'ok' },
     revocationEndpoint: { mode: 'ok' },

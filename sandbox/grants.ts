@@ -86,7 +86,7 @@ function redeemClientCredentials(field: Parameters<Grant>[0], context: GrantCont
 function redeemRefreshToken(field: Parameters<Grant>[0], context: GrantContext): GrantResult {
   const { authorizations, faults, onReuse } = context
   const presented = field('refresh_token') ?? ''
-  const { refreshReuse, sameRefreshToken, omitRefreshToken, revokeAccessTokenAtRefresh } = faults.current()
+  const { refreshReuse, sameRefreshToken, omitRefreshToken, rotateAccess } = faults.current()
   const record = authorizations.findRefreshToken(presented)
   if (record === null) return refused('invalid_grant', 'The refresh token is not known.')
   const { authorization } = record
@@ -97,7 +97,7 @@ function redeemRefreshToken(field: Parameters<Grant>[0], context: GrantContext):
   }
   if (authorization.revoked) return refused('invalid_grant', 'The authorization was taken back.')
 
-  if (revokeAccessTokenAtRefresh) authorizations.expireAccessTokens(authorization)
+  if (rotateAccess) authorizations.expireAccessTokens(authorization)
   if (sameRefreshToken) return { kind: 'granted', authorization, refreshToken: { keep: presented } }
   if (omitRefreshToken) return { kind: 'granted', authorization, refreshToken: 'none' }
   record.used = true

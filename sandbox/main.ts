@@ -1,4 +1,5 @@
 import { readDeclaredOperations } from './operations.ts'
+import { PROFILES } from './profiles.ts'
 import { createSandbox } from './sandbox.ts'
 
 /**
@@ -19,6 +20,7 @@ const sandbox = createSandbox({
   },
   tokenLifeSeconds: numberFrom('SANDBOX_TOKEN_SECONDS', 3600),
   control: env.SANDBOX_CONTROL !== 'off',
+  faults: profileFrom(env.SANDBOX_PROFILE),
   ...(env.OPERATIONS_FILE ? { operations: operationsIn(env.OPERATIONS_FILE) } : {}),
   ...(wacs === undefined ? {} : { wacs }),
   ...(env.SANDBOX_SCOPE === undefined ? {} : { scope: env.SANDBOX_SCOPE }),
@@ -47,6 +49,12 @@ function numberFrom(name: string, fallback: number): number {
   if (text === undefined) return fallback
   if (/^\d{1,9}$/.test(text)) return Number(text)
   return fail(`${name} must be a whole number`)
+}
+
+function profileFrom(name = '') {
+  if (name === '') return {}
+  if (Object.hasOwn(PROFILES, name)) return PROFILES[name]!
+  return fail(`SANDBOX_PROFILE must be one of ${Object.keys(PROFILES).join(', ')}`)
 }
 
 function operationsIn(path: string) {

@@ -4,6 +4,7 @@ import { VERSION } from './version.ts'
 const SOUND = 0
 const BROKEN = 1
 const WRONG = 2
+const INTERRUPTED = 130
 
 // The Redis client warns in plain text about a missing right, which the report names as well.
 console.warn = () => {}
@@ -26,6 +27,20 @@ async function main(): Promise<number> {
         process.stdout.write(`${command.json ? JSON.stringify(verdict) : toLine(verdict)}\n`)
       if (isFaulty) return WRONG
       return verdicts.some(({ verdict }) => verdict === 'fault') ? BROKEN : SOUND
+    }
+    case 'live': {
+      const { runLive } = await import('./live/live.ts')
+      const stop = new AbortController()
+      for (const signal of ['SIGINT', 'SIGTERM'] as const)
+        process.on(signal, () => (stop.signal.aborted ? process.exit(INTERRUPTED) : stop.abort()))
+      const code = await runLive(process.env, command, {
+        input: process.stdin,
+        out: (line) => void process.stdout.write(`${line}\n`),
+        error: (line) => void process.stderr.write(`${line}\n`),
+        stop: stop.signal,
+      })
+      process.stdin.destroy()
+      return code
     }
   }
 }

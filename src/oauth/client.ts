@@ -62,6 +62,8 @@ interface AuthorizationServerOptions {
   clock: Clock
   /** Called with the `Date` of each response in epoch milliseconds, and how long the request took. */
   onDate?: (date: number, elapsedMs: number) => void
+  /** Called with the body of each response as it came. */
+  onBody?: (body: string) => void
   wrapTokenFetch?: WrapTokenFetch | undefined
 }
 
@@ -83,9 +85,10 @@ export function createAuthorizationServer({
   concurrency,
   clock,
   onDate = () => {},
+  onBody = () => {},
   wrapTokenFetch = (inner) => inner,
 }: AuthorizationServerOptions): AuthorizationServer {
-  const common = { egress, monotonic: clock.monotonic, onDate }
+  const common = { egress, monotonic: clock.monotonic, onDate, onBody }
   const tokenFetch = createTokenFetch({ ...common, connections: concurrency + EXTRA_CONNECTIONS })
   const signInFetch = createTokenFetch({ ...common, connections: SIGN_INS_AT_ONCE })
 

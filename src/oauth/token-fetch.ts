@@ -32,12 +32,15 @@ export function createTokenFetch({
   egress,
   monotonic,
   onDate,
+  onBody,
 }: {
   connections: number
   egress: Egress
   monotonic: () => number
   /** Called with the server's `Date` in epoch milliseconds, and how long the request took. */
   onDate: (date: number, elapsedMs: number) => void
+  /** Called with each body as it came. */
+  onBody: (body: string) => void
 }) {
   const options = {
     connections,
@@ -73,6 +76,7 @@ export function createTokenFetch({
       const { status, headers, body } = await exchange(request, agent, monotonic)
       const date = Date.parse(headers.date ?? '')
       if (!Number.isNaN(date)) onDate(date, monotonic() - sentAt)
+      onBody(body)
       const normalized = status === 200 ? normalizeTokenResponse(body) : null
       if (normalized !== null) return new ParsedResponse(normalized)
       if (status !== 200 && hasErrorCode(body)) {

@@ -2,6 +2,7 @@ import { parseArgs } from 'node:util'
 import { type Config, parseConfig } from '../config/config.ts'
 import { pathOfOperation } from '../config/operations.ts'
 import type { Environment } from '../config/secrets.ts'
+import { FLUX_ID, WAC } from '../paths.ts'
 import {
   checkClient,
   checkEgress,
@@ -13,11 +14,19 @@ import { checkClocks, checkRedis } from './check-redis.ts'
 import { fault, ok, type Verdict, warning } from './verdict.ts'
 
 export const DOCTOR_HELP = `Checks a deployment before users come: configuration, Redis, both servers of the platform,
-and whether PUBLIC_URL leads to this server. It changes nothing, here or at the platform.
+and whether PUBLIC_URL leads to this server. Without --live it changes nothing, here or at the platform.
 
   npm run doctor                         node dist/doctor.js
 
   --json      prints one JSON object per line: check, verdict (ok, warning, fault), message
+  --live      signs in by your browser and measures what the platform's document does not show (docs/first-day.md):
+              one line each with the setting or the consequence that follows; --json adds value and setting.
+              It takes the place of the server at PUBLIC_URL, HOST and PORT: stop the server first.
+              Use an account made for tests: its other sessions may end.
+  --flux WAC/ID                         with --live: reads this flux in each format
+  --site WAC/ID --write                 with --live: changes this site, which must be made for tests, and puts it back
+  --restore FILE                        with --site: JSON with name, description, code and parentInfrastructureID of the
+              site as they are now; not needed if OPERATIONS_FILE declares a GET of the site
   --version   prints the version
   --help      prints this text
 
@@ -31,22 +40,54 @@ type DoctorCommand =
   | { kind: 'help' }
   | { kind: 'version' }
   | { kind: 'check'; json: boolean }
+  | { kind: 'live'; json: boolean; flux: string | null; site: string | null; restore: string | null }
   | { kind: 'wrong'; message: string }
 
 /** Reads the arguments of a command line; `wrong` for faulty ones. */
 export function parseDoctorArguments(args: readonly string[]): DoctorCommand {
   const options = {
     json: { type: 'boolean' },
+    live: { type: 'boolean' },
+    flux: { type: 'string' },
+    site: { type: 'string' },
+    write: { type: 'boolean' },
+    restore: { type: 'string' },
     help: { type: 'boolean', short: 'h' },
     version: { type: 'boolean' },
   } as const
   try {
     const { values } = parseArgs({ args: [...args], options })
     if (values.help) return { kind: 'help' }
-    return values.version ? { kind: 'version' } : { kind: 'check', json: values.json === true }
+    if (values.version) return { kind: 'version' }
+    const { json = false, live = false, write = false, flux = null, site = null, restore = null } = values
+    const message = wrongUse({ live, write, flux, site, restore })
+    if (message !== null) return { kind: 'wrong', message }
+    return live ? { kind: 'live', json, flux, site, restore } : { kind: 'check', json }
   } catch (error) {
     return { kind: 'wrong', message: (error as Error).message }
   }
+}
+
+function wrongUse(given: {
+  live: boolean
+  write: boolean
+  flux: string | null
+  site: string | null
+  restore: string | null
+}): string | null {
+  const { live, write, flux, site, restore } = given
+  if (!live && (write || flux !== null || site !== null || restore !== null))
+    return '--flux, --site, --write and --restore belong to --live'
+  const [fluxWac = '', fluxId = '', ...more] = (flux ?? 'a/a').split('/')
+  if (!WAC.test(fluxWac) || !FLUX_ID.test(fluxId) || more.length > 0)
+    return '--flux must be an account code and the id of a flux: WAC/ID'
+  const [siteWac = '', siteId = '', ...rest] = (site ?? 'a/1').split('/')
+  if (!WAC.test(siteWac) || !/^\d{1,16}$/.test(siteId) || rest.length > 0)
+    return '--site must be an account code and the number of a site: WAC/ID'
+  if (write !== (site !== null))
+    return '--site changes a site and puts it back, so it needs --write, and --write needs --site'
+  if (restore !== null && site === null) return '--restore belongs to --site'
+  return null
 }
 
 /** The verdicts in the order of the report; `isFaulty`: the environment has faults, so nothing else was checked. */

@@ -38,8 +38,18 @@ export async function bodyNamesInvalidToken(
   return textNamesInvalidToken(await decodedStart(chunks, contentEncoding?.toString()), shapes)
 }
 
+/** The texts and numbers of the beginning of a body, as `UPSTREAM_INVALID_TOKEN` can name them. */
+export function valuesIn(body: string): Iterable<Value> {
+  const start = body.slice(0, INSPECTED_BYTES).replace(BEFORE_THE_BODY, '')
+  if (start.startsWith('<')) return xmlValues(start)
+  return /^[{[]/.test(start) ? objectValues(start) : []
+}
+
+/** A byte order mark, and what JSONP puts in front. */
+const BEFORE_THE_BODY = /^\uFEFF?\s*(?:[\w$.]{1,64}\(\s*)?/
+
 function textNamesInvalidToken(text: string, shapes: readonly TokenShape[]): boolean {
-  const start = text.replace(/^\uFEFF?\s*(?:[\w$.]{1,64}\(\s*)?/, '')
+  const start = text.replace(BEFORE_THE_BODY, '')
   if (start.startsWith('{')) return objectNamesInvalidToken(start) || hasShape(objectValues(start), shapes)
   if (start.startsWith('[')) return hasShape(objectValues(start), shapes)
   if (start.startsWith('<')) return xmlNamesInvalidToken(start) || hasShape(xmlValues(start), shapes)

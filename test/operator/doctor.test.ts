@@ -404,4 +404,23 @@ t.test('the doctor explains itself', async (t) => {
   t.match(DOCTOR_HELP, /Exit code 0.*1: something.*2: called/s)
   t.match(parseDoctorArguments(['--colour']), { kind: 'wrong', message: /--colour/ })
   t.match(parseDoctorArguments(['now']), { kind: 'wrong', message: /now/ })
+  const nothing = { kind: 'live', json: false, flux: null, site: null, restore: null }
+  t.strictSame(parseDoctorArguments(['--live']), nothing)
+  t.strictSame(parseDoctorArguments('--live --flux A/b --site A/1 --write --restore f --json'.split(' ')), {
+    ...{ kind: 'live', json: true, flux: 'A/b', site: 'A/1', restore: 'f' },
+  })
+  for (const [args, names] of [
+    ['--flux A/b', '--live'],
+    ['--live --flux b', '--flux'],
+    ['--live --flux A/b/c', '--flux'],
+    ['--live --site A/x --write', '--site'],
+    ['--live --site A/1', '--write'],
+    ['--live --write', '--site'],
+    ['--live --restore f', '--site'],
+  ])
+    t.match(
+      parseDoctorArguments(args!.split(' ')),
+      { kind: 'wrong', message: new RegExp(names!) },
+      String(args),
+    )
 })

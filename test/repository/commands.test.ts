@@ -75,7 +75,7 @@ t.test('the commands of the operator accept the arguments that the pages give', 
   for (const { args } of sessions) t.not(parseArguments(args).kind, 'wrong', args.join(' '))
   const doctor = argumentsOf(/npm run doctor(?: --(?= ))?|dist\/doctor\.js/)
   t.ok(doctor.length > 2)
-  for (const { args } of doctor) t.equal(parseDoctorArguments(args).kind, 'check', args.join(' '))
+  for (const { args } of doctor) t.not(parseDoctorArguments(args).kind, 'wrong', args.join(' '))
 })
 
 t.test('each option of a script for contributors is one that the script reads', async (t) => {
@@ -148,11 +148,13 @@ t.test('the server accepts the UPSTREAM_INVALID_TOKEN that docs/configuration.md
 /** Blocks that no test names by their heading, and what checks them instead. */
 const CHECKED_OTHERWISE: Readonly<Record<string, string>> = {
   'CONTRIBUTING.md: Tests': '.ci/run, and the options above',
-  'CONTRIBUTING.md: The first half hour': 'test/repository/dev.test.ts starts it, and .ci/run does the others',
+  'CONTRIBUTING.md: The first half hour':
+    'test/repository/dev.test.ts starts it, and .ci/run does the others',
   'README.md: Quick start': 'test/repository/demo.test.ts starts the demo',
   'docs/benchmarks.md: How to repeat it': 'test/verify/bench.test.ts starts the benchmarks',
   'docs/capacity.md: How to repeat it': 'test/verify/bench.test.ts starts the benchmarks',
   'docs/deployment.md: Container': 'test/verify/deployment.test.ts reads all docker commands',
+  'docs/first-day.md': 'the arguments above; test/live/live.test.ts runs the command',
   'docs/getting-started.md': 'the last check of its test in test/verify/vite.test.ts',
   'docs/operations.md':
     'test/config/operations.test.ts reads the JSON, test/repository/client.test.ts compiles the rest',

@@ -56,7 +56,7 @@ t.test('a refresh can keep the refresh token, leave it out, or end the old acces
   sandbox.faults.set({ sameRefreshToken: false, omitRefreshToken: true })
   t.notOk('refresh_token' in (await tokensOf(await refresh(sandbox, refresh_token))))
   t.equal((await getFlux(sandbox, access_token)).status, 200)
-  sandbox.faults.set({ omitRefreshToken: false, revokeAccessTokenAtRefresh: true })
+  sandbox.faults.set({ omitRefreshToken: false, rotateAccess: true })
   t.equal((await refresh(sandbox, refresh_token)).status, 200)
   t.equal((await getFlux(sandbox, access_token)).status, 401)
 })

@@ -1,0 +1,202 @@
+import { readFileSync } from 'node:fs'
+import type { Config } from '../config/config.ts'
+import { pathOfOperation } from '../config/operations.ts'
+import type { Secret } from '../secret.ts'
+import type { Operator } from './operator.ts'
+import type { Platform } from './platform.ts'
+import type { Draft, Report } from './report.ts'
+
+/** The members of a site that UpdateSite changes (service document, section 4.3). */
+interface Members {
+  name: string | null
+  description: string | null
+  code: string | null
+  parentInfrastructureID: number | string | null
+}
+
+const NAMES = ['name', 'description', 'code', 'parentInfrastructureID'] as const
+
+/** A site that is changed, and put back as it was. */
+export interface SiteTest {
+  /** Changes the site. */
+  run(): Promise<void>
+  /** Puts the site back if it was changed, and says what it could not. */
+  restore(): Promise<void>
+}
+
+/** The members that a file of `--restore` holds; a string says what is wrong with it. */
+export function readRestoreFile(path: string): Members | string {
+  let value: Record<string, unknown>
+  try {
+    value = JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>
+  } catch (error) {
+    return `--restore: ${(error as NodeJS.ErrnoException).code ?? 'the file is no JSON'}`
+  }
+  return (
+    membersIn(value) ??
+    `--restore: the file must have ${NAMES.join(', ')}: texts or null, the last one a number or null`
+  )
+}
+
+function membersIn(value: unknown): Members | null {
+  if (typeof value !== 'object' || value === null) return null
+  const { name, description, code, parentInfrastructureID: parent } = value as Record<string, unknown>
+  const areTexts = [name, description, code].every((text) => typeof text === 'string' || text === null)
+  const isParent = parent === null || parent === '' || Number.isSafeInteger(parent)
+  if (!areTexts || !isParent) return null
+  return { name, description, code, parentInfrastructureID: parent === '' ? null : parent } as Members
+}
+
+/** The site as a declared GET shows it; null where there is none, or it does not show the four members. */
+export async function readSite(
+  { platform, config, token }: { platform: Platform; config: Config; token: Secret },
+  [wac, id]: readonly [string, string],
+): Promise<Members | null> {
+  const path = `/${wac}/Infrastructure/Site/${id}`
+  const declared = config.operations.find(
+    (operation) =>
+      operation.method === 'GET' &&
+      /^\/\{wac\}\/Infrastructure\/Site\/\{\w+\}$/.test(pathOfOperation(operation)),
+  )
+  if (declared === undefined) return null
+  const answer = await platform.call(token, { method: 'GET', path })
+  return typeof answer === 'string' || answer.status !== 200 ? null : membersIn(parse(answer.body))
+}
+
+/** `original`: as it is put back. `token`: that of the moment. */
+export function createSiteTest({
+  platform,
+  report,
+  operator,
+  token,
+  place: [wac, id],
+  original,
+}: {
+  platform: Platform
+  report: Report
+  operator: Pick<Operator, 'check'>
+  token: () => Secret
+  place: readonly [string, string]
+  original: Members
+}): SiteTest {
+  const path = `/${wac}/Infrastructure/Site/${id}`
+  const known = { wType: 'UpdateSite', siteID: Number(id), wac }
+  // Each differs from nothing and from the original, so that keeping and clearing can be told apart.
+  const marked: Members = {
+    name: 'doctor name',
+    description: 'doctor description',
+    code: 'doctor-code',
+    parentInfrastructureID: original.parentInfrastructureID,
+  }
+  let isChanged = false
+
+  async function update(members: Partial<Members>): Promise<Record<string, unknown> | string> {
+    const answer = await platform.call(token(), { method: 'PUT', path, body: { ...members, ...known } })
+    if (typeof answer === 'string') return answer
+    const site = parse(answer.body)
+    if (answer.status === 200 && site !== null) return site
+    return `status ${answer.status}: ${report.quote(answer.body) || 'no body'}`
+  }
+
+  /** As `update`, unless the operator has stopped the command. */
+  async function change(members: Partial<Members>): Promise<Record<string, unknown> | string> {
+    operator.check()
+    isChanged = true
+    return await update(members)
+  }
+
+  async function run(): Promise<void> {
+    const before = await change(marked)
+    if (typeof before === 'string')
+      return report.add('site', {
+        verdict: 'fault',
+        message: `an update with all four members fails (${before})`,
+      })
+    report.add('site', { value: 200, message: 'an update with all four members succeeds' })
+
+    const absent = await change({ name: 'doctor name 2' })
+    report.add(
+      'site absent member',
+      describe(absent, 'description', {
+        kept: 'an absent member keeps its value',
+        cleared: 'an absent member loses its value: pages must send all four (changesOf of the client does)',
+      }),
+    )
+    await change(marked)
+    const nulled = await change({ ...marked, description: null })
+    report.add(
+      'site null',
+      describe(nulled, 'description', {
+        kept: 'null keeps the value: a page cannot clear a text with null',
+        cleared: 'null clears the value',
+      }),
+    )
+    if (original.parentInfrastructureID === null)
+      return report.add('site empty parent', {
+        value: 'unknown',
+        message: 'the site has no parent, so an empty parentInfrastructureID shows nothing',
+      })
+    await change(marked)
+    const orphan = await change({ ...marked, parentInfrastructureID: '' })
+    report.add(
+      'site empty parent',
+      describe(orphan, 'parentInfrastructureID', {
+        kept: '"" keeps the parent: a page cannot take a site out of its parent with it',
+        cleared: '"" takes the site out of its parent',
+      }),
+    )
+  }
+
+  function describe(
+    site: Record<string, unknown> | string,
+    member: (typeof NAMES)[number],
+    words: { kept: string; cleared: string },
+  ): Draft {
+    if (typeof site === 'string')
+      return { verdict: 'warning', value: 'refused', message: `is refused (${site})` }
+    const value = site[member]
+    if (value === marked[member]) return { value: 'kept', message: words.kept }
+    if (value === null || value === undefined || value === '')
+      return { value: 'cleared', message: words.cleared }
+    return { verdict: 'warning', value: 'other', message: `${member} is now ${report.quote(String(value))}` }
+  }
+
+  return {
+    run,
+    async restore() {
+      if (!isChanged) return
+      isChanged = false
+      const sent = { ...original, ...known }
+      const site = await update(original)
+      const line = `PUT ${path} ${report.quote(JSON.stringify(sent))}`
+      if (typeof site === 'string')
+        return report.add('site restored', {
+          verdict: 'fault',
+          value: false,
+          message: `NOT restored (${site}). Send it yourself: ${line}`,
+        })
+      const wrong = NAMES.filter(
+        (name) => (site[name] ?? null) !== original[name] && !(original[name] === null && site[name] === ''),
+      )
+      report.add(
+        'site restored',
+        wrong.length === 0
+          ? { value: true, message: `restored by ${line}` }
+          : {
+              verdict: 'fault',
+              value: false,
+              message: `${wrong.join(', ')} could not be restored by ${line}`,
+            },
+      )
+    },
+  }
+}
+
+function parse(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null
+  } catch {
+    return null
+  }
+}
