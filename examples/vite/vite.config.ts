@@ -9,7 +9,7 @@ export default defineConfig({
     strictPort: true,
     // `changeOrigin: false` keeps the host that the browser asked for. The server compares it with PUBLIC_URL.
     proxy: {
-      '^/(auth|flux|site|openapi\\.json)([/?]|$)': {
+      '^/(auth|flux|site|data|openapi\\.json)([/?]|$)': {
         target: `http://localhost:${PORT}`,
         changeOrigin: false,
       },

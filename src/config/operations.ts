@@ -474,7 +474,9 @@ function readSet(
     if (from !== undefined) {
       if (!sources.includes(from)) report(pointer, `names {${from}}, which the path does not have`)
       read[name] = { from }
-    } else if (isScalar(member)) read[name] = { value: member }
+    } else if (typeof member === 'string' && /[{}]/.test(member))
+      report(pointer, 'must be "{name}" of the path or the account, or a text without braces')
+    else if (isScalar(member)) read[name] = { value: member }
     else report(pointer, 'must be a text, a number, true, false or null')
   }
   return read

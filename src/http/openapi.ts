@@ -135,7 +135,8 @@ export function withHead(get: Operation): { get: object; head: object } {
   )
   const head = {
     ...get,
-    operationId: `${get.operationId}Head`,
+    // No declared operation has this name: theirs begin with a capital letter.
+    operationId: `head${get.operationId[0]!.toUpperCase()}${get.operationId.slice(1)}`,
     summary: `${get.summary}: head alone`,
     responses: Object.fromEntries([...responses, ['default', { description: OTHER_ERROR }]]),
   }

@@ -139,7 +139,7 @@ function operations(declared: Config['operations']): Verdict[] {
     const { name, method, account, body, application } = operation
     const risks = [
       ...(method === 'DELETE' ? ['deletes'] : []),
-      ...(body !== null && body.schema === null ? ['takes any body'] : []),
+      ...(body !== null && takesAnything(body.schema) ? ['takes any body'] : []),
       ...(account === 'none' ? ['belongs to no account, so WAC_ALLOWED does not limit it'] : []),
     ]
     const reader = application ? ', without a session too' : ''
@@ -148,6 +148,14 @@ function operations(declared: Config['operations']): Verdict[] {
       ? ok('operation', text)
       : warning('operation', `${text} ${risks.join(', ')}: keep it only if a page needs it`)
   })
+}
+
+/** Whether a schema asks for nothing but an object. */
+function takesAnything(schema: object | null): boolean {
+  return (
+    schema === null ||
+    Object.keys(schema).every((keyword) => ['type', 'title', 'description'].includes(keyword))
+  )
 }
 
 const WORDS = { ok: 'ok', warning: 'warn', fault: 'FAULT' } as const

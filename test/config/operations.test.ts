@@ -337,6 +337,7 @@ t.test('set fills in values of the path, and each of them under one name', async
   t.match(set({ thing_id: 7 }), [/must be "\{thingId\}"/])
   t.match(set({ WAC: 'ACME' }), [/must be "\{wac\}"/])
   t.match(set({ a: {} }), [/must be a text, a number/])
+  for (const mistyped of ['{wac', 'wac}', 'x{wac}']) t.match(set({ a: mistyped }), [/a text without braces/])
   t.match(set({ aB: 1, a_b: 2 }), [/two members like ab/])
   t.match(set([]), [/must be an object/])
 })

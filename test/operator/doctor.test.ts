@@ -94,6 +94,7 @@ t.test('a sound deployment', async (t) => {
       ListThings: { method: 'GET', path },
       DeleteThings: { method: 'DELETE', path },
       WriteThings: { method: 'PUT', path, body: 'any' },
+      WriteOthers: { method: 'PUT', path: '/{wac}/others', body: { schema: { type: 'object' } } },
       ListWUMs: { method: 'GET', path: '/WUM', account: 'none' },
     }
     const folder = t.testdir({ 'operations.json': JSON.stringify({ operations }) })
@@ -105,6 +106,7 @@ t.test('a sound deployment', async (t) => {
         /^ok .*ListThings: GET \/\{wac\}\/things$/,
         /^warn .*DeleteThings: DELETE .*deletes/,
         /^warn .*WriteThings: PUT .*takes any body/,
+        /^warn .*WriteOthers: PUT .*takes any body/,
         /^warn .*ListWUMs: GET \/WUM belongs to no account/,
       ],
     )

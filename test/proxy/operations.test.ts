@@ -532,7 +532,7 @@ t.test('metrics, log and OpenAPI know an operation by its name', async (t) => {
   })
   t.match(document.paths['/data/{wac}/flux'], {
     get: { operationId: 'ListFluxes' },
-    head: { operationId: 'ListFluxesHead' },
+    head: { operationId: 'headListFluxes' },
   })
   t.match(document.paths['/data/WUM'], { get: { security: [{ session: [] }, {}] } })
 })
