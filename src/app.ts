@@ -124,7 +124,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     observe: { events: metrics, wrapRefresh: tracing?.wrapRefresh },
   })
 
-  const server = createServer(config)
+  const server = createServer(config, log)
   tracing?.traceRequests(server)
   const fallback =
     config.static === null ? sendHomePage : await addStaticFiles(server, config.static, config.operations)

@@ -1,20 +1,29 @@
 import { randomBytes } from 'node:crypto'
 import { type IncomingMessage, maxHeaderSize } from 'node:http'
 import { BlockList, isIPv6, type Socket } from 'node:net'
-import Fastify, { type FastifyInstance } from 'fastify'
+import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
 import type { Config } from '../config/config.ts'
+import { type Logger, RequestLog } from '../log.ts'
 import { createClientErrors } from './client-errors.ts'
 import { addSecurityHeaders } from './headers.ts'
 import { sendProblem, toProblem } from './problems.ts'
 
-/** A Fastify server that adds no log line, response or type coercion of its own. `addHooks` completes it. */
-export function createServer({ trustProxy, secureCookies, upstream, oauth }: Config): FastifyInstance {
+/**
+ * A Fastify server that adds no response or type coercion of its own. Its handlers and plugins log with `request.log`
+ * and `server.log`, by the rules of log.ts. `addHooks` completes it.
+ */
+export function createServer(
+  { trustProxy, secureCookies, upstream, oauth }: Config,
+  log: Logger,
+): FastifyInstance {
   const newRequestId = createRequestIds()
   const isTrusted = createPeerCheck(trustProxy)
   const clientErrors = createClientErrors({ newRequestId, secure: secureCookies })
   const server = Fastify({
-    // Fastify's own lines hold the query, which may hold a code.
-    logger: false,
+    loggerInstance: log.child({ event: 'server' }) as FastifyBaseLogger,
+    // `addHooks` writes the line of a request.
+    logController: new LogController({ disableRequestLogging: true }),
+    childLoggerFactory: (_server, { reqId }) => RequestLog.of(log, String(reqId)),
     genReqId: trustProxy.length === 0 ? newRequestId : createTrustedRequestIds(isTrusted, newRequestId),
     requestIdHeader: false,
     trustProxy: trustProxy.length === 0 ? false : [...trustProxy],

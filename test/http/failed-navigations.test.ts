@@ -302,7 +302,7 @@ t.test('while the store is down data and the callback get a page', async (t) => 
 t.test('an unexpected error gets a page without its text', async (t) => {
   const parsed = parseConfig({ ...SERVER_ENV, PUBLIC_URL: 'http://localhost:3000' })
   if (!parsed.ok) throw new Error(parsed.faults.join())
-  const server = createServer(parsed.config)
+  const server = createServer(parsed.config, createLog('silent'))
   addHooks(server, {
     ...{ secure: false, knownPaths: [], openApi: {}, accessLog: 'off', log: createLog('silent') },
     observe() {},

@@ -17,7 +17,7 @@ t.test('a browser that leaves before its file is read is client_gone, and no fau
       done()
     },
   })
-  const server = createServer(configOf({}))
+  const server = createServer(configOf({}), createLog('silent'))
   t.teardown(() => server.close())
   const dir = t.testdir({ 'index.html': 'page' })
   const serveFile = await addStaticFiles(server, { dir, csp: {}, permissionsPolicy: null })

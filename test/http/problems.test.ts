@@ -198,7 +198,7 @@ async function askFailing(t: Test, fault: Error) {
       done()
     },
   })
-  const server = createServer(parsed.config)
+  const server = createServer(parsed.config, createLog('silent'))
   addHooks(server, {
     secure: false,
     knownPaths: [],

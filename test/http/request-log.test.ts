@@ -1,7 +1,10 @@
 import type { AddressInfo } from 'node:net'
 import { networkInterfaces } from 'node:os'
+import { Writable } from 'node:stream'
 import t from 'tap'
 import { createServer } from '../../src/http/server.ts'
+import { createLog } from '../../src/log.ts'
+import { Secret } from '../../src/secret.ts'
 import { configOf } from '../config/environment.ts'
 import { type Bff, signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
@@ -214,7 +217,7 @@ t.test(
       ['::1,127.0.0.0/8', '127.0.0.1', true],
       ['10.0.0.0/8,::1', '127.0.0.1', false],
     ] as const) {
-      const server = createServer(configOf({ TRUST_PROXY: networks }))
+      const server = createServer(configOf({ TRUST_PROXY: networks }), createLog('silent'))
       t.teardown(() => server.close())
       server.get('/', ({ ip, id }, reply) => reply.send({ ip, id }))
       await server.listen({ host: '::', port: 0 })
@@ -269,4 +272,45 @@ t.test('X-Forwarded-For from an untrusted peer is logged once', async (t) => {
   await ask(portOf(behind), { target: '/auth/session', headers })
   await ask(portOf(behind), { target: '/auth/session', headers: [['X-Forwarded-For', '127.0.0.1']] })
   t.strictSame(lines(behind, 'proxy.untrusted'), [], 'also where the client is on the machine of the proxy')
+})
+
+t.test('request.log of handlers and plugins has the id of the request, and holds no secret', async (t) => {
+  const written: string[] = []
+  const sink = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      written.push(chunk.toString())
+      done()
+    },
+  })
+  const server = createServer(configOf({}), createLog('info', sink))
+  t.teardown(() => server.close())
+  server.get('/auth/callback/:nonce', (request, reply) => {
+    const { headers, query, raw } = request
+    request.log.info('a plugin speaks')
+    request.log.info({ req: request, res: reply, headers, query, raw }, `asked for ${request.url}`)
+    request.log.warn({ request: { headers, body: 'code=s3cret' }, cookie: headers.cookie })
+    request.log.error(new Error(`failed at ${request.url}`))
+    request.log
+      .child({ part: 'of a plugin' })
+      .warn({ err: new Error(request.url), token: new Secret('s3cret') })
+    // Fastify itself writes two lines of this, with the whole address.
+    reply.send('one')
+    reply.send('two')
+    return reply
+  })
+  await server.inject({
+    url: '/auth/callback/n0nce?code=s3cret&state=s3cret',
+    headers: { cookie: 'session=s3cret', authorization: 'Bearer s3cret', 'x-token': 's3cret' },
+  })
+  const text = written.join('')
+  t.notMatch(text, 's3cret')
+  t.notMatch(text, 'n0nce')
+  const seen = text
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Line)
+  t.ok(seen.length >= 6)
+  for (const line of seen) t.match(line, { event: 'server', reqId: /./ })
+  t.match(seen[0], { msg: 'a plugin speaks', level: 'info' })
+  t.match(seen[1], { req: { method: 'GET', path: '/auth/callback/-' }, msg: 'asked for /auth/callback/-' })
 })
