@@ -7,7 +7,7 @@ import { platformEnv, signIn, startSandbox } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 
 /** Of the cores only a part: other tests run beside this one. */
-const PACE = { clients: 6, pauseMs: 10 }
+const PACE = { clients: 6, pauseMs: 40 }
 
 // Most of the time is spent waiting.
 t.jobs = 2

@@ -8,9 +8,9 @@ import { makeSessions, startCalls, startDeployment } from './rotation-deployment
 
 const A = 'secret-A-of-the-tests-of-32-characters'
 const B = 'secret-B-of-the-tests-of-32-characters'
-const IDLE = 100
-const SHORT = 40
-const BUSY = 120
+const IDLE = 40
+const SHORT = 24
+const BUSY = 40
 
 interface Seals {
   older: number
@@ -25,7 +25,7 @@ t.test('secrets change by rolling restarts under load, and nobody is signed out'
   const redis = await startRedis(t)
   const sandbox = await startSandbox(t)
   const { store } = await redisStore(t, singleTarget(redis.port))
-  const due = (index: number): number => 4 + index / 4
+  const due = (index: number): number => 4 + (index * 10) / SHORT
   // Nobody uses these while the secrets change; nor do they need a refresh.
   const idle = await makeSessions(store, sandbox, A, Array<number>(IDLE).fill(3_600))
   // These are refreshed while the secrets change, half of them with no call at all.

@@ -3,17 +3,14 @@
 /** Shorter than the time limit of the runner, so that the failure says what it waited for. No slow machine needs as long. */
 export const PATIENCE_MS = 600_000
 
-/** Polls `look` every 10 ms. Returns the milliseconds until it is true; throws after `withinMs`. */
-export async function until(
-  what: string,
-  look: () => boolean | Promise<boolean>,
-  withinMs = PATIENCE_MS,
-): Promise<number> {
+/** Polls `look`, at first every 10 ms, and seldomer the longer it takes: a look may be a request. Returns the milliseconds until it is true. */
+export async function until(what: string, look: () => boolean | Promise<boolean>): Promise<number> {
   const startedAt = performance.now()
   for (;;) {
     if (await look()) return performance.now() - startedAt
-    if (performance.now() - startedAt > withinMs) throw new Error(`${what}: not within ${withinMs} ms`)
-    await elapsed(10)
+    const waitedMs = performance.now() - startedAt
+    if (waitedMs > PATIENCE_MS) throw new Error(`${what}: not within ${PATIENCE_MS} ms`)
+    await elapsed(Math.min(10 + waitedMs / 10, 100))
   }
 }
 

@@ -76,10 +76,8 @@ t.test('after the death of a Cluster node its sessions continue at its replica',
     answers.some(({ status }) => status === 'fulfilled'),
     'sessions of the other nodes stay available',
   )
-  await until(
-    'all sessions are available',
-    async () => (await all()).every((answer) => answer.status === 'fulfilled' && answer.value),
-    20_000,
+  await until('all sessions are available', async () =>
+    (await all()).every((answer) => answer.status === 'fulfilled' && answer.value),
   )
   await untilItWorks(other.store)
   for (let i = 0; i < 5; i++) await sees(t, other, one)

@@ -98,7 +98,6 @@ t.test('a Sentinel that was frozen with the old master, and still names it, is n
   await until(
     'a store that starts now follows the promotion too',
     async () => (await clientsAt(group.replica)) === 2,
-    4_000,
   )
   await sees(t, stores[0]!, late)
 })
