@@ -179,7 +179,8 @@ async function renew(
       const found = await (result.kind === 'ended' ? looked.catch(nullIfUnavailable) : looked)
       if (found?.kind !== 'live')
         return { kind: 'ended', reason: found?.kind === 'ended' ? found.reason : null }
-      if (result.kind === 'changed' && found.session.record.gen === record.gen) await pause(REREAD_MS)
+      if (inTime && result.kind === 'changed' && found.session.record.gen === record.gen)
+        await pause(REREAD_MS)
       renewal.session = found.session
       renewal.wait = null
     }
