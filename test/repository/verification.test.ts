@@ -5,6 +5,7 @@ import { FUZZERS } from '../../tools/fuzz/all.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 const page = readFileSync(`${ROOT}/docs/verification.md`, 'utf8')
+const mechanisms = readFileSync(`${ROOT}/docs/mechanisms.md`, 'utf8')
 
 /** The text of a file, or of all TypeScript files of a folder. */
 function textOf(path: string): string {
@@ -17,6 +18,15 @@ t.test('every test that the page on verification names exists in the file that i
   const named = [...page.matchAll(/\]\(\.\.\/(test\/[^)]+\.ts)\) "([^"]+)"/g)]
   t.ok(named.length > 20, `${named.length} tests`)
   for (const [, file = '', name = ''] of named) t.ok(textOf(file).includes(name), `${file}: ${name}`)
+})
+
+t.test('each mechanism has its file and a test that exists, and there are at most eighteen', async (t) => {
+  const rows = mechanisms.split('\n').filter((line) => line.startsWith('| ') && line.includes('../src/'))
+  t.ok(rows.length > 10 && rows.length <= 18, `${rows.length} rows`)
+  for (const row of rows) {
+    const [, file = '', name = ''] = /\]\(\.\.\/(test\/[^)]+\.ts)\) "([^"]+)"/.exec(row) ?? []
+    t.ok(file !== '' && textOf(file).includes(name), row.slice(0, 60))
+  }
 })
 
 for (const { mark, place } of [
