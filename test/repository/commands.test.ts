@@ -152,7 +152,6 @@ const CHECKED_OTHERWISE: Readonly<Record<string, string>> = {
     'test/repository/dev.test.ts starts it, and .ci/run does the others',
   'README.md: Quick start': 'test/repository/demo.test.ts starts the demo',
   'docs/benchmarks.md: How to repeat it': 'test/verify/bench.test.ts starts the benchmarks',
-  'docs/capacity.md: How to repeat it': 'test/verify/bench.test.ts starts the benchmarks',
   'docs/deployment.md: Container': 'test/verify/deployment.test.ts reads all docker commands',
   'docs/first-day.md': 'the arguments above; test/live/live.test.ts runs the command',
   'docs/getting-started.md': 'the last check of its test in test/verify/vite.test.ts',

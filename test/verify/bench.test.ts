@@ -114,7 +114,7 @@ t.test(
   async (t) => {
     const page = emptyPage()
     // The same server again, for the resolution of a run, has a test of its own.
-    const only = ['--only', 'ours,ours-uncached,ours-logged,bare', '--load', 'sockets']
+    const only = ['--only', 'ours,ours-uncached,ours-logged,bare', '--load', 'sockets', '--sizes', '1,256']
     const times = ['--rounds', '1', '--seconds', '0.15', '--warmup', '0.05']
     const short = [...times, '--sessions', '8', '--connections', '8']
     const run = await bench(t, 'run.mjs', ...only, ...short, '--page', page)

@@ -16,7 +16,7 @@ const HELP = `npm run bench:capacity -- [flags]
   --masters <n>    masters that share them: a Cluster, or one Redis (3)
   --calls <n>      calls of each kind whose latency is taken (5000)
   --starts <n>     replicas that are started one after the other (5)
-  --page <file>    the page to write (none; ours is docs/capacity.md)`
+  --page <file>    the page to write (none; ours is docs/benchmarks.md)`
 
 const USUAL = { sessions: 1_000_000, masters: 3, calls: 5_000, starts: 5 }
 

@@ -22,7 +22,7 @@ export const HELP = `npm run bench -- [flags]
   --seconds <s>      length of the load of a candidate in each round (4), in turns of a second
   --warmup <s>       load before it, in the same process (6); a third of it before the second size
   --only <a,b>       only these candidates
-  --sizes <kb,kb>    sizes of the answer: 1, 256 (1,256)
+  --sizes <kb,kb>    sizes of the answer: 1, 256 (1)
   --connections <n>  keep-alive connections of the load (64; a quarter of it for 256 KB)
   --sessions <n>     signed-in browsers that take turns (100)
   --load <how>       wrk or sockets (wrk where it is installed)
@@ -48,7 +48,7 @@ export function readOptions(args, candidateNames) {
     if (!candidateNames.includes(name))
       throw new Error(`--only: ${name} is none of ${candidateNames.join(', ')}`)
   }
-  const sizes = list(values.sizes) ?? [...SIZES.keys()]
+  const sizes = list(values.sizes) ?? ['1']
   for (const size of sizes) if (!SIZES.has(size)) throw new Error('--sizes: 1, 256 or both')
   const load = values.load ?? null
   if (load !== null && load !== 'wrk' && load !== 'sockets') throw new Error('--load must be wrk or sockets')
