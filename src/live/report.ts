@@ -52,7 +52,7 @@ export function createReport(options: {
   return {
     findings,
     add(check, { verdict = 'ok', value = null, message, setting = null }) {
-      const cleaned = typeof value === 'string' ? clean(value) : value
+      const cleaned = typeof value === 'string' ? clean(value).slice(0, QUOTED) : value
       const line = setting === null ? null : clean(setting)
       const finding = { check, verdict, value: cleaned, message: clean(message), setting: line }
       findings.push(finding)

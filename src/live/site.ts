@@ -131,6 +131,15 @@ export function createSiteTest({
         cleared: 'null clears the value',
       }),
     )
+    await change(marked)
+    const emptied = await change({ ...marked, description: '' })
+    report.add(
+      'site empty text',
+      describe(emptied, 'description', {
+        kept: '"" keeps the value: a page cannot clear a text with it',
+        cleared: '"" clears the value',
+      }),
+    )
     if (original.parentInfrastructureID === null)
       return report.add('site empty parent', {
         value: 'unknown',
@@ -168,7 +177,7 @@ export function createSiteTest({
       isChanged = false
       const sent = { ...original, ...known }
       const site = await update(original)
-      const line = `PUT ${path} ${report.quote(JSON.stringify(sent))}`
+      const line = `PUT ${path} ${asciiJson(sent)}`
       if (typeof site === 'string')
         return report.add('site restored', {
           verdict: 'fault',
@@ -190,6 +199,14 @@ export function createSiteTest({
       )
     },
   }
+}
+
+/** JSON that can be sent as it is printed: a character outside ASCII as its escape. */
+function asciiJson(value: object): string {
+  return JSON.stringify(value).replace(
+    /[^\x20-\x7e]/g,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  )
 }
 
 function parse(text: string): Record<string, unknown> | null {

@@ -15,7 +15,12 @@ import { decide, platformEnv, startSandbox } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 
 const NOTHING: LiveOptions = { json: true, flux: null, site: null, restore: null }
-const SITE = { name: 'Test bench', description: 'Laboratory', code: 'LAB-42', parentInfrastructureID: 7 }
+const SITE = {
+  name: 'Test b\u00e9nch',
+  description: `Laboratory ${'x'.repeat(300)}`,
+  code: 'LAB-42',
+  parentInfrastructureID: 7,
+}
 
 /** Starts the command. Its lines, as they come, and the operator's hand and browser. */
 async function startLive(
@@ -237,6 +242,7 @@ t.test('a site is changed only after yes, and put back as a declared GET has sho
   t.equal(await bothSignIns(live), 0)
   t.match(live.found('site absent member'), { value: 'kept' })
   t.match(live.found('site null'), { value: 'cleared' })
+  t.match(live.found('site empty text'), { value: 'cleared' })
   t.match(live.found('site empty parent'), { value: 'unknown' })
   t.match(live.found('site restored'), { value: true, message: /PUT \/DEMO\/Infrastructure\/Site\/42/ })
   t.match(JSON.parse(String(updates().at(-1)?.body ?? '{}')), {
@@ -261,7 +267,10 @@ t.test('a stop in the middle of the updates still puts the site back', async (t)
     .filter(({ kind }) => kind === 'UpdateSite')
     .at(-1)
   t.match(JSON.parse(String(last?.body)), SITE)
-  t.match(live.found('site restored'), { value: true })
+  const restored = live.found('site restored')
+  t.equal(restored?.value, true)
+  const printed = /PUT \S+ (\{.*\})$/.exec(String(restored?.message))?.[1] ?? '{}'
+  t.match(JSON.parse(printed), SITE, 'the update is printed so that it can be sent')
   await t.rejects(fetch(live.publicUrl), 'nothing listens any more')
 })
 
