@@ -107,6 +107,18 @@ function logDefect(log: Logger): (error: unknown) => void {
   }
 }
 
+/**
+ * A session as this client can use it. A refresh token of another `CLIENT_ID` would be refused, and all such sessions would
+ * end at once when the variable changes: so they last as long as their access tokens.
+ */
+function forClient(session: LiveSession, clientId: string): LiveSession {
+  const { record, tokens } = session
+  const isOwn = record.client === clientId || record.client === ''
+  if (isOwn || tokens.refreshToken === null) return session
+  const endsAt = Math.min(record.endsAt, tokens.expiresAt)
+  return { ...session, record: { ...record, endsAt }, tokens: { ...tokens, refreshToken: null } }
+}
+
 /** The facts of a session that has just begun; instants in epoch milliseconds. */
 export interface NewSession {
   key: RecordKey
@@ -211,7 +223,14 @@ export function createSessions(options: SessionsOptions): Sessions {
       // By the store's clock the session lives, so the clock of this process is wrong; or it was just refreshed.
     }
     const opened = openTokens(keyring, key, record.tokens)
-    if (opened !== null) return { kind: 'live', session: { key, record, tokens: opened.tokens } }
+    if (opened !== null) {
+      const session = forClient({ key, record, tokens: opened.tokens }, options.clientId)
+      const { endsAt } = session.record
+      if (endsAt === record.endsAt || clock.wall() < endsAt) return { kind: 'live', session }
+      if ((await store.end(key, { reason: 'absolute' })).kind !== 'ended') return await endedBefore(key)
+      noteEnd({ key, reason: 'absolute', request })
+      return { kind: 'ended', reason: 'absolute', at: endsAt }
+    }
     // Left in place: a replica that has the secret can read it.
     log.error(
       { event: 'session.unreadable', recordKey: inLog(key) },

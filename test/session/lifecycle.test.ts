@@ -47,25 +47,27 @@ function start(t: Test) {
   const ended: EndReason[] = []
   const revoked: TokenSet[] = []
   const keyring = createKeyring([new Secret('a-secret-of-this-test-of-32-characters')])
-  const sessions = createSessions({
-    store,
-    keyring,
-    idleMs: IDLE_MS,
-    maxMs: MAX_MS,
-    clientId: 'the app',
-    clock,
-    log,
-    schedule: async (key) => await memory.schedule(key, 1_000),
-    revoke: (tokens) => void revoked.push(tokens),
-    onEnded: ({ reason }) => void ended.push(reason),
-  })
+  const sessionsOf = (clientId: string) =>
+    createSessions({
+      store,
+      keyring,
+      idleMs: IDLE_MS,
+      maxMs: MAX_MS,
+      clientId,
+      clock,
+      log,
+      schedule: async (key) => await memory.schedule(key, 1_000),
+      revoke: (tokens) => void revoked.push(tokens),
+      onEnded: ({ reason }) => void ended.push(reason),
+    })
   return {
+    sessionsOf,
     clock,
     memory,
     base,
     keyring,
     state,
-    sessions,
+    sessions: sessionsOf('the app'),
     ended,
     lines,
     revoked,
@@ -129,6 +131,27 @@ t.test('a session without a refresh token lasts no longer than its access token'
   const { record } = await sessions.create(newKey(), tokens, 'token')
   t.strictSame([record.idleEndsAt, record.endsAt], [tokens.expiresAt, tokens.expiresAt])
 })
+
+t.test(
+  'after a change of CLIENT_ID a session lasts as long as its access token, and presents nothing',
+  async (t) => {
+    const { clock, memory, sessions, sessionsOf, ended, revoked, granted } = start(t)
+    const key = newKey()
+    const tokens = granted(30_000)
+    await sessions.create(key, tokens, 'code')
+    await memory.confirm(key)
+    const others = sessionsOf('another client')
+    t.match(await others.find(key), {
+      kind: 'live',
+      session: { tokens: { refreshToken: null }, record: { endsAt: tokens.expiresAt } },
+    })
+    t.match(await sessions.find(key), { kind: 'live', session: { tokens: { refreshToken: {} } } })
+    clock.pass(30_000)
+    t.match(await others.find(key), { kind: 'ended', reason: 'absolute', at: tokens.expiresAt })
+    t.equal((await sessions.find(key)).kind, 'ended')
+    t.strictSame([ended, revoked], [['absolute'], []])
+  },
+)
 
 t.test(
   'an abandoned session ends as soon as the store accepts it, and is not counted as an end',
