@@ -163,7 +163,7 @@ t.test(
   async (t) => {
     const upstream = await rawUpstream(t, (socket) => {
       socket.write(OK)
-      socket.setTimeout(1000, () => socket.destroy())
+      socket.removeAllListeners('timeout').setTimeout(1000, () => socket.destroy())
     })
     const { port } = await bff(t, { baseUrl: upstream.url })
     const lane = async (pauseMs: number) => {
