@@ -7,6 +7,7 @@ import { createConfig, lintFromString } from '@redocly/openapi-core'
 import openapiTS, { astToString } from 'openapi-typescript'
 import t from 'tap'
 import ts from 'typescript'
+import { readDeclaredOperations } from '../../sandbox/operations.ts'
 import { parseConfig } from '../../src/config/config.ts'
 import { checkResponsesOf, createCheck, requireDocumented } from '../helpers/documented.ts'
 import { SERVER_ENV } from '../helpers/server-process.ts'
@@ -53,6 +54,26 @@ const OPERATIONS = JSON.stringify({
   },
 })
 
+/** Those that the page below calls. */
+const CALLED = JSON.stringify({
+  operations: {
+    ListThings: {
+      method: 'GET',
+      path: '/{wac}/things',
+      query: { take: { integer: [1, 9] }, order: { enum: ['up'] } },
+    },
+    NameThing: {
+      method: 'PUT',
+      path: '/{wac}/things/{thingId}',
+      parameters: { thingId: 'id' },
+      body: {
+        set: { wType: 'NameThing' },
+        schema: { type: 'object', required: ['name'], properties: { name: { type: 'string' } } },
+      },
+    },
+  },
+})
+
 /** What an author of a page writes against the generated types. Returns what it saw. */
 const PAGE = `import createClient from 'openapi-fetch'
 import type { paths } from './api.js'
@@ -71,13 +92,18 @@ export async function usePage(baseUrl: string, headers: Record<string, string>) 
   })
   const name: string | undefined = site.data?.name
   const missing = await api.PUT('/site/{siteId}', { params: { path: { siteId: '404' } }, body: {} })
+  const things = await api.GET('/data/{wac}/things', { params: { path: { wac: 'DEMO' }, query: { take: 3, order: 'up' } } })
+  const written = await api.PUT('/data/{wac}/things/{thingId}', {
+    params: { path: { wac: 'DEMO', thingId: 'a.b' } },
+    body: { name: 'Pump' },
+  })
   const wrong = await api.POST('/auth/session', { headers: { 'X-CSRF': null, Origin: 'https://other.example' } })
   const code: string | undefined = wrong.error?.code
   const head = await api.HEAD('/auth/session')
   const end = await api.POST('/auth/logout')
   const ended = await api.GET('/flux/{fluxId}', { params: { path: { fluxId: 'a' } } })
   return {
-    flow, flux: flux.response.status, name, missing: missing.response.status, code, head: head.response.status,
+    flow, flux: flux.response.status, name, things: things.response.status, written: written.response.status, missing: missing.response.status, code, head: head.response.status,
     end: end.response.status, ended: ended.response.status,
   }
 }
@@ -86,19 +112,28 @@ export async function misuse(baseUrl: string) {
   const api = createClient<paths>({ baseUrl })
   // @ts-expect-error -- the name of a site is a text
   await api.PUT('/site/{siteId}', { params: { path: { siteId: '7' } }, body: { name: 7 } })
+  // @ts-expect-error -- a declared parameter has its type
+  await api.GET('/data/{wac}/things', { params: { path: { wac: 'DEMO' }, query: { order: 'down' } } })
+  // @ts-expect-error -- as have the members of a declared body
+  await api.PUT('/data/{wac}/things/{thingId}', { params: { path: { wac: 'A', thingId: 'b' } }, body: { name: 1 } })
   // @ts-expect-error -- there is no such format
   await api.GET('/flux/{fluxId}', { params: { path: { fluxId: 'a' }, query: { format: 'YAML' } } })
 }
 `
 
-t.test('a generated openapi-fetch client compiles and works', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
+t.test('a generated openapi-fetch client compiles and works, declared operations included', async (t) => {
+  const folder = t.testdir({
+    'page.ts': PAGE,
+    'package.json': '{"type":"module"}',
+    'operations.json': CALLED,
+  })
+  const OPERATIONS_FILE = `${folder}/operations.json`
+  const sandbox = await startSandbox(t, { operations: readDeclaredOperations(OPERATIONS_FILE) })
+  const bff = await startBff(t, sandbox, { OPERATIONS_FILE })
   const browser = bff.browser()
   await signIn(browser, sandbox)
   const document = (await browser.fetch('/openapi.json')).text
 
-  const folder = t.testdir({ 'page.ts': PAGE, 'package.json': '{"type":"module"}' })
   writeFileSync(join(folder, 'api.d.ts'), astToString(await openapiTS(document)))
   const program = ts.createProgram([join(folder, 'page.ts')], {
     strict: true,
@@ -121,6 +156,8 @@ t.test('a generated openapi-fetch client compiles and works', async (t) => {
     flow: 'code',
     flux: 200,
     name: 'Plant',
+    things: 200,
+    written: 200,
     missing: 404,
     code: 'cross_origin',
     head: 200,
