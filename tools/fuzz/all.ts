@@ -1,6 +1,7 @@
 import { callbacks } from './callback.ts'
 import { cookieHeaders } from './cookies.ts'
 import type { Fuzzer } from './fuzzer.ts'
+import { operations } from './operations.ts'
 import { requests } from './requests.ts'
 import { returnAddress } from './return-address.ts'
 import { tokenResponses } from './token-responses.ts'
@@ -10,6 +11,7 @@ export const FUZZERS: readonly Fuzzer[] = [
   cookieHeaders,
   callbacks,
   returnAddress,
+  operations,
   requests,
   tokenResponses,
   upstreamResponses,

@@ -6,7 +6,7 @@ import { BAD_FLUX, BAD_SITE, BAD_WAC, GOOD } from '../../test/proxy/odd-paths.ts
 import { createFuzzer } from './fuzzer.ts'
 
 /** Occurs only in requests of the browser. */
-const CANARY = 'c4n4ry'
+export const CANARY = 'c4n4ry'
 
 const ODD = [
   '..',
@@ -65,7 +65,7 @@ const NAMES = [
   'siteID',
   CANARY,
 ]
-const FIELDS = [
+export const FIELDS = [
   'Authorization',
   'Cookie',
   'X-Forwarded-For',
@@ -107,7 +107,7 @@ const piece = fc.oneof(
   { weight: 3, arbitrary: fc.constantFrom(...ODD) },
   { weight: 1, arbitrary: visible },
 )
-const segment = fc.array(piece, { maxLength: 4 }).map((pieces) => pieces.join(''))
+export const segment = fc.array(piece, { maxLength: 4 }).map((pieces) => pieces.join(''))
 const goodSegment = fc.oneof(
   { weight: 2, arbitrary: fc.constantFrom('a', 'DEMO', '42') },
   { weight: 1, arbitrary: segment },
@@ -204,14 +204,8 @@ const OURS = new Set([
 const PATH =
   /^\/(?:(?!\.{1,2}\/)[A-Za-z0-9_.~-]{1,64}\/flux\/(?!\.{1,2}\?)[A-Za-z0-9_.~-]{1,128}|(?!\.{1,2}\/)[A-Za-z0-9_.~-]{1,64}\/Infrastructure\/Site\/\d{1,16}|json\/reply\/UpdateSite)(\?[\x21-\x7e]*)?$/
 
-/** Throws unless the resource server got a documented request, and the one that the browser named. */
-function check(entry: JournalEntry, asked: string, host: string, tokens: ReadonlySet<string>): void {
-  const { url, rawHeaders, kind } = entry
-  // A space ends the target.
-  const target = splitOnce(asked, ' ')[0]
-  if (!PATH.test(url) || url.includes('#')) throw new Error(`not a documented path: ${url}`)
-  const [path = '', query = ''] = splitOnce(url, '?')
-  if (path !== expectedPath(target)) throw new Error(`not the requested path: ${url}`)
+/** Throws unless the headers are of the allow-list, each once, with one of our tokens and no value of the browser in ours. */
+export function checkHeaders({ rawHeaders }: JournalEntry, host: string, tokens: ReadonlySet<string>): void {
   const names: string[] = []
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = rawHeaders[at]!.toLowerCase()
@@ -224,6 +218,17 @@ function check(entry: JournalEntry, asked: string, host: string, tokens: Readonl
     if (name === 'host' && text !== host) throw new Error(`another host: ${text}`)
   }
   if (!names.includes('authorization')) throw new Error('no token')
+}
+
+/** Throws unless the resource server got a documented request, and the one that the browser named. */
+function check(entry: JournalEntry, asked: string, host: string, tokens: ReadonlySet<string>): void {
+  const { url, kind } = entry
+  // A space ends the target.
+  const target = splitOnce(asked, ' ')[0]
+  if (!PATH.test(url) || url.includes('#')) throw new Error(`not a documented path: ${url}`)
+  const [path = '', query = ''] = splitOnce(url, '?')
+  if (path !== expectedPath(target)) throw new Error(`not the requested path: ${url}`)
+  checkHeaders(entry, host, tokens)
   const sent = pairs(query)
   for (const [name] of sent) {
     if (/^(access_token|oauth_token)$/i.test(name)) throw new Error(`a token of the browser: ${url}`)
@@ -253,7 +258,7 @@ function expectedPath(target: string): string | null {
   return first === 'site' || first === 'site.json' ? '/json/reply/UpdateSite' : null
 }
 
-function pairs(query: string): [string, string][] {
+export function pairs(query: string): [string, string][] {
   return query
     .split('&')
     .filter((piece) => piece !== '')
@@ -274,6 +279,22 @@ function splitOnce(text: string, mark: string): [string, string] {
 const get = (target: string): Question => ({ method: 'GET', target })
 const put = (target: string): Question => ({ method: 'PUT', target, body: '{}' })
 const isVisible = (text: string): boolean => /^[\x21-\x7e]*$/.test(text)
+
+/** The status of the one response, which no fault of this server may be. */
+export async function ask(
+  port: number,
+  { method, head, body }: { method: string; head: readonly string[]; body: string },
+): Promise<number> {
+  const heard = await speak(port, `${head.join('\r\n')}\r\n\r\n${body}`, 5_000)
+  // A request that the parser refuses has no known method, so its response has a body even for HEAD.
+  if (heard.answers.length !== 1 || (heard.rest !== '' && method !== 'HEAD'))
+    throw new Error(`answers: ${JSON.stringify(heard)}`)
+  const [{ status, headers }] = heard.answers as [(typeof heard.answers)[0]]
+  if (status === 500) throw new Error('an internal error')
+  if (status >= 300 && status < 400 && status !== 304) throw new Error(`a redirect: ${status}`)
+  if (headers.has('set-cookie')) throw new Error('a cookie')
+  return status
+}
 
 /** For any request to /flux and /site the resource server gets the documented request that it names, with our token. */
 export const requests = createFuzzer<Question>({
@@ -310,14 +331,7 @@ export const requests = createFuzzer<Question>({
         ...(sendsBody ? ['Content-Type: application/json', `Content-Length: ${body.length}`] : []),
         ...headers.map(([name, text]) => `${name}: ${text}`),
       ]
-      const heard = await speak(portOf(bff), `${lines.join('\r\n')}\r\n\r\n${sendsBody ? body : ''}`, 5_000)
-      // A request that the parser refuses has no known method, so its response has a body even for HEAD.
-      if (heard.answers.length !== 1 || (heard.rest !== '' && method !== 'HEAD'))
-        throw new Error(`answers: ${JSON.stringify(heard)}`)
-      const [{ status, headers: fields }] = heard.answers as [(typeof heard.answers)[0]]
-      if (status === 500) throw new Error('an internal error')
-      if (status >= 300 && status < 400 && status !== 304) throw new Error(`a redirect: ${status}`)
-      if (fields.has('set-cookie')) throw new Error('a cookie')
+      const status = await ask(portOf(bff), { method, head: lines, body: sendsBody ? body : '' })
       const entries = sandbox.journal.entries()
       if (entries.length > 1) throw new Error(`${entries.length} requests went upstream`)
       for (const entry of entries) {
