@@ -14,6 +14,7 @@ const read = (path: string) => readFileSync(`${ROOT}/${path}`, 'utf8')
 const PAGES = [
   'README.md',
   'CONTRIBUTING.md',
+  'examples/operations/README.md',
   'examples/vite/README.md',
   ...readdirSync(`${ROOT}/docs`, { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.md'))
@@ -160,6 +161,7 @@ const CHECKED_OTHERWISE: Readonly<Record<string, string>> = {
   'docs/spa.md: Develop with Vite': 'test/repository/client.test.ts compiles it and compares its proxy',
   'docs/spa.md: Errors': 'test/repository/client.test.ts parses it',
   'docs/spa.md: The session': 'test/repository/client.test.ts parses it',
+  'examples/operations/README.md': 'test/browser/operations-page.test.ts runs the page',
   'examples/vite/README.md': 'test/verify/vite.test.ts runs both scripts',
 }
 
