@@ -120,15 +120,16 @@ t.test(
     const { foreign, bff, bearers } = await startWithForeignServer(t, { tokenLifeSeconds: 3, env })
     const browser = await signIn(bff, foreign)
     const statuses = new Set<number>()
-    await until('a refresh', async () => {
+    await until('a call with a new token', async () => {
       statuses.add((await browser.fetch('/flux/temperature')).status)
-      return foreign.tokenRequests.length > 1
+      return bearers.at(-1) !== bearers[0]
     })
     t.strictSame([...statuses], [200], 'no request noticed')
-    const [first, second] = foreign.tokenRequests
+    // On a slow machine not the first one.
+    const at = foreign.tokenRequests.findIndex(({ granted }) => granted?.access_token === bearers.at(-1))
+    const [first, second] = foreign.tokenRequests.slice(at - 1)
     t.match(second, { grantType: 'refresh_token', params: { refresh_token: first?.granted?.refresh_token } })
     t.not(second?.granted?.refresh_token, first?.granted?.refresh_token, 'it rotates')
-    t.equal(bearers.at(-1), second?.granted?.access_token)
     const old = { grant_type: 'refresh_token', refresh_token: first?.granted?.refresh_token ?? '' }
     t.match(await foreign.askForTokens(old), { status: 400, body: { error: 'invalid_grant' } })
   },
