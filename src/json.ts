@@ -135,3 +135,15 @@ export function jsonScalarAt(
   if (tag === 't') return { kind: 'text', value: content }
   return /^-?\d+$/.test(content) ? { kind: 'integer', value: content } : null
 }
+
+/** The object that a text of JSON is; null for any other text. */
+export function jsonObject(text: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(text)
+    if (typeof value === 'object' && value !== null && !Array.isArray(value))
+      return value as Record<string, unknown>
+  } catch {
+    // A web page, or half of a response.
+  }
+  return null
+}

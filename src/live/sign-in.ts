@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import { SYSTEM_CLOCK } from '../clock.ts'
 import type { Config } from '../config/config.ts'
+import { jsonObject } from '../json.ts'
 import { createAuthorizationServer } from '../oauth/client.ts'
 import type { GrantedTokens } from '../oauth/token-response.ts'
 import { PATHS } from '../paths.ts'
@@ -144,7 +145,7 @@ export async function createSignIns(config: Config, report: Report, operator: Op
       }
       report.hide(code)
       const outcome = await authorizationServer.redeemCode({ redirectUri, code, verifier })
-      const response = objectIn(lastResponse)
+      const response = jsonObject(lastResponse)
       for (const name of ['access_token', 'refresh_token', 'id_token'])
         if (typeof response?.[name] === 'string') report.hide(response[name])
       if (outcome.kind !== 'granted') {
@@ -203,13 +204,4 @@ function send(response: ServerResponse, status: number, text: string): void {
     connection: 'close',
   })
   response.end(text)
-}
-
-function objectIn(text: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null
-  } catch {
-    return null
-  }
 }

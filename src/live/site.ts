@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { Config } from '../config/config.ts'
 import { pathOfOperation } from '../config/operations.ts'
+import { jsonObject } from '../json.ts'
 import type { Secret } from '../secret.ts'
 import type { Operator } from './operator.ts'
 import type { Platform } from './platform.ts'
@@ -15,6 +16,47 @@ interface Members {
 }
 
 const NAMES = ['name', 'description', 'code', 'parentInfrastructureID'] as const
+
+const ABSENT = 'site absent member'
+
+/** What is asked of UpdateSite, one update each. Only the first one leaves members out. */
+const QUESTIONS: readonly {
+  check: string
+  sent: Partial<Members>
+  /** The member that shows the result. */
+  member: (typeof NAMES)[number]
+  kept: string
+  cleared: string
+}[] = [
+  {
+    check: ABSENT,
+    sent: { name: 'doctor name 2' },
+    member: 'description',
+    kept: 'an absent member keeps its value',
+    cleared: 'an absent member loses its value: pages must send all four (changesOf of the client does)',
+  },
+  {
+    check: 'site null',
+    sent: { description: null },
+    member: 'description',
+    kept: 'null keeps the value: a page cannot clear a text with null',
+    cleared: 'null clears the value',
+  },
+  {
+    check: 'site empty text',
+    sent: { description: '' },
+    member: 'description',
+    kept: '"" keeps the value: a page cannot clear a text with it',
+    cleared: '"" clears the value',
+  },
+  {
+    check: 'site empty parent',
+    sent: { parentInfrastructureID: '' },
+    member: 'parentInfrastructureID',
+    kept: '"" keeps the parent: a page cannot take a site out of its parent with it',
+    cleared: '"" takes the site out of its parent',
+  },
+]
 
 /** A site that is changed, and put back as it was. */
 export interface SiteTest {
@@ -60,7 +102,7 @@ export async function readSite(
   )
   if (declared === undefined) return null
   const answer = await platform.call(token, { method: 'GET', path })
-  return typeof answer === 'string' || answer.status !== 200 ? null : membersIn(parse(answer.body))
+  return typeof answer === 'string' || answer.status !== 200 ? null : membersIn(jsonObject(answer.body))
 }
 
 /** `original`: as it is put back. `token`: that of the moment. */
@@ -93,7 +135,7 @@ export function createSiteTest({
   async function update(members: Partial<Members>): Promise<Record<string, unknown> | string> {
     const answer = await platform.call(token(), { method: 'PUT', path, body: { ...members, ...known } })
     if (typeof answer === 'string') return answer
-    const site = parse(answer.body)
+    const site = jsonObject(answer.body)
     if (answer.status === 200 && site !== null) return site
     return `status ${answer.status}: ${report.quote(answer.body) || 'no body'}`
   }
@@ -107,53 +149,21 @@ export function createSiteTest({
 
   async function run(): Promise<void> {
     const before = await change(marked)
-    if (typeof before === 'string')
-      return report.add('site', {
-        verdict: 'fault',
-        message: `an update with all four members fails (${before})`,
-      })
+    if (typeof before === 'string') {
+      const message = `an update with all four members fails (${before})`
+      return report.add('site', { verdict: 'fault', message })
+    }
     report.add('site', { value: 200, message: 'an update with all four members succeeds' })
-
-    const absent = await change({ name: 'doctor name 2' })
-    report.add(
-      'site absent member',
-      describe(absent, 'description', {
-        kept: 'an absent member keeps its value',
-        cleared: 'an absent member loses its value: pages must send all four (changesOf of the client does)',
-      }),
-    )
-    await change(marked)
-    const nulled = await change({ ...marked, description: null })
-    report.add(
-      'site null',
-      describe(nulled, 'description', {
-        kept: 'null keeps the value: a page cannot clear a text with null',
-        cleared: 'null clears the value',
-      }),
-    )
-    await change(marked)
-    const emptied = await change({ ...marked, description: '' })
-    report.add(
-      'site empty text',
-      describe(emptied, 'description', {
-        kept: '"" keeps the value: a page cannot clear a text with it',
-        cleared: '"" clears the value',
-      }),
-    )
-    if (original.parentInfrastructureID === null)
-      return report.add('site empty parent', {
-        value: 'unknown',
-        message: 'the site has no parent, so an empty parentInfrastructureID shows nothing',
-      })
-    await change(marked)
-    const orphan = await change({ ...marked, parentInfrastructureID: '' })
-    report.add(
-      'site empty parent',
-      describe(orphan, 'parentInfrastructureID', {
-        kept: '"" keeps the parent: a page cannot take a site out of its parent with it',
-        cleared: '"" takes the site out of its parent',
-      }),
-    )
+    for (const { check, sent, member, ...words } of QUESTIONS) {
+      if (marked[member] === null) {
+        const message = 'the site has no parent, so an empty parentInfrastructureID shows nothing'
+        report.add(check, { value: 'unknown', message })
+        continue
+      }
+      await change(marked)
+      const site = await change(check === ABSENT ? sent : { ...marked, ...sent })
+      report.add(check, describe(site, member, words))
+    }
   }
 
   function describe(
@@ -207,13 +217,4 @@ function asciiJson(value: object): string {
     /[^\x20-\x7e]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
   )
-}
-
-function parse(text: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null
-  } catch {
-    return null
-  }
 }

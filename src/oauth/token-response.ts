@@ -1,5 +1,6 @@
 import { ClientError, ResponseBodyError, WWWAuthenticateChallengeError } from 'openid-client'
 import { EgressFailure } from '../egress.ts'
+import { jsonObject } from '../json.ts'
 import { Secret } from '../secret.ts'
 
 /** The tokens of a successful response (RFC 6749 section 5.1), checked and bounded. */
@@ -83,16 +84,9 @@ export function hasErrorCode(text: string): boolean {
   return typeof error === 'string' && error !== ''
 }
 
+/** Some servers begin with a byte order mark, which JSON.parse refuses (RFC 8259 section 8.1). */
 function parseObject(text: string): Record<string, unknown> | null {
-  try {
-    // Some servers begin with a byte order mark, which JSON.parse refuses (RFC 8259 section 8.1).
-    const value: unknown = JSON.parse(text.replace(/^\ufeff/, ''))
-    if (typeof value === 'object' && value !== null && !Array.isArray(value))
-      return value as Record<string, unknown>
-  } catch {
-    // A web page, or half of a response.
-  }
-  return null
+  return jsonObject(text.replace(/^\ufeff/, ''))
 }
 
 /**
