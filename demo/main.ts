@@ -197,34 +197,31 @@ function addressesOf(host: string): string[] {
   return host === 'localhost' ? ['127.0.0.1', '::1'] : [host]
 }
 
-/** Returns this port if it is free at every host; 0 picks one. */
+/** Returns this port if it is free at every host; 0 picks one, not the next one, which another process would pick too. */
 async function choosePort(hosts: readonly string[], text: string, name: string): Promise<number> {
   const asked = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN
   if (!(asked <= 65_535)) throw new StartError(`${name} must be a port number, but is "${text}".`)
-  let port = asked
-  for (const host of hosts) port = await tryPort(host, port, name)
-  return port
+  for (;;) {
+    const port = asked === 0 ? 10_000 + Math.floor(Math.random() * 20_000) : asked
+    let isFree = true
+    for (const host of hosts) isFree &&= await isFreeAt(host, port)
+    if (isFree) return port
+    if (asked !== 0)
+      throw new StartError(`Port ${port} is taken. Choose another: ${name}=${port + 1} npm run demo`)
+  }
 }
 
-function tryPort(host: string, port: number, name: string): Promise<number> {
+function isFreeAt(host: string, port: number): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const probe = createServer()
     probe.once('error', (error: NodeJS.ErrnoException) => {
-      if (error.code === 'EADDRINUSE') {
-        reject(new StartError(`Port ${port} is taken. Choose another: ${name}=${port + 1} npm run demo`))
-      } else if (error.code === 'EACCES') {
+      // A machine without IPv6 has no second address.
+      if (error.code === 'EADDRINUSE' || host === '::1') resolve(error.code !== 'EADDRINUSE')
+      else if (error.code === 'EACCES')
         reject(new StartError(`Port ${port} needs rights that this user lacks. Choose one above 1023.`))
-      } else if (host === '::1') {
-        // A machine without IPv6 has no second address.
-        resolve(port)
-      } else {
-        reject(new StartError(`Cannot listen on ${host}: ${error.message}`))
-      }
+      else reject(new StartError(`Cannot listen on ${host}: ${error.message}`))
     })
-    probe.listen(port, host, () => {
-      const address = probe.address()
-      probe.close(() => resolve(typeof address === 'object' && address !== null ? address.port : port))
-    })
+    probe.listen(port, host, () => probe.close(() => resolve(true)))
   })
 }
 

@@ -35,7 +35,7 @@ t.test(
     t.equal(await page.inputValue('#save [name=description]'), 'Laboratory')
     await page.fill('#save [name=name]', 'Bench 1')
     await page.click('#save button')
-    await page.waitForFunction("document.querySelector('#status').textContent === 'Saved: Bench 1'")
+    await page.waitForSelector('#status:has-text("Saved: Bench 1")')
     const [update] = sandbox.journal.entries().filter(({ kind }) => kind === 'UpdateSite')
     t.match(JSON.parse(String(update?.body)), { name: 'Bench 1', description: 'Laboratory', code: 'LAB-42' })
   },
