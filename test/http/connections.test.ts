@@ -44,7 +44,14 @@ function connectTo(app: FastifyInstance): Socket {
 function connectStubborn(t: Test, port: number) {
   const socket = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true })
   const errors: Error[] = []
-  socket.on('error', (error) => errors.push(error))
+  let endedAt = Number.POSITIVE_INFINITY
+  socket.once('end', () => {
+    endedAt = performance.now()
+  })
+  // A second after its end the server closes the connection: a slow machine is not done by then.
+  socket.on('error', (error) => {
+    if (performance.now() - endedAt < 500) errors.push(error)
+  })
   t.teardown(() => socket.destroy())
   async function sendOn() {
     for (let part = 0; part < 20; part += 1) {
