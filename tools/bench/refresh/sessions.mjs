@@ -90,16 +90,19 @@ export function openSessions(settings, onRefreshed) {
     sessions,
     authorizationServer,
     revoker,
-    keyring,
-    timing: config.refresh,
-    concurrency,
-    timeoutMs: config.oauth.tokenTimeoutMs,
-    // The background work starts and stops with each job, and no token request may begin so long after a stop.
-    shutdownMs: 86_400_000,
+    pace: {
+      timing: config.refresh,
+      concurrency,
+      timeoutMs: config.oauth.tokenTimeoutMs,
+      // The background work starts and stops with each job, and no token request may begin so long after a stop.
+      shutdownMs: 86_400_000,
+      random: Math.random,
+    },
     clock,
-    random: Math.random,
     log,
-    events: { refreshed: (_trigger, outcome) => onRefreshed(outcome), lagged() {}, endedByOperator() {} },
+    observe: {
+      events: { refreshed: (_trigger, outcome) => onRefreshed(outcome), lagged() {}, endedByOperator() {} },
+    },
   })
 
   /** A session as after a sign-in, whose access token is valid for so many seconds more. */
