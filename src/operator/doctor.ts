@@ -82,7 +82,12 @@ function wrongUse(given: {
   if (!WAC.test(fluxWac) || !FLUX_ID.test(fluxId) || more.length > 0)
     return '--flux must be an account code and the id of a flux: WAC/ID'
   const [siteWac = '', siteId = '', ...rest] = (site ?? 'a/1').split('/')
-  if (!WAC.test(siteWac) || !/^\d{1,16}$/.test(siteId) || rest.length > 0)
+  if (
+    !WAC.test(siteWac) ||
+    !/^\d{1,16}$/.test(siteId) ||
+    !Number.isSafeInteger(Number(siteId)) ||
+    rest.length > 0
+  )
     return '--site must be an account code and the number of a site: WAC/ID'
   if (write !== (site !== null))
     return '--site changes a site and puts it back, so it needs --write, and --write needs --site'

@@ -416,6 +416,7 @@ t.test('the doctor explains itself', async (t) => {
     ['--live --flux b', '--flux'],
     ['--live --flux A/b/c', '--flux'],
     ['--live --site A/x --write', '--site'],
+    ['--live --site A/9007199254740993 --write', '--site'],
     ['--live --site A/1', '--write'],
     ['--live --write', '--site'],
     ['--live --restore f', '--site'],
