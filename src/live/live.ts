@@ -205,7 +205,8 @@ async function measureRefresh(
   return { ...outcome.tokens, refreshToken: refreshToken ?? tokens.refreshToken }
 }
 
-const UNKNOWN = 'not measured: no call succeeds here. Give --flux WAC/ID of a flux that this account may read'
+const UNKNOWN =
+  'not measured: a good token and a bad one get the same status here. Give --flux WAC/ID of a flux that this account may read'
 
 /** Whether one more sign-in of the same user ends the tokens from before. */
 async function measureSecondSignIn(

@@ -90,7 +90,7 @@ export function measureTokenResponse(
     })
 }
 
-/** The response to a token that was never issued. Returns whether a token is taken, which needs a call that succeeds. */
+/** The response to a token that was never issued. Returns whether a token is taken. */
 export async function measureInvalidToken(
   { platform, report }: { platform: Platform; report: Report },
   token: Secret,
@@ -107,14 +107,15 @@ export async function measureInvalidToken(
     return async () => 'unknown'
   }
   report.add('invalid_token', describeInvalidToken(bad, report))
-  const works = typeof good !== 'string' && good.status < 400
+  const goodStatus = typeof good === 'string' ? null : good.status
   return async (presented) => {
     const answer = await call(presented)
     if (typeof answer === 'string') return 'unknown'
     if (answer.isInvalidToken) return 'refused'
     if (answer.status < 400) return 'accepted'
-    // A call that nobody may make says nothing about the token.
-    return works && answer.status === bad.status ? 'refused' : 'unknown'
+    // A call that is refused with any token says nothing about this one. A 404 does, where a bad token gets another status.
+    if (goodStatus === bad.status) return 'unknown'
+    return answer.status === goodStatus ? 'accepted' : answer.status === bad.status ? 'refused' : 'unknown'
   }
 }
 

@@ -185,6 +185,17 @@ t.test('each switch of the sandbox is found, with the setting that follows', asy
   }
 })
 
+t.test('a flux that does not exist shows whether a token is taken, too', async (t) => {
+  for (const rotateAccess of [false, true]) {
+    const sandbox = await startSandbox(t, { faults: { rotateAccess } })
+    const live = await startLive(t, sandbox, { flux: 'DEMO/missing' })
+    await bothSignIns(live)
+    t.match(live.found('old access token'), { value: !rotateAccess })
+    t.match(live.found('second sign-in'), { value: 'keeps' })
+    t.match(live.found('flux JSON'), { verdict: 'warning', value: 404 })
+  }
+})
+
 t.test('each profile of the sandbox can be told by the output', async (t) => {
   const told = new Map<string, string>()
   for (const [name, faults] of Object.entries(PROFILES)) {
