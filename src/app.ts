@@ -2,12 +2,12 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { SYSTEM_CLOCK } from './clock.ts'
 import type { Config } from './config/config.ts'
 import { addHooks } from './http/hooks.ts'
-import { openApiDocument } from './http/openapi.ts'
+import { addOpenApi } from './http/openapi.ts'
 import { createServer } from './http/server.ts'
 import { createKeyring } from './keyring.ts'
 import type { Logger } from './log.ts'
 import { navigationPage, sendHomePage } from './login/pages.ts'
-import { addLogin, loginOpenApi, loginPaths } from './login/routes.ts'
+import { addLogin } from './login/routes.ts'
 import { createAuthorizationServer } from './oauth/client.ts'
 import { createDeploymentWarnings } from './ops/deployment-warnings.ts'
 import { createMetrics } from './ops/metrics.ts'
@@ -15,7 +15,7 @@ import { createReadiness } from './ops/readiness.ts'
 import { createOpsServer } from './ops/routes.ts'
 import type { Caller } from './proxy/caller.ts'
 import { createIdentify } from './proxy/identity.ts'
-import { addProxy, proxyOpenApi, proxyPaths } from './proxy/routes.ts'
+import { addProxy } from './proxy/routes.ts'
 import { createSessionCache } from './session/cache.ts'
 import { createSessionCookies } from './session/cookies.ts'
 import { createSessions } from './session/lifecycle.ts'
@@ -130,13 +130,9 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     config.static === null ? sendHomePage : await addStaticFiles(server, config.static, config.operations)
   const { drain } = addHooks(server, {
     secure,
-    knownPaths: [...loginPaths(config.oauth), ...proxyPaths(config)],
+    hasOperations: config.operations.length > 0,
     fallback,
     navigationPage,
-    openApi: openApiDocument({ publicUrl, sessionCookie: cookies.sessionName }, [
-      ...loginOpenApi(config.oauth),
-      ...proxyOpenApi(config),
-    ]),
     accessLog: config.accessLog,
     log,
     observe: metrics.request,
@@ -145,6 +141,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
       return verified === null ? null : inLog(verified.recordKey)
     },
   })
+  await addOpenApi(server, { publicUrl, sessionCookie: cookies.sessionName })
   const identity = config.identity === null ? null : createIdentify(config.identity, config)
   const services = { config, authorizationServer, store, sessions, cookies, clock, log }
   await addLogin(server, {

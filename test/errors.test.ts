@@ -1,11 +1,9 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { PROBLEM_CODES, Problem, type ProblemCode, problem, unavailable } from '../src/errors.ts'
-import { OTHER_ERROR, openApiDocument } from '../src/http/openapi.ts'
-import { loginOpenApi } from '../src/login/routes.ts'
-import { proxyOpenApi } from '../src/proxy/routes.ts'
+import { OTHER_ERROR } from '../src/http/openapi.ts'
 import { StoreUnavailable } from '../src/store/store.ts'
-import { configOf } from './config/environment.ts'
+import { startBff, startSandbox } from './helpers/system.ts'
 
 /** Codes and statuses are relied upon by browsers: a change here is a breaking change. */
 const STATUS: Record<ProblemCode, number> = {
@@ -142,12 +140,13 @@ t.test('docs/spa.md lists each code under its status', async (t) => {
 })
 
 t.test('OpenAPI knows each code, and names codes of its table under their status', async (t) => {
-  const config = configOf({ OAUTH_FLOWS: 'code,token,password', CLIENT_FLUX_ALLOWED: '*' })
-  const document = openApiDocument({ ...config, sessionCookie: 'session' }, [
-    ...loginOpenApi(config.oauth),
-    ...proxyOpenApi(config),
-  ])
-  t.strictSame(document.components.schemas.Problem.properties.code.enum, PROBLEM_CODES)
+  const flows = 'code,token,password,client'
+  const bff = await startBff(t, await startSandbox(t), { OAUTH_FLOWS: flows, CLIENT_FLUX_ALLOWED: '*' })
+  const document = bff.app.server.swagger() as unknown as {
+    paths: object
+    components: { schemas: { Problem: { properties: { code: { enum: string[] } } } } }
+  }
+  t.same(document.components.schemas.Problem.properties.code.enum, PROBLEM_CODES)
   type Responses = Record<string, { description: string; content?: object }>
   const operations = Object.entries(
     document.paths as Record<string, Record<string, { responses: Responses }>>,

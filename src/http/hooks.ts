@@ -8,27 +8,15 @@ import { MAX_TARGET_LENGTH } from './client-errors.ts'
 import { closeSlowly, trackConnections } from './connections.ts'
 import { addSecurityHeaders } from './headers.ts'
 import { type ProblemPage, sendProblem, toProblem } from './problems.ts'
-
-/** A path that exists, and the methods that it takes. */
-export interface KnownPath {
-  /** A route pattern of `PATHS`. */
-  path: string
-  /** Value of the `Allow` header. */
-  allow: string
-  /** The page's build may have a file of this name, for other methods than these. */
-  mayBeFile?: boolean
-  /** How to show a problem as a page; null if this request gets JSON. */
-  page?: (request: FastifyRequest, reply: FastifyReply) => ProblemPage | null
-}
+import { createRouteTable, type FindPath, type KnownPath } from './route-table.ts'
 
 interface HooksOptions {
-  /** Body of `GET /openapi.json`. */
-  openApi: object
   /** Browsers reach this server by https. */
   secure: boolean
-  knownPaths: readonly KnownPath[]
   /** Answers a request for an unknown path with a file or a page, or throws a problem. */
   fallback: (request: FastifyRequest, reply: FastifyReply) => Promise<FastifyReply>
+  /** There are routes below `/data`. */
+  hasOperations: boolean
   /** A problem as a page of fixed text. */
   navigationPage: (request: FastifyRequest, reply: FastifyReply) => ProblemPage
   accessLog: Config['accessLog']
@@ -48,6 +36,12 @@ interface LoggedTarget {
 }
 
 declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** How to show a problem with this path as a page; null if this request gets JSON. */
+    page?: (request: FastifyRequest, reply: FastifyReply) => ProblemPage | null
+    /** The page's build may have a file of this name, for other methods than those of the routes. */
+    mayBeFile?: boolean
+  }
   interface FastifyInstance {
     /** Logs and measures a response when it is over. */
     followResponse: (request: FastifyRequest, reply: FastifyReply) => void
@@ -62,17 +56,18 @@ declare module 'fastify' {
 
 /**
  * Adds what every response has in common: one form of error, security headers, 404 and 405 before any
- * other check, and a line in the log. Serves `/openapi.json`. `drain`: each response from now on ends its connection.
+ * other check, and a line in the log. To be called before routes are added. `drain`: each response from now on ends its
+ * connection.
  */
 export function addHooks(server: FastifyInstance, options: HooksOptions): { drain: () => void } {
   const { secure, log } = options
   const logResponse = createResponseLog(options)
-  const findKnownPath = createPathTable(options.knownPaths)
-  const handleUnmatched = createUnmatchedHandler(findKnownPath, options.fallback)
+  const findPath = createRouteTable(server)
+  const handleUnmatched = createUnmatchedHandler(findPath, options.fallback)
   const warnOfForwarded = createForwardedWarning(log)
 
   server.decorate('followResponse', follow)
-  server.decorate('problemPage', createProblemPages(findKnownPath, options))
+  server.decorate('problemPage', createProblemPages(findPath, options))
   server.decorateRequest('sentProblem', null)
   server.decorateRequest('target')
 
@@ -107,13 +102,6 @@ export function addHooks(server: FastifyInstance, options: HooksOptions): { drai
     else if (toSend.code === 'cross_origin') logCrossOrigin(log, request, toSend)
     for (const name of HEADERS_OF_FILES) reply.removeHeader(name)
     return sendProblem(request, reply, toSend)
-  })
-
-  const description = JSON.stringify(options.openApi)
-  server.route({
-    method: ['GET', 'HEAD'],
-    url: PATHS.openApi,
-    handler: (_request, reply) => reply.type('application/json').send(description),
   })
 
   return { drain: connections.drain }
@@ -177,19 +165,18 @@ function createResponseLog({ accessLog, log, observe, sessionOf }: HooksOptions)
  * data, or to an address below /auth that does not exist.
  */
 function createProblemPages(
-  findKnownPath: FindKnownPath,
-  { knownPaths, navigationPage }: Pick<HooksOptions, 'knownPaths' | 'navigationPage'>,
+  findPath: FindPath,
+  { navigationPage, hasOperations }: Pick<HooksOptions, 'navigationPage' | 'hasOperations'>,
 ) {
-  const hasData = knownPaths.some(({ path }) => isBelow(DATA, path))
   return (request: FastifyRequest, reply: FastifyReply): ProblemPage | null => {
-    const path = decodedPath(request.url)
-    const known = findKnownPath(path)
-    if (known?.page !== undefined) return known.page(request, reply)
+    const known = findPath(request.url)
+    if (known?.config.page !== undefined) return known.config.page(request, reply)
     if (request.headers['sec-fetch-mode'] !== 'navigate') return null
+    const path = decodedPath(request.url)
     const isOpened =
       isBelow(PATHS.flux, path) ||
-      (hasData && isBelow(DATA, path)) ||
-      (known === undefined && isBelow(PATHS.login, path))
+      (hasOperations && isBelow(DATA, path)) ||
+      (known === null && isBelow(PATHS.login, path))
     return isOpened ? navigationPage(request, reply) : null
   }
 }
@@ -231,27 +218,12 @@ function logFault(log: Logger, request: FastifyRequest, toSend: Problem): void {
   else log.warn({ ...line, reason: cause instanceof Error ? messageOf(cause) : undefined }, title)
 }
 
-type FindKnownPath = (path: string) => KnownPath | undefined
-
-/** Finds the entry of a decoded path. The first match counts, with the methods of all. */
-function createPathTable(knownPaths: readonly KnownPath[]): FindKnownPath {
-  const openApi: KnownPath = { path: PATHS.openApi, allow: 'GET, HEAD' }
-  const table = [...knownPaths, openApi].map((known) => ({ known, matches: matcherOf(known.path) }))
-  return (path) => {
-    const [first, ...others] = table.flatMap(({ known, matches }) => (matches.test(path) ? [known] : []))
-    if (first === undefined || others.length === 0) return first
-    const methods = [first, ...others].flatMap(({ allow }) => allow.split(', '))
-    return { ...first, allow: [...new Set(methods)].join(', ') }
-  }
-}
-
 /** Responds to a request that no route takes: 405, a file, or 404. */
-function createUnmatchedHandler(findKnownPath: FindKnownPath, fallback: HooksOptions['fallback']) {
+function createUnmatchedHandler(findPath: FindPath, fallback: HooksOptions['fallback']) {
   return async function handleUnmatched(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    const known = findKnownPath(decodedPath(request.url))
-    if (known === undefined) return await fallback(request, reply)
-    if (known.allow.split(', ').includes(request.method)) throw problem('not_found')
-    if (known.mayBeFile) return await fileOrRefusal(known, () => fallback(request, reply))
+    const known = findPath(request.url)
+    if (known === null) return await fallback(request, reply)
+    if (known.config.mayBeFile) return await fileOrRefusal(known, () => fallback(request, reply))
     throw methodNotAllowed(known.allow)
   }
 }
@@ -272,11 +244,6 @@ async function fileOrRefusal(
 
 function methodNotAllowed(allow: string): Problem {
   return problem('method_not_allowed', { headers: { allow } })
-}
-
-/** The paths of a route pattern whose parameters are not empty. */
-function matcherOf(pattern: string): RegExp {
-  return new RegExp(`^${pattern.replaceAll('.', '\\.').replace(/:\w+/g, '[^/]+')}$`)
 }
 
 /**

@@ -1,4 +1,5 @@
 import { problem } from '../errors.ts'
+import { parameters } from '../http/openapi.ts'
 import { parameterAt } from '../http/problems.ts'
 
 /** The parameters of an authorization response (RFC 6749 sections 4.1.2 and 4.1.2.1). */
@@ -11,7 +12,10 @@ export interface AuthorizationResponse {
 }
 
 /** The nonce of a sign-in. */
-export const NONCE = /^[A-Za-z0-9_-]{43}$/
+const NONCE = /^[A-Za-z0-9_-]{43}$/
+
+/** The nonce as a parameter of a path. */
+export const NONCE_PARAMETER = parameters({ nonce: { type: 'string', pattern: NONCE.source } })
 
 export const NOT_YOURS = 'This sign-in was not started in this browser, is too old, or has been used.'
 export const CODE_OR_ERROR = 'Exactly one of the parameters code and error is expected.'

@@ -3,20 +3,12 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { problem } from '../errors.ts'
 import { networkOf } from '../http/network-of.ts'
-import {
-  inPath,
-  inQuery,
-  type OpenApiFragment,
-  OTHER_ERROR,
-  pageResponse,
-  problemOrPage,
-  redirectResponse,
-} from '../http/openapi.ts'
+import { OTHER_ERROR, pageResponse, parameters, problemOrPage, redirectResponse } from '../http/openapi.ts'
 import { requestInLog } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import {
   loginErrorOf,
-  NONCE,
+  NONCE_PARAMETER,
   NOT_YOURS,
   queryOf,
   readAuthorizationResponse,
@@ -112,18 +104,17 @@ export function createCallback(context: LoginContext) {
   }
 }
 
-/** The OpenAPI document's part on this route. */
-export function callbackOpenApi({ flows, redirect }: Config['oauth']): OpenApiFragment {
-  const get = {
+/** Schema of the route, with this configuration. */
+export function callbackSchema({ flows, redirect }: Config['oauth']) {
+  const text = { type: 'string' }
+  return {
     operationId: 'callback',
     tags: ['session'],
     summary: 'Where the authorization server sends the browser back to',
     security: [],
-    parameters: [
-      ...(redirect === 'per-login' ? [inPath('nonce', NONCE.source)] : []),
-      ...['code', 'error', 'state', 'iss'].map((name) => inQuery(name, { type: 'string' })),
-    ],
-    responses: {
+    ...(redirect === 'per-login' ? { params: NONCE_PARAMETER } : {}),
+    querystring: parameters({ code: text, error: text, state: text, iss: text }),
+    response: {
       ...(flows.has('token')
         ? { 200: pageResponse('A page that hands the fragment to this server (token flow).') }
         : {}),
@@ -136,7 +127,6 @@ export function callbackOpenApi({ flows, redirect }: Config['oauth']): OpenApiFr
       default: problemOrPage(OTHER_ERROR),
     },
   }
-  return { paths: { [callbackPath(redirect)]: { get } }, schemas: {} }
 }
 
 /** The route pattern of the callback. */

@@ -1,3 +1,4 @@
+import type { FastifyContextConfig } from 'fastify'
 import type { Clock } from '../clock.ts'
 import type { Config } from '../config/config.ts'
 import type { SessionFlow } from '../config/variables.ts'
@@ -35,6 +36,8 @@ export interface LoginOptions {
 /** Everything that the handlers of this folder use; each picks its part. */
 export interface LoginContext extends LoginOptions {
   loginCookies: LoginCookies
+  /** How routes that browsers navigate to show a problem. */
+  problemPage: NonNullable<FastifyContextConfig['page']>
   /** Counts a callback that would begin a session, by client address. */
   countCallback: RateLimit
   redeem: Redeem

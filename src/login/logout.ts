@@ -1,7 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { CSRF_PARAMETER, type OpenApiFragment, plainResponse, problemResponse } from '../http/openapi.ts'
+import { plainResponse, problemResponse, requestHeaders } from '../http/openapi.ts'
 import { type Logger, requestInLog } from '../log.ts'
-import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
 import type { Sessions } from '../session/lifecycle.ts'
 import { inLog, type SessionStore } from '../store/store.ts'
@@ -32,23 +31,15 @@ export function createLogout({ sessions, cookies, store, log }: LogoutOptions) {
   }
 }
 
-/** The OpenAPI document's part on this route. */
-export const LOGOUT_OPENAPI: OpenApiFragment = {
-  paths: {
-    [PATHS.logout]: {
-      post: {
-        operationId: 'logout',
-        tags: ['session'],
-        parameters: [CSRF_PARAMETER],
-        summary: 'End the session on every replica',
-        security: [{ session: [] }, {}],
-        responses: {
-          204: plainResponse('There is no session any more.'),
-          403: problemResponse('cross_origin'),
-          503: problemResponse('store_unavailable'),
-        },
-      },
-    },
+export const LOGOUT_SCHEMA = {
+  operationId: 'logout',
+  tags: ['session'],
+  summary: 'End the session on every replica',
+  security: [{ session: [] }, {}],
+  headers: requestHeaders(),
+  response: {
+    204: plainResponse('There is no session any more.'),
+    403: problemResponse('cross_origin'),
+    503: problemResponse('store_unavailable'),
   },
-  schemas: {},
 }

@@ -1,8 +1,5 @@
 import type { FastifyInstance } from 'fastify'
-import type { Config } from '../config/config.ts'
 import type { SessionFlow } from '../config/variables.ts'
-import type { KnownPath } from '../http/hooks.ts'
-import type { OpenApiFragment } from '../http/openapi.ts'
 import type { LoginContext } from './context.ts'
 
 /**
@@ -11,10 +8,7 @@ import type { LoginContext } from './context.ts'
  */
 export interface OptionalFlow {
   name: SessionFlow
-  /** Its paths, all below `/auth`, with all methods that they take, those of the code flow included. */
-  knownPaths(redirect: Config['oauth']['redirect']): readonly KnownPath[]
-  openApi: OpenApiFragment
-  /** Adds its routes to a scope that has browser sessions and JSON bodies. */
+  /** Adds its routes, all below `/auth`, to a scope that has browser sessions and JSON bodies. */
   addRoutes(scope: FastifyInstance, context: LoginContext): void
 }
 

@@ -3,15 +3,13 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
 import { requireJson } from '../http/body.ts'
 import { networkOf } from '../http/network-of.ts'
-import { CSRF_PARAMETER, jsonBody, jsonResponse, problemResponse } from '../http/openapi.ts'
+import { jsonResponse, problemResponse, requestHeaders } from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
 import { Secret } from '../secret.ts'
 import type { LoginContext } from './context.ts'
 import { BODY_LIMIT_BYTES, type OptionalFlow } from './optional-flow.ts'
 import { createRateLimit } from './rate-limit.ts'
 import { requireTokens } from './sign-in.ts'
-
-const PATH = '/auth/password'
 
 /** Tries in this process. */
 const TRIES_PER_MINUTE = { address: 30, username: 5 }
@@ -20,6 +18,7 @@ const TEXT = { type: 'string', minLength: 1, maxLength: 1024 } as const
 
 /** Body of `POST /auth/password`. */
 const PASSWORD_SCHEMA = {
+  $id: 'PasswordSignIn',
   type: 'object',
   additionalProperties: false,
   required: ['username', 'password'],
@@ -28,44 +27,38 @@ const PASSWORD_SCHEMA = {
 
 type PasswordBody = Record<keyof (typeof PASSWORD_SCHEMA)['properties'], string>
 
+const SCHEMA = {
+  operationId: 'password',
+  tags: ['session'],
+  summary: 'Sign in by user name and password',
+  security: [],
+  headers: requestHeaders(),
+  body: { $ref: 'PasswordSignIn#' },
+  response: {
+    200: jsonResponse('Signed in.', 'SignedInSession'),
+    400: problemResponse('invalid_request'),
+    401: problemResponse('invalid_credentials'),
+    403: problemResponse('cross_origin'),
+    413: problemResponse('payload_too_large'),
+    415: problemResponse('unsupported_media_type'),
+    429: problemResponse('rate_limited'),
+    502: problemResponse('upstream_unavailable'),
+    503: problemResponse('store_unavailable, authorization_server_unavailable'),
+    504: problemResponse('upstream_timeout'),
+  },
+}
+
 /** The credential flow (service document, section 5.4), `grant_type=password` of RFC 6749 section 4.3. */
 export const PASSWORD_FLOW: OptionalFlow = {
   name: 'password',
-  knownPaths: () => [{ path: PATH, allow: 'POST' }],
-  openApi: {
-    paths: {
-      [PATH]: {
-        post: {
-          operationId: 'password',
-          tags: ['session'],
-          parameters: [CSRF_PARAMETER],
-          summary: 'Sign in by user name and password',
-          security: [],
-          requestBody: jsonBody('PasswordSignIn'),
-          responses: {
-            200: jsonResponse('Signed in.', 'SignedInSession'),
-            400: problemResponse('invalid_request'),
-            401: problemResponse('invalid_credentials'),
-            403: problemResponse('cross_origin'),
-            413: problemResponse('payload_too_large'),
-            415: problemResponse('unsupported_media_type'),
-            429: problemResponse('rate_limited'),
-            502: problemResponse('upstream_unavailable'),
-            503: problemResponse('store_unavailable, authorization_server_unavailable'),
-            504: problemResponse('upstream_timeout'),
-          },
-        },
-      },
-    },
-    schemas: { PasswordSignIn: PASSWORD_SCHEMA },
-  },
   addRoutes(scope, context) {
     const countAddress = createRateLimit({ perMinute: TRIES_PER_MINUTE.address, clock: context.clock })
-    scope.route({
+    scope.addSchema(PASSWORD_SCHEMA)
+    scope.route<{ Body: PasswordBody }>({
       method: 'POST',
-      url: PATH,
+      url: '/auth/password',
       bodyLimit: BODY_LIMIT_BYTES,
-      schema: { body: PASSWORD_SCHEMA },
+      schema: SCHEMA,
       async onRequest(request) {
         countAddress(networkOf(request.ip))
         requireJson(request)
@@ -82,8 +75,11 @@ function createPassword(context: LoginContext) {
   const { config, authorizationServer, store, redeem, signIn, sessionFacts, clock } = context
   const countUsername = createRateLimit({ perMinute: TRIES_PER_MINUTE.username, clock })
 
-  return async function password(request: FastifyRequest, reply: FastifyReply): Promise<object> {
-    const { username, password } = request.body as PasswordBody
+  return async function password(
+    request: FastifyRequest<{ Body: PasswordBody }>,
+    reply: FastifyReply,
+  ): Promise<object> {
+    const { username, password } = request.body
     countUsername(countedAs(username))
     const outcome = await redeem({}, async () => {
       // While the store is down no tokens are requested, since they could not be stored.

@@ -3,22 +3,27 @@ import type { Config } from '../config/config.ts'
 import type { SessionFlow } from '../config/variables.ts'
 import type { Problem, ProblemCode } from '../errors.ts'
 import { addJsonBodies } from '../http/body.ts'
-import type { KnownPath } from '../http/hooks.ts'
-import type { OpenApiFragment } from '../http/openapi.ts'
 import { PATHS } from '../paths.ts'
 import { addBrowserSession, addCookies } from '../session/fastify-session.ts'
 import { comesFromOwnOrigin, crossOrigin } from '../session/same-origin.ts'
-import { callbackOpenApi, callbackPath, createCallback } from './callback.ts'
+import { callbackPath, callbackSchema, createCallback } from './callback.ts'
 import type { LoginOptions } from './context.ts'
 import { createLoginCookies } from './login-cookies.ts'
-import { createLogout, LOGOUT_OPENAPI } from './logout.ts'
+import { createLogout, LOGOUT_SCHEMA } from './logout.ts'
 import type { OptionalFlow } from './optional-flow.ts'
 import { createSignInProblemPage } from './pages.ts'
 import { PASSWORD_FLOW } from './password-flow.ts'
 import { createRateLimit } from './rate-limit.ts'
-import { createSessionFacts, createSessionInfo, createStaySignedIn, SESSION_OPENAPI } from './session-info.ts'
+import {
+  createSessionFacts,
+  createSessionInfo,
+  createStaySignedIn,
+  SESSION_SCHEMA,
+  SHARED_SCHEMAS,
+  STAY_SCHEMA,
+} from './session-info.ts'
 import { browserOf, createRedeem, createSignIn, type SignInFailure } from './sign-in.ts'
-import { createStart, startOpenApi } from './start.ts'
+import { createStart, startSchema } from './start.ts'
 import { FORGET_FRAGMENT, TOKEN_FLOW } from './token-flow.ts'
 
 type Oauth = Config['oauth']
@@ -53,38 +58,16 @@ function servedFlows({ flows }: Oauth): readonly OptionalFlow[] {
   return Object.values(OPTIONAL_FLOWS).filter(({ name }) => flows.has(name))
 }
 
-/** The paths of this folder with their methods, for the response to any other method. The first match counts. */
-export function loginPaths(oauth: Oauth): KnownPath[] {
-  const page = createSignInProblemPage(oauth.flows.has('token') ? FORGET_FRAGMENT : undefined)
-  const paths: KnownPath[] = [
-    ...servedFlows(oauth).flatMap(({ knownPaths }) => knownPaths(oauth.redirect)),
-    { path: PATHS.login, allow: 'GET' },
-    { path: callbackPath(oauth.redirect), allow: 'GET' },
-    { path: PATHS.session, allow: 'GET, HEAD, POST' },
-    { path: PATHS.logout, allow: 'POST' },
-  ]
-  return paths.map((known) => (PAGES.has(known.path) ? { ...known, page } : known))
-}
-
-/** The OpenAPI document's parts on this folder, as served with this configuration. */
-export function loginOpenApi(oauth: Oauth): OpenApiFragment[] {
-  return [
-    startOpenApi(oauth.flows),
-    callbackOpenApi(oauth),
-    SESSION_OPENAPI,
-    LOGOUT_OPENAPI,
-    ...servedFlows(oauth).map(({ openApi }) => openApi),
-  ]
-}
-
 /** Serves sign-in, session facts and logout. Tokens go from here to the session, and never to the browser. */
 export async function addLogin(app: FastifyInstance, options: LoginOptions): Promise<void> {
   const { config, store, cookies, keyring, clock, log } = options
   const { oauth, publicUrl } = config
   const loginCookies = createLoginCookies({ keyring, cookies, publicUrl, oauth, now: clock.wall })
+  const page = createSignInProblemPage(oauth.flows.has('token') ? FORGET_FRAGMENT : undefined)
   const context = {
     ...options,
     loginCookies,
+    problemPage: page,
     countCallback: createRateLimit({ perMinute: config.loginRatePerMinute, clock }),
     redeem: createRedeem(),
     signIn: createSignIn({ ...options, loginCookies }),
@@ -114,20 +97,39 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
       if (request.sentProblem === null || NO_SIGN_IN.has(request.routeOptions.url)) return
       noteFailure(request, request.sentProblem)
     })
-    scope.get(PATHS.login, createStart(context))
+    for (const schema of SHARED_SCHEMAS) scope.addSchema(schema)
+    scope.get(PATHS.login, { schema: startSchema(oauth.flows), config: { page } }, createStart(context))
     // Outside of the browser session: a session that cannot be read can still be ended.
     const logout = createLogout(context)
     // The hook responds before the body is read: browsers send any body that a page or a form gives them. The handler,
     // which Fastify requires, never runs.
-    scope.route({ method: 'POST', url: PATHS.logout, onRequest: logout, handler: logout })
+    scope.route({
+      method: 'POST',
+      url: PATHS.logout,
+      schema: LOGOUT_SCHEMA,
+      onRequest: logout,
+      handler: logout,
+    })
 
     await scope.register(async (inSession) => {
       await addBrowserSession(inSession, { cookies, store })
-      inSession.get(callbackPath(oauth.redirect), createCallback(context))
-      inSession.route({ method: ['GET', 'HEAD'], url: PATHS.session, handler: createSessionInfo(context) })
+      const callback = { schema: callbackSchema(oauth), config: { page } }
+      inSession.get(callbackPath(oauth.redirect), callback, createCallback(context))
+      inSession.route({
+        method: ['GET', 'HEAD'],
+        url: PATHS.session,
+        schema: SESSION_SCHEMA,
+        handler: createSessionInfo(context),
+      })
       const staySignedIn = createStaySignedIn(context)
       // As for the logout: the hook responds.
-      inSession.route({ method: 'POST', url: PATHS.session, onRequest: staySignedIn, handler: staySignedIn })
+      inSession.route({
+        method: 'POST',
+        url: PATHS.session,
+        schema: STAY_SCHEMA,
+        onRequest: staySignedIn,
+        handler: staySignedIn,
+      })
       addJsonBodies(inSession)
       for (const flow of servedFlows(oauth)) flow.addRoutes(inSession, context)
     })

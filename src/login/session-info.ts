@@ -1,13 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { SESSION_FLOWS } from '../config/variables.ts'
 import { problem } from '../errors.ts'
-import {
-  CSRF_PARAMETER,
-  jsonResponse,
-  type OpenApiFragment,
-  problemResponse,
-  withHead,
-} from '../http/openapi.ts'
+import { jsonResponse, problemResponse, requestHeaders } from '../http/openapi.ts'
 import { requestInLog } from '../log.ts'
 import { PATHS } from '../paths.ts'
 import type { SessionCookies } from '../session/cookies.ts'
@@ -127,56 +121,53 @@ const FACTS = {
   sessionId: { type: 'string', pattern: '^[0-9a-f]{12}$', description: 'Names the session in the logs.' },
 }
 
-/** The OpenAPI document's part on this route. */
-export const SESSION_OPENAPI: OpenApiFragment = {
-  paths: {
-    [PATHS.session]: {
-      ...withHead({
-        operationId: 'session',
-        tags: ['session'],
-        summary: 'Whether somebody is signed in, and until when',
-        security: [{ session: [] }, {}],
-        responses: {
-          200: jsonResponse('What is known of the session; it is not extended.', 'Session'),
-          503: problemResponse('store_unavailable'),
-        },
-      }),
-      post: {
-        operationId: 'staySignedIn',
-        tags: ['session'],
-        parameters: [CSRF_PARAMETER],
-        summary: 'Record activity: moves the idle limit, never the absolute one',
-        responses: {
-          200: jsonResponse('The session with its new idle limit.', 'SignedInSession'),
-          401: problemResponse('login_required'),
-          403: problemResponse('cross_origin'),
-          503: problemResponse('store_unavailable'),
-        },
-      },
-    },
-  },
-  schemas: {
-    Session: {
-      oneOf: [{ $ref: '#/components/schemas/SignedInSession' }, { $ref: '#/components/schemas/NoSession' }],
-    },
-    SignedInSession: { type: 'object', required: Object.keys(FACTS), properties: FACTS },
-    EndReason: { enum: END_REASONS, description: 'Why a session ended.' },
-    NoSession: {
-      type: 'object',
-      required: ['authenticated', 'loginUrl'],
-      properties: {
-        authenticated: { const: false },
-        loginUrl: { type: 'string' },
-        ended: {
-          type: 'object',
-          description: "For an hour after this browser's session has ended.",
-          required: ['reason', 'at'],
-          properties: { reason: { $ref: '#/components/schemas/EndReason' }, at: INSTANT },
-        },
-      },
-    },
+const UNAVAILABLE = { 503: problemResponse('store_unavailable') }
+
+export const SESSION_SCHEMA = {
+  operationId: 'session',
+  tags: ['session'],
+  summary: 'Whether somebody is signed in, and until when',
+  security: [{ session: [] }, {}],
+  response: {
+    200: jsonResponse('What is known of the session; it is not extended.', 'Session'),
+    ...UNAVAILABLE,
   },
 }
+
+export const STAY_SCHEMA = {
+  operationId: 'staySignedIn',
+  tags: ['session'],
+  summary: 'Record activity: moves the idle limit, never the absolute one',
+  headers: requestHeaders(),
+  response: {
+    200: jsonResponse('The session with its new idle limit.', 'SignedInSession'),
+    401: problemResponse('login_required'),
+    403: problemResponse('cross_origin'),
+    ...UNAVAILABLE,
+  },
+}
+
+/** What the schemas of this folder's routes refer to. */
+export const SHARED_SCHEMAS = [
+  { $id: 'Session', oneOf: [{ $ref: 'SignedInSession#' }, { $ref: 'NoSession#' }] },
+  { $id: 'SignedInSession', type: 'object', required: Object.keys(FACTS), properties: FACTS },
+  { $id: 'EndReason', enum: END_REASONS, description: 'Why a session ended.' },
+  {
+    $id: 'NoSession',
+    type: 'object',
+    required: ['authenticated', 'loginUrl'],
+    properties: {
+      authenticated: { const: false },
+      loginUrl: { type: 'string' },
+      ended: {
+        type: 'object',
+        description: "For an hour after this browser's session has ended.",
+        required: ['reason', 'at'],
+        properties: { reason: { $ref: 'EndReason#' }, at: INSTANT },
+      },
+    },
+  },
+]
 
 function iso(epochMs: number): string {
   return new Date(epochMs).toISOString()

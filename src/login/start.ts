@@ -3,15 +3,7 @@ import type { Config } from '../config/config.ts'
 import { REDIRECT_FLOWS, type RedirectFlow } from '../config/variables.ts'
 import { problem } from '../errors.ts'
 import { networkOf } from '../http/network-of.ts'
-import {
-  inQuery,
-  type OpenApiFragment,
-  OTHER_ERROR,
-  pageResponse,
-  problemOrPage,
-  redirectResponse,
-} from '../http/openapi.ts'
-import { PATHS } from '../paths.ts'
+import { OTHER_ERROR, pageResponse, parameters, problemOrPage, redirectResponse } from '../http/openapi.ts'
 import { cameFrom } from '../session/same-origin.ts'
 import { queryOf, soleParameter } from './authorization-response.ts'
 import type { LoginContext } from './context.ts'
@@ -94,18 +86,19 @@ function returnToOf(query: URLSearchParams, publicUrl: string): string {
   )
 }
 
-/** The OpenAPI document's part on this route. */
-export function startOpenApi(flows: Flows): OpenApiFragment {
-  const returnTo = inQuery('returnTo', { type: 'string', default: '/', description: 'A path of this site.' })
+/** Schema of the route, with these flows. */
+export function startSchema(flows: Flows) {
   const permitted = permittedFlows(flows)
-  const flow = inQuery('flow', { type: 'string', enum: permitted })
-  const get = {
+  return {
     operationId: 'login',
     tags: ['session'],
     summary: 'Navigate here to sign in',
     security: [],
-    parameters: permitted.length > 1 ? [returnTo, flow] : [returnTo],
-    responses: {
+    querystring: parameters({
+      returnTo: { type: 'string', default: '/', description: 'A path of this site.' },
+      ...(permitted.length > 1 ? { flow: { type: 'string', enum: permitted } } : {}),
+    }),
+    response: {
       200: pageResponse('A page with a button, where another site has sent the browser here.'),
       303: redirectResponse(
         'To the authorization server; by another host name first to the same path at `PUBLIC_URL`.',
@@ -116,5 +109,4 @@ export function startOpenApi(flows: Flows): OpenApiFragment {
       default: problemOrPage(OTHER_ERROR),
     },
   }
-  return { paths: { [PATHS.login]: { get } }, schemas: {} }
 }

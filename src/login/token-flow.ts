@@ -3,22 +3,14 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { problem, unavailable } from '../errors.ts'
 import { requireJson } from '../http/body.ts'
 import { networkOf } from '../http/network-of.ts'
-import {
-  CSRF_PARAMETER,
-  headersNamed,
-  inPath,
-  jsonBody,
-  jsonResponse,
-  OTHER_ERROR,
-  problemOrPage,
-} from '../http/openapi.ts'
+import { headersNamed, jsonResponse, OTHER_ERROR, problemOrPage, requestHeaders } from '../http/openapi.ts'
 import { acceptFragment, type GrantedTokens } from '../oauth/token-response.ts'
 import { PATHS } from '../paths.ts'
 import {
   type AuthorizationResponse,
   CODE_OR_ERROR,
   loginErrorOf,
-  NONCE,
+  NONCE_PARAMETER,
   NOT_YOURS,
   requireNonce,
   requireOwnResponse,
@@ -34,6 +26,7 @@ const TEXT = { type: 'string' } as const
 
 /** Body of the POST: the members of the fragment. Unknown ones are ignored (RFC 6749 section 4.2.2). */
 const FRAGMENT_SCHEMA = {
+  $id: 'FragmentResponse',
   type: 'object',
   description: 'The members of the fragment; access_token or error. Others are ignored.',
   properties: {
@@ -50,50 +43,42 @@ const FRAGMENT_SCHEMA = {
 type FragmentMember = keyof (typeof FRAGMENT_SCHEMA)['properties']
 type FragmentBody = { [Name in FragmentMember]?: Name extends 'expires_in' ? unknown : string }
 
+const SCHEMA = {
+  operationId: 'callbackFragment',
+  tags: ['session'],
+  summary: 'What the page of the callback sends in the token flow',
+  security: [],
+  params: NONCE_PARAMETER,
+  headers: requestHeaders(),
+  body: { $ref: 'FragmentResponse#' },
+  response: {
+    200: {
+      ...jsonResponse('Signed in; `Location` says where to go.', 'SignedInSession'),
+      headers: headersNamed('X-Request-Id', 'Location'),
+    },
+    400: problemOrPage('invalid_request, login_failed; `Location`, where there is one, says where to go'),
+    403: problemOrPage('cross_origin'),
+    413: problemOrPage('payload_too_large'),
+    415: problemOrPage('unsupported_media_type'),
+    429: problemOrPage('rate_limited'),
+    503: problemOrPage('store_unavailable'),
+    default: problemOrPage(OTHER_ERROR),
+  },
+}
+
 /** The token flow (service document, section 5.4), `response_type=token` of RFC 6749 section 4.2. */
 export const TOKEN_FLOW: OptionalFlow = {
   name: 'token',
-  knownPaths: (redirect) => [
-    { path: PATHS.callbackOfLogin, allow: redirect === 'fixed' ? 'POST' : 'GET, POST' },
-  ],
-  openApi: {
-    paths: {
-      [PATHS.callbackOfLogin]: {
-        post: {
-          operationId: 'callbackFragment',
-          tags: ['session'],
-          summary: 'What the page of the callback sends in the token flow',
-          security: [],
-          parameters: [inPath('nonce', NONCE.source), CSRF_PARAMETER],
-          requestBody: jsonBody('FragmentResponse'),
-          responses: {
-            200: {
-              ...jsonResponse('Signed in; `Location` says where to go.', 'SignedInSession'),
-              headers: headersNamed('X-Request-Id', 'Location'),
-            },
-            400: problemOrPage(
-              'invalid_request, login_failed; `Location`, where there is one, says where to go',
-            ),
-            403: problemOrPage('cross_origin'),
-            413: problemOrPage('payload_too_large'),
-            415: problemOrPage('unsupported_media_type'),
-            429: problemOrPage('rate_limited'),
-            503: problemOrPage('store_unavailable'),
-            default: problemOrPage(OTHER_ERROR),
-          },
-        },
-      },
-    },
-    schemas: { FragmentResponse: FRAGMENT_SCHEMA },
-  },
   addRoutes(scope, context) {
-    scope.route({
+    scope.addSchema(FRAGMENT_SCHEMA)
+    scope.route<{ Params: { nonce: string }; Body: FragmentBody }>({
       method: 'POST',
       url: PATHS.callbackOfLogin,
       bodyLimit: BODY_LIMIT_BYTES,
-      schema: { body: FRAGMENT_SCHEMA },
+      schema: SCHEMA,
+      config: { page: context.problemPage },
       async onRequest(request) {
-        requireNonce((request.params as { nonce: string }).nonce)
+        requireNonce(request.params.nonce)
         requireJson(request)
       },
       handler: createFragmentHandler(context),
@@ -109,9 +94,12 @@ function createFragmentHandler(context: LoginContext) {
   const { config, store, revoke, loginCookies, countCallback, signIn, sessionFacts, clock } = context
   const { redirect, issuer } = config.oauth
 
-  return async function fragment(request: FastifyRequest, reply: FastifyReply): Promise<object> {
-    const { nonce } = request.params as { nonce: string }
-    const body = request.body as FragmentBody
+  return async function fragment(
+    request: FastifyRequest<{ Params: { nonce: string }; Body: FragmentBody }>,
+    reply: FastifyReply,
+  ): Promise<object> {
+    const { body } = request
+    const { nonce } = request.params
     const { state = null, iss = null } = body
     requireOwnResponse({ state, iss }, nonce, issuer)
     if (redirect === 'fixed' && state === null) throw problem('login_failed', 'The state is missing.')

@@ -1,26 +1,17 @@
 import type { FastifyRequest } from 'fastify'
 import { FORMATS, type Format } from '../config/operations.ts'
 import { problem } from '../errors.ts'
-import {
-  CSRF_PARAMETER,
-  headersNamed,
-  inPath,
-  inQuery,
-  type OpenApiFragment,
-  problemOrPage,
-  withHead,
-} from '../http/openapi.ts'
+import { headersNamed, parameters, problemOrPage, requestHeaders } from '../http/openapi.ts'
 import { FLUX_ID, PATHS } from '../paths.ts'
 import { acceptedFormat, MEDIA_TYPE, namedFormat } from './formats.ts'
 import {
   type AccountRules,
   FORWARD_PROBLEMS,
-  FORWARD_SCHEMAS,
   forwardProblem,
   type OutgoingRequest,
   queryParameters,
   readWac,
-  WAC_PARAMETER,
+  WAC_SCHEMA,
 } from './outgoing-request.ts'
 
 /** Parameters that would present another token, turn the response into a script, or change the method. */
@@ -34,11 +25,18 @@ const REJECTED = new Set([
   '_method',
 ])
 
+export interface FluxParams {
+  wac?: string
+  fluxId: string
+}
+
 /** GetFlux (service document, section 4.2) from a browser's request. Throws the problem with the request. */
-export function readGetFlux(request: FastifyRequest, accounts: AccountRules): OutgoingRequest {
-  const params = request.params as { wac?: string; fluxId: string }
-  const fluxId = readFluxId(params.fluxId)
-  const wac = readWac(params.wac, accounts)
+export function readGetFlux(
+  request: FastifyRequest<{ Params: FluxParams }>,
+  accounts: AccountRules,
+): OutgoingRequest {
+  const fluxId = readFluxId(request.params.fluxId)
+  const wac = readWac(request.params.wac, accounts)
   let format: Format | null = null
   const passed: string[] = []
   for (const { name, value, raw } of queryParameters(request.url)) {
@@ -76,66 +74,64 @@ function readFluxId(given: string): string {
   throw problem('invalid_request', 'fluxId must be 1 to 128 letters, digits, "-", "_", "." or "~".')
 }
 
-/** GetFlux in the OpenAPI document. `isSessionOptional`: the application reads without one. */
-export function getFluxOpenApi(isSessionOptional: boolean): OpenApiFragment {
-  const security = isSessionOptional ? { security: [{ session: [] }, {}] } : {}
+/** A Flux, for the schemas of the routes. */
+export const FLUX = {
+  $id: 'Flux',
+  description: "The resource server's document does not show the body of a Flux.",
+}
+
+/** The two routes of GetFlux. `isSessionOptional`: the application reads without a session. */
+export function getFluxRoutes(isSessionOptional: boolean) {
   const content = {
     ...Object.fromEntries(
       Object.values(MEDIA_TYPE).map((type) => [
         type,
-        { schema: type === 'application/json' ? { $ref: '#/components/schemas/Flux' } : { type: 'string' } },
+        { schema: type === 'application/json' ? { $ref: 'Flux#' } : { type: 'string' } },
       ]),
     ),
     '*/*': { schema: { type: 'string', description: 'Another type that the resource server chose.' } },
   }
   const headers = headersNamed('ETag', 'Last-Modified')
-  const operation = (operationId: string, parameters: object[]) =>
-    withHead({
-      operationId,
-      tags: ['platform'],
-      summary: 'GetFlux',
-      parameters: [
-        ...parameters,
-        inQuery('format', {
-          type: 'string',
-          enum: Object.keys(MEDIA_TYPE),
-          description: 'In any case. Default: by `Accept`, else by `Content-Type`, else JSON.',
-        }),
-        {
-          ...inQuery('parameters', {
-            type: 'object',
-            additionalProperties: { type: ['string', 'number', 'boolean'] },
-            description: `Any other parameter, passed on under its own name; refused are ${[...REJECTED].join(', ')}.`,
-          }),
-          style: 'form',
-          explode: true,
-        },
-        ...['If-None-Match', 'If-Modified-Since', 'Range'].map((name) => ({
-          name,
-          in: 'header',
-          schema: { type: 'string' },
-        })),
-        CSRF_PARAMETER,
-      ],
-      responses: {
-        200: { description: 'The response of the resource server, byte for byte.', headers, content },
-        206: { description: 'The range that was asked for.', headers, content },
-        304: { description: 'Unchanged since `If-None-Match` or `If-Modified-Since`.', headers },
-        406: problemOrPage('not_acceptable'),
-        429: forwardProblem('rate_limited'),
-        ...FORWARD_PROBLEMS,
+  const common = {
+    tags: ['platform'],
+    summary: 'GetFlux',
+    querystring: parameters({
+      format: {
+        type: 'string',
+        enum: Object.keys(MEDIA_TYPE),
+        description: 'In any case. Default: by `Accept`, else by `Content-Type`, else JSON.',
       },
-      ...security,
-    })
-  const fluxId = inPath('fluxId', FLUX_ID.source)
-  return {
-    paths: {
-      [PATHS.flux]: operation('getFlux', [fluxId]),
-      [PATHS.fluxOfAccount]: operation('getFluxOfAccount', [WAC_PARAMETER, fluxId]),
+      parameters: {
+        type: 'object',
+        additionalProperties: { type: ['string', 'number', 'boolean'] },
+        description: `Any other parameter, passed on under its own name; refused are ${[...REJECTED].join(', ')}.`,
+      },
+    }),
+    headers: requestHeaders('If-None-Match', 'If-Modified-Since', 'Range'),
+    response: {
+      200: { description: 'The response of the resource server, byte for byte.', headers, content },
+      206: { description: 'The range that was asked for.', headers, content },
+      304: {
+        type: 'null',
+        description: 'Unchanged since `If-None-Match` or `If-Modified-Since`.',
+        headers,
+      },
+      406: problemOrPage('not_acceptable'),
+      429: forwardProblem('rate_limited'),
+      ...FORWARD_PROBLEMS,
     },
-    schemas: {
-      Flux: { description: "The resource server's document does not show the body of a Flux." },
-      ...FORWARD_SCHEMAS,
-    },
+    ...(isSessionOptional ? { security: [{ session: [] }, {}] } : {}),
   }
+  const fluxId = { type: 'string', pattern: FLUX_ID.source }
+  return [
+    { url: PATHS.flux, schema: { ...common, operationId: 'getFlux', params: parameters({ fluxId }) } },
+    {
+      url: PATHS.fluxOfAccount,
+      schema: {
+        ...common,
+        operationId: 'getFluxOfAccount',
+        params: parameters({ wac: WAC_SCHEMA, fluxId }),
+      },
+    },
+  ]
 }

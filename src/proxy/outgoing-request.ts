@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
 import type { Method } from '../config/operations.ts'
 import { problem } from '../errors.ts'
-import { inPath, problemOrPage } from '../http/openapi.ts'
+import { problemOrPage } from '../http/openapi.ts'
 import { parameterAt } from '../http/problems.ts'
 import { WAC } from '../paths.ts'
 
@@ -110,15 +110,14 @@ function decode(text: string, parameter: string): string {
   }
 }
 
-/** The account code in the OpenAPI document. */
-export const WAC_PARAMETER = inPath('wac', WAC.source)
+/** Schema of an account code in a path. */
+export const WAC_SCHEMA = { type: 'string', pattern: WAC.source }
 
-/** Schemas of `FORWARD_PROBLEMS`: the resource server's own errors are relayed as they are. */
-export const FORWARD_SCHEMAS = {
-  PlatformError: {
-    type: ['object', 'array', 'string', 'number', 'boolean', 'null'],
-    description: 'An error of the resource server, byte for byte. Its document does not show the shape.',
-  },
+/** What `forwardProblem` refers to: the resource server's own errors are relayed as they are. */
+export const PLATFORM_ERROR = {
+  $id: 'PlatformError',
+  type: ['object', 'array', 'string', 'number', 'boolean', 'null'],
+  description: 'An error of the resource server, byte for byte. Its document does not show the shape.',
 }
 
 /** A problem of a forwarded operation, or the resource server's own response with the same status. */
@@ -128,7 +127,7 @@ export function forwardProblem(description: string) {
     ...response,
     content: {
       ...response.content,
-      'application/json': { schema: { $ref: '#/components/schemas/PlatformError' } },
+      'application/json': { schema: { $ref: 'PlatformError#' } },
       '*/*': {
         schema: { type: 'string', description: 'An error of the resource server in another format.' },
       },
@@ -136,7 +135,7 @@ export function forwardProblem(description: string) {
   }
 }
 
-/** The problems that every forwarded operation shares, for the OpenAPI document. */
+/** The problems that every forwarded operation shares. */
 export const FORWARD_PROBLEMS = {
   400: forwardProblem('invalid_request'),
   401: forwardProblem('login_required'),

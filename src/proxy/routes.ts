@@ -2,27 +2,26 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Config } from '../config/config.ts'
 import { proxyFor } from '../config/egress.ts'
 import { addExactJsonBodies, addNoBodies, requireJson, requireNoBody } from '../http/body.ts'
-import type { KnownPath } from '../http/hooks.ts'
-import type { OpenApiFragment } from '../http/openapi.ts'
 import type { Logger } from '../log.ts'
 import type { AuthorizationServer } from '../oauth/client.ts'
-import { PATHS } from '../paths.ts'
 import { comesFromOwnOrigin, crossOrigin } from '../session/same-origin.ts'
 import { createApplicationToken } from '../tokens/application-token.ts'
 import { type ApplicationCallers, createApplicationCallers } from './application-caller.ts'
 import { type CallersOptions, createCallers } from './caller.ts'
 import { createForward, type ForwardOptions } from './forward.ts'
-import { getFluxOpenApi, readGetFlux } from './get-flux.ts'
-import { type CompiledOperation, compileOperation, patternOf, type Target } from './operation.ts'
-import { operationsOpenApi } from './operation-openapi.ts'
+import { FLUX, type FluxParams, getFluxRoutes, readGetFlux } from './get-flux.ts'
+import { type CompiledOperation, compileOperation, type Target } from './operation.ts'
+import { bodySchemaOf, schemaOf } from './operation-schema.ts'
+import { PLATFORM_ERROR } from './outgoing-request.ts'
 import { createResourceServer, type ResourceServer, type ResourceServerOptions } from './resource-server.ts'
 import {
   readSiteTarget,
-  SITE_BODY_SCHEMA,
+  SITE_SCHEMAS,
   type SiteBody,
+  type SiteParams,
   type SiteTarget,
   toUpdateSite,
-  updateSiteOpenApi,
+  UPDATE_SITE_ROUTES,
 } from './update-site.ts'
 
 declare module 'fastify' {
@@ -48,32 +47,6 @@ export type WrapResourceServer = (inner: ForwardOptions['resourceServer']) => Fo
 interface Proxy {
   /** To be called when the public server is closed: waits for the open calls, then closes the connections. */
   close(): Promise<void>
-}
-
-const BUILT_IN_PATHS: readonly KnownPath[] = [
-  { path: PATHS.flux, allow: 'GET, HEAD' },
-  { path: PATHS.fluxOfAccount, allow: 'GET, HEAD' },
-  { path: PATHS.site, allow: 'PUT' },
-  { path: PATHS.siteOfAccount, allow: 'PUT' },
-  { path: PATHS.siteInBody, allow: 'POST' },
-  { path: PATHS.siteInBodyAsJson, allow: 'POST', mayBeFile: true },
-]
-
-/** The paths of this folder with their methods, for the response to any other method. */
-export function proxyPaths({ operations }: Pick<Config, 'operations'>): KnownPath[] {
-  const declared = operations.map((operation) => ({
-    path: patternOf(operation),
-    allow: operation.method === 'GET' ? 'GET, HEAD' : operation.method,
-  }))
-  return [...BUILT_IN_PATHS, ...declared]
-}
-
-/** The OpenAPI document's part on this folder, as served with this configuration. */
-export function proxyOpenApi({
-  clientFluxAllowed,
-  operations,
-}: Pick<Config, 'clientFluxAllowed' | 'operations'>): OpenApiFragment[] {
-  return [getFluxOpenApi(clientFluxAllowed !== null), updateSiteOpenApi(), ...operationsOpenApi(operations)]
 }
 
 /**
@@ -133,6 +106,7 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
       done(own ? undefined : crossOrigin(request.headers, publicUrl))
     })
 
+    for (const schema of [PLATFORM_ERROR, FLUX, ...SITE_SCHEMAS]) scope.addSchema(schema)
     addExactJsonBodies(scope)
 
     const declared = config.operations.map((operation) => compileOperation(operation, accounts))
@@ -142,32 +116,25 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
       for (const one of declared) if (one.operation.body === null) addDeclared(bodiless, one, requireNoBody)
     })
 
-    for (const url of [PATHS.flux, PATHS.fluxOfAccount]) {
-      scope.route({
+    for (const route of getFluxRoutes(clientFluxAllowed !== null)) {
+      scope.route<{ Params: FluxParams }>({
+        ...route,
         method: ['GET', 'HEAD'],
-        url,
         handler: (request, reply) => forward(request, reply, readGetFlux(request, accounts)),
       })
     }
 
-    for (const { method, url } of [
-      { method: 'PUT', url: PATHS.site },
-      { method: 'PUT', url: PATHS.siteOfAccount },
-      { method: 'POST', url: PATHS.siteInBody },
-      { method: 'POST', url: PATHS.siteInBodyAsJson },
-    ]) {
-      scope.route({
-        method,
-        url,
+    for (const route of UPDATE_SITE_ROUTES) {
+      scope.route<{ Params: SiteParams; Body: SiteBody }>({
+        ...route,
         bodyLimit: upstream.bodyLimitBytes,
-        schema: { body: SITE_BODY_SCHEMA },
         // Problems with path, query and type come before those with the body, which is read next.
         async onRequest(request) {
           request.siteTarget = readSiteTarget(request, accounts)
           requireJson(request)
         },
         handler: (request, reply) =>
-          forward(request, reply, toUpdateSite(request.siteTarget!, request.body as SiteBody, accounts)),
+          forward(request, reply, toUpdateSite(request.siteTarget!, request.body, accounts)),
       })
     }
   })
@@ -178,9 +145,14 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
     checkHeaders: (request: FastifyRequest) => void,
   ): void {
     const { method } = operation
+    const bodySchema = bodySchemaOf(operation)
+    if (bodySchema !== null) scope.addSchema(bodySchema)
     scope.route({
       method: method === 'GET' ? ['GET', 'HEAD'] : method,
       url,
+      schema: schemaOf(operation),
+      // `toOutgoing` validates the body, after it has filled it in.
+      validatorCompiler: () => () => true,
       bodyLimit: upstream.bodyLimitBytes,
       // Problems with path, query and type come before those with the body, which is read next.
       onRequest(request, _reply, done) {

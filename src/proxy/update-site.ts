@@ -1,6 +1,6 @@
 import type { FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
-import { CSRF_PARAMETER, inPath, inQuery, jsonBody, type OpenApiFragment } from '../http/openapi.ts'
+import { parameters, requestHeaders } from '../http/openapi.ts'
 import { parameterAt } from '../http/problems.ts'
 import { PATHS, WAC } from '../paths.ts'
 import {
@@ -10,7 +10,7 @@ import {
   type OutgoingRequest,
   queryParameters,
   readWac,
-  WAC_PARAMETER,
+  WAC_SCHEMA,
 } from './outgoing-request.ts'
 
 /** The part of an UpdateSite request that is known before its body is read. */
@@ -34,8 +34,9 @@ export interface SiteBody {
   parentInfrastructureID?: number | null | ''
 }
 
-/** JSON schema of `SiteBody`: the routes validate with it, and OpenAPI shows it. */
-export const SITE_BODY_SCHEMA = {
+/** JSON schema of `SiteBody`. */
+export const SITE_UPDATE = {
+  $id: 'SiteUpdate',
   type: 'object',
   description: 'What the platform does with a member that is absent is not documented: send all of them.',
   additionalProperties: false,
@@ -58,9 +59,17 @@ export const SITE_BODY_SCHEMA = {
 
 const CALLBACK_NAME = /^[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*$/
 
+export interface SiteParams {
+  wac?: string
+  siteId?: string
+}
+
 /** Path and query of `PUT /site/…` and `POST /site`. Throws the problem with them. */
-export function readSiteTarget(request: FastifyRequest, accounts: AccountRules): SiteTarget {
-  const { wac, siteId: given } = request.params as { wac?: string; siteId?: string }
+export function readSiteTarget(
+  request: FastifyRequest<{ Params: SiteParams }>,
+  accounts: AccountRules,
+): SiteTarget {
+  const { wac, siteId: given } = request.params
   const site = given === undefined ? null : readSiteId(given)
   const path = site === null ? null : { siteId: site.siteId, wac: readWac(wac, accounts) }
   let asJson = site?.asJson ?? request.routeOptions.url === PATHS.siteInBodyAsJson
@@ -129,7 +138,8 @@ const SEVEN_DIGITS = {
 }
 
 /** A Site (service document, section 2.1). */
-const SITE_SCHEMA = {
+const SITE = {
+  $id: 'Site',
   type: 'object',
   required: ['wType', 'id', 'name', 'description', 'code', 'creationDate', 'updateDate'],
   properties: {
@@ -145,51 +155,67 @@ const SITE_SCHEMA = {
   },
 } as const
 
-/** UpdateSite in the OpenAPI document. */
-export function updateSiteOpenApi(): OpenApiFragment {
-  const operation = (operationId: string, parameters: object[], body = 'SiteUpdate') => ({
-    operationId,
-    tags: ['platform'],
-    summary: 'UpdateSite',
-    parameters: [
-      ...parameters,
-      inQuery('format', { type: 'string', enum: ['json'] }),
-      inQuery('callback', {
-        type: 'string',
-        maxLength: 64,
-        pattern: CALLBACK_NAME.source,
-        description: 'Wraps the response as JSONP.',
-      }),
-      CSRF_PARAMETER,
-    ],
-    requestBody: jsonBody(body),
-    responses: {
-      200: {
-        description:
-          'The updated Site, byte for byte; with `callback` as a script that calls the function with it.',
-        content: {
-          'application/json': { schema: { $ref: '#/components/schemas/Site' } },
-          // With `callback`: a script that calls the function with the Site.
-          'text/javascript': { schema: { $ref: '#/components/schemas/Site' } },
-        },
+/** What the schemas of the routes refer to. */
+export const SITE_SCHEMAS = [
+  SITE,
+  SITE_UPDATE,
+  { ...SITE_UPDATE, $id: 'SiteUpdateInBody', required: ['siteID'] },
+]
+
+const COMMON_SCHEMA = {
+  tags: ['platform'],
+  summary: 'UpdateSite',
+  querystring: parameters({
+    format: { type: 'string', enum: ['json'] },
+    callback: {
+      type: 'string',
+      maxLength: 64,
+      pattern: CALLBACK_NAME.source,
+      description: 'Wraps the response as JSONP.',
+    },
+  }),
+  headers: requestHeaders(),
+  response: {
+    200: {
+      description:
+        'The updated Site, byte for byte; with `callback` as a script that calls the function with it.',
+      content: {
+        'application/json': { schema: { $ref: 'Site#' } },
+        // With `callback`: a script that calls the function with the Site.
+        'text/javascript': { schema: { $ref: 'Site#' } },
       },
-      413: forwardProblem('payload_too_large'),
-      415: forwardProblem('unsupported_media_type'),
-      ...FORWARD_PROBLEMS,
     },
-  })
-  const siteId = inPath('siteId', '^[0-9]{1,16}(\\.json)?$')
-  return {
-    paths: {
-      [PATHS.site]: { put: operation('updateSite', [siteId]) },
-      [PATHS.siteOfAccount]: { put: operation('updateSiteOfAccount', [WAC_PARAMETER, siteId]) },
-      [PATHS.siteInBody]: { post: operation('updateSiteInBody', [], 'SiteUpdateInBody') },
-      [PATHS.siteInBodyAsJson]: { post: operation('updateSiteInBodyAsJson', [], 'SiteUpdateInBody') },
-    },
-    schemas: {
-      Site: SITE_SCHEMA,
-      SiteUpdate: SITE_BODY_SCHEMA,
-      SiteUpdateInBody: { ...SITE_BODY_SCHEMA, required: ['siteID'] },
-    },
-  }
+    413: forwardProblem('payload_too_large'),
+    415: forwardProblem('unsupported_media_type'),
+    ...FORWARD_PROBLEMS,
+  },
 }
+
+const siteId = { type: 'string', pattern: '^[0-9]{1,16}(\\.json)?$' }
+const ofPath = { ...COMMON_SCHEMA, body: { $ref: 'SiteUpdate#' } }
+const inBody = { ...COMMON_SCHEMA, body: { $ref: 'SiteUpdateInBody#' } }
+
+/** The routes of UpdateSite. */
+export const UPDATE_SITE_ROUTES = [
+  {
+    method: 'PUT',
+    url: PATHS.site,
+    schema: { ...ofPath, operationId: 'updateSite', params: parameters({ siteId }) },
+  },
+  {
+    method: 'PUT',
+    url: PATHS.siteOfAccount,
+    schema: {
+      ...ofPath,
+      operationId: 'updateSiteOfAccount',
+      params: parameters({ wac: WAC_SCHEMA, siteId }),
+    },
+  },
+  { method: 'POST', url: PATHS.siteInBody, schema: { ...inBody, operationId: 'updateSiteInBody' } },
+  {
+    method: 'POST',
+    url: PATHS.siteInBodyAsJson,
+    schema: { ...inBody, operationId: 'updateSiteInBodyAsJson' },
+    config: { mayBeFile: true },
+  },
+]

@@ -1,10 +1,8 @@
 // Constant calls while servers are restarted: kept and new connections, reads and updates.
 
-import { Agent, request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http'
+import { Agent, request as httpRequest, type RequestOptions } from 'node:http'
 import { request as httpsRequest, Agent as TlsAgent } from 'node:https'
 import type { Teardown } from './child.ts'
-import { requireDocumented } from './documented.ts'
-import { portOfUrl } from './ports.ts'
 import { elapsed } from './wait.ts'
 
 /** Where a call goes, and what it brings. */
@@ -30,7 +28,7 @@ const CALLS: readonly Call[] = [
   { method: 'POST', path: '/site', body: '{"siteID":1,"name":"A"}' },
 ]
 
-/** The status of one call; the code of the failure if the response is incomplete, or what is not as documented. */
+/** The status of one call; the code of the failure if the response is incomplete. */
 export function call(
   { url, headers, tls }: Target,
   { method, path, body }: Call,
@@ -41,26 +39,12 @@ export function call(
   return new Promise((resolve) => {
     const send = tls === undefined ? httpRequest : httpsRequest
     send(`${url}${path}`, options, (response) => {
-      const chunks: Buffer[] = []
-      response.on('data', (chunk: Buffer) => chunks.push(chunk))
-      response.once('close', () => resolve(response.complete ? judge(response, chunks) : 'cut off'))
+      response.resume()
+      response.once('close', () => resolve(response.complete ? response.statusCode! : 'cut off'))
     })
       .on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? error.message))
       .end(body)
   })
-
-  function judge({ statusCode: status = 0, headers }: IncomingMessage, chunks: Buffer[]): number | string {
-    const header = (name: string) => (headers[name] === undefined ? undefined : String(headers[name]))
-    const text = Buffer.concat(chunks).toString()
-    try {
-      // A reverse proxy of a test has a port of its own, but the origin of the server behind it.
-      const origin = tls === undefined ? url : `https://${tls.servername}`
-      requireDocumented(portOfUrl(origin), { method, target: path, status, header, body: text })
-      return status
-    } catch (error) {
-      return String(error)
-    }
-  }
 }
 
 interface Pace {

@@ -88,7 +88,7 @@ export async function startBff(
     return await startBff(t, platform, env)
   }
   app.start()
-  checkResponsesOf(t, port, config)
+  checkResponsesOf(t, port, () => app.server.swagger())
   t.teardown(() => app.stop())
   const { publicUrl } = config
   return {

@@ -161,7 +161,7 @@ t.test('a failed sign-in gets a page with its status, what to do and the request
       code: 'invalid_request',
       status: 400,
       open: to('/auth/callback/%ff?code=a'),
-      text: 'The path holds a percent sign that encodes nothing.',
+      text: 'Go back and start again.',
     },
     { code: 'not_found', status: 404, open: to(`/auth/${PLANTED}`) },
     { code: 'not_found', status: 404, open: to('/auth/callback/') },
@@ -304,7 +304,7 @@ t.test('an unexpected error gets a page without its text', async (t) => {
   if (!parsed.ok) throw new Error(parsed.faults.join())
   const server = createServer(parsed.config, createLog('silent'))
   addHooks(server, {
-    ...{ secure: false, knownPaths: [], openApi: {}, accessLog: 'off', log: createLog('silent') },
+    ...{ secure: false, hasOperations: false, accessLog: 'off', log: createLog('silent') },
     observe() {},
     sessionOf: () => null,
     fallback: () => Promise.reject(new TypeError(PLANTED)),

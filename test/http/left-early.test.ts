@@ -24,7 +24,7 @@ t.test('a browser that leaves before its file is read is client_gone, and no fau
   const events = new EventEmitter()
   const [asked, failed] = [once(events, 'asked'), once(events, 'failed')]
   addHooks(server, {
-    ...{ secure: false, knownPaths: [], openApi: {}, accessLog: 'errors', log: createLog('info', sink) },
+    ...{ secure: false, hasOperations: false, accessLog: 'errors', log: createLog('info', sink) },
     observe() {},
     sessionOf: () => null,
     async fallback(request, reply) {

@@ -8,9 +8,7 @@ import openapiTS, { astToString } from 'openapi-typescript'
 import t from 'tap'
 import ts from 'typescript'
 import { readDeclaredOperations } from '../../sandbox/operations.ts'
-import { parseConfig } from '../../src/config/config.ts'
 import { checkResponsesOf, createCheck, requireDocumented } from '../helpers/documented.ts'
-import { SERVER_ENV } from '../helpers/server-process.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { portOf, readAnswers } from './wire.ts'
 
@@ -253,8 +251,7 @@ t.test('the check of responses against the description finds what differs', asyn
 })
 
 t.test('fetch in a test rejects if a server responds otherwise than documented', async (t) => {
-  const parsed = parseConfig({ ...SERVER_ENV, PUBLIC_URL: 'http://localhost:9' })
-  if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
+  const { app } = await startBff(t, await startSandbox(t))
   const json = { 'content-type': 'application/json' }
   const server = createServer(({ url }, response) => {
     if (url === '/auth/logout') response.writeHead(418).end()
@@ -272,7 +269,7 @@ t.test('fetch in a test rejects if a server responds otherwise than documented',
       return `http://127.0.0.1:${(listener.address() as AddressInfo).port}`
     }),
   )
-  checkResponsesOf(t, Number(new URL(url ?? '').port), parsed.config)
+  checkResponsesOf(t, Number(new URL(url ?? '').port), () => app.server.swagger())
 
   await t.rejects(
     fetch(`${url}/auth/logout`, { method: 'POST' }),

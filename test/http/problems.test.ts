@@ -201,8 +201,7 @@ async function askFailing(t: Test, fault: Error) {
   const server = createServer(parsed.config, createLog('silent'))
   addHooks(server, {
     secure: false,
-    knownPaths: [],
-    openApi: {},
+    hasOperations: false,
     accessLog: 'errors',
     log: createLog('info', sink),
     observe: () => {},

@@ -1,4 +1,8 @@
 import t from 'tap'
+import { createServer } from '../../src/http/server.ts'
+import { createLog } from '../../src/log.ts'
+import { SESSION_SCHEMA, SHARED_SCHEMAS, STAY_SCHEMA } from '../../src/login/session-info.ts'
+import { configOf } from '../config/environment.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { elapsed } from '../helpers/wait.ts'
@@ -52,6 +56,35 @@ t.test(
     t.equal(calls.length, 0, 'reading the session does not call the resource server')
   },
 )
+
+t.test('a member that the schema of the session does not name is not sent', async (t) => {
+  const server = createServer(configOf({}), createLog('silent'))
+  t.teardown(() => server.close())
+  for (const schema of SHARED_SCHEMAS) server.addSchema(schema)
+  const facts = {
+    ...{
+      authenticated: true,
+      flow: 'code',
+      refreshable: true,
+      wac: null,
+      user: null,
+      sessionId: '0'.repeat(12),
+    },
+    ...Object.fromEntries(
+      ['createdAt', 'idleExpiresAt', 'expiresAt', 'accessTokenExpiresAt', 'now'].map((name) => [
+        name,
+        '2026-01-01T00:00:00.000Z',
+      ]),
+    ),
+  }
+  for (const [url, schema] of [
+    ['/one', SESSION_SCHEMA],
+    ['/two', STAY_SCHEMA],
+  ] as const) {
+    server.get(url, { schema }, async () => ({ ...facts, accessToken: 'planted', refreshToken: 'planted' }))
+  }
+  for (const url of ['/one', '/two']) t.strictSame((await server.inject(url)).json(), facts, url)
+})
 
 t.test('without a default account wac is null', async (t) => {
   const sandbox = await startSandbox(t)

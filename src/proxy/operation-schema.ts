@@ -1,0 +1,62 @@
+import { ID, type Operation, type ParameterType, type QueryType } from '../config/operations.ts'
+import { parameters, problemOrPage, requestHeaders } from '../http/openapi.ts'
+import { MEDIA_TYPE } from './formats.ts'
+import { FORWARD_PROBLEMS, forwardProblem, WAC_SCHEMA } from './outgoing-request.ts'
+
+/** Schema of the route of a declared operation. That of its body is `bodySchemaOf`. */
+export function schemaOf(operation: Operation) {
+  const { name, segments, query, formats, body, application } = operation
+  const inPath = segments.flatMap((part): [name: string, schema: object][] => {
+    if ('literal' in part) return []
+    const { parameter } = part
+    const schema = parameter === 'wac' ? WAC_SCHEMA : schemaOfParameter(operation.parameters[parameter]!)
+    return [[parameter, schema]]
+  })
+  const content = {
+    ...Object.fromEntries(
+      formats.map((format) => [MEDIA_TYPE[format], { schema: format === 'JSON' ? {} : { type: 'string' } }]),
+    ),
+    '*/*': { schema: { type: 'string', description: 'Another type that the resource server chose.' } },
+  }
+  return {
+    operationId: name,
+    tags: ['platform'],
+    summary: name,
+    params: parameters(Object.fromEntries(inPath)),
+    querystring: parameters({
+      format: { type: 'string', enum: formats },
+      ...Object.fromEntries(
+        Object.entries(query).map(([parameter, type]) => [parameter, schemaOfQuery(type)]),
+      ),
+    }),
+    headers: requestHeaders(),
+    ...(body === null ? {} : { body: { $ref: `${name}Body#` } }),
+    response: {
+      '2XX': { description: 'The response of the resource server, byte for byte.', content },
+      304: { type: 'null', description: 'Unchanged since `If-None-Match` or `If-Modified-Since`.' },
+      406: problemOrPage('not_acceptable'),
+      ...(body === null
+        ? {}
+        : { 413: forwardProblem('payload_too_large'), 415: forwardProblem('unsupported_media_type') }),
+      ...FORWARD_PROBLEMS,
+    },
+    ...(application ? { security: [{ session: [] }, {}] } : {}),
+  }
+}
+
+/** The shared schema of an operation's body; null if it takes none. */
+export function bodySchemaOf({ name, body }: Operation): object | null {
+  return body === null ? null : { type: 'object', ...body.schema, $id: `${name}Body` }
+}
+
+function schemaOfParameter(type: ParameterType): object {
+  if (typeof type === 'object') return { type: 'string', enum: type.enum }
+  return { type: 'string', pattern: type === 'integer' ? '^(0|[1-9][0-9]{0,15})$' : ID.source }
+}
+
+function schemaOfQuery(type: QueryType): object {
+  if (type === 'text') return { type: 'string', maxLength: 512 }
+  if (typeof type === 'string') return { type }
+  if ('enum' in type) return { type: 'string', enum: type.enum }
+  return { type: 'integer', minimum: type.integer[0], maximum: type.integer[1] }
+}
