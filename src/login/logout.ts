@@ -19,13 +19,14 @@ interface LogoutOptions {
 export function createLogout({ sessions, cookies, store, log }: LogoutOptions) {
   return async function logout(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const key = cookies.recordKeyIn(request)
-    if (key !== null) {
-      await sessions.end(key, 'logout', { request: requestInLog(request) })
-      log.info({ event: 'logout.succeeded', ...requestInLog(request), recordKey: inLog(key) }, 'signed out')
-    }
+    if (request.session.state !== undefined) await request.session.destroy()
+    // By the record cookie alone: the session cookie is repeated or missing.
+    else if (key !== null) await sessions.end(key, 'logout', { request: requestInLog(request) })
     // Without a readable cookie there is nothing to end here. Keep the cookies if the store is down: another replica
     // may have their secret.
     else await store.ping()
+    if (key !== null)
+      log.info({ event: 'logout.succeeded', ...requestInLog(request), recordKey: inLog(key) }, 'signed out')
     cookies.clearSession(reply)
     return reply.code(204).send()
   }

@@ -4,7 +4,7 @@ import type { SessionFlow } from '../config/variables.ts'
 import type { Problem, ProblemCode } from '../errors.ts'
 import { addJsonBodies } from '../http/body.ts'
 import { PATHS } from '../paths.ts'
-import { addBrowserSession, addCookies } from '../session/fastify-session.ts'
+import { addBrowserSession, addCookies, addNewSession } from '../session/fastify-session.ts'
 import { comesFromOwnOrigin, crossOrigin } from '../session/same-origin.ts'
 import { callbackPath, callbackSchema, createCallback } from './callback.ts'
 import type { LoginOptions } from './context.ts'
@@ -34,9 +34,6 @@ const OPTIONAL_FLOWS: Readonly<Record<Exclude<SessionFlow, 'code'>, OptionalFlow
   password: PASSWORD_FLOW,
 }
 
-/** A browser that navigates here sees a problem as a page. */
-const PAGES: ReadonlySet<string | undefined> = new Set([PATHS.login, PATHS.callback, PATHS.callbackOfLogin])
-
 /** The routes that do not sign in. A problem of any other route is a failed sign-in. */
 const NO_SIGN_IN: ReadonlySet<string | undefined> = new Set([PATHS.session, PATHS.logout])
 
@@ -60,7 +57,7 @@ function servedFlows({ flows }: Oauth): readonly OptionalFlow[] {
 
 /** Serves sign-in, session facts and logout. Tokens go from here to the session, and never to the browser. */
 export async function addLogin(app: FastifyInstance, options: LoginOptions): Promise<void> {
-  const { config, store, cookies, keyring, clock, log } = options
+  const { config, cookies, keyring, clock, log } = options
   const { oauth, publicUrl } = config
   const loginCookies = createLoginCookies({ keyring, cookies, publicUrl, oauth, now: clock.wall })
   const page = createSignInProblemPage(oauth.flows.has('token') ? FORGET_FRAGMENT : undefined)
@@ -81,7 +78,7 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
     if (code !== 'rate_limited') return
     const line = { event: 'rate_limit.exceeded', ...browserOf(request, cookies) }
     const path = request.routeOptions.url
-    const cause = PAGES.has(path) ? TOO_MANY_SIGN_INS : TOO_MANY_PASSWORDS
+    const cause = request.routeOptions.config.page ? TOO_MANY_SIGN_INS : TOO_MANY_PASSWORDS
     log.warn({ ...line, path }, cause)
   }
 
@@ -99,30 +96,18 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
     })
     for (const schema of SHARED_SCHEMAS) scope.addSchema(schema)
     scope.get(PATHS.login, { schema: startSchema(oauth.flows), config: { page } }, createStart(context))
-    // Outside of the browser session: a session that cannot be read can still be ended.
-    const logout = createLogout(context)
-    // The hook responds before the body is read: browsers send any body that a page or a form gives them. The handler,
-    // which Fastify requires, never runs.
-    scope.route({
-      method: 'POST',
-      url: PATHS.logout,
-      schema: LOGOUT_SCHEMA,
-      onRequest: logout,
-      handler: logout,
-    })
 
     await scope.register(async (inSession) => {
-      await addBrowserSession(inSession, { cookies, store })
-      const callback = { schema: callbackSchema(oauth), config: { page } }
-      inSession.get(callbackPath(oauth.redirect), callback, createCallback(context))
+      await addBrowserSession(inSession, context)
       inSession.route({
         method: ['GET', 'HEAD'],
         url: PATHS.session,
         schema: SESSION_SCHEMA,
         handler: createSessionInfo(context),
       })
+      // These hooks respond before the body is read: browsers send any body that a page or a form gives them. The
+      // handlers, which Fastify requires, never run.
       const staySignedIn = createStaySignedIn(context)
-      // As for the logout: the hook responds.
       inSession.route({
         method: 'POST',
         url: PATHS.session,
@@ -130,8 +115,22 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
         onRequest: staySignedIn,
         handler: staySignedIn,
       })
-      addJsonBodies(inSession)
-      for (const flow of servedFlows(oauth)) flow.addRoutes(inSession, context)
+      const logout = createLogout(context)
+      inSession.route({
+        method: 'POST',
+        url: PATHS.logout,
+        schema: LOGOUT_SCHEMA,
+        onRequest: logout,
+        handler: logout,
+      })
+    })
+
+    await scope.register(async (signingIn) => {
+      await addNewSession(signingIn, context)
+      const callback = { schema: callbackSchema(oauth), config: { page } }
+      signingIn.get(callbackPath(oauth.redirect), callback, createCallback(context))
+      addJsonBodies(signingIn)
+      for (const flow of servedFlows(oauth)) flow.addRoutes(signingIn, context)
     })
   })
 }

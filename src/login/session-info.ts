@@ -2,12 +2,11 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import { SESSION_FLOWS } from '../config/variables.ts'
 import { problem } from '../errors.ts'
 import { jsonResponse, problemResponse, requestHeaders } from '../http/openapi.ts'
-import { requestInLog } from '../log.ts'
 import { PATHS } from '../paths.ts'
-import type { SessionCookies } from '../session/cookies.ts'
+import { recordKeyOf, type SessionCookies } from '../session/cookies.ts'
 import type { NewSession, Sessions } from '../session/lifecycle.ts'
-import { END_REASONS, type Found, type LiveSession, NO_COOKIE, notLiveProblem } from '../session/session.ts'
-import { inLog, type RecordKey, type RecordStore } from '../store/store.ts'
+import { END_REASONS, type Found, NO_COOKIE, notLiveProblem } from '../session/session.ts'
+import { inLog, type RecordStore } from '../store/store.ts'
 
 /** The facts of a live session that a page may know; instants in ISO 8601, UTC. */
 export type SessionFacts = (session: NewSession) => object
@@ -35,28 +34,28 @@ export function createSessionFacts({
   })
 }
 
-interface SessionInfoOptions {
-  sessions: Pick<Sessions, 'find' | 'touch'>
-  store: Pick<RecordStore, 'read'>
-  cookies: SessionCookies
-  sessionFacts: SessionFacts
-}
-
 const SIGNED_OUT = { authenticated: false, loginUrl: PATHS.login }
 const NO_RECORD = '0'.repeat(64)
 
 /** `GET /auth/session`: the facts of the caller's session. Does not extend it, and never sends a token. */
-export function createSessionInfo({ sessions, store, cookies, sessionFacts }: SessionInfoOptions) {
+export function createSessionInfo({
+  store,
+  cookies,
+}: {
+  store: Pick<RecordStore, 'read'>
+  cookies: SessionCookies
+}) {
   return async function sessionInfo(request: FastifyRequest, reply: FastifyReply): Promise<object> {
-    if (request.recordKey === null) {
+    const { state } = request.session
+    if (state === undefined) {
       // Throws while the store cannot be read; a store that only refuses writes passes.
       await store.read(NO_RECORD)
       return SIGNED_OUT
     }
-    const found = await sessions.find(request.recordKey, requestInLog(request))
-    if (found.kind !== 'live') return signedOut(found)
+    if (state.kind === 'unknown') throw state.cause
+    if (state.kind !== 'live') return signedOut(state)
     renewCookies(request, reply, cookies)
-    return sessionFacts(found.session)
+    return state.facts
   }
 }
 
@@ -69,32 +68,35 @@ function signedOut(found: Exclude<Found, { kind: 'live' }>): object {
 export function createStaySignedIn({
   sessions,
   cookies,
-  sessionFacts,
-}: Pick<SessionInfoOptions, 'sessions' | 'cookies' | 'sessionFacts'>) {
+}: {
+  sessions: Pick<Sessions, 'touch'>
+  cookies: SessionCookies
+}) {
   return async function staySignedIn(request: FastifyRequest, reply: FastifyReply): Promise<object> {
-    const key = request.recordKey
-    if (key === null) throw problem('login_required', NO_COOKIE)
     // Activity is recorded without a look at the limits, so a session that has passed one must be found first.
-    await findLive(key, request)
-    await sessions.touch(key)
-    const session = await findLive(key, request)
+    requireFacts(request)
+    await sessions.touch(recordKeyOf(request.session.sessionId))
+    await request.session.reload()
+    const facts = requireFacts(request)
     renewCookies(request, reply, cookies)
     // Fastify would read the body after this hook, so the response is sent here.
-    return reply.send(sessionFacts(session))
+    return reply.send(facts)
   }
+}
 
-  async function findLive(key: RecordKey, request: FastifyRequest): Promise<LiveSession> {
-    const found = await sessions.find(key, requestInLog(request))
-    if (found.kind === 'live') return found.session
-    throw notLiveProblem(found)
-  }
+function requireFacts({ session: { state } }: FastifyRequest): object {
+  if (state === undefined) throw problem('login_required', NO_COOKIE)
+  if (state.kind === 'unknown') throw state.cause
+  if (state.kind !== 'live') throw notLiveProblem(state)
+  return state.facts
 }
 
 /** Sets cookies again that an older secret has signed. */
 function renewCookies(request: FastifyRequest, reply: FastifyReply, cookies: SessionCookies): void {
-  if (request.renewedCookie === null || request.recordKey === null) return
-  cookies.setSession(reply, request.renewedCookie)
-  cookies.setRecordKey(reply, request.recordKey)
+  if (!request.cookieIsOld) return
+  const { sessionId, encryptedSessionId } = request.session
+  cookies.setSession(reply, encryptedSessionId)
+  cookies.setRecordKey(reply, recordKeyOf(sessionId))
 }
 
 const INSTANT = { type: 'string', format: 'date-time' }

@@ -1,28 +1,46 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import fastifyCookie from '@fastify/cookie'
 import fastifySession, { type SessionStore as LibraryStore } from '@fastify/session'
 import type { FastifyInstance } from 'fastify'
-import { type RecordKey, type SessionStore, StoreUnavailable } from '../store/store.ts'
+import { type RequestInLog, requestInLog } from '../log.ts'
+import { type SessionStore, StoreUnavailable } from '../store/store.ts'
 import { recordKeyOf, type SessionCookies } from './cookies.ts'
+import type { Sessions } from './lifecycle.ts'
+import type { Found, LiveSession } from './session.ts'
 
 /**
- * @fastify/session does three things here: it gives the routes of sign-in and session info `request.session`,
- * makes a new session id at a sign-in, and sets the session cookie of a sign-in. It keeps nothing: tokens and facts
- * are in the record (docs/decisions/0001), its session object is always empty, and saving it confirms a provisional
- * record. The proxy does without the library, because it would cost each call a read of the store.
+ * @fastify/session below /auth: it reads the session cookie, loads what a page may know of the session, makes the
+ * session of a sign-in with its cookie, and ends one at a sign-out. Tokens and facts stay in the record
+ * (docs/decisions/0001): nothing that is put into `request.session` is kept, and saving it confirms a record that is
+ * there. The proxy does without the library: a read of the store for each call would cost more than forwarding it.
+ * What the library cannot do is done here: it takes the first of repeated cookies, and clears one that an older secret
+ * has signed.
  */
 
+/** What a page may know of the session that its cookie names. */
+export type PageSession =
+  | { kind: 'live'; facts: object }
+  | Exclude<Found, { kind: 'live' }>
+  /** The store did not say. */
+  | { kind: 'unknown'; cause: unknown }
+
 declare module 'fastify' {
+  interface Session {
+    /** undefined without a session cookie of ours. */
+    state?: PageSession
+  }
   interface FastifyRequest {
-    /** The record that a verified session cookie names; it need not exist any more. */
-    recordKey: RecordKey | null
-    /** The session cookie signed under the newest secret; null if it already is. */
-    renewedCookie: string | null
+    /** An older secret has signed the session cookie, so it is to be set again. */
+    cookieIsOld: boolean
   }
 }
 
 interface BrowserSessionOptions {
   cookies: SessionCookies
   store: Pick<SessionStore, 'confirm'>
+  sessions: Pick<Sessions, 'find' | 'end'>
+  /** What a page may know of a live session. */
+  sessionFacts: (session: LiveSession) => object
 }
 
 /** Lets the routes of `scope` read cookies, and their replies set them. */
@@ -31,29 +49,50 @@ export async function addCookies(scope: FastifyInstance): Promise<void> {
 }
 
 /**
- * Gives the routes of `scope`, and no others, a browser session: `request.session`, `request.recordKey` and
- * `request.renewedCookie`. A route that saves its session sets the session cookie. All others only read, and set a
- * cookie only to renew one that an older secret has signed.
+ * Gives the routes of `scope` the session of the browser's cookie as `request.session`, with its `state`. No route sets
+ * or clears the cookie unless it says so.
  */
 export async function addBrowserSession(
   scope: FastifyInstance,
   options: BrowserSessionOptions,
 ): Promise<void> {
   const { cookies } = options
-  scope.decorateRequest('recordKey', null)
-  scope.decorateRequest('renewedCookie', null)
+  scope.decorateRequest('cookieIsOld', false)
   scope.addHook('onRequest', async (request) => {
     const verified = cookies.verifyIn(request.headers.cookie)
-    // The library would clear a cookie whose session has ended, and with it the reason of the end.
-    delete request.cookies[cookies.sessionName]
-    if (verified === null) return
-    request.recordKey = verified.recordKey
-    if (verified.underOlderSecret) request.renewedCookie = cookies.sign(verified.sessionId)
+    request.cookieIsOld = verified?.underOlderSecret ?? false
+    // The library clears a cookie that it did not sign like this.
+    request.cookies[cookies.sessionName] = verified === null ? '' : cookies.sign(verified.sessionId)
   })
+  await addLibrary(scope, options)
+}
 
+/**
+ * Gives the routes of `scope` a new session with a new id as `request.session`, whatever cookie the browser sent.
+ * Saving it confirms its record and sets the cookie.
+ */
+export async function addNewSession(scope: FastifyInstance, options: BrowserSessionOptions): Promise<void> {
+  scope.addHook('onRequest', async (request) => {
+    request.cookies[options.cookies.sessionName] = ''
+  })
+  await addLibrary(scope, options)
+}
+
+/** The request that the library's store works for: the library does not tell it. */
+const asking = new AsyncLocalStorage<RequestInLog>()
+
+async function addLibrary(scope: FastifyInstance, options: BrowserSessionOptions): Promise<void> {
+  const { cookies } = options
+  scope.addHook('onRequest', (request, _reply, done) => asking.run(requestInLog(request), done))
   await scope.register(fastifySession, {
     // With the library's own signer a change of secrets would sign users out.
-    secret: { sign: cookies.sign, unsign: neverCalled },
+    secret: {
+      sign: cookies.sign,
+      unsign(value) {
+        const verified = cookies.verify(value)
+        return { valid: verified !== null, renew: false, value: verified?.sessionId ?? null }
+      },
+    },
     cookieName: cookies.sessionName,
     cookie: cookies.sessionAttributes,
     idGenerator: cookies.newSessionId,
@@ -64,24 +103,39 @@ export async function addBrowserSession(
 }
 
 /**
- * The store as @fastify/session sees it. Saving a session confirms its record and never creates one, so it cannot revive
- * a session that has ended meanwhile.
+ * The store as @fastify/session sees it. It always finds something: the library would clear the cookie of a session that
+ * has ended, and with it the reason.
  */
-function createLibraryStore({ store }: BrowserSessionOptions): LibraryStore {
+export function createLibraryStore({
+  store,
+  sessions,
+  sessionFacts,
+}: Omit<BrowserSessionOptions, 'cookies'>): LibraryStore {
+  async function load(sessionId: string): Promise<{ state: PageSession }> {
+    try {
+      const found = await sessions.find(recordKeyOf(sessionId), asking.getStore())
+      return { state: found.kind === 'live' ? { kind: 'live', facts: sessionFacts(found.session) } : found }
+    } catch (cause) {
+      // A sign-out goes on: it ends the session here, and says 503.
+      return { state: { kind: 'unknown', cause } }
+    }
+  }
+
+  /** It never creates a record, so it cannot revive a session that has ended meanwhile. */
   async function confirm(sessionId: string): Promise<void> {
     if (await store.confirm(recordKeyOf(sessionId))) return
     throw new StoreUnavailable(new Error('there is no record to confirm'))
   }
 
+  async function end(sessionId: string): Promise<void> {
+    const request = asking.getStore()
+    await sessions.end(recordKeyOf(sessionId), 'logout', request === undefined ? {} : { request })
+  }
+
   // The library expects callbacks. It would wait forever for a store that returns promises.
   return {
+    get: (sessionId, done) => void load(sessionId).then((found) => done(null, found as never), done),
     set: (sessionId, _session, done) => void confirm(sessionId).then(() => done(), done),
-    get: neverCalled,
-    destroy: neverCalled,
+    destroy: (sessionId, done) => void end(sessionId).then(() => done(), done),
   }
-}
-
-/** For what the library requires but has no cause to call: it sees no session cookie, and no route destroys a session. */
-function neverCalled(): never {
-  throw new Error('sessions are found and ended without @fastify/session')
 }

@@ -10,10 +10,11 @@ import { createForward, type Forward } from '../../src/proxy/forward.ts'
 import type { Outcome } from '../../src/proxy/resource-server.ts'
 import { createSessionCache } from '../../src/session/cache.ts'
 import { createSessionCookies, recordKeyOf } from '../../src/session/cookies.ts'
+import { createLibraryStore } from '../../src/session/fastify-session.ts'
 import { createSessions } from '../../src/session/lifecycle.ts'
 import { createOutbox, type OutboxStore } from '../../src/store/outbox.ts'
 import { reportWrites } from '../../src/store/reported.ts'
-import { type RecordKey, StoreUnavailable } from '../../src/store/store.ts'
+import type { RecordKey } from '../../src/store/store.ts'
 import { createRevoker } from '../../src/tokens/revoker.ts'
 import { createTokens } from '../../src/tokens/tokens.ts'
 import { FleetTransport } from './connections.ts'
@@ -68,6 +69,7 @@ export class Replica implements Owner {
   readonly #forward: Forward
   readonly #logout: ReturnType<typeof createLogout>
   readonly #sessionInfo: ReturnType<typeof createSessionInfo>
+  readonly #libraryStore: ReturnType<typeof createLibraryStore>
   readonly #signIn: ReturnType<typeof createSignIn>
   readonly #stalls: { from: number; to: number }[] = []
   #underWay = 0
@@ -164,10 +166,10 @@ export class Replica implements Owner {
       log,
     })
     this.#logout = createLogout({ sessions, cookies, store, log })
-    this.#sessionInfo = createSessionInfo({
-      sessions,
+    this.#sessionInfo = createSessionInfo({ store, cookies })
+    this.#libraryStore = createLibraryStore({
       store,
-      cookies,
+      sessions,
       sessionFacts: createSessionFacts({ now: () => 0, defaultWac: null }),
     })
     this.#signIn = createSignIn({
@@ -278,19 +280,15 @@ export class Replica implements Owner {
   }
 
   async #poll({ cookies }: BrowserRequest) {
-    const verified = this.#cookies.verifyIn(headerOf(cookies))
     const setCookies = new Map<string, string>()
-    const request = {
-      recordKey: verified?.recordKey ?? null,
-      renewedCookie: verified?.underOlderSecret ? this.#cookies.sign(verified.sessionId) : null,
-    }
+    const request = await this.#loaded(cookies)
     const reply = { setCookie: (name: string, text: string) => void setCookies.set(name, text) }
     const facts = (await this.#sessionInfo(request as never, reply as never)) as { authenticated: boolean }
     return { status: 200, authenticated: facts.authenticated, setCookies }
   }
 
   async #signOut({ cookies }: BrowserRequest) {
-    const request = { headers: { cookie: headerOf(cookies) }, cookies: Object.fromEntries(cookies) }
+    const request = await this.#loaded(cookies)
     const reply = {
       clearCookie() {},
       code: () => reply,
@@ -299,6 +297,24 @@ export class Replica implements Owner {
     }
     await this.#logout(request as never, reply as never)
     return { status: 204, clearsCookies: true }
+  }
+
+  /** A request with its session, as @fastify/session makes it. */
+  async #loaded(cookies: BrowserRequest['cookies']) {
+    const verified = this.#cookies.verifyIn(headerOf(cookies))
+    const request = { headers: { cookie: headerOf(cookies) }, cookies: Object.fromEntries(cookies) }
+    if (verified === null) return { ...request, session: {} }
+    const { sessionId, underOlderSecret } = verified
+    const found = await new Promise<object>((resolve) =>
+      this.#libraryStore.get(sessionId, (_error, session) => resolve(session!)),
+    )
+    const session = {
+      ...found,
+      sessionId,
+      encryptedSessionId: this.#cookies.sign(sessionId),
+      destroy: () => settled((done) => this.#libraryStore.destroy(sessionId, done)),
+    }
+    return { ...request, cookieIsOld: underOlderSecret, session }
   }
 
   async #begin({ cookies, redeem, onKey }: BrowserRequest) {
@@ -313,11 +329,7 @@ export class Replica implements Owner {
       cookies: Object.fromEntries(cookies),
       session: {
         sessionId,
-        // As src/session/fastify-session.ts does it.
-        save: async () => {
-          if (await this.store.confirm(key)) return
-          throw new StoreUnavailable(new Error('there is no record to confirm'))
-        },
+        save: () => settled((done) => this.#libraryStore.set(sessionId, {} as never, done)),
       },
     }
     const reply = { setCookie: (name: string, text: string) => void setCookies.set(name, text) }
@@ -424,4 +436,9 @@ export class Replica implements Owner {
 
 function headerOf(cookies: ReadonlyMap<string, string>): string | undefined {
   return cookies.size === 0 ? undefined : [...cookies].map(([name, value]) => `${name}=${value}`).join('; ')
+}
+
+/** What a function of the library's store says by its callback. */
+function settled(run: (done: (error?: unknown) => void) => void): Promise<void> {
+  return new Promise((resolve, reject) => run((error) => (error == null ? resolve() : reject(error))))
 }
