@@ -1,13 +1,13 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import { SYSTEM_CLOCK } from './clock.ts'
 import type { Config } from './config/config.ts'
-import { addHooks } from './http/hooks.ts'
-import { addOpenApi } from './http/openapi.ts'
+import { hooks } from './http/hooks.ts'
+import { openApi } from './http/openapi.ts'
 import { createServer } from './http/server.ts'
 import { createKeyring } from './keyring.ts'
 import type { Logger } from './log.ts'
 import { navigationPage, sendHomePage } from './login/pages.ts'
-import { addLogin } from './login/routes.ts'
+import { login } from './login/routes.ts'
 import { createAuthorizationServer } from './oauth/client.ts'
 import { createDeploymentWarnings } from './ops/deployment-warnings.ts'
 import { createMetrics } from './ops/metrics.ts'
@@ -15,7 +15,7 @@ import { createReadiness } from './ops/readiness.ts'
 import { createOpsServer } from './ops/routes.ts'
 import type { Caller } from './proxy/caller.ts'
 import { createIdentify } from './proxy/identity.ts'
-import { addProxy } from './proxy/routes.ts'
+import { proxy } from './proxy/routes.ts'
 import { createSessionCache } from './session/cache.ts'
 import { createSessionCookies } from './session/cookies.ts'
 import { createSessions } from './session/lifecycle.ts'
@@ -29,7 +29,10 @@ import { createRevoker } from './tokens/revoker.ts'
 import { createTokens } from './tokens/tokens.ts'
 import type { Tracing } from './tracing/spans.ts'
 
-/** `server` is what browsers reach; `ops` serves health and metrics. */
+/**
+ * `server` is what browsers reach; `ops` serves health and metrics. `server.close()` is the one way down: it finishes open
+ * requests, stores refreshes in flight, then closes everything.
+ */
 export type App = Awaited<ReturnType<typeof buildApp>>
 
 export const CACHED_SESSIONS = 20_000
@@ -41,7 +44,12 @@ const STORE_TRY_MS = 10
 export async function buildApp(config: Config, log: Logger, onStoreRefused: (message: string) => void) {
   const clock = SYSTEM_CLOCK
   const idleMs = config.session.idleSeconds * 1_000
+  const server = createServer(config, log)
+  // Hooks that are added later run earlier: what is made first is closed last.
+  const closeLater = (close: () => Promise<unknown>) =>
+    server.addHook('onClose', async () => void (await close()))
   const tracing = await startTracing(config, log)
+  if (tracing !== undefined) closeLater(tracing.close)
   const warnings = createDeploymentWarnings({
     log,
     clock,
@@ -87,6 +95,15 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
   const cache = createSessionCache<Caller>({ max: CACHED_SESSIONS, trustMs, monotonic: clock.monotonic })
   const reported = reportWrites(base, { onTouched: cache.distrust, onChanged: cache.drop })
   const store = createOutbox({ store: reported, clock, log, onRetried, onRestored })
+  closeLater(store.close)
+
+  const readiness = createReadiness({
+    isListening: () => server.server.listening,
+    store,
+    warnings: warnings.texts,
+  })
+  const ops = createOpsServer({ readiness, metrics, log })
+  closeLater(ops.close)
 
   const { oauth, egress, refresh: timing } = config
   const { concurrency } = timing
@@ -98,6 +115,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     onDate: warnings.platformDate,
     wrapTokenFetch: tracing?.wrapTokenFetch,
   })
+  closeLater(authorizationServer.close)
   const revoker = createRevoker({ authorizationServer, log })
   const common = { store, keyring, clock, log }
   const sessions = createSessions({
@@ -124,11 +142,14 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     observe: { events: metrics, wrapRefresh: tracing?.wrapRefresh },
   })
 
-  const server = createServer(config, log)
+  // At once: a refresh that begins now might not be stored any more.
+  server.addHook('preClose', async () => void tokens.beginStop())
+  closeLater(tokens.stop)
+
   tracing?.traceRequests(server)
   const fallback =
     config.static === null ? sendHomePage : await addStaticFiles(server, config.static, config.operations)
-  const { drain } = addHooks(server, {
+  await server.register(hooks, {
     secure,
     hasOperations: config.operations.length > 0,
     fallback,
@@ -141,10 +162,11 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
       return verified === null ? null : inLog(verified.recordKey)
     },
   })
-  await addOpenApi(server, { publicUrl, sessionCookie: cookies.sessionName })
+  await server.register(openApi, { publicUrl, sessionCookie: cookies.sessionName })
   const identity = config.identity === null ? null : createIdentify(config.identity, config)
+  if (identity !== null) closeLater(identity.close)
   const services = { config, authorizationServer, store, sessions, cookies, clock, log }
-  await addLogin(server, {
+  await server.register(login, {
     ...services,
     revoke: revoker.revoke,
     keyring,
@@ -155,7 +177,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     },
     onSignInFailed: metrics.signInFailed,
   })
-  const proxy = await addProxy(server, {
+  await server.register(proxy, {
     ...services,
     tokens,
     cache,
@@ -163,12 +185,6 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     wrapResourceServer: tracing?.wrapResourceServer,
   })
 
-  const readiness = createReadiness({
-    isListening: () => server.server.listening,
-    store,
-    warnings: warnings.texts,
-  })
-  const ops = createOpsServer({ readiness, metrics, log })
   metrics.watch({
     unsaved: store.pendingTokens,
     consecutiveFailures: tokens.consecutiveFailures,
@@ -194,21 +210,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     /** From now on the server is not ready, and each response ends its connection. */
     announceStop(): void {
       readiness.announceStop()
-      drain()
-    },
-    /** Finishes open requests, stores refreshes in flight, then closes everything. */
-    async stop(): Promise<void> {
-      // At once: a refresh that begins now might not be stored any more.
-      const background = tokens.beginStop()
-      await server.close()
-      await proxy.close()
-      await background
-      await tokens.stop()
-      await authorizationServer.close()
-      await identity?.close()
-      await ops.close()
-      await store.close()
-      await tracing?.close()
+      server.drain()
     },
   }
 }

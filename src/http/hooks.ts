@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
+import fastifyPlugin from 'fastify-plugin'
 import type { Config } from '../config/config.ts'
 import { type Problem, problem } from '../errors.ts'
 import { type Logger, messageOf, pathOf } from '../log.ts'
@@ -45,6 +46,8 @@ declare module 'fastify' {
   interface FastifyInstance {
     /** Logs and measures a response when it is over. */
     followResponse: (request: FastifyRequest, reply: FastifyReply) => void
+    /** From now on each response ends its connection. */
+    drain: () => void
   }
   interface FastifyRequest {
     /** Of the trace that this server exports; absent if it exports none. */
@@ -55,67 +58,69 @@ declare module 'fastify' {
 }
 
 /**
- * Adds what every response has in common: one form of error, security headers, 404 and 405 before any
- * other check, and a line in the log. To be called before routes are added. `drain`: each response from now on ends its
- * connection.
+ * What every response has in common: one form of error, security headers, 404 and 405 before any other check, and a line
+ * in the log. To be registered before the plugins with routes.
  */
-export function addHooks(server: FastifyInstance, options: HooksOptions): { drain: () => void } {
-  const { secure, log } = options
-  const logResponse = createResponseLog(options)
-  const findPath = createRouteTable(server)
-  const handleUnmatched = createUnmatchedHandler(findPath, options.fallback)
-  const warnOfForwarded = createForwardedWarning(log)
+export const hooks = fastifyPlugin<HooksOptions>(
+  async (server, options) => {
+    const { secure, log } = options
+    const logResponse = createResponseLog(options)
+    const findPath = createRouteTable(server)
+    const handleUnmatched = createUnmatchedHandler(findPath, options.fallback)
+    const warnOfForwarded = createForwardedWarning(log)
 
-  server.decorate('followResponse', follow)
-  server.decorate('problemPage', createProblemPages(findPath, options))
-  server.decorateRequest('sentProblem', null)
-  server.decorateRequest('target')
+    server.decorate('followResponse', follow)
+    server.decorate('problemPage', createProblemPages(findPath, options))
+    server.decorateRequest('sentProblem', null)
+    server.decorateRequest('target')
 
-  const connections = trackConnections(server.server)
-  server.addHook('preClose', () => connections.close())
+    const connections = trackConnections(server.server)
+    server.addHook('preClose', () => connections.close())
 
-  // With a callback: the promise of an async hook would cost more than all that this hook does.
-  server.addHook('onRequest', (request, reply, done) => {
-    // What comes after our `Connection: close` is no request (RFC 9112 section 9.6).
-    if (request.raw.socket.writableEnded) return
-    follow(request, reply)
-    const ambiguity = ambiguityOf(request.raw)
-    if (ambiguity !== null) {
-      // The next request on this connection may not begin where it seems to.
-      reply.header('connection', 'close')
-      return done(ambiguity)
-    }
-    warnOfForwarded(request)
-    // Fastify reads the body before it calls a handler for unknown paths, so they are answered here.
-    if (request.is404 || lacksSegment(request)) handleUnmatched(request, reply).catch(done)
-    else done()
-  })
-
-  server.addHook('onSend', async (request, reply) => addSecurityHeaders(request, reply, secure))
-
-  server.setErrorHandler((error, request, reply) => {
-    // The browser left before its file was read. The request's line says so.
-    if (reply.raw.closed && (error as NodeJS.ErrnoException).code === 'ERR_STREAM_PREMATURE_CLOSE') return
-    const toSend = toProblem(error)
-    if (toSend.code === 'payload_too_large') closeSlowly(request.raw.socket)
-    if (toSend.status >= 500) logFault(log, request, toSend)
-    else if (toSend.code === 'cross_origin') logCrossOrigin(log, request, toSend)
-    for (const name of HEADERS_OF_FILES) reply.removeHeader(name)
-    return sendProblem(request, reply, toSend)
-  })
-
-  return { drain: connections.drain }
-
-  function follow(request: FastifyRequest, reply: FastifyReply): void {
-    const startedAt = performance.now()
-    const { raw } = reply
-    connections.begin(raw)
-    raw.on('close', () => {
-      connections.end(raw)
-      logResponse(request, raw, performance.now() - startedAt)
+    // With a callback: the promise of an async hook would cost more than all that this hook does.
+    server.addHook('onRequest', (request, reply, done) => {
+      // What comes after our `Connection: close` is no request (RFC 9112 section 9.6).
+      if (request.raw.socket.writableEnded) return
+      follow(request, reply)
+      const ambiguity = ambiguityOf(request.raw)
+      if (ambiguity !== null) {
+        // The next request on this connection may not begin where it seems to.
+        reply.header('connection', 'close')
+        return done(ambiguity)
+      }
+      warnOfForwarded(request)
+      // Fastify reads the body before it calls a handler for unknown paths, so they are answered here.
+      if (request.is404 || lacksSegment(request)) handleUnmatched(request, reply).catch(done)
+      else done()
     })
-  }
-}
+
+    server.addHook('onSend', async (request, reply) => addSecurityHeaders(request, reply, secure))
+
+    server.setErrorHandler((error, request, reply) => {
+      // The browser left before its file was read. The request's line says so.
+      if (reply.raw.closed && (error as NodeJS.ErrnoException).code === 'ERR_STREAM_PREMATURE_CLOSE') return
+      const toSend = toProblem(error)
+      if (toSend.code === 'payload_too_large') closeSlowly(request.raw.socket)
+      if (toSend.status >= 500) logFault(log, request, toSend)
+      else if (toSend.code === 'cross_origin') logCrossOrigin(log, request, toSend)
+      for (const name of HEADERS_OF_FILES) reply.removeHeader(name)
+      return sendProblem(request, reply, toSend)
+    })
+
+    server.decorate('drain', connections.drain)
+
+    function follow(request: FastifyRequest, reply: FastifyReply): void {
+      const startedAt = performance.now()
+      const { raw } = reply
+      connections.begin(raw)
+      raw.on('close', () => {
+        connections.end(raw)
+        logResponse(request, raw, performance.now() - startedAt)
+      })
+    }
+  },
+  { name: 'hooks' },
+)
 
 // A failed file has them already, and caches would keep the failure for a year.
 const HEADERS_OF_FILES = [

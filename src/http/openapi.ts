@@ -1,5 +1,6 @@
 import fastifySwagger from '@fastify/swagger'
-import type { FastifyInstance, FastifySchema } from 'fastify'
+import type { FastifySchema } from 'fastify'
+import fastifyPlugin from 'fastify-plugin'
 import type { OpenAPIV3_1 } from 'openapi-types'
 import { PROBLEM_CODES } from '../errors.ts'
 import { PATHS } from '../paths.ts'
@@ -32,65 +33,65 @@ const HEADERS = {
 }
 
 /**
- * Serves `/openapi.json`: the schemas of all routes that are added to this server from now on, as an OpenAPI 3.1
+ * Serves `/openapi.json`: the schemas of the routes of all plugins that are registered from now on, as an OpenAPI 3.1
  * document of what browsers may call with this configuration. `sessionCookie` is the name of that cookie.
  */
-export async function addOpenApi(
-  server: FastifyInstance,
-  { publicUrl, sessionCookie }: { publicUrl: string; sessionCookie: string },
-): Promise<void> {
-  await server.register(fastifySwagger, {
-    openapi: {
-      openapi: '3.1.0',
-      info: {
-        title: 'Backend for frontend',
-        version: VERSION,
-        license: { name: 'MIT', identifier: 'MIT' } as { name: string },
-        description:
-          'Sign-in, session and calls to the data platform for a single-page app on the same origin. The session cookie is the only credential; no response holds a token.',
-      },
-      servers: [{ url: publicUrl }],
-      security: [{ session: [] }],
-      tags: [
-        { name: 'session', description: 'Sign-in, session and sign-out.' },
-        {
-          name: 'platform',
-          description: 'Calls to the data platform, forwarded with the access token of the session.',
+export const openApi = fastifyPlugin<{ publicUrl: string; sessionCookie: string }>(
+  async (server, { publicUrl, sessionCookie }) => {
+    await server.register(fastifySwagger, {
+      openapi: {
+        openapi: '3.1.0',
+        info: {
+          title: 'Backend for frontend',
+          version: VERSION,
+          license: { name: 'MIT', identifier: 'MIT' } as { name: string },
+          description:
+            'Sign-in, session and calls to the data platform for a single-page app on the same origin. The session cookie is the only credential; no response holds a token.',
         },
-      ],
-      components: { securitySchemes: { session: { type: 'apiKey', in: 'cookie', name: sessionCookie } } },
-    },
-    convertConstToEnum: false,
-    refResolver: { buildLocalReference: ({ $id }) => String($id) },
-    transform: ({ schema, url }) => ({ schema: withOtherProblems(schema), url }),
-    transformObject: (document) =>
-      withHeads((document as { openapiObject: Pick<OpenAPIV3_1.Document, 'paths'> }).openapiObject),
-  })
-  server.addSchema(PROBLEM)
+        servers: [{ url: publicUrl }],
+        security: [{ session: [] }],
+        tags: [
+          { name: 'session', description: 'Sign-in, session and sign-out.' },
+          {
+            name: 'platform',
+            description: 'Calls to the data platform, forwarded with the access token of the session.',
+          },
+        ],
+        components: { securitySchemes: { session: { type: 'apiKey', in: 'cookie', name: sessionCookie } } },
+      },
+      convertConstToEnum: false,
+      refResolver: { buildLocalReference: ({ $id }) => String($id) },
+      transform: ({ schema, url }) => ({ schema: withOtherProblems(schema), url }),
+      transformObject: (document) =>
+        withHeads((document as { openapiObject: Pick<OpenAPIV3_1.Document, 'paths'> }).openapiObject),
+    })
+    server.addSchema(PROBLEM)
 
-  let document: string | undefined
-  server.route({
-    method: ['GET', 'HEAD'],
-    url: PATHS.openApi,
-    schema: {
-      operationId: 'openApi',
-      tags: ['session'],
-      summary: 'This document',
-      security: [],
-      response: {
-        200: {
-          description: 'OpenAPI 3.1.',
-          headers: headersNamed('X-Request-Id'),
-          content: { 'application/json': { schema: { type: 'object' } } },
+    let document: string | undefined
+    server.route({
+      method: ['GET', 'HEAD'],
+      url: PATHS.openApi,
+      schema: {
+        operationId: 'openApi',
+        tags: ['session'],
+        summary: 'This document',
+        security: [],
+        response: {
+          200: {
+            description: 'OpenAPI 3.1.',
+            headers: headersNamed('X-Request-Id'),
+            content: { 'application/json': { schema: { type: 'object' } } },
+          },
         },
       },
-    },
-    handler(_request, reply) {
-      document ??= JSON.stringify(server.swagger())
-      return reply.type('application/json').send(document)
-    },
-  })
-}
+      handler(_request, reply) {
+        document ??= JSON.stringify(server.swagger())
+        return reply.type('application/json').send(document)
+      },
+    })
+  },
+  { name: 'openapi', dependencies: ['hooks'] },
+)
 
 /** Errors that any request may get, such as 404, 405, 408, 414, 431 and 500, if the operation says nothing else. */
 function withOtherProblems(schema: FastifySchema): FastifySchema {

@@ -12,7 +12,7 @@ import { sendProblem, toProblem } from './problems.ts'
 
 /**
  * A Fastify server that adds no response or type coercion of its own. Its handlers and plugins log with `request.log`
- * and `server.log`, by the rules of log.ts. `addHooks` completes it.
+ * and `server.log`, by the rules of log.ts. `hooks` completes it.
  */
 export function createServer(
   { trustProxy, secureCookies, upstream, oauth }: Config,
@@ -23,7 +23,7 @@ export function createServer(
   const clientErrors = createClientErrors({ newRequestId, secure: secureCookies })
   const server = Fastify({
     loggerInstance: log.child({ event: 'server' }) as FastifyBaseLogger,
-    // `addHooks` writes the line of a request.
+    // `hooks` writes the line of a request.
     logController: new LogController({ disableRequestLogging: true }),
     childLoggerFactory: (_server, { reqId }) => RequestLog.of(log, String(reqId)),
     genReqId: trustProxy.length === 0 ? newRequestId : createTrustedRequestIds(isTrusted, newRequestId),
@@ -32,7 +32,7 @@ export function createServer(
     exposeHeadRoutes: false,
     return503OnClosing: false,
     forceCloseConnections: 'idle',
-    // No limit of its own: `addHooks` limits the whole request target.
+    // No limit of its own: `hooks` limits the whole request target.
     routerOptions: { maxParamLength: maxHeaderSize },
     // A browser that stops reading would hold its connection for ever.
     connectionTimeout: Math.max(60_000, longestSilenceMs(upstream.timeoutMs, oauth.tokenTimeoutMs)),

@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import fastifyPlugin from 'fastify-plugin'
 import type { Config } from '../config/config.ts'
 import type { SessionFlow } from '../config/variables.ts'
 import type { Problem, ProblemCode } from '../errors.ts'
@@ -56,7 +57,13 @@ function servedFlows({ flows }: Oauth): readonly OptionalFlow[] {
 }
 
 /** Serves sign-in, session facts and logout. Tokens go from here to the session, and never to the browser. */
-export async function addLogin(app: FastifyInstance, options: LoginOptions): Promise<void> {
+export const login = fastifyPlugin<LoginOptions>(addLogin, {
+  name: 'login',
+  dependencies: ['hooks', 'openapi'],
+  encapsulate: true,
+})
+
+async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<void> {
   const { config, cookies, keyring, clock, log } = options
   const { oauth, publicUrl } = config
   const loginCookies = createLoginCookies({ keyring, cookies, publicUrl, oauth, now: clock.wall })
@@ -82,55 +89,53 @@ export async function addLogin(app: FastifyInstance, options: LoginOptions): Pro
     log.warn({ ...line, path }, cause)
   }
 
-  await app.register(async (scope) => {
-    await addCookies(scope)
-    scope.addHook('onRequest', async (request) => {
-      // Before anything that reads the store.
-      if (request.method !== 'POST') return
-      if (!comesFromOwnOrigin(request.method, request.headers, publicUrl))
-        throw crossOrigin(request.headers, publicUrl)
-    })
-    scope.addHook('onResponse', async (request) => {
-      if (request.sentProblem === null || NO_SIGN_IN.has(request.routeOptions.url)) return
-      noteFailure(request, request.sentProblem)
-    })
-    for (const schema of SHARED_SCHEMAS) scope.addSchema(schema)
-    scope.get(PATHS.login, { schema: startSchema(oauth.flows), config: { page } }, createStart(context))
+  await addCookies(scope)
+  scope.addHook('onRequest', async (request) => {
+    // Before anything that reads the store.
+    if (request.method !== 'POST') return
+    if (!comesFromOwnOrigin(request.method, request.headers, publicUrl))
+      throw crossOrigin(request.headers, publicUrl)
+  })
+  scope.addHook('onResponse', async (request) => {
+    if (request.sentProblem === null || NO_SIGN_IN.has(request.routeOptions.url)) return
+    noteFailure(request, request.sentProblem)
+  })
+  for (const schema of SHARED_SCHEMAS) scope.addSchema(schema)
+  scope.get(PATHS.login, { schema: startSchema(oauth.flows), config: { page } }, createStart(context))
 
-    await scope.register(async (inSession) => {
-      await addBrowserSession(inSession, context)
-      inSession.route({
-        method: ['GET', 'HEAD'],
-        url: PATHS.session,
-        schema: SESSION_SCHEMA,
-        handler: createSessionInfo(context),
-      })
-      // These hooks respond before the body is read: browsers send any body that a page or a form gives them. The
-      // handlers, which Fastify requires, never run.
-      const staySignedIn = createStaySignedIn(context)
-      inSession.route({
-        method: 'POST',
-        url: PATHS.session,
-        schema: STAY_SCHEMA,
-        onRequest: staySignedIn,
-        handler: staySignedIn,
-      })
-      const logout = createLogout(context)
-      inSession.route({
-        method: 'POST',
-        url: PATHS.logout,
-        schema: LOGOUT_SCHEMA,
-        onRequest: logout,
-        handler: logout,
-      })
+  await scope.register(async (inSession) => {
+    await addBrowserSession(inSession, context)
+    inSession.route({
+      method: ['GET', 'HEAD'],
+      url: PATHS.session,
+      schema: SESSION_SCHEMA,
+      handler: createSessionInfo(context),
     })
+    // These hooks respond before the body is read: browsers send any body that a page or a form gives them. The
+    // handlers, which Fastify requires, never run.
+    const staySignedIn = createStaySignedIn(context)
+    inSession.route({
+      method: 'POST',
+      url: PATHS.session,
+      schema: STAY_SCHEMA,
+      onRequest: staySignedIn,
+      handler: staySignedIn,
+    })
+    const logout = createLogout(context)
+    inSession.route({
+      method: 'POST',
+      url: PATHS.logout,
+      schema: LOGOUT_SCHEMA,
+      onRequest: logout,
+      handler: logout,
+    })
+  })
 
-    await scope.register(async (signingIn) => {
-      await addNewSession(signingIn, context)
-      const callback = { schema: callbackSchema(oauth), config: { page } }
-      signingIn.get(callbackPath(oauth.redirect), callback, createCallback(context))
-      addJsonBodies(signingIn)
-      for (const flow of servedFlows(oauth)) flow.addRoutes(signingIn, context)
-    })
+  await scope.register(async (signingIn) => {
+    await addNewSession(signingIn, context)
+    const callback = { schema: callbackSchema(oauth), config: { page } }
+    signingIn.get(callbackPath(oauth.redirect), callback, createCallback(context))
+    addJsonBodies(signingIn)
+    for (const flow of servedFlows(oauth)) flow.addRoutes(signingIn, context)
   })
 }

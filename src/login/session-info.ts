@@ -93,7 +93,7 @@ function requireFacts({ session: { state } }: FastifyRequest): object {
 
 /** Sets cookies again that an older secret has signed. */
 function renewCookies(request: FastifyRequest, reply: FastifyReply, cookies: SessionCookies): void {
-  if (!request.cookieIsOld) return
+  if (!request.sessionCookie?.underOlderSecret) return
   const { sessionId, encryptedSessionId } = request.session
   cookies.setSession(reply, encryptedSessionId)
   cookies.setRecordKey(reply, recordKeyOf(sessionId))

@@ -29,7 +29,7 @@ export async function runReplica(config: Config, log: Logger): Promise<void> {
       log.error({ event: 'stop.incomplete' }, 'not everything was finished in time: raise SHUTDOWN_SECONDS')
       process.exit(1)
     }, config.shutdownSeconds * 1_000).unref()
-    await app.stop()
+    await app.server.close()
     process.exit(0)
   }
 

@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import fastifyPlugin from 'fastify-plugin'
 import type { Config } from '../config/config.ts'
 import { proxyFor } from '../config/egress.ts'
 import { addExactJsonBodies, addNoBodies, requireJson, requireNoBody } from '../http/body.ts'
@@ -43,18 +44,18 @@ interface ProxyOptions extends Omit<CallersOptions, 'timing' | 'idleMs' | 'trust
 /** Surrounds each call of the resource server, for example with a span. */
 export type WrapResourceServer = (inner: ForwardOptions['resourceServer']) => ForwardOptions['resourceServer']
 
-/** What a stop has to close. */
-interface Proxy {
-  /** To be called when the public server is closed: waits for the open calls, then closes the connections. */
-  close(): Promise<void>
-}
-
 /**
  * The operations of the resource server, GetFlux, UpdateSite and those of `OPERATIONS_FILE`, called with the access
  * token of the browser's session or, where that is permitted, with the application's own. They do not use @fastify/session, which
  * would cost more than the forwarding itself.
  */
-export async function addProxy(app: FastifyInstance, options: ProxyOptions): Promise<Proxy> {
+export const proxy = fastifyPlugin<ProxyOptions>(addProxy, {
+  name: 'proxy',
+  dependencies: ['hooks', 'openapi'],
+  encapsulate: true,
+})
+
+async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<void> {
   const { config, authorizationServer, clock, log, metrics } = options
   const { publicUrl, wac: accounts, upstream, clientFluxAllowed } = config
   const callers = createCallers({
@@ -98,46 +99,46 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
     return createApplicationCallers({ token: createApplicationToken(token), allowed, clock })
   }
 
-  await app.register(async (scope) => {
-    scope.decorateRequest('siteTarget', null)
-    scope.decorateRequest('dataTarget', null)
-    scope.addHook('onRequest', (request, _reply, done) => {
-      const own = comesFromOwnOrigin(request.method, request.headers, publicUrl)
-      done(own ? undefined : crossOrigin(request.headers, publicUrl))
-    })
-
-    for (const schema of [PLATFORM_ERROR, FLUX, ...SITE_SCHEMAS]) scope.addSchema(schema)
-    addExactJsonBodies(scope)
-
-    const declared = config.operations.map((operation) => compileOperation(operation, accounts))
-    for (const one of declared) if (one.operation.body !== null) addDeclared(scope, one, requireJson)
-    await scope.register(async (bodiless) => {
-      addNoBodies(bodiless)
-      for (const one of declared) if (one.operation.body === null) addDeclared(bodiless, one, requireNoBody)
-    })
-
-    for (const route of getFluxRoutes(clientFluxAllowed !== null)) {
-      scope.route<{ Params: FluxParams }>({
-        ...route,
-        method: ['GET', 'HEAD'],
-        handler: (request, reply) => forward(request, reply, readGetFlux(request, accounts)),
-      })
-    }
-
-    for (const route of UPDATE_SITE_ROUTES) {
-      scope.route<{ Params: SiteParams; Body: SiteBody }>({
-        ...route,
-        bodyLimit: upstream.bodyLimitBytes,
-        // Problems with path, query and type come before those with the body, which is read next.
-        async onRequest(request) {
-          request.siteTarget = readSiteTarget(request, accounts)
-          requireJson(request)
-        },
-        handler: (request, reply) =>
-          forward(request, reply, toUpdateSite(request.siteTarget!, request.body, accounts)),
-      })
-    }
+  // When the last call is over.
+  scope.addHook('onClose', async () => void (await Promise.all(connected.map(({ close }) => close()))))
+  scope.decorateRequest('siteTarget', null)
+  scope.decorateRequest('dataTarget', null)
+  scope.addHook('onRequest', (request, _reply, done) => {
+    const own = comesFromOwnOrigin(request.method, request.headers, publicUrl)
+    done(own ? undefined : crossOrigin(request.headers, publicUrl))
   })
+
+  for (const schema of [PLATFORM_ERROR, FLUX, ...SITE_SCHEMAS]) scope.addSchema(schema)
+  addExactJsonBodies(scope)
+
+  const declared = config.operations.map((operation) => compileOperation(operation, accounts))
+  for (const one of declared) if (one.operation.body !== null) addDeclared(scope, one, requireJson)
+  await scope.register(async (bodiless) => {
+    addNoBodies(bodiless)
+    for (const one of declared) if (one.operation.body === null) addDeclared(bodiless, one, requireNoBody)
+  })
+
+  for (const route of getFluxRoutes(clientFluxAllowed !== null)) {
+    scope.route<{ Params: FluxParams }>({
+      ...route,
+      method: ['GET', 'HEAD'],
+      handler: (request, reply) => forward(request, reply, readGetFlux(request, accounts)),
+    })
+  }
+
+  for (const route of UPDATE_SITE_ROUTES) {
+    scope.route<{ Params: SiteParams; Body: SiteBody }>({
+      ...route,
+      bodyLimit: upstream.bodyLimitBytes,
+      // Problems with path, query and type come before those with the body, which is read next.
+      async onRequest(request) {
+        request.siteTarget = readSiteTarget(request, accounts)
+        requireJson(request)
+      },
+      handler: (request, reply) =>
+        forward(request, reply, toUpdateSite(request.siteTarget!, request.body, accounts)),
+    })
+  }
 
   function addDeclared(
     scope: FastifyInstance,
@@ -163,11 +164,5 @@ export async function addProxy(app: FastifyInstance, options: ProxyOptions): Pro
       handler: (request, reply) =>
         forward(request, reply, toOutgoing(request, request.dataTarget!, request.body)),
     })
-  }
-
-  return {
-    async close() {
-      await Promise.all(connected.map(({ close }) => close()))
-    },
   }
 }

@@ -4,7 +4,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify'
 import type { Keyring } from '../keyring.ts'
 import { PATHS } from '../paths.ts'
 
-interface VerifiedCookie {
+export interface VerifiedCookie {
   sessionId: string
   recordKey: string
   /** Signed under an older secret: to be set again. */

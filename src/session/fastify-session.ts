@@ -1,10 +1,9 @@
-import { AsyncLocalStorage } from 'node:async_hooks'
 import fastifyCookie from '@fastify/cookie'
 import fastifySession, { type SessionStore as LibraryStore } from '@fastify/session'
 import type { FastifyInstance } from 'fastify'
 import { type RequestInLog, requestInLog } from '../log.ts'
-import { type SessionStore, StoreUnavailable } from '../store/store.ts'
-import { recordKeyOf, type SessionCookies } from './cookies.ts'
+import { type RecordKey, type SessionStore, StoreUnavailable } from '../store/store.ts'
+import { recordKeyOf, type SessionCookies, type VerifiedCookie } from './cookies.ts'
 import type { Sessions } from './lifecycle.ts'
 import type { Found, LiveSession } from './session.ts'
 
@@ -30,18 +29,21 @@ declare module 'fastify' {
     state?: PageSession
   }
   interface FastifyRequest {
-    /** An older secret has signed the session cookie, so it is to be set again. */
-    cookieIsOld: boolean
+    /** The session cookie as the browser sent it; null without one of ours. */
+    sessionCookie: VerifiedCookie | null
   }
 }
 
-interface BrowserSessionOptions {
-  cookies: SessionCookies
+interface LibraryStoreOptions {
   store: Pick<SessionStore, 'confirm'>
   sessions: Pick<Sessions, 'find' | 'end'>
   /** What a page may know of a live session. */
   sessionFacts: (session: LiveSession) => object
+  /** The request that asks for a session, for the log. */
+  asking?: ReadonlyMap<RecordKey, RequestInLog>
 }
+
+type BrowserSessionOptions = Omit<LibraryStoreOptions, 'asking'> & { cookies: SessionCookies }
 
 /** Lets the routes of `scope` read cookies, and their replies set them. */
 export async function addCookies(scope: FastifyInstance): Promise<void> {
@@ -57,14 +59,20 @@ export async function addBrowserSession(
   options: BrowserSessionOptions,
 ): Promise<void> {
   const { cookies } = options
-  scope.decorateRequest('cookieIsOld', false)
+  // The library does not tell its store which request asks. An AsyncLocalStorage would slow down every promise of the process.
+  const asking = new Map<RecordKey, RequestInLog>()
+  scope.decorateRequest('sessionCookie', null)
   scope.addHook('onRequest', async (request) => {
     const verified = cookies.verifyIn(request.headers.cookie)
-    request.cookieIsOld = verified?.underOlderSecret ?? false
+    request.sessionCookie = verified
     // The library clears a cookie that it did not sign like this.
     request.cookies[cookies.sessionName] = verified === null ? '' : cookies.sign(verified.sessionId)
+    if (verified !== null) asking.set(verified.recordKey, requestInLog(request))
   })
-  await addLibrary(scope, options)
+  scope.addHook('onResponse', async ({ sessionCookie }) => {
+    if (sessionCookie !== null) asking.delete(sessionCookie.recordKey)
+  })
+  await addLibrary(scope, { ...options, asking })
 }
 
 /**
@@ -78,12 +86,11 @@ export async function addNewSession(scope: FastifyInstance, options: BrowserSess
   await addLibrary(scope, options)
 }
 
-/** The request that the library's store works for: the library does not tell it. */
-const asking = new AsyncLocalStorage<RequestInLog>()
-
-async function addLibrary(scope: FastifyInstance, options: BrowserSessionOptions): Promise<void> {
+async function addLibrary(
+  scope: FastifyInstance,
+  options: BrowserSessionOptions & LibraryStoreOptions,
+): Promise<void> {
   const { cookies } = options
-  scope.addHook('onRequest', (request, _reply, done) => asking.run(requestInLog(request), done))
   await scope.register(fastifySession, {
     // With the library's own signer a change of secrets would sign users out.
     secret: {
@@ -110,10 +117,12 @@ export function createLibraryStore({
   store,
   sessions,
   sessionFacts,
-}: Omit<BrowserSessionOptions, 'cookies'>): LibraryStore {
+  asking,
+}: LibraryStoreOptions): LibraryStore {
   async function load(sessionId: string): Promise<{ state: PageSession }> {
     try {
-      const found = await sessions.find(recordKeyOf(sessionId), asking.getStore())
+      const key = recordKeyOf(sessionId)
+      const found = await sessions.find(key, asking?.get(key))
       return { state: found.kind === 'live' ? { kind: 'live', facts: sessionFacts(found.session) } : found }
     } catch (cause) {
       // A sign-out goes on: it ends the session here, and says 503.
@@ -128,8 +137,9 @@ export function createLibraryStore({
   }
 
   async function end(sessionId: string): Promise<void> {
-    const request = asking.getStore()
-    await sessions.end(recordKeyOf(sessionId), 'logout', request === undefined ? {} : { request })
+    const key = recordKeyOf(sessionId)
+    const request = asking?.get(key)
+    await sessions.end(key, 'logout', request === undefined ? {} : { request })
   }
 
   // The library expects callbacks. It would wait forever for a store that returns promises.

@@ -82,14 +82,14 @@ export async function startBff(
     await app.ops.listen({ host: '127.0.0.1', port: opsPort })
     await app.server.listen({ host: '127.0.0.1', port })
   } catch (error) {
-    await app.stop()
+    await app.server.close()
     // Another process took the port first.
     if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE' || env.PORT !== undefined) throw error
     return await startBff(t, platform, env)
   }
   app.start()
   checkResponsesOf(t, port, () => app.server.swagger())
-  t.teardown(() => app.stop())
+  t.teardown(() => app.server.close())
   const { publicUrl } = config
   return {
     publicUrl,

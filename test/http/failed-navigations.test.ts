@@ -3,7 +3,7 @@ import type { Faults } from '../../sandbox/faults.ts'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { parseConfig } from '../../src/config/config.ts'
 import { PROBLEM_CODES, type ProblemCode, problem } from '../../src/errors.ts'
-import { addHooks } from '../../src/http/hooks.ts'
+import { hooks } from '../../src/http/hooks.ts'
 import { createServer } from '../../src/http/server.ts'
 import { createLog } from '../../src/log.ts'
 import { navigationPage } from '../../src/login/pages.ts'
@@ -303,7 +303,7 @@ t.test('an unexpected error gets a page without its text', async (t) => {
   const parsed = parseConfig({ ...SERVER_ENV, PUBLIC_URL: 'http://localhost:3000' })
   if (!parsed.ok) throw new Error(parsed.faults.join())
   const server = createServer(parsed.config, createLog('silent'))
-  addHooks(server, {
+  await server.register(hooks, {
     ...{ secure: false, hasOperations: false, accessLog: 'off', log: createLog('silent') },
     observe() {},
     sessionOf: () => null,

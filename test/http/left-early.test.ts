@@ -2,7 +2,7 @@ import { EventEmitter, once } from 'node:events'
 import net, { type AddressInfo } from 'node:net'
 import { Writable } from 'node:stream'
 import t from 'tap'
-import { addHooks } from '../../src/http/hooks.ts'
+import { hooks } from '../../src/http/hooks.ts'
 import { createServer } from '../../src/http/server.ts'
 import { createLog } from '../../src/log.ts'
 import { navigationPage } from '../../src/login/pages.ts'
@@ -23,7 +23,7 @@ t.test('a browser that leaves before its file is read is client_gone, and no fau
   const serveFile = await addStaticFiles(server, { dir, csp: {}, permissionsPolicy: null })
   const events = new EventEmitter()
   const [asked, failed] = [once(events, 'asked'), once(events, 'failed')]
-  addHooks(server, {
+  await server.register(hooks, {
     ...{ secure: false, hasOperations: false, accessLog: 'errors', log: createLog('info', sink) },
     observe() {},
     sessionOf: () => null,

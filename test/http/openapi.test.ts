@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { problem } from '../../src/errors.ts'
-import { addHooks } from '../../src/http/hooks.ts'
-import { addOpenApi, parameters } from '../../src/http/openapi.ts'
+import { hooks } from '../../src/http/hooks.ts'
+import { openApi, parameters } from '../../src/http/openapi.ts'
 import { createServer } from '../../src/http/server.ts'
 import { createLog } from '../../src/log.ts'
 import { configOf } from '../config/environment.ts'
@@ -79,14 +79,14 @@ t.test('405 allows exactly the methods that OpenAPI lists for a path', async (t)
 t.test('a route is declared once: its description and the 405 of other methods follow', async (t) => {
   const server = createServer(configOf({}), createLog('silent'))
   t.teardown(() => server.close())
-  addHooks(server, {
+  await server.register(hooks, {
     ...{ secure: false, hasOperations: false, accessLog: 'off', log: createLog('silent') },
     observe() {},
     sessionOf: () => null,
     fallback: () => Promise.reject(problem('not_found')),
     navigationPage: () => () => null,
   })
-  await addOpenApi(server, { publicUrl: 'http://localhost', sessionCookie: 'session' })
+  await server.register(openApi, { publicUrl: 'http://localhost', sessionCookie: 'session' })
   const schema = { operationId: 'more', summary: 'One more', params: parameters({ id: { type: 'string' } }) }
   server.patch('/more/:id', { schema }, (_request, reply) => reply.code(204).send())
   await server.ready()

@@ -3,7 +3,7 @@ import { Writable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { parseConfig } from '../../src/config/config.ts'
 import { type ProblemCode, unavailable } from '../../src/errors.ts'
-import { addHooks } from '../../src/http/hooks.ts'
+import { hooks } from '../../src/http/hooks.ts'
 import { createServer } from '../../src/http/server.ts'
 import { createLog } from '../../src/log.ts'
 import { startRedis } from '../helpers/redis.ts'
@@ -199,7 +199,7 @@ async function askFailing(t: Test, fault: Error) {
     },
   })
   const server = createServer(parsed.config, createLog('silent'))
-  addHooks(server, {
+  await server.register(hooks, {
     secure: false,
     hasOperations: false,
     accessLog: 'errors',

@@ -136,40 +136,34 @@ t.test('a sound deployment', async (t) => {
     },
   )
 
-  await t.test(
-    'has only good verdicts and exit code 0 within five seconds, and nothing is left behind',
-    async (t) => {
-      const keys = async () =>
-        (await redis.cli('KEYS', '*')).split('\n').filter((key) => !key.startsWith(SERVER_PREFIX))
-      const before = await keys()
-      const begin = performance.now()
-      const report = await run(t, env)
-      const seconds = (performance.now() - begin) / 1_000
-      t.match(report, { code: 0, stderr: '' }, report.lines.join('\n'))
-      t.ok(seconds < 5, `${seconds} s`)
-      const checks = [
-        'configuration',
-        'Redis',
-        'eviction',
-        'rights',
-        'client',
-        'sign-in page',
-        'resource server',
-      ]
-      t.strictSame(
-        report.lines.map((line) => [line.slice(0, 6).trim(), line.slice(6, 22).trim()]),
-        [...checks, 'public origin', 'clocks'].map((check) => ['ok', check]),
-      )
-      t.match(report.lines[1], /one server, \d+\.\d+\.\d+, AOF off/)
-      t.strictSame(await keys(), before)
-      const sent = sandbox.journal.entries({ endpoint: 'token' })
-      t.strictSame(
-        sent.map(({ outcome }) => outcome),
-        ['invalid_grant'],
-        'the platform issued nothing',
-      )
-    },
-  )
+  await t.test('has only good verdicts and exit code 0, and nothing is left behind', async (t) => {
+    const keys = async () =>
+      (await redis.cli('KEYS', '*')).split('\n').filter((key) => !key.startsWith(SERVER_PREFIX))
+    const before = await keys()
+    const report = await run(t, env)
+    t.match(report, { code: 0, stderr: '' }, report.lines.join('\n'))
+    const checks = [
+      'configuration',
+      'Redis',
+      'eviction',
+      'rights',
+      'client',
+      'sign-in page',
+      'resource server',
+    ]
+    t.strictSame(
+      report.lines.map((line) => [line.slice(0, 6).trim(), line.slice(6, 22).trim()]),
+      [...checks, 'public origin', 'clocks'].map((check) => ['ok', check]),
+    )
+    t.match(report.lines[1], /one server, \d+\.\d+\.\d+, AOF off/)
+    t.strictSame(await keys(), before)
+    const sent = sandbox.journal.entries({ endpoint: 'token' })
+    t.strictSame(
+      sent.map(({ outcome }) => outcome),
+      ['invalid_grant'],
+      'the platform issued nothing',
+    )
+  })
 
   await t.test('is reported with --json as one object per line', async (t) => {
     const { code, lines } = await run(t, env, '--json')

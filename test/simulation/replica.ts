@@ -304,7 +304,7 @@ export class Replica implements Owner {
     const verified = this.#cookies.verifyIn(headerOf(cookies))
     const request = { headers: { cookie: headerOf(cookies) }, cookies: Object.fromEntries(cookies) }
     if (verified === null) return { ...request, session: {} }
-    const { sessionId, underOlderSecret } = verified
+    const { sessionId } = verified
     const found = await new Promise<object>((resolve) =>
       this.#libraryStore.get(sessionId, (_error, session) => resolve(session!)),
     )
@@ -314,7 +314,7 @@ export class Replica implements Owner {
       encryptedSessionId: this.#cookies.sign(sessionId),
       destroy: () => settled((done) => this.#libraryStore.destroy(sessionId, done)),
     }
-    return { ...request, cookieIsOld: underOlderSecret, session }
+    return { ...request, sessionCookie: verified, session }
   }
 
   async #begin({ cookies, redeem, onKey }: BrowserRequest) {
