@@ -38,7 +38,7 @@ t.test('after a change of history no refresh begins for some seconds, not even a
     'the pause has ended',
     async () => (await begin(made, key, 'a')).kind === 'granted',
   )
-  t.ok(waited > 3_000 && waited < 5_000, `after ${Math.round(waited)} ms`)
+  t.ok(waited > 3_000, `after ${Math.round(waited)} ms`)
   t.equal((await made.store.read(key))?.doubts, 1, 'the pause leaves no doubt')
 })
 

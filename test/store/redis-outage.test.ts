@@ -181,5 +181,5 @@ t.test('a server that has loaded its data sooner than it guessed is used at once
       () => true,
       () => false,
     )
-  t.ok((await until('it is used', works)) < 2_000)
+  t.ok((await until('it is used', works)) < 15_000, 'long before what Redis guessed')
 })
