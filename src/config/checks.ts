@@ -1,3 +1,4 @@
+import leven from 'leven'
 import { jsonPointer } from '../json.ts'
 import { isKeyOf } from './certificates.ts'
 import { isInsecure, isLoopback, quoted } from './kinds.ts'
@@ -194,35 +195,19 @@ export function nearMisses(env: Environment): string[] {
     .flatMap((found) => {
       const upper = found.toUpperCase()
       const meant =
-        unset.find((name) => isNear(upper, name, permittedDistance(name))) ??
+        unset.find((name) => isNear(upper, name)) ??
         unset.find((name) => upper.includes('_') && name.startsWith(`${upper}_`))
       return meant === undefined ? [] : [`${found} is not a variable of this server: did you mean ${meant}?`]
     })
 }
 
-function permittedDistance(name: string): number {
+function isNear(word: string, name: string): boolean {
   // Other programs read FTP_PROXY and the like.
-  return name.length > LONG && !EITHER_CASE.has(name) ? 2 : 1
+  const permitted = name.length > LONG && !EITHER_CASE.has(name) ? 2 : 1
+  return leven(word, name, { maxDistance: permitted + 1 }) <= permitted
 }
 
 /** The names under which one variable may be given. */
 function spellings(name: string): string[] {
   return [name, `${name}_FILE`, ...(EITHER_CASE.has(name) ? [name.toLowerCase()] : [])]
-}
-
-/** Whether `limit` letters to insert, delete or change make one word the other: their Levenshtein distance. */
-function isNear(one: string, other: string, limit: number): boolean {
-  if (Math.abs(one.length - other.length) > limit) return false
-  let row = Array.from({ length: other.length + 1 }, (_, at) => at)
-  for (let at = 0; at < one.length; at += 1) {
-    const next = [at + 1]
-    for (let column = 0; column < other.length; column += 1) {
-      const changed = one[at] === other[column] ? 0 : 1
-      next.push(Math.min(next[column]! + 1, row[column + 1]! + 1, row[column]! + changed))
-    }
-    // No later row has a smaller number. Without this and the first line, each start takes tens of milliseconds longer.
-    if (Math.min(...next) > limit) return false
-    row = next
-  }
-  return row.at(-1)! <= limit
 }

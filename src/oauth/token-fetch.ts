@@ -78,7 +78,7 @@ export function createTokenFetch({
       if (!Number.isNaN(date)) onDate(date, monotonic() - sentAt)
       onBody(body)
       const normalized = status === 200 ? normalizeTokenResponse(body) : null
-      if (normalized !== null) return new ParsedResponse(normalized)
+      if (normalized !== null) return Response.json(normalized)
       if (status !== 200 && hasErrorCode(body)) {
         // openid-client reads neither a body of another type nor one that comes with a challenge.
         headers['content-type'] = 'application/json'
@@ -135,30 +135,6 @@ class ResettableClient extends Client {
   override dispatch(options: ResettableOptions, handler: Dispatcher.DispatchHandler): boolean {
     options.onConnection?.(() => this.#connection.socket?.resetAndDestroy())
     return super.dispatch(options, handler)
-  }
-}
-
-/**
- * A response with tokens, as much of it as openid-client reads. A real one costs a tenth of the whole refresh, for a
- * stream that is read once and a body that is parsed a second time.
- */
-class ParsedResponse {
-  readonly status = 200
-  readonly bodyUsed = false
-  readonly headers = { get: (): null => null }
-  readonly #body: Record<string, unknown>
-
-  constructor(body: Record<string, unknown>) {
-    this.#body = body
-  }
-
-  /** By this openid-client knows a response. */
-  get [Symbol.toStringTag](): string {
-    return 'Response'
-  }
-
-  async json(): Promise<Record<string, unknown>> {
-    return this.#body
   }
 }
 

@@ -10,8 +10,8 @@ export const MEDIA_TYPE: Readonly<Record<Format, string>> = {
   JSV: 'text/jsv',
 }
 
-// The order decides between types of equal weight. The negotiator package takes the order of the header
-// instead, and needs the rule for HTML on top.
+// The order decides between types of equal weight. The negotiator package (1.1.0) takes the order of the header instead,
+// accepts nothing for `application/json; charset=utf-8`, and needs the rule for HTML on top.
 const ACCEPTED: readonly (readonly [type: string, format: Format])[] = [
   ['application/json', 'JSON'],
   ['application/xml', 'XML'],
