@@ -94,6 +94,7 @@ export function createForward(options: ForwardOptions): Forward {
       outgoing,
       request: request.raw,
       response: reply.raw,
+      hijack: () => void reply.hijack(),
       authorization: caller.authorization,
       holder,
       requestId: request.id,

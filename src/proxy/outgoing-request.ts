@@ -33,6 +33,8 @@ export interface Call {
   /** The browser's request, for its headers and its end; its body is not read. */
   request: IncomingMessage
   response: ServerResponse
+  /** To be called before the head is written: from then on Fastify sends nothing. */
+  hijack(): void
   /** A ready `Bearer …` value, also if the token goes into the query. */
   authorization: string
   /** Whose share of the connections it uses. */

@@ -47,6 +47,7 @@ export class Relay {
     const { call, status, headers, securityHeaders } = options
     const fields = responseHeaders(status, headers, securityHeaders)
     fields.push('x-request-id', call.requestId)
+    call.hijack()
     call.response.writeHead(status, fields)
   }
 

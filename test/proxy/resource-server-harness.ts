@@ -134,6 +134,7 @@ export async function bff(
       outgoing: outgoing({ method, path: request.url ?? '/', body, jsonp }),
       request,
       response,
+      hijack() {},
       authorization: 'Bearer the-token',
       holder: String(request.headers['x-holder']),
       requestId: 'req-1',

@@ -248,7 +248,15 @@ async function twice(t: T, resourceServer: ResourceServer) {
   const counts: number[] = []
   const server = createServer(async (request, response) => {
     const before = response.listenerCount('close')
-    const call = { outgoing: outgoing(), request, response, requestId: 'r', holder: 'a', ...PROVEN }
+    const call = {
+      outgoing: outgoing(),
+      request,
+      response,
+      hijack() {},
+      requestId: 'r',
+      holder: 'a',
+      ...PROVEN,
+    }
     await outcomeOf(resourceServer, { ...call, authorization: 'Bearer old' })
     counts.push(response.listenerCount('close') - before)
     // A refresh takes far longer than undici needs to take its connection back.

@@ -133,7 +133,7 @@ t.test('a browser that takes less than 64 KiB in the reader timeout is disconnec
   const wanted: (() => void)[] = []
   const relay = new Relay({
     call: {
-      ...{ outgoing: outgoing(), request, response },
+      ...{ outgoing: outgoing(), request, response, hijack() {} },
       ...{ authorization: '', holder: '', requestId: 'req-1', ...PROVEN },
     },
     controller: { pause() {}, resume: () => wanted.shift()!(), abort() {} } as never,
