@@ -15,7 +15,7 @@ export interface Load {
   stop(): Promise<void>
 }
 
-const PAUSE_MS = 150
+const PAUSE_MS = 300
 
 export async function signInMany(replicas: Bff[], sandbox: Sandbox, count: number): Promise<Browser[]> {
   const browsers: Browser[] = []

@@ -43,7 +43,7 @@ async function compile(files, folder) {
   const target = mkdtempSync(`${folder}-`)
   await require('esbuild').build({
     absWorkingDir: ROOT,
-    entryPoints: files.filter((file) => /(\.test|\/together|\/all-other-\w+)\.ts$/.test(file)),
+    entryPoints: files.filter((file) => /(\.test|\/together(-[\w-]+)?|\/all-other-\w+)\.ts$/.test(file)),
     outdir: target,
     outbase: ROOT,
     bundle: true,

@@ -1,0 +1,15 @@
+import { runTogether } from '../helpers/together.ts'
+
+// One test at a time: none of these files sets `t.jobs`.
+runTogether(
+  'flows/code-flow.test.ts',
+  'flows/complaint.test.ts',
+  'flows/egress.test.ts',
+  'flows/one-grant-per-user.test.ts',
+  'flows/redis-tls-names.test.ts',
+  'flows/refresh-forced.test.ts',
+  'flows/refresh-single.test.ts',
+  'flows/store-at-start.test.ts',
+  'flows/switchover.test.ts',
+  'flows/why-ended.test.ts',
+)
