@@ -172,7 +172,9 @@ export async function session(options?: CallOptions): Promise<Session> {
  * Leaves the page for the sign-in and comes back to `returnTo`, a local path. Never resolves. Rejects with
  * `sign_in_loop` where it would only repeat a sign-in that failed: show a button then. After a click it always goes.
  */
-export function signIn(returnTo = location.pathname + location.search + location.hash): Promise<never> {
+export function signIn(
+  returnTo: string = location.pathname + location.search + location.hash,
+): Promise<never> {
   leaving ??= leave(returnTo)
   leaving.catch(() => {
     leaving = undefined

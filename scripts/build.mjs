@@ -50,6 +50,7 @@ if (esbuild === null) {
   process.exit(0)
 }
 
+const { default: typescript } = await import('typescript')
 rmSync(dist, { recursive: true, force: true })
 const { metafile } = await build({
   absWorkingDir: root,
@@ -81,18 +82,28 @@ await build({
   bundle: true,
   outdir: join(dist, 'demo'),
 })
-// For a page without a build step.
+// A package for pages: `npm pack ./dist/client`. The server sends its first module too.
+const client = ['bff-client', 'react', 'vue']
 await build({
   ...browser,
-  entryPoints: [join(root, 'client/bff-client.ts')],
+  entryPoints: client.map((name) => join(root, `client/${name}.ts`)),
   outdir: join(dist, 'client'),
 })
+for (const name of client) writeFileSync(join(dist, `client/${name}.d.ts`), declarationsOf(name))
+cpSync(join(root, 'client/package.json'), join(dist, 'client/package.json'))
+cpSync(join(root, 'LICENSE'), join(dist, 'client/LICENSE'))
 
 cpSync(lua, join(dist, 'lua'), { recursive: true })
 cpSync(page, join(dist, 'demo'), { recursive: true, filter: (path) => extname(path) !== '.ts' })
 writeFileSync(sources, hashOfSources())
 writeFileSync(join(dist, 'revision.txt'), `${findRevision()}\n`)
 writeFileSync(join(dist, 'licenses.txt'), licenses(Object.keys(metafile.inputs)))
+
+/** The types of a module of the client, which `npm run typecheck` has checked. */
+function declarationsOf(name) {
+  const source = readFileSync(join(root, `client/${name}.ts`), 'utf8')
+  return typescript.transpileDeclaration(source, { fileName: `${name}.ts` }).outputText
+}
 
 /** esbuild itself prints what is wrong with the sources. */
 async function build(what) {

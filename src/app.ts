@@ -19,6 +19,7 @@ import { proxy } from './proxy/routes.ts'
 import { createSessionCache } from './session/cache.ts'
 import { createSessionCookies } from './session/cookies.ts'
 import { createSessions } from './session/lifecycle.ts'
+import { browserClient } from './spa/client.ts'
 import { addStaticFiles } from './spa/routes.ts'
 import { createMemoryStore } from './store/memory/store.ts'
 import { createOutbox } from './store/outbox.ts'
@@ -163,6 +164,7 @@ export async function buildApp(config: Config, log: Logger, onStoreRefused: (mes
     },
   })
   await server.register(openApi, { publicUrl, sessionCookie: cookies.sessionName })
+  await server.register(browserClient)
   const identity = config.identity === null ? null : createIdentify(config.identity, config)
   if (identity !== null) closeLater(identity.close)
   const services = { config, authorizationServer, store, sessions, cookies, clock, log }

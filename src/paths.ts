@@ -15,6 +15,8 @@ export const PATHS = {
   siteInBody: '/site',
   siteInBodyAsJson: '/site.json',
   openApi: '/openapi.json',
+  client: '/auth/client.js',
+  clientTypes: '/auth/client.d.ts',
 } as const
 
 /** Declared operations are below it. */

@@ -1,4 +1,4 @@
-import { changesOf, onSessionChange, request, session, signIn, signOut, updateSite } from '/bff-client.js'
+import { changesOf, onSessionChange, request, session, signIn, signOut, updateSite } from '/auth/client.js'
 
 const find = (selector) => document.querySelector(selector)
 const fields = find('#save').elements

@@ -11,7 +11,7 @@ import { makeFolder } from '../helpers/watchdog.ts'
 import { type Demo, decideOnPage, openTab, startDemo } from './demo.ts'
 
 const browser = await launchChromium(t)
-const CLIENT = fileURLToPath(new URL('../../client/bff-client.ts', import.meta.url))
+const CLIENT = fileURLToPath(new URL('../../client', import.meta.url))
 const printed = (heading: string, language = 'ts') => codeBlock('docs/spa.md', heading, language)
 
 // What the printed code leaves to the page, and which of it runs at which address.
@@ -68,10 +68,8 @@ async function buildPage(): Promise<string> {
     'src/data.ts': printed('Read and change data'),
     'src/explain.ts': printed('Handle errors'),
     'src/popup.ts': printed('Sign in in a popup'),
-    'src/use-session.tsx': printed('React', 'tsx'),
-    'src/App.tsx': printed('A component', 'tsx'),
+    'src/App.tsx': printed('React', 'tsx'),
     'src/react-page.ts': REACT,
-    'src/vue.ts': printed('Vue'),
     'src/vue-page.ts': VUE,
     'src/readme.ts': codeBlock('README.md', 'From the page', 'ts'),
     // Three seconds, so that a test need not wait for minutes.
@@ -88,7 +86,8 @@ async function buildPage(): Promise<string> {
     mkdirSync(dirname(join(folder, name)), { recursive: true })
     writeFileSync(join(folder, name), text)
   }
-  copyFileSync(CLIENT, join(folder, 'src/bff-client.ts'))
+  for (const name of ['bff-client', 'react', 'vue'])
+    copyFileSync(join(CLIENT, `${name}.ts`), join(folder, `src/${name}.ts`))
   await build({
     entryPoints: [join(folder, 'src/entry.ts')],
     outdir: join(folder, 'page'),
@@ -221,41 +220,44 @@ t.test('the code of docs/spa.md in a page', async (t) => {
   )
 })
 
-t.test('the recipes for React and Vue follow the session, and the code of the README runs', async (t) => {
-  const demo = await startDemo(t, browser, { env: { STATIC_DIR: page } })
-  const { publicUrl } = demo.reverseProxy
-  const react = await openTab(demo, '/react')
-  const recipes = [
-    { tab: react, signedIn: 'Sign out', signedOut: 'Sign in' },
-    { tab: await openTab(demo, '/vue'), signedIn: 'in', signedOut: 'out' },
-  ]
-  for (const { tab, signedOut } of recipes) await says(tab, signedOut)
-  const tab = await openTab(demo, '/')
-  await decideOnPage(tab, publicUrl)
-  for (const { tab, signedIn } of recipes) await says(tab, signedIn)
-  await react.locator('button', { hasText: 'Read' }).click()
-  await says(react, 'emperature')
+t.test(
+  'the hook for React and the composable for Vue follow the session, and the code of the README runs',
+  async (t) => {
+    const demo = await startDemo(t, browser, { env: { STATIC_DIR: page } })
+    const { publicUrl } = demo.reverseProxy
+    const react = await openTab(demo, '/react')
+    const recipes = [
+      { tab: react, signedIn: 'Sign out', signedOut: 'Sign in' },
+      { tab: await openTab(demo, '/vue'), signedIn: 'in', signedOut: 'out' },
+    ]
+    for (const { tab, signedOut } of recipes) await says(tab, signedOut)
+    const tab = await openTab(demo, '/')
+    await decideOnPage(tab, publicUrl)
+    for (const { tab, signedIn } of recipes) await says(tab, signedIn)
+    await react.locator('button', { hasText: 'Read' }).click()
+    await says(react, 'emperature')
 
-  const printing = demo.context.waitForEvent('console', (message) => message.type() === 'log')
-  await tab.goto(`${publicUrl}/readme`)
-  t.match((await printing).text(), / \d{4}-\d{2}-\d{2}T/)
-  for (const { tab, signedOut } of recipes) await says(tab, signedOut)
-  t.strictSame(demo.complaints, [])
+    const printing = demo.context.waitForEvent('console', (message) => message.type() === 'log')
+    await tab.goto(`${publicUrl}/readme`)
+    t.match((await printing).text(), / \d{4}-\d{2}-\d{2}T/)
+    for (const { tab, signedOut } of recipes) await says(tab, signedOut)
+    t.strictSame(demo.complaints, [])
 
-  await react.locator('button', { hasText: 'Sign in' }).click()
-  await decideOnPage(react, publicUrl, 'refuse')
-  await says(react, 'The sign-in did not succeed.')
-  t.equal(react.url(), `${publicUrl}/react`)
-  await react.locator('button', { hasText: 'Sign in' }).click()
-  const before = asked(demo)
-  await decideOnPage(react, publicUrl)
-  await react.route('**/flux/**', (route) => route.abort())
-  await react.locator('button', { hasText: 'Read' }).click()
-  await says(react, 'The server cannot be reached.')
-  // StrictMode runs each effect twice.
-  await setTimeout(1_000)
-  t.ok(asked(demo) - before < 10, `${asked(demo) - before} questions for the session`)
-})
+    await react.locator('button', { hasText: 'Sign in' }).click()
+    await decideOnPage(react, publicUrl, 'refuse')
+    await says(react, 'The sign-in did not succeed.')
+    t.equal(react.url(), `${publicUrl}/react`)
+    await react.locator('button', { hasText: 'Sign in' }).click()
+    const before = asked(demo)
+    await decideOnPage(react, publicUrl)
+    await react.route('**/flux/**', (route) => route.abort())
+    await react.locator('button', { hasText: 'Read' }).click()
+    await says(react, 'The server cannot be reached.')
+    // StrictMode runs each effect twice.
+    await setTimeout(1_000)
+    t.ok(asked(demo) - before < 10, `${asked(demo) - before} questions for the session`)
+  },
+)
 
 t.test('the warning of docs/spa.md appears before the session ends, and extends it', async (t) => {
   const demo = await startDemo(t, browser, { env: { STATIC_DIR: page, SESSION_IDLE_SECONDS: '5' } })

@@ -16,7 +16,6 @@ t.test(
   async (t) => {
     const STATIC_DIR = t.testdir({})
     cpSync(join(ROOT, 'examples/operations'), STATIC_DIR, { recursive: true })
-    cpSync(join(ROOT, 'dist/client/bff-client.js'), join(STATIC_DIR, 'bff-client.js'))
     const OPERATIONS_FILE = join(STATIC_DIR, 'operations.json')
     const sandbox = await startSandbox(t, { operations: readDeclaredOperations(OPERATIONS_FILE) })
     const bff = await startBff(t, sandbox, { STATIC_DIR, OPERATIONS_FILE })

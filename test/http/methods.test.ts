@@ -7,6 +7,7 @@ const PATHS: readonly (readonly [path: string, allow: string])[] = [
   ['/auth/callback/abc', 'GET'],
   ['/auth/session', 'GET, HEAD, POST'],
   ['/auth/logout', 'POST'],
+  ['/auth/client.js', 'GET, HEAD'],
   ['/flux/a', 'GET, HEAD'],
   ['/flux/DEMO/a', 'GET, HEAD'],
   ['/%66lux/a', 'GET, HEAD'],

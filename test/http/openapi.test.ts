@@ -17,11 +17,15 @@ async function described(bff: Bff): Promise<string[]> {
 }
 
 const ALWAYS = [
+  'GET /auth/client.d.ts',
+  'GET /auth/client.js',
   'GET /auth/login',
   'GET /auth/session',
   'GET /flux/{fluxId}',
   'GET /flux/{wac}/{fluxId}',
   'GET /openapi.json',
+  'HEAD /auth/client.d.ts',
+  'HEAD /auth/client.js',
   'HEAD /auth/session',
   'HEAD /flux/{fluxId}',
   'HEAD /flux/{wac}/{fluxId}',

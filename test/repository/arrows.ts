@@ -64,7 +64,9 @@ export function findBadArrows(tree: Tree): string[] {
         faults.push(...packageFaults(file, folder, specifier))
         continue
       }
-      const target = posix.join(posix.dirname(file), specifier)
+      // The client names its modules as its package has them.
+      const name = folder === 'client' ? specifier.replace(/\.js$/, '.ts') : specifier
+      const target = posix.join(posix.dirname(file), name)
       if (!tree.has(target)) {
         faults.push(`${file} imports ${specifier}, which is no file of a program.`)
       } else {

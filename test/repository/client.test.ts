@@ -26,7 +26,7 @@ declare function showFlux(text: string): void
 `
 
 /** Blocks that other blocks import, by their headings. */
-const IMPORTED: Readonly<Record<string, string>> = { 'Handle errors': 'explain', React: 'use-session' }
+const IMPORTED: Readonly<Record<string, string>> = { 'Handle errors': 'explain' }
 
 t.test('the client is one file without imports, of at most 2 KB compressed', async (t) => {
   const text = readFileSync(CLIENT, 'utf8')
@@ -50,9 +50,10 @@ t.test('the client and the printed code compile under the strict settings of a V
   const folder = makeFolder('strict')
   mkdirSync(join(folder, 'src'))
   symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
-  copyFileSync(CLIENT, join(folder, 'src/bff-client.ts'))
+  for (const name of ['bff-client', 'react', 'vue'])
+    copyFileSync(join(ROOT, `client/${name}.ts`), join(folder, `src/${name}.ts`))
   writeFileSync(join(folder, 'src/page.d.ts'), PAGE)
-  const files = ['src/bff-client.ts', 'src/page.d.ts']
+  const files = ['bff-client.ts', 'react.ts', 'vue.ts', 'page.d.ts'].map((name) => `src/${name}`)
   const blocks = ['README.md', 'docs/spa.md', 'docs/getting-started.md', 'docs/operations.md'].flatMap(
     codeBlocks,
   )
@@ -62,7 +63,7 @@ t.test('the client and the printed code compile under the strict settings of a V
     files.push(`src/${name}.${language}`)
     writeFileSync(join(folder, files.at(-1)!), code)
   }
-  t.ok(files.length >= 13, `${files.length} files`)
+  t.ok(files.length >= 12, `${files.length} files`)
 
   const settings = compilerOptions('examples/vite/tsconfig.json')
   const printed = {
@@ -79,6 +80,54 @@ t.test('the client and the printed code compile under the strict settings of a V
     t.strictSame(compile(folder, ['src/bff-client.ts', 'src/page.d.ts', ...react], options), [], template)
   }
 })
+
+t.test(
+  'the package of the client has this version, and its three modules can be imported with types',
+  async (t) => {
+    const folder = makeFolder('package')
+    const packed = spawnSync('npm', ['pack', join(ROOT, 'dist/client'), '--json'], {
+      cwd: folder,
+      encoding: 'utf8',
+    })
+    t.equal(packed.status, 0, packed.stderr)
+    const [{ version, filename, files }] = JSON.parse(packed.stdout)
+    t.equal(version, JSON.parse(read('package.json')).version)
+    const names = ['bff-client', 'react', 'vue'].flatMap((name) => [`${name}.d.ts`, `${name}.js`])
+    t.strictSame(
+      files.map(({ path }: { path: string }) => path).sort(),
+      ['LICENSE', 'package.json', ...names].sort(),
+    )
+    const place = join(folder, 'node_modules/token-handler-bff-client')
+    mkdirSync(place, { recursive: true })
+    const unpacked = spawnSync('tar', ['-xzf', join(folder, filename), '--strip-components=1', '-C', place])
+    t.equal(unpacked.status, 0)
+    const page = `
+    import { type BffError, session } from 'token-handler-bff-client'
+    import { useSession as ofReact } from 'token-handler-bff-client/react'
+    import { useSession as ofVue } from 'token-handler-bff-client/vue'
+    const known: boolean | undefined = ofReact((error: unknown) => void (error as BffError).code)?.authenticated
+    const kept: boolean | undefined = ofVue(() => {}).value?.authenticated
+    export const all = [session, known, kept]
+  `
+    writeFileSync(join(folder, 'page.ts'), page)
+    const settings = {
+      ...{
+        strict: true,
+        noEmit: true,
+        module: 'es2022',
+        moduleResolution: 'bundler',
+        lib: ['es2022', 'dom'],
+      },
+      typeRoots: [],
+      types: [],
+      paths: {
+        vue: [join(ROOT, 'node_modules/@vue/runtime-dom')],
+        react: [join(ROOT, 'node_modules/@types/react')],
+      },
+    }
+    t.strictSame(compile(folder, ['page.ts'], settings), [])
+  },
+)
 
 function compilerOptions(file: string): object {
   return ts.parseConfigFileTextToJson(file, read(file)).config.compilerOptions

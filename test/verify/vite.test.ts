@@ -210,7 +210,7 @@ t.test('a Vite project of your own works as docs/getting-started.md says', async
   cpSync(join(ROOT, 'client/bff-client.ts'), join(app, 'src/bff-client.ts'))
   const html = codeBlock(page, '2. Make a page', 'html').replace('"/page.js"', '"/src/page.js"')
   writeFileSync(join(app, 'index.html'), html)
-  const script = codeBlock(page, '2. Make a page', 'js').replace("'/bff-client.js'", "'./bff-client'")
+  const script = codeBlock(page, '2. Make a page', 'js').replace("'/auth/client.js'", "'./bff-client'")
   writeFileSync(join(app, 'src/page.js'), script)
   const config = codeBlock(page, '4. Develop with Vite and TypeScript', 'ts')
   writeFileSync(join(app, 'vite.config.ts'), config.replace('5173', vitePort).replace('3000', port))
