@@ -2,6 +2,7 @@
 
 import Ajv from 'ajv/dist/2020.js'
 import formats from 'ajv-formats'
+import type { Config } from '../../src/config/config.ts'
 import type { Teardown } from './child.ts'
 
 export interface Received {
@@ -31,7 +32,7 @@ const FORWARDS = /^\/(data|flux|site)\b/
 
 type Check = ReturnType<typeof createCheck>
 
-/** By document: to compile its schemas costs more than to start a server. */
+/** By what the document depends on: to make one, and to compile its schemas, costs more than to start a server. */
 const checks = new Map<string, Check>()
 const checksByPort = new Map<number, () => Check>()
 
@@ -39,10 +40,17 @@ const checksByPort = new Map<number, () => Check>()
  * Until the test ends, responses of the server on this port of the loopback must be as documented: those that
  * `requireDocumented` gets, and those of every `fetch` of this process.
  */
-export function checkResponsesOf(t: Teardown, port: number, document: () => object): void {
+export function checkResponsesOf(
+  t: Teardown,
+  port: number,
+  { oauth, operations, clientFluxAllowed }: Config,
+  document: () => object,
+): void {
   globalThis.fetch = checkedFetch
+  const parts = [[...oauth.flows], oauth.redirect, operations, clientFluxAllowed === null]
+  const key = JSON.stringify(parts)
   let check: Check | undefined
-  const lazyCheck = (): Check => (check ??= findCheck(document()))
+  const lazyCheck = (): Check => (check ??= findCheck(key, document))
   checksByPort.set(port, lazyCheck)
   t.teardown(() => checksByPort.get(port) === lazyCheck && checksByPort.delete(port))
 }
@@ -72,11 +80,9 @@ async function checkedFetch(...args: Parameters<typeof fetch>): Promise<Response
   return response
 }
 
-function findCheck(document: object): Check {
-  // The address is the only part that differs from server to server.
-  const text = JSON.stringify({ ...document, servers: [] })
-  const check = checks.get(text) ?? createCheck(JSON.parse(text) as Document)
-  checks.set(text, check)
+function findCheck(key: string, document: () => object): Check {
+  const check = checks.get(key) ?? createCheck(document() as Document)
+  checks.set(key, check)
   return check
 }
 

@@ -88,7 +88,7 @@ export async function startBff(
     return await startBff(t, platform, env)
   }
   app.start()
-  checkResponsesOf(t, port, () => app.server.swagger())
+  checkResponsesOf(t, port, config, () => app.server.swagger())
   t.teardown(() => app.server.close())
   const { publicUrl } = config
   return {

@@ -8,6 +8,7 @@ import openapiTS, { astToString } from 'openapi-typescript'
 import t from 'tap'
 import ts from 'typescript'
 import { readDeclaredOperations } from '../../sandbox/operations.ts'
+import { configOf } from '../config/environment.ts'
 import { checkResponsesOf, createCheck, requireDocumented } from '../helpers/documented.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { portOf, readAnswers } from './wire.ts'
@@ -269,7 +270,7 @@ t.test('fetch in a test rejects if a server responds otherwise than documented',
       return `http://127.0.0.1:${(listener.address() as AddressInfo).port}`
     }),
   )
-  checkResponsesOf(t, Number(new URL(url ?? '').port), () => app.server.swagger())
+  checkResponsesOf(t, Number(new URL(url ?? '').port), configOf({}), () => app.server.swagger())
 
   await t.rejects(
     fetch(`${url}/auth/logout`, { method: 'POST' }),
