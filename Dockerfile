@@ -2,7 +2,7 @@
 # written. `docker buildx imagetools inspect node:24-bookworm-slim` prints them.
 FROM node:24-bookworm-slim AS build
 WORKDIR /app
-COPY package.json package-lock.json ./
+COPY package.json package-lock.json LICENSE ./
 RUN npm ci --ignore-scripts --no-audit --no-fund
 COPY tsconfig.json tsconfig.demo.json ./
 COPY scripts ./scripts

@@ -102,6 +102,7 @@ function startSandbox(dist: string, env: Env): ChildProcess {
   const { hostname, port } = new URL(env.AUTH_URL ?? 'http://localhost:0')
   const isHere = ['localhost', '127.0.0.1', '[::1]'].includes(hostname)
   return start([join(ROOT, dist, 'sandbox/main.js')], {
+    ...declaredFor(env),
     ...env,
     HOST: '127.0.0.1',
     PORT: isHere ? port : '0',
@@ -125,6 +126,7 @@ async function startServer(
     SESSION_SECRET: SECRET,
     WAC: 'DEMO',
     STATIC_DIR: join(ROOT, dist, 'demo'),
+    ...declaredFor(env),
     ACCESS_LOG: 'all',
     TRUST_PROXY: '127.0.0.1/32,::1/128',
     ...(hasRedis(env) ? {} : { SESSION_STORE: 'memory' }),
@@ -137,6 +139,11 @@ async function startServer(
   server.stdout!.pipe(pretty({ ignore: 'pid,time,url,opsUrl', singleLine: true }))
   const url = await urlOf(server)
   return url === null ? null : { server, url }
+}
+
+/** The operations of the demo page; none for a platform that `.env` names. */
+function declaredFor(env: Env): Env {
+  return env.AUTH_URL === undefined ? { OPERATIONS_FILE: join(ROOT, 'demo/page/operations.json') } : {}
 }
 
 function hasRedis(env: Env): boolean {

@@ -77,6 +77,7 @@ async function run(): Promise<void> {
   }
   const opsPort = await choosePort(hosts, process.env.OPS_PORT ?? '0', 'OPS_PORT')
   const publicUrl = process.env.PUBLIC_URL ?? `http://localhost:${port}`
+  const operations = process.env.OPERATIONS_FILE ?? join(dist, 'demo/operations.json')
   const client = { id: 'demo', secret: randomBytes(24).toString('base64url') }
 
   const sandbox = start('sandbox/main.js', {
@@ -86,7 +87,7 @@ async function run(): Promise<void> {
     SANDBOX_CLIENT_SECRET: client.secret,
     SANDBOX_CALLBACK: `${publicUrl}/auth/callback`,
     SANDBOX_TOKEN_SECONDS: String(TOKEN_SECONDS),
-    ...given('OPERATIONS_FILE'),
+    OPERATIONS_FILE: operations,
   })
   const sandboxUrl = await sandboxAddress(sandbox)
   if (ending) return
@@ -110,7 +111,8 @@ async function run(): Promise<void> {
     REFRESH_AHEAD_SECONDS: '6',
     REFRESH_THRESHOLD_SECONDS: '3',
     SHUTDOWN_SECONDS: '5',
-    ...given('SESSION_IDLE_SECONDS', 'SESSION_MAX_SECONDS', 'OPERATIONS_FILE'),
+    OPERATIONS_FILE: operations,
+    ...given('SESSION_IDLE_SECONDS', 'SESSION_MAX_SECONDS'),
   })
   const serverUrl = await serverAddress(server)
   await startFront({ hosts, port, serverUrl, sandboxUrl })

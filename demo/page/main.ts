@@ -1,5 +1,6 @@
 // A page of the server: who is signed in, what it reads and changes. `client/bff-client.ts` does the work.
 import { cameBack, type Session, signIn, signOut, staySignedIn } from '../../client/bff-client.ts'
+import { startDeclared } from './declared.ts'
 import { byId } from './dom.ts'
 import { startFluxView } from './flux-view.ts'
 import { keepForms, restoreForms } from './kept-forms.ts'
@@ -28,6 +29,7 @@ restoreForms()
 const stage = startStage(() => fluxView.read())
 const fluxView = startFluxView(stage.sent)
 const siteView = startSiteView(stage.sent)
+const declared = startDeclared(stage.sent)
 const sessionView = startSessionView(showSession)
 startThief(() => sessionView.current() !== null)
 const scenarios = startScenarios({ sessionView, fluxView, stage })
@@ -52,6 +54,7 @@ function showSession(session: Session, first: boolean): void {
   signOutButton.hidden = !signedIn
   stage.showSession(signedIn ? session : null)
   scenarios.showSession(signedIn)
+  declared.showSession(signedIn ? session : null)
   if (signedIn) {
     setNotice('ended', null)
     setNotice('sign-in', null)

@@ -81,7 +81,7 @@ export function startSessionView(onChange: (session: Session, first: boolean) =>
     byId('session-live', HTMLElement).hidden = next === null
     byId('session-none', HTMLElement).hidden = next !== null
     if (next !== null) showFacts(next)
-    showState(pill, next === null ? 'out' : 'in')
+    showState(pill, next === null ? 'out' : 'in', next?.user?.name)
     if (changed) onChange(found, first)
   }
 
@@ -123,10 +123,11 @@ function outageNotice(error: unknown) {
 
 const STATE_TEXT = { in: 'Signed in', out: 'Signed out', unknown: 'Unknown' }
 
-function showState(pill: HTMLElement, state: keyof typeof STATE_TEXT): void {
-  if (pill.dataset.state === state && pill.textContent === STATE_TEXT[state]) return
+function showState(pill: HTMLElement, state: keyof typeof STATE_TEXT, name?: string | null): void {
+  const who = name == null ? '' : ` as ${name}`
+  if (pill.dataset.state === state && pill.textContent === STATE_TEXT[state] + who) return
   pill.dataset.state = state
-  pill.textContent = STATE_TEXT[state]
+  pill.replaceChildren(STATE_TEXT[state], element('span', 'pill-name', who))
 }
 
 function showFacts(session: SignedIn): void {

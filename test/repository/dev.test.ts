@@ -7,11 +7,27 @@ import { startChild } from '../helpers/child.ts'
 import { freePort } from '../helpers/ports.ts'
 import { until } from '../helpers/wait.ts'
 
+/** The response, with its body read: an unread one can break the connection when the server ends. */
+async function read(url: string, options: RequestInit = {}): Promise<Response> {
+  const response = await fetch(url, options)
+  await response.text()
+  return response
+}
+
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
 t.test('npm run dev runs the files as they are, on loopback alone, until it is stopped', async (t) => {
   const copy = t.testdir({ '.env': 'STATIC_CSP=img-src https://one.example\n' })
-  for (const name of ['src', 'sandbox', 'demo', 'client', 'scripts', 'package.json', 'package-lock.json'])
+  for (const name of [
+    'src',
+    'sandbox',
+    'demo',
+    'client',
+    'scripts',
+    'package.json',
+    'package-lock.json',
+    'LICENSE',
+  ])
     cpSync(join(ROOT, name), join(copy, name), { recursive: true })
   cpSync(join(ROOT, 'tsconfig.json'), join(copy, 'tsconfig.json'))
   symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'))
@@ -29,7 +45,7 @@ t.test('npm run dev runs the files as they are, on loopback alone, until it is s
       if (dev.hasEnded()) throw new Error(dev.output())
       return dev.output().includes(text)
     })
-  const page = async () => await fetch(`${url}/`, { headers: { accept: 'text/html' } })
+  const page = async () => await read(`${url}/`, { headers: { accept: 'text/html' } })
   const nothing = async () => ((await (await fetch(`${url}/auth/nothing`)).json()) as { title: string }).title
 
   await printed('runs your files')
@@ -37,8 +53,9 @@ t.test('npm run dev runs the files as they are, on loopback alone, until it is s
   t.match(csp, 'https://one.example', 'the variables of .env are those of the server')
   await t.rejects(fetch(`http://127.0.0.2:${port}/`), 'no other address, whatever HOST says')
   const login = await request(`${url}/auth/login`, { headers: { 'sec-fetch-mode': 'navigate' } })
+  await login.body.dump()
   const signInPage = String(login.headers.location)
-  t.equal((await fetch(signInPage)).status, 200, 'the sandbox knows the client and the callback')
+  t.equal((await read(signInPage)).status, 200, 'the sandbox knows the client and the callback')
   t.match(dev.output(), /GET.*\/auth\/login/, 'requests are in the log')
   t.notMatch(dev.output(), /^\{/m, 'and its lines are for people')
 

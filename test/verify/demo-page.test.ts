@@ -147,7 +147,10 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
   t.equal(await page.locator('[data-scenario][aria-disabled="true"]').count(), 0)
   t.match(await page.locator('#scenario-outcome').innerText(), /^Each button breaks/)
   await page.locator('#flux-chart polyline.line').waitFor()
-  await page.locator('#stage-received .chip', { hasText: /^access token #1 ••••$/ }).waitFor()
+  const received = page.locator('#stage-received .chip', { hasText: /^access token #1 ••••$/ })
+  await received.first().waitFor()
+  t.match(await page.locator('#session-pill').textContent(), 'Signed in as alice')
+  await page.locator('#flux-ids option[value="water"]').waitFor({ state: 'attached' })
   t.match(await page.locator('#stage-sent').textContent(), 'GET /flux/temperature?format=JSON session cookie')
   const exact = (await page.locator('#flux-exact-rows').textContent()) ?? ''
   const integer = /\d{16}/.exec(exact)?.[0] ?? ''
@@ -228,6 +231,10 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
   await page.locator('#site-saved', { hasText: 'Saved at' }).waitFor()
   t.match(await page.locator('#site-body').textContent(), 'half-typed')
   await state('site-saved', '[aria-labelledby="site-title"]')
+  await page.locator('#site-name').fill('of another time')
+  await page.locator('#site-load').click()
+  await page.locator('#site-saved', { hasText: 'Loaded as it is now.' }).waitFor()
+  t.match(await page.locator('#site-name').inputValue(), 'half-typed')
 
   const scenario = async (name: string, result: RegExp, photo = false): Promise<void> => {
     await page.locator(`[data-scenario="${name}"]`).click()
