@@ -111,8 +111,8 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
       schema: SESSION_SCHEMA,
       handler: createSessionInfo(context),
     })
-    // These hooks respond before the body is read: browsers send any body that a page or a form gives them. The
-    // handlers, which Fastify requires, never run.
+    // These hooks respond before the body is read: browsers send any body that a page or a form gives them, and Fastify
+    // refuses types that it cannot read. The handlers, which it requires, never run.
     const staySignedIn = createStaySignedIn(context)
     inSession.route({
       method: 'POST',
