@@ -1,4 +1,3 @@
-import fastifySwagger from '@fastify/swagger'
 import type { FastifySchema } from 'fastify'
 import fastifyPlugin from 'fastify-plugin'
 import type { OpenAPIV3_1 } from 'openapi-types'
@@ -38,6 +37,8 @@ const HEADERS = {
  */
 export const openApi = fastifyPlugin<{ publicUrl: string; sessionCookie: string }>(
   async (server, { publicUrl, sessionCookie }) => {
+    // Imported late, so that it is a chunk of its own: in that of the forwarded calls it costs each of them 4 % (Node 20).
+    const { default: fastifySwagger } = await import('@fastify/swagger')
     await server.register(fastifySwagger, {
       openapi: {
         openapi: '3.1.0',
