@@ -159,7 +159,7 @@ const SITE = {
 export const SITE_SCHEMAS = [
   SITE,
   SITE_UPDATE,
-  { ...SITE_UPDATE, $id: 'SiteUpdateInBody', required: ['siteID'] },
+  { ...SITE_UPDATE, $id: 'SiteUpdateWithTarget', required: ['siteID'] },
 ]
 
 const COMMON_SCHEMA = {
@@ -193,7 +193,7 @@ const COMMON_SCHEMA = {
 
 const siteId = { type: 'string', pattern: '^[0-9]{1,16}(\\.json)?$' }
 const ofPath = { ...COMMON_SCHEMA, body: { $ref: 'SiteUpdate#' } }
-const inBody = { ...COMMON_SCHEMA, body: { $ref: 'SiteUpdateInBody#' } }
+const inBody = { ...COMMON_SCHEMA, body: { $ref: 'SiteUpdateWithTarget#' } }
 
 /** The routes of UpdateSite. */
 export const UPDATE_SITE_ROUTES = [

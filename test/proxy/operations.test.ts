@@ -537,6 +537,38 @@ t.test('metrics, log and OpenAPI know an operation by its name', async (t) => {
   t.match(document.paths['/data/WUM'], { get: { security: [{ session: [] }, {}] } })
 })
 
+t.test(
+  'OpenAPI has the schema of each body, whatever the operation is called and however it refers to itself',
+  async (t) => {
+    const object = { type: 'object', additionalProperties: false }
+    const tree = { ...object, properties: { child: { $ref: '#/$defs/tree' } } }
+    const operations = {
+      // As the schemas of UpdateSite.
+      SiteUpdate: {
+        ...object,
+        properties: { name: { $ref: '#/definitions/name' } },
+        definitions: { name: { type: 'string' } },
+      },
+      SiteUpdateIn: { ...object, properties: { tree: { $ref: '#/$defs/tree' } }, $defs: { tree } },
+      SiteUpdateWithTarget: { ...object, properties: { again: { $ref: '#' } } },
+    }
+    const declared = Object.entries(operations).map(([name, schema]) => [
+      name,
+      { method: 'PUT', path: `/{wac}/${name}`, body: { schema } },
+    ])
+    const file = `${makeFolder('operations')}/bodies.json`
+    writeFileSync(file, JSON.stringify({ operations: Object.fromEntries(declared) }))
+    const bff = await startBff(t, await startSandbox(t), { OPERATIONS_FILE: file })
+    const text = (await ask(portOf(bff), { target: '/openapi.json' })).body
+    const document = JSON.parse(text)
+    for (const name of Object.keys(operations)) t.ok(document.components.schemas[`${name}Body`], name)
+    const lost = [...text.matchAll(/"\$ref":"#\/([^"]+)"/g)].filter(
+      ([, path]) => path!.split('/').reduce((part, key) => part?.[key], document) === undefined,
+    )
+    t.strictSame(lost, [])
+  },
+)
+
 t.test('a failed navigation to an operation gets a page', async (t) => {
   const { bff } = await ready(t)
   const headers = [['Sec-Fetch-Mode', 'navigate'], OWN] as const
