@@ -1,6 +1,6 @@
 /**
  * `npm run dev`, for whoever changes the server: server, sandbox and demo page on one origin of this machine. After each
- * change of a file they are built anew and started, and the last ones that worked go on until then.
+ * change of a file they are built and started again, and the last ones that worked go on until then.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -21,7 +21,7 @@ const QUIET_MS = 50
 const FOLDERS = ['dist.a', 'dist.b']
 const SECRET = randomBytes(32).toString('base64url')
 const WITHOUT_REDIS =
-  'Sessions end when a change starts the server anew. To keep them, name a Redis: REDIS_URL=redis://localhost:6379 npm run dev'
+  'Sessions end when a change restarts the server. To keep them, name a Redis: REDIS_URL=redis://localhost:6379 npm run dev'
 
 type Env = Record<string, string | undefined>
 
