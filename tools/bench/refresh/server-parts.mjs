@@ -24,8 +24,9 @@ const PARTS = {
 /** The exports of `src/` that `PARTS` names. */
 export async function importServerParts() {
   const contents = Object.entries(PARTS).map(([name, file]) => `export { ${name} } from './src/${file}'`)
-  // In dist/, since the store reads its scripts from there.
-  const outfile = join(DIST, `bench-${process.pid}.mjs`)
+  // Beside dist/ and not in it: a release packs that folder.
+  const folder = join(ROOT, `dist.bench-${process.pid}`)
+  const outfile = join(folder, 'parts.mjs')
   await build({
     stdin: { contents: contents.join('\n'), resolveDir: ROOT },
     outfile,
@@ -33,6 +34,8 @@ export async function importServerParts() {
     format: 'esm',
     platform: 'node',
     packages: 'external',
+    // The store reads its scripts from dist/.
+    define: { 'import.meta.url': JSON.stringify(pathToFileURL(join(DIST, 'main.js')).href) },
     // For `npm run profile`.
     sourcemap: 'inline',
     sourcesContent: false,
@@ -40,6 +43,6 @@ export async function importServerParts() {
   try {
     return await import(pathToFileURL(outfile).href)
   } finally {
-    rmSync(outfile)
+    rmSync(folder, { recursive: true })
   }
 }
