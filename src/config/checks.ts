@@ -2,7 +2,7 @@ import leven from 'leven'
 import { jsonPointer } from '../json.ts'
 import { isKeyOf } from './certificates.ts'
 import { isInsecure, isLoopback, quoted } from './kinds.ts'
-import { coversPath } from './operations.ts'
+import { coversPath } from './operation.ts'
 import {
   copyFault,
   EITHER_CASE,

@@ -1,59 +1,26 @@
-import { Ajv, type ValidateFunction } from 'ajv'
 import { jsonFaults, jsonPointer } from '../json.ts'
-import { WAC } from '../paths.ts'
+import { BUILT_IN } from './built-in.ts'
 import { type Kind, quoted, Refused, readText } from './kinds.ts'
+import {
+  type BodyRules,
+  compileBodySchema,
+  type Filled,
+  FORMATS,
+  type Format,
+  ID,
+  isQueryText,
+  METHODS,
+  type Method,
+  mayMatchSamePath,
+  type Operation,
+  type ParameterType,
+  pathOfOperation,
+  type QueryType,
+  type Segment,
+  sameName,
+  segmentsOf,
+} from './operation.ts'
 import { schemaFaults } from './operation-schema.ts'
-
-export const FORMATS = ['JSON', 'XML', 'CSV', 'JSV'] as const
-
-/** A format of a response of the resource server. */
-export type Format = (typeof FORMATS)[number]
-
-const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
-
-export type Method = (typeof METHODS)[number]
-
-/** What a path parameter may be. */
-export type ParameterType = 'integer' | 'id' | { readonly enum: readonly string[] }
-
-/** What a parameter of the query may be. */
-export type QueryType =
-  | 'integer'
-  | 'number'
-  | 'boolean'
-  | 'text'
-  | { readonly integer: readonly [min: number, max: number] }
-  | { readonly enum: readonly string[] }
-
-/** One segment of a path. */
-type Segment = { readonly literal: string } | { readonly parameter: string }
-
-/** What the server writes into a body: a value, or that of a path parameter or of the account. */
-export type Filled = { readonly value: string | number | boolean | null } | { readonly from: string }
-
-/** The body of an operation. */
-export interface BodyRules {
-  /** As declared in the file; null accepts any object. */
-  readonly schema: object | null
-  readonly validate: ValidateFunction | null
-  readonly set: Readonly<Record<string, Filled>>
-}
-
-/** A declared operation of the resource server, checked. */
-export interface Operation {
-  readonly name: string
-  readonly method: Method
-  readonly segments: readonly Segment[]
-  readonly account: 'path' | 'body' | 'none'
-  /** Without `wac`. */
-  readonly parameters: Readonly<Record<string, ParameterType>>
-  readonly query: Readonly<Record<string, QueryType>>
-  readonly formats: readonly Format[]
-  /** null: none is sent. */
-  readonly body: BodyRules | null
-  /** Readable without a session, by the application's own token. */
-  readonly application: boolean
-}
 
 const MAX_OPERATIONS = 64
 const MAX_ENUM = 256
@@ -63,34 +30,12 @@ const PARAMETER_NAME = /^[A-Za-z][A-Za-z0-9_]{0,39}$/
 const QUERY_NAME = /^[A-Za-z0-9_.$-]{1,64}$/
 const LITERAL = /^[A-Za-z0-9_.~-]+$/
 
-/** The id of a resource, and an entry of an enumeration in a path. */
-export const ID = /^(?!\.{1,2}$)[A-Za-z0-9_.~-]{1,128}$/
-
 // They would name an account or a format, present another token, turn the response into a script, or change the method.
 const RESERVED_QUERY: ReadonlySet<string> = new Set([
   ...['wac', 'format', 'callback', 'access_token', 'oauth_token', 'token', 'bearer', 'apikey', 'api_key'],
   ...['authsecret', 'ss-id', 'ss-pid', 'ss-tok'],
   ...['x-http-method-override', 'x-http-method', 'x-method-override', '_method'],
 ])
-
-/** The operations that the document of the platform shows: no declaration may match the same request. */
-const BUILT_IN: readonly Pick<Operation, 'name' | 'method' | 'segments' | 'parameters'>[] = [
-  builtIn('GetFlux', 'GET', '/{wac}/flux/{fluxId}', { fluxId: 'id' }),
-  builtIn('UpdateSite', 'PUT', '/{wac}/Infrastructure/Site/{siteId}', { siteId: 'id' }),
-  builtIn('UpdateSite', 'POST', '/json/reply/UpdateSite', {}),
-]
-
-function builtIn(name: string, method: Method, path: string, parameters: Operation['parameters']) {
-  return { name, method, segments: segmentsOf(path), parameters }
-}
-
-/**
- * How names are compared where the platform may read them without regard to case or separators. Upper case first: some
- * letters, as the long s, are only then the same.
- */
-export function sameName(name: string): string {
-  return name.toUpperCase().toLowerCase().replace(/[_-]/g, '')
-}
 
 /** Where the platform says who has signed in. */
 export interface Identity {
@@ -194,7 +139,7 @@ function readOperation(name: string, value: unknown, report: Faults): Operation 
   const at = (...path: (string | number)[]) => jsonPointer('operations', name, ...path)
   if (!NAME.test(name))
     report(at(), 'must have a name of 1 to 40 letters and digits that begins with a capital letter')
-  if (name === 'GetFlux' || name === 'UpdateSite')
+  if (BUILT_IN.some((known) => known.name === name))
     report(at(), 'has the name of an operation that is built in')
   if (!isObject(value)) {
     report(at(), 'must be an object')
@@ -230,13 +175,6 @@ function readOperation(name: string, value: unknown, report: Faults): Operation 
 }
 
 type At = (...path: (string | number)[]) => string
-
-function segmentsOf(path: string): Segment[] {
-  return path
-    .slice(1)
-    .split('/')
-    .map((part) => (part.startsWith('{') ? { parameter: part.slice(1, -1) } : { literal: part }))
-}
 
 function readPath(value: unknown, pointer: string, report: Faults): Segment[] | null {
   if (typeof value !== 'string' || !value.startsWith('/')) {
@@ -320,11 +258,6 @@ function readParameters(
     }
   }
   return read
-}
-
-/** At most 512 code points without control characters. */
-export function isQueryText(text: string): boolean {
-  return [...text].length <= 512 && !/\p{Cc}/u.test(text)
 }
 
 function readQuery(
@@ -411,7 +344,7 @@ function readBody(
   if ((rules.any === true) === (rules.schema !== undefined))
     report(at('body'), 'must have either "schema" or "any": true')
   const set = readSet(rules.set, { account, parameters }, at, report)
-  if (rules.schema === undefined) return { schema: null, validate: null, set }
+  if (rules.schema === undefined) return { schema: null, set, exactNames: false }
   if (!isObject(rules.schema)) {
     report(at('body', 'schema'), 'must be an object')
     return null
@@ -420,16 +353,17 @@ function readBody(
   reportSpellings(schema, [...sourcesOf({ account, parameters }), ...Object.keys(set)], at, report)
   const found = schemaFaults(schema)
   for (const { pointer, fault } of found) report(at('body', 'schema') + pointer, fault)
-  if (found.length > 0) return { schema, validate: null, set }
-  try {
-    return { schema, validate: new Ajv(AJV_OPTIONS).compile(schema), set }
-  } catch (error) {
-    report(
-      at('body', 'schema'),
-      `is refused by Ajv: ${error instanceof Error ? error.message.slice(0, 200) : ''}`,
-    )
-    return { schema, validate: null, set }
+  if (found.length === 0) {
+    try {
+      compileBodySchema(schema)
+    } catch (error) {
+      report(
+        at('body', 'schema'),
+        `is refused by Ajv: ${error instanceof Error ? error.message.slice(0, 200) : ''}`,
+      )
+    }
   }
+  return { schema, set, exactNames: false }
 }
 
 /** Names of path parameters and of the account, whose values a body may repeat. */
@@ -447,8 +381,6 @@ function reportSpellings(schema: object, sent: readonly string[], at: At, report
       report(at('body', 'schema', 'properties', name), `is sent as ${spelling}: write it so`)
   }
 }
-
-const AJV_OPTIONS = { strict: true, strictRequired: false, allowUnionTypes: true, logger: false } as const
 
 function readSet(
   value: unknown,
@@ -507,34 +439,6 @@ function reportOverlaps(operations: readonly Operation[], report: Faults): void 
 
 function shapeOf(path: string): string {
   return path.replace(/\{\w+\}/g, '{}')
-}
-
-/** Whether one path can match both patterns. Parameters match each other, whatever their types are. */
-export function mayMatchSamePath(one: readonly Segment[], other: readonly Segment[]): boolean {
-  if (one.length !== other.length) return false
-  return one.every((segment, index) => {
-    const against = other[index]!
-    if ('parameter' in segment && 'parameter' in against) return true
-    if ('literal' in segment && 'literal' in against)
-      // The platform may read paths in any case.
-      return segment.literal.toLowerCase() === against.literal.toLowerCase()
-    const [literal, parameter] =
-      'literal' in segment ? [segment.literal, against] : [(against as { literal: string }).literal, segment]
-    return 'parameter' in parameter && parameter.parameter === 'wac' ? WAC.test(literal) : ID.test(literal)
-  })
-}
-
-/** The path of an operation as declared in the file, for example `/{wac}/flux`. */
-export function pathOfOperation({ segments }: Pick<Operation, 'segments'>): string {
-  return segments
-    .map((segment) => ('literal' in segment ? `/${segment.literal}` : `/{${segment.parameter}}`))
-    .join('')
-}
-
-/** Whether a path, which begins with `/`, can belong to an operation below the path of `BASE_URL`. */
-export function coversPath(operation: Pick<Operation, 'segments'>, prefix: string, path: string): boolean {
-  const below = prefix === '' ? [] : segmentsOf(prefix)
-  return mayMatchSamePath([...below, ...operation.segments], segmentsOf(path))
 }
 
 function onlyMembers(value: object, pointer: string, known: readonly string[], report: Faults): void {

@@ -1,5 +1,5 @@
 import type { Config } from '../config/config.ts'
-import { FORMATS, type Format, type Operation, pathOfOperation } from '../config/operations.ts'
+import { FORMATS, type Format, type Operation, pathOfOperation } from '../config/operation.ts'
 import { valuesIn } from '../proxy/invalid-token.ts'
 import { Secret } from '../secret.ts'
 import type { Answer, Platform } from './platform.ts'

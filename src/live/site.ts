@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs'
 import type { Config } from '../config/config.ts'
-import { pathOfOperation } from '../config/operations.ts'
+import { pathOfOperation } from '../config/operation.ts'
 import { jsonObject } from '../json.ts'
 import type { Secret } from '../secret.ts'
 import type { Operator } from './operator.ts'

@@ -1,6 +1,6 @@
 import { parseArgs } from 'node:util'
 import { type Config, parseConfig } from '../config/config.ts'
-import { pathOfOperation } from '../config/operations.ts'
+import { pathOfOperation } from '../config/operation.ts'
 import type { Environment } from '../config/secrets.ts'
 import { FLUX_ID, WAC } from '../paths.ts'
 import {

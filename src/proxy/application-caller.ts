@@ -1,4 +1,5 @@
 import type { Clock } from '../clock.ts'
+import { GET_FLUX } from '../config/built-in.ts'
 import type { ApplicationAccess, ApplicationToken } from '../tokens/application-token.ts'
 import { type Refresher, waitProblem } from './caller.ts'
 import type { OutgoingRequest } from './outgoing-request.ts'
@@ -32,8 +33,8 @@ export function createApplicationCallers({
   clock,
 }: ApplicationCallerOptions): ApplicationCallers {
   return {
-    mayRead: ({ wac, fluxId, application }) =>
-      application === true || (fluxId !== null && (allowed === '*' || allowed.has(`${wac}/${fluxId}`))),
+    mayRead: ({ operation, wac, targetId, application }) =>
+      application || (operation === GET_FLUX.name && (allowed === '*' || allowed.has(`${wac}/${targetId}`))),
     find: async () => toCaller(await token.obtain()),
     forceRefresh: async (refused) => toCaller(await token.requestNewer(refused.serial)),
     hasExpired: ({ expiresAt }) => clock.monotonic() >= expiresAt,

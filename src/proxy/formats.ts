@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http'
-import type { Format } from '../config/operations.ts'
+import type { Format } from '../config/operation.ts'
 import { problem } from '../errors.ts'
 
 /** The media type that names a format to the resource server, in `Accept` and, as documented, in `Content-Type`. */

@@ -1,16 +1,16 @@
 import type { FastifyRequest } from 'fastify'
-import { FORMATS, type Format } from '../config/operations.ts'
+import { GET_FLUX } from '../config/built-in.ts'
+import { FORMATS, type Format, ID } from '../config/operation.ts'
 import { problem } from '../errors.ts'
 import { headersNamed, parameters, problemOrPage, requestHeaders } from '../http/openapi.ts'
-import { FLUX_ID, PATHS } from '../paths.ts'
+import { PATHS } from '../paths.ts'
 import { acceptedFormat, MEDIA_TYPE, namedFormat } from './formats.ts'
+import { compileOperation, type Query, type RoutedOperation } from './operation.ts'
 import {
   type AccountRules,
   FORWARD_PROBLEMS,
   forwardProblem,
-  type OutgoingRequest,
   queryParameters,
-  readWac,
   WAC_SCHEMA,
 } from './outgoing-request.ts'
 
@@ -25,21 +25,24 @@ const REJECTED = new Set([
   '_method',
 ])
 
-export interface FluxParams {
-  wac?: string
-  fluxId: string
+/** GetFlux, with or without the account in the path. `isSessionOptional`: the application reads without a session. */
+export function getFlux(accounts: AccountRules, isSessionOptional: boolean): RoutedOperation {
+  return {
+    routes: routesOf(isSessionOptional),
+    schemas: [FLUX],
+    takesBody: false,
+    read: compileOperation(GET_FLUX, accounts, { readQuery }),
+  }
 }
 
-/** GetFlux (service document, section 4.2) from a browser's request. Throws the problem with the request. */
-export function readGetFlux(
-  request: FastifyRequest<{ Params: FluxParams }>,
-  accounts: AccountRules,
-): OutgoingRequest {
-  const fluxId = readFluxId(request.params.fluxId)
-  const wac = readWac(request.params.wac, accounts)
+/** Parameters that no list declares pass as they came: the document does not say which ones there are. */
+function readQuery(
+  { url, headers }: FastifyRequest,
+  { wac, fluxId }: Readonly<Record<string, string | number>>,
+): Query {
   let format: Format | null = null
   const passed: string[] = []
-  for (const { name, value, raw } of queryParameters(request.url)) {
+  for (const { name, value, raw } of queryParameters(url)) {
     // Some servers read names in any case.
     const lowerName = name.trim().toLowerCase()
     if (REJECTED.has(lowerName))
@@ -52,36 +55,16 @@ export function readGetFlux(
     else if (format !== null) throw problem('invalid_request', 'The parameter format is repeated.')
     else format = namedFormat(value, FORMATS)
   }
-  format ??= acceptedFormat(request.headers, FORMATS)
-  const query = [`format=${format}`, ...passed].join('&')
-  return {
-    operation: 'GetFlux',
-    wac,
-    fluxId,
-    targetId: fluxId,
-    method: request.method === 'HEAD' ? 'HEAD' : 'GET',
-    path: `/${wac}/flux/${fluxId}?${query}`,
-    accept: MEDIA_TYPE[format],
-    contentType: MEDIA_TYPE[format],
-    body: null,
-    jsonp: false,
-  }
+  format ??= acceptedFormat(headers, FORMATS)
+  return { format, query: [`format=${format}`, ...passed].join('&'), jsonp: false }
 }
 
-/** The id of a Flux. Throws `invalid_request`. */
-function readFluxId(given: string): string {
-  if (FLUX_ID.test(given)) return given
-  throw problem('invalid_request', 'fluxId must be 1 to 128 letters, digits, "-", "_", "." or "~".')
-}
-
-/** A Flux, for the schemas of the routes. */
-export const FLUX = {
+const FLUX = {
   $id: 'Flux',
   description: "The resource server's document does not show the body of a Flux.",
 }
 
-/** The two routes of GetFlux. `isSessionOptional`: the application reads without a session. */
-export function getFluxRoutes(isSessionOptional: boolean) {
+function routesOf(isSessionOptional: boolean): RoutedOperation['routes'] {
   const content = {
     ...Object.fromEntries(
       Object.values(MEDIA_TYPE).map((type) => [
@@ -122,10 +105,15 @@ export function getFluxRoutes(isSessionOptional: boolean) {
     },
     ...(isSessionOptional ? { security: [{ session: [] }, {}] } : {}),
   }
-  const fluxId = { type: 'string', pattern: FLUX_ID.source }
+  const fluxId = { type: 'string', pattern: ID.source }
   return [
-    { url: PATHS.flux, schema: { ...common, operationId: 'getFlux', params: parameters({ fluxId }) } },
     {
+      method: 'GET',
+      url: PATHS.flux,
+      schema: { ...common, operationId: 'getFlux', params: parameters({ fluxId }) },
+    },
+    {
+      method: 'GET',
       url: PATHS.fluxOfAccount,
       schema: {
         ...common,

@@ -1,86 +1,100 @@
+import type { ValidateFunction } from 'ajv'
 import type { FastifyRequest } from 'fastify'
 import {
+  type BodyRules,
+  compileBodySchema,
   type Filled,
   type Format,
   ID,
   isQueryText,
+  type Method,
   type Operation,
   type ParameterType,
   type QueryType,
   sameName,
-} from '../config/operations.ts'
+} from '../config/operation.ts'
 import { problem } from '../errors.ts'
 import { parameterAt, toProblem } from '../http/problems.ts'
-import { DATA } from '../paths.ts'
 import { acceptedFormat, MEDIA_TYPE, namedFormat } from './formats.ts'
 import { type AccountRules, type OutgoingRequest, queryParameters, readWac } from './outgoing-request.ts'
 
-/** The part of a request that is known before its body is read. */
-export interface Target {
-  /** Of the resource server, with its query. */
-  readonly path: string
-  readonly format: Format
-  /** The path parameters as members of a body, and the account. */
-  readonly values: Readonly<Record<string, string | number>>
-  readonly targetId: string | null
+/** An operation with the routes that lead to it. */
+export interface RoutedOperation {
+  readonly routes: readonly OperationRoute[]
+  /** What the schemas of the routes refer to. */
+  readonly schemas: readonly object[]
+  readonly takesBody: boolean
+  readonly read: ReadOperation
 }
 
-/** A declared operation as functions: nothing of the declaration is read again for a request. */
-export interface CompiledOperation {
-  readonly operation: Operation
-  /** The route pattern. */
+interface OperationRoute {
+  readonly method: Method
   readonly url: string
-  /** Reads path and query. Throws the problem with them. */
-  readTarget(request: FastifyRequest): Target
-  /** `body`: parsed, if the operation takes one. Throws the problem with it. */
-  toOutgoing(request: FastifyRequest, target: Target, body: unknown): OutgoingRequest
+  readonly schema: object
+  readonly config?: { readonly mayBeFile: true }
 }
 
-/** The route pattern of an operation, below `/data`. */
-export function patternOf({ segments }: Pick<Operation, 'segments'>): string {
-  return (
-    DATA + segments.map((part) => ('literal' in part ? `/${part.literal}` : `/:${part.parameter}`)).join('')
-  )
+/**
+ * Reads path and query, and returns what makes the request of the parsed body (of nothing, if the operation takes none).
+ * Both throw the problem with what they read.
+ */
+export type ReadOperation = (request: FastifyRequest) => (body: unknown) => OutgoingRequest
+
+/** What the document of the platform has for one operation alone. */
+interface Particulars {
+  /** The parameters of the path, from those of the route. Throws the problem with them. */
+  readParams?(given: Params): Params
+  /** In place of the declared parameters of the query. Throws the problem with them. */
+  readQuery?(request: FastifyRequest, values: Values): Query
 }
 
-/** `operation` for requests with these accounts. */
-export function compileOperation(operation: Operation, accounts: AccountRules): CompiledOperation {
+type Params = Readonly<Record<string, string>>
+
+/** The query of a request. */
+export interface Query {
+  readonly format: Format
+  /** To send, without its question mark; '' for none. */
+  readonly query: string
+  readonly jsonp: boolean
+}
+
+/** Nothing of the declaration is read again for a request. */
+export function compileOperation(
+  operation: Operation,
+  accounts: AccountRules,
+  { readParams, readQuery = compileQuery(operation) }: Particulars = {},
+): ReadOperation {
   const { name, method, account, body: rules, application } = operation
   const readPath = compilePath(operation, accounts)
-  const readQuery = compileQuery(operation)
-  const fill = rules === null ? null : compileBody(operation, accounts)
-  return {
-    operation,
-    url: patternOf(operation),
-    readTarget(request) {
-      const { path, values, targetId } = readPath(request.params as Record<string, string>)
-      const { format, query } = readQuery(request)
-      return { path: `${path}?${query}`, format, values, targetId }
-    },
-    toOutgoing(request, { path, format, values, targetId }, body) {
+  const fill = rules === null ? null : compileBody(operation, rules, accounts)
+  return (request) => {
+    const params = request.params as Params
+    const { path, values, targetId } = readPath(readParams === undefined ? params : readParams(params))
+    const { format, query, jsonp } = readQuery(request, values)
+    return (body) => {
       const filled = fill === null ? null : fill(body, values)
       const wac = account === 'none' ? null : String(filled?.wac ?? values.wac)
       return {
         operation: name,
         wac,
-        fluxId: null,
         targetId,
         application,
         method: request.method === 'HEAD' ? 'HEAD' : method,
-        path,
+        path: query === '' ? path : `${path}?${query}`,
         accept: MEDIA_TYPE[format],
         contentType: filled === null ? MEDIA_TYPE[format] : MEDIA_TYPE.JSON,
         body: filled === null ? null : Buffer.from(JSON.stringify(filled.body)),
-        jsonp: false,
+        jsonp,
       }
-    },
+    }
   }
 }
 
+/** The parameters of the path as members of a body, and the account. */
 type Values = Record<string, string | number>
 
 function compilePath({ segments, parameters }: Operation, accounts: AccountRules) {
-  const readers = segments.map((segment): ((params: Record<string, string>, values: Values) => string) => {
+  const readers = segments.map((segment): ((params: Params, values: Values) => string) => {
     if ('literal' in segment) return () => segment.literal
     const { parameter } = segment
     if (parameter === 'wac')
@@ -91,16 +105,17 @@ function compilePath({ segments, parameters }: Operation, accounts: AccountRules
       }
     const type = parameters[parameter]!
     const accepts = compileParameter(type)
+    const expected = expectedOf(type)
     const isInteger = type === 'integer'
     return (params, values) => {
       const text = params[parameter] ?? ''
-      if (!accepts(text)) throw problem('invalid_request', `The path parameter ${parameter} is not valid.`)
+      if (!accepts(text)) throw problem('invalid_request', `${parameter} must be ${expected}.`)
       values[parameter] = isInteger ? Number(text) : text
       return text
     }
   })
   const own = Object.keys(parameters)
-  return (params: Record<string, string>) => {
+  return (params: Params) => {
     const values: Values = {}
     let path = ''
     for (const read of readers) path += `/${read(params, values)}`
@@ -118,6 +133,11 @@ function compileParameter(type: ParameterType): (text: string) => boolean {
   if (type === 'id') return (text) => ID.test(text)
   const words = new Set(type.enum)
   return (text) => words.has(text)
+}
+
+function expectedOf(type: ParameterType): string {
+  if (type === 'integer') return `a whole number from 0 to ${Number.MAX_SAFE_INTEGER}`
+  return type === 'id' ? '1 to 128 letters, digits, "-", "_", "." or "~"' : 'one of the declared words'
 }
 
 function compileQueryType(type: QueryType): (text: string) => boolean {
@@ -139,7 +159,7 @@ function isInteger(text: string): boolean {
 
 function compileQuery({ query, formats }: Operation) {
   const types = new Map(Object.entries(query).map(([name, type]) => [name, compileQueryType(type)]))
-  return ({ url, headers }: FastifyRequest): { format: Format; query: string } => {
+  return ({ url, headers }: FastifyRequest): Query => {
     let format: Format | null = null
     const given = new Set<string>()
     const passed: string[] = []
@@ -157,7 +177,7 @@ function compileQuery({ query, formats }: Operation) {
       passed.push(`${name}=${encodeURIComponent(value)}`)
     }
     format ??= acceptedFormat(headers, formats)
-    return { format, query: [`format=${format}`, ...passed].join('&') }
+    return { format, query: [`format=${format}`, ...passed].join('&'), jsonp: false }
   }
 }
 
@@ -167,12 +187,16 @@ interface Known {
   readonly source: Filled
 }
 
-function compileBody({ account, parameters, body }: Operation, accounts: AccountRules) {
-  const { schema, validate, set } = body!
+function compileBody(
+  { account, parameters }: Operation,
+  { schema, set, exactNames }: BodyRules,
+  accounts: AccountRules,
+) {
+  const keyOf = exactNames ? (name: string) => name : sameName
   const sources = [...Object.keys(parameters), ...(account === 'none' ? [] : ['wac'])]
   const known = new Map<string, Known>(
     [...sources.map((from): [string, Filled] => [from, { from }]), ...Object.entries(set)].map(
-      ([spelling, source]) => [sameName(spelling), { spelling, source }],
+      ([spelling, source]) => [keyOf(spelling), { spelling, source }],
     ),
   )
   const properties = schema !== null && 'properties' in schema ? Object.keys(schema.properties as object) : []
@@ -180,6 +204,8 @@ function compileBody({ account, parameters, body }: Operation, accounts: Account
     .map(({ spelling }) => spelling)
     .filter((name) => !properties.includes(name))
   const written = Object.entries(set)
+  // Compiled for the first body: the start of the server waits for none of it.
+  let validate: ValidateFunction | null = null
 
   return (given: unknown, ofPath: Values): { body: object; wac: string | null } => {
     if (typeof given !== 'object' || given === null || Array.isArray(given))
@@ -191,7 +217,7 @@ function compileBody({ account, parameters, body }: Operation, accounts: Account
     const result: Record<string, unknown> = {}
     const seen = new Set<string>()
     for (const [name, value] of members) {
-      const filled = known.get(sameName(name))
+      const filled = known.get(keyOf(name))
       if (filled === undefined) {
         result[name] = value
         continue
@@ -205,7 +231,8 @@ function compileBody({ account, parameters, body }: Operation, accounts: Account
     }
     for (const [name, source] of written) result[name] = resolve(source)
     if (wac !== null) result[known.get('wac')!.spelling] = wac
-    if (validate !== null) {
+    if (schema !== null) {
+      validate ??= compileBodySchema(schema)
       const checked = { ...result }
       for (const name of hidden) delete checked[name]
       if (!validate(checked)) throw toProblem({ validation: validate.errors })

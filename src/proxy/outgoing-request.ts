@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import type { Method } from '../config/operations.ts'
+import type { Method } from '../config/operation.ts'
 import { problem } from '../errors.ts'
 import { problemOrPage } from '../http/openapi.ts'
 import { parameterAt } from '../http/problems.ts'
@@ -11,12 +11,10 @@ export interface OutgoingRequest {
   operation: string
   /** null if the operation belongs to no account. */
   wac: string | null
-  /** null if the request reads no Flux. */
-  fluxId: string | null
   /** What it reads or changes, for the log; null if the path does not say. */
   targetId: string | null
-  /** The application may read it without a session. */
-  application?: boolean
+  /** Declared as readable without a session, by the application's own token. */
+  application: boolean
   method: Method | 'HEAD'
   /** Begins with `/`, built from validated parts, with its query; appended to the path of `BASE_URL`. */
   path: string

@@ -9,27 +9,18 @@ import { comesFromOwnOrigin, crossOrigin } from '../session/same-origin.ts'
 import { createApplicationToken } from '../tokens/application-token.ts'
 import { type ApplicationCallers, createApplicationCallers } from './application-caller.ts'
 import { type CallersOptions, createCallers } from './caller.ts'
+import { declaredOperation } from './declared-operation.ts'
 import { createForward, type ForwardOptions } from './forward.ts'
-import { FLUX, type FluxParams, getFluxRoutes, readGetFlux } from './get-flux.ts'
-import { type CompiledOperation, compileOperation, type Target } from './operation.ts'
-import { bodySchemaOf, schemaOf } from './operation-schema.ts'
-import { PLATFORM_ERROR } from './outgoing-request.ts'
+import { getFlux } from './get-flux.ts'
+import type { RoutedOperation } from './operation.ts'
+import { type OutgoingRequest, PLATFORM_ERROR } from './outgoing-request.ts'
 import { createResourceServer, type ResourceServer, type ResourceServerOptions } from './resource-server.ts'
-import {
-  readSiteTarget,
-  SITE_SCHEMAS,
-  type SiteBody,
-  type SiteParams,
-  type SiteTarget,
-  toUpdateSite,
-  UPDATE_SITE_ROUTES,
-} from './update-site.ts'
+import { updateSite } from './update-site.ts'
 
 declare module 'fastify' {
   interface FastifyRequest {
-    siteTarget: SiteTarget | null
-    /** Of a declared operation. */
-    dataTarget: Target | null
+    /** Makes the request to send of the parsed body, after path and query have been read. */
+    toOutgoing: ((body: unknown) => OutgoingRequest) | null
   }
 }
 
@@ -101,68 +92,47 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
 
   // When the last call is over.
   scope.addHook('onClose', async () => void (await Promise.all(connected.map(({ close }) => close()))))
-  scope.decorateRequest('siteTarget', null)
-  scope.decorateRequest('dataTarget', null)
+  scope.decorateRequest('toOutgoing', null)
   scope.addHook('onRequest', (request, _reply, done) => {
     const own = comesFromOwnOrigin(request.method, request.headers, publicUrl)
     done(own ? undefined : crossOrigin(request.headers, publicUrl))
   })
 
-  for (const schema of [PLATFORM_ERROR, FLUX, ...SITE_SCHEMAS]) scope.addSchema(schema)
+  scope.addSchema(PLATFORM_ERROR)
   addExactJsonBodies(scope)
 
-  const declared = config.operations.map((operation) => compileOperation(operation, accounts))
-  for (const one of declared) if (one.operation.body !== null) addDeclared(scope, one, requireJson)
+  const operations = [
+    getFlux(accounts, clientFluxAllowed !== null),
+    ...updateSite(accounts),
+    ...config.operations.map((operation) => declaredOperation(operation, accounts)),
+  ]
+  for (const one of operations) if (one.takesBody) addOperation(scope, one, requireJson)
   await scope.register(async (bodiless) => {
     addNoBodies(bodiless)
-    for (const one of declared) if (one.operation.body === null) addDeclared(bodiless, one, requireNoBody)
+    for (const one of operations) if (!one.takesBody) addOperation(bodiless, one, requireNoBody)
   })
 
-  for (const route of getFluxRoutes(clientFluxAllowed !== null)) {
-    scope.route<{ Params: FluxParams }>({
-      ...route,
-      method: ['GET', 'HEAD'],
-      handler: (request, reply) => forward(request, reply, readGetFlux(request, accounts)),
-    })
-  }
-
-  for (const route of UPDATE_SITE_ROUTES) {
-    scope.route<{ Params: SiteParams; Body: SiteBody }>({
-      ...route,
-      bodyLimit: upstream.bodyLimitBytes,
-      // Problems with path, query and type come before those with the body, which is read next.
-      async onRequest(request) {
-        request.siteTarget = readSiteTarget(request, accounts)
-        requireJson(request)
-      },
-      handler: (request, reply) =>
-        forward(request, reply, toUpdateSite(request.siteTarget!, request.body, accounts)),
-    })
-  }
-
-  function addDeclared(
+  function addOperation(
     scope: FastifyInstance,
-    { url, operation, readTarget, toOutgoing }: CompiledOperation,
+    { routes, schemas, read }: RoutedOperation,
     checkHeaders: (request: FastifyRequest) => void,
   ): void {
-    const { method } = operation
-    const bodySchema = bodySchemaOf(operation)
-    if (bodySchema !== null) scope.addSchema(bodySchema)
-    scope.route({
-      method: method === 'GET' ? ['GET', 'HEAD'] : method,
-      url,
-      schema: schemaOf(operation),
-      // `toOutgoing` validates the body, after it has filled it in.
-      validatorCompiler: () => () => true,
-      bodyLimit: upstream.bodyLimitBytes,
-      // Problems with path, query and type come before those with the body, which is read next.
-      onRequest(request, _reply, done) {
-        request.dataTarget = readTarget(request)
-        checkHeaders(request)
-        done()
-      },
-      handler: (request, reply) =>
-        forward(request, reply, toOutgoing(request, request.dataTarget!, request.body)),
-    })
+    for (const schema of schemas) scope.addSchema(schema)
+    for (const route of routes) {
+      scope.route({
+        ...route,
+        method: route.method === 'GET' ? ['GET', 'HEAD'] : route.method,
+        // The operation validates the body, after it has filled it in.
+        validatorCompiler: () => () => true,
+        bodyLimit: upstream.bodyLimitBytes,
+        // Problems with path, query and type come before those with the body, which is read next.
+        onRequest(request, _reply, done) {
+          request.toOutgoing = read(request)
+          checkHeaders(request)
+          done()
+        },
+        handler: (request, reply) => forward(request, reply, request.toOutgoing!(request.body)),
+      })
+    }
   }
 }

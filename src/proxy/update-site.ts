@@ -1,81 +1,55 @@
 import type { FastifyRequest } from 'fastify'
+import { SITE_UPDATE, SITE_UPDATE_WITH_TARGET, UPDATE_SITE, UPDATE_SITE_IN_BODY } from '../config/built-in.ts'
 import { problem } from '../errors.ts'
 import { parameters, requestHeaders } from '../http/openapi.ts'
 import { parameterAt } from '../http/problems.ts'
-import { PATHS, WAC } from '../paths.ts'
+import { PATHS } from '../paths.ts'
+import { compileOperation, type Query, type RoutedOperation } from './operation.ts'
 import {
   type AccountRules,
   FORWARD_PROBLEMS,
   forwardProblem,
-  type OutgoingRequest,
   queryParameters,
-  readWac,
   WAC_SCHEMA,
 } from './outgoing-request.ts'
 
-/** The part of an UpdateSite request that is known before its body is read. */
-export interface SiteTarget {
-  /** null on the route that names them in the body. */
-  path: { siteId: number; wac: string } | null
-  /** The query to send, with its question mark, or ''. */
-  query: string
-  jsonp: boolean
-}
+const JSON_SUFFIX = '.json'
 
-/** The members of UpdateSite (service document, section 4.3). The path's may be repeated, if they agree. */
-export interface SiteBody {
-  wType?: string
-  siteID?: number
-  wac?: string
-  name?: string | null
-  description?: string | null
-  code?: string | null
-  /** Left empty without a parent: null or ''. */
-  parentInfrastructureID?: number | null | ''
-}
-
-/** JSON schema of `SiteBody`. */
-export const SITE_UPDATE = {
-  $id: 'SiteUpdate',
-  type: 'object',
-  description: 'What the platform does with a member that is absent is not documented: send all of them.',
-  additionalProperties: false,
-  properties: {
-    wType: { const: 'UpdateSite' },
-    siteID: { type: 'integer', minimum: 0, maximum: Number.MAX_SAFE_INTEGER },
-    wac: { type: 'string', pattern: WAC.source },
-    name: { type: ['string', 'null'] },
-    description: { type: ['string', 'null'] },
-    code: { type: ['string', 'null'] },
-    parentInfrastructureID: {
-      type: ['integer', 'null', 'string'],
-      minimum: Number.MIN_SAFE_INTEGER,
-      maximum: Number.MAX_SAFE_INTEGER,
-      maxLength: 0,
-      description: 'null or an empty text: no parent.',
+/** UpdateSite by its two routes: the Site is named in the path, or in the body. */
+export function updateSite(accounts: AccountRules): RoutedOperation[] {
+  const inBody = compileOperation(UPDATE_SITE_IN_BODY, accounts, { readQuery })
+  return [
+    {
+      routes: ROUTES,
+      schemas: [SITE, { $id: 'SiteUpdate', ...SITE_UPDATE }],
+      takesBody: true,
+      read: compileOperation(UPDATE_SITE, accounts, { readParams, readQuery }),
     },
-  },
-} as const
-
-const CALLBACK_NAME = /^[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*$/
-
-export interface SiteParams {
-  wac?: string
-  siteId?: string
+    {
+      routes: ROUTES_IN_BODY,
+      schemas: [{ $id: 'SiteUpdateWithTarget', ...SITE_UPDATE_WITH_TARGET }],
+      takesBody: true,
+      read(request) {
+        const toOutgoing = inBody(request)
+        return (body) => ({ ...toOutgoing(body), targetId: String((body as { siteID: number }).siteID) })
+      },
+    },
+  ]
 }
 
-/** Path and query of `PUT /site/…` and `POST /site`. Throws the problem with them. */
-export function readSiteTarget(
-  request: FastifyRequest<{ Params: SiteParams }>,
-  accounts: AccountRules,
-): SiteTarget {
-  const { wac, siteId: given } = request.params
-  const site = given === undefined ? null : readSiteId(given)
-  const path = site === null ? null : { siteId: site.siteId, wac: readWac(wac, accounts) }
-  let asJson = site?.asJson ?? request.routeOptions.url === PATHS.siteInBodyAsJson
+function readParams({ siteId = '', ...rest }: Readonly<Record<string, string>>): Record<string, string> {
+  const digits = siteId.endsWith(JSON_SUFFIX) ? siteId.slice(0, -JSON_SUFFIX.length) : siteId
+  // Leading zeros are not sent.
+  return { ...rest, siteID: /^\d{1,16}$/.test(digits) ? String(Number(digits)) : digits }
+}
+
+/** JSON is asked for by the suffix of the path or by `format`, and wrapped by `callback`. */
+function readQuery({ url, params, routeOptions }: FastifyRequest): Query {
+  const { siteId = routeOptions.url ?? '' } = params as Readonly<Record<string, string>>
+  let asJson = siteId.endsWith(JSON_SUFFIX)
   let formatNamed = false
   let callback: string | null = null
-  for (const [position, { name, value }] of queryParameters(request.url).entries()) {
+  for (const [position, { name, value }] of queryParameters(url).entries()) {
     if (name === 'format' && !formatNamed && /^json$/i.test(value)) asJson = formatNamed = true
     else if (name === 'format') throw problem('invalid_request', 'The parameter format must be json, once.')
     else if (name === 'callback' && callback === null) callback = readCallback(value)
@@ -84,45 +58,10 @@ export function readSiteTarget(
   const query = [asJson ? 'format=json' : '', callback === null ? '' : `callback=${callback}`]
     .filter(Boolean)
     .join('&')
-  return { path, query: query === '' ? '' : `?${query}`, jsonp: callback !== null }
+  return { format: 'JSON', query, jsonp: callback !== null }
 }
 
-/** The request to send, with a body of the validated members. Throws if body and path disagree. */
-export function toUpdateSite(target: SiteTarget, body: SiteBody, accounts: AccountRules): OutgoingRequest {
-  const siteId = target.path?.siteId ?? body.siteID
-  if (siteId === undefined) throw problem('invalid_request', 'The member siteID is missing.')
-  if (body.siteID !== undefined && body.siteID !== siteId) {
-    throw problem('invalid_request', 'The member siteID does not agree with the path.')
-  }
-  const wac = target.path?.wac ?? readWac(body.wac, accounts)
-  if (body.wac !== undefined && body.wac !== wac) {
-    throw problem('invalid_request', 'The member wac does not agree with the path.')
-  }
-  const path = target.path === null ? '/json/reply/UpdateSite' : `/${wac}/Infrastructure/Site/${siteId}`
-  return {
-    operation: 'UpdateSite',
-    wac,
-    fluxId: null,
-    targetId: String(siteId),
-    method: target.path === null ? 'POST' : 'PUT',
-    path: path + target.query,
-    accept: 'application/json',
-    contentType: 'application/json',
-    body: Buffer.from(JSON.stringify({ ...body, wType: 'UpdateSite', siteID: siteId, wac })),
-    jsonp: target.jsonp,
-  }
-}
-
-/** A Site's id, and whether the path asks for JSON by its suffix (service document, section 4.3). */
-function readSiteId(given: string): { siteId: number; asJson: boolean } {
-  const asJson = given.endsWith('.json')
-  const digits = asJson ? given.slice(0, -'.json'.length) : given
-  const siteId = Number(digits)
-  if (!/^\d{1,16}$/.test(digits) || !Number.isSafeInteger(siteId)) {
-    throw problem('invalid_request', `siteID must be a whole number from 0 to ${Number.MAX_SAFE_INTEGER}.`)
-  }
-  return { siteId, asJson }
-}
+const CALLBACK_NAME = /^[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)*$/
 
 function readCallback(value: string): string {
   if (value.length <= 64 && CALLBACK_NAME.test(value)) return value
@@ -154,13 +93,6 @@ const SITE = {
     picture: { type: 'string', description: '32 hexadecimal digits.' },
   },
 } as const
-
-/** What the schemas of the routes refer to. */
-export const SITE_SCHEMAS = [
-  SITE,
-  SITE_UPDATE,
-  { ...SITE_UPDATE, $id: 'SiteUpdateWithTarget', required: ['siteID'] },
-]
 
 const COMMON_SCHEMA = {
   tags: ['platform'],
@@ -195,8 +127,7 @@ const siteId = { type: 'string', pattern: '^[0-9]{1,16}(\\.json)?$' }
 const ofPath = { ...COMMON_SCHEMA, body: { $ref: 'SiteUpdate#' } }
 const inBody = { ...COMMON_SCHEMA, body: { $ref: 'SiteUpdateWithTarget#' } }
 
-/** The routes of UpdateSite. */
-export const UPDATE_SITE_ROUTES = [
+const ROUTES: RoutedOperation['routes'] = [
   {
     method: 'PUT',
     url: PATHS.site,
@@ -211,6 +142,9 @@ export const UPDATE_SITE_ROUTES = [
       params: parameters({ wac: WAC_SCHEMA, siteId }),
     },
   },
+]
+
+const ROUTES_IN_BODY: RoutedOperation['routes'] = [
   { method: 'POST', url: PATHS.siteInBody, schema: { ...inBody, operationId: 'updateSiteInBody' } },
   {
     method: 'POST',

@@ -98,7 +98,7 @@ export function outgoing(change: Partial<OutgoingRequest> = {}): OutgoingRequest
   return {
     operation: 'GetFlux',
     wac: 'DEMO',
-    fluxId: null,
+    application: false,
     targetId: '1',
     method: 'GET',
     path: '/x',

@@ -254,7 +254,7 @@ export class Replica implements Owner {
       body: Buffer.alloc(0),
       jsonp: false,
       wac: 'DEMO',
-      fluxId: '1',
+      application: false,
       targetId: '1',
     } as const
     try {

@@ -1,11 +1,24 @@
-import { ID, type Operation, type ParameterType, type QueryType } from '../config/operations.ts'
+import { ID, type Operation, type ParameterType, type QueryType } from '../config/operation.ts'
 import { parameters, problemOrPage, requestHeaders } from '../http/openapi.ts'
+import { DATA } from '../paths.ts'
 import { MEDIA_TYPE } from './formats.ts'
-import { FORWARD_PROBLEMS, forwardProblem, WAC_SCHEMA } from './outgoing-request.ts'
+import { compileOperation, type RoutedOperation } from './operation.ts'
+import { type AccountRules, FORWARD_PROBLEMS, forwardProblem, WAC_SCHEMA } from './outgoing-request.ts'
 
-/** Schema of the route of a declared operation. That of its body is `bodySchemaOf`. */
-export function schemaOf(operation: Operation) {
-  const { name, segments, query, formats, body, application } = operation
+/** An operation of `OPERATIONS_FILE`, below `/data`. */
+export function declaredOperation(operation: Operation, accounts: AccountRules): RoutedOperation {
+  const { name, method, segments, body } = operation
+  const pattern = segments.map((part) => ('literal' in part ? `/${part.literal}` : `/:${part.parameter}`))
+  return {
+    routes: [{ method, url: DATA + pattern.join(''), schema: schemaOf(operation) }],
+    schemas: body === null ? [] : [{ type: 'object', ...body.schema, $id: `${name}Body` }],
+    takesBody: body !== null,
+    read: compileOperation(operation, accounts),
+  }
+}
+
+function schemaOf(operation: Operation) {
+  const { name, method, segments, query, formats, body, application } = operation
   const inPath = segments.flatMap((part): [name: string, schema: object][] => {
     if ('literal' in part) return []
     const { parameter } = part
@@ -29,7 +42,8 @@ export function schemaOf(operation: Operation) {
         Object.entries(query).map(([parameter, type]) => [parameter, schemaOfQuery(type)]),
       ),
     }),
-    headers: requestHeaders(),
+    headers:
+      method === 'GET' ? requestHeaders('If-None-Match', 'If-Modified-Since', 'Range') : requestHeaders(),
     ...(body === null ? {} : { body: { $ref: `${name}Body#` } }),
     response: {
       '2XX': { description: 'The response of the resource server, byte for byte.', content },
@@ -42,11 +56,6 @@ export function schemaOf(operation: Operation) {
     },
     ...(application ? { security: [{ session: [] }, {}] } : {}),
   }
-}
-
-/** The shared schema of an operation's body; null if it takes none. */
-export function bodySchemaOf({ name, body }: Operation): object | null {
-  return body === null ? null : { type: 'object', ...body.schema, $id: `${name}Body` }
 }
 
 function schemaOfParameter(type: ParameterType): object {

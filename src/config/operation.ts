@@ -1,0 +1,113 @@
+import { Ajv, type ValidateFunction } from 'ajv'
+import { WAC } from '../paths.ts'
+
+export const FORMATS = ['JSON', 'XML', 'CSV', 'JSV'] as const
+
+/** A format of a response of the resource server. */
+export type Format = (typeof FORMATS)[number]
+
+export const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'] as const
+
+export type Method = (typeof METHODS)[number]
+
+/** What a path parameter may be. */
+export type ParameterType = 'integer' | 'id' | { readonly enum: readonly string[] }
+
+/** What a parameter of the query may be. */
+export type QueryType =
+  | 'integer'
+  | 'number'
+  | 'boolean'
+  | 'text'
+  | { readonly integer: readonly [min: number, max: number] }
+  | { readonly enum: readonly string[] }
+
+/** One segment of a path. */
+export type Segment = { readonly literal: string } | { readonly parameter: string }
+
+/** What the server writes into a body: a value, or that of a path parameter or of the account. */
+export type Filled = { readonly value: string | number | boolean | null } | { readonly from: string }
+
+/** The body of an operation. */
+export interface BodyRules {
+  /** As declared in the file; null accepts any object. */
+  readonly schema: object | null
+  readonly set: Readonly<Record<string, Filled>>
+  /** Whether a filled-in member under another spelling is an unknown one. */
+  readonly exactNames: boolean
+}
+
+/** An operation of the resource server as it is declared, checked. */
+export interface Operation {
+  readonly name: string
+  readonly method: Method
+  readonly segments: readonly Segment[]
+  readonly account: 'path' | 'body' | 'none'
+  /** Without `wac`. */
+  readonly parameters: Readonly<Record<string, ParameterType>>
+  readonly query: Readonly<Record<string, QueryType>>
+  readonly formats: readonly Format[]
+  /** null: none is sent. */
+  readonly body: BodyRules | null
+  /** Readable without a session, by the application's own token. */
+  readonly application: boolean
+}
+
+/** The id of a resource, and an entry of an enumeration in a path. */
+export const ID = /^(?!\.{1,2}$)[A-Za-z0-9_.~-]{1,128}$/
+
+/** At most 512 code points without control characters. */
+export function isQueryText(text: string): boolean {
+  return [...text].length <= 512 && !/\p{Cc}/u.test(text)
+}
+
+/**
+ * How names are compared where the platform may read them without regard to case or separators. Upper case first: some
+ * letters, as the long s, are only then the same.
+ */
+export function sameName(name: string): string {
+  return name.toUpperCase().toLowerCase().replace(/[_-]/g, '')
+}
+
+const AJV_OPTIONS = { strict: true, strictRequired: false, allowUnionTypes: true, logger: false } as const
+
+/** Compiles the schema of a body. Throws what Ajv finds wrong with it. */
+export function compileBodySchema(schema: object): ValidateFunction {
+  return new Ajv(AJV_OPTIONS).compile(schema)
+}
+
+/** The segments of a path as declared, for example of `/{wac}/flux`. */
+export function segmentsOf(path: string): Segment[] {
+  return path
+    .slice(1)
+    .split('/')
+    .map((part) => (part.startsWith('{') ? { parameter: part.slice(1, -1) } : { literal: part }))
+}
+
+/** The path of an operation as declared in the file, for example `/{wac}/flux`. */
+export function pathOfOperation({ segments }: Pick<Operation, 'segments'>): string {
+  return segments
+    .map((segment) => ('literal' in segment ? `/${segment.literal}` : `/{${segment.parameter}}`))
+    .join('')
+}
+
+/** Whether one path can match both patterns. Parameters match each other, whatever their types are. */
+export function mayMatchSamePath(one: readonly Segment[], other: readonly Segment[]): boolean {
+  if (one.length !== other.length) return false
+  return one.every((segment, index) => {
+    const against = other[index]!
+    if ('parameter' in segment && 'parameter' in against) return true
+    if ('literal' in segment && 'literal' in against)
+      // The platform may read paths in any case.
+      return segment.literal.toLowerCase() === against.literal.toLowerCase()
+    const [literal, parameter] =
+      'literal' in segment ? [segment.literal, against] : [(against as { literal: string }).literal, segment]
+    return 'parameter' in parameter && parameter.parameter === 'wac' ? WAC.test(literal) : ID.test(literal)
+  })
+}
+
+/** Whether a path, which begins with `/`, can belong to an operation below the path of `BASE_URL`. */
+export function coversPath(operation: Pick<Operation, 'segments'>, prefix: string, path: string): boolean {
+  const below = prefix === '' ? [] : segmentsOf(prefix)
+  return mayMatchSamePath([...below, ...operation.segments], segmentsOf(path))
+}
