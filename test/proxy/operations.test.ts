@@ -372,6 +372,7 @@ t.test('a body without a declaration is 400, and a POST without one is sent with
   const { send, sent, refused } = caller
   for (const [method, target] of [
     ['GET', '/data/DEMO/things/a'],
+    ['GET', '/flux/a'],
     ['HEAD', '/data/DEMO/things/a'],
     ['DELETE', '/data/DEMO/things/a'],
     ['POST', '/data/DEMO/things/a/start'],
