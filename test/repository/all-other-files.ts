@@ -8,6 +8,7 @@ runTogether(
   'repository/log-events.test.ts',
   'repository/ports.test.ts',
   'repository/project.test.ts',
+  'repository/questions.test.ts',
   'repository/regular-expressions.test.ts',
   'repository/troubleshooting.test.ts',
   'repository/verification.test.ts',

@@ -1,0 +1,65 @@
+import { readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import t from 'tap'
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url))
+
+/** What readers ask, the section that has the answer, and words that the answer cannot do without. */
+const QUESTIONS: readonly (readonly [question: string, page: string, heading: string, answer: RegExp])[] = [
+  ['Which other programs do this?', 'docs/comparison.md', 'Features', /oauth2-proxy/i],
+  [
+    'What is in the browser, what is on the server?',
+    'README.md',
+    'How it works',
+    /session cookie \(HttpOnly/,
+  ],
+  ['How do I try it?', 'README.md', 'Quick start', /npm run demo/],
+  ['How do I make my first page?', 'docs/getting-started.md', '2. Make a page', /```html/],
+  ['How does the page sign in?', 'docs/spa.md', 'Sign in', /signIn\(/],
+  ['What must the page do at a 503?', 'docs/spa.md', 'Errors', /503.*Retry-After/],
+  ['Who has signed in?', 'docs/operations.md', 'Say who has signed in', /"identity"/],
+  ['How do I read a list from the platform?', 'docs/operations.md', 'List resources page by page', /"skip"/],
+  ['How do I send a user a file?', 'docs/spa.md', 'Offer a download', /download/],
+  ['How do I work with Vite?', 'docs/spa.md', 'Develop with Vite', /changeOrigin: false/],
+  ['What do I register at the platform?', 'docs/first-day.md', '1. Get a credential set', /\/auth\/callback/],
+  ['Does an update clear what I leave out?', 'docs/first-day.md', '5. Change a test site', /--write/],
+  ['How do I deploy it?', 'docs/deployment.md', 'From an empty Debian machine', /systemctl enable --now/],
+  ['What must the reverse proxy do?', 'docs/deployment.md', 'Reverse proxies', /nginx/],
+  ['How do I change SESSION_SECRET?', 'docs/deployment.md', 'Changing `SESSION_SECRET`', /comma/],
+  [
+    'How do I end the sessions of a user?',
+    'docs/deployment.md',
+    'End sessions from the command line',
+    /--user/,
+  ],
+  ['How large must Redis be?', 'docs/benchmarks.md', 'A full store', /memory of the records/],
+  [
+    'What must my load balancer know of a stop?',
+    'docs/deployment.md',
+    'Stop and update',
+    /SHUTDOWN_DELAY_SECONDS/,
+  ],
+  ['Which failures lose a session?', 'docs/limits.md', 'Sessions that can still be lost', /failover/],
+  ['How do I report a weakness?', 'SECURITY.md', 'Reporting', /private/i],
+]
+
+const read = (page: string) => readFileSync(join(ROOT, page), 'utf8')
+
+const linksOf = (page: string) =>
+  [...read(page).matchAll(/\]\(([^)#\s]+\.md)(?:#[^)]*)?\)/g)].map(([, target]) =>
+    join(dirname(page), target!),
+  )
+
+t.test('each of twenty questions is answered within two clicks of the README', async (t) => {
+  t.equal(QUESTIONS.length, 20)
+  const oneClick = linksOf('README.md')
+  const reached = new Set(['README.md', ...oneClick, ...oneClick.flatMap(linksOf)])
+  for (const [question, page, heading, answer] of QUESTIONS) {
+    t.ok(reached.has(page), `${question} ${page} is within two clicks`)
+    const section = read(page)
+      .split(/^#+ (?=[^\n]+$)/m)
+      .find((text) => text.startsWith(`${heading}\n`))
+    t.match(section, answer, `${question} ${page} says it below "${heading}"`)
+  }
+})
