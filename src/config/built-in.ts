@@ -1,7 +1,10 @@
 import { WAC } from '../paths.ts'
 import { FORMATS, type Operation, segmentsOf } from './operation.ts'
 
-/** GetFlux (service document, section 4.2). */
+/**
+ * GetFlux (service document, section 4.2). The queries of built-in operations are in `proxy/`: what they take cannot be
+ * listed as `query` and `formats` do.
+ */
 export const GET_FLUX: Operation = {
   name: 'GetFlux',
   method: 'GET',

@@ -37,10 +37,11 @@ export interface BodyRules {
   readonly exactNames: boolean
 }
 
-/** An operation of the resource server as it is declared, checked. */
+/** An operation of the resource server as a file or `built-in.ts` declares it, checked. */
 export interface Operation {
   readonly name: string
   readonly method: Method
+  /** Of the path at the resource server. */
   readonly segments: readonly Segment[]
   readonly account: 'path' | 'body' | 'none'
   /** Without `wac`. */
@@ -84,7 +85,7 @@ export function segmentsOf(path: string): Segment[] {
     .map((part) => (part.startsWith('{') ? { parameter: part.slice(1, -1) } : { literal: part }))
 }
 
-/** The path of an operation as declared in the file, for example `/{wac}/flux`. */
+/** The path of an operation as declared, for example `/{wac}/flux`. */
 export function pathOfOperation({ segments }: Pick<Operation, 'segments'>): string {
   return segments
     .map((segment) => ('literal' in segment ? `/${segment.literal}` : `/{${segment.parameter}}`))

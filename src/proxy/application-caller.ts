@@ -1,7 +1,7 @@
 import type { Clock } from '../clock.ts'
 import { GET_FLUX } from '../config/built-in.ts'
 import type { ApplicationAccess, ApplicationToken } from '../tokens/application-token.ts'
-import { type Refresher, waitProblem } from './caller.ts'
+import { type CallerSource, waitProblem } from './caller.ts'
 import type { OutgoingRequest } from './outgoing-request.ts'
 
 /** The application as the caller: a request without a session uses its token. */
@@ -13,7 +13,7 @@ interface ApplicationCaller {
 }
 
 /** Requests without a session, by the application's own token (service document, section 5.4, client flow). */
-export interface ApplicationCallers extends Refresher<ApplicationCaller> {
+export interface ApplicationCallers extends CallerSource<ApplicationCaller> {
   /** Whether `CLIENT_FLUX_ALLOWED` names the Flux, or the operation is declared so. */
   mayRead(outgoing: OutgoingRequest): boolean
   /** Rejects with `authorization_server_unavailable`, or `upstream_refused` for a token that was refused. */
@@ -41,7 +41,7 @@ export function createApplicationCallers({
     // It has no session that could have ended meanwhile.
     isProven: () => true,
     prove: async () => true,
-    renew: async (caller) => caller,
+    current: async (caller) => caller,
   }
 }
 

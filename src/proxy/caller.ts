@@ -38,8 +38,8 @@ export interface Caller {
   activeAt: number
 }
 
-/** Gets a newer token for a caller whose token the resource server refused. */
-export interface Refresher<C> {
+/** What a call does with its caller: looks whether it may still leave, and gets a newer token after a refusal. */
+export interface CallerSource<C> {
   /**
    * The caller with a newer token than the refused one, by a forced refresh unless another caller made one. Rejects
    * with the problem to send if there is none.
@@ -54,15 +54,15 @@ export interface Refresher<C> {
   /** Asks the store: whether the session goes on with the token of this caller. */
   prove(caller: C): Promise<boolean>
   /** The caller that its session has now. Rejects with the problem to send. */
-  renew(caller: C, request: RequestInLog): Promise<C>
+  current(caller: C, request: RequestInLog): Promise<C>
 }
 
-export interface Callers extends Refresher<Caller> {
-  /** The caller for a `Cookie` header if this process knows it well enough: no store, no signature check. */
+export interface Callers extends CallerSource<Caller> {
+  /** The caller for a `Cookie` header if this process knows it well enough: waits for no store, checks no signature. */
   cached(header: string | undefined): Caller | null
   /**
    * The caller for a `Cookie` header, with a usable token. Rejects with the problem to send. `onSession`
-   * runs once a session is there, so that what it throws comes after 401 and before 503. `request`: for the log.
+   * runs once a session is there, or the store cannot say, so that what it throws comes after 401 and before 503. `request`: for the log.
    */
   find(header: string | undefined, onSession: () => void, request: RequestInLog): Promise<Caller>
 }
@@ -70,14 +70,14 @@ export interface Callers extends Refresher<Caller> {
 export interface CallersOptions {
   cookies: SessionCookies
   cache: SessionCache<Caller>
-  /** As that of the cache. */
+  /** How long a read proves a session (`SESSION_CACHE_MS`), milliseconds. */
   trustMs: number
   sessions: Pick<Sessions, 'find' | 'readState' | 'touch' | 'end'>
   tokens: Pick<Tokens, 'obtainAccessToken'>
   timing: RefreshTiming
   idleMs: number
   clock: Clock
-  /** Called for each lookup with a session cookie; `revalidated`: a small read has proven what was known. */
+  /** Called for each lookup of a session; `revalidated`: a small read has proven what was known. */
   observe: (result: 'hit' | 'revalidated' | 'miss') => void
 }
 
@@ -153,7 +153,7 @@ export function createCallers({
     // The wait for a token may have been long, and a refresh of this process has changed the record.
     const caller =
       'kind' in looked
-        ? await renew(requireCaller(await tokens.obtainAccessToken(looked.session)), request)
+        ? await current(requireCaller(await tokens.obtainAccessToken(looked.session)), request)
         : looked
     noteActivity(caller, clock.monotonic())
     return caller
@@ -205,7 +205,7 @@ export function createCallers({
     })
   }
 
-  async function renew(caller: Caller, request: RequestInLog): Promise<Caller> {
+  async function current(caller: Caller, request: RequestInLog): Promise<Caller> {
     return (await prove(caller)) ? caller : await callerOf(caller.key, () => {}, request)
   }
 
@@ -271,14 +271,12 @@ export function createCallers({
         const access = await tokens.obtainAccessToken(session, refused.gen)
         if (access.kind === 'not_refreshable' && namesInvalidToken)
           throw await endInvalidToken(refused, request)
-        const caller = await renew(requireCaller(access), request)
+        const caller = await current(requireCaller(access), request)
         noteActivity(caller, clock.monotonic())
         return caller
       }
-      case 'ended':
-        throw loginRequired(found.reason)
-      case 'unreadable':
-        throw problem('upstream_refused')
+      default:
+        throw notLiveProblem(found)
     }
   }
 
@@ -298,6 +296,6 @@ export function createCallers({
     hasExpired: (caller) => clock.monotonic() >= caller.expiresAt,
     isProven: (caller) => clock.monotonic() < caller.provenUntil,
     prove,
-    renew,
+    current,
   }
 }

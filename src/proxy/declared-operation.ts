@@ -1,4 +1,10 @@
-import { ID, type Operation, type ParameterType, type QueryType } from '../config/operation.ts'
+import {
+  type BodyRules,
+  ID,
+  type Operation,
+  type ParameterType,
+  type QueryType,
+} from '../config/operation.ts'
 import { parameters, problemOrPage, requestHeaders } from '../http/openapi.ts'
 import { DATA } from '../paths.ts'
 import { MEDIA_TYPE } from './formats.ts'
@@ -7,13 +13,30 @@ import { type AccountRules, FORWARD_PROBLEMS, forwardProblem, WAC_SCHEMA } from 
 
 /** An operation of `OPERATIONS_FILE`, below `/data`. */
 export function declaredOperation(operation: Operation, accounts: AccountRules): RoutedOperation {
-  const { name, method, segments, body } = operation
+  const { method, segments, body } = operation
   const pattern = segments.map((part) => ('literal' in part ? `/${part.literal}` : `/:${part.parameter}`))
   return {
     routes: [{ method, url: DATA + pattern.join(''), schema: schemaOf(operation) }],
-    schemas: body === null ? [] : [{ type: 'object', ...body.schema, $id: `${name}Body` }],
+    schemas: body === null ? [] : [bodySchemaOf(operation, body, accounts)],
     takesBody: body !== null,
     read: compileOperation(operation, accounts),
+  }
+}
+
+const UNCHANGED = { type: 'null', description: 'Unchanged since `If-None-Match` or `If-Modified-Since`.' }
+
+/** As declared, and with the account where the page may name it. */
+function bodySchemaOf({ name, account }: Operation, { schema }: BodyRules, accounts: AccountRules): object {
+  const declared = { type: 'object', ...schema, $id: `${name}Body` } as {
+    properties?: object
+    required?: readonly string[]
+  }
+  if (account !== 'body') return declared
+  const { properties, required = [] } = declared
+  return {
+    ...declared,
+    properties: { wac: WAC_SCHEMA, ...properties },
+    required: accounts.default === null ? [...new Set([...required, 'wac'])] : required,
   }
 }
 
@@ -47,8 +70,9 @@ function schemaOf(operation: Operation) {
     ...(body === null ? {} : { body: { $ref: `${name}Body#` } }),
     response: {
       '2XX': { description: 'The response of the resource server, byte for byte.', content },
-      304: { type: 'null', description: 'Unchanged since `If-None-Match` or `If-Modified-Since`.' },
+      ...(method === 'GET' ? { 304: UNCHANGED } : {}),
       406: problemOrPage('not_acceptable'),
+      ...(method === 'GET' ? { 429: forwardProblem('rate_limited') } : {}),
       ...(body === null
         ? {}
         : { 413: forwardProblem('payload_too_large'), 415: forwardProblem('unsupported_media_type') }),

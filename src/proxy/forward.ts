@@ -3,7 +3,7 @@ import { Problem, problem } from '../errors.ts'
 import { networkOf } from '../http/network-of.ts'
 import { type Logger, requestInLog } from '../log.ts'
 import type { ApplicationCallers } from './application-caller.ts'
-import type { Caller, Callers, Refresher } from './caller.ts'
+import type { Caller, CallerSource, Callers } from './caller.ts'
 import { type AccountRules, type Call, checkAccount, type OutgoingRequest } from './outgoing-request.ts'
 import type { ResourceServer } from './resource-server.ts'
 import type { Failure } from './response-rules.ts'
@@ -34,7 +34,7 @@ interface Forwarding<C> {
   readonly request: FastifyRequest
   readonly reply: FastifyReply
   readonly outgoing: OutgoingRequest
-  readonly refresher: Refresher<C>
+  readonly source: CallerSource<C>
   readonly resourceServer: Sender
   /** Whose share of the connections the calls use: a session, or a client address. */
   readonly holder: string
@@ -56,10 +56,7 @@ export function createForward(options: ForwardOptions): Forward {
       return
     }
     checkAccount(outgoing.wac, accounts)
-    send(
-      { request, reply, outgoing, refresher: callers, resourceServer, holder: caller.key, calls: 0 },
-      caller,
-    )
+    send({ request, reply, outgoing, source: callers, resourceServer, holder: caller.key, calls: 0 }, caller)
   }
 
   /** 403 for the account comes after 401 and before 503, so it is checked while the caller is found. */
@@ -77,18 +74,18 @@ export function createForward(options: ForwardOptions): Forward {
       const lacksSession = error instanceof Problem && error.code === 'login_required'
       if (!lacksSession || !application?.callers.mayRead(outgoing)) throw error
       check()
-      const { callers: refresher, resourceServer } = application
+      const { callers: source, resourceServer } = application
       const holder = networkOf(request.ip)
-      return send({ ...common, refresher, resourceServer, holder }, await refresher.find())
+      return send({ ...common, source, resourceServer, holder }, await source.find())
     }
-    send({ ...common, refresher: callers, resourceServer, holder: caller.key }, caller)
+    send({ ...common, source: callers, resourceServer, holder: caller.key }, caller)
   }
 
   function send<C extends Authorized>(forwarding: Forwarding<C>, caller: C): void {
-    const { request, reply, outgoing, refresher, resourceServer, holder } = forwarding
+    const { request, reply, outgoing, source, resourceServer, holder } = forwarding
     forwarding.calls += 1
     const isFirst = forwarding.calls === 1
-    const newTokenWasValid = !isFirst && !refresher.hasExpired(caller)
+    const newTokenWasValid = !isFirst && !source.hasExpired(caller)
     const startedAt = performance.now()
     const call: Call = {
       outgoing,
@@ -98,13 +95,13 @@ export function createForward(options: ForwardOptions): Forward {
       authorization: caller.authorization,
       holder,
       requestId: request.id,
-      isProven: () => refresher.isProven(caller),
-      prove: () => refresher.prove(caller),
+      isProven: () => source.isProven(caller),
+      prove: () => source.prove(caller),
     }
     resourceServer.send(call, (outcome) => {
       if (outcome.kind === 'withdrawn') {
         forwarding.calls -= 1
-        if (outcome.error === null) sendWith(forwarding, refresher.renew(caller, requestInLog(request)))
+        if (outcome.error === null) sendWith(forwarding, source.current(caller, requestInLog(request)))
         else reply.send(outcome.error)
         return
       }
@@ -119,7 +116,7 @@ export function createForward(options: ForwardOptions): Forward {
           reply.send(problem('rate_limited', CROWDED))
           return
         case 'token_refused': {
-          const expiredUnderWay = newTokenWasValid && refresher.hasExpired(caller)
+          const expiredUnderWay = newTokenWasValid && source.hasExpired(caller)
           const mayRefresh = isFirst || (expiredUnderWay && forwarding.calls === 2)
           if (mayRefresh) refreshAndSend(forwarding, caller, outcome.namesInvalidToken)
           else reply.send(problem(expiredUnderWay ? 'upstream_timeout' : 'upstream_refused'))
@@ -140,8 +137,8 @@ export function createForward(options: ForwardOptions): Forward {
     refused: C,
     namesInvalidToken: boolean,
   ): void {
-    const { refresher, request } = forwarding
-    sendWith(forwarding, refresher.forceRefresh(refused, namesInvalidToken, requestInLog(request)))
+    const { source, request } = forwarding
+    sendWith(forwarding, source.forceRefresh(refused, namesInvalidToken, requestInLog(request)))
   }
 
   function sendWith<C extends Authorized>(forwarding: Forwarding<C>, found: Promise<C>): void {

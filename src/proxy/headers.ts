@@ -30,9 +30,9 @@ export function fixedHeaders(headers: readonly FixedHeader[]): readonly string[]
 /**
  * The header fields of a request to the resource server, names and values in turn: our own, then those of
  * the browser that are on the allow-list and not named in its `Connection` field. Each name occurs once: a
- * field that the browser repeated arrives joined, so it is one malformed value and never two lines.
+ * field that the browser repeated arrives joined, or the first of them alone, and never as two lines.
  */
-export function requestHeaders(request: IncomingMessage, own: OwnHeaders): string[] {
+export function headersToSend(request: IncomingMessage, own: OwnHeaders): string[] {
   const received = request.headers
   const hop = connectionOptions(received.connection)
 

@@ -27,8 +27,7 @@ export function challengeNamesInvalidToken(challenge: string | string[] | undefi
  * service does not document its error body, so the usual places count: a member `error`, `errorCode`,
  * `error_code` or `code` of the whole, or of its `error` or `responseStatus`, in JSON (also wrapped as JSONP)
  * and JSV; the same names as elements in XML; `error=` in a form. Lists of field errors and prose do not
- * count, but `shapes` do, those of this status from `UPSTREAM_INVALID_TOKEN`. Never rejects: a coding that cannot be undone
- * names nothing.
+ * count, but `shapes` do, those of this status from `UPSTREAM_INVALID_TOKEN`. Never rejects: an unknown coding names nothing.
  */
 export async function bodyNamesInvalidToken(
   chunks: Buffer[],

@@ -38,7 +38,7 @@ interface OperationRoute {
  * Reads path and query, and returns what makes the request of the parsed body (of nothing, if the operation takes none).
  * Both throw the problem with what they read.
  */
-export type ReadOperation = (request: FastifyRequest) => (body: unknown) => OutgoingRequest
+type ReadOperation = (request: FastifyRequest) => (body: unknown) => OutgoingRequest
 
 /** What the document of the platform has for one operation alone. */
 interface Particulars {
@@ -58,7 +58,7 @@ export interface Query {
   readonly jsonp: boolean
 }
 
-/** Nothing of the declaration is read again for a request. */
+/** Nothing of the declaration is read again for a request, but the schema of the body for the first one. */
 export function compileOperation(
   operation: Operation,
   accounts: AccountRules,

@@ -11,7 +11,7 @@ export interface OutgoingRequest {
   operation: string
   /** null if the operation belongs to no account. */
   wac: string | null
-  /** What it reads or changes, for the log; null if the path does not say. */
+  /** What it reads or changes, for the log; null if the request does not say. */
   targetId: string | null
   /** Declared as readable without a session, by the application's own token. */
   application: boolean
@@ -72,7 +72,7 @@ interface QueryParameter {
   /** Decoded. */
   name: string
   value: string
-  /** As received, safe to put into a request target. */
+  /** As received but for semicolons, which are encoded: safe to put into a request target. */
   raw: string
 }
 

@@ -3,7 +3,7 @@ import type { Dispatcher } from 'undici'
 import type { EgressProxy } from '../config/egress.ts'
 import type { FixedHeader, TokenShape } from '../config/upstream.ts'
 import { relayedHeaders } from '../http/headers.ts'
-import { fixedHeaders, requestHeaders } from './headers.ts'
+import { fixedHeaders, headersToSend } from './headers.ts'
 import { bodyNamesInvalidToken, challengeNamesInvalidToken, INSPECTED_BYTES } from './invalid-token.ts'
 import type { Call, OutgoingRequest } from './outgoing-request.ts'
 import { Relay } from './relay.ts'
@@ -28,10 +28,10 @@ export type Outcome =
   | { kind: 'finished'; status: number }
   /** The browser went away, or stopped reading; the request upstream was ended. */
   | { kind: 'client_gone' }
-  /** The holder of the call had too many others; nothing was sent. */
-  | { kind: 'crowded' }
   /** The response broke off half-way, and the browser's connection with it. */
   | { kind: 'cut'; status: number }
+  /** The holder of the call had too many others; nothing was sent. */
+  | { kind: 'crowded' }
   /** The access token was refused: any 401, or a 400 or 403 whose head or body says so. */
   | { kind: 'token_refused'; namesInvalidToken: boolean; status: number }
   /** Nothing was sent: the store could not show that the session goes on with this token. `error`: why it could not be asked. */
@@ -43,7 +43,10 @@ export interface ResourceServerOptions {
   baseUrl: string
   /** null: straight to the resource server. */
   proxy?: EgressProxy | null
-  /** For connecting (or waiting for a connection), for the response's head, and between two parts of its body. */
+  /**
+   * Limits each of: the wait for a share, for a connection, for the response's head, between two parts of its body, and
+   * for the part of an error's body that is searched.
+   */
   timeoutMs: number
   /** `query`: `access_token` is appended to the query, and no `Authorization` is sent. */
   tokenIn: 'header' | 'query'
@@ -53,7 +56,7 @@ export interface ResourceServerOptions {
   tokenShapes?: readonly TokenShape[]
   /** Browsers use https. */
   secure: boolean
-  /** Connections at most, for reads and for updates each. */
+  /** Connections at most, for reads, and again for all that is sent over a connection of its own. */
   connections?: number
   /** Reads at once for one holder; further ones wait for it as for a connection. */
   share?: number
@@ -61,7 +64,7 @@ export interface ResourceServerOptions {
   readerTimeoutMs?: number
 }
 
-/** The resource server, as both operations reach it. */
+/** The resource server, as every operation reaches it. */
 export interface ResourceServer {
   /**
    * Sends one request and relays its response. `onOutcome` is called once. If nothing was written, the
@@ -190,7 +193,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private repeated = false
   private pipelined = false
   private closed = false
-  /** Of reads. */
+  /** null for what is no read. */
   private share: Share | null = null
   private started = false
   /** It has waited for a share or a place, so its session may have ended since. */
@@ -208,7 +211,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
     this.options = {
       path: shared.prefix + (inHeader ? outgoing.path : withToken(outgoing.path, authorization)),
       method,
-      headers: requestHeaders(request, {
+      headers: headersToSend(request, {
         method,
         accept,
         contentType,
@@ -306,7 +309,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
   private dispatch(pool: Dispatcher): void {
     this.dispatched = true
     const accepted = pool.dispatch(this.options, this)
-    // Its connection may still be busy with the end of another response.
+    // Its connection may still be busy with the end of another response, or this request took the last one.
     if (!accepted && this.controller === null && this.phase === 'waiting') this.limitWait()
   }
 
@@ -383,8 +386,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
         }
         break
       case 'inspecting':
-        if (this.status === 401) this.finishRefused(false)
-        else this.searchBeginning(failureOf(error))
+        this.searchBeginning(failureOf(error))
         break
       case 'untyped':
         this.finish(failureOf(error))

@@ -90,7 +90,7 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
     return createApplicationCallers({ token: createApplicationToken(token), allowed, clock })
   }
 
-  // When the last call is over.
+  // Fastify calls this when the last call is over.
   scope.addHook('onClose', async () => void (await Promise.all(connected.map(({ close }) => close()))))
   scope.decorateRequest('toOutgoing', null)
   scope.addHook('onRequest', (request, _reply, done) => {
@@ -102,7 +102,7 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
   addExactJsonBodies(scope)
 
   const operations = [
-    getFlux(accounts, clientFluxAllowed !== null),
+    getFlux(accounts, clientFluxAllowed === '*' || (clientFluxAllowed?.size ?? 0) > 0),
     ...updateSite(accounts),
     ...config.operations.map((operation) => declaredOperation(operation, accounts)),
   ]
@@ -122,7 +122,7 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
       scope.route({
         ...route,
         method: route.method === 'GET' ? ['GET', 'HEAD'] : route.method,
-        // The operation validates the body, after it has filled it in.
+        // The schemas describe: the operation reads path and query, and validates the body after it has filled it in.
         validatorCompiler: () => () => true,
         bodyLimit: upstream.bodyLimitBytes,
         // Problems with path, query and type come before those with the body, which is read next.

@@ -14,8 +14,8 @@ export interface Share {
 const MAX_HOLDERS = 50_000
 
 /**
- * Divides connections between holders (sessions, client addresses), so that none can take all of them. No share is
- * removed when its last call ends: a table that changes with each request costs more than the call (0008).
+ * Divides connections between holders (sessions, client addresses), so that the reads of one cannot take all of them. No share is
+ * removed when its last call ends: a table that changes with each request costs more than the call (decision 0008).
  */
 export class Shares {
   /** Calls at once for one holder. */

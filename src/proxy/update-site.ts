@@ -17,7 +17,7 @@ const JSON_SUFFIX = '.json'
 
 /** UpdateSite by its two routes: the Site is named in the path, or in the body. */
 export function updateSite(accounts: AccountRules): RoutedOperation[] {
-  const inBody = compileOperation(UPDATE_SITE_IN_BODY, accounts, { readQuery })
+  const readInBody = compileOperation(UPDATE_SITE_IN_BODY, accounts, { readQuery })
   return [
     {
       routes: ROUTES,
@@ -30,8 +30,13 @@ export function updateSite(accounts: AccountRules): RoutedOperation[] {
       schemas: [{ $id: 'SiteUpdateWithTarget', ...SITE_UPDATE_WITH_TARGET }],
       takesBody: true,
       read(request) {
-        const toOutgoing = inBody(request)
-        return (body) => ({ ...toOutgoing(body), targetId: String((body as { siteID: number }).siteID) })
+        const toOutgoing = readInBody(request)
+        return (body) => {
+          const outgoing = toOutgoing(body)
+          // The schema has found it.
+          const { siteID } = body as { siteID: number }
+          return { ...outgoing, targetId: String(siteID) }
+        }
       },
     },
   ]
@@ -45,8 +50,8 @@ function readParams({ siteId = '', ...rest }: Readonly<Record<string, string>>):
 
 /** JSON is asked for by the suffix of the path or by `format`, and wrapped by `callback`. */
 function readQuery({ url, params, routeOptions }: FastifyRequest): Query {
-  const { siteId = routeOptions.url ?? '' } = params as Readonly<Record<string, string>>
-  let asJson = siteId.endsWith(JSON_SUFFIX)
+  const { siteId: lastSegment = routeOptions.url ?? '' } = params as Readonly<Record<string, string>>
+  let asJson = lastSegment.endsWith(JSON_SUFFIX)
   let formatNamed = false
   let callback: string | null = null
   for (const [position, { name, value }] of queryParameters(url).entries()) {

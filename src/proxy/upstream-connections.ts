@@ -71,6 +71,7 @@ export function createUpstreamConnections({
     },
   }
   const kept = new Pool(origin, { ...options, pipelining: 1 })
+  // 0 closes a connection after its response.
   const fresh = new Pool(origin, { ...options, pipelining: 0 })
   return {
     kept,
@@ -93,9 +94,9 @@ class TrackedClient extends Client {
   private tracker: Tracker | null = null
 
   constructor(origin: URL, options: ClientOptions) {
+    // Not a member: `this` does not exist before the call of the constructor below.
     const connection: Connection = { hasResponded: false, broken: false }
     const { connect } = options
-    // Not `this`, which does not exist before the call of the constructor above.
     const whenConnected = (): Promise<void> | null => this.tracker?.onConnected() ?? null
     super(origin, {
       ...options,

@@ -227,11 +227,11 @@ t.test('a caller that has waited elsewhere is proven again, or renewed, or refus
   await store.replaceTokens(key, { gen: 1, attempt: 'another replica', tokens: 'sealed-2' })
   clock.pass(TRUST_MS)
   t.equal(await callers.prove(caller), false)
-  t.equal((await callers.renew(caller, REQUEST)).gen, 2)
+  t.equal((await callers.current(caller, REQUEST)).gen, 2)
   await store.end(key, { reason: 'logout' })
   clock.pass(TRUST_MS)
   t.equal(await callers.prove(caller), false)
-  await t.rejects(callers.renew(caller, REQUEST), { code: 'login_required' })
+  await t.rejects(callers.current(caller, REQUEST), { code: 'login_required' })
 })
 
 t.test('no session is served from memory once the store cannot be asked', async (t) => {

@@ -203,7 +203,7 @@ function forwarded(outcomes: Outcome[], renewed: () => Promise<{ authorization: 
     isProven: () => true,
     prove: async () => true,
     hasExpired: () => false,
-    renew: renewed,
+    current: renewed,
     forceRefresh: async () => ({ authorization: 'Bearer forced' }),
   }
   const forward = createForward({
