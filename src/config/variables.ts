@@ -193,7 +193,11 @@ export const TABLE = {
     wholeNumber(100, 600_000),
     "time to the resource server's headers and between body chunks",
   ),
-  BODY_LIMIT_BYTES: withDefault('65536', wholeNumber(256, 10_485_760), 'largest UpdateSite body'),
+  BODY_LIMIT_BYTES: withDefault(
+    '65536',
+    wholeNumber(256, 10_485_760),
+    'largest body of UpdateSite or a declared operation',
+  ),
 
   HTTPS_PROXY: secret(optional(EGRESS_PROXY, 'proxy for https requests to the platform')),
   HTTP_PROXY: secret(optional(EGRESS_PROXY, 'proxy for http requests to the platform')),
