@@ -36,12 +36,20 @@ const SCHEMAS_BY_NAME: ReadonlySet<string> = new Set(['properties', 'definitions
 const LIST_OF_SCHEMAS: ReadonlySet<string> = new Set(['allOf', 'anyOf', 'oneOf', 'items'])
 
 const MAX_PATTERN_TEXT = 256
-const MAX_UNBOUNDED = 3
+/** Ways to match one text that a pattern may try. */
+const MAX_WAYS = 2 ** 20
 const MAX_UNIQUE = 256
 const MAX_SCHEMA_DEPTH = 32
 
-/** What Ajv would accept in a schema and this server does not, each with its JSON pointer. */
-export function schemaFaults(schema: unknown, path: readonly (string | number)[] = []): SchemaFault[] {
+/** What Ajv would accept in a schema of a body and this server does not, each with its JSON pointer. */
+export function schemaFaults(schema: object): SchemaFault[] {
+  const { type } = schema as { type?: unknown }
+  const ofType =
+    type === undefined || type === 'object' ? [] : [{ pointer: '/type', fault: 'must be "object"' }]
+  return [...ofType, ...keywordFaults(schema, []), ...referenceFaults(schema)]
+}
+
+function keywordFaults(schema: unknown, path: readonly (string | number)[]): SchemaFault[] {
   if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return []
   if (path.length > MAX_SCHEMA_DEPTH) return [{ pointer: jsonPointer(...path), fault: 'is nested too deep' }]
   const keywords = schema as Record<string, unknown>
@@ -50,7 +58,6 @@ export function schemaFaults(schema: unknown, path: readonly (string | number)[]
     const faultHere = (fault: string) => [{ pointer: jsonPointer(...here), fault }]
     const refused = Object.hasOwn(REFUSED_KEYWORDS, keyword) ? REFUSED_KEYWORDS[keyword] : undefined
     if (refused !== undefined) return faultHere(refused)
-    if (keyword === '$ref' && !String(value).startsWith('#')) return faultHere('must begin with #')
     if (keyword === 'pattern') {
       const fault = patternFault(value, keywords.maxLength)
       return fault === null ? [] : faultHere(fault)
@@ -59,12 +66,109 @@ export function schemaFaults(schema: unknown, path: readonly (string | number)[]
     if (keyword === 'uniqueItems' && value === true && !isAtMost(keywords.maxItems, MAX_UNIQUE))
       return faultHere(`needs maxItems of at most ${MAX_UNIQUE} beside it`)
     if (LIST_OF_SCHEMAS.has(keyword) && Array.isArray(value))
-      return value.flatMap((part, index) => schemaFaults(part, [...here, index]))
-    if (ONE_SCHEMA.has(keyword)) return schemaFaults(value, here)
+      return value.flatMap((part, index) => keywordFaults(part, [...here, index]))
+    if (ONE_SCHEMA.has(keyword)) return keywordFaults(value, here)
+    if (SCHEMAS_BY_NAME.has(keyword) && (typeof value !== 'object' || value === null || Array.isArray(value)))
+      return faultHere('must be an object')
+    if (
+      SCHEMAS_BY_NAME.has(keyword) &&
+      (Object.hasOwn(value as object, '$ref') || Object.hasOwn(value as object, '$id'))
+    )
+      return faultHere('has a name that the OpenAPI document cannot describe: $ref or $id')
+    if ((keyword === 'enum' || keyword === 'const') && /"\$(?:ref|id)":/.test(JSON.stringify(value)))
+      return faultHere('has a value that the OpenAPI document cannot show: $ref or $id')
     if (SCHEMAS_BY_NAME.has(keyword) && typeof value === 'object' && value !== null)
-      return Object.entries(value).flatMap(([name, part]) => schemaFaults(part, [...here, name]))
+      return Object.entries(value).flatMap(([name, part]) => keywordFaults(part, [...here, name]))
     return []
   })
+}
+
+/** A schema inside a schema. `applied`: what is applied with it, to the same value (`same`) or to a part of it. */
+interface Position {
+  readonly reference: string | null
+  readonly applied: { readonly to: string; readonly how: 'part' | 'same' | 'reference' }[]
+}
+
+/** Keywords whose schemas apply to parts of a value, of which each part meets one. */
+const OF_PARTS: ReadonlySet<string> = new Set([
+  ...['properties', 'items', 'additionalProperties', 'additionalItems', 'propertyNames'],
+])
+
+/**
+ * References that leave the schema, or lead to something that is none and so was not checked; and recursions that meet a
+ * value in more than one way, whose time doubles with each level of it.
+ */
+function referenceFaults(schema: object): SchemaFault[] {
+  const positions = new Map<string, Position>()
+  collectPositions(schema, '', positions)
+  const reached = new Map([...positions.keys()].map((from) => [from, reachedFrom(from, positions)]))
+  return [...positions].flatMap(([at, { reference }]): SchemaFault[] => {
+    if (reference === null) return []
+    const pointer = `${at}/$ref`
+    if (!positions.has(reference))
+      return [{ pointer, fault: 'must be # and the JSON pointer of a schema in this schema' }]
+    if (!reached.get(at)!.has(at)) return []
+    const circle = [...reached.get(at)!].filter((other) => reached.get(other)?.has(at))
+    const isDoubled = circle.some((member) => {
+      const inside = positions.get(member)!.applied.filter(({ to }) => circle.includes(to))
+      const isChoice = inside.some(({ how }) => how === 'same')
+      return isChoice || (inside.length > 1 && inside.some(({ how }) => how === 'reference'))
+    })
+    const hasNoParts = circle.every((member) =>
+      positions.get(member)!.applied.every(({ to, how }) => !circle.includes(to) || how !== 'part'),
+    )
+    return isDoubled || hasNoParts
+      ? [{ pointer, fault: 'refers to itself in a circle that a body could keep busy' }]
+      : []
+  })
+}
+
+function collectPositions(schema: unknown, at: string, positions: Map<string, Position>): void {
+  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return
+  const { $ref } = schema as { $ref?: unknown }
+  const reference = $ref === undefined ? null : pointerOf($ref)
+  const applied: Position['applied'] = reference === null ? [] : [{ to: reference, how: 'reference' }]
+  positions.set(at, { reference, applied })
+  for (const [keyword, value] of Object.entries(schema)) {
+    const here = at + jsonPointer(keyword)
+    const isList = LIST_OF_SCHEMAS.has(keyword) && Array.isArray(value)
+    const isNamed = SCHEMAS_BY_NAME.has(keyword) && typeof value === 'object' && value !== null
+    if (!isList && !isNamed && !ONE_SCHEMA.has(keyword)) continue
+    const inner: (readonly [at: string, schema: unknown])[] =
+      isList || isNamed
+        ? Object.entries(value as object).map(([name, part]) => [here + jsonPointer(name), part])
+        : [[here, value]]
+    for (const [to, part] of inner) {
+      collectPositions(part, to, positions)
+      if (keyword !== '$defs' && keyword !== 'definitions')
+        applied.push({ to, how: OF_PARTS.has(keyword) ? 'part' : 'same' })
+    }
+  }
+}
+
+/** The JSON pointer in a reference; one that no schema has if it holds none. */
+function pointerOf(reference: unknown): string {
+  const text = String(reference)
+  if (!text.startsWith('#')) return text
+  try {
+    return decodeURIComponent(text.slice(1))
+  } catch {
+    return text
+  }
+}
+
+/** The schemas that are applied after one is, itself included if they lead back to it. */
+function reachedFrom(start: string, positions: ReadonlyMap<string, Position>): Set<string> {
+  const reached = new Set<string>()
+  const open = [start]
+  for (let at = open.pop(); at !== undefined; at = open.pop()) {
+    for (const { to } of positions.get(at)?.applied ?? []) {
+      if (reached.has(to)) continue
+      reached.add(to)
+      open.push(to)
+    }
+  }
+  return reached
 }
 
 function isAtMost(limit: unknown, most: number): boolean {
@@ -74,16 +178,18 @@ function isAtMost(limit: unknown, most: number): boolean {
 function patternFault(pattern: unknown, maxLength: unknown): string | null {
   if (!isAtMost(maxLength, MAX_PATTERN_TEXT))
     return `needs maxLength of at most ${MAX_PATTERN_TEXT} beside it`
-  return typeof pattern === 'string' && isSlow(pattern)
-    ? `repeats a group that repeats or chooses, refers back to a group, or has more than ${MAX_UNBOUNDED} open repetitions: a text could keep it busy`
+  return typeof pattern === 'string' && isSlow(pattern, Number(maxLength))
+    ? 'repeats a group that repeats or chooses, refers back to a group, or has too many repetitions and choices for its maxLength: a text could keep it busy. A ^ at its beginning helps'
     : null
 }
 
-/** Whether matching could take long: a repeated group that itself repeats or chooses, a back-reference, or many open repetitions. */
-function isSlow(pattern: string): boolean {
+/** Whether matching could take long: a repeated group that itself repeats or chooses, a back-reference, or many ways to match. */
+function isSlow(pattern: string, maxLength: number): boolean {
   /** For each open group: it repeats or chooses. */
   const varies = [false]
-  let unbounded = 0
+  /** For each open group: its alternatives. */
+  const alternatives = [1]
+  let ways = 1
   /** The group that has just ended repeats or chooses. */
   let ended = false
   /** A quantifier has just ended, which a question mark makes lazy. */
@@ -102,32 +208,46 @@ function isSlow(pattern: string): boolean {
         break
       case '(':
         varies.push(false)
+        alternatives.push(1)
         // As of `(?:`, which is no quantifier.
         if (pattern[at + 1] === '?') at += 1
         break
       case ')':
         ended = varies.pop() ?? false
+        ways *= alternatives.pop() ?? 1
         if (ended) varies[varies.length - 1] = true
         break
       case '|':
         varies[varies.length - 1] = true
+        alternatives[alternatives.length - 1]! += 1
         break
       case '?':
-        if (!isLazy) varies[varies.length - 1] = true
+        if (isLazy) break
+        varies[varies.length - 1] = true
+        ways *= 2
         break
       case '*':
       case '+':
       case '{': {
         if (hasEnded) return true
         const end = pattern[at] === '{' ? pattern.indexOf('}', at) : at
-        if (pattern[at] !== '{' || pattern.slice(at, end).includes(',')) unbounded += 1
+        ways *= pattern[at] === '{' ? repetitionsIn(pattern.slice(at + 1, end), maxLength) : maxLength
         varies[varies.length - 1] = true
         quantified = true
         at = Math.max(at, end)
       }
     }
   }
-  return unbounded > MAX_UNBOUNDED
+  const choices = alternatives.reduce((product, count) => product * count, ways)
+  const isAnchored = pattern.startsWith('^') && alternatives[0] === 1
+  return choices * (isAnchored ? 1 : maxLength) > MAX_WAYS
+}
+
+/** How many counts a quantifier such as `{1,3}` permits, without its braces. */
+function repetitionsIn(quantifier: string, maxLength: number): number {
+  const [, min, comma, max] = /^(\d+)(,?)(\d*)$/.exec(quantifier) ?? []
+  if (min === undefined || comma === '') return 1
+  return max === '' ? maxLength : Math.max(1, Number(max) - Number(min) + 1)
 }
 
 function endOfClass(pattern: string, start: number): number {

@@ -271,7 +271,7 @@ function readQuery(
     report(at('query'), 'must be an object of types by the names of the parameters')
     return {}
   }
-  const properties = body?.schema && 'properties' in body.schema ? body.schema.properties : {}
+  const properties = body?.schema && 'properties' in body.schema ? (body.schema.properties ?? {}) : {}
   const taken = new Set(
     [...Object.keys(parameters), ...Object.keys(body?.set ?? {}), ...Object.keys(properties as object)].map(
       sameName,

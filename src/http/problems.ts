@@ -81,7 +81,8 @@ function validationDetail({ keyword, instancePath, message, params }: Validation
   }
   if (keyword === 'required') return `The member ${String(params.missingProperty)} is missing.`
   const member = instancePath.slice(1)
-  if (member === '') return 'The body must be a JSON object.'
+  if (member === '' && keyword === 'type') return 'The body must be a JSON object.'
+  if (member === '') return `The body ${message ?? 'is not valid'}.`
   if (keyword === 'const') return `The member ${member} must be ${JSON.stringify(params.allowedValue)}.`
   return `The member ${member} ${message ?? 'is not valid'}.`
 }

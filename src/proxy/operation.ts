@@ -199,10 +199,14 @@ function compileBody(
       ([spelling, source]) => [keyOf(spelling), { spelling, source }],
     ),
   )
-  const properties = schema !== null && 'properties' in schema ? Object.keys(schema.properties as object) : []
+  const { properties: described = {}, required = [] } = (schema ?? {}) as {
+    properties?: object
+    required?: readonly string[]
+  }
+  const properties = Object.keys(described)
   const hidden = [...known.values()]
     .map(({ spelling }) => spelling)
-    .filter((name) => !properties.includes(name))
+    .filter((name) => !properties.includes(name) && !required.includes(name))
   const written = Object.entries(set)
   // Compiled for the first body: the start of the server waits for none of it.
   let validate: ValidateFunction | null = null

@@ -231,12 +231,16 @@ t.test('a schema is one that Ajv checks whole', async (t) => {
     'members of these names',
   )
   for (const [value, pointer] of [
-    [{ type: 'objekt' }, ''],
+    [{ type: 'objekt' }, '/type'],
+    [{ type: 'array' }, '/type'],
     [{ type: 'object', unknownKeyword: 1 }, ''],
     [{ type: 'object', properties: { a: { type: 'string', format: 'date-time' } } }, '/properties/a/format'],
     [{ type: 'object', properties: { a: { type: 'string', default: 'x' } } }, '/properties/a/default'],
     [{ type: 'object', properties: { a: { $ref: 'https://evil.test/schema' } } }, '/properties/a/$ref'],
-    [{ type: 'object', properties: { a: { $ref: '#/nowhere' } } }, ''],
+    [{ type: 'object', properties: { a: { $ref: '#/nowhere' } } }, '/properties/a/$ref'],
+    [{ type: 'object', properties: { $id: { type: 'string' } } }, '/properties'],
+    [{ type: 'object', properties: { a: { enum: [{ $ref: 5 }] } } }, '/properties/a/enum'],
+    [{ type: 'object', properties: null }, '/properties'],
     [{ $id: 'urn:x', type: 'object' }, '/$id'],
     [{ type: 'object', patternProperties: { '^a': {} } }, '/patternProperties'],
     [
@@ -248,6 +252,37 @@ t.test('a schema is one that Ajv checks whole', async (t) => {
     t.ok(fault?.startsWith(`/operations/Read/body/schema${pointer} `), `${JSON.stringify(value)}: ${fault}`)
     t.strictSame(more, [])
   }
+})
+
+t.test('a reference leads to a schema of the same schema, in no circle that doubles the work', async (t) => {
+  const circle = (node: object) =>
+    schema({ type: 'object', properties: { root: { $ref: '#/$defs/node' } }, $defs: { node } })
+  const child = { child: { $ref: '#/$defs/node' } }
+  const choice = { properties: child }
+  t.strictSame(circle({ type: 'object', properties: child }), [], 'a tree')
+  t.strictSame(
+    circle({ type: 'object', properties: { children: { type: 'array', items: child.child } } }),
+    [],
+  )
+  t.strictSame(circle({ type: 'object', properties: child, allOf: [{ required: ['child'] }] }), [])
+  for (const node of [
+    { oneOf: [choice, choice] },
+    { allOf: [choice], properties: child },
+    { $ref: '#/$defs/node' },
+    { $ref: '#/$defs/node', properties: child },
+    { if: choice, properties: { other: {} } },
+  ])
+    t.ok(
+      circle(node).some((fault) => /refers to itself in a circle/.test(fault)),
+      JSON.stringify(node),
+    )
+  t.match(schema({ type: 'object', $ref: '#' }), [/refers to itself in a circle/])
+  const hidden = [{ type: 'string', pattern: '^(a+)+$' }]
+  t.match(
+    schema({ type: 'object', properties: { a: { $ref: '#/properties/b/enum/0' }, b: { enum: hidden } } }),
+    [/a\/\$ref must be # and the JSON pointer of a schema/],
+    'what is no schema was not checked',
+  )
 })
 
 t.test('a pattern needs a limit of the length, and must not be slow', async (t) => {
@@ -263,6 +298,7 @@ t.test('a pattern needs a limit of the length, and must not be slow', async (t) 
     '^(a+)?$',
   ])
     t.strictSame(pattern(text), [], text)
+  t.strictSame(pattern('^[^@]+@[^@]+\\.[^@]+$', { maxLength: 100 }), [])
   t.match(pattern('^a$', {}), [/needs maxLength of at most 256/])
   t.match(pattern('^a$', { maxLength: 257 }), [/needs maxLength/])
   for (const text of [
@@ -273,6 +309,9 @@ t.test('a pattern needs a limit of the length, and must not be slow', async (t) 
     '^(a{2,}){3}$',
     '^((a|b))+$',
     '^a*b*c*d*$',
+    'a*a*b',
+    `^${'(a|aa)'.repeat(30)}$`,
+    `^${'a?'.repeat(30)}${'a'.repeat(30)}$`,
     '^(?:(?:a+)?)+$',
     '^(?:a?){26}a{26}$',
     '^(?:a?)*$',
