@@ -245,8 +245,9 @@ function isSlow(pattern: string, maxLength: number): boolean {
 
 /** How many counts a quantifier such as `{1,3}` permits, without its braces. */
 function repetitionsIn(quantifier: string, maxLength: number): number {
-  const [, min, comma, max] = /^(\d+)(,?)(\d*)$/.exec(quantifier) ?? []
-  if (min === undefined || comma === '') return 1
+  const [, min, comma, max] = /^(\d{1,3})(,?)(\d{0,3})$/.exec(quantifier) ?? []
+  if (comma === '') return 1
+  if (min === undefined) return maxLength
   return max === '' ? maxLength : Math.max(1, Number(max) - Number(min) + 1)
 }
 

@@ -53,6 +53,12 @@ const OPERATIONS = {
     account: 'body',
     body: { any: true, set: { wType: 'Send' } },
   },
+  ResetThing: {
+    method: 'POST',
+    path: '/{wac}/things/{thingId}/reset',
+    parameters: { thingId: 'id' },
+    body: { set: { wType: 'Reset' }, schema: { type: 'object', required: ['wType'] } },
+  },
   StartThing: { method: 'POST', path: '/{wac}/things/{thingId}/start', parameters: { thingId: 'id' } },
   PatchSeries: {
     method: 'PATCH',
@@ -315,6 +321,12 @@ t.test('a body is validated, completed and written again', async (t) => {
       body,
     )
   }
+  t.equal(
+    (await send('POST', '/data/DEMO/things/a/reset', '{}')).status,
+    200,
+    'a required member is filled in',
+  )
+  t.match(sent(), { body: '{"wType":"Reset"}' })
   for (const [body, names] of [
     ['{}', /name is missing/],
     ['{"name":1}', /name/],
