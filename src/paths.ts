@@ -50,5 +50,5 @@ function firstSegment(path: string): string | undefined {
 /** An account code, as a path segment of the resource server. */
 export const WAC = /^(?!\.{1,2}$)[A-Za-z0-9_.~-]{1,64}$/
 
-/** The id of a flux. `.` and `..` would be steps in the path of the resource server. */
-export const FLUX_ID = /^(?!\.{1,2}$)[A-Za-z0-9_.~-]{1,128}$/
+/** The id of a flux or another resource. `.` and `..` would be steps in the path of the resource server. */
+export const ID = /^(?!\.{1,2}$)[A-Za-z0-9_.~-]{1,128}$/

@@ -2,8 +2,8 @@ import { WAC } from '../paths.ts'
 import { FORMATS, type Operation, segmentsOf } from './operation.ts'
 
 /**
- * GetFlux (service document, section 4.2). The queries of built-in operations are in `proxy/`: what they take cannot be
- * listed as `query` and `formats` do.
+ * GetFlux (service document, section 4.2). What the queries of the built-in operations take cannot be listed: it is in
+ * `proxy/`, and `query` is empty.
  */
 export const GET_FLUX: Operation = {
   name: 'GetFlux',

@@ -1,7 +1,7 @@
 import { readFileSync, statSync } from 'node:fs'
 import { isIP } from 'node:net'
 import { join, resolve } from 'node:path'
-import { FLUX_ID, WAC as WAC_PATTERN } from '../paths.ts'
+import { ID, WAC as WAC_PATTERN } from '../paths.ts'
 import { Secret } from '../secret.ts'
 import { isCertificate, isPrivateKey } from './certificates.ts'
 
@@ -106,7 +106,7 @@ export const WAC = matching(
 /** One flux of one account. */
 export const WAC_AND_FLUX = printable('of the form `wac/fluxId`', (text) => {
   const [wac = '', fluxId = '', ...more] = text.split('/')
-  return WAC_PATTERN.test(wac) && FLUX_ID.test(fluxId) && more.length === 0 ? text : undefined
+  return WAC_PATTERN.test(wac) && ID.test(fluxId) && more.length === 0 ? text : undefined
 })
 
 /** Scope tokens, RFC 6749 section 3.3. */

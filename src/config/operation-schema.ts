@@ -65,22 +65,25 @@ function keywordFaults(schema: unknown, path: readonly (string | number)[]): Sch
     // Each item is compared with each other.
     if (keyword === 'uniqueItems' && value === true && !isAtMost(keywords.maxItems, MAX_UNIQUE))
       return faultHere(`needs maxItems of at most ${MAX_UNIQUE} beside it`)
-    if (LIST_OF_SCHEMAS.has(keyword) && Array.isArray(value))
-      return value.flatMap((part, index) => keywordFaults(part, [...here, index]))
-    if (ONE_SCHEMA.has(keyword)) return keywordFaults(value, here)
-    if (SCHEMAS_BY_NAME.has(keyword) && (typeof value !== 'object' || value === null || Array.isArray(value)))
-      return faultHere('must be an object')
-    if (
-      SCHEMAS_BY_NAME.has(keyword) &&
-      (Object.hasOwn(value as object, '$ref') || Object.hasOwn(value as object, '$id'))
-    )
-      return faultHere('has a name that the OpenAPI document cannot describe: $ref or $id')
     if ((keyword === 'enum' || keyword === 'const') && /"\$(?:ref|id)":/.test(JSON.stringify(value)))
       return faultHere('has a value that the OpenAPI document cannot show: $ref or $id')
-    if (SCHEMAS_BY_NAME.has(keyword) && typeof value === 'object' && value !== null)
-      return Object.entries(value).flatMap(([name, part]) => keywordFaults(part, [...here, name]))
-    return []
+    if (SCHEMAS_BY_NAME.has(keyword)) {
+      if (typeof value !== 'object' || value === null || Array.isArray(value))
+        return faultHere('must be an object')
+      if (Object.hasOwn(value, '$ref') || Object.hasOwn(value, '$id'))
+        return faultHere('has a name that the OpenAPI document cannot describe: $ref or $id')
+    }
+    return schemasIn(keyword, value).flatMap(([inner, part]) => keywordFaults(part, [...path, ...inner]))
   })
+}
+
+/** The schemas that a keyword holds, each with what leads to it. */
+function schemasIn(keyword: string, value: unknown): [inner: string[], schema: unknown][] {
+  const holdsMany =
+    (LIST_OF_SCHEMAS.has(keyword) && Array.isArray(value)) ||
+    (SCHEMAS_BY_NAME.has(keyword) && typeof value === 'object' && value !== null)
+  if (holdsMany) return Object.entries(value as object).map(([name, part]) => [[keyword, name], part])
+  return ONE_SCHEMA.has(keyword) ? [[[keyword], value]] : []
 }
 
 /** A schema inside a schema. `applied`: what is applied with it, to the same value (`same`) or to a part of it. */
@@ -100,7 +103,7 @@ const OF_PARTS: ReadonlySet<string> = new Set([
  */
 function referenceFaults(schema: object): SchemaFault[] {
   const positions = new Map<string, Position>()
-  collectPositions(schema, '', positions)
+  collectPositions(schema, [], positions)
   const reached = new Map([...positions.keys()].map((from) => [from, reachedFrom(from, positions)]))
   return [...positions].flatMap(([at, { reference }]): SchemaFault[] => {
     if (reference === null) return []
@@ -123,25 +126,20 @@ function referenceFaults(schema: object): SchemaFault[] {
   })
 }
 
-function collectPositions(schema: unknown, at: string, positions: Map<string, Position>): void {
-  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return
-  const { $ref } = schema as { $ref?: unknown }
-  const reference = $ref === undefined ? null : pointerOf($ref)
+function collectPositions(schema: unknown, path: readonly string[], positions: Map<string, Position>): void {
+  // `true` and `false` are schemas too.
+  const isSchema = typeof schema === 'boolean' || (typeof schema === 'object' && schema !== null)
+  if (!isSchema || Array.isArray(schema) || path.length > MAX_SCHEMA_DEPTH) return
+  const keywords = schema as Record<string, unknown>
+  const reference = keywords.$ref === undefined ? null : pointerOf(keywords.$ref)
   const applied: Position['applied'] = reference === null ? [] : [{ to: reference, how: 'reference' }]
-  positions.set(at, { reference, applied })
-  for (const [keyword, value] of Object.entries(schema)) {
-    const here = at + jsonPointer(keyword)
-    const isList = LIST_OF_SCHEMAS.has(keyword) && Array.isArray(value)
-    const isNamed = SCHEMAS_BY_NAME.has(keyword) && typeof value === 'object' && value !== null
-    if (!isList && !isNamed && !ONE_SCHEMA.has(keyword)) continue
-    const inner: (readonly [at: string, schema: unknown])[] =
-      isList || isNamed
-        ? Object.entries(value as object).map(([name, part]) => [here + jsonPointer(name), part])
-        : [[here, value]]
-    for (const [to, part] of inner) {
-      collectPositions(part, to, positions)
+  positions.set(jsonPointer(...path), { reference, applied })
+  for (const [keyword, value] of Object.entries(keywords)) {
+    for (const [inner, part] of schemasIn(keyword, value)) {
+      const here = [...path, ...inner]
+      collectPositions(part, here, positions)
       if (keyword !== '$defs' && keyword !== 'definitions')
-        applied.push({ to, how: OF_PARTS.has(keyword) ? 'part' : 'same' })
+        applied.push({ to: jsonPointer(...here), how: OF_PARTS.has(keyword) ? 'part' : 'same' })
     }
   }
 }

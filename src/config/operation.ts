@@ -1,5 +1,5 @@
 import { Ajv, type ValidateFunction } from 'ajv'
-import { WAC } from '../paths.ts'
+import { ID, WAC } from '../paths.ts'
 
 export const FORMATS = ['JSON', 'XML', 'CSV', 'JSV'] as const
 
@@ -53,9 +53,6 @@ export interface Operation {
   /** Readable without a session, by the application's own token. */
   readonly application: boolean
 }
-
-/** The id of a resource, and an entry of an enumeration in a path. */
-export const ID = /^(?!\.{1,2}$)[A-Za-z0-9_.~-]{1,128}$/
 
 /** At most 512 code points without control characters. */
 export function isQueryText(text: string): boolean {

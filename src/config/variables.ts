@@ -22,7 +22,7 @@ import {
   WAC_AND_FLUX,
   wholeNumber,
 } from './kinds.ts'
-import { OPERATIONS } from './operations.ts'
+import { OPERATIONS } from './operations-file.ts'
 import { CSP_SOURCES, PERMISSIONS_POLICY } from './page-policy.ts'
 import { REDIS_TARGET } from './redis-url.ts'
 import { SECRET, SECRET_HEADERS, SESSION_SECRETS } from './secrets.ts'

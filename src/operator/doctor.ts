@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util'
 import { type Config, parseConfig } from '../config/config.ts'
 import { pathOfOperation } from '../config/operation.ts'
 import type { Environment } from '../config/secrets.ts'
-import { FLUX_ID, WAC } from '../paths.ts'
+import { ID, WAC } from '../paths.ts'
 import {
   checkClient,
   checkEgress,
@@ -79,7 +79,7 @@ function wrongUse(given: {
   if (!live && (write || flux !== null || site !== null || restore !== null))
     return '--flux, --site, --write and --restore belong to --live'
   const [fluxWac = '', fluxId = '', ...more] = (flux ?? 'a/a').split('/')
-  if (!WAC.test(fluxWac) || !FLUX_ID.test(fluxId) || more.length > 0)
+  if (!WAC.test(fluxWac) || !ID.test(fluxId) || more.length > 0)
     return '--flux must be an account code and the id of a flux: WAC/ID'
   const [siteWac = '', siteId = '', ...rest] = (site ?? 'a/1').split('/')
   if (

@@ -1,12 +1,6 @@
-import {
-  type BodyRules,
-  ID,
-  type Operation,
-  type ParameterType,
-  type QueryType,
-} from '../config/operation.ts'
+import type { BodyRules, Operation, ParameterType, QueryType } from '../config/operation.ts'
 import { parameters, problemOrPage, requestHeaders } from '../http/openapi.ts'
-import { DATA } from '../paths.ts'
+import { DATA, ID } from '../paths.ts'
 import { MEDIA_TYPE } from './formats.ts'
 import { compileOperation, type RoutedOperation } from './operation.ts'
 import { type AccountRules, FORWARD_PROBLEMS, forwardProblem, WAC_SCHEMA } from './outgoing-request.ts'

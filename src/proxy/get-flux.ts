@@ -1,18 +1,11 @@
 import type { FastifyRequest } from 'fastify'
 import { GET_FLUX } from '../config/built-in.ts'
-import { FORMATS, type Format, ID } from '../config/operation.ts'
 import { problem } from '../errors.ts'
 import { headersNamed, parameters, problemOrPage, requestHeaders } from '../http/openapi.ts'
-import { PATHS } from '../paths.ts'
-import { acceptedFormat, MEDIA_TYPE, namedFormat } from './formats.ts'
-import { compileOperation, type Query, type RoutedOperation } from './operation.ts'
-import {
-  type AccountRules,
-  FORWARD_PROBLEMS,
-  forwardProblem,
-  queryParameters,
-  WAC_SCHEMA,
-} from './outgoing-request.ts'
+import { ID, PATHS } from '../paths.ts'
+import { MEDIA_TYPE } from './formats.ts'
+import { compileOperation, type Query, queryWithFormat, type RoutedOperation } from './operation.ts'
+import { type AccountRules, FORWARD_PROBLEMS, forwardProblem, WAC_SCHEMA } from './outgoing-request.ts'
 
 /** Parameters that would present another token, turn the response into a script, or change the method. */
 const REJECTED = new Set([
@@ -35,28 +28,19 @@ export function getFlux(accounts: AccountRules, isSessionOptional: boolean): Rou
   }
 }
 
-/** Parameters that no list declares pass as they came: the document does not say which ones there are. */
-function readQuery(
-  { url, headers }: FastifyRequest,
-  { wac, fluxId }: Readonly<Record<string, string | number>>,
-): Query {
-  let format: Format | null = null
-  const passed: string[] = []
-  for (const { name, value, raw } of queryParameters(url)) {
+/** Other parameters pass: the document does not say which ones there are. */
+function readQuery(request: FastifyRequest, path: Readonly<Record<string, string | number>>): Query {
+  return queryWithFormat(request, GET_FLUX.formats, ({ name, value, raw }) => {
     // Some servers read names in any case.
     const lowerName = name.trim().toLowerCase()
     if (REJECTED.has(lowerName))
       throw problem('invalid_request', `The parameter ${lowerName} is not allowed.`)
     // Some servers let a parameter of the query override the path's.
-    if ((lowerName === 'wac' && value !== wac) || (lowerName === 'fluxid' && value !== fluxId)) {
+    if ((lowerName === 'wac' && value !== path.wac) || (lowerName === 'fluxid' && value !== path.fluxId)) {
       throw problem('invalid_request', `The parameter ${lowerName} does not agree with the path.`)
     }
-    if (lowerName !== 'format') passed.push(raw)
-    else if (format !== null) throw problem('invalid_request', 'The parameter format is repeated.')
-    else format = namedFormat(value, FORMATS)
-  }
-  format ??= acceptedFormat(headers, FORMATS)
-  return { format, query: [`format=${format}`, ...passed].join('&'), jsonp: false }
+    return raw
+  })
 }
 
 const FLUX = {

@@ -5,7 +5,6 @@ import {
   compileBodySchema,
   type Filled,
   type Format,
-  ID,
   isQueryText,
   type Method,
   type Operation,
@@ -15,8 +14,15 @@ import {
 } from '../config/operation.ts'
 import { problem } from '../errors.ts'
 import { parameterAt, toProblem } from '../http/problems.ts'
+import { ID } from '../paths.ts'
 import { acceptedFormat, MEDIA_TYPE, namedFormat } from './formats.ts'
-import { type AccountRules, type OutgoingRequest, queryParameters, readWac } from './outgoing-request.ts'
+import {
+  type AccountRules,
+  type OutgoingRequest,
+  type QueryParameter,
+  queryParameters,
+  readWac,
+} from './outgoing-request.ts'
 
 /** An operation with the routes that lead to it. */
 export interface RoutedOperation {
@@ -159,26 +165,35 @@ function isInteger(text: string): boolean {
 
 function compileQuery({ query, formats }: Operation) {
   const types = new Map(Object.entries(query).map(([name, type]) => [name, compileQueryType(type)]))
-  return ({ url, headers }: FastifyRequest): Query => {
-    let format: Format | null = null
+  return (request: FastifyRequest): Query => {
     const given = new Set<string>()
-    const passed: string[] = []
-    for (const [position, { name, value }] of queryParameters(url).entries()) {
-      if (name.toLowerCase() === 'format') {
-        if (format !== null) throw problem('invalid_request', 'The parameter format is repeated.')
-        format = namedFormat(value, formats)
-        continue
-      }
+    return queryWithFormat(request, formats, ({ name, value }, position) => {
       const accepts = types.get(name)
       if (accepts === undefined || given.has(name))
         throw problem('invalid_request', `${parameterAt(position, name)} is not known here, or is repeated.`)
       if (!accepts(value)) throw problem('invalid_request', `${parameterAt(position, name)} is not valid.`)
       given.add(name)
-      passed.push(`${name}=${encodeURIComponent(value)}`)
-    }
-    format ??= acceptedFormat(headers, formats)
-    return { format, query: [`format=${format}`, ...passed].join('&'), jsonp: false }
+      return `${name}=${encodeURIComponent(value)}`
+    })
   }
+}
+
+/** The format, by its parameter or the headers, then what `pass` makes of each other parameter. */
+export function queryWithFormat(
+  { url, headers }: FastifyRequest,
+  formats: readonly Format[],
+  pass: (parameter: QueryParameter, position: number) => string,
+): Query {
+  let format: Format | null = null
+  const passed: string[] = []
+  for (const [position, parameter] of queryParameters(url).entries()) {
+    // Some servers read names in any case.
+    if (parameter.name.trim().toLowerCase() !== 'format') passed.push(pass(parameter, position))
+    else if (format !== null) throw problem('invalid_request', 'The parameter format is repeated.')
+    else format = namedFormat(parameter.value, formats)
+  }
+  format ??= acceptedFormat(headers, formats)
+  return { format, query: [`format=${format}`, ...passed].join('&'), jsonp: false }
 }
 
 /** A member that the server fills in, or compares if the page gives it. */

@@ -68,7 +68,7 @@ export function checkAccount(wac: string | null, { allowed }: AccountRules): voi
 }
 
 /** One parameter of a query. */
-interface QueryParameter {
+export interface QueryParameter {
   /** Decoded. */
   name: string
   value: string

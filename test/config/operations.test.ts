@@ -1,5 +1,5 @@
 import t from 'tap'
-import { readOperations } from '../../src/config/operations.ts'
+import { readOperations } from '../../src/config/operations-file.ts'
 import { codeBlocks } from '../helpers/documentation.ts'
 import { configOf, type Env, faultsOf } from './environment.ts'
 
@@ -276,6 +276,7 @@ t.test('a reference leads to a schema of the same schema, in no circle that doub
       circle(node).some((fault) => /refers to itself in a circle/.test(fault)),
       JSON.stringify(node),
     )
+  t.strictSame(circle(true as never), [], 'any value')
   t.match(schema({ type: 'object', $ref: '#' }), [/refers to itself in a circle/])
   const hidden = [{ type: 'string', pattern: '^(a+)+$' }]
   t.match(

@@ -539,6 +539,7 @@ t.test('metrics, log and OpenAPI know an operation by its name', async (t) => {
   })
   const document = problemOf(await ask(portOf(bff), { target: '/openapi.json' })) as {
     paths: Record<string, Record<string, { operationId: string }>>
+    components: { schemas: Record<string, object> }
   }
   t.match(document.paths['/data/{wac}/Infrastructure/Building/{buildingId}'], {
     put: { operationId: 'UpdateBuilding', requestBody: {} },
@@ -548,6 +549,7 @@ t.test('metrics, log and OpenAPI know an operation by its name', async (t) => {
     head: { operationId: 'headListFluxes' },
   })
   t.match(document.paths['/data/WUM'], { get: { security: [{ session: [] }, {}] } })
+  t.match(document.components.schemas.SendReplyBody, { properties: { wac: { type: 'string' } } })
 })
 
 t.test(

@@ -291,17 +291,20 @@ t.test('a configured shape counts for its own status alone, for writes too', asy
 })
 
 t.test('a refusal whose connection breaks is searched as far as it came', async (t) => {
-  for (const [text, kind] of [
-    ['{"error":"invalid_token","x":', 'token_refused'],
-    ['{"code":4011,"x":', 'token_refused'],
-    ['{"code":40', 'unavailable'],
+  const named = { kind: 'token_refused', namesInvalidToken: true }
+  for (const [status, text, expected] of [
+    ['400 Bad Request', '{"error":"invalid_token","x":', named],
+    ['400 Bad Request', '{"code":4011,"x":', named],
+    ['400 Bad Request', '{"code":40', { kind: 'unavailable' }],
+    ['401 Unauthorized', '{"error":"invalid_token","x":', named],
+    ['401 Unauthorized', '{"error":"inv', { kind: 'token_refused', namesInvalidToken: false }],
   ] as const) {
     const upstream = await rawUpstream(t, (socket) => {
-      socket.end(`HTTP/1.1 400 Bad Request\r\n${JSON_TYPE}\r\nContent-Length: 4000\r\n\r\n${text}`)
+      socket.end(`HTTP/1.1 ${status}\r\n${JSON_TYPE}\r\nContent-Length: 4000\r\n\r\n${text}`)
     })
     const tokenShapes = [{ status: 400, path: ['code'], value: '4011' }]
     const { port, outcome } = await bff(t, { baseUrl: upstream.url, tokenShapes })
     await get(t, port)
-    t.equal((await outcome(0)).kind, kind, text)
+    t.match(await outcome(0), expected, `${status} ${text}`)
   }
 })

@@ -1,4 +1,5 @@
 import { jsonFaults, jsonPointer } from '../json.ts'
+import { ID } from '../paths.ts'
 import { BUILT_IN } from './built-in.ts'
 import { type Kind, quoted, Refused, readText } from './kinds.ts'
 import {
@@ -7,7 +8,6 @@ import {
   type Filled,
   FORMATS,
   type Format,
-  ID,
   isQueryText,
   METHODS,
   type Method,
