@@ -1,6 +1,7 @@
 /**
  * `npm run dev`, for whoever changes the server: server, sandbox and demo page on one origin of this machine. After each
  * change of a file they are built and started again, and the last ones that worked go on until then.
+ * With `--inspect` a debugger reaches the server at 127.0.0.1:9229, after each change again.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -9,7 +10,7 @@ import { existsSync, readFileSync, rmSync, watch } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { parseEnv } from 'node:util'
+import { parseArgs, parseEnv } from 'node:util'
 import pretty from 'pino-pretty'
 import { startFront } from './front.ts'
 
@@ -30,6 +31,7 @@ interface Running {
   url: string
 }
 
+const { values: options } = parseArgs({ options: { inspect: { type: 'boolean' } } })
 const children = new Set<ChildProcess>()
 const changed = new Set<string>()
 let wake = (): void => {}
@@ -72,6 +74,8 @@ async function run(): Promise<void> {
       front.serverUrl = next.url
       if (before === null) await startFront(front)
       else await stop(before.server)
+      // Node opens its inspector at this signal. With the flag of Node the server from before would have the port still.
+      if (options.inspect) next.server.kill('SIGUSR1')
     } else {
       console.error(running === null ? 'Nothing runs yet.' : 'The server from before the change goes on.')
       // This folder is built again, and the other one may be in use.

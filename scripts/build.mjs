@@ -1,7 +1,7 @@
 // Makes dist/ with esbuild: one bundle for each program of the server, with chunks that they share or load late, the
 // demo page's script and the browser client. `npm run typecheck` checks the types. With --if-possible it is the
 // `prepare` step: an install without development packages keeps the dist/ that it has, and fails if that was made from other sources.
-// --to FOLDER names another folder than dist/.
+// --to FOLDER is for `npm run dev`: the server, the sandbox and the page, in another folder than dist/.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
@@ -14,6 +14,7 @@ import {
   statSync,
   writeFileSync,
 } from 'node:fs'
+import { createRequire } from 'node:module'
 import { dirname, extname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -30,10 +31,12 @@ const sources = join(dist, 'sources.txt')
 /** Program below dist/ to its source. */
 const programs = {
   main: 'src/main.ts',
-  sessions: 'src/sessions.ts',
-  doctor: 'src/doctor.ts',
-  demo: 'demo/main.ts',
   'sandbox/main': 'sandbox/main.ts',
+  ...(options.to === 'dist' && {
+    sessions: 'src/sessions.ts',
+    doctor: 'src/doctor.ts',
+    demo: 'demo/main.ts',
+  }),
 }
 
 const esbuild = await import('esbuild').catch(() => null)
@@ -50,7 +53,8 @@ if (esbuild === null) {
   process.exit(0)
 }
 
-const { default: typescript } = await import('typescript')
+// An import would first search all of it for its exports, which takes longer than the rest of the build.
+const typescript = createRequire(import.meta.url)('typescript')
 rmSync(dist, { recursive: true, force: true })
 const { metafile } = await build({
   absWorkingDir: root,

@@ -32,11 +32,17 @@ t.test('npm run dev runs the files as they are, on loopback alone, until it is s
   cpSync(join(ROOT, 'tsconfig.json'), join(copy, 'tsconfig.json'))
   symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'))
   const port = await freePort()
+  const debuggerPort = await freePort()
   const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
   const [, command, ...args] = scripts.dev.split(' ')
-  const dev = startChild(t, command, args, {
+  const dev = startChild(t, command, [...args, '--inspect'], {
     cwd: copy,
-    env: { PATH: process.env.PATH ?? '', HOST: '0.0.0.0', PORT: String(port) },
+    env: {
+      PATH: process.env.PATH ?? '',
+      NODE_OPTIONS: `--inspect-port=${debuggerPort}`,
+      HOST: '0.0.0.0',
+      PORT: String(port),
+    },
   })
   t.teardown(() => dev.stop('SIGTERM'))
   const url = `http://localhost:${port}`
@@ -46,6 +52,11 @@ t.test('npm run dev runs the files as they are, on loopback alone, until it is s
       return dev.output().includes(text)
     })
   const page = async () => await read(`${url}/`, { headers: { accept: 'text/html' } })
+  /** The process that a debugger would attach to; null if there is none. */
+  const debugged = async () => {
+    const targets = await fetch(`http://127.0.0.1:${debuggerPort}/json`).catch(() => null)
+    return targets === null ? null : ((await targets.json()) as { id: string; title: string }[])[0]!
+  }
   const nothing = async () => ((await (await fetch(`${url}/auth/nothing`)).json()) as { title: string }).title
 
   await printed('runs your files')
@@ -59,12 +70,17 @@ t.test('npm run dev runs the files as they are, on loopback alone, until it is s
   t.match(dev.output(), /GET.*\/auth\/login/, 'requests are in the log')
   t.notMatch(dev.output(), /^\{/m, 'and its lines are for people')
 
+  await until('a debugger reaches the server', async () => (await debugged()) !== null)
+  const first = await debugged()
+  t.match(first?.title, /dist\..\/main\.js$/)
+
   const file = join(copy, 'src/errors.ts')
   const source = readFileSync(file, 'utf8')
   const before = await nothing()
   t.ok(source.includes(before))
   writeFileSync(file, source.replace(before, 'Changed while it runs'))
   await until('the change is live', async () => (await nothing()) === 'Changed while it runs')
+  await until('a debugger reaches it', async () => ![undefined, first?.id].includes((await debugged())?.id))
 
   writeFileSync(file, `${source}\nconst = 1\n`)
   await printed('The server from before the change goes on.')
