@@ -1,6 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
 import type { EndReason } from '../session/session.ts'
-import type { OutboxStep } from '../store/outbox.ts'
+import type { OutboxStep } from '../store/outbox-entries.ts'
 import type { RefreshEvents } from '../tokens/refresh.ts'
 import { REVISION, VERSION } from '../version.ts'
 import { Histogram } from './histogram.ts'

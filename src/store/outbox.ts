@@ -1,6 +1,25 @@
 import type { Clock } from '../clock.ts'
 import type { Logger } from '../log.ts'
 import {
+  confirmedEnd,
+  displaced,
+  type Entries,
+  type Entry,
+  forget,
+  forgetOld,
+  isPending,
+  keep,
+  moveToEnd,
+  newEntry,
+  nextPart,
+  type OutboxStep,
+  pendingTokens,
+  put,
+  tokensOf,
+  type Written,
+  waits,
+} from './outbox-entries.ts'
+import {
   type EndRequest,
   type EndResult,
   inLog,
@@ -18,9 +37,6 @@ export interface Pending<Result> {
   kind: 'pending'
   result: Promise<Result | { kind: 'expired' }>
 }
-
-/** Kinds of writes that are tried again. */
-export type OutboxStep = 'tokens' | 'lease' | 'end'
 
 interface TokensToStore extends ReplaceTokensRequest {
   /** Epoch milliseconds: pending tokens are given up at this instant, the absolute limit of the session. */
@@ -54,52 +70,122 @@ interface OutboxOptions {
   onRestored: (step: 'tokens' | 'end') => void
 }
 
-type Written = ReplaceTokensResult | EndResult | { kind: 'released' }
-
-/** One write. It waits until the store has it, and again after each incident. */
-interface Entry {
-  readonly name: string
-  readonly step: OutboxStep
-  readonly key: RecordKey
-  /** The same call again changes nothing. */
-  readonly write: () => Promise<Written>
-  /** Monotonic: given up then. */
-  readonly until: number
-  /** What a read shows. */
-  readonly tokens: { gen: number; tokens: string } | null
-  /** Number of incidents when the call was sent that the store confirmed; null before the first. */
-  confirmedAfter: number | null
-  /** Monotonic: since when it is confirmed. */
-  keptFrom: number
-  underWay: Promise<void> | null
-  /** Only of one that is pending. */
-  settle: { resolve(result: Written | { kind: 'expired' }): void; reject(error: unknown): void } | null
-  result: Promise<Written | { kind: 'expired' }> | null
-}
-
 const FIRST_PAUSE_MS = 100
 /** Well below the pause of refreshes that follows a change of the master. */
 const LAST_PAUSE_MS = 500
-const AT_ONCE = 64
 /** Incidents within this time count as one: each costs the store one command for each entry. */
 const ONE_INCIDENT_MS = 1_000
 /** A lease that could not be released by then has long expired; its doubt stays in the record. */
 const LEASE_RELEASED_WITHIN_MS = 600_000
-/** Older writes have reached the Redis replica that is promoted, unless it was cut off for long (docs/limits.md). */
-const KEPT_MS = 60_000
-/** About 40 MB of sealed tokens; with more than 330 refreshes a second in one process the time is shorter. */
-const KEPT_AT_MOST = 20_000
 const FINISH_MS = 2_000
 
 /**
  * Keeps the writes of this process in memory, until the store has them and for a minute more: a promoted Redis replica
  * may lack them. Tries again what waits, and overlays it on what is read.
  */
-export function createOutbox({ store, clock, log, onRetried, onRestored }: OutboxOptions): OutboxStore {
+export function createOutbox(options: OutboxOptions): OutboxStore {
+  const { store, clock } = options
   const { monotonic } = clock
-  /** By name, in the order in which they are tried. */
-  const entries = new Map<string, Entry>()
-  let incidents = 0
+  const entries: Entries = { byName: new Map(), incidents: 0 }
+  const writer = createWriter(entries, options)
+
+  /** The newest state that this process knows; `read` reads what Redis has. */
+  async function readNewest<State extends SessionState>(
+    key: RecordKey,
+    read: (key: RecordKey) => Promise<State | null>,
+    overlay: (newest: { gen: number; tokens: string }) => Partial<State>,
+  ): Promise<State | null> {
+    // A server that has lost the end of a session still shows it.
+    if (confirmedEnd(entries, key) !== null) return null
+    const before = tokensOf(entries, key)
+    const state = await read(key)
+    const entry = tokensOf(entries, key) ?? before
+    if (state === null || !entry?.tokens || entry.tokens.gen <= state.gen) return state
+    if (!waits(entries, entry)) {
+      // The server has lost them, and this process has not noticed why.
+      entry.confirmedAfter = -1
+      writer.wake(0)
+    }
+    return { ...state, ...overlay(entry.tokens) }
+  }
+
+  function releaseEntry(key: RecordKey, release: ReleaseLeaseRequest): Entry {
+    return newEntry({
+      name: `lease ${key} ${release.attempt}`,
+      step: 'lease',
+      key,
+      until: monotonic() + LEASE_RELEASED_WITHIN_MS,
+      async write() {
+        await store.releaseLease(key, release)
+        return { kind: 'released' }
+      },
+    })
+  }
+
+  function endEntry(key: RecordKey, request: EndRequest, until: number): Entry {
+    return newEntry({ step: 'end', key, until, write: () => store.end(key, request) })
+  }
+
+  return {
+    ...store,
+    read: (key) => readNewest(key, store.read, (newest) => ({ ...newest, replacedAt: 0 })),
+    readState: (key) => readNewest(key, store.readState, ({ gen }) => ({ gen })),
+
+    async beginRefresh(key, request) {
+      const entry = tokensOf(entries, key)
+      if (entry !== undefined && waits(entries, entry)) await writer.flush(entry)
+      try {
+        return await store.beginRefresh(key, request)
+      } catch (error) {
+        // It may have run, and would leave a lease that nobody uses and a doubt without a presentation.
+        if (error instanceof StoreUnavailable)
+          void writer.tryLater(releaseEntry(key, { attempt: request.attempt, inDoubt: null, retryInMs: 0 }))
+        throw error
+      }
+    },
+
+    async releaseLease(key, release) {
+      await writer.submit(releaseEntry(key, release))
+    },
+
+    replaceTokens(key, { gen, attempt, tokens, endsAt }) {
+      return writer.submit<ReplaceTokensResult>(
+        newEntry({
+          step: 'tokens',
+          key,
+          until: monotonic() + endsAt - clock.wall(),
+          tokens: { gen: gen + 1, tokens },
+          write: () => store.replaceTokens(key, { gen, attempt, tokens }),
+        }),
+      )
+    },
+
+    end: (key, request = {}) => writer.tryOnce(endEntry(key, request, Number.POSITIVE_INFINITY)),
+    endUntilTaken: (key, request, forMs) =>
+      writer.submit<EndResult>(endEntry(key, request, monotonic() + forMs)),
+    pendingTokens: () => pendingTokens(entries).length,
+    drainPendingTokens: writer.drainPendingTokens,
+    finish: writer.finish,
+  }
+}
+
+interface Writer extends Pick<OutboxStore, 'drainPendingTokens' | 'finish'> {
+  /** Tries a write. Rejects with `StoreUnavailable`, and does not try again then. */
+  tryOnce<Result extends Written>(entry: Entry): Promise<Result>
+  /** Tries a write. If the store is unavailable it becomes pending. */
+  submit<Result extends Written>(entry: Entry): Promise<Result | Pending<Result>>
+  tryLater(entry: Entry): Promise<Written | { kind: 'expired' }>
+  /** Writes an entry that waits. Rejects with `StoreUnavailable`. */
+  flush(entry: Entry): Promise<void>
+  /** Begins to try what waits. */
+  wake(inMs: number): void
+}
+
+/** Tries the writes of an outbox, and draws from each reply of the store what follows for their entries. */
+function createWriter(
+  entries: Entries,
+  { store, clock: { monotonic }, log, onRetried, onRestored }: OutboxOptions,
+): Writer {
   let countedAt = Number.NEGATIVE_INFINITY
   let counting: NodeJS.Timeout | undefined
   let pumping: Promise<void> | null = null
@@ -117,56 +203,21 @@ export function createOutbox({ store, clock, log, onRetried, onRestored }: Outbo
   function countIncident(): void {
     counting = undefined
     countedAt = monotonic()
-    forgetOld()
-    incidents += 1
+    forgetOld(entries, countedAt)
+    entries.incidents += 1
     wake(0)
   }
 
-  const isPending = (entry: Entry): boolean => entry.confirmedAfter === null
-  const waits = ({ confirmedAfter }: Entry): boolean => confirmedAfter === null || confirmedAfter < incidents
-  const endOf = (key: RecordKey): Entry | null => {
-    const entry = entries.get(`end ${key}`)
-    return entry === undefined || isPending(entry) ? null : entry
+  async function tryOnce<Result extends Written>(entry: Entry): Promise<Result> {
+    const sentAfter = entries.incidents
+    const result = await entry.write()
+    conclude(entry, result, sentAfter)
+    return result as Result
   }
 
-  function forgetOld(): void {
-    for (const [name, entry] of entries) {
-      const tooMany = entries.size > KEPT_AT_MOST && !isPending(entry)
-      if (!tooMany && (waits(entry) || monotonic() - entry.keptFrom < KEPT_MS)) return
-      entries.delete(name)
-    }
-  }
-
-  function forget(entry: Entry): void {
-    if (entries.get(entry.name) === entry) entries.delete(entry.name)
-  }
-
-  /** Puts an entry at the end, unless a newer one of the same name is there. */
-  function put(entry: Entry): boolean {
-    const before = entries.get(entry.name)
-    if (entry.step === 'tokens' && endOf(entry.key) !== null) return false
-    if (before !== undefined && before !== entry) {
-      if (before.tokens !== null && before.tokens.gen >= entry.tokens!.gen) return false
-      if (!isPending(before) && isPending(entry) && entry.step === 'end') return false
-      before.settle?.resolve({ kind: entry.step === 'tokens' ? 'newer' : 'expired' })
-    }
-    entries.delete(entry.name)
-    entries.set(entry.name, entry)
-    return true
-  }
-
-  function newEntry(draft: Pick<Entry, 'step' | 'key' | 'write' | 'until'> & Partial<Entry>): Entry {
-    const more = { confirmedAfter: null, keptFrom: 0, underWay: null, settle: null, result: null }
-    return { name: `${draft.step} ${draft.key}`, tokens: null, ...more, ...draft }
-  }
-
-  /** Tries a write once. If the store is unavailable it becomes pending. */
   async function submit<Result extends Written>(entry: Entry): Promise<Result | Pending<Result>> {
-    const sentAfter = incidents
     try {
-      const result = await entry.write()
-      conclude(entry, result, sentAfter)
-      return result as Result
+      return await tryOnce<Result>(entry)
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error
       return { kind: 'pending', result: tryLater(entry) as Pending<Result>['result'] }
@@ -180,10 +231,10 @@ export function createOutbox({ store, clock, log, onRetried, onRestored }: Outbo
     })
     // Not every caller takes the result.
     entry.result.catch(() => {})
-    if (!put(entry)) entry.settle!.resolve({ kind: entry.step === 'tokens' ? 'newer' : 'expired' })
+    if (!put(entries, entry)) entry.settle!.resolve(displaced(entry))
     else if (entry.step === 'tokens')
       log.warn(
-        { event: 'refresh.unsaved', waiting: pendingTokens().length },
+        { event: 'refresh.unsaved', waiting: pendingTokens(entries).length },
         'Redis did not take refreshed tokens: trying again',
       )
     wake(FIRST_PAUSE_MS)
@@ -197,10 +248,10 @@ export function createOutbox({ store, clock, log, onRetried, onRestored }: Outbo
       result.kind === 'replaced' ||
       result.kind === 'ended' ||
       (isRepair && entry.step === 'end' && result.kind === 'gone')
-    if (!stays) forget(entry)
+    if (!stays) forget(entries, entry)
     else {
       entry.confirmedAfter = sentAfter
-      if (!isRepair) keep(entry)
+      if (!isRepair) keep(entries, entry, monotonic())
     }
     if (isRepair && (result.kind === 'ended' || (result.kind === 'replaced' && result.written)))
       noteLost(entry)
@@ -210,13 +261,6 @@ export function createOutbox({ store, clock, log, onRetried, onRestored }: Outbo
       log.info({ event: 'refresh.saved_late', result: result.kind }, 'refreshed tokens are no longer pending')
     entry.settle?.resolve(result)
     entry.settle = null
-  }
-
-  function keep(entry: Entry): void {
-    entry.keptFrom = monotonic()
-    if (entry.step === 'end') entries.delete(`tokens ${entry.key}`)
-    put(entry)
-    forgetOld()
   }
 
   function noteLost({ step, key }: Entry): void {
@@ -245,7 +289,7 @@ export function createOutbox({ store, clock, log, onRetried, onRestored }: Outbo
   async function pump(inMs: number): Promise<void> {
     await pause(inMs)
     let pauseMs = FIRST_PAUSE_MS
-    for (let part = nextPart(); part.length > 0 && !stopped; part = nextPart()) {
+    for (let part = nextPart(entries); part.length > 0 && !stopped; part = nextPart(entries)) {
       const done = await Promise.all(part.map(tryAgain))
       // Part of a Cluster may be away: its entries are the last now.
       if (done.includes(true)) pauseMs = FIRST_PAUSE_MS
@@ -257,17 +301,11 @@ export function createOutbox({ store, clock, log, onRetried, onRestored }: Outbo
     pumping = null
   }
 
-  /** The next entries to be tried; those that the store never had first. */
-  function nextPart(): Entry[] {
-    const all = [...entries.values()].filter(waits)
-    return [...all.filter(isPending), ...all.filter((entry) => !isPending(entry))].slice(0, AT_ONCE)
-  }
-
   /** Returns false if the store is unavailable. */
   async function tryAgain(entry: Entry): Promise<boolean> {
     const isOver = monotonic() >= entry.until || (givesUp && isPending(entry) && entry.step !== 'tokens')
     if (isOver) {
-      forget(entry)
+      forget(entries, entry)
       entry.settle?.resolve({ kind: 'expired' })
       return true
     }
@@ -276,13 +314,10 @@ export function createOutbox({ store, clock, log, onRetried, onRestored }: Outbo
       return true
     } catch (error) {
       if (error instanceof StoreUnavailable) {
-        if (entries.get(entry.name) === entry) {
-          entries.delete(entry.name)
-          entries.set(entry.name, entry)
-        }
+        moveToEnd(entries, entry)
         return false
       }
-      forget(entry)
+      forget(entries, entry)
       if (entry.step === 'tokens') {
         log.error({ event: 'refresh.unsaved_failed', err: error }, 'refreshed tokens could not be stored')
         entry.settle?.reject(error)
@@ -294,107 +329,25 @@ export function createOutbox({ store, clock, log, onRetried, onRestored }: Outbo
     }
   }
 
-  /** Writes an entry that waits. Rejects with `StoreUnavailable`. */
   function flush(entry: Entry): Promise<void> {
     entry.underWay ??= (async () => {
       if (isPending(entry)) onRetried(entry.step)
-      const sentAfter = incidents
-      conclude(entry, await entry.write(), sentAfter)
+      await tryOnce(entry)
     })().finally(() => {
       entry.underWay = null
     })
     return entry.underWay
   }
 
-  function pendingTokens(): Entry[] {
-    return [...entries.values()].filter((entry) => entry.step === 'tokens' && isPending(entry))
-  }
-
-  /** The newest state that this process knows; `read` reads what Redis has. */
-  async function readNewest<State extends SessionState>(
-    key: RecordKey,
-    read: (key: RecordKey) => Promise<State | null>,
-    overlay: (newest: { gen: number; tokens: string }) => Partial<State>,
-  ): Promise<State | null> {
-    // A server that has lost the end of a session still shows it.
-    if (endOf(key) !== null) return null
-    const before = entries.get(`tokens ${key}`)
-    const state = await read(key)
-    const entry = entries.get(`tokens ${key}`) ?? before
-    if (state === null || !entry?.tokens || entry.tokens.gen <= state.gen) return state
-    if (!waits(entry)) {
-      // The server has lost them, and this process has not noticed why.
-      entry.confirmedAfter = -1
-      wake(0)
-    }
-    return { ...state, ...overlay(entry.tokens) }
-  }
-
-  function releaseEntry(key: RecordKey, release: ReleaseLeaseRequest): Entry {
-    return newEntry({
-      name: `lease ${key} ${release.attempt}`,
-      step: 'lease',
-      key,
-      until: monotonic() + LEASE_RELEASED_WITHIN_MS,
-      async write() {
-        await store.releaseLease(key, release)
-        return { kind: 'released' }
-      },
-    })
-  }
-
-  function endEntry(key: RecordKey, request: EndRequest, until = Number.POSITIVE_INFINITY): Entry {
-    return newEntry({ step: 'end', key, until, write: () => store.end(key, request) })
-  }
-
   return {
-    ...store,
-    read: (key) => readNewest(key, store.read, (newest) => ({ ...newest, replacedAt: 0 })),
-    readState: (key) => readNewest(key, store.readState, ({ gen }) => ({ gen })),
-
-    async beginRefresh(key, request) {
-      const entry = entries.get(`tokens ${key}`)
-      if (entry !== undefined && waits(entry)) await flush(entry)
-      try {
-        return await store.beginRefresh(key, request)
-      } catch (error) {
-        // It may have run, and would leave a lease that nobody uses and a doubt without a presentation.
-        if (error instanceof StoreUnavailable)
-          void tryLater(releaseEntry(key, { attempt: request.attempt, inDoubt: null, retryInMs: 0 }))
-        throw error
-      }
-    },
-
-    async releaseLease(key, release) {
-      await submit(releaseEntry(key, release))
-    },
-
-    replaceTokens(key, { gen, attempt, tokens, endsAt }) {
-      return submit<ReplaceTokensResult>(
-        newEntry({
-          step: 'tokens',
-          key,
-          until: monotonic() + endsAt - clock.wall(),
-          tokens: { gen: gen + 1, tokens },
-          write: () => store.replaceTokens(key, { gen, attempt, tokens }),
-        }),
-      )
-    },
-
-    async end(key, request = {}) {
-      const entry = endEntry(key, request)
-      const sentAfter = incidents
-      const ended = await store.end(key, request)
-      conclude(entry, ended, sentAfter)
-      return ended
-    },
-
-    endUntilTaken: (key, request, forMs) => submit<EndResult>(endEntry(key, request, monotonic() + forMs)),
-
-    pendingTokens: () => pendingTokens().length,
+    tryOnce,
+    submit,
+    tryLater,
+    flush,
+    wake,
     async drainPendingTokens() {
       givesUp = true
-      for (let left = pendingTokens(); left.length > 0; left = pendingTokens())
+      for (let left = pendingTokens(entries); left.length > 0; left = pendingTokens(entries))
         await Promise.allSettled(left.map(({ result }) => result))
     },
     async finish() {

@@ -1,0 +1,122 @@
+import type { EndResult, RecordKey, ReplaceTokensResult } from './store.ts'
+
+/** Kinds of writes that are tried again. */
+export type OutboxStep = 'tokens' | 'lease' | 'end'
+
+export type Written = ReplaceTokensResult | EndResult | { kind: 'released' }
+
+/** One write. It waits until the store has it, and again after each incident. */
+export interface Entry {
+  readonly name: string
+  readonly step: OutboxStep
+  readonly key: RecordKey
+  /** The same call again changes nothing. */
+  readonly write: () => Promise<Written>
+  /** Monotonic: given up then. */
+  readonly until: number
+  /** What a read shows. */
+  readonly tokens: { gen: number; tokens: string } | null
+  /** Number of incidents when the call was sent that the store confirmed; null before the first. */
+  confirmedAfter: number | null
+  /** Monotonic: since when it is confirmed. */
+  keptFrom: number
+  underWay: Promise<void> | null
+  /** Only of one that is pending. */
+  settle: { resolve(result: Written | { kind: 'expired' }): void; reject(error: unknown): void } | null
+  result: Promise<Written | { kind: 'expired' }> | null
+}
+
+/** What one process has written lately, in the order in which it is tried. */
+export interface Entries {
+  readonly byName: Map<string, Entry>
+  incidents: number
+}
+
+const AT_ONCE = 64
+/** Older writes have reached the Redis replica that is promoted, unless it was cut off for long (docs/limits.md). */
+const KEPT_MS = 60_000
+/** About 40 MB of sealed tokens; with more than 330 refreshes a second in one process the time is shorter. */
+const KEPT_AT_MOST = 20_000
+
+export function newEntry(draft: Pick<Entry, 'step' | 'key' | 'write' | 'until'> & Partial<Entry>): Entry {
+  const more = { confirmedAfter: null, keptFrom: 0, underWay: null, settle: null, result: null }
+  return { name: `${draft.step} ${draft.key}`, tokens: null, ...more, ...draft }
+}
+
+/** The store never confirmed it. */
+export function isPending(entry: Entry): boolean {
+  return entry.confirmedAfter === null
+}
+
+/** It is pending, or confirmed before the last incident. */
+export function waits({ incidents }: Entries, { confirmedAfter }: Entry): boolean {
+  return confirmedAfter === null || confirmedAfter < incidents
+}
+
+/** The end of a session that the store has confirmed to this process. */
+export function confirmedEnd({ byName }: Entries, key: RecordKey): Entry | null {
+  const entry = byName.get(`end ${key}`)
+  return entry === undefined || isPending(entry) ? null : entry
+}
+
+export function tokensOf({ byName }: Entries, key: RecordKey): Entry | undefined {
+  return byName.get(`tokens ${key}`)
+}
+
+export function pendingTokens({ byName }: Entries): Entry[] {
+  return [...byName.values()].filter((entry) => entry.step === 'tokens' && isPending(entry))
+}
+
+/** The next entries to be tried; those that the store never had first. */
+export function nextPart(entries: Entries): Entry[] {
+  const all = [...entries.byName.values()].filter((entry) => waits(entries, entry))
+  return [...all.filter(isPending), ...all.filter((entry) => !isPending(entry))].slice(0, AT_ONCE)
+}
+
+/** Puts an entry at the end. false, and the entry is left out, where a newer one says more. */
+export function put(entries: Entries, entry: Entry): boolean {
+  const { byName } = entries
+  const before = byName.get(entry.name)
+  if (entry.step === 'tokens' && confirmedEnd(entries, entry.key) !== null) return false
+  if (before !== undefined && before !== entry) {
+    if (before.tokens !== null && before.tokens.gen >= entry.tokens!.gen) return false
+    if (!isPending(before) && isPending(entry) && entry.step === 'end') return false
+    before.settle?.resolve(displaced(entry))
+  }
+  byName.delete(entry.name)
+  byName.set(entry.name, entry)
+  return true
+}
+
+/** How an entry ends whose place another one has. */
+export function displaced({ step }: Entry): { kind: 'newer' | 'expired' } {
+  return { kind: step === 'tokens' ? 'newer' : 'expired' }
+}
+
+export function moveToEnd({ byName }: Entries, entry: Entry): void {
+  if (byName.get(entry.name) !== entry) return
+  byName.delete(entry.name)
+  byName.set(entry.name, entry)
+}
+
+export function forget({ byName }: Entries, entry: Entry): void {
+  if (byName.get(entry.name) === entry) byName.delete(entry.name)
+}
+
+/** Keeps an entry that the store has confirmed for the first time. */
+export function keep(entries: Entries, entry: Entry, now: number): void {
+  entry.keptFrom = now
+  if (entry.step === 'end') entries.byName.delete(`tokens ${entry.key}`)
+  put(entries, entry)
+  forgetOld(entries, now)
+}
+
+/** Forgets entries that need not be restored any more. */
+export function forgetOld(entries: Entries, now: number): void {
+  const { byName } = entries
+  for (const [name, entry] of byName) {
+    const tooMany = byName.size > KEPT_AT_MOST && !isPending(entry)
+    if (!tooMany && (waits(entries, entry) || now - entry.keptFrom < KEPT_MS)) return
+    byName.delete(name)
+  }
+}
