@@ -46,7 +46,7 @@ type EndSession = (
 const MAX_SUCCESSORS = 8
 
 interface EndSessionOptions {
-  store: Pick<SessionStore, 'read' | 'end' | 'schedule' | 'unschedule'>
+  store: Pick<SessionStore, 'read' | 'end' | 'schedule'>
   keyring: Keyring
   log: Logger
   revoke: (tokens: TokenSet) => void
@@ -92,8 +92,7 @@ export function createEndSession(options: EndSessionOptions): EndSession {
     else if (reason !== 'replaced') options.revoke(opened.tokens)
     // An entry that stays is dropped when it is claimed. An operator's command has no metrics: the replica that claims
     // the entry counts this end.
-    const queued = reason === 'operator' ? store.schedule(key, 0) : store.unschedule(key)
-    const done = queued.catch(logDefect(log))
+    const done = store.schedule(key, reason === 'operator' ? 0 : null).catch(logDefect(log))
     // The process of the command ends soon.
     if (reason === 'operator') await done
     return true

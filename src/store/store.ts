@@ -235,9 +235,8 @@ export type ReplaceTokensResult =
  * back delays its entries by a minute at most.
  */
 export interface DueQueue {
-  /** Makes a session due in `inMs`. A delay, not an instant, since the clocks of replicas and store may differ. */
-  schedule(key: RecordKey, inMs: number): Promise<void>
-  unschedule(key: RecordKey): Promise<void>
+  /** Makes a session due in `inMs`, or never. A delay, not an instant, since the clocks of replicas and store may differ. */
+  schedule(key: RecordKey, inMs: number | null): Promise<void>
   /** Adds those sessions to the queue that are not in it; returns how many. */
   scheduleMissing(entries: readonly { key: RecordKey; inMs: number }[]): Promise<number>
   /** Takes up to `limit` due sessions. They become due again after `claimMs`, unless scheduled before. */

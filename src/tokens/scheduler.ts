@@ -18,7 +18,7 @@ import type { Attempt } from './renewals.ts'
 import { dueAfterMs, dueAt, type RefreshTiming } from './rules.ts'
 
 interface SchedulerOptions {
-  store: Pick<DueQueue, 'claimDue' | 'schedule' | 'unschedule'> & Pick<SessionStore, 'claimNonce'>
+  store: Pick<DueQueue, 'claimDue' | 'schedule'> & Pick<SessionStore, 'claimNonce'>
   sessions: Pick<Sessions, 'find'>
   attempt: Attempt
   gate: Pick<Gate, 'room' | 'isDown'>
@@ -130,7 +130,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     })
     switch (found.kind) {
       case 'ended':
-        await store.unschedule(key)
+        await store.schedule(key, null)
         if (found.reason === 'operator') await countOperatorEnd(key)
         return
       case 'unreadable':

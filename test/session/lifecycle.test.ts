@@ -32,7 +32,6 @@ function start(t: Test) {
     create: failing(memory.create),
     end: failing(memory.end),
     readEnd: failing(memory.readEnd),
-    unschedule: failing(memory.unschedule),
   }
   const lines: string[] = []
   const log = createLog('info', { write: (line: string) => void lines.push(line) })

@@ -151,14 +151,10 @@ export class RedisServer {
     return held !== undefined && held.expireAt > this.clock()
   }
 
-  schedule(key: RecordKey, inMs: number): void {
+  schedule(key: RecordKey, inMs: number | null): void {
     this.#noteQueue(key)
-    putEntry(this.data.due, this.clock(), { key, inMs })
-  }
-
-  unschedule(key: RecordKey): void {
-    this.#noteQueue(key)
-    this.data.due.dueAt.delete(key)
+    if (inMs === null) this.data.due.dueAt.delete(key)
+    else putEntry(this.data.due, this.clock(), { key, inMs })
   }
 
   scheduleMissing(entries: readonly { key: RecordKey; inMs: number }[]): number {

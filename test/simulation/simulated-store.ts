@@ -42,7 +42,6 @@ export function createSimulatedStore(transport: Transport, idleMs: number): Sess
       transport.wall,
     ),
     schedule: (key, inMs) => ask(ofQueue, 'schedule', (server) => server.schedule(key, inMs)),
-    unschedule: (key) => ask(ofQueue, 'unschedule', (server) => server.unschedule(key)),
     scheduleMissing: (entries) =>
       ask(ofQueue, 'scheduleMissing', (server) => server.scheduleMissing(entries)),
     claimDue: (limit, claimMs) => ask(ofQueue, 'claimDue', (server) => server.claimDue(limit, claimMs)),

@@ -16,7 +16,7 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
         used.push(newKey())
         return used.at(-1)!
       })
-      await Promise.all(used.map((key) => store.unschedule(key)))
+      await Promise.all(used.map((key) => store.schedule(key, null)))
       t.equal(await store.queueLength(), 0)
     })
   }
@@ -81,8 +81,8 @@ export async function queueContract(t: Test, made: TestStore): Promise<void> {
   await test('a removed entry is not returned, and removing an absent entry is allowed', async (t, newKey) => {
     const key = newKey()
     await store.schedule(key, -1_000)
-    await store.unschedule(key)
-    await store.unschedule(newKey())
+    await store.schedule(key, null)
+    await store.schedule(newKey(), null)
     t.strictSame((await store.claimDue(10, LONG)).entries, [])
   })
 

@@ -31,7 +31,7 @@ export function everyMethod(store: SessionStore, key: RecordKey): Record<string,
     reseal: () => store.reseal(key, 'sealed-2', 'resealed'),
     schedule: () => store.schedule(key, -1_000),
     claimDue: () => store.claimDue(10, 15_000),
-    unschedule: () => store.unschedule(key),
+    scheduleNever: () => store.schedule(key, null),
     scheduleMissing: () => store.scheduleMissing([{ key, inMs: 60_000 }]),
     keys: async () => {
       for await (const batch of store.keys()) if (batch.length > 0) break

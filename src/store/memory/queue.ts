@@ -59,11 +59,8 @@ export function createMemoryQueue({ now }: { now: () => number }): DueQueue {
 
   return {
     async schedule(key, inMs) {
-      putEntry(queue, now(), { key, inMs })
-    },
-
-    async unschedule(key) {
-      queue.dueAt.delete(key)
+      if (inMs === null) queue.dueAt.delete(key)
+      else putEntry(queue, now(), { key, inMs })
     },
 
     async scheduleMissing(entries) {

@@ -120,7 +120,7 @@ async function tryRecord(options: InspectionOptions, note: (error: unknown) => n
   } catch (error) {
     note(error)
   } finally {
-    await store.unschedule(key).catch(note)
+    await store.schedule(key, null).catch(note)
     // Deletes the queue, which is empty now.
     await store.claimDue(1, PROBE_LIFE_MS).catch(note)
     await store.end(key).catch(note)

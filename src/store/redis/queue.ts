@@ -8,11 +8,8 @@ export function createRedisQueue({ client, send, script }: Commands, prefix: str
 
   return {
     async schedule(key, inMs) {
-      await script('schedule', redisKey, 'CH', key, Math.round(inMs))
-    },
-
-    async unschedule(key) {
-      await send('zrem', () => client.zrem(redisKey, key), redisKey)
+      if (inMs === null) await send('zrem', () => client.zrem(redisKey, key), redisKey)
+      else await script('schedule', redisKey, 'CH', key, Math.round(inMs))
     },
 
     async scheduleMissing(entries) {
