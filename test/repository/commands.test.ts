@@ -15,6 +15,7 @@ const PAGES = [
   'README.md',
   'CONTRIBUTING.md',
   'examples/operations/README.md',
+  'examples/package/README.md',
   'examples/vite/README.md',
   ...readdirSync(`${ROOT}/docs`, { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.md'))
@@ -162,6 +163,7 @@ const CHECKED_OTHERWISE: Readonly<Record<string, string>> = {
   'docs/spa.md: Errors': 'test/repository/client.test.ts parses it',
   'docs/spa.md: The session': 'test/repository/client.test.ts parses it',
   'examples/operations/README.md': 'test/browser/operations-page.test.ts runs the page',
+  'examples/package/README.md': 'test/verify/package.test.ts builds the page',
   'examples/vite/README.md': 'test/verify/vite.test.ts runs both scripts',
 }
 

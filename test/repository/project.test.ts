@@ -22,7 +22,14 @@ function read(path: string): string {
 function pages(): string[] {
   const docs = readdirSync(`${ROOT}/docs`, { recursive: true, encoding: 'utf8' })
   const inside = docs.filter((name) => name.endsWith('.md')).map((name) => `docs/${name}`)
-  return ['README.md', 'CONTRIBUTING.md', 'SECURITY.md', 'examples/vite/README.md', ...inside]
+  return [
+    'README.md',
+    'CONTRIBUTING.md',
+    'SECURITY.md',
+    'examples/package/README.md',
+    'examples/vite/README.md',
+    ...inside,
+  ]
 }
 
 const manifest = JSON.parse(read('package.json')) as Manifest
