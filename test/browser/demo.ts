@@ -15,12 +15,15 @@ import { PATIENCE_MS } from '../helpers/wait.ts'
 
 const DEMO_PAGE = fileURLToPath(new URL('../../dist/demo', import.meta.url))
 
-export interface Demo<F extends ReverseProxy = ReverseProxy> {
+export interface DemoServers<F extends ReverseProxy = ReverseProxy> {
   readonly sandbox: Sandbox
   readonly bff: Bff
   readonly reverseProxy: F
   /** Where the server listens, behind the reverseProxy. */
   readonly serverUrl: string
+}
+
+export interface Demo<F extends ReverseProxy = ReverseProxy> extends DemoServers<F> {
   /** The profile of one person's browser, empty at first. */
   readonly context: BrowserContext
   /** What browsers complained of on any page of that profile: errors in scripts, policies, failed loads. */
@@ -54,12 +57,12 @@ export async function startHttpsDemo(
   )
 }
 
-async function assemble<F extends ReverseProxy>(
+/** The sandbox, and the server with the demo page behind this proxy. */
+export async function startDemoServers<F extends ReverseProxy>(
   t: Teardown,
   reverseProxy: F,
-  { tokenLifeSeconds = 3_600, env = {} }: DemoOptions,
-  open: () => Promise<BrowserContext>,
-): Promise<Demo<F>> {
+  { tokenLifeSeconds = 3_600, env = {} }: DemoOptions = {},
+): Promise<DemoServers<F>> {
   const client = { ...CLIENT, callback: `${reverseProxy.publicUrl}/registered` }
   const sandbox = await startSandbox(t, { client, tokenLifeSeconds })
   const bff = await startBff(t, sandbox, {
@@ -72,6 +75,16 @@ async function assemble<F extends ReverseProxy>(
   })
   const { port } = bff.app.server.server.address() as AddressInfo
   reverseProxy.forwardTo(port)
+  return { sandbox, bff, reverseProxy, serverUrl: `http://127.0.0.1:${port}` }
+}
+
+async function assemble<F extends ReverseProxy>(
+  t: Teardown,
+  reverseProxy: F,
+  options: DemoOptions,
+  open: () => Promise<BrowserContext>,
+): Promise<Demo<F>> {
+  const servers = await startDemoServers(t, reverseProxy, options)
   const context = await open()
   t.teardown(() => context.close())
   context.setDefaultTimeout(PATIENCE_MS)
@@ -80,7 +93,7 @@ async function assemble<F extends ReverseProxy>(
     if (message.type() === 'error' || message.type() === 'warning') complaints.push(message.text())
   })
   context.on('weberror', (error) => complaints.push(String(error.error())))
-  return { sandbox, bff, reverseProxy, serverUrl: `http://127.0.0.1:${port}`, context, complaints }
+  return { ...servers, context, complaints }
 }
 
 /** A demo over Redis, with a function that counts the sessions in it. `name` keeps the demos apart. */

@@ -52,6 +52,7 @@ else if (location.pathname === '/react') import('./react-page')
 else if (location.pathname === '/vue') import('./vue-page')
 else {
   import('./popup').then(({ openSignIn }) => { window.openSignIn = openSignIn })
+  import('./download')
   if (location.pathname !== '/signed-in') import('./sign-in')
   Promise.all([import('./data'), import('./explain')]).then(([{ readAndRename }, { explain }]) => {
     window.readAndRename = (name) => readAndRename(name).catch(explain)
@@ -68,6 +69,7 @@ async function buildPage(): Promise<string> {
     'src/data.ts': printed('Read and change data'),
     'src/explain.ts': printed('Handle errors'),
     'src/popup.ts': printed('Sign in in a popup'),
+    'src/download.ts': printed('Offer a download'),
     'src/App.tsx': printed('React', 'tsx'),
     'src/react-page.ts': REACT,
     'src/vue-page.ts': VUE,
@@ -196,7 +198,7 @@ t.test('the code of docs/spa.md in a page', async (t) => {
       t.match(texts[3], /^Bench, changed /)
 
       const downloading = tab.waitForEvent('download')
-      await tab.locator('a[download]').click()
+      await tab.locator('#download').click()
       const download = await downloading
       t.equal(download.suggestedFilename(), 'temperature.csv')
       t.equal(await download.failure(), null)

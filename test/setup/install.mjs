@@ -14,6 +14,7 @@ const DEBIAN_PACKAGES = {
   haproxy: 'haproxy',
   caddy: 'caddy',
   chromium: 'chromium-headless-shell',
+  firefox: 'firefox-esr',
 }
 
 const VERSION_ARGUMENTS = { openssl: 'version', nginx: '-v', haproxy: '-v', caddy: 'version' }

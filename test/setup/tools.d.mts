@@ -8,5 +8,6 @@ export type Tool =
   | 'caddy'
   | 'systemd-analyze'
   | 'chromium'
+  | 'firefox'
 export declare function givenPath(name: Tool): string | undefined
 export declare function findTool(name: Tool): string | null

@@ -12,6 +12,7 @@ const TOOLS = {
   haproxy: ['haproxy'],
   caddy: ['caddy'],
   'systemd-analyze': ['systemd-analyze'],
+  firefox: ['firefox-esr', 'firefox', '/Applications/Firefox.app/Contents/MacOS/firefox'],
   chromium: [
     // Chromium without a window, and without the work for one.
     'chromium-headless-shell',
@@ -28,7 +29,7 @@ const TOOLS = {
 export const REQUIRED = ['redis-server', 'redis-cli', 'openssl', 'chromium']
 
 /** What `npm run verify` runs besides: without one of them its tests are skipped, and the run says so at its end. */
-export const VERIFY = ['promtool', 'nginx', 'haproxy', 'caddy']
+export const VERIFY = ['promtool', 'nginx', 'haproxy', 'caddy', 'firefox']
 
 /** Environment variables that name a tool at another place, or another version of it. */
 const PATH_VARIABLES = { chromium: 'CHROMIUM_PATH', 'redis-server': 'REDIS_SERVER_PATH' }
