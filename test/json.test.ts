@@ -25,40 +25,14 @@ t.test('a member that would change a prototype is found at any depth', async (t)
 
 t.test('a number that writing would change is found, and no other', async (t) => {
   for (const number of [
-    ...['9007199254740992', '-9007199254740993', '1e16', '1e400', '-1e400', '0.1234567890123456'],
-    ...[
-      '1.0000000000000001',
-      '4.94065645841247e-324',
-      '1e-400',
-      '123456789012345.67',
-      '1.7976931348623157e308',
-    ],
+    ...['9007199254740992', '-9007199254740993', '1e16', '1e400', '-1e400', '0.1234567890123456', '1e-400'],
+    ...['1.0000000000000001', '4.94065645841247e-324', '123456789012345.67', '1.7976931348623157e308'],
   ])
     t.strictSame(faults(`{"a":[0,${number}]}`), ['inexact /a/1'], number)
   for (const number of [
-    ...[
-      '0',
-      '-0',
-      '1',
-      '-1',
-      '9007199254740991',
-      '-9007199254740991',
-      '1.5',
-      '1.50',
-      '0.1',
-      '1e3',
-      '1E+3',
-      '1e-7',
-    ],
-    ...[
-      '0.000123',
-      '123456789012.345',
-      '1.0000000000000000000',
-      '100000000000000',
-      '0.0',
-      '1.5e-300',
-      '12e10',
-    ],
+    ...['0', '-0', '1', '-1', '9007199254740991', '-9007199254740991', '1.5', '1.50', '0.1', '1e3', '1E+3'],
+    ...['1e-7', '0.000123', '123456789012.345', '1.0000000000000000000', '100000000000000', '0.0'],
+    ...['1.5e-300', '12e10'],
   ])
     t.strictSame(faults(`[${number}]`), [], number)
   t.strictSame(faults('"9007199254740993"'), [])
@@ -75,7 +49,7 @@ t.test('the depth counts objects and arrays, and ends the search', async (t) => 
 t.test('a text is read in time proportional to its length', async (t) => {
   const begin = process.cpuUsage()
   for (const part of ['"\\"",', '1,', '[],', '{"a":1},', '1.5e-3,', '"{",'])
-    faults(`[${part.repeat(2_000_000 / part.length)}1]`)
+    faults(`[${part.repeat(500_000 / part.length)}1]`)
   const { user } = process.cpuUsage(begin)
-  t.ok(user < 60_000_000, `${user} microseconds`)
+  t.ok(user < 10_000_000, `${user} microseconds`)
 })

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { isProblem } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { shared, signedIn } from '../helpers/shared.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 
@@ -45,16 +46,14 @@ t.test(
 )
 
 t.test('CLIENT_FLUX_ALLOWED=* permits every Flux of the allowed accounts', async (t) => {
-  const sandbox = await startSandbox(t)
   const env = { OAUTH_FLOWS: 'client', CLIENT_FLUX_ALLOWED: '*', WAC_ALLOWED: 'DEMO' }
-  const bff = await startBff(t, sandbox, env)
+  const { bff } = await shared(env)
   t.equal((await bff.browser().fetch('/flux/anything')).status, 200)
   isProblem(t, await bff.browser().fetch('/flux/ACME/a'), 403, 'wac_not_allowed', 'another account')
 })
 
 t.test('without the client flow every read needs a session', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, { CLIENT_FLUX_ALLOWED: '*' })
+  const { sandbox, bff } = await shared({ CLIENT_FLUX_ALLOWED: '*' })
   isProblem(t, await bff.browser().fetch('/flux/open'), 401, 'login_required', 'off')
   t.equal(sandbox.journal.entries().length, 0)
 })
@@ -62,10 +61,7 @@ t.test('without the client flow every read needs a session', async (t) => {
 t.test(
   "a session's own token is used while the session lasts, and the application's afterwards",
   async (t) => {
-    const sandbox = await startSandbox(t)
-    const bff = await startBff(t, sandbox, PERMITTED)
-    const browser = bff.browser()
-    await signIn(browser, sandbox)
+    const { sandbox, browser } = await signedIn(PERMITTED)
     await browser.fetch('/flux/open')
     await browser.fetch('/flux/open')
     const users = () => sandbox.journal.entries({ endpoint: 'resource' }).map(({ username }) => username)
@@ -116,8 +112,7 @@ t.test('a new token that expires on its way is replaced once more', async (t) =>
 })
 
 t.test('with UPSTREAM_TOKEN_IN=query the application sends its token in the query', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, { ...PERMITTED, UPSTREAM_TOKEN_IN: 'query' })
+  const { sandbox, bff } = await shared({ ...PERMITTED, UPSTREAM_TOKEN_IN: 'query' })
   t.equal((await bff.browser().fetch('/flux/open')).status, 200)
   const [call] = sandbox.journal.entries({ endpoint: 'resource' })
   t.notOk(call?.headers.authorization)

@@ -27,46 +27,48 @@ for (const challenge of [
   t.notOk(challengeNamesInvalidToken(challenge), `a challenge that does not: ${challenge}`)
 }
 
-for (const body of [
-  '{"error":"invalid_token"}',
-  '\uFEFF { "error_description": "x, {y}", "error" : "Invalid_Token" }',
-  '{"error":{"code":"invalid_token","message":"x"}}',
-  '{"code":"InvalidToken"}',
-  '{"errorCode":"invalid_token"}',
-  '{"ResponseStatus":{"ErrorCode":"InvalidToken","Message":"Token has expired","Errors":[]}}',
-  '{"data":{"a":[1,{"b":2}]},"responseStatus":{"errors":[{"errorCode":"NotNull"}],"errorCode":"invalid_token"}}',
-  `{"error":"invalid_token","error_description":"${'x'.repeat(20_000)}`,
-  'callback.name({"error":"invalid_token"})',
-  '{ResponseStatus:{ErrorCode:InvalidToken,Message:Token is expired}}',
-  '{ResponseStatus:{Message:"He said ""no"", twice",ErrorCode:InvalidToken}}',
-  '<?xml version="1.0"?><ErrorResponse><ResponseStatus><ErrorCode>InvalidToken</ErrorCode></ResponseStatus></ErrorResponse>',
-  '<o:error xmlns:o="x"> invalid_token </o:error>',
-  'error=invalid_token&error_description=expired',
-]) {
-  t.test(`a body that names it: ${body.slice(0, 90)}`, async (t) => t.ok(await named(body)))
-}
+t.test('a body that names it is found', async (t) => {
+  for (const body of [
+    '{"error":"invalid_token"}',
+    '\uFEFF { "error_description": "x, {y}", "error" : "Invalid_Token" }',
+    '{"error":{"code":"invalid_token","message":"x"}}',
+    '{"code":"InvalidToken"}',
+    '{"errorCode":"invalid_token"}',
+    '{"ResponseStatus":{"ErrorCode":"InvalidToken","Message":"Token has expired","Errors":[]}}',
+    '{"data":{"a":[1,{"b":2}]},"responseStatus":{"errors":[{"errorCode":"NotNull"}],"errorCode":"invalid_token"}}',
+    `{"error":"invalid_token","error_description":"${'x'.repeat(20_000)}`,
+    'callback.name({"error":"invalid_token"})',
+    '{ResponseStatus:{ErrorCode:InvalidToken,Message:Token is expired}}',
+    '{ResponseStatus:{Message:"He said ""no"", twice",ErrorCode:InvalidToken}}',
+    '<?xml version="1.0"?><ErrorResponse><ResponseStatus><ErrorCode>InvalidToken</ErrorCode></ResponseStatus></ErrorResponse>',
+    '<o:error xmlns:o="x"> invalid_token </o:error>',
+    'error=invalid_token&error_description=expired',
+  ])
+    t.ok(await named(body), body.slice(0, 90))
+})
 
-for (const body of [
-  '',
-  'invalid_token',
-  '[{"error":"invalid_token"}]',
-  '{"error":"invalid_request","error_description":"invalid_token"}',
-  '{"error":"invalid_request","error_description":"\\"error\\":\\"invalid_token\\""}',
-  '{"message":"the invalid_token"}',
-  '{"site":{"code":"invalid_token"}}',
-  '{"name":"error","value":"invalid_token"}',
-  '{"responseStatus":{"errorCode":"ValidationException","errors":[{"errorCode":"invalid_token","fieldName":"Code"}]}}',
-  '{"error":{"details":{"code":"invalid_token"}}}',
-  '{"error":"invalid_token_format"}',
-  '{"description":"cut off, \\"error\\":\\"invalid_token\\", still the text',
-  '{ResponseStatus:{ErrorCode:Validation,Message:"x,ErrorCode:InvalidToken,"}}',
-  '{ResponseStatus:{ErrorCode:Validation,Message:bad error:invalid_token}}',
-  '<ErrorResponse><ErrorCode>Validation</ErrorCode><Errors><Error><ErrorCode>InvalidToken</ErrorCode></Error></Errors></ErrorResponse>',
-  '<Message>&lt;error&gt;invalid_token&lt;/error&gt;</Message>',
-  'message=error%3Dinvalid_token',
-]) {
-  t.test(`a body that does not: ${body.slice(0, 90)}`, async (t) => t.notOk(await named(body)))
-}
+t.test('a body that names it elsewhere, or not at all, is not', async (t) => {
+  for (const body of [
+    '',
+    'invalid_token',
+    '[{"error":"invalid_token"}]',
+    '{"error":"invalid_request","error_description":"invalid_token"}',
+    '{"error":"invalid_request","error_description":"\\"error\\":\\"invalid_token\\""}',
+    '{"message":"the invalid_token"}',
+    '{"site":{"code":"invalid_token"}}',
+    '{"name":"error","value":"invalid_token"}',
+    '{"responseStatus":{"errorCode":"ValidationException","errors":[{"errorCode":"invalid_token","fieldName":"Code"}]}}',
+    '{"error":{"details":{"code":"invalid_token"}}}',
+    '{"error":"invalid_token_format"}',
+    '{"description":"cut off, \\"error\\":\\"invalid_token\\", still the text',
+    '{ResponseStatus:{ErrorCode:Validation,Message:"x,ErrorCode:InvalidToken,"}}',
+    '{ResponseStatus:{ErrorCode:Validation,Message:bad error:invalid_token}}',
+    '<ErrorResponse><ErrorCode>Validation</ErrorCode><Errors><Error><ErrorCode>InvalidToken</ErrorCode></Error></Errors></ErrorResponse>',
+    '<Message>&lt;error&gt;invalid_token&lt;/error&gt;</Message>',
+    'message=error%3Dinvalid_token',
+  ])
+    t.notOk(await named(body), body.slice(0, 90))
+})
 
 t.test('a hostile body is read in time proportional to its length', async (t) => {
   const begin = process.cpuUsage()
@@ -114,14 +116,17 @@ t.test('a compressed body is decoded to 16 KiB and no further', async (t) => {
 })
 
 t.test('a decompression bomb is not decoded to its end', async (t) => {
-  const params = { [zlib.constants.BROTLI_PARAM_QUALITY]: 5 }
+  const params = { [zlib.constants.BROTLI_PARAM_QUALITY]: 1 }
   const bomb = zlib.brotliCompressSync(Buffer.alloc(100_000_000, 'a'), { params })
-  t.ok(bomb.length < 1_000)
-  const begin = process.cpuUsage()
-  t.notOk(await bodyNamesInvalidToken([bomb], 'br'))
-  const { user, system } = process.cpuUsage(begin)
-  // The whole of it takes 400,000.
-  t.ok(user + system < 150_000, `${user + system} microseconds`)
+  const cost = async (decode: () => unknown): Promise<number> => {
+    const begin = process.cpuUsage()
+    await decode()
+    const { user, system } = process.cpuUsage(begin)
+    return user + system
+  }
+  const whole = await cost(() => zlib.brotliDecompressSync(bomb))
+  const part = await cost(async () => t.notOk(await bodyNamesInvalidToken([bomb], 'br')))
+  t.ok(part < whole / 2, `${part} of ${whole} microseconds`)
 })
 
 t.test('an unknown or broken coding names nothing and does not fail', async (t) => {
@@ -140,78 +145,64 @@ const SHAPES = [
 const shaped = (text: string): Promise<boolean> =>
   bodyNamesInvalidToken([Buffer.from(text)], undefined, SHAPES)
 
-for (const body of [
-  '{"responseStatus":{"errorCode":"TokenExpired"}}',
-  '{"responseStatus":{"errors":[{"x":{}}],"errorCode" : "Token\\u0045xpired"}}',
-  '{"code":4011}',
-  '{"code":"4011","a":{"b":{"c":{"d":1}}}}',
-  '{"a":{"b":{"c":{"d":"deep"}}}}',
-  '{"errors":[{"code":"other"},{"code":"expired"}]}',
-  'callback({"code":4011})',
-  `{"code":4011,"text":"${'x'.repeat(20_000)}`,
-  '{"code":"4011","cut":"of',
-  '{responseStatus:{errorCode:TokenExpired}}',
-  '{ResponseStatus:{Message:"a, ""b""",ErrorCode:TokenExpired,Errors:[',
-  '{Code:4011}',
-  '<E><ResponseStatus><ErrorCode>TokenExpired</ErrorCode></ResponseStatus></E>',
-  '<?xml version="1.0"?><!-- <Code>1</Code> --><x:E xmlns:x="u"><x:CODE a="b"> 4011 </x:CODE>',
-  '<E><code><![CDATA[4011]]></code><cut>of',
-  '<E><empty/><a><b><c><d>deep</d></c></b></a></E>',
-]) {
-  t.test(`a body of a configured shape: ${body.slice(0, 90)}`, async (t) => {
-    t.ok(await shaped(body))
-    t.notOk(await named(body), 'and of no other')
-  })
-}
+t.test('a body of a configured shape is found', async (t) => {
+  for (const body of [
+    '{"responseStatus":{"errorCode":"TokenExpired"}}',
+    '{"responseStatus":{"errors":[{"x":{}}],"errorCode" : "Token\\u0045xpired"}}',
+    '{"code":4011}',
+    '{"code":"4011","a":{"b":{"c":{"d":1}}}}',
+    '{"a":{"b":{"c":{"d":"deep"}}}}',
+    '{"errors":[{"code":"other"},{"code":"expired"}]}',
+    'callback({"code":4011})',
+    `{"code":4011,"text":"${'x'.repeat(20_000)}`,
+    '{"code":"4011","cut":"of',
+    '{responseStatus:{errorCode:TokenExpired}}',
+    '{ResponseStatus:{Message:"a, ""b""",ErrorCode:TokenExpired,Errors:[',
+    '{Code:4011}',
+    '<E><ResponseStatus><ErrorCode>TokenExpired</ErrorCode></ResponseStatus></E>',
+    '<?xml version="1.0"?><!-- <Code>1</Code> --><x:E xmlns:x="u"><x:CODE a="b"> 4011 </x:CODE>',
+    '<E><code><![CDATA[4011]]></code><cut>of',
+    '<E><empty/><a><b><c><d>deep</d></c></b></a></E>',
+  ])
+    t.strictSame([await shaped(body), await named(body)], [true, false], body.slice(0, 90))
+})
 
-for (const body of [
-  '{"responseStatus":{"errorCode":"tokenexpired"}}',
-  '{"ResponseStatus":{"ErrorCode":"TokenExpired"}}',
-  '{"responseStatus":{"errorCode":"TokenExpired, or so"}}',
-  '{"x":{"responseStatus":{"errorCode":"TokenExpired"}}}',
-  '{"responseStatus":[{"errorCode":"TokenExpired"}]}',
-  '{"errorCode":"TokenExpired"}',
-  '{"code":40110}',
-  '{"code":4011',
-  '{"code":4011.0}',
-  '{"code":"4011',
-  '{"message":"\\"code\\":4011"}',
-  '{"errors":[{"code":"expired"},{"code":"other"}]}',
-  '{"a":{"b":{"c":{"d":{"e":"deep"}}}}}',
-  '[{"code":4011}]',
-  '{Code:4011',
-  '{Message:"x,Code:4011,"}',
-  '<Code>4011</Code>',
-  '<E><Code>4011',
-  '<E><x><Code>4011</Code></x></E>',
-  '<E><Code>4011</Cod',
-  '<E><!-- <Code>4011</Code> --></E>',
-  '<E><Code>40<b/>11</Code></E>',
-  '<E><Text>&lt;Code&gt;4011&lt;/Code&gt;</Text></E>',
-  'code=4011',
-  '4011',
-  '',
-]) {
-  t.test(`a body of no configured shape: ${body.slice(0, 90)}`, async (t) => t.notOk(await shaped(body)))
-}
+t.test('a body of no configured shape is not', async (t) => {
+  for (const body of [
+    '{"responseStatus":{"errorCode":"tokenexpired"}}',
+    '{"ResponseStatus":{"ErrorCode":"TokenExpired"}}',
+    '{"responseStatus":{"errorCode":"TokenExpired, or so"}}',
+    '{"x":{"responseStatus":{"errorCode":"TokenExpired"}}}',
+    '{"responseStatus":[{"errorCode":"TokenExpired"}]}',
+    '{"errorCode":"TokenExpired"}',
+    '{"code":40110}',
+    '{"code":4011',
+    '{"code":4011.0}',
+    '{"code":"4011',
+    '{"message":"\\"code\\":4011"}',
+    '{"errors":[{"code":"expired"},{"code":"other"}]}',
+    '{"a":{"b":{"c":{"d":{"e":"deep"}}}}}',
+    '[{"code":4011}]',
+    '{Code:4011',
+    '{Message:"x,Code:4011,"}',
+    '<Code>4011</Code>',
+    '<E><Code>4011',
+    '<E><x><Code>4011</Code></x></E>',
+    '<E><Code>4011</Cod',
+    '<E><!-- <Code>4011</Code> --></E>',
+    '<E><Code>40<b/>11</Code></E>',
+    '<E><Text>&lt;Code&gt;4011&lt;/Code&gt;</Text></E>',
+    'code=4011',
+    '4011',
+    '',
+  ])
+    t.notOk(await shaped(body), body.slice(0, 90))
+})
 
 t.test('a hostile body is searched for shapes in time proportional to its length', async (t) => {
   const begin = process.cpuUsage()
-  for (const part of [
-    '{',
-    '[',
-    '"',
-    '{"a":',
-    '<a',
-    '<a>',
-    '<!--',
-    '<![CDATA[',
-    '<?',
-    '</',
-    '[,',
-    'a:',
-    '<a b="',
-  ]) {
+  const tags = ['<a', '<a>', '<!--', '<![CDATA[', '<?', '</', '<a b="']
+  for (const part of ['{', '[', '"', '{"a":', '[,', 'a:', ...tags]) {
     const text = part.repeat(16_384 / part.length)
     for (const start of ['', '{', '[', '<e>']) await shaped(start + text)
   }

@@ -2,14 +2,14 @@ import { writeFileSync } from 'node:fs'
 import t from 'tap'
 import { readDeclaredOperations } from '../../sandbox/operations.ts'
 import { codeBlocks } from '../helpers/documentation.ts'
-import { signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { signedIn } from '../helpers/shared.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 
 interface Recipe {
   /** What the page calls. */
-  asks: readonly [method: string, target: string, body?: object]
+  asks: readonly [call: string, body?: object]
   /** What reaches the platform. */
-  sends: readonly [method: string, target: string, body?: object]
+  sends: readonly [call: string, body?: object]
   /** Of a page without a session; 401 unless said otherwise. */
   anonymous?: number
 }
@@ -17,95 +17,83 @@ interface Recipe {
 /** By the headings of docs/operations.md. */
 const RECIPES: Readonly<Record<string, Recipe>> = {
   'List resources page by page': {
-    asks: ['GET', '/data/DEMO/Infrastructure/Zone?skip=200&take=200'],
-    sends: ['GET', '/DEMO/Infrastructure/Zone?format=JSON&skip=200&take=200'],
+    asks: ['GET /data/DEMO/Infrastructure/Zone?skip=200&take=200'],
+    sends: ['GET /DEMO/Infrastructure/Zone?format=JSON&skip=200&take=200'],
   },
   'Read one resource': {
-    asks: ['GET', '/data/DEMO/Infrastructure/Site/42'],
-    sends: ['GET', '/DEMO/Infrastructure/Site/42?format=JSON'],
+    asks: ['GET /data/DEMO/Infrastructure/Site/42'],
+    sends: ['GET /DEMO/Infrastructure/Site/42?format=JSON'],
   },
   'Search by words': {
-    asks: ['GET', '/data/DEMO/Point?search=hall+2&exact=false'],
-    sends: ['GET', '/DEMO/Point?format=JSON&search=hall%202&exact=false'],
+    asks: ['GET /data/DEMO/Point?search=hall+2&exact=false'],
+    sends: ['GET /DEMO/Point?format=JSON&search=hall%202&exact=false'],
   },
   'Choose from fixed words': {
-    asks: ['GET', '/data/DEMO/Point/7/hour?order=down'],
-    sends: ['GET', '/DEMO/Point/7/hour?format=JSON&order=down'],
+    asks: ['GET /data/DEMO/Point/7/hour?order=down'],
+    sends: ['GET /DEMO/Point/7/hour?format=JSON&order=down'],
   },
   'Download as CSV': {
-    asks: ['GET', '/data/DEMO/Point/export'],
-    sends: ['GET', '/DEMO/Point/export?format=CSV'],
+    asks: ['GET /data/DEMO/Point/export'],
+    sends: ['GET /DEMO/Point/export?format=CSV'],
   },
   'Read reference data without a user': {
-    asks: ['GET', '/data/WUM'],
-    sends: ['GET', '/WUM?format=JSON'],
+    asks: ['GET /data/WUM'],
+    sends: ['GET /WUM?format=JSON'],
     anonymous: 200,
   },
   'Create a resource': {
-    asks: ['POST', '/data/DEMO/Infrastructure/Zone', { name: 'Hall 2' }],
+    asks: ['POST /data/DEMO/Infrastructure/Zone', { name: 'Hall 2' }],
     sends: [
-      'POST',
-      '/DEMO/Infrastructure/Zone?format=JSON',
+      'POST /DEMO/Infrastructure/Zone?format=JSON',
       { name: 'Hall 2', wType: 'CreateZone', wac: 'DEMO' },
     ],
   },
   'Name the account in the body': {
-    asks: ['POST', '/data/json/reply/SendMessage', { text: 'Hello', wac: 'ACME' }],
-    sends: [
-      'POST',
-      '/json/reply/SendMessage?format=JSON',
-      { text: 'Hello', wac: 'ACME', wType: 'SendMessage' },
-    ],
+    asks: ['POST /data/json/reply/SendMessage', { text: 'Hello', wac: 'ACME' }],
+    sends: ['POST /json/reply/SendMessage?format=JSON', { text: 'Hello', wac: 'ACME', wType: 'SendMessage' }],
   },
   'Start something without a body': {
-    asks: ['POST', '/data/DEMO/FileStore/f-1/export'],
-    sends: ['POST', '/DEMO/FileStore/f-1/export?format=JSON'],
+    asks: ['POST /data/DEMO/FileStore/f-1/export'],
+    sends: ['POST /DEMO/FileStore/f-1/export?format=JSON'],
   },
   'Delete a resource': {
-    asks: ['DELETE', '/data/DEMO/Message/7'],
-    sends: ['DELETE', '/DEMO/Message/7?format=JSON'],
+    asks: ['DELETE /data/DEMO/Message/7'],
+    sends: ['DELETE /DEMO/Message/7?format=JSON'],
   },
 }
 
-const blocks = codeBlocks('docs/operations.md').filter(
-  ({ language, heading }) => language === 'json' && heading !== 'Declare an operation',
-)
-
-t.test('each recipe of docs/operations.md is one that this file runs', async (t) => {
+t.test('each recipe of docs/operations.md reaches the platform as declared', async (t) => {
+  const blocks = codeBlocks('docs/operations.md').filter(
+    ({ language, heading }) => language === 'json' && heading !== 'Declare an operation',
+  )
   t.strictSame(
     blocks.map(({ heading }) => heading),
     Object.keys(RECIPES),
+    'this file has a call for each',
   )
+  const declared = blocks.flatMap(({ code }) => Object.entries((JSON.parse(code) as File).operations))
+  const file = `${makeFolder('recipes')}/operations.json`
+  writeFileSync(file, JSON.stringify({ operations: Object.fromEntries(declared) }))
+  t.equal(readDeclaredOperations(file).length, declared.length, 'no two have one name')
+  const { sandbox, bff, browser } = await signedIn(
+    { OPERATIONS_FILE: file, OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: 'DEMO/none' },
+    { operations: readDeclaredOperations(file) },
+  )
+  for (const [heading, { asks, sends, anonymous = 401 }] of Object.entries(RECIPES)) {
+    const [call, body] = asks
+    const [method = '', target = ''] = call.split(' ')
+    const headers = { 'content-type': 'application/json' }
+    const options = { method, ...(body === undefined ? {} : { body: JSON.stringify(body), headers }) }
+    t.equal((await bff.browser().fetch(target, options)).status, anonymous, `${heading}: without a session`)
+    sandbox.journal.clear()
+    t.equal((await browser.fetch(target, options)).status, 200, heading)
+    const sent = sandbox.journal
+      .entries()
+      .map(({ method, url, body, username }) => [`${method} ${url}`, body && JSON.parse(body), username])
+    t.strictSame(sent, [[sends[0], sends[1] ?? '', 'alice']], heading)
+  }
 })
 
-for (const { heading, code } of blocks) {
-  t.test(`the recipe "${heading}" reaches the platform as declared`, async (t) => {
-    const { asks, sends, anonymous = 401 } = RECIPES[heading]!
-    const file = `${makeFolder('recipes')}/operations.json`
-    writeFileSync(file, code)
-    const sandbox = await startSandbox(t, { operations: readDeclaredOperations(file) })
-    const bff = await startBff(t, sandbox, {
-      OPERATIONS_FILE: file,
-      OAUTH_FLOWS: 'code,client',
-      CLIENT_FLUX_ALLOWED: 'DEMO/none',
-    })
-    const browser = bff.browser()
-    const [method, target, body] = asks
-    const options = {
-      method,
-      ...(body === undefined
-        ? {}
-        : { body: JSON.stringify(body), headers: { 'content-type': 'application/json' } }),
-    }
-    t.equal((await browser.fetch(target, options)).status, anonymous, 'without a session')
-    await signIn(browser, sandbox)
-    sandbox.journal.clear()
-    t.equal((await browser.fetch(target, options)).status, 200)
-    const [entry, ...more] = sandbox.journal.entries()
-    t.strictSame(more, [])
-    const [sentMethod, sentTarget, sentBody = null] = sends
-    t.strictSame([entry?.method, entry?.url], [sentMethod, sentTarget])
-    t.strictSame(entry?.body ? JSON.parse(entry.body) : null, sentBody)
-    t.equal(entry?.username, 'alice')
-  })
+interface File {
+  operations: Record<string, object>
 }

@@ -228,9 +228,33 @@ function parse(text: string, error: string | null): RawAnswer {
   return { status: Number(start.split(' ')[1]), headers, raw: end === -1 ? '' : text.slice(end + 4), error }
 }
 
-/** One GET with `Connection: close`, to its end. */
-export function get(t: Teardown, port: number, path = '/x', ...lines: string[]): Promise<RawAnswer> {
-  return rawBrowser(t, port, [`GET ${path} HTTP/1.1`, 'Host: bff.test', 'Connection: close', ...lines]).answer
+/** A browser that sends one GET with `Connection: close`. */
+export function browse(t: Teardown, port: number, path = '/x', ...lines: string[]): RawBrowser {
+  return rawBrowser(t, port, [`GET ${path} HTTP/1.1`, 'Host: bff.test', 'Connection: close', ...lines])
+}
+
+/** One GET, to its end. */
+export function get(...request: Parameters<typeof browse>): Promise<RawAnswer> {
+  return browse(...request).answer
+}
+
+/** One write of `{}`, to its end. */
+export function write(t: Teardown, port: number, method = 'PUT', ...lines: string[]): Promise<RawAnswer> {
+  const head = [`${method} /x HTTP/1.1`, 'Host: bff.test', 'Connection: close', 'Content-Length: 2', ...lines]
+  return rawBrowser(t, port, head, '{}').answer
+}
+
+/** One response of the resource server, as its browser gets it. */
+export async function relayed(
+  t: Teardown,
+  text: string,
+  change: Parameters<typeof bff>[2] = {},
+  ...lines: string[]
+) {
+  const upstream = await rawUpstream(t, (socket) => socket.write(text, 'latin1'))
+  const server = await bff(t, { baseUrl: upstream.url }, change)
+  const answer = await get(t, server.port, '/x', ...lines)
+  return { answer, outcome: await server.outcome(0), upstream }
 }
 
 /** Resolves when the connection is over, in whatever way. */

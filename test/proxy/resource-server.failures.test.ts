@@ -3,7 +3,17 @@ import net from 'node:net'
 import { setTimeout as wait } from 'node:timers/promises'
 import t from 'tap'
 import { freePort } from '../helpers/ports.ts'
-import { answerText, bff, closed, get, OK, rawBrowser, rawUpstream } from './resource-server-harness.ts'
+import {
+  answerText,
+  bff,
+  browse,
+  closed,
+  get,
+  OK,
+  rawBrowser,
+  rawUpstream,
+  write,
+} from './resource-server-harness.ts'
 
 const HALF = 'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nContent-Length: 10\r\n\r\nabc'
 const HALF_CHUNKED =
@@ -32,40 +42,29 @@ for (const [what, text, version] of [
   })
 }
 
-for (const [what, text] of [
-  ['ends short of its length', HALF],
-  ['ends within its chunks', HALF_CHUNKED],
-] as const) {
-  t.test(`a response that ${what} is cut for the browser too`, async (t) => {
+for (const [what, text, seen, breakOff] of [
+  ['a response that ends short of its length is cut', HALF, 'abc', (socket) => socket.end()],
+  ['a response that ends within its chunks is cut', HALF_CHUNKED, 'abc', (socket) => socket.end()],
+  ['a response with broken chunks is cut', HALF_CHUNKED, 'abc', (socket) => socket.write('zz\r\n')],
+  [
+    'a response that is reset between its head and its body is cut',
+    HALF.slice(0, -3),
+    'content-length: 10\r\n',
+    (socket) => socket.resetAndDestroy(),
+  ],
+] as [string, string, string, (socket: net.Socket) => void][]) {
+  t.test(what, async (t) => {
     const upstream = await rawUpstream(t, (socket) => socket.write(text))
     const { port, outcome } = await bff(t, { baseUrl: upstream.url })
-    const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a', 'Connection: close'])
-    await browser.sees('abc')
-    upstream.sockets[0]?.end()
-    t.notMatch((await browser.answer).raw, /0\r\n\r\n$/)
+    const browser = browse(t, port)
+    await browser.sees(seen)
+    breakOff(upstream.sockets[0]!)
+    const { raw } = await browser.answer
+    t.notMatch(raw, /0\r\n\r\n$/)
+    t.equal(raw.replace(/^3\r\n|\r\n$/g, ''), seen === 'abc' ? 'abc' : '')
     t.same(await outcome(0), { kind: 'cut', status: 200 })
   })
 }
-
-t.test('a response with broken chunks is cut', async (t) => {
-  const upstream = await rawUpstream(t, (socket) => socket.write(HALF_CHUNKED))
-  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
-  const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a', 'Connection: close'])
-  await browser.sees('abc')
-  upstream.sockets[0]?.write('zz\r\n')
-  t.equal((await browser.answer).raw, '3\r\nabc\r\n')
-  t.same(await outcome(0), { kind: 'cut', status: 200 })
-})
-
-t.test('a response that is reset between its head and its body is cut', async (t) => {
-  const upstream = await rawUpstream(t, (socket) => socket.write(HALF.slice(0, -3)))
-  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
-  const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a', 'Connection: close'])
-  await browser.sees('content-length: 10\r\n')
-  upstream.sockets[0]?.resetAndDestroy()
-  t.equal((await browser.answer).raw, '')
-  t.same(await outcome(0), { kind: 'cut', status: 200 })
-})
 
 t.test('a resource server that does not listen is unavailable', async (t) => {
   const { port, outcome } = await bff(t, { baseUrl: `http://127.0.0.1:${await freePort()}`, connections: 1 })
@@ -139,20 +138,13 @@ for (const method of ['PUT', 'POST']) {
     let dies = false
     const upstream = await rawUpstream(t, (socket) => (dies ? socket.resetAndDestroy() : socket.write(OK)))
     const { port, outcome } = await bff(t, { baseUrl: upstream.url })
-    const send = () =>
-      rawBrowser(
-        t,
-        port,
-        [`${method} /x HTTP/1.1`, 'Host: a', 'Connection: close', 'Content-Length: 2'],
-        '{}',
-      ).answer
-    for (let i = 0; i < 3; i++) t.equal((await send()).status, 200)
+    for (let i = 0; i < 3; i++) t.equal((await write(t, port, method)).status, 200)
     t.same(
       upstream.received.map(({ position }) => position),
       [0, 0, 0],
     )
     dies = true
-    t.equal((await send()).status, 599)
+    t.equal((await write(t, port, method)).status, 599)
     t.equal((await outcome(3)).kind, 'unavailable')
     t.equal(upstream.received.length, 4)
   })
@@ -176,40 +168,23 @@ t.test(
   },
 )
 
-t.test('a browser that goes away before the head aborts the request upstream at once', async (t) => {
-  const upstream = await rawUpstream(t, () => {})
-  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
-  const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a'])
-  const { socket } = await upstream.request(0)
-  const over = closed(socket)
-  browser.socket.destroy()
-  await over
-  t.same(await outcome(0), { kind: 'client_gone' })
-})
-
-t.test('a browser that goes away in mid-body aborts the request upstream at once', async (t) => {
-  const upstream = await rawUpstream(t, (socket) => socket.write(HALF))
-  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
-  const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a'])
-  await browser.sees('abc')
-  const over = closed(upstream.sockets[0]!)
-  browser.socket.destroy()
-  await over
-  t.same(await outcome(0), { kind: 'client_gone' })
-})
-
-t.test('a browser that goes away during an inspection aborts the request upstream', async (t) => {
-  const upstream = await rawUpstream(t, (socket) =>
-    socket.write('HTTP/1.1 400 Bad Request\r\nContent-Type: text/csv\r\nContent-Length: 10\r\n\r\nabc'),
-  )
-  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
-  const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a'])
-  const { socket } = await upstream.request(0)
-  const over = closed(socket)
-  browser.socket.destroy()
-  await over
-  t.same(await outcome(0), { kind: 'client_gone' })
-})
+for (const [when, text] of [
+  ['before the head', ''],
+  ['in mid-body', HALF],
+  ['during an inspection', HALF.replace('200 OK', '400 Bad Request')],
+] as const) {
+  t.test(`a browser that goes away ${when} aborts the request upstream at once`, async (t) => {
+    const upstream = await rawUpstream(t, (socket) => socket.write(text))
+    const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+    const browser = browse(t, port)
+    const { socket } = await upstream.request(0)
+    if (text === HALF) await browser.sees('abc')
+    const over = closed(socket)
+    browser.socket.destroy()
+    await over
+    t.same(await outcome(0), { kind: 'client_gone' })
+  })
+}
 
 t.test(
   'a browser that goes away while its request waits for a connection causes no request upstream',
@@ -218,11 +193,11 @@ t.test(
       if (path !== '/held') socket.write(OK)
     })
     const { port, outcome } = await bff(t, { baseUrl: upstream.url, connections: 1 })
-    const held = rawBrowser(t, port, ['GET /held HTTP/1.1', 'Host: a', 'Connection: close'])
+    const held = browse(t, port, '/held')
     await upstream.request(0)
-    const leaving = rawBrowser(t, port, ['GET /leaving HTTP/1.1', 'Host: a'])
+    const leaving = browse(t, port, '/leaving')
     await once(leaving.socket, 'connect')
-    const staying = rawBrowser(t, port, ['GET /staying HTTP/1.1', 'Host: a', 'Connection: close'])
+    const staying = browse(t, port, '/staying')
     await once(staying.socket, 'connect')
     leaving.socket.end()
     t.same(await outcome(0), { kind: 'client_gone' })
@@ -241,7 +216,7 @@ t.test('a browser that left before the call causes no request upstream', async (
   const upstream = await rawUpstream(t, (socket) => socket.write(OK))
   const gone = { closed: false, destroyed: true }
   const { port, outcome } = await bff(t, { baseUrl: upstream.url }, { response: gone as never })
-  const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a'])
+  const browser = browse(t, port)
   t.same(await outcome(0), { kind: 'client_gone' })
   browser.socket.destroy()
   t.equal(upstream.received.length, 0)
@@ -278,7 +253,7 @@ t.test('a request that gets no connection in time causes a timeout', async (t) =
     socket.write(path === '/slow' ? HALF : OK)
   })
   const { port, outcome } = await bff(t, { baseUrl: upstream.url, timeoutMs: 400, connections: 1 })
-  const slow = rawBrowser(t, port, ['GET /slow HTTP/1.1', 'Host: a', 'Connection: close'])
+  const slow = browse(t, port, '/slow')
   await slow.sees('abc')
   const alive = setInterval(() => upstream.sockets[0]?.write('d'), 100)
   t.teardown(() => clearInterval(alive))

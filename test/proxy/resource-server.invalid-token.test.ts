@@ -15,18 +15,13 @@ import {
   PROVEN,
   rawBrowser,
   rawUpstream,
+  relayed,
+  write,
 } from './resource-server-harness.ts'
 
 type T = Parameters<typeof rawUpstream>[0]
 
 const JSON_TYPE = 'Content-Type: application/json'
-
-async function relayed(t: T, text: string, change = {}, options = {}) {
-  const upstream = await rawUpstream(t, (socket) => socket.write(text, 'latin1'))
-  const server = await bff(t, { baseUrl: upstream.url, ...options }, change)
-  const answer = await get(t, server.port)
-  return { answer, outcome: await server.outcome(0), upstream }
-}
 
 for (const [what, text, named] of [
   ['a 401 without a body', answerText('401 Unauthorized', []), false],
@@ -280,12 +275,7 @@ t.test('a configured shape counts for its own status alone, for writes too', asy
   ] as const) {
     const upstream = await rawUpstream(t, (socket) => socket.write(answerText(status, [JSON_TYPE], body)))
     const { port, outcome } = await bff(t, { baseUrl: upstream.url, tokenShapes })
-    await rawBrowser(
-      t,
-      port,
-      ['PUT /x HTTP/1.1', 'Host: bff.test', 'Connection: close', 'Content-Length: 2'],
-      '{}',
-    ).answer
+    await write(t, port)
     t.equal((await outcome(0)).kind, kind, status)
   }
 })

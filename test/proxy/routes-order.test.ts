@@ -1,49 +1,42 @@
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
+import { shared } from '../helpers/shared.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { ask, field, OWN, portOf, problemOf, type Question } from '../http/wire.ts'
+import { type Header, JSON_TYPE, proxyCaller } from './proxy-caller.ts'
 
-type Header = readonly [name: string, value: string]
-
-const JSON_TYPE: Header = ['Content-Type', 'application/json']
 const CROSS: Header = ['Sec-Fetch-Site', 'cross-site']
+const IMAGE: Header = ['Accept', 'image/png']
+
+const put = (target: string, headers: readonly Header[], body = 'x'.repeat(500)): Question => ({
+  ...{ method: 'PUT', target, headers, body },
+})
 
 /** Requests with every later fault as well. The response names the first in the documented order. */
 const LADDER: readonly (readonly [code: string, question: Question])[] = [
-  ['not_found', { method: 'PUT', target: '/site/a/b/c?x=1', headers: [CROSS], body: 'x' }],
-  ['method_not_allowed', { method: 'POST', target: '/site/!?x=1', headers: [CROSS], body: 'x' }],
-  ['cross_origin', { method: 'PUT', target: '/site/!?x=1', headers: [CROSS], body: 'x'.repeat(500) }],
-  ['invalid_request', { method: 'PUT', target: '/site/!', headers: [OWN], body: 'x'.repeat(500) }],
-  ['invalid_request', { method: 'PUT', target: '/site/ACME/1?x=1', headers: [OWN], body: 'x'.repeat(500) }],
-  [
-    'unsupported_media_type',
-    { method: 'PUT', target: '/site/ACME/1', headers: [OWN], body: 'x'.repeat(500) },
-  ],
-  [
-    'payload_too_large',
-    { method: 'PUT', target: '/site/ACME/1', headers: [OWN, JSON_TYPE], body: 'x'.repeat(500) },
-  ],
-  ['invalid_request', { method: 'PUT', target: '/site/ACME/1', headers: [OWN, JSON_TYPE], body: 'x' }],
-  ['invalid_request', { method: 'PUT', target: '/site/ACME/1', headers: [OWN, JSON_TYPE], body: '{"a":1}' }],
-  [
-    'invalid_request',
-    { method: 'PUT', target: '/site/ACME/1', headers: [OWN, JSON_TYPE], body: '{"siteID":2}' },
-  ],
-  ['login_required', { method: 'PUT', target: '/site/ACME/1', headers: [OWN, JSON_TYPE], body: '{}' }],
-  ['cross_origin', { target: '/flux/!?callback=x', headers: [CROSS, ['Accept', 'image/png']] }],
-  ['invalid_request', { target: '/flux/ACME/!', headers: [OWN, ['Accept', 'image/png']] }],
-  ['invalid_request', { target: '/flux/ACME/a?callback=x', headers: [OWN, ['Accept', 'image/png']] }],
-  ['not_acceptable', { target: '/flux/ACME/a', headers: [OWN, ['Accept', 'image/png']] }],
+  ['not_found', put('/site/a/b/c?x=1', [CROSS])],
+  ['method_not_allowed', { ...put('/site/!?x=1', [CROSS]), method: 'POST' }],
+  ['cross_origin', put('/site/!?x=1', [CROSS])],
+  ['invalid_request', put('/site/!', [OWN])],
+  ['invalid_request', put('/site/ACME/1?x=1', [OWN])],
+  ['unsupported_media_type', put('/site/ACME/1', [OWN])],
+  ['payload_too_large', put('/site/ACME/1', [OWN, JSON_TYPE])],
+  ['invalid_request', put('/site/ACME/1', [OWN, JSON_TYPE], 'x')],
+  ['invalid_request', put('/site/ACME/1', [OWN, JSON_TYPE], '{"a":1}')],
+  ['invalid_request', put('/site/ACME/1', [OWN, JSON_TYPE], '{"siteID":2}')],
+  ['login_required', put('/site/ACME/1', [OWN, JSON_TYPE], '{}')],
+  ['cross_origin', { target: '/flux/!?callback=x', headers: [CROSS, IMAGE] }],
+  ['invalid_request', { target: '/flux/ACME/!', headers: [OWN, IMAGE] }],
+  ['invalid_request', { target: '/flux/ACME/a?callback=x', headers: [OWN, IMAGE] }],
+  ['not_acceptable', { target: '/flux/ACME/a', headers: [OWN, IMAGE] }],
   ['login_required', { target: '/flux/ACME/a', headers: [OWN] }],
 ]
 
 t.test('of several problems the first in the documented order is the response', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, { WAC_ALLOWED: 'DEMO', BODY_LIMIT_BYTES: '256' })
+  const { sandbox, port } = await shared({ WAC_ALLOWED: 'DEMO', BODY_LIMIT_BYTES: '256' })
   for (const [code, question] of LADDER) {
-    const answer = await ask(portOf(bff), question)
     const what = `${question.method ?? 'GET'} ${question.target} ${question.body?.slice(0, 12) ?? ''}`
-    t.match(problemOf(answer), { code }, what)
+    t.match(problemOf(await ask(port, question)), { code }, what)
   }
   t.equal(sandbox.journal.entries().length, 0)
 })
@@ -67,11 +60,7 @@ t.test('401 comes before 403 for the account, and 403 before 503 for the store',
 })
 
 t.test('no response under /flux and /site is a redirect', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  const cookie: Header = ['Cookie', `session=${browser.cookies.get('session')!.value}`]
+  const { sandbox, port, send } = await proxyCaller()
   for (const status of [300, 301, 302, 303, 307, 308]) {
     sandbox.faults.set({ resource: { mode: 'status', status, headers: { location: 'https://evil.test/' } } })
     for (const question of [
@@ -79,34 +68,29 @@ t.test('no response under /flux and /site is a redirect', async (t) => {
       { method: 'PUT', target: '/site/1', body: '{}' },
       { method: 'POST', target: '/site', body: '{"siteID":1}' },
     ]) {
-      const answer = await ask(portOf(bff), { ...question, headers: [OWN, JSON_TYPE, cookie] })
-      t.equal(answer.status, 502, `${status} ${question.target}`)
+      const answer = await send(question)
+      t.match(
+        problemOf(answer),
+        { code: 'upstream_unavailable', status: 502 },
+        `${status} ${question.target}`,
+      )
       t.equal(field(answer, 'location'), undefined)
-      t.match(problemOf(answer), { code: 'upstream_unavailable' })
     }
   }
+  const headers: Header[] = [OWN, ['Accept', 'text/html'], ['Sec-Fetch-Mode', 'navigate']]
   for (const target of ['/flux/a', '/flux', '/flux/', '/site', '/site/', '/site/1/', '/flux/a/']) {
     for (const method of ['GET', 'HEAD', 'PUT', 'POST']) {
-      const { status } = await ask(portOf(bff), {
-        method,
-        target,
-        headers: [OWN, ['Accept', 'text/html'], ['Sec-Fetch-Mode', 'navigate']],
-      })
+      const { status } = await ask(port, { method, target, headers })
       t.ok(status < 300 || status >= 400, `${method} ${target}: ${status}`)
     }
   }
 })
 
 t.test('a page with a status that HTTP does not have is 502 and a problem', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  sandbox.faults.set({
-    resource: { mode: 'status', status: 999, headers: { 'content-type': 'text/html' }, body: '<p>no</p>' },
-  })
-  const answer = await browser.fetch('/flux/temperature')
-  t.equal(answer.status, 502, answer.text)
-  t.equal(answer.headers['content-type'], 'application/problem+json; charset=utf-8')
-  t.equal(answer.json().code, 'upstream_unavailable')
+  const { sandbox, get } = await proxyCaller()
+  const headers = { 'content-type': 'text/html' }
+  sandbox.faults.set({ resource: { mode: 'status', status: 999, headers, body: '<p>no</p>' } })
+  const answer = await get('/flux/temperature')
+  t.equal(field(answer, 'content-type'), 'application/problem+json; charset=utf-8')
+  t.match(problemOf(answer), { status: 502, code: 'upstream_unavailable' })
 })

@@ -4,15 +4,7 @@ import { createLog } from '../../src/log.ts'
 import { createForward, type ForwardOptions } from '../../src/proxy/forward.ts'
 import type { Call } from '../../src/proxy/outgoing-request.ts'
 import type { Outcome } from '../../src/proxy/resource-server.ts'
-import {
-  bff,
-  get,
-  OK,
-  outgoing,
-  type RawUpstream,
-  rawBrowser,
-  rawUpstream,
-} from './resource-server-harness.ts'
+import { bff, browse, get, OK, outgoing, type RawUpstream, rawUpstream } from './resource-server-harness.ts'
 
 /** The store as calls ask it: it shows what the test lets it show, when the test lets it. */
 function gatedStore() {
@@ -57,11 +49,6 @@ async function busy(t: Test) {
       await first
     },
   }
-}
-
-/** One GET of which nothing is expected: its response has no head. */
-function browser(t: Test, port: number, path: string) {
-  return rawBrowser(t, port, [`GET ${path} HTTP/1.1`, 'Host: bff.test', 'Connection: close'])
 }
 
 t.test('a call that has waited for a connection asks the store before it is sent', async (t) => {
@@ -119,7 +106,7 @@ t.test('a call whose session cannot be asked about is not sent', async (t) => {
 
 t.test('a call whose browser has left while it waited gives its place away', async (t) => {
   const { store, upstream, server, release } = await busy(t)
-  const waiting = browser(t, server.port, '/waiting')
+  const waiting = browse(t, server.port, '/waiting')
   await server.sends(2)
   waiting.socket.destroy()
   t.match(await server.outcome(0), { kind: 'client_gone' })
@@ -156,7 +143,7 @@ t.test('a call that has waited for its share asks the store before it is sent', 
 
 t.test('a call whose browser leaves while it asks gives its place away', async (t) => {
   const { store, server, release } = await busy(t)
-  const asking = browser(t, server.port, '/asking')
+  const asking = browse(t, server.port, '/asking')
   await server.sends(2)
   await release()
   const question = await store.question(0)
