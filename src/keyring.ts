@@ -113,13 +113,7 @@ export function createKeyring(secrets: readonly Secret[]): Keyring {
       return bytes === null ? null : openBytes(purpose, bytes, context)
     },
     sealBinary: (purpose, text, context) => sealBytes(purpose, text, context).toString('latin1'),
-    openBinary(purpose, sealed, context) {
-      const opened = openBytes(purpose, Buffer.from(sealed, 'latin1'), context)
-      if (opened !== null) return opened
-      // Version 0.1 stored text.
-      const bytes = readText(sealed)
-      return bytes === null ? null : openBytes(purpose, bytes, context)
-    },
+    openBinary: (purpose, sealed, context) => openBytes(purpose, Buffer.from(sealed, 'latin1'), context),
   }
 }
 

@@ -84,12 +84,6 @@ t.test('a text that is sealed as bytes is shorter, and opens under the same cond
   }
 })
 
-t.test('tokens that version 0.1 sealed as text still open', async (t) => {
-  const sealed = ring(A).seal('tokens', 'text', 'context')
-  t.strictSame(ring(A).openBinary('tokens', sealed, 'context'), { text: 'text', underOlderSecret: false })
-  t.strictSame(ring(B, A).openBinary('tokens', sealed, 'context'), { text: 'text', underOlderSecret: true })
-})
-
 t.test('the same text is sealed differently each time', async (t) => {
   const keyring = ring(A)
   const sealed = Array.from({ length: 100 }, () => keyring.seal('tokens', 'text', 'context'))

@@ -114,10 +114,10 @@ export type EndResult =
   /** `successor`: the session that has replaced it, as long as that is kept. */
   | { kind: 'gone'; successor: RecordKey | null }
 
-/** Why a session ended, and when (epoch milliseconds, by the store's clock); null if that is not known. */
+/** Why a session ended, and when (epoch milliseconds, by the store's clock). */
 export interface SessionEnd {
   reason: string
-  at: number | null
+  at: number
 }
 
 /** How long the store keeps why a session ended. */

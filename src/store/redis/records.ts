@@ -157,9 +157,8 @@ export function createRedisRecords(
     async readEnd(key) {
       const why = await send('get', () => client.get(redisKey.end(key)))
       if (why === null) return null
-      // An older version wrote the reason alone.
       const [reason = '', at] = why.split(' ')
-      return { reason, at: at === undefined ? null : Number(at) }
+      return { reason, at: Number(at) }
     },
   }
 }
