@@ -1,5 +1,6 @@
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import createAjvCompiler from '@fastify/ajv-compiler'
 import fastify, { type FastifyInstance } from 'fastify'
 import { createAccounts } from './accounts.ts'
 import { registerAuthorizationServer } from './authorization-server.ts'
@@ -185,10 +186,22 @@ export function createSandbox(options: SandboxOptions): Sandbox {
   }
 }
 
+const compile = createAjvCompiler()(
+  {},
+  { customOptions: { removeAdditional: false, coerceTypes: false, useDefaults: false } },
+)
+/** By schema: compiling them takes most of the time of a start, and a test process starts many sandboxes. */
+const validators = new Map<string, ReturnType<typeof compile>>()
+
 function createApp(journal: Journal): FastifyInstance {
   const app = fastify({
-    ajv: { customOptions: { removeAdditional: false, coerceTypes: false, useDefaults: false } },
     routerOptions: { maxParamLength: 512 },
+  })
+  app.setValidatorCompiler((part) => {
+    const key = JSON.stringify(part.schema)
+    const validator = validators.get(key) ?? compile(part as never)
+    validators.set(key, validator)
+    return validator
   })
   app.setNotFoundHandler((request, reply) => {
     const entry = journal.recordArrival(request, { endpoint: 'unknown', kind: null })
