@@ -1,8 +1,8 @@
-import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { PassThrough } from 'node:stream'
 import t from 'tap'
 import type { Faults } from '../../sandbox/faults.ts'
+import { readDeclaredOperations } from '../../sandbox/operations.ts'
 import { PROFILES } from '../../sandbox/profiles.ts'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { type LiveOptions, runLive } from '../../src/live/live.ts'
@@ -22,6 +22,18 @@ const SITE = {
   parentInfrastructureID: 7,
 }
 
+function envOf(sandbox: Sandbox, port: number) {
+  return {
+    HOST: '127.0.0.1',
+    PORT: String(port),
+    PUBLIC_URL: `http://localhost:${port}`,
+    ...platformEnv(sandbox),
+    SESSION_SECRET: 'the-first-secret-of-the-tests-of-32-characters',
+    // Nobody listens there: no session may be stored.
+    REDIS_URL: 'redis://127.0.0.1:9',
+  }
+}
+
 /** Starts the command. Its lines, as they come, and the operator's hand and browser. */
 async function startLive(
   t: Teardown,
@@ -33,20 +45,11 @@ async function startLive(
   const stop = new AbortController()
   const lines: string[] = []
   const errors: string[] = []
-  const publicUrl = `http://localhost:${port}`
-  const all = {
-    HOST: '127.0.0.1',
-    PORT: String(port),
-    PUBLIC_URL: publicUrl,
-    ...platformEnv(sandbox),
-    SESSION_SECRET: 'the-first-secret-of-the-tests-of-32-characters',
-    // Nobody listens there: no session may be stored.
-    REDIS_URL: 'redis://127.0.0.1:9',
-    ...env,
-  }
+  const base = envOf(sandbox, port)
+  const publicUrl = base.PUBLIC_URL
   let code: number | null = null
   const ended = runLive(
-    all,
+    { ...base, ...env },
     { ...NOTHING, ...options },
     {
       input,
@@ -141,59 +144,54 @@ function secretsOf(sandbox: Sandbox): string[] {
   })
 }
 
-const FINDINGS: readonly { what: Partial<Faults>; check: string; finding: Partial<Finding> }[] = [
-  { what: { state: 'echo' }, check: 'state', finding: { value: 'echoed' } },
-  { what: { expiresIn: 'absent' }, check: 'expires_in', finding: { value: 'absent' } },
+/** Switches that do not disturb each other, and what is then found. The profiles below have the others. */
+const FINDINGS: readonly { faults: Partial<Faults>; found: Record<string, Partial<Finding>> }[] = [
   {
-    what: { tokenAnswer: { set: { scope: 'https://other.example' } } },
-    check: 'scope',
-    finding: { verdict: 'warning', setting: 'OAUTH_SCOPE=https://other.example' },
-  },
-  {
-    what: { tokenAnswer: { set: { callback: 'https://other.example/x' } } },
-    check: 'callback',
-    finding: { verdict: 'warning', value: 'other.example' },
-  },
-  { what: { omitRefreshToken: true }, check: 'refresh_token', finding: { verdict: 'warning', value: false } },
-  { what: { sameRefreshToken: true }, check: 'rotation', finding: { value: false } },
-  { what: { rotateAccess: true }, check: 'old access token', finding: { value: false } },
-  {
-    what: { oneGrantPerUser: true },
-    check: 'second sign-in',
-    finding: { verdict: 'warning', value: 'ends' },
-  },
-  { what: { invalidToken: 'json400' }, check: 'invalid_token', finding: { verdict: 'ok', value: 400 } },
-  {
-    what: { invalidToken: 'code400' },
-    check: 'invalid_token',
-    finding: {
-      verdict: 'warning',
-      setting: 'UPSTREAM_INVALID_TOKEN=400:/responseStatus/errorCode=TokenExpired',
+    faults: {
+      tokenAnswer: { set: { scope: 'https://other.example', callback: 'https://other.example/x' } },
+      invalidToken: 'json400',
+      resourceHeaders: { etag: null },
+    },
+    found: {
+      scope: { verdict: 'warning', setting: 'OAUTH_SCOPE=https://other.example' },
+      callback: { verdict: 'warning', value: 'other.example' },
+      invalid_token: { verdict: 'ok', value: 400 },
+      'flux CSV': { message: 'text/csv' },
     },
   },
-  { what: { resourceHeaders: { etag: null } }, check: 'flux CSV', finding: { message: 'text/csv' } },
+  {
+    faults: { omitRefreshToken: true, oneGrantPerUser: true, invalidToken: 'code400' },
+    found: {
+      refresh_token: { verdict: 'warning', value: false },
+      'second sign-in': { verdict: 'warning', value: 'ends' },
+      invalid_token: {
+        verdict: 'warning',
+        setting: 'UPSTREAM_INVALID_TOKEN=400:/responseStatus/errorCode=TokenExpired',
+      },
+    },
+  },
 ]
 
 t.test('each switch of the sandbox is found, with the setting that follows', async (t) => {
-  for (const { what, check, finding } of FINDINGS) {
-    const sandbox = await startSandbox(t, { faults: what })
+  for (const { faults, found } of FINDINGS) {
+    const sandbox = await startSandbox(t, { faults })
     const live = await startLive(t, sandbox, { flux: 'DEMO/temperature' })
     await bothSignIns(live)
-    t.match(live.found(check), finding, JSON.stringify(what))
-    const { setting } = live.found(check) ?? {}
-    if (setting) t.match(live.errors.join('\n'), setting, 'it is part of the block at the end')
+    for (const [check, finding] of Object.entries(found)) {
+      t.match(live.found(check), finding, check)
+      const { setting } = finding
+      if (setting) t.match(live.errors.join('\n'), setting, 'it is part of the block at the end')
+    }
   }
 })
 
 t.test('a flux that does not exist shows whether a token is taken, too', async (t) => {
-  for (const rotateAccess of [false, true]) {
-    const sandbox = await startSandbox(t, { faults: { rotateAccess } })
-    const live = await startLive(t, sandbox, { flux: 'DEMO/missing' })
-    await bothSignIns(live)
-    t.match(live.found('old access token'), { value: !rotateAccess })
-    t.match(live.found('second sign-in'), { value: 'keeps' })
-    t.match(live.found('flux JSON'), { verdict: 'warning', value: 404 })
-  }
+  const sandbox = await startSandbox(t, { faults: { rotateAccess: true } })
+  const live = await startLive(t, sandbox, { flux: 'DEMO/missing' })
+  await bothSignIns(live)
+  t.match(live.found('old access token'), { value: false })
+  t.match(live.found('second sign-in'), { value: 'keeps' })
+  t.match(live.found('flux JSON'), { verdict: 'warning', value: 404 })
 })
 
 t.test('each profile of the sandbox can be told by the output', async (t) => {
@@ -204,15 +202,8 @@ t.test('each profile of the sandbox can be told by the output', async (t) => {
     const live = await startLive(t, sandbox, { flux: 'DEMO/power', site: 'DEMO/42', restore: file })
     live.input.write('yes\n')
     await bothSignIns(live)
-    const checks = [
-      'state',
-      'expires_in',
-      'rotation',
-      'old access token',
-      'second sign-in',
-      'site absent member',
-    ]
-    told.set(name, checks.map((check) => live.found(check)?.value).join())
+    const grant = ['state', 'expires_in', 'rotation', 'old access token', 'second sign-in']
+    told.set(name, [...grant, 'site absent member'].map((check) => live.found(check)?.value).join())
   }
   t.strictSame(Object.fromEntries(told), {
     strict: 'absent,absent,true,false,keeps,kept',
@@ -235,7 +226,6 @@ const READ_SITE = {
 }
 
 t.test('a site is changed only after yes, and put back as a declared GET has shown it', async (t) => {
-  const { readDeclaredOperations } = await import('../../sandbox/operations.ts')
   const file = `${t.testdir({ 'operations.json': JSON.stringify(READ_SITE) })}/operations.json`
   const sandbox = await startSandbox(t, { operations: readDeclaredOperations(file) })
   const updates = () => sandbox.journal.entries().filter(({ kind }) => kind === 'UpdateSite')
@@ -289,14 +279,8 @@ t.test('only the sign-in begun at the printed address counts; all else gets 503'
   const sandbox = await startSandbox(t)
   const live = await startLive(t, sandbox)
   const address = await live.address(1)
-  for (const path of [
-    '/',
-    '/auth/login',
-    '/auth/session',
-    '/auth/live/x',
-    '/flux/temperature',
-    '/auth/callback/x?code=y',
-  ])
+  const auth = ['login', 'session', 'live/x', 'callback/x?code=y'].map((path) => `/auth/${path}`)
+  for (const path of ['/', '/flux/temperature', ...auth])
     t.equal((await fetch(`${live.publicUrl}${path}`)).status, 503, path)
   t.equal((await fetch(address, { method: 'POST' })).status, 503)
   const start = await live.browser.navigate(address.slice(live.publicUrl.length))
@@ -357,8 +341,7 @@ t.test('a taken port and faults of the environment or of a file are exit code 2'
   const faulty = await startLive(t, sandbox, { env: { CLIENT_SECRET: '' } })
   t.equal(await faulty.ended, 2)
   t.match(faulty.errors.join(), 'CLIENT_SECRET')
-  const file = `${t.testdir({})}/site.json`
-  writeFileSync(file, '{"name":"x"}')
+  const file = `${t.testdir({ 'site.json': '{"name":"x"}' })}/site.json`
   const restore = await startLive(t, sandbox, { site: 'DEMO/1', restore: file })
   t.equal(await restore.ended, 2)
   t.match(restore.errors.join(), '--restore')
@@ -366,18 +349,8 @@ t.test('a taken port and faults of the environment or of a file are exit code 2'
 
 t.test('Ctrl-C ends the command with code 130 and leaves nothing behind', async (t) => {
   const sandbox = await startSandbox(t)
-  const port = String(await freePort())
-  const env = {
-    HOST: '127.0.0.1',
-    PORT: port,
-    PUBLIC_URL: `http://localhost:${port}`,
-    ...platformEnv(sandbox),
-  }
-  const secrets = {
-    SESSION_SECRET: 'the-first-secret-of-the-tests-of-32-characters',
-    SESSION_STORE: 'memory',
-  }
-  const child = startBuilt(t, 'doctor.js', { ...env, ...secrets }, ['--live'])
+  const env = envOf(sandbox, await freePort())
+  const child = startBuilt(t, 'doctor.js', env, ['--live'])
   await waitForOutput(child, (output) => /http:\S+\/auth\/live\/\S+\n/.exec(output))
   child.send('SIGINT')
   t.equal((await child.ended).code, 130)

@@ -209,13 +209,13 @@ t.test('a read of a session that was forgotten meanwhile proves nothing', async 
 t.test('failed reads and forgotten sessions take no memory', async (t) => {
   const { cache, read, sent } = make()
   const before = heapUsed()
-  for (let i = 0; i < 20_000; i++) {
+  for (let i = 0; i < 5_000; i++) {
     const reading = read(newKey())
     sent.pop()!.fail(new Error('down'))
     await reading.catch(() => {})
   }
-  for (let i = 0; i < 100_000; i++) know(cache, newKey(), `cookie-${i}`)
+  for (let i = 0; i < 25_000; i++) know(cache, newKey(), `cookie-${i}`)
   const grownBy = (heapUsed() - before) / 1_048_576
-  t.ok(grownBy < 8, `the heap has grown by ${grownBy.toFixed(1)} MiB`)
-  t.equal(cache.get('cookie-99999')?.token, 'token')
+  t.ok(grownBy < 2, `the heap has grown by ${grownBy.toFixed(1)} MiB`)
+  t.equal(cache.get('cookie-24999')?.token, 'token')
 })

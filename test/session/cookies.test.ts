@@ -41,57 +41,40 @@ for (const { scheme, names, session, record } of SETS) {
   })
 }
 
-t.test('the record cookie alone is no session', async (t) => {
+t.test('a server with two signed-in users', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  browser.cookies.delete('session')
-  t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
-  t.equal((await browser.fetch('/flux/a')).status, 401)
-})
-
-t.test('the record cookie reveals neither the session id nor the record key', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
-  const [one, two] = [bff.browser(), bff.browser()]
-  await signIn(one, sandbox)
-  await signIn(two, sandbox)
-  const record = one.cookies.get('record')!.value
-  t.notOk(record.includes(one.cookies.get('session')!.value.slice(0, 43)))
-  t.notMatch(record, /[0-9a-f]{64}/)
-  t.not(record.slice(0, 60), two.cookies.get('record')!.value.slice(0, 60))
-})
-
-t.test('a sign-in with a foreign or altered record cookie ends no session', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
-  const [victim, attacker] = [bff.browser(), bff.browser()]
+  const [victim, other] = [bff.browser(), bff.browser()]
   await signIn(victim, sandbox)
-  const value = victim.cookies.get('record')!.value
+  await signIn(other, sandbox)
+  const record = victim.cookies.get('record')!.value
   const session = victim.cookies.get('session')!.value
-  for (const planted of [
-    session,
-    session.slice(0, 43),
-    value.slice(0, -4),
-    `x${value}`,
-    value.toLowerCase(),
-    '',
-  ]) {
-    attacker.cookies.set('record', { value: planted, strict: false })
-    await signIn(attacker, sandbox)
-    t.equal((await victim.fetch('/flux/a?values=1')).status, 200, planted.slice(0, 12))
-  }
-})
 
-t.test('only a sign-in, a sign-out and a change of secrets set a cookie', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  for (const target of ['/flux/a', '/flux/..', '/nothing', '/auth/session', '/openapi.json', '/site/1']) {
-    t.strictSame((await browser.fetch(target)).setCookies, [], target)
-  }
+  await t.test('only a sign-in, a sign-out and a change of secrets set a cookie', async (t) => {
+    for (const target of ['/flux/a', '/flux/..', '/nothing', '/auth/session', '/openapi.json', '/site/1'])
+      t.strictSame((await victim.fetch(target)).setCookies, [], target)
+  })
+
+  await t.test('the record cookie reveals neither the session id nor the record key', async (t) => {
+    t.notOk(record.includes(session.slice(0, 43)))
+    t.notMatch(record, /[0-9a-f]{64}/)
+    t.not(record.slice(0, 60), other.cookies.get('record')!.value.slice(0, 60))
+  })
+
+  await t.test('the record cookie alone is no session', async (t) => {
+    other.cookies.delete('session')
+    t.match((await other.fetch('/auth/session')).json(), { authenticated: false })
+    t.equal((await other.fetch('/flux/a')).status, 401)
+  })
+
+  await t.test('a sign-in with a foreign or altered record cookie ends no session', async (t) => {
+    const altered = [record.slice(0, -4), `x${record}`, record.toLowerCase()]
+    for (const planted of [session, session.slice(0, 43), ...altered, '']) {
+      other.cookies.set('record', { value: planted, strict: false })
+      await signIn(other, sandbox)
+      t.equal((await victim.fetch('/flux/a?values=1')).status, 200, planted.slice(0, 12))
+    }
+  })
 })
 
 t.test('the cost of reading a Cookie header is proportional to its length, blanks included', async (t) => {
