@@ -34,10 +34,13 @@ export function createCallback(context: LoginContext) {
   const cameByPublicHost = createCameByPublicHost(publicUrl)
   const fragmentPage = createFragmentPage(context)
 
-  return async function callback(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+  return async function callback(
+    request: FastifyRequest<{ Params: { nonce?: string } }>,
+    reply: FastifyReply,
+  ): Promise<FastifyReply> {
     const response = readAuthorizationResponse(queryOf(request.url))
     // With OAUTH_REDIRECT=fixed the state names the sign-in.
-    const { nonce = response.state ?? '' } = request.params as { nonce?: string }
+    const { nonce = response.state ?? '' } = request.params
     if (response.kind === 'none') {
       const page = fragmentPage(request, reply, { response, nonce })
       return page ?? (await withoutOpenSignIn(request, reply, nonce))

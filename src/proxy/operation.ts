@@ -44,17 +44,18 @@ interface OperationRoute {
  * Reads path and query, and returns what makes the request of the parsed body (of nothing, if the operation takes none).
  * Both throw the problem with what they read.
  */
-type ReadOperation = (request: FastifyRequest) => (body: unknown) => OutgoingRequest
+type ReadOperation = (request: FastifyRequest<{ Params: Params }>) => (body: unknown) => OutgoingRequest
 
 /** What the document of the platform has for one operation alone. */
 interface Particulars {
   /** The parameters of the path, from those of the route. Throws the problem with them. */
   readParams?(given: Params): Params
   /** In place of the declared parameters of the query. Throws the problem with them. */
-  readQuery?(request: FastifyRequest, values: Values): Query
+  readQuery?(request: FastifyRequest<{ Params: Params }>, values: Values): Query
 }
 
-type Params = Readonly<Record<string, string>>
+/** Of the path, by their names in the route. */
+export type Params = Readonly<Record<string, string>>
 
 /** The query of a request. */
 export interface Query {
@@ -74,7 +75,7 @@ export function compileOperation(
   const readPath = compilePath(operation, accounts)
   const fill = rules === null ? null : compileBody(operation, rules, accounts)
   return (request) => {
-    const params = request.params as Params
+    const { params } = request
     const { path, values, targetId } = readPath(readParams === undefined ? params : readParams(params))
     const { format, query, jsonp } = readQuery(request, values)
     return (body) => {

@@ -12,7 +12,7 @@ import { type CallersOptions, createCallers } from './caller.ts'
 import { declaredOperation } from './declared-operation.ts'
 import { createForward, type ForwardOptions } from './forward.ts'
 import { getFlux } from './get-flux.ts'
-import type { RoutedOperation } from './operation.ts'
+import type { Params, RoutedOperation } from './operation.ts'
 import { type OutgoingRequest, PLATFORM_ERROR } from './outgoing-request.ts'
 import { createResourceServer, type ResourceServer, type ResourceServerOptions } from './resource-server.ts'
 import { updateSite } from './update-site.ts'
@@ -119,7 +119,7 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
   ): void {
     for (const schema of schemas) scope.addSchema(schema)
     for (const route of routes) {
-      scope.route({
+      scope.route<{ Params: Params }>({
         ...route,
         method: route.method === 'GET' ? ['GET', 'HEAD'] : route.method,
         // The schemas describe: the operation reads path and query, and validates the body after it has filled it in.

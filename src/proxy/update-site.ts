@@ -4,7 +4,7 @@ import { problem } from '../errors.ts'
 import { parameters, requestHeaders } from '../http/openapi.ts'
 import { parameterAt } from '../http/problems.ts'
 import { PATHS } from '../paths.ts'
-import { compileOperation, type Query, type RoutedOperation } from './operation.ts'
+import { compileOperation, type Params, type Query, type RoutedOperation } from './operation.ts'
 import {
   type AccountRules,
   FORWARD_PROBLEMS,
@@ -42,15 +42,15 @@ export function updateSite(accounts: AccountRules): RoutedOperation[] {
   ]
 }
 
-function readParams({ siteId = '', ...rest }: Readonly<Record<string, string>>): Record<string, string> {
+function readParams({ siteId = '', ...rest }: Params): Params {
   const digits = siteId.endsWith(JSON_SUFFIX) ? siteId.slice(0, -JSON_SUFFIX.length) : siteId
   // Leading zeros are not sent.
   return { ...rest, siteID: /^\d{1,16}$/.test(digits) ? String(Number(digits)) : digits }
 }
 
 /** JSON is asked for by the suffix of the path or by `format`, and wrapped by `callback`. */
-function readQuery({ url, params, routeOptions }: FastifyRequest): Query {
-  const { siteId: lastSegment = routeOptions.url ?? '' } = params as Readonly<Record<string, string>>
+function readQuery({ url, params, routeOptions }: FastifyRequest<{ Params: Params }>): Query {
+  const { siteId: lastSegment = routeOptions.url ?? '' } = params
   let asJson = lastSegment.endsWith(JSON_SUFFIX)
   let formatNamed = false
   let callback: string | null = null
