@@ -1,9 +1,8 @@
-import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client'
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { EndReason } from '../session/session.ts'
 import type { OutboxStep } from '../store/outbox-entries.ts'
 import type { RefreshEvents } from '../tokens/refresh.ts'
 import { REVISION, VERSION } from '../version.ts'
-import { Histogram } from './histogram.ts'
 
 interface MetricsSources {
   unsaved: () => number
@@ -41,8 +40,12 @@ export function createMetrics(): Metrics {
   const registers = [registry]
   collectDefaultMetrics({ register: registry })
 
-  const histogram = (name: string, help: string, labelNames: string[]): Histogram =>
-    new Histogram({ name, help, labelNames, buckets: FAST_BUCKETS, registry })
+  const histogram = <Label extends string>(
+    name: string,
+    help: string,
+    labelNames: Label[],
+    buckets = FAST_BUCKETS,
+  ): Histogram<Label> => new Histogram({ name, help, labelNames, buckets, registers })
   const counter = <Label extends string>(name: string, help: string, labelNames: Label[]): Counter<Label> =>
     new Counter({ name, help, labelNames, registers })
 
@@ -69,13 +72,12 @@ export function createMetrics(): Metrics {
     'trigger',
     'outcome',
   ])
-  const lag = new Histogram({
-    name: 'bff_refresh_lag_seconds',
-    help: 'Start of background refreshes after they were due',
-    labelNames: [],
-    buckets: LAG_BUCKETS,
-    registry,
-  })
+  const lag = histogram(
+    'bff_refresh_lag_seconds',
+    'Start of background refreshes after they were due',
+    [],
+    LAG_BUCKETS,
+  )
   const lookUps = { hit: 0, revalidated: 0, miss: 0 }
   new Counter({
     name: 'bff_session_cache_total',
@@ -115,17 +117,15 @@ export function createMetrics(): Metrics {
   }
 
   return {
-    request: ({ route, method, status }, seconds) => requests.observe(seconds, route, method, String(status)),
-    upstream: (operation, status, seconds) => upstream.observe(seconds, operation, String(status)),
-    store(command, seconds) {
-      commands.observe(seconds, command)
-    },
+    request: (labels, seconds) => requests.observe(labels, seconds),
+    upstream: (operation, status, seconds) => upstream.observe({ operation, status }, seconds),
+    store: (command, seconds) => commands.observe({ command }, seconds),
     cache(result) {
       lookUps[result] += 1
     },
     refreshed(trigger, outcome, seconds) {
       refreshes.inc({ trigger, outcome })
-      refreshSeconds.observe(seconds, trigger, outcome)
+      refreshSeconds.observe({ trigger, outcome }, seconds)
     },
     lagged: (seconds) => lag.observe(seconds),
     signInFailed: (reason) => signInFailures.inc({ reason }),
