@@ -189,3 +189,10 @@ t.test('the README has at most 1,200 words, and the index of docs/ has every pag
     if (name !== 'README.md') t.match(index, `](${name})`, name)
   }
 })
+
+t.test('what runs before the tests has all the time that it needs', async (t) => {
+  for (const name of readdirSync(`${ROOT}/test/setup`)) {
+    const [before = '', ...after] = read(`test/setup/${name}`).split(/\bfrom 'tap'|\bimport\('tap'\)/)
+    if (after.length > 0) t.match(before, "process.env.TAP_TIMEOUT = '0'", name)
+  }
+})
