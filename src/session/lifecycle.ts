@@ -212,7 +212,7 @@ export function createSessions(options: SessionsOptions): Sessions {
     if (record === null) return await endedBefore(key)
     const limit = passedLimit(record, clock.wall())
     if (limit !== null) {
-      const { kind } = await store.end(key, { reason: limit, ifPassed: true })
+      const { kind } = await store.end(key, { reason: limit, ifLimitPassed: true })
       if (kind === 'gone') return await endedBefore(key)
       if (kind === 'ended') {
         // No revocation: most users just leave, and with the record nobody has the tokens any more.

@@ -5,7 +5,7 @@ export type OutboxStep = 'tokens' | 'lease' | 'end'
 
 export type Written = ReplaceTokensResult | EndResult | { kind: 'released' }
 
-/** One write. It waits until the store has it, and again after each incident. */
+/** One write. The store needs it until it has confirmed it, and again after each incident. */
 export interface Entry {
   readonly name: string
   readonly step: OutboxStep
@@ -14,14 +14,14 @@ export interface Entry {
   readonly write: () => Promise<Written>
   /** Monotonic: given up then. */
   readonly until: number
-  /** What a read shows. */
+  /** What a read shows; null unless `step` is `tokens`. */
   readonly tokens: { gen: number; tokens: string } | null
-  /** Number of incidents when the call was sent that the store confirmed; null before the first. */
+  /** How many incidents this process had counted when it sent the call that the store confirmed; null while pending. */
   confirmedAfter: number | null
-  /** Monotonic: since when it is confirmed. */
+  /** Monotonic: when the store first confirmed it. */
   keptFrom: number
   underWay: Promise<void> | null
-  /** Only of one that is pending. */
+  /** Settles `result`; null unless the entry is pending and its caller was given that promise. */
   settle: { resolve(result: Written | { kind: 'expired' }): void; reject(error: unknown): void } | null
   result: Promise<Written | { kind: 'expired' }> | null
 }
@@ -43,14 +43,19 @@ export function newEntry(draft: Pick<Entry, 'step' | 'key' | 'write' | 'until'> 
   return { name: `${draft.step} ${draft.key}`, tokens: null, ...more, ...draft }
 }
 
-/** The store never confirmed it. */
+/** The store has not confirmed it yet. */
 export function isPending(entry: Entry): boolean {
   return entry.confirmedAfter === null
 }
 
-/** It is pending, or confirmed before the last incident. */
-export function waits({ incidents }: Entries, { confirmedAfter }: Entry): boolean {
+/** It is pending, or was confirmed before the last incident, so the store may have lost it. */
+export function needsWrite({ incidents }: Entries, { confirmedAfter }: Entry): boolean {
   return confirmedAfter === null || confirmedAfter < incidents
+}
+
+/** A read shows that the store has lost a confirmed write. */
+export function markLost(entry: Entry): void {
+  entry.confirmedAfter = -1
 }
 
 /** The end of a session that the store has confirmed to this process. */
@@ -67,13 +72,13 @@ export function pendingTokens({ byName }: Entries): Entry[] {
   return [...byName.values()].filter((entry) => entry.step === 'tokens' && isPending(entry))
 }
 
-/** The next entries to be tried; those that the store never had first. */
+/** The next entries to be written; pending ones first. */
 export function nextPart(entries: Entries): Entry[] {
-  const all = [...entries.byName.values()].filter((entry) => waits(entries, entry))
+  const all = [...entries.byName.values()].filter((entry) => needsWrite(entries, entry))
   return [...all.filter(isPending), ...all.filter((entry) => !isPending(entry))].slice(0, AT_ONCE)
 }
 
-/** Puts an entry at the end. false, and the entry is left out, where a newer one says more. */
+/** Puts an entry at the end, in the place of an older one. false, and nothing changes, if that one says more. */
 export function put(entries: Entries, entry: Entry): boolean {
   const { byName } = entries
   const before = byName.get(entry.name)
@@ -88,7 +93,7 @@ export function put(entries: Entries, entry: Entry): boolean {
   return true
 }
 
-/** How an entry ends whose place another one has. */
+/** The result of an entry whose place another one has. */
 export function displaced({ step }: Entry): { kind: 'newer' | 'expired' } {
   return { kind: step === 'tokens' ? 'newer' : 'expired' }
 }
@@ -111,12 +116,12 @@ export function keep(entries: Entries, entry: Entry, now: number): void {
   forgetOld(entries, now)
 }
 
-/** Forgets entries that need not be restored any more. */
+/** Forgets entries that need not be restored any more. The oldest come first: the first that stays ends the loop. */
 export function forgetOld(entries: Entries, now: number): void {
   const { byName } = entries
   for (const [name, entry] of byName) {
     const tooMany = byName.size > KEPT_AT_MOST && !isPending(entry)
-    if (!tooMany && (waits(entries, entry) || now - entry.keptFrom < KEPT_MS)) return
+    if (!tooMany && (needsWrite(entries, entry) || now - entry.keptFrom < KEPT_MS)) return
     byName.delete(name)
   }
 }

@@ -9,7 +9,9 @@ import {
   forgetOld,
   isPending,
   keep,
+  markLost,
   moveToEnd,
+  needsWrite,
   newEntry,
   nextPart,
   type OutboxStep,
@@ -17,7 +19,6 @@ import {
   put,
   tokensOf,
   type Written,
-  waits,
 } from './outbox-entries.ts'
 import {
   type EndRequest,
@@ -54,9 +55,9 @@ export interface OutboxStore extends Omit<SessionStore, 'replaceTokens'> {
   endUntilTaken(key: RecordKey, request: EndRequest, forMs: number): Promise<EndResult | Pending<EndResult>>
   /** How many sessions have pending tokens. */
   pendingTokens(): number
-  /** Resolves when no tokens are pending any more. From now on no other write is tried again. */
+  /** Resolves when no tokens are pending any more. From now on pending releases and ends are given up. */
   drainPendingTokens(): Promise<void>
-  /** The last writes of a process that stops: repair of lost writes, within two seconds. */
+  /** Waits until what a failover lost is written again, at most two seconds. Afterwards nothing is tried again. */
   finish(): Promise<void>
 }
 
@@ -81,7 +82,7 @@ const FINISH_MS = 2_000
 
 /**
  * Keeps the writes of this process in memory, until the store has them and for a minute more: a promoted Redis replica
- * may lack them. Tries again what waits, and overlays it on what is read.
+ * may lack them. Writes again what the store has not confirmed or may have lost, and overlays it on what is read.
  */
 export function createOutbox(options: OutboxOptions): OutboxStore {
   const { store, clock } = options
@@ -99,11 +100,12 @@ export function createOutbox(options: OutboxOptions): OutboxStore {
     if (confirmedEnd(entries, key) !== null) return null
     const before = tokensOf(entries, key)
     const state = await read(key)
+    // Although it was forgotten during the read, the read may show an older state.
     const entry = tokensOf(entries, key) ?? before
     if (state === null || !entry?.tokens || entry.tokens.gen <= state.gen) return state
-    if (!waits(entries, entry)) {
-      // The server has lost them, and this process has not noticed why.
-      entry.confirmedAfter = -1
+    if (!needsWrite(entries, entry)) {
+      // The store has lost them, and this process has seen no incident.
+      markLost(entry)
       writer.wake(0)
     }
     return { ...state, ...overlay(entry.tokens) }
@@ -133,7 +135,7 @@ export function createOutbox(options: OutboxOptions): OutboxStore {
 
     async beginRefresh(key, request) {
       const entry = tokensOf(entries, key)
-      if (entry !== undefined && waits(entries, entry)) await writer.flush(entry)
+      if (entry !== undefined && needsWrite(entries, entry)) await writer.flush(entry)
       try {
         return await store.beginRefresh(key, request)
       } catch (error) {
@@ -170,14 +172,15 @@ export function createOutbox(options: OutboxOptions): OutboxStore {
 }
 
 interface Writer extends Pick<OutboxStore, 'drainPendingTokens' | 'finish'> {
-  /** Tries a write. Rejects with `StoreUnavailable`, and does not try again then. */
+  /** Sends a write once. Rejects with `StoreUnavailable`. */
   tryOnce<Result extends Written>(entry: Entry): Promise<Result>
-  /** Tries a write. If the store is unavailable it becomes pending. */
+  /** Sends a write. If the store is unavailable it becomes pending. */
   submit<Result extends Written>(entry: Entry): Promise<Result | Pending<Result>>
+  /** Makes a write pending. */
   tryLater(entry: Entry): Promise<Written | { kind: 'expired' }>
-  /** Writes an entry that waits. Rejects with `StoreUnavailable`. */
+  /** Sends an entry again; callers at the same time share one call. Rejects with `StoreUnavailable`. */
   flush(entry: Entry): Promise<void>
-  /** Begins to try what waits. */
+  /** Starts the loop that writes what needs it, unless it runs. */
   wake(inMs: number): void
 }
 
@@ -244,11 +247,11 @@ function createWriter(
   /** What follows from the reply of the store. */
   function conclude(entry: Entry, result: Written, sentAfter: number): void {
     const isRepair = !isPending(entry)
-    const stays =
+    const isConfirmed =
       result.kind === 'replaced' ||
       result.kind === 'ended' ||
       (isRepair && entry.step === 'end' && result.kind === 'gone')
-    if (!stays) forget(entries, entry)
+    if (!isConfirmed) forget(entries, entry)
     else {
       entry.confirmedAfter = sentAfter
       if (!isRepair) keep(entries, entry, monotonic())

@@ -20,23 +20,26 @@ import {
 } from './store.ts'
 
 /**
- * What a record does when it is asked: the rules of the Lua scripts below redis/lua, without a server. The memory store
- * and the simulation run them; test/store/record.test.ts compares the scripts with them.
+ * The rules of a record as pure steps: what each does with the record, and its reply. The Lua scripts below redis/lua
+ * have the same rules, and test/store/record.test.ts compares both. The memory store and the simulation run these.
  */
 
-/** Everything that a record holds. Instants in epoch milliseconds by the store's clock; 0 and '' for none. */
+/** All of a record, in Redis a hash. Instants in epoch milliseconds by the store's clock; 0 and '' for none. */
 export interface StoredRecord extends Omit<SessionRecord, 'idleEndsAt'> {
   /** The attempt that wrote the tokens. */
   readonly attempt: string
   /** The attempt that holds the lease. A lease without a holder is the pause after a failover. */
   readonly lease: string
   readonly leasedAt: number
-  /** Until then the presentation of a lease that was never released may still get its response. */
+  /** Until then the presentation of an earlier lease, which was never released, may still get its response. */
   readonly openUntil: number
   readonly retrySetAt: number
   readonly forcedAt: number
   readonly forcedGen: number
-  /** Names the server that the record was last refreshed on, since another one may lack newer tokens. */
+  /**
+   * Replication id of the server that had the record at its last refresh. It differs after a failover, a restart and the
+   * migration of a slot: that server may lack newer tokens.
+   */
   readonly history: string
   readonly expireAt: number
 }
@@ -104,9 +107,18 @@ function create(
     // The store's clock decides the limits, so a replica with a wrong clock must not create a session that is already old.
     const ahead = Math.abs(now - wall) < CLOCK_TOLERANCE_MS ? 0 : now - wall
     const created = {
-      ...{ ...record, createdAt: record.createdAt + ahead, endsAt: record.endsAt + ahead },
-      ...{ seenAt: record.createdAt + ahead, gen: 1, attempt: '', replacedAt: now },
-      ...{ ...FREE, forcedAt: 0, forcedGen: 0, history, expireAt: now + Math.ceil(provisionalMs) },
+      ...record,
+      ...FREE,
+      createdAt: record.createdAt + ahead,
+      seenAt: record.createdAt + ahead,
+      endsAt: record.endsAt + ahead,
+      gen: 1,
+      attempt: '',
+      replacedAt: now,
+      forcedAt: 0,
+      forcedGen: 0,
+      history,
+      expireAt: now + Math.ceil(provisionalMs),
     }
     return [{ ...state, record: created }, undefined]
   }
@@ -177,10 +189,11 @@ function beginRefresh(request: BeginRefreshRequest): Step<BeginRefreshResult> {
     const openUntil = record.lease === '' ? openBefore : Math.max(openBefore, leasedAt + openMs)
     if (record.history !== history) {
       // The process that stored newer tokens gets the time to write them again.
-      const waitMs = pauseMsOf(request)
+      const pauseMs = pauseMsOf(request)
+      const paused = { history, lease: '', leaseUntil: now + pauseMs, openUntil }
       return [
-        { ...record, history, lease: '', leaseUntil: now + waitMs, openUntil },
-        { kind: 'paused', waitMs },
+        { ...record, ...paused },
+        { kind: 'paused', waitMs: pauseMs },
       ]
     }
     const forced = forcedWindowMs > 0
@@ -191,13 +204,9 @@ function beginRefresh(request: BeginRefreshRequest): Step<BeginRefreshResult> {
     // One that was set later than now was written by a clock that has stepped back since.
     if (backOffMs > 0 && record.retrySetAt <= now && (!forced || forcedBefore))
       return [record, { kind: 'backing_off', waitMs: backOffMs }]
-    return [
-      {
-        ...{ ...record, lease: attempt, leaseUntil: now + leaseMs, leasedAt: now, openUntil },
-        ...{ doubts: record.doubts + 1, ...(forced ? { forcedAt: now, forcedGen: gen } : {}) },
-      },
-      granted(record.doubts, openUntil),
-    ]
+    const window = forced ? { forcedAt: now, forcedGen: gen } : {}
+    const leased = { lease: attempt, leaseUntil: now + leaseMs, leasedAt: now, openUntil }
+    return [{ ...record, ...window, ...leased, doubts: record.doubts + 1 }, granted(record.doubts, openUntil)]
   })
 }
 
@@ -246,13 +255,13 @@ function reseal(was: string, sealed: string): Step<boolean> {
 }
 
 function end(request: EndRequest): Step<EndResult> {
-  const { gen, reason = '', attempt, ifPassed = false } = request
+  const { gen, reason = '', attempt, ifLimitPassed = false } = request
   const successor = request.successor ?? null
   return ({ record, end }, { now, idleMs }) => {
-    const kept = (at: number): KeptEnd => ({
-      ...{ reason, at, successor },
-      expireAt: Math.max(now + 1, at + END_KEPT_MS),
-    })
+    const kept = (at: number): KeptEnd => {
+      const expireAt = Math.max(now + 1, at + END_KEPT_MS)
+      return { reason, at, successor, expireAt }
+    }
     if (record === null) {
       const keeps = end === null && successor !== null
       return [
@@ -260,7 +269,7 @@ function end(request: EndRequest): Step<EndResult> {
         { kind: 'gone', successor: end?.successor ?? null },
       ]
     }
-    const limit = ifPassed ? idleEndsAt(record, idleMs) : now
+    const limit = ifLimitPassed ? idleEndsAt(record, idleMs) : now
     const isOther =
       (gen !== undefined && record.gen !== gen) ||
       (attempt !== undefined && record.lease !== '' && record.lease !== attempt)

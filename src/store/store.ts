@@ -2,9 +2,10 @@ import type { SessionFlow } from '../config/variables.ts'
 import { Problem } from '../errors.ts'
 
 /**
- * The store keeps one record for each session, the queue of sessions that are due for a refresh, and the
- * nonces of sign-ins that came back. Each step on one record is atomic. The store announces nothing: whoever wants to
- * know asks. It does not know what is inside `tokens`.
+ * The store keeps one record for each session, the queue of sessions that are due for a refresh, and the nonces of
+ * sign-ins that came back. Each step on one record is atomic. The store sends no notifications: a process that wants to
+ * know reads. It does not know what is inside `tokens`. redis/ and memory/ are stores. app.ts wraps one twice: in
+ * report-writes.ts, which keeps the cache true, and in outbox.ts, which tries writes again.
  */
 
 /** SHA-256 of the session id, 64 hex digits: the only name of a session that the store knows. */
@@ -32,7 +33,10 @@ export interface SessionRecord {
   readonly flow: SessionFlow
   /** The `client_id` that the tokens were issued to. */
   readonly client: string
-  /** Doubts about this generation's refresh token (docs/decisions/0002), that of a presentation under way included. */
+  /**
+   * Presentations of this generation's refresh token after which it may be used up: no response could be read, or one
+   * is under way (docs/decisions/0002).
+   */
   readonly doubts: number
   /** Until when the lease is held, or refreshes are paused after a failover, by the store's clock; 0 for neither. */
   readonly leaseUntil: number
@@ -71,11 +75,11 @@ export interface RecordStore {
    */
   touch(key: RecordKey): Promise<boolean>
   /**
-   * Deletes the record, and keeps the reason and the successor. Without a record it keeps the successor all the same,
-   * unless something is kept already: whoever comes next learns of it.
+   * Deletes the record, and keeps the reason and the successor. Without a record it keeps the successor too, unless an
+   * earlier end is kept: of two sign-ins at once that replace one session, the second finds the session of the first.
    */
   end(key: RecordKey, request?: EndRequest): Promise<EndResult>
-  /** Why and when a session ended, for `END_KEPT_MS` after it; else null. An end by a limit (`ifPassed`) is dated at that limit. */
+  /** Why and when a session ended, for `END_KEPT_MS` after it; else null. An end by a limit is dated at that limit. */
   readEnd(key: RecordKey): Promise<SessionEnd | null>
   /**
    * Replaces sealed tokens by the same tokens under another secret, and changes nothing else. false, and nothing
@@ -98,13 +102,13 @@ export interface EndRequest {
   reason?: string | undefined
   /** The session that replaces this one; only with a reason. */
   successor?: RecordKey | undefined
-  /** End the session only unless another attempt holds the lease: that one may be granted new tokens. */
+  /** Do not end the session while another attempt holds the lease: that one may be granted new tokens. */
   attempt?: string
   /**
    * End the session only if the store's own clock agrees, to within `CLOCK_TOLERANCE_MS`, that a limit has passed. A
    * replica whose clock is wrong must not end sessions for all replicas.
    */
-  ifPassed?: boolean
+  ifLimitPassed?: boolean
 }
 
 /** `precondition_failed`: a condition of the request does not hold, and nothing was written. */
@@ -132,7 +136,11 @@ export const RECORD_SLACK_MS = 3_660_000
 /** How far the clocks of replicas and store may differ. */
 export const CLOCK_TOLERANCE_MS = 5_000
 
-/** The refresh of one record: its lease, its doubts, and writes that compare generations. */
+/**
+ * The refresh of one record. An attempt begins with the lease, so no other attempt presents the same refresh token. It
+ * renews the lease until it has a response, then replaces the tokens, releases the lease or ends the session. If its
+ * process dies before, the lease lapses: the next attempt learns of the doubt, and how long a response may still come.
+ */
 interface RefreshStore {
   /** Takes the lease and counts the doubt of the presentation that follows, or says why it may not follow now. */
   beginRefresh(key: RecordKey, request: BeginRefreshRequest): Promise<BeginRefreshResult>
@@ -152,15 +160,18 @@ interface RefreshStore {
 
 export interface BeginRefreshRequest {
   gen: number
-  /** Names this attempt: the same call again, after a lost reply, has the same result. */
+  /** Random name of this attempt. The same call with the same name, after a lost reply, has the same result. */
   attempt: string
   /** No lease and no pause is longer: a longer one was written by a clock that has stepped back since. */
   leaseMs: number
-  /** How long after the start of a lease its presentation may still get a response. */
+  /** A presentation is open while its response may still come: at most for this long after the start of its lease. */
   openMs: number
-  /** How long the access token is still valid: a pause until then delays no request. */
+  /** How long the access token is still valid, 0 if it was refused: a pause until then delays no request. */
   livesMs: number
-  /** Not 0: the refresh is forced, and at most one forced refresh brings new tokens within this time. */
+  /**
+   * Not 0: the refresh is forced, since the resource server refused a valid access token. At most one forced refresh
+   * brings new tokens within this time.
+   */
   forcedWindowMs: number
 }
 
@@ -168,7 +179,7 @@ export interface BeginRefreshRequest {
 export type BeginRefreshResult =
   /**
    * `attempt` holds the lease, and its doubt is counted. `doubts`: those before this presentation. `openForMs`: an
-   * earlier holder never released its lease, and may still receive a response for this long; 0 if there is none.
+   * earlier holder never released its lease, and its presentation is open for this long; 0 if there is none.
    * `ageMs`: since the tokens were written, by the store's clock; null if that is not known.
    */
   | { kind: 'granted'; doubts: number; openForMs: number; ageMs: number | null }
@@ -176,7 +187,7 @@ export type BeginRefreshResult =
   | { kind: 'replaced' }
   /** Another attempt holds the lease, for `waitMs` more unless it is renewed; it took it `ageMs` ago. */
   | { kind: 'busy'; waitMs: number; ageMs: number }
-  /** Another server has taken over since the last refresh and may lack newer tokens: nobody refreshes for `waitMs`. */
+  /** Another server has the record since the last refresh and may lack newer tokens: nobody refreshes for `waitMs`. */
   | { kind: 'paused'; waitMs: number }
   /** An earlier attempt failed: nobody refreshes for `waitMs`. The first forced refresh does not wait for it. */
   | { kind: 'backing_off'; waitMs: number }
@@ -198,7 +209,7 @@ export interface RenewLeaseRequest {
 /** `taken`: the record has other tokens, or another attempt has taken the lease since. */
 export type RenewLeaseResult = 'held' | 'taken' | 'gone'
 
-/** How many doubts there are about which generation, that of the latest presentation included. */
+/** How many doubts there are about which generation, that of this presentation included. */
 interface InDoubt {
   gen: number
   doubts: number
@@ -261,7 +272,7 @@ export interface NonceStore {
   nonceClaimed(nonce: string): Promise<boolean>
 }
 
-/** One Redis, a Sentinel group, a Cluster, or the memory of this process. */
+/** One Redis, a Sentinel group, a Cluster, or the memory of this process. Methods reject with `StoreUnavailable` alone. */
 export interface SessionStore extends RecordStore, RefreshStore, DueQueue, NonceStore {
   readonly health: StoreHealth
   /** Rejects with `StoreUnavailable` unless the store takes writes. */
@@ -272,9 +283,9 @@ export interface SessionStore extends RecordStore, RefreshStore, DueQueue, Nonce
 /** What one process has seen of the store's failures. */
 export interface StoreHealth {
   /**
-   * Calls back when another server may have replaced the one that was written to, or when it takes no writes: a
-   * connection was lost or made, an error says so. The newest writes may be lost.
-   * A command that is not allowed or takes too long is no incident.
+   * Calls back at each incident: a connection was lost or made, or an error says that the server takes no writes.
+   * Another server may have replaced it and may lack the newest writes. A command that is not allowed or takes too long
+   * is no incident.
    */
   onIncident(listener: () => void): void
   /** Milliseconds since the last incident at the server of that record; infinite for never. */
@@ -282,9 +293,8 @@ export interface StoreHealth {
 }
 
 /**
- * The store cannot be reached or refuses, or this process cannot decide yet: refreshed tokens wait to be stored, or
- * there is no record to confirm. Every method of `SessionStore` rejects with this and
- * nothing else; the command may have run all the same.
+ * The store cannot be reached or refuses; the command may have run all the same. session/ throws it too: when the end
+ * of a session is not stored yet, and when there is no record to confirm.
  */
 export class StoreUnavailable extends Problem {
   /** No part of the store replied. A store that replies with an error was reached. */

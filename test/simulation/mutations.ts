@@ -177,7 +177,7 @@ export const MUTATIONS: readonly Mutation[] = [
   {
     name: 'ends-not-noticed-here',
     what: 'the replica that ends a session goes on serving it from memory',
-    file: 'src/store/reported.ts',
+    file: 'src/store/report-writes.ts',
     find: 'end: reported(store.end),',
     put: '',
   },

@@ -183,16 +183,21 @@ export async function recordContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('a limit ends a session only if it has also passed by the clock of the store', async (t) => {
     const young = await startSession(made)
-    t.strictSame(await store.end(young, { reason: 'idle', ifPassed: true }), { kind: 'precondition_failed' })
+    t.strictSame(await store.end(young, { reason: 'idle', ifLimitPassed: true }), {
+      kind: 'precondition_failed',
+    })
     t.equal(await store.readEnd(young), null)
     t.not(await store.read(young), null, 'a replica with a fast clock has ended nothing')
     const idle = await startSession(made, { createdAt: now() - IDLE_MS })
-    t.strictSame(await store.end(idle, { reason: 'idle', ifPassed: true }), {
+    t.strictSame(await store.end(idle, { reason: 'idle', ifLimitPassed: true }), {
       kind: 'ended',
       tokens: 'sealed-1',
     })
     t.equal((await store.readEnd(idle))?.reason, 'idle')
-    t.strictSame(await store.end(idle, { reason: 'idle', ifPassed: true }), { kind: 'gone', successor: null })
+    t.strictSame(await store.end(idle, { reason: 'idle', ifLimitPassed: true }), {
+      kind: 'gone',
+      successor: null,
+    })
   })
 
   await t.test('an end without a generation ends the current one', async (t) => {

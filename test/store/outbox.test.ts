@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import { createLog } from '../../src/log.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { createOutbox, type Pending } from '../../src/store/outbox.ts'
-import { reportWrites } from '../../src/store/reported.ts'
+import { reportWrites } from '../../src/store/report-writes.ts'
 import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
 import { elapsed } from '../helpers/wait.ts'
 import { installVirtualTime } from '../tokens/virtual-time.ts'
@@ -379,7 +379,7 @@ t.test('after a failover an end is repeated only where its condition still holds
   const { time, memory, store, incident, session } = start(t)
   const [active, newer] = [await session(), await session()]
   await time.advance(IDLE_MS)
-  t.match(await store.end(active, { reason: 'idle', ifPassed: true }), { kind: 'ended' })
+  t.match(await store.end(active, { reason: 'idle', ifLimitPassed: true }), { kind: 'ended' })
   t.match(await store.endUntilTaken(newer, { gen: 1, reason: 'refused' }, 1_000), { kind: 'ended' })
   // The server that takes over knows of later activity, or of newer tokens.
   for (const key of [active, newer]) await memory.create(key, newRecord(time.now()), 600_000)
@@ -409,7 +409,7 @@ t.test('what this process knew of a session is out of date after each of its wri
     },
     'an end': () => store.end(key, { reason: 'logout' }),
     'an end of what Redis has lost': () => store.end(key),
-    'an end by a limit': () => store.end(key, { reason: 'idle', ifPassed: true }),
+    'an end by a limit': () => store.end(key, { reason: 'idle', ifLimitPassed: true }),
   }
   for (const [name, change] of Object.entries(writes)) {
     changed.length = 0
@@ -426,7 +426,7 @@ t.test('what this process knew of a session is out of date after each of its wri
 t.test('an end whose condition fails changes nothing that this process knows', async (t) => {
   const { store, session, changed } = start(t)
   const key = await session()
-  t.strictSame(await store.end(key, { reason: 'idle', ifPassed: true }), { kind: 'precondition_failed' })
+  t.strictSame(await store.end(key, { reason: 'idle', ifLimitPassed: true }), { kind: 'precondition_failed' })
   t.strictSame(changed, [])
 })
 
@@ -456,7 +456,7 @@ const ENDS = {
   },
   'the end at a limit': async ({ store, time }, key) => {
     await time.advance(IDLE_MS)
-    await store.end(key, { reason: 'logout', ifPassed: true })
+    await store.end(key, { reason: 'logout', ifLimitPassed: true })
   },
 } satisfies Record<string, (setup: ReturnType<typeof start>, key: RecordKey) => Promise<void>>
 
@@ -499,7 +499,10 @@ t.test('a session ends at its idle limit although its new tokens are pending', a
   await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1, time.now() + 10 * IDLE_MS)))
   await time.advance(IDLE_MS)
   t.equal((await store.read(key))!.gen, 2)
-  t.match(await store.end(key, { reason: 'idle', ifPassed: true }), { kind: 'ended', tokens: 'sealed-1' })
+  t.match(await store.end(key, { reason: 'idle', ifLimitPassed: true }), {
+    kind: 'ended',
+    tokens: 'sealed-1',
+  })
   t.equal((await memory.readEnd(key))?.reason, 'idle')
 })
 
@@ -652,7 +655,7 @@ t.test('an end whose condition no longer holds is not repeated, and the session 
   const { time, store, restored, incident, loses, callsFor, session } = start(t)
   const key = await session()
   await time.advance(IDLE_MS)
-  t.match(await store.end(key, { reason: 'idle', ifPassed: true }), { kind: 'ended' })
+  t.match(await store.end(key, { reason: 'idle', ifLimitPassed: true }), { kind: 'ended' })
   await loses(key)
   incident()
   await time.advance(1)

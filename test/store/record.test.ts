@@ -95,13 +95,13 @@ const requests: fc.Arbitrary<[string, Run]> = fc.oneof(
     .constantFrom('sealed', 'x')
     .map((was): [string, Run] => [`reseal ${was}`, (to, key) => to.reseal(key, was, 'resealed')]),
   fc
-    .record({ off: fc.option(off), attempt: fc.option(attempt), why, ifPassed: fc.boolean() })
-    .map(({ off, attempt, why, ifPassed }): [string, Run] => [
-      `end ${JSON.stringify({ off, attempt, why, ifPassed })}`,
+    .record({ off: fc.option(off), attempt: fc.option(attempt), why, ifLimitPassed: fc.boolean() })
+    .map(({ off, attempt, why, ifLimitPassed }): [string, Run] => [
+      `end ${JSON.stringify({ off, attempt, why, ifLimitPassed })}`,
       (to, key, gen) =>
         to.end(key, {
           ...why,
-          ifPassed,
+          ifLimitPassed,
           ...(off === null ? {} : { gen: gen + off }),
           ...(attempt === null ? {} : { attempt }),
         }),

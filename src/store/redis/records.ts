@@ -51,8 +51,8 @@ export function createRedisRecords(
   }
 
   async function end(key: RecordKey, request: EndRequest = {}): Promise<EndResult> {
-    const { gen, reason = '', attempt = '', successor = '', ifPassed = false } = request
-    const limits = [END_KEPT_MS, ifPassed ? idleMs : '', CLOCK_TOLERANCE_MS]
+    const { gen, reason = '', attempt = '', successor = '', ifLimitPassed = false } = request
+    const limits = [END_KEPT_MS, ifLimitPassed ? idleMs : '', CLOCK_TOLERANCE_MS]
     const args = [gen ?? '', reason, ...limits, attempt, successor]
     const run = async (...keys: string[]) =>
       (await script('end-record', keys, ...args)) as [number, string, string]

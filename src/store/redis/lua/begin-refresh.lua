@@ -5,7 +5,7 @@
 -- ARGV[3] lease in milliseconds
 -- ARGV[4] window of a forced refresh in milliseconds, 0 for one that is not forced
 -- ARGV[5] pause in milliseconds after the replication history has changed, as by a failover
--- ARGV[6] milliseconds from the start of a lease during which its presentation may still get a response
+-- ARGV[6] milliseconds from the start of a lease during which its presentation is open: may still get a response
 -- ARGV[7] longest back-off in milliseconds
 -- returns {1, doubts before, how long an earlier presentation may still get a response, age of the tokens or -1} granted
 --   | {2, 0} replaced
@@ -36,12 +36,12 @@ if leased > 0 then
   if r[2] == '' then return {6, leased} end
   return {3, leased, now - leasedAt}
 end
--- Newer tokens may have been lost, so the refresh token here may be dead. The process that stored the newer ones
--- gets the time to write them again.
-local info = redis.pcall('INFO', 'replication')
-local history = type(info) == 'string' and string.match(info, 'master_replid:(%x%x%x%x%x%x%x%x)')
 -- A lease that lapsed and was never released: its holder may still receive a response.
 if (r[2] or '') ~= '' then openUntil = math.max(openUntil, leasedAt + open) end
+-- This server may have lost newer tokens, so the refresh token here may be used up. The process that stored the newer
+-- ones gets the time to write them again.
+local info = redis.pcall('INFO', 'replication')
+local history = type(info) == 'string' and string.match(info, 'master_replid:(%x%x%x%x%x%x%x%x)')
 if history and r[8] ~= history then
   redis.call('HSET', KEYS[1], 'history', history, 'lease', '', 'leaseUntil', string.format('%.0f', now + ARGV[5]),
     'openUntil', string.format('%.0f', openUntil))

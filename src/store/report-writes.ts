@@ -8,8 +8,8 @@ interface Reports {
 }
 
 /**
- * The store with its writes reported to the cache. A touch that failed is not: what was read before is as new. Any
- * other write may have run although it failed.
+ * The store with its writes reported to the cache. A touch that failed is not reported: at worst the cache shows older
+ * activity. An end or a replacement that failed is, since it may have run.
  */
 export function reportWrites(store: SessionStore, { onTouched, onChanged }: Reports): SessionStore {
   const reported =
@@ -19,7 +19,7 @@ export function reportWrites(store: SessionStore, { onTouched, onChanged }: Repo
     async (key: RecordKey, ...args: Args): Promise<Result> => {
       try {
         const result = await write(key, ...args)
-        // A look that finds a limit passed by a wrong clock would otherwise overtake itself, for ever.
+        // A read asks for this end if its process' clock is wrong. Reported, it would repeat that read for ever.
         if (result.kind !== 'precondition_failed') onChanged(key)
         return result
       } catch (error) {
