@@ -1,7 +1,8 @@
 import t, { type Test } from 'tap'
 import type { Answer } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { type Bff, decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { shared, signedIn } from '../helpers/shared.ts'
+import { type Bff, decide, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { ask, field, portOf } from '../http/wire.ts'
 
 /** A page of the server with no text of the request on it. */
@@ -15,11 +16,7 @@ function isProblemPage(t: Test, answer: Answer, status: number, what: string): v
 }
 
 t.test('a callback that matches no sign-in of this browser gets 400 and changes nothing', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  sandbox.journal.clear()
+  const { sandbox, browser } = await signedIn()
   const start = await browser.navigate('/auth/login')
   const nonce = new URL(String(start.headers.location)).searchParams.get('state')!
   const cookies = new Map(browser.cookies)
@@ -50,21 +47,16 @@ t.test('a callback that matches no sign-in of this browser gets 400 and changes 
     isProblemPage(t, answer, 400, what)
     t.strictSame(answer.setCookies, [], what)
   }
-  for (const [query, named] of [
-    ['code=a&session_state=b&session_state=b', 'The parameter session_state is repeated.'],
-    ['code=a&a%0A=b&a%0A=b', 'Parameter 3 of the query is repeated.'],
-  ] as const) {
-    const page = await browser.navigate(`/auth/callback/${nonce}?${query}`, { from: 'cross-site' })
-    t.match(page.text, named)
-  }
+  const query = 'code=a&a%0A=b&a%0A=b'
+  const page = await browser.navigate(`/auth/callback/${nonce}?${query}`, { from: 'cross-site' })
+  t.match(page.text, 'Parameter 3 of the query is repeated.')
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0, 'no token request')
   t.strictSame(browser.cookies, cookies)
   t.equal((await browser.fetch('/flux/a')).status, 200, 'the session before lives on')
 })
 
 t.test('a sign-in cannot be completed in another browser', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
+  const { sandbox, bff } = await shared()
   const [attacker, victim] = [bff.browser(), bff.browser()]
   const start = await attacker.navigate('/auth/login')
   const back = await decide(sandbox, String(start.headers.location))
@@ -82,8 +74,7 @@ t.test('a sign-in expires after ten minutes', async (t) => {
   t.teardown(() => {
     Date.now = clock
   })
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
+  const { sandbox, bff } = await shared()
   const begunAgo = async (ms: number): Promise<number> => {
     const browser = bff.browser()
     behindMs = ms
@@ -100,8 +91,7 @@ t.test('a sign-in expires after ten minutes', async (t) => {
 t.test(
   'a repeated callback is redeemed once: a signed-in browser goes home, any other gets 400',
   async (t) => {
-    const sandbox = await startSandbox(t)
-    const bff = await startBff(t, sandbox)
+    const { sandbox, bff } = await shared()
     const browser = bff.browser()
     const start = await browser.navigate('/auth/login?returnTo=/app')
     const loginCookie = [...browser.cookies]

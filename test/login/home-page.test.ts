@@ -1,9 +1,9 @@
 import t from 'tap'
 import { isProblem } from '../helpers/browser.ts'
-import { startBff, startSandbox } from '../helpers/system.ts'
+import { shared } from '../helpers/shared.ts'
 
 t.test('without STATIC_DIR a navigation to / gets a page that leads to the sign-in', async (t) => {
-  const browser = (await startBff(t, await startSandbox(t))).browser()
+  const browser = (await shared()).bff.browser()
   for (const path of ['/', '/?login_error=access_denied']) {
     const page = await browser.navigate(path)
     t.equal(page.status, 200, path)

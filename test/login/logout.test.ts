@@ -1,6 +1,7 @@
 import t from 'tap'
 import { freePort } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { shared, signedIn } from '../helpers/shared.ts'
 import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 import { ask, field, OWN, portOf, problemOf } from '../http/wire.ts'
@@ -35,13 +36,9 @@ for (const scheme of ['http', 'https']) {
         t.match(line, /Max-Age=0|Expires=Thu, 01 Jan 1970/)
       }
       t.equal(browser.cookies.size, 0)
-      const old = await ask(portOf(bff), { target: '/flux/a', headers: [OWN, ['Cookie', cookie]] })
-      t.equal(old.status, 401, 'the old cookie is dead')
-      const again = await ask(portOf(bff), {
-        method: 'POST',
-        target: '/auth/logout',
-        headers: [OWN, ['Cookie', cookie]],
-      })
+      const headers = [OWN, ['Cookie', cookie]] as const
+      t.equal((await ask(portOf(bff), { target: '/flux/a', headers })).status, 401, 'the old cookie is dead')
+      const again = await ask(portOf(bff), { method: 'POST', target: '/auth/logout', headers })
       t.equal(again.status, 204, 'and signing out once more is fine')
     },
   )
@@ -50,8 +47,7 @@ for (const scheme of ['http', 'https']) {
 t.test(
   'the log names the beginning and the end of a session, its reason, and 12 digits of its record key',
   async (t) => {
-    const sandbox = await startSandbox(t)
-    const bff = await startBff(t, sandbox)
+    const { sandbox, bff } = await shared()
     const browser = bff.browser()
     await signIn(browser, sandbox)
     await browser.fetch('/auth/logout', { method: 'POST' })
@@ -60,33 +56,29 @@ t.test(
       .split('\n')
       .filter((line) => line.includes('"recordKey"') && !line.includes('"event":"request"'))
       .map((line) => JSON.parse(line) as Record<string, unknown>)
+    const recordKey = String(lines[0]?.recordKey)
+    t.match(recordKey, /^[0-9a-f]{12}$/)
     t.match(lines, [
-      { event: 'login.succeeded' },
-      { event: 'session.ended', reason: 'logout' },
+      { event: 'login.succeeded', recordKey },
+      { event: 'session.ended', reason: 'logout', recordKey },
       { event: 'logout.succeeded', address: '127.0.0.1' },
     ])
     t.equal(lines.length, 3)
-    t.match(lines[0]!.recordKey, /^[0-9a-f]{12}$/)
-    t.equal(lines[0]!.recordKey, lines[1]!.recordKey)
   },
 )
 
 t.test('a logout without a session gets 204 too', async (t) => {
-  const bff = await startBff(t, await startSandbox(t))
+  const { port } = await shared()
   for (const cookie of ['', 'session=rubbish', `session=${'A'.repeat(43)}.${'B'.repeat(43)}`]) {
-    const answer = await ask(portOf(bff), {
-      method: 'POST',
-      target: '/auth/logout',
-      headers: [OWN, ['Cookie', cookie]],
-    })
+    const headers = [OWN, ['Cookie', cookie]] as const
+    const answer = await ask(port, { method: 'POST', target: '/auth/logout', headers })
     t.equal(answer.status, 204, cookie)
     t.equal(field(answer, 'clear-site-data'), undefined)
   }
 })
 
 t.test('a logout accepts any body of any type, or none', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
+  const { sandbox, bff } = await shared()
   for (const [type, body] of [
     [null, undefined],
     [null, ''],
@@ -115,20 +107,15 @@ t.test('a logout accepts any body of any type, or none', async (t) => {
 })
 
 t.test('a link, an image or another site cannot sign a user out', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
+  const { browser } = await signedIn()
   for (const method of ['GET', 'HEAD', 'PUT', 'DELETE']) {
     const answer = await browser.fetch('/auth/logout', { method })
     t.equal(answer.status, 405, method)
     t.equal(answer.headers.allow, 'POST')
   }
   for (const site of ['cross-site', 'same-site', 'none']) {
-    const answer = await browser.fetch('/auth/logout', {
-      method: 'POST',
-      headers: { 'sec-fetch-site': site },
-    })
+    const headers = { 'sec-fetch-site': site }
+    const answer = await browser.fetch('/auth/logout', { method: 'POST', headers })
     t.equal(answer.status, 403, site)
     t.strictSame(answer.setCookies, [])
   }
@@ -158,17 +145,10 @@ t.test('a logout revokes the tokens and succeeds if the revocation fails', async
 })
 
 t.test('a logout ends a session whose cookie is repeated', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
+  const { browser, port } = await signedIn()
   const [session, record] = ['session', 'record'].map((name) => browser.cookies.get(name)!.value)
-  const answer = await ask(portOf(bff), {
-    method: 'POST',
-    target: '/auth/logout',
-    headers: [OWN, ['Cookie', `session=planted; session=${session}; record=${record}`]],
-  })
-  t.equal(answer.status, 204)
+  const headers = [OWN, ['Cookie', `session=planted; session=${session}; record=${record}`]] as const
+  t.equal((await ask(port, { method: 'POST', target: '/auth/logout', headers })).status, 204)
   t.equal((await browser.fetch('/flux/a')).status, 401)
 })
 

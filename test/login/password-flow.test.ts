@@ -1,7 +1,8 @@
 import t from 'tap'
 import { type Answer, type Browser, isProblem, type RequestOptions } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { shared, signedIn } from '../helpers/shared.ts'
+import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
 
 const PERMITTED = { OAUTH_FLOWS: 'code,password' }
 const ALICE = { username: 'alice', password: 'wonderland' }
@@ -13,24 +14,18 @@ function send(browser: Browser, body: unknown, options: RequestOptions = {}): Pr
 }
 
 t.test('the password flow is served only if OAUTH_FLOWS names it', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
+  const { sandbox, bff } = await shared()
   isProblem(t, await send(bff.browser(), ALICE), 404, 'not_found', 'off')
   t.equal(sandbox.journal.entries().length, 0)
 
-  const permitted = await startBff(t, sandbox, PERMITTED)
-  const answer = await permitted.browser().fetch('/auth/password')
+  const answer = await (await shared(PERMITTED)).bff.browser().fetch('/auth/password')
   isProblem(t, answer, 405, 'method_not_allowed', 'GET')
   t.equal(answer.headers.allow, 'POST')
 })
 
 t.test('user name and password start a session like any other and end the previous one', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, PERMITTED)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
+  const { sandbox, bff, browser } = await signedIn(PERMITTED)
   const before = new Map(browser.cookies)
-  sandbox.journal.clear()
 
   const answer = await send(browser, ALICE)
   t.equal(answer.status, 200)
@@ -48,7 +43,7 @@ t.test('user name and password start a session like any other and end the previo
   })
   t.notMatch(bff.log(), 'wonderland')
   const metrics = await (await fetch(`${bff.opsUrl}/metrics`)).text()
-  t.match(metrics, /^bff_sessions_started_total\{flow="password"\} 1$/m)
+  t.match(metrics, /^bff_sessions_started_total\{flow="password"\} [1-9]/m)
 
   for (const [name, cookie] of before) browser.cookies.set(name, cookie)
   const ended = await browser.fetch('/flux/a')
@@ -57,8 +52,7 @@ t.test('user name and password start a session like any other and end the previo
 })
 
 t.test('tokens of the password flow are refreshed', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, PERMITTED)
+  const { sandbox, bff } = await shared(PERMITTED)
   const browser = bff.browser()
   await send(browser, ALICE)
   sandbox.faults.set({ resource: { mode: 'invalid-token', times: 1 } })
@@ -68,11 +62,7 @@ t.test('tokens of the password flow are refreshed', async (t) => {
 })
 
 t.test('a faulty password request names its fault and changes no session', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, PERMITTED)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  sandbox.journal.clear()
+  const { sandbox, browser } = await signedIn(PERMITTED)
   const before = new Map(browser.cookies)
   for (const [body, detail] of [
     ['', 'The body is empty.'],
@@ -99,34 +89,30 @@ t.test('a faulty password request names its fault and changes no session', async
   }
   t.equal(sandbox.journal.entries().length, 0, 'no request reached the platform')
 
-  isProblem(
-    t,
-    await send(browser, { ...ALICE, password: 'wrong' }),
-    401,
-    'invalid_credentials',
-    'a wrong password',
-  )
+  const wrong = await send(browser, { ...ALICE, password: 'wrong' })
+  isProblem(t, wrong, 401, 'invalid_credentials', 'a wrong password')
   t.strictSame(browser.cookies, before)
   t.equal((await browser.fetch('/flux/a')).status, 200)
 })
 
 t.test('a failing token endpoint or an unreachable store is not reported as a wrong password', async (t) => {
-  const sandbox = await startSandbox(t)
-  const redis = await startRedis(t)
-  const bff = await startBff(t, sandbox, { ...PERMITTED, REDIS_URL: redis.url, TOKEN_TIMEOUT_MS: '300' })
-  await untilReady(bff)
-  const browser = bff.browser()
   for (const [fault, status, code] of [
     [{ mode: 'status', status: 503 }, 503, 'authorization_server_unavailable'],
     [{ mode: 'invalid_client' }, 503, 'authorization_server_unavailable'],
     [{ mode: 'html' }, 502, 'upstream_unavailable'],
     [{ mode: 'hang' }, 504, 'upstream_timeout'],
   ] as const) {
-    sandbox.faults.set({ tokenEndpoint: { ...fault, times: 1 } })
-    const answer = await send(browser, { ...ALICE, username: `alice ${code} ${fault.mode}` })
+    const hurry = fault.mode === 'hang' ? { TOKEN_TIMEOUT_MS: '300' } : {}
+    const { sandbox, bff } = await shared({ ...PERMITTED, ...hurry })
+    sandbox.faults.set({ tokenEndpoint: fault })
+    const answer = await send(bff.browser(), { ...ALICE, username: `alice ${code} ${fault.mode}` })
     isProblem(t, answer, status, code, fault.mode)
   }
-  sandbox.journal.clear()
+  const sandbox = await startSandbox(t)
+  const redis = await startRedis(t)
+  const bff = await startBff(t, sandbox, { ...PERMITTED, REDIS_URL: redis.url })
+  await untilReady(bff)
+  const browser = bff.browser()
   await redis.stop()
   isProblem(t, await send(browser, ALICE), 503, 'store_unavailable', 'no store')
   t.equal(sandbox.journal.entries().length, 0, 'no tokens are requested that could not be stored')
@@ -135,11 +121,8 @@ t.test('a failing token endpoint or an unreachable store is not reported as a wr
 
 t.test('five tries a minute are permitted for a user name, and thirty from an address', async (t) => {
   const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, {
-    ...PERMITTED,
-    TRUST_PROXY: '127.0.0.1/32',
-    LOGIN_RATE_PER_MINUTE: '0',
-  })
+  const env = { ...PERMITTED, TRUST_PROXY: '127.0.0.1/32', LOGIN_RATE_PER_MINUTE: '0' }
+  const bff = await startBff(t, sandbox, env)
   const browser = bff.browser()
   const from = (address: string) => ({ headers: { 'x-forwarded-for': address } })
   for (let attempt = 0; attempt < 5; attempt += 1) {

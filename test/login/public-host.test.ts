@@ -1,53 +1,47 @@
 import t from 'tap'
+import { shared } from '../helpers/shared.ts'
 import { startBff, startSandbox } from '../helpers/system.ts'
 import { ask, field, portOf } from '../http/wire.ts'
 
+type Header = readonly [name: string, value: string]
+
+/** A sign-in by this host, with these headers. */
+const signInBy = (port: number, host: string, ...headers: Header[]) =>
+  ask(port, { target: '/auth/login', noHost: true, headers: [['Host', host], ...headers] })
+
+const NOTE = 'Path=/auth/login; HttpOnly; SameSite=Lax'
+
 t.test('a sign-in by another host name goes first to the same path and query at PUBLIC_URL', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
+  const bff = await startBff(t, await startSandbox(t))
+  const port = portOf(bff)
   const target = '/auth/login?returnTo=%2Fapp%3Fa%3D1%23b&flow=code'
-  for (const host of [
-    `127.0.0.1:${portOf(bff)}`,
-    'evil.test',
-    'localhost',
-    `localhost.:${portOf(bff)}`,
-    'a b',
-    '',
-  ]) {
-    const answer = await ask(portOf(bff), { target, noHost: true, headers: [['Host', host]] })
+  const hosts = ['evil.test', 'localhost', `localhost.:${port}`, 'a b', '']
+  for (const host of [`127.0.0.1:${port}`, ...hosts]) {
+    const answer = await ask(port, { target, noHost: true, headers: [['Host', host]] })
     t.equal(answer.status, 303, host)
     t.equal(field(answer, 'location'), bff.publicUrl + target, host)
     t.equal(field(answer, 'cache-control'), 'no-store', host)
-    t.equal(
-      field(answer, 'set-cookie'),
-      'sign-in-sent=1; Max-Age=60; Domain=localhost; Path=/auth/login; HttpOnly; SameSite=Lax',
-      host,
-    )
+    t.equal(field(answer, 'set-cookie'), `sign-in-sent=1; Max-Age=60; Domain=localhost; ${NOTE}`, host)
   }
   const warnings = bff.log().match(/"event":"login\.other_host".*/g)
   t.equal(warnings?.length, 1, 'one warning')
-  t.match(warnings?.[0], `"host":"127.0.0.1:${portOf(bff)}","publicHost":"localhost:${portOf(bff)}"`)
+  t.match(warnings?.[0], `"host":"127.0.0.1:${port}","publicHost":"localhost:${port}"`)
   t.match(
     warnings?.[0],
-    `a sign-in came by the host 127.0.0.1:${portOf(bff)}, and PUBLIC_URL is ${bff.publicUrl}: set PUBLIC_URL to the address that users open, or let the reverse proxy keep the Host header`,
+    `a sign-in came by the host 127.0.0.1:${port}, and PUBLIC_URL is ${bff.publicUrl}: set PUBLIC_URL to the address that users open, or let the reverse proxy keep the Host header`,
   )
 })
 
 t.test('the warning shows a host that no browser sends bounded and printable', async (t) => {
   const bff = await startBff(t, await startSandbox(t))
-  const headers = [['Host', `a b\u00e9${'c'.repeat(500)}`]] as const
-  await ask(portOf(bff), { target: '/auth/login', noHost: true, headers })
+  await signInBy(portOf(bff), `a b\u00e9${'c'.repeat(500)}`)
   t.match(bff.log(), /came by the host a\?b\?\?c{195}, and/)
 })
 
 t.test('a reverse proxy that changes Host costs one redirect and no loop', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox)
-  const headers = [
-    ['Host', 'internal:3000'],
-    ['Cookie', 'a=b; sign-in-sent=1'],
-  ] as const
-  const answer = await ask(portOf(bff), { target: '/auth/login', noHost: true, headers })
+  const answer = await signInBy(portOf(bff), 'internal:3000', ['Cookie', 'a=b; sign-in-sent=1'])
   const { origin, searchParams } = new URL(field(answer, 'location')!)
   t.equal(origin, sandbox.authUrl)
   t.ok(searchParams.get('redirect_uri')?.startsWith(`${bff.publicUrl}/auth/callback/`))
@@ -55,14 +49,9 @@ t.test('a reverse proxy that changes Host costs one redirect and no loop', async
 })
 
 t.test('the host of PUBLIC_URL needs no redirect, and takes back the note of one', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, { PUBLIC_URL: 'http://App.localhost' })
+  const { sandbox, bff } = await shared({ PUBLIC_URL: 'http://App.localhost' })
   for (const host of ['app.localhost', 'APP.localhost', 'app.localhost:80']) {
-    const headers = [
-      ['Host', host],
-      ['Cookie', 'sign-in-sent=1'],
-    ] as const
-    const answer = await ask(portOf(bff), { target: '/auth/login', noHost: true, headers })
+    const answer = await signInBy(portOf(bff), host, ['Cookie', 'sign-in-sent=1'])
     t.equal(new URL(field(answer, 'location')!).origin, sandbox.authUrl, host)
     t.match(answer.headers.get('set-cookie')?.join(' '), /sign-in-sent=;.*Domain=app\.localhost/, host)
   }
@@ -70,66 +59,48 @@ t.test('the host of PUBLIC_URL needs no redirect, and takes back the note of one
 })
 
 t.test('a host of PUBLIC_URL that no Domain can name gets the same redirect', async (t) => {
-  const sandbox = await startSandbox(t)
   for (const host of ['[::1]:3000', 'my_app.localhost']) {
-    const bff = await startBff(t, sandbox, { PUBLIC_URL: `http://${host}` })
-    const other = [['Host', 'other.test']] as const
-    const answer = await ask(portOf(bff), { target: '/auth/login', noHost: true, headers: other })
+    const { bff } = await shared({ PUBLIC_URL: `http://${host}` })
+    const answer = await signInBy(portOf(bff), 'other.test')
     t.equal(answer.status, 303, host)
     t.equal(field(answer, 'location'), `http://${host}/auth/login`)
-    const note = 'sign-in-sent=1; Max-Age=60; Path=/auth/login; HttpOnly; SameSite=Lax'
+    const note = `sign-in-sent=1; Max-Age=60; ${NOTE}`
     t.equal(field(answer, 'set-cookie'), note, 'so a reverse proxy that changes Host makes no loop')
   }
 })
 
 t.test('X-Forwarded-Host counts from a proxy of TRUST_PROXY only', async (t) => {
-  const sandbox = await startSandbox(t)
-  for (const [trusted, origin] of [
-    ['127.0.0.1', sandbox.authUrl],
-    ['10.0.0.1', null],
+  for (const [trusted, isTrusted] of [
+    ['127.0.0.1', true],
+    ['10.0.0.1', false],
   ] as const) {
-    const bff = await startBff(t, sandbox, { TRUST_PROXY: trusted })
-    const headers = [
-      ['Host', 'internal:3000'],
-      ['X-Forwarded-Host', `localhost:${portOf(bff)}`],
-    ] as const
-    const answer = await ask(portOf(bff), { target: '/auth/login', noHost: true, headers })
-    t.equal(new URL(field(answer, 'location')!).origin, origin ?? bff.publicUrl)
+    const { sandbox, bff, port } = await shared({ TRUST_PROXY: trusted })
+    const answer = await signInBy(port, 'internal:3000', ['X-Forwarded-Host', `localhost:${port}`])
+    t.equal(new URL(field(answer, 'location')!).origin, isTrusted ? sandbox.authUrl : bff.publicUrl)
   }
 })
 
 t.test('a request by another host name that may not sign in is refused', async (t) => {
-  const bff = await startBff(t, await startSandbox(t))
-  for (const [name, value] of [
+  const { port } = await shared()
+  for (const header of [
     ['Sec-Fetch-Mode', 'cors'],
     ['Sec-Fetch-Dest', 'iframe'],
-  ] as const) {
-    const headers = [
-      ['Host', 'other.test'],
-      [name, value],
-    ] as const
-    t.equal((await ask(portOf(bff), { target: '/auth/login', noHost: true, headers })).status, 403)
-  }
+  ] as const)
+    t.equal((await signInBy(port, 'other.test', header)).status, 403)
 })
 
 t.test('the reason of a callback without its login cookie blames another host only', async (t) => {
-  const sandbox = await startSandbox(t)
-  const settings = { PUBLIC_URL: 'http://app.localhost', TRUST_PROXY: '127.0.0.1', ACCESS_LOG: 'all' }
-  const bff = await startBff(t, sandbox, settings)
+  const { bff } = await shared({ PUBLIC_URL: 'http://app.localhost', TRUST_PROXY: '127.0.0.1' })
   const target = `/auth/callback/${'n'.repeat(43)}?code=a`
   const blamed = 'the request names another host than PUBLIC_URL (app.localhost)'
-  for (const [headers, blames] of [
+  const internal: Header = ['Host', 'internal:3000']
+  const cases: [headers: Header[], blames: boolean][] = [
     [[['Host', 'APP.localhost']], false],
     [[['Host', 'app.localhost:80']], false],
-    [
-      [
-        ['Host', 'internal:3000'],
-        ['X-Forwarded-Host', 'app.localhost'],
-      ],
-      false,
-    ],
-    [[['Host', 'internal:3000']], true],
-  ] as const) {
+    [[internal, ['X-Forwarded-Host', 'app.localhost']], false],
+    [[internal], true],
+  ]
+  for (const [headers, blames] of cases) {
     const answer = await ask(portOf(bff), { target, noHost: true, headers })
     t.equal(answer.status, 400)
     const lines = bff

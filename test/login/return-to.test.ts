@@ -1,10 +1,10 @@
 import t from 'tap'
-import { knownTricks, landsAt, requireLocal } from '../../tools/fuzz/return-address.ts'
-import { startBff, startSandbox } from '../helpers/system.ts'
-import { ask, portOf, problemOf, type WireAnswer } from '../http/wire.ts'
+import { knownTricks, landsAt, requireLocal } from '../../tools/fuzz/return-tricks.ts'
+import { shared } from '../helpers/shared.ts'
+import { ask, problemOf, type WireAnswer } from '../http/wire.ts'
 
 t.test('no known trick leads to another site or to a route of this server', async (t) => {
-  const bff = await startBff(t, await startSandbox(t), { LOGIN_RATE_PER_MINUTE: '0' })
+  const { bff, port } = await shared()
   const tricks = knownTricks()
   t.ok(tricks.length >= 150, `${tricks.length} tricks`)
   let allowed = 0
@@ -12,7 +12,7 @@ t.test('no known trick leads to another site or to a route of this server', asyn
     const asIs = /^[\x21-\x7e]+$/.test(trick) && !trick.includes('#') ? [trick] : []
     const encoded = !/\p{Surrogate}/u.test(trick) ? [encodeURIComponent(trick)] : []
     for (const sent of [...encoded, ...asIs]) {
-      const { status, location } = await landsAt(portOf(bff), `?returnTo=${sent}`)
+      const { status, location } = await landsAt(port, `?returnTo=${sent}`)
       const name = JSON.stringify(sent)
       if (location === null) {
         t.equal(status, 400, `${name} is refused`)
@@ -26,7 +26,7 @@ t.test('no known trick leads to another site or to a route of this server', asyn
 })
 
 t.test('a path of this site is returned to as given', async (t) => {
-  const port = portOf(await startBff(t, await startSandbox(t)))
+  const { port } = await shared()
   for (const [given, expected] of [
     ['/', '/?login_error=access_denied#_'],
     ['/app', '/app?login_error=access_denied#_'],
@@ -51,7 +51,7 @@ t.test('a path of this site is returned to as given', async (t) => {
 })
 
 t.test('512 bytes are accepted; more bytes or a repeated parameter are invalid_return_to', async (t) => {
-  const port = portOf(await startBff(t, await startSandbox(t)))
+  const { port } = await shared()
   const start = (query: string): Promise<WireAnswer> => ask(port, { target: `/auth/login${query}` })
   t.equal((await start(`?returnTo=/${'a'.repeat(511)}`)).status, 303)
   for (const query of [

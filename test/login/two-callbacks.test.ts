@@ -1,9 +1,9 @@
 import t, { type Test } from 'tap'
+import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { Answer, Browser } from '../helpers/browser.ts'
-import { type Bff, decide, signIn, startBff, startSandbox } from '../helpers/system.ts'
-import { ask, portOf } from '../http/wire.ts'
-
-const sandbox = await startSandbox(t)
+import { shared, signedIn } from '../helpers/shared.ts'
+import { decide, signIn } from '../helpers/system.ts'
+import { ask, OWN } from '../http/wire.ts'
 
 /** The value of the session cookie that a response sets. */
 function sessionOf({ setCookies }: Answer): string {
@@ -12,32 +12,21 @@ function sessionOf({ setCookies }: Answer): string {
 }
 
 /** Whether a session lives, whatever cookies the browser still has. */
-async function lives(bff: Bff, session: string): Promise<boolean> {
-  const { status } = await ask(portOf(bff), {
-    target: '/flux/a',
-    headers: [
-      ['X-CSRF', '1'],
-      ['Cookie', `session=${session}`],
-    ],
-  })
-  return status === 200
+async function lives(port: number, session: string): Promise<boolean> {
+  const headers = [OWN, ['Cookie', `session=${session}`]] as const
+  return (await ask(port, { target: '/flux/a', headers })).status === 200
 }
 
-/** The addresses of so many sign-ins that are ready to come back. */
-async function begin(browser: Browser, count: number): Promise<string[]> {
-  const starts: Answer[] = []
-  for (let i = 0; i < count; i += 1) starts.push(await browser.navigate('/auth/login'))
-  return Promise.all(starts.map(({ headers }) => decide(sandbox, String(headers.location))))
-}
-
-/** Sends all callbacks at once, with the same cookies. */
-async function comeBackAtOnce(t: Test, browser: Browser, addresses: string[]): Promise<string[]> {
+/** The sessions of two callbacks that this browser sends at once, with the same cookies. */
+async function comeBackTwice(t: Test, sandbox: Sandbox, browser: Browser): Promise<string[]> {
+  const starts = [await browser.navigate('/auth/login'), await browser.navigate('/auth/login')]
+  const addresses = await Promise.all(starts.map(({ headers }) => decide(sandbox, String(headers.location))))
   const gate = sandbox.hold('token', { only: 'authorization_code' })
   const answers = addresses.map((address) => browser.navigate(address, { from: 'cross-site' }))
-  await gate.arrivals(addresses.length)
+  await gate.arrivals(2)
   gate.release()
   const sessions = (await Promise.all(answers)).map(sessionOf)
-  t.equal(new Set(sessions).size, addresses.length, 'each callback began a session')
+  t.equal(new Set(sessions).size, 2, 'each callback began a session')
   return sessions
 }
 
@@ -46,13 +35,13 @@ for (const hadSession of [true, false]) {
   t.test(
     `two callbacks at once of a browser ${before} leave one session, which a sign-out ends`,
     async (t) => {
-      const bff = await startBff(t, sandbox)
+      const { sandbox, bff, port } = await shared()
       const browser = bff.browser()
       const old = hadSession ? sessionOf(await signIn(browser, sandbox)) : null
-      const sessions = await comeBackAtOnce(t, browser, await begin(browser, 2))
-      const alive = await Promise.all(sessions.map((session) => lives(bff, session)))
+      const sessions = await comeBackTwice(t, sandbox, browser)
+      const alive = await Promise.all(sessions.map((session) => lives(port, session)))
       t.equal(alive.filter(Boolean).length, 1, 'one session lives')
-      if (old !== null) t.notOk(await lives(bff, old))
+      if (old !== null) t.notOk(await lives(port, old))
       // The browser keeps the cookies of the response that comes last, which may be those of the ended session.
       for (const [name, session] of sessions.entries()) {
         const tab = bff.browser()
@@ -60,28 +49,28 @@ for (const hadSession of [true, false]) {
         if (alive[name]) continue
         t.equal((await tab.fetch('/auth/logout', { method: 'POST' })).status, 204)
       }
-      for (const session of sessions) t.notOk(await lives(bff, session), 'the sign-out ended it')
+      for (const session of sessions) t.notOk(await lives(port, session), 'the sign-out ended it')
     },
   )
 }
 
 t.test('a new sign-in ends the session that the session of this browser was replaced by', async (t) => {
-  const bff = await startBff(t, sandbox)
+  const { sandbox, bff, port } = await shared()
   const browser = bff.browser()
-  const sessions = await comeBackAtOnce(t, browser, await begin(browser, 2))
-  const alive = await Promise.all(sessions.map((session) => lives(bff, session)))
+  const sessions = await comeBackTwice(t, sandbox, browser)
+  const alive = await Promise.all(sessions.map((session) => lives(port, session)))
   const tab = bff.browser()
   tab.cookies.set('session', { value: sessions[alive.indexOf(false)]!, strict: false })
   const next = sessionOf(await signIn(tab, sandbox))
-  t.notOk(await lives(bff, sessions[alive.indexOf(true)]!))
-  t.ok(await lives(bff, next))
+  t.notOk(await lives(port, sessions[alive.indexOf(true)]!))
+  t.ok(await lives(port, next))
 })
 
 t.test('a session that a sign-in replaces is not revoked: a token may be one for each user', async (t) => {
-  const bff = await startBff(t, sandbox, { OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke` })
-  const browser = bff.browser()
-  sandbox.journal.clear()
-  await signIn(browser, sandbox)
+  const {
+    sandbox: { authUrl },
+  } = await shared()
+  const { sandbox, browser } = await signedIn({ OAUTH_REVOCATION_URL: `${authUrl}/oauth/revoke` })
   await signIn(browser, sandbox)
   await browser.fetch('/auth/logout', { method: 'POST' })
   // The revocation of the replaced session would have been sent before those of the sign-out.
