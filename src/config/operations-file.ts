@@ -300,7 +300,7 @@ function readQuery(
 function queryTypeOf(type: unknown): QueryType | null {
   if (type === 'integer' || type === 'number' || type === 'boolean' || type === 'text') return type
   if (isObject(type) && Object.keys(type).join() === 'integer' && Array.isArray(type.integer)) {
-    const [min, max, ...more] = type.integer as unknown[]
+    const [min, max, ...more]: unknown[] = type.integer
     const isRange = Number.isSafeInteger(min) && Number.isSafeInteger(max) && Number(min) <= Number(max)
     return isRange && more.length === 0 ? { integer: [Number(min), Number(max)] } : null
   }
@@ -310,7 +310,7 @@ function queryTypeOf(type: unknown): QueryType | null {
 
 function enumOf(type: unknown, accepts: (word: string) => boolean): readonly string[] | null {
   if (!isObject(type) || Object.keys(type).join() !== 'enum' || !Array.isArray(type.enum)) return null
-  const words = type.enum as unknown[]
+  const words: unknown[] = type.enum
   const sound = words.every((word): word is string => typeof word === 'string' && accepts(word))
   return sound && words.length > 0 && words.length <= MAX_ENUM && new Set(words).size === words.length
     ? words
@@ -319,8 +319,9 @@ function enumOf(type: unknown, accepts: (word: string) => boolean): readonly str
 
 function readFormats(value: unknown, pointer: string, report: Faults): readonly Format[] {
   if (value === undefined) return ['JSON']
-  const formats = Array.isArray(value) ? FORMATS.filter((format) => value.includes(format)) : []
-  if (formats.length === 0 || formats.length !== (value as unknown[]).length)
+  const given: unknown[] = Array.isArray(value) ? value : []
+  const formats = FORMATS.filter((format) => given.includes(format))
+  if (formats.length === 0 || formats.length !== given.length)
     report(pointer, `must be a list of ${FORMATS.join(', ')}, each at most once`)
   return formats
 }

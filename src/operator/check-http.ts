@@ -303,10 +303,12 @@ export async function checkPublicOrigin({
       `${publicUrl} cannot be reached from here (${reason}): start the server and its reverse proxy and run this again; else check PUBLIC_URL`,
     )
   }
-  const strange = responses.filter(({ response }) => typeof response !== 'string' && !isOurs(response))
+  const strange = responses.flatMap(({ prefix, response }) =>
+    typeof response === 'string' || isOurs(response) ? [] : [{ prefix, response }],
+  )
   const [first] = strange
   if (first === undefined) return ok(check, `${publicUrl} leads to this server`)
-  const { status, server } = first.response as Response
+  const { status, server } = first.response
   const by = /^[\w./ -]{1,40}$/.test(server) ? server : 'another server'
   const prefixes = strange.map(({ prefix }) => prefix).join(', ')
   return fault(
@@ -321,7 +323,7 @@ export async function checkPublicOrigin({
 function isOurs({ body, contentType }: Response): boolean {
   let value: { authenticated?: unknown; code?: unknown; requestId?: unknown }
   try {
-    value = JSON.parse(body) as typeof value
+    value = JSON.parse(body)
   } catch {
     return false
   }
