@@ -103,7 +103,7 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
   for (const schema of SHARED_SCHEMAS) scope.addSchema(schema)
   scope.get(PATHS.login, { schema: startSchema(oauth.flows), config: { page } }, createStart(context))
 
-  await scope.register(async (inSession) => {
+  await scope.register(async function ofSession(inSession) {
     await addBrowserSession(inSession, context)
     inSession.route({
       method: ['GET', 'HEAD'],
@@ -131,7 +131,7 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
     })
   })
 
-  await scope.register(async (signingIn) => {
+  await scope.register(async function ofSignIn(signingIn) {
     await addNewSession(signingIn, context)
     const callback = { schema: callbackSchema(oauth), config: { page } }
     signingIn.get(callbackPath(oauth.redirect), callback, createCallback(context))

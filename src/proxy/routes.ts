@@ -107,7 +107,7 @@ async function addProxy(scope: FastifyInstance, options: ProxyOptions): Promise<
     ...config.operations.map((operation) => declaredOperation(operation, accounts)),
   ]
   for (const one of operations) if (one.takesBody) addOperation(scope, one, requireJson)
-  await scope.register(async (bodiless) => {
+  await scope.register(async function withoutBodies(bodiless) {
     addNoBodies(bodiless)
     for (const one of operations) if (!one.takesBody) addOperation(bodiless, one, requireNoBody)
   })
