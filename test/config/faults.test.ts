@@ -2,7 +2,7 @@ import { generateKeyPairSync } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { parseConfig } from '../../src/config/config.ts'
-import { CERTIFICATE, type Env, faultsOf, SESSION_SECRET } from './environment.ts'
+import { BASE, CERTIFICATE, type Env, faultsOf, SESSION_SECRET } from './environment.ts'
 
 const COMPOSE = readFileSync(new URL('../../docker-compose.yml', import.meta.url), 'utf8')
 const TRY_OUT_SECRET = /SESSION_SECRET: \$\{SESSION_SECRET:-(.+)\}/.exec(COMPOSE)?.[1] ?? ''
@@ -49,11 +49,7 @@ t.test('each fault is found alone and begins with the name of its variable', asy
     ['OAUTH_ISSUER', 'auth', /begins with https:/],
     ['OAUTH_SCOPE', 'one  two', /single spaces/],
     ['OAUTH_SCOPE', 'say"so"', /one or more scopes/],
-    [
-      'OAUTH_FLOWS',
-      'implicit',
-      /number 1 must be one of `code`, `token`, `password`, `client`, but is "implicit"/,
-    ],
+    ['OAUTH_FLOWS', 'implicit', /number 1 must be one of `code`, `token`, .*, but is "implicit"/],
     ['OAUTH_FLOWS', 'code,', /number 2 is empty/],
     ['OAUTH_FLOWS', ',', /number 1 is empty/],
     ['CLIENT_FLUX_ALLOWED', undefined, /is required with the client flow/, { OAUTH_FLOWS: 'code,client' }],
@@ -196,16 +192,6 @@ t.test('all faults are listed at once, also those between variables', async (t) 
   const parsed = parseConfig({ PORT: 'x', LOG_LEVEL: 'x', WAC: 'A', WAC_ALLOWED: 'B' })
   if (parsed.ok) throw new Error('accepted')
   const names = parsed.faults.map((fault) => fault.split(' ')[0])
-  t.strictSame(names.sort(), [
-    'AUTH_URL',
-    'BASE_URL',
-    'CLIENT_ID',
-    'CLIENT_SECRET',
-    'LOG_LEVEL',
-    'PORT',
-    'PUBLIC_URL',
-    'REDIS_URL',
-    'SESSION_SECRET',
-    'WAC',
-  ])
+  const required = Object.keys(BASE)
+  t.strictSame(names.sort(), [...required, 'LOG_LEVEL', 'PORT', 'WAC'].sort())
 })

@@ -1,10 +1,18 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { readOperations } from '../../src/config/operations-file.ts'
 import { codeBlocks } from '../helpers/documentation.ts'
 import { configOf, type Env, faultsOf } from './environment.ts'
 
 const GOOD = { method: 'GET', path: '/{wac}/things/{thingId}', parameters: { thingId: 'integer' } }
 const WRITE = { ...GOOD, method: 'PUT', body: { any: true } }
+
+const words = (text: string): string[] => text.split(' ')
+
+/** The environment of a file with these operations, and whatever else it has. */
+function fileOf(t: Test, operations: object, more: object = {}): Env {
+  const folder = t.testdir({ 'operations.json': JSON.stringify({ operations, ...more }) })
+  return { OPERATIONS_FILE: `${folder}/operations.json` }
+}
 
 const faultsIn = (operations: unknown): readonly string[] =>
   readOperations(JSON.stringify({ operations })).faults
@@ -13,8 +21,7 @@ const faults = (change: object, base: object = GOOD) => faultsIn({ Read: { ...ba
 const schema = (value: object) => faults({ body: { schema: value } }, WRITE)
 
 t.test('a sound file is read, with what it leaves out filled in', async (t) => {
-  const folder = t.testdir({ 'operations.json': JSON.stringify({ operations: { Read: GOOD } }) })
-  const { operations } = configOf({ OPERATIONS_FILE: `${folder}/operations.json` })
+  const { operations } = configOf(fileOf(t, { Read: GOOD }))
   t.strictSame(operations, [
     {
       name: 'Read',
@@ -71,21 +78,8 @@ t.test('a file has at most 64 operations', async (t) => {
 
 t.test('a path has whole segments, each a literal or one parameter', async (t) => {
   const path = (value: unknown) => faults({ path: value, parameters: {} }).join('\n')
-  for (const value of [
-    ...[
-      '/{wac}/a/',
-      '/{wac}//a',
-      '/{wac}/.',
-      '/{wac}/..',
-      '/{wac}/a%20b',
-      '/{wac}/a b',
-      '/{wac}/a?b',
-      '/{wac}/é',
-    ],
-    ...['/{wac}/a:b', '/{wac}/a*', '/{wac}/{}', '/{wac}/{1}', '/{wac}/{a-b}', '/{wac}/a;b', '/{wac}/a#b'],
-    ...['/{wac}/x{y}', '/{wac}/{y}x'],
-  ])
-    t.match(path(value), /\/path has a segment/, value)
+  for (const rest of words('a/ /a . .. a%20b a?b é a:b a* {} {1} {a-b} a;b a#b x{y} {y}x').concat('a b'))
+    t.match(path(`/{wac}/${rest}`), /\/path has a segment/, rest)
   for (const value of ['', 'a', 'https://evil.test/a', 7, null, undefined])
     t.match(path(value), /\/path must be/)
   t.match(path('/{wac}'), /must have a segment that is no parameter/)
@@ -113,17 +107,8 @@ t.test('the account is the first segment, a member of the body, or none', async 
 t.test('each parameter of the path has a type, and no other is there', async (t) => {
   t.match(faults({ parameters: {} }), [/lacks the type of \{thingId\}/])
   t.match(faults({ parameters: { thingId: 'id', other: 'id' } }), [/\/parameters\/other is no parameter/])
-  for (const type of [
-    'text',
-    'number',
-    { enum: [] },
-    { enum: ['a', 'a'] },
-    { enum: ['..'] },
-    { enum: ['a/b'] },
-    { enum: [1] },
-    { enum: ['a'], x: 1 },
-    null,
-  ])
+  const enums = [[], ['a', 'a'], ['..'], ['a/b'], [1]].map((values) => ({ enum: values }))
+  for (const type of ['text', 'number', ...enums, { enum: ['a'], x: 1 }, null])
     t.match(faults({ parameters: { thingId: type } }), [/must be "integer", "id" or/], JSON.stringify(type))
   for (const type of ['integer', 'id', { enum: ['a', 'b.~'] }])
     t.strictSame(faults({ parameters: { thingId: type } }), [], JSON.stringify(type))
@@ -131,28 +116,8 @@ t.test('each parameter of the path has a type, and no other is there', async (t)
 
 t.test('a parameter of the query cannot have a name that means something to a platform', async (t) => {
   for (const name of [
-    ...[
-      'wac',
-      'WAC',
-      'format',
-      'callback',
-      'access_token',
-      'oauth_token',
-      'token',
-      'bearer',
-      'apikey',
-      'api_key',
-    ],
-    ...[
-      'authsecret',
-      'ss-id',
-      'ss-pid',
-      'ss-tok',
-      'X-Http-Method-Override',
-      'x-http-method',
-      'x-method-override',
-      '_method',
-    ],
+    ...words('wac WAC format callback access_token oauth_token token bearer apikey api_key authsecret'),
+    ...words('ss-id ss-pid ss-tok X-Http-Method-Override x-http-method x-method-override _method'),
   ])
     t.match(faults({ query: { [name]: 'text' } }).join('\n'), /cannot be declared/, name)
   t.match(faults({ query: { thingId: 'text' } }), [/has the name of/])
@@ -168,28 +133,12 @@ t.test('a parameter of the query cannot have a name that means something to a pl
 })
 
 t.test('a parameter of the query has a known type', async (t) => {
-  for (const type of [
-    'integer',
-    'number',
-    'boolean',
-    'text',
-    { integer: [1, 1000] },
-    { integer: [-5, -5] },
-    { enum: ['a b', 'ü'] },
-  ])
+  const integer = (...bounds: number[]) => ({ integer: bounds })
+  const sound = [...words('integer number boolean text'), integer(1, 1000), integer(-5, -5)]
+  for (const type of [...sound, { enum: ['a b', 'ü'] }])
     t.strictSame(faults({ query: { q: type } }), [], JSON.stringify(type))
-  for (const type of [
-    'id',
-    'string',
-    { integer: [2, 1] },
-    { integer: [1] },
-    { integer: [1, 2, 3] },
-    { integer: [1, 1.5] },
-    { enum: [''] },
-    { enum: ['a\n'] },
-    { pattern: '.' },
-    1,
-  ])
+  const faulty = ['id', 'string', integer(2, 1), integer(1), integer(1, 2, 3), integer(1, 1.5)]
+  for (const type of [...faulty, { enum: [''] }, { enum: ['a\n'] }, { pattern: '.' }, 1])
     t.match(faults({ query: { q: type } }), [/must be "integer", \{"integer"/], JSON.stringify(type))
 })
 
@@ -204,15 +153,8 @@ t.test('a body is for POST, PUT and PATCH, and has a schema or takes any object'
     t.match(faults({ method, body: 'any' }), [/is for POST, PUT and PATCH only/])
   for (const body of ['any', { any: true }, { any: true, set: {} }, { schema: { type: 'object' } }])
     t.strictSame(faults({ body }, WRITE), [], JSON.stringify(body))
-  for (const body of [
-    'all',
-    {},
-    { any: false },
-    { any: true, schema: { type: 'object' } },
-    { schema: 'x' },
-    null,
-    [],
-  ])
+  const both = { any: true, schema: { type: 'object' } }
+  for (const body of ['all', {}, { any: false }, both, { schema: 'x' }, null, []])
     t.ok(faults({ body }, WRITE).length > 0, JSON.stringify(body))
 })
 
@@ -289,35 +231,16 @@ t.test('a reference leads to a schema of the same schema, in no circle that doub
 t.test('a pattern needs a limit of the length, and must not be slow', async (t) => {
   const pattern = (text: string, more: object = { maxLength: 256 }) =>
     schema({ type: 'object', properties: { a: { type: 'string', pattern: text, ...more } } })
-  for (const text of [
-    '^[a-z]+?$',
-    '^(?=[a-z])(?:ab)?(?:cd){2}$',
-    '^(?:a|b)-\\d{2,4}$',
-    '^(ab)+$',
-    '^\\(\\+\\)*$',
-    '^[(+*]+$',
-    '^(a+)?$',
-  ])
-    t.strictSame(pattern(text), [], text)
+  const fast = String.raw`^[a-z]+?$ ^(?=[a-z])(?:ab)?(?:cd){2}$ ^(?:a|b)-\d{2,4}$ ^(ab)+$ ^\(\+\)*$ ^[(+*]+$ ^(a+)?$`
+  for (const text of words(fast)) t.strictSame(pattern(text), [], text)
   t.strictSame(pattern('^[^@]+@[^@]+\\.[^@]+$', { maxLength: 100 }), [])
   t.match(pattern('^a$', {}), [/needs maxLength of at most 256/])
   t.match(pattern('^a$', { maxLength: 257 }), [/needs maxLength/])
   for (const text of [
-    '^(a+)+$',
-    '^(?:a*)*$',
-    '^(a|b)*$',
-    '^((a+))+$',
-    '^(a{2,}){3}$',
-    '^((a|b))+$',
-    '^a*b*c*d*$',
-    'a*a*b',
+    ...words('^(a+)+$ ^(?:a*)*$ ^(a|b)*$ ^((a+))+$ ^(a{2,}){3}$ ^((a|b))+$ ^a*b*c*d*$ a*a*b'),
+    ...words(String.raw`^(?:(?:a+)?)+$ ^(?:a?){26}a{26}$ ^(?:a?)*$ ^(a*)\1b$ ^(?<x>a*)\k<x>b$`),
     `^${'(a|aa)'.repeat(30)}$`,
     `^${'a?'.repeat(30)}${'a'.repeat(30)}$`,
-    '^(?:(?:a+)?)+$',
-    '^(?:a?){26}a{26}$',
-    '^(?:a?)*$',
-    '^(a*)\\1b$',
-    '^(?<x>a*)\\k<x>b$',
   ])
     t.match(pattern(text), [/could keep it busy/], text)
 })
@@ -361,18 +284,8 @@ t.test('a number of the file that a double does not keep is a fault', async (t) 
 t.test('set fills in values of the path, and each of them under one name', async (t) => {
   const set = (value: unknown, more: object = {}) =>
     faults({ body: { any: true, set: value }, ...more }, WRITE)
-  t.strictSame(
-    set({
-      wType: 'X',
-      count: 1,
-      flag: true,
-      none: null,
-      thingID: '{thingId}',
-      wac: '{wac}',
-      account: '{wac}',
-    }),
-    [],
-  )
+  const constants = { wType: 'X', count: 1, flag: true, none: null }
+  t.strictSame(set({ ...constants, thingID: '{thingId}', wac: '{wac}', account: '{wac}' }), [])
   t.match(set({ a: '{other}' }), [/names \{other\}, which the path does not have/])
   t.match(set({ thing_id: 7 }), [/must be "\{thingId\}"/])
   t.match(set({ WAC: 'ACME' }), [/must be "\{wac\}"/])
@@ -387,14 +300,11 @@ t.test(
   async (t) => {
     t.match(faults({ application: true }, WRITE), [/is for GET only/])
     t.match(faults({ application: 'yes' }), [/must be true or false/])
-    const file = t.testdir({
-      'o.json': JSON.stringify({ operations: { Read: { ...GOOD, application: true } } }),
-    })
-    const OPERATIONS_FILE = `${file}/o.json`
-    t.strictSame(faultsOf({ OPERATIONS_FILE }), [
+    const file = fileOf(t, { Read: { ...GOOD, application: true } })
+    t.strictSame(faultsOf(file), [
       'OPERATIONS_FILE /operations/Read/application needs the client flow in OAUTH_FLOWS',
     ])
-    t.strictSame(faultsOf({ OPERATIONS_FILE, OAUTH_FLOWS: 'code,client' }), [])
+    t.strictSame(faultsOf({ ...file, OAUTH_FLOWS: 'code,client' }), [])
   },
 )
 
@@ -402,29 +312,17 @@ t.test(
   '"none" is a fault while WAC_ALLOWED is set, unless the operation is of the application',
   async (t) => {
     const read = { method: 'GET', path: '/WUM', account: 'none' }
-    const folder = t.testdir({
-      'user.json': JSON.stringify({ operations: { Read: read } }),
-      'application.json': JSON.stringify({ operations: { Read: { ...read, application: true } } }),
-    })
     const WAC_ALLOWED = 'DEMO'
-    t.strictSame(faultsOf({ OPERATIONS_FILE: `${folder}/user.json` }), [])
-    t.match(faultsOf({ OPERATIONS_FILE: `${folder}/user.json`, WAC_ALLOWED }), [
-      /\/account must not be "none" while WAC_ALLOWED/,
-    ])
-    t.strictSame(
-      faultsOf({ OPERATIONS_FILE: `${folder}/application.json`, WAC_ALLOWED, OAUTH_FLOWS: 'client' }),
-      [],
-    )
+    const ofUser = fileOf(t, { Read: read })
+    t.strictSame(faultsOf(ofUser), [])
+    t.match(faultsOf({ ...ofUser, WAC_ALLOWED }), [/\/account must not be "none" while WAC_ALLOWED/])
+    const ofApplication = fileOf(t, { Read: { ...read, application: true } })
+    t.strictSame(faultsOf({ ...ofApplication, WAC_ALLOWED, OAUTH_FLOWS: 'client' }), [])
   },
 )
 
 t.test('a path that is an endpoint of the authorization server on the same origin is a fault', async (t) => {
-  const file = (path: string) => {
-    const folder = t.testdir({
-      'o.json': JSON.stringify({ operations: { Write: { method: 'POST', path, account: 'none' } } }),
-    })
-    return `${folder}/o.json`
-  }
+  const file = (path: string) => fileOf(t, { Write: { method: 'POST', path, account: 'none' } })
   const host = 'https://api.example.com'
   for (const [path, env] of [
     ['/oauth/token', { AUTH_URL: host }],
@@ -434,17 +332,13 @@ t.test('a path that is an endpoint of the authorization server on the same origi
     ['/revoke/x', { OAUTH_REVOCATION_URL: `${host}/revoke/x` }],
     ['/oauth/token', { AUTH_URL: `${host}/v1`, BASE_URL: `${host}/v1` }],
   ] as [string, Env][])
-    t.match(
-      faultsOf({ ...env, OPERATIONS_FILE: file(path) }),
-      [/\/path is an endpoint of the authorization server/],
-      path,
-    )
+    t.match(faultsOf({ ...env, ...file(path) }), [/\/path is an endpoint of the authorization server/], path)
   for (const [path, env] of [
     ['/oauth/token', {}],
     ['/oauth/token', { AUTH_URL: host, BASE_URL: `${host}/api` }],
     ['/oauth/other', { AUTH_URL: host }],
   ] as [string, Env][])
-    t.strictSame(faultsOf({ ...env, OPERATIONS_FILE: file(path) }), [], path)
+    t.strictSame(faultsOf({ ...env, ...file(path) }), [], path)
 })
 
 t.test('two declarations must not match the same request, those built in included', async (t) => {
@@ -520,15 +414,8 @@ t.test(
 )
 
 t.test('an identity of an account needs WAC', async (t) => {
-  const declared = (operation: object) => {
-    const folder = t.testdir({
-      'operations.json': JSON.stringify({
-        operations: { Me: { method: 'GET', ...operation } },
-        identity: { operation: 'Me', id: '/id' },
-      }),
-    })
-    return { OPERATIONS_FILE: `${folder}/operations.json` }
-  }
+  const identity = { operation: 'Me', id: '/id' }
+  const declared = (operation: object) => fileOf(t, { Me: { method: 'GET', ...operation } }, { identity })
   const ofAccount = declared({ path: '/{wac}/me' })
   t.match(faultsOf(ofAccount), [/^OPERATIONS_FILE \/identity\/operation .*WAC must be set$/])
   t.ok(configOf({ ...ofAccount, WAC: 'DEMO' }).identity)

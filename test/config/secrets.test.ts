@@ -55,6 +55,7 @@ t.test('only secrets may be in files', async (t) => {
 t.test('no fault shows a secret', async (t) => {
   const marked = 'MARKED'
   const long = `${marked}-0123456789-0123456789-0123456789`
+  const redis = ['/x@redis', '#x@redis', '%zz@redis', `@redis,${marked}`, '@redis:0', `@redis/${marked}`]
   const faulty: Env[] = [
     { CLIENT_SECRET: `${marked}\n` },
     { SESSION_SECRET: marked },
@@ -66,12 +67,7 @@ t.test('no fault shows a secret', async (t) => {
     { BASE_URL: `https://api.example.com/?key=${marked}` },
     { REDIS_URL: marked },
     { REDIS_URL: `http://:${marked}@redis` },
-    { REDIS_URL: `redis://:${marked}/x@redis` },
-    { REDIS_URL: `redis://:${marked}#x@redis` },
-    { REDIS_URL: `redis://:${marked}%zz@redis` },
-    { REDIS_URL: `redis://:${marked}@redis,${marked}` },
-    { REDIS_URL: `redis://:${marked}@redis:0` },
-    { REDIS_URL: `redis://:${marked}@redis/${marked}` },
+    ...redis.map((rest) => ({ REDIS_URL: `redis://:${marked}${rest}` })),
     { REDIS_URL: `redis-cluster://:${marked}@redis/${marked}` },
     { REDIS_URL: `redis-sentinel://:${marked}@redis/${marked}/${marked}` },
   ]

@@ -25,20 +25,8 @@ t.test('UPSTREAM_HEADERS takes 16 fields, and a value of 1 to 4096 characters', 
   t.equal(json(fields(16)), '')
   t.equal(json(fields(17)), 'UPSTREAM_HEADERS must have at most 16 fields, but has 17')
   t.equal(json({ 'X-Long': 'v'.repeat(4096) }), '')
-  for (const value of [
-    '',
-    ' v',
-    'v ',
-    'a\tb',
-    'a\nb',
-    'a\r\nX: y',
-    'ä',
-    '\u0000',
-    'v'.repeat(4097),
-    1,
-    null,
-    {},
-  ])
+  const texts = ['', ' v', 'v ', 'a\tb', 'a\nb', 'a\r\nX: y', 'ä', '\u0000', 'v'.repeat(4097)]
+  for (const value of [...texts, 1, null, {}])
     t.match(
       json({ 'X-Key': value }),
       /^UPSTREAM_HEADERS must give X-Key 1 to 4096 characters of visible ASCII/,
@@ -55,34 +43,15 @@ t.test('a name twice in UPSTREAM_HEADERS, in any case, is a fault that names it'
     t.match(faultOf(text), /^UPSTREAM_HEADERS names x-key twice$/i)
 })
 
-for (const name of [
-  ...['host', 'connection', 'keep-alive', 'te', 'trailer', 'transfer-encoding', 'upgrade', 'expect', 'via'],
-  ...[
-    'authorization',
-    'cookie',
-    'user-agent',
-    'x-request-id',
-    'traceparent',
-    'tracestate',
-    'range',
-    'forwarded',
-  ],
-  ...['x-http-method-override', 'x-http-method', 'x-method-override', '_method'],
-  ...['content-type', 'Content-Length', 'content-x', 'accept', 'Accept-Encoding', 'acceptance', 'if-match'],
-  ...[
-    'If-Anything',
-    'proxy-authorization',
-    'Proxy-X',
-    'x-forwarded-for',
-    'X-Forwarded-Anything',
-    'HOST',
-    'Te',
-  ],
-]) {
-  t.test(`UPSTREAM_HEADERS must not set ${name}`, async (t) => {
+t.test('UPSTREAM_HEADERS must not set a field that the server or the connection sets', async (t) => {
+  for (const name of [
+    'host HOST connection keep-alive te Te trailer transfer-encoding upgrade expect via authorization cookie',
+    'user-agent x-request-id traceparent tracestate range forwarded x-http-method-override x-http-method',
+    'x-method-override _method content-type Content-Length content-x accept Accept-Encoding acceptance if-match',
+    'If-Anything proxy-authorization Proxy-X x-forwarded-for X-Forwarded-Anything',
+  ].flatMap((names) => names.split(' ')))
     t.equal(json({ [name]: 's3cret' }), `UPSTREAM_HEADERS must not set ${name}`)
-  })
-}
+})
 
 t.test('a name in UPSTREAM_HEADERS that is no header name is a fault that quotes it', async (t) => {
   for (const name of ['', 'X Key', 'X:Key', 'Ä', 'X\n'])
@@ -112,9 +81,10 @@ t.test('UPSTREAM_INVALID_TOKEN is a list of shapes, each a status, a pointer and
       '400:/a~1b=c',
       '400:/a=b c',
       '400:/a=b=c',
-      `400:/a=${'v'.repeat(65)}`,
+      '400:/a=b,',
+      '400: /a=b',
     ],
-    ...['400:/a=b,', '400: /a=b'],
+    `400:/a=${'v'.repeat(65)}`,
   ])
     t.match(
       faultsOf({ UPSTREAM_INVALID_TOKEN: text }),
