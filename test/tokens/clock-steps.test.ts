@@ -1,5 +1,5 @@
 import t from 'tap'
-import { createVirtualReplicas } from './virtual-replicas.ts'
+import { createVirtualReplicas, oneSession } from './virtual-replicas.ts'
 
 const HOUR = 3_600_000
 
@@ -7,14 +7,10 @@ for (const hours of [-1, 1]) {
   for (const whose of ['wall', 'store'] as const) {
     const clock = whose === 'wall' ? 'process' : 'store'
     t.test(`a ${clock} clock that steps by ${hours} h delays no background refresh`, async (t) => {
-      const { time, steps, addReplica, addSession, presentations, shared, request } = createVirtualReplicas(
-        t,
-        {
-          idleMs: 6 * HOUR,
-        },
-      )
-      const replica = addReplica()
-      const key = await addSession(replica, 1, 600)
+      const { time, steps, presentations, shared, request, replica, key } = await oneSession(t, {
+        lifeSeconds: 600,
+        idleMs: 6 * HOUR,
+      })
       await time.advance(60_000)
       steps[whose] = hours * HOUR
       await time.advance(540_000)
@@ -41,10 +37,10 @@ t.test('a process clock that steps back by an hour keeps the breaker open no lon
 })
 
 t.test('a replica with a slow clock writes no wait that prevents others from refreshing', async (t) => {
-  const { time, steps, addReplica, addSession, behave, request } = createVirtualReplicas(t)
-  const [replica, other] = [addReplica(), addReplica()]
-  await time.advance(6_000)
-  const key = await addSession(replica, 1, 30)
+  const { time, steps, behave, request, replica, other, key } = await oneSession(t, {
+    lifeSeconds: 30,
+    replicas: 2,
+  })
   await replica.tokens.stop()
   behave({ kind: 'in_doubt', rotates: false })
   await time.advance(31_000)
@@ -58,10 +54,7 @@ t.test('a replica with a slow clock writes no wait that prevents others from ref
 })
 
 t.test('a store clock that steps back by an hour extends no lease', async (t) => {
-  const { time, steps, addReplica, addSession, crash, behave, request } = createVirtualReplicas(t)
-  const [replica, other] = [addReplica(), addReplica()]
-  await time.advance(6_000)
-  const key = await addSession(replica, 1, 0)
+  const { time, steps, crash, behave, request, replica, other, key } = await oneSession(t, { replicas: 2 })
   behave({ kind: 'unavailable', ms: 60_000 })
   void request(replica, key)
   await time.advance(500)
@@ -77,12 +70,11 @@ t.test('a store clock that steps back by an hour extends no lease', async (t) =>
 t.test(
   'a process whose clock is past both limits refuses no session that the store clock keeps alive',
   async (t) => {
-    const { time, steps, addReplica, addSession, request } = createVirtualReplicas(t, {
+    const { time, steps, request, replica, key } = await oneSession(t, {
+      lifeSeconds: 600,
       idleMs: 2 * HOUR,
       maxMs: 3 * HOUR,
     })
-    const replica = addReplica()
-    const key = await addSession(replica, 1, 600)
     await time.advance(6_000)
     for (const hours of [2, 4]) {
       steps.wall = hours * HOUR
@@ -97,9 +89,7 @@ t.test(
 )
 
 t.test('a step of the store clock by an hour ends no session that is in use', async (t) => {
-  const { time, steps, addReplica, addSession, shared } = createVirtualReplicas(t, { idleMs: HOUR / 2 })
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 600)
+  const { time, steps, shared, replica, key } = await oneSession(t, { lifeSeconds: 600, idleMs: HOUR / 2 })
   await time.advance(60_000)
   steps.store = HOUR
   for (let minute = 0; minute < 90; minute += 1) {

@@ -10,7 +10,7 @@ import { until } from '../helpers/wait.ts'
 import { newKey, redisStore, singleTarget } from '../store/stores.ts'
 
 const LIFE_SECONDS = 9
-const SESSIONS = 5
+const SESSIONS = 2
 
 t.test('sessions of version 0.2, whose due queue had 16 keys, are refreshed in the background', async (t) => {
   const redis = await startRedis(t)

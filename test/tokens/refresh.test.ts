@@ -1,15 +1,12 @@
 import t, { type Test } from 'tap'
 import { type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
 import { leaseMs, resetAfterMs } from '../../src/tokens/rules.ts'
-import { createVirtualReplicas, TIMEOUT_MS, TIMING } from './virtual-replicas.ts'
+import { leaseRequest } from '../store/stores.ts'
+import { createVirtualReplicas, LIFE_SECONDS, oneSession, TIMEOUT_MS, TIMING } from './virtual-replicas.ts'
 
 t.test('after a doubt a slow response is still awaited, and no other presentation is made', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const other = addReplica()
-  // A process that has just started cannot rely on its observations of others.
-  await time.advance(5_000)
-  const key = await addSession(replica, 1, 0)
+  const setup = await oneSession(t, { replicas: 2 })
+  const { time, behave, presentations, request, shared, replica, other, key } = setup
   behave({ kind: 'in_doubt', rotates: false })
   t.match(await request(replica, key), { kind: 'wait' })
   // The access token has expired. A server that is slow after an outage rotates at the first presentation.
@@ -27,10 +24,9 @@ t.test('after a doubt a slow response is still awaited, and no other presentatio
 t.test(
   'no replica presents a refresh token while an earlier presentation may still get a response',
   async (t) => {
-    const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t)
-    const [replica, other] = [addReplica(), addReplica()]
-    await time.advance(5_000)
-    const key = await addSession(replica, 1, 0)
+    const { time, behave, presentations, request, shared, replica, other, key } = await oneSession(t, {
+      replicas: 2,
+    })
     behave({ kind: 'granted', ms: 29_000, early: true })
     const asked = request(replica, key)
     await time.advance(10_600)
@@ -52,10 +48,7 @@ t.test(
 )
 
 t.test('a presentation without a response for 30 seconds is reset before the next one is sent', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
-  const [replica, other] = [addReplica(), addReplica()]
-  await time.advance(5_000)
-  const key = await addSession(replica, 1, 0)
+  const { time, behave, presentations, request, replica, other, key } = await oneSession(t, { replicas: 2 })
   behave({ kind: 'granted', ms: 600_000 })
   const asked = request(replica, key)
   await time.advance(10_600)
@@ -73,11 +66,10 @@ t.test('a presentation without a response for 30 seconds is reset before the nex
 })
 
 t.test('a holder that could not renew its lease during a store outage takes it again', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, storeDown, shared } =
-    createVirtualReplicas(t)
-  const [replica, other] = [addReplica(), addReplica()]
-  await time.advance(5_000)
-  const key = await addSession(replica, 1, 0)
+  const { time, behave, presentations, request, storeDown, shared, replica, other, key } = await oneSession(
+    t,
+    { replicas: 2 },
+  )
   behave({ kind: 'granted', ms: 25_000, early: true })
   const asked = request(replica, key)
   await time.advance(100)
@@ -95,9 +87,7 @@ t.test('a holder that could not renew its lease during a store outage takes it a
 })
 
 t.test('a request that hangs is aborted although its session has ended', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 0)
+  const { time, behave, presentations, request, replica, key } = await oneSession(t)
   behave({ kind: 'granted', ms: 600_000 })
   void request(replica, key)
   await time.advance(100)
@@ -107,10 +97,9 @@ t.test('a request that hangs is aborted although its session has ended', async (
 })
 
 t.test('a holder whose lease the store has lost takes it again', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t)
-  const [replica, other] = [addReplica(), addReplica()]
-  await time.advance(5_000)
-  const key = await addSession(replica, 1, 0)
+  const { time, behave, presentations, request, shared, replica, other, key } = await oneSession(t, {
+    replicas: 2,
+  })
   behave({ kind: 'granted', ms: 9_000 })
   const attempts: string[] = []
   const begin = shared.beginRefresh
@@ -135,23 +124,14 @@ t.test('a holder whose lease the store has lost takes it again', async (t) => {
 
 /** A session whose refresh token another process presented. That process was stopped and does not renew its lease. */
 async function presentedElsewhere(t: Test, attempt: string) {
-  const setup = createVirtualReplicas(t)
-  const replica = setup.addReplica()
-  await setup.time.advance(5_000)
-  const key = await setup.addSession(replica, 1, 0)
-  const request = {
-    gen: 1,
-    attempt,
-    leaseMs: leaseMs(TIMEOUT_MS),
-    openMs: 40_000,
-    livesMs: 0,
-    forcedWindowMs: 0,
-  }
-  await setup.shared.beginRefresh(key, request)
+  const setup = await oneSession(t, { upMs: 5_000 })
+  const { replica, key } = setup
+  const lease = { leaseMs: leaseMs(TIMEOUT_MS), openMs: 40_000 }
+  await setup.shared.beginRefresh(key, leaseRequest(attempt, lease))
   setup.behave({ kind: 'refused' })
   await setup.time.advance(15_100)
   t.match(await setup.request(replica, key), { kind: 'wait' })
-  return { ...setup, replica, key }
+  return setup
 }
 
 t.test('a refusal does not end a session while an earlier presentation may still be granted', async (t) => {
@@ -177,9 +157,7 @@ t.test('a refusal ends the session once no earlier presentation can be granted',
 t.test(
   'a stopped process that resumes after its deadline still uses a response that has arrived',
   async (t) => {
-    const { time, addReplica, addSession, behave, request, shared } = createVirtualReplicas(t)
-    const replica = addReplica()
-    const key = await addSession(replica, 1, 0)
+    const { time, behave, request, shared, replica, key } = await oneSession(t)
     // Between the check that finds the deadline passed and the next one.
     behave({ kind: 'granted', ms: resetAfterMs(TIMEOUT_MS) + 100 })
     void request(replica, key)
@@ -189,9 +167,7 @@ t.test(
 )
 
 t.test('new tokens are stored although a renewal said that the lease is taken', async (t) => {
-  const { time, addReplica, addSession, behave, request, shared } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 0)
+  const { time, behave, request, shared, replica, key } = await oneSession(t)
   const { renewLease } = shared
   Object.assign(shared, { renewLease: async () => 'taken' })
   t.teardown(() => Object.assign(shared, { renewLease }))
@@ -201,22 +177,10 @@ t.test('new tokens are stored although a renewal said that the lease is taken', 
   t.equal((await shared.read(key))?.gen, 2, 'no other process had replaced them')
 })
 
-t.test('failures of single grants do not delay other sessions', async (t) => {
-  const { addReplica, addSession, behave, request } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const keys = await Promise.all(Array.from({ length: 6 }, (_, at) => addSession(replica, at, 0)))
-  behave({ kind: 'unavailable', ofThisGrant: true })
-  for (const key of keys.slice(0, 5)) t.match(await request(replica, key), { kind: 'wait' })
-  behave({ kind: 'granted' })
-  t.match(await request(replica, keys[5]!), { kind: 'token' })
-})
-
 t.test(
   'a process that was stalled before it sent does not count that against the token endpoint',
   async (t) => {
-    const { time, addReplica, addSession, presentations, request, shared } = createVirtualReplicas(t)
-    const replica = addReplica()
-    const key = await addSession(replica, 1, 0)
+    const { time, presentations, request, shared, replica, key } = await oneSession(t)
     const { beginRefresh } = shared
     shared.beginRefresh = async (...args) => {
       shared.beginRefresh = beginRefresh
@@ -237,9 +201,7 @@ t.test(
 )
 
 t.test('a process that was stalled while it connected does not count that either', async (t) => {
-  const { time, addReplica, addSession, behave, request, shared } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 0)
+  const { time, behave, request, shared, replica, key } = await oneSession(t)
   behave({ kind: 'unavailable', ms: 5_000, timedOut: true })
   const asked = request(replica, key)
   await time.settle()
@@ -259,9 +221,7 @@ t.test('a process that was stalled while it connected does not count that either
 t.test(
   'a request that cannot be sent in time, without a stall, is a failure of the token endpoint',
   async (t) => {
-    const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
-    const replica = addReplica()
-    const key = await addSession(replica, 1, 0)
+    const { time, behave, request, replica, key } = await oneSession(t)
     behave({ kind: 'unavailable', ms: TIMEOUT_MS, timedOut: true })
     const asked = request(replica, key)
     await time.advance(TIMEOUT_MS + 10)
@@ -271,10 +231,7 @@ t.test(
 )
 
 t.test('a stalled process does not conclude that the token endpoint hangs', async (t) => {
-  const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
-  const replica = addReplica()
-  await time.advance(5_000)
-  const key = await addSession(replica, 1, 0)
+  const { time, behave, request, replica, key } = await oneSession(t, { upMs: 5_000 })
   behave({ kind: 'in_doubt', rotates: false })
   await request(replica, key)
   const failures = replica.tokens.consecutiveFailures()
@@ -289,21 +246,8 @@ t.test('a stalled process does not conclude that the token endpoint hangs', asyn
   t.match(await asked, { kind: 'token', session: { record: { gen: 2 } } })
 })
 
-t.test('a first presentation has its full timeout', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 0)
-  behave({ kind: 'granted', ms: 9_500 })
-  const asked = request(replica, key)
-  await time.advance(9_600)
-  t.match(await asked, { kind: 'token' })
-  t.equal(presentations.length, 1)
-})
-
 t.test('a lease that was granted without a reply is released, and leaves no doubt', async (t) => {
-  const { time, addReplica, addSession, loseReply, presentations, request, shared } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 0)
+  const { time, loseReply, presentations, request, shared, replica, key } = await oneSession(t)
   loseReply('beginRefresh')
   t.match(await request(replica, key), { kind: 'store_unavailable' })
   t.match(await shared.read(key), { doubts: 1 })
@@ -315,9 +259,7 @@ t.test('a lease that was granted without a reply is released, and leaves no doub
 })
 
 t.test('the back-off after a readable error is written once the store is back', async (t) => {
-  const { time, addReplica, addSession, behave, request, shared, storeDown } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 0)
+  const { time, behave, request, shared, storeDown, replica, key } = await oneSession(t)
   behave({ kind: 'unavailable', ms: 500 })
   const asked = request(replica, key)
   await time.settle()
@@ -332,10 +274,7 @@ t.test('the back-off after a readable error is written once the store is back', 
 t.test(
   'a refusal that could not be written ends the session when the store is back, without a request',
   async (t) => {
-    const { time, addReplica, addSession, behave, presentations, request, shared, storeDown } =
-      createVirtualReplicas(t)
-    const replica = addReplica()
-    const key = await addSession(replica, 1, 0)
+    const { time, behave, presentations, request, shared, storeDown, replica, key } = await oneSession(t)
     behave({ kind: 'refused', ms: 500 })
     const asked = request(replica, key)
     await time.settle()
@@ -354,9 +293,16 @@ t.test(
 t.test(
   'tokens that the store does not accept are served only by their holder, while it can read the record',
   async (t) => {
-    const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t)
-    const [holder, other] = [addReplica(), addReplica()]
-    const key = await addSession(holder, 1, 0)
+    const {
+      time,
+      behave,
+      presentations,
+      request,
+      shared,
+      replica: holder,
+      other,
+      key,
+    } = await oneSession(t, { replicas: 2 })
     behave({ kind: 'granted', ms: 500 })
     const asked = request(holder, key)
     await time.settle()
@@ -398,17 +344,8 @@ t.test('tokens that could not be stored are not served while the store cannot be
 })
 
 t.test('failures that are no outage of the server do not delay a session in doubt', async (t) => {
-  const { time, addReplica, addSession, loseReply, presentations, request, shared } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 0)
-  await shared.beginRefresh(key, {
-    gen: 1,
-    attempt: 'of a dead process',
-    leaseMs: 15_000,
-    openMs: 0,
-    livesMs: 0,
-    forcedWindowMs: 0,
-  })
+  const { time, loseReply, presentations, request, shared, replica, key } = await oneSession(t)
+  await shared.beginRefresh(key, leaseRequest('of a dead process', { leaseMs: 15_000 }))
   loseReply('claimDue', 1_000)
   await time.advance(15_001)
   t.match(await request(replica, key), { kind: 'token', session: { record: { gen: 2 } } })
@@ -416,17 +353,8 @@ t.test('failures that are no outage of the server do not delay a session in doub
 })
 
 t.test('an outage of the server delays a session in doubt by five seconds', async (t) => {
-  const { time, addReplica, addSession, presentations, request, shared, storeDown } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 0)
-  await shared.beginRefresh(key, {
-    gen: 1,
-    attempt: 'of another',
-    leaseMs: 15_000,
-    openMs: 0,
-    livesMs: 0,
-    forcedWindowMs: 0,
-  })
+  const { time, presentations, request, shared, storeDown, replica, key } = await oneSession(t)
+  await shared.beginRefresh(key, leaseRequest('of another', { leaseMs: 15_000 }))
   await time.advance(10_000)
   storeDown(true)
   await time.advance(6_000)
@@ -439,9 +367,7 @@ t.test('an outage of the server delays a session in doubt by five seconds', asyn
 })
 
 t.test('a session is not refused for a minute after a forced refresh that failed', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 3_600)
+  const { time, behave, presentations, request, replica, key } = await oneSession(t, { lifeSeconds: 3_600 })
   await time.advance(100_000)
   behave({ kind: 'unavailable' })
   t.match(await request(replica, key, 1), { kind: 'wait' })
@@ -453,9 +379,7 @@ t.test('a session is not refused for a minute after a forced refresh that failed
 })
 
 t.test('a new token that is refused at once is not refreshed again within a minute', async (t) => {
-  const { time, addReplica, addSession, presentations, request } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 3_600)
+  const { time, presentations, request, replica, key } = await oneSession(t, { lifeSeconds: 3_600 })
   t.match(await request(replica, key, 1), { kind: 'token', session: { record: { gen: 2 } } })
   await time.advance(20_000)
   t.match(await request(replica, key, 2), { kind: 'wait', why: 'forced_before' })
@@ -463,9 +387,7 @@ t.test('a new token that is refused at once is not refreshed again within a minu
 })
 
 t.test('tokens that arrive after the session ended are revoked', async (t) => {
-  const { time, addReplica, addSession, behave, request, revoked, shared } = createVirtualReplicas(t)
-  const [replica, other] = [addReplica(), addReplica()]
-  const key = await addSession(replica, 1, 0)
+  const { time, behave, request, revoked, shared, replica, other, key } = await oneSession(t, { replicas: 2 })
   behave({ kind: 'granted', ms: 3_000 })
   const asked = request(replica, key)
   await time.advance(100)
@@ -492,9 +414,7 @@ t.test('a caller learns why the session ended, also if the response comes just a
 })
 
 t.test('a refusal does not end a session whose tokens another replica replaced meanwhile', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 0)
+  const { time, behave, presentations, request, shared, replica, key } = await oneSession(t)
   behave({ kind: 'refused', ms: 3_000 })
   const asked = request(replica, key)
   await time.advance(100)
@@ -513,17 +433,10 @@ t.test('a refusal does not end a session whose tokens another replica replaced m
 t.test(
   'a presentation by a replica that died is repeated only when the access token has expired',
   async (t) => {
-    const { time, addReplica, addSession, presentations, request, shared } = createVirtualReplicas(t)
-    const replica = addReplica()
-    const key = await addSession(replica, 1)
-    await shared.beginRefresh(key, {
-      gen: 1,
-      attempt: 'of a dead process',
-      leaseMs: 15_000,
-      openMs: 0,
-      livesMs: 0,
-      forcedWindowMs: 0,
+    const { time, presentations, request, shared, replica, key } = await oneSession(t, {
+      lifeSeconds: LIFE_SECONDS,
     })
+    await shared.beginRefresh(key, leaseRequest('of a dead process', { leaseMs: 15_000 }))
     await time.advance(59_500)
     t.match(await request(replica, key), { kind: 'token', session: { record: { gen: 1 } } })
     t.equal(presentations.length, 0)
@@ -577,12 +490,7 @@ for (const [shutdownMs, waitsMs] of [
   [3_000, 2_000],
 ] as const) {
   t.test(`a stop of ${shutdownMs} ms waits ${waitsMs} for a response, and then resets it`, async (t) => {
-    const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(
-      t,
-      { shutdownMs },
-    )
-    const replica = addReplica()
-    const key = await addSession(replica, 1, 0)
+    const { time, behave, presentations, request, shared, replica, key } = await oneSession(t, { shutdownMs })
     behave({ kind: 'granted', ms: 60_000 })
     const asked = request(replica, key)
     await time.settle()

@@ -1,10 +1,12 @@
 import t from 'tap'
-import { createVirtualReplicas, type VirtualReplicas } from './virtual-replicas.ts'
+import { leaseRequest } from '../store/stores.ts'
+import { createVirtualReplicas, oneSession, type VirtualReplicas } from './virtual-replicas.ts'
 
 t.test('a request with a valid token waits at most one second for a refresh of its process', async (t) => {
-  const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
-  const replica = addReplica(() => 0.999)
-  const key = await addSession(replica, 1, 90)
+  const { time, behave, request, replica, key } = await oneSession(t, {
+    lifeSeconds: 90,
+    random: () => 0.999,
+  })
   await time.advance(61_000)
   behave({ kind: 'in_doubt', ms: 10_000, rotates: false })
   const startedAt = time.now()
@@ -23,9 +25,15 @@ t.test('a request with a valid token waits at most one second for a refresh of i
 })
 
 t.test("a request with a valid token does not wait for another process's refresh", async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
-  const [holder, other] = [addReplica(() => 0.999), addReplica(() => 0.999)]
-  const key = await addSession(holder, 1, 90)
+  const {
+    time,
+    behave,
+    presentations,
+    request,
+    replica: holder,
+    other,
+    key,
+  } = await oneSession(t, { lifeSeconds: 90, replicas: 2, random: () => 0.999 })
   await time.advance(61_000)
   behave({ kind: 'granted', ms: 500 })
   const first = request(holder, key)
@@ -49,9 +57,7 @@ t.test('a request without a valid token waits for the refresh, on any replica', 
 })
 
 t.test('a token that expires during the wait is not used', async (t) => {
-  const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
-  const replica = addReplica(() => 0.999)
-  const key = await addSession(replica, 1, 3)
+  const { time, behave, request, replica, key } = await oneSession(t, { lifeSeconds: 3, random: () => 0.999 })
   await replica.tokens.stop()
   await time.advance(2_500)
   behave({ kind: 'granted', ms: 2_000 })
@@ -90,9 +96,7 @@ t.test('while the token endpoint is down no request waits for a probe that hangs
 })
 
 t.test('a caller does not read in a busy loop if the record seems to change each time', async (t) => {
-  const { time, addReplica, addSession, request, shared } = createVirtualReplicas(t)
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 0)
+  const { time, request, shared, replica, key } = await oneSession(t)
   // As if a stale copy answered the reads.
   shared.beginRefresh = async () => ({ kind: 'replaced' })
   const before = replica.commands.get('read') ?? 0
@@ -106,17 +110,8 @@ t.test('a caller does not read in a busy loop if the record seems to change each
 t.test(
   'a request waits for a lease that is never released, but not longer than a token request may take',
   async (t) => {
-    const { time, addReplica, addSession, request, shared, presentations } = createVirtualReplicas(t)
-    const replica = addReplica()
-    const key = await addSession(replica, 1, 0)
-    await shared.beginRefresh(key, {
-      gen: 1,
-      attempt: 'of a dead process',
-      leaseMs: 15_000,
-      openMs: 0,
-      livesMs: 0,
-      forcedWindowMs: 0,
-    })
+    const { time, request, shared, presentations, replica, key } = await oneSession(t)
+    await shared.beginRefresh(key, leaseRequest('of a dead process', { leaseMs: 15_000 }))
     const asked = request(replica, key)
     await time.advance(10_600)
     t.match(await asked, { kind: 'wait' })
@@ -178,9 +173,10 @@ t.test('a pause of the store delays no request with a valid token', async (t) =>
 })
 
 t.test('a plain refresh that failed does not count as the forced one', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request } = createVirtualReplicas(t)
-  const replica = addReplica(() => 0.999)
-  const key = await addSession(replica, 1, 90)
+  const { time, behave, presentations, request, replica, key } = await oneSession(t, {
+    lifeSeconds: 90,
+    random: () => 0.999,
+  })
   await replica.tokens.stop()
   await time.advance(61_000)
   behave({ kind: 'unavailable', ms: 500 })
@@ -196,9 +192,10 @@ t.test('a plain refresh that failed does not count as the forced one', async (t)
 })
 
 t.test('a forced refresh is the next one after a plain one that failed', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, shared } = createVirtualReplicas(t)
-  const replica = addReplica(() => 0.999)
-  const key = await addSession(replica, 1, 90)
+  const { time, behave, presentations, request, shared, replica, key } = await oneSession(t, {
+    lifeSeconds: 90,
+    random: () => 0.999,
+  })
   await replica.tokens.stop()
   await time.advance(61_000)
   behave({ kind: 'unavailable', ms: 500 })
@@ -240,9 +237,7 @@ t.test('a session without a refresh token ends with its access token', async (t)
 t.test(
   "a request that waits for another replica's refresh reads the record four times a second",
   async (t) => {
-    const { time, addReplica, addSession, behave, request } = createVirtualReplicas(t)
-    const [holder, other] = [addReplica(), addReplica()]
-    const key = await addSession(holder, 1, 0)
+    const { time, behave, request, replica: holder, other, key } = await oneSession(t, { replicas: 2 })
     behave({ kind: 'granted', ms: 3_000 })
     const first = request(holder, key)
     await time.settle()

@@ -359,6 +359,24 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
   }
 }
 
+interface OneSession extends Partial<typeof LIMITS> {
+  lifeSeconds?: number
+  replicas?: number
+  /** Until the session begins. A process that has just started cannot rely on its observations of others. */
+  upMs?: number
+  random?: () => number
+}
+
+/** A fleet of one or more replicas and one session, by default with an access token that has expired. */
+export async function oneSession(t: Teardown, options: OneSession = {}) {
+  const { lifeSeconds = 0, replicas = 1, upMs = replicas > 1 ? 6_000 : 0, random, ...limits } = options
+  const setup = createVirtualReplicas(t, limits)
+  for (let count = 0; count < replicas; count += 1) setup.addReplica(random)
+  await setup.time.advance(upMs)
+  const [replica, other] = setup.replicas as [Replica, Replica]
+  return { ...setup, replica, other, key: await setup.addSession(replica, 1, lifeSeconds) }
+}
+
 function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => signal.addEventListener('abort', () => resolve(), { once: true }))
 }
