@@ -381,8 +381,13 @@ export class InvariantChecker {
   deleted(server: RedisServer, key: RecordKey, reason: string): void {
     this.note(server.name, `record ${key.slice(0, 6)} ends: ${reason === '' ? 'no reason' : reason}`)
     const session = this.sessions.get(key)
-    if (session === undefined || this.superseded.has(server)) return
+    if (session === undefined) return
     const { now } = this.#clock
+    if (this.superseded.has(server)) {
+      // It began there after the failover: no other server has it.
+      if (this.#recordOf(key) === null) session.deletedAt ??= now
+      return
+    }
     const lived = this.lives(session)
     session.deletedAt ??= now
     session.deletedReason = reason
