@@ -1,6 +1,7 @@
 import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../src/store/redis/commands.ts'
 import { CONNECT_TIMEOUT_MS, RECONNECT_MAX_MS } from '../../src/store/redis/connection.ts'
-import { LOOK_EVERY_MS, NO_WRITES, SILENT_AFTER_MS, SILENT_LOOKS } from '../../src/store/redis/health.ts'
+import { NO_WRITES, UNREACHED_AFTER_MS } from '../../src/store/redis/health.ts'
+import { LOOK_EVERY_MS, SILENT_LOOKS } from '../../src/store/redis/silence.ts'
 import { type StoreHealth, StoreUnavailable } from '../../src/store/store.ts'
 import type { Random } from './random.ts'
 import { ErrorReply, type RedisServer } from './simulated-redis.ts'
@@ -399,7 +400,9 @@ export class FleetTransport implements Transport {
 
   #isUnreached = (): boolean => {
     if (!this.#lost) return false
-    return !this.commands.some(({ ready }) => ready) || this.clock.now - this.#lastReplyAt > SILENT_AFTER_MS
+    return (
+      !this.commands.some(({ ready }) => ready) || this.clock.now - this.#lastReplyAt > UNREACHED_AFTER_MS
+    )
   }
 
   connected({ master }: Connection): void {

@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis'
 import t, { type Test } from 'tap'
 import { createMemoryQueue } from '../../src/store/memory/queue.ts'
+import { createRedisKeys } from '../../src/store/redis/keys.ts'
 import { createRedisQueue } from '../../src/store/redis/queue.ts'
 import type { DueQueue } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
@@ -19,7 +20,7 @@ const QUEUES: Record<string, MakeQueue> = {
     const client = openCommands(t, singleTarget((await startRedis(t)).port)) as Redis
     await untilConnected(client)
     const seen = { now: Date.now() + 10 * 365 * 24 * HOUR, history: 'aaaaaaaa' }
-    return { queue: createRedisQueue(scriptsAt(client, seen), PREFIX), seen }
+    return { queue: createRedisQueue(scriptsAt(client, seen), createRedisKeys(PREFIX).due), seen }
   },
   async memory() {
     const seen = { now: Date.now() }

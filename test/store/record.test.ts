@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import type { Redis } from 'ioredis'
 import t from 'tap'
 import { type RecordState, recordMembers, type StoredRecord, unexpired } from '../../src/store/record.ts'
+import { createRedisKeys } from '../../src/store/redis/keys.ts'
 import { createRedisRecords } from '../../src/store/redis/records.ts'
 import type { NewRecord } from '../../src/store/store.ts'
 import { startRedis } from '../helpers/redis.ts'
@@ -167,7 +168,7 @@ t.test(
     const seen = { now: START, history: 'aaaaaaaa' }
     let wall = START
     const scripts = createRedisRecords(scriptsAt(client, seen), {
-      prefix: PREFIX,
+      redisKeys: createRedisKeys(PREFIX),
       idleMs: IDLE_MS,
       wall: () => wall,
     })

@@ -36,12 +36,12 @@ for (const [name, start] of Object.entries(ONE_SERVER)) {
     const health = createCommandHealth(client)
     await until('it is connected', () => client.status === 'ready')
     t.equal(await client.set('a', '1'), 'OK')
-    health.succeeded()
-    t.equal(health.failed(new Error('a command found no connection'), 'a'), false, 'it is connected')
+    health.noteSuccess()
+    t.equal(health.noteFailure(new Error('a command found no connection'), 'a'), false, 'it is connected')
     for (const node of client instanceof Cluster ? client.nodes() : [client]) {
       node.stream.end()
       t.equal(node.status, 'ready')
     }
-    t.equal(health.failed(new Error('a command found no connection'), 'a'), true)
+    t.equal(health.noteFailure(new Error('a command found no connection'), 'a'), true)
   })
 }

@@ -23,6 +23,7 @@ export interface Commands {
 
 /** Requests have to learn within a second that the store does not reply. */
 export const COMMAND_TIMEOUT_MS = 800
+/** The part of it that begins only when the process runs, so that a stalled one leaves this time for a reply. */
 export const LAST_STEP_MS = 100
 
 export function createCommands({ client, health, observe }: CommandsOptions): Commands {
@@ -34,10 +35,11 @@ export function createCommands({ client, health, observe }: CommandsOptions): Co
     try {
       const reply = await inTime(work())
       ok = true
-      health.succeeded()
+      health.noteSuccess()
       return reply
     } catch (cause) {
-      throw new StoreUnavailable(health.explain(cause), health.failed(cause, redisKey))
+      const isUnreached = health.noteFailure(cause, redisKey)
+      throw new StoreUnavailable(health.explain(cause), isUnreached)
     } finally {
       observe(command, (performance.now() - startedAt) / 1_000, ok)
     }
@@ -60,7 +62,7 @@ export function createCommands({ client, health, observe }: CommandsOptions): Co
 export function inTime<T>(reply: Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const giveUp = (): void => reject(new Error('no reply in time'))
-    // In two steps, since the command may not leave before the first one ends.
+    // In two steps: in a process that is stalled the command leaves only after the first timer has fired.
     const lastStep = (): void => {
       timer = setTimeout(() => setImmediate(giveUp), LAST_STEP_MS)
     }

@@ -3,8 +3,9 @@ import { Cluster, Redis, type RedisOptions } from 'ioredis'
 import type { RedisAddress, RedisTarget } from '../../config/redis-url.ts'
 import type { Secret } from '../../secret.ts'
 import { ErrorHandlingConnector } from './connector.ts'
-import { type RedisClient, reasonOf, watchSilence } from './health.ts'
+import { type RedisClient, reasonOf } from './health.ts'
 import { type Sentinels, watchSentinels } from './sentinels.ts'
+import { watchSilence } from './silence.ts'
 
 type ConnectionOptions = Omit<RedisOptions, 'replyMapping'>
 
@@ -160,7 +161,7 @@ function openCluster(nodes: readonly RedisAddress[], redisOptions: ConnectionOpt
     enableOfflineQueue: false,
     slotsRefreshTimeout: SLOTS_TIMEOUT_MS,
     retryDelayOnFailover: 100,
-    // Only `endRecord` works on two keys, and it has a way that does not wait.
+    // Only `end-record` works on two keys. After a TRYAGAIN `end` in records.ts writes them one at a time.
     retryDelayOnTryAgain: 1,
     maxRedirections: 6,
   })

@@ -2,6 +2,7 @@ import { Cluster, type Redis, ReplyError } from 'ioredis'
 import { CLOCK_TOLERANCE_MS } from '../store.ts'
 import { inTime } from './commands.ts'
 import type { RedisClient } from './health.ts'
+import { createRedisKeys } from './keys.ts'
 
 /** One master as its own `INFO` and `TIME` describe it; null where they are not permitted. */
 export interface RedisNode {
@@ -33,7 +34,7 @@ function deniedBy(error: unknown, command: string): string | null {
  * expires soon, so commands for other types fail, but only after the ACL was checked.
  */
 export function harmlessCommands(prefix: string): [command: string, ...args: string[]][] {
-  const key = `${prefix}ping`
+  const key = createRedisKeys(prefix).ping
   return [
     ['SET', key, '1', 'PX', '10000'],
     ['GET', key],

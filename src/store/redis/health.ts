@@ -6,12 +6,12 @@ export type RedisClient = Redis | Cluster
 /** What the results of commands and the state of connections show about the servers. */
 export interface CommandHealth {
   /** To be called when a command succeeded. */
-  succeeded(): void
+  noteSuccess(): void
   /**
    * To be called when a command failed, with a Redis key that it works on. Returns whether no part of the store could
    * be reached.
    */
-  failed(error: unknown, redisKey: string): boolean
+  noteFailure(error: unknown, redisKey: string): boolean
   /** The error of a failed command, for the log. If there was no connection it says why, instead of ioredis' text. */
   explain(error: unknown): unknown
   /** As in `StoreHealth`. */
@@ -20,8 +20,8 @@ export interface CommandHealth {
   msSinceIncident(redisKey: string): number
 }
 
-/** Less than the command timeout: where no command has had a reply for so long, none is reached. */
-export const SILENT_AFTER_MS = 700
+/** Less than the command timeout: a store that replied to no command for so long is not reached. */
+export const UNREACHED_AFTER_MS = 700
 
 /** What ioredis says of a command that found no connection or lost it. */
 const NO_CONNECTION =
@@ -36,13 +36,15 @@ export const NO_WRITES =
 /**
  * A server that replies with an error is reached, whatever it refuses. The same holds for one that refuses our
  * credentials, although commands find no connection then. A Cluster is reached while one of its nodes replies.
- * A command that is not allowed or takes too long is no incident: one that always fails would make it last for ever.
+ * A command that is not allowed or takes too long is no incident: some fail always, and incidents delay refreshes.
  */
 export function createCommandHealth(commands: RedisClient): CommandHealth {
   const listeners: (() => void)[] = []
   // By node in a Cluster: an incident at one shard says nothing about the others.
   const incidentAt = new Map<string, number>()
-  let lost = false
+  /** The last command had no reply. */
+  let unanswered = false
+  /** The server refused our credentials. */
   let refused = false
   let repliedAt = Number.NEGATIVE_INFINITY
   /** Why there is no connection; '' if nothing is known. */
@@ -64,21 +66,21 @@ export function createCommandHealth(commands: RedisClient): CommandHealth {
   }
 
   function isUnreached(): boolean {
-    if (!lost || refused) return false
-    return !isConnected(commands) || performance.now() - repliedAt > SILENT_AFTER_MS
+    if (!unanswered || refused) return false
+    return !isConnected(commands) || performance.now() - repliedAt > UNREACHED_AFTER_MS
   }
 
   return {
-    succeeded() {
-      lost = false
+    noteSuccess() {
+      unanswered = false
       refused = false
       connectionError = ''
       repliedAt = performance.now()
     },
-    failed(error, redisKey) {
-      lost = !(error instanceof ReplyError)
-      if (!lost) repliedAt = performance.now()
-      if (!lost && NO_WRITES.test(String(error))) noteIncident(nodeOf(commands, redisKey))
+    noteFailure(error, redisKey) {
+      unanswered = !(error instanceof ReplyError)
+      if (!unanswered) repliedAt = performance.now()
+      if (!unanswered && NO_WRITES.test(String(error))) noteIncident(nodeOf(commands, redisKey))
       return isUnreached()
     },
     explain(error) {
@@ -134,37 +136,4 @@ function onConnection(client: RedisClient, listener: (node: string) => void, nod
 function nodeOf(client: RedisClient, redisKey: string): string {
   if (!(client instanceof Cluster)) return ''
   return client.slots[new Command('get', [redisKey]).getSlot()]?.[0] ?? ''
-}
-
-export const LOOK_EVERY_MS = 400
-/** Silent looks in a row before a connection is closed: a little more than two seconds. */
-export const SILENT_LOOKS = 6
-
-/**
- * Closes each connection of the client that owes a reply and receives nothing for two seconds: its peer may have
- * vanished. It counts looks, while ioredis' `socketTimeout` measures time: a process that was held up, or its whole
- * machine, makes one look and then reads what came meanwhile.
- */
-export function watchSilence(client: Redis | Cluster): void {
-  // A Cluster has no connection of its own.
-  if (client instanceof Cluster) client.on('+node', watchOne)
-  else watchOne(client)
-}
-
-function watchOne(client: Redis): void {
-  let before = ''
-  let silent = 0
-
-  function look(): void {
-    const { stream, commandQueue } = client
-    const received = `${stream?.localPort} ${stream?.bytesRead}`
-    silent = commandQueue.length > 0 && received === before ? silent + 1 : 0
-    before = received
-    if (silent < SILENT_LOOKS) return
-    silent = 0
-    stream.destroy(new Error('no reply for two seconds'))
-  }
-
-  const timer = setInterval(look, LOOK_EVERY_MS).unref()
-  client.once('end', () => clearInterval(timer))
 }

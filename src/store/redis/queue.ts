@@ -1,11 +1,8 @@
 import type { DueClaim, DueQueue } from '../store.ts'
 import type { Commands } from './commands.ts'
 
-/** The queue of due sessions in Redis: one sorted set, so in a Cluster one slot. */
-export function createRedisQueue({ client, send, script }: Commands, prefix: string): DueQueue {
-  // Version 0.2 had 16 sorted sets with other names.
-  const redisKey = `${prefix}due`
-
+/** The queue of due sessions in Redis, a sorted set at this Redis key. */
+export function createRedisQueue({ client, send, script }: Commands, redisKey: string): DueQueue {
   return {
     async schedule(key, inMs) {
       if (inMs === null) await send('zrem', () => client.zrem(redisKey, key), redisKey)

@@ -14,9 +14,10 @@ import {
   type StoreUnavailable,
 } from '../store.ts'
 import type { Commands } from './commands.ts'
+import type { RedisKeys } from './keys.ts'
 
 interface RedisRecordsOptions {
-  prefix: string
+  redisKeys: Pick<RedisKeys, 'record' | 'end'>
   /** The idle limit of sessions. */
   idleMs: number
   /** The wall clock of this process. */
@@ -34,22 +35,11 @@ function isSlotMoving(cause: unknown): boolean {
   return cause instanceof Error && /TRYAGAIN |^Too many Cluster redirections/.test(cause.message)
 }
 
-/** The Redis key of a record. */
-export function redisKeyOf(prefix: string, key: RecordKey): string {
-  return `${prefix}s:${key}`
-}
-
 /** Records in Redis: each step is one command or one script, by the rules of ../record.ts. */
 export function createRedisRecords(
   { client, send, script }: Commands,
-  { prefix, idleMs, wall }: RedisRecordsOptions,
+  { redisKeys, idleMs, wall }: RedisRecordsOptions,
 ): Pick<SessionStore, RecordMember> {
-  const redisKey = {
-    record: (key: RecordKey): string => redisKeyOf(prefix, key),
-    /** In the slot of the record, so that one script may write both. */
-    end: (key: RecordKey): string => `${prefix}e:{${redisKeyOf(prefix, key)}}`,
-  }
-
   async function end(key: RecordKey, request: EndRequest = {}): Promise<EndResult> {
     const { gen, reason = '', attempt = '', successor = '', ifLimitPassed = false } = request
     const limits = [END_KEPT_MS, ifLimitPassed ? idleMs : '', CLOCK_TOLERANCE_MS]
@@ -57,38 +47,36 @@ export function createRedisRecords(
     const run = async (...keys: string[]) =>
       (await script('end-record', keys, ...args)) as [number, string, string]
     let oneAtATime = false
-    const both = run(redisKey.record(key), redisKey.end(key)).catch((error: StoreUnavailable) => {
+    const both = run(redisKeys.record(key), redisKeys.end(key)).catch((error: StoreUnavailable) => {
       oneAtATime = isSlotMoving(error.cause)
       // While their slot migrates, the two keys can only be written one at a time.
-      if (oneAtATime) return run(redisKey.record(key))
+      if (oneAtATime) return run(redisKeys.record(key))
       throw error
     })
-    const [code, tokens, why] = await both
+    const [code, tokensOrSuccessor, why] = await both
     if (code === 0) return { kind: 'precondition_failed' }
-    if (code === -1) return { kind: 'gone', successor: tokens === '' ? null : tokens }
+    if (code === -1) return { kind: 'gone', successor: tokensOrSuccessor === '' ? null : tokensOrSuccessor }
     if (oneAtATime && reason !== '') {
       // Without its reason the session has ended all the same.
-      await send('set', () => client.set(redisKey.end(key), why, 'PX', END_KEPT_MS)).catch(() => {})
+      await send('set', () => client.set(redisKeys.end(key), why, 'PX', END_KEPT_MS)).catch(() => {})
     }
-    return { kind: 'ended', tokens }
+    return { kind: 'ended', tokens: tokensOrSuccessor }
   }
 
   return {
     async create(key, { tokens, createdAt, endsAt, flow, client }, provisionalMs) {
       const limits = [createdAt, endsAt, flow, client, wall(), CLOCK_TOLERANCE_MS]
       const args = [Math.ceil(provisionalMs), toBytes(tokens), ...limits]
-      await script('create-record', redisKey.record(key), ...args)
+      await script('create-record', redisKeys.record(key), ...args)
     },
 
     async read(key) {
-      return toRecord(
-        await send('hmget', () => client.hmgetBuffer(redisKey.record(key), ...FIELDS), redisKey.record(key)),
-        idleMs,
-      )
+      const name = redisKeys.record(key)
+      return toRecord(await send('hmget', () => client.hmgetBuffer(name, ...FIELDS), name), idleMs)
     },
 
     async readState(key) {
-      const name = redisKey.record(key)
+      const name = redisKeys.record(key)
       const [gen, seen, ends] = await send('hmget', () => client.hmget(name, 'gen', 'seenAt', 'endsAt'), name)
       if (gen == null) return null
       const limits = { seenAt: Number(seen), endsAt: Number(ends) }
@@ -96,18 +84,18 @@ export function createRedisRecords(
     },
 
     async confirm(key) {
-      return (await script('confirm-record', redisKey.record(key), idleMs, RECORD_SLACK_MS)) === 1
+      return (await script('confirm-record', redisKeys.record(key), idleMs, RECORD_SLACK_MS)) === 1
     },
 
     async touch(key) {
-      return (await script('touch', redisKey.record(key), idleMs, RECORD_SLACK_MS)) === 1
+      return (await script('touch', redisKeys.record(key), idleMs, RECORD_SLACK_MS)) === 1
     },
 
     async beginRefresh(key, request): Promise<BeginRefreshResult> {
       const { gen, attempt, leaseMs, openMs, forcedWindowMs } = request
       const bounds = [pauseMsOf(request), openMs, longestBackOffMsOf(request)]
       const args = [gen, attempt, leaseMs, forcedWindowMs, ...bounds]
-      const reply = await script('begin-refresh', redisKey.record(key), ...args)
+      const reply = await script('begin-refresh', redisKeys.record(key), ...args)
       const [code, value, more = 0, age = -1] = reply as [number, number, number?, number?]
       switch (code) {
         case 1:
@@ -130,7 +118,7 @@ export function createRedisRecords(
     },
 
     async renewLease(key, { gen, attempt, doubts, leaseMs }) {
-      const reply = await script('renew-lease', redisKey.record(key), gen, attempt, doubts, leaseMs)
+      const reply = await script('renew-lease', redisKeys.record(key), gen, attempt, doubts, leaseMs)
       if (reply === -1) return 'gone'
       return reply === 1 ? 'held' : 'taken'
     },
@@ -138,24 +126,24 @@ export function createRedisRecords(
     async releaseLease(key, { attempt, inDoubt, retryInMs }) {
       const { gen, doubts } = inDoubt ?? { gen: 0, doubts: 0 }
       const retry = Math.ceil(retryInMs)
-      await script('release-lease', redisKey.record(key), attempt, doubts, retry, gen)
+      await script('release-lease', redisKeys.record(key), attempt, doubts, retry, gen)
     },
 
     async replaceTokens(key, { gen, attempt, tokens }): Promise<ReplaceTokensResult> {
       const args = [gen, attempt, toBytes(tokens)]
-      const reply = await script('replace-tokens', redisKey.record(key), ...args)
+      const reply = await script('replace-tokens', redisKeys.record(key), ...args)
       if (reply === -1) return { kind: 'gone' }
       return reply === 0 ? { kind: 'newer' } : { kind: 'replaced', written: reply === 1 }
     },
 
     async reseal(key, was, sealed) {
-      return (await script('reseal-tokens', redisKey.record(key), toBytes(was), toBytes(sealed))) === 1
+      return (await script('reseal-tokens', redisKeys.record(key), toBytes(was), toBytes(sealed))) === 1
     },
 
     end,
 
     async readEnd(key) {
-      const why = await send('get', () => client.get(redisKey.end(key)))
+      const why = await send('get', () => client.get(redisKeys.end(key)))
       if (why === null) return null
       const [reason = '', at] = why.split(' ')
       return { reason, at: Number(at) }

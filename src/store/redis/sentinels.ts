@@ -52,7 +52,8 @@ interface Waiting {
 
 /**
  * Follows the master that the Sentinels name: asks each of them every two seconds, and at once when one announces
- * a promotion. A superseded master that thaws still calls itself a master, so that alone proves nothing.
+ * a promotion. A connection to any other server is cut: a superseded master that thaws still calls itself a master.
+ * While no Sentinel replies, the connection stays.
  */
 export function watchSentinels({
   addresses,

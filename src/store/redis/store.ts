@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import type { Redis } from 'ioredis'
 import type { RedisTarget } from '../../config/redis-url.ts'
 import type { SessionStore } from '../store.ts'
@@ -6,8 +5,9 @@ import { createCommands } from './commands.ts'
 import { type ClientCertificate, openRedis } from './connection.ts'
 import { reportFindings, type StoreFinding } from './deployment-findings.ts'
 import { createCommandHealth, isRefusedLogin, reasonOf } from './health.ts'
+import { createRedisKeys } from './keys.ts'
 import { createRedisQueue } from './queue.ts'
-import { createRedisRecords, redisKeyOf } from './records.ts'
+import { createRedisRecords } from './records.ts'
 import { scanKeys } from './scan.ts'
 
 export interface RedisStoreOptions {
@@ -34,7 +34,8 @@ const RECORD_KEY = /^[0-9a-f]{64}$/
 
 /** The store over a single Redis, a Sentinel group or a Cluster; see `SessionStore` for its promises. */
 export function createRedisStore(options: RedisStoreOptions): SessionStore {
-  const { prefix } = options
+  const { prefix, idleMs } = options
+  const redisKeys = createRedisKeys(prefix)
   const connections = openRedis(options)
   const client = connections.commands
   const health = createCommandHealth(client)
@@ -83,34 +84,31 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     }
   }
 
-  const nonceKey = (nonce: string): string =>
-    `${prefix}n:${createHash('sha256').update(nonce).digest('base64url')}`
-
   return {
     async claimNonce(nonce, attempt, ttlMs) {
-      return (await script('claim-nonce', nonceKey(nonce), attempt, ttlMs)) === 1
+      return (await script('claim-nonce', redisKeys.nonce(nonce), attempt, ttlMs)) === 1
     },
 
     async nonceClaimed(nonce) {
-      return (await send('exists', () => client.exists(nonceKey(nonce)))) === 1
+      return (await send('exists', () => client.exists(redisKeys.nonce(nonce)))) === 1
     },
 
-    ...createRedisRecords(commands, { prefix, idleMs: options.idleMs, wall: Date.now }),
-    ...createRedisQueue(commands, prefix),
+    ...createRedisRecords(commands, { redisKeys, idleMs, wall: Date.now }),
+    ...createRedisQueue(commands, redisKeys.due),
 
     async *keys() {
-      const batches = scanKeys(commands, redisKeyOf(prefix, ''))
+      const batches = scanKeys(commands, redisKeys.record(''))
       for await (const batch of batches) yield batch.filter((key) => RECORD_KEY.test(key))
     },
 
     health: {
       onIncident: health.onIncident,
-      msSinceIncident: (key) => health.msSinceIncident(redisKeyOf(prefix, key)),
+      msSinceIncident: (key) => health.msSinceIncident(redisKeys.record(key)),
     },
 
     async ping() {
       // A write, since a demoted master still replies to PING.
-      await send('ping', () => client.set(`${prefix}ping`, '1', 'PX', 10_000))
+      await send('ping', () => client.set(redisKeys.ping, '1', 'PX', 10_000))
     },
 
     async close() {
