@@ -42,14 +42,14 @@ const MAX_TURNS = 100
 
 /**
  * Lets a server close while browsers keep connections open. Node would wait for a connection that never sent
- * a request, and cut off the rest of a response that a slow reader has not received.
+ * a request (nodejs/node#63452), and cut off the rest of a response that a slow reader has not received.
  */
 export function trackConnections(server: Server): Connections {
   const connections = new Set<Socket>()
   let accepted = 0
   let draining = false
   let closing = false
-  // Node calls a connection idle once its response is written, before a slow reader has received it.
+  // Node calls a connection idle once its response is written, before a slow reader has received it (nodejs/node#43890).
   server.closeIdleConnections = () => {}
 
   server.on('connection', (socket: Socket) => {
