@@ -94,7 +94,8 @@ await build({
   outdir: join(dist, 'client'),
 })
 for (const name of client) writeFileSync(join(dist, `client/${name}.d.ts`), declarationsOf(name))
-cpSync(join(root, 'client/package.json'), join(dist, 'client/package.json'))
+for (const name of ['package.json', 'README.md'])
+  cpSync(join(root, 'client', name), join(dist, 'client', name))
 cpSync(join(root, 'LICENSE'), join(dist, 'client/LICENSE'))
 
 cpSync(lua, join(dist, 'lua'), { recursive: true })

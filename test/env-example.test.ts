@@ -43,16 +43,22 @@ t.test(
 )
 
 t.test(
-  'docs/configuration.md lists exactly the variables that are read, with default and range',
+  'docs/configuration.md lists exactly the variables that are read, with default, range and words',
   async (t) => {
     t.strictSame(rows.map(({ name }) => name).sort(), names)
     for (const variable of variables) {
-      const [, name, fallback, accepts] = rows.find((row) => row.name === variable.name)?.cells ?? []
+      const { cells } = rows.find((row) => row.name === variable.name) ?? { cells: [] }
+      const [, name, fallback = ''] = cells
       t.equal(name, `\`${variable.name}\`${variable.secret ? ' (secret)' : ''}`)
-      t.equal(accepts, variable.kind.accepts, variable.name)
-      if (variable.required) t.equal(fallback, 'required', variable.name)
-      else if (variable.default !== null) t.equal(fallback, `\`${variable.default}\``, variable.name)
-      else t.notMatch(fallback, /^`|^required$|^$/, variable.name)
+      const [before, range] = fallback.split(' (')
+      if (variable.required) t.equal(before, 'required', variable.name)
+      else if (variable.default !== null) t.equal(before, `\`${variable.default}\``, variable.name)
+      else t.notMatch(before, /^`|^required$|^$/, variable.name)
+      const { accepts } = variable.kind
+      const [, least, most] = /^a whole number from (\d+) to (\d+)$/.exec(accepts) ?? []
+      if (least !== undefined) t.equal(range, `${least}–${most})`, variable.name)
+      const words = /one of (`.*`)/.exec(accepts)?.[1]?.split(', ') ?? []
+      for (const word of words) t.ok(cells.join(' ').includes(word), `${variable.name}: ${word}`)
       t.equal(page.includes(`\`${variable.name}_FILE\``), variable.secret, `${variable.name}_FILE`)
     }
   },

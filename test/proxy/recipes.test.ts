@@ -24,10 +24,6 @@ const RECIPES: Readonly<Record<string, Recipe>> = {
     asks: ['GET /data/DEMO/Infrastructure/Site/42'],
     sends: ['GET /DEMO/Infrastructure/Site/42?format=JSON'],
   },
-  'Search by words': {
-    asks: ['GET /data/DEMO/Point?search=hall+2&exact=false'],
-    sends: ['GET /DEMO/Point?format=JSON&search=hall%202&exact=false'],
-  },
   'Choose from fixed words': {
     asks: ['GET /data/DEMO/Point/7/hour?order=down'],
     sends: ['GET /DEMO/Point/7/hour?format=JSON&order=down'],

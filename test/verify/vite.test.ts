@@ -212,7 +212,7 @@ t.test('a Vite project of your own works as docs/getting-started.md says', async
   writeFileSync(join(app, 'index.html'), html)
   const script = codeBlock(page, '2. Make a page', 'js').replace("'/auth/client.js'", "'./bff-client'")
   writeFileSync(join(app, 'src/page.js'), script)
-  const config = codeBlock(page, '4. Develop with Vite and TypeScript', 'ts')
+  const config = codeBlock('docs/spa.md', 'Develop with Vite', 'ts')
   writeFileSync(join(app, 'vite.config.ts'), config.replace('5173', vitePort).replace('3000', port))
 
   const demo = npm(t, ROOT, 'demo', { PORT: port, PUBLIC_URL: publicUrl })
