@@ -41,7 +41,7 @@ export interface SentinelGroup {
  */
 export async function startSentinelGroup(
   t: Teardown,
-  options: { tls?: boolean; passwords?: { data: string; sentinels: string } } = {},
+  options: { tls?: boolean; passwords?: { data: string; sentinels: string }; args?: readonly string[] } = {},
 ): Promise<SentinelGroup> {
   const tls = options.tls === true ? await createCertificate(makeFolder('certificate')) : false
   const { data: password, sentinels: sentinelPassword } = options.passwords ?? {}
@@ -50,12 +50,12 @@ export async function startSentinelGroup(
     // By default a replica waits five seconds for others to copy the data together with it.
     ...['--repl-diskless-sync-delay', '0'],
     ...(password === undefined ? [] : ['--masterauth', password]),
+    ...(options.args ?? []),
   ]
   const master = await startRedis(t, { ...node, args })
-  const replica = await startRedis(t, {
-    ...node,
-    args: [...args, '--replicaof', `127.0.0.1 ${master.port}`],
-  })
+  const replica = await startRedis(t, { ...node, args })
+  // As an argument it would bring the replica back as one, also if it is restarted as the master.
+  await replica.cli('replicaof', '127.0.0.1', String(master.port))
   // Until then the master keeps new writes to itself, although the replica reports that its link is up.
   await until('the master sends its writes to the replica', async () =>
     (await master.cli('info', 'replication')).includes('state=online'),
@@ -144,7 +144,13 @@ export interface RedisCluster {
 /** A Redis Cluster with at least three masters, ready when every node reports the state ok. */
 export async function startCluster(
   t: Teardown,
-  options: { masters?: number; replicas?: number; tls?: boolean; proxiedBus?: boolean } = {},
+  options: {
+    masters?: number
+    replicas?: number
+    tls?: boolean
+    proxiedBus?: boolean
+    args?: readonly string[]
+  } = {},
 ): Promise<RedisCluster> {
   const masters = options.masters ?? 3
   const replicas = options.replicas ?? 0
@@ -155,7 +161,7 @@ export async function startCluster(
   /** Returns the bus port that the other nodes use. */
   const startNode = async (): Promise<number> => {
     const bus = options.proxiedBus === true ? await startBusProxy(t) : null
-    const node = await startClusterNode(t, tls, bus)
+    const node = await startClusterNode(t, { tls, bus, args: options.args ?? [] })
     nodes.push(node)
     if (bus === null) return node.busPort!
     bus.forwardTo(node.busPort!)
@@ -288,8 +294,7 @@ function ownsSlot(clusterNodes: string, slot: number): boolean {
 
 async function startClusterNode(
   t: Teardown,
-  tls: Certificate | false,
-  bus: BusProxy | null,
+  { tls, bus, args }: { tls: Certificate | false; bus: BusProxy | null; args: readonly string[] },
 ): Promise<RedisServer> {
   return await startRedis(t, {
     tls,
@@ -303,6 +308,7 @@ async function startClusterNode(
         : ['--cluster-announce-ip', '127.0.0.1', '--cluster-announce-bus-port', String(bus.port)]),
       // The nodes must not detect a silent bus during a test.
       ...['--cluster-node-timeout', bus === null ? '2000' : '15000', '--repl-diskless-sync-delay', '0'],
+      ...args,
     ],
   })
 }

@@ -13,6 +13,9 @@ export interface Proxy {
   /** Resets open connections, and new ones as soon as they are accepted, until `heal`. */
   cut(): void
   heal(): void
+  /** Holds what the server sends on any connection, until `release`. */
+  hold(): void
+  release(): void
   /** Delays what the server sends by this many milliseconds. Data in flight arrives even after `freeze`. */
   delayAnswers(ms: number): void
   /** Sends new connections to another server. */
@@ -32,13 +35,19 @@ export interface Proxy {
   made(): number
 }
 
-export async function startProxy(t: Teardown, firstPort: number): Promise<Proxy> {
-  const open = new Set<Socket>()
+/** `rewrite`: changes what the server sends. */
+export async function startProxy(
+  t: Teardown,
+  firstPort: number,
+  rewrite: (data: Buffer) => Buffer = (data) => data,
+): Promise<Proxy> {
+  const open = new Map<Socket, Socket>()
   const handshakes = new Map<Socket, string>()
   let targetPort = firstPort
   const frozen = new Set<Socket>()
   let freezing = false
   let cutting = false
+  let holding = false
   let delayMs = 0
   let made = 0
   let cuts = { command: '', left: 0 }
@@ -48,7 +57,7 @@ export async function startProxy(t: Teardown, firstPort: number): Promise<Proxy>
     made += 1
     if (cutting) return void client.on('error', () => {}).destroy()
     const upstream = net.connect(targetPort, '127.0.0.1')
-    open.add(client)
+    open.set(client, upstream)
     if (freezing) frozen.add(client)
     client.on('data', (data) => {
       if (frozen.has(client)) return
@@ -62,11 +71,13 @@ export async function startProxy(t: Teardown, firstPort: number): Promise<Proxy>
       onSending?.(data, upstream)
       upstream.write(data)
     })
-    upstream.on('data', (data) => {
+    upstream.on('data', (received) => {
       if (frozen.has(client)) return
+      const data = rewrite(received)
       if (delayMs === 0) client.write(data)
       else setTimeout(() => client.write(data), delayMs)
     })
+    if (holding) upstream.pause()
     for (const [one, other] of [
       [client, upstream],
       [upstream, client],
@@ -84,21 +95,29 @@ export async function startProxy(t: Teardown, firstPort: number): Promise<Proxy>
   return {
     port: await listenOnLoopback(t, server),
     freezeOpen() {
-      for (const socket of open) frozen.add(socket)
+      for (const socket of open.keys()) frozen.add(socket)
     },
     freeze() {
       freezing = true
-      for (const socket of open) frozen.add(socket)
+      for (const socket of open.keys()) frozen.add(socket)
     },
     thaw() {
       freezing = false
     },
     cut() {
       cutting = true
-      for (const socket of open) socket.destroy()
+      for (const socket of open.keys()) socket.destroy()
     },
     heal() {
       cutting = false
+    },
+    hold() {
+      holding = true
+      for (const upstream of open.values()) upstream.pause()
+    },
+    release() {
+      holding = false
+      for (const upstream of open.values()) upstream.resume()
     },
     delayAnswers(ms) {
       delayMs = ms

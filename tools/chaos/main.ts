@@ -1,34 +1,30 @@
 import { spawnSync } from 'node:child_process'
-import { existsSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { existsSync, readdirSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { runCampaign } from './campaign.ts'
+import { describeViolations, summarize } from './describe.ts'
+import { KINDS } from './faults.ts'
 import type { Mode } from './history.ts'
-import { type FaultKind, KINDS } from './plan.ts'
-import { describeLosses, describeViolations, summarize } from './report.ts'
 
 const MODES: readonly Mode[] = ['single', 'sentinel', 'cluster']
 const USAGE = `Chaos: real servers, real Redis and the sandbox platform, under faults.
 
-npm run chaos -- [--mode single|sentinel|cluster|all] [--minutes M] [--seed S] [--browsers N] [--only TEXT] [--full]
-             [--record FILE]
+npm run chaos -- [--mode single|sentinel|cluster|all] [--minutes M] [--seed S] [--browsers N] [--only TEXT]
 
   --mode      how Redis runs; all (default) runs the three one after the other
   --minutes   length of each mode, default 1
   --seed      the same seed gives the same plan of faults, default: a new one
   --browsers  simulated users at once in each mode, default 30
   --only      only faults whose name holds this text, for example 'the master'
-  --full      prints the history of every violation and of every lost session, not only of
-              the first four violations of a check
-  --record    writes everything that was recorded to FILE.<mode>.json
 
 Exit code 0: no violation. 1: violations, each printed with its history. 2: called wrongly.`
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 /** Time with faults in each round. */
-const ROUND_MS = 20_000
+const ROUND_MS = 30_000
 
-const { modes, minutes, seed, browsers, kinds, full, record } = readArguments()
+const { modes, minutes, seed, browsers, only } = readArguments()
 build()
 console.log(`seed ${seed}, ${modes.join(', ')}, ${minutes} min each, ${browsers} browsers`)
 let isStopped = false
@@ -48,31 +44,18 @@ process.exit(violations === 0 ? 0 : 1)
 
 async function run(mode: Mode): Promise<number> {
   const cleanups: (() => unknown)[] = []
-  const t = { teardown: (handler: () => unknown) => cleanups.push(handler) }
+  const t = { teardown: (handler: () => unknown) => cleanups.unshift(handler) }
   const print = (line: string): void => console.log(`${mode.padEnd(8)}  ${line}`)
+  const lengthMs = minutes * 60_000
+  const roundMs = Math.min(ROUND_MS, lengthMs)
   try {
-    const lengthMs = minutes * 60_000
-    const roundMs = Math.min(ROUND_MS, lengthMs)
-    const outcome = await runCampaign(t, {
-      mode,
-      seed,
-      lengthMs,
-      browsers,
-      roundMs,
-      kinds,
-      print,
-      isStopped: () => isStopped,
-    })
-    if (record !== undefined) {
-      const sessions = [...outcome.history.sessions.values()]
-      writeFileSync(`${record}.${mode}.json`, JSON.stringify({ ...outcome.history, sessions }))
-    }
-    if (full) for (const line of describeLosses(outcome)) print(line)
-    for (const line of describeViolations(outcome, full)) print(line)
-    for (const line of summarize(mode, outcome)) print(line)
-    return outcome.verdict.violations.length
+    const options = { mode, seed, lengthMs, roundMs, browsers, only, print, isStopped: () => isStopped }
+    const { history, verdict } = await runCampaign(t, options)
+    for (const line of [...describeViolations(verdict), 'summary', ...summarize(history, verdict)])
+      print(line)
+    return verdict.violations.length
   } finally {
-    for (const cleanup of cleanups.reverse()) await cleanup()
+    for (const cleanup of cleanups) await cleanup()
   }
 }
 
@@ -85,8 +68,6 @@ function readArguments() {
         seed: { type: 'string', default: String(Math.floor(Math.random() * 1e9)) },
         browsers: { type: 'string', default: '30' },
         only: { type: 'string', default: '' },
-        full: { type: 'boolean', default: false },
-        record: { type: 'string' },
         help: { type: 'boolean', default: false },
       },
     })
@@ -94,24 +75,19 @@ function readArguments() {
       console.log(USAGE)
       process.exit(0)
     }
-    const chosen = MODES.filter((mode) => values.mode === 'all' || values.mode === mode)
-    const length = Number(values.minutes)
-    const count = Number(values.browsers)
-    if (chosen.length === 0) throw new Error(`--mode must be one of ${MODES.join(', ')}, all`)
-    if (!(length > 0 && length <= 24 * 60)) throw new Error('--minutes must be a number from 0 to 1440')
-    if (!Number.isInteger(count) || count < 1 || count > 500) throw new Error('--browsers must be 1 to 500')
-    const kinds = (Object.keys(KINDS) as FaultKind[]).filter((kind) => kind.includes(values.only))
-    if (kinds.length === 0)
+    const modes = MODES.filter((mode) => values.mode === 'all' || values.mode === mode)
+    const minutes = Number(values.minutes)
+    const seed = Number(values.seed)
+    const browsers = Number(values.browsers)
+    const only = Object.keys(KINDS).filter((name) => name.includes(values.only))
+    if (modes.length === 0) throw new Error(`--mode must be one of ${MODES.join(', ')}, all`)
+    if (!(minutes > 0 && minutes <= 24 * 60)) throw new Error('--minutes must be a number from 0 to 1440')
+    if (!Number.isSafeInteger(seed)) throw new Error('--seed must be a whole number')
+    if (!Number.isInteger(browsers) || browsers < 1 || browsers > 500)
+      throw new Error('--browsers must be 1 to 500')
+    if (only.length === 0)
       throw new Error(`--only: no fault is named so. Faults: ${Object.keys(KINDS).join(', ')}`)
-    return {
-      modes: chosen,
-      minutes: length,
-      seed: values.seed,
-      browsers: count,
-      kinds,
-      full: values.full,
-      record: values.record,
-    }
+    return { modes, minutes, seed, browsers, only }
   } catch (error) {
     console.error(`${error instanceof Error ? error.message : String(error)}\n\n${USAGE}`)
     process.exit(2)
