@@ -3,7 +3,7 @@ import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { Answer } from '../../test/helpers/browser.ts'
 import type { Teardown } from '../../test/helpers/child.ts'
 import { type Bff, decide, startBff, startSandbox } from '../../test/helpers/system.ts'
-import { createFuzzer } from './fuzzer.ts'
+import { choose, createFuzzer, percentEncoded, QUIET, words } from './fuzzer.ts'
 
 const ISSUER = 'https://issuer.example'
 const TOKEN = 'access-token-of-the-fragment'
@@ -25,56 +25,27 @@ interface Callback {
   cookie: 'own' | 'other' | 'both' | 'forged' | 'renamed' | 'none'
 }
 
-const mostly = (value: Value): fc.Arbitrary<Value> =>
-  fc.oneof(
-    { weight: 6, arbitrary: fc.constant(value) },
-    { weight: 2, arbitrary: fc.constantFrom<Value>('other', 'empty', 'cut', 'longer', 'odd') },
-  )
+const mostlyOwn = choose<Value>([6, 'own'], [2, 'other', 'empty', 'cut', 'longer', 'odd'])
+const NAMES = words(
+  'code error state iss access_token token_type expires_in Code code[] x error_description __proto__',
+)
 
 const callback: fc.Arbitrary<Callback> = fc
   .record({
-    redirect: fc.constantFrom('per-login', 'fixed'),
+    redirect: choose([1, 'per-login', 'fixed']),
     issuer: fc.boolean(),
-    flow: fc.constantFrom('code', 'code', 'token'),
-    how: fc.constantFrom('query', 'query', 'fragment'),
-    nonce: fc.oneof(
-      { weight: 5, arbitrary: fc.constant('own' as const) },
-      { weight: 1, arbitrary: fc.constantFrom('other', 'cut', 'odd', 'none') },
-    ),
-    cookie: fc.oneof(
-      { weight: 5, arbitrary: fc.constant('own' as const) },
-      { weight: 2, arbitrary: fc.constantFrom('other', 'both', 'forged', 'renamed', 'none') },
-    ),
+    flow: choose([2, 'code'], [1, 'token']),
+    how: choose([2, 'query'], [1, 'fragment']),
+    nonce: choose([5, 'own'], [1, 'other', 'cut', 'odd', 'none']),
+    cookie: choose([5, 'own'], [2, 'other', 'both', 'forged', 'renamed', 'none']),
     // Most responses are nearly right, with additions that a server rarely expects.
-    right: fc.constantFrom(true, true, false),
-    main: mostly('own'),
-    state: mostly('own'),
+    right: choose([2, true], [1, false]),
+    main: mostlyOwn,
+    state: mostlyOwn,
     extra: fc.array(
       fc.record({
-        name: fc.constantFrom(
-          'code',
-          'error',
-          'state',
-          'iss',
-          'access_token',
-          'token_type',
-          'expires_in',
-          'Code',
-          'code[]',
-          'x',
-          'error_description',
-          '__proto__',
-        ),
-        value: fc.constantFrom<Value>(
-          'own',
-          'other',
-          'empty',
-          'cut',
-          'longer',
-          'odd',
-          'issuer',
-          'access_denied',
-        ),
+        name: fc.constantFrom(...NAMES),
+        value: choose<Value>([1, 'own', 'other', 'empty', 'cut', 'longer', 'odd', 'issuer', 'access_denied']),
         encoded: fc.boolean(),
       }),
       { maxLength: 3 },
@@ -108,58 +79,32 @@ async function begin(bff: Bff, sandbox: Sandbox, flow: 'code' | 'token'): Promis
 
 function textOf(name: string, value: Value, own: Begun, other: Begun): string {
   const of = ({ nonce, code }: Begun): string => {
-    switch (name) {
-      case 'state':
-        return nonce
-      case 'code':
-        return code
-      case 'access_token':
-        return TOKEN
-      case 'token_type':
-        return 'bearer'
-      case 'expires_in':
-        return '60'
-      default:
-        return 'x'
-    }
+    const known = { state: nonce, code, access_token: TOKEN, token_type: 'bearer', expires_in: '60' }
+    return Object.entries(known).find(([each]) => each === name)?.[1] ?? 'x'
   }
-  switch (value) {
-    case 'own':
-      return name === 'iss' ? ISSUER : of(own)
-    case 'other':
-      return of(other)
-    case 'empty':
-      return ''
-    case 'cut':
-      return of(own).slice(0, -1)
-    case 'longer':
-      return `${of(own)}x`
-    case 'odd':
-      return '\r\n\0é"<\u202e'
-    case 'issuer':
-      return ISSUER
-    case 'access_denied':
-      return 'access_denied'
-  }
+  return {
+    own: name === 'iss' ? ISSUER : of(own),
+    other: of(other),
+    empty: '',
+    cut: of(own).slice(0, -1),
+    longer: `${of(own)}x`,
+    odd: '\r\n\0é"<\u202e',
+    issuer: ISSUER,
+    access_denied: 'access_denied',
+  }[value]
 }
 
 function cookieHeader(cookie: Callback['cookie'], own: Begun, other: Begun): string {
   const pair = ({ cookieName, cookieValue }: Begun): string => `${cookieName}=${cookieValue}`
-  switch (cookie) {
-    case 'own':
-      return pair(own)
-    case 'other':
-      return pair(other)
-    case 'both':
-      return `${pair(other)}; ${pair(own)}`
-    case 'forged':
-      return `${own.cookieName}=${own.cookieValue.slice(0, -4)}AAAA`
-    case 'renamed':
-      // The sealed value of another sign-in under the name of this one.
-      return `${own.cookieName}=${other.cookieValue}`
-    case 'none':
-      return 'x=1'
-  }
+  return {
+    own: pair(own),
+    other: pair(other),
+    both: `${pair(other)}; ${pair(own)}`,
+    forged: `${own.cookieName}=${own.cookieValue.slice(0, -4)}AAAA`,
+    // The sealed value of another sign-in under the name of this one.
+    renamed: `${own.cookieName}=${other.cookieValue}`,
+    none: 'x=1',
+  }[cookie]
 }
 
 /** The allowed effect of a callback: whether a code is redeemed, and whether a session begins. */
@@ -312,16 +257,7 @@ function startServer(
   issuer: boolean,
 ): Promise<Bff> {
   return startBff(t, sandbox, {
-    OAUTH_FLOWS: 'code,token',
-    OAUTH_REDIRECT: redirect,
+    ...{ ...QUIET, OAUTH_FLOWS: 'code,token', OAUTH_REDIRECT: redirect },
     ...(issuer ? { OAUTH_ISSUER: ISSUER } : {}),
-    LOGIN_RATE_PER_MINUTE: '0',
-    ACCESS_LOG: 'off',
-    LOG_LEVEL: 'silent',
   })
-}
-
-/** Every byte encoded, needed or not. */
-function percentEncoded(text: string): string {
-  return [...Buffer.from(text)].map((byte) => `%${byte.toString(16).padStart(2, '0')}`).join('')
 }

@@ -41,6 +41,31 @@ export interface FuzzerParts<Input> {
   start(t: Teardown): Promise<Check<Input>>
 }
 
+/** Environment of a server without log and without a limit of sign-ins. */
+export const QUIET = { ACCESS_LOG: 'off', LOG_LEVEL: 'silent', LOGIN_RATE_PER_MINUTE: '0' }
+
+/** One of the arbitraries, each as often as its weight says. */
+export function mix<T>(...parts: (readonly [weight: number, arbitrary: fc.Arbitrary<T>])[]): fc.Arbitrary<T> {
+  return fc.oneof(...parts.map(([weight, arbitrary]) => ({ weight, arbitrary })))
+}
+
+/** One of the values; those of a part, together, as often as its weight says. */
+export function choose<const T>(
+  ...parts: (readonly [weight: number, ...values: readonly T[]])[]
+): fc.Arbitrary<T> {
+  return mix(...parts.map(([weight, ...values]) => [weight, fc.constantFrom(...values)] as const))
+}
+
+/** Words that are separated by spaces. */
+export function words(text: string): string[] {
+  return text.split(' ')
+}
+
+/** Every byte encoded, needed or not. */
+export function percentEncoded(text: string): string {
+  return [...Buffer.from(text)].map((byte) => `%${byte.toString(16).padStart(2, '0')}`).join('')
+}
+
 const RUNS_A_ROUND = 500
 /** Characters of an input that are printed. */
 const MAX_SHOWN = 2_000

@@ -1,157 +1,58 @@
 import fc from 'fast-check'
 import type { JournalEntry } from '../../sandbox/journal.ts'
+import type { SandboxOptions } from '../../sandbox/settings.ts'
+import type { Teardown } from '../../test/helpers/child.ts'
 import { signIn, startBff, startSandbox } from '../../test/helpers/system.ts'
 import { portOf, type Question, speak } from '../../test/http/wire.ts'
 import { BAD_FLUX, BAD_SITE, BAD_WAC, GOOD } from '../../test/proxy/odd-paths.ts'
-import { createFuzzer } from './fuzzer.ts'
+import { choose, createFuzzer, mix, QUIET, words } from './fuzzer.ts'
 
 /** Occurs only in requests of the browser. */
 export const CANARY = 'c4n4ry'
 
-const ODD = [
-  '..',
-  '.',
-  '%2e',
-  '%2f',
-  '%5c',
-  '%00',
-  '%0d%0a',
-  '//',
-  '/',
-  '\\',
-  ';',
-  '?',
-  '&',
-  '=',
-  '+',
-  '%25',
-  '%',
-  '#',
-  '@',
-  ':',
-  'é',
-  ' ',
-  '"',
-  '<',
-  '{',
-]
-const WORDS = [
-  'flux',
-  'site',
-  'DEMO',
-  'ACME',
-  'a',
-  '42',
-  'json',
-  'reply',
-  'UpdateSite',
-  'Infrastructure',
-  'Site',
-  'oauth',
-  'token',
-  '.json',
-  CANARY,
-]
-const NAMES = [
-  'access_token',
-  'oauth_token',
-  'callback',
-  'format',
-  'Access_Token',
-  'access%5ftoken',
-  'x',
-  'jsconfig',
-  'wac',
-  'siteID',
-  CANARY,
-]
-export const FIELDS = [
-  'Authorization',
-  'Cookie',
-  'X-Forwarded-For',
-  'X-Forwarded-Host',
-  'Forwarded',
-  'X-HTTP-Method-Override',
-  'X-Method-Override',
-  'X-Original-URL',
-  'X-Rewrite-URL',
-  'Proxy-Authorization',
-  'Connection',
-  'TE',
-  'Trailer',
-  'Upgrade',
-  'Keep-Alive',
-  'Referer',
-  'User-Agent',
-  'X-CSRF',
-  'X-Access-Token',
-  'Accept-Charset',
-  'Range',
-  'If-None-Match',
-  'Accept-Language',
-  'Accept-Encoding',
-  'Accept',
-  'Via',
-  'traceparent',
-  'Content-Language',
-  'From',
-  'Max-Forwards',
-  'DNT',
-  'Sec-Fetch-User',
-  'Host',
-]
+const ODD = [...words('.. . %2e %2f %5c %00 %0d%0a // / \\ ; ? & = + %25 % # @ : é " < {'), ' ']
+const WORDS = words('flux site DEMO ACME a 42 json reply UpdateSite Infrastructure Site oauth token .json')
+const NAMES = words(
+  'access_token oauth_token callback format Access_Token access%5ftoken x jsconfig wac siteID',
+)
+export const FIELDS = words(
+  'Authorization Cookie X-Forwarded-For X-Forwarded-Host Forwarded X-HTTP-Method-Override X-Method-Override X-Original-URL X-Rewrite-URL Proxy-Authorization Connection TE Trailer Upgrade Keep-Alive Referer User-Agent X-CSRF X-Access-Token Accept-Charset Range If-None-Match Accept-Language Accept-Encoding Accept Via traceparent Content-Language From Max-Forwards DNT Sec-Fetch-User Host',
+)
 
 const visible = fc.stringMatching(/^[\x21-\x7e]{0,12}$/)
-const piece = fc.oneof(
-  { weight: 4, arbitrary: fc.constantFrom(...WORDS) },
-  { weight: 3, arbitrary: fc.constantFrom(...ODD) },
-  { weight: 1, arbitrary: visible },
-)
+const piece = mix([4, fc.constantFrom(...WORDS, CANARY)], [3, fc.constantFrom(...ODD)], [1, visible])
 export const segment = fc.array(piece, { maxLength: 4 }).map((pieces) => pieces.join(''))
-const goodSegment = fc.oneof(
-  { weight: 2, arbitrary: fc.constantFrom('a', 'DEMO', '42') },
-  { weight: 1, arbitrary: segment },
-)
 const parameter = fc
-  .tuple(fc.oneof(fc.constantFrom(...NAMES), visible), fc.oneof(fc.constant(CANARY), visible, segment))
+  .tuple(
+    fc.oneof(fc.constantFrom(...NAMES, CANARY), visible),
+    fc.oneof(fc.constant(CANARY), visible, segment),
+  )
   .map(([name, value]) => `${name}=${value}`)
+const path = fc
+  .tuple(
+    choose([2, '/flux'], [4, '/site', '/Flux', '//flux', '/x/../flux']),
+    fc.array(mix([2, fc.constantFrom('a', 'DEMO', '42')], [1, segment]), { minLength: 1, maxLength: 3 }),
+  )
+  .map(([first, segments]) => [first, ...segments].join('/'))
 const ROUTES = [
-  ['GET', '/flux/a'],
-  ['HEAD', '/flux/a'],
-  ['GET', '/flux/ACME/a.b~c'],
-  ['PUT', '/site/42'],
-  ['PUT', '/site/ACME/42.json'],
-  ['POST', '/site'],
-] as const
-const start = fc.oneof(
-  { weight: 3, arbitrary: fc.constantFrom(...ROUTES) },
-  {
-    weight: 2,
-    arbitrary: fc.tuple(
-      fc.constantFrom('GET', 'HEAD', 'PUT', 'POST'),
-      fc
-        .tuple(
-          fc.constantFrom('/flux', '/flux', '/site', '/Flux', '//flux', '/x/../flux'),
-          fc.array(goodSegment, { minLength: 1, maxLength: 3 }),
-        )
-        .map(([first, segments]) => [first, ...segments].join('/')),
-    ),
-  },
+  'GET /flux/a',
+  'HEAD /flux/a',
+  'GET /flux/ACME/a.b~c',
+  'PUT /site/42',
+  'PUT /site/ACME/42.json',
+]
+const start = mix(
+  [3, fc.constantFrom(...ROUTES, 'POST /site').map((route) => splitOnce(route, ' '))],
+  [2, fc.tuple(fc.constantFrom('GET', 'HEAD', 'PUT', 'POST'), path)],
 )
 const query = fc.oneof(
   fc.constant([]),
-  fc.array(
-    fc.oneof(
-      { weight: 3, arbitrary: fc.constantFrom('x=1', 'format=json', `note=${CANARY}`) },
-      { weight: 1, arbitrary: parameter },
-    ),
-    { maxLength: 3 },
-  ),
+  fc.array(mix([3, fc.constantFrom('x=1', 'format=json', `note=${CANARY}`)], [1, parameter]), {
+    maxLength: 3,
+  }),
 )
 const value = fc.oneof(
-  fc.constant(`Bearer ${CANARY}`),
-  fc.constant(`${CANARY}, authorization, via, close`),
-  fc.constant('application/json'),
+  fc.constantFrom(`Bearer ${CANARY}`, `${CANARY}, authorization, via, close`, 'application/json'),
   fc.stringMatching(/^[\x21-\x7e]([\x20-\x7e]{0,20}[\x21-\x7e])?$/),
 )
 /** A request that may be valid, or odd in any of its parts. */
@@ -169,37 +70,11 @@ const question: fc.Arbitrary<Question> = fc
     body,
   }))
 
-/** Headers that a request to the resource server may have. The last ones are the browser's. */
-const ALLOWED = new Set([
-  'host',
-  'connection',
-  'content-length',
-  'authorization',
-  'accept',
-  'content-type',
-  'via',
-  'accept-encoding',
-  'accept-language',
-  'if-match',
-  'if-none-match',
-  'if-modified-since',
-  'if-unmodified-since',
-  'if-range',
-  'range',
-  'traceparent',
-  'user-agent',
-  'x-request-id',
-])
-const OURS = new Set([
-  'host',
-  'connection',
-  'content-length',
-  'authorization',
-  'accept',
-  'content-type',
-  'user-agent',
-  'x-request-id',
-])
+/** Headers that a request to the resource server may have: ours, and those of the browser that pass. */
+const OURS = words('host connection content-length authorization accept content-type user-agent x-request-id')
+const PASSED = words(
+  'via accept-encoding accept-language if-match if-none-match if-modified-since if-unmodified-since if-range range traceparent',
+)
 
 const PATH =
   /^\/(?:(?!\.{1,2}\/)[A-Za-z0-9_.~-]{1,64}\/flux\/(?!\.{1,2}\?)[A-Za-z0-9_.~-]{1,128}|(?!\.{1,2}\/)[A-Za-z0-9_.~-]{1,64}\/Infrastructure\/Site\/\d{1,16}|json\/reply\/UpdateSite)(\?[\x21-\x7e]*)?$/
@@ -210,10 +85,12 @@ export function checkHeaders({ rawHeaders }: JournalEntry, host: string, tokens:
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = rawHeaders[at]!.toLowerCase()
     const text = rawHeaders[at + 1]!
-    if (!ALLOWED.has(name)) throw new Error(`a header that is not allowed: ${name}`)
+    if (!OURS.includes(name) && !PASSED.includes(name))
+      throw new Error(`a header that is not allowed: ${name}`)
     if (names.includes(name)) throw new Error(`twice: ${name}`)
     names.push(name)
-    if (OURS.has(name) && text.includes(CANARY)) throw new Error(`a value of the browser: ${name}: ${text}`)
+    if (OURS.includes(name) && text.includes(CANARY))
+      throw new Error(`a value of the browser: ${name}: ${text}`)
     if (name === 'authorization' && !tokens.has(text)) throw new Error(`not our token: ${text}`)
     if (name === 'host' && text !== host) throw new Error(`another host: ${text}`)
   }
@@ -280,12 +157,54 @@ const get = (target: string): Question => ({ method: 'GET', target })
 const put = (target: string): Question => ({ method: 'PUT', target, body: '{}' })
 const isVisible = (text: string): boolean => /^[\x21-\x7e]*$/.test(text)
 
+/** A server in front of a sandbox, with a session, and the access tokens that the resource server may get. */
+export async function startSignedIn(
+  t: Teardown,
+  platform: Partial<SandboxOptions>,
+  env: Record<string, string>,
+) {
+  const sandbox = await startSandbox(t, platform)
+  const bff = await startBff(t, sandbox, { ...QUIET, ...env })
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  await browser.fetch('/flux/a')
+  const session = browser.cookies.get('session')!.value
+  const entries = sandbox.journal.entries({ endpoint: 'resource' })
+  const tokens = new Set(entries.map(({ headers }) => headers.authorization!))
+  const { host } = new URL(sandbox.baseUrl)
+
+  return {
+    host,
+    tokens,
+    /** Sends the request with the session. What reached the platform, or the status of the response if nothing did. */
+    async send({
+      method = 'GET',
+      target,
+      headers = [],
+      body = '',
+    }: Question): Promise<JournalEntry | number> {
+      sandbox.journal.clear()
+      const sendsBody = method !== 'GET' && method !== 'HEAD' && method !== 'DELETE'
+      const lines = [
+        `${method} ${target} HTTP/1.1`,
+        `Host: ${new URL(bff.publicUrl).host}`,
+        'Sec-Fetch-Site: same-origin',
+        `Cookie: session=${session}`,
+        'Connection: close',
+        ...(sendsBody ? ['Content-Type: application/json', `Content-Length: ${body.length}`] : []),
+        ...headers.map(([name, text]) => `${name}: ${text}`),
+      ]
+      const status = await ask(portOf(bff), method, `${lines.join('\r\n')}\r\n\r\n${sendsBody ? body : ''}`)
+      const [entry, ...more] = sandbox.journal.entries()
+      if (more.length > 0) throw new Error(`${more.length + 1} requests went upstream`)
+      return entry ?? status
+    },
+  }
+}
+
 /** The status of the one response, which no fault of this server may be. */
-export async function ask(
-  port: number,
-  { method, head, body }: { method: string; head: readonly string[]; body: string },
-): Promise<number> {
-  const heard = await speak(port, `${head.join('\r\n')}\r\n\r\n${body}`, 5_000)
+async function ask(port: number, method: string, bytes: string): Promise<number> {
+  const heard = await speak(port, bytes, 5_000)
   // A request that the parser refuses has no known method, so its response has a body even for HEAD.
   if (heard.answers.length !== 1 || (heard.rest !== '' && method !== 'HEAD'))
     throw new Error(`answers: ${JSON.stringify(heard)}`)
@@ -308,37 +227,13 @@ export const requests = createFuzzer<Question>({
   ],
   expects: ['GetFlux', 'UpdateSite', '400', '404'],
   async start(t) {
-    const sandbox = await startSandbox(t)
-    const bff = await startBff(t, sandbox, { ACCESS_LOG: 'off', LOG_LEVEL: 'silent' })
-    const browser = bff.browser()
-    await signIn(browser, sandbox)
-    await browser.fetch('/flux/a')
-    const tokens = new Set(
-      sandbox.journal.entries({ endpoint: 'resource' }).map(({ headers }) => headers.authorization!),
-    )
-    const session = browser.cookies.get('session')!.value
-    const { host } = new URL(sandbox.baseUrl)
+    const { host, tokens, send } = await startSignedIn(t, {}, {})
     return async (given) => {
-      const { method = 'GET', target = '/', headers = [], body = '' } = given
-      sandbox.journal.clear()
-      const sendsBody = method === 'PUT' || method === 'POST'
-      const lines = [
-        `${method} ${target} HTTP/1.1`,
-        `Host: ${new URL(bff.publicUrl).host}`,
-        'Sec-Fetch-Site: same-origin',
-        `Cookie: session=${session}`,
-        'Connection: close',
-        ...(sendsBody ? ['Content-Type: application/json', `Content-Length: ${body.length}`] : []),
-        ...headers.map(([name, text]) => `${name}: ${text}`),
-      ]
-      const status = await ask(portOf(bff), { method, head: lines, body: sendsBody ? body : '' })
-      const entries = sandbox.journal.entries()
-      if (entries.length > 1) throw new Error(`${entries.length} requests went upstream`)
-      for (const entry of entries) {
-        if (entry.endpoint !== 'resource') throw new Error(`it reached ${entry.endpoint}`)
-        check(entry, target, host, tokens)
-      }
-      return entries[0]?.kind ?? String(status)
+      const sent = await send(given)
+      if (typeof sent === 'number') return String(sent)
+      if (sent.endpoint !== 'resource') throw new Error(`it reached ${sent.endpoint}`)
+      check(sent, given.target!, host, tokens)
+      return String(sent.kind)
     }
   },
 })

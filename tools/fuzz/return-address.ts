@@ -2,87 +2,31 @@ import fc from 'fast-check'
 import { localPath, returnLocation } from '../../src/login/return-to.ts'
 import { startBff, startSandbox } from '../../test/helpers/system.ts'
 import { portOf } from '../../test/http/wire.ts'
-import { createFuzzer } from './fuzzer.ts'
+import { createFuzzer, mix, QUIET, words } from './fuzzer.ts'
 import { knownTricks, landsAt, requireLocal } from './return-tricks.ts'
 
 const PUBLIC_URL = 'https://app.example'
 
 const MARKS = [
-  '/',
-  '//',
-  '\\',
-  '/\\',
-  '.',
-  '..',
-  '/..',
-  '%2f',
-  '%5c',
-  '%2e',
-  '%09',
-  '%0a',
-  '%00',
-  '%',
-  '%25',
-  '\t',
-  '\n',
-  '\r',
-  '\0',
-  ' ',
-  '@',
-  ':',
-  '?',
-  '#',
-  '&',
-  ';',
-  '=',
-  '+',
-  '\u3002',
-  '\uff0f',
-  '\u2044',
-  '\ufe68',
-  '\u200b',
-  '\u202e',
-  '\ufeff',
-  '\u00ad',
-  '\u0130',
-  '\ud800',
-  'ä',
-  '[',
-  ']',
-  '|',
-  '"',
-  '<',
-] as const
-const WORDS = [
-  'http:',
-  'https:',
-  'HTTP:',
-  'javascript:',
-  'data:',
-  'evil.example',
-  'app.example',
-  'localhost',
-  'auth',
-  'AUTH',
-  'flux',
-  'site',
-  'login',
-  '%61uth',
-  '%66lux',
-  'a',
-  'app',
-  'x=1',
-  'login_error=x',
-] as const
-const piece = fc.oneof(
-  { weight: 4, arbitrary: fc.constantFrom(...MARKS) },
-  { weight: 3, arbitrary: fc.constantFrom(...WORDS) },
-  { weight: 1, arbitrary: fc.string({ unit: 'binary', maxLength: 3 }) },
+  ...words('/ // \\ /\\ . .. /.. %2f %5c %2e %09 %0a %00 % %25 @ : ? # & ; = + ä [ ] | " <'),
+  ...['\t', '\n', '\r', '\0', ' ', '\u3002', '\uff0f', '\u2044', '\ufe68', '\u200b', '\u202e', '\ufeff'],
+  ...['\u00ad', '\u0130', '\ud800'],
+]
+const WORDS = words(
+  'http: https: HTTP: javascript: data: evil.example app.example localhost auth AUTH flux site login %61uth %66lux a app x=1 login_error=x',
 )
-const given = fc.oneof(
-  { weight: 5, arbitrary: fc.array(piece, { maxLength: 8 }).map((pieces) => `/${pieces.join('')}`) },
-  { weight: 1, arbitrary: fc.array(piece, { maxLength: 8 }).map((pieces) => pieces.join('')) },
-  { weight: 1, arbitrary: fc.stringMatching(/^\/[a-z]{1,9}(\/[a-z]{1,9}){0,3}(\?[a-z]=[a-z0-9]{1,5})?$/) },
+const pieces = fc.array(
+  mix(
+    [4, fc.constantFrom(...MARKS)],
+    [3, fc.constantFrom(...WORDS)],
+    [1, fc.string({ unit: 'binary', maxLength: 3 })],
+  ),
+  { maxLength: 8 },
+)
+const given = mix(
+  [5, pieces.map((list) => `/${list.join('')}`)],
+  [1, pieces.map((list) => list.join(''))],
+  [1, fc.stringMatching(/^\/[a-z]{1,9}(\/[a-z]{1,9}){0,3}(\?[a-z]=[a-z0-9]{1,5})?$/)],
 )
 
 /** The return address of a sign-in never leaves the origin and never names a route of this server. */
@@ -100,11 +44,7 @@ export const returnAddress = createFuzzer({
   ],
   expects: ['refused', 'taken', 'taken over HTTP'],
   async start(t) {
-    const bff = await startBff(t, await startSandbox(t), {
-      LOGIN_RATE_PER_MINUTE: '0',
-      ACCESS_LOG: 'off',
-      LOG_LEVEL: 'silent',
-    })
+    const bff = await startBff(t, await startSandbox(t), QUIET)
     const port = portOf(bff)
     return async ({ given, overHttp }) => {
       const path = localPath(given, PUBLIC_URL)

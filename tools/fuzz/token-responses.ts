@@ -3,7 +3,7 @@ import fc from 'fast-check'
 import type { TokenOutcome } from '../../src/oauth/token-response.ts'
 import { Secret } from '../../src/secret.ts'
 import { bounds, clientOf, rawTokenEndpoint } from '../../test/oauth/raw-token-endpoint.ts'
-import { createFuzzer } from './fuzzer.ts'
+import { choose, createFuzzer, mix, words } from './fuzzer.ts'
 
 const CANARY = 'c4n4ry'
 const TIMEOUT_MS = 1_000
@@ -21,182 +21,85 @@ interface TokenAnswer {
 }
 
 const odd = fc.constantFrom<unknown>(
-  null,
-  true,
-  0,
-  -1,
-  0.5,
-  1,
-  60,
-  1e300,
-  '',
-  ' ',
-  '0',
-  '60',
-  '-5',
-  '1e3',
-  'soon',
-  [],
-  {},
-  [1],
-  { a: 1 },
-  CANARY,
-  'ä',
-  'a\r\nb',
-  'a b',
-  '\u0000',
-  '99999999999999999999',
+  ...[null, true, 0, -1, 0.5, 1, 60, 1e300, [], {}, [1], { a: 1 }, CANARY, 'ä', 'a\r\nb', 'a b', '\u0000'],
+  ...['', ' ', '0', '60', '-5', '1e3', 'soon', '99999999999999999999'],
 )
-const members = fc.dictionary(
-  fc.constantFrom(
-    'access_token',
-    'refresh_token',
-    'expires_in',
-    'token_type',
-    'scope',
-    'id_token',
-    'error',
-    'error_description',
-    '__proto__',
-    'constructor',
-    'callback',
-    CANARY,
-  ),
-  odd,
-  { maxKeys: 4 },
+const NAMES = words(
+  `access_token refresh_token expires_in token_type scope id_token error error_description __proto__ constructor callback ${CANARY}`,
 )
+const members = fc.dictionary(fc.constantFrom(...NAMES), odd, { maxKeys: 4 })
 const tokens = fc.record(
   {
-    access_token: fc.oneof({ weight: 4, arbitrary: fc.constant('at-1') }, { weight: 1, arbitrary: odd }),
-    refresh_token: fc.oneof({ weight: 4, arbitrary: fc.constant('rt-1') }, { weight: 1, arbitrary: odd }),
-    token_type: fc.oneof(
-      { weight: 4, arbitrary: fc.constantFrom('bearer', 'Bearer', 'BEARER') },
-      { weight: 1, arbitrary: fc.constantFrom('mac', 'DPoP', 'N_A', 'bearer ') },
-      { weight: 1, arbitrary: odd },
+    access_token: mix<unknown>([4, fc.constant('at-1')], [1, odd]),
+    refresh_token: mix<unknown>([4, fc.constant('rt-1')], [1, odd]),
+    token_type: mix<unknown>(
+      [5, choose([4, 'bearer', 'Bearer', 'BEARER'], [1, 'mac', 'DPoP', 'N_A', 'bearer '])],
+      [1, odd],
     ),
     expires_in: odd,
     scope: odd,
   },
   { requiredKeys: ['access_token'] },
 )
+const CODES = words(
+  'invalid_grant invalid_client invalid_request server_error INVALID_GRANT temporarily_unavailable',
+)
 const error = fc.record(
   {
-    error: fc.oneof(
-      fc.constantFrom(
-        'invalid_grant',
-        'invalid_client',
-        'invalid_request',
-        'server_error',
-        'INVALID_GRANT',
-        'invalid_grant ',
-        'temporarily_unavailable',
-        '\u001b[2J',
-        'x'.repeat(200),
-      ),
-      odd,
-    ),
+    error: fc.oneof(fc.constantFrom(...CODES, 'invalid_grant ', '\u001b[2J', 'x'.repeat(200)), odd),
     error_description: odd,
   },
   { requiredKeys: ['error'] },
 )
-const json = fc
-  .oneof({ weight: 3, arbitrary: tokens }, { weight: 3, arbitrary: error }, { weight: 1, arbitrary: members })
-  .chain((value) =>
-    fc.oneof(
-      { weight: 6, arbitrary: fc.constant(JSON.stringify(value)) },
-      { weight: 1, arbitrary: fc.constant(JSON.stringify(value, null, 2)) },
-      { weight: 1, arbitrary: fc.constant(JSON.stringify([value])) },
-      {
-        weight: 1,
-        arbitrary: fc.integer({ min: 0, max: 60 }).map((cut) => JSON.stringify(value).slice(0, cut)),
-      },
-    ),
-  )
-const text = fc.oneof(
-  { weight: 8, arbitrary: json },
-  {
-    weight: 1,
-    arbitrary: fc.constantFrom(
-      '',
-      'null',
-      '"text"',
-      '[]',
-      '{}',
-      `<html>${CANARY}</html>`,
-      'error=invalid_grant',
-      `{"access_token":"at-1","x":"${'x'.repeat(MAX_BYTES)}"}`,
-      '{"error":"invalid_grant","error":"x"}',
-    ),
-  },
+const json = mix<unknown>([3, tokens], [3, error], [1, members]).chain((value) =>
+  mix(
+    [6, fc.constant(JSON.stringify(value))],
+    [1, fc.constant(JSON.stringify(value, null, 2))],
+    [1, fc.constant(JSON.stringify([value]))],
+    [1, fc.integer({ min: 0, max: 60 }).map((cut) => JSON.stringify(value).slice(0, cut))],
+  ),
 )
+const NO_JSON = [
+  ...['', 'null', '"text"', '[]', '{}', `<html>${CANARY}</html>`, 'error=invalid_grant'],
+  `{"access_token":"at-1","x":"${'x'.repeat(MAX_BYTES)}"}`,
+  '{"error":"invalid_grant","error":"x"}',
+]
+const CODINGS = {
+  plain: (text: string) => Buffer.from(text),
+  bom: (text: string) => Buffer.from(`\ufeff${text}`),
+  utf16le: (text: string) => Buffer.from(`\ufeff${text}`, 'utf16le'),
+  latin1: (text: string) => Buffer.from(text, 'latin1'),
+  bytes: (text: string) => Buffer.concat([Buffer.from([0xff, 0xfe, 0x80]), Buffer.from(text)]),
+}
 const body = fc
   .tuple(
-    text,
-    fc.constantFrom('plain', 'plain', 'plain', 'plain', 'plain', 'bom', 'utf16le', 'latin1', 'bytes'),
+    mix([8, json], [1, fc.constantFrom(...NO_JSON)]),
+    choose([5, 'plain'], [4, 'bom', 'utf16le', 'latin1', 'bytes']),
   )
-  .map(([given, coding]) => {
-    const bytes = (): Buffer => {
-      switch (coding) {
-        case 'bom':
-          return Buffer.from(`\ufeff${given}`)
-        case 'utf16le':
-          return Buffer.from(`\ufeff${given}`, 'utf16le')
-        case 'latin1':
-          return Buffer.from(given, 'latin1')
-        case 'bytes':
-          return Buffer.concat([Buffer.from([0xff, 0xfe, 0x80]), Buffer.from(given)])
-        default:
-          return Buffer.from(given)
-      }
-    }
-    return bytes().toString('latin1')
-  })
-const header = fc.constantFrom(
-  'Content-Type: application/json',
-  'Content-Type: application/json; charset=utf-8',
-  'Content-Type: application/json; charset=utf-16',
-  'Content-Type: text/html',
-  'Content-Type: text/plain',
-  'Content-Type: ',
-  `Content-Type: ${CANARY}`,
-  'Content-Type: application/jwt',
-  'WWW-Authenticate: Basic realm="x"',
-  'WWW-Authenticate: ',
-  'WWW-Authenticate: Bearer error="invalid_grant"',
-  `WWW-Authenticate: ,,=${CANARY}"`,
-  'Content-Encoding: gzip',
-  'Location: /elsewhere',
-  `Set-Cookie: a=${CANARY}`,
-  `X-${CANARY}: ${CANARY}`,
-  'Cache-Control: no-store',
-  'Transfer-Encoding-X: gzip',
-  'Date: never',
-)
-const answer: fc.Arbitrary<TokenAnswer> = fc.record({
-  status: fc.oneof(
-    { weight: 6, arbitrary: fc.constant(200) },
-    { weight: 4, arbitrary: fc.constantFrom(400, 401, 503) },
-    {
-      weight: 2,
-      arbitrary: fc.constantFrom(201, 202, 204, 206, 301, 302, 304, 307, 403, 404, 408, 429, 500, 502, 504),
-    },
-    { weight: 1, arbitrary: fc.integer({ min: 200, max: 999 }) },
+  .map(([text, coding]) => CODINGS[coding](text).toString('latin1'))
+const TYPES = words(`application/json text/html text/plain application/jwt ${CANARY} `)
+const CHALLENGES = ['Basic realm="x"', '', 'Bearer error="invalid_grant"', `,,=${CANARY}"`]
+const HEADERS = [
+  ...[...TYPES, 'application/json; charset=utf-8', 'application/json; charset=utf-16'].map(
+    (type) => `Content-Type: ${type}`,
   ),
-  headers: fc.array(header, { maxLength: 4 }),
+  ...CHALLENGES.map((challenge) => `WWW-Authenticate: ${challenge}`),
+  ...['Content-Encoding: gzip', 'Location: /elsewhere', `Set-Cookie: a=${CANARY}`, `X-${CANARY}: ${CANARY}`],
+  ...['Cache-Control: no-store', 'Transfer-Encoding-X: gzip', 'Date: never'],
+]
+const STATUSES = [201, 202, 204, 206, 301, 302, 304, 307, 403, 404, 408, 429, 500, 502, 504]
+const answer: fc.Arbitrary<TokenAnswer> = fc.record({
+  status: mix(
+    [10, choose([6, 200], [4, 400, 401, 503])],
+    [2, fc.constantFrom(...STATUSES)],
+    [1, fc.integer({ min: 200, max: 999 })],
+  ),
+  headers: fc.array(fc.constantFrom(...HEADERS), { maxLength: 4 }),
   body,
-  framing: fc.constantFrom('length', 'length', 'length', 'chunked', 'close', 'short', 'reset'),
-  retryAfter: fc.constantFrom(
-    null,
-    null,
-    '3',
-    '0',
-    '86400',
-    'soon',
-    '-1',
-    '1.5',
-    '',
-    '3, 4',
-    'Fri, 01 Jan 2100 00:00:00 GMT',
+  framing: choose([3, 'length'], [4, 'chunked', 'close', 'short', 'reset']),
+  retryAfter: choose<string | null>(
+    [1, null],
+    [5, '3', '0', '86400', 'soon', '-1', '1.5', '', '3, 4', 'Fri, 01 Jan 2100 00:00:00 GMT'],
   ),
 })
 
