@@ -33,7 +33,7 @@ const QUESTIONS: readonly (readonly [question: string, page: string, heading: st
     'End sessions from the command line',
     /--user/,
   ],
-  ['How large must Redis be?', 'docs/benchmarks.md', 'A full store', /memory of the records/],
+  ['How large must Redis be?', 'docs/benchmarks.md', 'A full store', /A master of 16 GB/],
   [
     'What must my load balancer know of a stop?',
     'docs/deployment.md',

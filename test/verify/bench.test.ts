@@ -1,400 +1,233 @@
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { type ChildOptions, startChild, type Teardown } from '../helpers/child.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
-import { toolPath } from '../helpers/redis.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 
 // Nothing here is about speed.
 t.jobs = 3
 
 const BENCH = fileURLToPath(new URL('../../tools/bench', import.meta.url))
+const PAGE = readFileSync(fileURLToPath(new URL('../../docs/benchmarks.md', import.meta.url)), 'utf8')
 
-interface Run {
-  readonly code: number | null
-  readonly stdout: string
-  readonly stderr: string
-}
-
-function bench(t: Teardown, file: string, ...args: string[]): Promise<Run> {
-  return benchWith(t, {}, file, ...args)
-}
-
-async function benchWith(t: Teardown, options: ChildOptions, file: string, ...args: string[]): Promise<Run> {
+async function run(t: Teardown, options: ChildOptions, file: string, ...args: string[]) {
   const child = startChild(t, process.execPath, [join(BENCH, file), ...args], options)
   const { code } = await child.ended
   return { code, stdout: child.stdout(), stderr: child.stderr() }
 }
 
-/** A page with a place for each section. */
-function emptyPage(names = ['proxy', 'latency', 'refresh', 'rest'], name = 'page.md'): string {
-  const page = join(makeFolder('bench'), name)
-  const places = names.map((name) => `<!-- ${name}: written by the benchmark -->\n<!-- /${name} -->\n`)
-  writeFileSync(page, `# Kept\n\n${places.join('\n')}`)
-  return page
+const importBench = async (file: string) => await import(pathToFileURL(join(BENCH, file)).href)
+
+/** The cells of the table below the mark of a question on a page. */
+function tableOf(page: string, question: string): string[][] {
+  const [, section = ''] = page.split(`<!-- ${question}: written by the benchmark -->\n`)
+  const lines = section.split(`<!-- /${question} -->`)[0]!.split('\n')
+  const rows = lines.filter((line) => line.startsWith('|')).map((line) => line.slice(2, -2).split(' | '))
+  return rows.filter(([first = '']) => !first.startsWith(':-'))
 }
 
-/** The cells of each row of the Markdown tables in a text, headings left out. */
-function rowsOf(text: string): string[][] {
-  const lines = text.split('\n').filter((line) => line.startsWith('| '))
-  const cells = lines.map((line) => line.slice(2, -2).split(' | '))
-  return cells.filter(([first = '']) => first.trim() !== '' && !first.startsWith(':-'))
+/** What a short run writes, after a check that it prints the same. */
+async function answer(t: Test, question: string, ...flags: string[]): Promise<string[][]> {
+  const page = join(makeFolder('bench'), 'page.md')
+  writeFileSync(page, `# Kept\n\n<!-- ${question}: written by the benchmark -->\n<!-- /${question} -->\n`)
+  const { code, stdout, stderr } = await run(
+    t,
+    {},
+    'bench.mjs',
+    question,
+    '--quick',
+    '--page',
+    page,
+    ...flags,
+  )
+  t.equal(code, 0, stderr)
+  const written = readFileSync(page, 'utf8')
+  t.match(written, /^# Kept\n/)
+  const table = tableOf(written, question)
+  const printed = stdout.split('\n').filter((line) => line.startsWith('|')).length
+  t.equal(printed, table.length + 1, 'what is written is printed')
+  t.strictSame(table[0], tableOf(PAGE, question)[0], 'docs/benchmarks.md has the same columns')
+  return table.slice(1)
 }
 
-interface Percentiles {
-  readonly p50: number
-  readonly p99: number
-  readonly most: number
-}
+const number = (cell = ''): number => Number(/[\d,.]+/.exec(cell)?.[0].replaceAll(',', ''))
 
-/** Why a load says nothing about a server, or null. */
-interface Validity {
-  readonly fault: string | null
-}
-
-interface OpenLoop {
-  readonly requests: number
-  readonly failed: number
-  readonly statuses: Record<string, number>
-  readonly latency: Percentiles
-  readonly late: Percentiles
-  readonly waited: number
+/** The rows of docs/benchmarks.md for these candidates, in the order of the page. */
+function sameRows(t: Test, question: string, rows: string[][]): void {
+  const titles = tableOf(PAGE, question).map(([title]) => title)
+  const places = rows.map(([title]) => titles.indexOf(title))
+  t.notOk(places.includes(-1), `docs/benchmarks.md has the rows ${rows.map(([title]) => title)}`)
+  t.strictSame(
+    places,
+    places.toSorted((a, b) => a - b),
+    'and in this order',
+  )
 }
 
 // The longest first: it runs while the others take turns.
-t.test('the latency benchmark compares with direct calls, and shows a refresh and a failover', async (t) => {
-  const page = emptyPage()
-  const names = 'ours,refresh,failover'
+t.test('growth: refreshes, calls and sign-outs on one master and on three', async (t) => {
+  const only = ['--only', 'small-1,large-3', '--sessions', '2000', '--count', '20', '--seconds', '0.3']
+  const rows = await answer(t, 'growth', ...only)
+  t.strictSame(
+    rows.map(([title]) => title),
+    ['20, one master', '2,000, three masters'],
+  )
+  for (const cells of rows)
+    for (const cell of [...cells.slice(1, 4), cells[5]]) t.ok(number(cell) > 0, `${cells[0]}: ${cell}`)
+  const bytes = (number(rows[1]![4]) * 1e6) / 2_000
+  t.ok(bytes > 1_000 && bytes < 10_000, `a session takes ${bytes} bytes, its tokens alone more than 1,000`)
+})
+
+t.test('calls: configurations of this server beside bare Node', async (t) => {
+  const only = ['--only', 'ours,ours-uncached,ours-logged,bare']
+  // Few sessions: each asks Redis again every second, and a slow machine has few calls in this time.
   const short = [
-    '--quick',
+    '--rounds',
+    '1',
     '--seconds',
-    '0.3',
-    '--calm',
-    '0.5',
-    '--count',
-    '100',
+    '0.4',
     '--warmup',
-    '0.2',
-    '--sessions',
+    '0.1',
+    '--browsers',
+    '2',
+    '--connections',
     '8',
   ]
-  const which = ['--only', names, '--shares', '50', '--load', 'sockets', '--page', page]
-  const run = await bench(t, 'latency.mjs', ...short, ...which)
-  t.equal(run.code, 0, run.stderr)
-  const rows = rowsOf(readFileSync(page, 'utf8'))
-  t.strictSame(rowsOf(run.stdout), rows, 'what is printed is what is written')
-  for (const [title, count = ''] of rows) t.ok(Number(count.replaceAll(',', '')) > 0, `${title}: ${count}`)
-
-  const written = JSON.parse(readFileSync(page.replace(/\.md$/, '-latency.json'), 'utf8')) as {
-    candidates: { through: OpenLoop & Validity; direct: OpenLoop & Validity }[]
-    scenarios: { name: string; windows: Record<string, { requests: number; failed: object }> }[]
-  }
-  // A busy machine delays the generator, and an invalid round is not in the table.
-  const valid = written.candidates.filter(
-    ({ through, direct }) => through.fault === null && direct.fault === null,
-  )
-  t.equal(rows.length, valid.length + 2 * 3, 'a candidate; before, during and after the two disturbances')
-  const [measured] = written.candidates
-  for (const { requests, failed, latency } of [measured!.through, measured!.direct]) {
-    t.ok(requests > 0 && failed === 0 && latency.p50 > 0, `${requests} requests, p50 ${latency.p50} ms`)
-  }
-  const [refresh, failover] = written.scenarios
-  t.strictSame([refresh?.name, failover?.name], ['refresh', 'failover'])
-  for (const window of [...Object.values(refresh!.windows), failover!.windows.before])
-    t.strictSame(window?.failed, {})
-  t.strictSame(Object.keys(failover?.windows.during?.failed ?? {}), ['503'], 'nothing but 503 meanwhile')
-  t.strictSame(failover?.windows.after?.failed, {}, 'the server recovers')
+  const rows = await answer(t, 'calls', ...only, ...short)
+  t.equal(rows.length, 4)
+  sameRows(t, 'calls', rows)
+  for (const [title, perSecond, cpu, ratio] of rows)
+    for (const cell of [perSecond, cpu, ratio]) t.ok(number(cell) > 0, `${title}: ${cell}`)
 })
 
-t.test(
-  'the benchmark signs in, loads each server that needs no further package, and writes its page and chart',
-  async (t) => {
-    const page = emptyPage()
-    // The same server again, for the resolution of a run, has a test of its own.
-    const only = ['--only', 'ours,ours-uncached,ours-logged,bare', '--load', 'sockets', '--sizes', '1,256']
-    const times = ['--rounds', '1', '--seconds', '0.4', '--warmup', '0.05']
-    // Few sessions: each asks Redis again every second, and a slow machine has few calls in this time.
-    const short = [...times, '--sessions', '2', '--connections', '8']
-    const run = await bench(t, 'run.mjs', ...only, ...short, '--page', page)
-    t.equal(run.code, 0, run.stderr)
-
-    const written = readFileSync(page, 'utf8')
-    t.match(written, /^# Kept\n/)
-    const rows = rowsOf(written)
-    t.equal(rows.length, 8, 'four candidates, two sizes')
-    for (const [title, perSecond = ''] of rows) {
-      t.ok(Number(perSecond.replaceAll(',', '')) > 0, `${title} answered: ${perSecond}`)
-    }
-    const [cached = 1, uncached = 0] = rows.map((cells) => Number(cells[4]))
-    // The slower the machine, the more of its calls ask Redis again after a second.
-    t.ok(cached < uncached, `${cached} commands a request with the cache, ${uncached} without`)
-    t.strictSame(rowsOf(run.stdout), rows, 'what is printed is what is written')
-    const { sizes } = JSON.parse(readFileSync(page.replace(/md$/, 'json'), 'utf8')) as {
-      sizes: { candidates: Record<string, { cpu: number }[]> }[]
-    }
-    t.strictSame(
-      sizes.map(({ candidates }) => candidates.ours?.length),
-      [1, 1],
-      'a file next to the page has all rounds',
-    )
-    if (existsSync('/proc/self/stat'))
-      t.match(readFileSync(page.replace(/md$/, 'svg'), 'utf8'), /^<svg .*<\/svg>\n$/s)
-  },
-)
-
-t.test('the load counts every response, sized or chunked, and detects failed ones', async (t) => {
-  let answered = 0
-  const server = createServer((request, response) => {
-    answered += 1
-    if (request.url === '/moved') response.writeHead(302, { location: '/' })
-    // More than one write, so that the answer is chunked.
-    if (request.url === '/chunked') response.write('part, ')
-    response.end('rest')
-  })
-  const port = await listenOnLoopback(t, server)
-  const file = join(makeFolder('load'), 'requests.tsv')
-
-  for (const { paths, bad } of [
-    { paths: ['/sized', '/chunked'], bad: 0 },
-    { paths: ['/sized', '/moved'], bad: 1 / 2 },
-  ]) {
-    writeFileSync(file, paths.map((path) => `${path}\tsession=none\n`).join(''))
-    answered = 0
-    const orders = { port, file, headers: {}, connections: 4, seconds: 1 }
-    const run = await bench(t, 'load/sockets.mjs', JSON.stringify(orders))
-    const { requests, failed } = JSON.parse(run.stdout) as { requests: number; failed: number }
-    t.ok(requests > 0 && requests <= answered, `${requests} counted of ${answered}`)
-    // The last answer of each connection comes after the time is over.
-    t.ok(answered - requests <= 4)
-    t.ok(Math.abs(failed - answered * bad) <= 1, `${failed} bad ones of ${answered}`)
-  }
+t.test('users: pages that ask from time to time', async (t) => {
+  const short = ['--seconds', '2', '--warmup', '0.1', '--browsers', '10', '--every', '1']
+  const rows = await answer(t, 'users', '--only', 'ours', ...short)
+  sameRows(t, 'users', rows)
+  const [ours, bare] = rows
+  t.ok(number(ours![3]) > 0 && number(ours![3]) < 3, `${ours![3]} Redis commands a call`)
+  t.ok(number(bare![4]) <= number(bare![5]), 'p50, p99')
 })
 
-t.test('a run says which difference it can resolve, from the same server measured twice', async (t) => {
-  const { errorLine, resolutionLine, rowsOf } = (await import(
-    pathToFileURL(join(BENCH, 'report', 'table.mjs')).href
-  )) as {
-    errorLine: (title: string, ratios: number[]) => string
-    resolutionLine: (results: Map<string, { cpu: number }[]>) => string
-    rowsOf: (
-      candidates: { name: string; title: string }[],
-      results: Map<string, { cpu: number }[]>,
-    ) => { ratio: { least: number; middle: number; most: number } }[]
-  }
-  const cpus = (...values: number[]) =>
-    values.map((cpu) => ({ cpu, ratio: cpu / 100, perSecond: 1, redisCommands: 0, peak: 1 }))
-  const alike = new Map([
-    ['ours', cpus(100, 200, 400)],
-    ['ours-again', cpus(101, 198, 400)],
-  ])
-  t.match(resolutionLine(alike), /^This run can resolve a difference of 1 %/)
-  t.match(resolutionLine(new Map([...alike, ['ours-again', cpus(130, 260, 520)]])), /difference of 30 %/)
-  t.match(resolutionLine(new Map([...alike, ['ours-again', cpus(50, 200, 600)]])), /difference of 7\d %/)
-  t.match(resolutionLine(new Map([['ours', cpus(1)]])), /^Too few rounds/)
-  t.match(
-    errorLine('of a row', [9, 10, 11]),
-    /^This run can resolve a difference of 14 %.* of a row, in 3 rounds/,
-  )
-  t.match(errorLine('of a row', [9, 10]), /^Too few rounds/)
-
-  const [row] = rowsOf([{ name: 'ours', title: '' }], alike)
-  t.strictSame(row?.ratio, { least: 1, middle: 2, most: 4 })
+t.test('refresh: the background beside the libraries alone', async (t) => {
+  const rows = await answer(t, 'refresh', '--count', '100', '--seconds', '0.5', '--warmup', '0.5')
+  sameRows(t, 'refresh', rows)
+  for (const [title, cpu, ratio] of rows) t.ok(number(cpu) > 0 && number(ratio) > 0, `${title}: ${cpu}`)
 })
 
-t.test(
-  'each round starts new processes, and groups of candidates take turns with the reference',
-  async (t) => {
-    interface Summary {
-      round: number
-      kind: string
-      candidate: string
-      loads: string[]
-      besideLoads: string[]
-    }
-    const { compareInTurns } = (await import(pathToFileURL(join(BENCH, 'turns.mjs')).href)) as {
-      compareInTurns: (order: object) => Promise<void>
-    }
-    const did: string[] = []
-    const added: Summary[] = []
-    let started = 0
-    await compareInTurns({
-      candidates: ['a', 'b', 'bare', 'c', 'd'],
-      reference: 'bare',
-      kinds: ['small', 'big'],
-      options: { rounds: 2, seconds: 2, warmupSeconds: 1 },
-      async start(candidate: string) {
-        const name = `${candidate}${++started}`
-        did.push(`start ${name}`)
-        return {
-          warmUp: async (kind: string) => void did.push(`warm ${name} ${kind}`),
-          async takeTurn(kind: string) {
-            did.push(`${name} ${kind}`)
-            return name
-          },
-          stop: async () => void did.push(`stop ${name}`),
-        }
-      },
-      add: (summary: Summary) => added.push(summary),
-    })
-    const first = ['a1', 'b2', 'bare3']
-    const each = (prefix: string, suffix = ''): string[] => first.map((name) => `${prefix}${name}${suffix}`)
-    const load = (kind: string): string[] => [
-      ...each('warm ', ` ${kind}`),
-      ...each('', ` ${kind}`),
-      ...each('', ` ${kind}`),
-    ]
-    const group = [...each('start '), ...load('small'), ...load('big'), ...each('stop ')]
-    t.strictSame(did.slice(0, group.length), group)
-    t.strictSame(
-      did.filter((line) => line.startsWith('start ')).map((line) => line.replace(/start |\d+/g, '')),
-      ['a', 'b', 'bare', 'c', 'd', 'bare', 'd', 'c', 'bare', 'b', 'a', 'bare'],
-      'the same groups, of equal size, in each round',
-    )
-    const inRound = (wanted: number): string[] =>
-      added
-        .filter(({ round, kind }) => round === wanted && kind === 'small')
-        .map(({ candidate }) => candidate)
-    t.strictSame(inRound(1), ['a', 'b', 'c', 'd', 'bare'])
-    t.strictSame(inRound(2), ['d', 'c', 'b', 'a', 'bare'])
-    t.match(added[0], { candidate: 'a', loads: ['a1', 'a1'], besideLoads: ['bare3', 'bare3'] })
-    const reference = added.find(({ candidate }) => candidate === 'bare')!
-    t.strictSame(reference.loads, ['bare3', 'bare3', 'bare6', 'bare6'], 'the reference of every group')
-    t.strictSame(reference.besideLoads, reference.loads)
-  },
-)
-
-t.test('a round with an error, or with responses that the upstream never sent, is rejected', async (t) => {
-  const { faultOf } = (await import(pathToFileURL(join(BENCH, 'rounds.mjs')).href)) as {
-    faultOf: (load: { requests: number; failed: number }, served: number) => string | null
-  }
-  t.equal(faultOf({ requests: 10, failed: 0 }, 12), null)
-  t.match(faultOf({ requests: 10, failed: 1 }, 12), '1 of 10')
-  t.match(faultOf({ requests: 10, failed: 0 }, 7), '3 of 10')
-  t.match(faultOf({ requests: 0, failed: 0 }, 0), 'no answers')
+t.test('rest: the memory of sessions, and an idle process', async (t) => {
+  const rows = await answer(t, 'rest', '--sessions', '2000', '--seconds', '1')
+  sameRows(t, 'rest', rows.slice(1))
+  const [[, bytes], , [, start], [, memory]] = rows as [string[], string[], string[], string[]]
+  t.ok(number(bytes) > 1_000 && number(bytes) < 10_000, `a session takes ${bytes}`)
+  t.ok(number(start) > 0 && number(memory) > 20, `${start}, ${memory}`)
 })
 
-t.test('the refresh benchmark measures both kinds of refresh and the memory of idle sessions', async (t) => {
-  const page = emptyPage(['refresh', 'rest'], 'page')
-  const times = ['--rounds', '1', '--seconds', '0.3', '--warmup', '0.1', '--idle', '1']
-  const short = [...times, '--count', '50', '--sessions', '200']
-  const run = await bench(t, 'refresh.mjs', ...short, '--page', page)
-  t.equal(run.code, 0, run.stderr)
-  const rows = rowsOf(readFileSync(page, 'utf8'))
-  t.ok(rows.length > 3, 'both tables are there')
-  for (const [title, perSecond = ''] of rows.slice(0, 4)) {
-    t.ok(Number(perSecond.replaceAll(',', '')) > 0, `${title}: ${perSecond}`)
-  }
-  const bytes = Number(/(\d+) bytes/.exec(rows.flat().join(' '))?.[1])
-  t.ok(bytes > 800 && bytes < 10_000, `a session takes ${bytes} bytes, its tokens alone more than 800`)
-  t.ok(existsSync(`${page}-refresh.json`), 'the rounds are apart from those of other benchmarks')
-})
-
-t.test('the capacity benchmark measures a full store and extrapolates to larger ones', async (t) => {
-  const page = emptyPage(['capacity', 'growth'])
-  const short = ['--sessions', '1000', '--calls', '100', '--starts', '1']
-  const run = await bench(t, 'capacity.mjs', ...short, '--page', page)
-  t.equal(run.code, 0, run.stderr)
-  const rows = rowsOf(readFileSync(page, 'utf8'))
-  t.strictSame(rowsOf(run.stdout), rows, 'what is printed is what is written')
-  const of = (title: string): string => rows.find(([first]) => first === title)?.[1] ?? ''
-  const bytes = Number(of('memory of one session, its queue entry included').replace(/\D/g, ''))
-  t.ok(bytes > 1_300 && bytes < 10_000, `a session takes ${bytes} bytes, its tokens alone more than 1300`)
-  t.match(of('`claimDue`, 10 due (1 %), up to 64 a call'), /^p50 [\d.]+ ms, p99 [\d.]+ ms$/)
-  t.match(of('a new replica: start to its first call served'), /^[\d,]+ ms$/)
-  t.equal(of('refreshes a second'), '3,003')
-  t.equal(of('masters of 16 GB, filled to 70 %'), String(Math.ceil((10e6 * bytes) / 11.2e9)))
-})
-
-t.test('the profile names the folders of src and the packages that a bundle holds', async (t) => {
-  const run = await bench(t, 'profile.mjs', '--seconds', '0.8', '--lines', '60')
-  t.equal(run.code, 0, run.stderr)
-  const recorded = run.stdout.split(/^### (?=.*: time by package)/m).slice(1)
-  t.match(recorded, [/^call: /, /^bare: /, /^refresh: /])
+t.test('the profile names the folders of src and the packages of the bundle', async (t) => {
+  const { code, stdout, stderr } = await run(t, {}, 'profile.mjs', 'call', '1')
+  t.equal(code, 0, stderr)
   for (const place of ['src/proxy/', 'undici', 'fastify', 'node:_http_server'])
-    t.ok(recorded[0]?.includes(`| ${place} |`), `a call: ${place}`)
-  t.ok(recorded[1]?.includes('| undici |'), 'a call of bare Node: undici')
-  for (const place of ['src/tokens/', 'openid-client', 'ioredis'])
-    t.ok(recorded[2]?.includes(`| ${place} |`), `a refresh: ${place}`)
+    t.match(stdout, `| ${place} |`)
 })
 
 t.test('a benchmark whose Redis does not start ends, and says why', async (t) => {
   const folder = makeFolder('bench')
-  // The first node of the Cluster starts, and the program is connected to it when the second does not.
-  const lines = [
-    '#!/bin/sh',
-    `case "$*" in *cluster-enabled*) mkdir ${folder}/first 2>/dev/null || { echo no memory left; exit 1; } ;; esac`,
-    `exec ${toolPath('redis-server')} "$@"`,
-  ]
-  writeFileSync(join(folder, 'redis-server'), `${lines.join('\n')}\n`, { mode: 0o755 })
+  const script = '#!/bin/sh\necho no memory left\nexit 1\n'
+  writeFileSync(join(folder, 'redis-server'), script, { mode: 0o755 })
   const env = { PATH: `${folder}:${process.env.PATH ?? ''}` }
-  const run = await benchWith(t, { env }, 'capacity.mjs', '--sessions', '1000')
-  t.equal(run.code, 1)
-  t.match(run.stderr, /redis-server ended at its start:\nno memory left/)
+  const { code, stderr } = await run(t, { env }, 'bench.mjs', 'rest', '--quick')
+  t.equal(code, 1)
+  t.match(stderr, /redis-server ended at its start:\nno memory left/)
 })
 
-t.test('the load at a fixed rate counts a latency from the time at which a request was due', async (t) => {
-  let answered = 0
-  const gate: { held: (() => void)[] | null } = { held: null }
+t.test('the load counts failed responses, and waits of calls for a connection', async (t) => {
+  let responses = 0
+  let held: Promise<void> | null = null
   const server = createServer((request, response) => {
-    answered += 1
-    response.statusCode = request.url === '/moved' ? 302 : 200
-    // The connection ends after every tenth response.
-    if (answered % 10 === 0) response.setHeader('connection', 'close')
-    if (answered === 50) {
-      gate.held = []
-      setTimeout(() => {
-        for (const respond of gate.held ?? []) respond()
-        gate.held = null
-      }, 500)
-    }
-    const respond = () => void response.end('rest')
-    if (gate.held === null) respond()
-    else gate.held.push(respond)
+    responses += 1
+    // A connection ends after every tenth response.
+    if (responses % 10 === 0) response.setHeader('connection', 'close')
+    if (request.url === '/moved') response.writeHead(302, { location: '/' })
+    if (request.url === '/held') held ??= pause(500)
+    void (held ?? pause(0)).then(() => response.end('rest'))
   })
   const port = await listenOnLoopback(t, server)
   const file = join(makeFolder('load'), 'requests.tsv')
-  writeFileSync(file, ['/', '/', '/', '/moved'].map((path) => `${path}\tsession=none\n`).join(''))
-
-  const orders = { port, file, headers: {}, connections: 2, rate: 400, seconds: 1 }
-  const run = await bench(t, 'load/open-loop.mjs', JSON.stringify(orders))
-  const result = JSON.parse(run.stdout.trim().split('\n').at(-1) ?? '') as OpenLoop
-  t.match(result, { requests: 400, failed: 100, statuses: { 200: 300, 302: 100 } }, run.stderr)
-  t.equal(answered, 400, 'each was sent once')
-  // Two connections were held for half a second. The requests that were due meanwhile waited for them unsent.
-  t.ok(result.waited > 100, `${result.waited} had no free connection`)
-  const { p99, most } = result.latency
-  t.ok(most > 450 && p99 > 350, `their waiting counts: p99 ${p99} ms, longest ${most} ms`)
-})
-
-t.test('a load whose generator was late or overloaded is invalid, and left out of the table', async (t) => {
-  const importFrom = async (file: string) => await import(pathToFileURL(join(BENCH, 'latency', file)).href)
-  const { faultOf, overloadOf } = (await importFrom('candidates.mjs')) as Record<
-    'faultOf' | 'overloadOf',
-    (load: object) => string | null
-  >
-  const load = { requests: 1_000, failed: 0, late: { p99: 0.4 }, waited: 9 }
-  t.equal(faultOf(load), null)
-  t.match(faultOf({ ...load, failed: 1 }), '1 of 1000')
-  t.match(faultOf({ ...load, late: { p99: 1.2 } }), '1.2 ms late')
-  t.match(faultOf({ ...load, late: { p99: null } }), 'only 1000 requests')
-  t.equal(overloadOf(load), null)
-  t.match(overloadOf({ ...load, waited: 11 }), '11 of 1000')
-
-  const { addedTables } = (await importFrom('tables.mjs')) as {
-    addedTables: (candidates: object[], results: object[], shares: number[]) => string
+  const load = async (paths: string[], job: object) => {
+    writeFileSync(file, paths.map((path) => `GET\t${path}\tsession=none\n`).join(''))
+    responses = 0
+    const order = JSON.stringify({ port, file, headers: {}, connections: 2, ...job })
+    const { stdout } = await run(t, {}, 'load/generator.mjs', order)
+    return JSON.parse(stdout) as { requests: number; failed: number; p50: number; p99: number }
   }
-  const round = (through: number, direct: number, fault: string | null = null) => ({
-    ...{ candidate: 'one', share: 50, rate: 1_000 },
-    through: { latency: { p50: through, p99: 2 * through, p999: null }, fault },
-    direct: { latency: { p50: direct, p99: 2 * direct, p999: 9 }, fault: null },
-  })
-  const rounds = [round(0.5, 0.1), round(0.7, 0.1), round(0.9, 0.1), round(50, 0.1, 'late')]
-  const text = addedTables([{ name: 'one', title: 'first' }], rounds, [50])
-  const direct = ['0.10 (0.10–0.10)', '0.20 (0.20–0.20)']
-  const added = ['0.60 (0.40–0.80)', '1.20 (0.80–1.60)', '–']
-  t.strictSame(rowsOf(text), [['first', '1,000', ...direct, ...added]])
-  t.match(text, 'left out: first, 1 of 4 rounds (late).')
+
+  const closed = await load(['/', '/moved'], { seconds: 0.5 })
+  t.equal(closed.requests, responses, 'all responses count')
+  t.ok(Math.abs(closed.failed - responses / 2) <= 1, `${closed.failed} bad ones of ${responses}`)
+  t.match(await load(['/', '/', '/moved'], { once: true }), { requests: 3, failed: 1 })
+  const pages = { everySeconds: 0.1, calls: 1 }
+  const open = await load(['/held', '/held', ...Array(10).fill('/')], { seconds: 1, pages })
+  t.equal(open.failed, 0)
+  t.ok(open.p99 > 400, `two connections were held for half a second; p99 ${open.p99} ms`)
 })
+
+t.test('a load with an error, or with responses that the upstream never sent, is rejected', async (t) => {
+  const { faultOf } = await importBench('under-load.mjs')
+  t.equal(faultOf({ requests: 10, failed: 0 }, 12), null)
+  t.match(faultOf({ requests: 10, failed: 1 }, 12), '1 of 10')
+  t.match(faultOf({ requests: 10, failed: 0 }, 7), '3 of 10')
+  t.match(faultOf({ requests: 0, failed: 0 }, 0), 'no responses')
+})
+
+t.test(
+  'rounds start new processes, groups take turns with the reference, and equal candidates show the noise',
+  async (t) => {
+    const { compare, mediansOf, noiseOf } = await importBench('compare.mjs')
+    const candidates = ['a', 'a-again', 'bare', 'c', 'd'].map((name) => ({ name }))
+    const did: string[] = []
+    const results = await compare({
+      candidates,
+      reference: candidates[2],
+      options: { rounds: 3, seconds: 2, warmup: 1 },
+      start: async ({ name }: { name: string }) => ({
+        warmUp: async () => void did.push(`warm ${name}`),
+        load: async () => did.push(name),
+        stop: async () => void did.push(`stop ${name}`),
+      }),
+      figuresOf: (loads: number[]) => ({ at: loads[0] }),
+    })
+    const first = ['a', 'a-again', 'bare']
+    const stops = first.map((name) => `stop ${name}`)
+    t.strictSame(did.slice(0, 12), [...first.map((name) => `warm ${name}`), ...first, ...first, ...stops])
+    const order = did.filter((line) => line.startsWith('stop ')).map((line) => line.slice(5))
+    t.strictSame(
+      order.slice(6, 12),
+      ['d', 'c', 'bare', 'a-again', 'a', 'bare'],
+      'the second round is in reverse',
+    )
+    const [a] = mediansOf(candidates, results)
+    t.match(
+      a,
+      { figures: { at: { least: 4 } }, times: { at: { least: 4 / 6 } } },
+      'beside the reference of its group',
+    )
+
+    const times = (...ratios: number[]) => ratios.map((cpu) => ({ times: { cpu } }))
+    const noise = (...ratios: number[]) =>
+      noiseOf(
+        new Map([
+          ['a', times(1, 2, 4)],
+          ['a-again', times(...ratios)],
+        ]),
+        'a',
+        'cpu',
+      )
+    t.equal(noise(1.3, 2.6, 5.2).toFixed(), '30', 'as far as the medians are apart')
+    t.equal(noise(0.5, 2, 6).toFixed(), '72', 'or twice the standard error of the median')
+    t.equal(noise(1), null)
+  },
+)

@@ -1,61 +1,58 @@
-// Facts about the machine, the assignment of cores, and the resource usage of processes.
+// Paths, cores, and what processes use. Linux only.
 import { spawnSync } from 'node:child_process'
-import { readdirSync, readFileSync } from 'node:fs'
-import { cpus, release, totalmem, type } from 'node:os'
-import { findProgram } from './places.mjs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { cpus, release, totalmem } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+export const BENCH = fileURLToPath(new URL('.', import.meta.url))
+export const ROOT = join(BENCH, '..', '..')
+export const MAIN = join(ROOT, 'dist', 'main.js')
+
+const FOLDERS = [...(process.env.PATH ?? '').split(delimiter), '/usr/sbin', '/usr/local/bin']
+
+/** The full path of a program, or null. */
+export const findProgram = (name) =>
+  FOLDERS.map((folder) => join(folder, name)).find((path) => existsSync(path)) ?? null
 
 const taskset = findProgram('taskset')
+const setpriv = findProgram('setpriv')
 const allowed = allowedCores()
-const chrt = findProgram('chrt')
-const FIRST = ['--fifo', '1']
-const mayBeFirst = chrt !== null && spawnSync(chrt, [...FIRST, 'true']).status === 0
-
-/** Core lists for taskset: `server` has its own core. null if pinning is impossible. */
-export const CORES =
+/** Core lists for taskset: what is measured has a core of its own. null: nothing can be pinned. */
+const CORES =
   taskset === null || allowed.length < 2
     ? null
-    : {
-        server: String(allowed[1]),
-        load: allowed.filter((_, at) => at !== 1).join(','),
-      }
+    : { server: String(allowed[1]), load: allowed.filter((_, at) => at !== 1).join() }
 
-/** The command line that runs a program on the cores of `which`: 'server' or 'load'. */
-export function pinned(which, command, args) {
-  return CORES === null ? [command, args] : [taskset, ['-c', CORES[which], command, ...args]]
+/** The command line that runs a program on the cores `server` or `load`. The kernel ends it with this process. */
+export function pinned(core, command, args) {
+  const withUs = setpriv === null ? [] : [setpriv, '--pdeathsig', 'TERM']
+  const onCore = CORES === null ? [] : [taskset, '-c', CORES[core]]
+  const [program, ...rest] = [...withUs, ...onCore, command, ...args]
+  return [program, rest]
 }
 
-/**
- * The same on the cores of the load, before everything else there, where the user may have that (root): a load
- * generator that waits for the resource server on its core measures its own wait.
- */
-export function pinnedFirst(command, args) {
-  return pinned('load', ...(mayBeFirst ? [chrt, [...FIRST, command, ...args]] : [command, args]))
-}
-
-/** Pins this process to the cores of the load generator. */
+/** Pins this process to the cores of the load. */
 export function moveToLoad() {
   if (CORES !== null) spawnSync(taskset, ['-a', '-p', '-c', CORES.load, String(process.pid)])
 }
 
 export function describeMachine() {
-  const model = cpus()[0]?.model.trim() ?? 'unknown'
-  const gigabytes = Math.round(totalmem() / 2 ** 30)
-  const pinning = CORES === null ? 'nothing pinned' : 'server under test and load on different cores'
-  return `${cpus().length} cores (${model}), ${gigabytes} GB, ${type()} ${release().split('.', 2).join('.')}; ${pinning}`
+  const model = /^\S+ \S+/.exec(cpus()[0]?.model ?? '')?.[0] ?? 'unknown'
+  const pinning = CORES === null ? ', nothing pinned' : ''
+  return `${cpus().length} cores (${model}), ${Math.round(totalmem() / 2 ** 30)} GB, Linux ${release().split('.', 2).join('.')}${pinning}`
 }
 
-/** The first version number that a program prints, or null if it is not installed. */
-export function versionOf(program, args) {
-  const path = findProgram(program)
-  if (path === null) return null
-  const { stdout, stderr } = spawnSync(path, args, { encoding: 'utf8' })
-  return /\d+(?:\.\d+)+/.exec(`${stdout}${stderr}`)?.[0] ?? null
+/** A program's name with the first version number that it prints. */
+export function versionOf(name, program, option) {
+  const { stdout, stderr } = spawnSync(findProgram(program), [option], { encoding: 'utf8' })
+  return `${name} ${/\d+(?:\.\d+)+/.exec(`${stdout}${stderr}`)?.[0] ?? 'of unknown version'}`
 }
 
 // Linux counts in hundredths of a second for programs, whatever the kernel's own tick is.
 const TICK_MICROSECONDS = 10_000
 
-/** CPU time in microseconds of a process and its children; null without /proc. */
+/** CPU time in microseconds of a process and its children. */
 export function cpuOf(pid) {
   return sum(pid, (each) => {
     const stat = readFileSync(`/proc/${each}/stat`, 'latin1')
@@ -64,20 +61,16 @@ export function cpuOf(pid) {
   })
 }
 
-/** Peak resident size in bytes, as the kernel tells it, summed over a process and its children. */
-export function peakOf(pid) {
+/** Resident bytes of a process and its children: `VmRSS` now, `VmHWM` at most so far. */
+export function memoryOf(pid, field = 'VmRSS') {
   return sum(pid, (each) => {
     const status = readFileSync(`/proc/${each}/status`, 'latin1')
-    return Number(/^VmHWM:\s+(\d+)/m.exec(status)?.[1] ?? 0) * 1_024
+    return Number(new RegExp(`^${field}:\\s+(\\d+)`, 'm').exec(status)?.[1] ?? 0) * 1_024
   })
 }
 
 function sum(pid, read) {
-  try {
-    return treeOf(pid).reduce((total, each) => total + read(each), 0)
-  } catch {
-    return null
-  }
+  return treeOf(pid).reduce((total, each) => total + read(each), 0)
 }
 
 function treeOf(pid) {
@@ -88,13 +81,9 @@ function treeOf(pid) {
 }
 
 function allowedCores() {
-  try {
-    const list = /^Cpus_allowed_list:\s+(\S+)/m.exec(readFileSync('/proc/self/status', 'latin1'))[1]
-    return list.split(',').flatMap((part) => {
-      const [first, last = first] = part.split('-').map(Number)
-      return Array.from({ length: last - first + 1 }, (_, at) => first + at)
-    })
-  } catch {
-    return []
-  }
+  const list = /^Cpus_allowed_list:\s+(\S+)/m.exec(readFileSync('/proc/self/status', 'latin1'))[1]
+  return list.split(',').flatMap((part) => {
+    const [first, last = first] = part.split('-').map(Number)
+    return Array.from({ length: last - first + 1 }, (_, at) => first + at)
+  })
 }

@@ -1,62 +1,84 @@
-// The services of every candidate: Redis, an authorization server, a resource server.
-
-import { fileURLToPath } from 'node:url'
+// What every candidate uses: Redis, an authorization server and a resource server, on the cores of the load.
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { Redis } from 'ioredis'
-import { findProgram } from './places.mjs'
-import { freePort } from './processes.mjs'
+import { BENCH, findProgram, MAIN, moveToLoad } from './machine.mjs'
+import { createProcesses, freePort } from './processes.mjs'
 
-const platformServer = (name) => fileURLToPath(new URL(`platform/${name}.mjs`, import.meta.url))
-
-// The polls of the due queue, and the commands of /metrics and of this count.
-const BACKGROUND = new Set(['evalsha', 'zrangebyscore', 'zrange', 'time', 'zcard', 'info'])
-
-/** Starts the services on the cores of the load generator. */
-export async function startServices(processes) {
-  const redisPort = await freePort()
-  const upstreamPort = await freePort()
-  const authPort = await freePort()
-  const { pid: redisPid } = await processes.start(
-    findProgram('redis-server'),
-    ['--port', String(redisPort), '--bind', '127.0.0.1', '--save', '', '--dir', processes.folder],
-    { core: 'load', ready: /Ready to accept connections/ },
-  )
-  const upstream = await startNode(processes, platformServer('resource-server'), upstreamPort)
-  await startNode(processes, platformServer('authorization-server'), authPort)
+/** Runs `work` with all of it, and ends all processes after it. */
+export async function withServices(work) {
+  if (!existsSync(MAIN)) throw new Error('dist/ is missing. Run: npm run build')
+  if (findProgram('redis-server') === null)
+    throw new Error('redis-server is missing. On Debian or Ubuntu: apt-get install redis-server')
+  moveToLoad()
+  const processes = createProcesses()
+  const onSignal = () => void processes.end().finally(() => process.exit(1))
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, onSignal)
   const clients = []
-  const connect = (port, options = {}) => {
-    const client = new Redis({ port, host: '127.0.0.1', ...options })
-    clients.push(client)
-    return client
-  }
-  const redis = connect(redisPort)
-
-  return {
-    processes,
-    folder: processes.folder,
-    redis,
-    redisPort,
-    redisPid,
-    upstreamUrl: `http://127.0.0.1:${upstreamPort}`,
-    authUrl: `http://127.0.0.1:${authPort}`,
-    /** Responses of the resource server to calls with a token, and granted token requests. */
-    counts: () =>
-      new Promise((resolve) => {
-        upstream.child.once('message', resolve)
-        upstream.child.send('counts')
-      }),
-    /** Commands that Redis has executed so far, without the constant load of idle replicas. */
-    async redisCommands() {
-      const lines = (await redis.info('commandstats')).matchAll(/cmdstat_([^:]+):calls=(\d+)/g)
-      return [...lines].reduce((sum, [, name, calls]) => sum + (BACKGROUND.has(name) ? 0 : Number(calls)), 0)
-    },
-    /** A client of another Redis, with these options of ioredis. `close` disconnects it too. */
-    connect,
-    close() {
-      for (const client of clients) client.disconnect()
-    },
+  try {
+    return await work(await startServices(processes, clients))
+  } finally {
+    for (const signal of ['SIGINT', 'SIGTERM']) process.off(signal, onSignal)
+    for (const client of clients) client.disconnect()
+    await processes.end()
   }
 }
 
-function startNode(processes, file, port) {
-  return processes.start(process.execPath, [file, String(port)], { core: 'load', ready: /ready/, ipc: true })
+async function startServices(processes, clients) {
+  const startPlatform = async (name) => {
+    const port = await freePort()
+    const file = join(BENCH, 'platform', `${name}.mjs`)
+    const options = { core: 'load', ready: /ready/, ipc: true }
+    const { ask } = await processes.start(process.execPath, [file, String(port)], options)
+    return { url: `http://127.0.0.1:${port}`, ask }
+  }
+  const upstream = await startPlatform('resource-server')
+  const auth = await startPlatform('authorization-server')
+  const startStore = (masters) => startRedis({ processes, clients, masters })
+  return {
+    processes,
+    startStore,
+    store: await startStore(1),
+    upstreamUrl: upstream.url,
+    authUrl: auth.url,
+    /** Responses of the resource server to calls with a token, and granted token requests. */
+    counts: () => upstream.ask('counts'),
+    /** The cookies of the browsers that signed in, by candidate. */
+    cookies: new Map(),
+  }
+}
+
+/** One Redis, or a Cluster of several masters. Its figures are sums over all of them. */
+async function startRedis({ processes, clients, masters }) {
+  const nodes = []
+  for (let each = 0; each < masters; each += 1) {
+    const port = await freePort()
+    const own = ['--port', port, '--bind', '127.0.0.1', '--save', '', '--dir', processes.folder]
+    const bus = ['--cluster-enabled', 'yes', '--cluster-port', await freePort()]
+    const cluster = masters === 1 ? [] : [...bus, '--cluster-config-file', `nodes-${port}.conf`]
+    const options = { core: 'load', ready: /Ready to accept connections/ }
+    await processes.start(findProgram('redis-server'), [...own, ...cluster].map(String), options)
+    const client = new Redis({ port, host: '127.0.0.1' })
+    clients.push(client)
+    nodes.push({ port, client })
+  }
+  if (masters > 1) {
+    const addresses = nodes.map(({ port }) => `127.0.0.1:${port}`)
+    const args = ['--cluster', 'create', ...addresses, '--cluster-yes']
+    await processes.start(findProgram('redis-cli'), args, { core: 'load', ready: /All 16384 slots covered/ })
+  }
+  const scheme = masters === 1 ? 'redis' : 'redis-cluster'
+  const info = (section) => Promise.all(nodes.map(({ client }) => client.info(section)))
+  const total = (texts, pattern) =>
+    texts
+      .flatMap((text) => [...text.matchAll(pattern)])
+      .reduce((sum, [, name, number]) => sum + (name === 'info' ? 0 : Number(number)), 0)
+  return {
+    url: `${scheme}://${nodes.map(({ port }) => `127.0.0.1:${port}`).join()}`,
+    client: nodes[0].client,
+    port: nodes[0].port,
+    usedBytes: async () => total(await info('memory'), /(used_memory):(\d+)/g),
+    /** Commands so far, those inside scripts too. */
+    commands: async () => total(await info('commandstats'), /cmdstat_([^:]+):calls=(\d+)/g),
+  }
 }

@@ -1,61 +1,43 @@
-// Generates load on one candidate from the cores of the load generator.
-import { spawn } from 'node:child_process'
+// Runs a load on one server from the cores of the load.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { pinned } from '../machine.mjs'
-import { findProgram } from '../places.mjs'
-import { BROWSER_HEADERS } from '../sign-in.mjs'
+import { BROWSER_HEADERS } from '../browser.mjs'
+import { BENCH, findProgram } from '../machine.mjs'
 
-const SCRIPT = fileURLToPath(new URL('wrk.lua', import.meta.url))
-const SOCKETS = fileURLToPath(new URL('sockets.mjs', import.meta.url))
-
-/** The load generator to use: the requested one, else wrk if it is installed. */
-export function chooseLoad(wanted) {
-  const wrk = findProgram('wrk')
-  if (wanted === 'wrk' && wrk === null) throw new Error('wrk is not installed; use --load sockets')
-  return wanted ?? (wrk === null ? 'sockets' : 'wrk')
-}
+const WRK = findProgram('wrk')
 
 /**
- * Runs the load to its end. Returns `{requests, seconds, failed, p50, p99}`, the last two in milliseconds.
- * `failed` counts error responses and broken connections.
+ * Sends `requests`, a list of `{ method, path, cookie }`, in rotation, on so many connections for so many seconds: each
+ * as fast as responses come, or once, or as open pages do: see generator.mjs for `once` and `pages`. Resolves with
+ * `{ requests, seconds, failed, p50, p99 }`, the last two in milliseconds.
  */
-export function runLoad({ kind, folder, url, requests, connections, seconds }) {
-  const file = join(folder, 'requests.tsv')
-  writeFileSync(file, requests.map(({ path, cookie }) => `${path}\t${cookie}\n`).join(''))
-  return kind === 'wrk'
-    ? runWrk({ file, url, connections, seconds })
-    : runSockets({ file, url, connections, seconds })
+export async function runLoad({ processes, url, requests, connections, seconds, once, pages }) {
+  const file = join(processes.folder, 'requests.tsv')
+  writeFileSync(
+    file,
+    requests.map(({ method = 'GET', path, cookie }) => `${method}\t${path}\t${cookie}\n`).join(''),
+  )
+  const isPlain = once === undefined && pages === undefined
+  const { output, ended } =
+    WRK !== null && isPlain
+      ? await startWrk({ processes, url, file, connections, seconds })
+      : await startGenerator({ processes, url, file, connections, seconds, once, pages })
+  await ended
+  const line = output().trim().split('\n').at(-1)
+  if (!line.startsWith('{')) throw new Error(`the load ended without a result:\n${output()}`)
+  return JSON.parse(line)
 }
 
-function runWrk({ file, url, connections, seconds }) {
+function startWrk({ processes, url, file, connections, seconds }) {
   const headers = Object.entries(BROWSER_HEADERS).flatMap(([name, value]) => ['-H', `${name}: ${value}`])
   const whole = Math.max(1, Math.round(seconds))
   const shape = ['-t1', `-c${connections}`, `-d${whole}s`, '--timeout', '10s', '--latency']
-  return lastLine(findProgram('wrk'), [...shape, '-s', SCRIPT, ...headers, url], { BENCH_REQUESTS: file })
+  const args = [...shape, '-s', join(BENCH, 'load', 'wrk.lua'), ...headers, url]
+  return processes.start(WRK, args, { core: 'load', env: { BENCH_REQUESTS: file }, ready: /^/ })
 }
 
-function runSockets({ file, url, connections, seconds }) {
-  const port = Number(new URL(url).port)
-  const orders = { port, file, headers: BROWSER_HEADERS, connections, seconds }
-  return lastLine(process.execPath, [SOCKETS, JSON.stringify(orders)], {})
-}
-
-async function lastLine(command, args, env) {
-  const [program, programArgs] = pinned('load', command, args)
-  const child = spawn(program, programArgs, {
-    env: { PATH: process.env.PATH ?? '', ...env },
-    stdio: ['ignore', 'pipe', 'pipe'],
-  })
-  let output = ''
-  for (const stream of [child.stdout, child.stderr])
-    stream.setEncoding('utf8').on('data', (text) => (output += text))
-  await new Promise((resolve) => child.once('close', resolve).once('error', resolve))
-  const line = output.trim().split('\n').at(-1)
-  try {
-    return JSON.parse(line)
-  } catch {
-    throw new Error(`the load ended without a result:\n${output}`)
-  }
+function startGenerator({ processes, url, ...job }) {
+  const order = JSON.stringify({ ...job, port: Number(new URL(url).port), headers: BROWSER_HEADERS })
+  const args = [join(BENCH, 'load', 'generator.mjs'), order]
+  return processes.start(process.execPath, args, { core: 'load', ready: /^/ })
 }

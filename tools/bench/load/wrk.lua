@@ -1,15 +1,15 @@
--- Takes turns with the requests of the file BENCH_REQUESTS: one a line, path, tab, Cookie header.
+-- Takes turns with the requests of the file BENCH_REQUESTS: one a line, method, path and Cookie header.
 -- Ends with one line of JSON.
 local requests = {}
 local at = 0
 
 function init(args)
   for line in io.lines(os.getenv('BENCH_REQUESTS')) do
-    local path, cookie = line:match('^(.-)\t(.*)$')
+    local method, path, cookie = line:match('^(.-)\t(.-)\t(.*)$')
     local headers = {}
     for name, value in pairs(wrk.headers) do headers[name] = value end
     if cookie ~= '' then headers['cookie'] = cookie end
-    requests[#requests + 1] = wrk.format('GET', path, headers)
+    requests[#requests + 1] = wrk.format(method, path, headers)
   end
 end
 

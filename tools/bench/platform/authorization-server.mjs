@@ -15,8 +15,6 @@ const discovery = {
   userinfo_endpoint: `${issuer}/userinfo`,
   jwks_uri: `${issuer}/jwks`,
   response_types_supported: ['code'],
-  response_modes_supported: ['query'],
-  grant_types_supported: ['authorization_code', 'refresh_token'],
   subject_types_supported: ['public'],
   id_token_signing_alg_values_supported: ['RS256'],
   token_endpoint_auth_methods_supported: ['client_secret_post', 'client_secret_basic'],
@@ -31,13 +29,13 @@ function authorize(response, query) {
 }
 
 function grant(form) {
-  const asked = form.has('code') ? JSON.parse(Buffer.from(form.get('code'), 'base64url')) : {}
+  const asked = JSON.parse(Buffer.from(form.get('code'), 'base64url'))
   return {
     access_token: randomBytes(600).toString('base64url'),
     token_type: 'bearer',
     expires_in: 3_600,
     refresh_token: randomBytes(48).toString('base64url'),
-    ...(asked.nonce ? { id_token: idToken(asked) } : {}),
+    id_token: idToken(asked),
   }
 }
 

@@ -1,4 +1,4 @@
-// A minimal browser that signs in and checks one response.
+// A minimal browser that signs in.
 import { Agent, request } from 'node:http'
 
 /** The header fields of a browser's fetch(), the same for every candidate. */
@@ -21,10 +21,11 @@ const NAVIGATION = {
   'sec-fetch-site': 'none',
 }
 const MAX_HOPS = 8
+const AT_ONCE = 8
 const agent = new Agent({ keepAlive: true, maxSockets: 16 })
 
 /** One GET without following redirects. */
-export function get(url, headers) {
+export function get(url, headers = {}) {
   return new Promise((resolve, reject) => {
     const sent = request(url, { agent, headers }, (response) => {
       const chunks = []
@@ -37,23 +38,37 @@ export function get(url, headers) {
   })
 }
 
-/**
- * Starts at `url`, follows the redirects to the authorization server and back, and returns the `Cookie`
- * header of the signed-in browser.
- */
-export async function signIn(url) {
+/** Resolves once `url` responds 200 to a GET, else rejects. */
+export async function require200(url) {
+  const { status } = await get(url)
+  if (status !== 200) throw new Error(`${url} responds ${status}`)
+}
+
+/** Signs `count` browsers in from `url`, through the authorization server and back. Returns their `Cookie` headers. */
+export async function signInMany(url, count) {
+  const cookies = []
+  while (cookies.length < count) {
+    const some = Array.from({ length: Math.min(AT_ONCE, count - cookies.length) }, () => signIn(url))
+    cookies.push(...(await Promise.all(some)))
+  }
+  return cookies
+}
+
+async function signIn(url) {
   const jar = new Map()
   const home = new URL(url).origin
   const cookies = () => [...jar].map(([name, value]) => `${name}=${value}`).join('; ')
   let at = new URL(url)
   for (let hop = 0; hop < MAX_HOPS; hop += 1) {
     const atHome = at.origin === home
-    const answer = await get(at, atHome && jar.size > 0 ? { ...NAVIGATION, cookie: cookies() } : NAVIGATION)
-    if (atHome) keepCookies(jar, answer.headers['set-cookie'] ?? [])
-    if (answer.status >= 400) throw new Error(`${at}: ${answer.status} ${answer.body}`)
-    const isBack = atHome && (at.searchParams.has('code') || answer.headers.location === undefined)
-    if (isBack) return cookies()
-    at = new URL(answer.headers.location, at)
+    const { status, headers, body } = await get(at, {
+      ...NAVIGATION,
+      ...(atHome && jar.size > 0 ? { cookie: cookies() } : {}),
+    })
+    if (status >= 400) throw new Error(`${at}: ${status} ${body}`)
+    if (atHome) keepCookies(jar, headers['set-cookie'] ?? [])
+    if (atHome && (at.searchParams.has('code') || headers.location === undefined)) return cookies()
+    at = new URL(headers.location, at)
   }
   throw new Error(`${url}: the redirects do not end`)
 }
@@ -66,15 +81,4 @@ function keepCookies(jar, lines) {
     if (gone) jar.delete(pair.slice(0, at))
     else jar.set(pair.slice(0, at), pair.slice(at + 1))
   }
-}
-
-/** The results of `count` calls, eight at a time. */
-export async function manyTimes(count, work) {
-  const results = []
-  const batch = 8
-  for (let at = 0; at < count; at += batch) {
-    const size = Math.min(batch, count - at)
-    results.push(...(await Promise.all(Array.from({ length: size }, work))))
-  }
-  return results
 }

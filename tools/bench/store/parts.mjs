@@ -1,28 +1,24 @@
-// The parts of the server that a benchmark calls without HTTP, built as in dist/.
+// The parts of the server that the worker uses, bundled as in dist/.
 import { rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { build } from 'esbuild'
-import { DIST, ROOT } from '../places.mjs'
+import { MAIN, ROOT } from '../machine.mjs'
 
 const PARTS = {
   parseConfig: 'config/config.ts',
   createKeyring: 'keyring.ts',
-  createLog: 'log.ts',
   createAuthorizationServer: 'oauth/client.ts',
   createRedisStore: 'store/redis/store.ts',
-  SYSTEM_CLOCK: 'clock.ts',
-  createOutbox: 'store/outbox.ts',
-  createSessions: 'session/lifecycle.ts',
+  createSessionCookies: 'session/cookies.ts',
   openTokens: 'session/sealed-tokens.ts',
   sealTokens: 'session/sealed-tokens.ts',
-  createRevoker: 'tokens/revoker.ts',
-  createTokens: 'tokens/tokens.ts',
   Secret: 'secret.ts',
+  SYSTEM_CLOCK: 'clock.ts',
 }
 
 /** The exports of `src/` that `PARTS` names. */
-export async function importServerParts() {
+export async function importParts() {
   const contents = Object.entries(PARTS).map(([name, file]) => `export { ${name} } from './src/${file}'`)
   // Beside dist/ and not in it: a release packs that folder.
   const folder = join(ROOT, `dist.bench-${process.pid}`)
@@ -35,10 +31,7 @@ export async function importServerParts() {
     platform: 'node',
     packages: 'external',
     // The store reads its scripts from dist/.
-    define: { 'import.meta.url': JSON.stringify(pathToFileURL(join(DIST, 'main.js')).href) },
-    // For `npm run profile`.
-    sourcemap: 'inline',
-    sourcesContent: false,
+    define: { 'import.meta.url': JSON.stringify(pathToFileURL(MAIN).href) },
   })
   try {
     return await import(pathToFileURL(outfile).href)

@@ -1,0 +1,154 @@
+// The servers that are compared. A candidate is `{ name, title, start }`, and perhaps `goal`: at most so many times the
+// CPU of `bare`; `asksRedis`: whether each call does; `signInPath`: none without sessions; `isInstalled`: false leaves
+// it out; `peers`: it needs the packages of this folder. `start(services, { nodeArgs, env })` resolves with
+// `{ url, pid, stop }`.
+import { closeSync, existsSync, openSync } from 'node:fs'
+import { join } from 'node:path'
+import { get, require200 } from './browser.mjs'
+import { BENCH, findProgram, MAIN } from './machine.mjs'
+import { freePort } from './processes.mjs'
+import { APACHE_OIDC, startApache } from './servers/apache.mjs'
+
+/** This server. All replicas of a run have one Redis and one public URL, where the browsers sign in. */
+export const OURS = {
+  name: 'ours',
+  title: 'this server by default',
+  goal: 1.2,
+  asksRedis: false,
+  signInPath: '/auth/login',
+  start: startOurs,
+}
+
+export const CONFIGURED = [
+  configured('uncached', 'asks Redis in each call: `SESSION_CACHE_MS=0`', {
+    ...{ goal: 1.5, asksRedis: true },
+    env: () => ({ SESSION_CACHE_MS: '0' }),
+  }),
+  {
+    ...configured('logged', '`ACCESS_LOG=all`, `/metrics` read each second', { goal: 1.5 }),
+    start: startLogged,
+  },
+  configured('traced', 'every request traced', {
+    goal: 2.2,
+    env: ({ upstreamUrl }) => ({
+      // Takes any POST.
+      OTEL_EXPORTER_OTLP_ENDPOINT: upstreamUrl,
+      OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
+    }),
+  }),
+]
+
+export const BARE = {
+  name: 'bare',
+  title: 'bare: node:http + undici, no session',
+  start: (services, options) => startPeer(services, 'bare', options),
+}
+
+export const PEERS = [
+  {
+    ...{ name: 'fastify-session', title: 'Fastify + @fastify/session + reply-from' },
+    ...{ asksRedis: true, signInPath: '/sign-in', peers: true },
+    start: (services) => startPeer(services, 'fastify-session'),
+  },
+  {
+    ...{ name: 'express-oidc', title: 'express-openid-connect + http-proxy-middleware' },
+    ...{ asksRedis: true, signInPath: '/login', peers: true },
+    start: (services) => startPeer(services, 'express-oidc'),
+  },
+  {
+    ...{ name: 'apache', title: 'Apache + mod_auth_openidc' },
+    ...{ asksRedis: true, signInPath: '/flux/small/s1' },
+    isInstalled: () => findProgram('apache2') !== null && existsSync(APACHE_OIDC),
+    start: startApache,
+  },
+]
+
+/** The same program once more: how much two equal candidates differ is what a run cannot resolve. */
+export function again(candidate) {
+  return {
+    ...candidate,
+    name: `${candidate.name}-again`,
+    title: 'the same again: shows the noise',
+    goal: undefined,
+  }
+}
+
+function configured(name, title, { env, ...more }) {
+  const start = (services, options) => startOurs(services, { ...options, env: env?.(services) })
+  return { ...OURS, name: `ours-${name}`, title, start, ...more }
+}
+
+/** Environment of this server, and of the worker that uses its parts. */
+export function ourEnv(services, env = {}) {
+  return {
+    HOST: '127.0.0.1',
+    PUBLIC_URL: services.publicUrl ?? 'http://127.0.0.1:3000',
+    AUTH_URL: services.authUrl,
+    BASE_URL: services.upstreamUrl,
+    CLIENT_ID: 'bench',
+    CLIENT_SECRET: 'bench-secret',
+    SESSION_SECRET: 'a-secret-of-the-benchmark-longer-than-32-characters',
+    // Takes any token request.
+    OAUTH_TOKEN_URL: `${services.upstreamUrl}/oauth/token`,
+    REDIS_URL: services.store.url,
+    REDIS_PREFIX: 'bench:',
+    LOGIN_RATE_PER_MINUTE: '0',
+    ...env,
+  }
+}
+
+export async function startOurs(services, { env, nodeArgs = [], stdout } = {}) {
+  const [port, opsPort] = [await freePort(), await freePort()]
+  const [url, opsUrl] = [port, opsPort].map((each) => `http://127.0.0.1:${each}`)
+  services.publicUrl ??= url
+  const { pid, stop } = await services.processes.start(process.execPath, [...nodeArgs, MAIN], {
+    core: 'server',
+    stdout,
+    env: { ...ourEnv(services, env), PORT: String(port), OPS_PORT: String(opsPort) },
+    ready: () => require200(`${opsUrl}/readyz`),
+  })
+  return { pid, url, opsUrl, stop }
+}
+
+async function startLogged(services) {
+  const file = openSync(join(services.processes.folder, 'access.log'), 'w')
+  const { stop, ...started } = await startOurs(services, { env: { ACCESS_LOG: 'all' }, stdout: file })
+  const timer = setInterval(() => get(`${started.opsUrl}/metrics`).catch(() => {}), 1_000)
+  return {
+    ...started,
+    async stop() {
+      clearInterval(timer)
+      await stop()
+      closeSync(file)
+    },
+  }
+}
+
+/** A program of servers/. */
+export async function startPeer(services, name, { env = {}, nodeArgs = [] } = {}) {
+  const port = await freePort()
+  const url = `http://127.0.0.1:${port}`
+  const file = join(BENCH, 'servers', `${name}.mjs`)
+  const { pid, stop } = await services.processes.start(process.execPath, [...nodeArgs, file], {
+    core: 'server',
+    ready: () => get(url),
+    env: {
+      PORT: String(port),
+      UPSTREAM_URL: services.upstreamUrl,
+      AUTH_URL: services.authUrl,
+      REDIS_PORT: String(services.store.port),
+      ...env,
+    },
+  })
+  return { pid, url, stop }
+}
+
+/** The worker that uses the server's own store, on the cores `server` or `load`. `ask({ job, ... })` runs a job of it. */
+export function startWorker(services, { core = 'load', env = {} } = {}) {
+  return services.processes.start(process.execPath, [join(BENCH, 'store', 'worker.mjs')], {
+    core,
+    ready: /ready/,
+    ipc: true,
+    env: ourEnv(services, env),
+  })
+}

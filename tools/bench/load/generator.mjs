@@ -1,0 +1,131 @@
+// A load generator of plain sockets: prepared requests, every status checked. A separate process: its job is one JSON
+// argument, its result one line of JSON. In rotation each connection sends the next request of the file when its response
+// is there: for `seconds`, or with `once` until each was sent. With `pages`, `{ everySeconds, calls }`, the load is open:
+// each so many requests in the file are those of one page, which sends them all at its time in each period. A call then
+// waits for a free connection, and that time counts: no coordinated omission.
+import { readFileSync } from 'node:fs'
+import { connect } from 'node:net'
+
+const { port, file, headers, connections, seconds, once, pages } = JSON.parse(process.argv[2])
+
+const PATIENCE_MS = 10_000
+
+const requests = readFileSync(file, 'utf8').split('\n').filter(Boolean).map(prepare)
+const latencies = []
+/** When each call of a page that no connection has sent was due. */
+const waiting = []
+const free = []
+let sent = 0
+let failed = 0
+let open = connections
+let over = false
+let endedAt = 0
+
+const startedAt = performance.now()
+for (let at = 0; at < connections; at += 1) connectOne()
+if (pages !== undefined) openPages()
+if (once === undefined) setTimeout(stop, seconds * 1_000)
+
+function prepare(line) {
+  const [method, path, cookie] = line.split('\t')
+  const length = method === 'POST' ? { 'content-length': 0 } : {}
+  const fields = { host: `127.0.0.1:${port}`, ...headers, cookie, ...length }
+  const lines = Object.entries(fields).map(([name, value]) => `${name}: ${value}\r\n`)
+  return Buffer.from(`${method} ${path} HTTP/1.1\r\n${lines.join('')}\r\n`)
+}
+
+/** Each page has its time in the period by chance. */
+function openPages() {
+  const { everySeconds, calls } = pages
+  const times = Array.from(
+    { length: requests.length / calls },
+    () => Math.random() * everySeconds * 1_000,
+  ).sort((a, b) => a - b)
+  let asked = 0
+  const timer = setInterval(() => {
+    const now = performance.now()
+    const isDue = () =>
+      startedAt + Math.floor(asked / times.length) * everySeconds * 1_000 + times[asked % times.length] <= now
+    for (; !over && isDue(); asked += 1) for (let call = 0; call < calls; call += 1) waiting.push(now)
+    while (free.length > 0 && waiting.length > 0) free.pop()()
+    if (over) clearInterval(timer)
+  }, 1)
+}
+
+/** When the next request was due, or null: there is none now. */
+function nextDue() {
+  if (pages !== undefined) return waiting.shift() ?? null
+  return over || (once && sent === requests.length) ? null : performance.now()
+}
+
+function stop() {
+  // On a busy machine a short load may be over before its first response.
+  if (latencies.length === 0 && performance.now() - startedAt < PATIENCE_MS) return void setTimeout(stop, 10)
+  over = true
+  endedAt = performance.now()
+  setTimeout(finish, PATIENCE_MS)
+  for (const send of free.splice(0)) send()
+}
+
+function connectOne() {
+  const socket = connect({ port, host: '127.0.0.1', noDelay: true })
+  let dueAt = null
+  const send = () => {
+    dueAt = nextDue()
+    if (dueAt !== null) {
+      socket.write(requests[sent % requests.length])
+      sent += 1
+    } else if (over || once) socket.destroy()
+    else free.push(send)
+  }
+  let responses = 0
+  const read = createReader((status, closes) => {
+    if (status < 200 || status > 299) failed += 1
+    latencies.push(performance.now() - dueAt)
+    dueAt = null
+    responses += 1
+    if (closes) socket.destroy()
+    else send()
+  })
+  socket.on('connect', send).on('data', read)
+  socket.on('error', () => {})
+  socket.on('close', () => {
+    if (free.includes(send)) free.splice(free.indexOf(send), 1)
+    const isDone = over || (once && sent >= requests.length)
+    // A server may end a connection between two responses.
+    if (dueAt === null && responses > 0 && !isDone) return connectOne()
+    if (dueAt !== null || !isDone) failed += 1
+    open -= 1
+    if (open === 0) finish()
+  })
+}
+
+/** Calls `onResponse(status, closes)` at the end of each response of one connection. All have a length. */
+function createReader(onResponse) {
+  let text = ''
+  return (part) => {
+    text += part.latin1Slice()
+    const end = text.indexOf('\r\n\r\n') + 4
+    if (end < 4) return
+    const head = text.slice(0, end)
+    const status = Number(head.slice(9, 12))
+    const length = status === 204 ? 0 : Number(/\r\ncontent-length: *(\d+)/i.exec(head)?.[1])
+    if (text.length < end + length) return
+    text = ''
+    onResponse(status, Number.isNaN(length) || /\r\nconnection: *close\r\n/i.test(head))
+  }
+}
+
+function finish() {
+  latencies.sort((a, b) => a - b)
+  const percentile = (part) => latencies[Math.ceil(latencies.length * part) - 1] ?? 0
+  const result = {
+    requests: latencies.length,
+    seconds: ((endedAt || performance.now()) - startedAt) / 1_000,
+    // Calls without a response in time are failed too.
+    failed: failed + waiting.length + open,
+    p50: percentile(0.5),
+    p99: percentile(0.99),
+  }
+  process.stdout.write(`${JSON.stringify(result)}\n`, () => process.exit(0))
+}

@@ -1,0 +1,79 @@
+// What does a refresh cost when the token endpoint responds at once?
+import { setTimeout as pause } from 'node:timers/promises'
+import { again, startOurs, startWorker } from '../candidates.mjs'
+import { compare, mediansOf, noiseOf, total } from '../compare.mjs'
+import { cpuOf } from '../machine.mjs'
+import { markdownTable, note, range } from '../page.mjs'
+
+const LIBRARIES = {
+  name: 'libraries',
+  title: 'the libraries alone: openid-client, ioredis, one seal',
+  start: startLibraries,
+}
+const OURS = { name: 'ours', title: 'this server, in the background', goal: 1.15, start: startBackground }
+
+export const refresh = {
+  candidates: [OURS, again(OURS), LIBRARIES],
+  reference: LIBRARIES,
+  usual: { rounds: 7, seconds: 4, warmup: 5, count: 2_500 },
+  quick: { rounds: 1, seconds: 1, warmup: 1, count: 500 },
+
+  /** `count`: refreshes in each second of `seconds` and `warmup`, as far as the machine does so many. */
+  async measure(services, { candidates, count, ...options }) {
+    const results = await compare({
+      candidates,
+      reference: LIBRARIES,
+      options,
+      async start(candidate) {
+        const { refresh, stop } = await candidate.start(services, { REDIS_PREFIX: `${candidate.name}:` })
+        const load = (seconds) => refresh(Math.ceil(count * seconds))
+        return { warmUp: load, load, stop }
+      },
+      figuresOf: (loads) => ({ cpu: total(loads, 'cpu') / total(loads, 'count') }),
+    })
+    const rows = mediansOf(candidates, results)
+    const noise = noiseOf(results, 'ours', 'cpu')
+    return { table: tableOf(rows), note: note({ ...options, noise, candidates }) }
+  },
+}
+
+async function startLibraries(services, env) {
+  const { ask, stop } = await startWorker(services, { core: 'server', env })
+  return { refresh: (count) => ask({ job: 'libraries', count }), stop }
+}
+
+async function startBackground(services, env) {
+  const server = await startOurs(services, { env })
+  const worker = await startWorker(services, { env })
+  return {
+    refresh: (count) => refreshInBackground(services, { server, worker, count }),
+    async stop() {
+      await worker.stop()
+      await server.stop()
+    },
+  }
+}
+
+/**
+ * The worker stores so many sessions whose tokens are due, and the server refreshes them. Returns the cookies of the
+ * sessions, and the CPU of the server in microseconds.
+ */
+export async function refreshInBackground(services, { server, worker, count }) {
+  const { granted } = await services.counts()
+  const before = cpuOf(server.pid)
+  const cookies = await worker.ask({ job: 'fill', count, keep: count, due: true })
+  while ((await services.counts()).granted < granted + count) await pause(20)
+  return { count, cookies, cpu: cpuOf(server.pid) - before }
+}
+
+function tableOf(rows) {
+  return markdownTable(
+    [
+      ['', ({ title }) => title],
+      ['CPU µs/refresh', ({ figures }) => range(figures.cpu, 0)],
+      ['× libraries', ({ times }) => times.cpu.middle.toFixed(2)],
+      ['goal', ({ goal }) => goal?.toFixed(2) ?? ''],
+    ],
+    rows,
+  )
+}

@@ -1,0 +1,90 @@
+// What does a server cost that nobody uses, and what do its sessions?
+import { setTimeout as pause } from 'node:timers/promises'
+import { again, OURS, startPeer, startWorker } from '../candidates.mjs'
+import { compare, mediansOf, noiseOf } from '../compare.mjs'
+import { cpuOf, memoryOf } from '../machine.mjs'
+import { markdownTable, note, range, say, whole } from '../page.mjs'
+
+const IMPORTS = { name: 'imports', start: (services) => startPeer(services, 'imports') }
+const SETTLE_MS = 3_000
+const PACKED = 2_048
+
+export const rest = {
+  candidates: [OURS, again(OURS), IMPORTS],
+  reference: IMPORTS,
+  usual: { rounds: 5, seconds: 20, sessions: 100_000 },
+  quick: { rounds: 1, seconds: 4, sessions: 2_000 },
+
+  async measure(services, { candidates, sessions, ...options }) {
+    const packed = await bytesEach(services, sessions, PACKED)
+    const bytes = await bytesEach(services, sessions, 64)
+    const results = await compare({
+      candidates,
+      reference: IMPORTS,
+      options: { ...options, warmup: 1, turnSeconds: Number.POSITIVE_INFINITY },
+      start: async (candidate) => ({
+        async warmUp() {},
+        load: (seconds) => watch(services, candidate, seconds),
+        async stop() {},
+      }),
+      figuresOf: (loads) => loads.at(-1),
+    })
+    const [{ figures, times }] = mediansOf(candidates, results)
+    const noise = noiseOf(results, 'ours', 'startMs')
+    return {
+      table: tableOf({ sessions, bytes, packed, figures, times }),
+      note: note({ ...options, noise, candidates }),
+    }
+  },
+}
+
+/** Redis memory of each of so many sessions. Redis keeps a record in one allocation if no value of it is longer than `packed`. */
+async function bytesEach(services, sessions, packed) {
+  const { client, usedBytes } = services.store
+  await client.flushall()
+  await client.config('SET', 'hash-max-listpack-value', packed)
+  const before = await usedBytes()
+  say(`storing ${sessions} sessions`)
+  const { ask, stop } = await startWorker(services)
+  await ask({ job: 'fill', count: sessions })
+  await stop()
+  return ((await usedBytes()) - before) / sessions
+}
+
+/** Starts a process and leaves it idle for so long. */
+async function watch(services, candidate, seconds) {
+  const begun = performance.now()
+  const { pid, stop } = await candidate.start(services)
+  const startMs = performance.now() - begun
+  await pause(SETTLE_MS)
+  const [commands, cpu] = [await services.store.commands(), cpuOf(pid)]
+  await pause(seconds * 1_000)
+  const figures = {
+    startMs,
+    commands: ((await services.store.commands()) - commands) / seconds,
+    cpuPercent: (cpuOf(pid) - cpu) / seconds / 1e4,
+    memory: memoryOf(pid) / 1e6,
+  }
+  await stop()
+  return figures
+}
+
+function tableOf({ sessions, bytes, packed, figures, times }) {
+  const start = `${whole(figures.startMs.middle)} ms; ${range(times.startMs, 2)} ×`
+  const rows = [
+    [`Redis memory of each of ${whole(sessions)} sessions`, `${whole(bytes)} bytes`, '2,000'],
+    [`the same with \`hash-max-listpack-value ${PACKED}\``, `${whole(packed)} bytes`, ''],
+    ['start to `/readyz` 200; the same of a process that only imports its five packages', start, '1.50 ×'],
+    ['idle: resident size', `${range(figures.memory, 0)} MB`, '85 MB on Node 24'],
+    ['idle: Redis commands a second, those inside scripts too', range(figures.commands, 1), 'below 1'],
+    ['idle: CPU', `${range(figures.cpuPercent, 1)} % of a core`, ''],
+  ]
+  return markdownTable(
+    [
+      ['', ([name]) => name],
+      ['measured', ([, value]) => value],
+      ['goal', ([, , goal]) => goal],
+    ],
+    rows,
+  )
+}

@@ -1,0 +1,50 @@
+// What do 2,000 signed-in pages cost that each ask every 5 seconds for three fluxes?
+import { again, BARE, OURS, PEERS } from '../candidates.mjs'
+import { compare, mediansOf, noiseOf } from '../compare.mjs'
+import { markdownTable, note, range } from '../page.mjs'
+import { figuresOfLoads, putUnderLoad } from '../under-load.mjs'
+
+const CALLS = 3
+
+export const users = {
+  candidates: [OURS, again(OURS), BARE, ...PEERS],
+  reference: BARE,
+  usual: { rounds: 5, seconds: 30, warmup: 6, browsers: 2_000, connections: 64, every: 5 },
+  quick: { rounds: 1, seconds: 4, warmup: 0.5, browsers: 100, every: 1 },
+
+  async measure(services, { candidates, connections, browsers, every, ...options }) {
+    // As from a reverse proxy: kept-alive connections that all browsers share.
+    const shape = { connections, pages: { everySeconds: every, calls: CALLS } }
+    const results = await compare({
+      candidates,
+      reference: BARE,
+      // One turn: sessions that nobody asks for meanwhile would leave the cache.
+      options: { ...options, turnSeconds: Number.POSITIVE_INFINITY },
+      start: (candidate) => putUnderLoad(services, candidate, { browsers, requestsOf, shape }),
+      figuresOf: figuresOfLoads,
+    })
+    const rows = mediansOf(candidates, results)
+    const noise = noiseOf(results, 'ours', 'cpu')
+    return { table: tableOf(rows), note: note({ ...options, noise, candidates }) }
+  },
+}
+
+function requestsOf(cookies) {
+  return cookies.flatMap((cookie) =>
+    Array.from({ length: CALLS }, (_, at) => ({ path: `/flux/small/s${at + 1}`, cookie })),
+  )
+}
+
+function tableOf(rows) {
+  return markdownTable(
+    [
+      ['', ({ title }) => title],
+      ['CPU µs/call', ({ figures }) => range(figures.cpu, 0)],
+      ['× bare', ({ times }) => times.cpu.middle.toFixed(2)],
+      ['Redis commands/call', ({ figures }) => figures.redis.middle.toFixed(2)],
+      ['p50 ms', ({ figures }) => range(figures.p50, 2)],
+      ['p99 ms', ({ figures }) => range(figures.p99, 2)],
+    ],
+    rows,
+  )
+}

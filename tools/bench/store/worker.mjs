@@ -1,0 +1,108 @@
+// Uses the server's own store without the server, see startWorker. The environment is that of a replica. Each message is
+// one job, `{ job, ... }`; the worker sends back its result.
+import { randomBytes } from 'node:crypto'
+import { setTimeout as pause } from 'node:timers/promises'
+import { importParts } from './parts.mjs'
+
+const AT_ONCE = 64
+/** For `libraries`. */
+const SESSIONS = 512
+const HOUR_MS = 3_600_000
+/** No session that is filled in comes due during a run. */
+const FILLED_MS = 24 * HOUR_MS
+
+const { parseConfig, createKeyring, createAuthorizationServer, createRedisStore, ...parts } =
+  await importParts()
+const { createSessionCookies, openTokens, sealTokens, Secret, SYSTEM_CLOCK: clock } = parts
+const parsed = parseConfig(process.env)
+if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
+const { oauth, egress, session, sessionSecrets, publicUrl, store: storeConfig } = parsed.config
+const keyring = createKeyring(sessionSecrets)
+const cookies = createSessionCookies({ keyring, publicUrl, secure: false })
+const authorizationServer = createAuthorizationServer({ oauth, egress, concurrency: AT_ONCE, clock })
+const store = createRedisStore({
+  ...storeConfig,
+  idleMs: session.idleSeconds * 1_000,
+  onRefused(message) {
+    throw new Error(message)
+  },
+  onUnreachable() {},
+  onReachable() {},
+  observe() {},
+})
+
+const JOBS = { fill, libraries }
+process.on('message', async ({ job, ...order }) => process.send(await JOBS[job](order)))
+process.on('disconnect', () => process.exit(0))
+
+// Calls to the store fail until its connection is open.
+while (await store.ping().catch(() => true)) await pause(50)
+console.log('ready')
+
+/** Stores so many sessions. Returns the cookies of `keep` of them, spread over all. `due`: their tokens are due. */
+async function fill({ count, keep = 0, due = false }) {
+  const kept = []
+  const every = Math.max(1, Math.floor(count / keep))
+  await inLanes(count, async (at) => {
+    // On a busy machine a command may have no reply in time.
+    let stored = null
+    while (stored === null) stored = await signedIn(due ? 0 : FILLED_MS).catch(() => null)
+    if (at % every === 0 && kept.length < keep) kept.push(stored.cookie)
+  })
+  return kept
+}
+
+/** A session as after a sign-in, with an access token of 800 characters that is due in so many milliseconds. */
+async function signedIn(dueMs) {
+  const signed = cookies.sign(cookies.newSessionId())
+  const { recordKey: key } = cookies.verify(signed)
+  const createdAt = Date.now()
+  const tokens = sealTokens(keyring, key, {
+    accessToken: new Secret(randomBytes(600).toString('base64url')),
+    refreshToken: new Secret(randomBytes(48).toString('base64url')),
+    lifeSeconds: HOUR_MS / 1_000,
+    expiresAt: createdAt + dueMs + 60_000,
+    scope: null,
+  })
+  const endsAt = createdAt + session.maxSeconds * 1_000
+  await store.create(key, { tokens, createdAt, endsAt, flow: 'code', client: oauth.clientId }, 60_000)
+  await store.confirm(key)
+  await store.schedule(key, dueMs)
+  return { key, cookie: `${cookies.sessionName}=${signed}` }
+}
+
+const keys = []
+
+/**
+ * What no server over these libraries can save in a refresh: the record read and opened, the lease, the token request,
+ * the new tokens sealed and stored. Nothing is shared, timed, counted, planned or tried again. Returns the number and
+ * their CPU in microseconds.
+ */
+async function libraries({ count }) {
+  const lease = { leaseMs: 20_000, openMs: 30_000, livesMs: 0, forcedWindowMs: 0 }
+  const bounds = () => ({ sendBefore: clock.monotonic() + 10_000, signal: new AbortController().signal })
+  if (keys.length === 0) await inLanes(SESSIONS, async () => keys.push((await signedIn(FILLED_MS)).key))
+  const before = process.cpuUsage()
+  await inLanes(count, async (at, lane) => {
+    // No other lane has this session.
+    const key = keys[(at * AT_ONCE + lane) % SESSIONS]
+    const { gen, tokens: sealed } = await store.read(key)
+    const opened = openTokens(keyring, key, sealed)
+    const attempt = String(at)
+    const begun = await store.beginRefresh(key, { gen, attempt, ...lease })
+    const outcome = await authorizationServer.refresh(opened.tokens.refreshToken, bounds())
+    if (begun.kind !== 'granted' || outcome.kind !== 'granted') throw new Error('not granted')
+    await store.replaceTokens(key, { gen, attempt, tokens: sealTokens(keyring, key, outcome.tokens) })
+  })
+  const { user, system } = process.cpuUsage(before)
+  return { count, cpu: user + system }
+}
+
+/** Runs `work` for 0 to `count` - 1, so many at a time. */
+async function inLanes(count, work) {
+  let next = 0
+  const run = async (_, lane) => {
+    while (next < count) await work(next++, lane)
+  }
+  await Promise.all(Array.from({ length: AT_ONCE }, run))
+}
