@@ -16,6 +16,17 @@ function watch({ store }: TestStore): () => number {
   return () => reported
 }
 
+/** Starts a session, again if a stalled machine delayed the reply. */
+async function startInTime(made: TestStore): Promise<string> {
+  for (;;) {
+    try {
+      return await startSession(made)
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error
+    }
+  }
+}
+
 t.test('a command that the ACL forbids is no incident', async (t) => {
   const redis = await startRedis(t)
   const made = await redisStore(t, singleTarget(redis.port))
@@ -65,28 +76,52 @@ t.test('a lost connection is an incident, and a new one too', async (t) => {
   await until('its return is reported', () => reported() > lost)
 })
 
-t.test('a Cluster shard that stays unavailable is no incident for the others', async (t) => {
-  const cluster = await startCluster(t)
-  const made = await redisStore(t, {
-    kind: 'cluster',
-    nodes: cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
-    login: { username: null, password: null },
-    tls: false,
-  })
-  const { store } = made
-  for (const node of cluster.nodes) await node.cli('config', 'set', 'cluster-require-full-coverage', 'no')
-  const keys = await Promise.all(Array.from({ length: 40 }, () => startSession(made)))
-  await cluster.nodes[0]!.kill()
-  const isAway = async (key: string): Promise<boolean> =>
-    await store.read(key).then(
-      () => false,
-      () => true,
+t.test(
+  'a Cluster shard that refuses writes or stays unavailable is no incident for the others',
+  async (t) => {
+    const cluster = await startCluster(t)
+    const made = await redisStore(t, {
+      kind: 'cluster',
+      nodes: cluster.nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
+      login: { username: null, password: null },
+      tls: false,
+    })
+    const { store } = made
+    for (const node of cluster.nodes) await node.cli('config', 'set', 'cluster-require-full-coverage', 'no')
+    const keys = await Promise.all(Array.from({ length: 40 }, () => startInTime(made)))
+
+    const before = keys.map(store.health.msSinceIncident)
+    const refusing = cluster.nodes[2]!
+    t.equal(
+      await refusing.cli('cluster', 'countkeysinslot', await refusing.cli('cluster', 'keyslot', 'bff:ping')),
+      '1',
     )
-  await until('its incident is reported', () => keys.some((key) => store.health.msSinceIncident(key) < 1_000))
-  await until('six seconds have passed, with failures in each', async () => {
-    for (let nonce = 0; nonce < 16; nonce += 1) await store.nonceClaimed(`${nonce}`).catch(() => {})
-    const away = await Promise.all(keys.map(isAway))
-    if (away.every((each) => !each) || away.every((each) => each)) return false
-    return keys.every((key, at) => away[at] || store.health.msSinceIncident(key) > 6_000)
-  })
-})
+    await refusing.cli('config', 'set', 'min-replicas-to-write', '1')
+    await t.rejects(store.ping(), StoreUnavailable)
+    const blamed = keys.filter((key, at) => store.health.msSinceIncident(key) < before[at]!)
+    const refused: string[] = []
+    for (const key of keys)
+      await store.touch(key).catch((error: StoreUnavailable) => {
+        if (/NOREPLICAS/.test(String(error.cause))) refused.push(key)
+      })
+    t.ok(refused.length > 0 && refused.length < keys.length)
+    t.strictSame(blamed, refused, 'only for the sessions of the server that refused')
+    await refusing.cli('config', 'set', 'min-replicas-to-write', '0')
+
+    await cluster.nodes[0]!.kill()
+    const isAway = async (key: string): Promise<boolean> =>
+      await store.read(key).then(
+        () => false,
+        () => true,
+      )
+    await until('its incident is reported', () =>
+      keys.some((key) => store.health.msSinceIncident(key) < 1_000),
+    )
+    await until('six seconds have passed, with failures in each', async () => {
+      for (let nonce = 0; nonce < 16; nonce += 1) await store.nonceClaimed(`${nonce}`).catch(() => {})
+      const away = await Promise.all(keys.map(isAway))
+      if (away.every((each) => !each) || away.every((each) => each)) return false
+      return keys.every((key, at) => away[at] || store.health.msSinceIncident(key) > 6_000)
+    })
+  },
+)

@@ -43,7 +43,7 @@ export function scriptsAt(client: Redis, seen: SeenServer): Commands {
 
   return {
     client,
-    send: (_command, work) => work(),
+    send: (_command, _redisKey, work) => work(),
     async script(name, redisKeys, ...args) {
       const keys = typeof redisKeys === 'string' ? [redisKeys] : redisKeys
       const { now, history } = seen

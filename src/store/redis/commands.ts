@@ -13,10 +13,10 @@ interface CommandsOptions {
 export interface Commands {
   readonly client: RedisClient
   /**
-   * Sends the commands of `work`, measured under the name `command`. `redisKey`: one of their keys. If its server
-   * takes no writes, that server has an incident.
+   * Sends the commands of `work`, measured under the name `command`. `redisKey`: one of their keys; null for none. If its
+   * server takes no writes, that server has an incident.
    */
-  send<T>(command: string, work: () => Promise<T>, redisKey?: string): Promise<T>
+  send<T>(command: string, redisKey: string | null, work: () => Promise<T>): Promise<T>
   /** Runs a script on its Redis keys, all in one slot; the head of its file says what it returns. */
   script(name: ScriptName, redisKeys: string | readonly string[], ...args: ScriptArgument[]): Promise<unknown>
 }
@@ -29,7 +29,7 @@ export const LAST_STEP_MS = 100
 export function createCommands({ client, health, observe }: CommandsOptions): Commands {
   const runScript = defineScripts(client)
 
-  async function send<T>(command: string, work: () => Promise<T>, redisKey = ''): Promise<T> {
+  async function send<T>(command: string, redisKey: string | null, work: () => Promise<T>): Promise<T> {
     const startedAt = performance.now()
     let ok = false
     try {
@@ -49,8 +49,8 @@ export function createCommands({ client, health, observe }: CommandsOptions): Co
     client,
     send,
     script(name, redisKeys, ...args) {
-      const [first] = typeof redisKeys === 'string' ? [redisKeys] : redisKeys
-      return send(name, () => runScript(name, redisKeys, ...args), first)
+      const first = typeof redisKeys === 'string' ? redisKeys : redisKeys[0]!
+      return send(name, first, () => runScript(name, redisKeys, ...args))
     },
   }
 }

@@ -8,10 +8,10 @@ export interface CommandHealth {
   /** To be called when a command succeeded. */
   noteSuccess(): void
   /**
-   * To be called when a command failed, with a Redis key that it works on. Returns whether no part of the store could
-   * be reached.
+   * To be called when a command failed, with a Redis key that it works on or null. Returns whether no part of the store
+   * could be reached.
    */
-  noteFailure(error: unknown, redisKey: string): boolean
+  noteFailure(error: unknown, redisKey: string | null): boolean
   /** The error of a failed command, for the log. If there was no connection it says why, instead of ioredis' text. */
   explain(error: unknown): unknown
   /** As in `StoreHealth`. */
@@ -132,8 +132,8 @@ function onConnection(client: RedisClient, listener: (node: string) => void, nod
   client.on('+node', (one: Redis) => onConnection(one, listener, `${one.options.host}:${one.options.port}`))
 }
 
-/** The address of the master that has a Redis key, as far as the client of a Cluster knows; '' elsewhere. */
-function nodeOf(client: RedisClient, redisKey: string): string {
-  if (!(client instanceof Cluster)) return ''
+/** In a Cluster the address of the master that has a Redis key, as far as the client knows; else, and without a key, ''. */
+function nodeOf(client: RedisClient, redisKey: string | null): string {
+  if (!(client instanceof Cluster) || redisKey === null) return ''
   return client.slots[new Command('get', [redisKey]).getSlot()]?.[0] ?? ''
 }

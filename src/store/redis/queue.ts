@@ -5,7 +5,7 @@ import type { Commands } from './commands.ts'
 export function createRedisQueue({ client, send, script }: Commands, redisKey: string): DueQueue {
   return {
     async schedule(key, inMs) {
-      if (inMs === null) await send('zrem', () => client.zrem(redisKey, key), redisKey)
+      if (inMs === null) await send('zrem', redisKey, () => client.zrem(redisKey, key))
       else await script('schedule', redisKey, 'CH', key, Math.round(inMs))
     },
 
@@ -25,6 +25,6 @@ export function createRedisQueue({ client, send, script }: Commands, redisKey: s
     },
 
     // The clock of the queue has negative scores.
-    queueLength: () => send('zcount', () => client.zcount(redisKey, 0, '+inf'), redisKey),
+    queueLength: () => send('zcount', redisKey, () => client.zcount(redisKey, 0, '+inf')),
   }
 }

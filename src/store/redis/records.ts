@@ -58,7 +58,8 @@ export function createRedisRecords(
     if (code === -1) return { kind: 'gone', successor: tokensOrSuccessor === '' ? null : tokensOrSuccessor }
     if (oneAtATime && reason !== '') {
       // Without its reason the session has ended all the same.
-      await send('set', () => client.set(redisKeys.end(key), why, 'PX', END_KEPT_MS)).catch(() => {})
+      const name = redisKeys.end(key)
+      await send('set', name, () => client.set(name, why, 'PX', END_KEPT_MS)).catch(() => {})
     }
     return { kind: 'ended', tokens: tokensOrSuccessor }
   }
@@ -72,12 +73,12 @@ export function createRedisRecords(
 
     async read(key) {
       const name = redisKeys.record(key)
-      return toRecord(await send('hmget', () => client.hmgetBuffer(name, ...FIELDS), name), idleMs)
+      return toRecord(await send('hmget', name, () => client.hmgetBuffer(name, ...FIELDS)), idleMs)
     },
 
     async readState(key) {
       const name = redisKeys.record(key)
-      const [gen, seen, ends] = await send('hmget', () => client.hmget(name, 'gen', 'seenAt', 'endsAt'), name)
+      const [gen, seen, ends] = await send('hmget', name, () => client.hmget(name, 'gen', 'seenAt', 'endsAt'))
       if (gen == null) return null
       const limits = { seenAt: Number(seen), endsAt: Number(ends) }
       return { gen: Number(gen), ...limits, idleEndsAt: idleEndsAt(limits, idleMs) }
@@ -143,7 +144,8 @@ export function createRedisRecords(
     end,
 
     async readEnd(key) {
-      const why = await send('get', () => client.get(redisKeys.end(key)))
+      const name = redisKeys.end(key)
+      const why = await send('get', name, () => client.get(name))
       if (why === null) return null
       const [reason = '', at] = why.split(' ')
       return { reason, at: Number(at) }

@@ -15,7 +15,7 @@ export async function* scanKeys({ client, send }: Commands, prefix: string): Asy
   const pattern = `${prefix.replace(/[\\*?[\]^-]/g, '\\$&')}*`
   const isCluster = client instanceof Cluster
   const servers = isCluster ? mastersOf(client) : [client]
-  const slotsOf = (server: Redis): Promise<string> => send('cluster', () => readSlots(server))
+  const slotsOf = (server: Redis): Promise<string> => send('cluster', null, () => readSlots(server))
   const before = isCluster ? await Promise.all(servers.map(slotsOf)) : []
   for (const server of servers) {
     // A cursor is worthless on another connection, which may lead to another server.
@@ -30,7 +30,7 @@ export async function* scanKeys({ client, send }: Commands, prefix: string): Asy
         if (broken) throw new StoreUnavailable(new Error('the connection broke during the scan'))
         const step = (): Promise<[string, string[]]> =>
           server.scan(cursor, 'MATCH', pattern, 'COUNT', SCANNED_AT_ONCE)
-        const [next, redisKeys] = await send('scan', step)
+        const [next, redisKeys] = await send('scan', null, step)
         cursor = next
         yield redisKeys.map((redisKey) => redisKey.slice(prefix.length))
       } while (cursor !== '0')

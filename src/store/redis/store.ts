@@ -90,7 +90,8 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     },
 
     async nonceClaimed(nonce) {
-      return (await send('exists', () => client.exists(redisKeys.nonce(nonce)))) === 1
+      const name = redisKeys.nonce(nonce)
+      return (await send('exists', name, () => client.exists(name))) === 1
     },
 
     ...createRedisRecords(commands, { redisKeys, idleMs, wall: Date.now }),
@@ -108,7 +109,7 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
 
     async ping() {
       // A write, since a demoted master still replies to PING.
-      await send('ping', () => client.set(redisKeys.ping, '1', 'PX', 10_000))
+      await send('ping', redisKeys.ping, () => client.set(redisKeys.ping, '1', 'PX', 10_000))
     },
 
     async close() {
