@@ -18,35 +18,223 @@ export const PROTOCOL_STEPS = [
 
 export type ProtocolStep = (typeof PROTOCOL_STEPS)[number]
 
-type Change =
-  | { kind: 'stall'; ms: number }
-  | { kind: 'crash'; downMs: number }
-  | { kind: 'restart'; downMs: number }
-  | { kind: 'wall-clock'; byMs: number }
-  | { kind: 'change-secrets'; pauseMs: number }
-  | { kind: 'freeze-master'; ms: number }
-  | { kind: 'failover'; lostMs: number; frozenMs: number; staysMs: number }
-  | { kind: 'restart-master'; keeps: 'everything' | 'all but the last second' | 'nothing'; downMs: number }
-  | { kind: 'refuse-writes'; error: string; ms: number }
-  | { kind: 'refuse-connections'; ms: number }
-  | { kind: 'redis-clock'; byMs: number }
-  | { kind: 'reset' }
-  | { kind: 'cut'; ms: number }
-  | { kind: 'slow-redis'; ms: number; byMs: number; everybody: boolean }
-  | { kind: 'break-before'; command: StoreCommand }
-  | { kind: 'break-after'; command: StoreCommand }
-  | { kind: 'auth'; ms: number; share: number; behaviour: Behaviour }
-  | { kind: 'auth-refuses'; ms: number }
-  | { kind: 'auth-cut'; ms: number }
-  | { kind: 'auth-delay'; ms: number; byMs: number }
-  | { kind: 'resource-refuses'; ms: number }
-  | { kind: 'resource-down'; ms: number }
-  | { kind: 'resource-slow'; ms: number; byMs: number }
-  | { kind: 'user-revokes'; browser: number }
-  /** By another replica than the one in question, which is then called with what other pages still have. */
-  | { kind: 'sign-out-elsewhere'; browser: number }
+const COMMANDS: readonly StoreCommand[] = [
+  ...(['beginRefresh', 'renewLease', 'releaseLease', 'replaceTokens', 'end', 'create'] as const),
+  ...(['confirm', 'schedule', 'claimDue', 'touch', 'read', 'readState'] as const),
+]
 
-export type FaultKind = Change['kind']
+/** Where a fault strikes. */
+interface Target {
+  /** Index of the replica. */
+  readonly index: number
+  readonly master: number
+  /** Undoes the fault after so long, at the latest when the time for faults ends. */
+  readonly until: (ms: number, undo: () => void) => void
+  /** Raises a number for so long, and calls `then` after that. */
+  readonly raise: <Name extends string>(
+    counters: Record<Name, number>,
+    name: Name,
+    change: { ms: number; by?: number; then?: () => void },
+  ) => void
+}
+
+type FleetKind = Pick<Settings, 'topology' | 'clocksStep'>
+
+/** A kind of fault: how often it is drawn, with which values, and what it does. */
+interface Kind<Values> {
+  readonly weight: number | ((fleet: FleetKind) => number)
+  readonly draw: (random: Random, settings: Settings) => Values
+  readonly apply: (deployment: Deployment, values: Values, target: Target) => void
+}
+
+/** Infers the type of the values. */
+function kind<Values extends object>(
+  weight: Kind<Values>['weight'],
+  draw: Kind<Values>['draw'],
+  apply: Kind<Values>['apply'],
+): Kind<Values> {
+  return { weight, draw, apply }
+}
+
+function some(random: Random, settings: Settings): number {
+  const short = (): number => random.between(50, 1_500)
+  const long = (): number => random.between(0.5, 2.5) * leaseMs(settings)
+  return random.pick([short, () => random.between(500, 8_000), long])()
+}
+
+const hour = (random: Random): number =>
+  random.pick([-1, 1]) * random.pick([2_000, 20_000, 600_000, 3_600_000])
+const someMs = (random: Random, settings: Settings) => ({ ms: some(random, settings) })
+const downMs = (random: Random) => ({ downMs: random.between(100, 5_000) })
+const command = (random: Random) => ({
+  command: random.chance(0.2) ? ('touch' as const) : random.pick(COMMANDS),
+})
+const between = (low: number, high: number) => (random: Random) => ({ ms: random.between(low, high) })
+const nothing = () => ({})
+const browser = (random: Random, { browsers }: Settings) => ({ browser: random.int(browsers) })
+const ifClocksStep = (weight: number) => (fleet: FleetKind) => (fleet.clocksStep ? weight : 0)
+
+const KINDS = {
+  stall: kind(14, someMs, ({ replicas }, { ms }, { index, until }) => {
+    const replica = replicas[index]!
+    if (!replica.alive || replica.stalled) return
+    replica.stall()
+    until(ms, () => replica.resume())
+  }),
+  crash: kind(7, downMs, (deployment, { downMs }, { index }) => deployment.crash(index, downMs)),
+  restart: kind(6, downMs, (deployment, { downMs }, { index }) => deployment.restart(index, downMs)),
+  'wall-clock': kind(
+    ifClocksStep(6),
+    (random) => ({ byMs: hour(random) }),
+    (deployment, { byMs }, { index }) => deployment.stepWallClock(index, byMs),
+  ),
+  'change-secrets': kind(
+    2,
+    (random) => ({ pauseMs: random.between(500, 5_000) }),
+    (deployment, { pauseMs }) => deployment.changeSecrets(pauseMs),
+  ),
+  'freeze-master': kind(4, someMs, (deployment, { ms }, { master, until }) => {
+    deployment.freeze(master)
+    until(ms, () => deployment.thaw(master))
+  }),
+  failover: kind(
+    ({ topology }) => (topology === 'single' ? 0 : 9),
+    (random) => ({
+      lostMs: random.chance(0.4) ? 0 : random.between(0, 1_500),
+      frozenMs: random.chance(0.5) ? 0 : random.between(500, 5_000),
+      staysMs: random.chance(0.5) ? 0 : random.between(0, 4_000),
+    }),
+    (deployment, values, { master }) => deployment.failOver(master, values),
+  ),
+  'restart-master': kind(
+    ({ topology }) => (topology === 'cluster' ? 1 : 3),
+    (random) => ({
+      keeps: random.weighted({ everything: 5, 'all but the last second': 4, nothing: 1 }),
+      downMs: random.between(50, 4_000),
+    }),
+    (deployment, values, { master }) => deployment.restartMaster(master, values),
+  ),
+  'refuse-writes': kind(
+    4,
+    (random, settings) => ({
+      error: random.pick(['READONLY no writes here', 'OOM no memory left']),
+      ms: some(random, settings),
+    }),
+    ({ masters }, { error, ms }, { master, until }) => {
+      const server = masters[master]!
+      server.refusesWrites = error
+      until(ms, () => {
+        server.refusesWrites = null
+      })
+    },
+  ),
+  'refuse-connections': kind(3, someMs, (deployment, { ms }, { master, until }) => {
+    const server = deployment.masters[master]!
+    server.refusesConnections = true
+    deployment.breakConnections(server)
+    until(ms, () => {
+      server.refusesConnections = false
+    })
+  }),
+  'redis-clock': kind(
+    ifClocksStep(5),
+    (random) => ({ byMs: hour(random) }),
+    (deployment, { byMs }, { master }) => deployment.stepRedisClock(master, byMs),
+  ),
+  reset: kind(6, nothing, ({ replicas }, _, { index, master }) =>
+    replicas[index]!.transport.commands[master]!.breakSoon('reset'),
+  ),
+  cut: kind(8, someMs, (deployment, { ms }, { index, master, raise }) => {
+    const then = (): void => deployment.flush(master, index)
+    raise(deployment.faults(master, index), 'cut', { ms, then })
+  }),
+  'slow-redis': kind(
+    4,
+    (random, settings) => ({
+      ms: some(random, settings),
+      byMs: random.pick([20, 150, 300, 600, 1_200]),
+      everybody: random.chance(0.5),
+    }),
+    (deployment, { ms, byMs, everybody }, { index, master, until }) => {
+      const indexes = everybody ? deployment.replicas.map((_, at) => at) : [index]
+      for (const one of indexes) deployment.faults(master, one).slowMs += byMs
+      until(ms, () => {
+        for (const one of indexes) deployment.faults(master, one).slowMs -= byMs
+      })
+    },
+  ),
+  'break-before': kind(6, command, (deployment, { command }, { index, master, until }) => {
+    const { breakBefore } = deployment.faults(master, index)
+    breakBefore.add(command)
+    until(deployment.settings.faultsUntilMs, () => void breakBefore.delete(command))
+  }),
+  'break-after': kind(8, command, (deployment, { command }, { index, master, until }) => {
+    const { breakAfter } = deployment.faults(master, index)
+    breakAfter.add(command)
+    until(deployment.settings.faultsUntilMs, () => void breakAfter.delete(command))
+  }),
+  auth: kind(
+    22,
+    (random, settings) => ({
+      ms: random.between(2_000, 60_000),
+      share: random.pick([0.3, 0.7, 1]),
+      behaviour: drawBehaviour(random, settings),
+    }),
+    ({ authorizationServer: { behaviours } }, { ms, share, behaviour }, { until }) => {
+      const active = { share, behaviour }
+      behaviours.add(active)
+      until(ms, () => void behaviours.delete(active))
+    },
+  ),
+  'auth-refuses': kind(3, between(1_000, 40_000), ({ authorizationServer }, { ms }, { raise }) =>
+    raise(authorizationServer, 'refusesConnections', { ms }),
+  ),
+  'auth-cut': kind(
+    5,
+    (random, settings) => ({ ms: random.between(500, 3 * leaseMs(settings)) }),
+    ({ authorizationServer }, { ms }, { index, raise }) => {
+      const faults = authorizationServer.faultsOf(index)
+      const then = (): void => {
+        if (faults.cut === 0) authorizationServer.flush(index)
+      }
+      raise(faults, 'cut', { ms, then })
+    },
+  ),
+  'auth-delay': kind(
+    3,
+    (random, settings) => ({
+      ms: random.between(2_000, 40_000),
+      byMs: random.between(100, 2 * leaseMs(settings)),
+    }),
+    ({ authorizationServer }, { ms, byMs }, { index, raise }) =>
+      raise(authorizationServer.faultsOf(index), 'delayMs', { ms, by: byMs }),
+  ),
+  'resource-refuses': kind(3, between(200, 10_000), ({ resourceServer }, { ms }, { raise }) =>
+    raise(resourceServer, 'refusesAll', { ms }),
+  ),
+  'resource-down': kind(1, between(200, 10_000), ({ resourceServer }, { ms }, { raise }) =>
+    raise(resourceServer, 'down', { ms }),
+  ),
+  'resource-slow': kind(
+    2,
+    (random) => ({ ms: random.between(1_000, 20_000), byMs: random.between(100, 5_000) }),
+    ({ resourceServer }, { ms, byMs }, { raise }) => raise(resourceServer, 'slowMs', { ms, by: byMs }),
+  ),
+  'user-revokes': kind(2, browser, ({ browsers }, { browser }) => browsers[browser]!.revoke()),
+  /** By another replica than the one in question, which is then called with what other pages still have. */
+  'sign-out-elsewhere': kind(4, browser, ({ browsers, replicas }, { browser }, { index }) =>
+    browsers[browser]!.signOutElsewhere(replicas[index]!),
+  ),
+}
+
+export type FaultKind = keyof typeof KINDS
+
+type Change = {
+  [Name in FaultKind]: { kind: Name } & ReturnType<(typeof KINDS)[Name]['draw']>
+}[FaultKind]
+
+/** Every kind that some seed draws. */
+export const FAULT_KINDS = Object.keys(KINDS) as FaultKind[]
 
 /** Something that goes wrong, decided before the simulation begins. */
 export interface Fault {
@@ -65,66 +253,22 @@ export interface Fault {
   readonly change: Change
 }
 
-/** How often each kind is drawn. */
-function weightsOf(settings: Pick<Settings, 'topology' | 'clocksStep'>): Record<FaultKind, number> {
-  return {
-    stall: 14,
-    crash: 7,
-    restart: 6,
-    'wall-clock': settings.clocksStep ? 6 : 0,
-    'change-secrets': 2,
-    'freeze-master': 4,
-    failover: settings.topology === 'single' ? 0 : 9,
-    'restart-master': settings.topology === 'cluster' ? 1 : 3,
-    'refuse-writes': 4,
-    'refuse-connections': 3,
-    'redis-clock': settings.clocksStep ? 5 : 0,
-    reset: 6,
-    cut: 8,
-    'slow-redis': 4,
-    'break-before': 6,
-    'break-after': 8,
-    auth: 22,
-    'auth-refuses': 3,
-    'auth-cut': 5,
-    'auth-delay': 3,
-    'resource-refuses': 3,
-    'resource-down': 1,
-    'resource-slow': 2,
-    'user-revokes': 2,
-    'sign-out-elsewhere': 4,
+function weightsOf(fleet: FleetKind): Record<FaultKind, number> {
+  const weight = (name: FaultKind): number => {
+    const { weight } = KINDS[name]
+    return typeof weight === 'number' ? weight : weight(fleet)
   }
+  return Object.fromEntries(FAULT_KINDS.map((name) => [name, weight(name)])) as Record<FaultKind, number>
 }
 
-/** Every kind that some seed draws. */
-export const FAULT_KINDS = Object.keys(weightsOf({ topology: 'single', clocksStep: true })) as FaultKind[]
-
 /** Kinds that a history leaves out: with fewer kinds, each occurs more often and has deeper effects. */
-export function drawWithoutFaults(
-  random: Random,
-  settings: Pick<Settings, 'topology' | 'clocksStep'>,
-): FaultKind[] {
+export function drawWithoutFaults(random: Random, fleet: FleetKind): FaultKind[] {
   if (random.chance(0.4)) return []
-  const weights = weightsOf(settings)
+  const weights = weightsOf(fleet)
   const kinds = FAULT_KINDS.filter((kind) => weights[kind] > 0)
   const without = kinds.filter(() => random.chance(0.7))
   return without.length === kinds.length ? [] : without
 }
-
-const COMMANDS: readonly StoreCommand[] = [
-  'beginRefresh',
-  'renewLease',
-  'releaseLease',
-  'replaceTokens',
-  'end',
-  'create',
-  'confirm',
-  'schedule',
-  'claimDue',
-  'touch',
-  'read',
-  'readState',
-]
 
 /** The faults of a seed. Each draws from a stream of its own, so leaving one out changes no other. */
 export function drawFaults(seed: number, settings: Settings): Fault[] {
@@ -231,79 +375,10 @@ function drawFault(seed: number, id: number, settings: Settings): Fault {
 }
 
 function drawChange(random: Random, settings: Settings): Change {
-  const lease = leaseMs(settings)
-  const short = (): number => random.between(50, 1_500)
-  const some = (): number =>
-    random.pick([short, () => random.between(500, 8_000), () => random.between(0.5, 2.5) * lease])()
   const weights: Partial<Record<FaultKind, number>> = weightsOf(settings)
   for (const kind of settings.withoutFaults) delete weights[kind]
   const kind = random.weighted(weights)
-  const hour = (): number => random.pick([-1, 1]) * random.pick([2_000, 20_000, 600_000, 3_600_000])
-  switch (kind) {
-    case 'stall':
-      return { kind, ms: some() }
-    case 'crash':
-    case 'restart':
-      return { kind, downMs: random.between(100, 5_000) }
-    case 'wall-clock':
-    case 'redis-clock':
-      return { kind, byMs: hour() }
-    case 'change-secrets':
-      return { kind, pauseMs: random.between(500, 5_000) }
-    case 'freeze-master':
-      return { kind, ms: some() }
-    case 'failover':
-      return {
-        kind,
-        lostMs: random.chance(0.4) ? 0 : random.between(0, 1_500),
-        frozenMs: random.chance(0.5) ? 0 : random.between(500, 5_000),
-        staysMs: random.chance(0.5) ? 0 : random.between(0, 4_000),
-      }
-    case 'restart-master':
-      return {
-        kind,
-        keeps: random.weighted({ everything: 5, 'all but the last second': 4, nothing: 1 }),
-        downMs: random.between(50, 4_000),
-      }
-    case 'refuse-writes':
-      return { kind, error: random.pick(['READONLY no writes here', 'OOM no memory left']), ms: some() }
-    case 'refuse-connections':
-    case 'cut':
-      return { kind, ms: some() }
-    case 'reset':
-      return { kind }
-    case 'slow-redis':
-      return {
-        kind,
-        ms: some(),
-        byMs: random.pick([20, 150, 300, 600, 1_200]),
-        everybody: random.chance(0.5),
-      }
-    case 'break-before':
-    case 'break-after':
-      return { kind, command: random.chance(0.2) ? 'touch' : random.pick(COMMANDS) }
-    case 'auth':
-      return {
-        kind,
-        ms: random.between(2_000, 60_000),
-        share: random.pick([0.3, 0.7, 1]),
-        behaviour: drawBehaviour(random, settings),
-      }
-    case 'auth-refuses':
-      return { kind, ms: random.between(1_000, 40_000) }
-    case 'auth-cut':
-      return { kind, ms: random.between(500, 3 * lease) }
-    case 'auth-delay':
-      return { kind, ms: random.between(2_000, 40_000), byMs: random.between(100, 2 * lease) }
-    case 'resource-refuses':
-    case 'resource-down':
-      return { kind, ms: random.between(200, 10_000) }
-    case 'resource-slow':
-      return { kind, ms: random.between(1_000, 20_000), byMs: random.between(100, 5_000) }
-    case 'user-revokes':
-    case 'sign-out-elsewhere':
-      return { kind, browser: random.int(settings.browsers) }
-  }
+  return { kind, ...KINDS[kind].draw(random, settings) } as Change
 }
 
 function drawBehaviour(random: Random, { timeoutMs }: Settings): Behaviour {
@@ -348,14 +423,13 @@ export function scheduleFaults(deployment: Deployment, faults: readonly Fault[])
 }
 
 function apply(deployment: Deployment, fault: Fault, index: number): void {
-  const { clock, settings, checker, authorizationServer, resourceServer } = deployment
+  const { clock, settings, checker } = deployment
   const { master, change } = fault
   if (clock.now > settings.faultsUntilMs) return
   deployment.injected.set(change.kind, (deployment.injected.get(change.kind) ?? 0) + 1)
   checker.note('FAULT', describe(fault, index))
   const disturbs = !/^(?:auth|resource|user|sign)/.test(change.kind)
-  /** Undoes the fault, at the latest when the time for faults ends. */
-  const until = (ms: number, undo: () => void): void => {
+  const until: Target['until'] = (ms, undo) => {
     const endsIn = Math.min(ms, Math.max(0, settings.faultsUntilMs - clock.now))
     if (disturbs) deployment.disturb(endsIn)
     clock.in(endsIn, null, () => {
@@ -363,144 +437,16 @@ function apply(deployment: Deployment, fault: Fault, index: number): void {
       undo()
     })
   }
-  if (disturbs) deployment.disturb(0)
-  switch (change.kind) {
-    case 'stall': {
-      const replica = deployment.replicas[index]!
-      if (!replica.alive || replica.stalled) return
-      replica.stall()
-      until(change.ms, () => replica.resume())
-      return
-    }
-    case 'crash':
-      deployment.crash(index, change.downMs)
-      return
-    case 'restart':
-      deployment.restart(index, change.downMs)
-      return
-    case 'wall-clock':
-      deployment.stepWallClock(index, change.byMs)
-      return
-    case 'change-secrets':
-      deployment.changeSecrets(change.pauseMs)
-      return
-    case 'freeze-master':
-      deployment.freeze(master)
-      until(change.ms, () => deployment.thaw(master))
-      return
-    case 'failover':
-      deployment.failOver(master, change)
-      return
-    case 'restart-master':
-      deployment.restartMaster(master, change)
-      return
-    case 'refuse-writes': {
-      const server = deployment.masters[master]!
-      server.refusesWrites = change.error
-      until(change.ms, () => {
-        server.refusesWrites = null
-      })
-      return
-    }
-    case 'refuse-connections': {
-      const server = deployment.masters[master]!
-      server.refusesConnections = true
-      deployment.breakConnections(server)
-      until(change.ms, () => {
-        server.refusesConnections = false
-      })
-      return
-    }
-    case 'redis-clock':
-      deployment.stepRedisClock(master, change.byMs)
-      return
-    case 'reset':
-      deployment.replicas[index]!.transport.commands[master]!.breakSoon('reset')
-      return
-    case 'cut': {
-      const faults = deployment.faults(master, index)
-      faults.cut += 1
-      until(change.ms, () => {
-        faults.cut -= 1
-        deployment.flush(master, index)
-      })
-      return
-    }
-    case 'slow-redis': {
-      const indexes = change.everybody ? deployment.replicas.map((_, at) => at) : [index]
-      for (const one of indexes) deployment.faults(master, one).slowMs += change.byMs
-      until(change.ms, () => {
-        for (const one of indexes) deployment.faults(master, one).slowMs -= change.byMs
-      })
-      return
-    }
-    case 'break-before': {
-      const { breakBefore } = deployment.faults(master, index)
-      breakBefore.add(change.command)
-      until(settings.faultsUntilMs, () => void breakBefore.delete(change.command))
-      return
-    }
-    case 'break-after': {
-      const { breakAfter } = deployment.faults(master, index)
-      breakAfter.add(change.command)
-      until(settings.faultsUntilMs, () => void breakAfter.delete(change.command))
-      return
-    }
-    case 'auth': {
-      const { share, behaviour } = change
-      const active = { share, behaviour }
-      authorizationServer.behaviours.add(active)
-      until(change.ms, () => void authorizationServer.behaviours.delete(active))
-      return
-    }
-    case 'auth-refuses':
-      authorizationServer.refusesConnections += 1
-      until(change.ms, () => {
-        authorizationServer.refusesConnections -= 1
-      })
-      return
-    case 'auth-cut': {
-      const faults = authorizationServer.faultsOf(index)
-      faults.cut += 1
-      until(change.ms, () => {
-        faults.cut -= 1
-        if (faults.cut === 0) authorizationServer.flush(index)
-      })
-      return
-    }
-    case 'auth-delay': {
-      const faults = authorizationServer.faultsOf(index)
-      faults.delayMs += change.byMs
-      until(change.ms, () => {
-        faults.delayMs -= change.byMs
-      })
-      return
-    }
-    case 'resource-refuses':
-      resourceServer.refusesAll += 1
-      until(change.ms, () => {
-        resourceServer.refusesAll -= 1
-      })
-      return
-    case 'resource-down':
-      resourceServer.down += 1
-      until(change.ms, () => {
-        resourceServer.down -= 1
-      })
-      return
-    case 'resource-slow':
-      resourceServer.slowMs += change.byMs
-      until(change.ms, () => {
-        resourceServer.slowMs -= change.byMs
-      })
-      return
-    case 'user-revokes':
-      deployment.browsers[change.browser]!.revoke()
-      return
-    case 'sign-out-elsewhere':
-      deployment.browsers[change.browser]!.signOutElsewhere(deployment.replicas[index]!)
-      return
+  const raise: Target['raise'] = (counters, name, { ms, by = 1, then = () => {} }) => {
+    counters[name] += by
+    until(ms, () => {
+      counters[name] -= by
+      then()
+    })
   }
+  if (disturbs) deployment.disturb(0)
+  const { apply } = KINDS[change.kind] as Kind<object>
+  apply(deployment, change, { index, master, until, raise })
 }
 
 /** One line for a reader. */
