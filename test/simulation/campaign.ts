@@ -2,7 +2,8 @@ import { fork } from 'node:child_process'
 import { availableParallelism } from 'node:os'
 import type { Compiled } from './compile.ts'
 import type { Violation } from './invariants.ts'
-import type { Job, Replay, Report } from './worker.ts'
+import { addTally, emptyTally, type SimulationResult, type Tally } from './simulate.ts'
+import type { Job, Report } from './worker.ts'
 
 interface CampaignOptions {
   compiled: Compiled
@@ -21,14 +22,7 @@ interface CampaignOptions {
 export interface Campaign {
   seeds: number
   seconds: number
-  hours: number
-  events: number
-  calls: number
-  sessions: number
-  presentations: number
-  lost: number
-  readonly injected: Map<string, number>
-  readonly lossCauses: Map<string, number>
+  readonly tally: Tally
   readonly failures: { seed: number; violation: Violation }[]
   /** Of all hashes, in any order. */
   hash: string
@@ -45,20 +39,7 @@ export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
   const { compiled, from, seeds, untilFailure } = options
   const workers = options.workers ?? availableParallelism()
   const startedAt = performance.now()
-  const campaign: Campaign = {
-    seeds: 0,
-    seconds: 0,
-    hours: 0,
-    events: 0,
-    calls: 0,
-    sessions: 0,
-    presentations: 0,
-    lost: 0,
-    injected: new Map(),
-    lossCauses: new Map(),
-    failures: [],
-    hash: '',
-  }
+  const campaign: Campaign = { seeds: 0, seconds: 0, tally: emptyTally(), failures: [], hash: '' }
   let next = from
   let combined = 0n
   let progressAt = startedAt
@@ -77,16 +58,9 @@ export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
   }
 
   function add(job: RunJob, report: Report): void {
-    campaign.seeds += report.seeds
-    campaign.hours += report.hours
-    campaign.events += report.events
-    campaign.calls += report.calls
-    campaign.sessions += report.sessions
-    campaign.presentations += report.presentations
-    campaign.lost += report.lost
+    campaign.seeds += report.hashes.length
+    addTally(campaign.tally, report.tally)
     campaign.failures.push(...report.failures)
-    for (const [kind, count] of report.injected) addTo(campaign.injected, kind, count)
-    for (const [cause, count] of report.lossCauses) addTo(campaign.lossCauses, cause, count)
     for (const [at, hash] of report.hashes.entries()) {
       combined ^= BigInt.asUintN(64, BigInt(`0x${hash}`) * BigInt(2 * (job.from + at) + 1))
     }
@@ -114,8 +88,8 @@ export async function runCampaign(options: CampaignOptions): Promise<Campaign> {
 }
 
 /** One history to be read, or the smallest failing one of a seed. */
-export async function readHistory(compiled: Compiled, job: Exclude<Job, RunJob>): Promise<Replay> {
-  const worker = startWorker<Replay>(compiled)
+export async function readHistory(compiled: Compiled, job: Exclude<Job, RunJob>): Promise<SimulationResult> {
+  const worker = startWorker<SimulationResult>(compiled)
   try {
     return await worker.ask(job)
   } finally {
@@ -126,6 +100,8 @@ export async function readHistory(compiled: Compiled, job: Exclude<Job, RunJob>)
 function startWorker<Result>(compiled: Compiled) {
   const child = fork(compiled.worker, {
     execArgv: ['--max-semi-space-size=32'],
+    // With maps.
+    serialization: 'advanced',
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
   })
   return {
@@ -142,8 +118,4 @@ function startWorker<Result>(compiled: Compiled) {
       if (child.connected) child.disconnect()
     },
   }
-}
-
-function addTo(counts: Map<string, number>, name: string, count: number): void {
-  counts.set(name, (counts.get(name) ?? 0) + count)
 }

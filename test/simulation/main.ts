@@ -3,7 +3,7 @@ import { type Campaign, readHistory, runCampaign } from './campaign.ts'
 import { type Compiled, compileWorker } from './compile.ts'
 import { describe } from './faults.ts'
 import { findMutation, MUTATIONS, tryMutations } from './mutations.ts'
-import type { Replay } from './worker.ts'
+import type { SimulationResult } from './simulate.ts'
 
 const USAGE = `npm run simulate -- [options]
   --seeds N          so many seeds (default 1000)
@@ -54,7 +54,7 @@ async function replay(compiled: Compiled, seed: number): Promise<number> {
   const history = await readHistory(compiled, { kind: 'replay', seed, faults })
   for (const line of history.lines) console.log(line)
   showSchedule(history)
-  console.log(`hash ${history.hash}, ${history.events} events`)
+  console.log(`hash ${history.hash}, ${history.tally.events} events`)
   return history.violation === null ? 0 : 1
 }
 
@@ -67,9 +67,9 @@ async function search(compiled: Compiled): Promise<number> {
     untilFailure: values['until-failure'],
     ...(minutes === undefined ? {} : { forMs: Number(minutes) * 60_000 }),
     ...(workers === undefined ? {} : { workers: Number(workers) }),
-    onProgress: ({ seeds, failures, hours }) => {
+    onProgress: ({ seeds, failures, tally }) => {
       const failed = failures.map(({ seed }) => seed).join(' ')
-      console.log(`${seeds} seeds, ${hours.toFixed(0)} simulated hours, failed: ${failed || 'none'}`)
+      console.log(`${seeds} seeds, ${tally.hours.toFixed(0)} simulated hours, failed: ${failed || 'none'}`)
     },
   })
   await showFailures(compiled, campaign)
@@ -88,23 +88,26 @@ async function showFailures(compiled: Compiled, { failures }: Campaign): Promise
   }
 }
 
-function showSchedule({ settings, faults, violation }: Replay): void {
+function showSchedule({ settings, faults, violation }: SimulationResult): void {
   console.log(JSON.stringify(settings))
   for (const fault of faults) console.log(`fault ${describe(fault)}`)
   console.log(violation === null ? 'every rule was kept' : `BROKEN ${violation.rule}: ${violation.detail}`)
 }
 
 function showSummary(campaign: Campaign): void {
-  const { failures, injected, lossCauses, seconds } = campaign
-  console.log(`\nseeds           ${campaign.seeds}, ${(campaign.seeds / seconds).toFixed(1)} a second`)
-  console.log(`simulated hours ${campaign.hours.toFixed(1)}`)
-  console.log(`events          ${campaign.events}`)
-  console.log(`calls           ${campaign.calls}`)
-  console.log(`presentations   ${campaign.presentations}`)
-  console.log(`sessions        ${campaign.sessions}, lost by a documented cause: ${campaign.lost}`)
-  console.log(`faults          ${list(injected)}`)
-  console.log(`loss causes     ${list(lossCauses)}`)
-  console.log(`hash            ${campaign.hash}`)
+  const { seeds, seconds, hash, failures, tally } = campaign
+  const { hours, injected, lossCauses, sessions, lost, ...counts } = tally
+  const rows = {
+    seeds: `${seeds}, ${(seeds / seconds).toFixed(1)} a second`,
+    'simulated hours': hours.toFixed(1),
+    ...counts,
+    sessions: `${sessions}, lost by a documented cause: ${lost}`,
+    faults: list(injected),
+    'loss causes': list(lossCauses),
+    hash,
+  }
+  console.log()
+  for (const [name, value] of Object.entries(rows)) console.log(`${name.padEnd(16)}${value}`)
   const rules = new Map<string, number[]>()
   for (const { seed, violation } of failures) {
     const seeds = rules.get(violation.rule) ?? []

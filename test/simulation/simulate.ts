@@ -37,6 +37,19 @@ interface SimulationOptions {
   faults?: readonly Fault[]
 }
 
+/** What happened in one history, or in many. */
+export interface Tally {
+  hours: number
+  events: number
+  calls: number
+  sessions: number
+  presentations: number
+  /** Sessions that were lost by a documented cause. */
+  lost: number
+  readonly injected: Map<FaultKind, number>
+  readonly lossCauses: Map<LossCause, number>
+}
+
 export interface SimulationResult {
   readonly seed: number
   readonly settings: Settings
@@ -45,14 +58,7 @@ export interface SimulationResult {
   /** Of everything that happened. */
   readonly hash: string
   readonly lines: readonly string[]
-  readonly simulatedMs: number
-  readonly events: number
-  readonly calls: number
-  readonly sessions: number
-  readonly presentations: number
-  readonly lost: number
-  readonly injected: ReadonlyMap<FaultKind, number>
-  readonly lossCauses: ReadonlyMap<LossCause, number>
+  readonly tally: Tally
 }
 
 /** The longest `Retry-After` of these histories, and a little: after that and a request that hangs all is well. */
@@ -85,15 +91,28 @@ export async function simulate(seed: number, options: SimulationOptions = {}): P
     violation: checker.violation,
     hash: trace.hash(),
     lines: trace.lines,
-    simulatedMs: clock.now,
-    events: clock.events,
-    calls: checker.calls,
-    sessions: checker.sessions.size,
-    presentations: checker.presentations,
-    lost: checker.lost,
-    injected: deployment.injected,
-    lossCauses: checker.lossCauses,
+    tally: {
+      hours: clock.now / 3_600_000,
+      events: clock.events,
+      calls: checker.calls,
+      sessions: checker.sessions.size,
+      presentations: checker.presentations,
+      lost: checker.lost,
+      injected: deployment.injected,
+      lossCauses: checker.lossCauses,
+    },
   }
+}
+
+export function emptyTally(): Tally {
+  const counts = { hours: 0, events: 0, calls: 0, sessions: 0, presentations: 0, lost: 0 }
+  return { ...counts, injected: new Map(), lossCauses: new Map() }
+}
+
+export function addTally(sum: Tally, { injected, lossCauses, ...counts }: Tally): void {
+  for (const [name, count] of Object.entries(counts)) sum[name as keyof typeof counts] += count
+  for (const [kind, count] of injected) sum.injected.set(kind, (sum.injected.get(kind) ?? 0) + count)
+  for (const [cause, count] of lossCauses) sum.lossCauses.set(cause, (sum.lossCauses.get(cause) ?? 0) + count)
 }
 
 async function history(deployment: Deployment): Promise<void> {

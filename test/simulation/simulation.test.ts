@@ -13,8 +13,9 @@ t.test('fixed seeds keep every rule while every kind of fault occurs', async (t)
   const campaign = await runCampaign({ compiled, from: 1, seeds: FIXED_SEEDS, untilFailure: false })
   t.strictSame(campaign.failures, [])
   t.equal(campaign.seeds, FIXED_SEEDS)
-  t.ok(campaign.presentations > FIXED_SEEDS && campaign.calls > FIXED_SEEDS)
-  t.strictSame([...campaign.injected.keys()].sort(), [...FAULT_KINDS].sort())
+  const { presentations, calls, injected } = campaign.tally
+  t.ok(presentations > FIXED_SEEDS && calls > FIXED_SEEDS)
+  t.strictSame([...injected.keys()].sort(), [...FAULT_KINDS].sort())
 })
 
 t.test('the same seed gives the same history, and another seed another one', async (t) => {
@@ -26,31 +27,30 @@ t.test('the same seed gives the same history, and another seed another one', asy
 })
 
 t.test('an aimed fault occurs at its step of the protocol', async (t) => {
-  for (const aim of PROTOCOL_STEPS) {
-    const fault: Fault = {
-      ...{ id: 0, at: 0, aim, delayMs: 0, replica: 0, actor: true, master: 0 },
-      change: { kind: 'reset' },
-    }
-    const { injected } = await simulate(7, { faults: [fault] })
-    t.equal(injected.get('reset'), 1, aim)
-  }
+  const common = { at: 0, delayMs: 0, replica: 0, actor: true, master: 0, change: { kind: 'reset' } } as const
+  const faults: Fault[] = PROTOCOL_STEPS.map((aim, id) => ({ ...common, id, aim }))
+  const { lines } = await simulate(7, { trace: true, faults })
+  for (const aim of PROTOCOL_STEPS)
+    t.ok(
+      lines.some((line) => line.includes(`reset`) && line.includes(aim)),
+      aim,
+    )
 })
 
 t.test('servers of Redis are numbered in the order in which they start', async (t) => {
   const change = { kind: 'restart-master', keeps: 'nothing', downMs: 100 } as const
   const common = { aim: null, delayMs: 0, replica: 0, actor: true, master: 0, change }
-  const { lines } = await simulate(7, {
-    trace: true,
-    faults: [1, 2].map((id) => ({ ...common, id, at: id * 5_000 })),
-  })
+  const faults = [1, 2].map((id) => ({ ...common, id, at: id * 5_000 }))
+  const { lines } = await simulate(7, { trace: true, faults })
   const started = lines.filter((line) => line.includes('takes the place of'))
   t.match(started, [/redis-2 +takes the place of redis-1$/, /redis-3 +takes the place of redis-2$/])
 })
 
 t.test('a bug in the code is found, and its history is reduced to the relevant faults', async (t) => {
-  const compiled = compileWorker([findMutation('doubts-ignored')])
+  // One that the first seeds find, since reducing a history runs it many times.
+  const compiled = compileWorker([findMutation('cache-never-asks')])
   t.teardown(compiled.remove)
-  const { failures } = await runCampaign({ compiled, from: 1, seeds: 60, untilFailure: true })
+  const { failures } = await runCampaign({ compiled, from: 1, seeds: 60, untilFailure: true, workers: 1 })
   const [first] = failures
   t.ok(first, 'found')
   const whole = await readHistory(compiled, { kind: 'replay', seed: first!.seed, faults: null })
