@@ -19,8 +19,6 @@ export interface DemoServers<F extends ReverseProxy = ReverseProxy> {
   readonly sandbox: Sandbox
   readonly bff: Bff
   readonly reverseProxy: F
-  /** Where the server listens, behind the reverseProxy. */
-  readonly serverUrl: string
 }
 
 export interface Demo<F extends ReverseProxy = ReverseProxy> extends DemoServers<F> {
@@ -73,9 +71,8 @@ export async function startDemoServers<F extends ReverseProxy>(
     OAUTH_REVOCATION_URL: `${sandbox.authUrl}/oauth/revoke`,
     ...env,
   })
-  const { port } = bff.app.server.server.address() as AddressInfo
-  reverseProxy.forwardTo(port)
-  return { sandbox, bff, reverseProxy, serverUrl: `http://127.0.0.1:${port}` }
+  reverseProxy.forwardTo((bff.app.server.server.address() as AddressInfo).port)
+  return { sandbox, bff, reverseProxy }
 }
 
 async function assemble<F extends ReverseProxy>(

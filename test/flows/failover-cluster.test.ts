@@ -5,7 +5,7 @@ import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 import { counted, presentedAgain, sessionsOn, signInMany, startLoad, untilAllRefreshed } from './load.ts'
 
-t.jobs = 2
+t.jobs = 3
 
 const LIFE_SECONDS = 5
 

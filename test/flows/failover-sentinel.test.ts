@@ -1,11 +1,11 @@
 import t from 'tap'
 import { type SentinelGroup, startSentinelGroup } from '../helpers/redis-groups.ts'
 import { through } from '../helpers/replicas.ts'
-import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { opsStatus, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 import { counted, presentedAgain, signInMany, startLoad, untilAllRefreshed } from './load.ts'
 
-t.jobs = 2
+t.jobs = 3
 
 const LIFE_SECONDS = 5
 
@@ -97,7 +97,7 @@ t.test('REDIS_SENTINEL_PASSWORD opens Sentinels whose data nodes have another pa
   ] as const) {
     const refused = await startBff(t, sandbox, { ...env, ...wrong })
     await until('it says why', () => reason.test(refused.log()))
-    t.equal((await fetch(`${refused.opsUrl}/readyz`)).status, 503)
+    t.equal(await opsStatus(refused), 503)
     t.notMatch(refused.log(), /pw-of|pw-that/, 'no password is logged')
   }
 })

@@ -6,7 +6,7 @@ import { platformEnv, signIn, startSandbox } from '../helpers/system.ts'
 import { elapsed } from '../helpers/wait.ts'
 
 // Most of the time is spent waiting.
-t.jobs = 2
+t.jobs = 3
 
 for (const [what, redisToo] of [
   ['a server', false],
@@ -20,7 +20,7 @@ for (const [what, redisToo] of [
       SESSION_STORE: 'redis',
       ...platformEnv(sandbox),
     })
-    const browsers = Array.from({ length: 8 }, () => createBrowser(server.publicUrl))
+    const browsers = Array.from({ length: 4 }, () => createBrowser(server.publicUrl))
     for (const browser of browsers) await signIn(browser, sandbox)
 
     const statuses = new Map<string, number>()
@@ -32,7 +32,7 @@ for (const [what, redisToo] of [
         const { status } = await browser.fetch(path)
         statuses.set(`${status} ${path}`, (statuses.get(`${status} ${path}`) ?? 0) + 1)
         // Leaves some of the processor to other tests.
-        await elapsed(30)
+        await elapsed(50)
       }
     })
     await elapsed(500)

@@ -5,7 +5,7 @@ import type { Browser } from '../helpers/browser.ts'
 import { type ForeignServer, startForeignServer } from '../helpers/oidc-provider.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
 import { startReverseProxy } from '../helpers/reverse-proxy.ts'
-import { type Bff, startBff } from '../helpers/system.ts'
+import { type Bff, metricsOf, startBff } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 
 t.jobs = 4
@@ -94,17 +94,6 @@ t.test('a provider that requires PKCE refuses a code without its verifier', asyn
   t.strictSame(strict.tokenRequests, [])
 })
 
-t.test('a refusal at the provider returns login_error and creates no session', async (t) => {
-  const { foreign, bff } = await startWithForeignServer(t)
-  const browser = bff.browser()
-  const start = await browser.navigate('/auth/login?returnTo=/app')
-  const cameBack = await foreign.decide(String(start.headers.location), 'refuse')
-  const back = await browser.navigate(cameBack, { from: 'cross-site' })
-  t.equal(back.headers.location, '/app?login_error=access_denied#_')
-  t.equal(browser.cookies.size, 0)
-  t.strictSame(foreign.tokenRequests, [])
-})
-
 t.test('an id_token in the token response is ignored', async (t) => {
   const { foreign, bff, bearers } = await startWithForeignServer(t, { scope: 'openid platform' })
   const browser = await signIn(bff, foreign)
@@ -135,20 +124,6 @@ t.test(
   },
 )
 
-t.test('without requests the token is refreshed before each expiry', async (t) => {
-  const { foreign, bff, bearers } = await startWithForeignServer(t, { tokenLifeSeconds: 3 })
-  const browser = await signIn(bff, foreign)
-  await until('two refreshes', () => foreign.tokenRequests.length >= 3)
-  const [, second, third] = foreign.tokenRequests
-  t.equal(third?.params.refresh_token, second?.granted?.refresh_token, 'each with the newest token')
-  await until('both are counted', async () =>
-    /bff_refresh_total\{trigger="schedule",outcome="granted"\} [2-9]\n/.test(await metricsOf(bff)),
-  )
-  t.equal((await browser.fetch('/flux/temperature')).status, 200)
-  t.not(bearers[0], second?.granted?.access_token, 'a call is sent with a later one')
-  t.ok(foreign.tokenRequests.some(({ granted }) => granted?.access_token === bearers[0]))
-})
-
 t.test(
   'reuse of an old refresh token makes the provider revoke the grant, which ends the session',
   async (t) => {
@@ -167,24 +142,6 @@ t.test(
     t.match(await metricsOf(bff), /bff_sessions_ended_total\{reason="refused"\} 1\n/)
   },
 )
-
-t.test('a wrong client secret shows an error page and creates no session', async (t) => {
-  const { foreign, bff } = await startWithForeignServer(t, {
-    env: { CLIENT_SECRET: 'not-the-secret-of-this-client' },
-  })
-  const browser = bff.browser()
-  const start = await browser.navigate('/auth/login?returnTo=/app')
-  const cameBack = await foreign.decide(String(start.headers.location))
-  const back = await browser.navigate(cameBack, { from: 'cross-site' })
-  t.equal(back.status, 503)
-  t.match(back.headers, { 'content-type': /^text\/html/, 'retry-after': /^\d+$/ })
-  t.match(back.text, /authorization server/i)
-  t.match(back.text, 'href="/auth/login?returnTo=%2Fapp"', 'it offers another attempt')
-  t.notMatch(back.text, /not-the-secret|invalid_client/)
-  t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
-  t.match(bff.log(), /invalid_client/, 'the log says what is wrong')
-  t.notMatch(bff.log(), /not-the-secret/)
-})
 
 interface ForeignOptions {
   tokenLifeSeconds?: number
@@ -232,8 +189,4 @@ async function signIn(bff: Bff, foreign: ForeignServer): Promise<Browser> {
   const back = await browser.navigate(cameBack, { from: 'cross-site' })
   if (back.status !== 303) throw new Error(`the callback answered ${back.status}: ${back.text}`)
   return browser
-}
-
-async function metricsOf(bff: Bff): Promise<string> {
-  return await (await fetch(`${bff.opsUrl}/metrics`)).text()
 }

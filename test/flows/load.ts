@@ -2,7 +2,7 @@ import type { Sandbox } from '../../sandbox/sandbox.ts'
 import type { Answer, Browser } from '../helpers/browser.ts'
 import type { RedisServer } from '../helpers/redis.ts'
 import { presentations, through } from '../helpers/replicas.ts'
-import { type Bff, signIn } from '../helpers/system.ts'
+import { type Bff, metricsOf, signIn } from '../helpers/system.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 
 /** Sessions that call all the time, each through every replica in turn. */
@@ -102,8 +102,7 @@ export function presentedAgain(sandbox: Sandbox): number {
 
 /** The sum of a counter with these labels over the replicas. */
 export async function counted(replicas: Bff[], name: string): Promise<number> {
-  const texts = replicas.map(async ({ opsUrl }) => await (await fetch(`${opsUrl}/metrics`)).text())
-  const lines = (await Promise.all(texts)).flatMap((text) => text.split('\n'))
+  const lines = (await Promise.all(replicas.map(metricsOf))).flatMap((text) => text.split('\n'))
   const found = lines.filter((line) => line.startsWith(`${name} `))
   return found.reduce((sum, line) => sum + Number(line.slice(name.length + 1)), 0)
 }

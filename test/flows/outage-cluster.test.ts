@@ -3,7 +3,7 @@ import type { Browser } from '../helpers/browser.ts'
 import type { RedisServer } from '../helpers/redis.ts'
 import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
 import { lastBearer } from '../helpers/replicas.ts'
-import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { opsStatus, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 
 // Most of the time is spent waiting.
@@ -45,7 +45,7 @@ for (const [name, refuse] of Object.entries(REFUSALS)) {
       await Promise.all(cluster.nodes.map(refuse))
       await until('it is refused', async () => (await status(browser)) === 503)
       for (let call = 0; call < 40; call += 1) t.equal(await status(browser), 503)
-      t.equal((await fetch(`${bff.opsUrl}/readyz`)).status, 503)
+      t.equal(await opsStatus(bff), 503)
       for (const node of cluster.nodes)
         await node.cli('acl', 'setuser', 'app', 'on', 'resetpass', '>app-password', '~*', '&*', '+@all')
       await untilReady(bff)

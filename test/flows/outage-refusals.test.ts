@@ -4,7 +4,7 @@ import { freePort } from '../helpers/ports.ts'
 import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { presentations, signInExpired } from '../helpers/replicas.ts'
 import { decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import { until } from '../helpers/wait.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 
 /** A Redis that is there and does not do what it should. */
 interface Trouble {
@@ -34,11 +34,6 @@ const TROUBLES: Record<string, Trouble> = {
   'a master that was made a replica': {
     begin: async (redis) => redis.cli('replicaof', '127.0.0.1', String(await freePort())),
     end: (redis) => redis.cli('replicaof', 'no', 'one'),
-    reads: true,
-  },
-  'a master whose replicas are lost': {
-    begin: (redis) => redis.cli('config', 'set', 'min-replicas-to-write', '1'),
-    end: (redis) => redis.cli('config', 'set', 'min-replicas-to-write', '0'),
     reads: true,
   },
   'clients that are paused': {
@@ -177,7 +172,7 @@ t.test('with connections killed repeatedly each call is answered and no session 
   const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
   await untilReady(bff)
   const browsers = await Promise.all(
-    Array.from({ length: 10 }, async () => {
+    Array.from({ length: 6 }, async () => {
       const browser = bff.browser()
       await signIn(browser, sandbox)
       return browser
@@ -187,12 +182,13 @@ t.test('with connections killed repeatedly each call is answered and no session 
   const killer = (async () => {
     while (killing) {
       await redis.cli('client', 'kill', 'type', 'normal', 'skipme', 'yes')
+      await elapsed(10)
     }
   })()
   const statuses = new Map<number, number>()
   await Promise.all(
     browsers.map(async (browser) => {
-      for (let call = 0; call < 100; call += 1) {
+      for (let call = 0; call < 40; call += 1) {
         const answer = await browser.fetch('/flux/a')
         if (answer.status === 503) t.match(answer.json(), { code: 'store_unavailable' })
         statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1)

@@ -3,7 +3,7 @@ import { checkRedis } from '../../src/operator/check-redis.ts'
 import { configOf } from '../config/environment.ts'
 import { type Certificate, createCertificate, expire } from '../helpers/certificate.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { type Bff, opsStatus, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 import { sessions } from '../operator/run.ts'
@@ -58,7 +58,7 @@ t.test('a Redis that asks for a client certificate is used with one, and not wit
   await isUsed(t, { ...env, REDIS_CERT_FILE: certificate.certFile, REDIS_KEY_FILE: certificate.keyFile })
   const without = await startBff(t, await startSandbox(t), env)
   await until('it says why', () => reasons(without) !== '')
-  t.equal((await fetch(`${without.opsUrl}/readyz`)).status, 503)
+  t.equal(await opsStatus(without), 503)
   t.match(reasons(without), /certificate required|ECONNRESET/)
 })
 

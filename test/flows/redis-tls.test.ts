@@ -4,7 +4,7 @@ import { configOf } from '../config/environment.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startCluster, startSentinelGroup } from '../helpers/redis-groups.ts'
 import { presentations, signInExpired } from '../helpers/replicas.ts'
-import { type Bff, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { type Bff, opsStatus, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 
 const FORMS = {
@@ -35,7 +35,7 @@ for (const [what, start] of Object.entries(FORMS)) {
       { check: 'Redis', verdict: 'fault', message: /\(.*self-signed certificate.*\).*REDIS_CA_FILE/ },
     ])
     t.match(reasons(doubting)[0], /REDIS_CA_FILE/)
-    t.equal((await fetch(`${doubting.opsUrl}/readyz`)).status, 503)
+    t.equal(await opsStatus(doubting), 503)
     t.equal((await doubting.browser().navigate('/auth/login')).status, 303, 'it has not ended')
     t.strictSame(new Set(reasons(doubting)).size, reasons(doubting).length, 'each reason is told once')
   })

@@ -1,14 +1,17 @@
 import t from 'tap'
 import { type Browser, createBrowser } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { presentations } from '../helpers/replicas.ts'
+import { presentations, through } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'
 import { platformEnv, signIn, startSandbox } from '../helpers/system.ts'
 import { elapsed } from '../helpers/wait.ts'
 
-const SESSIONS = 60
+t.jobs = 3
+
+const SESSIONS = 30
 const LIFE_SECONDS = 3
-const TOKEN_TIMEOUT_MS = 1_000
+/** Short, but a sign-in on a slow machine takes less. */
+const TOKEN_TIMEOUT_MS = 3_000
 
 t.test('replicas that are killed or stopped during background refreshes lose no session', async (t) => {
   const redis = await startRedis(t)
@@ -19,11 +22,8 @@ t.test('replicas that are killed or stopped during background refreshes lose no 
     ...platformEnv(sandbox),
     TOKEN_TIMEOUT_MS: String(TOKEN_TIMEOUT_MS),
   }
-  const [killed, stopped, stays] = await Promise.all([
-    startServer(t, env),
-    startServer(t, env),
-    startServer(t, env),
-  ])
+  const start = () => startServer(t, env)
+  const [killed, stopped, stays] = await Promise.all([start(), start(), start()])
   const browsers: Browser[] = []
   for (let at = 0; at < SESSIONS; at += 1) {
     const browser = createBrowser([killed, stopped, stays][at % 3]!.publicUrl)
@@ -43,8 +43,7 @@ t.test('replicas that are killed or stopped during background refreshes lose no 
   t.notMatch(stopped.output(), /"level":"(error|fatal)"/)
 
   await elapsed(LIFE_SECONDS * 1_000)
-  const beforeKill = sandbox.counters().reuseDetected
-  t.equal(beforeKill, 0)
+  t.equal(sandbox.counters().reuseDetected, 0)
   const lost = sandbox.hold('token', { point: 'after', only: 'refresh_token' })
   await lost.arrived
   // Those that had passed the gate before are answered.
@@ -56,11 +55,7 @@ t.test('replicas that are killed or stopped during background refreshes lose no 
 
   await elapsed(LIFE_SECONDS * 1_000 + TOKEN_TIMEOUT_MS + 6_000)
   const answers = await Promise.all(
-    browsers.map(async (browser) => {
-      const there = createBrowser(stays.publicUrl)
-      for (const [name, cookie] of browser.cookies) there.cookies.set(name, cookie)
-      return (await there.fetch('/flux/temperature')).status
-    }),
+    browsers.map(async (browser) => (await through(stays, browser).fetch('/flux/temperature')).status),
   )
   const gone = answers.filter((status) => status !== 200)
   // 503: it is not yet certain that the process that was killed will not be granted.

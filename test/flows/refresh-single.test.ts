@@ -2,12 +2,12 @@ import { request } from 'node:http'
 import t from 'tap'
 import { presentations, signInExpired, startReplicas, through } from '../helpers/replicas.ts'
 
-t.test('200 calls over three replicas on an expired token send one refresh, and all succeed', async (t) => {
+t.test('60 calls over three replicas on an expired token send one refresh, and all succeed', async (t) => {
   const { sandbox, replicas } = await startReplicas(t)
   const browser = await signInExpired(replicas[0], sandbox)
   const gate = sandbox.hold('token', { only: 'refresh_token' })
   const browsers = replicas.map((replica) => through(replica, browser))
-  const calls = Array.from({ length: 200 }, (_, at) => browsers[at % 3]!.fetch('/flux/temperature'))
+  const calls = Array.from({ length: 60 }, (_, at) => browsers[at % 3]!.fetch('/flux/temperature'))
   await gate.arrived
   gate.release()
   const answers = await Promise.all(calls)
@@ -16,7 +16,7 @@ t.test('200 calls over three replicas on an expired token send one refresh, and 
   const bearers = sandbox.journal
     .entries({ endpoint: 'resource' })
     .map(({ headers }) => headers.authorization)
-  t.equal(bearers.length, 200)
+  t.equal(bearers.length, 60)
   t.equal(new Set(bearers).size, 1, 'all with the new token')
   t.equal(sandbox.counters().reuseDetected, 0)
 })
@@ -29,7 +29,7 @@ t.test('callers whose token was refused share one forced refresh and are sent ag
   sandbox.journal.clear()
   sandbox.expireAccessTokens()
   const answers = await Promise.all(
-    Array.from({ length: 60 }, (_, at) => browsers[at % 3]!.fetch('/flux/temperature')),
+    Array.from({ length: 30 }, (_, at) => browsers[at % 3]!.fetch('/flux/temperature')),
   )
   t.strictSame([...new Set(answers.map(({ status }) => status))], [200])
   t.equal(presentations(sandbox).length, 1)
@@ -90,14 +90,3 @@ for (const { where, from } of [
     t.equal(sandbox.journal.entries({ endpoint: 'resource' }).length, 0)
   })
 }
-
-t.test('a session that ends while the authorization server hangs gets 401, not 503', async (t) => {
-  // A stop waits for the hanging response for two thirds of SHUTDOWN_SECONDS.
-  const { sandbox, replicas } = await startReplicas(t, { TOKEN_TIMEOUT_MS: '1500', SHUTDOWN_SECONDS: '1' })
-  const browser = await signInExpired(replicas[0], sandbox)
-  sandbox.faults.set({ tokenEndpoint: { mode: 'hang' } })
-  const waiting = browser.fetch('/flux/temperature')
-  await sandbox.journal.until({ endpoint: 'token', kind: 'refresh_token' })
-  await browser.fetch('/auth/logout', { method: 'POST' })
-  t.equal((await waiting).status, 401)
-})

@@ -2,9 +2,10 @@ import { runTogether } from '../helpers/together.ts'
 
 // One test at a time: none of these files sets `t.jobs`.
 runTogether(
-  'flows/code-flow.test.ts',
+  'flows/command-line.test.ts',
   'flows/complaint.test.ts',
   'flows/egress.test.ts',
+  'flows/large-answers.test.ts',
   'flows/one-grant-per-user.test.ts',
   'flows/redis-tls-names.test.ts',
   'flows/refresh-forced.test.ts',

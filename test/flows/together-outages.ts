@@ -2,9 +2,9 @@ import { runTogether } from '../helpers/together.ts'
 
 // Their tests wait most of the time, so several of them run at once.
 runTogether(
-  'flows/failover-meanwhile.test.ts',
   'flows/outage-cluster.test.ts',
   'flows/outage-refusals.test.ts',
   'flows/outage-timeouts.test.ts',
   'flows/outage.test.ts',
+  'flows/redis-tls.test.ts',
 )

@@ -21,8 +21,6 @@ export interface RequestOptions {
   body?: string | Buffer
   /** The origin of the navigation: 'cross-site' omits SameSite=Strict cookies. Default 'same-site'. */
   from?: 'same-site' | 'cross-site'
-  /** Sends no Fetch Metadata. */
-  bare?: boolean
 }
 
 interface Cookie {
@@ -57,7 +55,7 @@ export function createBrowser(publicUrl: string, via: Via | null = null): Browse
     options: RequestOptions,
     metadata: Record<string, string>,
   ): Promise<Answer> {
-    const { method = 'GET', headers = {}, body, from = 'same-site', bare = false } = options
+    const { method = 'GET', headers = {}, body, from = 'same-site' } = options
     const target = new URL(url, publicUrl)
     const own = target.origin === publicUrl
     const sent = own ? [...cookies].filter(([, cookie]) => from === 'same-site' || !cookie.strict) : []
@@ -65,10 +63,8 @@ export function createBrowser(publicUrl: string, via: Via | null = null): Browse
       target,
       method,
       {
-        ...(bare ? {} : metadata),
-        ...(sent.length === 0
-          ? {}
-          : { cookie: sent.map(([name, { value }]) => `${name}=${value}`).join('; ') }),
+        ...metadata,
+        ...(sent.length === 0 ? {} : { cookie: cookieHeader({ cookies: sent }) }),
         ...headers,
       },
       body,
@@ -106,6 +102,11 @@ export function createBrowser(publicUrl: string, via: Via | null = null): Browse
         accept: 'text/html,application/xhtml+xml,*/*;q=0.8',
       }),
   }
+}
+
+/** The `Cookie` field of a request that carries all cookies of a browser. */
+export function cookieHeader({ cookies }: { cookies: Iterable<[string, Cookie]> }): string {
+  return [...cookies].map(([name, { value }]) => `${name}=${value}`).join('; ')
 }
 
 function exchange(

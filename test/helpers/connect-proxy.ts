@@ -15,8 +15,6 @@ export interface ConnectProxy {
   readonly url: string
   /** The target of every CONNECT, oldest first. */
   readonly targets: string[]
-  /** The `Proxy-Authorization` of every CONNECT. */
-  readonly authorizations: (string | undefined)[]
   /** Why each closed tunnel was closed by the client, as an error code; null: in an orderly way. */
   readonly clientEnds: (string | null)[]
   /** Tunnels that are open now. */
@@ -27,8 +25,6 @@ export interface ConnectProxy {
   admit(): void
   /** Breaks every open tunnel on both sides. */
   cut(): void
-  /** From now on holds what clients send. The returned function delivers it, through the tunnels that still exist. */
-  hold(): () => void
 }
 
 interface ProxyOptions {
@@ -44,12 +40,10 @@ interface ProxyOptions {
 export async function startConnectProxy(t: Teardown, options: ProxyOptions = {}): Promise<ConnectProxy> {
   const { credentials, tls, hosts } = options
   const targets: string[] = []
-  const authorizations: (string | undefined)[] = []
   const clientEnds: (string | null)[] = []
   const tunnels = new Set<readonly [Socket, Socket]>()
   const waiting: (() => void)[] = []
   let status = 200
-  let held: (() => void)[] | null = null
 
   const server =
     tls === undefined
@@ -62,7 +56,6 @@ export async function startConnectProxy(t: Teardown, options: ProxyOptions = {})
   server.on('connect', (request: IncomingMessage, client: Socket) => {
     client.on('error', () => {})
     targets.push(request.url ?? '')
-    authorizations.push(request.headers['proxy-authorization'])
     const expected = credentials && `Basic ${Buffer.from(credentials).toString('base64')}`
     if (expected !== undefined && request.headers['proxy-authorization'] !== expected) refuse(client, 407)
     else if (status === 0) waiting.push(() => connect(request.url ?? '', client))
@@ -87,11 +80,7 @@ export async function startConnectProxy(t: Teardown, options: ProxyOptions = {})
       const tunnel = [client, upstream] as const
       tunnels.add(tunnel)
       client.write('HTTP/1.1 200 Connection established\r\n\r\n')
-      client.on('data', (data) => {
-        const deliver = () => void (tunnels.has(tunnel) && upstream.write(data))
-        if (held === null) deliver()
-        else held.push(deliver)
-      })
+      client.on('data', (data) => upstream.write(data))
       upstream.on('data', (data) => client.write(data))
       client.once('error', ({ code }: NodeJS.ErrnoException) => void clientEnds.push(code ?? 'unknown'))
       client.once('end', () => void clientEnds.push(null))
@@ -113,7 +102,6 @@ export async function startConnectProxy(t: Teardown, options: ProxyOptions = {})
     port,
     url: `${tls === undefined ? 'http' : 'https'}://127.0.0.1:${port}`,
     targets,
-    authorizations,
     clientEnds,
     open: () => tunnels.size,
     respondWith(code) {
@@ -127,14 +115,6 @@ export async function startConnectProxy(t: Teardown, options: ProxyOptions = {})
       for (const socket of [...tunnels].flat()) {
         if (socket instanceof TLSSocket) socket.destroy()
         else socket.resetAndDestroy()
-      }
-    },
-    hold() {
-      const mine: (() => void)[] = []
-      held = mine
-      return () => {
-        held = null
-        for (const deliver of mine) deliver()
       }
     },
   }

@@ -28,7 +28,7 @@ export interface ForeignServer {
   /** Sends a form to the token endpoint as the client. */
   askForTokens(form: Record<string, string>): Promise<{ status: number; body: Record<string, unknown> }>
   /** Completes the pages of the provider like a user. Returns the URL of the redirect back. */
-  decide(authorizeUrl: string, decision?: 'accept' | 'refuse'): Promise<string>
+  decide(authorizeUrl: string): Promise<string>
 }
 
 export interface ForeignServerOptions {
@@ -109,14 +109,14 @@ export async function startForeignServer(
     tokenRequests,
     isActive: async (token) => (await post('/token/introspection', { token })).body.active === true,
     askForTokens: (form) => post('/token', form),
-    decide: (authorizeUrl, decision = 'accept') => walk(issuer, authorizeUrl, decision),
+    decide: (authorizeUrl) => walk(issuer, authorizeUrl),
   }
 }
 
 const MOST_PAGES = 12
 
 /** Follows redirects and submits forms until a URL is outside the provider. */
-async function walk(issuer: string, start: string, decision: 'accept' | 'refuse'): Promise<string> {
+async function walk(issuer: string, start: string): Promise<string> {
   const jar = new Map<string, string>()
   const visit = async (url: string, form?: Record<string, string>): Promise<Response> => {
     const cookie = [...jar].map(([name, value]) => `${name}=${value}`).join('; ')
@@ -142,12 +142,10 @@ async function walk(issuer: string, start: string, decision: 'accept' | 'refuse'
     }
     const prompt = /name="prompt" value="(\w+)"/.exec(text)?.[1]
     const action = /<form[^>]* action="([^"]+)"/.exec(text)?.[1]
-    const cancel = /<a href="([^"]+\/abort)"/.exec(text)?.[1]
-    if (prompt === undefined || action === undefined || cancel === undefined) {
+    if (prompt === undefined || action === undefined) {
       throw new Error(`the provider responded without a form: ${response.status}: ${text}`)
     }
-    const form = { prompt, login: 'alice', password: 'wonderland' }
-    response = decision === 'accept' ? await visit(action, form) : await visit(cancel)
+    response = await visit(action, { prompt, login: 'alice', password: 'wonderland' })
   }
   throw new Error('the pages of the provider do not redirect back')
 }
@@ -163,7 +161,10 @@ function createQuietly(issuer: string, configuration: Configuration): Provider {
   }
 }
 
+let key: object | null = null
+
+/** One for all providers of this process: making one needs more CPU time than anything else here. */
 function signingKey(): object {
-  const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2_048 })
-  return { ...privateKey.export({ format: 'jwk' }), use: 'sig', alg: 'RS256' }
+  key ??= generateKeyPairSync('rsa', { modulusLength: 2_048 }).privateKey.export({ format: 'jwk' })
+  return { ...key, use: 'sig', alg: 'RS256' }
 }

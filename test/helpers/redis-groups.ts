@@ -1,17 +1,17 @@
 // Redis with Sentinels, and Redis Cluster: start, failover, slot migration and faults between nodes.
 
 import { readFileSync, writeFileSync } from 'node:fs'
-import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { type Certificate, createCertificate } from './certificate.ts'
 import { type Child, startChild, type Teardown, waitForOutput } from './child.ts'
-import { listenOnLoopback } from './ports.ts'
 import { type RedisOptions, type RedisServer, startOnFreePort, startRedis, toolPath } from './redis.ts'
 import { redisCommand } from './redis-command.ts'
 import { until } from './wait.ts'
 import { makeFolder } from './watchdog.ts'
 
 const MASTER_NAME = 'mymaster'
+/** Of a Cluster. */
+const MASTERS = 3
 /** How often Sentinels announce themselves and read the roles of all nodes, in milliseconds: by default, and in a hurry. */
 const USUAL_PERIODS = ['publish-period', '2000', 'info-period', '10000']
 const SHORT_PERIODS = ['publish-period', '100', 'info-period', '100']
@@ -135,40 +135,19 @@ export interface RedisCluster {
    * source still owns the slot and redirects its commands.
    */
   beginMove(slot: number, target?: RedisServer): Promise<{ end(): Promise<void> }>
-  /** Starts one more master, without slots. */
-  addMaster(): Promise<RedisServer>
-  /** With `proxiedBus`: links between nodes stay open but carry no more data. */
-  silenceBus(): void
 }
 
-/** A Redis Cluster with at least three masters, ready when every node reports the state ok. */
+/** A Redis Cluster with three masters, ready when every node reports the state ok. */
 export async function startCluster(
   t: Teardown,
-  options: {
-    masters?: number
-    replicas?: number
-    tls?: boolean
-    proxiedBus?: boolean
-    args?: readonly string[]
-  } = {},
+  options: { replicas?: number; tls?: boolean; args?: readonly string[] } = {},
 ): Promise<RedisCluster> {
-  const masters = options.masters ?? 3
   const replicas = options.replicas ?? 0
   const tls = options.tls === true ? await createCertificate(makeFolder('certificate')) : false
   const tlsArgs = tls === false ? [] : ['--tls', '--cacert', tls.caFile]
   const nodes: RedisServer[] = []
-  const buses: BusProxy[] = []
-  /** Returns the bus port that the other nodes use. */
-  const startNode = async (): Promise<number> => {
-    const bus = options.proxiedBus === true ? await startBusProxy(t) : null
-    const node = await startClusterNode(t, { tls, bus, args: options.args ?? [] })
-    nodes.push(node)
-    if (bus === null) return node.busPort!
-    bus.forwardTo(node.busPort!)
-    buses.push(bus)
-    return bus.port
-  }
-  for (let i = 0; i < masters * (1 + replicas); i++) await startNode()
+  for (let i = 0; i < MASTERS * (1 + replicas); i++)
+    nodes.push(await startClusterNode(t, tls, options.args ?? []))
   const addresses = nodes.map((node) => `127.0.0.1:${node.port}`)
 
   const creation = startChild(t, toolPath('redis-cli'), [
@@ -185,7 +164,7 @@ export async function startCluster(
       if (!info.includes('cluster_state:ok') || !known) return false
       const view = (await node.cli('cluster', 'nodes')).split('\n')
       // A master votes for the promotion of a replica only once it knows whose replica that is.
-      return view.filter((line) => /[ ,]slave /.test(line)).length === masters * replicas
+      return view.filter((line) => /[ ,]slave /.test(line)).length === MASTERS * replicas
     })
   }
 
@@ -224,27 +203,12 @@ export async function startCluster(
         )
       }
     },
-    async addMaster() {
-      const busPort = await startNode()
-      const node = nodes.at(-1)!
-      await nodes[0]!.cli('cluster', 'meet', '127.0.0.1', String(node.port), String(busPort))
-      for (const each of nodes) {
-        await until('each node knows the new one', async () => {
-          const info = await each.cli('cluster', 'info')
-          return info.includes('cluster_state:ok') && info.includes(`cluster_known_nodes:${nodes.length}`)
-        })
-      }
-      return node
-    },
-    silenceBus() {
-      for (const bus of buses) bus.silence()
-    },
     async beginMove(slot, target) {
       const owners = await Promise.all(
         nodes.map(async (node) => ownsSlot(await node.cli('cluster', 'nodes'), slot)),
       )
       const from = nodes[owners.indexOf(true)]!
-      const to = target ?? nodes[(owners.indexOf(true) + 1) % masters]!
+      const to = target ?? nodes[(owners.indexOf(true) + 1) % MASTERS]!
       const ids = { from: await from.cli('cluster', 'myid'), to: await to.cli('cluster', 'myid') }
       await to.cli('cluster', 'setslot', String(slot), 'importing', ids.from)
       await from.cli('cluster', 'setslot', String(slot), 'migrating', ids.to)
@@ -294,7 +258,8 @@ function ownsSlot(clusterNodes: string, slot: number): boolean {
 
 async function startClusterNode(
   t: Teardown,
-  { tls, bus, args }: { tls: Certificate | false; bus: BusProxy | null; args: readonly string[] },
+  tls: Certificate | false,
+  args: readonly string[],
 ): Promise<RedisServer> {
   return await startRedis(t, {
     tls,
@@ -303,45 +268,10 @@ async function startClusterNode(
       ...(tls === false ? [] : ['--tls-cluster', 'yes']),
       // A master that gave away its last slot stays a master.
       ...['--cluster-allow-replica-migration', 'no'],
-      ...(bus === null
-        ? []
-        : ['--cluster-announce-ip', '127.0.0.1', '--cluster-announce-bus-port', String(bus.port)]),
-      // The nodes must not detect a silent bus during a test.
-      ...['--cluster-node-timeout', bus === null ? '2000' : '15000', '--repl-diskless-sync-delay', '0'],
+      ...['--cluster-node-timeout', '2000', '--repl-diskless-sync-delay', '0'],
       ...args,
     ],
   })
-}
-
-interface BusProxy {
-  readonly port: number
-  forwardTo(target: number): void
-  silence(): void
-}
-
-async function startBusProxy(t: Teardown): Promise<BusProxy> {
-  let target = 0
-  let silent = false
-  const server = createServer((from) => {
-    const to = connect(target, '127.0.0.1')
-    for (const [one, other] of [
-      [from, to],
-      [to, from],
-    ] as const) {
-      one.on('data', (data) => silent || other.write(data))
-      one.on('error', () => {})
-      one.on('close', () => other.destroy())
-    }
-  })
-  return {
-    port: await listenOnLoopback(t, server),
-    forwardTo(port) {
-      target = port
-    },
-    silence() {
-      silent = true
-    },
-  }
 }
 
 async function startSentinel(

@@ -21,8 +21,6 @@ export interface RedisOptions {
 /** A private Redis of one test. */
 export interface RedisServer {
   readonly port: number
-  /** Null if it is no node of a Cluster. */
-  readonly busPort: number | null
   /** `redis://` or `rediss://`, with the password if there is one. */
   readonly url: string
   /** Path of the CA certificate; null without TLS. */
@@ -77,7 +75,6 @@ export async function startRedis(t: Teardown, options: RedisOptions = {}): Promi
 
   return {
     port,
-    busPort,
     url: `${scheme}://${login}127.0.0.1:${port}`,
     caFile: certificate?.caFile ?? null,
     get pid() {

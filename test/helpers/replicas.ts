@@ -2,7 +2,7 @@
 
 import type { JournalEntry } from '../../sandbox/journal.ts'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
-import type { Browser } from './browser.ts'
+import { type Browser, createBrowser } from './browser.ts'
 import type { Teardown } from './child.ts'
 import { type RedisServer, startRedis } from './redis.ts'
 import { type Bff, signIn, startBff, startSandbox, untilReady } from './system.ts'
@@ -43,10 +43,10 @@ export async function signInFor(bff: Bff, sandbox: Sandbox, seconds: number): Pr
   return browser
 }
 
-/** The same browser, routed to another replica. */
-export function through(replica: Bff, browser: Browser): Browser {
-  const other = replica.browser()
-  for (const [name, cookie] of browser.cookies) other.cookies.set(name, cookie)
+/** A browser with the same cookies, at a server that is another replica, or the next process. */
+export function through({ publicUrl }: { publicUrl: string }, { cookies }: Browser): Browser {
+  const other = createBrowser(publicUrl)
+  for (const [name, cookie] of cookies) other.cookies.set(name, cookie)
   return other
 }
 

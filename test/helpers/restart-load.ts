@@ -6,7 +6,7 @@ import type { Teardown } from './child.ts'
 import { elapsed } from './wait.ts'
 
 /** Where a call goes, and what it brings. */
-export interface Target {
+interface Target {
   readonly url: string
   /** Among them the session cookie. */
   readonly headers: Record<string, string>
@@ -29,7 +29,7 @@ const CALLS: readonly Call[] = [
 ]
 
 /** The status of one call; the code of the failure if the response is incomplete. */
-export function call(
+function call(
   { url, headers, tls }: Target,
   { method, path, body }: Call,
   agent?: Agent,
@@ -47,22 +47,15 @@ export function call(
   })
 }
 
-interface Pace {
-  /** How many call at a time: those with an even number keep one connection, the others open new ones. */
-  clients: number
-  /** Of each client, after each call. */
-  pauseMs: number
-}
+/** Of each client, after each call: of the cores only a part, because other tests run beside this one. */
+const PAUSE_MS = 40
 
 /**
  * Calls until `end()`, which returns how often each status, or code of a failure, came. `pick`: for each call.
- * `more(count)` resolves when so many further calls have ended.
+ * `more(count)` resolves when so many further calls have ended. Clients with an even number keep one connection,
+ * the others open new ones.
  */
-export function startLoad(
-  t: Teardown,
-  pick: (client: number) => Target,
-  { clients, pauseMs }: Pace = { clients: 6, pauseMs: 10 },
-) {
+export function startLoad(t: Teardown, pick: (client: number) => Target, clients = 6) {
   const counts = new Map<number | string, number>()
   const waits = new Set<{ left: number; resolve: () => void }>()
   let over = false
@@ -80,7 +73,7 @@ export function startLoad(
         waits.delete(wait)
         wait.resolve()
       }
-      await elapsed(pauseMs)
+      await elapsed(PAUSE_MS)
     }
   }
   const all = Array.from({ length: clients }, (_, client) => run(client))

@@ -35,8 +35,10 @@ export interface ReverseProxy {
   readonly publicUrl: string
   /** Complete exchanges, oldest first. */
   readonly passed: readonly Passed[]
-  /** Sets the port of the server on 127.0.0.1, and a `Host` to send instead of the browser's. */
-  forwardTo(port: number, host?: string): void
+  /** Sets the ports of the server on 127.0.0.1: its replicas take turns. */
+  forwardTo(...ports: number[]): void
+  /** Sends this `Host` instead of the browser's. */
+  sendHost(host: string): void
 }
 
 export interface TlsReverseProxy extends ReverseProxy {
@@ -52,7 +54,7 @@ export async function startReverseProxy(t: Teardown): Promise<ReverseProxy> {
   const server = createServer(relay.handle)
   const port = await listenOnLoopback(t, server)
   const publicUrl = `http://localhost:${port}`
-  return { publicUrl, passed: relay.passed, forwardTo: relay.forwardTo }
+  return { publicUrl, ...relay }
 }
 
 /**
@@ -80,8 +82,7 @@ export async function startTlsReverseProxy(t: Teardown, host: string): Promise<T
   const port = await listenOnLoopback(t, server)
   return {
     publicUrl: `https://${host}`,
-    passed: relay.passed,
-    forwardTo: relay.forwardTo,
+    ...relay,
     proxy: { server: `http://127.0.0.1:${port}`, bypass: '127.0.0.1' },
     addHost: (name, listener) => hosts.set(name, listener),
   }
@@ -91,11 +92,13 @@ const HOP_BY_HOP = new Set(['connection', 'keep-alive'])
 
 function createRelay(scheme: 'http' | 'https') {
   const passed: Passed[] = []
-  let serverPort = 0
+  let ports: readonly number[] = []
+  let turn = 0
   let serverHost: string | undefined
 
   function handle(incoming: IncomingMessage, response: ServerResponse): void {
     const { method = '', url: path = '', rawHeaders, headers: requestHeaders } = incoming
+    const serverPort = ports[turn++ % ports.length] ?? 0
     const forwarded = ['X-Forwarded-For', incoming.socket.remoteAddress ?? '', 'X-Forwarded-Proto', scheme]
     const headers = [...withHost(endToEnd(rawHeaders), serverHost), ...forwarded]
     const outgoing = request(
@@ -125,8 +128,10 @@ function createRelay(scheme: 'http' | 'https') {
   return {
     passed,
     handle,
-    forwardTo(port: number, host?: string): void {
-      serverPort = port
+    forwardTo(...next: number[]): void {
+      ports = next
+    },
+    sendHost(host: string): void {
       serverHost = host
     },
   }

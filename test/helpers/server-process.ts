@@ -83,16 +83,28 @@ export async function startServer(t: Teardown, env: Env = {}): Promise<ServerPro
   throw new Error(`no free port for the server in ${ATTEMPTS} attempts`)
 }
 
+/** What a program printed until it ended. */
+export interface Run {
+  readonly code: number | null
+  readonly stdout: string
+  readonly stderr: string
+}
+
 /** Runs the built server with exactly this environment until it ends by itself. */
-export async function runServer(
+export function runServer(t: Teardown, env: Env): Promise<Run> {
+  return runBuilt(t, 'main.js', defined(env))
+}
+
+/** Runs a program of dist/ with this environment and `PATH` until it ends by itself. */
+export async function runBuilt(
   t: Teardown,
-  env: Env,
-): Promise<{ code: number | null; stdout: string; stderr: string; milliseconds: number }> {
-  const begin = performance.now()
-  const child = startBuilt(t, 'main.js', defined(env))
-  await waitForOutput(child, () => null)
+  file: string,
+  env: Record<string, string>,
+  args: readonly string[] = [],
+): Promise<Run> {
+  const child = startBuilt(t, file, env, args)
   const { code } = await child.ended
-  return { code, stdout: child.stdout(), stderr: child.stderr(), milliseconds: performance.now() - begin }
+  return { code, stdout: child.stdout(), stderr: child.stderr() }
 }
 
 /** Starts the built sandbox platform as a process on a free port. `env` overrides its defaults. */

@@ -10,6 +10,7 @@ import { type Answer, type Browser, createBrowser } from './browser.ts'
 import type { Teardown } from './child.ts'
 import { checkResponsesOf } from './documented.ts'
 import { freePort } from './ports.ts'
+import type { LogLine, ServerProcess } from './server-process.ts'
 import { until } from './wait.ts'
 
 /** The secret has characters that a form must encode, so a wrong encoding is refused. */
@@ -100,18 +101,35 @@ export async function startBff(
   }
 }
 
+/** A server in this process or in its own. */
+type Ops = Pick<Bff, 'opsUrl'> | Pick<ServerProcess, 'opsUrl'>
+
+/** The status of `/readyz`, or of another path of the operations port. */
+export async function opsStatus({ opsUrl }: Ops, path = '/readyz'): Promise<number> {
+  const response = await fetch(`${opsUrl}${path}`)
+  await response.text()
+  return response.status
+}
+
 /** Polls `/readyz` until it responds 200. */
-export async function untilReady(bff: Bff): Promise<void> {
-  await until('the server is ready', async () => {
-    const response = await fetch(`${bff.opsUrl}/readyz`)
-    await response.text()
-    return response.status === 200
-  })
+export async function untilReady(server: Ops): Promise<void> {
+  await until('the server is ready', async () => (await opsStatus(server)) === 200)
+}
+
+/** All metrics as the server prints them. */
+export async function metricsOf({ opsUrl }: Ops): Promise<string> {
+  return await (await fetch(`${opsUrl}/metrics`)).text()
+}
+
+/** The lines of a log that have this event. */
+export function eventsIn(log: string, event: string): LogLine[] {
+  const lines = log.split('\n').filter((line) => line.includes(`"event":"${event}"`))
+  return lines.map((line) => JSON.parse(line) as LogLine)
 }
 
 /** Submits the user's decision at the authorization server. Returns the URL of the redirect back. */
 export async function decide(
-  sandbox: Sandbox,
+  sandbox: Pick<Sandbox, 'url'>,
   authorizeUrl: string,
   decision: 'accept' | 'refuse' = 'accept',
   user = { username: 'alice', password: 'wonderland' },
@@ -125,7 +143,11 @@ export async function decide(
 }
 
 /** A complete sign-in of this browser. Returns the response of the callback. */
-export async function signIn(browser: Browser, sandbox: Sandbox, returnTo = '/'): Promise<Answer> {
+export async function signIn(
+  browser: Browser,
+  sandbox: Pick<Sandbox, 'url'>,
+  returnTo = '/',
+): Promise<Answer> {
   const start = await browser.navigate(`/auth/login?returnTo=${encodeURIComponent(returnTo)}`)
   if (start.status !== 303) throw new Error(`/auth/login answered ${start.status}: ${start.text}`)
   const back = await decide(sandbox, String(start.headers.location))

@@ -227,7 +227,7 @@ async function restarts(t: Test, { sandbox, ca, start, replicas, fronts, browser
   // One client with a kept connection and one with new connections for each proxy.
   const clients = targets.length * 2
   const pick = (client: number) => targets[Math.floor(client / 2)]!
-  const load = startLoad(t, pick, { clients, pauseMs: 40 })
+  const load = startLoad(t, pick, clients)
   for (const [at, replica] of replicas.entries()) {
     t.equal(await replica.stop('SIGTERM'), 0)
     replicas[at] = await start(at + 1)
