@@ -6,7 +6,6 @@ runTogether(
   'repository/first-start.test.ts',
   'repository/imports.test.ts',
   'repository/log-events.test.ts',
-  'repository/ports.test.ts',
   'repository/project.test.ts',
   'repository/questions.test.ts',
   'repository/regular-expressions.test.ts',

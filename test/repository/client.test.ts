@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { copyFileSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createSecureContext } from 'node:tls'
 import { fileURLToPath } from 'node:url'
@@ -25,6 +25,18 @@ declare function showSignInButton(error: string | null): void
 declare function showFlux(text: string): void
 `
 
+/** A page that has the client as a package. */
+const PACKAGED = `
+import { type BffError, session } from 'token-handler-bff-client'
+import { useSession as ofReact } from 'token-handler-bff-client/react'
+import { useSession as ofVue } from 'token-handler-bff-client/vue'
+const known: boolean | undefined = ofReact((error: unknown) => void (error as BffError).code)?.authenticated
+const kept: boolean | undefined = ofVue(() => {}).value?.authenticated
+export const all = [session, known, kept]
+`
+
+const folder = makeFolder('client')
+
 /** Blocks that other blocks import, by their headings. */
 const IMPORTED: Readonly<Record<string, string>> = { 'Handle errors': 'explain' }
 
@@ -46,14 +58,39 @@ t.test('the client names each error code and each reason of an end that the serv
   t.strictSame(members('EndReason'), [...END_REASONS].sort())
 })
 
+/** `npm pack` of the client, unpacked among links to the packages of this repository. Returns what npm said of it. */
+function installClient(folder: string): { version: string; files: { path: string }[] } {
+  const packages = join(folder, 'node_modules')
+  const place = join(packages, 'token-handler-bff-client')
+  mkdirSync(place, { recursive: true })
+  for (const name of readdirSync(join(ROOT, 'node_modules')))
+    symlinkSync(join(ROOT, 'node_modules', name), join(packages, name))
+  const run = (command: string, ...args: string[]): string => {
+    const { status, stdout, stderr } = spawnSync(command, args, { cwd: folder, encoding: 'utf8' })
+    if (status !== 0) throw new Error(stderr)
+    return stdout
+  }
+  const [packed] = JSON.parse(run('npm', 'pack', join(ROOT, 'dist/client'), '--json'))
+  run('tar', '-xzf', packed.filename, '--strip-components=1', '-C', place)
+  return packed
+}
+
+t.test('the package of the client has this version, and its three modules with types', async (t) => {
+  const { version, files } = installClient(folder)
+  t.equal(version, JSON.parse(read('package.json')).version)
+  const names = ['bff-client', 'react', 'vue'].flatMap((name) => [`${name}.d.ts`, `${name}.js`])
+  t.strictSame(files.map(({ path }) => path).sort(), ['LICENSE', 'README.md', 'package.json', ...names].sort())
+})
+
 t.test('the client and the printed code compile under the strict settings of a Vite template', async (t) => {
-  const folder = makeFolder('strict')
   mkdirSync(join(folder, 'src'))
-  symlinkSync(join(ROOT, 'node_modules'), join(folder, 'node_modules'))
   for (const name of ['bff-client', 'react', 'vue'])
     copyFileSync(join(ROOT, `client/${name}.ts`), join(folder, `src/${name}.ts`))
   writeFileSync(join(folder, 'src/page.d.ts'), PAGE)
-  const files = ['bff-client.ts', 'react.ts', 'vue.ts', 'page.d.ts'].map((name) => `src/${name}`)
+  writeFileSync(join(folder, 'src/packaged.ts'), PACKAGED)
+  const files = ['bff-client.ts', 'react.ts', 'vue.ts', 'page.d.ts', 'packaged.ts'].map(
+    (name) => `src/${name}`,
+  )
   const blocks = ['README.md', 'docs/spa.md', 'docs/getting-started.md', 'docs/operations.md'].flatMap(
     codeBlocks,
   )
@@ -65,86 +102,39 @@ t.test('the client and the printed code compile under the strict settings of a V
   }
   t.ok(files.length >= 12, `${files.length} files`)
 
-  const settings = compilerOptions('examples/vite/tsconfig.json')
-  const printed = {
-    ...settings,
+  // Each template only adds switches that refuse more, so one compilation has those of all.
+  const template = 'node_modules/create-vite/template-'
+  const settings = [
+    compilerOptions('examples/vite/tsconfig.json'),
+    compilerOptions(`${template}vanilla-ts/tsconfig.json`),
+    compilerOptions(`${template}react-ts/tsconfig.app.json`),
+  ]
+  for (const [name, value] of settings.flatMap((one) => Object.entries(one))) {
+    if (typeof value === 'boolean')
+      t.ok(
+        settings.every((one) => (one[name] ?? value) === value),
+        name,
+      )
+  }
+  const all = {
+    ...Object.assign({}, ...settings),
     jsx: 'react-jsx',
     types: ['vite/client', 'node'],
     // `vue` exports the types of this package, and little else.
     paths: { vue: [join(ROOT, 'node_modules/@vue/runtime-dom')] },
   }
-  t.strictSame(compile(folder, files, printed), [])
-  for (const template of ['vanilla-ts/tsconfig.json', 'react-ts/tsconfig.app.json']) {
-    const options = compilerOptions(`node_modules/create-vite/template-${template}`)
-    const react = template.startsWith('react') ? ['src/react.ts'] : []
-    t.strictSame(compile(folder, ['src/bff-client.ts', 'src/page.d.ts', ...react], options), [], template)
-  }
+  const { options, errors } = ts.convertCompilerOptionsFromJson(all, folder)
+  const paths = files.map((name) => join(folder, name))
+  const found = [...errors, ...ts.getPreEmitDiagnostics(ts.createProgram(paths, options))]
+  const texts = found.map(({ file, messageText }) => [
+    file?.fileName,
+    ts.flattenDiagnosticMessageText(messageText, ' '),
+  ])
+  t.strictSame(texts, [])
 })
 
-t.test(
-  'the package of the client has this version, and its three modules can be imported with types',
-  async (t) => {
-    const folder = makeFolder('package')
-    const packed = spawnSync('npm', ['pack', join(ROOT, 'dist/client'), '--json'], {
-      cwd: folder,
-      encoding: 'utf8',
-    })
-    t.equal(packed.status, 0, packed.stderr)
-    const [{ version, filename, files }] = JSON.parse(packed.stdout)
-    t.equal(version, JSON.parse(read('package.json')).version)
-    const names = ['bff-client', 'react', 'vue'].flatMap((name) => [`${name}.d.ts`, `${name}.js`])
-    t.strictSame(
-      files.map(({ path }: { path: string }) => path).sort(),
-      ['LICENSE', 'README.md', 'package.json', ...names].sort(),
-    )
-    const place = join(folder, 'node_modules/token-handler-bff-client')
-    mkdirSync(place, { recursive: true })
-    const unpacked = spawnSync('tar', ['-xzf', join(folder, filename), '--strip-components=1', '-C', place])
-    t.equal(unpacked.status, 0)
-    const page = `
-    import { type BffError, session } from 'token-handler-bff-client'
-    import { useSession as ofReact } from 'token-handler-bff-client/react'
-    import { useSession as ofVue } from 'token-handler-bff-client/vue'
-    const known: boolean | undefined = ofReact((error: unknown) => void (error as BffError).code)?.authenticated
-    const kept: boolean | undefined = ofVue(() => {}).value?.authenticated
-    export const all = [session, known, kept]
-  `
-    writeFileSync(join(folder, 'page.ts'), page)
-    const settings = {
-      ...{
-        strict: true,
-        noEmit: true,
-        module: 'es2022',
-        moduleResolution: 'bundler',
-        lib: ['es2022', 'dom'],
-      },
-      typeRoots: [],
-      types: [],
-      paths: {
-        vue: [join(ROOT, 'node_modules/@vue/runtime-dom')],
-        react: [join(ROOT, 'node_modules/@types/react')],
-      },
-    }
-    t.strictSame(compile(folder, ['page.ts'], settings), [])
-  },
-)
-
-function compilerOptions(file: string): object {
+function compilerOptions(file: string): Record<string, unknown> {
   return ts.parseConfigFileTextToJson(file, read(file)).config.compilerOptions
-}
-
-/** What the compiler finds in these files of the folder. */
-function compile(folder: string, files: string[], settings: object): string[] {
-  const { options, errors } = ts.convertCompilerOptionsFromJson(settings, folder)
-  const program = ts.createProgram(
-    files.map((name) => join(folder, name)),
-    options,
-  )
-  return [...errors, ...ts.getPreEmitDiagnostics(program)].map(({ file, start, messageText }) => {
-    const line =
-      file === undefined || start === undefined ? 0 : file.getLineAndCharacterOfPosition(start).line + 1
-    return `${file?.fileName}:${line} ${ts.flattenDiagnosticMessageText(messageText, ' ')}`
-  })
 }
 
 t.test('examples/vite has the versions of the root, and the proxy that docs/spa.md prints', async (t) => {
