@@ -79,7 +79,10 @@ t.test('the package of the client has this version, and its three modules with t
   const { version, files } = installClient(folder)
   t.equal(version, JSON.parse(read('package.json')).version)
   const names = ['bff-client', 'react', 'vue'].flatMap((name) => [`${name}.d.ts`, `${name}.js`])
-  t.strictSame(files.map(({ path }) => path).sort(), ['LICENSE', 'README.md', 'package.json', ...names].sort())
+  t.strictSame(
+    files.map(({ path }) => path).sort(),
+    ['LICENSE', 'README.md', 'package.json', ...names].sort(),
+  )
 })
 
 t.test('the client and the printed code compile under the strict settings of a Vite template', async (t) => {
