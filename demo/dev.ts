@@ -55,18 +55,22 @@ async function run(): Promise<void> {
   const front = { hosts: ['127.0.0.1', '::1'], port, serverUrl: '', sandboxUrl: '' }
   if (!hasRedis(env)) console.log(WITHOUT_REDIS)
   let sandbox: ChildProcess | null = null
+  let isSandboxOld = true
   let running: Running | null = null
 
   for (let round = 0; !ending; round += 1) {
     const dist = FOLDERS[round % 2]!
+    isSandboxOld ||= changed.has('sandbox')
+    // Before the build: what changes while it runs may not be in it, and is built next.
+    changed.clear()
     const isBuilt = await build(dist)
-    if (isBuilt && (sandbox === null || changed.has('sandbox'))) {
+    if (isBuilt && isSandboxOld) {
       if (sandbox !== null) await stop(sandbox)
+      isSandboxOld = false
       sandbox = startSandbox(dist, env)
       front.sandboxUrl = (await urlOf(sandbox)) ?? ''
       if (front.sandboxUrl === '') return await end(1)
     }
-    changed.clear()
     const next = isBuilt ? await startServer(dist, { port, sandboxUrl: front.sandboxUrl, env }) : null
     if (next !== null) {
       const before = running

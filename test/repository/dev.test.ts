@@ -1,4 +1,4 @@
-import { cpSync, existsSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { appendFileSync, cpSync, existsSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
@@ -16,6 +16,14 @@ async function read(url: string, options: RequestInit = {}): Promise<Response> {
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
+/** A build ends only when the file `hold` is gone. */
+const HELD = `
+while (existsSync(join(root, 'hold'))) {
+  writeFileSync(join(root, 'held'), '')
+  await new Promise((resolve) => setTimeout(resolve, 20))
+}
+`
+
 t.test('npm run dev runs the files as they are, on loopback alone, until it is stopped', async (t) => {
   const copy = t.testdir({ '.env': 'STATIC_CSP=img-src https://one.example\n' })
   for (const name of [
@@ -31,6 +39,7 @@ t.test('npm run dev runs the files as they are, on loopback alone, until it is s
     cpSync(join(ROOT, name), join(copy, name), { recursive: true })
   cpSync(join(ROOT, 'tsconfig.json'), join(copy, 'tsconfig.json'))
   symlinkSync(join(ROOT, 'node_modules'), join(copy, 'node_modules'))
+  appendFileSync(join(copy, 'scripts/build.mjs'), HELD)
   const port = await freePort()
   const debuggerPort = await freePort()
   const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
@@ -82,10 +91,17 @@ t.test('npm run dev runs the files as they are, on loopback alone, until it is s
   await until('the change is live', async () => (await nothing()) === 'Changed while it runs')
   await until('a debugger reaches it', async () => ![undefined, first?.id].includes((await debugged())?.id))
 
+  writeFileSync(join(copy, 'hold'), '')
+  writeFileSync(file, source.replace(before, 'Saved first'))
+  await until('a build has read the files', () => existsSync(join(copy, 'held')))
+  writeFileSync(file, source.replace(before, 'Saved during the build'))
+  rmSync(join(copy, 'hold'))
+  await until('both changes are live', async () => (await nothing()) === 'Saved during the build')
+
   writeFileSync(file, `${source}\nconst = 1\n`)
   await printed('The server from before the change goes on.')
   t.match(dev.output(), /src\/errors\.ts:\d+/, 'the fault is shown with its place')
-  t.equal(await nothing(), 'Changed while it runs')
+  t.equal(await nothing(), 'Saved during the build')
   writeFileSync(file, source)
   await until('the next good file is live', async () => (await nothing()) === before)
 
