@@ -23,8 +23,8 @@ export interface ForwardOptions {
 
 /**
  * Serves a browser's request from the resource server: finds the caller, sends, and sends again after a forced
- * refresh if the resource server refused the token. If the new token expires under way, it is refreshed once more, so
- * there are at most three calls; if the third token expires too, the browser gets 504. Throws the problems that are
+ * refresh if the resource server refused the token. If the new token has expired when it is refused, it is refreshed once
+ * more, so there are at most three calls; if the third one has expired too, the browser gets 504. Throws the problems that are
  * known at once.
  */
 export type Forward = (request: FastifyRequest, reply: FastifyReply, outgoing: OutgoingRequest) => void
@@ -84,8 +84,6 @@ export function createForward(options: ForwardOptions): Forward {
   function send<C extends Authorized>(forwarding: Forwarding<C>, caller: C): void {
     const { request, reply, outgoing, source, resourceServer, holder } = forwarding
     forwarding.calls += 1
-    const isFirst = forwarding.calls === 1
-    const newTokenWasValid = !isFirst && !source.hasExpired(caller)
     const startedAt = performance.now()
     const call: Call = {
       outgoing,
@@ -116,10 +114,10 @@ export function createForward(options: ForwardOptions): Forward {
           reply.send(problem('rate_limited', CROWDED))
           return
         case 'token_refused': {
-          const expiredUnderWay = newTokenWasValid && source.hasExpired(caller)
-          const mayRefresh = isFirst || (expiredUnderWay && forwarding.calls === 2)
+          const expired = source.hasExpired(caller)
+          const mayRefresh = forwarding.calls === 1 || (expired && forwarding.calls === 2)
           if (mayRefresh) refreshAndSend(forwarding, caller, outcome.namesInvalidToken)
-          else reply.send(problem(expiredUnderWay ? 'upstream_timeout' : 'upstream_refused'))
+          else reply.send(problem(expired ? 'upstream_timeout' : 'upstream_refused'))
           return
         }
         default:

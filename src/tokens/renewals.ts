@@ -126,7 +126,9 @@ export function createRenewals(options: RenewalsOptions): Renewals {
   async function obtainAccessToken(session: LiveSession, refusedGen?: number): Promise<Access> {
     const { tokens, record } = session
     const needsNewer =
-      refusedGen === undefined ? clock.wall() >= neededAt(tokens, timing) : record.gen <= refusedGen
+      refusedGen === undefined
+        ? clock.wall() >= neededAt(tokens, timing)
+        : record.gen <= refusedGen || clock.wall() >= tokens.expiresAt
     const isUsable = (): boolean => refusedGen === undefined && clock.wall() < tokens.expiresAt
     const usable = { kind: 'token', session } as const
     if (!needsNewer) return usable

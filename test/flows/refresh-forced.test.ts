@@ -55,6 +55,19 @@ t.test(
   },
 )
 
+t.test('tokens that have expired when they are refused are no reason for 403', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox)
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  sandbox.expireAccessTokens()
+  sandbox.faults.set({ tokenLifeSeconds: 0 })
+  isProblem(t, await browser.fetch('/flux/temperature'), 504, 'upstream_timeout')
+  t.equal(sandbox.journal.entries({ endpoint: 'resource' }).length, 3)
+  sandbox.faults.set({ tokenLifeSeconds: 3_600 })
+  t.equal((await browser.fetch('/flux/temperature')).status, 200)
+})
+
 t.test('without a refresh token, a refusal that does not name invalid_token keeps the session', async (t) => {
   const sandbox = await startSandbox(t, { faults: { omitRefreshToken: true } })
   const bff = await startBff(t, sandbox)

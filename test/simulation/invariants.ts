@@ -66,7 +66,6 @@ export interface Session {
 }
 
 const CLOCK_SLACK_MS = 6_000
-const SHORT_LIFE_SECONDS = 5
 /** Wall clocks that nobody steps are this close to each other, the delay of a response included. */
 const SKEW_MS = 1_500
 /** Tokens that Redis did not take are written again at least every two seconds. */
@@ -497,8 +496,7 @@ export class InvariantChecker {
 
   /** A browser learned that the resource server refuses the token of its session. */
   forbidden(session: Session, by: Replica, sentAt: number): void {
-    // Tokens of so short a life may be dead when they arrive.
-    if (session.refusedAt >= sentAt || session.family.lifeSeconds < SHORT_LIFE_SECONDS) return
+    if (session.refusedAt >= sentAt) return
     this.violated(
       '403 although the resource server refused nothing',
       `session ${session.family.id} by ${by.name}`,
