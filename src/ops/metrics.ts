@@ -1,6 +1,6 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client'
 import type { EndReason } from '../session/session.ts'
-import type { OutboxStep } from '../store/outbox-entries.ts'
+import type { WriteKind } from '../store/outbox-entries.ts'
 import type { RefreshEvents } from '../tokens/refresh.ts'
 import { REVISION, VERSION } from '../version.ts'
 
@@ -17,7 +17,7 @@ interface Metrics extends RefreshEvents {
   signInFailed(reason: string): void
   ended(reason: EndReason): void
   /** A write to the store was tried again. */
-  retried(write: OutboxStep): void
+  retried(write: WriteKind): void
   /** A write that the store had lost was made again. */
   restored(write: 'tokens' | 'end'): void
   request(labels: { route: string; method: string; status: number }, seconds: number): void

@@ -1,20 +1,20 @@
 import type { EndResult, RecordKey, ReplaceTokensResult } from './store.ts'
 
 /** Kinds of writes that are tried again. */
-export type OutboxStep = 'tokens' | 'lease' | 'end'
+export type WriteKind = 'tokens' | 'lease' | 'end'
 
 export type Written = ReplaceTokensResult | EndResult | { kind: 'released' }
 
 /** One write. The store needs it until it has confirmed it, and again after each incident. */
 export interface Entry {
   readonly name: string
-  readonly step: OutboxStep
+  readonly kind: WriteKind
   readonly key: RecordKey
   /** The same call again changes nothing. */
   readonly write: () => Promise<Written>
   /** Monotonic: given up then. */
   readonly until: number
-  /** What a read shows; null unless `step` is `tokens`. */
+  /** What a read shows; null unless `kind` is `tokens`. */
   readonly tokens: { gen: number; tokens: string } | null
   /** How many incidents this process had counted when it sent the call that the store confirmed; null while pending. */
   confirmedAfter: number | null
@@ -38,9 +38,9 @@ const KEPT_MS = 60_000
 /** About 40 MB of sealed tokens; with more than 330 refreshes a second in one process the time is shorter. */
 const KEPT_AT_MOST = 20_000
 
-export function newEntry(draft: Pick<Entry, 'step' | 'key' | 'write' | 'until'> & Partial<Entry>): Entry {
+export function newEntry(draft: Pick<Entry, 'kind' | 'key' | 'write' | 'until'> & Partial<Entry>): Entry {
   const more = { confirmedAfter: null, keptFrom: 0, underWay: null, settle: null, result: null }
-  return { name: `${draft.step} ${draft.key}`, tokens: null, ...more, ...draft }
+  return { name: `${draft.kind} ${draft.key}`, tokens: null, ...more, ...draft }
 }
 
 /** The store has not confirmed it yet. */
@@ -69,7 +69,7 @@ export function tokensOf({ byName }: Entries, key: RecordKey): Entry | undefined
 }
 
 export function pendingTokens({ byName }: Entries): Entry[] {
-  return [...byName.values()].filter((entry) => entry.step === 'tokens' && isPending(entry))
+  return [...byName.values()].filter((entry) => entry.kind === 'tokens' && isPending(entry))
 }
 
 /** The next entries to be written; pending ones first. */
@@ -82,10 +82,10 @@ export function nextPart(entries: Entries): Entry[] {
 export function put(entries: Entries, entry: Entry): boolean {
   const { byName } = entries
   const before = byName.get(entry.name)
-  if (entry.step === 'tokens' && confirmedEnd(entries, entry.key) !== null) return false
+  if (entry.kind === 'tokens' && confirmedEnd(entries, entry.key) !== null) return false
   if (before !== undefined && before !== entry) {
     if (before.tokens !== null && before.tokens.gen >= entry.tokens!.gen) return false
-    if (!isPending(before) && isPending(entry) && entry.step === 'end') return false
+    if (!isPending(before) && isPending(entry) && entry.kind === 'end') return false
     before.settle?.resolve(displaced(entry))
   }
   byName.delete(entry.name)
@@ -94,8 +94,8 @@ export function put(entries: Entries, entry: Entry): boolean {
 }
 
 /** The result of an entry whose place another one has. */
-export function displaced({ step }: Entry): { kind: 'newer' | 'expired' } {
-  return { kind: step === 'tokens' ? 'newer' : 'expired' }
+export function displaced({ kind }: Entry): { kind: 'newer' | 'expired' } {
+  return { kind: kind === 'tokens' ? 'newer' : 'expired' }
 }
 
 export function moveToEnd({ byName }: Entries, entry: Entry): void {
@@ -111,7 +111,7 @@ export function forget({ byName }: Entries, entry: Entry): void {
 /** Keeps an entry that the store has confirmed for the first time. */
 export function keep(entries: Entries, entry: Entry, now: number): void {
   entry.keptFrom = now
-  if (entry.step === 'end') entries.byName.delete(`tokens ${entry.key}`)
+  if (entry.kind === 'end') entries.byName.delete(`tokens ${entry.key}`)
   put(entries, entry)
   forgetOld(entries, now)
 }

@@ -14,10 +14,10 @@ import {
   needsWrite,
   newEntry,
   nextPart,
-  type OutboxStep,
   pendingTokens,
   put,
   tokensOf,
+  type WriteKind,
   type Written,
 } from './outbox-entries.ts'
 import {
@@ -66,9 +66,9 @@ interface OutboxOptions {
   clock: Clock
   log: Logger
   /** A write was tried again. */
-  onRetried: (step: OutboxStep) => void
+  onRetried: (kind: WriteKind) => void
   /** A write that Redis had lost was restored. */
-  onRestored: (step: 'tokens' | 'end') => void
+  onRestored: (kind: 'tokens' | 'end') => void
 }
 
 const FIRST_PAUSE_MS = 100
@@ -114,7 +114,7 @@ export function createOutbox(options: OutboxOptions): OutboxStore {
   function releaseEntry(key: RecordKey, release: ReleaseLeaseRequest): Entry {
     return newEntry({
       name: `lease ${key} ${release.attempt}`,
-      step: 'lease',
+      kind: 'lease',
       key,
       until: monotonic() + LEASE_RELEASED_WITHIN_MS,
       async write() {
@@ -125,7 +125,7 @@ export function createOutbox(options: OutboxOptions): OutboxStore {
   }
 
   function endEntry(key: RecordKey, request: EndRequest, until: number): Entry {
-    return newEntry({ step: 'end', key, until, write: () => store.end(key, request) })
+    return newEntry({ kind: 'end', key, until, write: () => store.end(key, request) })
   }
 
   return {
@@ -153,7 +153,7 @@ export function createOutbox(options: OutboxOptions): OutboxStore {
     replaceTokens(key, { gen, attempt, tokens, endsAt }) {
       return writer.submit<ReplaceTokensResult>(
         newEntry({
-          step: 'tokens',
+          kind: 'tokens',
           key,
           until: monotonic() + endsAt - clock.wall(),
           tokens: { gen: gen + 1, tokens },
@@ -228,14 +228,14 @@ function createWriter(
   }
 
   function tryLater(entry: Entry): Promise<Written | { kind: 'expired' }> {
-    if (givesUp && entry.step !== 'tokens') return Promise.resolve({ kind: 'expired' })
+    if (givesUp && entry.kind !== 'tokens') return Promise.resolve({ kind: 'expired' })
     entry.result = new Promise((resolve, reject) => {
       entry.settle = { resolve, reject }
     })
     // Not every caller takes the result.
     entry.result.catch(() => {})
     if (!put(entries, entry)) entry.settle!.resolve(displaced(entry))
-    else if (entry.step === 'tokens')
+    else if (entry.kind === 'tokens')
       log.warn(
         { event: 'refresh.unsaved', waiting: pendingTokens(entries).length },
         'Redis did not take refreshed tokens: trying again',
@@ -250,7 +250,7 @@ function createWriter(
     const isConfirmed =
       result.kind === 'replaced' ||
       result.kind === 'ended' ||
-      (isRepair && entry.step === 'end' && result.kind === 'gone')
+      (isRepair && entry.kind === 'end' && result.kind === 'gone')
     if (!isConfirmed) forget(entries, entry)
     else {
       entry.confirmedAfter = sentAfter
@@ -260,20 +260,20 @@ function createWriter(
       noteLost(entry)
     // The session goes on. This process serves it again, and may have taken it out of the due queue.
     if (isRepair && result.kind === 'precondition_failed') requeue(entry.key)
-    if (entry.settle !== null && entry.step === 'tokens')
+    if (entry.settle !== null && entry.kind === 'tokens')
       log.info({ event: 'refresh.saved_late', result: result.kind }, 'refreshed tokens are no longer pending')
     entry.settle?.resolve(result)
     entry.settle = null
   }
 
-  function noteLost({ step, key }: Entry): void {
+  function noteLost({ kind, key }: Entry): void {
     log.warn(
-      { event: 'store.lost_write', what: step, recordKey: inLog(key) },
+      { event: 'store.lost_write', what: kind, recordKey: inLog(key) },
       'Redis had lost a write, which was restored: check replication and failover',
     )
-    onRestored(step as 'tokens' | 'end')
+    onRestored(kind as 'tokens' | 'end')
     // Its place in the due queue may be lost as well.
-    if (step === 'tokens') requeue(key)
+    if (kind === 'tokens') requeue(key)
     // Where one write is missing, others are likely to be missing too.
     noteIncident()
   }
@@ -306,7 +306,7 @@ function createWriter(
 
   /** Returns false if the store is unavailable. */
   async function tryAgain(entry: Entry): Promise<boolean> {
-    const isOver = monotonic() >= entry.until || (givesUp && isPending(entry) && entry.step !== 'tokens')
+    const isOver = monotonic() >= entry.until || (givesUp && isPending(entry) && entry.kind !== 'tokens')
     if (isOver) {
       forget(entries, entry)
       entry.settle?.resolve({ kind: 'expired' })
@@ -321,7 +321,7 @@ function createWriter(
         return false
       }
       forget(entries, entry)
-      if (entry.step === 'tokens') {
+      if (entry.kind === 'tokens') {
         log.error({ event: 'refresh.unsaved_failed', err: error }, 'refreshed tokens could not be stored')
         entry.settle?.reject(error)
       } else {
@@ -334,7 +334,7 @@ function createWriter(
 
   function flush(entry: Entry): Promise<void> {
     entry.underWay ??= (async () => {
-      if (isPending(entry)) onRetried(entry.step)
+      if (isPending(entry)) onRetried(entry.kind)
       await tryOnce(entry)
     })().finally(() => {
       entry.underWay = null

@@ -34,8 +34,8 @@ export interface SessionRecord {
   /** The `client_id` that the tokens were issued to. */
   readonly client: string
   /**
-   * Presentations of this generation's refresh token after which it may be used up: no response could be read, or one
-   * is under way (docs/decisions/0002).
+   * Presentations of this generation's refresh token after which it may be used up (docs/decisions/0002). The lease
+   * counts each before it leaves, so one that is under way is included.
    */
   readonly doubts: number
   /** Until when the lease is held, or refreshes are paused after a failover, by the store's clock; 0 for neither. */
@@ -147,8 +147,8 @@ interface RefreshStore {
   /** Extends the lease of a presentation that has no response yet, and takes it again if the store has lost it. */
   renewLease(key: RecordKey, request: RenewLeaseRequest): Promise<RenewLeaseResult>
   /**
-   * Releases the lease without new tokens. Does nothing unless `attempt` holds the lease. Exception: the record
-   * knows fewer doubts, so the store has lost that lease; doubts and wait are then written.
+   * Releases the lease without new tokens. Does nothing unless `attempt` holds the lease; but if the record knows fewer
+   * doubts, the store has lost that lease: doubts and wait are then written.
    */
   releaseLease(key: RecordKey, release: ReleaseLeaseRequest): Promise<void>
   /**
@@ -185,7 +185,7 @@ export type BeginRefreshResult =
   | { kind: 'granted'; doubts: number; openForMs: number; ageMs: number | null }
   /** The tokens are of another generation already. */
   | { kind: 'replaced' }
-  /** Another attempt holds the lease, for `waitMs` more unless it is renewed; it took it `ageMs` ago. */
+  /** Another attempt took the lease `ageMs` ago and holds it for `waitMs` more, longer if it renews. */
   | { kind: 'busy'; waitMs: number; ageMs: number }
   /** Another server has the record since the last refresh and may lack newer tokens: nobody refreshes for `waitMs`. */
   | { kind: 'paused'; waitMs: number }

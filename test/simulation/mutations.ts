@@ -200,7 +200,7 @@ export const MUTATIONS: readonly Mutation[] = [
     what: 'tokens that Redis did not take are dropped',
     file: OUTBOX,
     find: 'if (!put(entries, entry)) entry',
-    put: "if (entry.step === 'tokens' || !put(entries, entry)) entry",
+    put: "if (entry.kind === 'tokens' || !put(entries, entry)) entry",
   },
   {
     name: 'recent-forgotten',

@@ -4,7 +4,7 @@
 -- ARGV[2] record key and milliseconds until it is due, in turn; further ones follow
 -- returns how many were added or moved
 local time = redis.call('TIME')
--- The clock of the queue; see claim-due.
+-- The clock of the queue, see claim-due: `ahead` has a negative score.
 local clock = time[1] * 1000 + math.floor(time[2] / 1000) - (redis.call('ZSCORE', KEYS[1], 'ahead') or 0)
 local changed = 0
 -- One at a time: a batch of a scan can be more than Lua unpacks.
