@@ -36,17 +36,16 @@ function prepare(line) {
 
 /** Each page has its time in the period by chance. */
 function openPages() {
-  const { everySeconds, calls } = pages
-  const times = Array.from(
-    { length: requests.length / calls },
-    () => Math.random() * everySeconds * 1_000,
-  ).sort((a, b) => a - b)
+  const period = pages.everySeconds * 1_000
+  const times = Float64Array.from(
+    { length: requests.length / pages.calls },
+    () => Math.random() * period,
+  ).sort()
   let asked = 0
   const timer = setInterval(() => {
     const now = performance.now()
-    const isDue = () =>
-      startedAt + Math.floor(asked / times.length) * everySeconds * 1_000 + times[asked % times.length] <= now
-    for (; !over && isDue(); asked += 1) for (let call = 0; call < calls; call += 1) waiting.push(now)
+    const dueAt = () => startedAt + Math.floor(asked / times.length) * period + times[asked % times.length]
+    for (; !over && dueAt() <= now; asked += 1) waiting.push(...Array(pages.calls).fill(now))
     while (free.length > 0 && waiting.length > 0) free.pop()()
     if (over) clearInterval(timer)
   }, 1)
@@ -91,7 +90,7 @@ function connectOne() {
   socket.on('error', () => {})
   socket.on('close', () => {
     if (free.includes(send)) free.splice(free.indexOf(send), 1)
-    const isDone = over || (once && sent >= requests.length)
+    const isDone = (over && waiting.length === 0) || (once && sent >= requests.length)
     // A server may end a connection between two responses.
     if (dueAt === null && responses > 0 && !isDone) return connectOne()
     if (dueAt !== null || !isDone) failed += 1
