@@ -120,7 +120,7 @@ for (const store of ['memory', 'redis']) {
       }
       const stay = await browser.fetch('/auth/session', { method: 'POST' })
       t.equal(stay.status, 401)
-      t.match(stay.json(), { code: 'login_required', reason: 'absolute' })
+      t.match(stay.json(), { code: 'login_required', reason: 'absolute', detail: /its longest duration/ })
       await signIn(browser, sandbox)
       t.match((await browser.fetch('/auth/session')).json(), { authenticated: true, ended: undefined })
     },
