@@ -6,10 +6,8 @@ import { hooks } from '../../src/http/hooks.ts'
 import { createServer } from '../../src/http/server.ts'
 import { createLog } from '../../src/log.ts'
 import { configOf } from '../config/environment.ts'
-import { startRedis } from '../helpers/redis.ts'
 import { signedIn } from '../helpers/shared.ts'
-import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import { ask, field, OWN, portOf, problemOf, type Question } from './wire.ts'
+import { ask, field, OWN, problemOf, type Question } from './wire.ts'
 
 const JSON_TYPE: readonly [string, string] = ['Content-Type', 'application/json']
 
@@ -101,28 +99,6 @@ t.test('a token that both servers refuse ends the session with login_required', 
     reason: 'refused',
   } as const
   await answers(t, port, flux, expected)
-})
-
-t.test('an unreachable store is a 503', async (t) => {
-  const sandbox = await startSandbox(t)
-  const redis = await startRedis(t)
-  const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
-  await untilReady(bff)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  const headers = [OWN, ['Cookie', `session=${browser.cookies.get('session')!.value}`]] as const
-  await redis.stop()
-  for (const question of [
-    { target: '/flux/a', headers },
-    { target: '/auth/session', headers },
-    { method: 'POST', target: '/auth/logout', headers },
-  ]) {
-    const detail = /may still be valid\. The server's log has the cause\.$/
-    await answers(t, portOf(bff), question, { status: 503, code: 'store_unavailable', detail })
-  }
-  const reasons = [...bff.log().matchAll(/"code":"store_unavailable".*?"reason":"([^"]*)"/g)]
-  t.ok(reasons.length >= 3)
-  for (const [, reason] of reasons) t.match(reason, /^not connected to Redis/)
 })
 
 /** Asks a server each of whose answers is this fault; the answer, and what was logged of the fault. */

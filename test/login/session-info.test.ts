@@ -268,8 +268,12 @@ t.test('while the store is down the status is 503 and no cookie is set or cleare
     t.match(answer.headers['retry-after'], /^[1-9]\d*$/, target)
     t.strictSame(answer.setCookies, [], target)
     t.notOk(answer.headers['clear-site-data'], target)
-    if (method !== 'HEAD') t.match(answer.json(), { code: 'store_unavailable', status: 503 }, target)
+    const detail = /may still be valid\. The server's log has the cause\.$/
+    if (method !== 'HEAD') t.match(answer.json(), { code: 'store_unavailable', status: 503, detail }, target)
   }
+  const reasons = [...bff.log().matchAll(/"code":"store_unavailable".*?"reason":"([^"]*)"/g)]
+  t.ok(reasons.length >= 5)
+  for (const [, reason] of reasons) t.match(reason, /^not connected to Redis/)
   const cookie = `session=${browser.cookies.get('session')!.value}`
   for (const headers of [[], [['Cookie', 'session=junk']], [['Cookie', `${cookie}; ${cookie}`]]] as const) {
     for (const method of ['GET', 'POST']) {

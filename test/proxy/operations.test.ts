@@ -6,6 +6,8 @@ import { makeFolder } from '../helpers/watchdog.ts'
 import { ask, field, OWN, problemOf } from '../http/wire.ts'
 import { JSON_TYPE, proxyCaller } from './proxy-caller.ts'
 
+const OBJECT = { type: 'object', additionalProperties: false }
+const TEXT = { type: 'string' }
 const THING = { path: '/{wac}/things/{thingId}', parameters: { thingId: 'id' } }
 
 const OPERATIONS = {
@@ -37,12 +39,7 @@ const OPERATIONS = {
     parameters: { buildingId: 'integer' },
     body: {
       set: { wType: 'UpdateBuilding', buildingID: '{buildingId}', wac: '{wac}' },
-      schema: {
-        type: 'object',
-        additionalProperties: false,
-        required: ['name'],
-        properties: { name: { type: 'string' }, height: { type: 'number' } },
-      },
+      schema: { ...OBJECT, required: ['name'], properties: { name: TEXT, height: { type: 'number' } } },
     },
   },
   PatchThing: { method: 'PATCH', ...THING, body: 'any' },
@@ -435,17 +432,16 @@ t.test('metrics, log and OpenAPI know an operation by its name', async (t) => {
 t.test(
   'OpenAPI has the schema of each body, whatever the operation is called and however it refers to itself',
   async (t) => {
-    const object = { type: 'object', additionalProperties: false }
-    const tree = { ...object, properties: { child: { $ref: '#/$defs/tree' } } }
+    const tree = { ...OBJECT, properties: { child: { $ref: '#/$defs/tree' } } }
     const operations = {
       // As the schemas of UpdateSite.
       SiteUpdate: {
-        ...object,
+        ...OBJECT,
         properties: { name: { $ref: '#/definitions/name' } },
-        definitions: { name: { type: 'string' } },
+        definitions: { name: TEXT },
       },
-      SiteUpdateIn: { ...object, properties: { tree: { $ref: '#/$defs/tree' } }, $defs: { tree } },
-      SiteUpdateWithTarget: { ...object, properties: { again: { $ref: '#' } } },
+      SiteUpdateIn: { ...OBJECT, properties: { tree: { $ref: '#/$defs/tree' } }, $defs: { tree } },
+      SiteUpdateWithTarget: { ...OBJECT, properties: { again: { $ref: '#' } } },
     }
     const declared = Object.entries(operations).map(([name, schema]) => [
       name,
