@@ -1,6 +1,5 @@
 import t from 'tap'
 import { freePort } from '../helpers/ports.ts'
-import { shared } from '../helpers/shared.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { field, portOf, speak } from './wire.ts'
 
@@ -91,12 +90,3 @@ for (const scheme of ['http', 'https']) {
     }
   })
 }
-
-t.test('a request id from the client is ignored', async (t) => {
-  const { port } = await shared()
-  const { answers } = await speak(
-    port,
-    'GET /nothing HTTP/1.1\r\nHost: a\r\nX-Request-Id: forged\r\nRequest-Id: forged\r\nConnection: close\r\n\r\n',
-  )
-  t.notMatch(JSON.stringify([...answers[0]!.headers, answers[0]!.body]), /forged/)
-})

@@ -174,5 +174,9 @@ t.test(
     const elsewhere = await at(two)
     t.equal(elsewhere.status, 401)
     t.match(problemOf(elsewhere), { code: 'login_required', reason: 'logout' })
+    const copy = { target: '/auth/session', headers: [OWN, ['Cookie', cookie]] } as const
+    t.match(problemOf(await ask(portOf(two), copy)), { ended: { reason: 'logout' } }, 'a copy of the cookie')
+    const own = (await browser.fetch('/auth/session')).json()
+    t.strictSame(own, { authenticated: false, loginUrl: '/auth/login' }, 'its own browser has no cookie')
   },
 )

@@ -102,51 +102,20 @@ t.test('GET /auth/session does not extend the session', async (t) => {
   })
 })
 
-for (const store of ['memory', 'redis']) {
-  t.test(
-    `the anonymous answer names the reason and the instant of an end at the absolute limit (${store})`,
-    async (t) => {
-      const sandbox = await startSandbox(t)
-      const redis = store === 'redis' ? { REDIS_URL: (await startRedis(t)).url } : {}
-      const bff = await startBff(t, sandbox, { SESSION_MAX_SECONDS: '2', ...redis })
-      await untilReady(bff)
-      const browser = bff.browser()
-      await signIn(browser, sandbox)
-      const { expiresAt } = (await browser.fetch('/auth/session')).json()
-      await elapsed(Date.parse(String(expiresAt)) - Date.now() + 300)
-      const expected = { ...ANONYMOUS, ended: { reason: 'absolute', at: expiresAt } }
-      for (let tab = 0; tab < 2; tab += 1) {
-        t.strictSame((await browser.fetch('/auth/session')).json(), expected)
-      }
-      const stay = await browser.fetch('/auth/session', { method: 'POST' })
-      t.equal(stay.status, 401)
-      t.match(stay.json(), { code: 'login_required', reason: 'absolute', detail: /its longest duration/ })
-      await signIn(browser, sandbox)
-      t.match((await browser.fetch('/auth/session')).json(), { authenticated: true, ended: undefined })
-    },
-  )
-}
-
-t.test(
-  'a logout by a copy of the cookies is named as the reason for an hour, by the clock of Redis',
-  async (t) => {
-    const sandbox = await startSandbox(t)
-    const redis = await startRedis(t)
-    const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
-    await untilReady(bff)
-    const browser = bff.browser()
-    await signIn(browser, sandbox)
-    const cookie = ['Cookie', `session=${browser.cookies.get('session')!.value}`] as const
-    const begin = Date.now()
-    await browser.fetch('/auth/logout', { method: 'POST' })
-    const copy = await ask(portOf(bff), { target: '/auth/session', headers: [OWN, cookie] })
-    const { ended } = problemOf(copy) as { ended: { reason: string; at: string } }
-    t.equal(ended.reason, 'logout')
-    t.ok(Date.parse(ended.at) >= begin && Date.parse(ended.at) <= Date.now())
-    const own = (await browser.fetch('/auth/session')).json()
-    t.strictSame(own, ANONYMOUS, 'its own browser has no cookie any more')
-  },
-)
+t.test('the anonymous answer names the reason and the instant of an end at the absolute limit', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, { SESSION_MAX_SECONDS: '2' })
+  const browser = bff.browser()
+  await signIn(browser, sandbox)
+  const { expiresAt } = (await browser.fetch('/auth/session')).json()
+  await elapsed(Date.parse(String(expiresAt)) - Date.now() + 300)
+  const expected = { ...ANONYMOUS, ended: { reason: 'absolute', at: expiresAt } }
+  t.strictSame((await browser.fetch('/auth/session')).json(), expected)
+  const stay = await browser.fetch('/auth/session', { method: 'POST' })
+  t.match(stay.json(), { status: 401, code: 'login_required', reason: 'absolute' })
+  await signIn(browser, sandbox)
+  t.match((await browser.fetch('/auth/session')).json(), { authenticated: true, ended: undefined })
+})
 
 t.test('POST /auth/session moves the idle limit and never the absolute one', async (t) => {
   const sandbox = await startSandbox(t)

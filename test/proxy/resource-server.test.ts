@@ -3,6 +3,18 @@ import { Secret } from '../../src/secret.ts'
 import { VERSION } from '../../src/version.ts'
 import { bff, get, OK, rawBrowser, rawUpstream, write } from './resource-server-harness.ts'
 
+/** The lines of a request to this address that are always there, but for those of its method. */
+const ours = (url: string, ...more: string[]): string[] =>
+  [
+    'accept: application/json',
+    'authorization: Bearer the-token',
+    'content-type: application/json',
+    `host: ${new URL(url).host}`,
+    `user-agent: token-handler-bff/${VERSION}`,
+    'x-request-id: req-1',
+    ...more,
+  ].toSorted()
+
 t.test(
   'a read carries our own headers and those of the browser that are on the list, and no others',
   async (t) => {
@@ -43,25 +55,23 @@ t.test(
     )
     t.equal(answer.status, 200)
     t.match(upstream.received[0]?.text, /^GET \/WAC1\/flux\/a\?format=JSON HTTP\/1\.1\r\n/)
-    t.same(upstream.received[0]?.lines.toSorted(), [
-      'accept-encoding: gzip, br',
-      'accept-language: fr',
-      'accept: application/json',
-      'authorization: Bearer the-token',
-      'connection: keep-alive',
-      'content-type: application/json',
-      `host: ${new URL(upstream.url).host}`,
-      'if-match: "a"',
-      'if-modified-since: Mon, 02 Nov 2026 10:00:00 GMT',
-      'if-none-match: "b"',
-      'if-range: "c"',
-      'if-unmodified-since: Tue, 03 Nov 2026 10:00:00 GMT',
-      'range: bytes=0-1',
-      'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
-      `user-agent: token-handler-bff/${VERSION}`,
-      'via: 1.1 edge, 1.1 bff',
-      'x-request-id: req-1',
-    ])
+    t.same(
+      upstream.received[0]?.lines.toSorted(),
+      ours(
+        upstream.url,
+        'accept-encoding: gzip, br',
+        'accept-language: fr',
+        'connection: keep-alive',
+        'if-match: "a"',
+        'if-modified-since: Mon, 02 Nov 2026 10:00:00 GMT',
+        'if-none-match: "b"',
+        'if-range: "c"',
+        'if-unmodified-since: Tue, 03 Nov 2026 10:00:00 GMT',
+        'range: bytes=0-1',
+        'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
+        'via: 1.1 edge, 1.1 bff',
+      ),
+    )
   },
 )
 
@@ -69,17 +79,10 @@ t.test('a bare request gets our own headers and no others', async (t) => {
   const upstream = await rawUpstream(t, (socket) => socket.write(OK))
   const { port } = await bff(t, { baseUrl: upstream.url })
   await get(t, port)
-  t.same(upstream.received[0]?.lines.toSorted(), [
-    'accept-encoding: identity',
-    'accept: application/json',
-    'authorization: Bearer the-token',
-    'connection: keep-alive',
-    'content-type: application/json',
-    `host: ${new URL(upstream.url).host}`,
-    `user-agent: token-handler-bff/${VERSION}`,
-    'via: 1.1 bff',
-    'x-request-id: req-1',
-  ])
+  t.same(
+    upstream.received[0]?.lines.toSorted(),
+    ours(upstream.url, 'accept-encoding: identity', 'connection: keep-alive', 'via: 1.1 bff'),
+  )
 })
 
 t.test(
@@ -103,18 +106,16 @@ t.test(
       'If-Match: "kept"',
       'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
     ]).answer
-    t.same(upstream.received[0]?.lines.toSorted(), [
-      'accept-encoding: identity',
-      'accept: application/json',
-      'authorization: Bearer the-token',
-      'connection: keep-alive',
-      'content-type: application/json',
-      `host: ${new URL(upstream.url).host}`,
-      'if-match: "kept"',
-      `user-agent: token-handler-bff/${VERSION}`,
-      'via: 1.1 bff',
-      'x-request-id: req-1',
-    ])
+    t.same(
+      upstream.received[0]?.lines.toSorted(),
+      ours(
+        upstream.url,
+        'accept-encoding: identity',
+        'connection: keep-alive',
+        'if-match: "kept"',
+        'via: 1.1 bff',
+      ),
+    )
   },
 )
 
@@ -212,21 +213,19 @@ for (const method of ['PUT', 'POST']) {
       t.equal((await answer).status, 200)
       const request = upstream.received[0]
       t.equal(request?.body, body)
-      t.same(request?.lines.toSorted(), [
-        'accept-encoding: identity',
-        'accept: application/json',
-        'authorization: Bearer the-token',
-        'connection: close',
-        `content-length: ${body.length}`,
-        'content-type: application/json',
-        `host: ${new URL(upstream.url).host}`,
-        'if-match: "a"',
-        'if-none-match: "b"',
-        'if-unmodified-since: Tue, 03 Nov 2026 10:00:00 GMT',
-        `user-agent: token-handler-bff/${VERSION}`,
-        'via: 1.1 bff',
-        'x-request-id: req-1',
-      ])
+      t.same(
+        request?.lines.toSorted(),
+        ours(
+          upstream.url,
+          'accept-encoding: identity',
+          'connection: close',
+          `content-length: ${body.length}`,
+          'if-match: "a"',
+          'if-none-match: "b"',
+          'if-unmodified-since: Tue, 03 Nov 2026 10:00:00 GMT',
+          'via: 1.1 bff',
+        ),
+      )
     },
   )
 }
