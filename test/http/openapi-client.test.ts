@@ -1,6 +1,5 @@
 import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { createConfig, lintFromString } from '@redocly/openapi-core'
@@ -10,6 +9,7 @@ import ts from 'typescript'
 import { readDeclaredOperations } from '../../sandbox/operations.ts'
 import { configOf } from '../config/environment.ts'
 import { checkResponsesOf, createCheck, requireDocumented } from '../helpers/documented.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
 import { shared } from '../helpers/shared.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { portOf, readAnswers } from './wire.ts'
@@ -240,14 +240,7 @@ t.test('fetch in a test rejects if a server responds otherwise than documented',
   })
   const other = createServer((_request, response) => response.writeHead(418).end())
   const [url, otherUrl] = await Promise.all(
-    [server, other].map(async (listener) => {
-      await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve))
-      t.teardown(() => {
-        listener.closeAllConnections()
-        return new Promise((resolve) => listener.close(resolve))
-      })
-      return `http://127.0.0.1:${(listener.address() as AddressInfo).port}`
-    }),
+    [server, other].map(async (listener) => `http://127.0.0.1:${await listenOnLoopback(t, listener)}`),
   )
   checkResponsesOf(t, Number(new URL(url ?? '').port), configOf({}), () => app.server.swagger())
 

@@ -150,24 +150,6 @@ for (const method of ['PUT', 'POST']) {
   })
 }
 
-t.test(
-  'a resource server that closes idle connections after a second, unannounced, causes no errors',
-  async (t) => {
-    const upstream = await rawUpstream(t, (socket) => {
-      socket.write(OK)
-      socket.removeAllListeners('timeout').setTimeout(1000, () => socket.destroy())
-    })
-    const { port } = await bff(t, { baseUrl: upstream.url })
-    const lane = async (pauseMs: number) => {
-      for (let i = 0; i < 4; i++) {
-        t.equal((await get(t, port)).status, 200)
-        await wait(pauseMs)
-      }
-    }
-    await Promise.all([990, 994, 997, 998, 999, 1000, 1001, 1002, 1005, 1010].map(lane))
-  },
-)
-
 for (const [when, text] of [
   ['before the head', ''],
   ['in mid-body', HALF],

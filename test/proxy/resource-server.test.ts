@@ -75,16 +75,6 @@ t.test(
   },
 )
 
-t.test('a bare request gets our own headers and no others', async (t) => {
-  const upstream = await rawUpstream(t, (socket) => socket.write(OK))
-  const { port } = await bff(t, { baseUrl: upstream.url })
-  await get(t, port)
-  t.same(
-    upstream.received[0]?.lines.toSorted(),
-    ours(upstream.url, 'accept-encoding: identity', 'connection: keep-alive', 'via: 1.1 bff'),
-  )
-})
-
 t.test(
   'headers that the browser names in Connection are not sent, and ours are sent all the same',
   async (t) => {
@@ -122,45 +112,25 @@ t.test(
 t.test('a header that the browser repeats is sent as one line', async (t) => {
   const upstream = await rawUpstream(t, (socket) => socket.write(OK))
   const { port } = await bff(t, { baseUrl: upstream.url })
-  await get(
-    t,
-    port,
-    '/x',
-    'If-None-Match: "a"',
-    'If-None-Match: "b"',
-    'Range: bytes=0-1',
-    'Range: bytes=5-6',
-    'Via: 1.0 a',
-    'Via: 1.1 b',
-  )
-  const lines = upstream.received[0]?.lines ?? []
-  t.same(
-    lines.filter((line) => line.startsWith('if-none-match:')),
-    ['if-none-match: "a", "b"'],
-  )
-  t.same(
-    lines.filter((line) => line.startsWith('range:')),
-    ['range: bytes=0-1, bytes=5-6'],
-  )
-  t.same(
-    lines.filter((line) => line.startsWith('via:')),
-    ['via: 1.0 a, 1.1 b, 1.1 bff'],
-  )
+  const ranges = ['Range: bytes=0-1', 'Range: bytes=5-6']
+  await get(t, port, '/x', 'If-None-Match: "a"', 'If-None-Match: "b"', ...ranges, 'Via: 1.0 a', 'Via: 1.1 b')
+  t.same(upstream.received[0]?.lines.filter((line) => /^(if-none-match|range|via):/.test(line)).toSorted(), [
+    'if-none-match: "a", "b"',
+    'range: bytes=0-1, bytes=5-6',
+    'via: 1.0 a, 1.1 b, 1.1 bff',
+  ])
 })
 
-t.test('a malformed traceparent is dropped', async (t) => {
-  const upstream = await rawUpstream(t, (socket) => socket.write(OK))
-  const { port } = await bff(t, { baseUrl: upstream.url })
-  await get(t, port, '/x', 'traceparent: 00-xyz-01')
-  t.notMatch(upstream.received[0]?.text, /traceparent/)
-})
-
-t.test('the Via entry of a request over HTTP/1.0 says 1.0', async (t) => {
-  const upstream = await rawUpstream(t, (socket) => socket.write(OK))
-  const { port } = await bff(t, { baseUrl: upstream.url })
-  await rawBrowser(t, port, ['GET /x HTTP/1.0']).answer
-  t.ok(upstream.received[0]?.lines.includes('via: 1.0 bff'))
-})
+t.test(
+  'the Via entry of a request over HTTP/1.0 says 1.0, and a malformed traceparent is dropped',
+  async (t) => {
+    const upstream = await rawUpstream(t, (socket) => socket.write(OK))
+    const { port } = await bff(t, { baseUrl: upstream.url })
+    await rawBrowser(t, port, ['GET /x HTTP/1.0', 'traceparent: 00-xyz-01']).answer
+    t.ok(upstream.received[0]?.lines.includes('via: 1.0 bff'))
+    t.notMatch(upstream.received[0]?.text, /traceparent/)
+  },
+)
 
 t.test(
   'with UPSTREAM_TOKEN_IN=query the token is one query parameter and no Authorization is sent',

@@ -104,23 +104,6 @@ t.test('the root serves the start page, which browsers revalidate on each use', 
   t.equal((await app.inject('/docs/')).body, 'docs page')
 })
 
-t.test('HEAD returns the headers of GET without a body', async (t) => {
-  const app = await setUp()
-  const response = await app.inject({ method: 'HEAD', url: '/plain.js' })
-  t.equal(response.statusCode, 200)
-  t.equal(response.headers['content-length'], String(SCRIPT.length))
-  t.equal(response.body, '')
-})
-
-t.test('a browser that holds the current file gets a 304', async (t) => {
-  const app = await setUp()
-  const { etag } = (await app.inject('/plain.js')).headers
-  const response = await app.inject({ url: '/plain.js', headers: { 'if-none-match': String(etag) } })
-  t.equal(response.statusCode, 304)
-  t.equal(response.headers['cache-control'], 'no-cache')
-  t.equal(response.body, '')
-})
-
 t.test('a navigation to an unknown path gets the start page', async (t) => {
   const app = await setUp()
   const navigations = [
