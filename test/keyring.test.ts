@@ -119,15 +119,10 @@ t.test('a sealed text with any byte changed, cut or added does not open', async 
   for (const text of ['', '.', id, `${id}.`, body, `.${body}`, `AAAAAAAA.${body}`, `${id}${body}`]) {
     t.equal(keyring.open('tokens', text, 'context'), null, text)
   }
-})
-
-t.test('a sealed text opens only in its canonical form', async (t) => {
-  const keyring = ring(A)
   for (const text of ['text', 'text!', 'text!!']) {
-    const sealed = keyring.seal('tokens', text, 'context')
-    t.equal(keyring.open('tokens', sealed, 'context')?.text, text)
     for (const added of ['=', '==', ' ', '\n', '*', '.']) {
-      t.equal(keyring.open('tokens', sealed + added, 'context'), null, JSON.stringify(added))
+      const other = keyring.seal('tokens', text, 'context') + added
+      t.equal(keyring.open('tokens', other, 'context'), null, `not canonical: ${JSON.stringify(added)}`)
     }
   }
 })

@@ -1,33 +1,15 @@
 import { rmSync } from 'node:fs'
-import { Writable } from 'node:stream'
 import { pathToFileURL } from 'node:url'
 import { build } from 'esbuild'
 import t from 'tap'
 import { createLog, pathOf } from '../src/log.ts'
 import { Secret } from '../src/secret.ts'
 import { startChild, type Teardown } from './helpers/child.ts'
+import { collectLog } from './helpers/log-lines.ts'
 import { startRedis } from './helpers/redis.ts'
 import { CLIENT, decide, signIn, startBff, startSandbox, untilReady } from './helpers/system.ts'
 import { elapsed } from './helpers/wait.ts'
 import { ask, OWN, portOf, speak } from './http/wire.ts'
-
-function collect() {
-  let text = ''
-  const sink = new Writable({
-    write(chunk, _encoding, done) {
-      text += chunk
-      done()
-    },
-  })
-  return {
-    sink,
-    lines: () =>
-      text
-        .trim()
-        .split('\n')
-        .map((line) => JSON.parse(line) as Record<string, unknown>),
-  }
-}
 
 /** URL of `src/log.ts` as a module for child processes, in a folder that finds the packages. */
 async function buildLog(t: Teardown): Promise<string> {
@@ -45,7 +27,7 @@ async function buildLog(t: Teardown): Promise<string> {
 }
 
 t.test('a line is JSON with a level by name and a time in UTC', async (t) => {
-  const { sink, lines } = collect()
+  const { sink, lines } = collectLog()
   createLog('info', sink).warn({ event: 'x' }, 'told')
   t.match(lines()[0], { level: 'warn', event: 'x', msg: 'told', pid: process.pid })
   t.match(lines()[0]?.time, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
@@ -114,7 +96,7 @@ t.test('lines of one turn are written together, in pieces that no other process 
 t.test(
   'the log holds the method and path of a request, the status of a response, and no secret',
   async (t) => {
-    const { sink, lines } = collect()
+    const { sink, lines } = collectLog()
     const log = createLog('trace', sink)
     const planted = { headers: { cookie: 'planted', 'set-cookie': 'planted' }, body: 'planted' }
     const req = { method: 'GET', url: '/a?code=planted', id: 'r', ...planted }
@@ -130,7 +112,7 @@ t.test(
 t.test(
   'the log holds type, message, code, stack and causes of an error, and no other property',
   async (t) => {
-    const { sink, lines } = collect()
+    const { sink, lines } = collectLog()
     const cause = Object.assign(new RangeError('inner'), { code: 'EINNER', args: ['planted'] })
     const error = Object.assign(new TypeError('outer', { cause }), {
       code: 'EOUTER',

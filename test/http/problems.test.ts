@@ -1,11 +1,11 @@
 import type { AddressInfo } from 'node:net'
-import { Writable } from 'node:stream'
 import t, { type Test } from 'tap'
 import { type ProblemCode, unavailable } from '../../src/errors.ts'
 import { hooks } from '../../src/http/hooks.ts'
 import { createServer } from '../../src/http/server.ts'
 import { createLog } from '../../src/log.ts'
 import { configOf } from '../config/environment.ts'
+import { collectLog } from '../helpers/log-lines.ts'
 import { signedIn } from '../helpers/shared.ts'
 import { ask, field, OWN, problemOf, type Question } from './wire.ts'
 
@@ -103,13 +103,7 @@ t.test('a token that both servers refuse ends the session with login_required', 
 
 /** Asks a server each of whose answers is this fault; the answer, and what was logged of the fault. */
 async function askFailing(t: Test, fault: Error) {
-  let logged = ''
-  const sink = new Writable({
-    write(chunk, _encoding, done) {
-      logged += chunk
-      done()
-    },
-  })
+  const { sink, text, lines } = collectLog()
   const server = createServer(configOf({ PUBLIC_URL: 'http://localhost:3000' }), createLog('silent'))
   await server.register(hooks, {
     secure: false,
@@ -129,12 +123,8 @@ async function askFailing(t: Test, fault: Error) {
   await server.listen({ host: '127.0.0.1', port: 0 })
   const { port } = server.server.address() as AddressInfo
   const answer = await ask(port, { target: '/x?code=planted-code' })
-  t.notMatch(logged, /planted-code/)
-  const lines = logged
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line) as Record<string, unknown>)
-  return { answer, line: lines.find(({ event }) => event === 'fault') }
+  t.notMatch(text(), /planted-code/)
+  return { answer, line: lines('fault')[0] }
 }
 
 t.test('an unexpected error is a 500 without details, and the log has them', async (t) => {

@@ -1,29 +1,20 @@
 import type { AddressInfo } from 'node:net'
 import { networkInterfaces } from 'node:os'
-import { Writable } from 'node:stream'
 import t from 'tap'
 import { createServer } from '../../src/http/server.ts'
 import { createLog } from '../../src/log.ts'
 import { Secret } from '../../src/secret.ts'
 import { configOf } from '../config/environment.ts'
+import { collectLog, type LogLine, logLines } from '../helpers/log-lines.ts'
 import { shared, signedIn } from '../helpers/shared.ts'
 import { type Bff, signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 import { ask, OWN, portOf, speak } from './wire.ts'
 
-type Line = Record<string, unknown>
-
-function lines(bff: Bff, event: string): Line[] {
-  return bff
-    .log()
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((line) => JSON.parse(line) as Line)
-    .filter((line) => line.event === event)
-}
+const lines = (bff: Bff, event: string): LogLine[] => logLines(bff.log(), event)
 
 /** All request lines, once that of the last request is there: it is written just after the response was sent. */
-async function requestLines(bff: Bff, last: { path: string } | { reqId: string }): Promise<Line[]> {
+async function requestLines(bff: Bff, last: { path: string } | { reqId: string }): Promise<LogLine[]> {
   const [[name, value]] = Object.entries(last) as [[string, string]]
   await until(`a line with ${name} ${value}`, () =>
     lines(bff, 'request').some((line) => line[name] === value),
@@ -250,13 +241,7 @@ t.test('X-Forwarded-For from an untrusted peer is logged once', async (t) => {
 })
 
 t.test('request.log of handlers and plugins has the id of the request, and holds no secret', async (t) => {
-  const written: string[] = []
-  const sink = new Writable({
-    write(chunk: Buffer, _encoding, done) {
-      written.push(chunk.toString())
-      done()
-    },
-  })
+  const { sink, text, lines } = collectLog()
   const server = createServer(configOf({}), createLog('info', sink))
   t.teardown(() => server.close())
   server.get('/auth/callback/:nonce', (request, reply) => {
@@ -277,13 +262,9 @@ t.test('request.log of handlers and plugins has the id of the request, and holds
     url: '/auth/callback/n0nce?code=s3cret&state=s3cret',
     headers: { cookie: 'session=s3cret', authorization: 'Bearer s3cret', 'x-token': 's3cret' },
   })
-  const text = written.join('')
-  t.notMatch(text, 's3cret')
-  t.notMatch(text, 'n0nce')
-  const seen = text
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line) as Line)
+  t.notMatch(text(), 's3cret')
+  t.notMatch(text(), 'n0nce')
+  const seen = lines()
   t.ok(seen.length >= 6)
   for (const line of seen) t.match(line, { event: 'server', reqId: /./ })
   t.match(seen[0], { msg: 'a plugin speaks', level: 'info' })

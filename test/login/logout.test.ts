@@ -1,4 +1,5 @@
 import t from 'tap'
+import { logLines } from '../helpers/log-lines.ts'
 import { freePort } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { shared, signedIn } from '../helpers/shared.ts'
@@ -51,11 +52,7 @@ t.test(
     const browser = bff.browser()
     await signIn(browser, sandbox)
     await browser.fetch('/auth/logout', { method: 'POST' })
-    const lines = bff
-      .log()
-      .split('\n')
-      .filter((line) => line.includes('"recordKey"') && !line.includes('"event":"request"'))
-      .map((line) => JSON.parse(line) as Record<string, unknown>)
+    const lines = logLines(bff.log()).filter((line) => 'recordKey' in line && line.event !== 'request')
     const recordKey = String(lines[0]?.recordKey)
     t.match(recordKey, /^[0-9a-f]{12}$/)
     t.match(lines, [

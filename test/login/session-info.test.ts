@@ -121,7 +121,7 @@ t.test('POST /auth/session moves the idle limit and never the absolute one', asy
   const sandbox = await startSandbox(t)
   const { url } = await startRedis(t)
   for (const env of [{}, { REDIS_URL: url }]) {
-    const bff = await startBff(t, sandbox, { SESSION_IDLE_SECONDS: '3', SESSION_MAX_SECONDS: '4', ...env })
+    const bff = await startBff(t, sandbox, { SESSION_IDLE_SECONDS: '60', SESSION_MAX_SECONDS: '61', ...env })
     await untilReady(bff)
     const browser = bff.browser()
     const begin = Date.now()
@@ -140,11 +140,8 @@ t.test('POST /auth/session moves the idle limit and never the absolute one', asy
     const [least, most] = [askedAt - signedInAt - 5, answeredAt - begin + 5]
     t.ok(moved >= least && moved <= most, `the idle limit moves by ${moved} ms, ${least} to ${most} expected`)
     t.equal(after.expiresAt, before.expiresAt)
-    t.equal(
-      (await browser.fetch('/auth/session')).json().idleExpiresAt,
-      after.idleExpiresAt,
-      'GET shows the same',
-    )
+    const { idleExpiresAt } = (await browser.fetch('/auth/session')).json()
+    t.equal(idleExpiresAt, after.idleExpiresAt, 'GET shows the same')
     await elapsed(900)
     const late = (await browser.fetch('/auth/session', { method: 'POST' })).json()
     t.equal(late.idleExpiresAt, before.expiresAt, 'the idle limit is never after the absolute one')
