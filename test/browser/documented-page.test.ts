@@ -1,4 +1,4 @@
-import { copyFileSync, mkdirSync, writeFileSync } from 'node:fs'
+import { copyFileSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { setTimeout } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -12,6 +12,8 @@ import { type Demo, decideOnPage, openTab, startDemo } from './demo.ts'
 
 const browser = await launchChromium(t)
 const CLIENT = fileURLToPath(new URL('../../client', import.meta.url))
+const recipe = (name: string) =>
+  readFileSync(new URL(`../../examples/recipes/${name}`, import.meta.url), 'utf8')
 const printed = (heading: string, language = 'ts') => codeBlock('docs/spa.md', heading, language)
 
 // What the printed code leaves to the page, and which of it runs at which address.
@@ -87,19 +89,19 @@ async function buildPage(): Promise<string> {
     'src/entry.ts': ENTRY,
     'src/sign-in.ts': printed('Sign in'),
     'src/data.ts': printed('Read and change data'),
-    'src/explain.ts': printed('Handle errors'),
-    'src/popup.ts': printed('Sign in in a popup'),
-    'src/download.ts': printed('Offer a download'),
+    'src/explain.ts': recipe('explain.ts'),
+    'src/popup.ts': recipe('popup.ts'),
+    'src/download.ts': recipe('download.ts'),
     'src/App.tsx': APP,
     'src/react-page.ts': REACT,
     'src/vue-page.ts': VUE,
     'src/readme.ts': codeBlock('README.md', 'From the page', 'ts'),
     // Three seconds, so that a test need not wait for minutes.
-    'src/warn.ts': printed('Warn before the session ends').replace('120_000', '3_000'),
+    'src/warn.ts': recipe('warn.ts').replace('120_000', '3_000'),
     'page/view.js': VIEW,
-    'page/sw.js': printed('Use a service worker', 'js'),
+    'page/sw.js': recipe('sw.js'),
     'page/index.html': `<!doctype html><link rel="icon" href="data:,"><h1></h1>
-      ${printed('Offer a download', 'html')} ${printed('Warn before the session ends', 'html')}
+      <button type="button" id="download">Download</button> ${recipe('warn.html')}
       <script src="/view.js"></script><script type="module" src="/entry.js"></script>`,
   }
   for (const [name, text] of Object.entries(files)) {

@@ -369,7 +369,7 @@ t.test('two declarations must not match the same request, those built in include
 
 t.test('each JSON block of docs/operations.md is a file that the server accepts', async (t) => {
   const blocks = codeBlocks('docs/operations.md').filter(({ language }) => language === 'json')
-  t.equal(blocks.length, 10, 'the example and nine recipes')
+  t.equal(blocks.length, 9, 'the example and eight recipes')
   for (const { heading, code } of blocks) t.strictSame(readOperations(code).faults, [], heading)
 })
 

@@ -48,10 +48,6 @@ const RECIPES: Readonly<Record<string, Recipe>> = {
     asks: ['POST /data/json/reply/SendMessage', { text: 'Hello', wac: 'ACME' }],
     sends: ['POST /json/reply/SendMessage?format=JSON', { text: 'Hello', wac: 'ACME', wType: 'SendMessage' }],
   },
-  'Start something without a body': {
-    asks: ['POST /data/DEMO/FileStore/f-1/export'],
-    sends: ['POST /DEMO/FileStore/f-1/export?format=JSON'],
-  },
   'Delete a resource': {
     asks: ['DELETE /data/DEMO/Message/7'],
     sends: ['DELETE /DEMO/Message/7?format=JSON'],

@@ -17,13 +17,7 @@ const CLIENT = join(ROOT, 'client/bff-client.ts')
 const EXAMPLE = join(ROOT, 'examples/vite')
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
 
-/** The functions that the printed code leaves to the page. */
-const PAGE = `
-declare function showPage(session: object): void
-declare function showNotice(text: string): void
-declare function showSignInButton(error: string | null): void
-declare function showFlux(text: string): void
-`
+const RECIPES = join(ROOT, 'examples/recipes')
 
 /** A page that has the client as a package. */
 const PACKAGED = `
@@ -36,9 +30,6 @@ export const all = [session, known, kept]
 `
 
 const folder = makeFolder('client')
-
-/** Blocks that other blocks import, by their headings. */
-const IMPORTED: Readonly<Record<string, string>> = { 'Handle errors': 'explain' }
 
 t.test('the client is one file without imports, of at most 2 KB compressed', async (t) => {
   const text = readFileSync(CLIENT, 'utf8')
@@ -89,18 +80,18 @@ t.test('the client and the printed code compile under the strict settings of a V
   mkdirSync(join(folder, 'src'))
   for (const name of ['bff-client', 'react', 'vue'])
     copyFileSync(join(ROOT, `client/${name}.ts`), join(folder, `src/${name}.ts`))
-  writeFileSync(join(folder, 'src/page.d.ts'), PAGE)
+  const recipes = readdirSync(RECIPES).filter((name) => name.endsWith('.ts'))
+  for (const name of recipes) copyFileSync(join(RECIPES, name), join(folder, 'src', name))
   writeFileSync(join(folder, 'src/packaged.ts'), PACKAGED)
-  const files = ['bff-client.ts', 'react.ts', 'vue.ts', 'page.d.ts', 'packaged.ts'].map(
+  const files = ['bff-client.ts', 'react.ts', 'vue.ts', 'packaged.ts', ...recipes].map(
     (name) => `src/${name}`,
   )
   const blocks = ['README.md', 'docs/spa.md', 'docs/getting-started.md', 'docs/operations.md'].flatMap(
     codeBlocks,
   )
-  for (const [at, { heading, language, code }] of blocks.entries()) {
+  for (const [at, { language, code }] of blocks.entries()) {
     if (language !== 'ts') continue
-    const name = IMPORTED[heading] ?? `block-${at}`
-    files.push(`src/${name}.ts`)
+    files.push(`src/block-${at}.ts`)
     writeFileSync(join(folder, files.at(-1)!), code)
   }
   t.ok(files.length >= 12, `${files.length} files`)

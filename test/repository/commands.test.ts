@@ -123,7 +123,7 @@ t.test('the demo prints what the README shows', async (t) => {
 })
 
 t.test('the scrape configuration names the rules and the job of the alerts', async (t) => {
-  const scrape = parse(codeBlock('docs/deployment.md', 'Monitoring', 'yaml')) as {
+  const scrape = parse(read('deploy/prometheus/prometheus.yml')) as {
     rule_files: string[]
     scrape_configs: { job_name: string }[]
   }

@@ -173,25 +173,20 @@ t.test(
 const nginx = findTool('nginx')
 
 t.test(
-  'nginx accepts its file with the printed limits, challenge location and metrics ports',
+  'nginx accepts its files, with the limits that are comments',
   { skip: nginx === null && 'nginx is not installed (Debian: the package nginx)' },
   async (t) => {
     const folder = makeFolder('nginx')
     const { certFile, keyFile } = await createCertificate(folder, 'DNS:app.example.com')
-    const limits = codeBlock(PAGE, 'Reverse proxies', 'text')
-    const [above = '', inServer = ''] = limits.split(/^# In the `server` .*\n/m)
     const conf = read('deploy/nginx/token-handler-bff.conf')
     const changed = conf
-      .replace(/^ *return 308 .*$/m, codeBlock(PAGE, 'From an empty Debian machine', 'text'))
-      .replace(/(listen 443 .*\n)/, `$1${inServer}`)
+      .replace(/^( *)#(?=limit_)/gm, '$1')
       .replace('/etc/nginx/tls/app.example.com.crt', certFile)
       .replace('/etc/nginx/tls/app.example.com.key', keyFile)
       .replace('/var/log/nginx/access.log', join(folder, 'access.log'))
       .replace(/^ *listen \[::\].*\n/gm, '')
     t.match(changed, /limit_conn connections_of_client[\s\S]*proxy_pass/)
-    t.match(changed, /acme-challenge[\s\S]*return 308/)
-    const metrics = codeBlock(PAGE, 'Monitoring', 'text')
-    let servers = `${above}\n${changed}\n${metrics}`
+    let servers = `${changed}\n${read('deploy/nginx/ops.conf')}`
     for (const listen of servers.match(/listen [\d.:]+/g) ?? [])
       servers = servers.replace(listen, `listen 127.0.0.1:${await freePort()}`)
     const places = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']

@@ -4,9 +4,10 @@ import t from 'tap'
 import { parse, parseAllDocuments } from 'yaml'
 import { parseConfig } from '../../src/config/config.ts'
 import { TABLE, type VariableName } from '../../src/config/variables.ts'
-import { codeBlock } from '../helpers/documentation.ts'
+
 import { startBff, startSandbox } from '../helpers/system.ts'
 
+const INGRESS = new URL('../../deploy/ingress-nginx/token-handler-bff.yaml', import.meta.url)
 const FOLDER = fileURLToPath(new URL('../../deploy/kubernetes', import.meta.url))
 const SECRETS: Readonly<Record<string, string>> = {
   'client-secret': 'client-secret-value',
@@ -105,8 +106,8 @@ t.test('the schemas of Kubernetes and of the Prometheus operator accept each man
   t.strictSame(await objections(wrong({ maxUnavailabel: 1 })), ['/spec/maxUnavailabel'], 'a misspelled name')
 })
 
-t.test('the ingress of docs/deployment.md suits its schema and leads to the public service', async (t) => {
-  const ingress = parse(codeBlock('docs/deployment.md', 'Kubernetes', 'yaml'), { version: '1.1' })
+t.test('the ingress of deploy/ingress-nginx suits its schema and leads to the public service', async (t) => {
+  const ingress = parse(readFileSync(INGRESS, 'utf8'), { version: '1.1' })
   // The names of annotations are free, and so the schema does not know them.
   const { annotations, ...metadata } = ingress.metadata
   t.strictSame(

@@ -1,0 +1,17 @@
+// What to say at a failed call.
+import { BffError } from './bff-client'
+
+export function describe({ code, status, retryAfter, requestId }: BffError): string {
+  if (code === 'login_required' || code === 'sign_in_loop') return 'Please sign in.'
+  if (code === 'unreachable') return 'The server cannot be reached. Check your connection.'
+  if (retryAfter !== null) return `Try again in ${Math.ceil(retryAfter)} seconds.`
+  if (code === null) return `The platform responded ${status}.`
+  return `This did not work. ${status < 500 ? '' : 'Try again later. '}(${requestId})`
+}
+
+export function explain(error: unknown): void {
+  if (!(error instanceof BffError)) throw error
+  if (error.code === 'login_required' || error.code === 'sign_in_loop')
+    showSignInButton(error.reason ?? error.code)
+  else showNotice(describe(error))
+}
