@@ -62,7 +62,7 @@ t.test('tokens that have expired when they are refused are no reason for 403', a
   await signIn(browser, sandbox)
   sandbox.expireAccessTokens()
   sandbox.faults.set({ tokenLifeSeconds: 0 })
-  isProblem(t, await browser.fetch('/flux/temperature'), 504, 'upstream_timeout', 'no token lives long enough')
+  isProblem(t, await browser.fetch('/flux/temperature'), 504, 'upstream_timeout', 'every token has expired')
   t.equal(sandbox.journal.entries({ endpoint: 'resource' }).length, 3)
   sandbox.faults.set({ tokenLifeSeconds: 3_600 })
   t.equal((await browser.fetch('/flux/temperature')).status, 200)
