@@ -62,6 +62,15 @@ function arrange() {
   }
 }
 
+/** One whose first token, which lives so many seconds, is there. */
+async function holding(seconds = 3_600) {
+  const made = arrange()
+  const first = made.token.obtain()
+  await made.answer(seconds)
+  const { serial } = (await first) as { serial: number }
+  return { ...made, serial }
+}
+
 /** The result as one word. */
 async function word(access: ReturnType<ReturnType<typeof arrange>['token']['obtain']>): Promise<string> {
   const got = await access
@@ -80,10 +89,7 @@ t.test('concurrent callers share one request, and its token until shortly before
 })
 
 t.test('a token close to expiry is used while the next one is fetched', async (t) => {
-  const { token, answer, waiting, pass } = arrange()
-  const first = word(token.obtain())
-  await answer(3_600)
-  await first
+  const { token, answer, waiting, pass } = await holding()
   pass(3_571_000)
   t.equal(await word(token.obtain()), 'token-1', 'the caller does not wait')
   t.equal(await word(token.obtain()), 'token-1')
@@ -96,10 +102,7 @@ t.test('a token close to expiry is used while the next one is fetched', async (t
 t.test(
   'a caller waits if the token has expired, and a token that expires at once is used for a second',
   async (t) => {
-    const { token, answer, waiting, pass } = arrange()
-    const first = word(token.obtain())
-    await answer(60)
-    await first
+    const { token, answer, waiting, pass } = await holding(60)
     pass(60_000)
     const second = word(token.obtain())
     t.equal(await waiting(), 1)
@@ -149,10 +152,7 @@ t.test('a Retry-After of the authorization server is respected and passed on', a
 })
 
 t.test('a refused token is replaced once for all its holders, and at most once a minute', async (t) => {
-  const { token, answer, waiting, pass } = arrange()
-  const first = token.obtain()
-  await answer(3_600)
-  const { serial } = (await first) as { serial: number }
+  const { token, answer, waiting, pass, serial } = await holding()
   const newer = [word(token.requestNewer(serial)), word(token.requestNewer(serial))]
   t.equal(await waiting(), 1)
   await answer(3_600)
@@ -170,10 +170,7 @@ t.test('a refused token is replaced once for all its holders, and at most once a
 t.test(
   'a refused token whose replacement fails is not used again, and the next call asks again',
   async (t) => {
-    const { token, answer } = arrange()
-    const first = token.obtain()
-    await answer(3_600)
-    const { serial } = (await first) as { serial: number }
+    const { token, answer, serial } = await holding()
     const newer = word(token.requestNewer(serial))
     await answer(DOWN)
     t.equal(await newer, 'wait')
@@ -185,10 +182,7 @@ t.test(
 
 for (const hours of [1, -1]) {
   t.test(`a wall clock that steps by ${hours} h neither keeps a token nor delays a request`, async (t) => {
-    const { token, answer, waiting, pass, step } = arrange()
-    const first = word(token.obtain())
-    await answer(3_600)
-    await first
+    const { token, answer, waiting, pass, step } = await holding()
     step(hours * 3_600_000)
     pass(3_000_000)
     t.equal(await word(token.obtain()), 'token-1')
@@ -208,10 +202,7 @@ for (const hours of [1, -1]) {
 }
 
 t.test('a refused token that has expired is replaced even just after another replacement', async (t) => {
-  const { token, answer, pass } = arrange()
-  const first = token.obtain()
-  await answer(3_600)
-  const { serial } = (await first) as { serial: number }
+  const { token, answer, pass, serial } = await holding()
   const newer = word(token.requestNewer(serial))
   await answer(10)
   t.equal(await newer, 'token-2')
