@@ -14,59 +14,62 @@ import {
 import { createCertificate } from './helpers/certificate.ts'
 import { makeFolder } from './helpers/watchdog.ts'
 
+/** The configuration of the required variables alone. */
+const DEFAULTS = {
+  publicUrl: 'https://app.example.com',
+  secureCookies: true,
+  baseUrl: 'https://api.example.com',
+  oauth: {
+    authorizeUrl: 'https://auth.example.com/oauth/authorize',
+    tokenUrl: 'https://auth.example.com/oauth/token',
+    revocationUrl: null,
+    issuer: null,
+    clientId: 'client-1',
+    clientSecret: 'client-secret-value',
+    scope: 'https://api.example.com',
+    flows: ['code'],
+    redirect: 'per-login',
+    pkce: true,
+    tokenTimeoutMs: 10_000,
+  },
+  egress: { https: null, http: null, exempt: [] },
+  clientFluxAllowed: null,
+  operations: [],
+  identity: null,
+  sessionSecrets: [SESSION_SECRET],
+  store: {
+    kind: 'redis',
+    target: {
+      kind: 'single',
+      address: { host: 'redis', port: 6379 },
+      db: 0,
+      login: { username: null, password: null },
+      tls: false,
+    },
+    ca: null,
+    clientCertificate: null,
+    prefix: 'bff:',
+  },
+  wac: { default: null, allowed: null },
+  listen: { host: '0.0.0.0', port: 3000, opsPort: 9464 },
+  session: { idleSeconds: 7200, maxSeconds: 43_200, cacheMs: 1_000 },
+  refresh: { aheadSeconds: 300, thresholdSeconds: 30, concurrency: 64 },
+  upstream: { tokenIn: 'header', timeoutMs: 30_000, bodyLimitBytes: 65_536, headers: [], tokenShapes: [] },
+  loginRatePerMinute: 300,
+  trustProxy: [],
+  static: null,
+  accessLog: 'errors',
+  logLevel: 'info',
+  shutdownSeconds: 20,
+  shutdownDelaySeconds: 0,
+  tracing: null,
+}
+
 t.test('required variables are enough, and all others have their documented default', async (t) => {
   const parsed = parseConfig({ ...BASE, UNKNOWN_VARIABLE: 'ignored', WAC: '', PORT: '' })
   if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
   t.strictSame(parsed.warnings, [])
-  t.strictSame(revealed(parsed.config), {
-    publicUrl: 'https://app.example.com',
-    secureCookies: true,
-    baseUrl: 'https://api.example.com',
-    oauth: {
-      authorizeUrl: 'https://auth.example.com/oauth/authorize',
-      tokenUrl: 'https://auth.example.com/oauth/token',
-      revocationUrl: null,
-      issuer: null,
-      clientId: 'client-1',
-      clientSecret: 'client-secret-value',
-      scope: 'https://api.example.com',
-      flows: ['code'],
-      redirect: 'per-login',
-      pkce: true,
-      tokenTimeoutMs: 10_000,
-    },
-    egress: { https: null, http: null, exempt: [] },
-    clientFluxAllowed: null,
-    operations: [],
-    identity: null,
-    sessionSecrets: [SESSION_SECRET],
-    store: {
-      kind: 'redis',
-      target: {
-        kind: 'single',
-        address: { host: 'redis', port: 6379 },
-        db: 0,
-        login: { username: null, password: null },
-        tls: false,
-      },
-      ca: null,
-      clientCertificate: null,
-      prefix: 'bff:',
-    },
-    wac: { default: null, allowed: null },
-    listen: { host: '0.0.0.0', port: 3000, opsPort: 9464 },
-    session: { idleSeconds: 7200, maxSeconds: 43_200, cacheMs: 1_000 },
-    refresh: { aheadSeconds: 300, thresholdSeconds: 30, concurrency: 64 },
-    upstream: { tokenIn: 'header', timeoutMs: 30_000, bodyLimitBytes: 65_536, headers: [], tokenShapes: [] },
-    loginRatePerMinute: 300,
-    trustProxy: [],
-    static: null,
-    accessLog: 'errors',
-    logLevel: 'info',
-    shutdownSeconds: 20,
-    shutdownDelaySeconds: 0,
-    tracing: null,
-  })
+  t.strictSame(revealed(parsed.config), DEFAULTS)
 })
 
 t.test('the configuration holds the value of every variable', async (t) => {
@@ -126,16 +129,16 @@ t.test('the configuration holds the value of every variable', async (t) => {
     OTEL_EXPORTER_OTLP_CLIENT_KEY: own.keyFile,
   })
   t.strictSame(revealed(config), {
+    ...DEFAULTS,
     publicUrl: 'http://localhost:3000',
     secureCookies: false,
     baseUrl: 'https://api.example.com:8443/v1',
     oauth: {
+      ...DEFAULTS.oauth,
       authorizeUrl: 'https://auth.example.com/a',
       tokenUrl: 'https://auth.example.com/t',
       revocationUrl: 'https://auth.example.com/r',
       issuer: 'https://auth.example.com/',
-      clientId: 'client-1',
-      clientSecret: 'client-secret-value',
       scope: 'one two',
       flows: ['code', 'client'],
       redirect: 'fixed',
@@ -148,18 +151,10 @@ t.test('the configuration holds the value of every variable', async (t) => {
       exempt: ['a', 'b'],
     },
     clientFluxAllowed: ['DEMO/flux-1', 'DEMO/a.b~c'],
-    operations: [],
-    identity: null,
     sessionSecrets: [SESSION_SECRET, OTHER_SECRET],
     store: {
       kind: 'redis',
-      target: {
-        kind: 'single',
-        address: { host: 'redis', port: 6379 },
-        db: 3,
-        login: { username: null, password: null },
-        tls: true,
-      },
+      target: { ...DEFAULTS.store.target, db: 3, tls: true },
       ca: CERTIFICATE,
       clientCertificate: {
         certificate: readFileSync(own.certFile, 'utf8'),
@@ -171,7 +166,7 @@ t.test('the configuration holds the value of every variable', async (t) => {
     listen: { host: '::1', port: 0, opsPort: 0 },
     session: { idleSeconds: 100, maxSeconds: 100, cacheMs: 250 },
     refresh: { aheadSeconds: 20, thresholdSeconds: 20, concurrency: 8 },
-    upstream: { tokenIn: 'query', timeoutMs: 1000, bodyLimitBytes: 1024, headers: [], tokenShapes: [] },
+    upstream: { ...DEFAULTS.upstream, tokenIn: 'query', timeoutMs: 1000, bodyLimitBytes: 1024 },
     loginRatePerMinute: 0,
     trustProxy: ['10.0.0.0/8', '192.0.2.7', '2001:db8::/32'],
     static: {
@@ -251,20 +246,20 @@ t.test('a name that looks like a misspelling causes a warning, and other names d
 
 t.test('a quoted secret and one with blanks at its edges cause a warning without the value', async (t) => {
   const file = t.testdir({ secret: ' of-a-file\n' })
+  const [quote, blank] = [
+    'begins and ends with a quote (some env files keep quotes)',
+    'begins or ends with a blank',
+  ]
   for (const [name, value, says] of [
-    [
-      'CLIENT_SECRET',
-      '"quoted-value"',
-      /^CLIENT_SECRET begins and ends with a quote \(some env files keep quotes\)/,
-    ],
-    ['CLIENT_SECRET', "'quoted-value'", /^CLIENT_SECRET begins and ends with a quote/],
-    ['CLIENT_SECRET', 'blank-value ', /^CLIENT_SECRET begins or ends with a blank/],
-    ['SESSION_SECRET', `"${SESSION_SECRET}"`, /^SESSION_SECRET begins and ends with a quote/],
-    ['SESSION_SECRET', ` ${SESSION_SECRET}`, /^SESSION_SECRET begins or ends with a blank/],
+    ['CLIENT_SECRET', '"quoted-value"', quote],
+    ['CLIENT_SECRET', "'quoted-value'", quote],
+    ['CLIENT_SECRET', 'blank-value ', blank],
+    ['SESSION_SECRET', `"${SESSION_SECRET}"`, quote],
+    ['SESSION_SECRET', ` ${SESSION_SECRET}`, blank],
   ] as const) {
     const warnings = warningsOf({ [name]: value })
-    t.match(warnings, [says])
     t.equal(warnings.length, 1)
+    t.ok(warnings[0]?.startsWith(`${name} ${says}`), name)
     t.notMatch(warnings[0], /quoted-value|blank-value|0123456789/)
   }
   t.match(warningsOf({ CLIENT_SECRET: undefined, CLIENT_SECRET_FILE: `${file}/secret` }), [

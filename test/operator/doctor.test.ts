@@ -142,18 +142,10 @@ t.test('a sound deployment', async (t) => {
     const before = await keys()
     const report = await run(t, env)
     t.match(report, { code: 0, stderr: '' }, report.lines.join('\n'))
-    const checks = [
-      'configuration',
-      'Redis',
-      'eviction',
-      'rights',
-      'client',
-      'sign-in page',
-      'resource server',
-    ]
+    const checks = ['configuration', 'Redis', 'eviction', 'rights', 'client', 'sign-in page']
     t.strictSame(
       report.lines.map((line) => [line.slice(0, 6).trim(), line.slice(6, 22).trim()]),
-      [...checks, 'public origin', 'clocks'].map((check) => ['ok', check]),
+      [...checks, 'resource server', 'public origin', 'clocks'].map((check) => ['ok', check]),
     )
     t.match(report.lines[1], /one server, \d+\.\d+\.\d+, AOF off/)
     t.strictSame(await keys(), before)
@@ -172,47 +164,47 @@ t.test('a sound deployment', async (t) => {
     for (const line of lines) t.strictSame(Object.keys(JSON.parse(line)), ['check', 'verdict', 'message'])
   })
 
-  await t.test('finds a wrong client secret', async (t) => {
-    finds(t, await doctor({ ...env, CLIENT_SECRET: 'another-secret' }), {
-      client: /invalid_client: CLIENT_SECRET or CLIENT_ID is wrong$/,
-    })
-  })
-
-  await t.test('finds a client secret in quotes, also with a blank behind them', async (t) => {
-    for (const secret of [`"${CLIENT.clientSecret}"`, `"${CLIENT.clientSecret}" `]) {
-      finds(t, await doctor({ ...env, CLIENT_SECRET: secret }), {
-        client: /CLIENT_SECRET begins and ends with a quote/,
-      })
-    }
-  })
+  const nobody = `http://127.0.0.1:${await freePort()}`
+  const quoted = { client: /CLIENT_SECRET begins and ends with a quote/ }
+  const unreached = (name: string) => new RegExp(`cannot be reached \\(ECONNREFUSED\\): check ${name}`)
+  const cases: [what: string, change: Env, faults: Record<string, RegExp>][] = [
+    [
+      'a wrong client secret',
+      { CLIENT_SECRET: 'another-secret' },
+      { client: /invalid_client: CLIENT_SECRET or CLIENT_ID is wrong$/ },
+    ],
+    ['a client secret in quotes', { CLIENT_SECRET: `"${CLIENT.clientSecret}"` }, quoted],
+    ['one with a blank behind them', { CLIENT_SECRET: `"${CLIENT.clientSecret}" ` }, quoted],
+    [
+      'a callback on a host that is not registered',
+      { PUBLIC_URL: env.PUBLIC_URL.replace('localhost', '127.0.0.1') },
+      { 'sign-in page': /registered callback must be on the host of PUBLIC_URL/ },
+    ],
+    [
+      'a wrong AUTH_URL',
+      { AUTH_URL: `${env.AUTH_URL}/wrong` },
+      {
+        client: /not a token endpoint.*404.*check AUTH_URL/,
+        'sign-in page': /no sign-in page.*404.*check AUTH_URL/,
+      },
+    ],
+    [
+      'a platform that is down',
+      { AUTH_URL: nobody, BASE_URL: nobody },
+      {
+        client: unreached('AUTH_URL'),
+        'sign-in page': unreached('AUTH_URL'),
+        'resource server': unreached('BASE_URL'),
+      },
+    ],
+  ]
+  for (const [what, change, faults] of cases)
+    await t.test(`finds ${what}`, async (t) => finds(t, await doctor({ ...env, ...change }), faults))
 
   await t.test('warns of a session secret in quotes', async (t) => {
     const { code, lines } = await doctor({ ...env, SESSION_SECRET: `"${SESSION_SECRET}"` })
     t.equal(code, 0)
     t.match(lines[0], /^warn {2}configuration {3}SESSION_SECRET begins and ends with a quote/)
-  })
-
-  await t.test('finds a callback on a host that is not registered', async (t) => {
-    const port = new URL(env.PUBLIC_URL).port
-    finds(t, await doctor({ ...env, PUBLIC_URL: `http://127.0.0.1:${port}` }), {
-      'sign-in page': /registered callback must be on the host of PUBLIC_URL/,
-    })
-  })
-
-  await t.test('finds a wrong AUTH_URL', async (t) => {
-    finds(t, await doctor({ ...env, AUTH_URL: `${env.AUTH_URL}/wrong` }), {
-      client: /not a token endpoint.*404.*check AUTH_URL/,
-      'sign-in page': /no sign-in page.*404.*check AUTH_URL/,
-    })
-  })
-
-  await t.test('finds a platform that is down', async (t) => {
-    const nobody = `http://127.0.0.1:${await freePort()}`
-    finds(t, await doctor({ ...env, AUTH_URL: nobody, BASE_URL: nobody }), {
-      client: /cannot be reached \(ECONNREFUSED\): check AUTH_URL/,
-      'sign-in page': /cannot be reached \(ECONNREFUSED\): check AUTH_URL/,
-      'resource server': /cannot be reached \(ECONNREFUSED\): check BASE_URL/,
-    })
   })
 
   await t.test('finds Redis down and refused credentials', async (t) => {
@@ -306,22 +298,16 @@ t.test('a sound deployment', async (t) => {
     )
     const { host } = new URL(env.AUTH_URL)
     t.strictSame([...new Set(proxy.targets)], [host], 'PUBLIC_URL is asked directly')
+    const all = (fault: RegExp) =>
+      Object.fromEntries(
+        ['egress proxy', 'client', 'sign-in page', 'resource server'].map((name) => [name, fault]),
+      )
     const refused = new RegExp(
       `127.0.0.1:${proxy.port} refused .* ${host} with status 407: check .* HTTP_PROXY`,
     )
-    finds(t, await doctor({ ...env, HTTP_PROXY: url('an0ther-word') }), {
-      'egress proxy': refused,
-      client: refused,
-      'sign-in page': refused,
-      'resource server': refused,
-    })
+    finds(t, await doctor({ ...env, HTTP_PROXY: url('an0ther-word') }), all(refused))
     const down = /the egress proxy 127\.0\.0\.1:\d+ cannot be reached, ECONNREFUSED: check HTTP_PROXY/
-    finds(t, await doctor({ ...env, HTTP_PROXY: `http://127.0.0.1:${await freePort()}` }), {
-      'egress proxy': down,
-      client: down,
-      'sign-in page': down,
-      'resource server': down,
-    })
+    finds(t, await doctor({ ...env, HTTP_PROXY: nobody }), all(down))
   })
 
   await t.test('warns where nothing serves PUBLIC_URL yet', async (t) => {
@@ -376,15 +362,7 @@ t.test('every form of Redis is checked, over all masters of a Cluster', async (t
 t.test('a faulty environment ends with code 2, and each fault names its variable', async (t) => {
   const report = await run(t, { SESSION_SECRET: 'too-short-a-secret', PORT: 'many' })
   t.match(report, { code: 2, stderr: '' })
-  for (const name of [
-    'SESSION_SECRET',
-    'PORT',
-    'AUTH_URL',
-    'BASE_URL',
-    'CLIENT_ID',
-    'CLIENT_SECRET',
-    'REDIS_URL',
-  ])
+  for (const name of 'SESSION_SECRET PORT AUTH_URL BASE_URL CLIENT_ID CLIENT_SECRET REDIS_URL'.split(' '))
     t.equal(report.lines.filter((line) => line.startsWith(`FAULT configuration   ${name} `)).length, 1, name)
 })
 

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { Secret } from '../../src/secret.ts'
 import { leaseRequest } from '../store/stores.ts'
 import { createVirtualReplicas, oneSession, type VirtualReplicas } from './virtual-replicas.ts'
 
@@ -172,25 +173,6 @@ t.test('a pause of the store delays no request with a valid token', async (t) =>
   t.match(await request(replica, key), { kind: 'token', session: { record: { gen: 1 } } })
 })
 
-t.test('a plain refresh that failed does not count as the forced one', async (t) => {
-  const { time, behave, presentations, request, replica, key } = await oneSession(t, {
-    lifeSeconds: 90,
-    random: () => 0.999,
-  })
-  await replica.tokens.stop()
-  await time.advance(61_000)
-  behave({ kind: 'unavailable', ms: 500 })
-  const plain = request(replica, key)
-  await time.settle()
-  const forced = request(replica, key, 1)
-  await time.advance(500)
-  behave({ kind: 'granted' })
-  await time.advance(600)
-  t.match(await plain, { kind: 'token', session: { record: { gen: 1 } } })
-  await forced
-  t.equal(presentations.length, 2)
-})
-
 t.test('a forced refresh is the next one after a plain one that failed', async (t) => {
   const { time, behave, presentations, request, shared, replica, key } = await oneSession(t, {
     lifeSeconds: 90,
@@ -224,7 +206,6 @@ t.test('after a refusal, newer tokens that have expired meanwhile are not used',
 t.test('a session without a refresh token ends with its access token', async (t) => {
   const { time, addReplica, request, shared } = createVirtualReplicas(t)
   const replica = addReplica()
-  const { Secret } = await import('../../src/secret.ts')
   const key = 'a'.repeat(64)
   const granted = {
     accessToken: new Secret('at'),
