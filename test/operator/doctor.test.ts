@@ -138,7 +138,7 @@ t.test('a sound deployment', async (t) => {
 
   await t.test('has only good verdicts and exit code 0, and nothing is left behind', async (t) => {
     const keys = async () =>
-      (await redis.cli('KEYS', '*')).split('\n').filter((key) => !key.startsWith(SERVER_PREFIX))
+      (await redis.cli('KEYS', '*')).split('\n').filter((key) => key !== '' && !key.startsWith(SERVER_PREFIX))
     const before = await keys()
     const report = await run(t, env)
     t.match(report, { code: 0, stderr: '' }, report.lines.join('\n'))

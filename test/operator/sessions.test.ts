@@ -73,7 +73,11 @@ t.test('an operator lists the sessions of a running deployment and ends them on 
   const [named, ...audits] = all.stderr.trim().split('\n')
   t.equal(named, `end-all signs out every user of Redis at 127.0.0.1:${redis.port}, database 0, prefix bff:`)
   t.strictSame(
-    audits.map((line) => (JSON.parse(line) as { recordKey: string }).recordKey).sort(),
+    audits
+      // A run of more than a second says how far it is.
+      .filter((line) => !line.endsWith('so far'))
+      .map((line) => (JSON.parse(line) as { recordKey: string }).recordKey)
+      .sort(),
     more.map((one) => one.slice(0, 12)).sort(),
   )
   t.strictSame(new Set(await statuses()), new Set([401]))
