@@ -20,6 +20,8 @@ const QUESTIONS = { users, calls, refresh, rest, growth }
 
 const HELP = `npm run bench -- [question] [flags]      without a question: all of them, two hours
 ${Object.entries(QUESTIONS).map(describe).join('\n')}
+  Rounds of new processes, each with seconds of load after those to warm up; browsers that sign in; connections of the load;
+  every so many seconds a page asks; sessions in Redis; the count of refreshes, for the question refresh in each second.
   --only <a,b>    only these candidates; writes no page unless --page is given
   --page <file>   the page to write (docs/benchmarks.md)
   --quick         small numbers, to see that it works; writes no page unless --page is given`

@@ -1,6 +1,6 @@
 // The servers that are compared. A candidate is `{ name, title, start }`, and perhaps `goal`: at most so many times the
 // CPU of `bare`; `asksRedis`: whether each call does; `signInPath`: none without sessions; `isInstalled`: false leaves
-// it out; `peers`: it needs the packages of this folder. `start(services, { nodeArgs, env })` resolves with
+// it out; `peers`: it needs the packages of this folder. `start(services, { nodeArgs })` resolves with
 // `{ url, pid, stop }`.
 import { closeSync, existsSync, openSync } from 'node:fs'
 import { join } from 'node:path'
@@ -20,22 +20,24 @@ export const OURS = {
 }
 
 export const CONFIGURED = [
-  configured('uncached', 'asks Redis in each call: `SESSION_CACHE_MS=0`', {
-    ...{ goal: 1.5, asksRedis: true },
-    env: () => ({ SESSION_CACHE_MS: '0' }),
-  }),
   {
-    ...configured('logged', '`ACCESS_LOG=all`, `/metrics` read each second', { goal: 1.5 }),
-    start: startLogged,
+    ...configured('uncached', 'asks Redis in each call: `SESSION_CACHE_MS=0`', () => ({
+      SESSION_CACHE_MS: '0',
+    })),
+    ...{ goal: 1.5, asksRedis: true },
   },
-  configured('traced', 'every request traced', {
-    goal: 2.2,
-    env: ({ upstreamUrl }) => ({
+  {
+    ...configured('logged', '`ACCESS_LOG=all`, `/metrics` read each second'),
+    ...{ goal: 1.5, start: startLogged },
+  },
+  {
+    ...configured('traced', 'every request traced', ({ upstreamUrl }) => ({
       // Takes any POST.
       OTEL_EXPORTER_OTLP_ENDPOINT: upstreamUrl,
       OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
-    }),
-  }),
+    })),
+    goal: 2.2,
+  },
 ]
 
 export const BARE = {
@@ -45,37 +47,29 @@ export const BARE = {
 }
 
 export const PEERS = [
+  peer('fastify-session', 'Fastify + @fastify/session + reply-from', '/sign-in'),
+  peer('express-oidc', 'express-openid-connect + http-proxy-middleware', '/login'),
   {
-    ...{ name: 'fastify-session', title: 'Fastify + @fastify/session + reply-from' },
-    ...{ asksRedis: true, signInPath: '/sign-in', peers: true },
-    start: (services) => startPeer(services, 'fastify-session'),
-  },
-  {
-    ...{ name: 'express-oidc', title: 'express-openid-connect + http-proxy-middleware' },
-    ...{ asksRedis: true, signInPath: '/login', peers: true },
-    start: (services) => startPeer(services, 'express-oidc'),
-  },
-  {
-    ...{ name: 'apache', title: 'Apache + mod_auth_openidc' },
-    ...{ asksRedis: true, signInPath: '/flux/small/s1' },
+    ...peer('apache', 'Apache + mod_auth_openidc', '/flux/small/s1'),
+    ...{ peers: false, start: startApache },
     isInstalled: () => findProgram('apache2') !== null && existsSync(APACHE_OIDC),
-    start: startApache,
   },
 ]
 
 /** The same program once more: how much two equal candidates differ is what a run cannot resolve. */
 export function again(candidate) {
-  return {
-    ...candidate,
-    name: `${candidate.name}-again`,
-    title: 'the same again: shows the noise',
-    goal: undefined,
-  }
+  const title = 'the same again: shows the noise'
+  return { ...candidate, name: `${candidate.name}-again`, title, goal: undefined }
 }
 
-function configured(name, title, { env, ...more }) {
-  const start = (services, options) => startOurs(services, { ...options, env: env?.(services) })
-  return { ...OURS, name: `ours-${name}`, title, start, ...more }
+function configured(name, title, env = () => ({})) {
+  const start = (services) => startOurs(services, { env: env(services) })
+  return { ...OURS, name: `ours-${name}`, title, start }
+}
+
+function peer(name, title, signInPath) {
+  const start = (services) => startPeer(services, name)
+  return { name, title, signInPath, asksRedis: true, peers: true, start }
 }
 
 /** Environment of this server, and of the worker that uses its parts. */
@@ -125,7 +119,7 @@ async function startLogged(services) {
 }
 
 /** A program of servers/. */
-export async function startPeer(services, name, { env = {}, nodeArgs = [] } = {}) {
+export async function startPeer(services, name, { nodeArgs = [] } = {}) {
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
   const file = join(BENCH, 'servers', `${name}.mjs`)
@@ -137,7 +131,6 @@ export async function startPeer(services, name, { env = {}, nodeArgs = [] } = {}
       UPSTREAM_URL: services.upstreamUrl,
       AUTH_URL: services.authUrl,
       REDIS_PORT: String(services.store.port),
-      ...env,
     },
   })
   return { pid, url, stop }
