@@ -57,6 +57,8 @@ export class Connection {
   server: RedisServer | null = null
   /** The last one: what it has said may be on its way to a browser. */
   lastServer: RedisServer | null = null
+  /** When it was last connected to another server than before. */
+  movedAt = Number.NEGATIVE_INFINITY
   /** Raised with each end of a connection: what was on its way then does not arrive. */
   epoch = 0
   readonly waiting = new Set<Pending>()
@@ -125,6 +127,7 @@ export class Connection {
       const stands = !server.dead && !server.frozen && !this.isCut
       if (!stands || servers.serverFor(this.master, index) !== server) return this.#again()
       this.server = server
+      if (this.lastServer !== null && this.lastServer !== server) this.movedAt = clock.now
       this.lastServer = server
       this.ready = true
       this.#tries = 0

@@ -533,7 +533,7 @@ export class InvariantChecker {
     const endedHere = here !== undefined && here < receivedAt
     const waited = now - deletedAt - Math.max(cacheMs, COMMAND_MS) - by.stalledMsSince(deletedAt)
     if (!endedHere && receivedAt - deletedAt <= cacheMs && waited <= 0) return
-    if (by.follows(session.key) !== 'the master') {
+    if (by.follows(session.key, Math.max(cacheMs, COMMAND_MS)) !== 'the master') {
       this.#count('replica with a superseded master')
       return
     }

@@ -384,10 +384,11 @@ export class Replica implements Owner {
     return times.some(({ from, to }) => to - Math.max(from, since) >= forMs)
   }
 
-  /** Which server this process has for a record, or had until now. */
-  follows(key: RecordKey): 'the master' | 'another server' {
+  /** Which server this process has for a record, or had until now, or within the last `ms`. */
+  follows(key: RecordKey, ms = 0): 'the master' | 'another server' {
     const master = this.#deployment.masterOf(key)
-    const { lastServer: server } = this.transport.commands[master]!
+    const { lastServer: server, movedAt } = this.transport.commands[master]!
+    if (movedAt > this.#deployment.clock.now - ms) return 'another server'
     return server === null || server === this.#deployment.masters[master] ? 'the master' : 'another server'
   }
 
