@@ -2,24 +2,7 @@ import t from 'tap'
 import { asCurl, asFetch, quote } from '../../demo/page/copy-as.ts'
 import { examplesOf, splitExact } from '../../demo/page/exact.ts'
 import { type Received, refreshStatus } from '../../demo/page/received.ts'
-import { clientCall, fluxPath, siteCall } from '../../demo/page/requests.ts'
-import { compareSessions, endingText, formatSpan, signInFailureText } from '../../demo/page/session.ts'
-
-const LIVE = {
-  sessionId: '0123456789ab',
-  accessTokenExpiresAt: '1970-01-01T00:25:00.000Z',
-  idleExpiresAt: '1970-01-01T00:33:20.000Z',
-}
-
-t.test('two looks at a session tell what happened between them', async (t) => {
-  t.same(compareSessions(null, null), [])
-  t.same(compareSessions(null, LIVE), ['signed_in'])
-  t.same(compareSessions(LIVE, null), ['ended'])
-  t.same(compareSessions(LIVE, { ...LIVE }), [])
-  t.same(compareSessions(LIVE, { ...LIVE, accessTokenExpiresAt: '1970-01-01T00:26:00.000Z' }), ['refreshed'])
-  t.same(compareSessions(LIVE, { ...LIVE, idleExpiresAt: '1970-01-01T00:34:00.000Z' }), ['extended'])
-  t.same(compareSessions(LIVE, { ...LIVE, sessionId: 'ba9876543210' }), ['replaced'])
-})
+import { clientCall, siteCall } from '../../demo/page/requests.ts'
 
 t.test('the status of the newest refresh follows what the platform received', async (t) => {
   const refresh = (values: Partial<Received>): Received => ({
@@ -58,49 +41,6 @@ t.test('the status of the newest refresh follows what the platform received', as
   })
   t.match(refreshStatus([refresh({})], numbers), { tone: 'warn', text: /has not answered yet/ })
   t.match(refreshStatus([refresh({ outcome: 'invalid_grant', status: 400 })], numbers), { text: /refuses/ })
-})
-
-t.test('each reason of an end has a sentence of its own', async (t) => {
-  t.match(endingText('refused'), /access was withdrawn/)
-  t.match(endingText('news'), /session is over/)
-  t.match(endingText(undefined), /session is over/)
-})
-
-t.test('time spans are written for people', async (t) => {
-  t.equal(formatSpan(-5), '0 s')
-  t.equal(formatSpan(4200), '5 s')
-  t.equal(formatSpan(125_000), '2 min 05 s')
-  t.equal(formatSpan(7_500_000), '2 h 05 min')
-})
-
-t.test('a refused sign-in has a sentence, and unknown errors are not repeated', async (t) => {
-  t.match(signInFailureText('access_denied'), /You refused access/)
-  t.match(signInFailureText('<script>'), /did not succeed/)
-  t.match(signInFailureText('constructor'), /did not succeed/)
-})
-
-t.test('a Flux is addressed with and without an account code', async (t) => {
-  t.equal(fluxPath({ wac: '', fluxId: 'power', format: 'CSV' }), '/flux/power?format=CSV')
-  t.equal(fluxPath({ wac: 'DEMO', fluxId: 'a/b', format: 'JSON' }), '/flux/DEMO/a%2Fb?format=JSON')
-})
-
-t.test('a Site is changed by either route, and all members are sent', async (t) => {
-  const form = { wac: '', siteId: 7, name: 'N', description: '', code: '' }
-  t.same(siteCall({ ...form, route: 'PUT', parent: null }), {
-    method: 'PUT',
-    path: '/site/7',
-    body: '{"name":"N","description":"","code":"","parentInfrastructureID":null}',
-  })
-  t.same(siteCall({ ...form, route: 'PUT', wac: 'DEMO', parent: null }), {
-    method: 'PUT',
-    path: '/site/DEMO/7',
-    body: '{"name":"N","description":"","code":"","parentInfrastructureID":null}',
-  })
-  t.same(siteCall({ ...form, route: 'POST', wac: 'DEMO', parent: 3 }), {
-    method: 'POST',
-    path: '/site',
-    body: '{"siteID":7,"name":"N","description":"","code":"","parentInfrastructureID":3,"wac":"DEMO"}',
-  })
 })
 
 t.test('numbers that JavaScript changes are marked, and the text stays as it was', async (t) => {

@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
 import type { Faults } from '../../sandbox/faults.ts'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
-import { CLIENT, errorOf, getFlux, refresh, startSandbox, tokensOf } from './started.ts'
+import { errorOf, getFlux, refresh, startSandbox, tokensOf } from './started.ts'
 
 t.test('switches change the members of the token response', async (t) => {
   const sandbox = await startSandbox(t)
@@ -65,53 +65,6 @@ t.test('the token endpoint can rotate and then withhold the response', async (t)
   t.equal(sandbox.counters().reuseDetected, cases.length)
 })
 
-t.test('a fault ends after its count, and affects only the grant that it names', async (t) => {
-  const sandbox = await startSandbox(t)
-  sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 500, times: 2, only: 'refresh_token' } })
-  const form = { grant_type: 'client_credentials', scope: 'http://platform.example' }
-  const credentials = new URLSearchParams({
-    ...form,
-    client_id: CLIENT.clientId,
-    client_secret: CLIENT.clientSecret,
-  })
-  const other = await fetch(`${sandbox.url}/oauth/token`, { method: 'POST', body: credentials })
-  t.equal(other.status, 200)
-  const { refresh_token } = sandbox.issueTokens('alice')
-  t.equal((await refresh(sandbox, refresh_token)).status, 500)
-  t.equal((await refresh(sandbox, refresh_token)).status, 500)
-  t.equal((await refresh(sandbox, refresh_token)).status, 200)
-})
-
-t.test('a client can leave an endpoint that hangs or stalls, and the sandbox can close', async (t) => {
-  const sandbox = await startSandbox(t)
-  const { access_token } = sandbox.issueTokens('alice')
-  sandbox.faults.set({ resource: { mode: 'hang' } })
-  const hanging = getFlux(sandbox, access_token)
-  await sandbox.journal.until({ endpoint: 'resource', fault: 'hang' })
-  sandbox.faults.set({ resource: { mode: 'stall' } })
-  const stalled = await getFlux(sandbox, access_token)
-  t.equal(stalled.status, 200, 'the head and the first half arrive')
-  sandbox.faults.set({ resource: { mode: 'slow', ms: 3_600_000 } })
-  const slow = getFlux(sandbox, access_token)
-  await sandbox.journal.until({ endpoint: 'resource', fault: 'slow' })
-  await Promise.all([sandbox.close(), t.rejects(hanging), t.rejects(stalled.text()), t.rejects(slow)])
-})
-
-t.test('a slow endpoint sends its correct response late', async (t) => {
-  const sandbox = await startSandbox(t, { faults: { resource: { mode: 'slow', ms: 60 } } })
-  const { access_token } = sandbox.issueTokens('alice')
-  const start = performance.now()
-  t.equal((await getFlux(sandbox, access_token)).status, 200)
-  t.ok(performance.now() - start >= 59)
-})
-
-t.test('a resource response can be cut off half-way', async (t) => {
-  const sandbox = await startSandbox(t, { faults: { resource: { mode: 'cut' } } })
-  const response = await getFlux(sandbox, sandbox.issueTokens('alice').access_token)
-  t.equal(response.status, 200)
-  await t.rejects(response.text())
-})
-
 t.test('an invalid token is reported in the shape that the switch names', async (t: Test) => {
   const sandbox = await startSandbox(t)
   const { access_token } = sandbox.issueTokens('alice')
@@ -138,27 +91,6 @@ t.test('an invalid token is reported in the shape that the switch names', async 
   t.match(await packed.json(), { wType: 'Flux' })
 })
 
-t.test('header fields can be added to and removed from every resource response', async (t) => {
-  const sandbox = await startSandbox(t)
-  const { access_token } = sandbox.issueTokens('alice')
-  const resourceHeaders = { 'set-cookie': ['a=1', 'b=2'], 'Content-Type': null, etag: null }
-  sandbox.faults.set({ resourceHeaders })
-  const { headers } = await getFlux(sandbox, access_token)
-  t.strictSame(headers.getSetCookie(), ['a=1', 'b=2'])
-  t.notOk(headers.has('content-type'))
-  t.notOk(headers.has('etag'))
-})
-
-t.test('a failed revocation changes nothing', async (t) => {
-  const sandbox = await startSandbox(t)
-  const { refresh_token = '' } = sandbox.issueTokens('alice')
-  sandbox.faults.set({ revocationEndpoint: { mode: 'status', status: 503 } })
-  const form = { client_id: CLIENT.clientId, client_secret: CLIENT.clientSecret, token: refresh_token }
-  const body = new URLSearchParams(form)
-  t.equal((await fetch(`${sandbox.url}/oauth/revoke`, { method: 'POST', body })).status, 503)
-  t.equal((await refresh(sandbox, refresh_token)).status, 200)
-})
-
 t.test('an offline sandbox refuses connections, and keeps its state until it is online', async (t) => {
   const sandbox: Sandbox = await startSandbox(t)
   const { url } = sandbox
@@ -169,17 +101,4 @@ t.test('an offline sandbox refuses connections, and keeps its state until it is 
   t.equal(sandbox.url, url)
   const refreshed = await tokensOf(await refresh(sandbox, refresh_token))
   t.equal((await getFlux(sandbox, refreshed.access_token)).status, 200)
-})
-
-t.test('many slow responses at once cause no warning of Node', async (t) => {
-  const sandbox = await startSandbox(t)
-  const warnings: Error[] = []
-  const note = (warning: Error): void => void warnings.push(warning)
-  process.on('warning', note)
-  t.teardown(() => process.off('warning', note))
-  sandbox.faults.set({ resource: { mode: 'slow', ms: 100 } })
-  const { access_token } = sandbox.issueTokens('alice')
-  const answers = await Promise.all(Array.from({ length: 30 }, () => getFlux(sandbox, access_token)))
-  t.strictSame([...new Set(answers.map(({ status }) => status))], [200])
-  t.strictSame(warnings, [])
 })

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { errorOf, getFlux, startSandbox } from './started.ts'
+import { errorOf, startSandbox } from './started.ts'
 
 const NOW = Date.UTC(2026, 10, 20, 14, 0, 3)
 const SEVEN_DIGITS = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z/
@@ -35,32 +35,6 @@ t.test('GetFlux responds in the format of the parameter, else Content-Type, else
   }
   const unknown = await fetch(`${sandbox.url}/DEMO/flux/temperature?format=HTML&access_token=${access_token}`)
   t.equal(unknown.status, 400)
-})
-
-t.test('the JSON of a Flux can be parsed, and changes every five seconds only', async (t) => {
-  let now = NOW
-  const sandbox = await startSandbox(t, { now: () => now })
-  const { access_token } = sandbox.issueTokens('alice')
-  const text = async () => (await getFlux(sandbox, access_token)).text()
-  const first = await text()
-  t.equal(JSON.parse(first).values.length, 12)
-  now += 1_999
-  t.equal(await text(), first)
-  now += 1
-  t.not(await text(), first)
-})
-
-t.test('a Flux has a validator, and HEAD responds without a body', async (t) => {
-  const sandbox = await startSandbox(t, { now: () => NOW })
-  const { access_token } = sandbox.issueTokens('alice')
-  const etag = (await getFlux(sandbox, access_token)).headers.get('etag') ?? ''
-  const same = await getFlux(sandbox, access_token, { 'if-none-match': `"x", W/${etag}` })
-  t.equal(same.status, 304)
-  t.equal(await same.text(), '')
-  const headers = { authorization: `Bearer ${access_token}` }
-  const head = await fetch(`${sandbox.url}/DEMO/flux/temperature`, { method: 'HEAD', headers })
-  t.equal(head.status, 200)
-  t.ok(Number(head.headers.get('content-length')) > 100)
 })
 
 t.test('accounts, series and their size have limits', async (t) => {

@@ -98,33 +98,12 @@ t.test('the token endpoint verifies a challenge that the authorize page received
   }
 })
 
-t.test('the password grant responds like the code grant, for the owner of the client', async (t) => {
-  const sandbox = await startSandbox(t)
-  const response = await tokenRequest(sandbox, PASSWORD)
-  const body = await tokensOf(response)
-  t.equal(response.status, 200)
-  t.type(body.refresh_token, 'string')
-  const wrong = await tokenRequest(sandbox, { ...PASSWORD, password: 'wrong' })
-  t.equal(await errorOf(wrong), 'invalid_grant')
-  const bob = await tokenRequest(sandbox, { ...PASSWORD, username: 'bob', password: 'builder' })
-  t.equal(await errorOf(bob), 'invalid_grant', 'bob does not own the client')
-})
-
 t.test('the password grant can be open to everyone, or not activated', async (t) => {
   const everyone = await startSandbox(t, { passwordGrant: 'everyone' })
   const bob = { ...PASSWORD, username: 'bob', password: 'builder' }
   t.equal((await tokenRequest(everyone, bob)).status, 200)
   const off = await startSandbox(t, { passwordGrant: 'off' })
   t.equal(await errorOf(await tokenRequest(off, PASSWORD)), 'unauthorized_client')
-})
-
-t.test('the client credentials grant gives no refresh token', async (t) => {
-  const sandbox = await startSandbox(t)
-  const response = await tokenRequest(sandbox, { grant_type: 'client_credentials', scope: SCOPE })
-  const body = await tokensOf(response)
-  t.equal(response.status, 200)
-  t.notOk('refresh_token' in body)
-  t.equal((await getFlux(sandbox, body.access_token)).status, 200)
 })
 
 t.test('a token request with a missing, repeated or unknown field is an OAuth error', async (t) => {

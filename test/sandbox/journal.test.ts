@@ -1,7 +1,7 @@
 import { once } from 'node:events'
 import { get } from 'node:http'
 import t from 'tap'
-import { codeFor, getFlux, refresh, startSandbox } from './started.ts'
+import { codeFor, refresh, startSandbox } from './started.ts'
 
 t.test('the journal has every request as it arrived, and its result', async (t) => {
   const sandbox = await startSandbox(t)
@@ -43,21 +43,4 @@ t.test('the journal has both values of a repeated header field', async (t) => {
     raw.filter((_text, index) => raw[index - 1] === 'X-Twice'),
     ['1', '2'],
   )
-})
-
-t.test('the journal is bounded, and the counters are not', async (t) => {
-  const sandbox = await startSandbox(t, { journalSize: 2 })
-  for (let count = 0; count < 3; count += 1) await getFlux(sandbox, 'x')
-  t.equal(sandbox.journal.entries().length, 2)
-  t.strictSame(sandbox.counters(), { 'resource GetFlux invalid_token': 3, reuseDetected: 0 })
-})
-
-t.test('until() resolves when enough requests match the filter, earlier ones included', async (t) => {
-  const sandbox = await startSandbox(t)
-  const { access_token } = sandbox.issueTokens('alice')
-  await getFlux(sandbox, access_token)
-  const twice = sandbox.journal.until({ kind: 'GetFlux', status: 200 }, 2)
-  await getFlux(sandbox, 'x')
-  await getFlux(sandbox, access_token)
-  t.equal((await twice).length, 2)
 })

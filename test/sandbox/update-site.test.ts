@@ -48,34 +48,6 @@ t.test('PUT changes the given members and responds with the Site of the document
   t.match(await cleared.json(), { name: 'Ünique', parentInfrastructureID: null })
 })
 
-t.test('both routes change the same site', async (t) => {
-  const { call } = await start(t)
-  const reply = { wType: 'UpdateSite', siteID: 9007199254740991, wac: 'ACME', description: 'by reply' }
-  t.equal((await call('POST', '/json/reply/UpdateSite', reply)).status, 200)
-  const response = await call('PUT', '/ACME/Infrastructure/Site/9007199254740991', { code: 'C' })
-  t.match(await response.json(), { id: 9007199254740991, description: 'by reply', code: 'C' })
-})
-
-t.test('.json, format=json and callback follow the conventions of the document', async (t) => {
-  const { call } = await start(t)
-  for (const path of ['Site/2.json', 'Site/2?format=json', 'Site/2.json?format=json']) {
-    const response = await call('PUT', `/DEMO/Infrastructure/${path}`, {}, { accept: 'application/xml' })
-    t.equal(response.status, 200, path)
-    t.match(response.headers.get('content-type'), 'application/json')
-  }
-  const jsonp = await call('PUT', '/DEMO/Infrastructure/Site/2?callback=my.app', {})
-  t.match(jsonp.headers.get('content-type'), 'text/javascript')
-  t.match(await jsonp.text(), /^my\.app\(\{"wType":"Site".*\}\)$/)
-  t.equal((await call('PUT', '/DEMO/Infrastructure/Site/2?callback=alert(1)', {})).status, 400)
-})
-
-t.test('a token without a user is refused', async (t) => {
-  const { sandbox, call } = await start(t)
-  const authorization = `Bearer ${sandbox.issueTokens(null).access_token}`
-  const response = await call('PUT', '/DEMO/Infrastructure/Site/1', {}, { authorization })
-  t.equal(response.status, 403)
-})
-
 t.test('a request that UpdateSite cannot parse changes nothing', async (t) => {
   const { call } = await start(t)
   const put = '/DEMO/Infrastructure/Site/1'
