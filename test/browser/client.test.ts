@@ -170,11 +170,11 @@ t.test('the client in a page', async (t) => {
       t.equal(asked('/site/'), before + 1, 'a write is sent once')
       busy('9')
       const aborted = await first.evaluate(`(async () => {
-      const abort = new AbortController(), startedAt = performance.now()
+      const abort = new AbortController()
       const call = bff.flux('power', { signal: abort.signal, onWait: () => setTimeout(() => abort.abort()) })
-      return [await call.catch(({ name }) => name), performance.now() - startedAt < 1000]
+      return await call.catch(({ name }) => name)
     })()`)
-      t.strictSame(aborted, ['AbortError', true], 'a wait can be aborted')
+      t.equal(aborted, 'AbortError', 'a wait can be aborted')
       await context.setOffline(true)
       t.match(await failureOf(first, 'bff.session()'), { status: 0, code: 'unreachable' })
       await context.setOffline(false)

@@ -2,7 +2,7 @@ import t from 'tap'
 import { launchChromium } from '../helpers/chromium.ts'
 import { startRedis } from '../helpers/redis.ts'
 import type { Passed } from '../helpers/reverse-proxy.ts'
-import { untilReady } from '../helpers/system.ts'
+import { metricsOf, untilReady } from '../helpers/system.ts'
 import { decideOnPage, readFlux, showsState, signInByHand, startHttpsDemo } from './demo.ts'
 import { findLeaks } from './leaks.ts'
 
@@ -68,8 +68,7 @@ t.test('a session on https', async (t) => {
     t.not(records[0], record, 'the new session has a record of its own')
     const [renewed] = (await context.cookies()).filter(({ name }) => name === SESSION)
     t.not(renewed?.value, old?.value)
-    const { port } = new URL(demo.bff.opsUrl)
-    t.match(await (await fetch(`http://127.0.0.1:${port}/metrics`)).text(), /reason="replaced"\} 1\b/)
+    t.match(await metricsOf(demo.bff), /reason="replaced"\} 1\b/)
     t.strictSame(await findLeaks(demo, [page]), [])
   })
 

@@ -1,6 +1,7 @@
 import type { Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { launchChromium } from '../helpers/chromium.ts'
+import { metricsOf } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 import { type Demo, decideOnPage, readFlux, showsState, signInByHand, startDemo } from './demo.ts'
 import { findLeaks, secretsOf, storageOf } from './leaks.ts'
@@ -195,8 +196,7 @@ async function seeBackgroundRefresh(
   const asked = reverseProxy.passed.slice(before).map(({ method, path }) => `${method} ${path}`)
   t.strictSame([...new Set(asked)], ['GET /auth/session'])
   // On a slow machine the one that was seen may have been begun by a read before.
-  await until('one that no request began', async () => {
-    const metrics = await (await fetch(`${bff.opsUrl}/metrics`)).text()
-    return /bff_refresh_total\{trigger="schedule",outcome="granted"\} [1-9]/.test(metrics)
-  })
+  await until('one that no request began', async () =>
+    /bff_refresh_total\{trigger="schedule",outcome="granted"\} [1-9]/.test(await metricsOf(bff)),
+  )
 }

@@ -88,14 +88,12 @@ t.test('a sign-in whose Host is not that of PUBLIC_URL', async (t) => {
 
   await t.test('begun under another host name, it ends signed in at PUBLIC_URL', async (t) => {
     const target = '/auth/login?returnTo=%2F%3Ftab%3D1'
-    for (const _time of [1, 2]) {
-      await page.goto(publicUrl.replace('localhost', '127.0.0.1') + target)
-      await decideOnPage(page, publicUrl)
-      await showsState(page, 'in')
-      t.equal(page.url(), `${publicUrl}/?tab=1`)
-    }
+    await page.goto(publicUrl.replace('localhost', '127.0.0.1') + target)
+    await decideOnPage(page, publicUrl)
+    await showsState(page, 'in')
+    t.equal(page.url(), `${publicUrl}/?tab=1`)
     const started = passed.filter(({ path }) => path === target)
-    t.equal(started.length, 4, 'each time by one redirect')
+    t.equal(started.length, 2, 'by one redirect')
     t.strictSame(
       (await context.cookies()).map(({ name }) => name).sort(),
       ['record', 'session'],

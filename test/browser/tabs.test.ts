@@ -11,7 +11,7 @@ t.test('several tabs of one browser', async (t) => {
   const redis = await startRedis(t)
   const demo = await startRedisDemo(t, browser, redis, 'tabs')
   const { reverseProxy, context, sandbox, records } = demo
-  const tabs = await Promise.all([0, 1, 2, 3, 4].map((at) => openTab(demo, `/?tab=${at}`)))
+  const tabs = await Promise.all([0, 1, 2].map((at) => openTab(demo, `/?tab=${at}`)))
   const [first, second] = tabs as [Page, Page]
   await Promise.all(tabs.map((tab) => showsState(tab, 'out')))
 
@@ -47,17 +47,16 @@ t.test('several tabs of one browser', async (t) => {
         await tab.locator('#accept').waitFor()
       }),
     )
-    t.equal((await context.cookies(reverseProxy.publicUrl)).length, 5, 'each sign-in has a cookie of its own')
+    t.equal((await context.cookies(reverseProxy.publicUrl)).length, 3, 'each sign-in has a cookie of its own')
 
-    for (const at of [3, 0, 4, 1, 2]) {
-      const tab = tabs[at]
-      if (tab === undefined) throw new Error('there are five tabs')
+    for (const at of [2, 0, 1]) {
+      const tab = tabs[at]!
       await decideOnPage(tab, reverseProxy.publicUrl)
       await showsState(tab, 'in')
       t.equal(tab.url(), `${reverseProxy.publicUrl}/?tab=${at}`)
     }
     await Promise.all(tabs.map((tab) => showsState(tab, 'in')))
-    t.equal(signIns(), before + 5)
+    t.equal(signIns(), before + 3)
     t.equal(await records(), 1, 'one browser has one session')
     t.strictSame((await context.cookies()).map(({ name }) => name).sort(), ['record', 'session'])
     t.strictSame(await findLeaks(demo, tabs), [])

@@ -4,42 +4,37 @@ import { decideOnPage, readFlux, showsState, startDemo } from './demo.ts'
 
 const browser = await launchChromium(t)
 
-for (const redirect of ['per-login', 'fixed']) {
-  t.test(
-    `a sign-in by the token flow, ${redirect}: the token is in one request and in no address`,
-    async (t) => {
-      const env = { OAUTH_FLOWS: 'code,token', OAUTH_REDIRECT: redirect, ACCESS_LOG: 'off' }
-      const demo = await startDemo(t, browser, { env })
-      const { reverseProxy, sandbox, context } = demo
-      sandbox.faults.set({ state: 'echo' })
-      const page = await context.newPage()
-      const seen: string[] = []
-      page.on('framenavigated', (frame) => seen.push(frame.url()))
-      await page.goto(`${reverseProxy.publicUrl}/auth/login?flow=token&returnTo=%2F%3Ftab%3D1`)
-      await decideOnPage(page, reverseProxy.publicUrl)
-      await showsState(page, 'in')
-      t.equal(page.url(), `${reverseProxy.publicUrl}/?tab=1`)
-      t.equal(await readFlux(page), 200)
-      const bearer = sandbox.journal.entries({ endpoint: 'resource' })[0]?.headers.authorization
-      const token = String(bearer).replace('Bearer ', '')
-      t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
+t.test('in a sign-in by the token flow the token is in one request and in no address', async (t) => {
+  const env = { OAUTH_FLOWS: 'code,token', ACCESS_LOG: 'off' }
+  const demo = await startDemo(t, browser, { env })
+  const { reverseProxy, sandbox, context } = demo
+  sandbox.faults.set({ state: 'echo' })
+  const page = await context.newPage()
+  const seen: string[] = []
+  page.on('framenavigated', (frame) => seen.push(frame.url()))
+  await page.goto(`${reverseProxy.publicUrl}/auth/login?flow=token&returnTo=%2F%3Ftab%3D1`)
+  await decideOnPage(page, reverseProxy.publicUrl)
+  await showsState(page, 'in')
+  t.equal(page.url(), `${reverseProxy.publicUrl}/?tab=1`)
+  t.equal(await readFlux(page), 200)
+  const bearer = sandbox.journal.entries({ endpoint: 'resource' })[0]?.headers.authorization
+  const token = String(bearer).replace('Bearer ', '')
+  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0)
 
-      const posted = reverseProxy.passed.filter(({ method }) => method === 'POST')
-      t.strictSame(
-        posted.map(({ path, status }) => [/^\/auth\/callback\/[\w-]{43}$/.test(path), status]),
-        [[true, 200]],
-        'one request carries the token',
-      )
-      for (const { url } of reverseProxy.passed) t.notMatch(url, token)
-      await page.goBack()
-      t.notMatch(page.url(), token)
-      await page.goForward()
-      t.notMatch(page.url(), token)
-      t.strictSame(demo.complaints, [])
-      await page.close()
-    },
+  const posted = reverseProxy.passed.filter(({ method }) => method === 'POST')
+  t.strictSame(
+    posted.map(({ path, status }) => [/^\/auth\/callback\/[\w-]{43}$/.test(path), status]),
+    [[true, 200]],
+    'one request carries the token',
   )
-}
+  for (const { url } of reverseProxy.passed) t.notMatch(url, token)
+  await page.goBack()
+  t.notMatch(page.url(), token)
+  await page.goForward()
+  t.notMatch(page.url(), token)
+  t.strictSame(demo.complaints, [])
+  await page.close()
+})
 
 t.test('what goes wrong in a sign-in by the token flow', async (t) => {
   const demo = await startDemo(t, browser, { env: { OAUTH_FLOWS: 'token' } })

@@ -3,7 +3,7 @@
 import { randomInt } from 'node:crypto'
 import { once } from 'node:events'
 import { Server as HttpServer } from 'node:http'
-import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
 import type { Teardown } from './child.ts'
 
 /**
@@ -54,6 +54,17 @@ export function portOfUrl(url: string | URL): number {
   const { port, protocol } = new URL(url)
   if (port !== '') return Number(port)
   return protocol === 'https:' ? 443 : 80
+}
+
+/** Whether something on 127.0.0.1 takes connections at this port. */
+export function accepts(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1', () => {
+      socket.destroy()
+      resolve(true)
+    })
+    socket.once('error', () => resolve(false))
+  })
 }
 
 function isFree(port: number): Promise<boolean> {

@@ -10,7 +10,7 @@ import { type Answer, type Browser, createBrowser } from './browser.ts'
 import type { Teardown } from './child.ts'
 import { checkResponsesOf } from './documented.ts'
 import { freePort } from './ports.ts'
-import type { LogLine, ServerProcess } from './server-process.ts'
+import type { ServerProcess } from './server-process.ts'
 import { until } from './wait.ts'
 
 /** The secret has characters that a form must encode, so a wrong encoding is refused. */
@@ -119,12 +119,6 @@ export async function untilReady(server: Ops): Promise<void> {
 /** All metrics as the server prints them. */
 export async function metricsOf({ opsUrl }: Ops): Promise<string> {
   return await (await fetch(`${opsUrl}/metrics`)).text()
-}
-
-/** The lines of a log that have this event. */
-export function eventsIn(log: string, event: string): LogLine[] {
-  const lines = log.split('\n').filter((line) => line.includes(`"event":"${event}"`))
-  return lines.map((line) => JSON.parse(line) as LogLine)
 }
 
 /** Submits the user's decision at the authorization server. Returns the URL of the redirect back. */
