@@ -40,45 +40,6 @@ async function records(redis: RedisServer): Promise<string[]> {
 // Most of the time is spent waiting.
 t.jobs = 3
 
-t.test('a lease whose reply is lost leads to one presentation, without delay', async (t) => {
-  const { way, sandbox, bff, other } = await start(t)
-  const browser = await signInExpired(bff, sandbox)
-  const held = way.holdAnswers(scriptSha('begin-refresh'))
-  const answer = await browser.fetch('/flux/a')
-  t.ok(held.wasMet())
-  t.equal(answer.status, 503)
-  t.match(answer.json(), { code: 'store_unavailable' })
-  held.release()
-  await until('both replicas', async () => {
-    const statuses = await Promise.all(
-      [browser, through(other, browser)].map(async (one) => (await one.fetch('/flux/a')).status),
-    )
-    return statuses.every((status) => status === 200)
-  })
-  t.equal(presentations(sandbox).length, 1)
-  t.equal(sandbox.counters().reuseDetected, 0)
-})
-
-t.test(
-  'new tokens whose store reply is lost are served by other replicas and not refreshed again',
-  async (t) => {
-    const { way, sandbox, bff, other } = await start(t)
-    const browser = await signInExpired(bff, sandbox)
-    const held = way.holdAnswers(scriptSha('replace-tokens'))
-    t.equal((await browser.fetch('/flux/a')).status, 503, 'here the record cannot be read')
-    t.ok(held.wasMet())
-    t.equal((await through(other, browser).fetch('/flux/a')).status, 200, 'they are in the store')
-    held.release()
-    await untilReady(bff)
-    await until('nothing is unsaved', () => bff.log().includes('refresh.saved_late'))
-    t.match(bff.log(), /"event":"refresh.saved_late","result":"replaced"/)
-    for (const one of [browser, through(other, browser)]) t.equal((await one.fetch('/flux/a')).status, 200)
-    t.equal(presentations(sandbox).length, 1)
-    t.equal(sandbox.counters().reuseDetected, 0)
-    t.equal(sandbox.journal.entries({ endpoint: 'revoke' }).length, 0)
-  },
-)
-
 t.test(
   'a nonce claim whose reply is lost shows a page, redeems no code and causes no redirect loop',
   async (t) => {

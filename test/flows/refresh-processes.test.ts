@@ -4,7 +4,7 @@ import { startRedis } from '../helpers/redis.ts'
 import { presentations, through } from '../helpers/replicas.ts'
 import { startServer } from '../helpers/server-process.ts'
 import { platformEnv, signIn, startSandbox } from '../helpers/system.ts'
-import { elapsed } from '../helpers/wait.ts'
+import { elapsed, until } from '../helpers/wait.ts'
 
 t.jobs = 3
 
@@ -53,17 +53,19 @@ t.test('replicas that are killed or stopped during background refreshes lose no 
   lost.release()
   t.ok(underWay > 0 && underWay < SESSIONS, `${underWay} refreshes were under way at the kill`)
 
-  await elapsed(LIFE_SECONDS * 1_000 + TOKEN_TIMEOUT_MS + 6_000)
-  const answers = await Promise.all(
-    browsers.map(async (browser) => (await through(stays, browser).fetch('/flux/temperature')).status),
-  )
-  const gone = answers.filter((status) => status !== 200)
+  // The next tokens live long, so that a slow machine is done with all refreshes at some time.
+  sandbox.faults.set({ tokenLifeSeconds: 3_600 })
+  let statuses: number[] = []
+  await until('all other sessions are served', async () => {
+    const here = browsers.map((browser) => through(stays, browser).fetch('/flux/temperature'))
+    statuses = (await Promise.all(here)).map(({ status }) => status)
+    return statuses.filter((status) => status !== 200).length <= underWay
+  })
   // 503: it is not yet certain that the process that was killed will not be granted.
   t.strictSame(
-    gone.filter((status) => status !== 401 && status !== 503),
+    statuses.filter((status) => ![200, 401, 503].includes(status)),
     [],
   )
-  t.ok(gone.length <= underWay, `${gone.length} sessions of ${SESSIONS} are gone`)
   const sent = presentations(sandbox).map(({ form }) => form?.refresh_token)
   const again = sent.length - new Set(sent).size
   t.ok(again <= underWay, `${again} refresh tokens were presented again, in doubt`)

@@ -1,7 +1,6 @@
-import { connect } from 'node:net'
 import t from 'tap'
 import { type Child, type Teardown, waitForOutput } from '../helpers/child.ts'
-import { freePort } from '../helpers/ports.ts'
+import { accepts, freePort } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { runServer, SERVER_ENV, startBuilt } from '../helpers/server-process.ts'
 import { elapsed, until } from '../helpers/wait.ts'
@@ -25,14 +24,6 @@ async function beginStart(t: Teardown, redisUrl: string): Promise<Starting> {
   })
   await until('health checks', () => accepts(opsPort))
   return { url: `http://127.0.0.1:${port}`, child, isOpen: () => accepts(port) }
-}
-
-function accepts(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1')
-    socket.on('connect', () => resolve(true)).on('error', () => resolve(false))
-    socket.on('connect', () => socket.destroy())
-  })
 }
 
 t.test('no call is refused because it came before the connection to Redis', async (t) => {
