@@ -6,8 +6,7 @@ import { openApi, parameters } from '../../src/http/openapi.ts'
 import { createServer } from '../../src/http/server.ts'
 import { createLog } from '../../src/log.ts'
 import { configOf } from '../config/environment.ts'
-import { shared } from '../helpers/shared.ts'
-import type { Bff } from '../helpers/system.ts'
+import { type Bff, startBff, startSandbox } from '../helpers/system.ts'
 
 /** Each operation that the description names, with its path as it stands there. */
 async function described(bff: Bff): Promise<string[]> {
@@ -17,22 +16,37 @@ async function described(bff: Bff): Promise<string[]> {
     .sort()
 }
 
-const both = (path: string) => [`GET ${path}`, `HEAD ${path}`]
 const ALWAYS = [
-  ...['/auth/client.d.ts', '/auth/client.js', '/auth/session', '/openapi.json'].flatMap(both),
-  ...['/flux/{fluxId}', '/flux/{wac}/{fluxId}'].flatMap(both),
-  ...['GET /auth/login', 'POST /auth/logout', 'POST /auth/session', 'POST /site', 'POST /site.json'],
-  ...['PUT /site/{siteId}', 'PUT /site/{wac}/{siteId}'],
+  'GET /auth/client.d.ts',
+  'GET /auth/client.js',
+  'GET /auth/login',
+  'GET /auth/session',
+  'GET /flux/{fluxId}',
+  'GET /flux/{wac}/{fluxId}',
+  'GET /openapi.json',
+  'HEAD /auth/client.d.ts',
+  'HEAD /auth/client.js',
+  'HEAD /auth/session',
+  'HEAD /flux/{fluxId}',
+  'HEAD /flux/{wac}/{fluxId}',
+  'HEAD /openapi.json',
+  'POST /auth/logout',
+  'POST /auth/session',
+  'POST /site',
+  'POST /site.json',
+  'PUT /site/{siteId}',
+  'PUT /site/{wac}/{siteId}',
 ]
 
 for (const [env, more] of [
+  [{}, ['GET /auth/callback/{nonce}']],
   [{ OAUTH_REDIRECT: 'fixed' }, ['GET /auth/callback']],
   [{ OAUTH_FLOWS: 'code,password' }, ['GET /auth/callback/{nonce}', 'POST /auth/password']],
   [{ OAUTH_FLOWS: 'token' }, ['GET /auth/callback/{nonce}', 'POST /auth/callback/{nonce}']],
   [{ OAUTH_FLOWS: 'token', OAUTH_REDIRECT: 'fixed' }, ['GET /auth/callback', 'POST /auth/callback/{nonce}']],
 ] as const) {
   t.test(`OpenAPI lists exactly the served operations: ${JSON.stringify(env)}`, async (t) => {
-    const { bff } = await shared({ ...env })
+    const bff = await startBff(t, await startSandbox(t), { ...env })
     const operations = await described(bff)
     t.strictSame(operations, [...ALWAYS, ...more].sort())
     for (const operation of operations) {
@@ -45,14 +59,14 @@ for (const [env, more] of [
 }
 
 t.test('OpenAPI has the version of package.json', async (t) => {
-  const { bff } = await shared()
+  const bff = await startBff(t, await startSandbox(t))
   const { info } = (await bff.browser().fetch('/openapi.json')).json() as { info: { version: string } }
   const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8')
   t.equal(info.version, (JSON.parse(text) as { version: string }).version)
 })
 
 t.test('405 allows exactly the methods that OpenAPI lists for a path', async (t) => {
-  const { bff } = await shared({ OAUTH_FLOWS: 'code,token,password' })
+  const bff = await startBff(t, await startSandbox(t), { OAUTH_FLOWS: 'code,token,password' })
   const { paths } = (await bff.browser().fetch('/openapi.json')).json() as { paths: Record<string, object> }
   for (const [path, methods] of Object.entries(paths)) {
     // For other methods this may be a file of the app.
@@ -91,7 +105,7 @@ t.test('a route is declared once: its description and the 405 of other methods f
 
 t.test('OpenAPI makes the session optional where the application reads by itself', async (t) => {
   const env = { OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: '*' }
-  const { bff } = await shared(env)
+  const bff = await startBff(t, await startSandbox(t), env)
   const { paths } = (await bff.browser().fetch('/openapi.json')).json() as {
     paths: Record<string, { get: { security: object[] } }>
   }

@@ -149,6 +149,15 @@ t.test(
       isProblem(t, answer, 400, code, what)
       t.strictSame(answer.setCookies, [], what)
     }
+    const raw = { method: 'POST', body: JSON.stringify(arrival.members) }
+    for (const [options, status, code] of [
+      [{ headers: { 'sec-fetch-site': 'cross-site' } }, 403, 'cross_origin'],
+      [{ headers: { origin: 'https://evil.test' } }, 403, 'cross_origin'],
+      [{ headers: { 'content-type': 'text/plain' } }, 415, 'unsupported_media_type'],
+      [{ body: JSON.stringify({ access_token: 'x'.repeat(17_000) }) }, 413, 'payload_too_large'],
+    ] as const) {
+      isProblem(t, await postFragment(browser, arrival, { ...raw, ...options }), status, code, code)
+    }
     t.equal(browser.cookies.get('session')!.value, before, 'the session before lives on')
     t.equal((await browser.fetch('/flux/a')).status, 200)
 

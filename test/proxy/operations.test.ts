@@ -6,8 +6,6 @@ import { makeFolder } from '../helpers/watchdog.ts'
 import { ask, field, OWN, problemOf } from '../http/wire.ts'
 import { JSON_TYPE, proxyCaller } from './proxy-caller.ts'
 
-const OBJECT = { type: 'object', additionalProperties: false }
-const TEXT = { type: 'string' }
 const THING = { path: '/{wac}/things/{thingId}', parameters: { thingId: 'id' } }
 
 const OPERATIONS = {
@@ -39,7 +37,12 @@ const OPERATIONS = {
     parameters: { buildingId: 'integer' },
     body: {
       set: { wType: 'UpdateBuilding', buildingID: '{buildingId}', wac: '{wac}' },
-      schema: { ...OBJECT, required: ['name'], properties: { name: TEXT, height: { type: 'number' } } },
+      schema: {
+        type: 'object',
+        additionalProperties: false,
+        required: ['name'],
+        properties: { name: { type: 'string' }, height: { type: 'number' } },
+      },
     },
   },
   PatchThing: { method: 'PATCH', ...THING, body: 'any' },
@@ -432,16 +435,17 @@ t.test('metrics, log and OpenAPI know an operation by its name', async (t) => {
 t.test(
   'OpenAPI has the schema of each body, whatever the operation is called and however it refers to itself',
   async (t) => {
-    const tree = { ...OBJECT, properties: { child: { $ref: '#/$defs/tree' } } }
+    const object = { type: 'object', additionalProperties: false }
+    const tree = { ...object, properties: { child: { $ref: '#/$defs/tree' } } }
     const operations = {
       // As the schemas of UpdateSite.
       SiteUpdate: {
-        ...OBJECT,
+        ...object,
         properties: { name: { $ref: '#/definitions/name' } },
-        definitions: { name: TEXT },
+        definitions: { name: { type: 'string' } },
       },
-      SiteUpdateIn: { ...OBJECT, properties: { tree: { $ref: '#/$defs/tree' } }, $defs: { tree } },
-      SiteUpdateWithTarget: { ...OBJECT, properties: { again: { $ref: '#' } } },
+      SiteUpdateIn: { ...object, properties: { tree: { $ref: '#/$defs/tree' } }, $defs: { tree } },
+      SiteUpdateWithTarget: { ...object, properties: { again: { $ref: '#' } } },
     }
     const declared = Object.entries(operations).map(([name, schema]) => [
       name,

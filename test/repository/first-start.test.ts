@@ -8,6 +8,7 @@ import { type Child, startChild, waitForOutput } from '../helpers/child.ts'
 import { codeBlock, codeBlocks } from '../helpers/documentation.ts'
 import { freePort } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
+import { signIn } from '../helpers/system.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
@@ -72,15 +73,7 @@ t.test('the printed commands start a server with .env.example, over Redis and th
   )
 
   const browser = createBrowser(`http://localhost:${ports[3000]}`)
-  const login = await browser.navigate('/auth/login?returnTo=/')
-  t.equal(login.status, 303, login.text)
-  const form = new URLSearchParams({ username: 'alice', password: 'wonderland', decision: 'accept' })
-  const accepted = await fetch(String(login.headers.location), {
-    method: 'POST',
-    body: form,
-    redirect: 'manual',
-  })
-  const back = await browser.navigate(accepted.headers.get('location') ?? '', { from: 'cross-site' })
+  const back = await signIn(browser, { url: String(sandboxUrl) })
   t.equal(back.status, 303, back.text)
   t.match((await browser.fetch('/auth/session')).json(), { authenticated: true })
 

@@ -7,6 +7,7 @@ import { waitForOutput } from '../helpers/child.ts'
 import { freePort } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startBuilt } from '../helpers/server-process.ts'
+import { signIn } from '../helpers/system.ts'
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url))
 
@@ -49,13 +50,7 @@ t.test('the programs of docker-compose.yml sign in, read, and show what the plat
   const browser = createBrowser(publicUrl)
   const page = await browser.navigate('/')
   t.match(page.text, /Token handler demo/)
-  const login = await browser.navigate('/auth/login')
-  const accepted = await fetch(String(login.headers.location), {
-    method: 'POST',
-    body: new URLSearchParams({ username: 'alice', password: 'wonderland', decision: 'accept' }),
-    redirect: 'manual',
-  })
-  await browser.navigate(String(accepted.headers.get('location')), { from: 'cross-site' })
+  await signIn(browser, { url: 'the sandbox of the compose file' })
   const { sessionId } = (await browser.fetch('/auth/session')).json() as { sessionId: string }
   const headers = { traceparent: `00-${sessionId.padStart(32, '0')}-0000000000000001-00` }
   t.equal((await browser.fetch('/flux/temperature', { headers })).status, 200)

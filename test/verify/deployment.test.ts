@@ -37,32 +37,23 @@ t.test('the server accepts the settings of the Debian deployment, once the secre
 })
 
 t.test(
-  'systemd waits for the drain and the stop, and nginx ends idle connections before the drain ends',
+  'the unit restarts for ever, waits for drain and stop, and limits what the process may do',
   async (t) => {
     const stop = numberIn(example, /^SHUTDOWN_SECONDS=(\d+)$/m)
     t.ok(numberIn(unit, /^TimeoutStopSec=(\d+)$/m) >= delay + stop + 5)
     const nginx = read('deploy/nginx/token-handler-bff.conf')
-    t.ok(numberIn(nginx, /^ *keepalive_timeout (\d+)s;$/m) < delay)
-  },
-)
-
-t.test(
-  'systemd starts a replica again for ever, because it exits if Redis refuses its credentials',
-  async (t) => {
-    // Defaults of systemd: it gives up after five starts within ten seconds.
+    t.ok(numberIn(nginx, /^ *keepalive_timeout (\d+)s;$/m) < delay, 'idle connections end before the drain')
+    // The server exits if Redis refuses its credentials. Systemd gives up after five starts within ten seconds.
     t.ok(5 * numberIn(unit, /^RestartSec=(\d+)$/m) > 10)
+    for (const setting of [
+      ...['LimitCORE=0', 'UMask=0077', 'SystemCallFilter=@system-service', 'SystemCallErrorNumber=EPERM'],
+      ...['SystemCallArchitectures=native', 'RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX'],
+      ...['CapabilityBoundingSet=', 'NoNewPrivileges=yes', 'ProtectSystem=strict', 'PrivateDevices=yes'],
+    ]) {
+      t.ok(unit.split('\n').includes(setting), setting)
+    }
   },
 )
-
-t.test('the unit writes no core dump and limits the calls and the files of the process', async (t) => {
-  for (const setting of [
-    ...['LimitCORE=0', 'UMask=0077', 'SystemCallFilter=@system-service', 'SystemCallErrorNumber=EPERM'],
-    ...['SystemCallArchitectures=native', 'RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX'],
-    ...['CapabilityBoundingSet=', 'NoNewPrivileges=yes', 'ProtectSystem=strict', 'PrivateDevices=yes'],
-  ]) {
-    t.ok(unit.split('\n').includes(setting), setting)
-  }
-})
 
 const systemd = findTool('systemd-analyze')
 

@@ -1,11 +1,11 @@
 // The reverse proxies of deploy/ as processes: the real programs with the real files, whose addresses and paths
 // are replaced by those of a test.
 
-import { existsSync, readFileSync, writeFileSync } from 'node:fs'
-import { connect } from 'node:net'
+import { cpSync, existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { createCertificate } from '../helpers/certificate.ts'
 import { startChild, type Teardown } from '../helpers/child.ts'
-import { freePort } from '../helpers/ports.ts'
+import { accepts, freePort } from '../helpers/ports.ts'
 import { toolPath } from '../helpers/redis.ts'
 import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
@@ -19,6 +19,18 @@ export interface Behind {
   /** The replicas are 127.0.0.11, .12 and .13, all with these ports. */
   readonly port: number
   readonly opsPort: number
+}
+
+/** A certificate for this name in the files that `Behind.tls` names, and the certificate to trust. */
+export async function createTlsFiles(name: string): Promise<{ tls: string; ca: string }> {
+  const folder = makeFolder('tls')
+  const { certFile, keyFile } = await createCertificate(folder, `DNS:${name}`)
+  const tls = join(folder, 'app')
+  cpSync(certFile, `${tls}.crt`)
+  cpSync(keyFile, `${tls}.key`)
+  const ca = readFileSync(certFile, 'utf8')
+  writeFileSync(`${tls}.pem`, `${ca}${readFileSync(keyFile, 'utf8')}`)
+  return { tls, ca }
 }
 
 /** A running proxy, on 127.0.0.1. */
@@ -133,14 +145,4 @@ export async function startFront(t: Teardown, name: (typeof FRONTS)[number], beh
   const accessLog = join(folder, ACCESS_LOG)
   const output = () => child.output() + (existsSync(accessLog) ? readFileSync(accessLog, 'utf8') : '')
   return { httpPort: ports.http, httpsPort: ports.https, output }
-}
-
-function accepts(port: number): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1', () => {
-      socket.destroy()
-      resolve(true)
-    })
-    socket.once('error', () => resolve(false))
-  })
 }

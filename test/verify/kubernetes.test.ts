@@ -168,34 +168,34 @@ t.test('probes and scrapes name paths that the server serves, on its ops port', 
   t.strictSame(numbers, { http: TABLE.PORT.default, ops: TABLE.OPS_PORT.default })
 })
 
-t.test('services, disruption budget, autoscaler and network policy select the pods', async (t) => {
-  const labels = deployment.template.metadata.labels
-  t.strictSame(deployment.selector.matchLabels, labels)
-  t.strictSame(find('Service').spec.selector, labels)
-  t.strictSame(find('Service', 'token-handler-bff-ops').spec.selector, labels)
-  t.strictSame(find('PodDisruptionBudget').spec.selector.matchLabels, labels)
-  t.strictSame(find('NetworkPolicy').spec.podSelector.matchLabels, labels)
-  t.match(find('HorizontalPodAutoscaler').spec.scaleTargetRef, {
-    kind: 'Deployment',
-    name: 'token-handler-bff',
-  })
-  t.match(
-    find('Service', 'token-handler-bff-ops').metadata.labels,
-    find('ServiceMonitor').spec.selector.matchLabels,
-  )
-  t.strictSame(
-    find('Service').spec.ports.map((port: { targetPort: string }) => port.targetPort),
-    ['http'],
-    'the public service does not lead to the ops port',
-  )
-})
-
-t.test('the scrape job has the name that the alerts use', async (t) => {
-  const label = find('ServiceMonitor').spec.jobLabel as string
-  const job = find('Service', 'token-handler-bff-ops').metadata.labels[label]
-  const rules = readFileSync(`${FOLDER}/../prometheus/rules.yml`, 'utf8')
-  t.strictSame([...new Set([...rules.matchAll(/job="([^"]*)"/g)].map(([, name]) => name))], [job])
-})
+t.test(
+  'services, disruption budget, autoscaler and network policy select the pods, and scrapes have the job of the alerts',
+  async (t) => {
+    const labels = deployment.template.metadata.labels
+    t.strictSame(deployment.selector.matchLabels, labels)
+    t.strictSame(find('Service').spec.selector, labels)
+    t.strictSame(find('Service', 'token-handler-bff-ops').spec.selector, labels)
+    t.strictSame(find('PodDisruptionBudget').spec.selector.matchLabels, labels)
+    t.strictSame(find('NetworkPolicy').spec.podSelector.matchLabels, labels)
+    t.match(find('HorizontalPodAutoscaler').spec.scaleTargetRef, {
+      kind: 'Deployment',
+      name: 'token-handler-bff',
+    })
+    t.match(
+      find('Service', 'token-handler-bff-ops').metadata.labels,
+      find('ServiceMonitor').spec.selector.matchLabels,
+    )
+    t.strictSame(
+      find('Service').spec.ports.map((port: { targetPort: string }) => port.targetPort),
+      ['http'],
+      'the public service does not lead to the ops port',
+    )
+    const label = find('ServiceMonitor').spec.jobLabel as string
+    const job = find('Service', 'token-handler-bff-ops').metadata.labels[label]
+    const rules = readFileSync(`${FOLDER}/../prometheus/rules.yml`, 'utf8')
+    t.strictSame([...new Set([...rules.matchAll(/job="([^"]*)"/g)].map(([, name]) => name))], [job])
+  },
+)
 
 t.test('the network policy opens each port to one namespace alone', async (t) => {
   const { policyTypes, ingress } = find('NetworkPolicy').spec

@@ -1,15 +1,11 @@
 import { once } from 'node:events'
-import { cpSync, readFileSync, writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type RequestListener, type ServerResponse } from 'node:http'
 import { request as httpsRequest } from 'node:https'
-import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { createCertificate } from '../helpers/certificate.ts'
 import { freePort } from '../helpers/ports.ts'
 import { until } from '../helpers/wait.ts'
-import { makeFolder } from '../helpers/watchdog.ts'
 import { findTool } from '../setup/tools.mjs'
-import { FRONTS, type Front, startFront } from './front.ts'
+import { createTlsFiles, FRONTS, type Front, startFront } from './front.ts'
 
 const NAME = 'app.example.com'
 const WRITES = ['PUT', 'POST', 'PATCH', 'DELETE'] as const
@@ -63,13 +59,7 @@ async function startReplicas(t: Test) {
 
 async function startFronts(t: Test) {
   const replicas = await startReplicas(t)
-  const folder = makeFolder('tls')
-  const { certFile, keyFile } = await createCertificate(folder, `DNS:${NAME}`)
-  const tls = join(folder, 'app')
-  cpSync(certFile, `${tls}.crt`)
-  cpSync(keyFile, `${tls}.key`)
-  const ca = readFileSync(certFile, 'utf8')
-  writeFileSync(`${tls}.pem`, `${ca}${readFileSync(keyFile, 'utf8')}`)
+  const { tls, ca } = await createTlsFiles(NAME)
 
   async function ask({ httpsPort }: Front, method: string, path = '/'): Promise<number | undefined> {
     const body = method === 'GET' || method === 'DELETE' ? undefined : '{"name":"A"}'

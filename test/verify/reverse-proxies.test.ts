@@ -1,22 +1,21 @@
 import { once } from 'node:events'
-import { cpSync, readFileSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { request as httpRequest, type IncomingMessage } from 'node:http'
 import http2 from 'node:http2'
 import { get } from 'node:https'
 import { join } from 'node:path'
 import { connect } from 'node:tls'
 import t, { type Test } from 'tap'
-import { type Browser, createBrowser, isProblem } from '../helpers/browser.ts'
-import { createCertificate } from '../helpers/certificate.ts'
+import { type Browser, cookieHeader, createBrowser, isProblem } from '../helpers/browser.ts'
 import { freePort } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { startLoad } from '../helpers/restart-load.ts'
 import { type LogLine, type ServerProcess, startServer } from '../helpers/server-process.ts'
-import { CLIENT, platformEnv, signIn, startSandbox } from '../helpers/system.ts'
+import { CLIENT, platformEnv, signIn, startSandbox, untilReady } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 import { findTool } from '../setup/tools.mjs'
-import { FRONTS, type Front, startFront } from './front.ts'
+import { createTlsFiles, FRONTS, type Front, startFront } from './front.ts'
 
 const NAME = 'app.example.com'
 const ORIGIN = `https://${NAME}`
@@ -33,13 +32,7 @@ const missing = process.platform === 'linux' ? null : 'needs the loopback addres
 async function startDeployment(t: Test) {
   const redis = await startRedis(t)
   const sandbox = await startSandbox(t, { client: { ...CLIENT, callback: `${ORIGIN}/auth/callback` } })
-  const folder = makeFolder('tls')
-  const { certFile, keyFile } = await createCertificate(folder, `DNS:${NAME}`)
-  const tls = join(folder, 'app')
-  cpSync(certFile, `${tls}.crt`)
-  cpSync(keyFile, `${tls}.key`)
-  const ca = readFileSync(certFile, 'utf8')
-  writeFileSync(`${tls}.pem`, `${ca}${readFileSync(keyFile, 'utf8')}`)
+  const { tls, ca } = await createTlsFiles(NAME)
   const page = makeFolder('page')
   writeFileSync(join(page, 'index.html'), PAGE)
 
@@ -60,7 +53,7 @@ async function startDeployment(t: Test) {
       SHUTDOWN_DELAY_SECONDS: String(DELAY_SECONDS),
       SHUTDOWN_SECONDS: '10',
     })
-    await until('ready', async () => (await fetch(`${replica.opsUrl}/readyz`)).status === 200)
+    await untilReady(replica)
     return replica
   }
   const replicas = [await start(1), await start(2), await start(3)]
@@ -70,10 +63,6 @@ async function startDeployment(t: Test) {
     createBrowser(ORIGIN, { port: httpsPort, ca, localAddress: BROWSER })
   const logs = (): LogLine[] => replicas.flatMap((replica) => replica.logs())
   return { sandbox, ca, start, replicas, fronts, browserAt, logs }
-}
-
-function cookieOf({ cookies }: Browser): string {
-  return [...cookies].map(([name, { value }]) => `${name}=${value}`).join('; ')
 }
 
 /** The head of the answer to a request without TLS. */
@@ -93,7 +82,7 @@ async function readByHttp2({ httpsPort }: Front, ca: string, browser: Browser): 
   const request = session.request({
     ':path': '/auth/session',
     'sec-fetch-site': 'same-origin',
-    cookie: cookieOf(browser).split('; '),
+    cookie: cookieHeader(browser).split('; '),
   })
   let text = ''
   for await (const chunk of request.setEncoding('utf8')) text += chunk
@@ -162,7 +151,7 @@ async function usesFront(
   const options = {
     ...{ host: '127.0.0.1', port: front.httpsPort, servername: NAME, ca, agent: false },
     path: '/flux/temperature',
-    headers: { host: NAME, cookie: cookieOf(browser), 'sec-fetch-site': 'same-origin' },
+    headers: { host: NAME, cookie: cookieHeader(browser), 'sec-fetch-site': 'same-origin' },
   }
   const stream = get(options)
   const [answer] = (await once(stream, 'response')) as [IncomingMessage]
@@ -221,7 +210,7 @@ async function restarts(t: Test, { sandbox, ca, start, replicas, fronts, browser
   )
   const targets = users.map(({ browser, front }) => ({
     url: `https://127.0.0.1:${front.httpsPort}`,
-    headers: { host: NAME, cookie: cookieOf(browser), 'sec-fetch-site': 'same-origin', origin: ORIGIN },
+    headers: { host: NAME, cookie: cookieHeader(browser), 'sec-fetch-site': 'same-origin', origin: ORIGIN },
     tls: { ca, servername: NAME },
   }))
   // One client with a kept connection and one with new connections for each proxy.
