@@ -247,10 +247,12 @@ function createWriter(
   /** What follows from the reply of the store. */
   function conclude(entry: Entry, result: Written, sentAfter: number): void {
     const isRepair = !isPending(entry)
+    // An end that finds nothing may have run before: its reply was lost.
+    const isAgain = isRepair || entry.settle !== null
     const isConfirmed =
       result.kind === 'replaced' ||
       result.kind === 'ended' ||
-      (isRepair && entry.kind === 'end' && result.kind === 'gone')
+      (isAgain && entry.kind === 'end' && result.kind === 'gone')
     if (!isConfirmed) forget(entries, entry)
     else {
       entry.confirmedAfter = sentAfter

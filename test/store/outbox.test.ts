@@ -454,6 +454,12 @@ const ENDS = {
     heal()
     await time.advance(2_000)
   },
+  'a retried end that had succeeded': async ({ store, fail, heal, time, after }, key) => {
+    fail('end', 'unanswered')
+    await after(FAILS_AFTER_MS, store.endUntilTaken(key, { reason: 'logout' }, 600_000))
+    heal()
+    await time.advance(2_000)
+  },
   'the end at a limit': async ({ store, time }, key) => {
     await time.advance(IDLE_MS)
     await store.end(key, { reason: 'logout', ifLimitPassed: true })
