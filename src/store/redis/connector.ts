@@ -4,8 +4,9 @@ import { AbstractConnector } from 'ioredis'
 import type { RedisAddress } from '../../config/redis-url.ts'
 
 /**
- * A connector that handles every error of its socket. ioredis handles one. A TLS handshake that is broken off emits
- * two, and the second would end the process: also on the short connections that a Cluster's client opens by itself.
+ * A connector that handles every error of its socket. ioredis handles one (redis/ioredis#962). A TLS handshake that is
+ * broken off emits two, and the second would end the process: also on the short connections that a Cluster's client opens
+ * by itself.
  */
 export abstract class ErrorHandlingConnector extends AbstractConnector {
   /** Opens the socket; `tls` is null without TLS. */

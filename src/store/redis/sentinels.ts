@@ -53,7 +53,8 @@ interface Waiting {
 /**
  * Follows the master that the Sentinels name: asks each of them every two seconds, and at once when one announces
  * a promotion. A connection to any other server is cut: a superseded master that thaws still calls itself a master.
- * While no Sentinel replies, the connection stays.
+ * While no Sentinel replies, the connection stays. The connector of ioredis leaves a master whose connection hangs only at
+ * one announcement, which can be lost (redis/ioredis#1314).
  */
 export function watchSentinels({
   addresses,
