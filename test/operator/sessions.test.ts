@@ -160,9 +160,6 @@ t.test('a failure has an exit code and a sentence without secrets', async (t) =>
     t.notMatch(ran.stderr, /a-wrong-password|short-a-secret/)
   })
   await Promise.all(runs)
-  const help = await sessions(t, {}, '--help')
-  t.match(help, { code: 0, stderr: '' })
-  t.match(help.lines.join('\n'), /end-all --yes/)
 })
 
 t.test('closing the output of a long list early is no failure', async (t) => {

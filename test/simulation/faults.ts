@@ -74,6 +74,14 @@ const nothing = () => ({})
 const browser = (random: Random, { browsers }: Settings) => ({ browser: random.int(browsers) })
 const ifClocksStep = (weight: number) => (fleet: FleetKind) => (fleet.clocksStep ? weight : 0)
 
+/** The connection breaks before or after the next command of a name. */
+const breaks = (weight: number, when: 'breakBefore' | 'breakAfter') =>
+  kind(weight, command, (deployment, { command }, { index, master, until }) => {
+    const commands = deployment.faults(master, index)[when]
+    commands.add(command)
+    until(deployment.settings.faultsUntilMs, () => void commands.delete(command))
+  })
+
 const KINDS = {
   stall: kind(14, someMs, ({ replicas }, { ms }, { index, until }) => {
     const replica = replicas[index]!
@@ -163,16 +171,8 @@ const KINDS = {
       })
     },
   ),
-  'break-before': kind(6, command, (deployment, { command }, { index, master, until }) => {
-    const { breakBefore } = deployment.faults(master, index)
-    breakBefore.add(command)
-    until(deployment.settings.faultsUntilMs, () => void breakBefore.delete(command))
-  }),
-  'break-after': kind(8, command, (deployment, { command }, { index, master, until }) => {
-    const { breakAfter } = deployment.faults(master, index)
-    breakAfter.add(command)
-    until(deployment.settings.faultsUntilMs, () => void breakAfter.delete(command))
-  }),
+  'break-before': breaks(6, 'breakBefore'),
+  'break-after': breaks(8, 'breakAfter'),
   auth: kind(
     22,
     (random, settings) => ({

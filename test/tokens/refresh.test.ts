@@ -325,9 +325,7 @@ t.test(
 )
 
 t.test('tokens that could not be stored are not served while the store cannot be read', async (t) => {
-  const { time, addReplica, addSession, behave, presentations, request, storeDown } = createVirtualReplicas(t)
-  const holder = addReplica()
-  const key = await addSession(holder, 1, 0)
+  const { time, behave, presentations, request, storeDown, replica: holder, key } = await oneSession(t)
   behave({ kind: 'granted', ms: 500 })
   const asked = request(holder, key)
   await time.settle()
@@ -494,14 +492,11 @@ for (const [shutdownMs, waitsMs] of [
     behave({ kind: 'granted', ms: 60_000 })
     const asked = request(replica, key)
     await time.settle()
-    let stopped = false
-    void replica.tokens.stop().then(() => {
-      stopped = true
-    })
+    const stop = follow(replica.tokens.stop())
     await time.advance(waitsMs - 100)
-    t.notOk(stopped)
+    t.notOk(stop.isOver)
     await time.advance(200)
-    t.ok(stopped)
+    t.ok(stop.isOver)
     t.ok(presentations[0]!.answeredAt <= time.now(), 'its connection is closed')
     t.match(await shared.read(key), { doubts: 1, leaseUntil: 0 }, 'other replicas do not wait for the lease')
     await asked
@@ -511,10 +506,8 @@ for (const [shutdownMs, waitsMs] of [
 t.test(
   'a refresh that gets its lease after the end of a stop presents nothing and releases the lease',
   async (t) => {
-    const setup = createVirtualReplicas(t, { shutdownMs: 7_500 })
-    const { time, addReplica, addSession, presentations, request, shared } = setup
-    const replica = addReplica()
-    const key = await addSession(replica, 1, 0)
+    const setup = await oneSession(t, { shutdownMs: 7_500 })
+    const { time, presentations, request, shared, replica, key } = setup
     const { beginRefresh } = shared
     let answer = (): void => {}
     const held = new Promise<void>((resolve) => {
@@ -526,31 +519,30 @@ t.test(
     }
     const asked = request(replica, key)
     await time.settle()
-    let stopped = false
-    void replica.tokens.stop().then(() => {
-      stopped = true
-    })
+    const stop = follow(replica.tokens.stop())
     await time.advance(6_000)
-    t.notOk(stopped, 'the stop waits for the lease')
+    t.notOk(stop.isOver, 'the stop waits for the lease')
     answer()
     await time.advance(1_000)
-    t.ok(stopped)
+    t.ok(stop.isOver)
     t.strictSame(presentations, [])
     t.match(await shared.read(key), { doubts: 0, leaseUntil: 0 })
     t.match(await asked, { kind: 'wait' })
   },
 )
 
+/** Whether the promise has been fulfilled. */
+function follow(promise: Promise<unknown>): { isOver: boolean } {
+  const state = { isOver: false }
+  void promise.then(() => Object.assign(state, { isOver: true }))
+  return state
+}
+
 /** Makes every write of the store fail until the returned function is called. */
 function refuseWrites(store: SessionStore): () => void {
   const { replaceTokens, beginRefresh, renewLease, releaseLease, end } = store
+  const writes = { replaceTokens, beginRefresh, renewLease, releaseLease, end }
   const refuse = (): Promise<never> => Promise.reject(new StoreUnavailable(new Error('READONLY')))
-  Object.assign(store, {
-    replaceTokens: refuse,
-    beginRefresh: refuse,
-    renewLease: refuse,
-    releaseLease: refuse,
-    end: refuse,
-  })
-  return () => Object.assign(store, { replaceTokens, beginRefresh, renewLease, releaseLease, end })
+  for (const name of Object.keys(writes)) Object.assign(store, { [name]: refuse })
+  return () => Object.assign(store, writes)
 }

@@ -53,11 +53,8 @@ export interface Presentation {
   by: number
   /** Expiry of the access token that was issued with the refresh token. */
   expiresAt: number
-  lifeSeconds: number
-  /** null until the response, and forever if the replica died. */
-  outcome: TokenOutcome['kind'] | null
+  /** Infinite until the response, and forever if the replica died. */
   answeredAt: number
-  rotated: boolean
 }
 
 /** One simulated server process. */
@@ -128,10 +125,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
   t.teardown(() => shared.close())
   const presentations: Presentation[] = []
   const revoked = new Set<string>()
-  const families = new Map<
-    string,
-    { family: number; expiresAt: number; lifeSeconds: number; used: boolean }
-  >()
+  const families = new Map<string, { family: number; expiresAt: number; used: boolean }>()
   const endedFamilies = new Set<number>()
   const replicas: Replica[] = []
   let lastToken = 0
@@ -147,7 +141,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
     lastToken += 1
     const refreshToken = `rt-${lastToken}`
     const expiresAt = time.now() + steps.wall + lifeSeconds * 1_000
-    families.set(refreshToken, { family, expiresAt, lifeSeconds, used: false })
+    families.set(refreshToken, { family, expiresAt, used: false })
     return {
       accessToken: new Secret(`at-${lastToken}`),
       refreshToken: new Secret(refreshToken),
@@ -183,7 +177,6 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
     if (known.used) endedFamilies.add(known.family)
     if (endedFamilies.has(known.family)) return false
     known.used = true
-    presented.rotated = true
     return true
   }
 
@@ -192,19 +185,10 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
       async refresh(refreshToken, { sendBefore, signal }) {
         if (clock.monotonic() >= sendBefore) return NOT_SENT_IN_TIME
         const token = refreshToken.reveal()
-        const { family, expiresAt, lifeSeconds } = families.get(token)!
+        const { family, expiresAt } = families.get(token)!
         const by = replica().id
-        const presented: Presentation = {
-          family,
-          token,
-          at: time.now(),
-          by,
-          expiresAt,
-          lifeSeconds,
-          outcome: null,
-          answeredAt: Number.POSITIVE_INFINITY,
-          rotated: false,
-        }
+        const answeredAt = Number.POSITIVE_INFINITY
+        const presented: Presentation = { family, token, at: time.now(), by, expiresAt, answeredAt }
         presentations.push(presented)
         const behaviour = behave(by)
         const ms = behaviour.ms ?? 0
@@ -216,7 +200,6 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
           decide(presented, late ? { kind: 'in_doubt', rotates: behaviour.kind === 'granted' } : behaviour)
         // A dead process receives no response.
         if (!replica().alive) return await new Promise<TokenOutcome>(() => {})
-        presented.outcome = outcome.kind
         presented.answeredAt = time.now()
         return outcome
       },
@@ -273,9 +256,7 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
     const authorizationServer = serverFor(it)
     const keyring = createKeyring(secrets.map((text) => new Secret(text)))
     const log = createLog('silent')
-    const base = storeFor(it)
-    const ignored = { onRetried() {}, onRestored() {} }
-    const store = createOutbox({ store: base, clock, log, ...ignored })
+    const store = createOutbox({ store: storeFor(it), clock, log, onRetried() {}, onRestored() {} })
     const revoker = createRevoker({ authorizationServer, log })
     const sessions = createSessions({
       store,
