@@ -17,8 +17,9 @@ const NO_RESPONSE_MS = 30_000
 const STOP_WAITS_MS = SHUTDOWN_SECONDS * 1_000 - 3_000
 /** A replica serves a session from memory: the default of SESSION_CACHE_MS. */
 const SESSION_CACHE_MS = 1_000
-/** After a promotion every replica follows within this. */
-const FOLLOW_MS = 4_000
+/** After a promotion every replica follows within this, and no refresh begins for at least the pause. */
+const FOLLOW_MS = 6_000
+const PAUSE_MS = 3_500
 /** How exactly this process knows when something happened, stalls apart. */
 const SLACK_MS = 350
 
@@ -83,8 +84,18 @@ function createFacts({ faults, processes, failovers, stalls, tokenRequests }: Hi
         (fault.replica === null || fault.replica === replica) &&
         overlaps(fault, from, until),
     )
+  /** A process that was frozen, or cut off from Redis, learns of a promotion afterwards. */
+  const held = faults.filter(
+    ({ kind, strikes }) => kind === 'freeze a replica' || strikes === 'network to Redis',
+  )
+  const followedBy = (at: number): number => {
+    const hindering = held.filter((fault) => overlaps(fault, at, at + FOLLOW_MS))
+    return Math.max(at, ...hindering.map(({ until }) => until ?? Number.POSITIVE_INFINITY)) + FOLLOW_MS
+  }
   const failoversIn = (from: number, until: number) =>
-    failovers.filter(({ at, troubleSince }) => at >= from && troubleSince <= until)
+    failovers
+      .map((failover) => ({ ...failover, followedBy: followedBy(failover.at) }))
+      .filter((failover) => failover.followedBy >= from && failover.troubleSince <= until)
 
   return {
     /** The addition to a bound for stalls of the machine between these instants. */
@@ -101,7 +112,7 @@ function createFacts({ faults, processes, failovers, stalls, tokenRequests }: Hi
     redisTrouble: (replica: number, from: number, until: number): boolean =>
       disturbing(replica, 'Redis', from - 5_000, until).length > 0 ||
       disturbing(replica, 'network to Redis', from - 5_000, until).length > 0 ||
-      failoversIn(from - FOLLOW_MS, until).length > 0,
+      failoversIn(from, until).length > 0,
 
     /** When the access token ends that was issued together with this refresh token. */
     expiresAt(token: string): number {
@@ -146,10 +157,10 @@ function checkEndedSessions(history: History, facts: Facts): Violation[] {
     const isLost = facts
       .failoversIn(endedAt - 1_000, sentAt)
       .some(
-        ({ troubleSince, at }) =>
+        ({ troubleSince, followedBy }) =>
           endedAt >= troubleSince - 1_000 &&
-          endedAt <= at + FOLLOW_MS &&
-          sentAt <= at + 2 * FOLLOW_MS + slack,
+          endedAt <= followedBy &&
+          sentAt <= followedBy + FOLLOW_MS + slack,
       )
     if (isLost) continue
     found.set(session, {
@@ -250,6 +261,14 @@ function checkPresentations(history: History, facts: Facts): Violation[] {
 
 /** Why the refresh token of `before` may be presented again by `after`: a documented limit, or null. */
 function limitBehind(before: TokenRequest, after: TokenRequest, facts: Facts): string | null {
+  const limit = documentedLimit(before, after, facts)
+  if (limit !== null) return limit
+  // Nothing was done to its process, but the machine may have held it up for longer than its lease.
+  const [from, until] = [before.arrivedAt, after.arrivedAt]
+  return until - from >= LEASE_MS - 2_000 && facts.slack(from, until) > 2_000 ? 'this machine stalled' : null
+}
+
+function documentedLimit(before: TokenRequest, after: TokenRequest, facts: Facts): string | null {
   const { replica, arrivedAt, deliveredAt, status } = before
   const againAt = after.arrivedAt
   const overAt = deliveredAt ?? before.closedAt ?? Number.POSITIVE_INFINITY
@@ -272,7 +291,6 @@ function limitBehind(before: TokenRequest, after: TokenRequest, facts: Facts): s
   const frozen = facts.frozenIn(...unstored)
   if (isLeaseOver && frozen !== undefined && Math.min(frozen.until, againAt) - frozen.from >= 1_000)
     return 'a process was frozen for longer than its lease'
-  if (isLeaseOver && facts.slack(arrivedAt, againAt) > 2_000) return 'this machine stalled'
 
   const stoppedAt = facts.eventIn('terminated', replica, arrivedAt - SHUTDOWN_SECONDS * 1_000, againAt)
   if (stoppedAt !== undefined && deliveredAt === null && overAt - stoppedAt >= STOP_WAITS_MS - 1_000)
@@ -286,13 +304,12 @@ function limitBehind(before: TokenRequest, after: TokenRequest, facts: Facts): s
   )
     return 'the holder of new tokens was cut off from Redis'
 
-  for (const { at, troubleSince } of facts.failoversIn(arrivedAt - 1_000, againAt)) {
+  for (const { at, troubleSince, followedBy } of facts.failoversIn(arrivedAt - 1_000, againAt)) {
     if (at > againAt + 500) continue
-    const followedBy = at + FOLLOW_MS + facts.slack(at, againAt)
     const storedAt = Math.min(overAt, againAt)
     if (storedAt >= at - 300 && storedAt <= followedBy)
       return 'tokens were stored on a master that another had replaced (0006)'
-    if (arrivedAt < at && overAt > at && againAt >= at + FOLLOW_MS - 500)
+    if (arrivedAt < at && overAt > at && againAt >= at + PAUSE_MS)
       return 'a lease was lost with its master (0006)'
     const gone = [replica, storedAt, at + 8_000] as const
     const isGone =
@@ -352,10 +369,10 @@ function causeOfLoss(history: History, session: Session, lostAt: number, facts: 
   const isOfLastMoment = facts
     .failoversIn(signInBeganAt - 1_000, lostAt)
     .some(
-      ({ troubleSince, at }) =>
-        signedInAt >= troubleSince - 1_000 && signInBeganAt <= at + FOLLOW_MS && at <= lostAt + 500,
+      ({ troubleSince, at, followedBy }) =>
+        signedInAt >= troubleSince - 1_000 && signInBeganAt <= followedBy && at <= lostAt + 500,
     )
-  return isOfLastMoment ? 'a session began in the last moment of a master (0006)' : null
+  return isOfLastMoment ? 'a session began on a master that was replaced (0006)' : null
 }
 
 // Stops and healing

@@ -4,6 +4,7 @@ import { Secret } from '../../src/secret.ts'
 import { createSessionCookies } from '../../src/session/cookies.ts'
 import type { Browser } from '../../test/helpers/browser.ts'
 import { signIn, startBff, startSandbox } from '../../test/helpers/system.ts'
+import { PATIENCE_MS } from '../../test/helpers/wait.ts'
 import { portOf, speak, type WireAnswer } from '../../test/http/wire.ts'
 import { choose, createFuzzer, mix, percentEncoded, QUIET, words } from './fuzzer.ts'
 
@@ -68,6 +69,8 @@ const cookies: fc.Arbitrary<Cookies> = fc.record({
   secondLine: fc.option(fc.nat({ max: 4 }), { freq: 5 }),
 })
 
+const EXAMPLE: Cookies = { route: 'session', pairs: [], secondLine: null }
+
 /** The existing cookies by their origin. */
 type Known = Readonly<Record<CookieValue['of'], string>>
 
@@ -77,9 +80,9 @@ function textOf({ of, change, cut, before, after }: CookieValue, known: Known): 
 
 function headerLines({ pairs, secondLine }: Cookies, known: Known): string[] {
   const join = (some: Cookies['pairs']): string =>
-    some.reduce((line, { name, value, separator }, at) => {
-      return `${line}${at > 0 ? separator : ''}${name}=${textOf(value, known)}`
-    }, '')
+    some
+      .map(({ name, value, separator }, at) => `${at > 0 ? separator : ''}${name}=${textOf(value, known)}`)
+      .join('')
   return secondLine === null
     ? [join(pairs)]
     : [join(pairs.slice(0, secondLine)), join(pairs.slice(secondLine))]
@@ -114,27 +117,16 @@ export const cookieHeaders = createFuzzer<Cookies>({
   name: 'cookies',
   input: cookies,
   // One that no parser takes, which short runs rarely reach.
-  examples: [
-    {
-      route: 'session',
-      pairs: [{ name: 'session', value: { ...PLAIN, after: '\0' }, separator: ';' }],
-      secondLine: null,
-    },
-  ],
+  examples: [{ ...EXAMPLE, pairs: [{ name: 'session', value: { ...PLAIN, after: '\0' }, separator: ';' }] }],
   expects: ['in', 'out', 'refused by the parser', 'signed out', 'logout of nobody', 'sign-in begins'],
   async start(t) {
     const sandbox = await startSandbox(t)
-    const bff = await startBff(t, sandbox, {
-      ...QUIET,
-    })
+    const bff = await startBff(t, sandbox, QUIET)
     const ended = await signedIn()
-    const old = { session: value(ended, 'session'), record: value(ended, 'record') }
+    const [endedSession, endedRecord] = [value(ended, 'session'), value(ended, 'record')]
     await ended.fetch('/auth/logout', { method: 'POST' })
-    const foreign = createSessionCookies({
-      keyring: createKeyring([new Secret('another-secret-than-that-of-the-server')]),
-      publicUrl: 'http://localhost',
-      secure: false,
-    })
+    const keyring = createKeyring([new Secret('another-secret-than-that-of-the-server')])
+    const foreign = createSessionCookies({ keyring, publicUrl: 'http://localhost', secure: false })
     let browser = await signedIn()
 
     async function signedIn(): Promise<Browser> {
@@ -154,8 +146,8 @@ export const cookieHeaders = createFuzzer<Cookies>({
         session: value(browser, 'session'),
         record: value(browser, 'record'),
         login: /=([^;]*)/.exec(begun.setCookies.at(-1)!)![1]!,
-        ended: old.session,
-        'ended record': old.record,
+        ended: endedSession,
+        'ended record': endedRecord,
         foreign: foreign.sign(foreign.newSessionId()),
         none: '',
       }
@@ -208,7 +200,7 @@ export const cookieHeaders = createFuzzer<Cookies>({
         ...lines.map((line) => `Cookie: ${line}`),
       ]
       const bytes = Buffer.from(`${start} HTTP/1.1\r\n${fields.join('\r\n')}\r\n\r\n`, 'latin1')
-      const { answers, rest } = await speak(portOf(bff), bytes, 5_000)
+      const { answers, rest } = await speak(portOf(bff), bytes, PATIENCE_MS)
       if (answers.length > 1 || rest !== '') throw new Error(`more than one answer: ${rest}`)
       return answers[0] ?? null
     }

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import type { Teardown } from '../../test/helpers/child.ts'
 
-export interface FuzzRun {
+interface FuzzRun {
   /** Seed of the first round; a round that breaks a rule reports its own seed. */
   seed: number
   /** Generated inputs at most, besides the examples. */
@@ -10,16 +10,11 @@ export interface FuzzRun {
   forMs: number
 }
 
-export interface FuzzReport {
-  name: string
-  executions: number
-  seconds: number
-  /** Executions by outcome; each fuzzer names its own outcomes. */
-  tally: ReadonlyMap<string, number>
-  /** The smallest input found that breaks a rule, and the seed that finds it again; null where none does. */
-  failure: { seed: number; input: string; message: string } | null
-  /** Expected outcomes that did not occur: the fuzzer has tested nothing. */
-  missing: readonly string[]
+interface FuzzReport {
+  /** How many executions had which outcome. */
+  summary: string
+  /** A broken rule with the smallest input found, and expected outcomes that did not occur. Empty: all is well. */
+  faults: string[]
 }
 
 export interface Fuzzer {
@@ -27,18 +22,15 @@ export interface Fuzzer {
   run(t: Teardown, run: FuzzRun): Promise<FuzzReport>
 }
 
-/** Tests one input: returns the name of the outcome, throws where a rule is broken. */
-export type Check<Input> = (input: Input) => string | Promise<string>
-
-export interface FuzzerParts<Input> {
+interface FuzzerParts<Input> {
   name: string
   input: fc.Arbitrary<Input>
   /** Inputs that broke a rule before, and others worth keeping; they run first, whatever the seed. */
   examples: readonly Input[]
   /** Outcomes that must occur. */
   expects: readonly string[]
-  /** Starts the tested system. */
-  start(t: Teardown): Promise<Check<Input>>
+  /** Starts the tested system. The check of one input returns the name of the outcome, and throws where a rule is broken. */
+  start(t: Teardown): Promise<(input: Input) => string | Promise<string>>
 }
 
 /** Environment of a server without log and without a limit of sign-ins. */
@@ -67,8 +59,6 @@ export function percentEncoded(text: string): string {
 }
 
 const RUNS_A_ROUND = 500
-/** Characters of an input that are printed. */
-const MAX_SHOWN = 2_000
 
 /** A fuzzer over fast-check, in rounds with a seed each. */
 export function createFuzzer<Input>({ name, input, examples, expects, start }: FuzzerParts<Input>): Fuzzer {
@@ -94,47 +84,31 @@ export function createFuzzer<Input>({ name, input, examples, expects, start }: F
       const round = (parameters: fc.Parameters<[Input]>): Promise<fc.RunDetails<[Input]>> =>
         fc.check(property, { ...parameters, interruptAfterTimeLimit: forMs, markInterruptAsFailure: false })
 
-      let details =
-        examples.length === 0
-          ? null
-          : await round({ seed, numRuns: examples.length, examples: examples.map((each) => [each]) })
-      for (let done = 0, at = seed; !details?.failed && done < runs; done += RUNS_A_ROUND, at += 1) {
+      let details = await round({ seed, numRuns: examples.length, examples: examples.map((each) => [each]) })
+      for (let done = 0, at = seed; !details.failed && done < runs; done += RUNS_A_ROUND, at += 1) {
         if (performance.now() - startedAt >= forMs) break
         details = await round({ seed: at, numRuns: Math.min(RUNS_A_ROUND, runs - done) })
       }
+      const seconds = ((performance.now() - startedAt) / 1_000).toFixed(0)
+      const outcomes = [...tally].sort(([, one], [, other]) => other - one).map((each) => each.join(' '))
+      const missing = expects.filter((outcome) => !tally.has(outcome))
       return {
-        name,
-        executions,
-        seconds: (performance.now() - startedAt) / 1_000,
-        tally,
-        failure: details?.failed ? failureOf(details) : null,
-        missing: expects.filter((outcome) => !tally.has(outcome)),
+        summary: `${name}: ${executions} executions in ${seconds} s (${outcomes.join(', ')})`,
+        faults: [
+          ...(details.failed ? failureOf(name, details) : []),
+          ...missing.map((outcome) => `NOT TESTED: no input had the outcome ${outcome}`),
+        ],
       }
     },
   }
 }
 
-function failureOf<Input>({ seed, counterexample, errorInstance }: fc.RunDetails<[Input]>) {
-  const error = errorInstance instanceof Error ? errorInstance : null
-  const cause = error?.cause instanceof Error ? `: ${error.cause.stack}` : ''
-  return {
-    seed,
-    input: fc.stringify(counterexample?.[0]).slice(0, MAX_SHOWN),
-    message: `${error?.message ?? String(errorInstance)}${cause}`,
-  }
-}
-
-/** The report as text: one line, then the findings. */
-export function describe({ name, executions, seconds, tally, failure, missing }: FuzzReport): string {
-  const outcomes = [...tally]
-    .sort(([, one], [, other]) => other - one)
-    .map(([outcome, count]) => `${outcome} ${count}`)
-    .join(', ')
-  const lines = [`${name}: ${executions} executions in ${seconds.toFixed(0)} s (${outcomes})`]
-  if (failure !== null) {
-    lines.push(`  BROKEN: ${failure.message}`, `  input: ${failure.input}`)
-    lines.push(`  again: npm run fuzz -- --only ${name} --seed ${failure.seed}`)
-  }
-  if (missing.length > 0) lines.push(`  NOT TESTED: no input had the outcome ${missing.join(', ')}`)
-  return lines.join('\n')
+function failureOf<Input>(name: string, { seed, counterexample, errorInstance }: fc.RunDetails<[Input]>) {
+  const error = errorInstance instanceof Error ? errorInstance : new Error(String(errorInstance))
+  const cause = error.cause instanceof Error ? `: ${error.cause.stack}` : ''
+  return [
+    `BROKEN: ${error.message}${cause}`,
+    `input: ${fc.stringify(counterexample?.[0]).slice(0, 2_000)}`,
+    `again: npm run fuzz -- --only ${name} --seed ${seed}`,
+  ]
 }

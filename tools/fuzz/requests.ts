@@ -3,6 +3,7 @@ import type { JournalEntry } from '../../sandbox/journal.ts'
 import type { SandboxOptions } from '../../sandbox/settings.ts'
 import type { Teardown } from '../../test/helpers/child.ts'
 import { signIn, startBff, startSandbox } from '../../test/helpers/system.ts'
+import { PATIENCE_MS } from '../../test/helpers/wait.ts'
 import { portOf, type Question, speak } from '../../test/http/wire.ts'
 import { BAD_FLUX, BAD_SITE, BAD_WAC, GOOD } from '../../test/proxy/odd-paths.ts'
 import { choose, createFuzzer, mix, QUIET, words } from './fuzzer.ts'
@@ -80,7 +81,7 @@ const PATH =
   /^\/(?:(?!\.{1,2}\/)[A-Za-z0-9_.~-]{1,64}\/flux\/(?!\.{1,2}\?)[A-Za-z0-9_.~-]{1,128}|(?!\.{1,2}\/)[A-Za-z0-9_.~-]{1,64}\/Infrastructure\/Site\/\d{1,16}|json\/reply\/UpdateSite)(\?[\x21-\x7e]*)?$/
 
 /** Throws unless the headers are of the allow-list, each once, with one of our tokens and no value of the browser in ours. */
-export function checkHeaders({ rawHeaders }: JournalEntry, host: string, tokens: ReadonlySet<string>): void {
+function checkHeaders({ rawHeaders }: JournalEntry, host: string, tokens: ReadonlySet<string>): void {
   const names: string[] = []
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = rawHeaders[at]!.toLowerCase()
@@ -98,14 +99,12 @@ export function checkHeaders({ rawHeaders }: JournalEntry, host: string, tokens:
 }
 
 /** Throws unless the resource server got a documented request, and the one that the browser named. */
-function check(entry: JournalEntry, asked: string, host: string, tokens: ReadonlySet<string>): void {
-  const { url, kind } = entry
+function check({ url, kind, body }: JournalEntry, asked: string): void {
   // A space ends the target.
   const target = splitOnce(asked, ' ')[0]
   if (!PATH.test(url) || url.includes('#')) throw new Error(`not a documented path: ${url}`)
   const [path = '', query = ''] = splitOnce(url, '?')
   if (path !== expectedPath(target)) throw new Error(`not the requested path: ${url}`)
-  checkHeaders(entry, host, tokens)
   const sent = pairs(query)
   for (const [name] of sent) {
     if (/^(access_token|oauth_token)$/i.test(name)) throw new Error(`a token of the browser: ${url}`)
@@ -121,7 +120,7 @@ function check(entry: JournalEntry, asked: string, host: string, tokens: Readonl
   } else if (sent.some(([name]) => name !== 'format' && name !== 'callback')) {
     throw new Error(`a parameter that an update does not have: ${url}`)
   }
-  if (entry.body?.includes(CANARY)) throw new Error(`an unknown member: ${entry.body}`)
+  if (body?.includes(CANARY)) throw new Error(`an unknown member: ${body}`)
 }
 
 /** The upstream path for a request target of the browser, read segment by segment; null where there is none. */
@@ -136,16 +135,9 @@ function expectedPath(target: string): string | null {
 }
 
 export function pairs(query: string): [string, string][] {
-  return query
-    .split('&')
-    .filter((piece) => piece !== '')
-    .map(
-      (piece) =>
-        splitOnce(piece, '=').map((text) => decodeURIComponent(text.replaceAll('+', ' '))) as [
-          string,
-          string,
-        ],
-    )
+  const decode = (text: string): string => decodeURIComponent(text.replaceAll('+', ' '))
+  const pieces = query.split('&').filter((piece) => piece !== '')
+  return pieces.map((piece) => splitOnce(piece, '=').map(decode) as [string, string])
 }
 
 function splitOnce(text: string, mark: string): [string, string] {
@@ -158,12 +150,8 @@ const put = (target: string): Question => ({ method: 'PUT', target, body: '{}' }
 const isVisible = (text: string): boolean => /^[\x21-\x7e]*$/.test(text)
 
 /** A server in front of a sandbox, with a session, and the access tokens that the resource server may get. */
-export async function startSignedIn(
-  t: Teardown,
-  platform: Partial<SandboxOptions>,
-  env: Record<string, string>,
-) {
-  const sandbox = await startSandbox(t, platform)
+export async function startSignedIn(t: Teardown, env = {}, operations: SandboxOptions['operations'] = []) {
+  const sandbox = await startSandbox(t, { operations })
   const bff = await startBff(t, sandbox, { ...QUIET, ...env })
   const browser = bff.browser()
   await signIn(browser, sandbox)
@@ -174,15 +162,12 @@ export async function startSignedIn(
   const { host } = new URL(sandbox.baseUrl)
 
   return {
-    host,
-    tokens,
-    /** Sends the request with the session. What reached the platform, or the status of the response if nothing did. */
-    async send({
-      method = 'GET',
-      target,
-      headers = [],
-      body = '',
-    }: Question): Promise<JournalEntry | number> {
+    /**
+     * Sends the request with the session. Returns what reached the resource server, with headers that are right, or
+     * else the status of the response.
+     */
+    async send(question: Question): Promise<JournalEntry | number> {
+      const { method = 'GET', target, headers = [], body = '' } = question
       sandbox.journal.clear()
       const sendsBody = method !== 'GET' && method !== 'HEAD' && method !== 'DELETE'
       const lines = [
@@ -194,25 +179,24 @@ export async function startSignedIn(
         ...(sendsBody ? ['Content-Type: application/json', `Content-Length: ${body.length}`] : []),
         ...headers.map(([name, text]) => `${name}: ${text}`),
       ]
-      const status = await ask(portOf(bff), method, `${lines.join('\r\n')}\r\n\r\n${sendsBody ? body : ''}`)
+      const bytes = `${lines.join('\r\n')}\r\n\r\n${sendsBody ? body : ''}`
+      const { answers, rest } = await speak(portOf(bff), bytes, PATIENCE_MS)
+      const [answer] = answers
+      // A request that the parser refuses has no known method, so its response has a body even for HEAD.
+      if (answer === undefined || answers.length > 1 || (rest !== '' && method !== 'HEAD'))
+        throw new Error(`responses: ${JSON.stringify(answers)} ${rest}`)
+      const { status } = answer
+      if (status === 500) throw new Error('an internal error')
+      if (status >= 300 && status < 400 && status !== 304) throw new Error(`a redirect: ${status}`)
+      if (answer.headers.has('set-cookie')) throw new Error('a cookie')
       const [entry, ...more] = sandbox.journal.entries()
       if (more.length > 0) throw new Error(`${more.length + 1} requests went upstream`)
-      return entry ?? status
+      if (entry === undefined) return status
+      if (entry.endpoint !== 'resource') throw new Error(`it reached ${entry.endpoint}`)
+      checkHeaders(entry, host, tokens)
+      return entry
     },
   }
-}
-
-/** The status of the one response, which no fault of this server may be. */
-async function ask(port: number, method: string, bytes: string): Promise<number> {
-  const heard = await speak(port, bytes, 5_000)
-  // A request that the parser refuses has no known method, so its response has a body even for HEAD.
-  if (heard.answers.length !== 1 || (heard.rest !== '' && method !== 'HEAD'))
-    throw new Error(`answers: ${JSON.stringify(heard)}`)
-  const [{ status, headers }] = heard.answers as [(typeof heard.answers)[0]]
-  if (status === 500) throw new Error('an internal error')
-  if (status >= 300 && status < 400 && status !== 304) throw new Error(`a redirect: ${status}`)
-  if (headers.has('set-cookie')) throw new Error('a cookie')
-  return status
 }
 
 /** For any request to /flux and /site the resource server gets the documented request that it names, with our token. */
@@ -227,12 +211,11 @@ export const requests = createFuzzer<Question>({
   ],
   expects: ['GetFlux', 'UpdateSite', '400', '404'],
   async start(t) {
-    const { host, tokens, send } = await startSignedIn(t, {}, {})
+    const { send } = await startSignedIn(t)
     return async (given) => {
       const sent = await send(given)
       if (typeof sent === 'number') return String(sent)
-      if (sent.endpoint !== 'resource') throw new Error(`it reached ${sent.endpoint}`)
-      check(sent, given.target!, host, tokens)
+      check(sent, given.target!)
       return String(sent.kind)
     }
   },

@@ -49,7 +49,7 @@ export const returnAddress = createFuzzer({
     return async ({ given, overHttp }) => {
       const path = localPath(given, PUBLIC_URL)
       if (path === null) {
-        const isPlain = /^\/[a-z]+(\/[a-z]+)*$/.test(given) && !/^\/(auth|flux|site)(\/|$)/.test(given)
+        const isPlain = /^\/[a-z]+(\/[a-z]+)*$/.test(given) && !/^\/(auth|flux|site|data)(\/|$)/.test(given)
         if (isPlain) throw new Error('a plain path is refused')
       } else {
         for (const loginError of [undefined, 'access_denied']) {

@@ -43,7 +43,7 @@ export function requireLocal(location: string, publicUrl: string): void {
       throw new Error(`leaves the site: ${location}`)
     for (const path of [pathname, decodeURIComponent(pathname)]) {
       if (/^[/\\]{2}/.test(path)) throw new Error(`another host after decoding: ${location}`)
-      if (/^\/(auth|flux|site)(\/|$)/i.test(path)) throw new Error(`a route of this server: ${location}`)
+      if (/^\/(auth|flux|site|data)(\/|$)/i.test(path)) throw new Error(`a route of this server: ${location}`)
     }
   }
 }

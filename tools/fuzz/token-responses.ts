@@ -2,11 +2,11 @@ import type { Socket } from 'node:net'
 import fc from 'fast-check'
 import type { TokenOutcome } from '../../src/oauth/token-response.ts'
 import { Secret } from '../../src/secret.ts'
+import { PATIENCE_MS } from '../../test/helpers/wait.ts'
 import { bounds, clientOf, rawTokenEndpoint } from '../../test/oauth/raw-token-endpoint.ts'
 import { choose, createFuzzer, mix, words } from './fuzzer.ts'
 
 const CANARY = 'c4n4ry'
-const TIMEOUT_MS = 1_000
 const MAX_BYTES = 65_536
 
 /** A response of the token endpoint. */
@@ -46,7 +46,10 @@ const CODES = words(
 )
 const error = fc.record(
   {
-    error: fc.oneof(fc.constantFrom(...CODES, 'invalid_grant ', '\u001b[2J', 'x'.repeat(200)), odd),
+    error: mix<unknown>(
+      [3, choose([1, 'invalid_grant'], [1, ...CODES, 'invalid_grant ', '\u001b[2J'])],
+      [1, odd],
+    ),
     error_description: odd,
   },
   { requiredKeys: ['error'] },
@@ -90,7 +93,7 @@ const HEADERS = [
 const STATUSES = [201, 202, 204, 206, 301, 302, 304, 307, 403, 404, 408, 429, 500, 502, 504]
 const answer: fc.Arbitrary<TokenAnswer> = fc.record({
   status: mix(
-    [10, choose([6, 200], [4, 400, 401, 503])],
+    [10, choose([5, 200], [4, 400, 401], [1, 503])],
     [2, fc.constantFrom(...STATUSES)],
     [1, fc.integer({ min: 200, max: 999 })],
   ),
@@ -161,29 +164,17 @@ function requireGranted(outcome: TokenOutcome, { body }: TokenAnswer): void {
   if (outcome.kind !== 'granted') return
   const { access_token, refresh_token, expires_in, scope } = parsed(body)!
   const { accessToken, refreshToken, lifeSeconds, scope: granted } = outcome.tokens
-  const expected = {
-    accessToken: access_token,
-    refreshToken: typeof refresh_token === 'string' && refresh_token !== '' ? refresh_token : null,
-    lifeSeconds: lifeOf(expires_in),
-    scope: typeof scope === 'string' ? scope : null,
-  }
-  const found = {
-    accessToken: accessToken.reveal(),
-    refreshToken: refreshToken?.reveal() ?? null,
-    lifeSeconds,
-    scope: granted,
-  }
+  const kept = (text: unknown) => (typeof text === 'string' ? text : null)
+  const expected = [access_token, kept(refresh_token) || null, lifeOf(expires_in), kept(scope)]
+  const found = [accessToken.reveal(), refreshToken?.reveal() ?? null, lifeSeconds, granted]
   if (JSON.stringify(found) !== JSON.stringify(expected)) {
     throw new Error(`granted ${JSON.stringify(found)} instead of ${JSON.stringify(expected)}`)
   }
 }
 
 const EXAMPLE: TokenAnswer = {
-  status: 200,
-  headers: ['Content-Type: application/json'],
+  ...{ status: 200, headers: ['Content-Type: application/json'], framing: 'length', retryAfter: null },
   body: '{"access_token":"at-1","refresh_token":"rt-1","token_type":"bearer"}',
-  framing: 'length',
-  retryAfter: null,
 }
 
 /** Each response of the token endpoint leads to the outcome that decision 0002 names. */
@@ -205,12 +196,7 @@ export const tokenResponses = createFuzzer<TokenAnswer>({
     const token = new Secret('rt-0')
     return async (given) => {
       current = given
-      const startedAt = performance.now()
-      let outcome = await client.refresh(token, bounds(TIMEOUT_MS))
-      // A busy machine explains a single slow one.
-      if ('timedOut' in outcome && outcome.timedOut) outcome = await client.refresh(token, bounds(TIMEOUT_MS))
-      const took = performance.now() - startedAt
-      if (took > 2 * TIMEOUT_MS + 1_000) throw new Error(`it took ${Math.round(took)} ms`)
+      const outcome = await client.refresh(token, bounds(PATIENCE_MS))
       const kinds = permitted(given)
       if (!kinds.includes(outcome.kind)) {
         throw new Error(`${JSON.stringify(outcome)} instead of ${kinds.join(' or ')}`)
