@@ -1,27 +1,29 @@
 import type { RecordKey } from '../store/store.ts'
 
 /**
- * What this process knows of sessions: one entry each, found by the raw value of a verified cookie. An entry is used
- * without a read of the store until an instant that `Entry` itself carries. Reads of one session are shared.
+ * What this process knows of sessions: one entry each, found by the raw value of a verified cookie. An entry may be used
+ * for `trustMs` from the sending of the last read that proved it (proxy/caller.ts): by then what other replicas have
+ * done is seen. What this process has done, `distrust` and `drop` say at once. Reads of one session are shared.
  */
 export interface SessionCache<Entry> {
-  /** Whether it may still be used is for the caller to decide. */
+  /** The entry of a cookie's session, however old: whether it may still be used is for the caller to decide. */
   get(cookie: string): Entry | null
   /** The session of a cookie that was verified before; null if it has to be verified. */
   keyOf(cookie: string): RecordKey | null
   /** Remembers a verified cookie. */
   noteCookie(cookie: string, key: RecordKey): void
+  /** As `get`, by the record key. */
   known(key: RecordKey): Entry | null
   /**
    * The result of a read that proves something now: it was sent after this call or less than `trustMs` ago, and this
    * process has not touched, changed or ended the session since. A read under way is shared if it can do that; else
-   * `send` begins one. `take` runs in the same turn as that check; what it returns is the result.
+   * `send` begins one. `take` makes the result, in the same turn as that check, so no change comes between them.
    */
   read<Result, Taken>(key: RecordKey, read: SharedRead<Result, Taken>): Promise<Taken>
   put(key: RecordKey, entry: Entry | null): void
-  /** No read of this session that was sent before now proves anything. */
+  /** After a touch by this process: reads that were sent before prove nothing, and the entry stays. */
   distrust(key: RecordKey): void
-  /** As `distrust`, and nothing is known of it any more. */
+  /** After a change or an end by this process, or one that may have run: as `distrust`, and the entry goes. */
   drop(key: RecordKey): void
 }
 
@@ -44,7 +46,7 @@ interface Slot<Entry> {
   readonly key: RecordKey
   readonly cookies: Set<string>
   entry: Entry | null
-  /** How often this process has touched, changed or ended the session, or its slot was given away. */
+  /** How often `distrust` or `drop` was called, or the slot given away. A read proves nothing if it has grown since. */
   changes: number
   readonly reads: Partial<Record<'state' | 'session', Read>>
 }
@@ -77,7 +79,7 @@ export function createSessionCache<Entry>({
   function giveAway(slot: Slot<Entry>): void {
     slots.delete(slot.key)
     for (const cookie of slot.cookies) byCookie.delete(cookie)
-    // A change is not told to it any more.
+    // `distrust` would not find it any more, so what its reads show proves nothing.
     slot.changes += 1
   }
 

@@ -7,11 +7,14 @@ import { PATHS } from '../paths.ts'
 export interface VerifiedCookie {
   sessionId: string
   recordKey: string
-  /** Signed under an older secret: to be set again. */
+  /** Signed under an older secret: GET and POST /auth/session set both cookies of the session again. */
   underOlderSecret: boolean
 }
 
-/** Every cookie that this server sets, with its attributes, and what a request's cookies prove. */
+/**
+ * Every cookie that this server sets, with its attributes, and what a request's cookies prove. The session cookie,
+ * `<session id>.<signature>`, and the record cookie last until the browser closes.
+ */
 export interface SessionCookies {
   readonly sessionName: string
   /** Attributes of the session cookie, for @fastify/session, which sets it at a sign-in. */
@@ -19,18 +22,19 @@ export interface SessionCookies {
   newSessionId(): string
   /** The value of the session cookie, signed under the newest secret. */
   sign(sessionId: string): string
-  /** The raw session cookie if the header has it once and with the length of ours, else null; not verified. */
+  /** The raw session cookie if the header has it exactly once and with the length of ours, else null; not verified. */
   read(header: string | undefined): string | null
   /** null unless it has the one form that this server sets and a current secret signed it. */
   verify(value: string): VerifiedCookie | null
   /** `read` and `verify` in one. */
   verifyIn(header: string | undefined): VerifiedCookie | null
   /**
-   * The record key of this browser's session; null without one. The record cookie counts where the session cookie
-   * does not: it is repeated, or missing, because it is `Strict` and the request comes from another site.
+   * The record key of this browser's session; null without one. For sign-in and sign-out alone: the record cookie
+   * counts where the session cookie proves nothing. That one is repeated, not of ours, or missing, because it is `Strict`
+   * and the request comes from another site.
    */
   recordKeyIn(request: FastifyRequest): string | null
-  /** Sets the session cookie to a signed value. */
+  /** Sets the session cookie to a value of `sign`. */
   setSession(reply: FastifyReply, signed: string): void
   /**
    * Sets the record cookie, whose value is the sealed record key. It is `Lax`, so that browsers send it on the redirect
@@ -44,8 +48,8 @@ export interface SessionCookies {
   /** Sets the login cookie of one sign-in; `maxAgeSeconds` 0 clears it. */
   setLogin(reply: FastifyReply, cookie: { id: string; value: string; maxAgeSeconds: number }): void
   /**
-   * Notes for a minute that a sign-in was sent to `PUBLIC_URL`. The note has our host as its `Domain` where a `Domain`
-   * can name it, so browsers at another host name reject the note.
+   * Notes for a minute that a sign-in was sent to `PUBLIC_URL`. This cookie has our host as its `Domain` where a
+   * `Domain` can name it, so browsers at another host name reject it. It proves nothing but the host name.
    */
   noteSentToPublicHost(reply: FastifyReply): void
   /** Removes that note. */
@@ -82,7 +86,7 @@ export function createSessionCookies({
   const common = { path: '/', httpOnly: true, secure } as const
   const strict = { ...common, sameSite: 'strict' } as const
   const lax = { ...common, sameSite: 'lax' } as const
-  // A `__Host-` cookie cannot have a domain. It proves nothing but the host name by which the browser came.
+  // So without our prefix: a `__Host-` cookie cannot have a domain.
   const domain = DOMAIN.test(hostname) ? { domain: hostname } : {}
   const sent = { ...lax, path: PATHS.login, ...domain } as const
 

@@ -25,11 +25,11 @@ export type PageSession =
 
 declare module 'fastify' {
   interface Session {
-    /** undefined without a session cookie of ours. */
+    /** undefined without a session cookie of ours, and in a new session. */
     state?: PageSession
   }
   interface FastifyRequest {
-    /** The session cookie as the browser sent it; null without one of ours. */
+    /** What the session cookie of the request proves; null without one of ours. */
     sessionCookie: VerifiedCookie | null
   }
 }
@@ -39,7 +39,7 @@ interface LibraryStoreOptions {
   sessions: Pick<Sessions, 'find' | 'end'>
   /** What a page may know of a live session. */
   sessionFacts: (session: LiveSession) => object
-  /** The request that asks for a session, for the log. */
+  /** For the log: which request asks for a session now. Of two at once the log names one or none. */
   asking?: ReadonlyMap<RecordKey, RequestInLog>
 }
 
@@ -51,8 +51,8 @@ export async function addCookies(scope: FastifyInstance): Promise<void> {
 }
 
 /**
- * Gives the routes of `scope` the session of the browser's cookie as `request.session`, with its `state`. No route sets
- * or clears the cookie unless it says so.
+ * Gives the routes of `scope` the session of the browser's cookie as `request.session`, with its `state`. The library
+ * leaves the cookie alone here: a route sets or clears it through `cookies`.
  */
 export async function addBrowserSession(
   scope: FastifyInstance,
@@ -65,7 +65,7 @@ export async function addBrowserSession(
   scope.addHook('onRequest', async (request) => {
     const verified = cookies.verifyIn(request.headers.cookie)
     request.sessionCookie = verified
-    // The library clears a cookie that it did not sign like this.
+    // The library clears a cookie whose text is not what `sign` returns now: one under an older secret, or not of ours.
     request.cookies[cookies.sessionName] = verified === null ? '' : cookies.sign(verified.sessionId)
     if (verified !== null) asking.set(verified.recordKey, requestInLog(request))
   })
@@ -142,7 +142,7 @@ export function createLibraryStore({
     await sessions.end(key, 'logout', request === undefined ? {} : { request })
   }
 
-  // The library expects callbacks. It would wait forever for a store that returns promises.
+  // The library expects callbacks: it would wait forever for a store that returns promises.
   return {
     get: (sessionId, done) => void load(sessionId).then((found) => done(null, found as never), done),
     set: (sessionId, _session, done) => void confirm(sessionId).then(() => done(), done),

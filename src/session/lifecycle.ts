@@ -15,119 +15,6 @@ import {
 import { openTokens, sealTokens, type TokenSet } from './sealed-tokens.ts'
 import { END_REASONS, type EndReason, type Found, type LiveSession, passedLimit } from './session.ts'
 
-/** A session that has just ended. Without `request` no single request ended it. */
-interface Ended {
-  key: RecordKey
-  reason: EndReason
-  request?: RequestInLog | undefined
-  /** As the log names the user of the session (`Keyring.digitsOf`). */
-  user?: string | undefined
-}
-
-/** Logs that a session ended, for the server and for the operator's commands. */
-export function logEnded(log: Logger, { key, reason, request, user }: Ended): void {
-  const line = { event: 'session.ended', reason, recordKey: inLog(key), ...request }
-  log.info(user === undefined ? line : { ...line, user }, 'session ended')
-}
-
-/**
- * Ends a session for every replica, or the one that has replaced it, and revokes its tokens in the background. false
- * where there was none to end; with `gen` also where its tokens are of another generation. `successor`: the session that
- * replaces it, which is left; the tokens are not revoked then, since the service calls a token unique for one user and
- * one client (section 5.6). Rejects with `StoreUnavailable`.
- */
-type EndSession = (
-  key: RecordKey,
-  reason: EndReason,
-  more?: { gen?: number; request?: RequestInLog; successor?: RecordKey },
-) => Promise<boolean>
-
-/** More sign-ins of one browser than that are not at it at the same time. */
-const MAX_SUCCESSORS = 8
-
-interface EndSessionOptions {
-  store: Pick<SessionStore, 'read' | 'end' | 'schedule'>
-  keyring: Keyring
-  log: Logger
-  revoke: (tokens: TokenSet) => void
-  onEnded: (ended: Ended) => void
-  /** No known secret opens the tokens, so they cannot be revoked. */
-  onUnreadable: (key: RecordKey) => void
-}
-
-/** The end of sessions alone, for the operator's command line. */
-export function createEndSession(options: EndSessionOptions): EndSession {
-  const { store, keyring, log } = options
-
-  return async function end(key, reason, { gen, request, successor } = {}) {
-    if (gen !== undefined) {
-      const ended = await store.end(key, { reason, gen })
-      return ended.kind === 'ended' && (await conclude(key, ended.tokens, { reason, request }))
-    }
-    let next: RecordKey | null = key
-    for (let hops = 0; next !== null && next !== successor && hops < MAX_SUCCESSORS; hops += 1) {
-      const ended: EndResult = await store.end(next, { reason, successor })
-      if (ended.kind === 'ended') return await conclude(next, ended.tokens, { reason, request })
-      next = ended.kind === 'gone' ? ended.successor : null
-      if (successor !== undefined && next !== successor && next !== null && (await hasEnded(successor)))
-        return false
-    }
-    return false
-  }
-
-  /** If two sign-ins find each other, the session of one has ended already: that sign-in must not end the other's. */
-  async function hasEnded(key: RecordKey): Promise<boolean> {
-    return (await store.read(key)) === null
-  }
-
-  async function conclude(
-    key: RecordKey,
-    tokens: string,
-    { reason, request }: Omit<Ended, 'key'>,
-  ): Promise<true> {
-    const opened = openTokens(keyring, key, tokens)
-    const user = opened?.tokens.user
-    options.onEnded({ key, reason, request, user: user ? keyring.digitsOf(user.id) : undefined })
-    if (opened === null) options.onUnreadable(key)
-    else if (reason !== 'replaced') options.revoke(opened.tokens)
-    // An entry that stays is dropped when it is claimed. An operator's command has no metrics: the replica that claims
-    // the entry counts this end.
-    const done = store.schedule(key, reason === 'operator' ? 0 : null).catch(logDefect(log))
-    // The process of the command ends soon.
-    if (reason === 'operator') await done
-    return true
-  }
-}
-
-function logDefect(log: Logger): (error: unknown) => void {
-  return (error) => {
-    if (!(error instanceof StoreUnavailable))
-      log.error({ event: 'schedule.failed', err: error }, 'the due queue was not updated: please report it')
-  }
-}
-
-/**
- * A session as this client can use it. A refresh token of another `CLIENT_ID` would be refused, and all such sessions would
- * end at once when the variable changes: so they last as long as their access tokens.
- */
-function forClient(session: LiveSession, clientId: string): LiveSession {
-  const { record, tokens } = session
-  const isOwn = record.client === clientId || record.client === ''
-  if (isOwn || tokens.refreshToken === null) return session
-  const endsAt = Math.min(record.endsAt, tokens.expiresAt)
-  return { ...session, record: { ...record, endsAt }, tokens: { ...tokens, refreshToken: null } }
-}
-
-/** The facts of a session that has just begun; instants in epoch milliseconds. */
-export interface NewSession {
-  key: RecordKey
-  record: Pick<SessionRecord, 'flow' | 'createdAt' | 'idleEndsAt' | 'endsAt'>
-  tokens: Pick<TokenSet, 'expiresAt' | 'refreshToken' | 'user'>
-}
-
-/** `changed`: newer tokens are there, or the store does not take these now and tries again. `find` shows what is newest. */
-type Replaced = { kind: 'granted'; session: LiveSession } | { kind: 'changed' } | { kind: 'ended' }
-
 /**
  * The life of sessions in a server process: creates, finds, touches and ends them. fastify-session.ts confirms a new
  * one. The operator's commands end sessions with `createEndSession`. A store that fails is a rejection with
@@ -159,6 +46,38 @@ export interface Sessions {
    * the store fails this rejects, and the end is tried again in the background until the absolute limit.
    */
   endRefused(key: RecordKey, record: SessionRecord, attempt: string): Promise<EndResult['kind']>
+}
+
+/** The facts of a session that has just begun; instants in epoch milliseconds. */
+export interface NewSession {
+  key: RecordKey
+  record: Pick<SessionRecord, 'flow' | 'createdAt' | 'idleEndsAt' | 'endsAt'>
+  tokens: Pick<TokenSet, 'expiresAt' | 'refreshToken' | 'user'>
+}
+
+/** `changed`: newer tokens are there, or the store does not take these now and tries again. `find` shows what is newest. */
+type Replaced = { kind: 'granted'; session: LiveSession } | { kind: 'changed' } | { kind: 'ended' }
+
+/**
+ * Ends a session for every replica, or the one that has replaced it, and revokes its tokens in the background. false
+ * where there was none to end; with `gen` also where its tokens are of another generation. `successor`: the session that
+ * replaces it, which is left; the tokens are not revoked then, since the service calls a token unique for one user and
+ * one client (section 5.6). `key` may then name no session: sign-ins at once find each other by any name that they
+ * share. Rejects with `StoreUnavailable`.
+ */
+type EndSession = (
+  key: RecordKey,
+  reason: EndReason,
+  more?: { gen?: number; request?: RequestInLog; successor?: RecordKey },
+) => Promise<boolean>
+
+/** A session that has just ended. Without `request` no single request ended it. */
+interface Ended {
+  key: RecordKey
+  reason: EndReason
+  request?: RequestInLog | undefined
+  /** As the log names the user of the session (`Keyring.digitsOf`). */
+  user?: string | undefined
 }
 
 interface SessionsOptions {
@@ -219,23 +138,27 @@ export function createSessions(options: SessionsOptions): Sessions {
         noteEnd({ key, reason: limit, request })
         return { kind: 'ended', reason: limit, at: Math.min(record.idleEndsAt, record.endsAt) }
       }
-      // By the store's clock the session lives, so the clock of this process is wrong; or it was just refreshed.
+      // By the store's clock the session lives: the clock of this process is wrong, or the browser has just been active.
     }
     const opened = openTokens(keyring, key, record.tokens)
-    if (opened !== null) {
-      const session = forClient({ key, record, tokens: opened.tokens }, options.clientId)
-      const { endsAt } = session.record
-      if (endsAt === record.endsAt || clock.wall() < endsAt) return { kind: 'live', session }
-      if ((await store.end(key, { reason: 'absolute' })).kind !== 'ended') return await endedBefore(key)
-      noteEnd({ key, reason: 'absolute', request })
-      return { kind: 'ended', reason: 'absolute', at: endsAt }
+    if (opened === null) {
+      // Left in place: a replica that has the secret can read it.
+      log.error(
+        { event: 'session.unreadable', recordKey: inLog(key) },
+        'the tokens of a session cannot be opened: check SESSION_SECRET on all replicas',
+      )
+      return { kind: 'unreadable' }
     }
-    // Left in place: a replica that has the secret can read it.
-    log.error(
-      { event: 'session.unreadable', recordKey: inLog(key) },
-      'the tokens of a session cannot be opened: check SESSION_SECRET on all replicas',
-    )
-    return { kind: 'unreadable' }
+    const session = forClient({ key, record, tokens: opened.tokens }, options.clientId)
+    const { endsAt } = session.record
+    if (endsAt === record.endsAt || clock.wall() < endsAt) return { kind: 'live', session }
+    // The record does not have this limit, so `ifLimitPassed` cannot ask the store's clock.
+    const { kind } = await store.end(key, { reason: 'absolute', gen: record.gen })
+    // A replica with the earlier CLIENT_ID has just refreshed it.
+    if (kind === 'precondition_failed') return await find(key, request)
+    if (kind === 'gone') return await endedBefore(key)
+    noteEnd({ key, reason: 'absolute', request })
+    return { kind: 'ended', reason: 'absolute', at: endsAt }
   }
 
   async function replaceTokens(before: LiveSession, granted: TokenSet, attempt: string): Promise<Replaced> {
@@ -311,5 +234,86 @@ export function createSessions(options: SessionsOptions): Sessions {
       if (ended.kind === 'ended') noteEnd({ key, reason: 'refused' })
       return ended.kind
     },
+  }
+}
+
+/**
+ * A session as this client can use it. A refresh token of another `CLIENT_ID` would be refused, and all such sessions would
+ * end at once when the variable changes: so they last as long as their access tokens.
+ */
+function forClient(session: LiveSession, clientId: string): LiveSession {
+  const { record, tokens } = session
+  if (record.client === clientId || tokens.refreshToken === null) return session
+  const endsAt = Math.min(record.endsAt, tokens.expiresAt)
+  return { ...session, record: { ...record, endsAt }, tokens: { ...tokens, refreshToken: null } }
+}
+
+/** Logs that a session ended, for the server and for the operator's commands. */
+export function logEnded(log: Logger, { key, reason, request, user }: Ended): void {
+  const line = { event: 'session.ended', reason, recordKey: inLog(key), ...request }
+  log.info(user === undefined ? line : { ...line, user }, 'session ended')
+}
+
+/** How many replacements are followed: a browser has no more sign-ins at once. */
+const MAX_SUCCESSORS = 8
+
+interface EndSessionOptions {
+  store: Pick<SessionStore, 'read' | 'end' | 'schedule'>
+  keyring: Keyring
+  log: Logger
+  revoke: (tokens: TokenSet) => void
+  onEnded: (ended: Ended) => void
+  /** No known secret opens the tokens, so they cannot be revoked. */
+  onUnreadable: (key: RecordKey) => void
+}
+
+/** The end of sessions alone, for the operator's command line. */
+export function createEndSession(options: EndSessionOptions): EndSession {
+  const { store, keyring, log } = options
+
+  return async function end(key, reason, { gen, request, successor } = {}) {
+    if (gen !== undefined) {
+      const ended = await store.end(key, { reason, gen })
+      return ended.kind === 'ended' && (await conclude(key, ended.tokens, { reason, request }))
+    }
+    let next = key
+    for (let hops = 0; next !== successor && hops < MAX_SUCCESSORS; hops += 1) {
+      const ended: EndResult = await store.end(next, { reason, successor })
+      if (ended.kind === 'ended') return await conclude(next, ended.tokens, { reason, request })
+      if (ended.kind !== 'gone' || ended.successor === null) return false
+      next = ended.successor
+      // Another sign-in has replaced the session first. If it has also ended ours, it must not lose its own to us.
+      if (successor !== undefined && next !== successor && (await hasEnded(successor))) return false
+    }
+    return false
+  }
+
+  async function hasEnded(key: RecordKey): Promise<boolean> {
+    return (await store.read(key)) === null
+  }
+
+  async function conclude(
+    key: RecordKey,
+    tokens: string,
+    { reason, request }: Omit<Ended, 'key'>,
+  ): Promise<true> {
+    const opened = openTokens(keyring, key, tokens)
+    const user = opened?.tokens.user
+    options.onEnded({ key, reason, request, user: user ? keyring.digitsOf(user.id) : undefined })
+    if (opened === null) options.onUnreadable(key)
+    else if (reason !== 'replaced') options.revoke(opened.tokens)
+    // An entry that stays is dropped when it is claimed. An operator's command has no metrics: the replica that claims
+    // the entry counts this end.
+    const done = store.schedule(key, reason === 'operator' ? 0 : null).catch(logDefect(log))
+    // The process of the command ends soon.
+    if (reason === 'operator') await done
+    return true
+  }
+}
+
+function logDefect(log: Logger): (error: unknown) => void {
+  return (error) => {
+    if (!(error instanceof StoreUnavailable))
+      log.error({ event: 'schedule.failed', err: error }, 'the due queue was not updated: please report it')
   }
 }

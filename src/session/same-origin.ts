@@ -8,6 +8,22 @@ interface OriginHeaders {
   'x-csrf'?: string | string[] | undefined
 }
 
+/**
+ * Whether a request may use the session of the browser that sends it. An `Origin` that differs is refused whatever else
+ * is there. Then `Sec-Fetch-Site` decides where the browser sends it: `none`, as of a typed address, passes on GET and
+ * HEAD only. Without it an exact `Origin` passes, or `X-CSRF: 1`: another origin can send that only after a CORS
+ * preflight, and this server grants none.
+ */
+export function comesFromOwnOrigin(method: string, headers: OriginHeaders, publicUrl: string): boolean {
+  const { origin } = headers
+  if (origin !== undefined && origin !== publicUrl) return false
+  const site = headers['sec-fetch-site']
+  if (site !== undefined) {
+    return site === 'same-origin' || (site === 'none' && (method === 'GET' || method === 'HEAD'))
+  }
+  return origin === publicUrl || headers['x-csrf'] === '1'
+}
+
 /** The problem for a request that `comesFromOwnOrigin` refuses; names the origin that asked and the public one. */
 export function crossOrigin(headers: OriginHeaders, publicUrl: string): Problem {
   return problem(
@@ -48,20 +64,4 @@ function isOrigin(text: unknown): text is string {
 
 function nameOf(site: string | string[]): string {
   return ['cross-site', 'same-site', 'none'].find((known) => known === site) ?? 'unknown'
-}
-
-/**
- * Whether a request may use the session of the browser that sends it. An `Origin` that differs is refused whatever else
- * is there. Then `Sec-Fetch-Site` decides where the browser sends it: `none`, as of a typed address, passes on GET and
- * HEAD only. Without it an exact `Origin` passes, or `X-CSRF: 1`: another origin can send that only after a CORS
- * preflight, and this server grants none.
- */
-export function comesFromOwnOrigin(method: string, headers: OriginHeaders, publicUrl: string): boolean {
-  const { origin } = headers
-  if (origin !== undefined && origin !== publicUrl) return false
-  const site = headers['sec-fetch-site']
-  if (site !== undefined) {
-    return site === 'same-origin' || (site === 'none' && (method === 'GET' || method === 'HEAD'))
-  }
-  return origin === publicUrl || headers['x-csrf'] === '1'
 }

@@ -19,7 +19,7 @@ export interface TokenSet {
 
 interface OpenedTokens {
   tokens: TokenSet
-  /** Sealed under an older secret. */
+  /** Sealed under an older secret, until the next refresh or `npm run sessions -- reseal`. */
   underOlderSecret: boolean
 }
 

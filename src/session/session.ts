@@ -3,8 +3,9 @@ import type { RecordKey, SessionRecord } from '../store/store.ts'
 import type { TokenSet } from './sealed-tokens.ts'
 
 /**
- * Why sessions end, in the words of `login_required`, the log and the metrics. `refused`: the authorization server
- * refused the refresh token, or the resource server refused the only access token.
+ * Why sessions end, in the words of `login_required`, the log and the metrics. `absolute`: also when an access token
+ * expires that this client cannot refresh. `refused`: the authorization server refused the refresh token, or the
+ * resource server refused the only access token.
  */
 export const END_REASONS = ['logout', 'idle', 'absolute', 'refused', 'replaced', 'operator'] as const
 export type EndReason = (typeof END_REASONS)[number]

@@ -61,7 +61,10 @@ export type NewRecord = Pick<SessionRecord, 'tokens' | 'createdAt' | 'endsAt' | 
 
 /** Records of sessions. */
 export interface RecordStore {
-  /** Creates a record of generation 1 that expires after `provisionalMs` unless it is confirmed. Does nothing if it exists. */
+  /**
+   * Creates a record of generation 1 that expires after `provisionalMs` unless it is confirmed. Does nothing if it exists.
+   * Where the clock of this process differs too much, all instants are moved to the store's clock.
+   */
   create(key: RecordKey, record: NewRecord, provisionalMs: number): Promise<void>
   /** Lets a provisional record live until its limits; false if there is none. */
   confirm(key: RecordKey): Promise<boolean>

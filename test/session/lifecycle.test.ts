@@ -3,7 +3,7 @@ import { createKeyring } from '../../src/keyring.ts'
 import { createLog } from '../../src/log.ts'
 import { Secret } from '../../src/secret.ts'
 import { createEndSession, createSessions } from '../../src/session/lifecycle.ts'
-import type { TokenSet } from '../../src/session/sealed-tokens.ts'
+import { sealTokens, type TokenSet } from '../../src/session/sealed-tokens.ts'
 import type { EndReason } from '../../src/session/session.ts'
 import { createMemoryStore } from '../../src/store/memory/store.ts'
 import { createOutbox } from '../../src/store/outbox.ts'
@@ -149,6 +149,29 @@ t.test(
     t.match(await others.find(key), { kind: 'ended', reason: 'absolute', at: tokens.expiresAt })
     t.equal((await sessions.find(key)).kind, 'ended')
     t.strictSame([ended, revoked], [['absolute'], []])
+  },
+)
+
+t.test(
+  'a replica with another CLIENT_ID does not end a session that an earlier replica has just refreshed',
+  async (t) => {
+    const { base, clock, memory, keyring, sessions, sessionsOf, ended, granted } = start(t)
+    const key = newKey()
+    await sessions.create(key, granted(30_000), 'code')
+    await memory.confirm(key)
+    clock.pass(30_000)
+    const newer = granted(30_000)
+    base.read = async (key) => {
+      const record = await memory.read(key)
+      const refresh = { gen: 1, attempt: 'earlier', tokens: sealTokens(keyring, key, newer) }
+      await memory.replaceTokens(key, refresh)
+      return record
+    }
+    t.match(await sessionsOf('another client').find(key), {
+      kind: 'live',
+      session: { record: { gen: 2, endsAt: newer.expiresAt } },
+    })
+    t.strictSame(ended, [])
   },
 )
 
