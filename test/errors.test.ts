@@ -3,7 +3,7 @@ import t from 'tap'
 import { PROBLEM_CODES, Problem, type ProblemCode, problem, unavailable } from '../src/errors.ts'
 import { OTHER_ERROR } from '../src/http/openapi.ts'
 import { StoreUnavailable } from '../src/store/store.ts'
-import { startBff, startSandbox } from './helpers/system.ts'
+import { shared } from './helpers/shared.ts'
 
 /** Codes and statuses are relied upon by browsers: a change here is a breaking change. */
 const STATUS: Record<ProblemCode, number> = {
@@ -140,8 +140,7 @@ t.test('docs/spa.md lists each code under its status', async (t) => {
 })
 
 t.test('OpenAPI knows each code, and names codes of its table under their status', async (t) => {
-  const flows = 'code,token,password,client'
-  const bff = await startBff(t, await startSandbox(t), { OAUTH_FLOWS: flows, CLIENT_FLUX_ALLOWED: '*' })
+  const { bff } = await shared({ OAUTH_FLOWS: 'code,token,password,client', CLIENT_FLUX_ALLOWED: '*' })
   const document = bff.app.server.swagger() as unknown as {
     paths: object
     components: { schemas: { Problem: { properties: { code: { enum: string[] } } } } }

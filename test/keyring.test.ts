@@ -29,6 +29,7 @@ t.test('the newest secret signs, every secret of the list verifies', async (t) =
   t.equal(ring(B, A).verify('value', signature), 'older')
   t.equal(ring(B).verify('value', signature), 'invalid')
   t.equal(ring(B, A).verify('value', ring(B, A).sign('value')), 'newest')
+  t.equal(ring(A, B).verify('value', ring(B, A).sign('value')), 'older', 'in a rolling change')
 })
 
 t.test('a changed or cut signature, or one of another value, is invalid', async (t) => {
@@ -43,10 +44,7 @@ t.test('a changed or cut signature, or one of another value, is invalid', async 
     `${signature}=`,
     signature.toUpperCase(),
     'ü'.repeat(43),
-    ...Array.from(
-      signature,
-      (character, i) => signature.slice(0, i) + other(character) + signature.slice(i + 1),
-    ),
+    ...Array.from(signature, (char, i) => signature.slice(0, i) + other(char) + signature.slice(i + 1)),
   ]
   for (const one of wrong) t.equal(keyring.verify('value', one), 'invalid', one)
   t.equal(keyring.verify('other', signature), 'invalid')
@@ -121,15 +119,10 @@ t.test('a sealed text with any byte changed, cut or added does not open', async 
   for (const text of ['', '.', id, `${id}.`, body, `.${body}`, `AAAAAAAA.${body}`, `${id}${body}`]) {
     t.equal(keyring.open('tokens', text, 'context'), null, text)
   }
-})
-
-t.test('a sealed text opens only in its canonical form', async (t) => {
-  const keyring = ring(A)
   for (const text of ['text', 'text!', 'text!!']) {
-    const sealed = keyring.seal('tokens', text, 'context')
-    t.equal(keyring.open('tokens', sealed, 'context')?.text, text)
     for (const added of ['=', '==', ' ', '\n', '*', '.']) {
-      t.equal(keyring.open('tokens', sealed + added, 'context'), null, JSON.stringify(added))
+      const other = keyring.seal('tokens', text, 'context') + added
+      t.equal(keyring.open('tokens', other, 'context'), null, `not canonical: ${JSON.stringify(added)}`)
     }
   }
 })
@@ -141,23 +134,7 @@ t.test('the newest secret seals, every secret of the list opens', async (t) => {
   t.equal(ring(B).open('tokens', sealed, 'context'), null)
   const again = ring(B, A).seal('tokens', 'text', 'context')
   t.strictSame(ring(B).open('tokens', again, 'context'), { text: 'text', underOlderSecret: false })
-})
-
-t.test('during a rolling change of secrets each replica reads what the others write', async (t) => {
-  // Replicas run the step before and the step after at the same time.
-  const steps = [[A], [A, B], [B, A], [B]]
-  for (const [i, before] of steps.entries()) {
-    const after = steps[i + 1]
-    if (after === undefined) break
-    for (const [writer, reader] of [
-      [ring(...before), ring(...after)],
-      [ring(...after), ring(...before)],
-    ] as const) {
-      // What is as old as the first secret has run out before the last step.
-      t.not(reader.verify('value', writer.sign('value')), 'invalid', `step ${i}`)
-      t.equal(reader.open('tokens', writer.seal('tokens', 'text', 'c'), 'c')?.text, 'text', `step ${i}`)
-    }
-  }
+  t.strictSame(ring(A, B).open('tokens', again, 'context'), { text: 'text', underOlderSecret: true })
 })
 
 t.test('a printed keyring shows no secret', async (t) => {

@@ -1,33 +1,15 @@
 import { rmSync } from 'node:fs'
-import { Writable } from 'node:stream'
 import { pathToFileURL } from 'node:url'
 import { build } from 'esbuild'
 import t from 'tap'
 import { createLog, pathOf } from '../src/log.ts'
 import { Secret } from '../src/secret.ts'
 import { startChild, type Teardown } from './helpers/child.ts'
+import { collectLog } from './helpers/log-lines.ts'
 import { startRedis } from './helpers/redis.ts'
 import { CLIENT, decide, signIn, startBff, startSandbox, untilReady } from './helpers/system.ts'
 import { elapsed } from './helpers/wait.ts'
 import { ask, OWN, portOf, speak } from './http/wire.ts'
-
-function collect() {
-  let text = ''
-  const sink = new Writable({
-    write(chunk, _encoding, done) {
-      text += chunk
-      done()
-    },
-  })
-  return {
-    sink,
-    lines: () =>
-      text
-        .trim()
-        .split('\n')
-        .map((line) => JSON.parse(line) as Record<string, unknown>),
-  }
-}
 
 /** URL of `src/log.ts` as a module for child processes, in a folder that finds the packages. */
 async function buildLog(t: Teardown): Promise<string> {
@@ -45,7 +27,7 @@ async function buildLog(t: Teardown): Promise<string> {
 }
 
 t.test('a line is JSON with a level by name and a time in UTC', async (t) => {
-  const { sink, lines } = collect()
+  const { sink, lines } = collectLog()
   createLog('info', sink).warn({ event: 'x' }, 'told')
   t.match(lines()[0], { level: 'warn', event: 'x', msg: 'told', pid: process.pid })
   t.match(lines()[0]?.time, /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
@@ -114,20 +96,11 @@ t.test('lines of one turn are written together, in pieces that no other process 
 t.test(
   'the log holds the method and path of a request, the status of a response, and no secret',
   async (t) => {
-    const { sink, lines } = collect()
+    const { sink, lines } = collectLog()
     const log = createLog('trace', sink)
-    const req = {
-      method: 'GET',
-      url: '/a?code=planted',
-      id: 'r',
-      headers: { cookie: 'planted' },
-      body: 'planted',
-    }
-    log.info({
-      req,
-      res: { statusCode: 200, headers: { 'set-cookie': 'planted' } },
-      key: new Secret('planted'),
-    })
+    const planted = { headers: { cookie: 'planted', 'set-cookie': 'planted' }, body: 'planted' }
+    const req = { method: 'GET', url: '/a?code=planted', id: 'r', ...planted }
+    log.info({ req, res: { statusCode: 200, ...planted }, key: new Secret('planted') })
     log.info(new Secret('planted') as unknown as object)
     log.info({ deep: [{ er: new Secret('planted') }] }, `${new Secret('planted')}`)
     t.strictSame(lines()[0]?.req, { id: 'r', method: 'GET', path: '/a' })
@@ -139,7 +112,7 @@ t.test(
 t.test(
   'the log holds type, message, code, stack and causes of an error, and no other property',
   async (t) => {
-    const { sink, lines } = collect()
+    const { sink, lines } = collectLog()
     const cause = Object.assign(new RangeError('inner'), { code: 'EINNER', args: ['planted'] })
     const error = Object.assign(new TypeError('outer', { cause }), {
       code: 'EOUTER',
@@ -184,12 +157,16 @@ t.test('the most verbose log of a whole session holds no secret', async (t) => {
     UPSTREAM_TIMEOUT_MS: '300',
   })
   await untilReady(bff)
-  const secrets = new Map<string, string>([
+  const secrets = new Map([
     ['client secret', CLIENT.clientSecret],
     ['client secret, encoded', encodeURIComponent(CLIENT.clientSecret)],
     ['session secret', 'the-first-secret-of-the-tests'],
     ['password of the store', password],
   ])
+  const add = (kind: string, value: unknown) => void secrets.set(`${kind} ${secrets.size}`, String(value))
+  const addCookies = () => {
+    for (const [name, { value }] of browser.cookies) add(`cookie ${name}`, value)
+  }
   const browser = bff.browser()
   const port = portOf(bff)
 
@@ -198,35 +175,26 @@ t.test('the most verbose log of a whole session holds no secret', async (t) => {
       `/auth/login?returnTo=${encodeURIComponent('/app?hidden=return-place')}`,
     )
     const back = new URL(await decide(sandbox, String(start.headers.location)))
-    for (const [name, { value }] of browser.cookies) secrets.set(`cookie ${name} ${secrets.size}`, value)
-    secrets.set(`nonce ${secrets.size}`, new URL(String(start.headers.location)).searchParams.get('state')!)
-    secrets.set(`code ${secrets.size}`, back.searchParams.get('code')!)
+    addCookies()
+    add('nonce', new URL(String(start.headers.location)).searchParams.get('state'))
+    add('code', back.searchParams.get('code'))
     await browser.navigate(`${back.href}&iss=x`, { from: 'cross-site' })
-    for (const [name, { value }] of browser.cookies) secrets.set(`cookie ${name} ${secrets.size}`, value)
+    addCookies()
   }
 
   await walk()
   await browser.fetch('/flux/a?values=2&note=hidden-in-query')
-  await browser.fetch('/site/42', {
-    method: 'PUT',
-    headers: { 'content-type': 'application/json', authorization: 'Bearer hidden-in-header' },
-    body: '{"name":"hidden-in-body"}',
-  })
-  await browser.fetch('/site/42', {
-    method: 'PUT',
-    headers: { 'content-type': 'application/json' },
-    body: '{"name":"hidden-in-body"',
-  })
+  const headers = { 'content-type': 'application/json', authorization: 'Bearer hidden-in-header' }
+  for (const body of ['{"name":"hidden-in-body"}', '{"name":"hidden-in-body"'])
+    await browser.fetch('/site/42', { method: 'PUT', headers, body })
   await browser.fetch('/flux/a?access_token=hidden-in-query')
   await browser.fetch('/auth/callback/hidden-nonce?code=hidden-code&state=hidden-state')
   await speak(
     port,
     'GET /flux/a HTTP/1.1\r\nHost: a\r\nCookie: hidden-in-header\r\nbroken hidden-in-header\r\n\r\n',
   )
-  await ask(port, {
-    target: '/flux/%zz?code=hidden-in-query',
-    headers: [OWN, ['Cookie', 'session=hidden-in-header']],
-  })
+  const odd = [OWN, ['Cookie', 'session=hidden-in-header']] as const
+  await ask(port, { target: '/flux/%zz?code=hidden-in-query', headers: odd })
   sandbox.expireAccessTokens()
   await browser.fetch('/flux/a')
   for (const mode of ['drop', 'html', 'hang', 'refuse'] as const) {
@@ -250,25 +218,16 @@ t.test('the most verbose log of a whole session holds no secret', async (t) => {
 
   for (const { form } of sandbox.journal.entries({ endpoint: 'token' })) {
     for (const name of ['code', 'code_verifier', 'refresh_token']) {
-      if (typeof form?.[name] === 'string') secrets.set(`${name} ${secrets.size}`, form[name])
+      if (form?.[name] !== undefined) add(name, form[name])
     }
   }
   for (const { headers } of sandbox.journal.entries({ endpoint: 'resource' })) {
     const token = headers.authorization?.slice('Bearer '.length)
-    if (token !== undefined) secrets.set(`access token ${secrets.size}`, token)
+    if (token !== undefined) add('access token', token)
   }
   const kinds = [...secrets.keys()].map((name) => name.replace(/ \d+$/, ''))
-  for (const kind of [
-    'code',
-    'code_verifier',
-    'refresh_token',
-    'access token',
-    'nonce',
-    'cookie session',
-    'cookie record',
-  ]) {
-    t.ok(kinds.includes(kind), `the walk has met a ${kind}`)
-  }
+  const met = ['code', 'code_verifier', 'refresh_token', 'access token', 'nonce', 'cookie session']
+  for (const kind of [...met, 'cookie record']) t.ok(kinds.includes(kind), `the walk has met a ${kind}`)
   const log = bff.log()
   t.match(log, /"event":"fault"/, 'the failures of the store are in the log')
   for (const [name, value] of secrets) {

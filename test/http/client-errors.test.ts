@@ -1,163 +1,104 @@
 import net from 'node:net'
 import t from 'tap'
+import { shared } from '../helpers/shared.ts'
 import { type Bff, startBff, startSandbox } from '../helpers/system.ts'
 import { field, portOf, problemOf, readAnswers, speak } from './wire.ts'
 
-type Case = [what: string, bytes: string, status: number, code: string]
-
 const JSON_POST = 'POST /site HTTP/1.1\r\nHost: a\r\nX-CSRF: 1\r\nContent-Type: application/json\r\n'
 
-const CASES: Case[] = [
-  ['an unknown method', 'BREW /flux/a HTTP/1.1\r\nHost: a\r\n\r\n', 400, 'invalid_request'],
-  ['an unknown version', 'GET / HTTP/3.7\r\nHost: a\r\n\r\n', 400, 'invalid_request'],
-  ['the preface of HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n', 400, 'invalid_request'],
-  ['a TLS greeting', '\x16\x03\x01\x02\x00\x01\x00', 400, 'invalid_request'],
-  ['bare line feeds', 'GET /flux/a HTTP/1.1\nHost: a\n\n', 400, 'invalid_request'],
-  ['a blank before a colon', 'GET /flux/a HTTP/1.1\r\nHost : a\r\n\r\n', 400, 'invalid_request'],
-  ['a folded header', 'GET /flux/a HTTP/1.1\r\nHost: a\r\nX: a\r\n b\r\n\r\n', 400, 'invalid_request'],
-  ['a NUL in a header', 'GET /flux/a HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n', 400, 'invalid_request'],
-  ['no Host', 'GET /flux/a HTTP/1.1\r\n\r\n', 400, 'invalid_request'],
-  ['two Hosts', 'GET /flux/a HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n', 400, 'invalid_request'],
-  [
-    'a percent sign that encodes nothing',
-    'GET /flux/%zz HTTP/1.1\r\nHost: a\r\n\r\n',
-    400,
-    'invalid_request',
-  ],
-  [
-    'a path that is not UTF-8',
-    'GET /nothing/%C3%28 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n',
-    400,
-    'invalid_request',
-  ],
-  ['an absolute target', 'GET http://b/flux/a HTTP/1.1\r\nHost: a\r\n\r\n', 400, 'invalid_request'],
-  ['an asterisk as target', 'OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n', 400, 'invalid_request'],
-  ['a fragment', 'GET /flux/a#b HTTP/1.1\r\nHost: a\r\n\r\n', 400, 'invalid_request'],
-  ['CONNECT', 'CONNECT b:443 HTTP/1.1\r\nHost: a\r\n\r\n', 400, 'invalid_request'],
-  [
-    'an unknown expectation',
-    'GET /flux/a HTTP/1.1\r\nHost: a\r\nExpect: sugar\r\n\r\n',
-    400,
-    'invalid_request',
-  ],
-  [
-    'an unknown expectation with a body',
-    `${JSON_POST}Expect: sugar\r\nContent-Length: 3\r\n\r\n{ }`,
-    400,
-    'invalid_request',
-  ],
-  [
-    'Transfer-Encoding with Content-Length',
-    `${JSON_POST}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
-    400,
-    'invalid_request',
-  ],
-  [
-    'Content-Length with Transfer-Encoding',
-    `${JSON_POST}Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n`,
-    400,
-    'invalid_request',
-  ],
-  ['two lengths', `${JSON_POST}Content-Length: 2\r\nContent-Length: 3\r\n\r\n{ }`, 400, 'invalid_request'],
-  ['a negative length', `${JSON_POST}Content-Length: -1\r\n\r\n`, 400, 'invalid_request'],
-  [
-    'an unknown transfer coding on a POST',
-    `${JSON_POST}Transfer-Encoding: xchunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
-    400,
-    'invalid_request',
-  ],
-  [
-    'an unknown transfer coding on a GET',
-    'GET /flux/a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n',
-    400,
-    'invalid_request',
-  ],
-  [
-    'two transfer codings',
-    `${JSON_POST}Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
-    400,
-    'invalid_request',
-  ],
-  [
-    'a chunk size that is no number',
-    `${JSON_POST}Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n`,
-    400,
-    'invalid_request',
-  ],
-  [
-    'headers of 20 KB',
-    `GET / HTTP/1.1\r\nHost: a\r\nX: ${'a'.repeat(20_000)}\r\n\r\n`,
-    431,
-    'headers_too_large',
-  ],
-  [
-    'headers of 2 MB',
-    `GET / HTTP/1.1\r\nHost: a\r\nX: ${'a'.repeat(2_000_000)}\r\n\r\n`,
-    431,
-    'headers_too_large',
-  ],
-  ...[20_000, 200_000].map(
-    (length): Case => [
-      `a target of ${length} bytes`,
-      `GET /flux/a?b=${'c'.repeat(length)} HTTP/1.1\r\nHost: a\r\n\r\n`,
-      414,
-      'uri_too_long',
-    ],
+/** A head of these lines. */
+const head = (...lines: string[]): string => `${lines.join('\r\n')}\r\n\r\n`
+const get = (...fields: string[]): string => head('GET /flux/a HTTP/1.1', 'Host: a', ...fields)
+const post = (fields: string, body = ''): string => `${JSON_POST}${fields}\r\n\r\n${body}`
+
+/** By what is wrong with them. */
+const INVALID: Readonly<Record<string, string>> = {
+  'an unknown method': head('BREW /flux/a HTTP/1.1', 'Host: a'),
+  'an unknown version': head('GET / HTTP/3.7', 'Host: a'),
+  'the preface of HTTP/2': 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
+  'a TLS greeting': '\x16\x03\x01\x02\x00\x01\x00',
+  'bare line feeds': 'GET /flux/a HTTP/1.1\nHost: a\n\n',
+  'a blank before a colon': head('GET /flux/a HTTP/1.1', 'Host : a'),
+  'a folded header': get('X: a', ' b'),
+  'a NUL in a header': get('X: a\0b'),
+  'no Host': head('GET /flux/a HTTP/1.1'),
+  'two Hosts': get('host: a'),
+  'a percent sign that encodes nothing': head('GET /flux/%zz HTTP/1.1', 'Host: a'),
+  'a path that is not UTF-8': head('GET /nothing/%C3%28 HTTP/1.1', 'Host: a', 'Connection: close'),
+  'an absolute target': head('GET http://b/flux/a HTTP/1.1', 'Host: a'),
+  'an asterisk as target': head('OPTIONS * HTTP/1.1', 'Host: a'),
+  'a fragment': head('GET /flux/a#b HTTP/1.1', 'Host: a'),
+  CONNECT: head('CONNECT b:443 HTTP/1.1', 'Host: a'),
+  'an unknown expectation': get('Expect: sugar'),
+  'an unknown expectation with a body': post('Expect: sugar\r\nContent-Length: 3', '{ }'),
+  'Transfer-Encoding with Content-Length': post(
+    'Content-Length: 5\r\nTransfer-Encoding: chunked',
+    '0\r\n\r\n',
   ),
-  [
-    'a long target after an empty line, with a hyphen in the method',
-    `\r\nM-SEARCH /flux/a?b=${'c'.repeat(20_000)} HTTP/1.1\r\nHost: a\r\n\r\n`,
-    414,
-    'uri_too_long',
-  ],
-  ['a target of 9 KB', `GET /flux/a?b=${'c'.repeat(9_000)} HTTP/1.1\r\nHost: a\r\n\r\n`, 414, 'uri_too_long'],
-  [
-    'a path segment of 9 KB',
-    `GET /flux/${'a'.repeat(9_000)} HTTP/1.1\r\nHost: a\r\n\r\n`,
-    414,
-    'uri_too_long',
-  ],
+  'Content-Length with Transfer-Encoding': post(
+    'Transfer-Encoding: chunked\r\nContent-Length: 5',
+    '0\r\n\r\n',
+  ),
+  'two lengths': post('Content-Length: 2\r\nContent-Length: 3', '{ }'),
+  'a negative length': post('Content-Length: -1'),
+  'an unknown transfer coding on a POST': post('Transfer-Encoding: xchunked', '2\r\n{}\r\n0\r\n\r\n'),
+  'an unknown transfer coding on a GET': `${get('Transfer-Encoding: xchunked')}2\r\n{}\r\n0\r\n\r\n`,
+  'two transfer codings': post('Transfer-Encoding: gzip, chunked', '2\r\n{}\r\n0\r\n\r\n'),
+  'a chunk size that is no number': post('Transfer-Encoding: chunked', 'zz\r\n{}\r\n0\r\n\r\n'),
+}
+
+const LONG_HEADS = [20_000, 2_000_000].map((length) => get(`X: ${'a'.repeat(length)}`))
+
+const LONG_TARGETS = [
+  ...[9_000, 20_000, 200_000].map((length) =>
+    head(`GET /flux/a?b=${'c'.repeat(length)} HTTP/1.1`, 'Host: a'),
+  ),
+  // After an empty line, with a hyphen in the method.
+  `\r\n${head(`M-SEARCH /flux/a?b=${'c'.repeat(20_000)} HTTP/1.1`, 'Host: a')}`,
+  head(`GET /flux/${'a'.repeat(9_000)} HTTP/1.1`, 'Host: a'),
+]
+
+const CASES = [
+  ...Object.entries(INVALID).map(([what, bytes]) => [what, bytes, 400, 'invalid_request'] as const),
+  ...LONG_HEADS.map((bytes) => [`a head of ${bytes.length} bytes`, bytes, 431, 'headers_too_large'] as const),
+  ...LONG_TARGETS.map((bytes) => [`${bytes.slice(0, 20)}, long`, bytes, 414, 'uri_too_long'] as const),
 ]
 
 t.test('a malformed request gets exactly one response, a problem, and the connection closes', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
+  const { sandbox, port } = await shared()
   for (const [what, bytes, status, code] of CASES) {
-    const { answers, rest, closed } = await speak(portOf(bff), bytes)
-    t.equal(answers.length, 1, `${what}: one answer`)
+    const { answers, rest, closed } = await speak(port, bytes)
+    t.strictSame([answers.length, rest, closed], [1, '', true], `${what}: one answer, and the end`)
     const [answer] = answers
     if (answer === undefined) continue
-    t.equal(rest, '', `${what}: nothing follows`)
-    t.ok(closed, `${what}: the connection is closed`)
-    t.equal(answer.status, status, what)
     t.match(field(answer, 'content-type'), /^application\/problem\+json/, what)
-    t.match(problemOf(answer), { status, code, requestId: /./, title: /./, type: /./, detail: /./ }, what)
-    t.equal(field(answer, 'x-request-id'), problemOf(answer).requestId, what)
+    const body = { title: /./, type: /./, detail: /./, requestId: field(answer, 'x-request-id') }
+    t.match({ ...problemOf(answer), line: answer.status }, { line: status, status, code, ...body }, what)
   }
   t.equal(sandbox.journal.entries().length, 0, 'nothing reached the platform')
 })
 
 t.test('a fault in the middle of a late body gets one response', async (t) => {
-  const bff = await startBff(t, await startSandbox(t))
-  const head = `${JSON_POST}Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n`
-  const heard = await twoParts(bff, head, 'zz\r\n')
+  const { bff } = await shared()
+  const begin = post('Transfer-Encoding: chunked', '2\r\n{}\r\n')
+  const heard = await twoParts(bff, begin, 'zz\r\n')
   t.equal(heard.match(/HTTP\/1\.1/g)?.length, 1)
   t.match(heard, /^HTTP\/1\.1 400 /)
 })
 
 t.test('a fault in a body after the response gets no second response', async (t) => {
-  const bff = await startBff(t, await startSandbox(t))
-  const head = 'POST /nothing HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n'
-  const heard = await twoParts(bff, head, 'zz\r\n', 'HTTP/1.1 404')
+  const { bff } = await shared()
+  const begin = `${head('POST /nothing HTTP/1.1', 'Host: a', 'Transfer-Encoding: chunked')}2\r\n{}\r\n`
+  const heard = await twoParts(bff, begin, 'zz\r\n', 'HTTP/1.1 404')
   t.equal(heard.match(/HTTP\/1\.1/g)?.length, 1)
   t.match(heard, /^HTTP\/1\.1 404 /)
 })
 
 t.test('a request is answered although rubbish follows it', async (t) => {
-  const bff = await startBff(t, await startSandbox(t))
+  const { port } = await shared()
   const { answers, closed } = await speak(
-    portOf(bff),
-    'GET /auth/session HTTP/1.1\r\nHost: a\r\n\r\nrubbish\r\n\r\n',
+    port,
+    `${head('GET /auth/session HTTP/1.1', 'Host: a')}rubbish\r\n\r\n`,
   )
   t.equal(answers[0]?.status, 200)
   t.ok(answers.length === 1 || answers[1]?.status === 400)
@@ -188,11 +129,11 @@ t.test('a head or body that arrives too slowly is a 408', async (t) => {
   const { server } = bff.app.server
   server.headersTimeout = 50
   server.requestTimeout = 50
-  const [head, body] = await Promise.all([
+  const slow = await Promise.all([
     speak(portOf(bff), 'GET /flux/a HTTP/1.1\r\nHo'),
     speak(portOf(bff), `${JSON_POST}Content-Length: 10\r\n\r\n{`),
   ])
-  for (const { answers, closed } of [head, body]) {
+  for (const { answers, closed } of slow) {
     t.equal(answers.length, 1)
     t.equal(answers[0]?.status, 408)
     t.match(problemOf(answers[0]!), { code: 'request_timeout', status: 408 })
@@ -201,7 +142,7 @@ t.test('a head or body that arrives too slowly is a 408', async (t) => {
 })
 
 t.test('Expect: 100-continue gets a 100', async (t) => {
-  const bff = await startBff(t, await startSandbox(t))
+  const { bff } = await shared()
   const heard = await twoParts(
     bff,
     `${JSON_POST}Expect: 100-continue\r\nConnection: close\r\nContent-Length: 2\r\n\r\n`,

@@ -10,8 +10,14 @@ import { elapsed, until } from '../helpers/wait.ts'
 const BYTES = 16_000_000
 const REQUEST = 'GET / HTTP/1.1\r\nHost: localhost\r\n\r\n'
 
-/** A server whose one route sends `body`, and its connections. It closes its port after `lastStep`. */
-async function startTracked(t: Test, lastStep: () => Promise<void> = async () => {}) {
+/** A server whose one route sends this body, and its connections. It closes its port after `lastStep`. */
+async function startTracked(
+  t: Test,
+  {
+    lastStep = async () => {},
+    body = 'body',
+  }: { lastStep?: () => Promise<void>; body?: string | Buffer } = {},
+) {
   const app = Fastify({ forceCloseConnections: 'idle', return503OnClosing: false })
   const connections = trackConnections(app.server)
   app.addHook('preClose', () => connections.close())
@@ -21,7 +27,7 @@ async function startTracked(t: Test, lastStep: () => Promise<void> = async () =>
     raw.on('close', () => connections.end(raw))
     done()
   })
-  app.get('/', (_request, reply) => reply.send('body'))
+  app.get('/', (_request, reply) => reply.send(body))
   const refuse = (request: FastifyRequest, reply: FastifyReply): void => {
     closeSlowly(request.raw.socket)
     reply.header('connection', 'close').send('refused')
@@ -73,27 +79,17 @@ async function readAll(socket: Socket): Promise<string> {
 }
 
 t.test('a closing server sends a slow reader the rest of its response before it ends', async (t) => {
-  const app = Fastify({ forceCloseConnections: 'idle' })
-  const connections = trackConnections(app.server)
-  app.addHook('preClose', () => connections.close())
-  let complete = false
-  app.get('/', (_request, reply) => {
-    connections.begin(reply.raw)
-    reply.raw.on('close', () => connections.end(reply.raw))
-    reply.send(Buffer.alloc(BYTES))
-    complete = true
-  })
-  await app.listen({ host: '127.0.0.1', port: 0 })
-  t.teardown(() => app.close())
-  const idle = net.connect(portOf(app), '127.0.0.1')
-  const reader = net.connect(portOf(app), '127.0.0.1')
+  const { app } = await startTracked(t, { body: Buffer.alloc(BYTES) })
+  const idle = connectTo(app)
+  const reader = connectTo(app)
   let received = 0
   reader.on('data', (chunk: Buffer) => {
     received += chunk.length
   })
   reader.pause()
-  reader.write('GET / HTTP/1.1\r\nHost: localhost\r\n\r\n')
-  while (!complete) await elapsed(10)
+  const begun = once(app.server, 'request')
+  reader.write(REQUEST)
+  await begun
 
   const closed = app.close()
   await once(idle.resume(), 'close')
@@ -145,7 +141,7 @@ t.test('a closing server responds on each connection that came before its port c
     new Promise<void>((resolve) => {
       closePort = resolve
     })
-  const { app } = await startTracked(t, lastStep)
+  const { app } = await startTracked(t, { lastStep })
   const silent = connectTo(app)
   await once(silent, 'connect')
   const silentText = readAll(silent)

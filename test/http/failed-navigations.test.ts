@@ -1,17 +1,17 @@
 import t, { type Test } from 'tap'
 import type { Faults } from '../../sandbox/faults.ts'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
-import { parseConfig } from '../../src/config/config.ts'
 import { PROBLEM_CODES, type ProblemCode, problem } from '../../src/errors.ts'
 import { hooks } from '../../src/http/hooks.ts'
 import { createServer } from '../../src/http/server.ts'
 import { createLog } from '../../src/log.ts'
 import { navigationPage } from '../../src/login/pages.ts'
+import { StoreUnavailable } from '../../src/store/store.ts'
+import { configOf } from '../config/environment.ts'
 import { type Answer, type Browser, createBrowser } from '../helpers/browser.ts'
-import { startRedis } from '../helpers/redis.ts'
 import { signInExpired } from '../helpers/replicas.ts'
-import { SERVER_ENV } from '../helpers/server-process.ts'
-import { CLIENT, decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { signedIn } from '../helpers/shared.ts'
+import { CLIENT, signIn, startBff, startSandbox } from '../helpers/system.ts'
 
 /** A navigation that fails, and its page. */
 interface Row {
@@ -112,104 +112,61 @@ async function check(
 }
 
 const NOT_COMPLETED = 'The sign-in could not be completed. Try again in a moment.'
-/** The link of a sign-in with `returnTo` /app that fails at the callback. */
-const TRY_AGAIN = { href: '/auth/login?returnTo=%2Fapp', words: 'Try again' }
+
+const row = (status: number, code: ProblemCode, open: Row['open'], more: Partial<Row> = {}): Row => ({
+  ...{ status, code, open, ...more },
+})
 
 t.test('a failed sign-in gets a page with its status, what to do and the request id', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, { TOKEN_TIMEOUT_MS: '300' })
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  const signInAgain: Row['open'] = (browser) => signIn(browser, sandbox, '/app')
-  const token = (tokenEndpoint: Faults['tokenEndpoint']): Partial<Faults> => ({ tokenEndpoint })
-  const rows: Row[] = [
-    {
-      ...{ code: 'invalid_return_to', status: 400, open: to(`/auth/login?returnTo=//${PLANTED}`) },
-      text: 'The parameter returnTo must be a path of this site, of at most 512 bytes.',
-    },
-    {
-      ...{ code: 'invalid_request', status: 400, open: to(`/auth/login?flow=${PLANTED}`) },
-      text: 'The parameter flow must be code.',
-    },
-    {
-      ...{ code: 'invalid_request', status: 400, open: to(`/auth/callback/${NONCE}?code=a&code=${PLANTED}`) },
-      text: 'The parameter code is repeated.',
-    },
-    {
-      ...{ code: 'invalid_request', status: 400, open: to(`/auth/callback/${NONCE}?${PLANTED}=1`) },
-      text: 'Exactly one of the parameters code and error is expected.',
-    },
-    {
-      ...{ code: 'login_failed', status: 400, open: to(`/auth/callback/${PLANTED}?code=${PLANTED}`) },
-      text: 'This address belongs to no sign-in.',
-    },
-    {
-      ...{ code: 'login_failed', status: 400, open: to(`/auth/callback/${NONCE}?code=${PLANTED}`) },
-      text: 'This sign-in was not started in this browser, is too old, or has been used.',
-    },
-    {
-      ...{ code: 'login_failed', status: 400, open: signInAgain, faults: token({ mode: 'refuse' }) },
-      ...{ text: 'The authorization server did not accept the sign-in.', link: TRY_AGAIN },
-    },
-    {
-      code: 'cross_origin',
-      status: 403,
-      text: `This request comes marked none. Sign-in starts with a navigation of the whole page to ${bff.publicUrl}, not in a script or a frame.`,
-      open: to('/auth/login', { headers: { 'sec-fetch-dest': 'iframe' } }),
-    },
-    {
-      code: 'invalid_request',
-      status: 400,
-      open: to('/auth/callback/%ff?code=a'),
-      text: 'Go back and start again.',
-    },
-    { code: 'not_found', status: 404, open: to(`/auth/${PLANTED}`) },
-    { code: 'not_found', status: 404, open: to('/auth/callback/') },
-    { code: 'method_not_allowed', status: 405, open: to('/auth/login', { method: 'POST' }) },
-    { code: 'method_not_allowed', status: 405, open: to(`/auth/callback/${NONCE}`, { method: 'POST' }) },
-    { code: 'uri_too_long', status: 414, open: to(`/auth/login?returnTo=/${PLANTED.repeat(2_000)}`) },
-    { code: 'uri_too_long', status: 414, open: to(`/auth/callback/${NONCE}?error=${PLANTED.repeat(2_000)}`) },
-    {
-      ...{
-        code: 'upstream_unavailable',
-        status: 502,
-        open: signInAgain,
+  const { sandbox, bff, browser } = await signedIn()
+  const framed = { headers: { 'sec-fetch-dest': 'iframe' } }
+  await check(
+    t,
+    [
+      row(400, 'invalid_return_to', to(`/auth/login?returnTo=//${PLANTED}`), {
+        text: 'The parameter returnTo must be a path of this site, of at most 512 bytes.',
+      }),
+      row(400, 'invalid_request', to(`/auth/login?flow=${PLANTED}`), {
+        text: 'The parameter flow must be code.',
+      }),
+      row(400, 'invalid_request', to(`/auth/callback/${NONCE}?code=a&code=${PLANTED}`), {
+        text: 'The parameter code is repeated.',
+      }),
+      row(400, 'invalid_request', to(`/auth/callback/${NONCE}?${PLANTED}=1`), {
+        text: 'Exactly one of the parameters code and error is expected.',
+      }),
+      row(400, 'login_failed', to(`/auth/callback/${PLANTED}?code=${PLANTED}`), {
+        text: 'This address belongs to no sign-in.',
+      }),
+      row(400, 'login_failed', to(`/auth/callback/${NONCE}?code=${PLANTED}`), {
+        text: 'This sign-in was not started in this browser, is too old, or has been used.',
+      }),
+      row(400, 'login_failed', (browser) => signIn(browser, sandbox, '/app'), {
+        text: 'The authorization server did not accept the sign-in.',
+        link: { href: '/auth/login?returnTo=%2Fapp', words: 'Try again' },
+        faults: { tokenEndpoint: { mode: 'refuse' } },
+      }),
+      row(403, 'cross_origin', to('/auth/login', framed), {
+        text: `This request comes marked none. Sign-in starts with a navigation of the whole page to ${bff.publicUrl}, not in a script or a frame.`,
+      }),
+      row(404, 'not_found', to(`/auth/${PLANTED}`)),
+      row(405, 'method_not_allowed', to('/auth/login', { method: 'POST' })),
+      row(405, 'method_not_allowed', to(`/auth/callback/${NONCE}`, { method: 'POST' })),
+      row(502, 'upstream_unavailable', (browser) => signIn(browser, sandbox, '/app'), {
         text: NOT_COMPLETED,
-        link: TRY_AGAIN,
-      },
-      faults: token({ mode: 'html' }),
-    },
-    {
-      ...{
-        code: 'authorization_server_unavailable',
-        status: 503,
-        open: signInAgain,
-        text: NOT_COMPLETED,
-        link: TRY_AGAIN,
-      },
-      faults: token({ mode: 'status', status: 500, body: PLANTED }),
-    },
-    {
-      ...{ code: 'authorization_server_unavailable', status: 503, open: signInAgain, link: TRY_AGAIN },
-      text: 'This server is not set up correctly for the platform. Trying again will not help: tell the operator the request number.',
-      faults: token({ mode: 'invalid_client' }),
-    },
-    {
-      ...{ code: 'upstream_timeout', status: 504, open: signInAgain, text: NOT_COMPLETED, link: TRY_AGAIN },
-      faults: token({ mode: 'hang' }),
-    },
-  ]
-  await check(t, rows, { sandbox, browser })
+        link: { href: '/auth/login?returnTo=%2Fapp', words: 'Try again' },
+        faults: { tokenEndpoint: { mode: 'html' } },
+      }),
+    ],
+    { sandbox, browser },
+  )
   t.equal((await browser.fetch('/flux/a')).status, 200, 'the session before lives on')
 })
 
 t.test(
   'a navigation to data that fails gets a page with its status, what to do and the request id',
   async (t) => {
-    const sandbox = await startSandbox(t)
-    const bff = await startBff(t, sandbox, { WAC_ALLOWED: 'DEMO', UPSTREAM_TIMEOUT_MS: '300' })
-    const browser = bff.browser()
-    await signIn(browser, sandbox)
+    const { sandbox, bff, browser } = await signedIn({ WAC_ALLOWED: 'DEMO' })
     const signedOut = bff.browser()
     await signIn(signedOut, sandbox)
     const left = [...signedOut.cookies]
@@ -217,54 +174,43 @@ t.test(
     for (const [name, cookie] of left) signedOut.cookies.set(name, cookie)
 
     const flux = `/flux/a?${PLANTED}=${PLANTED}`
-    const signInHere = { href: '/auth/login', words: 'Sign in' }
-    const rows: Row[] = [
-      { code: 'invalid_request', status: 400, open: to(`/flux/a?format=${PLANTED}`) },
-      { code: 'invalid_request', status: 400, open: to('/flux/%ff') },
-      {
-        ...{
-          code: 'login_required',
-          status: 401,
-          link: signInHere,
-          open: () => bff.browser().navigate(flux),
-        },
-        text: 'Sign in, then open this address again.',
-      },
-      {
-        ...{ code: 'login_required', status: 401, link: signInHere, open: () => signedOut.navigate(flux) },
-        text: 'The session was ended by signing out.',
-      },
-      {
-        code: 'cross_origin',
-        status: 403,
-        open: to(flux, { headers: { origin: `https://${PLANTED}.example` } }),
-      },
-      { code: 'wac_not_allowed', status: 403, open: to(`/flux/${PLANTED}/a`) },
-      { code: 'upstream_refused', status: 403, open: to(flux), faults: resource(401) },
-      { code: 'not_found', status: 404, open: to(`/flux/a/b/${PLANTED}`) },
-      { code: 'method_not_allowed', status: 405, open: to(flux, { method: 'POST' }) },
-      { code: 'not_acceptable', status: 406, open: to(flux, { headers: { accept: 'image/png' } }) },
-      { code: 'uri_too_long', status: 414, open: to(`/flux/${PLANTED.repeat(2_000)}`) },
-      { code: 'upstream_error', status: 404, open: to(flux), faults: resource(404) },
-      { code: 'upstream_error', status: 409, open: to(flux), faults: resource(409) },
-      { code: 'upstream_error', status: 500, open: to(flux), faults: resource(500) },
-      { code: 'upstream_unavailable', status: 502, open: to(flux), faults: resource(200) },
-      { code: 'upstream_unavailable', status: 502, open: to(flux), faults: { resource: { mode: 'drop' } } },
-      { code: 'upstream_timeout', status: 504, open: to(flux), faults: { resource: { mode: 'hang' } } },
-    ]
-    await check(t, rows, { sandbox, browser })
-
-    const expired = await signInExpired(bff, sandbox)
+    const link = { href: '/auth/login', words: 'Sign in' }
+    const upstreamError = (status: number) =>
+      row(status, 'upstream_error', to(flux), { faults: resource(status) })
     await check(
       t,
       [
-        {
-          ...{ code: 'authorization_server_unavailable', status: 503, open: to(flux) },
-          faults: { tokenEndpoint: { mode: 'status', status: 503, body: PLANTED } },
-        },
+        row(400, 'invalid_request', to(`/flux/a?format=${PLANTED}`)),
+        row(400, 'invalid_request', to('/flux/%ff')),
+        row(401, 'login_required', () => bff.browser().navigate(flux), {
+          ...{ link, text: 'Sign in, then open this address again.' },
+        }),
+        row(401, 'login_required', () => signedOut.navigate(flux), {
+          ...{ link, text: 'The session was ended by signing out.' },
+        }),
+        row(403, 'cross_origin', to(flux, { headers: { origin: `https://${PLANTED}.example` } })),
+        row(403, 'wac_not_allowed', to(`/flux/${PLANTED}/a`)),
+        row(403, 'upstream_refused', to(flux), { faults: resource(401) }),
+        row(404, 'not_found', to(`/flux/a/b/${PLANTED}`)),
+        row(405, 'method_not_allowed', to(flux, { method: 'POST' })),
+        row(406, 'not_acceptable', to(flux, { headers: { accept: 'image/png' } })),
+        row(414, 'uri_too_long', to(`/flux/${PLANTED.repeat(2_000)}`)),
+        ...[404, 409, 500].map(upstreamError),
+        row(502, 'upstream_unavailable', to(flux), { faults: resource(200) }),
+        row(502, 'upstream_unavailable', to(flux), { faults: { resource: { mode: 'drop' } } }),
       ],
-      { sandbox, browser: expired },
+      { sandbox, browser },
     )
+
+    const hurried = await signedIn({ UPSTREAM_TIMEOUT_MS: '300' })
+    const hang = { faults: { resource: { mode: 'hang' } } } as const
+    await check(t, [row(504, 'upstream_timeout', to(flux), hang)], hurried)
+
+    const own = await startSandbox(t)
+    const expired = await signInExpired(await startBff(t, own), own)
+    const faults = { tokenEndpoint: { mode: 'status', status: 503, body: PLANTED } } as const
+    const unavailable = row(503, 'authorization_server_unavailable', to(flux), { faults })
+    await check(t, [unavailable], { sandbox: own, browser: expired })
   },
 )
 
@@ -279,40 +225,24 @@ t.test('too many sign-ins get a page', async (t) => {
   t.match(page.headers['retry-after'], /^[1-9]\d*$/)
 })
 
-t.test('while the store is down data and the callback get a page', async (t) => {
-  const sandbox = await startSandbox(t)
-  const redis = await startRedis(t)
-  const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
-  await untilReady(bff)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  const start = await browser.navigate('/auth/login')
-  const back = await decide(sandbox, String(start.headers.location))
-  await redis.stop()
-  for (const [target, text] of [
-    ['/flux/a', adviceOn(503)],
-    [back, NOT_COMPLETED],
+t.test('an unexpected error, and a store that is down, get a page without their text', async (t) => {
+  const cause = new TypeError(PLANTED)
+  for (const [error, code, status] of [
+    [cause, 'internal_error', 500],
+    [new StoreUnavailable(cause), 'store_unavailable', 503],
   ] as const) {
-    const page = await browser.navigate(target)
-    isPage(t, page, { code: 'store_unavailable', status: 503, text }, secretsOf(sandbox, [browser]))
-    t.match(page.headers['retry-after'], /^[1-9]\d*$/, target)
+    const server = createServer(configOf({ PUBLIC_URL: 'http://localhost:3000' }), createLog('silent'))
+    await server.register(hooks, {
+      ...{ secure: false, hasOperations: false, accessLog: 'off', log: createLog('silent') },
+      observe() {},
+      sessionOf: () => null,
+      fallback: () => Promise.reject(error),
+      navigationPage,
+    })
+    t.teardown(() => server.close())
+    const url = await server.listen({ host: '127.0.0.1', port: 0 })
+    isPage(t, await createBrowser(url).navigate('/flux/a'), { code, status })
   }
-})
-
-t.test('an unexpected error gets a page without its text', async (t) => {
-  const parsed = parseConfig({ ...SERVER_ENV, PUBLIC_URL: 'http://localhost:3000' })
-  if (!parsed.ok) throw new Error(parsed.faults.join())
-  const server = createServer(parsed.config, createLog('silent'))
-  await server.register(hooks, {
-    ...{ secure: false, hasOperations: false, accessLog: 'off', log: createLog('silent') },
-    observe() {},
-    sessionOf: () => null,
-    fallback: () => Promise.reject(new TypeError(PLANTED)),
-    navigationPage,
-  })
-  t.teardown(() => server.close())
-  const url = await server.listen({ host: '127.0.0.1', port: 0 })
-  isPage(t, await createBrowser(url).navigate('/flux/a'), { code: 'internal_error', status: 500 })
 })
 
 t.test('every code is shown on a page, or no navigation has it', async (t) => {

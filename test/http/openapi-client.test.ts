@@ -1,6 +1,5 @@
 import { writeFileSync } from 'node:fs'
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { createConfig, lintFromString } from '@redocly/openapi-core'
@@ -10,8 +9,18 @@ import ts from 'typescript'
 import { readDeclaredOperations } from '../../sandbox/operations.ts'
 import { configOf } from '../config/environment.ts'
 import { checkResponsesOf, createCheck, requireDocumented } from '../helpers/documented.ts'
+import { listenOnLoopback } from '../helpers/ports.ts'
+import { shared } from '../helpers/shared.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { portOf, readAnswers } from './wire.ts'
+
+/** A declaration that writes a thing, with this schema of its body. */
+const writing = (schema: object, set = {}) => ({
+  method: 'PUT',
+  path: '/{wac}/things/{thingId}',
+  parameters: { thingId: 'id' },
+  body: { set, schema },
+})
 
 /** A file of operations with everything that the document shows of one. */
 const OPERATIONS = JSON.stringify({
@@ -29,21 +38,11 @@ const OPERATIONS = JSON.stringify({
       formats: ['JSON', 'CSV'],
     },
     ListWUMs: { method: 'GET', path: '/WUM', account: 'none', application: true },
-    WriteThing: {
-      method: 'PUT',
-      path: '/{wac}/things/{thingId}',
-      parameters: { thingId: 'id' },
-      body: {
-        schema: {
-          type: 'object',
-          properties: {
-            name: { $ref: '#/definitions/name' },
-            parts: { type: 'array', items: { $ref: '#' } },
-          },
-          definitions: { name: { type: 'string' } },
-        },
-      },
-    },
+    WriteThing: writing({
+      type: 'object',
+      properties: { name: { $ref: '#/definitions/name' }, parts: { type: 'array', items: { $ref: '#' } } },
+      definitions: { name: { type: 'string' } },
+    }),
     SendThing: { method: 'POST', path: '/json/reply/Send', account: 'body', body: 'any' },
     DeleteThing: {
       method: 'DELETE',
@@ -54,6 +53,7 @@ const OPERATIONS = JSON.stringify({
 })
 
 /** Those that the page below calls. */
+const NAMED = { type: 'object', required: ['name'], properties: { name: { type: 'string' } } }
 const CALLED = JSON.stringify({
   operations: {
     ListThings: {
@@ -61,15 +61,7 @@ const CALLED = JSON.stringify({
       path: '/{wac}/things',
       query: { take: { integer: [1, 9] }, order: { enum: ['up'] } },
     },
-    NameThing: {
-      method: 'PUT',
-      path: '/{wac}/things/{thingId}',
-      parameters: { thingId: 'id' },
-      body: {
-        set: { wType: 'NameThing' },
-        schema: { type: 'object', required: ['name'], properties: { name: { type: 'string' } } },
-      },
-    },
+    NameThing: writing(NAMED, { wType: 'NameThing' }),
   },
 })
 
@@ -141,6 +133,8 @@ t.test('a generated openapi-fetch client compiles and works, declared operations
     target: ts.ScriptTarget.ES2022,
     module: ts.ModuleKind.NodeNext,
     types: [],
+    // Without the types of the DOM, which nothing here depends on: to read them takes a second.
+    lib: ['lib.es2022.d.ts'],
   })
   const faults = ts
     .getPreEmitDiagnostics(program)
@@ -169,16 +163,14 @@ t.test('a generated openapi-fetch client compiles and works, declared operations
 
 t.test('a linter finds nothing in the description but the address of the test', async (t) => {
   const config = await createConfig({ extends: ['recommended'] })
-  const sandbox = await startSandbox(t)
   for (const env of [
     { OAUTH_FLOWS: 'code,token,password' },
-    { OAUTH_REDIRECT: 'fixed', OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: '*' },
     {
-      OAUTH_FLOWS: 'code,client',
+      ...{ OAUTH_REDIRECT: 'fixed', OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: '*' },
       OPERATIONS_FILE: `${t.testdir({ 'operations.json': OPERATIONS })}/operations.json`,
     },
   ] as Record<string, string>[]) {
-    const bff = await startBff(t, sandbox, env)
+    const { bff } = await shared(env)
     const source = (await bff.browser().fetch('/openapi.json')).text
     const found = await lintFromString({ source, absoluteRef: 'openapi.json', config })
     t.strictSame(
@@ -195,27 +187,14 @@ t.test('a linter finds nothing in the description but the address of the test', 
 })
 
 t.test('the check of responses against the description finds what differs', async (t) => {
-  const bff = await startBff(t, await startSandbox(t))
+  const { bff } = await shared()
   const document = (await bff.browser().fetch('/openapi.json')).json()
   const check = createCheck(document as never)
-  const problem = {
-    type: 'urn:bff:problem:login_required',
-    title: 'a',
-    status: 401,
-    detail: 'b',
-    code: 'login_required',
-    requestId: 'c',
-  }
+  const about = { title: 'a', status: 401, detail: 'b', requestId: 'c' }
+  const problem = { type: 'urn:bff:problem:login_required', ...about, code: 'login_required' }
   const site = { wType: 'Site', id: 7, name: '', description: '', code: '', creationDate: '', updateDate: '' }
   for (const [method, target, status, type, body, says] of [
-    [
-      'GET',
-      '/auth/session',
-      200,
-      'application/json',
-      { authenticated: false, loginUrl: '/auth/login' },
-      null,
-    ],
+    ['GET', '/auth/session', 200, 'application/json', { authenticated: false, loginUrl: '/' }, null],
     ['GET', '/auth/session', 200, 'application/json', { authenticated: true }, /Session/],
     ['GET', '/auth/session', 200, 'text/plain', {}, /type text\/plain/],
     ['GET', '/auth/session', 418, 'application/problem+json', problem, /status/],
@@ -252,7 +231,7 @@ t.test('the check of responses against the description finds what differs', asyn
 })
 
 t.test('fetch in a test rejects if a server responds otherwise than documented', async (t) => {
-  const { app } = await startBff(t, await startSandbox(t))
+  const { app } = (await shared()).bff
   const json = { 'content-type': 'application/json' }
   const server = createServer(({ url }, response) => {
     if (url === '/auth/logout') response.writeHead(418).end()
@@ -261,14 +240,7 @@ t.test('fetch in a test rejects if a server responds otherwise than documented',
   })
   const other = createServer((_request, response) => response.writeHead(418).end())
   const [url, otherUrl] = await Promise.all(
-    [server, other].map(async (listener) => {
-      await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve))
-      t.teardown(() => {
-        listener.closeAllConnections()
-        return new Promise((resolve) => listener.close(resolve))
-      })
-      return `http://127.0.0.1:${(listener.address() as AddressInfo).port}`
-    }),
+    [server, other].map(async (listener) => `http://127.0.0.1:${await listenOnLoopback(t, listener)}`),
   )
   checkResponsesOf(t, Number(new URL(url ?? '').port), configOf({}), () => app.server.swagger())
 

@@ -1,18 +1,13 @@
 import type { AddressInfo } from 'node:net'
-import { Writable } from 'node:stream'
 import t, { type Test } from 'tap'
-import { parseConfig } from '../../src/config/config.ts'
 import { type ProblemCode, unavailable } from '../../src/errors.ts'
 import { hooks } from '../../src/http/hooks.ts'
 import { createServer } from '../../src/http/server.ts'
 import { createLog } from '../../src/log.ts'
-import { startRedis } from '../helpers/redis.ts'
-import { SERVER_ENV } from '../helpers/server-process.ts'
-import { type Bff, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import { elapsed } from '../helpers/wait.ts'
-import { ask, field, OWN, portOf, problemOf, type Question } from './wire.ts'
-
-const JSON_TYPE: readonly [string, string] = ['Content-Type', 'application/json']
+import { configOf } from '../config/environment.ts'
+import { collectLog } from '../helpers/log-lines.ts'
+import { signedIn } from '../helpers/shared.ts'
+import { ask, field, OWN, problemOf, type Question } from './wire.ts'
 
 interface Expected {
   status: number
@@ -24,11 +19,11 @@ interface Expected {
 
 async function answers(
   t: Test,
-  bff: Bff,
+  port: number,
   question: Question,
   { status, code, detail = /./, reason }: Expected,
 ): Promise<void> {
-  const answer = await ask(portOf(bff), question)
+  const answer = await ask(port, question)
   const what = `${code}: ${question.method ?? 'GET'} ${question.target?.slice(0, 40)}`
   t.equal(answer.status, status, what)
   t.match(field(answer, 'content-type'), /^application\/problem\+json/, what)
@@ -43,162 +38,65 @@ async function answers(
   if (status === 503 || status === 429) t.match(field(answer, 'retry-after'), /^[1-9]\d*$/, what)
 }
 
-async function signedIn(bff: Bff, sandbox: Parameters<typeof signIn>[1]): Promise<readonly [string, string]> {
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  return ['Cookie', `session=${browser.cookies.get('session')!.value}`]
-}
+/** A row of a table: what is asked, and what the problem says. */
+type Case = [question: Question, status: number, code: ProblemCode, detail?: RegExp]
 
-t.test('each fault of a request is a problem with its code', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, { WAC_ALLOWED: 'DEMO' })
-  const cookie = await signedIn(bff, sandbox)
-  const site = { method: 'PUT', target: '/site/1' }
-  await answers(t, bff, { target: '/auth/login?returnTo=x' }, { status: 400, code: 'invalid_return_to' })
-  await answers(
-    t,
-    bff,
-    { target: '/auth/login?flow=x' },
-    { status: 400, code: 'invalid_request', detail: /flow/ },
-  )
-  await answers(t, bff, { target: '/auth/callback/x?code=y' }, { status: 400, code: 'login_failed' })
-  await answers(
-    t,
-    bff,
-    { target: '/flux/!', headers: [OWN] },
-    { status: 400, code: 'invalid_request', detail: /fluxId/ },
-  )
-  await answers(
-    t,
-    bff,
-    { target: `/flux/${'a'.repeat(8_000)}`, headers: [OWN] },
-    { status: 400, code: 'invalid_request', detail: /fluxId/ },
-  )
-  await answers(t, bff, { target: '/flux/a', headers: [OWN] }, { status: 401, code: 'login_required' })
-  await answers(t, bff, { target: '/flux/a' }, { status: 403, code: 'cross_origin', detail: /X-CSRF: 1/ })
-  await answers(
-    t,
-    bff,
-    { target: '/flux/ACME/a', headers: [OWN, cookie] },
-    { status: 403, code: 'wac_not_allowed' },
-  )
-  await answers(t, bff, { target: '/nothing' }, { status: 404, code: 'not_found' })
-  await answers(t, bff, { method: 'PATCH', target: '/flux/a' }, { status: 405, code: 'method_not_allowed' })
-  await answers(
-    t,
-    bff,
-    { target: '/flux/a', headers: [OWN, ['Accept', 'image/*']] },
-    { status: 406, code: 'not_acceptable' },
-  )
-  await answers(
-    t,
-    bff,
-    { ...site, headers: [OWN, JSON_TYPE], body: 'x'.repeat(65_537) },
-    { status: 413, code: 'payload_too_large' },
-  )
-  await answers(
-    t,
-    bff,
-    { ...site, headers: [OWN, ['Content-Type', 'text/plain']], body: '{}' },
-    { status: 415, code: 'unsupported_media_type' },
-  )
-  t.equal(sandbox.journal.entries({ kind: 'GetFlux' }).length, 0)
+t.test('a fault of a request is a problem with these members and no others', async (t) => {
+  const { sandbox, port, cookie } = await signedIn({ WAC_ALLOWED: 'DEMO' })
+  const json = ['Content-Type', 'application/json'] as const
+  const cases: Case[] = [
+    [{ target: '/auth/callback/x?code=y' }, 400, 'login_failed'],
+    [{ target: '/flux/!', headers: [OWN] }, 400, 'invalid_request', /fluxId/],
+    [{ target: `/flux/${'a'.repeat(8_000)}`, headers: [OWN] }, 400, 'invalid_request', /fluxId/],
+    [{ target: '/flux/a', headers: [OWN] }, 401, 'login_required', /no session cookie .*credentials: 'omit'/],
+    [{ target: '/flux/a' }, 403, 'cross_origin', /X-CSRF: 1/],
+    [{ target: '/flux/ACME/a', headers: [OWN, cookie] }, 403, 'wac_not_allowed'],
+    [{ target: '/nothing' }, 404, 'not_found'],
+    [
+      { method: 'PUT', target: '/site/1', headers: [OWN, json], body: 'x'.repeat(65_537) },
+      413,
+      'payload_too_large',
+    ],
+  ]
+  for (const [question, status, code, detail] of cases)
+    await answers(t, port, question, { status, code, ...(detail === undefined ? {} : { detail }) })
+  t.equal(sandbox.journal.entries().length, 0)
 })
 
 t.test('each failure of a server behind this one is a problem with its code', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, { UPSTREAM_TIMEOUT_MS: '200' })
-  const flux = { target: '/flux/a', headers: [OWN, await signedIn(bff, sandbox)] }
-  sandbox.faults.set({ resource: { mode: 'hang' } })
-  await answers(t, bff, flux, { status: 504, code: 'upstream_timeout' })
-  sandbox.faults.set({ resource: { mode: 'drop' } })
-  await answers(t, bff, flux, { status: 502, code: 'upstream_unavailable' })
-  sandbox.faults.set({ resource: { mode: 'html' } })
-  await answers(t, bff, flux, { status: 502, code: 'upstream_unavailable' })
-  sandbox.faults.set({
-    resource: { mode: 'status', status: 302, headers: { location: 'https://evil.test' } },
-  })
-  await answers(t, bff, flux, { status: 502, code: 'upstream_unavailable' })
-  for (const status of [404, 409, 500, 503]) {
-    const headers = { 'content-type': 'text/html', 'retry-after': '9' }
-    sandbox.faults.set({ resource: { mode: 'status', status, headers, body: '<h1>no</h1>' } })
-    await answers(t, bff, flux, { status, code: 'upstream_error' })
+  const html = { 'content-type': 'text/html', 'retry-after': '9' }
+  const json = { 'content-type': 'application/json' }
+  for (const [resource, status, code] of [
+    [{ mode: 'hang' }, 504, 'upstream_timeout'],
+    [{ mode: 'drop' }, 502, 'upstream_unavailable'],
+    [{ mode: 'html' }, 502, 'upstream_unavailable'],
+    [{ mode: 'status', status: 503, headers: html, body: '<h1>no</h1>' }, 503, 'upstream_error'],
+    [{ mode: 'status', status: 401, headers: json, body: '{}' }, 403, 'upstream_refused'],
+  ] as const) {
+    const system = await signedIn(resource.mode === 'hang' ? { UPSTREAM_TIMEOUT_MS: '200' } : {})
+    system.sandbox.faults.set({ resource })
+    const flux = { target: '/flux/a', headers: [OWN, system.cookie] }
+    await answers(t, system.port, flux, { status, code })
   }
-  sandbox.faults.set({
-    resource: { mode: 'status', status: 401, headers: { 'content-type': 'application/json' }, body: '{}' },
-  })
-  await answers(t, bff, flux, { status: 403, code: 'upstream_refused' })
-})
-
-t.test('an ended session and a missing session have different details', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, { SESSION_IDLE_SECONDS: '1', SESSION_MAX_SECONDS: '100' })
-  const cookie = await signedIn(bff, sandbox)
-  await elapsed(1_020)
-  const flux = { target: '/flux/a', headers: [OWN, cookie] }
-  await answers(t, bff, flux, { status: 401, code: 'login_required', detail: /ended/, reason: 'idle' })
-  await answers(
-    t,
-    bff,
-    { ...flux, headers: [OWN] },
-    { status: 401, code: 'login_required', detail: /no session cookie .*credentials: 'omit'/ },
-  )
 })
 
 t.test('a token that both servers refuse ends the session with login_required', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
-  const flux = { target: '/flux/a', headers: [OWN, await signedIn(bff, sandbox)] }
+  const { sandbox, port, cookie } = await signedIn()
   sandbox.revokeAll()
-  await answers(t, bff, flux, {
+  const flux = { target: '/flux/a', headers: [OWN, cookie] }
+  const expected = {
     status: 401,
     code: 'login_required',
     detail: /no longer accept/,
     reason: 'refused',
-  })
-})
-
-t.test('a failure of the authorization server when a token is needed is a 503', async (t) => {
-  const sandbox = await startSandbox(t, { tokenLifeSeconds: 1 })
-  const bff = await startBff(t, sandbox)
-  const flux = { target: '/flux/a', headers: [OWN, await signedIn(bff, sandbox)] }
-  sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 503 } })
-  await elapsed(1_020)
-  await answers(t, bff, flux, { status: 503, code: 'authorization_server_unavailable' })
-})
-
-t.test('an unreachable store is a 503', async (t) => {
-  const sandbox = await startSandbox(t)
-  const redis = await startRedis(t)
-  const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
-  await untilReady(bff)
-  const cookie = await signedIn(bff, sandbox)
-  await redis.stop()
-  for (const question of [
-    { target: '/flux/a', headers: [OWN, cookie] },
-    { target: '/auth/session', headers: [OWN, cookie] },
-    { method: 'POST', target: '/auth/logout', headers: [OWN, cookie] },
-  ]) {
-    const detail = /may still be valid\. The server's log has the cause\.$/
-    await answers(t, bff, question, { status: 503, code: 'store_unavailable', detail })
-  }
-  const reasons = [...bff.log().matchAll(/"code":"store_unavailable".*?"reason":"([^"]*)"/g)]
-  t.ok(reasons.length >= 3)
-  for (const [, reason] of reasons) t.match(reason, /^not connected to Redis/)
+  } as const
+  await answers(t, port, flux, expected)
 })
 
 /** Asks a server each of whose answers is this fault; the answer, and what was logged of the fault. */
 async function askFailing(t: Test, fault: Error) {
-  const parsed = parseConfig({ ...SERVER_ENV, PUBLIC_URL: 'http://localhost:3000' })
-  if (!parsed.ok) throw new Error(parsed.faults.join())
-  let logged = ''
-  const sink = new Writable({
-    write(chunk, _encoding, done) {
-      logged += chunk
-      done()
-    },
-  })
-  const server = createServer(parsed.config, createLog('silent'))
+  const { sink, text, lines } = collectLog()
+  const server = createServer(configOf({ PUBLIC_URL: 'http://localhost:3000' }), createLog('silent'))
   await server.register(hooks, {
     secure: false,
     hasOperations: false,
@@ -217,12 +115,8 @@ async function askFailing(t: Test, fault: Error) {
   await server.listen({ host: '127.0.0.1', port: 0 })
   const { port } = server.server.address() as AddressInfo
   const answer = await ask(port, { target: '/x?code=planted-code' })
-  t.notMatch(logged, /planted-code/)
-  const lines = logged
-    .trim()
-    .split('\n')
-    .map((line) => JSON.parse(line) as Record<string, unknown>)
-  return { answer, line: lines.find(({ event }) => event === 'fault') }
+  t.notMatch(text(), /planted-code/)
+  return { answer, line: lines('fault')[0] }
 }
 
 t.test('an unexpected error is a 500 without details, and the log has them', async (t) => {

@@ -151,16 +151,6 @@ t.test('with OAUTH_REDIRECT=fixed the state names the sign-in and is required', 
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 0, 'no token request')
 })
 
-t.test('a session without a refresh token lasts as long as its access token', async (t) => {
-  const { sandbox, bff } = await shared()
-  sandbox.faults.set({ omitRefreshToken: true })
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  const session = (await browser.fetch('/auth/session')).json()
-  t.match(session, { authenticated: true, refreshable: false })
-  t.equal(session.expiresAt, session.accessTokenExpiresAt)
-})
-
 t.test('the callback accepts no method but GET', async (t) => {
   const { sandbox, bff, port } = await shared()
   const browser = bff.browser()

@@ -2,9 +2,10 @@ import { writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import t, { type Test } from 'tap'
 import { startConnectProxy } from '../helpers/connect-proxy.ts'
+import { logLines } from '../helpers/log-lines.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
 import { presentations } from '../helpers/replicas.ts'
-import { type Bff, signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 
@@ -44,14 +45,6 @@ async function signInWith(t: Test, answer: AnswerWith, env: Record<string, strin
   return { asked, bff, browser, sandbox, user }
 }
 
-function linesOf(bff: Bff, event: string): Record<string, unknown>[] {
-  return bff
-    .log()
-    .split('\n')
-    .filter((line) => line.includes(`"${event}"`))
-    .map((line) => JSON.parse(line) as Record<string, unknown>)
-}
-
 const json = (body: string) => (_: IncomingMessage, response: ServerResponse) => response.end(body)
 
 t.test('a session knows its user, through each refresh, and the log has digits for the id', async (t) => {
@@ -65,8 +58,8 @@ t.test('a session knows its user, through each refresh, and the log has digits f
   await until('two refreshes', () => presentations(sandbox).length >= 2)
   t.strictSame(await userOf(), { id: 'user-alice', name: 'alice' })
   await browser.fetch('/auth/logout', { method: 'POST' })
-  const [begun] = linesOf(bff, 'login.succeeded')
-  const [ended] = linesOf(bff, 'session.ended')
+  const [begun] = logLines(bff.log(), 'login.succeeded')
+  const [ended] = logLines(bff.log(), 'session.ended')
   t.match(begun?.user, /^[0-9a-f]{12}$/)
   t.equal(ended?.user, begun?.user)
   t.notMatch(bff.log(), /user-alice/)
@@ -145,12 +138,12 @@ t.test('without an answer the session has no user, and the log a warning', async
   for (const [what, next] of Object.entries(NO_ANSWERS)) {
     answer = next
     asked.length = 0
-    const warnings = linesOf(bff, 'login.unidentified').length
+    const warnings = logLines(bff.log(), 'login.unidentified').length
     const browser = bff.browser()
     await signIn(browser, sandbox)
     t.match((await browser.fetch('/auth/session')).json(), { authenticated: true, user: null }, what)
     t.equal(asked.length, 1, `${what}: no refresh, no repeat`)
-    const [warning, ...more] = linesOf(bff, 'login.unidentified').slice(warnings)
+    const [warning, ...more] = logLines(bff.log(), 'login.unidentified').slice(warnings)
     t.match(warning, { reason: /./, recordKey: undefined }, what)
     t.strictSame(more, [], what)
   }

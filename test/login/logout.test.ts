@@ -1,4 +1,5 @@
 import t from 'tap'
+import { logLines } from '../helpers/log-lines.ts'
 import { freePort } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { shared, signedIn } from '../helpers/shared.ts'
@@ -51,11 +52,7 @@ t.test(
     const browser = bff.browser()
     await signIn(browser, sandbox)
     await browser.fetch('/auth/logout', { method: 'POST' })
-    const lines = bff
-      .log()
-      .split('\n')
-      .filter((line) => line.includes('"recordKey"') && !line.includes('"event":"request"'))
-      .map((line) => JSON.parse(line) as Record<string, unknown>)
+    const lines = logLines(bff.log()).filter((line) => 'recordKey' in line && line.event !== 'request')
     const recordKey = String(lines[0]?.recordKey)
     t.match(recordKey, /^[0-9a-f]{12}$/)
     t.match(lines, [
@@ -174,5 +171,9 @@ t.test(
     const elsewhere = await at(two)
     t.equal(elsewhere.status, 401)
     t.match(problemOf(elsewhere), { code: 'login_required', reason: 'logout' })
+    const copy = { target: '/auth/session', headers: [OWN, ['Cookie', cookie]] } as const
+    t.match(problemOf(await ask(portOf(two), copy)), { ended: { reason: 'logout' } }, 'a copy of the cookie')
+    const own = (await browser.fetch('/auth/session')).json()
+    t.strictSame(own, { authenticated: false, loginUrl: '/auth/login' }, 'its own browser has no cookie')
   },
 )

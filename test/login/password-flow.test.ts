@@ -33,14 +33,16 @@ t.test('user name and password start a session like any other and end the previo
   t.strictSame({ ...answer.json(), now: '' }, { ...session, now: '' }, 'the body of /auth/session')
   t.match(answer.json(), { authenticated: true, flow: 'password', refreshable: true, wac: 'DEMO' })
   t.not(browser.cookies.get('session')!.value, before.get('session')!.value)
-  t.equal((await browser.fetch('/flux/a')).status, 200)
-  const [request] = sandbox.journal.entries({ endpoint: 'token' })
+  sandbox.faults.set({ resource: { mode: 'invalid-token', times: 1 } })
+  t.equal((await browser.fetch('/flux/a')).status, 200, 'its token is refreshed')
+  const [request, refresh] = sandbox.journal.entries({ endpoint: 'token' })
   t.match(request?.form, {
     grant_type: 'password',
     ...ALICE,
     scope: sandbox.baseUrl,
     redirect_uri: `${bff.publicUrl}/auth/callback`,
   })
+  t.match(refresh?.form, { grant_type: 'refresh_token' })
   t.notMatch(bff.log(), 'wonderland')
   const metrics = await (await fetch(`${bff.opsUrl}/metrics`)).text()
   t.match(metrics, /^bff_sessions_started_total\{flow="password"\} [1-9]/m)
@@ -49,16 +51,6 @@ t.test('user name and password start a session like any other and end the previo
   const ended = await browser.fetch('/flux/a')
   isProblem(t, ended, 401, 'login_required', 'the session before')
   t.equal(ended.json().detail, 'The session ended when a new one was started.')
-})
-
-t.test('tokens of the password flow are refreshed', async (t) => {
-  const { sandbox, bff } = await shared(PERMITTED)
-  const browser = bff.browser()
-  await send(browser, ALICE)
-  sandbox.faults.set({ resource: { mode: 'invalid-token', times: 1 } })
-  t.equal((await browser.fetch('/flux/a')).status, 200)
-  const grants = sandbox.journal.entries({ endpoint: 'token' }).map(({ form }) => form?.grant_type)
-  t.strictSame(grants, ['password', 'refresh_token'])
 })
 
 t.test('a faulty password request names its fault and changes no session', async (t) => {

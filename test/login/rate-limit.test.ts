@@ -42,16 +42,10 @@ t.test('too many sign-ins in a minute get 429 with Retry-After', async (t) => {
   const start = (question: Question = {}) => ask(port, { target: '/auth/login', ...question })
   for (let i = 0; i < 3; i += 1) t.equal((await start()).status, 303)
   const answer = await start()
-  t.equal(answer.status, 429)
   t.match(problemOf(answer), { code: 'rate_limited', status: 429 })
   const seconds = Number(field(answer, 'retry-after'))
   t.ok(seconds >= 1 && seconds <= 60, `${seconds} s`)
   t.notOk(answer.headers.has('set-cookie'))
-  const page = await start({ headers: [['Sec-Fetch-Mode', 'navigate']] })
-  t.equal(page.status, 429)
-  t.match(field(page, 'content-type'), /^text\/html/)
-  t.match(page.body, '<p>Too many sign-ins. Wait a minute, then try again.</p>')
-  t.match(field(page, 'retry-after'), /^\d+$/)
   t.match(
     bff.log(),
     'too many sign-ins from one address: if they are those of many users, raise LOGIN_RATE_PER_MINUTE',

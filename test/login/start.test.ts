@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto'
 import t from 'tap'
+import { isProblem } from '../helpers/browser.ts'
 import { shared } from '../helpers/shared.ts'
 import { CLIENT, signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { ask, field, problemOf } from '../http/wire.ts'
@@ -165,4 +166,16 @@ t.test('a sign-in does not start in a frame', async (t) => {
     t.equal(answer.status, 403, destination)
     t.strictSame(answer.setCookies, [])
   }
+})
+
+t.test('without STATIC_DIR a navigation to / gets a page that leads to the sign-in', async (t) => {
+  const browser = (await shared()).bff.browser()
+  for (const path of ['/', '/?login_error=access_denied']) {
+    const page = await browser.navigate(path)
+    t.equal(page.status, 200, path)
+    t.match(page.text, 'href="/auth/login">Sign in</a>', path)
+    t.match(page.headers.vary, 'sec-fetch-mode', path)
+  }
+  isProblem(t, await browser.fetch('/'), 404, 'not_found', 'a fetch')
+  isProblem(t, await browser.navigate('/index.html'), 404, 'not_found', 'another path')
 })

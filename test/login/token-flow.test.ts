@@ -66,13 +66,10 @@ t.test('flow=token requests a token without a code challenge', async (t) => {
   t.equal((await ask('?flow=code')).get('response_type'), 'code')
   const crossing = await bff.browser().navigate('/auth/login?flow=token', { from: 'cross-site' })
   t.match(crossing.text, 'href="/auth/login?returnTo=%2F&#38;flow=token"', 'the button keeps the flow')
-})
-
-t.test('with the token flow alone a sign-in needs no flow parameter', async (t) => {
-  const { bff } = await shared({ OAUTH_FLOWS: 'token' })
-  const start = await bff.browser().navigate('/auth/login')
-  t.equal(new URL(String(start.headers.location)).searchParams.get('response_type'), 'token')
-  t.equal((await bff.browser().navigate('/auth/login?flow=code')).status, 400)
+  const alone = (await shared({ OAUTH_FLOWS: 'token' })).bff.browser()
+  const { location } = (await alone.navigate('/auth/login')).headers
+  t.match(location, 'response_type=token', 'the token flow alone needs no parameter')
+  t.equal((await alone.navigate('/auth/login?flow=code')).status, 400)
 })
 
 t.test(
@@ -148,15 +145,6 @@ t.test(
       const answer = await postFragment(browser, changed)
       isProblem(t, answer, 400, code, what)
       t.strictSame(answer.setCookies, [], what)
-    }
-    const raw = { method: 'POST', body: JSON.stringify(arrival.members) }
-    for (const [options, status, code] of [
-      [{ headers: { 'sec-fetch-site': 'cross-site' } }, 403, 'cross_origin'],
-      [{ headers: { origin: 'https://evil.test' } }, 403, 'cross_origin'],
-      [{ headers: { 'content-type': 'text/plain' } }, 415, 'unsupported_media_type'],
-      [{ body: JSON.stringify({ access_token: 'x'.repeat(17_000) }) }, 413, 'payload_too_large'],
-    ] as const) {
-      isProblem(t, await postFragment(browser, arrival, { ...raw, ...options }), status, code, code)
     }
     t.equal(browser.cookies.get('session')!.value, before, 'the session before lives on')
     t.equal((await browser.fetch('/flux/a')).status, 200)

@@ -67,9 +67,7 @@ t.test('a new sign-in ends the session that the session of this browser was repl
 })
 
 t.test('a session that a sign-in replaces is not revoked: a token may be one for each user', async (t) => {
-  const {
-    sandbox: { authUrl },
-  } = await shared()
+  const { authUrl } = (await shared()).sandbox
   const { sandbox, browser } = await signedIn({ OAUTH_REVOCATION_URL: `${authUrl}/oauth/revoke` })
   await signIn(browser, sandbox)
   await browser.fetch('/auth/logout', { method: 'POST' })

@@ -28,16 +28,10 @@ t.test(
     t.equal((await visitor.fetch('/flux/ACME/a.b~c', { method: 'HEAD' })).status, 200)
     t.equal((await visitor.fetch('/flux/open', { headers: { cookie: 'session=forged' } })).status, 200)
     const before = sandbox.journal.entries({ endpoint: 'resource' }).length
-    for (const [path, method] of [
-      ['/flux/other', 'GET'],
-      ['/flux/ACME/open', 'GET'],
-      ['/flux/demo/open', 'GET'],
-      ['/flux/Open', 'GET'],
-      ['/site/1', 'PUT'],
-    ] as const) {
-      const body = method === 'PUT' ? { body: '{}', headers: { 'content-type': 'application/json' } } : {}
-      isProblem(t, await visitor.fetch(path, { method, ...body }), 401, 'login_required', path)
-    }
+    for (const path of ['/flux/other', '/flux/ACME/open', '/flux/demo/open', '/flux/Open'])
+      isProblem(t, await visitor.fetch(path), 401, 'login_required', path)
+    const write = { method: 'PUT', body: '{}', headers: { 'content-type': 'application/json' } }
+    isProblem(t, await visitor.fetch('/site/1', write), 401, 'login_required', 'a write')
     const cross = await visitor.fetch('/flux/open', { headers: { 'sec-fetch-site': 'cross-site' } })
     isProblem(t, cross, 403, 'cross_origin', 'from another origin')
     t.equal(sandbox.journal.entries({ endpoint: 'resource' }).length, before)
@@ -111,14 +105,6 @@ t.test('a new token that expires on its way is replaced once more', async (t) =>
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 3)
 })
 
-t.test('with UPSTREAM_TOKEN_IN=query the application sends its token in the query', async (t) => {
-  const { sandbox, bff } = await shared({ ...PERMITTED, UPSTREAM_TOKEN_IN: 'query' })
-  t.equal((await bff.browser().fetch('/flux/open')).status, 200)
-  const [call] = sandbox.journal.entries({ endpoint: 'resource' })
-  t.notOk(call?.headers.authorization)
-  t.match(call?.query, { access_token: /^at-/ })
-})
-
 t.test(
   'while the token endpoint is down a valid token is used, and without one the response is 503',
   async (t) => {
@@ -126,12 +112,9 @@ t.test(
     const bff = await startBff(t, sandbox, PERMITTED)
     const visitor = bff.browser()
     sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 503 } })
-    for (let attempt = 0; attempt < 5; attempt += 1) {
-      const answer = await visitor.fetch('/flux/open')
-      isProblem(t, answer, 503, 'authorization_server_unavailable', 'none yet')
-      t.ok(Number(answer.headers['retry-after']) > 0)
-    }
-    t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 3, 'and it is not hammered')
+    const answer = await visitor.fetch('/flux/open')
+    isProblem(t, answer, 503, 'authorization_server_unavailable', 'none yet')
+    t.ok(Number(answer.headers['retry-after']) > 0)
     sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
     await until('it is noticed', async () => (await visitor.fetch('/flux/open')).status === 200)
     sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 503 } })
@@ -148,11 +131,6 @@ t.test('a request without a cookie does not need the store', async (t) => {
   await signIn(browser, sandbox)
   await redis.stop()
   t.equal((await bff.browser().fetch('/flux/open')).status, 200)
-  isProblem(
-    t,
-    await browser.fetch('/flux/open'),
-    503,
-    'store_unavailable',
-    'a browser that may have a session',
-  )
+  const known = await browser.fetch('/flux/open')
+  isProblem(t, known, 503, 'store_unavailable', 'a browser that may have a session')
 })

@@ -70,19 +70,6 @@ t.test('a body that names it elsewhere, or not at all, is not', async (t) => {
     t.notOk(await named(body), body.slice(0, 90))
 })
 
-t.test('a hostile body is read in time proportional to its length', async (t) => {
-  const begin = process.cpuUsage()
-  for (const part of ['{', '"', '\\', '{"a":', '<error', '<error ', 'a=', '"\\', '[,', ' ']) {
-    const text = part.repeat(16_384 / part.length)
-    await named(text)
-    await named(`{${text}`)
-    await named(`<${text}`)
-    challengeNamesInvalidToken(text)
-  }
-  const { user } = process.cpuUsage(begin)
-  t.ok(user < 2_000_000, `${user} microseconds`)
-})
-
 const BODY = Buffer.from('{"error":"invalid_token"}')
 for (const [coding, bytes] of [
   [undefined, BODY],
@@ -199,12 +186,16 @@ t.test('a body of no configured shape is not', async (t) => {
     t.notOk(await shaped(body), body.slice(0, 90))
 })
 
-t.test('a hostile body is searched for shapes in time proportional to its length', async (t) => {
+t.test('a hostile body or challenge is searched in time proportional to its length', async (t) => {
   const begin = process.cpuUsage()
   const tags = ['<a', '<a>', '<!--', '<![CDATA[', '<?', '</', '<a b="']
-  for (const part of ['{', '[', '"', '{"a":', '[,', 'a:', ...tags]) {
+  for (const part of ['{', '[', '"', '\\', '{"a":', '[,', 'a:', '<error ', 'a=', '"\\', ' ', ...tags]) {
     const text = part.repeat(16_384 / part.length)
-    for (const start of ['', '{', '[', '<e>']) await shaped(start + text)
+    for (const start of ['', '{', '[', '<', '<e>']) {
+      await shaped(start + text)
+      await named(start + text)
+      challengeNamesInvalidToken(start + text)
+    }
   }
   const { user } = process.cpuUsage(begin)
   t.ok(user < 20_000_000, `${user} microseconds`)

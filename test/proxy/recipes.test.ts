@@ -63,7 +63,7 @@ t.test('each recipe of docs/operations.md reaches the platform as declared', asy
     Object.keys(RECIPES),
     'this file has a call for each',
   )
-  const declared = blocks.flatMap(({ code }) => Object.entries((JSON.parse(code) as File).operations))
+  const declared = blocks.flatMap(({ code }) => Object.entries<object>(JSON.parse(code).operations))
   const file = `${makeFolder('recipes')}/operations.json`
   writeFileSync(file, JSON.stringify({ operations: Object.fromEntries(declared) }))
   t.equal(readDeclaredOperations(file).length, declared.length, 'no two have one name')
@@ -85,7 +85,3 @@ t.test('each recipe of docs/operations.md reaches the platform as declared', asy
     t.strictSame(sent, [[sends[0], sends[1] ?? '', 'alice']], heading)
   }
 })
-
-interface File {
-  operations: Record<string, object>
-}

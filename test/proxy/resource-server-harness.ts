@@ -29,6 +29,8 @@ export interface RawUpstream {
   url: string
   received: Received[]
   sockets: Socket[]
+  /** Of all requests so far. */
+  paths(): string[]
   /** The request of that index, as soon as it is there. */
   request(index: number): Promise<Received>
 }
@@ -68,6 +70,7 @@ export async function rawUpstream(
     url: `http://127.0.0.1:${await listenOnLoopback(t, server)}`,
     received,
     sockets,
+    paths: () => received.map(({ path }) => path),
     async request(index) {
       while (received.length <= index) await new Promise<void>((wake) => waiting.push(wake))
       return received[index]!
@@ -273,6 +276,10 @@ export function answerText(status: string, lines: string[], body = ''): string {
     body,
   ].join('\r\n')
 }
+
+/** A valid CSV response with these further header lines. */
+export const csv = (...lines: string[]): string =>
+  answerText('200 OK', ['Content-Type: text/csv', ...lines], 'a')
 
 /** A small valid JSON response. */
 export const OK = answerText('200 OK', ['Content-Type: application/json'], '{"id":9007199254740993}')

@@ -20,14 +20,11 @@ const HALF_CHUNKED =
   'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n'
 const UNENDED = 'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\n\r\nabc'
 
-for (const [what, text, version] of [
-  ['with a length', HALF, '1.1'],
-  ['in chunks', HALF_CHUNKED, '1.1'],
-  ['that ends with its connection', UNENDED, '1.1'],
-  ['with a length', HALF, '1.0'],
-  ['in chunks', HALF_CHUNKED, '1.0'],
-  ['that ends with its connection', UNENDED, '1.0'],
-] as const) {
+for (const [what, text, version] of ['1.0', '1.1'].flatMap((version) => [
+  ['with a length', HALF, version] as const,
+  ['in chunks', HALF_CHUNKED, version] as const,
+  ['that ends with its connection', UNENDED, version] as const,
+])) {
   t.test(`a response ${what} that is reset half-way is cut for the browser on HTTP/${version}`, async (t) => {
     const upstream = await rawUpstream(t, (socket) => socket.write(text))
     const { port, outcome } = await bff(t, { baseUrl: upstream.url })
@@ -150,24 +147,6 @@ for (const method of ['PUT', 'POST']) {
   })
 }
 
-t.test(
-  'a resource server that closes idle connections after a second, unannounced, causes no errors',
-  async (t) => {
-    const upstream = await rawUpstream(t, (socket) => {
-      socket.write(OK)
-      socket.removeAllListeners('timeout').setTimeout(1000, () => socket.destroy())
-    })
-    const { port } = await bff(t, { baseUrl: upstream.url })
-    const lane = async (pauseMs: number) => {
-      for (let i = 0; i < 4; i++) {
-        t.equal((await get(t, port)).status, 200)
-        await wait(pauseMs)
-      }
-    }
-    await Promise.all([990, 994, 997, 998, 999, 1000, 1001, 1002, 1005, 1010].map(lane))
-  },
-)
-
 for (const [when, text] of [
   ['before the head', ''],
   ['in mid-body', HALF],
@@ -204,10 +183,7 @@ t.test(
     upstream.sockets[0]?.write(OK)
     t.equal((await held.answer).status, 200)
     t.equal((await staying.answer).status, 200)
-    t.same(
-      upstream.received.map(({ path }) => path),
-      ['/held', '/staying'],
-    )
+    t.strictSame(upstream.paths(), ['/held', '/staying'])
     t.equal(upstream.sockets.length, 1, 'the connection outlives the request that was withdrawn')
   },
 )
@@ -262,10 +238,7 @@ t.test('a request that gets no connection in time causes a timeout', async (t) =
   clearInterval(alive)
   await slow.answer
   t.equal((await get(t, port, '/later')).status, 200)
-  t.same(
-    upstream.received.map(({ path }) => path),
-    ['/slow', '/later'],
-  )
+  t.strictSame(upstream.paths(), ['/slow', '/later'])
 })
 
 t.test('a connection that is not accepted in time causes a timeout', async (t) => {

@@ -3,36 +3,6 @@ import { faultsOf } from '../config/environment.ts'
 import { field, problemOf } from '../http/wire.ts'
 import { proxyCaller } from './proxy-caller.ts'
 
-t.test('a PUT becomes the documented one, and its response is relayed', async (t) => {
-  const { put, sent } = await proxyCaller()
-  const members = { name: 'N', description: 'D', code: 'C', parentInfrastructureID: 7 }
-  const answer = await put(JSON.stringify(members), '/site/ACME/42')
-  t.match(field(answer, 'content-type'), /^application\/json/)
-  t.match(problemOf(answer), { wType: 'Site', id: 42, name: 'N' })
-  const { body, ...request } = sent()
-  t.match(request, {
-    method: 'PUT',
-    url: '/ACME/Infrastructure/Site/42',
-    type: 'application/json',
-    accept: 'application/json',
-  })
-  t.same(JSON.parse(body), { wType: 'UpdateSite', siteID: 42, ...members, wac: 'ACME' })
-})
-
-t.test('a POST becomes the documented one, with the account of the body or the default', async (t) => {
-  const { post, sent } = await proxyCaller()
-  for (const [given, wac] of [
-    ['{"siteID":42,"name":"N"}', 'DEMO'],
-    ['{"siteID":42,"name":"N","wac":"ACME"}', 'ACME'],
-    ['{"wType":"UpdateSite","siteID":42,"name":"N","wac":"DEMO"}', 'DEMO'],
-  ] as const) {
-    t.equal((await post(given)).status, 200, given)
-    const { method, url, type, body } = sent()
-    t.strictSame([method, url, type], ['POST', '/json/reply/UpdateSite', 'application/json'], given)
-    t.same(JSON.parse(body), { wType: 'UpdateSite', siteID: 42, name: 'N', wac }, given)
-  }
-})
-
 t.test('an account code may have dots and tildes, in the path, the body and the configuration', async (t) => {
   const { put, post, sent } = await proxyCaller({ WAC: 'my.account~2', WAC_ALLOWED: 'my.account~2,DEMO' })
   await put('{"name":"N"}')

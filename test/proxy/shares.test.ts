@@ -3,6 +3,7 @@ import { Duplex } from 'node:stream'
 import t from 'tap'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { Relay } from '../../src/proxy/relay.ts'
+import { signedIn } from '../helpers/shared.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { elapsed } from '../helpers/wait.ts'
 import { ask, field, OWN, portOf, problemOf } from '../http/wire.ts'
@@ -69,11 +70,8 @@ function lastFlux({ journal }: Sandbox): string | undefined {
 }
 
 t.test('reads of one session leave connections to others', async (t) => {
-  const sandbox = await startSandbox(t)
-  const server = await startBff(t, sandbox)
-  const [many, one] = [server.browser(), server.browser()]
-  await signIn(many, sandbox)
-  await signIn(one, sandbox)
+  const { sandbox, browser: many } = await signedIn()
+  const { browser: one } = await signedIn()
   const gate = sandbox.hold('resource')
   t.teardown(() => gate.release())
   const reads = Array.from({ length: 140 }, () => many.fetch('/flux/a'))
@@ -86,11 +84,8 @@ t.test('reads of one session leave connections to others', async (t) => {
 })
 
 t.test('reads without a session use connections of their own, half of them for one address', async (t) => {
-  const sandbox = await startSandbox(t)
   const env = { OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: 'DEMO/open', TRUST_PROXY: '127.0.0.1' }
-  const server = await startBff(t, sandbox, env)
-  const user = server.browser()
-  await signIn(user, sandbox)
+  const { sandbox, bff: server, browser: user } = await signedIn(env)
   const gate = sandbox.hold('resource')
   t.teardown(() => gate.release())
   const visit = (address: string, count: number) =>

@@ -30,13 +30,13 @@ function gatedStore() {
   }
 }
 
-/** An upstream with one connection, which the first request holds until it is released. */
-async function busy(t: Test) {
+/** An upstream whose one place, of a kind, the first request holds until it is released. */
+async function busy(t: Test, limit: { share: number } | { connections: number } = { connections: 1 }) {
   const store = gatedStore()
   const upstream: RawUpstream = await rawUpstream(t, (socket, { path }) => {
     if (path !== '/first') socket.write(OK)
   })
-  const server = await bff(t, { baseUrl: upstream.url, connections: 1 }, store.call)
+  const server = await bff(t, { baseUrl: upstream.url, ...limit }, store.call)
   const first = get(t, server.port, '/first')
   const { socket } = await upstream.request(0)
   store.state.proven = false
@@ -61,10 +61,7 @@ t.test('a call that has waited for a connection asks the store before it is sent
   t.equal(upstream.received.length, 1)
   question.resolve(true)
   t.equal((await second).status, 200)
-  t.strictSame(
-    upstream.received.map(({ path }) => path),
-    ['/first', '/second'],
-  )
+  t.strictSame(upstream.paths(), ['/first', '/second'])
   t.equal(store.asked.length, 1)
 })
 
@@ -92,18 +89,6 @@ t.test('a call whose session has ended while it waited is not sent, and the next
   t.strictSame(await server.outcome(1), { kind: 'withdrawn', error: null })
 })
 
-t.test('a call whose session cannot be asked about is not sent', async (t) => {
-  const { store, upstream, server, release } = await busy(t)
-  const second = get(t, server.port, '/second')
-  await server.sends(2)
-  await release()
-  const error = new Error('the store is down')
-  ;(await store.question(0)).reject(error)
-  t.equal((await second).status, 599)
-  t.strictSame(await server.outcome(1), { kind: 'withdrawn', error })
-  t.equal(upstream.received.length, 1)
-})
-
 t.test('a call whose browser has left while it waited gives its place away', async (t) => {
   const { store, upstream, server, release } = await busy(t)
   const waiting = browse(t, server.port, '/waiting')
@@ -115,31 +100,25 @@ t.test('a call whose browser has left while it waited gives its place away', asy
   store.state.proven = true
   await release()
   t.equal((await third).status, 200)
-  t.strictSame(
-    upstream.received.map(({ path }) => path),
-    ['/first', '/third'],
-  )
+  t.strictSame(upstream.paths(), ['/first', '/third'])
 })
 
-t.test('a call that has waited for its share asks the store before it is sent', async (t) => {
-  const store = gatedStore()
-  const upstream = await rawUpstream(t, (socket, { path }) => {
-    if (path !== '/first') socket.write(OK)
-  })
-  const server = await bff(t, { baseUrl: upstream.url, share: 1 }, store.call)
-  const first = get(t, server.port, '/first')
-  const { socket } = await upstream.request(0)
-  store.state.proven = false
-  const second = get(t, server.port, '/second')
-  await server.sends(2)
-  socket.write(OK)
-  await first
-  const question = await store.question(0)
-  t.equal(upstream.received.length, 1)
-  question.resolve(false)
-  t.equal((await second).status, 599)
-  t.equal(upstream.received.length, 1)
-})
+t.test(
+  'a call that has waited for its share asks the store, and is not sent if the store fails',
+  async (t) => {
+    const { store, upstream, server, release } = await busy(t, { share: 1 })
+    const second = get(t, server.port, '/second')
+    await server.sends(2)
+    await release()
+    const question = await store.question(0)
+    t.strictSame(upstream.paths(), ['/first'])
+    const error = new Error('the store is down')
+    question.reject(error)
+    t.equal((await second).status, 599)
+    t.strictSame(await server.outcome(1), { kind: 'withdrawn', error })
+    t.strictSame(upstream.paths(), ['/first'])
+  },
+)
 
 t.test('a call whose browser leaves while it asks gives its place away', async (t) => {
   const { store, server, release } = await busy(t)
@@ -160,25 +139,11 @@ t.test('a call that has waited until its connection was established asks before 
   const upstream = await rawUpstream(t, (socket) => void socket.write(OK))
   const server = await bff(t, { baseUrl: upstream.url, connections: 1 }, store.call)
   const first = get(t, server.port, '/first')
-  const question = await store.question(0)
-  t.equal(upstream.received.length, 0)
-  question.resolve(true)
-  t.equal((await first).status, 200)
-  const second = get(t, server.port, '/second')
-  t.equal((await second).status, 200)
-  t.equal(store.asked.length, 1, 'a connection that stands is used at once')
-})
-
-t.test('a call whose session ended before its connection was established is not sent', async (t) => {
-  const store = gatedStore()
-  store.state.proven = false
-  const upstream = await rawUpstream(t, (socket) => void socket.write(OK))
-  const server = await bff(t, { baseUrl: upstream.url, connections: 1 }, store.call)
-  const first = get(t, server.port, '/first')
   ;(await store.question(0)).resolve(false)
-  t.equal((await first).status, 599)
-  t.equal(upstream.received.length, 0)
-  t.equal((await get(t, server.port, '/second')).status, 200, 'its connection serves the next one')
+  t.equal((await first).status, 599, 'its session ended before')
+  t.strictSame(upstream.paths(), [])
+  t.equal((await get(t, server.port, '/second')).status, 200)
+  t.equal(store.asked.length, 1, 'a connection that stands is used at once')
 })
 
 /** Forwards one request; the resource server gives the outcomes of the test, one for each call. */

@@ -1,14 +1,18 @@
 import { once } from 'node:events'
+import { readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { connect, type Socket } from 'node:net'
+import { join } from 'node:path'
 import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync } from 'node:zlib'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { request } from 'undici'
-import { parseConfig } from '../../src/config/config.ts'
+import { warningsOf } from '../config/environment.ts'
 import { requireDocumented } from '../helpers/documented.ts'
 import { portOfUrl } from '../helpers/ports.ts'
-import { type Bff, startBff } from '../helpers/system.ts'
+import { shared } from '../helpers/shared.ts'
+import { type Bff, startBff, startSandbox } from '../helpers/system.ts'
+import { makeFolder } from '../helpers/watchdog.ts'
+import { ask, field, problemOf } from '../http/wire.ts'
 
-const PLATFORM = { authUrl: 'http://127.0.0.1:9', baseUrl: 'http://127.0.0.1:9' }
 const PAGE = `<!doctype html><title>start</title>${'<p>page</p>'.repeat(50)}`
 const SCRIPT = `console.log(1) //${' padding'.repeat(200)}`
 const STYLE = `p { color: red }${' '.repeat(500)}`
@@ -22,22 +26,20 @@ const TYPES = {
 }
 
 /** A build with both forms of the script, one of the page and of the style, and none of the picture. */
-function makeBuild(t: Test): string {
-  return t.testdir({
-    'index.html': PAGE,
-    'index.html.br': brotliCompressSync(PAGE),
-    'app.js': SCRIPT,
-    'app.js.br': brotliCompressSync(SCRIPT),
-    'app.js.gz': gzipSync(SCRIPT),
-    'site.css': STYLE,
-    'site.css.gz': gzipSync(STYLE),
-    'plain.svg': PICTURE,
-  })
+const BUILD = {
+  'index.html': PAGE,
+  'index.html.br': brotliCompressSync(PAGE),
+  'app.js': SCRIPT,
+  'app.js.br': brotliCompressSync(SCRIPT),
+  'app.js.gz': gzipSync(SCRIPT),
+  'site.css': STYLE,
+  'site.css.gz': gzipSync(STYLE),
+  'plain.svg': PICTURE,
+  'big.js': Buffer.alloc(32_000_000),
 }
 
-function startWithPage(t: Test, dir: string, env: Record<string, string> = {}): Promise<Bff> {
-  return startBff(t, PLATFORM, { STATIC_DIR: dir, ...env })
-}
+const STATIC_DIR = makeFolder('build')
+for (const [name, content] of Object.entries(BUILD)) writeFileSync(join(STATIC_DIR, name), content)
 
 async function get(
   bff: Bff,
@@ -61,8 +63,7 @@ function decoded({ headers, body }: Awaited<ReturnType<typeof get>>): string {
 }
 
 t.test('a browser that stops reading a file does not hold its connection for ever', async (t) => {
-  const dir = t.testdir({ 'index.html': PAGE, 'big.js': Buffer.alloc(32_000_000) })
-  const bff = await startWithPage(t, dir)
+  const bff = await startBff(t, await startSandbox(t), { STATIC_DIR })
   const { server } = bff.app.server
   t.equal(server.timeout, 3 * (5 * 30_000 + 2 * 10_000 + 15_000), 'no slow call is cut off')
   server.timeout = 300
@@ -77,7 +78,7 @@ t.test('a browser that stops reading a file does not hold its connection for eve
 })
 
 t.test('the compressed form of a file is sent to a client that prefers it', async (t) => {
-  const bff = await startWithPage(t, makeBuild(t))
+  const { bff } = await shared({ STATIC_DIR })
   for (const [path, accepted, coding] of [
     ['/app.js', 'gzip, deflate, br, zstd', 'br'],
     ['/app.js', 'BR', 'br'],
@@ -112,7 +113,7 @@ t.test('the compressed form of a file is sent to a client that prefers it', asyn
 })
 
 t.test('each form of a file has its validator, its HEAD and its ranges', async (t) => {
-  const bff = await startWithPage(t, makeBuild(t))
+  const { bff } = await shared({ STATIC_DIR })
   const tags = new Set<string>()
   for (const coding of ['br', 'gzip', 'identity']) {
     const headers = { 'accept-encoding': coding }
@@ -138,7 +139,7 @@ t.test('each form of a file has its validator, its HEAD and its ranges', async (
 })
 
 t.test('a navigation to a path of the app gets the compressed start page', async (t) => {
-  const bff = await startWithPage(t, makeBuild(t))
+  const { bff } = await shared({ STATIC_DIR })
   const headers = { 'accept-encoding': 'gzip, br', 'sec-fetch-mode': 'navigate' }
   for (const path of ['/', '/deep/link', '/index.html']) {
     const answer = await get(bff, path, headers)
@@ -151,7 +152,8 @@ t.test('a navigation to a path of the app gets the compressed start page', async
 })
 
 t.test('STATIC_CSP adds sources, and STATIC_PERMISSIONS_POLICY replaces the default', async (t) => {
-  const bff = await startWithPage(t, makeBuild(t), {
+  const { bff } = await shared({
+    STATIC_DIR,
     STATIC_CSP:
       "img-src https://*.tiles.example selfservice.example; CONNECT-SRC wss://live.example:8443/feed 'self';worker-src blob:; frame-src https://maps.example; object-src 'self'; script-src https://cdn.example 'wasm-unsafe-eval';",
     STATIC_PERMISSIONS_POLICY: 'geolocation=(self "https://maps.example"), camera=()',
@@ -178,22 +180,82 @@ t.test('STATIC_CSP adds sources, and STATIC_PERMISSIONS_POLICY replaces the defa
   t.match(problem.headers['content-security-policy'], "default-src 'none'", 'the API keeps its own policy')
 })
 
-t.test('the settings of the page warn where no page is served', (t) => {
-  const parsed = parseConfig({
-    BASE_URL: PLATFORM.baseUrl,
-    AUTH_URL: PLATFORM.authUrl,
-    PUBLIC_URL: 'http://localhost:3000',
-    CLIENT_ID: 'a',
-    CLIENT_SECRET: 'b',
-    SESSION_SECRET: 's'.repeat(32),
-    REDIS_URL: 'redis://redis',
-    STATIC_CSP: 'img-src https:',
-    STATIC_PERMISSIONS_POLICY: 'fullscreen=*',
-  })
-  if (!parsed.ok) throw new Error(parsed.faults.join('\n'))
-  t.strictSame(parsed.warnings, [
+t.test('the settings of the page warn where no page is served', async (t) => {
+  t.strictSame(warningsOf({ STATIC_CSP: 'img-src https:', STATIC_PERMISSIONS_POLICY: 'fullscreen=*' }), [
     'STATIC_CSP has no effect without STATIC_DIR',
     'STATIC_PERMISSIONS_POLICY has no effect without STATIC_DIR',
   ])
-  t.end()
+})
+
+t.test('the server sends the browser client that fits it, with its types', async (t) => {
+  const { bff } = await shared({ STATIC_DIR })
+  for (const [path, file, type] of [
+    ['/auth/client.js', 'bff-client.js', 'text/javascript; charset=utf-8'],
+    ['/auth/client.d.ts', 'bff-client.d.ts', 'text/plain; charset=utf-8'],
+  ] as const) {
+    const { status, headers, body } = await get(bff, path)
+    t.equal(status, 200)
+    t.equal(headers['content-type'], type)
+    t.equal(headers['cache-control'], 'no-cache', 'browsers ask whether it is the newest')
+    t.same(body, readFileSync(new URL(`../../dist/client/${file}`, import.meta.url)))
+    const again = await get(bff, path, { 'if-none-match': String(headers.etag) })
+    t.strictSame([again.status, again.body.length], [304, 0])
+  }
+})
+
+/** None of these reads a file. */
+const OUT_OF_REACH = `/private/../index.html /private/%2e%2e/index.html /private/./x.txt /private/%2e/x.txt
+  /private//x.txt //private/x.txt /private/x.txt/ /private/x.txt%00 /private/x.txt%00.html /index.html/..
+  /../secret.txt /..%2fsecret.txt /%2e%2e/secret.txt /%252e%252e/secret.txt /..%5csecret.txt
+  /private/../../secret.txt /private/..%2f..%2fsecret.txt /private\\..\\index.html /;/../secret.txt /a%2e.txt
+  /v%2etxt%2f /link.txt /folder/ /folder/secret.txt /loop /private /empty/ /.env /%2eenv /.git/config
+  /.well-known/.hidden /.well-known/../secret.txt /.well-known/%2e%2e/%2e%2e/secret.txt
+  /private/.well-known/x /%2ewell-known/security.txt /auth%2fsession /AUTH/session /private/../auth/session
+  /x/../auth/session /auth/shadow.txt /%61uth/shadow.txt`
+
+t.test('no form of a path reads what is outside the build, hidden or below the own paths', async (t) => {
+  const base = t.testdir({
+    'secret.txt': 'OUTSIDE',
+    outside: { 'index.html': 'OUTSIDE', 'secret.txt': 'OUTSIDE' },
+    build: {
+      ...{
+        'index.html': 'INDEX',
+        '.env': 'HIDDEN',
+        '.git': { config: 'HIDDEN' },
+        empty: {},
+        'v.txt': 'PLAIN',
+      },
+      '.well-known': { 'security.txt': 'CONTACT', '.hidden': 'HIDDEN' },
+      private: { 'x.txt': 'INSIDE', '.well-known': { x: 'HIDDEN' } },
+      ...{ auth: { session: 'SHADOW', 'shadow.txt': 'SHADOW' }, 'a%2e.txt': 'PERCENT' },
+    },
+  })
+  for (const [target, name] of [
+    [join(base, 'secret.txt'), 'link.txt'],
+    [join(base, 'secret.txt'), 'v.txt.br'],
+    [join(base, 'outside'), 'folder'],
+    ['loop', 'loop'],
+  ] as const)
+    symlinkSync(target, join(base, 'build', name))
+  const { port } = await shared({ STATIC_DIR: join(base, 'build') })
+  const read = (target: string, ...headers: (readonly [string, string])[]) =>
+    ask(port, { target, headers: [['Accept-Encoding', 'br'], ...headers] })
+  for (const path of [...OUT_OF_REACH.split(/\s+/), `/${'a'.repeat(300)}`]) {
+    const { status, body } = await read(path)
+    t.equal(status, 404, path)
+    t.notMatch(body, /INDEX|INSIDE|HIDDEN|OUTSIDE|SHADOW|PERCENT/, path)
+  }
+  const navigate = ['Sec-Fetch-Mode', 'navigate'] as const
+  t.equal((await read('/pages/1', navigate)).body, 'INDEX')
+  for (const path of ['/.env', '/.git/config', '/a%2fb', '/../x', '/%2e%2e/x', '/a%00', '/a%5cb'])
+    t.equal((await read(path, navigate)).status, 404, `a navigation to ${path}`)
+
+  const plain = await read('/v.txt')
+  t.equal(plain.body, 'PLAIN', 'a compressed form that is a link out of the build is not used')
+  t.notOk(field(plain, 'content-encoding'))
+  t.equal((await read('/.well-known/security.txt')).body, 'CONTACT')
+  t.equal((await read('/private/x.txt')).body, 'INSIDE')
+  t.equal((await read('/a%252e.txt')).body, 'PERCENT', 'decoded once')
+  for (const path of ['/auth/session', '/%61uth/session'])
+    t.match(problemOf(await read(path)), { authenticated: false }, path)
 })
