@@ -30,6 +30,8 @@ t.test(
     const first = createBrowser(stalled.publicUrl)
     await signIn(first, sandbox)
     t.equal((await first.fetch('/flux/temperature')).status, 200)
+    // On a slow machine it would be refreshed meanwhile.
+    t.equal((await first.fetch('/auth/logout', { method: 'POST' })).status, 204)
     const browser = createBrowser(stalled.publicUrl)
     await signIn(browser, sandbox)
     sandbox.faults.set({ expiresIn: 'truth' })
