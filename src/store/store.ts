@@ -220,7 +220,7 @@ interface InDoubt {
 
 export interface ReleaseLeaseRequest {
   attempt: string
-  /** null if this presentation leaves no doubt: a readable response came, or nothing was sent. Earlier doubts stay. */
+  /** null takes the doubt of this presentation back; earlier ones stay. */
   inDoubt: InDoubt | null
   /** Nobody refreshes for this time. */
   retryInMs: number

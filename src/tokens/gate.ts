@@ -35,6 +35,7 @@ export interface Gate {
   failures(): number
 }
 
+/** After so many consecutive failures the breaker is open: the token endpoint counts as down. */
 const OPENS_AFTER = 3
 /** With `PROBE_MS`, a recovery is noticed within five seconds, except by a session whose own request hangs. */
 const MAX_PAUSE_MS = 1_600

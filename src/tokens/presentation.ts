@@ -36,7 +36,7 @@ export function present(options: PresentationOptions): Presentation {
   const { send, renewLease, timeoutMs, monotonic, log } = options
   const connection = new AbortController()
   const giveUpAt = monotonic() + resetAfterMs(timeoutMs)
-  let renewAt = monotonic() + RENEW_EVERY_MS
+  let renewLeaseAt = monotonic() + RENEW_EVERY_MS
   let lease: RenewLeaseResult | 'renewing' = 'held'
   let overdue = false
 
@@ -44,7 +44,7 @@ export function present(options: PresentationOptions): Presentation {
 
   function look(): void {
     if (monotonic() >= giveUpAt) giveUp()
-    else if (monotonic() >= renewAt && lease === 'held') renew().catch(failed)
+    else if (monotonic() >= renewLeaseAt && lease === 'held') extendLease().catch(failed)
   }
 
   function giveUp(): void {
@@ -53,12 +53,12 @@ export function present(options: PresentationOptions): Presentation {
     overdue = true
   }
 
-  async function renew(): Promise<void> {
+  async function extendLease(): Promise<void> {
     lease = 'renewing'
     try {
       // If the session is gone, the response is still awaited to revoke its tokens. Nobody else presents this one.
       lease = await renewLease()
-      renewAt = monotonic() + RENEW_EVERY_MS
+      renewLeaseAt = monotonic() + RENEW_EVERY_MS
       if (lease === 'taken') reset('the refresh token has been replaced or presented elsewhere')
     } catch (error) {
       lease = 'held'

@@ -53,9 +53,9 @@ export interface Refresh {
 }
 
 const FORCED_WINDOW_MS = 60_000
-/** How long after the timeout the token client may report that it could not send the request in time. */
+/** So long after its timeout the token client may still report that it could not send: then there is no doubt. */
 const UNSENT_TOLERANCE_MS = 100
-/** A timer that fires later than this shows that this process was stalled: the missing response proves no failure. */
+/** A result so long after the last instant to send shows a stalled process: an unsent request then proves no failure. */
 const STALL_MS = 250
 
 /** The right to present a refresh token once. */
@@ -71,8 +71,8 @@ interface Lease {
   earlierOpenMs: number
 }
 
-/** A lease that is used. Monotonic instants. */
-interface Attempt extends Lease {
+/** A lease and the presentation under it. Monotonic instants. */
+interface PresentedLease extends Lease {
   trigger: RefreshTrigger
   pass: Pass
   sentAt: number
@@ -85,7 +85,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
   const { gate, clock, log, pace } = options
   const working = new Set<Promise<unknown>>()
   const open = new Set<Presentation>()
-  const life = { startedAt: clock.monotonic(), stopping: false }
+  const self = { startedAt: clock.monotonic(), stopping: false }
   let closing: NodeJS.Timeout | undefined
 
   async function refresh(session: LiveSession, trigger: RefreshTrigger): Promise<RefreshResult> {
@@ -93,16 +93,16 @@ export function createRefresh(options: RefreshOptions): Refresh {
     if (pass.kind === 'wait') return pass
     try {
       // A process that stops leaves the refresh to others.
-      if (life.stopping) return { kind: 'wait', ms: 0, why: 'unavailable' }
-      const lease = await takeLease(options, life, { session, trigger })
+      if (self.stopping) return { kind: 'wait', ms: 0, why: 'unavailable' }
+      const lease = await takeLease(options, self, { session, trigger })
       if (lease.kind !== 'present') return lease
-      const attempt = send(options, lease, { trigger, pass })
-      const { presentation } = attempt
+      const presented = send(options, lease, { trigger, pass })
+      const { presentation } = presented
       open.add(presentation)
       const done = presentation.outcome.finally(() => open.delete(presentation))
       const outcome = await withTimeout(done, pace.timeoutMs + UNSENT_TOLERANCE_MS)
-      if (outcome === null) void track(done.then((late) => conclude(options, attempt, late, true)))
-      return await conclude(options, attempt, outcome, false)
+      if (outcome === null) void track(done.then((late) => conclude(options, presented, late, true)))
+      return await conclude(options, presented, outcome, false)
     } finally {
       pass.leave()
     }
@@ -125,7 +125,7 @@ export function createRefresh(options: RefreshOptions): Refresh {
       clearTimeout(closing)
       closing = setTimeout(
         () => {
-          life.stopping = true
+          self.stopping = true
           for (const presentation of open) presentation.reset('the process stops')
         },
         Math.max(0, at - clock.monotonic()),
@@ -144,8 +144,8 @@ export function createRefresh(options: RefreshOptions): Refresh {
  */
 async function takeLease(
   { store, clock, pace: { timeoutMs } }: RefreshOptions,
-  life: { startedAt: number; stopping: boolean },
-  { session, trigger }: Pick<Attempt, 'session' | 'trigger'>,
+  self: { startedAt: number; stopping: boolean },
+  { session, trigger }: Pick<PresentedLease, 'session' | 'trigger'>,
 ): Promise<Lease | NotGranted> {
   const { key, record, tokens } = session
   const forced = trigger === 'invalid_token'
@@ -168,8 +168,8 @@ async function takeLease(
     leftMs: leftMs(),
     timeoutMs,
     msSinceIncident: store.health.msSinceIncident(key),
-    upMs: record.leaseUntil > 0 ? clock.monotonic() - life.startedAt : Number.POSITIVE_INFINITY,
-    stopping: life.stopping,
+    msSinceStart: record.leaseUntil > 0 ? clock.monotonic() - self.startedAt : Number.POSITIVE_INFINITY,
+    stopping: self.stopping,
   })
   if (may.kind === 'present') return { ...may, session, attempt, leasedAt }
   if (begun.kind === 'granted' && may.kind === 'wait')
@@ -180,15 +180,15 @@ async function takeLease(
 function send(
   { store, authorizationServer, clock, log, pace: { timeoutMs } }: RefreshOptions,
   lease: Lease,
-  caller: Pick<Attempt, 'trigger' | 'pass'>,
-): Attempt {
+  caller: Pick<PresentedLease, 'trigger' | 'pass'>,
+): PresentedLease {
   const { session, attempt, doubts, leasedAt } = lease
   const { key, record, tokens } = session
   const sendBefore = leasedAt + timeoutMs
-  const renewal = { gen: record.gen, attempt, doubts: doubts + 1, leaseMs: leaseMs(timeoutMs) }
+  const renewRequest = { gen: record.gen, attempt, doubts: doubts + 1, leaseMs: leaseMs(timeoutMs) }
   const presentation = present({
     send: (signal) => authorizationServer.refresh(tokens.refreshToken!, { sendBefore, signal }),
-    renewLease: () => store.renewLease(key, renewal),
+    renewLease: () => store.renewLease(key, renewRequest),
     timeoutMs,
     monotonic: clock.monotonic,
     log,
@@ -196,25 +196,29 @@ function send(
   return { ...lease, ...caller, sentAt: clock.monotonic(), sendBefore, presentation }
 }
 
-/** Brings gate, metrics, log and record to the outcome of a presentation; null for none within the timeout. */
+/**
+ * Brings gate, metrics, log and record to the outcome of a presentation; null for none within the timeout. `late`: the
+ * outcome that came after that. No caller waits for it.
+ */
 async function conclude(
   options: RefreshOptions,
-  attempt: Attempt,
+  presented: PresentedLease,
   outcome: TokenOutcome | null,
   late: boolean,
 ): Promise<RefreshResult> {
   const { clock, log, pace, events } = options
-  const { session, trigger, pass, sentAt, sendBefore } = attempt
+  const { session, trigger, pass, sentAt, sendBefore } = presented
   const at = clock.monotonic()
   const judgement = judge(outcome, {
-    doubts: attempt.doubts,
-    leftMs: attempt.leftMs - (at - sentAt),
-    earlierOpenMs: attempt.earlierOpenMs - (at - sentAt),
-    overtaken: attempt.presentation.isOvertaken(),
+    doubts: presented.doubts,
+    leftMs: presented.leftMs - (at - sentAt),
+    earlierOpenMs: presented.earlierOpenMs - (at - sentAt),
+    overtaken: presented.presentation.isOvertaken(),
     stalled: sentAt >= sendBefore || at >= sendBefore + STALL_MS,
     random: pace.random(),
   })
   const { callers, works, event } = judgement
+  // Counted once, as in doubt, unless a late response still brings tokens.
   if (!late || outcome?.kind === 'granted')
     events.refreshed(trigger, outcome?.kind ?? 'in_doubt', (at - sentAt) / 1_000)
   const retryAfter = outcome?.kind === 'unavailable' ? outcome.retryAfterSeconds : null
@@ -224,13 +228,13 @@ async function conclude(
     const retryInMs = callers.kind === 'wait' ? callers.ms : 0
     log.warn({ event, reason, retryInMs, recordKey: inLog(session.key) }, TEXTS[event])
   }
-  return await apply(options, attempt, judgement)
+  return await apply(options, presented, judgement)
 }
 
 /** Writes what follows to the record. */
 async function apply(
   { store, sessions, log }: RefreshOptions,
-  { session, attempt }: Attempt,
+  { session, attempt }: PresentedLease,
   { write, callers }: Judgement,
 ): Promise<RefreshResult> {
   const { key, record } = session

@@ -21,19 +21,20 @@ export type Access =
  */
 export type ObtainAccessToken = (session: LiveSession, refusedGen?: number) => Promise<Access>
 
-/** One attempt, shared by all that want one meanwhile. */
-export type Attempt = (session: LiveSession, trigger: RefreshTrigger) => Flight
+/** Joins the attempt of this process that is under way, whatever began it, or begins one. */
+export type JoinAttempt = (session: LiveSession, trigger: RefreshTrigger) => SharedAttempt
 
-/** An attempt until its callers have a result. A presentation without a response outlives it. */
-interface Flight {
+/** One refresh (refresh.ts), until its callers have a result. A presentation without a response outlives it. */
+interface SharedAttempt {
   /** Monotonic. */
   readonly startedAt: number
+  /** Of the caller that began it. */
   readonly trigger: RefreshTrigger
   /** Resolves early if the session ends: the response no longer matters. Rejects with `StoreUnavailable`. */
   readonly result: Promise<RefreshResult>
 }
 
-/** Attempts of one session, one after the other, until there are new tokens or no reason to go on. Monotonic instants. */
+/** Attempts for one session, one after the other, until there are new tokens or no reason to go on. Monotonic instants. */
 interface Renewal {
   readonly startedAt: number
   /** The newest session that is known. */
@@ -42,8 +43,11 @@ interface Renewal {
   laterThan: number
   /** The resource server refused the tokens of this generation; 0 for none. */
   refusedGen: number
-  /** When the first pause of the store ends. Callers wait for no second one: failovers must not delay them forever. */
-  pauseEndsAt: number
+  /**
+   * Callers wait until then if the store has paused refreshes. Only its first pause counts: failovers must not delay them
+   * forever.
+   */
+  patientUntil: number
   /** Between two attempts: why there are no new tokens yet. */
   wait: Wait | null
   result: Promise<Access> | null
@@ -60,7 +64,7 @@ interface RenewalsOptions {
 }
 
 interface Renewals {
-  attempt: Attempt
+  joinAttempt: JoinAttempt
   obtainAccessToken: ObtainAccessToken
 }
 
@@ -70,14 +74,14 @@ const PATIENCE_WITH_VALID_TOKEN_MS = 1_000
 const PATIENCE_IN_OUTAGE_MS = 2_600
 /** While another process refreshes, or may hold newer tokens, the record is read this often. */
 const LOOK_EVERY_MS = 250
-/** Pause before a record that should have changed, but has not, is read again. */
+/** Pause before the next attempt where the record should have changed, but has not. */
 const REREAD_MS = 50
 
 const NOT_IN_TIME: Wait = { kind: 'wait', ms: 1_000, why: 'unanswered' }
 const NEW_RENEWAL = {
   laterThan: 0,
   refusedGen: 0,
-  pauseEndsAt: Number.NEGATIVE_INFINITY,
+  patientUntil: Number.NEGATIVE_INFINITY,
   wait: null,
   result: null,
 }
@@ -85,43 +89,8 @@ const NEW_RENEWAL = {
 /** One attempt and one renewal for each session and process at a time. Callers race them with their patience. */
 export function createRenewals(options: RenewalsOptions): Renewals {
   const { refresh, sessions, isDown, timing, timeoutMs, clock } = options
-  const flights = new Map<RecordKey, Flight>()
+  const attempts = new Map<RecordKey, SharedAttempt>()
   const renewals = new Map<RecordKey, Renewal>()
-
-  function attempt(session: LiveSession, trigger: RefreshTrigger): Flight {
-    const { key } = session
-    const known = flights.get(key)
-    if (known !== undefined) return known
-    const work = refresh.refresh(session, trigger).finally(() => flights.delete(key))
-    const result = unlessEnded(sessions, key, work)
-    // Callers handle the rejection. Without a caller it must not end the process.
-    result.catch(() => {})
-    const flight = { startedAt: clock.monotonic(), trigger, result }
-    flights.set(key, flight)
-    return flight
-  }
-
-  /** Joins the renewal of a session, or begins it. */
-  async function renewed(session: LiveSession, refusedGen = 0): Promise<Access> {
-    const { key, record } = session
-    const startedAt = clock.monotonic()
-    const renewal = renewals.get(key) ?? { ...NEW_RENEWAL, startedAt, session }
-    renewals.set(key, renewal)
-    renewal.laterThan = Math.max(renewal.laterThan, record.gen, refusedGen)
-    renewal.refusedGen = Math.max(renewal.refusedGen, refusedGen)
-    renewal.result ??= renew(options, attempt, renewal).finally(() => renewals.delete(key))
-    const outageMs = renewal.startedAt + PATIENCE_IN_OUTAGE_MS - startedAt
-    const ms = isDown() ? Math.min(patienceMs(timeoutMs), outageMs) : patienceMs(timeoutMs)
-    const access =
-      (await withTimeout(renewal.result, ms)) ??
-      (await withTimeout(renewal.result, patienceMs(renewal.pauseEndsAt - clock.monotonic())))
-    if (access !== null) return access
-    // While this process was stalled, another one may have refreshed.
-    const found = await sessions.find(key)
-    if (found.kind === 'live' && found.session.record.gen > renewal.laterThan)
-      return { kind: 'token', session: found.session }
-    return renewal.wait ?? NOT_IN_TIME
-  }
 
   async function obtainAccessToken(session: LiveSession, refusedGen?: number): Promise<Access> {
     const { tokens, record } = session
@@ -140,40 +109,76 @@ export function createRenewals(options: RenewalsOptions): Renewals {
         : { kind: 'not_refreshable' }
     }
     if (isUsable()) {
-      const { startedAt, result } = attempt(session, 'request')
+      const { startedAt, result } = joinAttempt(session, 'request')
       const soon = withTimeout(result, startedAt + PATIENCE_WITH_VALID_TOKEN_MS - clock.monotonic())
       const refreshed = await soon.catch(nullIfUnavailable)
       if (refreshed?.kind === 'granted') return { kind: 'token', session: refreshed.session }
       if (refreshed?.kind !== 'ended' && isUsable()) return usable
     }
-    return await renewed(session, refusedGen)
+    return await joinRenewal(session, refusedGen)
   }
 
-  return { attempt, obtainAccessToken }
+  /** Joins the renewal of a session, or begins it. */
+  async function joinRenewal(session: LiveSession, refusedGen = 0): Promise<Access> {
+    const { key, record } = session
+    const startedAt = clock.monotonic()
+    const renewal = renewals.get(key) ?? { ...NEW_RENEWAL, startedAt, session }
+    renewals.set(key, renewal)
+    renewal.laterThan = Math.max(renewal.laterThan, record.gen, refusedGen)
+    renewal.refusedGen = Math.max(renewal.refusedGen, refusedGen)
+    renewal.result ??= renew(options, joinAttempt, renewal).finally(() => renewals.delete(key))
+    const outageMs = renewal.startedAt + PATIENCE_IN_OUTAGE_MS - startedAt
+    const ms = isDown() ? Math.min(patienceMs(timeoutMs), outageMs) : patienceMs(timeoutMs)
+    // A pause of the store, known only by then, may outlast a token request.
+    const access =
+      (await withTimeout(renewal.result, ms)) ??
+      (await withTimeout(renewal.result, renewal.patientUntil - clock.monotonic()))
+    if (access !== null) return access
+    // While this process was stalled, another one may have refreshed.
+    const found = await sessions.find(key)
+    if (found.kind === 'live' && found.session.record.gen > renewal.laterThan)
+      return { kind: 'token', session: found.session }
+    return renewal.wait ?? NOT_IN_TIME
+  }
+
+  function joinAttempt(session: LiveSession, trigger: RefreshTrigger): SharedAttempt {
+    const { key } = session
+    const known = attempts.get(key)
+    if (known !== undefined) return known
+    const work = refresh.refresh(session, trigger).finally(() => attempts.delete(key))
+    const result = unlessEnded(sessions, key, work)
+    // Callers handle the rejection. Without a caller it must not end the process.
+    result.catch(() => {})
+    const attempt = { startedAt: clock.monotonic(), trigger, result }
+    attempts.set(key, attempt)
+    return attempt
+  }
+
+  return { joinAttempt, obtainAccessToken }
 }
 
 /** Makes attempts and reads the record between them. */
 async function renew(
   { sessions, clock, timeoutMs }: RenewalsOptions,
-  attempt: Attempt,
+  joinAttempt: JoinAttempt,
   renewal: Renewal,
 ): Promise<Access> {
   for (;;) {
     const { key, record, tokens } = renewal.session
     const trigger = record.gen <= renewal.refusedGen ? 'invalid_token' : 'request'
-    const flight = attempt(renewal.session, trigger)
-    const result = await flight.result
+    const attempt = joinAttempt(renewal.session, trigger)
+    const result = await attempt.result
     let inTime = true
     if (result.kind === 'granted') renewal.session = result.session
     else {
       const at = clock.monotonic()
-      if (result.kind === 'wait' && result.why === 'paused' && !Number.isFinite(renewal.pauseEndsAt))
-        renewal.pauseEndsAt = at + result.ms
-      inTime = at < Math.max(renewal.startedAt + patienceMs(timeoutMs), patienceMs(renewal.pauseEndsAt))
+      if (result.kind === 'wait' && result.why === 'paused' && !Number.isFinite(renewal.patientUntil))
+        renewal.patientUntil = at + patienceMs(result.ms)
+      inTime = at < Math.max(renewal.startedAt + patienceMs(timeoutMs), renewal.patientUntil)
       const wait = finalWait(result, clock.wall() < tokens.expiresAt)
-      // The attempt did not know that the resource server refuses this token. A read of the record now would let other
-      // callers begin the next one without knowing it either.
-      if (wait !== null && trigger === 'invalid_token' && flight.trigger !== trigger) continue
+      // Another caller began this attempt, unforced: force the next one. A read of the record before that would let other
+      // callers begin an unforced one again.
+      if (wait !== null && trigger === 'invalid_token' && attempt.trigger !== trigger) continue
       if (wait !== null) return wait
       renewal.wait = result.kind === 'wait' ? result : null
       if (result.kind === 'wait' && inTime) await pause(Math.min(result.ms + 10, LOOK_EVERY_MS))

@@ -32,17 +32,17 @@ export function neededAt(tokens: Life, timing: RefreshTiming): number {
 
 /**
  * Milliseconds from the issue of tokens to their background refresh: ahead of expiry, and up to a fifth of that
- * later, so that sessions which began together do not come due together. `random` is in [0, 1).
+ * later, so that sessions which began together do not come due together. `spread` is in [0, 1).
  */
-export function dueAfterMs(tokens: Pick<Life, 'lifeSeconds'>, timing: RefreshTiming, random: number): number {
+export function dueAfterMs(tokens: Pick<Life, 'lifeSeconds'>, timing: RefreshTiming, spread: number): number {
   if (tokens.lifeSeconds === 0) return PAUSE_FOR_DUE_AT_ONCE_MS
   const ahead = marginMs(timing.aheadSeconds, tokens)
-  return tokens.lifeSeconds * 1_000 - ahead + (random * ahead) / 5
+  return tokens.lifeSeconds * 1_000 - ahead + (spread * ahead) / 5
 }
 
 /** When the background refreshes, epoch milliseconds; see `dueAfterMs`. */
-export function dueAt(tokens: Life, timing: RefreshTiming, random: number): number {
-  return tokens.expiresAt - tokens.lifeSeconds * 1_000 + dueAfterMs(tokens, timing, random)
+export function dueAt(tokens: Life, timing: RefreshTiming, spread: number): number {
+  return tokens.expiresAt - tokens.lifeSeconds * 1_000 + dueAfterMs(tokens, timing, spread)
 }
 
 function marginMs(seconds: number, { lifeSeconds }: Pick<Life, 'lifeSeconds'>): number {
@@ -55,7 +55,7 @@ function marginMs(seconds: number, { lifeSeconds }: Pick<Life, 'lifeSeconds'>): 
 const LEASE_MARGIN_MS = 5_000
 const MIN_RESET_AFTER_MS = 30_000
 const RESET_AFTER_TIMEOUTS = 3
-/** Beyond a whole token request: time to read its result. */
+/** Time to read the result of what a caller waits for. */
 const READ_RESULT_MS = 500
 
 /** Length of a lease, from when it is taken and from each renewal. */
@@ -71,9 +71,9 @@ export function resetAfterMs(timeoutMs: number): number {
   return Math.max(MIN_RESET_AFTER_MS, RESET_AFTER_TIMEOUTS * timeoutMs)
 }
 
-/** How long callers wait for a refresh that has just begun. */
-export function patienceMs(timeoutMs: number): number {
-  return timeoutMs + READ_RESULT_MS
+/** How long callers wait for a token request, or a pause of the store, that may take `ms`. */
+export function patienceMs(ms: number): number {
+  return ms + READ_RESULT_MS
 }
 
 // Whether a refresh token may be presented.
@@ -121,15 +121,18 @@ interface LeaseFacts {
   timeoutMs: number
   /** Since this process saw an incident at the store that has the record. */
   msSinceIncident: number
-  /** Since the start of this process. It cannot know about incidents before that; a released lease makes them harmless. */
-  upMs: number
+  /**
+   * Since the start of this process: it cannot know about incidents before that. Infinite if the last lease was
+   * released: then no process holds new tokens.
+   */
+  msSinceStart: number
   stopping: boolean
 }
 
 /** After an incident a token in doubt is not presented for this long: a process that holds new ones stores them sooner. */
 const INCIDENT_PAUSE_MS = 5_000
-/** Pause before a record that should have changed is read again. */
-const LOOK_AGAIN_MS = 1_000
+/** Nothing is due at the end of this wait: callers get the refusal, or refresh a token that has expired meanwhile. */
+const FORCED_BEFORE_MS = 1_000
 
 /**
  * Whether the refresh token may be presented, by what the store has replied. In doubt it may be used up, and presenting
@@ -153,7 +156,7 @@ export function mayPresent(begun: BeginRefreshResult, facts: LeaseFacts): MayPre
     case 'backing_off':
       return { kind: 'wait', ms: begun.waitMs, why: 'unavailable' }
     case 'forced_before':
-      return { kind: 'wait', ms: LOOK_AGAIN_MS, why: 'forced_before' }
+      return { kind: 'wait', ms: FORCED_BEFORE_MS, why: 'forced_before' }
     case 'granted': {
       if (facts.stopping) return { kind: 'wait', ms: 0, why: 'unavailable' }
       const { doubts, openForMs, ageMs } = begun
@@ -165,7 +168,11 @@ export function mayPresent(begun: BeginRefreshResult, facts: LeaseFacts): MayPre
       const ms =
         doubts === 0
           ? 0
-          : Math.max(leftMs, INCIDENT_PAUSE_MS - facts.msSinceIncident, INCIDENT_PAUSE_MS - facts.upMs)
+          : Math.max(
+              leftMs,
+              INCIDENT_PAUSE_MS - facts.msSinceIncident,
+              INCIDENT_PAUSE_MS - facts.msSinceStart,
+            )
       if (ms > 0) return { kind: 'wait', ms, why: 'unavailable' }
       return { kind: 'present', doubts, leftMs, earlierOpenMs: openForMs }
     }
@@ -177,7 +184,7 @@ export function mayPresent(begun: BeginRefreshResult, facts: LeaseFacts): MayPre
 interface OutcomeFacts extends Omit<MayPresent, 'kind'> {
   /** The tokens were replaced or presented elsewhere meanwhile. */
   overtaken: boolean
-  /** This process was stalled before it could send. */
+  /** This process was stalled: if it did not send in time, the token endpoint is not the cause. */
   stalled: boolean
   /** In [0, 1). */
   random: number
@@ -185,7 +192,7 @@ interface OutcomeFacts extends Omit<MayPresent, 'kind'> {
 
 /** What follows from a presentation. */
 export interface Judgement {
-  /** What is written to the record. `doubts`: how many this presentation leaves, itself included; null for none. */
+  /** What is written to the record. `doubts`: how many there are, this presentation included; null if it is none. */
   write:
     | { kind: 'tokens'; tokens: GrantedTokens }
     | { kind: 'end' }
@@ -208,7 +215,7 @@ const UNANSWERED: Wait = { kind: 'wait', ms: 2_000, why: 'unanswered' }
 export function judge(outcome: TokenOutcome | null, facts: OutcomeFacts): Judgement {
   if (outcome === null)
     return { write: NOTHING, callers: UNANSWERED, works: false, event: 'refresh.unanswered' }
-  // New tokens are offered to the store, which compares generations.
+  // Even if overtaken: the store compares generations.
   if (outcome.kind === 'granted') {
     const write = { kind: 'tokens', tokens: outcome.tokens } as const
     return { write, callers: CHANGED, works: true, event: null }
@@ -222,13 +229,12 @@ export function judge(outcome: TokenOutcome | null, facts: OutcomeFacts): Judgem
     return { ...backOff(ms, doubts), works: true, event: 'refresh.refusal_waits' }
   }
   if (outcome.kind === 'in_doubt')
-    return { ...backOff(backOffMs(outcome, true, facts), doubts), works: false, event: 'refresh.in_doubt' }
+    return { ...backOff(backOffMs(outcome, facts), doubts), works: false, event: 'refresh.in_doubt' }
   const event = 'refresh.unavailable'
   if (outcome.timedOut && facts.stalled) return { ...backOff(0, null), callers: CHANGED, works: null, event }
-  // After a doubt each attempt without tokens adds another.
-  const inDoubt = facts.doubts > 0
-  const ms = backOffMs(outcome, inDoubt, facts)
-  return { ...backOff(ms, inDoubt ? doubts : null), works: outcome.ofThisGrant, event }
+  // After a doubt this one is not taken back: if the store has lost the earlier one, the release writes it again.
+  const left = facts.doubts > 0 ? doubts : null
+  return { ...backOff(backOffMs(outcome, facts), left), works: outcome.ofThisGrant, event }
 }
 
 function backOff(ms: number, doubts: number | null): Pick<Judgement, 'write' | 'callers'> {
@@ -250,13 +256,12 @@ const MIN_VALID_MS = 1_000
  */
 function backOffMs(
   outcome: Extract<TokenOutcome, { kind: 'unavailable' | 'in_doubt' }>,
-  inDoubt: boolean,
   { leftMs, random }: OutcomeFacts,
 ): number {
   const requestedMs = outcome.kind === 'unavailable' ? (outcome.retryAfterSeconds ?? 0) * 1_000 : 0
   if (leftMs > 0) {
     const pauseMs = Math.min(MAX_VALID_MS, Math.max(MIN_VALID_MS, leftMs / 4)) * (0.75 + random / 4)
-    return Math.max(requestedMs, pauseMs, inDoubt ? leftMs : 0)
+    return Math.max(requestedMs, pauseMs, outcome.kind === 'in_doubt' ? leftMs : 0)
   }
   // The breaker does not count failures of one grant alone, so their back-off is longer.
   const alone = outcome.kind === 'unavailable' && outcome.ofThisGrant

@@ -14,13 +14,13 @@ import {
 } from '../store/store.ts'
 import type { Gate } from './gate.ts'
 import type { RefreshEvents, RefreshResult } from './refresh.ts'
-import type { Attempt } from './renewals.ts'
+import type { JoinAttempt } from './renewals.ts'
 import { dueAfterMs, dueAt, type RefreshTiming } from './rules.ts'
 
 interface SchedulerOptions {
   store: Pick<DueQueue, 'claimDue' | 'schedule'> & Pick<SessionStore, 'claimNonce'>
   sessions: Pick<Sessions, 'find'>
-  attempt: Attempt
+  joinAttempt: JoinAttempt
   gate: Pick<Gate, 'room' | 'isDown'>
   /** Sessions handled at once. */
   concurrency: number
@@ -51,7 +51,7 @@ const BLOCKED_PAUSE_MS = 250
 /** While every slot is taken: short, since one may become free at any moment. */
 const FULL_PAUSE_MS = 25
 const UNREADABLE_PAUSE_MS = 600_000
-/** Pause before a session that could not be decided is looked at again. */
+/** Shortest pause before a session is looked at again, and the pause of the queue after a failure. */
 const LOOK_AGAIN_MS = 1_000
 
 /**
@@ -59,7 +59,7 @@ const LOOK_AGAIN_MS = 1_000
  * of when to look; the record decides.
  */
 export function createScheduler(options: SchedulerOptions): Scheduler {
-  const { store, sessions, attempt, gate, timing, clock, random, log, events } = options
+  const { store, sessions, joinAttempt, gate, timing, clock, random, log, events } = options
   let pollAt = clock.monotonic() + random() * FIRST_POLL_WITHIN_MS
   const working = new Set<Promise<void>>()
   /** Sessions that were claimed and have not reached the breaker yet. */
@@ -176,7 +176,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
 
   async function refreshResult(session: LiveSession): Promise<RefreshResult> {
     try {
-      return await attempt(session, 'schedule').result
+      return await joinAttempt(session, 'schedule').result
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error
       return { kind: 'wait', ms: LOOK_AGAIN_MS, why: 'unavailable' }
@@ -205,6 +205,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
     return Math.max(0, Math.min(refreshAt - clock.wall(), msUntilIdleEnd(record)))
   }
 
+  /** As `store.schedule`. This process polls in time for the entry. */
   async function put(key: RecordKey, inMs: number): Promise<void> {
     await store.schedule(key, inMs)
     const at = clock.monotonic() + inMs

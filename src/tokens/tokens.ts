@@ -74,7 +74,7 @@ export function createTokens(options: TokensOptions): Tokens {
       ),
   })
   const refresh = wrapRefresh(createRefresh({ ...options, gate, events }))
-  const { attempt, obtainAccessToken } = createRenewals({
+  const { joinAttempt, obtainAccessToken } = createRenewals({
     refresh,
     sessions,
     isDown: gate.isDown,
@@ -85,7 +85,7 @@ export function createTokens(options: TokensOptions): Tokens {
   const scheduler = createScheduler({
     store,
     sessions,
-    attempt,
+    joinAttempt,
     gate,
     concurrency,
     timing,
@@ -117,8 +117,10 @@ export function createTokens(options: TokensOptions): Tokens {
     async stop() {
       await beginStop()
       await refresh.settled()
+      // New tokens that the store has not taken yet.
       await store.drainPendingTokens()
       const leftMs = Math.max(0, responseDeadline! + closingMs / 2 - clock.monotonic())
+      // `finish`: the newest writes, in case a failover has lost them.
       await Promise.all([store.finish(), revoker.stop(leftMs)])
     },
   }

@@ -25,7 +25,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'lease-not-renewed',
     what: 'a slow response lets others present the same refresh token',
     file: PRESENTATION,
-    find: "else if (monotonic() >= renewAt && lease === 'held') renew().catch(failed)",
+    find: "else if (monotonic() >= renewLeaseAt && lease === 'held') extendLease().catch(failed)",
     put: '',
   },
   {
@@ -213,7 +213,7 @@ export const MUTATIONS: readonly Mutation[] = [
     name: 'late-response-dropped',
     what: 'a response that comes after its timeout is not used',
     file: REFRESH,
-    find: 'void track(done.then((late) => conclude(options, attempt, late, true)))',
+    find: 'void track(done.then((late) => conclude(options, presented, late, true)))',
     put: 'void done',
   },
   {

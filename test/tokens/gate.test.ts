@@ -58,7 +58,7 @@ t.test('at most `slots` requests are let through at once, in the order in which 
   t.strictSame(order, [3, 4])
 })
 
-t.test('three consecutive failures close the gate, and one success opens it', async (t) => {
+t.test('three consecutive failures open the breaker, and one success closes it', async (t) => {
   const { gate, changes, fail, go, pass } = made()
   await fail(2)
   t.notOk(gate.isDown())

@@ -39,7 +39,7 @@ const LEASE_FACTS = {
   leftMs: 60_000,
   timeoutMs: 10_000,
   msSinceIncident: Number.POSITIVE_INFINITY,
-  upMs: Number.POSITIVE_INFINITY,
+  msSinceStart: Number.POSITIVE_INFINITY,
   stopping: false,
 }
 
@@ -84,7 +84,12 @@ t.test('whether a refresh token may be presented', async (t) => {
     ['in doubt, it has expired', lease(1), { leftMs: -1 }, present(1, -1)],
     ['in doubt nine times, it has expired', lease(9), { leftMs: 0 }, present(9, 0)],
     ['in doubt, an incident', lease(1), { leftMs: 0, msSinceIncident: 2_000 }, wait('unavailable', 3_000)],
-    ['in doubt, this process is new', lease(1), { leftMs: 0, upMs: 1_000 }, wait('unavailable', 4_000)],
+    [
+      'in doubt, this process is new',
+      lease(1),
+      { leftMs: 0, msSinceStart: 1_000 },
+      wait('unavailable', 4_000),
+    ],
     ['this process stops', lease(0), { stopping: true }, wait('unavailable', 0)],
   ]
   for (const [name, begun, facts, follows] of rows)
