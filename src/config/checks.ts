@@ -173,7 +173,7 @@ export function envFileHints(env: Environment): string[] {
   const required = VARIABLE_NAMES.filter((name) => TABLE[name].required)
   return required.flatMap(spellings).some((spelling) => env[spelling])
     ? []
-    : ['npm start does not read .env: use node --env-file=.env dist/main.js']
+    : ['npm does not read .env: use node --env-file=.env dist/main.js, or dist/doctor.js in its place']
 }
 
 function insecureAddresses(values: Partial<Values>): [name: string, address: string][] {

@@ -54,7 +54,7 @@ interface Context {
 /** `npm run doctor -- --live`: measures what the service's document does not show. Returns the exit code. */
 export async function runLive(env: Environment, options: LiveOptions, around: Surroundings): Promise<number> {
   const parsed = parseConfig(env)
-  const faults = parsed.ok ? [] : [...parsed.faults]
+  const faults = parsed.ok ? [] : [...parsed.faults, ...parsed.hints]
   const original = options.restore === null ? null : readRestoreFile(options.restore)
   if (typeof original === 'string') faults.push(original)
   if (parsed.ok && !parsed.config.oauth.flows.has('code'))
@@ -132,9 +132,9 @@ async function measure(
     await siteTest?.restore()
     await endTokens(context, held)
   }
-  printSettings(report)
-  if (code !== SOUND) return code
-  return report.findings.some(({ verdict }) => verdict === 'fault') ? BROKEN : SOUND
+  if (code === SOUND && report.findings.some(({ verdict }) => verdict === 'fault')) code = BROKEN
+  printSettings(report, code === SOUND)
+  return code
 }
 
 async function prepareSite(
@@ -230,7 +230,7 @@ async function measureSecondSignIn(
           verdict: 'warning',
           value: 'ends',
           message:
-            'ends the tokens from before: users with two devices sign each other out in turn (refused)',
+            'ends the tokens from before: two devices of one user sign each other out in turn, with the reason refused',
         },
   )
 }
@@ -266,8 +266,9 @@ async function endTokens({ config, report, signIns }: Context, held: readonly He
   )
 }
 
-function printSettings(report: Report): void {
+function printSettings(report: Report, isComplete: boolean): void {
   const lines = report.findings.flatMap(({ setting }) => setting ?? [])
-  report.say(lines.length === 0 ? 'No setting needs to change.' : 'For the environment of the server (.env):')
+  if (lines.length > 0) report.say('For the environment of the server (.env):')
+  else if (isComplete) report.say('No setting needs to change.')
   for (const line of lines) report.say(line)
 }

@@ -112,7 +112,7 @@ export async function createSignIns(config: Config, report: Report, operator: Op
     const { redirectUri } = begin()
     report.show('sign-in', await addressOf(started!), 'Open this address in a browser and sign in')
     report.say(
-      'Then paste the address that the browser shows, which begins with the callback, and press Enter:',
+      'Then paste the address that the browser shows, also if the page is an error. It begins with the callback. Press Enter:',
     )
     for (;;) {
       const line = await operator.answer()

@@ -19,6 +19,9 @@ const NAMES = ['name', 'description', 'code', 'parentInfrastructureID'] as const
 
 const ABSENT = 'site absent member'
 
+/** The outcome of an update that has changed nothing. */
+const REFUSED = /^status 4\d\d:/
+
 /** What is asked of UpdateSite, one update each. Only the first one leaves members out. */
 const QUESTIONS: readonly {
   check: string
@@ -72,7 +75,8 @@ export function readRestoreFile(path: string): Members | string {
   try {
     value = JSON.parse(readFileSync(path, 'utf8')) as Record<string, unknown>
   } catch (error) {
-    return `--restore: ${(error as NodeJS.ErrnoException).code ?? 'the file is no JSON'}`
+    const { code } = error as NodeJS.ErrnoException
+    return `--restore: the file ${code === undefined ? 'is no JSON' : `cannot be read (${code})`}`
   }
   return (
     membersIn(value) ??
@@ -143,8 +147,11 @@ export function createSiteTest({
   /** As `update`, unless the operator has stopped the command. */
   async function change(members: Partial<Members>): Promise<Record<string, unknown> | string> {
     operator.check()
+    const isFirst = !isChanged
     isChanged = true
-    return await update(members)
+    const site = await update(members)
+    if (isFirst && typeof site === 'string' && REFUSED.test(site)) isChanged = false
+    return site
   }
 
   async function run(): Promise<void> {

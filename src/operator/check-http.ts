@@ -179,9 +179,10 @@ function judgeSignInPage({ status, location }: Response, oauth: Config['oauth'],
   if (status === 404 || status === 405)
     return fault(check, `there is no sign-in page (status ${status}): check ${PAGE_VARIABLES}`)
   if (status >= 500) return fault(check, `the sign-in page fails (status ${status}): ask the platform`)
+  const fixed = oauth.redirect === 'fixed' ? '' : '; if they are right, set OAUTH_REDIRECT=fixed'
   return fault(
     check,
-    `the authorization server refuses this client or callback (status ${status}): the registered callback must be on the host of PUBLIC_URL, as ${callback} is; check PUBLIC_URL and CLIENT_ID`,
+    `the authorization server refuses this client or callback (status ${status}): the registered callback must be on the host of PUBLIC_URL, as ${callback} is; check PUBLIC_URL and CLIENT_ID${fixed}`,
   )
 }
 

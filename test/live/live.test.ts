@@ -253,6 +253,22 @@ t.test('a site is changed only after yes, and put back as a declared GET has sho
   })
 })
 
+t.test('a site whose first update is refused has not changed, so nothing is put back', async (t) => {
+  const sandbox = await startSandbox(t)
+  const file = `${t.testdir({ 'site.json': JSON.stringify(SITE) })}/site.json`
+  for (const [status, restored] of [
+    [403, 0],
+    [503, 1],
+  ] as const) {
+    sandbox.faults.set({ resource: { mode: 'status', status, only: 'UpdateSite' } })
+    const live = await startLive(t, sandbox, { site: 'DEMO/42', restore: file })
+    live.input.write('yes\n')
+    t.equal(await bothSignIns(live), 1)
+    t.match(live.found('site'), { verdict: 'fault', message: String(status) })
+    t.equal(live.findings().filter(({ check }) => check === 'site restored').length, restored)
+  }
+})
+
 t.test('a stop in the middle of the updates still puts the site back', async (t) => {
   const sandbox = await startSandbox(t)
   const file = `${t.testdir({ 'site.json': JSON.stringify(SITE) })}/site.json`
@@ -314,6 +330,7 @@ t.test('a refused sign-in is a fault with its reason', async (t) => {
   })
   t.equal(await live.ended, 1)
   t.match(live.findings().at(-1), { check: 'sign-in', verdict: 'fault', message: /access_denied/ })
+  t.notMatch(live.errors.join(), 'No setting', 'nothing was measured')
 })
 
 t.test('the tokens are revoked at the end, or the report says until when they live', async (t) => {
@@ -332,6 +349,7 @@ t.test('the tokens are revoked at the end, or the report says until when they li
 t.test('a taken port and faults of the environment or of a file are exit code 2', async (t) => {
   const sandbox = await startSandbox(t)
   const port = await freePort()
+  const unset: string[] = []
   const other = createServer()
   await new Promise<void>((resolve) => other.listen(port, '127.0.0.1', resolve))
   t.teardown(() => other.close())
@@ -341,6 +359,16 @@ t.test('a taken port and faults of the environment or of a file are exit code 2'
   const faulty = await startLive(t, sandbox, { env: { CLIENT_SECRET: '' } })
   t.equal(await faulty.ended, 2)
   t.match(faulty.errors.join(), 'CLIENT_SECRET')
+  t.equal(
+    await runLive({}, NOTHING, {
+      input: new PassThrough(),
+      out: () => {},
+      error: (line) => unset.push(line),
+      stop: new AbortController().signal,
+    }),
+    2,
+  )
+  t.match(unset.at(-1), /npm does not read \.env: .*dist\/doctor\.js/)
   const file = `${t.testdir({ 'site.json': '{"name":"x"}' })}/site.json`
   const restore = await startLive(t, sandbox, { site: 'DEMO/1', restore: file })
   t.equal(await restore.ended, 2)

@@ -173,7 +173,7 @@ t.test('a sound deployment', async (t) => {
     [
       'a callback on a host that is not registered',
       { PUBLIC_URL: env.PUBLIC_URL.replace('localhost', '127.0.0.1') },
-      { 'sign-in page': /registered callback must be on the host of PUBLIC_URL/ },
+      { 'sign-in page': /registered callback must be on the host of PUBLIC_URL.*OAUTH_REDIRECT=fixed/ },
     ],
     [
       'a wrong AUTH_URL',
