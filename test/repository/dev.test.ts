@@ -76,7 +76,7 @@ t.test('npm run dev runs the files as they are, on loopback alone, until it is s
   await login.body.dump()
   const signInPage = String(login.headers.location)
   t.equal((await read(signInPage)).status, 200, 'the sandbox knows the client and the callback')
-  t.match(dev.output(), /GET.*\/auth\/login/, 'requests are in the log')
+  await until('requests are in the log', () => /GET.*\/auth\/login/.test(dev.output()))
   t.notMatch(dev.output(), /^\{/m, 'and its lines are for people')
 
   await until('a debugger reaches the server', async () => (await debugged()) !== null)
