@@ -20,6 +20,10 @@ for (const [when, ms] of Object.entries({ 'while there is no master': 1_000, 'af
 
     const first = browser.fetch('/flux/a')
     await until('the refresh token is on its way', () => presentations(sandbox).length === 1)
+    // What it does not have yet when the master dies is lost.
+    await until('the replica has the session', async () =>
+      (await group.replica.cli('keys', 'bff:s:*')).includes('bff:s:'),
+    )
     await group.master.kill()
     const elsewhere = through(other, browser)
     await until('all is well there', async () => (await elsewhere.fetch('/flux/a')).status === 200)

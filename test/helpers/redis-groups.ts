@@ -56,10 +56,13 @@ export async function startSentinelGroup(
   const replica = await startRedis(t, { ...node, args })
   // As an argument it would bring the replica back as one, also if it is restarted as the master.
   await replica.cli('replicaof', '127.0.0.1', String(master.port))
-  // Until then the master keeps new writes to itself, although the replica reports that its link is up.
-  await until('the master sends its writes to the replica', async () =>
-    (await master.cli('info', 'replication')).includes('state=online'),
+  // A replica that counts as online may have no writes yet: they begin with its first acknowledgement.
+  await master.cli('set', 'first-write', '1')
+  await until(
+    'the replica has a write',
+    async () => (await replica.cli('get', 'first-write').catch(() => '')).trim() === '1',
   )
+  await master.cli('del', 'first-write')
 
   const sentinels: { child: Child; port: number }[] = []
   const passwordLines = [
