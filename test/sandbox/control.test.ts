@@ -2,7 +2,7 @@ import t from 'tap'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { portOfUrl } from '../helpers/ports.ts'
 import { ask } from '../http/wire.ts'
-import { getFlux, refresh, startSandbox } from './started.ts'
+import { getFlux, startSandbox } from './started.ts'
 
 function post(sandbox: Sandbox, path: string, body?: unknown, headers = {}): Promise<Response> {
   const json = body === undefined ? {} : { body: JSON.stringify(body) }
@@ -50,21 +50,6 @@ t.test('gates work over HTTP', async (t) => {
   t.strictSame(await (await post(sandbox, 'release')).json(), { gates: [] })
 })
 
-t.test('journal, counters, revocation and expiry work over HTTP', async (t) => {
-  const sandbox = await startSandbox(t)
-  const { access_token, refresh_token } = sandbox.issueTokens('alice')
-  await getFlux(sandbox, access_token)
-  const journal = await fetch(`${sandbox.url}/_sandbox/journal?endpoint=resource&outcome=answered`)
-  t.match(await journal.json(), [{ kind: 'GetFlux', status: 200 }])
-  const counters = await (await fetch(`${sandbox.url}/_sandbox/counters`)).json()
-  t.strictSame(counters, { 'resource GetFlux answered': 1, reuseDetected: 0 })
-  t.equal((await post(sandbox, 'expire')).status, 200)
-  t.equal((await getFlux(sandbox, access_token)).status, 401)
-  t.strictSame(await (await post(sandbox, 'revoke', { username: 'bob' })).json(), { revoked: 0 })
-  t.strictSame(await (await post(sandbox, 'revoke')).json(), { revoked: 1 })
-  t.equal((await refresh(sandbox, refresh_token)).status, 400)
-})
-
 t.test('a page of another origin cannot change switches, and the routes can be turned off', async (t) => {
   const sandbox = await startSandbox(t)
   t.equal((await post(sandbox, 'revoke', undefined, { 'sec-fetch-site': 'cross-site' })).status, 403)
@@ -86,14 +71,4 @@ t.test('a page of another origin cannot change switches, and the routes can be t
   }
   const closed = await startSandbox(t, { control: false })
   t.equal((await post(closed, 'reset')).status, 404)
-})
-
-t.test('each server can have a path prefix', async (t) => {
-  const sandbox = await startSandbox(t, { authPath: '/identity', resourcePath: '/api' })
-  t.equal(sandbox.authUrl, `${sandbox.url}/identity`)
-  const { refresh_token, access_token, scope } = sandbox.issueTokens('alice')
-  t.equal(scope, `${sandbox.url}/api`)
-  t.equal((await refresh(sandbox, refresh_token)).status, 200)
-  t.equal((await getFlux(sandbox, access_token)).status, 200)
-  t.equal((await fetch(`${sandbox.url}/oauth/authorize`)).status, 404)
 })

@@ -1,6 +1,9 @@
 import { execFile, spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { faultsSchema } from '../../sandbox/control-schemas.ts'
+import { noFaults } from '../../sandbox/faults.ts'
 import { createSandbox, type Sandbox } from '../../sandbox/sandbox.ts'
 import { codeBlock } from '../helpers/documentation.ts'
 import { startBff, startSandbox as startPlatform } from '../helpers/system.ts'
@@ -71,4 +74,12 @@ t.test('the printed code starts a sandbox and holds a refresh until the logout i
     t.equal(new URL(path, import.meta.url).href, new URL('../../sandbox/sandbox.ts', import.meta.url).href)
     await run(code.replace(line, ''), { createSandbox, t })
   })
+})
+
+t.test('every switch can be set over HTTP and is in the documentation, and no other', async (t) => {
+  const switches = Object.keys(noFaults(3600)).sort()
+  t.strictSame(Object.keys(faultsSchema.properties).sort(), switches)
+  const page = readFileSync(new URL('../../docs/sandbox.md', import.meta.url), 'utf8')
+  const section = page.slice(page.indexOf('\n## Switches'), page.indexOf('\n### Modes'))
+  t.strictSame([...section.matchAll(/^\| `(\w+)` \|/gm)].map((match) => match[1]).sort(), switches)
 })

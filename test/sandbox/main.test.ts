@@ -1,28 +1,11 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
-import t, { type Test } from 'tap'
-import { type Child, startChild } from '../helpers/child.ts'
+import t from 'tap'
+import { startChild } from '../helpers/child.ts'
 import { guard } from '../helpers/watchdog.ts'
 
 const MAIN = fileURLToPath(new URL('../../dist/sandbox/main.js', import.meta.url))
-
-function start(t: Test, env: Record<string, string>): Child {
-  return startChild(t, process.execPath, [MAIN], { env: { PORT: '0', ...env }, ipc: true })
-}
-
-t.test('the process prints where it listens, reads its settings, and ends at SIGTERM', async (t) => {
-  const child = start(t, { SANDBOX_CLIENT_ID: 'abc', SANDBOX_WAC: 'X1, X2' })
-  const [{ url }] = await once(child.process, 'message')
-  const query = new URLSearchParams({
-    client_id: 'abc',
-    response_type: 'code',
-    redirect_uri: 'http://localhost:3000/auth/callback/1',
-  })
-  t.equal((await fetch(`${url}/oauth/authorize?${query}`)).status, 200)
-  t.strictSame(await child.stop('SIGTERM'), { code: 0, signal: null })
-  t.equal(child.stdout(), `Sandbox platform on ${url}\n`)
-})
 
 t.test('the process ends with the one that forked it', async (t) => {
   // Not startChild: it waits for 'close', which Node does not emit once this side has disconnected.
@@ -42,7 +25,7 @@ t.test('a faulty setting ends the process with a sentence that names it', async 
     // RFC 5737: an address of no machine.
     [{ HOST: '192.0.2.1' }, /^HOST and PORT: cannot listen on 192\.0\.2\.1, port 0 \(EADDRNOTAVAIL\)\n$/],
   ] as const) {
-    const child = start(t, env)
+    const child = startChild(t, process.execPath, [MAIN], { env: { PORT: '0', ...env } })
     t.strictSame(await child.ended, { code: 1, signal: null })
     t.match(child.stderr(), says)
   }

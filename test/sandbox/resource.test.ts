@@ -1,0 +1,103 @@
+import t, { type Test } from 'tap'
+import type { SiteWire } from '../../sandbox/sites.ts'
+import { errorOf, startSandbox } from './started.ts'
+
+const SEVEN_DIGITS = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z/
+
+t.test('GetFlux responds in the format of the parameter, else Content-Type, else Accept', async (t) => {
+  const sandbox = await startSandbox(t)
+  const { access_token } = sandbox.issueTokens('alice')
+  const read = (query: string, headers: Record<string, string>) =>
+    fetch(`${sandbox.url}/DEMO/flux/temperature${query}`, {
+      headers: { authorization: `Bearer ${access_token}`, ...headers },
+    })
+  const starts = { json: '{"wType":"Flux"', xml: '<?xml', csv: 'id,', jsv: '{wType:Flux' }
+  const cases: [query: string, headers: Record<string, string>, format: keyof typeof starts][] = [
+    ['', {}, 'json'],
+    ['', { accept: '*/*' }, 'json'],
+    ['', { accept: 'text/html, application/xml' }, 'xml'],
+    ['', { 'content-type': 'text/csv', accept: 'application/xml' }, 'csv'],
+    ['?format=XML', { accept: 'text/csv' }, 'xml'],
+    ['?format=csv', { 'content-type': 'application/json' }, 'csv'],
+    ['?format=JSV', {}, 'jsv'],
+  ]
+  for (const [query, headers, format] of cases) {
+    const response = await read(query, headers)
+    const text = await response.text()
+    t.match(response.headers.get('content-type'), format)
+    t.ok(text.startsWith(starts[format]), text.slice(0, 20))
+    t.match(text, SEVEN_DIGITS)
+    const id = BigInt(/\d{16,}/.exec(text)?.[0] ?? 0)
+    t.not(BigInt(Number(id)), id, 'an integer that a double cannot hold')
+  }
+  t.equal((await read('?format=HTML', {})).status, 400)
+})
+
+t.test('a call needs a known account with a role, and its token in the header or in the query', async (t) => {
+  const users = [{ username: 'alice', password: 'x', wacs: ['ACME'] }]
+  const sandbox = await startSandbox(t, { users })
+  const token = sandbox.issueTokens('alice').access_token
+  const status = async (path: string) => (await fetch(`${sandbox.url}${path}?access_token=${token}`)).status
+  t.equal(await status('/ACME/flux/power'), 200)
+  t.equal(await status('/DEMO/flux/power'), 403, 'no role in this account')
+  t.equal(await status('/NONE/flux/power'), 404)
+  t.equal(await status('/ACME/flux/missing'), 404)
+  const headers = { authorization: `Bearer ${token}` }
+  const both = await fetch(`${sandbox.url}/ACME/flux/power?access_token=${token}`, { headers })
+  t.strictSame([both.status, await errorOf(both)], [400, 'invalid_request'])
+  const none = await fetch(`${sandbox.url}/ACME/flux/power`)
+  t.equal(none.status, 401)
+  t.match(none.headers.get('www-authenticate'), 'error="invalid_token"')
+})
+
+const SITE = '/DEMO/Infrastructure/Site/1'
+
+async function startSites(t: Test) {
+  const sandbox = await startSandbox(t)
+  const { access_token } = sandbox.issueTokens('alice')
+  const call = (method: string, path: string, body: unknown, headers = {}): Promise<Response> =>
+    fetch(`${sandbox.url}${path}`, {
+      method,
+      headers: { authorization: `Bearer ${access_token}`, 'content-type': 'application/json', ...headers },
+      body: typeof body === 'string' ? body : JSON.stringify(body),
+    })
+  return { sandbox, call }
+}
+
+t.test('UpdateSite changes the given members and responds with the Site of the document', async (t) => {
+  const { sandbox, call } = await startSites(t)
+  const update = async (body: object) => (await call('PUT', SITE, body)).json() as Promise<SiteWire>
+  const site = await update({ wType: 'UpdateSite', siteID: 1, wac: 'DEMO', name: 'Ünique' })
+  const members = 'code creationDate description id name parentInfrastructureID picture updateDate wType'
+  t.equal(Object.keys(site).sort().join(' '), members)
+  t.match(site, { wType: 'Site', id: 1, name: 'Ünique', code: 'HQ-01', creationDate: SEVEN_DIGITS })
+
+  const all = { name: 'N', description: 'D', code: 'C', parentInfrastructureID: 7 }
+  t.match(await update(all), all)
+  t.match(await update({ name: 'M' }), { ...all, name: 'M' })
+  sandbox.faults.set({ absentMembers: 'clear' })
+  t.match(await update({ name: 'O' }), { name: 'O', description: '', code: '', parentInfrastructureID: null })
+})
+
+t.test('a request that UpdateSite cannot parse changes nothing', async (t) => {
+  const { call } = await startSites(t)
+  for (const [path, body, status] of [
+    [SITE, '{', 400],
+    [SITE, '[]', 400],
+    [SITE, { Name: 'upper case' }, 400],
+    [SITE, { wType: 'Site' }, 400],
+    [SITE, { siteID: 2 }, 400],
+    [SITE, { wac: 'ACME' }, 400],
+    [SITE, { name: 1 }, 400],
+    [SITE, { parentInfrastructureID: '7' }, 400],
+    ['/DEMO/Infrastructure/Site/x', {}, 400],
+    ['/DEMO/Infrastructure/Site/9007199254740992', {}, 400],
+    ['/DEMO/Infrastructure/Site/404', {}, 404],
+    ['/NONE/Infrastructure/Site/1', {}, 404],
+  ] as const) {
+    t.equal((await call('PUT', path, body)).status, status, `${path} ${JSON.stringify(body)}`)
+  }
+  t.equal((await call('POST', '/json/reply/UpdateSite', { siteID: 1 })).status, 400, 'no wac')
+  t.equal((await call('PUT', SITE, 'name=x', { 'content-type': 'text/plain' })).status, 415)
+  t.match(await (await call('PUT', SITE, {})).json(), { name: 'Head office' })
+})
