@@ -99,18 +99,10 @@ export function waitProblem({ why, ms }: Wait): Problem {
   }
 }
 
-export function createCallers({
-  cookies,
-  cache,
-  trustMs,
-  sessions,
-  tokens,
-  timing,
-  idleMs,
-  clock,
-  observe,
-}: CallersOptions): Callers {
-  const touchEveryMs = touchIntervalMs(idleMs)
+export function createCallers(options: CallersOptions): Callers {
+  const { cookies, cache, sessions, tokens, clock, observe } = options
+  const touchEveryMs = touchIntervalMs(options.idleMs)
+  const { provenCaller, readSession, prove } = createProofs(options)
 
   function cached(header: string | undefined): Caller | null {
     const cookie = cookies.read(header)
@@ -153,11 +145,69 @@ export function createCallers({
     // The wait for a token may have been long, and a refresh of this process has changed the record.
     const caller =
       'kind' in looked
-        ? await current(requireCaller(await tokens.obtainAccessToken(looked.session)), request)
+        ? await current(requireCaller(await tokens.obtainAccessToken(looked.session), options), request)
         : looked
     noteActivity(caller, clock.monotonic())
     return caller
   }
+
+  async function current(caller: Caller, request: RequestInLog): Promise<Caller> {
+    return (await prove(caller)) ? caller : await callerOf(caller.key, () => {}, request)
+  }
+
+  function noteActivity(caller: Caller, at: number): void {
+    if (at - caller.activeAt < touchEveryMs) return
+    caller.activeAt = at
+    // One that the store does not take is lost: the next follows after the same interval.
+    sessions.touch(caller.key).catch(() => {})
+  }
+
+  async function forceRefresh(
+    refused: Caller,
+    namesInvalidToken: boolean,
+    request: RequestInLog,
+  ): Promise<Caller> {
+    cache.drop(refused.key)
+    const found = await sessions.find(refused.key, request)
+    switch (found.kind) {
+      case 'live': {
+        const { session } = found
+        const access = await tokens.obtainAccessToken(session, refused.gen)
+        if (access.kind === 'not_refreshable' && namesInvalidToken)
+          throw await endInvalidToken(refused, request)
+        const caller = await current(requireCaller(access, options), request)
+        noteActivity(caller, clock.monotonic())
+        return caller
+      }
+      default:
+        throw notLiveProblem(found)
+    }
+  }
+
+  /** Ends a session whose only token was called invalid. Returns the problem to send. */
+  async function endInvalidToken(refused: Caller, request: RequestInLog): Promise<Problem> {
+    const { key, gen } = refused
+    if (await sessions.end(key, 'refused', { gen, request })) return loginRequired('refused')
+    // One of several callers with this token ends the session, and all get the same problem.
+    const found = await sessions.find(key, request)
+    return found.kind === 'ended' ? loginRequired(found.reason ?? 'refused') : problem('upstream_refused')
+  }
+
+  return {
+    cached,
+    find,
+    forceRefresh,
+    hasExpired: (caller) => clock.monotonic() >= caller.expiresAt,
+    isProven: (caller) => clock.monotonic() < caller.provenUntil,
+    prove,
+    current,
+  }
+}
+
+/** Reads the store for callers. What a read shows says until when the caller in the cache may be used. */
+function createProofs(options: CallersOptions) {
+  const { cache, trustMs, sessions, timing, idleMs, clock, observe } = options
+  const touchEveryMs = touchIntervalMs(idleMs)
 
   /** The known caller of a session, if a small read shows that it is still right and its token needs no refresh. */
   async function provenCaller(key: RecordKey): Promise<Caller | null> {
@@ -184,7 +234,7 @@ export function createCallers({
         if (clock.wall() >= neededAt(session.tokens, timing)) return found
         // Another waiter of the same read may have made it.
         const known = cache.known(key)
-        const caller = known?.gen === session.record.gen ? known : toCaller(session)
+        const caller = known?.gen === session.record.gen ? known : toCaller(session, options)
         trust(caller, session.record, sentAt)
         return caller
       },
@@ -205,39 +255,6 @@ export function createCallers({
     })
   }
 
-  async function current(caller: Caller, request: RequestInLog): Promise<Caller> {
-    return (await prove(caller)) ? caller : await callerOf(caller.key, () => {}, request)
-  }
-
-  /** The caller with the token of `access`, not proven yet. Without one it throws the problem to send. */
-  function requireCaller(access: Access): Caller {
-    switch (access.kind) {
-      case 'token':
-        return toCaller(access.session)
-      case 'ended':
-        throw loginRequired(access.reason)
-      case 'not_refreshable':
-        throw problem('upstream_refused')
-      case 'wait':
-        throw waitProblem(access)
-    }
-  }
-
-  /** Not proven yet. By the monotonic clock: a step of the wall clock must not prolong the life of a token. */
-  function toCaller({ key, tokens: held, record }: LiveSession): Caller {
-    return {
-      key,
-      gen: record.gen,
-      authorization: `Bearer ${held.accessToken.reveal()}`,
-      neededAt: neededAt(held, timing),
-      expiresAt: held.expiresAt + clock.monotonic() - clock.wall(),
-      provenUntil: Number.NEGATIVE_INFINITY,
-      limitAt: Number.NEGATIVE_INFINITY,
-      usableUntil: Number.NEGATIVE_INFINITY,
-      activeAt: Number.NEGATIVE_INFINITY,
-    }
-  }
-
   /** The store showed `state` to a read that was sent at `sentAt`. */
   function trust(caller: Caller, state: SessionState, sentAt: number): void {
     const at = clock.monotonic()
@@ -251,51 +268,34 @@ export function createCallers({
     cache.put(caller.key, caller)
   }
 
-  function noteActivity(caller: Caller, at: number): void {
-    if (at - caller.activeAt < touchEveryMs) return
-    caller.activeAt = at
-    // One that the store does not take is lost: the next follows after the same interval.
-    sessions.touch(caller.key).catch(() => {})
-  }
+  return { provenCaller, readSession, prove }
+}
 
-  async function forceRefresh(
-    refused: Caller,
-    namesInvalidToken: boolean,
-    request: RequestInLog,
-  ): Promise<Caller> {
-    cache.drop(refused.key)
-    const found = await sessions.find(refused.key, request)
-    switch (found.kind) {
-      case 'live': {
-        const { session } = found
-        const access = await tokens.obtainAccessToken(session, refused.gen)
-        if (access.kind === 'not_refreshable' && namesInvalidToken)
-          throw await endInvalidToken(refused, request)
-        const caller = await current(requireCaller(access), request)
-        noteActivity(caller, clock.monotonic())
-        return caller
-      }
-      default:
-        throw notLiveProblem(found)
-    }
+/** The caller with the token of `access`, not proven yet. Without one it throws the problem to send. */
+function requireCaller(access: Access, options: CallersOptions): Caller {
+  switch (access.kind) {
+    case 'token':
+      return toCaller(access.session, options)
+    case 'ended':
+      throw loginRequired(access.reason)
+    case 'not_refreshable':
+      throw problem('upstream_refused')
+    case 'wait':
+      throw waitProblem(access)
   }
+}
 
-  /** Ends a session whose only token was called invalid. Returns the problem to send. */
-  async function endInvalidToken(refused: Caller, request: RequestInLog): Promise<Problem> {
-    const { key, gen } = refused
-    if (await sessions.end(key, 'refused', { gen, request })) return loginRequired('refused')
-    // One of several callers with this token ends the session, and all get the same problem.
-    const found = await sessions.find(key, request)
-    return found.kind === 'ended' ? loginRequired(found.reason ?? 'refused') : problem('upstream_refused')
-  }
-
+/** Not proven yet. By the monotonic clock: a step of the wall clock must not prolong the life of a token. */
+function toCaller({ key, tokens: held, record }: LiveSession, { timing, clock }: CallersOptions): Caller {
   return {
-    cached,
-    find,
-    forceRefresh,
-    hasExpired: (caller) => clock.monotonic() >= caller.expiresAt,
-    isProven: (caller) => clock.monotonic() < caller.provenUntil,
-    prove,
-    current,
+    key,
+    gen: record.gen,
+    authorization: `Bearer ${held.accessToken.reveal()}`,
+    neededAt: neededAt(held, timing),
+    expiresAt: held.expiresAt + clock.monotonic() - clock.wall(),
+    provenUntil: Number.NEGATIVE_INFINITY,
+    limitAt: Number.NEGATIVE_INFINITY,
+    usableUntil: Number.NEGATIVE_INFINITY,
+    activeAt: Number.NEGATIVE_INFINITY,
   }
 }
