@@ -25,10 +25,10 @@ export interface Proxy {
   /** Resets the next `times` connections on which the client sends this command. */
   cutAt(command: string, times: number): void
   /**
-   * Holds the replies on the connection that next sends this text. The server executes the commands.
-   * `release` lets the replies through.
+   * Holds the replies on the connection that next sends this text, and calls `onMet` at once. The server executes the
+   * commands. `release` lets the replies through.
    */
-  holdAnswers(text: string): { wasMet(): boolean; release(): void }
+  holdAnswers(text: string, onMet?: () => void): { wasMet(): boolean; release(): void }
   /** Number of connections that are still to be reset. */
   cutsLeft(): number
   /** Number of connections accepted so far. */
@@ -131,12 +131,13 @@ export async function startProxy(
     cutAt(command, times) {
       cuts = { command, left: times }
     },
-    holdAnswers(text) {
+    holdAnswers(text, onMet) {
       let held: Socket | null = null
       onSending = (data, upstream) => {
         if (held !== null || !data.includes(text)) return
         held = upstream
         upstream.pause()
+        onMet?.()
       }
       return {
         wasMet: () => held !== null,
