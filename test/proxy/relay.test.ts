@@ -1,14 +1,5 @@
 import t from 'tap'
-import {
-  answerText,
-  bff,
-  closed,
-  csv,
-  get,
-  rawBrowser,
-  rawUpstream,
-  relayed,
-} from './resource-server-harness.ts'
+import { answerText, closed, csv, get, rawBrowser, relayed, start } from './resource-server-harness.ts'
 
 const PROTECTION = {
   'x-content-type-options': 'nosniff',
@@ -85,24 +76,21 @@ t.test('status and bytes pass unchanged, with the listed headers and the protect
   t.same(outcome, { kind: 'finished', status: 206 })
 })
 
-for (const [said, kept] of [
-  ['private', true],
-  ['Private, max-age=60', true],
-  ['max-age=0,private="x-a"', true],
-  ['private, no-store', false],
-  ['public, max-age=60', false],
-  ['x-private, unprivate=1', false],
-  ['max-age=60', false],
-] as const) {
-  t.test(
-    `a response with Cache-Control "${said}" ${kept ? 'may' : 'may not'} be kept by the browser`,
-    async (t) => {
-      const { answer } = await relayed(t, csv(`Cache-Control: ${said}`))
-      t.equal(answer.headers['cache-control'], kept ? 'private, no-cache' : 'no-store')
-      t.equal(answer.headers.vary, kept ? 'Cookie' : undefined)
-    },
-  )
-}
+t.test('only a response that the resource server marks private may be kept by the browser', async (t) => {
+  for (const [said, kept] of [
+    ['private', true],
+    ['Private, max-age=60', true],
+    ['max-age=0,private="x-a"', true],
+    ['private, no-store', false],
+    ['public, max-age=60', false],
+    ['x-private, unprivate=1', false],
+    ['max-age=60', false],
+  ] as const) {
+    const { headers } = (await relayed(t, csv(`Cache-Control: ${said}`))).answer
+    t.match(headers, { 'cache-control': kept ? 'private, no-cache' : 'no-store' }, said)
+    t.equal(headers.vary, kept ? 'Cookie' : undefined, said)
+  }
+})
 
 t.test('headers that the resource server names in Connection are not relayed', async (t) => {
   const named = ['Connection: ETag, retry-after', 'Connection: cache-control']
@@ -117,33 +105,23 @@ t.test('a repeated list header is joined and a repeated single header is dropped
   t.match(answer.headers, { 'content-language': 'fr,de', etag: undefined })
 })
 
-t.test('a 304 keeps its validators and has no body, even if it names a length', async (t) => {
-  const { answer, outcome } = await relayed(
-    t,
-    'HTTP/1.1 304 Not Modified\r\nETag: "v"\r\nCache-Control: private\r\nContent-Length: 100\r\n\r\n',
-    {},
-    'If-None-Match: "v"',
-  )
-  t.equal(answer.status, 304)
-  t.equal(answer.raw, '')
-  t.equal(answer.headers.etag, '"v"')
-  t.equal(answer.headers['cache-control'], 'private, no-cache')
-  t.same(outcome, { kind: 'finished', status: 304 })
+t.test('a response without a body needs no type, and keeps its validators', async (t) => {
+  for (const [status, lines] of [
+    ['204 No Content', 'Content-Length: 0\r\n\r\n'],
+    ['404 Not Found', 'Content-Length: 0\r\n\r\n'],
+    ['200 OK', 'Content-Length: 0\r\n\r\n'],
+    ['200 OK', 'Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
+    // A length that it does not have.
+    ['304 Not Modified', 'ETag: "v"\r\nCache-Control: private\r\nContent-Length: 100\r\n\r\n'],
+  ] as const) {
+    const { answer, outcome } = await relayed(t, `HTTP/1.1 ${status}\r\n${lines}`)
+    const code = Number(status.slice(0, 3))
+    t.same([answer.status, outcome], [code, { kind: 'finished', status: code }], status)
+    if (code === 204) t.strictSame([answer.raw, answer.headers['content-length']], ['', undefined])
+    if (code !== 304) continue
+    t.match(answer, { raw: '', headers: { etag: '"v"', 'cache-control': 'private, no-cache' } })
+  }
 })
-
-for (const [what, text, status] of [
-  ['of status 204', 'HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n', 204],
-  ['of status 404', 'HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n', 404],
-  ['with a length of zero', 'HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n', 200],
-  ['in chunks', 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n', 200],
-] as const) {
-  t.test(`an empty response ${what} needs no type`, async (t) => {
-    const { answer, outcome } = await relayed(t, text)
-    t.equal(answer.status, status)
-    t.same(outcome, { kind: 'finished', status })
-    if (status === 204) t.strictSame([answer.raw, answer.headers['content-length']], ['', undefined])
-  })
-}
 
 t.test('early hints and trailers are dropped', async (t) => {
   const { answer } = await relayed(
@@ -160,39 +138,38 @@ const JSON_200 = (...lines: string[]) =>
 const OF_TYPE = (type: string) => answerText('200 OK', [`Content-Type: ${type}`], 'evil')
 const LOCATION = ['Location: /x', 'Content-Type: application/json']
 
-for (const [what, text] of [
-  ['a redirect', answerText('302 Found', LOCATION, 'evil')],
-  ['a permanent redirect', answerText('308 Permanent Redirect', LOCATION, 'evil')],
-  ['a page', OF_TYPE('Text/HTML; charset=utf-8')],
-  ['an XHTML page', OF_TYPE('application/xhtml+xml')],
-  ['a script', OF_TYPE('text/javascript')],
-  ['a script by an older name', OF_TYPE('application/x-javascript;charset=utf-8')],
-  ['a body without a type', answerText('200 OK', [], 'evil')],
-  [
-    'a body in chunks without a type',
-    'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n',
-  ],
-  ['a body with an empty type', OF_TYPE('')],
-  ['a body with half a type', OF_TYPE('json')],
-  ['two types in two lines', JSON_200('Content-Type: text/html')],
-  ['two types in one line', OF_TYPE('application/json, text/html')],
-  ['two lengths', JSON_200('Content-Length: 3')],
-  ['a length that is no number', JSON_200('Content-Length: +3')],
-  ['a length and chunks', JSON_200('Transfer-Encoding: chunked')],
-  [
-    'a body under a further transfer coding',
-    'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n',
-  ],
-  ['a response that is not HTTP', 'SSH-2.0-OpenSSH_9.0\r\n'],
-  ['a head that is too large', JSON_200(`X-Big: ${'x'.repeat(20_000)}`)],
-] as const) {
-  t.test(`${what} is not usable and leaves the response untouched`, async (t) => {
+t.test('a response that must not be relayed leaves the response untouched', async (t) => {
+  for (const [what, text] of [
+    ['a redirect', answerText('302 Found', LOCATION, 'evil')],
+    ['a permanent redirect', answerText('308 Permanent Redirect', LOCATION, 'evil')],
+    ['a page', OF_TYPE('Text/HTML; charset=utf-8')],
+    ['an XHTML page', OF_TYPE('application/xhtml+xml')],
+    ['a script', OF_TYPE('text/javascript')],
+    ['a script by an older name', OF_TYPE('application/x-javascript;charset=utf-8')],
+    ['a body without a type', answerText('200 OK', [], 'evil')],
+    [
+      'a body in chunks without a type',
+      'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n',
+    ],
+    ['a body with an empty type', OF_TYPE('')],
+    ['a body with half a type', OF_TYPE('json')],
+    ['two types in two lines', JSON_200('Content-Type: text/html')],
+    ['two types in one line', OF_TYPE('application/json, text/html')],
+    ['two lengths', JSON_200('Content-Length: 3')],
+    ['a length that is no number', JSON_200('Content-Length: +3')],
+    ['a length and chunks', JSON_200('Transfer-Encoding: chunked')],
+    [
+      'a body under a further transfer coding',
+      'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n',
+    ],
+    ['a response that is not HTTP', 'SSH-2.0-OpenSSH_9.0\r\n'],
+    ['a head that is too large', JSON_200(`X-Big: ${'x'.repeat(20_000)}`)],
+  ] as const) {
     const { answer, outcome } = await relayed(t, text)
-    t.equal(outcome.kind, 'unusable')
-    t.strictSame([answer.status, answer.raw], [599, 'unusable'])
-    t.notOk('content-security-policy' in answer.headers)
-  })
-}
+    t.strictSame([outcome.kind, answer.status, answer.raw], ['unusable', 599, 'unusable'], what)
+    t.notOk('content-security-policy' in answer.headers, what)
+  }
+})
 
 t.test('a redirect is not followed', async (t) => {
   const { upstream } = await relayed(t, answerText('307 Temporary Redirect', ['Location: /elsewhere'], ''))
@@ -208,50 +185,42 @@ t.test('a script is relayed for a JSONP request, and a page is not', async (t) =
   t.equal((await relayed(t, OF_TYPE('text/html'), { jsonp: true })).outcome.kind, 'unusable')
 })
 
-for (const [status, type] of [
-  ['404 Not Found', 'application/json'],
-  ['409 Conflict', 'application/problem+json'],
-  ['422 Unprocessable Entity', 'application/xml'],
-  ['500 Internal Server Error', 'text/csv'],
-  ['503 Service Unavailable', 'text/plain'],
-] as const) {
-  t.test(`an error ${status} of type ${type} is relayed as it is`, async (t) => {
-    const text = answerText(status, [`Content-Type: ${type}`, 'Retry-After: 3'], 'wrong')
-    const { answer, outcome } = await relayed(t, text)
-    t.strictSame([answer.status, answer.raw], [Number(status.slice(0, 3)), 'wrong'])
-    t.match(answer.headers, { 'retry-after': '3', 'x-content-type-options': 'nosniff' })
-    t.equal(outcome.kind, 'finished')
-  })
-}
-
-for (const [what, lines] of [
-  ['a page', ['Content-Type: text/html']],
-  ['a script', ['Content-Type: text/javascript']],
-  ['an untyped body', []],
-] as const) {
-  t.test(
-    `an error with ${what} leaves the response untouched and gives its status and Retry-After`,
-    async (t) => {
-      const text = answerText('503 Service Unavailable', [...lines, 'Retry-After: 9'], '<b>x</b>')
-      const { answer, outcome } = await relayed(t, text)
-      t.same(outcome, { kind: 'upstream_error', status: 503, retryAfter: '9' })
-      t.equal(answer.status, 599)
-    },
-  )
-}
+t.test('an error with data is relayed, one with a page, a script or no type gives its status', async (t) => {
+  for (const [status, type, kind] of [
+    ['404 Not Found', 'application/json', 'finished'],
+    ['409 Conflict', 'application/problem+json', 'finished'],
+    ['422 Unprocessable Entity', 'application/xml', 'finished'],
+    ['500 Internal Server Error', 'text/csv', 'finished'],
+    ['503 Service Unavailable', 'text/plain', 'finished'],
+    ['503 Service Unavailable', 'text/html', 'upstream_error'],
+    ['503 Service Unavailable', 'text/javascript', 'upstream_error'],
+    ['503 Service Unavailable', null, 'upstream_error'],
+  ] as const) {
+    const lines = type === null ? [] : [`Content-Type: ${type}`]
+    const { answer, outcome } = await relayed(t, answerText(status, [...lines, 'Retry-After: 9'], '<b>x</b>'))
+    const code = Number(status.slice(0, 3))
+    const what = `${status} of type ${type}`
+    if (kind === 'finished') {
+      t.same(outcome, { kind, status: code }, what)
+      t.strictSame([answer.status, answer.raw], [code, '<b>x</b>'], what)
+      t.match(answer.headers, { 'retry-after': '9', 'x-content-type-options': 'nosniff' }, what)
+    } else {
+      t.same(outcome, { kind, status: code, retryAfter: '9' }, what)
+      t.equal(answer.status, 599, what)
+    }
+  }
+})
 
 t.test('the connection of a refused response is used again', async (t) => {
-  const upstream = await rawUpstream(t, (socket) =>
-    socket.write(answerText('200 OK', ['Content-Type: text/html'], 'x'.repeat(2000))),
-  )
-  const { port } = await bff(t, { baseUrl: upstream.url })
+  const text = answerText('200 OK', ['Content-Type: text/html'], 'x'.repeat(2000))
+  const { upstream, port } = await start(t, text)
   for (let i = 0; i < 3; i++) t.equal((await get(t, port)).status, 599)
   t.equal(upstream.sockets.length, 1)
 })
 
 t.test('a large refused response is not read to its end', async (t) => {
   const length = 1e9
-  const upstream = await rawUpstream(t, (socket) => {
+  const { upstream, port, outcome } = await start(t, (socket) => {
     socket.write(`HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: ${length}\r\n\r\n`)
     const more = () => {
       while (!socket.destroyed && socket.write(Buffer.alloc(65_536)));
@@ -259,7 +228,6 @@ t.test('a large refused response is not read to its end', async (t) => {
     socket.on('drain', more)
     more()
   })
-  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
   await get(t, port)
   t.equal((await outcome(0)).kind, 'unusable')
   const socket = upstream.sockets[0]!
@@ -268,22 +236,19 @@ t.test('a large refused response is not read to its end', async (t) => {
 })
 
 t.test('a browser on HTTP/1.0 gets a body that ends with the connection, without chunks', async (t) => {
-  const upstream = await rawUpstream(t, (socket) =>
-    socket.write(
-      'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n',
-    ),
+  const { port } = await start(
+    t,
+    'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n',
   )
-  const { port } = await bff(t, { baseUrl: upstream.url })
   const answer = await rawBrowser(t, port, ['GET /x HTTP/1.0']).answer
   t.equal(answer.raw, 'abcde')
   t.notOk('transfer-encoding' in answer.headers)
 })
 
 t.test('a response that ends with its connection is relayed whole', async (t) => {
-  const upstream = await rawUpstream(t, (socket) =>
+  const { port, outcome } = await start(t, (socket) =>
     socket.end('HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\n\r\nabc'),
   )
-  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
   t.equal((await get(t, port)).raw, '3\r\nabc\r\n0\r\n\r\n')
   t.same(await outcome(0), { kind: 'finished', status: 200 })
 })
@@ -291,10 +256,10 @@ t.test('a response that ends with its connection is relayed whole', async (t) =>
 t.test(
   'the head reaches the browser before the body exists, and each part as soon as it arrives',
   async (t) => {
-    const upstream = await rawUpstream(t, (socket) =>
-      socket.write('HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n'),
+    const { upstream, port } = await start(
+      t,
+      'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n',
     )
-    const { port } = await bff(t, { baseUrl: upstream.url })
     const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a', 'Connection: close'])
     await browser.sees('content-type: text/csv\r\n')
     const socket = upstream.sockets[0]!
@@ -306,17 +271,14 @@ t.test(
 )
 
 t.test('many requests on one browser connection each get their own response', async (t) => {
-  const upstream = await rawUpstream(t, (socket, { path }) =>
+  const { port } = await start(t, (socket, { path }) =>
     socket.write(answerText('200 OK', ['Content-Type: text/csv'], `[${path}]`)),
   )
-  const { port } = await bff(t, { baseUrl: upstream.url })
-  const requests = Array.from(
-    { length: 20 },
-    (_, i) => `GET /n${i} HTTP/1.1\r\nHost: a${i === 19 ? '\r\nConnection: close' : ''}`,
-  )
-  const { raw } = await rawBrowser(t, port, [requests.join('\r\n\r\n')]).answer
+  const paths = Array.from({ length: 20 }, (_, i) => `/n${i}`)
+  const requests = paths.map((path) => `GET ${path} HTTP/1.1\r\nHost: a`)
+  const { raw } = await rawBrowser(t, port, [requests.join('\r\n\r\n'), 'Connection: close']).answer
   t.same(
     raw.match(/\[\/n\d+\]/g),
-    Array.from({ length: 20 }, (_, i) => `[/n${i}]`),
+    paths.map((path) => `[${path}]`),
   )
 })

@@ -13,6 +13,19 @@ interface Teardown {
   teardown(handler: () => unknown): unknown
 }
 
+/** What has just changed: `until` looks again at each call of `changed`. */
+export function changes() {
+  const waiting: (() => void)[] = []
+  return {
+    changed(): void {
+      for (const wake of waiting.splice(0)) wake()
+    },
+    async until(holds: () => boolean): Promise<void> {
+      while (!holds()) await new Promise<void>((wake) => waiting.push(wake))
+    },
+  }
+}
+
 /** One request as the resource server received it, byte for byte. */
 export interface Received {
   text: string
@@ -42,7 +55,7 @@ export async function rawUpstream(
 ): Promise<RawUpstream> {
   const received: Received[] = []
   const sockets: Socket[] = []
-  const waiting: (() => void)[] = []
+  const { changed, until } = changes()
   const server = net.createServer((socket) => {
     sockets.push(socket)
     socket.on('error', () => {})
@@ -61,7 +74,7 @@ export async function rawUpstream(
         const path = start.split(' ')[1] ?? ''
         const request = { text: whole, lines, path, body: whole.slice(end + 4), socket, position: position++ }
         received.push(request)
-        for (const wake of waiting.splice(0)) wake()
+        changed()
         answer(socket, request)
       }
     })
@@ -72,20 +85,10 @@ export async function rawUpstream(
     sockets,
     paths: () => received.map(({ path }) => path),
     async request(index) {
-      while (received.length <= index) await new Promise<void>((wake) => waiting.push(wake))
+      await until(() => received.length > index)
       return received[index]!
     },
   }
-}
-
-export interface Bff {
-  port: number
-  /** Resolves when so many calls have been handed to the resource server. */
-  sends(count: number): Promise<void>
-  /** The outcome of the call of that index, as soon as it is there. */
-  outcome(index: number): Promise<Outcome>
-  /** Closes the connections to the resource server alone. */
-  close(): Promise<void>
 }
 
 /** Sends one call and waits for its end. */
@@ -118,7 +121,7 @@ export async function bff(
   t: Teardown,
   options: Partial<ResourceServerOptions> & { baseUrl: string },
   change: Partial<Call> & { jsonp?: boolean } = {},
-): Promise<Bff> {
+) {
   const { jsonp = false, ...rest } = change
   const resourceServer = createResourceServer({
     // So long that a test that waited for it would not end.
@@ -129,7 +132,7 @@ export async function bff(
   })
   const outcomes: Outcome[] = []
   let sent = 0
-  const waiting: (() => void)[] = []
+  const { changed, until } = changes()
   const server = http.createServer(async (request, response) => {
     const body = await bodyOf(request)
     const method = request.method as OutgoingRequest['method']
@@ -145,10 +148,10 @@ export async function bff(
       ...rest,
     })
     sent += 1
-    for (const wake of waiting.splice(0)) wake()
+    changed()
     const outcome = await over
     outcomes.push(outcome)
-    for (const wake of waiting.splice(0)) wake()
+    changed()
     if (response.headersSent || response.destroyed) return
     response.statusCode = 599
     response.end(outcome.kind)
@@ -156,19 +159,20 @@ export async function bff(
   t.teardown(() => resourceServer.close())
   return {
     port: await listenOnLoopback(t, server),
+    /** Closes the connections to the resource server alone. */
     close: () => resourceServer.close(),
-    async sends(count) {
-      while (sent < count) await new Promise<void>((wake) => waiting.push(wake))
-    },
-    async outcome(index) {
-      while (outcomes.length <= index) await new Promise<void>((wake) => waiting.push(wake))
+    /** Resolves when so many calls have been handed to the resource server. */
+    sends: (count: number) => until(() => sent >= count),
+    /** The outcome of the call of that index, as soon as it is there. */
+    async outcome(index: number) {
+      await until(() => outcomes.length > index)
       return outcomes[index]!
     },
   }
 }
 
 async function bodyOf(request: IncomingMessage): Promise<Buffer | null> {
-  if (request.method !== 'PUT' && request.method !== 'POST') return null
+  if (request.method === 'GET' || request.method === 'HEAD') return null
   const chunks: Buffer[] = []
   for await (const chunk of request) chunks.push(chunk as Buffer)
   return Buffer.concat(chunks)
@@ -197,11 +201,11 @@ export function rawBrowser(t: Teardown, port: number, lines: string[], body = ''
   const socket = net.connect(port, '127.0.0.1')
   let text = ''
   let error: string | null = null
-  const waiting: (() => void)[] = []
+  const { changed, until } = changes()
   socket.on('connect', () => socket.write(`${lines.join('\r\n')}\r\n\r\n${body}`, 'latin1'))
   socket.on('data', (data) => {
     text += data.toString('latin1')
-    for (const wake of waiting.splice(0)) wake()
+    changed()
   })
   socket.on('error', (failure: NodeJS.ErrnoException) => {
     error = failure.code ?? failure.message
@@ -212,9 +216,7 @@ export function rawBrowser(t: Teardown, port: number, lines: string[], body = ''
     answer: new Promise((resolve) => {
       socket.on('close', () => resolve(parse(text, error)))
     }),
-    async sees(part) {
-      while (!text.includes(part)) await new Promise<void>((wake) => waiting.push(wake))
-    },
+    sees: (part) => until(() => text.includes(part)),
   }
 }
 
@@ -247,6 +249,18 @@ export function write(t: Teardown, port: number, method = 'PUT', ...lines: strin
   return rawBrowser(t, port, head, '{}').answer
 }
 
+/** A resource server that writes this to each request, and a server that forwards to it. */
+export async function start(
+  t: Teardown,
+  answer: string | Parameters<typeof rawUpstream>[1] = OK,
+  options: Partial<ResourceServerOptions> = {},
+  change: Parameters<typeof bff>[2] = {},
+) {
+  const write = (socket: Socket) => void socket.write(String(answer), 'latin1')
+  const upstream = await rawUpstream(t, typeof answer === 'string' ? write : answer)
+  return { upstream, ...(await bff(t, { baseUrl: upstream.url, ...options }, change)) }
+}
+
 /** One response of the resource server, as its browser gets it. */
 export async function relayed(
   t: Teardown,
@@ -254,10 +268,9 @@ export async function relayed(
   change: Parameters<typeof bff>[2] = {},
   ...lines: string[]
 ) {
-  const upstream = await rawUpstream(t, (socket) => socket.write(text, 'latin1'))
-  const server = await bff(t, { baseUrl: upstream.url }, change)
-  const answer = await get(t, server.port, '/x', ...lines)
-  return { answer, outcome: await server.outcome(0), upstream }
+  const { upstream, port, outcome } = await start(t, text, {}, change)
+  const answer = await get(t, port, '/x', ...lines)
+  return { answer, outcome: await outcome(0), upstream }
 }
 
 /** Resolves when the connection is over, in whatever way. */

@@ -1,12 +1,11 @@
 import { createServer } from 'node:http'
 import zlib from 'node:zlib'
 import t from 'tap'
-import { createResourceServer, type ResourceServer } from '../../src/proxy/resource-server.ts'
+import { createResourceServer } from '../../src/proxy/resource-server.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
 import { elapsed } from '../helpers/wait.ts'
 import {
   answerText,
-  bff,
   closed,
   get,
   OK,
@@ -16,254 +15,202 @@ import {
   rawBrowser,
   rawUpstream,
   relayed,
+  start,
   write,
 } from './resource-server-harness.ts'
 
-type T = Parameters<typeof rawUpstream>[0]
-
 const JSON_TYPE = 'Content-Type: application/json'
-
 const NAMES = '{"error":"invalid_token"}'
 const CHALLENGE = 'WWW-Authenticate: Bearer error="invalid_token"'
+const LONG = 'x'.repeat(17_000)
 
-for (const [what, text, named] of [
-  ['a 401 without a body', answerText('401 Unauthorized', []), false],
-  ['a 401 with a page', answerText('401 Unauthorized', ['Content-Type: text/html'], '<p>no</p>'), false],
-  ['a 401 whose challenge names it', answerText('401 Unauthorized', [CHALLENGE]), true],
-  ['a 401 whose body names it', answerText('401 Unauthorized', [JSON_TYPE], NAMES), true],
-  [
-    'a 401 whose challenge names another error',
-    answerText('401 Unauthorized', ['WWW-Authenticate: Bearer error="insufficient_scope"']),
-    false,
-  ],
-  ['a 400 whose body names it', answerText('400 Bad Request', [JSON_TYPE], NAMES), true],
-  ['a 403 whose challenge names it', answerText('403 Forbidden', [CHALLENGE, JSON_TYPE], '{}'), true],
-  [
-    'a 403 whose untyped body names it',
-    answerText('403 Forbidden', [], '{"responseStatus":{"errorCode":"InvalidToken"}}'),
-    true,
-  ],
-  [
-    'a 403 in chunks that names it',
-    `HTTP/1.1 403 Forbidden\r\n${JSON_TYPE}\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{"error":\r\n10\r\n"invalid_token"}\r\n0\r\n\r\n`,
-    true,
-  ],
-] as const) {
-  t.test(
-    `${what} refuses the token${named ? ' as invalid_token' : ''}, and leaves the response untouched`,
-    async (t) => {
-      const { answer, outcome } = await relayed(t, text)
-      t.same(outcome, { kind: 'token_refused', namesInvalidToken: named, status: Number(text.slice(9, 12)) })
-      t.strictSame([answer.status, answer.raw], [599, 'token_refused'])
-    },
-  )
-}
+const page = (status: string) => answerText(status, ['Content-Type: text/html'], '<p>no</p>')
+const json = (status: string, body: string) => answerText(status, [JSON_TYPE], body)
+/** The beginning of a response of 40,000 bytes. */
+const cutOff = (status: string, body: string) =>
+  `HTTP/1.1 ${status}\r\n${JSON_TYPE}\r\nContent-Length: 40000\r\n\r\n${body}`
 
-t.test('an invalid token is found in a coded body, and another error is relayed byte for byte', async (t) => {
-  for (const [error, kind] of [
-    ['invalid_token', 'token_refused'],
-    ['invalid_request', 'finished'],
+const refused = (status: number, namesInvalidToken: boolean) => ({
+  kind: 'token_refused',
+  namesInvalidToken,
+  status,
+})
+
+const BAD = '400 Bad Request'
+const NO = '401 Unauthorized'
+const FORBIDDEN = '403 Forbidden'
+
+t.test('what refuses the token, or cannot be relayed, leaves the response untouched', async (t) => {
+  for (const [what, text, expected] of [
+    ['a 401 without a body', answerText(NO, []), refused(401, false)],
+    ['a 401 with a page', page(NO), refused(401, false)],
+    ['a 401 whose challenge names it', answerText(NO, [CHALLENGE]), refused(401, true)],
+    ['a 401 whose body names it', json(NO, NAMES), refused(401, true)],
+    [
+      'a 401 whose challenge names another error',
+      answerText(NO, ['WWW-Authenticate: Bearer error="insufficient_scope"']),
+      refused(401, false),
+    ],
+    ['a 400 whose body names it', json(BAD, NAMES), refused(400, true)],
+    [
+      'a 403 whose challenge names it',
+      answerText(FORBIDDEN, [CHALLENGE, JSON_TYPE], '{}'),
+      refused(403, true),
+    ],
+    [
+      'a 403 whose untyped body names it',
+      answerText(FORBIDDEN, [], '{"responseStatus":{"errorCode":"InvalidToken"}}'),
+      refused(403, true),
+    ],
+    [
+      'a 403 in chunks that names it',
+      `HTTP/1.1 403 Forbidden\r\n${JSON_TYPE}\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{"error":\r\n10\r\n"invalid_token"}\r\n0\r\n\r\n`,
+      refused(403, true),
+    ],
+    [
+      'a coded body that names it',
+      answerText(BAD, [JSON_TYPE, 'Content-Encoding: gzip'], zlib.gzipSync(NAMES).toString('latin1')),
+      refused(400, true),
+    ],
+    [
+      'a long body that names it before its rest is here',
+      cutOff(BAD, `${NAMES.slice(0, -1)},"x":"${LONG}`),
+      refused(400, true),
+    ],
+    [
+      'a page that is not about the token',
+      page(BAD),
+      { kind: 'upstream_error', status: 400, retryAfter: null },
+    ],
   ] as const) {
-    const body = zlib.gzipSync(`{"error":"${error}"}`).toString('latin1')
-    const text = answerText('400 Bad Request', [JSON_TYPE, 'Content-Encoding: gzip'], body)
     const { answer, outcome } = await relayed(t, text)
-    t.match(outcome, { kind, status: 400 })
-    if (kind === 'finished') t.strictSame([answer.raw, answer.headers['content-encoding']], [body, 'gzip'])
+    t.same(outcome, expected, what)
+    t.strictSame([answer.status, answer.raw], [599, expected.kind], what)
   }
 })
 
-for (const size of [0, 1, 16_383, 16_384, 16_385, 70_000, 3_000_000]) {
-  t.test(`another error of ${size} bytes is relayed byte for byte`, async (t) => {
-    const body = Array.from({ length: Math.ceil(size / 7) }, (_, i) => String(i).padStart(7, '.'))
+t.test('another error is relayed byte for byte', async (t) => {
+  const coded = zlib.gzipSync('{"error":"invalid_request"}').toString('latin1')
+  const sized = [0, 1, 16_383, 16_384, 16_385, 70_000, 3_000_000].map((size) =>
+    Array.from({ length: Math.ceil(size / 7) }, (_, i) => String(i).padStart(7, '.'))
       .join('')
-      .slice(0, size)
-    const { answer, outcome } = await relayed(t, answerText('400 Bad Request', [JSON_TYPE], body))
-    t.equal(answer.status, 400)
-    t.ok(answer.raw === body, 'the bytes are the same')
-    t.equal(answer.headers['x-content-type-options'], 'nosniff')
-    t.same(outcome, { kind: 'finished', status: 400 })
-  })
-}
-
-t.test('an error code beyond the first 16 KiB is not found', async (t) => {
-  const body = `{"x":"${'x'.repeat(17_000)}","error":"invalid_token"}`
-  const { outcome } = await relayed(t, answerText('403 Forbidden', [JSON_TYPE], body))
-  t.equal(outcome.kind, 'finished')
-})
-
-t.test('an error code at the beginning of a long body is found before the rest arrives', async (t) => {
-  const upstream = await rawUpstream(t, (socket) =>
-    socket.write(
-      `HTTP/1.1 400 Bad Request\r\n${JSON_TYPE}\r\nContent-Length: 40000\r\n\r\n{"error":"invalid_token","x":"${'x'.repeat(17_000)}`,
-    ),
+      .slice(0, size),
   )
-  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
-  void get(t, port)
-  t.same(await outcome(0), { kind: 'token_refused', namesInvalidToken: true, status: 400 })
+  for (const [what, body, coding] of [
+    ['coded', coded, 'gzip'],
+    ['naming it beyond the first 16 KiB', `{"x":"${LONG}","error":"invalid_token"}`],
+    ...sized.map((body) => [`of ${body.length} bytes`, body] as const),
+  ] as const) {
+    const lines = [JSON_TYPE, ...(coding === undefined ? [] : [`Content-Encoding: ${coding}`])]
+    const { answer, outcome } = await relayed(t, answerText(BAD, lines, body))
+    t.ok(answer.raw === body, `${what}: the bytes are the same`)
+    t.match(answer.headers, { 'x-content-type-options': 'nosniff', 'content-encoding': coding }, what)
+    t.strictSame([answer.status, outcome], [400, { kind: 'finished', status: 400 }], what)
+  }
 })
 
 t.test('a successful response is not inspected', async (t) => {
-  const { answer } = await relayed(
-    t,
-    answerText(
-      '200 OK',
-      [JSON_TYPE, 'WWW-Authenticate: Bearer error="invalid_token"'],
-      '{"error":"invalid_token"}',
-    ),
-  )
-  t.equal(answer.status, 200)
-  t.equal(answer.raw, '{"error":"invalid_token"}')
-})
-
-t.test('a 400 with a page that is not about the token leaves the response untouched', async (t) => {
-  const { outcome } = await relayed(
-    t,
-    answerText('400 Bad Request', ['Content-Type: text/html'], '<p>no</p>'),
-  )
-  t.same(outcome, { kind: 'upstream_error', status: 400, retryAfter: null })
+  const { answer } = await relayed(t, answerText('200 OK', [JSON_TYPE, CHALLENGE], NAMES))
+  t.strictSame([answer.status, answer.raw], [200, NAMES])
 })
 
 t.test('the connection of a refused token is used again, even after a long refusal', async (t) => {
-  const body = `{"error":"invalid_token","x":"${'x'.repeat(40_000)}"}`
-  const upstream = await rawUpstream(t, (socket) => {
-    socket.write(answerText('401 Unauthorized', [JSON_TYPE], body))
-  })
-  const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+  const { upstream, port, outcome } = await start(
+    t,
+    json(NO, `{"error":"invalid_token","x":"${'x'.repeat(40_000)}"}`),
+  )
   for (let i = 0; i < 3; i++) {
     await get(t, port)
-    t.same(await outcome(i), { kind: 'token_refused', namesInvalidToken: true, status: 401 })
+    t.same(await outcome(i), refused(401, true))
   }
   t.equal(upstream.sockets.length, 1)
 })
 
 t.test('a 401 or 400 to a HEAD request is judged by its head', async (t) => {
-  for (const [text, kind] of [
-    ['HTTP/1.1 401 Unauthorized\r\nContent-Length: 20\r\n\r\n', 'token_refused'],
-    [
-      'HTTP/1.1 400 Bad Request\r\nContent-Length: 20\r\nWWW-Authenticate: Bearer error="invalid_token"\r\n\r\n',
-      'token_refused',
-    ],
-    [`HTTP/1.1 400 Bad Request\r\n${JSON_TYPE}\r\nContent-Length: 20\r\n\r\n`, 'finished'],
+  for (const [status, line, kind] of [
+    [NO, 'X: y', 'token_refused'],
+    [BAD, CHALLENGE, 'token_refused'],
+    [BAD, JSON_TYPE, 'finished'],
   ] as const) {
-    const upstream = await rawUpstream(t, (socket) => socket.write(text))
-    const { port, outcome } = await bff(t, { baseUrl: upstream.url })
+    const { port, outcome } = await start(t, `HTTP/1.1 ${status}\r\n${line}\r\nContent-Length: 20\r\n\r\n`)
     await rawBrowser(t, port, ['HEAD /x HTTP/1.1', 'Host: a', 'Connection: close']).answer
-    t.equal((await outcome(0)).kind, kind)
+    t.equal((await outcome(0)).kind, kind, line)
   }
 })
 
 t.test('an inspection ends at the timeout', async (t) => {
   for (const [status, expected] of [
-    ['400 Bad Request', { kind: 'timeout' }],
-    ['401 Unauthorized', { kind: 'token_refused', namesInvalidToken: false, status: 401 }],
+    [BAD, { kind: 'timeout' }],
+    [NO, refused(401, false)],
   ] as const) {
-    const upstream = await rawUpstream(t, (socket) => {
-      socket.write(`HTTP/1.1 ${status}\r\n${JSON_TYPE}\r\nContent-Length: 4000\r\n\r\n`)
-      const drip = setInterval(() => socket.write(' '), 50)
-      socket.on('close', () => clearInterval(drip))
-    })
-    const { port, outcome } = await bff(t, { baseUrl: upstream.url, timeoutMs: 300 })
+    const { upstream, port, outcome } = await start(
+      t,
+      (socket) => {
+        socket.write(cutOff(status, ''))
+        const drip = setInterval(() => socket.write(' '), 50)
+        socket.on('close', () => clearInterval(drip))
+      },
+      { timeoutMs: 300 },
+    )
     void get(t, port)
     t.same(await outcome(0), expected)
-    const socket = upstream.sockets[0]!
-    await closed(socket)
+    await closed(upstream.sockets[0]!)
   }
 })
-
-t.test(
-  'a connection lost during the inspection makes the resource server unavailable, and writes nothing',
-  async (t) => {
-    const upstream = await rawUpstream(t, (socket) => {
-      socket.end(`HTTP/1.1 403 Forbidden\r\n${JSON_TYPE}\r\nContent-Length: 4000\r\n\r\n{"error"`)
-    })
-    const { port, outcome } = await bff(t, { baseUrl: upstream.url })
-    t.equal((await get(t, port)).status, 599)
-    t.equal((await outcome(0)).kind, 'unavailable')
-  },
-)
 
 t.test('after an invalid token a second call uses the same response and the same connection', async (t) => {
   const upstream = await rawUpstream(t, (socket, { text }) => {
-    socket.write(
-      text.includes('Bearer new')
-        ? OK
-        : answerText('401 Unauthorized', [JSON_TYPE], '{"error":"invalid_token"}'),
-    )
+    socket.write(text.includes('Bearer new') ? OK : json(NO, NAMES))
   })
-  const resourceServer = createResourceServer({
-    baseUrl: upstream.url,
-    timeoutMs: 5000,
-    tokenIn: 'header',
-    secure: false,
-  })
+  const options = { baseUrl: upstream.url, timeoutMs: 5000, tokenIn: 'header', secure: false } as const
+  const resourceServer = createResourceServer(options)
   t.teardown(() => resourceServer.close())
-  const { port, server, listeners } = await twice(t, resourceServer)
-  const answer = await get(t, port)
-  t.equal(answer.status, 200)
-  t.equal(answer.raw, '{"id":9007199254740993}')
-  t.equal(upstream.received.length, 2)
-  t.equal(upstream.sockets.length, 1)
-  t.equal(listeners()[0], 0, 'no listener of the first call stays on the response')
-  server.close()
-})
-
-/** A server that makes two calls for each request, the second with a new token. */
-async function twice(t: T, resourceServer: ResourceServer) {
-  const counts: number[] = []
+  let left = Number.NaN
   const server = createServer(async (request, response) => {
     const before = response.listenerCount('close')
-    const call = {
-      outgoing: outgoing(),
-      request,
-      response,
-      hijack() {},
-      requestId: 'r',
-      holder: 'a',
-      ...PROVEN,
-    }
-    await outcomeOf(resourceServer, { ...call, authorization: 'Bearer old' })
-    counts.push(response.listenerCount('close') - before)
+    const of = { outgoing: outgoing(), request, response, requestId: 'r', holder: 'a', ...PROVEN }
+    const send = (authorization: string) => outcomeOf(resourceServer, { ...of, authorization, hijack() {} })
+    await send('Bearer old')
+    left = response.listenerCount('close') - before
     // A refresh takes far longer than undici needs to take its connection back.
     await elapsed(20)
-    await outcomeOf(resourceServer, { ...call, authorization: 'Bearer new' })
+    await send('Bearer new')
   })
-  return {
-    port: await listenOnLoopback(t, server),
-    server,
-    listeners: () => counts,
-  }
-}
+  const { status, raw } = await get(t, await listenOnLoopback(t, server))
+  t.strictSame([status, raw], [200, '{"id":9007199254740993}'])
+  t.strictSame([upstream.received.length, upstream.sockets.length], [2, 1])
+  t.equal(left, 0, 'no listener of the first call stays on the response')
+})
 
 t.test('a configured shape counts for its own status alone, for writes too', async (t) => {
   const body = '{"responseStatus":{"errorCode":"TokenExpired"}}'
   const tokenShapes = [{ status: 400, path: ['responseStatus', 'errorCode'], value: 'TokenExpired' }]
   for (const [status, kind] of [
-    ['400 Bad Request', 'token_refused'],
-    ['403 Forbidden', 'finished'],
+    [BAD, 'token_refused'],
+    [FORBIDDEN, 'finished'],
     ['500 Internal Server Error', 'finished'],
   ] as const) {
-    const upstream = await rawUpstream(t, (socket) => socket.write(answerText(status, [JSON_TYPE], body)))
-    const { port, outcome } = await bff(t, { baseUrl: upstream.url, tokenShapes })
+    const { port, outcome } = await start(t, json(status, body), { tokenShapes })
     await write(t, port)
     t.equal((await outcome(0)).kind, kind, status)
   }
 })
 
-t.test('a refusal whose connection breaks is searched as far as it came', async (t) => {
-  const named = { kind: 'token_refused', namesInvalidToken: true }
-  for (const [status, text, expected] of [
-    ['400 Bad Request', '{"error":"invalid_token","x":', named],
-    ['400 Bad Request', '{"code":4011,"x":', named],
-    ['400 Bad Request', '{"code":40', { kind: 'unavailable' }],
-    ['401 Unauthorized', '{"error":"invalid_token","x":', named],
-    ['401 Unauthorized', '{"error":"inv', { kind: 'token_refused', namesInvalidToken: false }],
-  ] as const) {
-    const upstream = await rawUpstream(t, (socket) => {
-      socket.end(`HTTP/1.1 ${status}\r\n${JSON_TYPE}\r\nContent-Length: 4000\r\n\r\n${text}`)
-    })
+t.test(
+  'a refusal whose connection breaks is searched as far as it came, and nothing is written',
+  async (t) => {
     const tokenShapes = [{ status: 400, path: ['code'], value: '4011' }]
-    const { port, outcome } = await bff(t, { baseUrl: upstream.url, tokenShapes })
-    await get(t, port)
-    t.match(await outcome(0), expected, `${status} ${text}`)
-  }
-})
+    for (const [status, body, expected] of [
+      [BAD, '{"error":"invalid_token","x":', refused(400, true)],
+      [BAD, '{"code":4011,"x":', refused(400, true)],
+      [BAD, '{"code":40', { kind: 'unavailable' }],
+      [FORBIDDEN, '{"error"', { kind: 'unavailable' }],
+      [NO, '{"error":"invalid_token","x":', refused(401, true)],
+      [NO, '{"error":"inv', refused(401, false)],
+    ] as const) {
+      const { port, outcome } = await start(t, (socket) => socket.end(cutOff(status, body)), { tokenShapes })
+      t.equal((await get(t, port)).status, 599)
+      t.match(await outcome(0), expected, `${status} ${body}`)
+    }
+  },
+)
