@@ -2,9 +2,7 @@ import type { Test } from 'tap'
 import { nonceContract } from './contract-nonces.ts'
 import { queueContract } from './contract-queue.ts'
 import { recordContract } from './contract-records.ts'
-import { beginContract } from './contract-refresh-begin.ts'
-import { outcomeContract } from './contract-refresh-outcome.ts'
-import { resealContract } from './contract-reseal.ts'
+import { refreshContract } from './contract-refresh.ts'
 import { scanContract } from './contract-scan.ts'
 import type { TestStore } from './stores.ts'
 
@@ -16,8 +14,6 @@ export async function storeContract(t: Test, makeStore: (t: Test) => Promise<Tes
   // Before any record exists.
   await t.test('the scan over all records', (t) => scanContract(t, made))
   await t.test('records', (t) => recordContract(t, made))
-  await t.test('the begin of a refresh', (t) => beginContract(t, made))
-  await t.test('the end of a refresh', (t) => outcomeContract(t, made))
-  await t.test('resealed tokens', (t) => resealContract(t, made))
+  await t.test('the refresh of a record', (t) => refreshContract(t, made))
   await t.test('nonces', (t) => nonceContract(t, made))
 }

@@ -5,9 +5,7 @@ import { listenOnLoopback } from '../helpers/ports.ts'
 /** A TCP proxy between a client and a server, with faults that the test controls. */
 export interface Proxy {
   readonly port: number
-  /** Open connections silently stop carrying data, without a reset. New connections work. */
-  freezeOpen(): void
-  /** New and open connections carry no data until `thaw`. */
+  /** Open connections silently stop carrying data, and new ones until `thaw`. */
   freeze(): void
   thaw(): void
   /** Resets open connections, and new ones as soon as they are accepted, until `heal`. */
@@ -16,21 +14,15 @@ export interface Proxy {
   /** Holds what the server sends on any connection, until `release`. */
   hold(): void
   release(): void
-  /** Delays what the server sends by this many milliseconds. Data in flight arrives even after `freeze`. */
-  delayAnswers(ms: number): void
   /** Sends new connections to another server. */
   turnTo(port: number): void
-  /** Resets the open connections of clients with this `CLIENT SETNAME`. */
-  cutNamed(clientName: string): void
-  /** Resets the next `times` connections on which the client sends this command. */
-  cutAt(command: string, times: number): void
+  /** Resets the next connection on which the client sends this command. */
+  cutAt(command: string): void
   /**
    * Holds the replies on the connection that next sends this text, and calls `onMet` at once. The server executes the
    * commands. `release` lets the replies through.
    */
   holdAnswers(text: string, onMet?: () => void): { wasMet(): boolean; release(): void }
-  /** Number of connections that are still to be reset. */
-  cutsLeft(): number
   /** Number of connections accepted so far. */
   made(): number
 }
@@ -42,15 +34,13 @@ export async function startProxy(
   rewrite: (data: Buffer) => Buffer = (data) => data,
 ): Promise<Proxy> {
   const open = new Map<Socket, Socket>()
-  const handshakes = new Map<Socket, string>()
   let targetPort = firstPort
   const frozen = new Set<Socket>()
   let freezing = false
   let cutting = false
   let holding = false
-  let delayMs = 0
   let made = 0
-  let cuts = { command: '', left: 0 }
+  let cutsAt = ''
   let onSending: ((data: Buffer, upstream: Socket) => void) | null = null
 
   const server = net.createServer((client) => {
@@ -61,21 +51,16 @@ export async function startProxy(
     if (freezing) frozen.add(client)
     client.on('data', (data) => {
       if (frozen.has(client)) return
-      const handshake = handshakes.get(client) ?? ''
-      if (handshake.length < 1_000) handshakes.set(client, handshake + data.toString('latin1'))
-      if (cuts.left > 0 && data.toString('latin1').toLowerCase().includes(`\r\n${cuts.command}\r\n`)) {
-        cuts.left -= 1
+      if (cutsAt !== '' && data.toString('latin1').toLowerCase().includes(`\r\n${cutsAt}\r\n`)) {
+        cutsAt = ''
         client.destroy()
         return
       }
       onSending?.(data, upstream)
       upstream.write(data)
     })
-    upstream.on('data', (received) => {
-      if (frozen.has(client)) return
-      const data = rewrite(received)
-      if (delayMs === 0) client.write(data)
-      else setTimeout(() => client.write(data), delayMs)
+    upstream.on('data', (data) => {
+      if (!frozen.has(client)) client.write(rewrite(data))
     })
     if (holding) upstream.pause()
     for (const [one, other] of [
@@ -86,7 +71,6 @@ export async function startProxy(
       one.on('close', () => {
         open.delete(client)
         frozen.delete(client)
-        handshakes.delete(client)
         other.destroy()
       })
     }
@@ -94,9 +78,6 @@ export async function startProxy(
 
   return {
     port: await listenOnLoopback(t, server),
-    freezeOpen() {
-      for (const socket of open.keys()) frozen.add(socket)
-    },
     freeze() {
       freezing = true
       for (const socket of open.keys()) frozen.add(socket)
@@ -119,17 +100,11 @@ export async function startProxy(
       holding = false
       for (const upstream of open.values()) upstream.resume()
     },
-    delayAnswers(ms) {
-      delayMs = ms
-    },
     turnTo(port) {
       targetPort = port
     },
-    cutNamed(clientName) {
-      for (const [socket, text] of handshakes) if (text.includes(clientName)) socket.destroy()
-    },
-    cutAt(command, times) {
-      cuts = { command, left: times }
+    cutAt(command) {
+      cutsAt = command
     },
     holdAnswers(text, onMet) {
       let held: Socket | null = null
@@ -147,7 +122,6 @@ export async function startProxy(
         },
       }
     },
-    cutsLeft: () => cuts.left,
     made: () => made,
   }
 }

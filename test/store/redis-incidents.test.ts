@@ -46,6 +46,7 @@ t.test('a server that accepts no writes is an incident, whatever its error code'
   const reported = watch(made)
   let before = 0
   const refuses = async (code: string): Promise<void> => {
+    await t.rejects(made.store.ping(), StoreUnavailable, `${code}: unavailable, although it responds`)
     const failed = await t.rejects(made.store.touch(key), StoreUnavailable)
     t.match(String((failed as Error | undefined)?.cause), code)
     t.ok(reported() > before, code)

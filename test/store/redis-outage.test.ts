@@ -12,30 +12,21 @@ import { untilItWorks } from './works.ts'
 // The tests mostly wait, so they run concurrently.
 t.jobs = 4
 
-t.test('while the server hangs each method fails within a second, and works when it resumes', async (t) => {
-  const redis = await startRedis(t)
-  const made = await redisStore(t, singleTarget(redis.port))
-  const key = await startSession(made)
-  redis.pause()
-  await refusesEveryMethod(t, made.store, key)
-  redis.resume()
-  await untilItWorks(made.store)
-  await callEveryMethod(made.store)
-})
-
-t.test(
-  'while a Cluster node hangs each method fails within a second, and works when it resumes',
-  async (t) => {
-    const redis = await startClusterOfOne(t)
-    const made = await redisStore(t, clusterTarget(redis.port))
+for (const [name, start, targetOf] of [
+  ['server', startRedis, singleTarget],
+  ['Cluster node', startClusterOfOne, clusterTarget],
+] as const) {
+  t.test(`while a ${name} hangs each method fails within a second, and works when it resumes`, async (t) => {
+    const redis = await start(t)
+    const made = await redisStore(t, targetOf(redis.port))
     const key = await startSession(made)
     redis.pause()
     await refusesEveryMethod(t, made.store, key)
     redis.resume()
     await untilItWorks(made.store)
     await callEveryMethod(made.store)
-  },
-)
+  })
+}
 
 t.test('the connection to a server that hangs for long is closed, so calls fail at once', async (t) => {
   const redis = await startRedis(t)
@@ -52,16 +43,7 @@ t.test('the connection to a server that hangs for long is closed, so calls fail 
   await untilItWorks(store)
 })
 
-t.test('a connection that silently died is replaced within seconds', async (t) => {
-  const redis = await startRedis(t)
-  const proxy = await startProxy(t, redis.port)
-  const { store } = await redisStore(t, singleTarget(proxy.port))
-  proxy.freezeOpen()
-  await t.rejects(store.ping(), StoreUnavailable)
-  await untilItWorks(store)
-})
-
-t.test('the store recovers after a network that dropped all data, handshakes included', async (t) => {
+t.test('a connection that silently died is replaced, also after a handshake that hung', async (t) => {
   const redis = await startRedis(t)
   const proxy = await startProxy(t, redis.port)
   const { store } = await redisStore(t, singleTarget(proxy.port))
@@ -73,37 +55,29 @@ t.test('the store recovers after a network that dropped all data, handshakes inc
   await untilItWorks(store)
 })
 
-t.test('after a kill of the server calls fail at once, and work when it is back on its port', async (t) => {
+t.test('after a kill of the server calls fail at once, and none is sent when it is back', async (t) => {
   const redis = await startRedis(t, { args: ['--appendonly', 'yes', '--appendfsync', 'always'] })
   const made = await redisStore(t, singleTarget(redis.port))
   const { store } = made
   const key = await startSession(made)
   await redis.kill()
   await refusesEveryMethod(t, store, key, 200)
-  await redis.restart()
-  await untilItWorks(store)
-  t.equal((await store.read(key))?.gen, 1, 'the session is still there')
-  await callEveryMethod(store)
-})
-
-t.test('calls during an outage are not queued to be sent later', async (t) => {
-  const redis = await startRedis(t)
-  const { store } = await redisStore(t, singleTarget(redis.port))
-  await redis.kill()
   const calls = Array.from({ length: 1_000 }, () => store.schedule(newKey(), 0))
   const answers = await Promise.allSettled(calls)
   t.ok(answers.every(({ status }) => status === 'rejected'))
   await redis.restart()
   await untilItWorks(store)
+  t.equal((await store.read(key))?.gen, 1, 'the session is still there')
   t.equal(await store.queueLength(), 0)
   t.notMatch(await redis.cli('info', 'commandstats'), /cmdstat_zadd/)
+  await callEveryMethod(store)
 })
 
 t.test('a command in flight when the connection breaks fails and is not resent', async (t) => {
   const redis = await startRedis(t)
   const proxy = await startProxy(t, redis.port)
   const { store } = await redisStore(t, singleTarget(proxy.port))
-  proxy.cutAt('eval', 1)
+  proxy.cutAt('eval')
   await t.rejects(store.schedule(newKey(), 0), StoreUnavailable)
   await untilItWorks(store)
   t.equal(await store.queueLength(), 0)
@@ -122,16 +96,6 @@ t.test('a server that is missing at the start is used once it starts', async (t)
   await redis.restart()
   await untilItWorks(store)
   t.strictSame(reported, ['unreachable', 'reachable'])
-})
-
-t.test('a server that accepts no writes is unavailable although it responds', async (t) => {
-  const redis = await startRedis(t)
-  const { store } = await redisStore(t, singleTarget(redis.port))
-  await redis.cli('config', 'set', 'min-replicas-to-write', '1')
-  await t.rejects(store.ping(), StoreUnavailable)
-  await t.rejects(store.claimNonce('nonce', 'a', 1_000), StoreUnavailable)
-  await redis.cli('config', 'set', 'min-replicas-to-write', '0')
-  await store.ping()
 })
 
 t.test('a closed store fails at once', async (t) => {
