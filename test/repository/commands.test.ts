@@ -147,8 +147,7 @@ for (const [name, heading] of [
 /** Blocks that no test names by their heading, and what checks them instead. */
 const CHECKED_OTHERWISE: Readonly<Record<string, string>> = {
   'CONTRIBUTING.md: Tests': '.ci/run, and the options above',
-  'CONTRIBUTING.md: The first half hour':
-    'test/repository/dev.test.ts starts it, and .ci/run does the others',
+  'CONTRIBUTING.md: The first half hour': 'test/verify/dev.test.ts starts it, and .ci/run does the others',
   'README.md: Quick start': 'test/repository/demo.test.ts starts the demo',
   'docs/benchmarks.md: How to repeat it': 'test/verify/bench.test.ts starts the benchmarks',
   'docs/deployment.md: Container': 'test/verify/deployment.test.ts reads all docker commands',
