@@ -88,7 +88,8 @@ export function createOutbox(options: OutboxOptions): OutboxStore {
   const { store, clock } = options
   const { monotonic } = clock
   const entries: Entries = { byName: new Map(), incidents: 0 }
-  const writer = createWriter(entries, options)
+  const { tryOnce, flush } = createSender(entries, options, () => retries.noteIncident())
+  const retries = createRetries(entries, flush, options)
 
   /** The newest state that this process knows; `read` reads what Redis has. */
   async function readNewest<State extends SessionState>(
@@ -106,9 +107,19 @@ export function createOutbox(options: OutboxOptions): OutboxStore {
     if (!needsWrite(entries, entry)) {
       // The store has lost them, and this process has seen no incident.
       markLost(entry)
-      writer.wake(0)
+      retries.wake(0)
     }
     return { ...state, ...overlay(entry.tokens) }
+  }
+
+  /** Sends a write. If the store is unavailable it becomes pending. */
+  async function submit<Result extends Written>(entry: Entry): Promise<Result | Pending<Result>> {
+    try {
+      return await tryOnce<Result>(entry)
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error
+      return { kind: 'pending', result: retries.tryLater(entry) as Pending<Result>['result'] }
+    }
   }
 
   function releaseEntry(key: RecordKey, release: ReleaseLeaseRequest): Entry {
@@ -135,23 +146,23 @@ export function createOutbox(options: OutboxOptions): OutboxStore {
 
     async beginRefresh(key, request) {
       const entry = tokensOf(entries, key)
-      if (entry !== undefined && needsWrite(entries, entry)) await writer.flush(entry)
+      if (entry !== undefined && needsWrite(entries, entry)) await flush(entry)
       try {
         return await store.beginRefresh(key, request)
       } catch (error) {
         // It may have run, and would leave a lease that nobody uses and a doubt without a presentation.
         if (error instanceof StoreUnavailable)
-          void writer.tryLater(releaseEntry(key, { attempt: request.attempt, inDoubt: null, retryInMs: 0 }))
+          void retries.tryLater(releaseEntry(key, { attempt: request.attempt, inDoubt: null, retryInMs: 0 }))
         throw error
       }
     },
 
     async releaseLease(key, release) {
-      await writer.submit(releaseEntry(key, release))
+      await submit(releaseEntry(key, release))
     },
 
     replaceTokens(key, { gen, attempt, tokens, endsAt }) {
-      return writer.submit<ReplaceTokensResult>(
+      return submit<ReplaceTokensResult>(
         newEntry({
           kind: 'tokens',
           key,
@@ -162,86 +173,26 @@ export function createOutbox(options: OutboxOptions): OutboxStore {
       )
     },
 
-    end: (key, request = {}) => writer.tryOnce(endEntry(key, request, Number.POSITIVE_INFINITY)),
-    endUntilTaken: (key, request, forMs) =>
-      writer.submit<EndResult>(endEntry(key, request, monotonic() + forMs)),
+    end: (key, request = {}) => tryOnce(endEntry(key, request, Number.POSITIVE_INFINITY)),
+    endUntilTaken: (key, request, forMs) => submit<EndResult>(endEntry(key, request, monotonic() + forMs)),
     pendingTokens: () => pendingTokens(entries).length,
-    drainPendingTokens: writer.drainPendingTokens,
-    finish: writer.finish,
+    drainPendingTokens: retries.drainPendingTokens,
+    finish: retries.finish,
   }
 }
 
-interface Writer extends Pick<OutboxStore, 'drainPendingTokens' | 'finish'> {
-  /** Sends a write once. Rejects with `StoreUnavailable`. */
-  tryOnce<Result extends Written>(entry: Entry): Promise<Result>
-  /** Sends a write. If the store is unavailable it becomes pending. */
-  submit<Result extends Written>(entry: Entry): Promise<Result | Pending<Result>>
-  /** Makes a write pending. */
-  tryLater(entry: Entry): Promise<Written | { kind: 'expired' }>
-  /** Sends an entry again; callers at the same time share one call. Rejects with `StoreUnavailable`. */
-  flush(entry: Entry): Promise<void>
-  /** Starts the loop that writes what needs it, unless it runs. */
-  wake(inMs: number): void
-}
-
-/** Tries the writes of an outbox, and draws from each reply of the store what follows for their entries. */
-function createWriter(
+/** Sends the writes of an outbox, and draws from each reply of the store what follows for their entries. */
+function createSender(
   entries: Entries,
   { store, clock: { monotonic }, log, onRetried, onRestored }: OutboxOptions,
-): Writer {
-  let countedAt = Number.NEGATIVE_INFINITY
-  let counting: NodeJS.Timeout | undefined
-  let pumping: Promise<void> | null = null
-  let givesUp = false
-  let stopped = false
-
-  store.health.onIncident(noteIncident)
-
-  function noteIncident(): void {
-    const inMs = countedAt + ONE_INCIDENT_MS - monotonic()
-    if (inMs <= 0) countIncident()
-    else counting ??= setTimeout(countIncident, inMs)
-  }
-
-  function countIncident(): void {
-    counting = undefined
-    countedAt = monotonic()
-    forgetOld(entries, countedAt)
-    entries.incidents += 1
-    wake(0)
-  }
-
+  noteIncident: () => void,
+) {
+  /** Rejects with `StoreUnavailable`. */
   async function tryOnce<Result extends Written>(entry: Entry): Promise<Result> {
     const sentAfter = entries.incidents
     const result = await entry.write()
     conclude(entry, result, sentAfter)
     return result as Result
-  }
-
-  async function submit<Result extends Written>(entry: Entry): Promise<Result | Pending<Result>> {
-    try {
-      return await tryOnce<Result>(entry)
-    } catch (error) {
-      if (!(error instanceof StoreUnavailable)) throw error
-      return { kind: 'pending', result: tryLater(entry) as Pending<Result>['result'] }
-    }
-  }
-
-  function tryLater(entry: Entry): Promise<Written | { kind: 'expired' }> {
-    if (givesUp && entry.kind !== 'tokens') return Promise.resolve({ kind: 'expired' })
-    entry.result = new Promise((resolve, reject) => {
-      entry.settle = { resolve, reject }
-    })
-    // Not every caller takes the result.
-    entry.result.catch(() => {})
-    if (!put(entries, entry)) entry.settle!.resolve(displaced(entry))
-    else if (entry.kind === 'tokens')
-      log.warn(
-        { event: 'refresh.unsaved', waiting: pendingTokens(entries).length },
-        'Redis did not take refreshed tokens: trying again',
-      )
-    wake(FIRST_PAUSE_MS)
-    return entry.result
   }
 
   /** What follows from the reply of the store. */
@@ -287,6 +238,68 @@ function createWriter(
     })
   }
 
+  /** Sends an entry again; callers at the same time share one call. Rejects with `StoreUnavailable`. */
+  function flush(entry: Entry): Promise<void> {
+    entry.underWay ??= (async () => {
+      if (isPending(entry)) onRetried(entry.kind)
+      await tryOnce(entry)
+    })().finally(() => {
+      entry.underWay = null
+    })
+    return entry.underWay
+  }
+
+  return { tryOnce, flush }
+}
+
+/** Tries the writes of an outbox until the store has them, and again after each incident. */
+function createRetries(
+  entries: Entries,
+  flush: (entry: Entry) => Promise<void>,
+  { store, clock: { monotonic }, log }: OutboxOptions,
+) {
+  let countedAt = Number.NEGATIVE_INFINITY
+  let counting: NodeJS.Timeout | undefined
+  let pumping: Promise<void> | null = null
+  let givesUp = false
+  let stopped = false
+
+  store.health.onIncident(noteIncident)
+
+  /** Each entry that is confirmed by now needs to be written again. */
+  function noteIncident(): void {
+    const inMs = countedAt + ONE_INCIDENT_MS - monotonic()
+    if (inMs <= 0) countIncident()
+    else counting ??= setTimeout(countIncident, inMs)
+  }
+
+  function countIncident(): void {
+    counting = undefined
+    countedAt = monotonic()
+    forgetOld(entries, countedAt)
+    entries.incidents += 1
+    wake(0)
+  }
+
+  /** Makes a write pending. */
+  function tryLater(entry: Entry): Promise<Written | { kind: 'expired' }> {
+    if (givesUp && entry.kind !== 'tokens') return Promise.resolve({ kind: 'expired' })
+    entry.result = new Promise((resolve, reject) => {
+      entry.settle = { resolve, reject }
+    })
+    // Not every caller takes the result.
+    entry.result.catch(() => {})
+    if (!put(entries, entry)) entry.settle!.resolve(displaced(entry))
+    else if (entry.kind === 'tokens')
+      log.warn(
+        { event: 'refresh.unsaved', waiting: pendingTokens(entries).length },
+        'Redis did not take refreshed tokens: trying again',
+      )
+    wake(FIRST_PAUSE_MS)
+    return entry.result
+  }
+
+  /** Starts the loop that writes what needs it, unless it runs. */
   function wake(inMs: number): void {
     if (pumping === null && !stopped) pumping = pump(inMs)
   }
@@ -334,28 +347,16 @@ function createWriter(
     }
   }
 
-  function flush(entry: Entry): Promise<void> {
-    entry.underWay ??= (async () => {
-      if (isPending(entry)) onRetried(entry.kind)
-      await tryOnce(entry)
-    })().finally(() => {
-      entry.underWay = null
-    })
-    return entry.underWay
-  }
-
   return {
-    tryOnce,
-    submit,
     tryLater,
-    flush,
     wake,
-    async drainPendingTokens() {
+    noteIncident,
+    async drainPendingTokens(): Promise<void> {
       givesUp = true
       for (let left = pendingTokens(entries); left.length > 0; left = pendingTokens(entries))
         await Promise.allSettled(left.map(({ result }) => result))
     },
-    async finish() {
+    async finish(): Promise<void> {
       if (pumping !== null) await Promise.race([pumping, pause(FINISH_MS)])
       clearTimeout(counting)
       stopped = true
