@@ -39,8 +39,11 @@ export interface Keyring {
   sealBinary(purpose: Purpose, text: string, context: string): string
   /** Opens what `sealBinary` returned; null as in `open`. */
   openBinary(purpose: Purpose, sealed: string, context: string): Opened | null
-  /** 12 hex digits that name a user in the log, of an HMAC under the newest secret. */
-  digitsOf(user: string): string
+  /**
+   * 12 hex digits of an HMAC under the newest secret: `users` name a user in the log, `tries` a client or user name whose
+   * tries are counted. Without the secret nobody finds names that share digits.
+   */
+  digitsOf(of: 'users' | 'tries', text: string): string
 }
 
 interface Keys {
@@ -49,6 +52,7 @@ interface Keys {
   signing: KeyObject
   sealing: KeyObject
   users: KeyObject
+  tries: KeyObject
 }
 
 const IV_BYTES = 12
@@ -107,7 +111,7 @@ export function createKeyring(secrets: readonly Secret[]): Keyring {
       const sealed = sealBytes(purpose, text, context)
       return `${sealed.toString('base64url', 0, ID_BYTES)}.${sealed.toString('base64url', ID_BYTES)}`
     },
-    digitsOf: (user) => createHmac('sha256', newest.users).update(user).digest('hex').slice(0, 12),
+    digitsOf: (of, text) => createHmac('sha256', newest[of]).update(text).digest('hex').slice(0, 12),
     open(purpose, sealed, context) {
       const bytes = readText(sealed)
       return bytes === null ? null : openBytes(purpose, bytes, context)
@@ -137,5 +141,6 @@ function deriveKeys(secret: Secret): Keys {
     signing: createSecretKey(derive('cookie signing', 32)),
     sealing: createSecretKey(derive('sealing', 32)),
     users: createSecretKey(derive('users in the log', 32)),
+    tries: createSecretKey(derive('counted tries', 32)),
   }
 }

@@ -55,7 +55,7 @@ export function createCallback(context: LoginContext) {
     }
     if (started.flow !== 'code') throw problem('login_failed', 'This sign-in did not ask for a code.')
     const members = { loginUrl: loginUrl(started) }
-    countCallback(networkOf(request.ip), members)
+    await countCallback(networkOf(request.ip), members)
     // The nonce is claimed only when the code can be sent: a sign-in that is refused here works later.
     const outcome = await redeem(members, async () => {
       if (!(await store.claimNonce(nonce, randomUUID(), SIGN_IN_MS))) return null

@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { problem } from '../errors.ts'
 import { requireJson } from '../http/body.ts'
@@ -11,7 +10,6 @@ import { BODY_LIMIT_BYTES, type OptionalFlow } from './optional-flow.ts'
 import { createRateLimit } from './rate-limit.ts'
 import { requireTokens } from './sign-in.ts'
 
-/** Tries in this process. */
 const TRIES_PER_MINUTE = { address: 30, username: 5 }
 
 const TEXT = { type: 'string', minLength: 1, maxLength: 1024 } as const
@@ -52,7 +50,11 @@ const SCHEMA = {
 export const PASSWORD_FLOW: OptionalFlow = {
   name: 'password',
   addRoutes(scope, context) {
-    const countAddress = createRateLimit({ perMinute: TRIES_PER_MINUTE.address, clock: context.clock })
+    const countAddress = createRateLimit({
+      ...context,
+      kind: 'password-address',
+      perMinute: TRIES_PER_MINUTE.address,
+    })
     scope.addSchema(PASSWORD_SCHEMA)
     scope.route<{ Body: PasswordBody }>({
       method: 'POST',
@@ -60,7 +62,7 @@ export const PASSWORD_FLOW: OptionalFlow = {
       bodyLimit: BODY_LIMIT_BYTES,
       schema: SCHEMA,
       async onRequest(request) {
-        countAddress(networkOf(request.ip))
+        await countAddress(networkOf(request.ip))
         requireJson(request)
       },
       handler: createPassword(context),
@@ -72,15 +74,19 @@ export const PASSWORD_FLOW: OptionalFlow = {
  * Sends the facts of the new session. User name and password go to the token endpoint and nowhere else.
  */
 function createPassword(context: LoginContext) {
-  const { config, authorizationServer, store, redeem, signIn, sessionFacts, clock } = context
-  const countUsername = createRateLimit({ perMinute: TRIES_PER_MINUTE.username, clock })
+  const { config, authorizationServer, store, redeem, signIn, sessionFacts } = context
+  const countUsername = createRateLimit({
+    ...context,
+    kind: 'password-username',
+    perMinute: TRIES_PER_MINUTE.username,
+  })
 
   return async function password(
     request: FastifyRequest<{ Body: PasswordBody }>,
     reply: FastifyReply,
   ): Promise<object> {
     const { username, password } = request.body
-    countUsername(countedAs(username))
+    await countUsername(countedAs(username))
     const outcome = await redeem({}, async () => {
       // While the store is down no tokens are requested, since they could not be stored.
       await store.ping()
@@ -97,14 +103,10 @@ function createPassword(context: LoginContext) {
   }
 }
 
-/**
- * One name for all spellings of a user name that a directory might take for the same. Hashed, so that the counter
- * stays short and holds no user names.
- */
+/** One name for all spellings of a user name that a directory might take for the same. */
 function countedAs(username: string): string {
-  const plain = username
+  return username
     .normalize('NFKC')
     .toLowerCase()
     .replace(/[\p{C}\s]/gu, '')
-  return createHash('sha256').update(plain).digest('base64url')
 }

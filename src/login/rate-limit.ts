@@ -1,42 +1,67 @@
 import type { Clock } from '../clock.ts'
 import { problem } from '../errors.ts'
+import type { Keyring } from '../keyring.ts'
+import type { TryStore } from '../store/store.ts'
+import { withTimeout } from '../tokens/timeout.ts'
 import type { Members } from './sign-in.ts'
 
 interface RateLimitOptions {
+  /** Limits of different kinds count apart. */
+  kind: 'sign-in' | 'callback' | 'password-address' | 'password-username'
   /** 0: no limit. */
   perMinute: number
+  store: TryStore
+  keyring: Pick<Keyring, 'digitsOf'>
   clock: Pick<Clock, 'monotonic'>
 }
 
 const MINUTE_MS = 60_000
-/** Bounds the memory: with more names the least recent ones are forgotten. */
-const MAX_NAMES = 50_000
+/** 16 bits: however many names a flood has, memory and store keep at most 65,536 counts of a kind. */
+const BUCKET_DIGITS = 4
+/** Two of these and a command that times out are less than the second within which a sign-in learns of an outage. */
+const PATIENCE_MS = 50
 
 /**
- * Counts one more try of this client or user. Throws `rate_limited` (RFC 6585 section 4), with these members, when there
- * are too many.
+ * Counts one more try of this client or user. Rejects with `rate_limited` (RFC 6585 section 4), with these members, when
+ * there are too many.
  */
-export type RateLimit = (name: string, members?: Members) => void
+export type RateLimit = (name: string, members?: Members) => Promise<void>
 
-/** Counts tries by name and minute. Each process counts for itself. */
-export function createRateLimit({ perMinute, clock }: RateLimitOptions): RateLimit {
-  // In the order of their last try.
-  const tries = new Map<string, { count: number; since: number }>()
+/** Counts tries by name and minute, over all processes of the store. This process counts alone while the store is away. */
+export function createRateLimit({ kind, perMinute, store, keyring, clock }: RateLimitOptions): RateLimit {
+  const windows = new Map<string, { count: number; endsAt: number }>()
 
-  return function count(name, members = {}) {
-    if (perMinute === 0) return
+  function windowOf(bucket: string) {
     const at = clock.monotonic()
-    const known = tries.get(name)
-    tries.delete(name)
-    if (known === undefined || at - known.since >= MINUTE_MS) {
-      tries.set(name, { count: 1, since: at })
-      if (tries.size > MAX_NAMES) tries.delete(tries.keys().next().value!)
-      return
+    const known = windows.get(bucket)
+    if (known !== undefined && at < known.endsAt) return known
+    const begun = { count: 0, endsAt: at + MINUTE_MS }
+    windows.set(bucket, begun)
+    return begun
+  }
+
+  return async function count(name, members = {}) {
+    if (perMinute === 0) return
+    const bucket = `${kind}:${keyring.digitsOf('tries', name).slice(0, BUCKET_DIGITS)}`
+    const window = windowOf(bucket)
+    window.count += 1
+    let tries = window.count
+    // A client that is over its limit costs the store nothing more.
+    if (tries <= perMinute) {
+      const counted = store.countTry(bucket, MINUTE_MS).then(
+        (shared) => {
+          if (shared === null) return null
+          // Also after the timeout: the next try then knows of those in other processes.
+          window.count = shared.count
+          window.endsAt = clock.monotonic() + shared.leftMs
+          return shared.count
+        },
+        () => null,
+      )
+      tries = (await withTimeout(counted, PATIENCE_MS)) ?? tries
     }
-    tries.set(name, known)
-    known.count += 1
-    if (known.count <= perMinute) return
-    const seconds = Math.max(1, Math.ceil((known.since + MINUTE_MS - at) / 1_000))
+    if (tries <= perMinute) return
+    const seconds = Math.max(1, Math.ceil((window.endsAt - clock.monotonic()) / 1_000))
     throw problem('rate_limited', { headers: { 'retry-after': String(seconds) }, members })
   }
 }

@@ -72,7 +72,7 @@ async function addLogin(scope: FastifyInstance, options: LoginOptions): Promise<
     ...options,
     loginCookies,
     problemPage: page,
-    countCallback: createRateLimit({ perMinute: config.loginRatePerMinute, clock }),
+    countCallback: createRateLimit({ ...options, kind: 'callback', perMinute: config.loginRatePerMinute }),
     redeem: createRedeem(),
     signIn: createSignIn({ ...options, loginCookies }),
     sessionFacts: createSessionFacts({ defaultWac: config.wac.default, now: clock.wall }),

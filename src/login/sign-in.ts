@@ -103,7 +103,7 @@ export function createSignIn({
     cookies.setRecordKey(reply, key)
     onSignedIn(flow, granted)
     const line = { event: 'login.succeeded', ...requestInLog(request), recordKey: inLog(key) }
-    log.info(user === null ? line : { ...line, user: keyring.digitsOf(user.id) }, 'signed in')
+    log.info(user === null ? line : { ...line, user: keyring.digitsOf('users', user.id) }, 'signed in')
     for (const name of replaced) if (name !== null) await endReplaced(name, key, request)
     return session
   }

@@ -18,15 +18,15 @@ type Flows = Config['oauth']['flows']
 const FRAMED = /^(iframe|frame|fencedframe|embed|object)$/
 
 /**
- * `GET /auth/login`: sends a navigating browser to the authorization server. Uses no store, so that
- * visitors who never sign in cost nothing.
+ * `GET /auth/login`: sends a navigating browser to the authorization server. Works without the store, and a visitor who
+ * never signs in leaves nothing there but a count.
  */
 export function createStart(context: LoginContext) {
-  const { config, authorizationServer, loginCookies, clock } = context
+  const { config, authorizationServer, loginCookies } = context
   const { publicUrl, loginRatePerMinute: perMinute } = config
   const sendToPublicHost = createSendToPublicHost(context)
   const { flows } = config.oauth
-  const countSignIn = createRateLimit({ perMinute, clock })
+  const countSignIn = createRateLimit({ ...context, kind: 'sign-in', perMinute })
 
   return async function start(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
     const { headers } = request
@@ -38,7 +38,7 @@ export function createStart(context: LoginContext) {
       )
     }
     if (sendToPublicHost(request, reply)) return reply
-    countSignIn(networkOf(request.ip))
+    await countSignIn(networkOf(request.ip))
     const query = queryOf(request.url)
     const flow = flowOf(soleParameter(query, 'flow'), flows)
     const returnTo = returnToOf(query, publicUrl)

@@ -117,7 +117,7 @@ function createFragmentHandler(context: LoginContext) {
       })
     }
     const members = { loginUrl: loginUrl(started) }
-    countCallback(networkOf(request.ip), members)
+    await countCallback(networkOf(request.ip), members)
     const granted = usableTokens(body, started)
     if (!(await claim(nonce, granted, members))) throw problem('login_failed', NOT_YOURS)
     loginCookies.forget(reply, nonce)

@@ -299,7 +299,7 @@ export function createEndSession(options: EndSessionOptions): EndSession {
   ): Promise<true> {
     const opened = openTokens(keyring, key, tokens)
     const user = opened?.tokens.user
-    options.onEnded({ key, reason, request, user: user ? keyring.digitsOf(user.id) : undefined })
+    options.onEnded({ key, reason, request, user: user ? keyring.digitsOf('users', user.id) : undefined })
     if (opened === null) options.onUnreadable(key)
     else if (reason !== 'replaced') options.revoke(opened.tokens)
     // An entry that stays is dropped when it is claimed. An operator's command has no metrics: the replica that claims

@@ -275,8 +275,17 @@ export interface NonceStore {
   nonceClaimed(nonce: string): Promise<boolean>
 }
 
+/** Counts of tries, for limits that hold over all processes. */
+export interface TryStore {
+  /**
+   * Counts one more try of this bucket; a window ends `windowMs` after its first try. null: no other process has this
+   * store, so the caller's own count is enough.
+   */
+  countTry(bucket: string, windowMs: number): Promise<{ count: number; leftMs: number } | null>
+}
+
 /** One Redis, a Sentinel group, a Cluster, or the memory of this process. Methods reject with `StoreUnavailable` alone. */
-export interface SessionStore extends RecordStore, RefreshStore, DueQueue, NonceStore {
+export interface SessionStore extends RecordStore, RefreshStore, DueQueue, NonceStore, TryStore {
   readonly health: StoreHealth
   /** Rejects with `StoreUnavailable` unless the store takes writes. */
   ping(): Promise<void>

@@ -1,40 +1,183 @@
 import t from 'tap'
+import { createKeyring } from '../../src/keyring.ts'
 import { createRateLimit } from '../../src/login/rate-limit.ts'
+import { Secret } from '../../src/secret.ts'
+import type { TryStore } from '../../src/store/store.ts'
+import { type RedisServer, startRedis } from '../helpers/redis.ts'
 import { shared } from '../helpers/shared.ts'
-import { startBff, startSandbox } from '../helpers/system.ts'
+import { startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { until } from '../helpers/wait.ts'
 import { ask, field, portOf, problemOf, type Question } from '../http/wire.ts'
+
+type Options = Parameters<typeof createRateLimit>[0]
+
+const ALONE: TryStore = { countTry: async () => null }
+const LIMITED = { code: 'rate_limited', status: 429 }
+
+function limitOf(options: Partial<Options>) {
+  return createRateLimit({
+    kind: 'sign-in',
+    perMinute: 3,
+    store: ALONE,
+    keyring: createKeyring([new Secret('a secret of at least 32 characters')]),
+    clock: { monotonic: () => 0 },
+    ...options,
+  })
+}
+
+/** A store that shows its calls, and replies when the test says so. */
+function heldStore() {
+  const calls: { bucket: string; reply: (value: { count: number; leftMs: number }) => void }[] = []
+  const store: TryStore = {
+    countTry: (bucket) => new Promise((resolve) => void calls.push({ bucket, reply: resolve })),
+  }
+  return { calls, store }
+}
 
 t.test('the limit counts each client by itself and names the seconds to wait', async (t) => {
   let at = 1_000_000
-  const count = createRateLimit({ perMinute: 3, clock: { monotonic: () => at } })
-  for (let attempt = 0; attempt < 3; attempt += 1) count('192.0.2.1')
+  const count = limitOf({ clock: { monotonic: () => at } })
+  for (let attempt = 0; attempt < 3; attempt += 1) await count('192.0.2.1')
   at += 20_000
-  t.throws(() => count('192.0.2.1'), { code: 'rate_limited', status: 429, headers: { 'retry-after': '40' } })
-  t.doesNotThrow(() => count('192.0.2.2'), 'another client is not held back')
+  await t.rejects(count('192.0.2.1'), { ...LIMITED, headers: { 'retry-after': '40' } })
+  await t.resolves(count('192.0.2.2'), 'another client is not held back')
   at += 40_000
-  t.doesNotThrow(() => count('192.0.2.1'), 'a new minute')
+  await t.resolves(count('192.0.2.1'), 'a new minute')
 })
 
 t.test('perMinute 0, as of LOGIN_RATE_PER_MINUTE=0, sets no limit', async (t) => {
-  const count = createRateLimit({ perMinute: 0, clock: { monotonic: () => 0 } })
-  for (let attempt = 0; attempt < 1_000; attempt += 1) count('192.0.2.1')
+  const { calls, store } = heldStore()
+  const count = limitOf({ perMinute: 0, store })
+  for (let attempt = 0; attempt < 1_000; attempt += 1) await count('192.0.2.1')
+  t.equal(calls.length, 0)
   const { port } = await shared({ LOGIN_RATE_PER_MINUTE: '0' })
   t.equal((await ask(port, { target: '/auth/login' })).status, 303)
 })
 
 t.test(
-  'of more than 50,000 clients a minute the limit forgets those that tried least recently',
+  'a flood of 80,000 clients keeps at most 65,536 counts, and makes the limit forget nobody',
   async (t) => {
-    const count = createRateLimit({ perMinute: 1, clock: { monotonic: () => 0 } })
-    for (const name of ['idle', 'busy']) count(name)
-    for (let client = 0; client < 50_000; client += 1) {
-      count(`client ${client}`)
-      if (client % 10_000 === 0) t.throws(() => count('busy'), { code: 'rate_limited' })
+    const buckets = new Set<string>()
+    const store: TryStore = {
+      async countTry(bucket) {
+        buckets.add(bucket)
+        return null
+      },
     }
-    t.throws(() => count('busy'), { code: 'rate_limited' })
-    t.doesNotThrow(() => count('idle'))
+    const count = limitOf({ perMinute: 100, store })
+    for (let attempt = 0; attempt < 100; attempt += 1) await count('busy')
+    await Promise.all(
+      Array.from({ length: 80_000 }, (_, client) => count(`192.0.2.${client}`).catch(() => {})),
+    )
+    await t.rejects(count('busy'), LIMITED)
+    t.ok(buckets.size > 40_000 && buckets.size <= 65_536, `${buckets.size}`)
+    t.strictSame(
+      [...buckets].filter((bucket) => !/^sign-in:[0-9a-f]{4}$/.test(bucket)),
+      [],
+      'without names',
+    )
   },
 )
+
+t.test('the store has the last word, and is not asked again for a client above the limit', async (t) => {
+  const { calls, store } = heldStore()
+  const count = limitOf({ store })
+  const fourth = count('192.0.2.1')
+  calls[0]!.reply({ count: 4, leftMs: 12_345 })
+  await t.rejects(fourth, { ...LIMITED, headers: { 'retry-after': '13' } }, 'three in other processes')
+  await t.rejects(count('192.0.2.1'), LIMITED)
+  t.equal(calls.length, 1)
+
+  const elsewhere = count('192.0.2.2')
+  calls[1]!.reply({ count: 3, leftMs: 60_000 })
+  await t.resolves(elsewhere, 'the third of all processes')
+})
+
+t.test(
+  'a store that is slow or away refuses nobody: this process counts, and a late reply counts too',
+  async (t) => {
+    const { calls, store } = heldStore()
+    const count = limitOf({ store })
+    const startedAt = performance.now()
+    await t.resolves(count('192.0.2.1'))
+    t.ok(performance.now() - startedAt < 1_000)
+    calls[0]!.reply({ count: 3, leftMs: 60_000 })
+    await Promise.resolve()
+    await t.rejects(count('192.0.2.1'), LIMITED, 'two in other processes')
+
+    const broken = limitOf({ store: { countTry: () => Promise.reject(new Error('away')) } })
+    for (let attempt = 0; attempt < 3; attempt += 1) await t.resolves(broken('192.0.2.1'))
+    await t.rejects(broken('192.0.2.1'), LIMITED)
+  },
+)
+
+const MANY = 20
+
+/** Asks until the sign-in is refused; returns how many were not. A busy machine may reply too late to some. */
+async function permitted(port: number): Promise<number> {
+  for (let begun = 0; begun <= MANY; begun += 1) {
+    const { status } = await ask(port, { target: '/auth/login' })
+    if (status === 429) return begun
+    if (status !== 303) throw new Error(`status ${status}`)
+  }
+  throw new Error(`more than ${MANY}`)
+}
+
+const keysOf = async (redis: RedisServer): Promise<string[]> =>
+  (await redis.cli('keys', 'bff:r:*')).split('\n').filter((key) => key !== '')
+
+t.test(
+  'replicas share the limits through Redis, which holds no name, and limit alone without it',
+  async (t) => {
+    const sandbox = await startSandbox(t)
+    const redis = await startRedis(t)
+    const env = { REDIS_URL: redis.url, LOGIN_RATE_PER_MINUTE: String(MANY), OAUTH_FLOWS: 'code,password' }
+    const [one, other, third] = await Promise.all([1, 2, 3].map(() => startBff(t, sandbox, env)))
+    await Promise.all([one!, other!, third!].map(untilReady))
+    t.equal(await permitted(portOf(one!)), MANY)
+    const more = await permitted(portOf(other!))
+    t.ok(more <= MANY / 4, `${more} more on the other replica`)
+
+    const guess = (bff: typeof one) =>
+      bff!.browser().fetch('/auth/password', {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ username: 'alice', password: 'wrong' }),
+      })
+    const statuses: number[] = []
+    for (let attempt = 0; attempt < 9; attempt += 1)
+      statuses.push((await guess(attempt % 2 === 0 ? one : other)).status)
+    const tried = statuses.filter((status) => status === 401).length
+    t.ok(tried >= 5 && tried <= 7, `${statuses}`)
+
+    const keys = await keysOf(redis)
+    t.strictSame(
+      [...new Set(keys.map((key) => key.replace(/:[0-9a-f]{4}$/, '')))].sort(),
+      ['bff:r:password-address', 'bff:r:password-username', 'bff:r:sign-in'],
+      'without names',
+    )
+    for (const key of keys) {
+      const life = Number(await redis.cli('pttl', key))
+      t.ok(life > 0 && life <= 60_000, `${key} lives ${life} ms`)
+    }
+
+    redis.pause()
+    t.teardown(() => redis.resume())
+    const startedAt = performance.now()
+    t.equal(await permitted(portOf(third!)), MANY, 'Redis hangs')
+    t.ok(performance.now() - startedAt < MANY * 500, 'far less than a command timeout each')
+  },
+)
+
+t.test('without Redis each replica limits by itself, and no sign-in waits', async (t) => {
+  const redis = await startRedis(t)
+  const env = { REDIS_URL: redis.url, LOGIN_RATE_PER_MINUTE: String(MANY) }
+  const bff = await startBff(t, await startSandbox(t), env)
+  await untilReady(bff)
+  await redis.stop()
+  await until('the connection is lost', () => bff.log().includes('"store.unreachable"'))
+  t.equal(await permitted(portOf(bff)), MANY)
+})
 
 t.test('too many sign-ins in a minute get 429 with Retry-After', async (t) => {
   const bff = await startBff(t, await startSandbox(t), { LOGIN_RATE_PER_MINUTE: '3' })

@@ -53,6 +53,7 @@ export function createSimulatedStore(transport: Transport, idleMs: number): Sess
           yield all.slice(at, at + KEYS_AT_ONCE)
       }
     },
+    countTry: async () => null,
     health: transport.health,
     async ping() {
       for (let master = 0; master < masterCount; master += 1) await ask(master, 'ping', () => {})

@@ -15,6 +15,7 @@ export async function scanContract(t: Test, made: TestStore): Promise<void> {
 
   await t.test('a scan over an empty store finds nothing and ends', async (t) => {
     await store.claimNonce('nonce', 'a', 60_000)
+    await store.countTry('sign-in:0000', 60_000)
     await store.schedule(newKey(), 60_000)
     t.strictSame(await scan(store), [])
   })

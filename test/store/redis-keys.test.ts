@@ -51,7 +51,7 @@ t.test('after any method every key has the prefix, and an expiry unless it is a 
     }
   }
   const kinds = [...seen].map((one) => one.slice('app:{1}:'.length).replace(/:.*/, ''))
-  t.strictSame(new Set(kinds), new Set(['s', 'e', 'n', 'due', 'ping']))
+  t.strictSame(new Set(kinds), new Set(['s', 'e', 'n', 'r', 'due', 'ping']))
 })
 
 t.test('only create() leaves a value at the key of a deleted record', async (t) => {

@@ -27,7 +27,7 @@ function indexes(array: 'KEYS' | 'ARGV', text: string): number[] {
 }
 
 t.test('the header of each script lists exactly the keys and arguments that the script uses', async (t) => {
-  t.equal(scripts.length, 12)
+  t.equal(scripts.length, 13)
   for (const { name, head, code } of scripts) {
     const keys = name === 'end-record' ? [1, 2] : [1]
     t.strictSame(indexes('KEYS', head), keys, name)
@@ -104,4 +104,19 @@ t.test('a step of a scan may bring more sessions than Lua can unpack', async (t)
   const { store } = await redisStore(t, singleTarget((await startRedis(t)).port))
   const entries = Array.from({ length: 6_000 }, () => ({ key: newKey(), inMs: LONG }))
   t.equal(await store.scheduleMissing(entries), 6_000)
+})
+
+t.test('a further try does not extend its window, and a step of the clock back shortens it', async (t) => {
+  const redis = await startRedis(t)
+  const { store } = await redisStore(t, singleTarget(redis.port))
+  const name = `${PREFIX}r:sign-in:0000`
+  const count = async () => (await store.countTry('sign-in:0000', LONG))!
+  t.strictSame(await count(), { count: 1, leftMs: LONG })
+  await redis.cli('pexpire', name, String(LONG / 2))
+  const second = await count()
+  t.equal(second.count, 2)
+  t.ok(second.leftMs > 0 && second.leftMs <= LONG / 2)
+  await redis.cli('pexpire', name, '3600000')
+  t.strictSame(await count(), { count: 3, leftMs: LONG })
+  t.ok(Number(await redis.cli('pttl', name)) <= LONG)
 })

@@ -54,6 +54,8 @@ export function createMemoryStore({ now, idleMs }: MemoryStoreOptions): SessionS
       return held !== undefined && held.expireAt > now()
     },
 
+    countTry: async () => null,
+
     async *keys() {
       let batch: RecordKey[] = []
       for (const [key, state] of states) {

@@ -30,8 +30,8 @@ function deniedBy(error: unknown, command: string): string | null {
 }
 
 /**
- * Every command that the store and its scripts send, with arguments that change nothing: `ping` is a text that
- * expires soon, so commands for other types fail, but only after the ACL was checked.
+ * Every command that the store and its scripts send, with arguments that change nothing: `ping` is a number that
+ * nobody reads and that expires soon, so commands for other types fail, but only after the ACL was checked.
  */
 export function harmlessCommands(prefix: string): [command: string, ...args: string[]][] {
   const key = createRedisKeys(prefix).ping
@@ -39,6 +39,8 @@ export function harmlessCommands(prefix: string): [command: string, ...args: str
     ['SET', key, '1', 'PX', '10000'],
     ['GET', key],
     ['EXISTS', key],
+    ['INCR', key],
+    ['PTTL', key],
     ['PEXPIRE', key, '10000'],
     ['PEXPIREAT', key, String(Date.now() + 10_000)],
     ['HSET', key, 'a', '1'],

@@ -114,6 +114,7 @@ async function tryRecord(options: InspectionOptions, note: (error: unknown) => n
       () => store.replaceTokens(key, { gen: 1, attempt, tokens: 'probe' }),
       () => store.claimNonce(attempt, attempt, 1),
       () => store.nonceClaimed(attempt),
+      () => store.countTry(attempt, 1),
       () => store.readEnd(key),
     ])
       await step().catch(note)

@@ -9,6 +9,8 @@ export interface RedisKeys {
   end(key: RecordKey): string
   /** A text: the attempt that claimed the nonce. */
   nonce(nonce: string): string
+  /** A text: how many tries of this bucket there were in its window. */
+  tries(bucket: string): string
   /** A sorted set: the due queue, in a Cluster in one slot. Version 0.2 had 16 with other names. */
   readonly due: string
   /** A text that is written to see whether the server takes writes. */
@@ -21,6 +23,7 @@ export function createRedisKeys(prefix: string): RedisKeys {
     record,
     end: (key) => `${prefix}e:{${record(key)}}`,
     nonce: (nonce) => `${prefix}n:${createHash('sha256').update(nonce).digest('base64url')}`,
+    tries: (bucket) => `${prefix}r:${bucket}`,
     due: `${prefix}due`,
     ping: `${prefix}ping`,
   }

@@ -6,6 +6,7 @@ const NAMES = [
   'claim-due',
   'claim-nonce',
   'confirm-record',
+  'count-try',
   'create-record',
   'end-record',
   'release-lease',

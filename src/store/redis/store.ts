@@ -94,6 +94,12 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
       return (await send('exists', name, () => client.exists(name))) === 1
     },
 
+    async countTry(bucket, windowMs) {
+      const reply = await script('count-try', redisKeys.tries(bucket), windowMs)
+      const [count, leftMs] = reply as [number, number]
+      return { count, leftMs }
+    },
+
     ...createRedisRecords(commands, { redisKeys, idleMs, wall: Date.now }),
     ...createRedisQueue(commands, redisKeys.due),
 
