@@ -1,6 +1,6 @@
 import net from 'node:net'
 import t from 'tap'
-import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../src/store/redis/commands.ts'
+import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../src/store/redis/command-timeout.ts'
 import { type Answer, type Browser, createBrowser } from '../helpers/browser.ts'
 import type { Teardown } from '../helpers/child.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'

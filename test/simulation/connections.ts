@@ -1,7 +1,11 @@
-import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../src/store/redis/commands.ts'
-import { CONNECT_TIMEOUT_MS, RECONNECT_MAX_MS } from '../../src/store/redis/connection.ts'
+import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../src/store/redis/command-timeout.ts'
+import {
+  CONNECT_TIMEOUT_MS,
+  LOOK_EVERY_MS,
+  RECONNECT_MAX_MS,
+  SILENT_LOOKS,
+} from '../../src/store/redis/connection.ts'
 import { NO_WRITES, UNREACHED_AFTER_MS } from '../../src/store/redis/health.ts'
-import { LOOK_EVERY_MS, SILENT_LOOKS } from '../../src/store/redis/silence.ts'
 import { type StoreHealth, StoreUnavailable } from '../../src/store/store.ts'
 import type { Random } from './random.ts'
 import { ErrorReply, type RedisServer } from './simulated-redis.ts'

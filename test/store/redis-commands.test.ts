@@ -1,6 +1,6 @@
 import { Cluster } from 'ioredis'
 import t from 'tap'
-import { inTime } from '../../src/store/redis/commands.ts'
+import { inTime } from '../../src/store/redis/command-timeout.ts'
 import { elapsed, until } from '../helpers/wait.ts'
 import { installVirtualTime } from '../tokens/virtual-time.ts'
 import { ONE_SERVER, openCommands, redisStore } from './stores.ts'

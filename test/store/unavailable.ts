@@ -1,5 +1,5 @@
 import type { Test } from 'tap'
-import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../src/store/redis/commands.ts'
+import { COMMAND_TIMEOUT_MS, LAST_STEP_MS } from '../../src/store/redis/command-timeout.ts'
 import { type RecordKey, type SessionStore, StoreUnavailable } from '../../src/store/store.ts'
 import { elapsed } from '../helpers/wait.ts'
 import { everyMethod } from './every-method.ts'

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import type { RedisClient } from '../../src/store/redis/health.ts'
+import type { RedisClient } from '../../src/store/redis/connection.ts'
 import type { SessionStore } from '../../src/store/store.ts'
 import { elapsed } from '../helpers/wait.ts'
 

@@ -1,5 +1,7 @@
 import { StoreUnavailable } from '../store.ts'
-import type { CommandHealth, RedisClient } from './health.ts'
+import { inTime } from './command-timeout.ts'
+import type { RedisClient } from './connection.ts'
+import type { CommandHealth } from './health.ts'
 import { defineScripts, type ScriptArgument, type ScriptName } from './scripts.ts'
 
 interface CommandsOptions {
@@ -20,11 +22,6 @@ export interface Commands {
   /** Runs a script on its Redis keys, all in one slot; the head of its file says what it returns. */
   script(name: ScriptName, redisKeys: string | readonly string[], ...args: ScriptArgument[]): Promise<unknown>
 }
-
-/** Requests have to learn within a second that the store does not reply. */
-export const COMMAND_TIMEOUT_MS = 800
-/** The part of it that begins only when the process runs, so that a stalled one leaves this time for a reply. */
-export const LAST_STEP_MS = 100
 
 export function createCommands({ client, health, observe }: CommandsOptions): Commands {
   const runScript = defineScripts(client)
@@ -53,29 +50,4 @@ export function createCommands({ client, health, observe }: CommandsOptions): Co
       return send(name, first, () => runScript(name, redisKeys, ...args))
     },
   }
-}
-
-/**
- * The reply to a command, or a rejection after 0.8 s. A process that resumes still takes a reply that waits in its
- * socket: timers run before sockets are read, so the timeout of ioredis would reject it.
- */
-export function inTime<T>(reply: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const giveUp = (): void => reject(new Error('no reply in time'))
-    // In two steps: in a process that is stalled the command leaves only after the first timer has fired.
-    const lastStep = (): void => {
-      timer = setTimeout(() => setImmediate(giveUp), LAST_STEP_MS)
-    }
-    let timer = setTimeout(lastStep, COMMAND_TIMEOUT_MS - LAST_STEP_MS)
-    reply.then(
-      (value) => {
-        clearTimeout(timer)
-        resolve(value)
-      },
-      (error: Error) => {
-        clearTimeout(timer)
-        reject(error)
-      },
-    )
-  })
 }

@@ -1,11 +1,15 @@
 import { once } from 'node:events'
-import { Cluster, Redis, type RedisOptions } from 'ioredis'
+import { Cluster, Command, Redis, type RedisOptions, ReplyError } from 'ioredis'
 import type { RedisAddress, RedisTarget } from '../../config/redis-url.ts'
+import { messageOf } from '../../log.ts'
 import type { Secret } from '../../secret.ts'
-import { ErrorHandlingConnector } from './connector.ts'
-import { type RedisClient, reasonOf } from './health.ts'
-import { type Sentinels, watchSentinels } from './sentinels.ts'
-import { watchSilence } from './silence.ts'
+import { ErrorHandlingConnector, type Sentinels, watchSentinels } from './sentinels.ts'
+
+/** One server. Its members that the store uses, and their names, are those of ioredis. */
+export type RedisServer = Redis
+
+/** One server, or a Cluster. */
+export type RedisClient = RedisServer | Cluster
 
 type ConnectionOptions = Omit<RedisOptions, 'replyMapping'>
 
@@ -224,4 +228,106 @@ function tlsOptions({ ca, clientCertificate = null }: Trust) {
 
 function reconnectDelay(times: number): number {
   return Math.min(RECONNECT_MAX_MS, times * 50) * (0.75 + Math.random() / 2)
+}
+
+// What a client shows.
+
+/** Whether the server itself has sent this error. */
+export function isErrorReply(error: unknown): boolean {
+  return error instanceof ReplyError
+}
+
+/** What a client's error says of the node that was tried last. */
+export function reasonOf(
+  error: Error & { code?: string; lastNodeError?: Error & { code?: string } },
+): string {
+  const last = error.lastNodeError ?? error
+  return messageOf(last) || (last.code ?? 'no reply')
+}
+
+export function isCluster(client: RedisClient): boolean {
+  return client instanceof Cluster
+}
+
+/** The masters of a Cluster that the client knows, or the one server. */
+export function mastersOf(client: RedisClient): RedisServer[] {
+  return client instanceof Cluster ? client.nodes('master') : [client]
+}
+
+const CLUSTER_SLOTS = 16_384
+
+/** As `mastersOf`; null unless the client knows all. It omits those that it has lost, and all before it has read the slots. */
+export function allMastersOf(client: RedisClient): RedisServer[] | null {
+  const masters = mastersOf(client)
+  if (!(client instanceof Cluster)) return masters
+  const known = new Set(masters.map(({ options }) => `${options.host}:${options.port}`))
+  for (let slot = 0; slot < CLUSTER_SLOTS; slot += 1) {
+    const master = client.slots[slot]?.[0]
+    if (master === undefined || !known.has(master)) return null
+  }
+  return masters
+}
+
+/** Whether there is a connection to the server, or to any node of a Cluster. */
+export function isConnected(client: RedisClient): boolean {
+  const connections = client instanceof Cluster ? client.nodes() : [client]
+  // A connection that its peer has closed stops being writable some time before ioredis reports it as closed.
+  return connections.some(({ status, stream }) => status === 'ready' && stream.writable)
+}
+
+/**
+ * Calls back when a connection of the client is established or an established one is lost, with the address of
+ * its node as `nodeOf` has it. A node that stays unavailable is reported once, however often it is tried.
+ */
+export function onConnection(client: RedisClient, listener: (node: string) => void, node = ''): void {
+  let isEstablished = false
+  client.on('ready', () => {
+    isEstablished = true
+    listener(node)
+  })
+  client.on('close', () => {
+    if (isEstablished) listener(node)
+    isEstablished = false
+  })
+  if (!(client instanceof Cluster)) return
+  client.on('+node', (one: Redis) => onConnection(one, listener, `${one.options.host}:${one.options.port}`))
+}
+
+/** In a Cluster the address of the master that has a Redis key, as far as the client knows; else, and without a key, ''. */
+export function nodeOf(client: RedisClient, redisKey: string | null): string {
+  if (!(client instanceof Cluster) || redisKey === null) return ''
+  return client.slots[new Command('get', [redisKey]).getSlot()]?.[0] ?? ''
+}
+
+export const LOOK_EVERY_MS = 400
+/** Silent looks in a row before a connection is closed: a little more than two seconds. */
+export const SILENT_LOOKS = 6
+
+/**
+ * Closes each connection of the client that owes a reply and receives nothing for two seconds: its peer may have
+ * vanished. It counts looks, while ioredis' `socketTimeout` measures time: a process that was held up, or its whole
+ * machine, makes one look and then reads what came meanwhile.
+ */
+export function watchSilence(client: Redis | Cluster): void {
+  // A Cluster has no connection of its own.
+  if (client instanceof Cluster) client.on('+node', watchOne)
+  else watchOne(client)
+}
+
+function watchOne(client: Redis): void {
+  let before = ''
+  let silent = 0
+
+  function look(): void {
+    const { stream, commandQueue } = client
+    const received = `${stream?.localPort} ${stream?.bytesRead}`
+    silent = commandQueue.length > 0 && received === before ? silent + 1 : 0
+    before = received
+    if (silent < SILENT_LOOKS) return
+    silent = 0
+    stream.destroy(new Error('no reply for two seconds'))
+  }
+
+  const timer = setInterval(look, LOOK_EVERY_MS).unref()
+  client.once('end', () => clearInterval(timer))
 }

@@ -1,7 +1,6 @@
-import { Cluster, type Redis, ReplyError } from 'ioredis'
 import { CLOCK_TOLERANCE_MS } from '../store.ts'
-import { inTime } from './commands.ts'
-import type { RedisClient } from './health.ts'
+import { inTime } from './command-timeout.ts'
+import { isErrorReply, mastersOf, type RedisClient, type RedisServer } from './connection.ts'
 import { createRedisKeys } from './keys.ts'
 
 /** One master as its own `INFO` and `TIME` describe it; null where they are not permitted. */
@@ -75,11 +74,10 @@ export async function reportFindings(
       if (what !== null) report({ kind: 'denied', what })
     }
   }
-  const servers = client instanceof Cluster ? client.nodes('master') : [client]
-  await Promise.all(servers.map((server) => inspectServer(server, report)))
+  await Promise.all(mastersOf(client).map((server) => inspectServer(server, report)))
 }
 
-async function inspectServer(server: Redis, report: (finding: StoreFinding) => void): Promise<void> {
+async function inspectServer(server: RedisServer, report: (finding: StoreFinding) => void): Promise<void> {
   const { eviction, clockAheadMs } = await describeNode(server, nullIfRefused)
   if (eviction !== null && eviction !== 'noeviction') report({ kind: 'eviction', policy: eviction })
   if (clockAheadMs !== null && Math.abs(clockAheadMs) > CLOCK_TOLERANCE_MS)
@@ -87,7 +85,7 @@ async function inspectServer(server: Redis, report: (finding: StoreFinding) => v
 }
 
 /** Reads `INFO` and `TIME`; `onError` may throw, or return null for a part that stays unknown. */
-export async function describeNode(node: Redis, onError: (error: unknown) => null): Promise<RedisNode> {
+export async function describeNode(node: RedisServer, onError: (error: unknown) => null): Promise<RedisNode> {
   const info = await inTime(node.info()).catch(onError)
   const field = (name: string): string | null =>
     new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info ?? '')?.[1] ?? null
@@ -106,6 +104,6 @@ export async function describeNode(node: Redis, onError: (error: unknown) => nul
 
 /** null if the server replies with an error; any other error is thrown. */
 function nullIfRefused(error: unknown): null {
-  if (error instanceof ReplyError) return null
+  if (isErrorReply(error)) return null
   throw error
 }

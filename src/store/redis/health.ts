@@ -1,7 +1,4 @@
-import { Cluster, Command, type Redis, ReplyError } from 'ioredis'
-import { messageOf } from '../../log.ts'
-
-export type RedisClient = Redis | Cluster
+import { isConnected, isErrorReply, nodeOf, onConnection, type RedisClient, reasonOf } from './connection.ts'
 
 /** What the results of commands and the state of connections show about the servers. */
 export interface CommandHealth {
@@ -78,7 +75,7 @@ export function createCommandHealth(commands: RedisClient): CommandHealth {
       repliedAt = performance.now()
     },
     noteFailure(error, redisKey) {
-      unanswered = !(error instanceof ReplyError)
+      unanswered = !isErrorReply(error)
       if (!unanswered) repliedAt = performance.now()
       if (!unanswered && NO_WRITES.test(String(error))) noteIncident(nodeOf(commands, redisKey))
       return isUnreached()
@@ -97,43 +94,4 @@ export function createCommandHealth(commands: RedisClient): CommandHealth {
 /** Whether this error says that the server refused our credentials. */
 export function isRefusedLogin(error: Error): boolean {
   return CREDENTIALS.test(reasonOf(error))
-}
-
-/** What a client's error says of the node that was tried last. */
-export function reasonOf(
-  error: Error & { code?: string; lastNodeError?: Error & { code?: string } },
-): string {
-  const last = error.lastNodeError ?? error
-  return messageOf(last) || (last.code ?? 'no reply')
-}
-
-/** Whether there is a connection to the server, or to any node of a Cluster. */
-function isConnected(client: RedisClient): boolean {
-  const connections = client instanceof Cluster ? client.nodes() : [client]
-  // A connection that its peer has closed stops being writable some time before ioredis reports it as closed.
-  return connections.some(({ status, stream }) => status === 'ready' && stream.writable)
-}
-
-/**
- * Calls back when a connection of the client is established or an established one is lost, with the address of
- * its node as `nodeOf` has it. A node that stays unavailable is reported once, however often it is tried.
- */
-function onConnection(client: RedisClient, listener: (node: string) => void, node = ''): void {
-  let isEstablished = false
-  client.on('ready', () => {
-    isEstablished = true
-    listener(node)
-  })
-  client.on('close', () => {
-    if (isEstablished) listener(node)
-    isEstablished = false
-  })
-  if (!(client instanceof Cluster)) return
-  client.on('+node', (one: Redis) => onConnection(one, listener, `${one.options.host}:${one.options.port}`))
-}
-
-/** In a Cluster the address of the master that has a Redis key, as far as the client knows; else, and without a key, ''. */
-function nodeOf(client: RedisClient, redisKey: string | null): string {
-  if (!(client instanceof Cluster) || redisKey === null) return ''
-  return client.slots[new Command('get', [redisKey]).getSlot()]?.[0] ?? ''
 }

@@ -1,11 +1,17 @@
 import { randomBytes, randomUUID } from 'node:crypto'
-import { Cluster, ReplyError } from 'ioredis'
 import type { RedisTarget } from '../../config/redis-url.ts'
 import { StoreUnavailable } from '../store.ts'
-import { inTime } from './commands.ts'
-import { type ClientCertificate, openRedis, type RedisConnections } from './connection.ts'
+import { inTime } from './command-timeout.ts'
+import {
+  type ClientCertificate,
+  isErrorReply,
+  mastersOf,
+  openRedis,
+  type RedisConnections,
+  reasonOf,
+} from './connection.ts'
 import { describeNode, type RedisNode } from './deployment-findings.ts'
-import { isRefusedLogin, reasonOf } from './health.ts'
+import { isRefusedLogin } from './health.ts'
 import { createRedisStore } from './store.ts'
 
 /** What Redis is and what the user of `REDIS_URL` may do there. */
@@ -45,8 +51,7 @@ export async function inspectRedis(options: InspectionOptions): Promise<RedisIns
       failures.add(textOf(error))
       return null
     }
-    const { commands } = connections
-    const masters = commands instanceof Cluster ? commands.nodes('master') : [commands]
+    const masters = mastersOf(connections.commands)
     const nodes = await Promise.all(masters.map((node) => describeNode(node, note)))
     const prefix = `${options.prefix}doctor:${randomUUID()}:`
     await Promise.all([
@@ -136,7 +141,7 @@ async function whenConnected(step: () => Promise<void>): Promise<void> {
     try {
       return await step()
     } catch (error) {
-      const hasReplied = error instanceof StoreUnavailable && error.cause instanceof ReplyError
+      const hasReplied = error instanceof StoreUnavailable && isErrorReply(error.cause)
       if (hasReplied || performance.now() > deadline) throw error
       await new Promise((resolve) => setTimeout(resolve, RETRY_MS))
     }

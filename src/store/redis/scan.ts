@@ -1,10 +1,9 @@
-import { Cluster, type Redis } from 'ioredis'
 import { StoreUnavailable } from '../store.ts'
 import type { Commands } from './commands.ts'
+import { allMastersOf, isCluster, type RedisServer } from './connection.ts'
 
 /** Takes about a millisecond, during which the server runs no other command. */
 const SCANNED_AT_ONCE = 1_000
-const CLUSTER_SLOTS = 16_384
 
 /**
  * The rest of each Redis key that begins with `prefix`, on every master of a Cluster one after another, in batches of
@@ -13,10 +12,10 @@ const CLUSTER_SLOTS = 16_384
  */
 export async function* scanKeys({ client, send }: Commands, prefix: string): AsyncGenerator<string[], void> {
   const pattern = `${prefix.replace(/[\\*?[\]^-]/g, '\\$&')}*`
-  const isCluster = client instanceof Cluster
-  const servers = isCluster ? mastersOf(client) : [client]
-  const slotsOf = (server: Redis): Promise<string> => send('cluster', null, () => readSlots(server))
-  const before = isCluster ? await Promise.all(servers.map(slotsOf)) : []
+  const servers = allMastersOf(client)
+  if (servers === null) throw new StoreUnavailable(new Error('a master of the Cluster is not known'))
+  const slotsOf = (server: RedisServer): Promise<string> => send('cluster', null, () => readSlots(server))
+  const before = isCluster(client) ? await Promise.all(servers.map(slotsOf)) : []
   for (const server of servers) {
     // A cursor is worthless on another connection, which may lead to another server.
     let broken = false
@@ -38,27 +37,14 @@ export async function* scanKeys({ client, send }: Commands, prefix: string): Asy
       server.off('close', onClose)
     }
   }
-  const after = isCluster ? await Promise.all(servers.map(slotsOf)) : []
+  const after = isCluster(client) ? await Promise.all(servers.map(slotsOf)) : []
   if (before.some((slots, at) => slots !== after[at] || slots.includes('[')))
     throw new StoreUnavailable(new Error('slots of the Cluster moved during the scan'))
 }
 
 /** The slots of this master; those that are migrating are in brackets. */
-async function readSlots(server: Redis): Promise<string> {
+async function readSlots(server: RedisServer): Promise<string> {
   const nodes = (await server.call('CLUSTER', 'NODES')) as string
   const own = nodes.split('\n').find((line) => line.includes('myself')) ?? ''
   return own.split(' ').slice(8).join(' ')
-}
-
-/** ioredis omits masters that it has lost, and all masters before it has read the slots. */
-function mastersOf(cluster: Cluster): Redis[] {
-  const masters = cluster.nodes('master')
-  const known = new Set(masters.map(({ options }) => `${options.host}:${options.port}`))
-  for (let slot = 0; slot < CLUSTER_SLOTS; slot += 1) {
-    const master = cluster.slots[slot]?.[0]
-    if (master === undefined || !known.has(master)) {
-      throw new StoreUnavailable(new Error('a master of the Cluster is not known'))
-    }
-  }
-  return masters
 }

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs'
-import type { RedisClient } from './health.ts'
+import type { RedisClient } from './connection.ts'
 
 const NAMES = [
   'begin-refresh',

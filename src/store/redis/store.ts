@@ -1,10 +1,9 @@
-import type { Redis } from 'ioredis'
 import type { RedisTarget } from '../../config/redis-url.ts'
 import type { SessionStore } from '../store.ts'
 import { createCommands } from './commands.ts'
-import { type ClientCertificate, openRedis } from './connection.ts'
+import { type ClientCertificate, openRedis, type RedisServer, reasonOf } from './connection.ts'
 import { reportFindings, type StoreFinding } from './deployment-findings.ts'
-import { createCommandHealth, isRefusedLogin, reasonOf } from './health.ts'
+import { createCommandHealth, isRefusedLogin } from './health.ts'
 import { createRedisKeys } from './keys.ts'
 import { createRedisQueue } from './queue.ts'
 import { createRedisRecords } from './records.ts'
@@ -49,7 +48,7 @@ export function createRedisStore(options: RedisStoreOptions): SessionStore {
     forgetReasons()
   })
   // A Cluster that has lost a node does not become ready again.
-  client.on('+node', (node: Redis) => node.on('ready', forgetReasons))
+  client.on('+node', (node: RedisServer) => node.on('ready', forgetReasons))
   connections.onError(onError)
 
   const found = new Set<string>()
