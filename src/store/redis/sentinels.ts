@@ -61,10 +61,21 @@ interface Sentinel {
   failure: string
 }
 
+/** A connection that waits until a Sentinel names a master. */
 interface Waiting {
   resolve(master: RedisAddress): void
   reject(error: Error): void
   report(error: Error): void
+}
+
+/** What the Sentinels of one master have named, and the connections that follow it. */
+interface Group {
+  /** By `host:port`. */
+  readonly sentinels: Map<string, Sentinel>
+  /** The newest that was named; null before the first one. */
+  master: NamedMaster | null
+  readonly connectors: Set<{ leaveUnless(master: RedisAddress): void }>
+  readonly waiting: Set<Waiting>
 }
 
 /**
@@ -81,55 +92,9 @@ export function watchSentinels({
   disconnectTimeoutMs,
   watch,
 }: SentinelsOptions): Sentinels {
-  const sentinels = new Map<string, Sentinel>()
-  const connectors = new Set<MasterConnector>()
-  const waiting = new Set<Waiting>()
-  let master: NamedMaster | null = null
+  const group: Group = { sentinels: new Map(), master: null, connectors: new Set(), waiting: new Set() }
+  const { sentinels } = group
   let rounds = 0
-
-  class MasterConnector extends ErrorHandlingConnector {
-    #target: RedisAddress | null = null
-    #waiting: Waiting | null = null
-
-    constructor() {
-      super(disconnectTimeoutMs)
-      connectors.add(this)
-    }
-
-    async connect(report: (type: string, error: Error) => void) {
-      this.connecting = true
-      this.#target = null
-      const { host, port } = await this.#nextMaster((error) => report('error', error))
-      this.#target = { host, port }
-      return this.open({ host, port }, masterTls)
-    }
-
-    #nextMaster(report: (error: Error) => void): Promise<RedisAddress> {
-      if (master !== null && namedMasters().length > 0) return Promise.resolve(master)
-      return new Promise((resolve, reject) => {
-        this.#waiting = { resolve, reject, report }
-        waiting.add(this.#waiting)
-      })
-    }
-
-    override check({ role }: { role?: string }): boolean {
-      return role === undefined || role === 'master'
-    }
-
-    override disconnect(): void {
-      if (this.#waiting !== null && waiting.delete(this.#waiting)) {
-        this.#waiting.reject(new Error('Connection is closed.'))
-      }
-      super.disconnect()
-    }
-
-    /** Drops the connection if it leads elsewhere. `disconnect` would end a client for good that is connecting. */
-    leaveUnless({ host, port }: RedisAddress): void {
-      if (this.#target === null || (this.#target.host === host && this.#target.port === port)) return
-      this.#target = null
-      this.stream.destroy(new Error('another master was promoted'))
-    }
-  }
 
   for (const address of addresses) open(address, true)
   const timer = setInterval(() => {
@@ -152,7 +117,7 @@ export function watchSentinels({
     const sentinel: Sentinel = { client, namedMaster: null, failure: '' }
     sentinels.set(name, sentinel)
     watch(client)
-    client.on('error', (error: Error) => fail(sentinel, error))
+    client.on('error', (error: Error) => noteFailure(group, sentinel, error))
     client.on('ready', () => {
       void ask(sentinel)
       void discover(sentinel)
@@ -193,10 +158,10 @@ export function watchSentinels({
       if (client.status !== 'ready') return
       sentinel.namedMaster = { host: address[0], port: Number(address[1]), epoch }
       sentinel.failure = ''
-      chooseMaster()
+      chooseMaster(group)
     } catch (error) {
       sentinel.namedMaster = null
-      fail(sentinel, error as Error)
+      noteFailure(group, sentinel, error as Error)
     }
   }
 
@@ -212,43 +177,91 @@ export function watchSentinels({
     }
   }
 
-  function namedMasters(): NamedMaster[] {
-    return [...sentinels.values()].flatMap(({ namedMaster }) => namedMaster ?? [])
-  }
-
-  /**
-   * The highest epoch wins: a Sentinel that was cut off names the old master. An epoch below the known one
-   * counts only if most Sentinels reply and none knows a higher one: then they have been set up again.
-   */
-  function chooseMaster(): void {
-    const named = namedMasters()
-    const newest = named.reduce((best, one) => (one.epoch > best.epoch ? one : best))
-    if (master !== null && newest.epoch < master.epoch && named.length <= sentinels.size / 2) return
-    // Sentinels may name several addresses in one epoch for a moment: stay while any of them names the present one.
-    const stays = named.some(
-      ({ epoch, host, port }) => epoch === newest.epoch && host === master?.host && port === master.port,
-    )
-    master = stays ? { ...master!, epoch: newest.epoch } : newest
-    for (const connector of connectors) connector.leaveUnless(master)
-    for (const { resolve } of waiting) resolve(master)
-    waiting.clear()
-  }
-
-  function fail(sentinel: Sentinel, error: Error & { code?: string }): void {
-    sentinel.failure = messageOf(error) || (error.code ?? 'no reply')
-    const all = [...sentinels.values()]
-    if (all.some(({ namedMaster, failure }) => namedMaster !== null || failure === '')) return
-    // Always the failure of the first Sentinel: each reason is logged once.
-    for (const { report } of waiting) report(new Error(`no Sentinel can be reached: ${all[0]!.failure}`))
-  }
-
   return {
-    Connector: MasterConnector,
+    Connector: masterConnector(group, masterTls, disconnectTimeoutMs),
     close() {
       clearInterval(timer)
       for (const { client } of sentinels.values()) client.disconnect()
     },
   }
+}
+
+/** Connects one ioredis client to the master of a group, and leaves it when another is promoted. */
+function masterConnector(group: Group, tls: TlsOptions | null, disconnectTimeoutMs: number) {
+  return class extends ErrorHandlingConnector {
+    #target: RedisAddress | null = null
+    #waiting: Waiting | null = null
+
+    constructor() {
+      super(disconnectTimeoutMs)
+      group.connectors.add(this)
+    }
+
+    async connect(report: (type: string, error: Error) => void) {
+      this.connecting = true
+      this.#target = null
+      const { host, port } = await this.#nextMaster((error) => report('error', error))
+      this.#target = { host, port }
+      return this.open({ host, port }, tls)
+    }
+
+    #nextMaster(report: (error: Error) => void): Promise<RedisAddress> {
+      if (group.master !== null && namedMasters(group).length > 0) return Promise.resolve(group.master)
+      return new Promise((resolve, reject) => {
+        this.#waiting = { resolve, reject, report }
+        group.waiting.add(this.#waiting)
+      })
+    }
+
+    override check({ role }: { role?: string }): boolean {
+      return role === undefined || role === 'master'
+    }
+
+    override disconnect(): void {
+      if (this.#waiting !== null && group.waiting.delete(this.#waiting)) {
+        this.#waiting.reject(new Error('Connection is closed.'))
+      }
+      super.disconnect()
+    }
+
+    /** Drops the connection if it leads elsewhere. `disconnect` would end a client for good that is connecting. */
+    leaveUnless({ host, port }: RedisAddress): void {
+      if (this.#target === null || (this.#target.host === host && this.#target.port === port)) return
+      this.#target = null
+      this.stream.destroy(new Error('another master was promoted'))
+    }
+  }
+}
+
+function namedMasters({ sentinels }: Group): NamedMaster[] {
+  return [...sentinels.values()].flatMap(({ namedMaster }) => namedMaster ?? [])
+}
+
+/**
+ * The highest epoch wins: a Sentinel that was cut off names the old master. An epoch below the known one
+ * counts only if most Sentinels reply and none knows a higher one: then they have been set up again.
+ */
+function chooseMaster(group: Group): void {
+  const { sentinels, master: before, connectors, waiting } = group
+  const named = namedMasters(group)
+  const newest = named.reduce((best, one) => (one.epoch > best.epoch ? one : best))
+  if (before !== null && newest.epoch < before.epoch && named.length <= sentinels.size / 2) return
+  // Sentinels may name several addresses in one epoch for a moment: stay while any of them names the present one.
+  const stays = named.some(
+    ({ epoch, host, port }) => epoch === newest.epoch && host === before?.host && port === before.port,
+  )
+  group.master = stays ? { ...before!, epoch: newest.epoch } : newest
+  for (const connector of connectors) connector.leaveUnless(group.master)
+  for (const { resolve } of waiting) resolve(group.master)
+  waiting.clear()
+}
+
+function noteFailure(group: Group, sentinel: Sentinel, error: Error & { code?: string }): void {
+  sentinel.failure = messageOf(error) || (error.code ?? 'no reply')
+  const all = [...group.sentinels.values()]
+  if (all.some(({ namedMaster, failure }) => namedMaster !== null || failure === '')) return
+  // Always the failure of the first Sentinel: each reason is logged once.
+  for (const { report } of group.waiting) report(new Error(`no Sentinel can be reached: ${all[0]!.failure}`))
 }
 
 /** Sentinel's lists of names and values in turn. */
