@@ -17,14 +17,7 @@ const SILENCE_MS = (SILENT_LOOKS - 0.5) * LOOK_EVERY_MS
 const LONG_GAP_MS = 2_000
 
 /** What a master executes also while it refuses writes. */
-const READS: ReadonlySet<StoreCommand> = new Set([
-  'nonceClaimed',
-  'read',
-  'readState',
-  'readEnd',
-  'queueLength',
-  'keys',
-])
+const READS: ReadonlySet<StoreCommand> = new Set(['read', 'readState', 'readEnd', 'queueLength', 'keys'])
 
 /** The network faults between one process and one master. Counters, because faults may overlap. */
 export interface LinkFaults {
@@ -86,25 +79,6 @@ export class Connection {
 
   get isCut(): boolean {
     return this.#faults.cut > 0
-  }
-
-  /** Whether nothing is wrong with this connection, and nothing is held back on it. */
-  isSound(): boolean {
-    const { cut, slowMs, breakBefore, breakAfter } = this.#faults
-    const { server } = this
-    return (
-      this.ready &&
-      server !== null &&
-      !server.frozen &&
-      !server.dead &&
-      server.refusesWrites === null &&
-      cut === 0 &&
-      slowMs === 0 &&
-      breakBefore.size === 0 &&
-      breakAfter.size === 0 &&
-      this.#heldOut.length === 0 &&
-      this.#heldIn.length === 0
-    )
   }
 
   latency(): number {
@@ -188,12 +162,6 @@ export class Connection {
       else work(this.server)
     }
     this.transport.clock.deliver(this.#out, { ms: this.latency(), owner: null, work: arrive })
-  }
-
-  /** A way to the server and back in one event, for commands whose order with others does not matter. */
-  toServerAndBack(work: () => void): void {
-    const { clock, owner } = this.transport
-    clock.deliver(this.#out, { ms: this.latency(), owner, work })
   }
 
   /** Something arrives at the process, unless the connection ends before. */
@@ -291,9 +259,7 @@ export class FleetTransport implements Transport {
         if (error instanceof ErrorReply && NO_WRITES.test(error.message)) this.#noteIncident(master)
         reject(new StoreUnavailable(error, this.#failed(error)))
       }
-      const request = { master, command, work, done: resolve, failed }
-      if (command === 'claimDue' && this.commands[master]!.isSound()) this.#poll(request)
-      else this.#send(request)
+      this.#send({ master, command, work, done: resolve, failed })
     })
 
   #send<T>(request: CommandRequest<T>): void {
@@ -352,24 +318,6 @@ export class FleetTransport implements Transport {
         if (writes) this.#wrote(master)
         done(result)
       })
-    })
-  }
-
-  /** The most frequent command by far, in one event where the connection stays sound. */
-  #poll<T>(request: CommandRequest<T>): void {
-    const { master, work, done, failed } = request
-    const connection = this.commands[master]!
-    const { epoch } = connection
-    const pending = { fail: failed }
-    connection.waiting.add(pending)
-    connection.toServerAndBack(() => {
-      // It ended meanwhile, and the command with it.
-      if (connection.epoch !== epoch) return
-      connection.waiting.delete(pending)
-      if (!connection.isSound()) return this.#send(request)
-      this.#replied()
-      this.#wrote(master)
-      done(work(connection.server!))
     })
   }
 

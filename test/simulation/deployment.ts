@@ -38,11 +38,8 @@ export class Deployment implements Servers {
   /** Where a replica stays with a master that was replaced, and until when. */
   readonly #stays = new Map<string, { server: RedisServer; until: number }>()
   readonly #waiting = new Map<Replica, Set<(response: null) => void>>()
-  #secrets: readonly string[] = ['A']
   #lastId = 0
   #servers = 0
-  #changingSecrets = false
-  #oldSecretNeededUntil = 0
 
   constructor(seed: number, settings: Settings, trace: Trace) {
     this.seed = seed
@@ -180,7 +177,7 @@ export class Deployment implements Servers {
 
   #start(index: number): void {
     this.#lastId += 1
-    this.replicas[index] = new Replica(this, { id: this.#lastId, index, secrets: this.#secrets })
+    this.replicas[index] = new Replica(this, this.#lastId, index)
     this.replicas[index]!.note('starts')
   }
 
@@ -192,32 +189,26 @@ export class Deployment implements Servers {
   }
 
   /** A graceful stop, followed by a start. */
-  restart(index: number, downMs: number, done: () => void = () => {}): void {
+  restart(index: number, downMs: number): void {
     const replica = this.replicas[index]!
-    if (!replica.alive || !replica.ready) {
-      done()
-      return
-    }
-    const stopping = this.stop(replica)
-    const again = (): void =>
-      void this.clock.in(downMs, null, () => {
+    if (!replica.alive || !replica.ready) return
+    this.stop(replica, () => {
+      this.clock.in(downMs, null, () => {
         if (!this.replicas[index]!.alive) this.#start(index)
-        done()
       })
-    stopping(again)
+    })
   }
 
-  /** Stops a replica. The returned function takes what follows the stop. A replica that does not end in time is killed. */
-  stop(replica: Replica): (then: () => void) => void {
+  /** Stops a replica, then calls `then`. A replica that does not end in time is killed. */
+  stop(replica: Replica, then: () => void): void {
     const { clock, settings, checker } = this
     const beganAt = clock.now
     let over = false
-    let next = (): void => {}
     const end = (): void => {
       if (over) return
       over = true
       replica.note(`has stopped after ${Math.round(clock.now - beganAt)} ms`)
-      next()
+      then()
     }
     replica.ready = false
     clock.in(0, replica, () => {
@@ -238,9 +229,6 @@ export class Deployment implements Servers {
       end()
     }
     clock.in(settings.shutdownMs + STOP_SLACK_MS, null, look)
-    return (then) => {
-      next = then
-    }
   }
 
   stepWallClock(index: number, byMs: number): void {
@@ -255,41 +243,6 @@ export class Deployment implements Servers {
     if (Math.abs(server.clockOffset + byMs) > 4_000_000) return
     server.clockOffset += byMs
     if (byMs > 0) this.checker.clockSteppedAt = this.clock.now
-  }
-
-  /** Rolling restarts with `A`, then `A,B`, then `B,A`, and so on with the next ones. */
-  changeSecrets(pauseMs: number): void {
-    // An old secret may go once every session that knew it has reached its limit.
-    if (this.#changingSecrets || this.clock.now < this.#oldSecretNeededUntil) return
-    this.#changingSecrets = true
-    const [old] = this.#secrets
-    const fresh = String.fromCharCode(old!.charCodeAt(0) + 1)
-    const steps = [
-      [old!, fresh],
-      [fresh, old!],
-    ]
-    const roll = (index: number): void => {
-      if (index < this.replicas.length) {
-        const { alive, ready } = this.replicas[index]!
-        // Another fault is stopping it: as a deployment does, wait until it has started again.
-        if (alive && !ready) {
-          this.clock.in(200, null, () => roll(index))
-          return
-        }
-        this.restart(index, pauseMs, () => roll(index + 1))
-        return
-      }
-      const next = steps.shift()
-      if (next === undefined) {
-        this.#changingSecrets = false
-        this.#oldSecretNeededUntil = this.clock.now + this.settings.maxMs
-        return
-      }
-      this.#secrets = next
-      roll(0)
-    }
-    this.#secrets = steps.shift()!
-    roll(0)
   }
 
   freeze(master: number): void {

@@ -96,11 +96,6 @@ const KINDS = {
     (random) => ({ byMs: hour(random) }),
     (deployment, { byMs }, { index }) => deployment.stepWallClock(index, byMs),
   ),
-  'change-secrets': kind(
-    2,
-    (random) => ({ pauseMs: random.between(500, 5_000) }),
-    (deployment, { pauseMs }) => deployment.changeSecrets(pauseMs),
-  ),
   'freeze-master': kind(4, someMs, (deployment, { ms }, { master, until }) => {
     deployment.freeze(master)
     until(ms, () => deployment.thaw(master))

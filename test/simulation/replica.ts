@@ -19,7 +19,7 @@ import { createRevoker } from '../../src/tokens/revoker.ts'
 import { createTokens } from '../../src/tokens/tokens.ts'
 import { FleetTransport } from './connections.ts'
 import type { Deployment } from './deployment.ts'
-import { createCheapKeyring, createReadableKeyring } from './keyring.ts'
+import { createCheapKeyring } from './keyring.ts'
 import { Random } from './random.ts'
 import { createSimulatedStore } from './simulated-store.ts'
 import type { Owner, ScheduledEvent } from './virtual-clock.ts'
@@ -78,25 +78,23 @@ export class Replica implements Owner {
   readonly #receivedAt = new Map<string, number>()
   #requests = 0
 
-  constructor(deployment: Deployment, options: { id: number; index: number; secrets: readonly string[] }) {
+  constructor(deployment: Deployment, id: number, index: number) {
     const { clock, settings } = deployment
     this.#deployment = deployment
-    this.id = options.id
-    this.index = options.index
-    this.name = `replica-${options.index}.${options.id}`
+    this.id = id
+    this.index = index
+    this.name = `replica-${index}.${id}`
     this.random = new Random(deployment.seed, this.name)
-    this.wallOffset = deployment.wallOffsets[options.index] ?? 0
+    this.wallOffset = deployment.wallOffsets[index] ?? 0
     clock.current = this
     this.transport = new FleetTransport({
       clock,
       owner: this,
-      index: options.index,
+      index,
       random: new Random(deployment.seed, `${this.name} network`),
       servers: deployment,
     })
-    const keyring = settings.realKeyring
-      ? createReadableKeyring(options.secrets)
-      : createCheapKeyring(options.secrets)
+    const keyring = createCheapKeyring()
     const clocks = { wall: () => clock.wall(this), monotonic: () => clock.now }
     const log = this.#createLog()
     this.#cookies = createSessionCookies({ keyring, publicUrl: 'http://localhost', secure: false })

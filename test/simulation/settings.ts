@@ -38,8 +38,6 @@ export interface Settings {
   readonly clocksStep: boolean
   /** Pause of a browser between two actions at most. */
   readonly thinkMs: number
-  /** Seals with AES-256-GCM, as in production. */
-  readonly realKeyring: boolean
   /** Also looks whether tokens are refreshed with no calls at all. */
   readonly watchesBackground: boolean
 }
@@ -101,7 +99,6 @@ export function drawSettings(seed: number): Settings {
     scenario: !calm && random.chance(0.5),
     withoutFaults: drawWithoutFaults(random, { topology, clocksStep }),
     thinkMs: calm ? 240_000 : random.pick([1_000, 5_000, 15_000]),
-    realKeyring: random.chance(0.02),
     watchesBackground: random.chance(0.2),
     cacheMs: random.pick([0, 100, 1_000, 1_000, 1_000, 5_000]),
   }

@@ -11,7 +11,7 @@
  *
  * What is simulated:
  * - virtual-clock.ts   timers and clocks: one queue of events for all processes; a process can stall or die
- * - simulated-redis.ts one Redis server, whose records follow src/store/record.ts; the contract of the port is tested on it
+ * - simulated-redis.ts one Redis server, whose records and queue are those of src/store
  * - simulated-store.ts the store port over such servers; connections.ts the connections of one process to them
  * - authorization-server.ts, resource-server.ts, browsers.ts
  * - deployment.ts      all of them together, and their faults
@@ -205,7 +205,7 @@ async function nothingIsLeft(deployment: Deployment): Promise<void> {
   for (const replica of replicas) {
     const pending = replica.store.pendingTokens()
     if (pending > 0) checker.violated('tokens are still pending at the end', `${replica.name}: ${pending}`)
-    deployment.stop(replica)(() => {})
+    deployment.stop(replica, () => {})
   }
   await clock.run(clock.now + 30_000)
   for (const replica of replicas) {

@@ -2,11 +2,6 @@ import { claimEntries, type DueEntries, emptyQueue, putEntry } from '../../src/s
 import { type RecordState, type Step, type StoredRecord, unexpired } from '../../src/store/record.ts'
 import type { DueClaim, RecordKey } from '../../src/store/store.ts'
 
-interface Nonce {
-  readonly attempt: string
-  readonly expireAt: number
-}
-
 /** What a write replaced, so that a promoted replica can be made that has not received it. */
 interface Undo {
   at: number
@@ -15,7 +10,7 @@ interface Undo {
 
 interface Data {
   states: Map<RecordKey, RecordState>
-  nonces: Map<string, Nonce>
+  nonces: Map<string, { attempt: string; expireAt: number }>
   due: DueEntries
 }
 
@@ -44,10 +39,7 @@ interface RedisServerOptions {
   data?: Data
 }
 
-/**
- * One Redis server with the scripts of src/store/redis/lua. The contract tests of the port run over it as they run
- * over Redis, so both keep the same promises.
- */
+/** One Redis server, with the record machine and the queue of src/store in the place of the scripts. */
 export class RedisServer {
   readonly name: string
   readonly data: Data
@@ -78,11 +70,7 @@ export class RedisServer {
   /** A server with what this one held at that instant of true time: a promoted replica, or a restart. */
   fork(name: string, history: string, heldAt: number): RedisServer {
     const { states, nonces, due } = this.data
-    const copy: Data = {
-      states: new Map(states),
-      nonces: new Map(nonces),
-      due: copyOf(due),
-    }
+    const copy: Data = { states: new Map(states), nonces: new Map(nonces), due: copyOf(due) }
     for (let at = this.#undo.length - 1; at >= 0 && this.#undo[at]!.at > heldAt; at -= 1) {
       this.#undo[at]!.restore(copy)
     }
@@ -144,11 +132,6 @@ export class RedisServer {
       else nonces.set(nonce, held)
     })
     return true
-  }
-
-  nonceClaimed(nonce: string): boolean {
-    const held = this.data.nonces.get(nonce)
-    return held !== undefined && held.expireAt > this.clock()
   }
 
   schedule(key: RecordKey, inMs: number | null): void {

@@ -29,14 +29,12 @@ export function masterOf(key: RecordKey, masterCount: number): number {
 export function createSimulatedStore(transport: Transport, idleMs: number): SessionStore {
   const { masterCount, ask } = transport
   const of = (key: RecordKey): number => masterOf(key, masterCount)
-  const ofNonce = (nonce: string): number => nonce.length % masterCount
   /** The master that has the due queue. */
   const ofQueue = masterCount - 1
 
   return {
     claimNonce: (nonce, attempt, ttlMs) =>
-      ask(ofNonce(nonce), 'claimNonce', (server) => server.claimNonce(nonce, attempt, ttlMs)),
-    nonceClaimed: (nonce) => ask(ofNonce(nonce), 'nonceClaimed', (server) => server.nonceClaimed(nonce)),
+      ask(nonce.length % masterCount, 'claimNonce', (server) => server.claimNonce(nonce, attempt, ttlMs)),
     ...recordMembers(
       (key, member, step) => ask(of(key), member, (server) => server.step(key, step, idleMs)),
       transport.wall,
@@ -55,6 +53,9 @@ export function createSimulatedStore(transport: Transport, idleMs: number): Sess
     },
     countTry: async () => null,
     health: transport.health,
+    nonceClaimed: async () => {
+      throw new Error('only callbacks ask for this, which are not simulated')
+    },
     async ping() {
       for (let master = 0; master < masterCount; master += 1) await ask(master, 'ping', () => {})
     },

@@ -39,15 +39,6 @@ t.test('an aimed fault occurs at its step of the protocol', async (t) => {
     )
 })
 
-t.test('servers of Redis are numbered in the order in which they start', async (t) => {
-  const change = { kind: 'restart-master', keeps: 'nothing', downMs: 100 } as const
-  const common = { aim: null, delayMs: 0, replica: 0, actor: true, master: 0, change }
-  const faults = [1, 2].map((id) => ({ ...common, id, at: id * 5_000 }))
-  const { lines } = await simulate(7, { trace: true, faults })
-  const started = lines.filter((line) => line.includes('takes the place of'))
-  t.match(started, [/redis-2 +takes the place of redis-1$/, /redis-3 +takes the place of redis-2$/])
-})
-
 t.test('a bug in the code is found, and its history is reduced to the relevant faults', async (t) => {
   // One that the first seeds find, since reducing a history runs it many times.
   const compiled = compileWorker([findMutation('cache-never-asks')])
