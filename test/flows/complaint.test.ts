@@ -1,8 +1,6 @@
 import t from 'tap'
-import { startRedis } from '../helpers/redis.ts'
-import { type Bff, decide, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { type Bff, decide, startBff, startSandbox } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
-import { sessions } from '../operator/run.ts'
 
 type Line = Record<string, unknown>
 
@@ -10,37 +8,6 @@ function lines(bff: Bff): Line[] {
   const all = bff.log().trim().split('\n')
   return all.map((line) => JSON.parse(line) as Line)
 }
-
-t.test(
-  'from the requestId of a problem alone an operator finds the session and ends exactly that one',
-  async (t) => {
-    const redis = await startRedis(t)
-    const sandbox = await startSandbox(t)
-    const bff = await startBff(t, sandbox, { REDIS_URL: redis.url, ACCESS_LOG: 'errors' })
-    await untilReady(bff)
-    const [alice, bob] = [bff.browser(), bff.browser()]
-    await signIn(alice, sandbox)
-    await signIn(bob, sandbox)
-    const { requestId } = (await alice.fetch('/flux/a?format=none')).json()
-    const found = (): Line | undefined =>
-      lines(bff).find(({ event, reqId }) => event === 'request' && reqId === requestId)
-    await until('the line', () => found() !== undefined)
-    t.match(found(), { status: 400, code: 'invalid_request', reason: /format/, recordKey: /^[0-9a-f]{12}$/ })
-    const began = lines(bff).find(
-      (line) => line.event === 'login.succeeded' && line.recordKey === found()!.recordKey,
-    )
-    t.match(began, { address: '127.0.0.1', reqId: String })
-    const run = await sessions(
-      t,
-      { REDIS_URL: redis.url, SESSION_SECRET: 'the-first-secret-of-the-tests-of-32-characters' },
-      'end',
-      String(found()!.recordKey),
-    )
-    t.equal(run.code, 0, run.stderr)
-    await until('it has ended', async () => (await alice.fetch('/flux/a')).status === 401)
-    t.equal((await bob.fetch('/flux/a')).status, 200)
-  },
-)
 
 t.test(
   'events of sign-in, sign-out, password and rate limit carry the address, the request id and the session',

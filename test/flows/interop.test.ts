@@ -49,25 +49,6 @@ t.test('sign-in, calls and sign-out work with an independent authorization serve
   t.equal((await browser.fetch('/flux/temperature')).status, 401)
 })
 
-t.test('a callback with another issuer, or without state, redeems no code', async (t) => {
-  const { foreign, bff } = await startWithForeignServer(t)
-  const changes: Record<string, (query: URLSearchParams) => void> = {
-    'another issuer': (query) => query.set('iss', 'http://127.0.0.1:1'),
-    'another state': (query) => query.set('state', 'x'.repeat(43)),
-    'no state': (query) => query.delete('state'),
-  }
-  for (const [what, change] of Object.entries(changes)) {
-    const browser = bff.browser()
-    const start = await browser.navigate('/auth/login')
-    const cameBack = new URL(await foreign.decide(String(start.headers.location)))
-    change(cameBack.searchParams)
-    const back = await browser.navigate(cameBack.href, { from: 'cross-site' })
-    t.equal(back.status, 400, what)
-    t.match((await browser.fetch('/auth/session')).json(), { authenticated: false })
-  }
-  t.strictSame(foreign.tokenRequests, [])
-})
-
 t.test('a provider that requires PKCE refuses a code without its verifier', async (t) => {
   const { foreign, bff } = await startWithForeignServer(t)
   const victim = bff.browser()
@@ -83,23 +64,6 @@ t.test('a provider that requires PKCE refuses a code without its verifier', asyn
     303,
     'nothing else was wrong with it',
   )
-
-  const { foreign: strict, bff: without } = await startWithForeignServer(t, { env: { OAUTH_PKCE: 'off' } })
-  const browser = without.browser()
-  const begun = await browser.navigate('/auth/login?returnTo=/app')
-  const back = await browser.navigate(await strict.decide(String(begun.headers.location)), {
-    from: 'cross-site',
-  })
-  t.equal(back.headers.location, '/app?login_error=server_error#_')
-  t.strictSame(strict.tokenRequests, [])
-})
-
-t.test('an id_token in the token response is ignored', async (t) => {
-  const { foreign, bff, bearers } = await startWithForeignServer(t, { scope: 'openid platform' })
-  const browser = await signIn(bff, foreign)
-  t.type(foreign.tokenRequests[0]?.granted?.id_token, 'string')
-  t.equal((await browser.fetch('/flux/temperature')).status, 200)
-  t.strictSame(bearers, [foreign.tokenRequests[0]?.granted?.access_token])
 })
 
 t.test(
@@ -145,21 +109,16 @@ t.test(
 
 interface ForeignOptions {
   tokenLifeSeconds?: number
-  scope?: string
   env?: Record<string, string>
 }
 
 /** The provider, a resource server that asks it about every token, and the server between them. */
-async function startWithForeignServer(
-  t: Test,
-  { tokenLifeSeconds = 600, scope, env = {} }: ForeignOptions = {},
-) {
+async function startWithForeignServer(t: Test, { tokenLifeSeconds = 600, env = {} }: ForeignOptions = {}) {
   // The provider must know the address to come back to before the server is there.
   const reverseProxy = await startReverseProxy(t)
   const foreign = await startForeignServer(t, {
     redirectUri: `${reverseProxy.publicUrl}/auth/callback`,
     tokenLifeSeconds,
-    ...(scope === undefined ? {} : { scope }),
   })
   const bearers: string[] = []
   const resource = createServer(async (request, response) => {

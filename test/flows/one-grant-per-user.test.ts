@@ -1,5 +1,5 @@
 import t from 'tap'
-import { decide, signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 
 t.test(
   'where the platform gives one grant for a user and a client, two browsers sign each other out in turn',
@@ -30,17 +30,3 @@ t.test(
     t.equal(ends.filter((line) => line.includes('"reason":"refused"')).length, 2)
   },
 )
-
-t.test('users of one client do not sign each other out', async (t) => {
-  const sandbox = await startSandbox(t, { faults: { oneGrantPerUser: true } })
-  const bff = await startBff(t, sandbox)
-  const [alice, bob] = [bff.browser(), bff.browser()]
-  await signIn(alice, sandbox)
-  const start = await bob.navigate('/auth/login')
-  const user = { username: 'bob', password: 'builder' }
-  await bob.navigate(await decide(sandbox, String(start.headers.location), 'accept', user), {
-    from: 'cross-site',
-  })
-  t.equal((await bob.fetch('/flux/a')).status, 200)
-  t.equal((await alice.fetch('/flux/a')).status, 200)
-})

@@ -3,11 +3,7 @@ import type { Browser } from '../helpers/browser.ts'
 import type { RedisServer } from '../helpers/redis.ts'
 import { type RedisCluster, startCluster } from '../helpers/redis-groups.ts'
 import { lastBearer } from '../helpers/replicas.ts'
-import { opsStatus, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import { until } from '../helpers/wait.ts'
-
-// Most of the time is spent waiting.
-t.jobs = 3
+import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 
 const status = async (browser: Browser): Promise<number> => (await browser.fetch('/flux/a')).status
 
@@ -24,34 +20,6 @@ async function start(t: Test) {
   })
   await untilReady(bff)
   return { cluster, sandbox, bff }
-}
-
-const REFUSALS: Record<string, (node: RedisServer) => Promise<unknown>> = {
-  'the user is deleted': (node) => node.cli('acl', 'deluser', 'app'),
-  'the password is changed': async (node) => {
-    await node.cli('acl', 'setuser', 'app', 'resetpass', '>another')
-    await node.cli('client', 'kill', 'user', 'app')
-  },
-}
-
-for (const [name, refuse] of Object.entries(REFUSALS)) {
-  t.test(
-    `where ${name} on each node of a Cluster no session is served, and all are once it is back`,
-    async (t) => {
-      const { cluster, sandbox, bff } = await start(t)
-      const browser = bff.browser()
-      await signIn(browser, sandbox)
-      t.equal(await status(browser), 200)
-      await Promise.all(cluster.nodes.map(refuse))
-      await until('it is refused', async () => (await status(browser)) === 503)
-      for (let call = 0; call < 40; call += 1) t.equal(await status(browser), 503)
-      t.equal(await opsStatus(bff), 503)
-      for (const node of cluster.nodes)
-        await node.cli('acl', 'setuser', 'app', 'on', 'resetpass', '>app-password', '~*', '&*', '+@all')
-      await untilReady(bff)
-      t.equal(await status(browser), 200)
-    },
-  )
 }
 
 t.test(

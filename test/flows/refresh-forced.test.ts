@@ -2,36 +2,7 @@ import t from 'tap'
 import { isProblem } from '../helpers/browser.ts'
 import { presentations, startReplicas, through } from '../helpers/replicas.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
-import { until } from '../helpers/wait.ts'
 import { counted } from './load.ts'
-
-t.test(
-  'a refused token during an outage of the authorization server is replaced once that is back',
-  async (t) => {
-    const sandbox = await startSandbox(t)
-    const bff = await startBff(t, sandbox, { TOKEN_TIMEOUT_MS: '700' })
-    const browser = bff.browser()
-    await signIn(browser, sandbox)
-    t.equal((await browser.fetch('/flux/temperature')).status, 200)
-
-    sandbox.expireAccessTokens()
-    sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 503 } })
-    const down = await browser.fetch('/flux/temperature')
-    t.equal(down.status, 503, down.text)
-    t.equal(down.json().code, 'authorization_server_unavailable')
-    t.match(down.headers['retry-after'], /^\d+$/)
-    t.equal((await browser.fetch('/auth/session')).json().authenticated, true, 'the session stays')
-
-    sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
-    let status = 0
-    await until('it is noticed', async () => {
-      status = (await browser.fetch('/flux/temperature')).status
-      if (status !== 200) t.equal(status, 503, 'until then it is unavailable, not refused')
-      return status === 200
-    })
-    t.equal(sandbox.counters().reuseDetected, 0)
-  },
-)
 
 t.test(
   'without a refresh token, invalid_token ends the session on every replica, for all callers',
@@ -54,19 +25,6 @@ t.test(
     t.equal(await counted(replicas, 'bff_sessions_ended_total{reason="refused"}'), 1, 'counted once')
   },
 )
-
-t.test('tokens that have expired when they are refused are no reason for 403', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  sandbox.expireAccessTokens()
-  sandbox.faults.set({ tokenLifeSeconds: 0 })
-  isProblem(t, await browser.fetch('/flux/temperature'), 504, 'upstream_timeout', 'every token has expired')
-  t.equal(sandbox.journal.entries({ endpoint: 'resource' }).length, 3)
-  sandbox.faults.set({ tokenLifeSeconds: 3_600 })
-  t.equal((await browser.fetch('/flux/temperature')).status, 200)
-})
 
 t.test('without a refresh token, a refusal that does not name invalid_token keeps the session', async (t) => {
   const sandbox = await startSandbox(t, { faults: { omitRefreshToken: true } })

@@ -21,21 +21,6 @@ t.test('60 calls over three replicas on an expired token send one refresh, and a
   t.equal(sandbox.counters().reuseDetected, 0)
 })
 
-t.test('callers whose token was refused share one forced refresh and are sent again once', async (t) => {
-  const { sandbox, replicas } = await startReplicas(t)
-  const browser = await signInExpired(replicas[0], sandbox)
-  const browsers = replicas.map((replica) => through(replica, browser))
-  for (const each of browsers) t.equal((await each.fetch('/flux/temperature')).status, 200)
-  sandbox.journal.clear()
-  sandbox.expireAccessTokens()
-  const answers = await Promise.all(
-    Array.from({ length: 30 }, (_, at) => browsers[at % 3]!.fetch('/flux/temperature')),
-  )
-  t.strictSame([...new Set(answers.map(({ status }) => status))], [200])
-  t.equal(presentations(sandbox).length, 1)
-  t.equal(sandbox.counters().reuseDetected, 0)
-})
-
 t.test('a browser that leaves during a refresh changes nothing', async (t) => {
   const { sandbox, replicas } = await startReplicas(t)
   const browser = await signInExpired(replicas[0], sandbox)

@@ -99,21 +99,6 @@ t.test('a token response that is already late is stored before the process ends'
   t.equal(sandbox.counters().reuseDetected, 0)
 })
 
-t.test('a hanging refresh that an open request starts during the stop is reset in time', async (t) => {
-  const { sandbox, server, browser } = await start(t, { SHUTDOWN_SECONDS: '6' })
-  const resource = sandbox.hold('resource')
-  const open = browser.fetch('/flux/temperature')
-  await resource.arrived
-  server.send('SIGTERM')
-  await logged(server, 'stopping')
-  sandbox.hold('token', { only: 'refresh_token' })
-  sandbox.expireAccessTokens()
-  resource.release()
-  t.equal((await open).status, 503)
-  t.equal((await server.ended).code, 0)
-  sandbox.release()
-})
-
 t.test('a stop waits for a hanging revocation, but not until SHUTDOWN_SECONDS have passed', async (t) => {
   const silent = net.createServer((socket) => void socket.on('error', () => {}))
   const port = await listenOnLoopback(t, silent)

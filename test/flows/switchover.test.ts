@@ -36,25 +36,3 @@ t.test('a replica follows one address of Redis from a demoted server to the new 
   t.equal((await through(other, stays).fetch('/auth/logout', { method: 'POST' })).status, 204)
   await until('the end is seen', async () => (await stays.fetch('/flux/temperature')).status === 401)
 })
-
-t.test('a server that was demoted and still has the address can be read', async (t) => {
-  const old = await startRedis(t)
-  const next = await startRedis(t)
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, { REDIS_URL: old.url })
-  await untilReady(bff)
-  const browser = bff.browser()
-  await signIn(browser, sandbox)
-  const connections = async (): Promise<string> =>
-    /total_connections_received:(\d+)/.exec(await old.cli('info', 'stats'))?.[1] ?? ''
-  const names = async (): Promise<string[]> =>
-    [...(await old.cli('client', 'list')).matchAll(/^id=(\d+) .*name=bff-commands/gm)].map(([, id]) => id!)
-  const before = await names()
-  await old.cli('replicaof', '127.0.0.1', String(next.port))
-  const made = Number(await connections())
-  const refused = async (): Promise<boolean> =>
-    (await browser.fetch('/auth/logout', { method: 'POST' })).status === 503
-  await until('a write is refused', refused)
-  await until('it has looked where the address leads', async () => Number(await connections()) > made + 2)
-  t.strictSame(await names(), before, 'it keeps its connection')
-})

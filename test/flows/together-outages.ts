@@ -4,7 +4,6 @@ import { runTogether } from '../helpers/together.ts'
 runTogether(
   'flows/outage-cluster.test.ts',
   'flows/outage-refusals.test.ts',
-  'flows/outage-timeouts.test.ts',
   'flows/outage.test.ts',
   'flows/redis-tls.test.ts',
 )
