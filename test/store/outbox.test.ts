@@ -51,10 +51,7 @@ function start(t: Test) {
   ] as const
   const base = {
     ...memory,
-    health: {
-      ...memory.health,
-      onIncident: (listener: () => void) => void incidentListeners.push(listener),
-    },
+    health: { ...memory.health, onIncident: (listener: () => void) => void incidentListeners.push(listener) },
     ...Object.fromEntries(commands.map((name) => [name, failing(name)])),
   } as SessionStore
   const store = createOutbox({
@@ -81,11 +78,9 @@ function start(t: Test) {
     incident: () => {
       for (const listener of incidentListeners) listener()
     },
-    /** The time of each call of this command. */
-    callsOf: (name: string) => calls.filter((call) => call.name === name).map(({ at }) => at),
-    /** How often this command was called for a session. */
-    callsFor: (name: string, key: RecordKey) =>
-      calls.filter((call) => call.name === name && call.key === key).length,
+    /** The calls of this command, for one session or all. */
+    callsOf: (name: string, key?: RecordKey) =>
+      calls.filter((call) => call.name === name && call.key === (key ?? call.key)),
     async session(): Promise<RecordKey> {
       const key = newKey()
       await memory.create(key, newRecord(time.now()), 15_000)
@@ -116,35 +111,59 @@ function start(t: Test) {
   }
 }
 
+type Setup = ReturnType<typeof start>
+
+/** The result of a write that the store did not take. */
 function resultOf<T extends { kind: string }>(
-  result: T | Pending<T> | StoreUnavailable,
+  written: T | Pending<T> | StoreUnavailable,
 ): Promise<T | { kind: 'expired' }> {
-  if ('result' in result) return result.result
+  if ('result' in written) return written.result
   throw new Error('no write is pending')
+}
+
+/** Writes tokens that the store does not take. `result`: how that ends. */
+async function refuseTokens(
+  { fail, store, write, after }: Setup,
+  key: RecordKey,
+  { gen = 1, endsAt, fault = 'down' }: { gen?: number; endsAt?: number; fault?: Fault } = {},
+) {
+  fail('replaceTokens', fault)
+  return { result: resultOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(gen, endsAt)))) }
+}
+
+function sessions({ session }: Setup, count: number): Promise<RecordKey[]> {
+  return Promise.all(Array.from({ length: count }, session))
 }
 
 /** Only the timer of the memory store is left. */
 const IDLE_TIMERS = 1
 
 t.test('tokens that the store refuses are pending, and retried at least every two seconds', async (t) => {
-  const { time, memory, store, retried, fail, heal, callsOf, session, write, after } = start(t)
+  const setup = start(t)
+  const { time, memory, store, retried, heal, callsOf, session } = setup
   const key = await session()
-  fail('replaceTokens', 'down')
-  const result = resultOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1))))
+  const { result } = await refuseTokens(setup, key)
   t.equal(store.pendingTokens(), 1)
   t.match(await store.read(key), { gen: 2, tokens: 'sealed-2' }, 'this process reads them')
+  t.match(await store.readState(key), { gen: 2 })
   t.match(await memory.read(key), { gen: 1 })
+  let drained = false
+  const stopped = store.drainPendingTokens().then(() => {
+    drained = true
+  })
   await time.advance(30_000)
-  const tries = callsOf('replaceTokens')
+  t.notOk(drained, 'a stop waits for them')
+  const tries = callsOf('replaceTokens').map(({ at }) => at)
   for (let at = 1; at < tries.length; at += 1) t.ok(tries[at]! - tries[at - 1]! <= 2_000)
   t.ok(tries.length > 10)
+  t.ok(tries[1]! - tries[0]! > FAILS_AFTER_MS, 'after a pause')
   t.strictSame(retried, Array(tries.length - 1).fill('tokens'), 'each retry is reported')
   heal()
   await time.advance(3_000)
   t.strictSame(await result, { kind: 'replaced', written: true })
   t.equal(store.pendingTokens(), 0)
   t.match(await memory.read(key), { gen: 2, tokens: 'sealed-2' })
-  await store.drainPendingTokens()
+  await stopped
   t.equal(time.waiting(), IDLE_TIMERS)
 })
 
@@ -158,72 +177,77 @@ t.test('tokens that the store accepts at once are not pending', async (t) => {
   t.strictSame(retried, [])
 })
 
-t.test('pending tokens whose write had succeeded resolve as replaced', async (t) => {
-  const { time, store, fail, heal, session, write, after } = start(t)
-  const key = await session()
-  fail('replaceTokens', 'unanswered')
-  const result = resultOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1))))
-  heal()
-  await time.advance(2_000)
-  t.strictSame(await result, { kind: 'replaced', written: false })
-})
+const ENDS_OF_PENDING_TOKENS: Record<
+  string,
+  { fault?: Fault; happens?: (setup: Setup, key: RecordKey) => unknown; shows?: string; expected: unknown }
+> = {
+  'their write had succeeded': {
+    fault: 'unanswered',
+    happens: ({ heal }) => heal(),
+    shows: 'sealed-2',
+    expected: { kind: 'replaced', written: false },
+  },
+  'another replica has stored newer ones': {
+    async happens({ memory, heal }, key) {
+      await memory.replaceTokens(key, { gen: 1, attempt: 'of another replica', tokens: 'of-a-sibling' })
+      heal()
+    },
+    shows: 'of-a-sibling',
+    expected: { kind: 'newer' },
+  },
+  'the session has ended': {
+    async happens({ memory, heal }, key) {
+      await memory.end(key, { reason: 'logout' })
+      heal()
+    },
+    expected: { kind: 'gone' },
+  },
+  'the absolute limit of the session passes': { shows: 'sealed-2', expected: { kind: 'expired' } },
+  'a programming error': {
+    happens: ({ fail }) => fail('replaceTokens', 'broken'),
+    shows: 'sealed-2',
+    expected: 'TypeError',
+  },
+}
 
-t.test('pending tokens are dropped at the absolute limit of the session', async (t) => {
-  const { time, store, fail, session, write, after } = start(t)
-  const key = await session()
-  fail('replaceTokens', 'down')
-  const endsAt = time.now() + 5_000
-  const result = resultOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1, endsAt))))
-  await time.advance(8_000)
-  t.strictSame(await result, { kind: 'expired' })
-  t.equal(store.pendingTokens(), 0)
-  t.equal(time.waiting(), IDLE_TIMERS)
-})
-
-t.test('pending tokens of an ended session resolve as gone', async (t) => {
-  const { time, memory, store, fail, heal, session, write, after } = start(t)
-  const key = await session()
-  fail('replaceTokens', 'down')
-  const result = resultOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1))))
-  await memory.end(key, { reason: 'logout' })
-  t.equal(await store.read(key), null, 'pending tokens do not create a session')
-  heal()
-  await time.advance(2_000)
-  t.strictSame(await result, { kind: 'gone' })
-  t.equal(store.pendingTokens(), 0)
-})
+for (const [name, { fault, happens, shows, expected }] of Object.entries(ENDS_OF_PENDING_TOKENS)) {
+  t.test(`what becomes of pending tokens: ${name}`, async (t) => {
+    const setup = start(t)
+    const { time, store, session } = setup
+    const key = await session()
+    const { result } = await refuseTokens(setup, key, { endsAt: time.now() + 5_000, ...(fault && { fault }) })
+    const ended = result.catch((error: Error) => error.name)
+    await happens?.(setup, key)
+    t.equal((await store.read(key))?.tokens, shows)
+    await time.advance(8_000)
+    t.strictSame(await ended, expected)
+    t.equal(store.pendingTokens(), 0)
+    await store.drainPendingTokens()
+    t.equal(time.waiting(), IDLE_TIMERS)
+  })
+}
 
 t.test('of two pending tokens of a session the newer ones stay, in whichever order they come', async (t) => {
-  const { store, fail, session, write, after } = start(t)
+  const setup = start(t)
+  const { store, session } = setup
   for (const order of [
     [1, 2],
     [2, 1],
   ]) {
     const key = await session()
-    fail('replaceTokens', 'down')
     const results = []
-    for (const gen of order)
-      results.push(resultOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(gen)))))
+    for (const gen of order) results.push((await refuseTokens(setup, key, { gen })).result)
     t.match(await store.read(key), { gen: 3, tokens: 'sealed-3' })
     t.strictSame(await results[order.indexOf(1)], { kind: 'newer' })
   }
   t.equal(store.pendingTokens(), 2)
 })
 
-t.test('newer tokens in the store take precedence over pending ones', async (t) => {
-  const { memory, store, fail, session, write, after } = start(t)
-  const key = await session()
-  fail('replaceTokens', 'down')
-  await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1)))
-  await memory.replaceTokens(key, { gen: 1, attempt: 'of another replica', tokens: 'of-a-sibling' })
-  t.match(await store.read(key), { gen: 2, tokens: 'of-a-sibling' })
-})
-
 t.test('a refresh begins once pending tokens of the session are stored', async (t) => {
-  const { memory, store, fail, heal, session, write, after, callsOf } = start(t)
+  const setup = start(t)
+  const { memory, store, heal, session, after, callsOf } = setup
   const key = await session()
-  fail('replaceTokens', 'down')
-  await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1)))
+  await refuseTokens(setup, key)
   const request = leaseRequest('a', { gen: 2 })
   t.ok((await after(FAILS_AFTER_MS, store.beginRefresh(key, request))) instanceof StoreUnavailable)
   t.strictSame(callsOf('beginRefresh'), [], 'the store is not asked')
@@ -232,45 +256,25 @@ t.test('a refresh begins once pending tokens of the session are stored', async (
   t.match(await memory.read(key), { gen: 2, tokens: 'sealed-2', doubts: 1 })
 })
 
-t.test('a programming error drops pending tokens and is reported', async (t) => {
-  const { time, store, fail, session, write, after } = start(t)
+t.test('a session ends at its idle limit although its new tokens are pending', async (t) => {
+  const setup = start(t)
+  const { time, memory, store, session } = setup
   const key = await session()
-  fail('replaceTokens', 'down')
-  const result = resultOf(await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1))))
-  const rejected = t.rejects(result, TypeError)
-  fail('replaceTokens', 'broken')
-  await time.advance(2_000)
-  await rejected
-  t.equal(store.pendingTokens(), 0)
-  await store.drainPendingTokens()
-})
-
-t.test('a stop waits until no tokens are pending', async (t) => {
-  const { time, store, fail, heal, session, write, after } = start(t)
-  const key = await session()
-  fail('replaceTokens', 'down')
-  await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1)))
-  let drained = false
-  const stopped = store.drainPendingTokens().then(() => {
-    drained = true
-  })
-  await time.advance(20_000)
-  t.notOk(drained)
-  heal()
-  await time.advance(2_000)
-  await stopped
-  t.match(await store.read(key), { gen: 2 })
+  await refuseTokens(setup, key, { endsAt: time.now() + 10 * IDLE_MS })
+  await time.advance(IDLE_MS)
+  t.equal((await store.read(key))!.gen, 2)
+  const ended = await store.end(key, { reason: 'idle', ifLimitPassed: true })
+  t.match(ended, { kind: 'ended', tokens: 'sealed-1' })
+  t.equal((await memory.readEnd(key))?.reason, 'idle')
 })
 
 t.test('a lease that could not be released is released as soon as the store is back', async (t) => {
   const { time, memory, store, retried, fail, heal, callsOf, session, after } = start(t)
-  const key = await session()
+  const [key, given] = [await session(), await session()]
   await memory.beginRefresh(key, leaseRequest('a'))
   fail('releaseLease', 'down')
-  await after(
-    FAILS_AFTER_MS,
-    store.releaseLease(key, { attempt: 'a', inDoubt: { gen: 1, doubts: 1 }, retryInMs: 5_000 }),
-  )
+  const release = { attempt: 'a', inDoubt: { gen: 1, doubts: 1 }, retryInMs: 5_000 }
+  await after(FAILS_AFTER_MS, store.releaseLease(key, release))
   await time.advance(20_000)
   const tries = callsOf('releaseLease')
   t.ok(tries.length > 10, `${tries.length} tries`)
@@ -279,37 +283,27 @@ t.test('a lease that could not be released is released as soon as the store is b
   heal()
   await time.advance(2_000)
   t.match(await memory.read(key), { doubts: 1, leaseUntil: 0 })
-  const count = callsOf('releaseLease').length
+  const { length } = callsOf('releaseLease')
   await time.advance(10_000)
-  t.equal(callsOf('releaseLease').length, count)
-  t.equal(time.waiting(), IDLE_TIMERS)
-})
+  t.equal(callsOf('releaseLease').length, length)
 
-t.test('a release is abandoned after ten minutes, long after the lease expired', async (t) => {
-  const { time, store, fail, callsOf, session, after } = start(t)
-  const key = await session()
   fail('releaseLease', 'down')
-  await after(FAILS_AFTER_MS, store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 }))
-  await time.advance(599_000)
-  const count = callsOf('releaseLease').length
+  await after(FAILS_AFTER_MS, store.releaseLease(key, release))
   await time.advance(600_000)
-  t.ok(callsOf('releaseLease').length <= count + 1)
-  t.equal(time.waiting(), IDLE_TIMERS)
-})
+  t.ok(callsOf('releaseLease').length > length + 100)
+  t.equal(time.waiting(), IDLE_TIMERS, 'it is abandoned after ten minutes, long after the lease expired')
 
-t.test('a lease that was granted without a reply is released', async (t) => {
-  const { time, memory, store, fail, heal, session, after } = start(t)
-  const key = await session()
   fail('beginRefresh', 'unanswered')
-  t.ok((await after(FAILS_AFTER_MS, store.beginRefresh(key, leaseRequest('a')))) instanceof StoreUnavailable)
-  t.match(await memory.read(key), { doubts: 1 })
+  const begun = await after(FAILS_AFTER_MS, store.beginRefresh(given, leaseRequest('a')))
+  t.ok(begun instanceof StoreUnavailable, 'a lease that was granted without a reply')
+  t.match(await memory.read(given), { doubts: 1 })
   heal()
   await time.advance(1_000)
-  t.match(await memory.read(key), { doubts: 0, leaseUntil: 0 })
+  t.match(await memory.read(given), { doubts: 0, leaseUntil: 0 })
 })
 
 t.test('an end that waits gives way to the next one of the same session', async (t) => {
-  const { time, store, fail, callsFor, session, after } = start(t)
+  const { time, store, fail, callsOf, session, after } = start(t)
   const [key, other] = [await session(), await session()]
   fail('end', 'down')
   const first = resultOf(await after(FAILS_AFTER_MS, store.endUntilTaken(key, {}, 60_000)))
@@ -318,54 +312,46 @@ t.test('an end that waits gives way to the next one of the same session', async 
   void (await after(FAILS_AFTER_MS, store.endUntilTaken(other, {}, 60_000)))
   await time.advance(4_000)
   t.strictSame(await second, { kind: 'expired' }, 'it expires at its own deadline')
-  const count = callsFor('end', other)
+  const { length } = callsOf('end', other)
   await time.advance(10_000)
-  t.ok(callsFor('end', other) > count, 'another session is still retried')
+  t.ok(callsOf('end', other).length > length, 'another session is still retried')
 })
 
-t.test('after a stop neither releases nor ends are retried', async (t) => {
-  const { time, store, fail, callsOf, session, after } = start(t)
-  const [key, other, late] = [await session(), await session(), await session()]
-  fail('all', 'down')
-  await after(FAILS_AFTER_MS, store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 }))
-  const end = resultOf(await after(FAILS_AFTER_MS, store.endUntilTaken(other, {}, 600_000)))
-  await store.drainPendingTokens()
-  await time.advance(2_000)
-  const count = callsOf('releaseLease').length + callsOf('end').length
-  t.strictSame(await end, { kind: 'expired' })
-  t.strictSame(
-    await resultOf(await after(FAILS_AFTER_MS, store.endUntilTaken(late, {}, 600_000))),
-    { kind: 'expired' },
-    'no retry begins',
-  )
-  await time.advance(60_000)
-  t.equal(callsOf('releaseLease').length + callsOf('end').length, count + 1)
-  t.equal(time.waiting(), IDLE_TIMERS)
-})
+const GIVES_UP = {
+  'after a stop': ({ store }) => store.drainPendingTokens(),
+  'after a programming error': async ({ fail }) => fail('all', 'broken'),
+} satisfies Record<string, (setup: Setup) => Promise<void>>
 
-t.test('a programming error does not retry a release or an end', async (t) => {
-  const { time, store, fail, callsOf, session, after } = start(t)
-  const key = await session()
-  fail('releaseLease', 'down')
-  fail('end', 'down')
-  await after(FAILS_AFTER_MS, store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 }))
-  const end = resultOf(await after(FAILS_AFTER_MS, store.endUntilTaken(key, {}, 600_000)))
-  fail('releaseLease', 'broken')
-  fail('end', 'broken')
-  await time.advance(2_000)
-  t.strictSame(await end, { kind: 'expired' })
-  const count = callsOf('releaseLease').length + callsOf('end').length
-  await time.advance(10_000)
-  t.equal(callsOf('releaseLease').length + callsOf('end').length, count)
-})
+for (const [when, happens] of Object.entries(GIVES_UP)) {
+  t.test(`${when} neither releases nor ends are retried`, async (t) => {
+    const setup = start(t)
+    const { time, store, fail, callsOf, session, after } = setup
+    const [key, other, late] = [await session(), await session(), await session()]
+    const tries = () => callsOf('releaseLease').length + callsOf('end').length
+    fail('all', 'down')
+    await after(FAILS_AFTER_MS, store.releaseLease(key, { attempt: 'a', inDoubt: null, retryInMs: 0 }))
+    const end = resultOf(await after(FAILS_AFTER_MS, store.endUntilTaken(other, {}, 600_000)))
+    await happens(setup)
+    await time.advance(2_000)
+    t.strictSame(await end, { kind: 'expired' })
+    let count = tries()
+    if (when === 'after a stop') {
+      const begun = resultOf(await after(FAILS_AFTER_MS, store.endUntilTaken(late, {}, 600_000)))
+      t.strictSame(await begun, { kind: 'expired' }, 'no retry begins')
+      count += 1
+    }
+    await time.advance(60_000)
+    t.equal(tries(), count)
+    t.equal(time.waiting(), IDLE_TIMERS)
+  })
+}
 
 t.test('an end that the store does not accept is executed when the store is back', async (t) => {
   const { time, memory, store, retried, fail, heal, session, after } = start(t)
   const key = await session()
   fail('end', 'down')
-  const ended = resultOf(
-    await after(FAILS_AFTER_MS, store.endUntilTaken(key, { gen: 1, reason: 'refused' }, 600_000)),
-  )
+  const request = { gen: 1, reason: 'refused' }
+  const ended = resultOf(await after(FAILS_AFTER_MS, store.endUntilTaken(key, request, 600_000)))
   await time.advance(60_000)
   heal()
   await time.advance(2_000)
@@ -375,41 +361,27 @@ t.test('an end that the store does not accept is executed when the store is back
   t.strictSame(await store.endUntilTaken(key, {}, 600_000), { kind: 'gone', successor: null })
 })
 
-t.test('after a failover an end is repeated only where its condition still holds', async (t) => {
-  const { time, memory, store, incident, session } = start(t)
-  const [active, newer] = [await session(), await session()]
-  await time.advance(IDLE_MS)
-  t.match(await store.end(active, { reason: 'idle', ifLimitPassed: true }), { kind: 'ended' })
-  t.match(await store.endUntilTaken(newer, { gen: 1, reason: 'refused' }, 1_000), { kind: 'ended' })
-  // The server that takes over knows of later activity, or of newer tokens.
-  for (const key of [active, newer]) await memory.create(key, newRecord(time.now()), 600_000)
-  await memory.replaceTokens(newer, { gen: 1, attempt: 'another process', tokens: 'sealed-2' })
-  incident()
-  await time.settle()
-  t.match(await store.read(active), { gen: 1 })
-  t.match(await store.read(newer), { gen: 2 })
-})
-
 t.test('what this process knew of a session is out of date after each of its writes', async (t) => {
-  const { time, memory, store, fail, heal, session, write, after, incident, changed, touched } = start(t)
+  const { time, store, fail, heal, session, loses, write, after, incident, changed, touched } = start(t)
   const key = await session()
   await store.touch(key)
   t.strictSame([touched, changed], [[key], []])
   fail('touch', 'down')
   t.ok((await after(FAILS_AFTER_MS, store.touch(key))) instanceof StoreUnavailable)
-  t.strictSame([touched, changed], [[key], []], 'a touch that failed changes nothing')
+  const condition = { reason: 'idle', ifLimitPassed: true }
+  t.strictSame(await store.end(key, condition), { kind: 'precondition_failed' })
+  t.strictSame([touched, changed], [[key], []], 'what failed changes nothing')
   heal()
   const writes: Record<string, () => Promise<unknown>> = {
     'new tokens': () => store.replaceTokens(key, write(1)),
     'a repair': async () => {
-      await memory.end(key)
-      await memory.create(key, newRecord(time.now()), 600_000)
+      await loses(key)
       incident()
       await time.settle()
     },
     'an end': () => store.end(key, { reason: 'logout' }),
     'an end of what Redis has lost': () => store.end(key),
-    'an end by a limit': () => store.end(key, { reason: 'idle', ifLimitPassed: true }),
+    'an end by a limit': () => store.end(key, condition),
   }
   for (const [name, change] of Object.entries(writes)) {
     changed.length = 0
@@ -423,48 +395,26 @@ t.test('what this process knew of a session is out of date after each of its wri
   t.strictSame(changed, [lives], 'an end without a reply')
 })
 
-t.test('an end whose condition fails changes nothing that this process knows', async (t) => {
-  const { store, session, changed } = start(t)
-  const key = await session()
-  t.strictSame(await store.end(key, { reason: 'idle', ifLimitPassed: true }), { kind: 'precondition_failed' })
-  t.strictSame(changed, [])
-})
-
-t.test(
-  'a small read shows what a read shows: pending tokens, and no session that has ended here',
-  async (t) => {
-    const { time, memory, store, fail, heal, session, write, after } = start(t)
-    const [key, ended] = [await session(), await session()]
-    fail('replaceTokens', 'down')
-    await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1, time.now() + IDLE_MS)))
-    t.equal((await memory.readState(key))?.gen, 1)
-    t.equal((await store.readState(key))?.gen, 2)
-    heal()
-    await store.end(ended)
-    await memory.create(ended, newRecord(time.now()), 600_000)
-    t.equal(await store.readState(ended), null, 'a failover has brought it back')
-  },
-)
-
+const endLater = async ({ store, heal, time, after }: Setup, key: RecordKey) => {
+  await after(FAILS_AFTER_MS, store.endUntilTaken(key, { reason: 'logout' }, 600_000))
+  heal()
+  await time.advance(2_000)
+}
 const ENDS = {
   'an end': async ({ store }, key) => void (await store.end(key, { reason: 'logout' })),
-  'a retried end': async ({ store, fail, heal, time, after }, key) => {
-    fail('end', 'down')
-    await after(FAILS_AFTER_MS, store.endUntilTaken(key, { reason: 'logout' }, 600_000))
-    heal()
-    await time.advance(2_000)
+  'a retried end': async (setup, key) => {
+    setup.fail('end', 'down')
+    await endLater(setup, key)
   },
-  'a retried end that had succeeded': async ({ store, fail, heal, time, after }, key) => {
-    fail('end', 'unanswered')
-    await after(FAILS_AFTER_MS, store.endUntilTaken(key, { reason: 'logout' }, 600_000))
-    heal()
-    await time.advance(2_000)
+  'a retried end that had succeeded': async (setup, key) => {
+    setup.fail('end', 'unanswered')
+    await endLater(setup, key)
   },
   'the end at a limit': async ({ store, time }, key) => {
     await time.advance(IDLE_MS)
     await store.end(key, { reason: 'logout', ifLimitPassed: true })
   },
-} satisfies Record<string, (setup: ReturnType<typeof start>, key: RecordKey) => Promise<void>>
+} satisfies Record<string, (setup: Setup, key: RecordKey) => Promise<void>>
 
 for (const [name, end] of Object.entries(ENDS)) {
   t.test(`${name} that a failover lost is repeated, and this process sees it at once`, async (t) => {
@@ -475,7 +425,7 @@ for (const [name, end] of Object.entries(ENDS)) {
     await end(setup, key)
     // A replica that was promoted has not received the end.
     await memory.create(key, record, 600_000)
-    t.equal(await store.read(key), null)
+    t.strictSame([await store.read(key), await store.readState(key)], [null, null])
     incident()
     await time.advance(1_000)
     t.equal(await memory.read(key), null)
@@ -483,6 +433,38 @@ for (const [name, end] of Object.entries(ENDS)) {
     t.strictSame(restored, ['end'])
   })
 }
+
+t.test('an end whose condition no longer holds is not repeated, and the session is served', async (t) => {
+  const setup = start(t)
+  const { time, memory, store, restored, incident, loses, callsOf } = setup
+  const [active, newer] = (await sessions(setup, 2)) as [RecordKey, RecordKey]
+  await time.advance(IDLE_MS)
+  t.match(await store.end(active, { reason: 'idle', ifLimitPassed: true }), { kind: 'ended' })
+  t.match(await store.endUntilTaken(newer, { gen: 1, reason: 'refused' }, 1_000), { kind: 'ended' })
+  // The server that takes over knows of later activity, or of newer tokens.
+  for (const key of [active, newer]) await loses(key)
+  await memory.replaceTokens(newer, { gen: 1, attempt: 'another process', tokens: 'sealed-2' })
+  incident()
+  await time.advance(1)
+  t.match(await store.read(active), { gen: 1 })
+  t.match(await store.read(newer), { gen: 2 })
+  t.strictSame(restored, [])
+  t.equal(callsOf('schedule', active).length, 1, 'it may have been taken out of the due queue')
+})
+
+t.test('a sign-out after an end under a condition is repeated without one', async (t) => {
+  const { time, memory, store, restored, incident, loses, session } = start(t)
+  const key = await session()
+  await store.end(key, { gen: 1, reason: 'refused' })
+  await loses(key)
+  await memory.replaceTokens(key, { gen: 1, attempt: 'of another', tokens: 'sealed-2' })
+  await store.end(key, { reason: 'logout' })
+  await loses(key)
+  incident()
+  await time.advance(1)
+  t.equal(await memory.read(key), null)
+  t.strictSame(restored, ['end'])
+})
 
 t.test('a read shows tokens that a failover lost, and they are written again', async (t) => {
   const { time, memory, store, fail, heal, restored, loses, session, write } = start(t)
@@ -498,53 +480,24 @@ t.test('a read shows tokens that a failover lost, and they are written again', a
   t.strictSame(restored, ['tokens'])
 })
 
-t.test('a session ends at its idle limit although its new tokens are pending', async (t) => {
-  const { time, memory, store, fail, session, write, after } = start(t)
-  const key = await session()
-  fail('replaceTokens', 'down')
-  await after(FAILS_AFTER_MS, store.replaceTokens(key, write(1, time.now() + 10 * IDLE_MS)))
-  await time.advance(IDLE_MS)
-  t.equal((await store.read(key))!.gen, 2)
-  t.match(await store.end(key, { reason: 'idle', ifLimitPassed: true }), {
-    kind: 'ended',
-    tokens: 'sealed-1',
-  })
-  t.equal((await memory.readEnd(key))?.reason, 'idle')
-})
-
-t.test('a stop writes lost writes last', async (t) => {
-  const { time, memory, store, fail, heal, incident, session, write } = start(t)
-  const lost = await session()
-  await store.replaceTokens(lost, write(1))
-  await memory.end(lost)
-  await memory.create(lost, newRecord(time.now()), 600_000)
-  fail('all', 'down')
-  incident()
-  await time.advance(500)
-  const finished = store.finish()
-  heal()
-  await time.advance(2_000)
-  await finished
-  t.equal((await memory.read(lost))?.gen, 2)
-  t.equal(time.waiting(), IDLE_TIMERS)
-})
-
 t.test('after an incident only the writes that the store lacks are written again', async (t) => {
-  const { time, memory, store, restored, incident, loses, callsFor, session, write } = start(t)
-  const [behind, same, ahead, gone, back] = await sessions(session, 5)
-  for (const key of [behind!, same!, ahead!, gone!]) await store.replaceTokens(key, write(1))
-  await store.end(back!, { reason: 'logout' })
-  for (const key of [behind!, back!]) await loses(key)
-  await memory.replaceTokens(ahead!, { gen: 2, attempt: 'of another', tokens: 'sealed-3' })
-  await memory.end(gone!)
+  const setup = start(t)
+  const { time, memory, store, restored, incident, loses, callsOf, write } = setup
+  const keys = await sessions(setup, 5)
+  const [behind, same, ahead, gone, back] = keys as [string, string, string, string, string]
+  for (const key of [behind, same, ahead, gone]) await store.replaceTokens(key, write(1))
+  await store.end(back, { reason: 'logout' })
+  for (const key of [behind, back]) await loses(key)
+  await memory.replaceTokens(ahead, { gen: 2, attempt: 'of another', tokens: 'sealed-3' })
+  await memory.end(gone)
   incident()
   await time.advance(1)
   t.strictSame([...restored].sort(), ['end', 'tokens'])
-  t.equal(callsFor('schedule', behind!), 1, 'its queue entry may be lost too')
-  t.equal((await memory.readEnd(back!))?.reason, 'logout')
-  const gens = await Promise.all([behind!, same!, ahead!, gone!, back!].map((key) => memory.read(key)))
+  t.equal(callsOf('schedule', behind).length, 1, 'its queue entry may be lost too')
+  t.equal((await memory.readEnd(back))?.reason, 'logout')
+  const records = await Promise.all(keys.map((key) => memory.read(key)))
   t.strictSame(
-    gens.map((record) => record?.gen ?? null),
+    records.map((record) => record?.gen ?? null),
     [2, 2, 3, null, null],
   )
   await time.advance(10_000)
@@ -552,16 +505,10 @@ t.test('after an incident only the writes that the store lacks are written again
   t.equal(time.waiting(), IDLE_TIMERS)
 })
 
-t.test('without an incident nothing is written again', async (t) => {
-  const { time, store, callsOf, session, write } = start(t)
-  await store.replaceTokens(await session(), write(1))
-  await time.advance(120_000)
-  t.equal(callsOf('replaceTokens').length, 1)
-})
-
 t.test('in an outage the outbox tries at most 64 writes at once, until the store is back', async (t) => {
-  const { time, store, restored, incident, loses, fail, heal, callsOf, session, write } = start(t)
-  const keys = await sessions(session, 200)
+  const setup = start(t)
+  const { time, store, restored, incident, loses, fail, heal, callsOf, write } = setup
+  const keys = await sessions(setup, 200)
   for (const key of keys) {
     await store.replaceTokens(key, write(1, time.now() + IDLE_MS))
     await loses(key)
@@ -577,8 +524,9 @@ t.test('in an outage the outbox tries at most 64 writes at once, until the store
 })
 
 t.test('a Cluster node that is away delays no write to the others', async (t) => {
-  const { time, store, restored, incident, loses, fail, heal, session, write } = start(t)
-  const keys = await sessions(session, 100)
+  const setup = start(t)
+  const { time, store, restored, incident, loses, fail, heal, session, write } = setup
+  const keys = await sessions(setup, 100)
   for (const key of keys) {
     await store.replaceTokens(key, write(1))
     await loses(key)
@@ -598,107 +546,77 @@ t.test('a Cluster node that is away delays no write to the others', async (t) =>
   t.equal(restored.length, 101)
 })
 
-t.test('incidents that follow each other cost one round a second', async (t) => {
-  const { time, store, incident, callsOf, session, write } = start(t)
-  const keys = await sessions(session, 10)
+t.test('incidents that follow each other cost one round a second, and none costs nothing', async (t) => {
+  const setup = start(t)
+  const { time, store, incident, callsOf, write } = setup
+  const keys = await sessions(setup, 10)
   for (const key of keys) await store.replaceTokens(key, write(1))
+  await time.advance(30_000)
+  t.equal(callsOf('replaceTokens').length, keys.length)
   for (let at = 0; at < 300; at += 1) {
     incident()
     await time.advance(100)
   }
   const tries = callsOf('replaceTokens').length - keys.length
   t.ok(tries >= 290 && tries <= 310, `${tries} tries in 30 s`)
-  await time.advance(32_000)
-  const count = callsOf('replaceTokens').length
+  await time.advance(2_000)
+  const { length } = callsOf('replaceTokens')
   incident()
   await time.advance(5_000)
-  t.equal(callsOf('replaceTokens').length, count, 'a write is kept for a minute')
+  t.equal(callsOf('replaceTokens').length, length, 'a write is kept for a minute')
 })
 
-t.test('a failover during a round is followed by another round', async (t) => {
-  const { time, store, incident, fail, heal, callsFor, session, write } = start(t)
-  const key = await session()
-  await store.replaceTokens(key, write(1))
-  fail(key, 'unanswered')
-  incident()
-  await time.settle()
-  incident()
-  heal()
-  await time.advance(5_000)
-  t.ok(callsFor('replaceTokens', key) >= 3)
-  const count = callsFor('replaceTokens', key)
-  await time.advance(5_000)
-  t.equal(callsFor('replaceTokens', key), count)
-})
-
-t.test('a write that follows the incident is not repeated', async (t) => {
-  const { time, store, incident, fail, heal, callsFor, session, write } = start(t)
+t.test('a round follows each incident, for the writes before it alone', async (t) => {
+  const { time, store, incident, fail, heal, callsOf, session, write } = start(t)
   const [before, after] = [await session(), await session()]
   await store.replaceTokens(before, write(1))
-  fail(before, 'down')
+  fail(before, 'unanswered')
+  incident()
+  await time.settle()
   incident()
   await time.advance(1_000)
   await store.replaceTokens(after, write(1))
   heal()
   await time.advance(5_000)
-  t.equal(callsFor('replaceTokens', after), 1)
-  t.ok(callsFor('replaceTokens', before) > 1)
+  const { length } = callsOf('replaceTokens', before)
+  t.ok(length >= 3)
+  await time.advance(5_000)
+  t.equal(callsOf('replaceTokens', before).length, length)
+  t.equal(callsOf('replaceTokens', after).length, 1)
 })
 
 t.test('the newest 20,000 writes are kept', async (t) => {
-  const { store, incident, time, callsFor, session, write } = start(t)
-  const keys = await sessions(session, 20_001)
+  const setup = start(t)
+  const { store, incident, time, callsOf, write } = setup
+  const keys = await sessions(setup, 20_001)
   for (const key of keys) await store.replaceTokens(key, write(1))
   incident()
   await time.advance(1)
   t.strictSame(
-    [0, 1, 20_000].map((at) => callsFor('replaceTokens', keys[at]!)),
+    [0, 1, 20_000].map((at) => callsOf('replaceTokens', keys[at]!).length),
     [1, 2, 2],
   )
 })
 
-t.test('an end whose condition no longer holds is not repeated, and the session is served', async (t) => {
-  const { time, store, restored, incident, loses, callsFor, session } = start(t)
-  const key = await session()
-  await time.advance(IDLE_MS)
-  t.match(await store.end(key, { reason: 'idle', ifLimitPassed: true }), { kind: 'ended' })
-  await loses(key)
-  incident()
-  await time.advance(1)
-  t.match(await store.read(key), { gen: 1 })
-  t.strictSame(restored, [])
-  t.equal(callsFor('schedule', key), 1, 'it may have been taken out of the due queue')
+t.test('a stop writes lost writes last, and does not wait for a store that stays away', async (t) => {
+  for (const isBack of [true, false]) {
+    const { time, memory, store, fail, heal, incident, loses, callsOf, session, write } = start(t)
+    const lost = await session()
+    await store.replaceTokens(lost, write(1))
+    await loses(lost)
+    fail('all', 'down')
+    incident()
+    await time.advance(500)
+    const finished = store.finish()
+    if (isBack) heal()
+    await time.advance(2_000)
+    await finished
+    t.equal((await memory.read(lost))?.gen, isBack ? 2 : 1)
+    await time.advance(2_000)
+    const { length } = callsOf('replaceTokens')
+    incident()
+    await time.advance(10_000)
+    t.equal(callsOf('replaceTokens').length, length, 'no new round begins')
+    t.equal(time.waiting(), IDLE_TIMERS)
+  }
 })
-
-t.test('a sign-out after an end under a condition is repeated without one', async (t) => {
-  const { time, memory, store, restored, incident, loses, session } = start(t)
-  const key = await session()
-  await store.end(key, { gen: 1, reason: 'refused' })
-  await loses(key)
-  await memory.replaceTokens(key, { gen: 1, attempt: 'of another', tokens: 'sealed-2' })
-  await store.end(key, { reason: 'logout' })
-  await loses(key)
-  incident()
-  await time.advance(1)
-  t.equal(await memory.read(key), null)
-  t.strictSame(restored, ['end'])
-})
-
-t.test('a stop does not wait for a store that stays away', async (t) => {
-  const { time, store, incident, fail, callsOf, session, write } = start(t)
-  await store.replaceTokens(await session(), write(1))
-  fail('all', 'down')
-  incident()
-  const finished = store.finish()
-  await time.advance(2_000)
-  await finished
-  await time.advance(2_000)
-  const count = callsOf('replaceTokens').length
-  incident()
-  await time.advance(10_000)
-  t.equal(callsOf('replaceTokens').length, count, 'no new round begins')
-})
-
-function sessions(session: () => Promise<RecordKey>, count: number): Promise<RecordKey[]> {
-  return Promise.all(Array.from({ length: count }, session))
-}

@@ -1,47 +1,41 @@
 import t from 'tap'
 import { Secret } from '../../src/secret.ts'
-import { leaseRequest } from '../store/stores.ts'
 import { createVirtualReplicas, oneSession, type VirtualReplicas } from './virtual-replicas.ts'
 
+const GEN_1 = { kind: 'token', session: { record: { gen: 1 } } }
+const GEN_2 = { kind: 'token', session: { record: { gen: 2 } } }
+
+/** Makes the store act as after a change of server: no refresh begins for `ms`. */
+function pauseRefreshes({ shared, time }: VirtualReplicas, ms: number): void {
+  const begin = shared.beginRefresh
+  const until = time.now() + ms
+  shared.beginRefresh = async (key, request) => {
+    if (time.now() >= until) return await begin(key, request)
+    return { kind: 'paused', waitMs: Math.min(4_000, until - time.now()) }
+  }
+}
+
 t.test('a request with a valid token waits at most one second for a refresh of its process', async (t) => {
-  const { time, behave, request, replica, key } = await oneSession(t, {
-    lifeSeconds: 90,
-    random: () => 0.999,
-  })
+  const setup = await oneSession(t, { lifeSeconds: 90, replicas: 2, random: () => 0.999 })
+  const { time, behave, presentations, request, replica, other, key } = setup
   await time.advance(61_000)
-  behave({ kind: 'in_doubt', ms: 10_000, rotates: false })
+  behave({ kind: 'granted', ms: 2_000 })
   const startedAt = time.now()
   let over = 0
   const count = (): void => {
     over += 1
   }
   const first = [1, 2].map(() => request(replica, key).finally(count))
+  await time.settle()
+  t.match(await request(other, key), GEN_1, 'another process does not wait')
   await time.advance(900)
   t.equal(over, 0)
   await time.advance(150)
-  for (const access of await Promise.all(first))
-    t.match(access, { kind: 'token', session: { record: { gen: 1 } } })
-  t.match(await request(replica, key), { kind: 'token' })
+  for (const access of await Promise.all(first)) t.match(access, GEN_1)
+  t.match(await request(replica, key), GEN_1)
   t.ok(time.now() - startedAt < 1_100, 'later requests do not wait at all')
-})
-
-t.test("a request with a valid token does not wait for another process's refresh", async (t) => {
-  const {
-    time,
-    behave,
-    presentations,
-    request,
-    replica: holder,
-    other,
-    key,
-  } = await oneSession(t, { lifeSeconds: 90, replicas: 2, random: () => 0.999 })
-  await time.advance(61_000)
-  behave({ kind: 'granted', ms: 500 })
-  const first = request(holder, key)
-  await time.settle()
-  t.match(await request(other, key), { kind: 'token', session: { record: { gen: 1 } } })
-  await time.advance(600)
-  t.match(await first, { kind: 'token', session: { record: { gen: 2 } } })
+  await time.advance(1_000)
+  t.match(await request(other, key), GEN_2)
   t.equal(presentations.length, 1)
 })
 
@@ -52,8 +46,7 @@ t.test('a request without a valid token waits for the refresh, on any replica', 
   behave({ kind: 'granted', ms: 8_000 })
   const asked = Array.from({ length: 60 }, (_, at) => request(replicas[at % 3]!, key))
   await time.advance(8_100)
-  for (const access of await Promise.all(asked))
-    t.match(access, { kind: 'token', session: { record: { gen: 2 } } })
+  for (const access of await Promise.all(asked)) t.match(access, GEN_2)
   t.equal(presentations.length, 1)
 })
 
@@ -64,7 +57,7 @@ t.test('a token that expires during the wait is not used', async (t) => {
   behave({ kind: 'granted', ms: 2_000 })
   const asked = request(replica, key)
   await time.advance(2_100)
-  t.match(await asked, { kind: 'token', session: { record: { gen: 2 } } })
+  t.match(await asked, GEN_2)
 })
 
 t.test('while the token endpoint is down no request waits for a probe that hangs', async (t) => {
@@ -89,11 +82,7 @@ t.test('while the token endpoint is down no request waits for a probe that hangs
   t.match(await asked, { kind: 'wait' })
   t.ok(tookMs <= 2_700, `after ${tookMs} ms`)
   await elsewhere
-  t.match(
-    await request(replica, keys[3]!),
-    { kind: 'token', session: { record: { gen: 2 } } },
-    'its response was used',
-  )
+  t.match(await request(replica, keys[3]!), GEN_2, 'its response was used')
 })
 
 t.test('a caller does not read in a busy loop if the record seems to change each time', async (t) => {
@@ -107,30 +96,6 @@ t.test('a caller does not read in a busy loop if the record seems to change each
   const reads = (replica.commands.get('read') ?? 0) - before
   t.ok(reads < 300, `${reads} reads`)
 })
-
-t.test(
-  'a request waits for a lease that is never released, but not longer than a token request may take',
-  async (t) => {
-    const { time, request, shared, presentations, replica, key } = await oneSession(t)
-    await shared.beginRefresh(key, leaseRequest('of a dead process', { leaseMs: 15_000 }))
-    const asked = request(replica, key)
-    await time.advance(10_600)
-    t.match(await asked, { kind: 'wait' })
-    await time.advance(5_000)
-    t.match(await request(replica, key), { kind: 'token' })
-    t.equal(presentations.length, 1)
-  },
-)
-
-/** Makes the store act as after a change of server: no refresh begins for `ms`. */
-function pauseRefreshes({ shared, time }: VirtualReplicas, ms: number): void {
-  const begin = shared.beginRefresh
-  const until = time.now() + ms
-  shared.beginRefresh = async (key, request) => {
-    if (time.now() >= until) return await begin(key, request)
-    return { kind: 'paused', waitMs: Math.min(4_000, until - time.now()) }
-  }
-}
 
 t.test('a request waits for a pause of the store, however short the token timeout is', async (t) => {
   const setup = createVirtualReplicas(t, { timeoutMs: 1_000 })
@@ -148,29 +113,23 @@ t.test('a request waits for a pause of the store, however short the token timeou
   await time.advance(3_900)
   t.equal(presentations.length, before)
   await time.advance(200)
-  t.match(await asked, { kind: 'token', session: { record: { gen: 2 } } })
+  t.match(await asked, GEN_2)
 })
 
-t.test('a request waits for one pause of the store, and not for a second one', async (t) => {
-  const setup = createVirtualReplicas(t, { timeoutMs: 1_000 })
-  const { time, addReplica, addSession, request } = setup
-  const replica = addReplica()
-  const key = await addSession(replica, 1, 0)
-  // Another change of the server.
-  pauseRefreshes(setup, 20_000)
-  const asked = request(replica, key)
-  await time.advance(4_600)
-  t.match(await asked, { kind: 'wait', why: 'paused' })
-})
-
-t.test('a pause of the store delays no request with a valid token', async (t) => {
-  const setup = createVirtualReplicas(t)
-  const { time, addReplica, addSession, request } = setup
-  const replica = addReplica(() => 0.999)
-  const key = await addSession(replica, 1, 90)
-  await time.advance(61_000)
-  pauseRefreshes(setup, 4_000)
-  t.match(await request(replica, key), { kind: 'token', session: { record: { gen: 1 } } })
+t.test('a request waits for one pause of the store, and with a valid token for none', async (t) => {
+  for (const [lifeSeconds, waitsMs, expected] of [
+    [0, 4_600, { kind: 'wait', why: 'paused' }],
+    [90, 0, GEN_1],
+  ] as const) {
+    const setup = await oneSession(t, { lifeSeconds, timeoutMs: 1_000, random: () => 0.999 })
+    const { time, request, replica, key } = setup
+    await time.advance(lifeSeconds === 0 ? 0 : 61_000)
+    // Another change of the server follows.
+    pauseRefreshes(setup, 20_000)
+    const asked = request(replica, key)
+    await time.advance(waitsMs)
+    t.match(await asked, expected)
+  }
 })
 
 t.test('a forced refresh is the next one after a plain one that failed', async (t) => {
@@ -189,16 +148,16 @@ t.test('a forced refresh is the next one after a plain one that failed', async (
   shared.read = async () => await new Promise(() => {})
   behave({ kind: 'granted' })
   await time.advance(600)
-  t.match(await plain, { kind: 'token', session: { record: { gen: 1 } } })
-  t.match(await forced, { kind: 'token', session: { record: { gen: 2 } } })
+  t.match(await plain, GEN_1)
+  t.match(await forced, GEN_2)
   t.equal(presentations.length, 2)
 })
 
 t.test('after a refusal, newer tokens that have expired meanwhile are not used', async (t) => {
   const { time, request, replica, key } = await oneSession(t)
   await replica.tokens.stop()
-  t.match(await request(replica, key, 1), { kind: 'token', session: { record: { gen: 2 } } })
-  t.match(await request(replica, key, 1), { kind: 'token', session: { record: { gen: 2 } } })
+  t.match(await request(replica, key, 1), GEN_2)
+  t.match(await request(replica, key, 1), GEN_2)
   await time.advance(400_000)
   t.match(await request(replica, key, 1), { kind: 'token', session: { record: { gen: 3 } } })
 })
@@ -244,7 +203,7 @@ t.test(
     t.equal(isOver, false)
     await time.advance(252)
     t.equal(isOver, true)
-    t.match(await second, { kind: 'token', session: { record: { gen: 2 } } })
-    t.match(await first, { kind: 'token', session: { record: { gen: 2 } } })
+    t.match(await second, GEN_2)
+    t.match(await first, GEN_2)
   },
 )

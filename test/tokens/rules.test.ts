@@ -6,32 +6,23 @@ import { dueAt, judge, leaseMs, mayPresent, neededAt, resetAfterMs } from '../..
 
 const HOUR = { expiresAt: 3_600_000, lifeSeconds: 3_600 }
 const SHORT = { expiresAt: 6_000, lifeSeconds: 6 }
+const ALWAYS = { expiresAt: 1_000, lifeSeconds: 0 }
 const TIMING = { aheadSeconds: 300, thresholdSeconds: 30 }
 
-t.test('a request refreshes within the threshold, which is at most a third of the lifetime', async (t) => {
-  t.equal(neededAt(HOUR, TIMING), 3_570_000)
-  t.equal(neededAt(SHORT, TIMING), 4_000)
-})
-
-t.test('the background refresh is ahead of expiry, delayed by up to a fifth of that lead time', async (t) => {
-  t.equal(dueAt(HOUR, TIMING, 0), 3_300_000)
-  t.equal(dueAt(HOUR, TIMING, 0.5), 3_330_000)
-  t.equal(dueAt(SHORT, TIMING, 0), 4_000)
+t.test('when a session is due, and how long a lease and a presentation last', async (t) => {
+  const rows: [string, number, number][] = [
+    ['a request refreshes within the threshold', neededAt(HOUR, TIMING), 3_570_000],
+    ['which is at most a third of the lifetime', neededAt(SHORT, TIMING), 4_000],
+    ['the background refresh is ahead of expiry', dueAt(HOUR, TIMING, 0), 3_300_000],
+    ['and delayed by up to a fifth of that lead time', dueAt(HOUR, TIMING, 0.5), 3_330_000],
+    ['also for a short life', dueAt(SHORT, TIMING, 0), 4_000],
+    ['refreshes of a token that is always due have a pause', dueAt(ALWAYS, TIMING, 0.9), 11_000],
+    ['a presentation may have no response for 30 s', resetAfterMs(10_000), 30_000],
+    ['or for three timeouts, if that is longer', resetAfterMs(20_000), 60_000],
+  ]
+  for (const [name, is, expected] of rows) t.equal(is, expected, name)
   t.ok(dueAt(SHORT, TIMING, 0.999) < 4_400)
-})
-
-t.test('background refreshes of a token that is always due have a pause between them', async (t) => {
-  t.equal(dueAt({ expiresAt: 1_000, lifeSeconds: 0 }, TIMING, 0.9), 11_000)
-})
-
-t.test('the lease outlives the token request', async (t) => {
-  t.ok(leaseMs(10_000) >= 13_000)
-})
-
-t.test('a presentation may have no response for 30 s or three timeouts, whichever is longer', async (t) => {
-  t.equal(resetAfterMs(2_000), 30_000)
-  t.equal(resetAfterMs(10_000), 30_000)
-  t.equal(resetAfterMs(20_000), 60_000)
+  t.ok(leaseMs(10_000) >= 13_000, 'the lease outlives the token request')
 })
 
 const LEASE_FACTS = {
@@ -176,25 +167,19 @@ function backOff(leftMs: number, outcome: TokenOutcome = NO, random = 0.5): numb
   return write.kind === 'release' ? write.retryInMs : Number.NaN
 }
 
-t.test('while the access token is valid the back-off is long, but never past its expiry', async (t) => {
-  t.ok(backOff(3_000_000) <= 60_000)
-  t.ok(backOff(3_000_000, NO, 0) >= 45_000)
-  t.ok(backOff(40_000) <= 10_000)
-  t.ok(backOff(2_000) <= 1_000 && backOff(2_000) >= 500)
-})
-
-t.test('after expiry the next attempt follows in one to two seconds', async (t) => {
-  t.equal(backOff(0, NO, 0), 1_000)
-  t.ok(backOff(-100_000, NO, 0.999) < 2_000)
-})
-
-t.test('a failure of this grant only is retried half as often', async (t) => {
-  t.equal(backOff(0, OF_THIS_GRANT, 0), 2_000)
-  t.ok(backOff(0, OF_THIS_GRANT, 0.999) < 4_000, 'and recovery is detected within five seconds')
-})
-
-t.test('a Retry-After is a lower bound', async (t) => {
-  const outcome = { ...NO, retryAfterSeconds: 60 }
-  t.equal(backOff(-1, outcome), 60_000)
-  t.equal(backOff(3_000_000, outcome), 60_000)
-})
+t.test(
+  'the back-off is long while the access token is valid, and one to two seconds after expiry',
+  async (t) => {
+    t.ok(backOff(3_000_000) <= 60_000)
+    t.ok(backOff(3_000_000, NO, 0) >= 45_000)
+    t.ok(backOff(40_000) <= 10_000)
+    t.ok(backOff(2_000) <= 1_000 && backOff(2_000) >= 500, 'never past the expiry')
+    t.equal(backOff(0, NO, 0), 1_000)
+    t.ok(backOff(-100_000, NO, 0.999) < 2_000)
+    t.equal(backOff(0, OF_THIS_GRANT, 0), 2_000, 'a failure of this grant only is retried half as often')
+    t.ok(backOff(0, OF_THIS_GRANT, 0.999) < 4_000, 'and recovery is detected within five seconds')
+    const later = { ...NO, retryAfterSeconds: 60 }
+    for (const leftMs of [-1, 3_000_000])
+      t.equal(backOff(leftMs, later), 60_000, 'a Retry-After is a lower bound')
+  },
+)

@@ -8,22 +8,18 @@ t.test('tokens are refreshed before they expire, once per lifetime over all repl
   const { time, addReplica, addSession, presentations, shared } = createVirtualReplicas(t)
   const replicas = [addReplica(), addReplica(), addReplica()]
   for (let name = 0; name < 12; name += 1) await addSession(replicas[name % 3]!, name)
-  await time.advance(10 * LIFE_SECONDS * 1_000)
+  await time.advance(LIFE_SECONDS * 1_000)
+  const first = presentations.slice(0, 12).map(({ at }) => at)
+  t.ok(
+    Math.max(...first) - Math.min(...first) > 1_000,
+    'sessions that began together are due at different times',
+  )
+  await time.advance(9 * LIFE_SECONDS * 1_000)
   t.ok(presentations.every(({ at, expiresAt }) => at < expiresAt))
   t.equal(new Set(presentations.map(({ token }) => token)).size, presentations.length)
   // Two refreshes are two thirds of a lifetime apart, plus up to a fifteenth.
   t.ok(presentations.length >= 12 * 13 && presentations.length <= 12 * 15, `${presentations.length}`)
   t.equal(await shared.queueLength(), 12)
-})
-
-t.test('sessions that began together are due at different times', async (t) => {
-  const { time, addReplica, addSession, presentations } = createVirtualReplicas(t)
-  const replica = addReplica()
-  for (let name = 0; name < 50; name += 1) await addSession(replica, name)
-  await time.advance(LIFE_SECONDS * 1_000)
-  const spread =
-    Math.max(...presentations.map(({ at }) => at)) - Math.min(...presentations.map(({ at }) => at))
-  t.ok(spread > 2_500, `over ${spread} ms`)
 })
 
 for (const { limit, options } of [
@@ -93,18 +89,6 @@ t.test('another replica takes over the entries that a dead replica had claimed',
   t.ok(presentations[1]!.at >= presentations[0]!.expiresAt - 20_000 / 3)
   t.match(await request(other, key), { kind: 'ended' })
   t.strictSame(other.ended, ['refused'])
-})
-
-t.test('a session survives the death of a replica that claimed it but sent nothing', async (t) => {
-  const { time, addReplica, addSession, crash, presentations, request } = createVirtualReplicas(t)
-  const dies = addReplica()
-  const key = await addSession(dies, 1)
-  await time.advance(30_000)
-  crash(dies)
-  const other = addReplica()
-  await time.advance(40_000)
-  t.equal(presentations.length, 1)
-  t.match(await request(other, key), { kind: 'token' })
 })
 
 t.test(

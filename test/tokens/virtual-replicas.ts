@@ -27,23 +27,17 @@ export type Behaviour =
   | { kind: 'granted'; ms?: number; early?: boolean }
   | { kind: 'refused'; ms?: number }
   /** `timedOut`: no connection was made in time. */
-  | {
-      kind: 'unavailable'
-      ms?: number
-      retryAfterSeconds?: number
-      ofThisGrant?: boolean
-      timedOut?: boolean
-    }
+  | { kind: 'unavailable'; ms?: number; ofThisGrant?: boolean; timedOut?: boolean }
   /** No readable response. `rotates`: the server has used up the refresh token. */
   | { kind: 'in_doubt'; ms?: number; rotates: boolean }
 
-const NOT_SENT_IN_TIME: TokenOutcome = {
+const NO = {
   kind: 'unavailable',
-  reason: 'too late',
+  reason: 'no',
   retryAfterSeconds: null,
-  timedOut: true,
+  timedOut: false,
   ofThisGrant: false,
-}
+} as const
 
 /** One presentation of a refresh token. Instants are in milliseconds of virtual time. */
 export interface Presentation {
@@ -81,8 +75,6 @@ export interface VirtualReplicas {
   readonly presentations: Presentation[]
   /** Refresh tokens that were revoked. */
   readonly revoked: Set<string>
-  /** Token families that ended by a refusal or by the reuse of a refresh token. */
-  readonly endedFamilies: Set<number>
   readonly replicas: Replica[]
   /** Starts one more replica. */
   addReplica(random?: () => number, secrets?: string[]): Replica
@@ -94,12 +86,10 @@ export interface VirtualReplicas {
     key: RecordKey,
     refusedGen?: number,
   ): Promise<Access | { kind: 'store_unavailable' }>
-  /** Sets the behaviour of the authorization server, for all replicas or by the id of each. */
-  behave(how: Behaviour | ((by: number) => Behaviour)): void
+  /** Sets the behaviour of the authorization server, for all presentations or for each. */
+  behave(how: Behaviour | (() => Behaviour)): void
   /** Begins or ends an outage of the store. */
   storeDown(down: boolean): void
-  /** The next `times` commands of this name run, and their reply is lost. */
-  loseReply(command: keyof SessionStore, times?: number): void
   /** Ends the process of a replica without a stop. */
   crash(replica: Replica): void
 }
@@ -129,13 +119,11 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
   const endedFamilies = new Set<number>()
   const replicas: Replica[] = []
   let lastToken = 0
-  let behave: (by: number) => Behaviour = () => ({ kind: 'granted' })
+  let behave: () => Behaviour = () => ({ kind: 'granted' })
   let storeIsDown = false
   /** Time of the last change of `storeIsDown`. */
   let storeTurnedAt = Number.NEGATIVE_INFINITY
   const incidentListeners: (() => void)[] = []
-  /** By command: how many of the next calls lose their reply. */
-  const lostReplies = new Map<string, number>()
 
   function issue(family: number, lifeSeconds = LIFE_SECONDS): GrantedTokens {
     lastToken += 1
@@ -154,11 +142,8 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
   function decide(presented: Presentation, behaviour: Behaviour): TokenOutcome {
     const known = families.get(presented.token)!
     switch (behaviour.kind) {
-      case 'unavailable': {
-        const retryAfterSeconds = behaviour.retryAfterSeconds ?? null
-        const { ofThisGrant = false, timedOut = false } = behaviour
-        return { kind: 'unavailable', reason: 'no', retryAfterSeconds, timedOut, ofThisGrant }
-      }
+      case 'unavailable':
+        return { ...NO, timedOut: behaviour.timedOut === true, ofThisGrant: behaviour.ofThisGrant === true }
       case 'refused':
         endedFamilies.add(known.family)
         return { kind: 'refused', reason: 'invalid_grant' }
@@ -183,14 +168,14 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
   function serverFor(replica: () => Replica): Pick<AuthorizationServer, 'refresh' | 'revoke'> {
     return {
       async refresh(refreshToken, { sendBefore, signal }) {
-        if (clock.monotonic() >= sendBefore) return NOT_SENT_IN_TIME
+        if (clock.monotonic() >= sendBefore) return { ...NO, timedOut: true }
         const token = refreshToken.reveal()
         const { family, expiresAt } = families.get(token)!
         const by = replica().id
         const answeredAt = Number.POSITIVE_INFINITY
         const presented: Presentation = { family, token, at: time.now(), by, expiresAt, answeredAt }
         presentations.push(presented)
-        const behaviour = behave(by)
+        const behaviour = behave()
         const ms = behaviour.ms ?? 0
         const decided = behaviour.kind === 'granted' && behaviour.early ? decide(presented, behaviour) : null
         if (ms > 0) await Promise.race([elapsed(ms), aborted(signal)])
@@ -217,9 +202,6 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
   }
 
   function storeFor(replica: () => Replica): SessionStore {
-    function fail(why: string): never {
-      throw new StoreUnavailable(new Error(why))
-    }
     return new Proxy(shared, {
       get(target, name: keyof SessionStore) {
         if (name === 'health') return health
@@ -228,14 +210,8 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
         return async (...args: never[]) => {
           const { commands, alive } = replica()
           commands.set(name, (commands.get(name) ?? 0) + 1)
-          if (storeIsDown || !alive) return fail('down')
-          const reply = await (target[name] as (...args: never[]) => Promise<unknown>)(...args)
-          const lost = lostReplies.get(name) ?? 0
-          if (lost > 0) {
-            lostReplies.set(name, lost - 1)
-            return fail('the reply was lost')
-          }
-          return reply
+          if (storeIsDown || !alive) throw new StoreUnavailable(new Error('down'))
+          return await (target[name] as (...args: never[]) => Promise<unknown>)(...args)
         }
       },
     })
@@ -300,7 +276,6 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
     shared,
     presentations,
     revoked,
-    endedFamilies,
     replicas,
     addReplica,
     async addSession(replica, name, lifeSeconds = LIFE_SECONDS) {
@@ -328,9 +303,6 @@ export function createVirtualReplicas(t: Teardown, limits: Partial<typeof LIMITS
       storeIsDown = down
       storeTurnedAt = time.now()
       for (const listener of incidentListeners) listener()
-    },
-    loseReply(command, times = 1) {
-      lostReplies.set(command, times)
     },
     crash(replica) {
       replica.alive = false
