@@ -140,10 +140,14 @@ export function jsonScalarAt(
 export function jsonObject(text: string): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(text)
-    if (typeof value === 'object' && value !== null && !Array.isArray(value))
-      return value as Record<string, unknown>
+    return isObject(value) ? value : null
   } catch {
     // A web page, or half of a response.
+    return null
   }
-  return null
+}
+
+/** Whether a value of JSON is an object: no array, and not null. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

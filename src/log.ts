@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { SourceMap } from 'node:module'
 import { type Bindings, type DestinationStream, type Logger as PinoLogger, pino } from 'pino'
 import type { Config } from './config/config.ts'
-import { PATHS } from './paths.ts'
+import { decoded, PATHS } from './paths.ts'
 
 /** A logger of the process; every line has an `event`. */
 export type Logger = PinoLogger
@@ -248,15 +248,7 @@ export function pathOf(url: string): string {
   const end = url.search(/[?#]/)
   const path = end < 0 ? url : url.slice(0, end)
   // The path of the callback ends in the nonce of a sign-in, which the log must not hold. The router decodes paths.
-  const routed = path.includes('%') ? decoded(path) : path
+  const routed = path.includes('%') ? (decoded(path, decodeURI) ?? path) : path
   const holdsNonce = routed.startsWith(CALLBACK_PREFIX) && routed.length > CALLBACK_PREFIX.length
   return holdsNonce ? `${CALLBACK_PREFIX}-` : path.slice(0, MAX_TEXT)
-}
-
-function decoded(path: string): string {
-  try {
-    return decodeURI(path)
-  } catch {
-    return path
-  }
 }

@@ -43,6 +43,15 @@ export function isBelow(pattern: string, path: string): boolean {
   return path.startsWith(`${folderOf(pattern)}/`)
 }
 
+/** A percent-encoded text, decoded; null for one that cannot be decoded. */
+export function decoded(text: string, decode = decodeURIComponent): string | null {
+  try {
+    return decode(text)
+  } catch {
+    return null
+  }
+}
+
 function firstSegment(path: string): string | undefined {
   return path.split('/', 2)[1]
 }

@@ -1,4 +1,5 @@
-import { jsonPointer } from '../json.ts'
+import { isObject, jsonPointer } from '../json.ts'
+import { decoded } from '../paths.ts'
 
 /** Why a JSON schema of an operation is not accepted, and where. */
 interface SchemaFault {
@@ -50,26 +51,24 @@ export function schemaFaults(schema: object): SchemaFault[] {
 }
 
 function keywordFaults(schema: unknown, path: readonly (string | number)[]): SchemaFault[] {
-  if (typeof schema !== 'object' || schema === null || Array.isArray(schema)) return []
+  if (!isObject(schema)) return []
   if (path.length > MAX_SCHEMA_DEPTH) return [{ pointer: jsonPointer(...path), fault: 'is nested too deep' }]
-  const keywords = schema as Record<string, unknown>
-  return Object.entries(keywords).flatMap(([keyword, value]): SchemaFault[] => {
+  return Object.entries(schema).flatMap(([keyword, value]): SchemaFault[] => {
     const here = [...path, keyword]
     const faultHere = (fault: string) => [{ pointer: jsonPointer(...here), fault }]
     const refused = Object.hasOwn(REFUSED_KEYWORDS, keyword) ? REFUSED_KEYWORDS[keyword] : undefined
     if (refused !== undefined) return faultHere(refused)
     if (keyword === 'pattern') {
-      const fault = patternFault(value, keywords.maxLength)
+      const fault = patternFault(value, schema.maxLength)
       return fault === null ? [] : faultHere(fault)
     }
     // Each item is compared with each other.
-    if (keyword === 'uniqueItems' && value === true && !isAtMost(keywords.maxItems, MAX_UNIQUE))
+    if (keyword === 'uniqueItems' && value === true && !isAtMost(schema.maxItems, MAX_UNIQUE))
       return faultHere(`needs maxItems of at most ${MAX_UNIQUE} beside it`)
     if ((keyword === 'enum' || keyword === 'const') && /"\$(?:ref|id)":/.test(JSON.stringify(value)))
       return faultHere('has a value that the OpenAPI document cannot show: $ref or $id')
     if (SCHEMAS_BY_NAME.has(keyword)) {
-      if (typeof value !== 'object' || value === null || Array.isArray(value))
-        return faultHere('must be an object')
+      if (!isObject(value)) return faultHere('must be an object')
       if (Object.hasOwn(value, '$ref') || Object.hasOwn(value, '$id'))
         return faultHere('has a name that the OpenAPI document cannot describe: $ref or $id')
     }
@@ -147,12 +146,7 @@ function collectPositions(schema: unknown, path: readonly string[], positions: M
 /** The JSON pointer in a reference; one that no schema has if it holds none. */
 function pointerOf(reference: unknown): string {
   const text = String(reference)
-  if (!text.startsWith('#')) return text
-  try {
-    return decodeURIComponent(text.slice(1))
-  } catch {
-    return text
-  }
+  return text.startsWith('#') ? (decoded(text.slice(1)) ?? text) : text
 }
 
 /** The schemas that are applied after one is, itself included if they lead back to it. */

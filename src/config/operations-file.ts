@@ -1,4 +1,4 @@
-import { jsonFaults, jsonPointer } from '../json.ts'
+import { isObject, jsonFaults, jsonPointer } from '../json.ts'
 import { ID } from '../paths.ts'
 import { BUILT_IN } from './built-in.ts'
 import { type Kind, quoted, Refused, readText } from './kinds.ts'
@@ -450,8 +450,4 @@ function onlyMembers(value: object, pointer: string, known: readonly string[], r
 
 function repeatedIn(names: readonly string[]): string[] {
   return [...new Set(names.filter((name, index) => names.indexOf(name) !== index))]
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

@@ -1,4 +1,5 @@
 import { isIPv4, isIPv6 } from 'node:net'
+import { decoded } from '../paths.ts'
 import { Secret } from '../secret.ts'
 import { HOST_NAME_PATTERN, type Kind, Refused } from './kinds.ts'
 
@@ -127,22 +128,14 @@ function readDb(text: string): number | Refused {
 
 function readLogin(userinfo: string): RedisLogin | Refused {
   const colon = userinfo.indexOf(':')
-  const username = decode(colon === -1 ? userinfo : userinfo.slice(0, colon))
-  const password = decode(colon === -1 ? '' : userinfo.slice(colon + 1))
+  const username = decoded(colon === -1 ? userinfo : userinfo.slice(0, colon))
+  const password = decoded(colon === -1 ? '' : userinfo.slice(colon + 1))
   if (username === null || password === null) {
     return new Refused('has a user name or password with a % that is not percent-encoding (write %25)')
   }
   // Without a password clients skip AUTH, and the connection would silently be the default user's.
   if (username !== '' && password === '') return new Refused('has a user name without a password')
   return { username: username || null, password: password === '' ? null : new Secret(password) }
-}
-
-function decode(text: string): string | null {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return null
-  }
 }
 
 function readHosts(text: string, defaultPort: number): RedisAddress[] | Refused {

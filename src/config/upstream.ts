@@ -1,4 +1,4 @@
-import { jsonFaults } from '../json.ts'
+import { jsonFaults, jsonObject } from '../json.ts'
 import { Secret } from '../secret.ts'
 import { type Kind, listOf, quoted, Refused } from './kinds.ts'
 
@@ -22,7 +22,7 @@ const OWN_NAME =
 export const FIXED_HEADERS: Kind<readonly FixedHeader[]> = {
   accepts: ACCEPTS,
   read(text) {
-    const fields = parseObject(text)
+    const fields = jsonObject(text)
     if (fields === null) return new Refused(`must be ${ACCEPTS}`)
     const names = Object.keys(fields)
     const lower = names.map((name) => name.toLowerCase())
@@ -47,16 +47,6 @@ function faultOf(name: string, value: unknown): string[] {
   if (OWN_NAME.test(name)) return [`must not set ${name}`]
   if (typeof value === 'string' && VALUE.test(value)) return []
   return [`must give ${name} 1 to 4096 characters of visible ASCII, with blanks only inside`]
-}
-
-function parseObject(text: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    const isObject = typeof value === 'object' && value !== null && !Array.isArray(value)
-    return isObject ? (value as Record<string, unknown>) : null
-  } catch {
-    return null
-  }
 }
 
 /** A further shape of the invalid-token response: this text or number at this place of the body. */

@@ -4,7 +4,7 @@ import fastifyPlugin from 'fastify-plugin'
 import type { Config } from '../config/config.ts'
 import { type Problem, problem } from '../errors.ts'
 import { type Logger, messageOf, pathOf } from '../log.ts'
-import { DATA, isBelow, PATHS } from '../paths.ts'
+import { DATA, decoded, isBelow, PATHS } from '../paths.ts'
 import { MAX_TARGET_LENGTH } from './client-errors.ts'
 import { closeSlowly, trackConnections } from './connections.ts'
 import { addSecurityHeaders } from './headers.ts'
@@ -257,11 +257,7 @@ function methodNotAllowed(allow: string): Problem {
  */
 function decodedPath(url: string): string {
   const path = url.split('?', 1)[0]!
-  try {
-    return decodeURI(path)
-  } catch {
-    return path
-  }
+  return decoded(path, decodeURI) ?? path
 }
 
 /** `/flux/` and `/flux/DEMO/` match their routes with an empty parameter. */

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs'
 import type { Config } from '../config/config.ts'
 import { pathOfOperation } from '../config/operation.ts'
-import { jsonObject } from '../json.ts'
+import { isObject, jsonObject } from '../json.ts'
+import { asciiJson } from '../operator/in-ascii.ts'
 import type { Secret } from '../secret.ts'
 import type { Operator } from './operator.ts'
 import type { Platform } from './platform.ts'
@@ -85,8 +86,8 @@ export function readRestoreFile(path: string): Members | string {
 }
 
 function membersIn(value: unknown): Members | null {
-  if (typeof value !== 'object' || value === null) return null
-  const { name, description, code, parentInfrastructureID: parent } = value as Record<string, unknown>
+  if (!isObject(value)) return null
+  const { name, description, code, parentInfrastructureID: parent } = value
   const areTexts = [name, description, code].every((text) => typeof text === 'string' || text === null)
   const isParent = parent === null || parent === '' || Number.isSafeInteger(parent)
   if (!areTexts || !isParent) return null
@@ -216,12 +217,4 @@ export function createSiteTest({
       )
     },
   }
-}
-
-/** JSON that can be sent as it is printed: a character outside ASCII as its escape. */
-function asciiJson(value: object): string {
-  return JSON.stringify(value).replace(
-    /[^\x20-\x7e]/g,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  )
 }

@@ -1,4 +1,4 @@
-import { DATA, folderOf, isOwnPath } from '../paths.ts'
+import { DATA, decoded, folderOf, isOwnPath } from '../paths.ts'
 
 /** Bytes. A longer address would not fit the login cookie. */
 const MAX_BYTES = 512
@@ -14,8 +14,8 @@ export function localPath(given: string, publicUrl: string): string | null {
   const url = URL.canParse(given, publicUrl) ? new URL(given, publicUrl) : null
   if (url === null || url.origin !== new URL(publicUrl).origin) return null
   const path = url.pathname + url.search + url.hash
-  const decoded = decode(url.pathname)
-  if (decoded === null || /^\/[/\\]/.test(decoded) || isOwn(decoded.toLowerCase())) return null
+  const plain = decoded(url.pathname)
+  if (plain === null || /^\/[/\\]/.test(plain) || isOwn(plain.toLowerCase())) return null
   return Buffer.byteLength(path) > MAX_BYTES ? null : path
 }
 
@@ -37,12 +37,4 @@ export function returnLocation(returnTo: string, loginError?: string): string {
 function splitOnce(text: string, mark: string): [string, string?] {
   const at = text.indexOf(mark)
   return at < 0 ? [text] : [text.slice(0, at), text.slice(at + 1)]
-}
-
-function decode(path: string): string | null {
-  try {
-    return decodeURIComponent(path)
-  } catch {
-    return null
-  }
 }

@@ -5,6 +5,7 @@ import type { Config } from '../config/config.ts'
 import { type EgressProxy, proxyFor } from '../config/egress.ts'
 import { copyFault } from '../config/secrets.ts'
 import { EgressFailure, throughProxy } from '../egress.ts'
+import { jsonObject } from '../json.ts'
 import { createAuthorizationServer } from '../oauth/client.ts'
 import { DATA, folderOf, PATHS } from '../paths.ts'
 import { Secret } from '../secret.ts'
@@ -322,14 +323,8 @@ export async function checkPublicOrigin({
 
 /** Whether a response has the form that only this server gives it. */
 function isOurs({ body, contentType }: Response): boolean {
-  let value: { authenticated?: unknown; code?: unknown; requestId?: unknown }
-  try {
-    value = JSON.parse(body)
-  } catch {
-    return false
-  }
-  if (typeof value !== 'object' || value === null) return false
-  if (contentType.startsWith('application/problem+json'))
-    return typeof value.code === 'string' && typeof value.requestId === 'string'
-  return typeof value.authenticated === 'boolean'
+  const { authenticated, code, requestId } = jsonObject(body) ?? {}
+  return contentType.startsWith('application/problem+json')
+    ? typeof code === 'string' && typeof requestId === 'string'
+    : typeof authenticated === 'boolean'
 }

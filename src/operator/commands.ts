@@ -2,6 +2,7 @@ import { createKeyring } from '../keyring.ts'
 import type { RecordKey, SessionRecord } from '../store/store.ts'
 import type { Command, CommandOptions, Terminal } from './cli.ts'
 import { endAll, endOne, endUser } from './end.ts'
+import { asciiJson } from './in-ascii.ts'
 import { reseal, type SealOptions, sealOf } from './reseal.ts'
 import { batches, distinct } from './scan.ts'
 import { reportUser, sessionsOf } from './user.ts'
@@ -43,7 +44,7 @@ async function list({ store, terminal }: CommandOptions, json: boolean): Promise
     for (const [at, record] of (await Promise.all(keys.map(store.read))).entries()) {
       if (record === null) continue
       const session = describeSession(keys[at]!, record)
-      await terminal.print(json ? toJson(session) : toLine(session))
+      await terminal.print(json ? asciiJson(session) : toLine(session))
     }
   }
   return true
@@ -57,7 +58,7 @@ async function listUser(
   const found = { sessions: 0, unreadable: 0 }
   for await (const { key, record } of sessionsOf(user, options, found)) {
     const session = describeSession(key, record)
-    await terminal.print(json ? toJson(session) : toLine(session))
+    await terminal.print(json ? asciiJson(session) : toLine(session))
   }
   return reportUser(terminal, user, found)
 }
@@ -80,14 +81,6 @@ type Description = ReturnType<typeof describeSession>
 
 function toLine({ id, createdAt, lastSeenAt, idleExpiresAt, flow, generation, client }: Description): string {
   return [id, createdAt, lastSeenAt, idleExpiresAt, flow, generation, client].join('  ')
-}
-
-/** In ASCII, so that the terminal replaces nothing. */
-function toJson(session: Description): string {
-  return JSON.stringify(session).replace(
-    /[^\x20-\x7e]/g,
-    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  )
 }
 
 function iso(epochMs: number): string {

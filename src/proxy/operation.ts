@@ -14,6 +14,7 @@ import {
 } from '../config/operation.ts'
 import { problem } from '../errors.ts'
 import { parameterAt, toProblem } from '../http/problems.ts'
+import { isObject } from '../json.ts'
 import { ID } from '../paths.ts'
 import { acceptedFormat, MEDIA_TYPE, namedFormat } from './formats.ts'
 import {
@@ -228,9 +229,8 @@ function compileBody(
   let validate: ValidateFunction | null = null
 
   return (given: unknown, ofPath: Values): { body: object; wac: string | null } => {
-    if (typeof given !== 'object' || given === null || Array.isArray(given))
-      throw problem('invalid_request', 'The body must be a JSON object.')
-    const members = Object.entries(given as Record<string, unknown>)
+    if (!isObject(given)) throw problem('invalid_request', 'The body must be a JSON object.')
+    const members = Object.entries(given)
     const wac = account === 'body' ? wacIn(members, accounts) : null
     const values = wac === null ? ofPath : { ...ofPath, wac }
     const resolve = (source: Filled) => ('from' in source ? values[source.from] : source.value)

@@ -1,6 +1,7 @@
 import { realpath, stat } from 'node:fs/promises'
 import { join, sep } from 'node:path'
 import { START_PAGE } from '../config/kinds.ts'
+import { decoded } from '../paths.ts'
 
 export interface StaticFile {
   /** Path below the served folder, decoded, with `/` between segments. */
@@ -20,20 +21,11 @@ export function decodePath(target: string): string | null {
   const segments: string[] = []
   for (const segment of encoded.slice(1).split('/')) {
     const wellKnown = segments.length === 0 && segment === '.well-known'
-    const decoded = wellKnown ? segment : decodeSegment(segment)
-    if (decoded === null) return null
-    segments.push(decoded)
+    const name = wellKnown ? segment : decoded(segment)
+    if (name === null || (!wellKnown && /^\.|[/\\\x00-\x1f\x7f]/.test(name))) return null
+    segments.push(name)
   }
   return `/${segments.join('/')}`
-}
-
-function decodeSegment(segment: string): string | null {
-  try {
-    const decoded = decodeURIComponent(segment)
-    return /^\.|[/\\\x00-\x1f\x7f]/.test(decoded) ? null : decoded
-  } catch {
-    return null
-  }
 }
 
 /**
