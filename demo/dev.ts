@@ -57,13 +57,17 @@ async function run(): Promise<void> {
   let sandbox: ChildProcess | null = null
   let isSandboxOld = true
   let running: Running | null = null
+  /** The folder whose browser client is that of the sources. */
+  let client: string | null = null
 
   for (let round = 0; !ending; round += 1) {
     const dist = FOLDERS[round % 2]!
     isSandboxOld ||= changed.has('sandbox')
+    if (changed.has('client')) client = null
     // Before the build: what changes while it runs may not be in it, and is built next.
     changed.clear()
-    const isBuilt = await build(dist)
+    const isBuilt = await build(dist, client)
+    if (isBuilt) client = dist
     if (isBuilt && isSandboxOld) {
       if (sandbox !== null) await stop(sandbox)
       isSandboxOld = false
@@ -99,8 +103,10 @@ function readEnv(): Env {
 }
 
 /** What is wrong with the sources is printed. */
-async function build(dist: string): Promise<boolean> {
-  const child = start([join(ROOT, 'scripts/build.mjs'), '--to', dist], process.env)
+async function build(dist: string, client: string | null): Promise<boolean> {
+  // After a failed start the same folder is built again.
+  const reused = client === null || client === dist ? [] : ['--client', client]
+  const child = start([join(ROOT, 'scripts/build.mjs'), '--to', dist, ...reused], process.env)
   const [code] = await once(child, 'exit')
   return code === 0
 }

@@ -1,7 +1,8 @@
 // Makes dist/ with esbuild: one bundle for each program of the server, with chunks that they share or load late, the
 // demo page's script and the browser client. `npm run typecheck` checks the types. With --if-possible it is the
 // `prepare` step: an install without development packages keeps the dist/ that it has, and fails if that was made from other sources.
-// --to FOLDER is for `npm run dev`: the server, the sandbox and the page, in another folder than dist/.
+// --to FOLDER is for `npm run dev`: the server, the sandbox and the page, in another folder than dist/, with their packages
+// where they are. --client FOLDER takes the browser client of another build.
 import { spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
@@ -20,19 +21,24 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 
 const { values: options } = parseArgs({
-  options: { 'if-possible': { type: 'boolean' }, to: { type: 'string', default: 'dist' } },
+  options: {
+    'if-possible': { type: 'boolean' },
+    to: { type: 'string', default: 'dist' },
+    client: { type: 'string' },
+  },
 })
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const lua = join(root, 'src/store/redis/lua')
 const page = join(root, 'demo/page')
 const dist = join(root, options.to)
+const isForDev = options.to !== 'dist'
 /** Tells from which sources dist/ was built. */
 const sources = join(dist, 'sources.txt')
 /** Program below dist/ to its source. */
 const programs = {
   main: 'src/main.ts',
   'sandbox/main': 'sandbox/main.ts',
-  ...(options.to === 'dist' && {
+  ...(!isForDev && {
     sessions: 'src/sessions.ts',
     doctor: 'src/doctor.ts',
     demo: 'demo/main.ts',
@@ -53,8 +59,6 @@ if (esbuild === null) {
   process.exit(0)
 }
 
-// An import would first search all of it for its exports, which takes longer than the rest of the build.
-const typescript = createRequire(import.meta.url)('typescript')
 rmSync(dist, { recursive: true, force: true })
 const { metafile } = await build({
   absWorkingDir: root,
@@ -76,7 +80,8 @@ const { metafile } = await build({
   legalComments: 'none',
   logLevel: 'warning',
   metafile: true,
-  plugins: [{ name: 'packages', setup: adaptPackages }],
+  // To bundle them at each change would take longer than to load them.
+  ...(isForDev ? { packages: 'external' } : { plugins: [{ name: 'packages', setup: adaptPackages }] }),
 })
 
 const browser = { format: 'esm', target: 'es2022', logLevel: 'warning' }
@@ -86,17 +91,8 @@ await build({
   bundle: true,
   outdir: join(dist, 'demo'),
 })
-// A package for pages: `npm pack ./dist/client`. The server sends its first module too.
-const client = ['bff-client', 'react', 'vue']
-await build({
-  ...browser,
-  entryPoints: client.map((name) => join(root, `client/${name}.ts`)),
-  outdir: join(dist, 'client'),
-})
-for (const name of client) writeFileSync(join(dist, `client/${name}.d.ts`), declarationsOf(name))
-for (const name of ['package.json', 'README.md'])
-  cpSync(join(root, 'client', name), join(dist, 'client', name))
-cpSync(join(root, 'LICENSE'), join(dist, 'client/LICENSE'))
+if (options.client === undefined) await buildClient()
+else cpSync(join(root, options.client, 'client'), join(dist, 'client'), { recursive: true })
 
 cpSync(lua, join(dist, 'lua'), { recursive: true })
 cpSync(page, join(dist, 'demo'), { recursive: true, filter: (path) => extname(path) !== '.ts' })
@@ -104,10 +100,25 @@ writeFileSync(sources, hashOfSources())
 writeFileSync(join(dist, 'revision.txt'), `${findRevision()}\n`)
 writeFileSync(join(dist, 'licenses.txt'), licenses(Object.keys(metafile.inputs)))
 
-/** The types of a module of the client, which `npm run typecheck` has checked. */
-function declarationsOf(name) {
-  const source = readFileSync(join(root, `client/${name}.ts`), 'utf8')
-  return typescript.transpileDeclaration(source, { fileName: `${name}.ts` }).outputText
+/** A package for pages: `npm pack ./dist/client`. The server sends its first module too. */
+async function buildClient() {
+  const modules = ['bff-client', 'react', 'vue']
+  await build({
+    ...browser,
+    entryPoints: modules.map((name) => join(root, `client/${name}.ts`)),
+    outdir: join(dist, 'client'),
+  })
+  // An import would first search all of it for its exports, which takes longer than the rest of the build.
+  const typescript = createRequire(import.meta.url)('typescript')
+  for (const name of modules) {
+    const source = readFileSync(join(root, `client/${name}.ts`), 'utf8')
+    // `npm run typecheck` has checked the types.
+    const { outputText } = typescript.transpileDeclaration(source, { fileName: `${name}.ts` })
+    writeFileSync(join(dist, `client/${name}.d.ts`), outputText)
+  }
+  for (const name of ['package.json', 'README.md'])
+    cpSync(join(root, 'client', name), join(dist, 'client', name))
+  cpSync(join(root, 'LICENSE'), join(dist, 'client/LICENSE'))
 }
 
 /** esbuild itself prints what is wrong with the sources. */
