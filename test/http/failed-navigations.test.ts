@@ -2,16 +2,13 @@ import t, { type Test } from 'tap'
 import type { Faults } from '../../sandbox/faults.ts'
 import type { Sandbox } from '../../sandbox/sandbox.ts'
 import { PROBLEM_CODES, type ProblemCode, problem } from '../../src/errors.ts'
-import { hooks } from '../../src/http/hooks.ts'
-import { createServer } from '../../src/http/server.ts'
-import { createLog } from '../../src/log.ts'
-import { navigationPage } from '../../src/login/pages.ts'
 import { StoreUnavailable } from '../../src/store/store.ts'
-import { configOf } from '../config/environment.ts'
 import { type Answer, type Browser, createBrowser } from '../helpers/browser.ts'
 import { signInExpired } from '../helpers/replicas.ts'
-import { signedIn } from '../helpers/shared.ts'
+import { shared, signedIn } from '../helpers/shared.ts'
 import { CLIENT, signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { withHooks } from './hooks-server.ts'
+import { ask, field, OWN } from './wire.ts'
 
 /** A navigation that fails, and its page. */
 interface Row {
@@ -22,7 +19,9 @@ interface Row {
   /** By default a link to the start. */
   link?: { href: string; words: string }
   open: (browser: Browser) => Promise<Answer>
-  /** Faults of the sandbox during the navigation. */
+  /** The same call by a script of the page, which gets a problem. */
+  ask?: (browser: Browser) => Promise<Answer>
+  /** Faults of the sandbox meanwhile. */
   faults?: Partial<Faults>
 }
 
@@ -46,9 +45,13 @@ const to =
   (browser) =>
     browser.navigate(target, options)
 
-const resource = (status: number, type = 'text/html'): Partial<Faults> => ({
-  resource: { mode: 'status', status, headers: { 'content-type': type }, body: `<h1>${PLANTED}</h1>` },
+const row = (status: number, code: ProblemCode, open: Row['open'], more: Partial<Row> = {}): Row => ({
+  ...{ status, code, open, ...more },
 })
+
+/** A call of data: a navigation to it gets a page, and a script a problem. */
+const data = (status: number, code: ProblemCode, ...call: Parameters<typeof to>): Row =>
+  row(status, code, to(...call), { ask: (browser) => browser.fetch(...call) })
 
 function adviceOn(status: number): string {
   if (status >= 500) return 'You do not have to sign in again because of this. Try again in a moment.'
@@ -81,6 +84,21 @@ function isPage(t: Test, page: Answer, row: Omit<Row, 'open'>, secrets: readonly
   t.strictSame(shown, [], 'neither a secret nor text of a request or an upstream')
 }
 
+/** Checks the problem of a row: these members and no others. */
+function isJson(t: Test, { status, headers, json }: Answer, row: Row): void {
+  const { code } = row
+  t.equal(status, row.status)
+  t.match(headers['content-type'], /^application\/problem\+json/)
+  const body = json()
+  t.match(body, { type: /^[a-z]+:\S+$/, title: /./, status, detail: /./, code })
+  t.equal(body.requestId, headers['x-request-id'])
+  const members = ['type', 'title', 'status', 'detail', 'code', 'requestId']
+  const ofLogin = ['loginUrl', ...('reason' in body ? ['reason'] : [])]
+  t.strictSame(Object.keys(body), code === 'login_required' ? [...members, ...ofLogin] : members)
+  if (status === 401) t.match(headers['www-authenticate'], /^Session /)
+  if (status === 503 || status === 429) t.match(headers['retry-after'], /^[1-9]\d*$/)
+}
+
 /** Every credential that these browsers and the platform have exchanged. */
 function secretsOf(sandbox: Sandbox, browsers: Browser[]): string[] {
   const cookies = browsers.flatMap((browser) => [...browser.cookies.values()].map(({ value }) => value))
@@ -106,16 +124,13 @@ async function check(
       const cookies = secretsOf(sandbox, [browser])
       const page = await row.open(browser)
       isPage(t, page, row, [...cookies, ...secretsOf(sandbox, [browser])])
+      if (row.ask !== undefined) isJson(t, await row.ask(browser), row)
     })
     sandbox.faults.set(before)
   }
 }
 
 const NOT_COMPLETED = 'The sign-in could not be completed. Try again in a moment.'
-
-const row = (status: number, code: ProblemCode, open: Row['open'], more: Partial<Row> = {}): Row => ({
-  ...{ status, code, open, ...more },
-})
 
 t.test('a failed sign-in gets a page with its status, what to do and the request id', async (t) => {
   const { sandbox, bff, browser } = await signedIn()
@@ -163,56 +178,93 @@ t.test('a failed sign-in gets a page with its status, what to do and the request
   t.equal((await browser.fetch('/flux/a')).status, 200, 'the session before lives on')
 })
 
-t.test(
-  'a navigation to data that fails gets a page with its status, what to do and the request id',
-  async (t) => {
-    const { sandbox, bff, browser } = await signedIn({ WAC_ALLOWED: 'DEMO' })
-    const signedOut = bff.browser()
-    await signIn(signedOut, sandbox)
-    const left = [...signedOut.cookies]
-    await signedOut.fetch('/auth/logout', { method: 'POST' })
-    for (const [name, cookie] of left) signedOut.cookies.set(name, cookie)
+t.test('a call of data that fails gets a page in a navigation, and a problem in a script', async (t) => {
+  const { sandbox, bff, browser } = await signedIn({ WAC_ALLOWED: 'DEMO' })
+  const signedOut = bff.browser()
+  await signIn(signedOut, sandbox)
+  const left = [...signedOut.cookies]
+  await signedOut.fetch('/auth/logout', { method: 'POST' })
+  for (const [name, cookie] of left) signedOut.cookies.set(name, cookie)
 
-    const flux = `/flux/a?${PLANTED}=${PLANTED}`
-    const link = { href: '/auth/login', words: 'Sign in' }
-    const upstreamError = (status: number) =>
-      row(status, 'upstream_error', to(flux), { faults: resource(status) })
-    await check(
-      t,
-      [
-        row(400, 'invalid_request', to(`/flux/a?format=${PLANTED}`)),
-        row(400, 'invalid_request', to('/flux/%ff')),
-        row(401, 'login_required', () => bff.browser().navigate(flux), {
-          ...{ link, text: 'Sign in, then open this address again.' },
-        }),
-        row(401, 'login_required', () => signedOut.navigate(flux), {
-          ...{ link, text: 'The session was ended by signing out.' },
-        }),
-        row(403, 'cross_origin', to(flux, { headers: { origin: `https://${PLANTED}.example` } })),
-        row(403, 'wac_not_allowed', to(`/flux/${PLANTED}/a`)),
-        row(403, 'upstream_refused', to(flux), { faults: resource(401) }),
-        row(404, 'not_found', to(`/flux/a/b/${PLANTED}`)),
-        row(405, 'method_not_allowed', to(flux, { method: 'POST' })),
-        row(406, 'not_acceptable', to(flux, { headers: { accept: 'image/png' } })),
-        row(414, 'uri_too_long', to(`/flux/${PLANTED.repeat(2_000)}`)),
-        ...[404, 409, 500].map(upstreamError),
-        row(502, 'upstream_unavailable', to(flux), { faults: resource(200) }),
-        row(502, 'upstream_unavailable', to(flux), { faults: { resource: { mode: 'drop' } } }),
-      ],
-      { sandbox, browser },
-    )
+  const flux = `/flux/a?${PLANTED}=${PLANTED}`
+  const link = { href: '/auth/login', words: 'Sign in' }
+  const fails = (status: number, code: ProblemCode, resource: Partial<Faults>['resource']) => ({
+    ...data(status, code, flux),
+    ...{ faults: { resource } as Partial<Faults> },
+  })
+  const says = (status: number) => {
+    const headers = { 'content-type': 'text/html', 'retry-after': '9' }
+    return { mode: 'status', status, headers, body: `<h1>${PLANTED}</h1>` } as const
+  }
+  await check(
+    t,
+    [
+      data(400, 'invalid_request', `/flux/a?format=${PLANTED}`),
+      data(400, 'invalid_request', `/flux/DEMO/a?format=<b>${PLANTED}`),
+      data(400, 'invalid_request', '/flux/%ff'),
+      // Refused before their routes: by the router, and by the first hook.
+      data(400, 'invalid_request', `/flux/%zz?${PLANTED}`),
+      data(400, 'invalid_request', `/flux/${PLANTED.repeat(800)}`),
+      row(401, 'login_required', () => bff.browser().navigate(flux), {
+        ...{ link, text: 'Sign in, then open this address again.' },
+        ask: () => bff.browser().fetch(flux),
+      }),
+      // The router decodes the path.
+      row(401, 'login_required', () => bff.browser().navigate(`/%66lux/${PLANTED}`), {
+        ...{ link, text: 'Sign in, then open this address again.' },
+      }),
+      row(401, 'login_required', () => signedOut.navigate(flux), {
+        ...{ link, text: 'The session was ended by signing out.' },
+        ask: () => signedOut.fetch(flux),
+      }),
+      data(403, 'cross_origin', flux, { headers: { origin: `https://${PLANTED}.example` } }),
+      data(403, 'wac_not_allowed', `/flux/${PLANTED}/a`),
+      fails(403, 'upstream_refused', says(401)),
+      data(404, 'not_found', `/flux/a/b/${PLANTED}`),
+      data(404, 'not_found', `/flux/?${PLANTED}`),
+      data(405, 'method_not_allowed', flux, { method: 'POST' }),
+      data(406, 'not_acceptable', flux, { headers: { accept: 'image/png' } }),
+      data(414, 'uri_too_long', `/flux/${PLANTED.repeat(2_000)}`),
+      data(414, 'uri_too_long', `/flux/a?x=${PLANTED.repeat(2_000)}`),
+      ...[404, 409, 500, 503].map((status) => fails(status, 'upstream_error', says(status))),
+      fails(502, 'upstream_unavailable', says(200)),
+      fails(502, 'upstream_unavailable', { mode: 'drop' }),
+    ],
+    { sandbox, browser },
+  )
 
-    const hurried = await signedIn({ UPSTREAM_TIMEOUT_MS: '300' })
-    const hang = { faults: { resource: { mode: 'hang' } } } as const
-    await check(t, [row(504, 'upstream_timeout', to(flux), hang)], hurried)
+  const hurried = await signedIn({ UPSTREAM_TIMEOUT_MS: '300' })
+  await check(t, [fails(504, 'upstream_timeout', { mode: 'hang' })], hurried)
 
-    const own = await startSandbox(t)
-    const expired = await signInExpired(await startBff(t, own), own)
-    const faults = { tokenEndpoint: { mode: 'status', status: 503, body: PLANTED } } as const
-    const unavailable = row(503, 'authorization_server_unavailable', to(flux), { faults })
-    await check(t, [unavailable], { sandbox: own, browser: expired })
-  },
-)
+  const own = await startSandbox(t)
+  const expired = await signInExpired(await startBff(t, own), own)
+  const faults = { tokenEndpoint: { mode: 'status', status: 503, body: PLANTED } } as const
+  const unavailable = { ...data(503, 'authorization_server_unavailable', flux), faults }
+  await check(t, [unavailable], { sandbox: own, browser: expired })
+})
+
+t.test('no text of an address reaches a page of /auth, and other paths answer in JSON', async (t) => {
+  const { port } = await shared()
+  const long = PLANTED.repeat(2_000)
+  const navigate = [OWN, ['Sec-Fetch-Mode', 'navigate']] as const
+  for (const [target, status] of [
+    ['/auth/nothing/%zz', 400],
+    ['/auth/callback/%zz?code=c', 400],
+    [`/auth/callback/${NONCE.repeat(100)}?code=c`, 400],
+    [`/auth/nothing?x=${long}`, 414],
+    [`/auth/callback/${NONCE}?code=${long}`, 414],
+    [`/auth/login?returnTo=/${long}`, 414],
+    [`/%61uth/${PLANTED}<script>`, 404],
+    [`/%61uth/login?flow=${PLANTED}`, 400],
+  ] as const) {
+    const page = await ask(port, { target, headers: navigate })
+    const what = target.slice(0, 40)
+    t.strictSame([page.status, field(page, 'content-type')], [status, 'text/html; charset=utf-8'], what)
+    t.notMatch(page.body, /planted|<script/, what)
+  }
+  for (const target of ['/site/1', '/auth/session', '/auth/logout'])
+    t.match(field(await ask(port, { target, headers: navigate }), 'content-type'), /json/, target)
+})
 
 t.test('too many sign-ins get a page', async (t) => {
   const sandbox = await startSandbox(t)
@@ -231,16 +283,8 @@ t.test('an unexpected error, and a store that is down, get a page without their 
     [cause, 'internal_error', 500],
     [new StoreUnavailable(cause), 'store_unavailable', 503],
   ] as const) {
-    const server = createServer(configOf({ PUBLIC_URL: 'http://localhost:3000' }), createLog('silent'))
-    await server.register(hooks, {
-      ...{ secure: false, hasOperations: false, accessLog: 'off', log: createLog('silent') },
-      observe() {},
-      sessionOf: () => null,
-      fallback: () => Promise.reject(error),
-      navigationPage,
-    })
-    t.teardown(() => server.close())
-    const url = await server.listen({ host: '127.0.0.1', port: 0 })
+    const { listen } = await withHooks(t, () => Promise.reject(error))
+    const url = await listen()
     isPage(t, await createBrowser(url).navigate('/flux/a'), { code, status })
   }
 })

@@ -1,53 +1,6 @@
 import t from 'tap'
 import { shared } from '../helpers/shared.ts'
-import { ask, field, OWN, problemOf } from './wire.ts'
-
-const NAVIGATE = [
-  ['Sec-Fetch-Mode', 'navigate'],
-  ['Sec-Fetch-Site', 'none'],
-  ['Accept', 'text/html'],
-] as const
-
-t.test(
-  'a failed navigation gets a page of fixed text and any other request JSON, wherever it is refused',
-  async (t) => {
-    const { port } = await shared()
-    const long = 'c'.repeat(9_000)
-    for (const [target, status] of [
-      ['/flux/a', 401],
-      ['/flux/DEMO/a?format=<b>', 400],
-      ['/flux/', 404],
-      ['/flux/a/b/c', 404],
-      ['/auth/planted<script>', 404],
-      // Refused before their routes: by the router, and by the first hook.
-      ['/flux/%zz', 400],
-      ['/auth/nothing/%zz', 400],
-      ['/auth/callback/%zz?code=c', 400],
-      [`/flux/${'a'.repeat(5_000)}`, 400],
-      [`/auth/callback/${'n'.repeat(5_000)}?code=c`, 400],
-      [`/flux/a?planted=${long}`, 414],
-      [`/auth/nothing?planted=${long}`, 414],
-      [`/auth/callback/${'n'.repeat(43)}?code=${long}`, 414],
-      [`/auth/login?returnTo=/${long}`, 414],
-      // The router decodes the path.
-      ['/%66lux/a', 401],
-      ['/%61uth/nothing', 404],
-      ['/%61uth/login?flow=none', 400],
-    ] as const) {
-      const what = target.slice(0, 40)
-      const page = await ask(port, { target, headers: NAVIGATE })
-      t.strictSame([page.status, field(page, 'content-type')], [status, 'text/html; charset=utf-8'], what)
-      t.notMatch(page.body, /planted|<b>|<script/, `${what}: no text of the request`)
-      t.match(page.body, status === 401 ? 'href="/auth/login">Sign in</a>' : 'href="/"', what)
-      const problem = await ask(port, { target, headers: [OWN, ['Sec-Fetch-Mode', 'cors']] })
-      t.match(field(problem, 'content-type'), /^application\/problem\+json/, what)
-    }
-    for (const target of ['/site/1', '/auth/session', '/auth/logout']) {
-      const answer = await ask(port, { target, headers: NAVIGATE })
-      t.match(field(answer, 'content-type'), /json/, `${target} answers in JSON`)
-    }
-  },
-)
+import { ask, problemOf } from './wire.ts'
 
 t.test('cross_origin names the origin that asked and PUBLIC_URL, in detail and log', async (t) => {
   const { bff, port } = await shared({ OAUTH_FLOWS: 'code,password' })

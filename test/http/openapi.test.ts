@@ -1,13 +1,10 @@
 import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { problem } from '../../src/errors.ts'
-import { hooks } from '../../src/http/hooks.ts'
 import { openApi, parameters } from '../../src/http/openapi.ts'
-import { createServer } from '../../src/http/server.ts'
-import { createLog } from '../../src/log.ts'
-import { configOf } from '../config/environment.ts'
 import { shared } from '../helpers/shared.ts'
 import type { Bff } from '../helpers/system.ts'
+import { withHooks } from './hooks-server.ts'
 
 interface Document {
   info: { version: string }
@@ -76,15 +73,7 @@ t.test('405 allows exactly the methods that OpenAPI lists for a path', async (t)
 })
 
 t.test('a route is declared once: its description and the 405 of other methods follow', async (t) => {
-  const server = createServer(configOf({}), createLog('silent'))
-  t.teardown(() => server.close())
-  await server.register(hooks, {
-    ...{ secure: false, hasOperations: false, accessLog: 'off', log: createLog('silent') },
-    observe() {},
-    sessionOf: () => null,
-    fallback: () => Promise.reject(problem('not_found')),
-    navigationPage: () => () => null,
-  })
+  const { server } = await withHooks(t, () => Promise.reject(problem('not_found')))
   await server.register(openApi, { publicUrl: 'http://localhost', sessionCookie: 'session' })
   const schema = { operationId: 'more', summary: 'One more', params: parameters({ id: { type: 'string' } }) }
   server.patch('/more/:id', { schema }, (_request, reply) => reply.code(204).send())
