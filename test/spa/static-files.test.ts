@@ -1,200 +1,354 @@
-import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs'
+import { once } from 'node:events'
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { connect, type Socket } from 'node:net'
 import { dirname, join } from 'node:path'
-import fastify, { type FastifyInstance, type LightMyRequestResponse } from 'fastify'
-import t, { type Test } from 'tap'
-import { Problem } from '../../src/errors.ts'
+import { brotliCompressSync, brotliDecompressSync, gunzipSync, gzipSync } from 'node:zlib'
+import fastify from 'fastify'
+import t from 'tap'
+import { request } from 'undici'
 import { cacheControlFor } from '../../src/spa/files.ts'
 import { addStaticFiles } from '../../src/spa/routes.ts'
+import { warningsOf } from '../config/environment.ts'
+import { requireDocumented } from '../helpers/documented.ts'
+import { portOfUrl } from '../helpers/ports.ts'
+import { shared } from '../helpers/shared.ts'
+import { type Bff, startBff, startSandbox } from '../helpers/system.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
+import { ask, field, problemOf } from '../http/wire.ts'
 
-const PAGE = '<!doctype html><title>start</title>'
-const SCRIPT = 'console.log(1)'
+const PAGE = `<!doctype html><title>start</title>${'<p>page</p>'.repeat(50)}`
+const SCRIPT = `console.log(1) //${' padding'.repeat(200)}`
+const STYLE = `p { color: red }${' '.repeat(500)}`
+const PICTURE = '<svg xmlns="http://www.w3.org/2000/svg"/>'
 
-/** A build with plain and hashed files, and with names of the server's own paths. */
-function makeBuild(): string {
-  const build = makeFolder('build')
-  for (const [path, text] of Object.entries({
-    ...{ 'index.html': PAGE, 'app-3f9c2b1a.js': SCRIPT, 'plain.js': SCRIPT, 'data.bin': '0123456789' },
-    ...{ 'with space.txt': 'spaced', 'docs/index.html': 'docs page', 'empty/.hidden': '' },
-    ...{ 'auth/page.html': 'shadow', 'flux/page.html': 'shadow', 'site/page.html': 'shadow' },
-  })) {
-    mkdirSync(join(build, dirname(path)), { recursive: true })
-    writeFileSync(join(build, path), text)
-  }
-  symlinkSync('plain.js', join(build, 'alias.js'))
-  return build
+const FILES = {
+  '/app.js': { text: SCRIPT, type: 'application/javascript; charset=utf-8' },
+  '/site.css': { text: STYLE, type: 'text/css; charset=utf-8' },
+  '/plain.svg': { text: PICTURE, type: 'image/svg+xml' },
 }
 
-const settingsFor = (dir: string) => ({ dir, csp: {}, permissionsPolicy: null })
-
-async function makeApp(test: Test, dir: string): Promise<FastifyInstance> {
-  const app = fastify({ exposeHeadRoutes: false })
-  test.teardown(() => app.close())
-  app.setNotFoundHandler(await addStaticFiles(app, settingsFor(dir)))
-  app.setErrorHandler((error, _request, reply) => {
-    if (!(error instanceof Problem))
-      return reply.code(500).send({ code: 'not_a_problem', text: String(error) })
-    return reply
-      .code(error.status)
-      .headers(error.headers)
-      .type('application/problem+json')
-      .send(error.body('test'))
-  })
-  app.get('/flux/:id', async () => 'flux')
-  await app.ready()
-  return app
+/** Both compressed forms of the script, one of the page and of the style. */
+const BUILD = {
+  'index.html': PAGE,
+  'index.html.br': brotliCompressSync(PAGE),
+  'app.js': SCRIPT,
+  'app.js.br': brotliCompressSync(SCRIPT),
+  'app.js.gz': gzipSync(SCRIPT),
+  'site.css': STYLE,
+  'site.css.gz': gzipSync(STYLE),
+  'plain.svg': PICTURE,
+  'big.js': Buffer.alloc(32_000_000),
+  ...{ 'with space.txt': 'spaced', 'docs/index.html': 'docs page', 'empty/.hidden': '' },
 }
 
-/** The app that tests share, with its files. */
-let made: Promise<FastifyInstance> | undefined
-const setUp = (): Promise<FastifyInstance> => (made ??= makeApp(t, makeBuild()))
+const STATIC_DIR = makeFolder('build')
+for (const [path, content] of Object.entries(BUILD)) {
+  mkdirSync(dirname(join(STATIC_DIR, path)), { recursive: true })
+  writeFileSync(join(STATIC_DIR, path), content)
+}
+symlinkSync('plain.svg', join(STATIC_DIR, 'alias.svg'))
 
-function code(response: LightMyRequestResponse): string {
-  return `${response.statusCode} ${JSON.parse(response.body).code}`
+const NAVIGATE = { 'sec-fetch-mode': 'navigate' }
+
+async function get(
+  { publicUrl }: Pick<Bff, 'publicUrl'>,
+  path: string,
+  headers: Record<string, string> = {},
+  method: 'GET' | 'HEAD' | 'POST' | 'PUT' = 'GET',
+) {
+  const address = publicUrl.replace('localhost', '127.0.0.1') + path
+  // Unlike `fetch` it leaves a content coding to the caller.
+  const { statusCode: status, headers: fields, body } = await request(address, { method, headers })
+  const bytes = Buffer.from(await body.arrayBuffer())
+  const header = (name: string) => fields[name]?.toString()
+  requireDocumented(portOfUrl(address), { method, target: path, status, header, body: bytes.toString() })
+  return { status, headers: fields, body: bytes }
 }
 
-const HASHED = `app-3f9c2b1a.js static/js/main.3f9c2b1a.chunk.js main.3f9c2b1a.chunk.js.map
-  styles.0123456789abcdef0123.css chunk-KZ3JQ2A7.js assets/index-DiwrgTd4.js assets/vendor-D_x-3fAb.css
-  nested/assets/logo-B1a2C3d4.svg`
+function decoded({ headers, body }: Awaited<ReturnType<typeof get>>): string {
+  const coding = headers['content-encoding']
+  if (coding === 'br') return brotliDecompressSync(body).toString()
+  return (coding === 'gzip' ? gunzipSync(body) : body).toString()
+}
 
-const PLAIN = `index.html main.js my-document.pdf report-20240101.pdf hero-iPhone15.png apple-touch-icon.png
-  polyfill-facedeed.js assets/background.png assets/hero-background.png app-3f9c2b1.js
-  font-v12-latin-regular.woff2 3f9c2b1a`
+t.test('a browser that stops reading a file does not hold its connection for ever', async (t) => {
+  const bff = await startBff(t, await startSandbox(t), { STATIC_DIR })
+  const { server } = bff.app.server
+  t.equal(server.timeout, 3 * (5 * 30_000 + 2 * 10_000 + 15_000), 'no slow call is cut off')
+  server.timeout = 300
+  const reader = connect(portOfUrl(bff.publicUrl), '127.0.0.1').on('error', () => {})
+  const accepted = once(server, 'connection') as Promise<[Socket]>
+  reader.pause()
+  reader.write('GET /big.js HTTP/1.1\r\nHost: localhost\r\n\r\n')
+  const [socket] = await accepted
+  await once(socket, 'close')
+  t.ok(socket.bytesWritten > 0, 'the response had begun')
+  reader.destroy()
+})
 
 t.test(
   'browsers keep a file with a content hash in its name for a year, and ask for any other',
   async (t) => {
-    for (const path of HASHED.split(/\s+/))
+    const hashed = `app-3f9c2b1a.js static/js/main.3f9c2b1a.chunk.js main.3f9c2b1a.chunk.js.map
+    styles.0123456789abcdef0123.css chunk-KZ3JQ2A7.js assets/index-DiwrgTd4.js assets/vendor-D_x-3fAb.css
+    nested/assets/logo-B1a2C3d4.svg`
+    const plain = `index.html main.js my-document.pdf report-20240101.pdf hero-iPhone15.png apple-touch-icon.png
+    polyfill-facedeed.js assets/background.png assets/hero-background.png app-3f9c2b1.js
+    font-v12-latin-regular.woff2 3f9c2b1a`
+    for (const path of hashed.split(/\s+/))
       t.equal(cacheControlFor(path), 'public, max-age=31536000, immutable', path)
-    for (const path of PLAIN.split(/\s+/)) t.equal(cacheControlFor(path), 'no-cache', path)
+    for (const path of plain.split(/\s+/)) t.equal(cacheControlFor(path), 'no-cache', path)
   },
 )
 
-t.test('a file comes with its type, a validator and the security headers of a page', async (t) => {
-  const app = await setUp()
-  const response = await app.inject('/plain.js')
-  t.equal(response.statusCode, 200)
-  t.equal(response.body, SCRIPT)
-  t.match(response.headers['content-type'], /^(text|application)\/javascript/)
-  t.match(response.headers, {
-    'cache-control': 'no-cache',
-    etag: /./,
-    'x-content-type-options': 'nosniff',
-    'referrer-policy': 'no-referrer',
-    'cross-origin-opener-policy': 'same-origin',
-    'cross-origin-resource-policy': 'same-origin',
-    'permissions-policy': /camera=\(\)/,
-  })
-  const policy = String(response.headers['content-security-policy'])
-  t.match(policy, "default-src 'self'")
-  t.match(policy, "script-src 'self';")
-  t.match(policy, "frame-ancestors 'none'")
-  t.notMatch(policy, 'unsafe-eval')
-  t.equal(response.headers['set-cookie'], undefined)
-})
+t.test(
+  'the form of a file that the client prefers is sent, with its type and the headers of a page',
+  async (t) => {
+    const { bff } = await shared({ STATIC_DIR })
+    for (const [path, accepted, coding] of [
+      ['/app.js', 'gzip, deflate, br, zstd', 'br'],
+      ['/app.js', 'BR', 'br'],
+      ['/app.js', 'gzip, br;q=0.9', 'gzip'],
+      ['/app.js', 'gzip;q=0.5, br;q=0.50', 'br'],
+      ['/app.js', 'x-gzip', 'gzip'],
+      ['/app.js', '*', 'br'],
+      ['/app.js', 'br;q=0, *;q=0.1', 'gzip'],
+      ['/app.js', 'br;q=0, gzip;q=0', undefined],
+      ['/app.js', 'identity, gzip;q=0.5', undefined],
+      ['/app.js', 'deflate, zstd', undefined],
+      ['/app.js', 'br;q=x', undefined],
+      ['/app.js', '', undefined],
+      ['/app.js', undefined, undefined],
+      ['/site.css', 'gzip, br', 'gzip'],
+      ['/site.css', 'br', undefined],
+      ['/site.css', 'br, identity;q=0', undefined],
+      ['/plain.svg', 'gzip, br', undefined],
+    ] as const) {
+      const answer = await get(bff, path, accepted === undefined ? {} : { 'accept-encoding': accepted })
+      const what = `${path} with ${accepted}`
+      t.equal(answer.status, 200, what)
+      t.equal(decoded(answer), FILES[path].text, what)
+      const { 'content-length': length, 'content-encoding': sent, ...headers } = answer.headers
+      t.strictSame([Number(length), sent], [answer.body.length, coding], what)
+      const expected = {
+        'content-type': FILES[path].type,
+        'cache-control': 'no-cache',
+        etag: /./,
+        vary: /accept-encoding/i,
+        'x-content-type-options': 'nosniff',
+        'referrer-policy': 'no-referrer',
+        'cross-origin-opener-policy': 'same-origin',
+        'cross-origin-resource-policy': 'same-origin',
+        'permissions-policy': /camera=\(\)/,
+        'content-security-policy': /^default-src 'self'; script-src 'self';.* frame-ancestors 'none'/,
+      }
+      t.match(headers, expected, what)
+      t.notMatch(headers['content-security-policy'], 'unsafe-eval', what)
+      t.notOk('set-cookie' in headers, what)
+    }
+  },
+)
 
-t.test('the root serves the start page, which browsers revalidate on each use', async (t) => {
-  const app = await setUp()
-  for (const url of ['/', '/?login_error=access_denied', '/index.html']) {
-    const response = await app.inject(url)
-    t.equal(response.body, PAGE, url)
-    t.equal(response.headers['content-type'], 'text/html; charset=utf-8', url)
-    t.equal(response.headers['cache-control'], 'no-cache', url)
-  }
-  t.equal((await app.inject('/docs/')).body, 'docs page')
-})
-
-t.test('a navigation to an unknown path gets the start page', async (t) => {
-  const app = await setUp()
-  const navigations = [
-    { 'sec-fetch-mode': 'navigate' },
-    { 'sec-fetch-mode': 'navigate', accept: '*/*' },
-    { accept: 'text/html,application/xhtml+xml' },
-  ]
-  for (const headers of navigations) {
-    for (const url of [
-      '/sites/7',
-      '/empty/',
-      '/empty',
-      '/authors',
-      '/fluxes/1',
-      '/gone.js',
-      '//other.test/x',
-    ]) {
-      const response = await app.inject({ url, headers })
-      t.equal(response.statusCode, 200, url)
-      t.equal(response.body, PAGE, url)
-      t.equal(response.headers['cache-control'], 'no-cache', url)
-      t.match(response.headers.vary, 'sec-fetch-mode', url)
+t.test('each form of a file has its validator, its HEAD and its ranges', async (t) => {
+  const { bff } = await shared({ STATIC_DIR })
+  const tags = new Set<string>()
+  for (const coding of ['br', 'gzip', 'identity']) {
+    const headers = { 'accept-encoding': coding }
+    const whole = await get(bff, '/app.js', headers)
+    const etag = String(whole.headers.etag)
+    tags.add(etag)
+    const head = await get(bff, '/app.js', headers, 'HEAD')
+    t.equal(head.body.length, 0)
+    for (const name of ['content-length', 'content-encoding', 'content-type', 'etag', 'vary'])
+      t.equal(head.headers[name], whole.headers[name], `${coding}: HEAD has the same ${name}`)
+    const fresh = await get(bff, '/app.js', { ...headers, 'if-none-match': etag })
+    t.strictSame([fresh.status, fresh.body.length], [304, 0], coding)
+    t.match(fresh.headers.vary, /accept-encoding/i)
+    const part = await get(bff, '/app.js', { ...headers, range: 'bytes=2-5' })
+    t.equal(part.status, 206, coding)
+    t.same(part.body, whole.body.subarray(2, 6), `${coding}: a range of the form that was chosen`)
+    const unservable = ['bytes=9-2', 'bytes=-0', 'bytes=0-1,4-5', 'lines=1-2', 'bytes=-']
+    for (const range of [`bytes=${whole.body.length}-`, ...unservable]) {
+      const ignored = await get(bff, '/app.js', { ...headers, range })
+      t.same([ignored.status, ignored.body], [200, whole.body], `${coding}: ${range}`)
     }
   }
+  t.equal(tags.size, 3)
+  t.equal((await get(bff, '/app.js', { 'if-match': '"other"' })).status, 400, 'an unsupported precondition')
 })
 
-t.test('an unknown path is 404 for all requests but navigations', async (t) => {
-  const app = await setUp()
-  const requests = [{}, { accept: '*/*' }, { 'sec-fetch-mode': 'cors', accept: 'text/html' }]
-  for (const headers of requests) {
-    t.equal(code(await app.inject({ url: '/gone.js', headers })), '404 not_found')
-  }
-  const post = await app.inject({ method: 'POST', url: '/gone.js', headers: { accept: 'text/html' } })
-  t.equal(code(post), '404 not_found')
-})
-
-t.test('neither files nor the history fallback are served under the own paths', async (t) => {
-  const app = await setUp()
-  const headers = { 'sec-fetch-mode': 'navigate' }
-  const own = ['/auth', '/auth/page.html', '/flux/a/page.html', '/flux', '/site/page.html', '/site/x/y']
-  for (const url of [...own, '/%61uth/page.html'])
-    t.equal(code(await app.inject({ url, headers })), '404 not_found', url)
-  t.equal((await app.inject('/flux/page.html')).body, 'flux')
-})
-
-t.test('another method on a file is a 405 that names the allowed ones', async (t) => {
-  const app = await setUp()
-  for (const method of ['POST', 'PUT', 'DELETE', 'PATCH', 'OPTIONS'] as const) {
-    const response = await app.inject({ method, url: '/plain.js' })
-    t.equal(code(response), '405 method_not_allowed', method)
-    t.equal(response.headers.allow, 'GET, HEAD', method)
-  }
-  t.equal(code(await app.inject({ method: 'POST', url: '/' })), '405 method_not_allowed')
-})
-
-t.test('a symbolic link within the folder and an encoded name are served', async (t) => {
-  const app = await setUp()
-  t.equal((await app.inject('/alias.js')).body, SCRIPT)
-  t.equal((await app.inject('/with%20space.txt')).body, 'spaced')
-})
-
-t.test('a range is served, and an unservable range gets the whole file', async (t) => {
-  const app = await setUp()
-  const part = await app.inject({ url: '/data.bin', headers: { range: 'bytes=2-4' } })
-  t.equal(part.statusCode, 206)
-  t.equal(part.body, '234')
-  for (const range of ['bytes=10-', 'bytes=9-2', 'bytes=-0', 'bytes=0-1,4-5', 'lines=1-2', 'bytes=-']) {
-    const whole = await app.inject({ url: '/data.bin', headers: { range } })
-    t.equal(whole.statusCode, 200, range)
-    t.equal(whole.body, '0123456789', range)
-  }
-})
-
-t.test('an unsupported precondition on a file is a 400', async (t) => {
-  const app = await setUp()
-  const response = await app.inject({ url: '/plain.js', headers: { 'if-match': '"other"' } })
-  t.equal(code(response), '400 invalid_request')
-})
-
-t.test('a file added while the server runs is served', async (t) => {
-  const build = makeBuild()
-  const app = await makeApp(t, build)
-  mkdirSync(join(build, 'late'))
-  writeFileSync(join(build, 'late', 'new.txt'), 'new')
-  t.equal((await app.inject('/late/new.txt')).body, 'new')
-})
+t.test(
+  'the root and a navigation to an unknown path get the start page, and other requests 404',
+  async (t) => {
+    const { bff } = await shared({ STATIC_DIR })
+    const accept = 'text/html,application/xhtml+xml'
+    const unknown = ['/sites/7', '/empty/', '/empty', '/authors', '/fluxes/1', '/gone.js', '//other.test/x']
+    for (const headers of [NAVIGATE, { ...NAVIGATE, accept: '*/*' }, { accept }] as Record<
+      string,
+      string
+    >[]) {
+      for (const path of ['/', '/?login_error=access_denied', '/index.html', ...unknown]) {
+        const answer = await get(bff, path, { ...headers, 'accept-encoding': 'gzip, br' })
+        const {
+          'content-encoding': coding,
+          'content-type': type,
+          'cache-control': kept,
+          vary,
+        } = answer.headers
+        t.strictSame([answer.status, coding, kept], [200, 'br', 'no-cache'], path)
+        t.equal(type, 'text/html; charset=utf-8', path)
+        t.equal(decoded(answer), PAGE, path)
+        t.match(
+          vary,
+          unknown.includes(path) ? /sec-fetch-mode, accept, accept-encoding/ : /accept-encoding/i,
+          path,
+        )
+      }
+    }
+    for (const headers of [{}, { accept: '*/*' }, { 'sec-fetch-mode': 'cors', accept }] as Record<
+      string,
+      string
+    >[])
+      t.equal((await get(bff, '/gone.js', headers)).status, 404)
+    t.equal((await get(bff, '/gone.js', { accept }, 'POST')).status, 404)
+    for (const path of ['/app.js', '/'])
+      for (const method of ['POST', 'PUT'] as const) {
+        const { status, headers } = await get(bff, path, {}, method)
+        t.strictSame([status, headers.allow], [405, 'GET, HEAD'], `${method} ${path}`)
+      }
+    for (const [path, text] of [
+      ['/docs/', 'docs page'],
+      ['/alias.svg', PICTURE],
+      ['/with%20space.txt', 'spaced'],
+    ] as const)
+      t.equal(decoded(await get(bff, path)), text, path)
+    mkdirSync(join(STATIC_DIR, 'late'))
+    writeFileSync(join(STATIC_DIR, 'late', 'new.txt'), 'new')
+    t.equal(decoded(await get(bff, '/late/new.txt')), 'new', 'added while the server runs')
+  },
+)
 
 t.test('a folder without a start page is refused at start', async (t) => {
   const app = fastify()
   t.teardown(() => app.close())
-  const dir = t.testdir({ 'other.html': '' })
-  await t.rejects(addStaticFiles(app, settingsFor(dir)), /has no index\.html/)
-  await t.rejects(addStaticFiles(app, settingsFor(join(dir, 'missing'))), /has no index\.html/)
+  const folder = t.testdir({ 'other.html': '' })
+  for (const dir of [folder, join(folder, 'missing')])
+    await t.rejects(addStaticFiles(app, { dir, csp: {}, permissionsPolicy: null }), /has no index\.html/)
+})
+
+t.test('STATIC_CSP adds sources, and STATIC_PERMISSIONS_POLICY replaces the default', async (t) => {
+  const { bff } = await shared({
+    STATIC_DIR,
+    STATIC_CSP:
+      "img-src https://*.tiles.example selfservice.example; CONNECT-SRC wss://live.example:8443/feed 'self';worker-src blob:; frame-src https://maps.example; object-src 'self'; script-src https://cdn.example 'wasm-unsafe-eval';",
+    STATIC_PERMISSIONS_POLICY: 'geolocation=(self "https://maps.example"), camera=()',
+  })
+  for (const path of ['/', '/app.js']) {
+    const { headers } = await get(bff, path)
+    t.strictSame(String(headers['content-security-policy']).split('; '), [
+      "default-src 'self'",
+      "script-src 'self' https://cdn.example 'wasm-unsafe-eval'",
+      "style-src 'self' 'unsafe-inline'",
+      "img-src 'self' data: blob: https://*.tiles.example selfservice.example",
+      "font-src 'self' data:",
+      "connect-src wss://live.example:8443/feed 'self'",
+      "object-src 'self'",
+      "base-uri 'self'",
+      "form-action 'self'",
+      "frame-ancestors 'none'",
+      "worker-src 'self' blob:",
+      "frame-src 'self' https://maps.example",
+    ])
+    t.equal(headers['permissions-policy'], 'geolocation=(self "https://maps.example"), camera=()')
+  }
+  const problem = await get(bff, '/flux/a')
+  t.match(problem.headers['content-security-policy'], "default-src 'none'", 'the API keeps its own policy')
+})
+
+t.test('the settings of the page warn where no page is served', async (t) => {
+  t.strictSame(warningsOf({ STATIC_CSP: 'img-src https:', STATIC_PERMISSIONS_POLICY: 'fullscreen=*' }), [
+    'STATIC_CSP has no effect without STATIC_DIR',
+    'STATIC_PERMISSIONS_POLICY has no effect without STATIC_DIR',
+  ])
+})
+
+t.test('the server sends the browser client that fits it, with its types', async (t) => {
+  const { bff } = await shared({ STATIC_DIR })
+  for (const [path, file, type] of [
+    ['/auth/client.js', 'bff-client.js', 'text/javascript; charset=utf-8'],
+    ['/auth/client.d.ts', 'bff-client.d.ts', 'text/plain; charset=utf-8'],
+  ] as const) {
+    const { status, headers, body } = await get(bff, path)
+    t.equal(status, 200)
+    t.equal(headers['content-type'], type)
+    t.equal(headers['cache-control'], 'no-cache', 'browsers ask whether it is the newest')
+    t.same(body, readFileSync(new URL(`../../dist/client/${file}`, import.meta.url)))
+    const again = await get(bff, path, { 'if-none-match': String(headers.etag) })
+    t.strictSame([again.status, again.body.length], [304, 0])
+  }
+})
+
+/** None of these reads a file. */
+const OUT_OF_REACH = `/private/../index.html /private/%2e%2e/index.html /private/./x.txt /private/%2e/x.txt
+  /private//x.txt //private/x.txt /private/x.txt/ /private/x.txt%00 /private/x.txt%00.html /index.html/..
+  /../secret.txt /..%2fsecret.txt /%2e%2e/secret.txt /%252e%252e/secret.txt /..%5csecret.txt
+  /private/../../secret.txt /private/..%2f..%2fsecret.txt /private\\..\\index.html /;/../secret.txt /a%2e.txt
+  /v%2etxt%2f /link.txt /folder/ /folder/secret.txt /loop /private /empty/ /.env /%2eenv /.git/config
+  /.well-known/.hidden /.well-known/../secret.txt /.well-known/%2e%2e/%2e%2e/secret.txt
+  /private/.well-known/x /%2ewell-known/security.txt /auth%2fsession /AUTH/session /private/../auth/session
+  /x/../auth/session /auth/shadow.txt /%61uth/shadow.txt`
+
+t.test('no form of a path reads what is outside the build, hidden or below the own paths', async (t) => {
+  const base = t.testdir({
+    'secret.txt': 'OUTSIDE',
+    outside: { 'index.html': 'OUTSIDE', 'secret.txt': 'OUTSIDE' },
+    build: {
+      ...{
+        'index.html': 'INDEX',
+        '.env': 'HIDDEN',
+        '.git': { config: 'HIDDEN' },
+        empty: {},
+        'v.txt': 'PLAIN',
+      },
+      '.well-known': { 'security.txt': 'CONTACT', '.hidden': 'HIDDEN' },
+      private: { 'x.txt': 'INSIDE', '.well-known': { x: 'HIDDEN' } },
+      ...{
+        auth: { session: 'SHADOW', 'shadow.txt': 'SHADOW' },
+        flux: { 'a.b': { c: { d: 'SHADOW' } } },
+        'a%2e.txt': 'PERCENT',
+      },
+    },
+  })
+  for (const [target, name] of [
+    [join(base, 'secret.txt'), 'link.txt'],
+    [join(base, 'secret.txt'), 'v.txt.br'],
+    [join(base, 'outside'), 'folder'],
+    ['loop', 'loop'],
+  ] as const)
+    symlinkSync(target, join(base, 'build', name))
+  const { port } = await shared({ STATIC_DIR: join(base, 'build') })
+  const read = (target: string, ...headers: (readonly [string, string])[]) =>
+    ask(port, { target, headers: [['Accept-Encoding', 'br'], ...headers] })
+  for (const path of [...OUT_OF_REACH.split(/\s+/), `/${'a'.repeat(300)}`]) {
+    const { status, body } = await read(path)
+    t.equal(status, 404, path)
+    t.notMatch(body, /INDEX|INSIDE|HIDDEN|OUTSIDE|SHADOW|PERCENT/, path)
+  }
+  const navigate = ['Sec-Fetch-Mode', 'navigate'] as const
+  t.equal((await read('/pages/1', navigate)).body, 'INDEX')
+  const own = ['/auth', '/auth/shadow.txt', '/%61uth/shadow.txt', '/flux', '/flux/a.b/c/d', '/site/x/y/z']
+  for (const path of [...own, '/.env', '/.git/config', '/a%2fb', '/../x', '/%2e%2e/x', '/a%00', '/a%5cb']) {
+    const { status, body } = await read(path, navigate)
+    t.equal(status, 404, `a navigation to ${path}`)
+    t.notMatch(body, /INDEX|SHADOW/, path)
+  }
+
+  const plain = await read('/v.txt')
+  t.equal(plain.body, 'PLAIN', 'a compressed form that is a link out of the build is not used')
+  t.notOk(field(plain, 'content-encoding'))
+  t.equal((await read('/.well-known/security.txt')).body, 'CONTACT')
+  t.equal((await read('/private/x.txt')).body, 'INSIDE')
+  t.equal((await read('/a%252e.txt')).body, 'PERCENT', 'decoded once')
+  for (const path of ['/auth/session', '/%61uth/session'])
+    t.match(problemOf(await read(path)), { authenticated: false }, path)
 })
