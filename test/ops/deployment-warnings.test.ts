@@ -2,9 +2,9 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import t from 'tap'
 import { harmlessCommands } from '../../src/store/redis/deployment-findings.ts'
+import { logLines } from '../helpers/log-lines.ts'
 import { listenOnLoopback } from '../helpers/ports.ts'
 import { startRedis } from '../helpers/redis.ts'
-import { startServer } from '../helpers/server-process.ts'
 import { signIn, startBff, startSandbox } from '../helpers/system.ts'
 import { until } from '../helpers/wait.ts'
 
@@ -13,43 +13,53 @@ async function readyz(opsUrl: string | null): Promise<{ status: number; warnings
   return { ...((await answer.json()) as object), status: answer.status }
 }
 
-t.test('an eviction policy other than noeviction is warned of once in the log, and in /readyz', async (t) => {
-  const redis = await startRedis(t, { args: ['--maxmemory', '100mb', '--maxmemory-policy', 'allkeys-lru'] })
-  const bff = await startBff(t, await startSandbox(t), { REDIS_URL: redis.url })
-  await until('it is shown', async () => (await readyz(bff.opsUrl)).warnings !== undefined)
-  t.match(await readyz(bff.opsUrl), { warnings: [/allkeys-lru.*set noeviction/] })
-  await until('it is logged', () => bff.log().includes('"store.evicts"'))
-  const lines = bff
-    .log()
-    .split('\n')
-    .filter((line) => line.includes('"store.evicts"'))
-  t.equal(lines.length, 1)
-  t.match(JSON.parse(lines[0]!), { level: 'warn', policy: 'allkeys-lru', msg: /noeviction/ })
-})
-
-t.test('each command that the ACL denies is warned of once, and every line is JSON', async (t) => {
-  const redis = await startRedis(t)
-  const rights = ['~bff:*', 'resetchannels', '+@all', '-info', '-scan', '-eval']
-  await redis.cli('ACL', 'SETUSER', 'app', 'on', '>pw', ...rights)
-  const REDIS_URL = `redis://app:pw@127.0.0.1:${redis.port}`
-  const server = await startServer(t, { SESSION_STORE: 'redis', REDIS_URL })
-  const denied = () => server.logs().filter(({ event }) => event === 'store.denied')
-  await until('all are found', async () => (await readyz(server.opsUrl)).warnings?.length === 3)
-  t.match(await readyz(server.opsUrl), { status: 200 }, 'ready, without channels too')
-  await until('all are logged', () => denied().length >= 3)
-  t.strictSame(
-    denied()
-      .map(({ what }) => what)
-      .sort(),
-    ['command EVAL', 'command INFO', 'command SCAN'],
-  )
-  await redis.cli('ACL', 'SETUSER', 'app', 'resetkeys', '~other:*')
-  const other = await startServer(t, { SESSION_STORE: 'redis', REDIS_URL })
-  await until('the keys are found', () => other.output().includes('keys below REDIS_PREFIX'))
-  for (const line of `${server.output()}${other.output()}`.split('\n')) {
-    if (line !== '') t.match(JSON.parse(line), { event: String }, line)
-  }
-})
+t.test(
+  'what Redis evicts, what its ACL denies and a clock 5 s from its own are warned of once',
+  async (t) => {
+    const redis = await startRedis(t, { args: ['--maxmemory', '100mb', '--maxmemory-policy', 'allkeys-lru'] })
+    const sandbox = await startSandbox(t)
+    await redis.cli(
+      'ACL',
+      'SETUSER',
+      'app',
+      'on',
+      '>pw',
+      '~bff:*',
+      'resetchannels',
+      '+@all',
+      '-scan',
+      '-eval',
+    )
+    const REDIS_URL = `redis://app:pw@127.0.0.1:${redis.port}`
+    const { now } = Date
+    t.teardown(() => {
+      Date.now = now
+    })
+    Date.now = () => now() + 60_000
+    const bff = await startBff(t, sandbox, { REDIS_URL })
+    await until('all are found', async () => (await readyz(bff.opsUrl)).warnings?.length === 4)
+    Date.now = now
+    const { status, warnings = [] } = await readyz(bff.opsUrl)
+    t.equal(status, 200, 'ready, without channels too')
+    for (const text of [
+      /allkeys-lru.*set noeviction/,
+      /60 s ahead of that of Redis/,
+      /command EVAL/,
+      /command SCAN/,
+    ])
+      t.equal(warnings.filter((warning) => text.test(warning)).length, 1, String(text))
+    const lines = logLines(bff.log()).filter(({ event }) => /^(store|clock)\./.test(String(event)))
+    t.match(lines.map(({ event, level, what, policy }) => [event, level, what ?? policy].join(' ')).sort(), [
+      'clock.differs warn ',
+      'store.denied warn command EVAL',
+      'store.denied warn command SCAN',
+      'store.evicts warn allkeys-lru',
+    ])
+    await redis.cli('ACL', 'SETUSER', 'app', 'resetkeys', '~other:*')
+    const other = await startBff(t, sandbox, { REDIS_URL })
+    await until('the keys are found', () => other.log().includes('keys below REDIS_PREFIX'))
+  },
+)
 
 t.test('a clock more than 5 s from that of the authorization server is warned of once', async (t) => {
   const sandbox = await startSandbox(t)
@@ -94,18 +104,6 @@ t.test('the inspection of the ACL covers every command of the scripts', async (t
     [...new Set(used)].filter((command) => !inspected.has(command)),
     [],
   )
-})
-
-t.test('a clock more than 5 s from that of Redis is warned of once', async (t) => {
-  const redis = await startRedis(t)
-  const { now } = Date
-  t.teardown(() => {
-    Date.now = now
-  })
-  Date.now = () => now() + 60_000
-  const bff = await startBff(t, await startSandbox(t), { REDIS_URL: redis.url })
-  await until('it is found', () => bff.log().includes('"clock.differs"'))
-  t.match(await readyz(bff.opsUrl), { warnings: [/60 s ahead of that of Redis/] })
 })
 
 t.test('a callback on another host and another scope are warned of once, at the first sign-in', async (t) => {

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import t from 'tap'
 import { startRedis } from '../helpers/redis.ts'
 import { signInExpired } from '../helpers/replicas.ts'
-import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
+import { metricsOf, signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
 
 t.test('a refresh that gives no tokens is counted by its outcome', async (t) => {
   const sandbox = await startSandbox(t)
@@ -17,15 +17,11 @@ t.test('a refresh that gives no tokens is counted by its outcome', async (t) => 
     sandbox.faults.set({ tokenEndpoint: fault })
     t.equal((await browser.fetch('/flux/a')).status, status, outcome)
     const line = `{trigger="request",outcome="${outcome}"} 1\n`
-    const text = await metricsOf(bff.opsUrl)
+    const text = await metricsOf(bff)
     t.ok(text.includes(`bff_refresh_total${line}`), outcome)
     t.ok(text.includes(`bff_refresh_duration_seconds_count${line}`), outcome)
   }
 })
-
-async function metricsOf(opsUrl: string): Promise<string> {
-  return await (await fetch(`${opsUrl}/metrics`)).text()
-}
 
 t.test('every event is counted under its documented name, without ids in labels', async (t) => {
   const sandbox = await startSandbox(t)
@@ -101,14 +97,14 @@ t.test('a sign-in whose session is created but not confirmed counts as failed al
   await redis.cli('ACL', 'SETUSER', 'default', '+pexpireat')
   t.equal((await signIn(bff.browser(), sandbox)).status, 303)
 
-  const text = await metricsOf(bff.opsUrl)
+  const text = await metricsOf(bff)
   t.match(text, 'bff_sign_in_failures_total{reason="store"} 1\n')
   t.match(text, 'bff_sessions_started_total{flow="code"} 1\n')
   t.notMatch(text, /bff_sessions_ended_total{/)
 
   await t.test('while Redis is away the length of the queue is not known', async (t) => {
     await redis.stop()
-    const text = await metricsOf(bff.opsUrl)
+    const text = await metricsOf(bff)
     t.match(text, /^bff_refresh_due Nan$/m)
     t.match(text, /^bff_store_up 0$/m)
   })
