@@ -3,7 +3,7 @@ import { isProblem } from '../helpers/browser.ts'
 import { startRedis } from '../helpers/redis.ts'
 import { shared, signedIn } from '../helpers/shared.ts'
 import { signIn, startBff, startSandbox, untilReady } from '../helpers/system.ts'
-import { elapsed, until } from '../helpers/wait.ts'
+import { elapsed } from '../helpers/wait.ts'
 
 const PERMITTED = { OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: 'DEMO/open,ACME/a.b~c' }
 
@@ -70,22 +70,6 @@ t.test(
   },
 )
 
-t.test('a refused token of the application is replaced, at most once a minute', async (t) => {
-  const sandbox = await startSandbox(t)
-  const bff = await startBff(t, sandbox, PERMITTED)
-  const visitor = bff.browser()
-  await visitor.fetch('/flux/open')
-  sandbox.faults.set({ resource: { mode: 'invalid-token', times: 1 } })
-  t.equal((await visitor.fetch('/flux/open')).status, 200, 'with a new one')
-  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 2)
-
-  sandbox.faults.set({ resource: { mode: 'invalid-token' } })
-  for (let attempt = 0; attempt < 3; attempt += 1) {
-    isProblem(t, await visitor.fetch('/flux/open'), 403, 'upstream_refused', 'the new one as well')
-  }
-  t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 2)
-})
-
 t.test('a new token that expires on its way is replaced once more', async (t) => {
   const sandbox = await startSandbox(t)
   const bff = await startBff(t, sandbox, PERMITTED)
@@ -104,23 +88,6 @@ t.test('a new token that expires on its way is replaced once more', async (t) =>
   t.equal((await answer).status, 200)
   t.equal(sandbox.journal.entries({ endpoint: 'token' }).length, 3)
 })
-
-t.test(
-  'while the token endpoint is down a valid token is used, and without one the response is 503',
-  async (t) => {
-    const sandbox = await startSandbox(t)
-    const bff = await startBff(t, sandbox, PERMITTED)
-    const visitor = bff.browser()
-    sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 503 } })
-    const answer = await visitor.fetch('/flux/open')
-    isProblem(t, answer, 503, 'authorization_server_unavailable', 'none yet')
-    t.ok(Number(answer.headers['retry-after']) > 0)
-    sandbox.faults.set({ tokenEndpoint: { mode: 'ok' } })
-    await until('it is noticed', async () => (await visitor.fetch('/flux/open')).status === 200)
-    sandbox.faults.set({ tokenEndpoint: { mode: 'status', status: 503 } })
-    t.equal((await visitor.fetch('/flux/open')).status, 200)
-  },
-)
 
 t.test('a request without a cookie does not need the store', async (t) => {
   const sandbox = await startSandbox(t)

@@ -69,20 +69,6 @@ function lastFlux({ journal }: Sandbox): string | undefined {
   return journal.entries({ endpoint: 'resource' }).at(-1)?.path.split('/').at(-1)
 }
 
-t.test('reads of one session leave connections to others', async (t) => {
-  const { sandbox, browser: many } = await signedIn()
-  const { browser: one } = await signedIn()
-  const gate = sandbox.hold('resource')
-  t.teardown(() => gate.release())
-  const reads = Array.from({ length: 140 }, () => many.fetch('/flux/a'))
-  await gate.arrivals(32)
-  reads.push(one.fetch('/flux/mine'))
-  await gate.arrivals(33)
-  t.equal(lastFlux(sandbox), 'mine')
-  gate.release()
-  for (const { status } of await Promise.all(reads)) t.equal(status, 200, 'all are served in the end')
-})
-
 t.test('reads without a session use connections of their own, half of them for one address', async (t) => {
   const env = { OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: 'DEMO/open', TRUST_PROXY: '127.0.0.1' }
   const { sandbox, bff: server, browser: user } = await signedIn(env)

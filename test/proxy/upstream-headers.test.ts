@@ -1,0 +1,19 @@
+import t from 'tap'
+import { proxyCaller } from './proxy-caller.ts'
+
+t.test('UPSTREAM_HEADERS go to the resource server, and never to the authorization server', async (t) => {
+  const { sandbox, bff, browser } = await proxyCaller({ UPSTREAM_HEADERS: '{"X-Api-Key":"s3cret-key"}' })
+  sandbox.expireAccessTokens()
+  const answer = await browser.fetch('/flux/a', { headers: { 'x-api-key': 'of the browser' } })
+  t.equal(answer.status, 200)
+  t.strictSame(
+    sandbox.journal.entries().map(({ endpoint, headers }) => [endpoint, headers['x-api-key']]),
+    [
+      ['resource', 's3cret-key'],
+      ['token', undefined],
+      ['resource', 's3cret-key'],
+    ],
+  )
+  t.notMatch(bff.log(), /s3cret-key/)
+  t.notMatch(JSON.stringify(answer.headers) + answer.text, /s3cret-key/)
+})
