@@ -38,22 +38,19 @@ t.test('cross_origin names the origin that asked and PUBLIC_URL, in detail and l
   }
 })
 
-t.test(
-  'a sign-in in a script or a frame is cross_origin, naming the origin that asked and PUBLIC_URL',
-  async (t) => {
-    const { bff, port } = await shared()
-    const mode = ['Sec-Fetch-Mode', 'cors'] as const
-    const site = ['Sec-Fetch-Site', 'cross-site'] as const
-    for (const [headers, asked] of [
-      [[mode, site, ['Origin', 'https://other.example']], 'from https://other.example.'],
-      [[mode, site, ['Referer', 'https://other.example/page']], 'from https://other.example.'],
-      [[mode, site], 'marked cross-site.'],
-    ] as const) {
-      const { status, code, detail } = problemOf(await ask(port, { target: '/auth/login', headers }))
-      t.strictSame([status, code], [403, 'cross_origin'])
-      t.match(detail, asked)
-      t.match(detail, `a navigation of the whole page to ${bff.publicUrl},`)
-      t.match(bff.log(), JSON.stringify({ reason: detail }).slice(1, -1))
-    }
-  },
-)
+t.test('a sign-in in a script is cross_origin, and names who asked and PUBLIC_URL', async (t) => {
+  const { bff, port } = await shared()
+  const mode = ['Sec-Fetch-Mode', 'cors'] as const
+  const site = ['Sec-Fetch-Site', 'cross-site'] as const
+  for (const [headers, asked] of [
+    [[mode, site, ['Origin', 'https://other.example']], 'from https://other.example.'],
+    [[mode, site, ['Referer', 'https://other.example/page']], 'from https://other.example.'],
+    [[mode, site], 'marked cross-site.'],
+  ] as const) {
+    const { status, code, detail } = problemOf(await ask(port, { target: '/auth/login', headers }))
+    t.strictSame([status, code], [403, 'cross_origin'])
+    t.match(detail, asked)
+    t.match(detail, `a navigation of the whole page to ${bff.publicUrl},`)
+    t.match(bff.log(), JSON.stringify({ reason: detail }).slice(1, -1))
+  }
+})

@@ -13,53 +13,39 @@ async function readyz(opsUrl: string | null): Promise<{ status: number; warnings
   return { ...((await answer.json()) as object), status: answer.status }
 }
 
-t.test(
-  'what Redis evicts, what its ACL denies and a clock 5 s from its own are warned of once',
-  async (t) => {
-    const redis = await startRedis(t, { args: ['--maxmemory', '100mb', '--maxmemory-policy', 'allkeys-lru'] })
-    const sandbox = await startSandbox(t)
-    await redis.cli(
-      'ACL',
-      'SETUSER',
-      'app',
-      'on',
-      '>pw',
-      '~bff:*',
-      'resetchannels',
-      '+@all',
-      '-scan',
-      '-eval',
-    )
-    const REDIS_URL = `redis://app:pw@127.0.0.1:${redis.port}`
-    const { now } = Date
-    t.teardown(() => {
-      Date.now = now
-    })
-    Date.now = () => now() + 60_000
-    const bff = await startBff(t, sandbox, { REDIS_URL })
-    await until('all are found', async () => (await readyz(bff.opsUrl)).warnings?.length === 4)
+t.test('eviction, commands that the ACL denies and a clock 5 s off are warned of once', async (t) => {
+  const redis = await startRedis(t, { args: ['--maxmemory', '100mb', '--maxmemory-policy', 'allkeys-lru'] })
+  const sandbox = await startSandbox(t)
+  await redis.cli('ACL', 'SETUSER', 'app', 'on', '>pw', '~bff:*', 'resetchannels', '+@all', '-scan', '-eval')
+  const REDIS_URL = `redis://app:pw@127.0.0.1:${redis.port}`
+  const { now } = Date
+  t.teardown(() => {
     Date.now = now
-    const { status, warnings = [] } = await readyz(bff.opsUrl)
-    t.equal(status, 200, 'ready, without channels too')
-    for (const text of [
-      /allkeys-lru.*set noeviction/,
-      /60 s ahead of that of Redis/,
-      /command EVAL/,
-      /command SCAN/,
-    ])
-      t.equal(warnings.filter((warning) => text.test(warning)).length, 1, String(text))
-    const lines = logLines(bff.log()).filter(({ event }) => /^(store|clock)\./.test(String(event)))
-    t.match(lines.map(({ event, level, what, policy }) => [event, level, what ?? policy].join(' ')).sort(), [
-      'clock.differs warn ',
-      'store.denied warn command EVAL',
-      'store.denied warn command SCAN',
-      'store.evicts warn allkeys-lru',
-    ])
-    await redis.cli('ACL', 'SETUSER', 'app', 'resetkeys', '~other:*')
-    const other = await startBff(t, sandbox, { REDIS_URL })
-    await until('the keys are found', () => other.log().includes('keys below REDIS_PREFIX'))
-  },
-)
+  })
+  Date.now = () => now() + 60_000
+  const bff = await startBff(t, sandbox, { REDIS_URL })
+  await until('all are found', async () => (await readyz(bff.opsUrl)).warnings?.length === 4)
+  Date.now = now
+  const { status, warnings = [] } = await readyz(bff.opsUrl)
+  t.equal(status, 200, 'ready, without channels too')
+  for (const text of [
+    /allkeys-lru.*set noeviction/,
+    /60 s ahead of that of Redis/,
+    /command EVAL/,
+    /command SCAN/,
+  ])
+    t.equal(warnings.filter((warning) => text.test(warning)).length, 1, String(text))
+  const lines = logLines(bff.log()).filter(({ event }) => /^(store|clock)\./.test(String(event)))
+  t.match(lines.map(({ event, level, what, policy }) => [event, level, what ?? policy].join(' ')).sort(), [
+    'clock.differs warn ',
+    'store.denied warn command EVAL',
+    'store.denied warn command SCAN',
+    'store.evicts warn allkeys-lru',
+  ])
+  await redis.cli('ACL', 'SETUSER', 'app', 'resetkeys', '~other:*')
+  const other = await startBff(t, sandbox, { REDIS_URL })
+  await until('the keys are found', () => other.log().includes('keys below REDIS_PREFIX'))
+})
 
 t.test('a clock more than 5 s from that of the authorization server is warned of once', async (t) => {
   const sandbox = await startSandbox(t)

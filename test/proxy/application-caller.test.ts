@@ -7,37 +7,34 @@ import { elapsed } from '../helpers/wait.ts'
 
 const PERMITTED = { OAUTH_FLOWS: 'code,client', CLIENT_FLUX_ALLOWED: 'DEMO/open,ACME/a.b~c' }
 
-t.test(
-  'without a session the application reads the Flux that CLIENT_FLUX_ALLOWED names, and no other',
-  async (t) => {
-    const sandbox = await startSandbox(t)
-    const bff = await startBff(t, sandbox, PERMITTED)
-    const visitor = bff.browser()
-    const answers = await Promise.all(Array.from({ length: 20 }, () => visitor.fetch('/flux/open')))
-    for (const { status, headers } of answers) {
-      t.equal(status, 200)
-      t.equal(headers['cache-control'], 'private, no-cache')
-      t.match(headers.vary, 'Cookie')
-      t.notOk(headers['set-cookie'])
-    }
-    const requests = sandbox.journal.entries({ endpoint: 'token' })
-    t.equal(requests.length, 1, 'one token for all')
-    t.match(requests[0]?.form, { grant_type: 'client_credentials', scope: sandbox.baseUrl })
+t.test('without a session the application reads what CLIENT_FLUX_ALLOWED names, no more', async (t) => {
+  const sandbox = await startSandbox(t)
+  const bff = await startBff(t, sandbox, PERMITTED)
+  const visitor = bff.browser()
+  const answers = await Promise.all(Array.from({ length: 20 }, () => visitor.fetch('/flux/open')))
+  for (const { status, headers } of answers) {
+    t.equal(status, 200)
+    t.equal(headers['cache-control'], 'private, no-cache')
+    t.match(headers.vary, 'Cookie')
+    t.notOk(headers['set-cookie'])
+  }
+  const requests = sandbox.journal.entries({ endpoint: 'token' })
+  t.equal(requests.length, 1, 'one token for all')
+  t.match(requests[0]?.form, { grant_type: 'client_credentials', scope: sandbox.baseUrl })
 
-    t.equal((await visitor.fetch('/flux/DEMO/open?format=XML')).status, 200)
-    t.equal((await visitor.fetch('/flux/ACME/a.b~c', { method: 'HEAD' })).status, 200)
-    t.equal((await visitor.fetch('/flux/open', { headers: { cookie: 'session=forged' } })).status, 200)
-    const before = sandbox.journal.entries({ endpoint: 'resource' }).length
-    for (const path of ['/flux/other', '/flux/ACME/open', '/flux/demo/open', '/flux/Open'])
-      isProblem(t, await visitor.fetch(path), 401, 'login_required', path)
-    const write = { method: 'PUT', body: '{}', headers: { 'content-type': 'application/json' } }
-    isProblem(t, await visitor.fetch('/site/1', write), 401, 'login_required', 'a write')
-    const cross = await visitor.fetch('/flux/open', { headers: { 'sec-fetch-site': 'cross-site' } })
-    isProblem(t, cross, 403, 'cross_origin', 'from another origin')
-    t.equal(sandbox.journal.entries({ endpoint: 'resource' }).length, before)
-    t.notMatch(bff.log(), /at-[A-Za-z0-9_-]{43}/, 'the token is not logged')
-  },
-)
+  t.equal((await visitor.fetch('/flux/DEMO/open?format=XML')).status, 200)
+  t.equal((await visitor.fetch('/flux/ACME/a.b~c', { method: 'HEAD' })).status, 200)
+  t.equal((await visitor.fetch('/flux/open', { headers: { cookie: 'session=forged' } })).status, 200)
+  const before = sandbox.journal.entries({ endpoint: 'resource' }).length
+  for (const path of ['/flux/other', '/flux/ACME/open', '/flux/demo/open', '/flux/Open'])
+    isProblem(t, await visitor.fetch(path), 401, 'login_required', path)
+  const write = { method: 'PUT', body: '{}', headers: { 'content-type': 'application/json' } }
+  isProblem(t, await visitor.fetch('/site/1', write), 401, 'login_required', 'a write')
+  const cross = await visitor.fetch('/flux/open', { headers: { 'sec-fetch-site': 'cross-site' } })
+  isProblem(t, cross, 403, 'cross_origin', 'from another origin')
+  t.equal(sandbox.journal.entries({ endpoint: 'resource' }).length, before)
+  t.notMatch(bff.log(), /at-[A-Za-z0-9_-]{43}/, 'the token is not logged')
+})
 
 t.test('CLIENT_FLUX_ALLOWED=* permits every Flux of the allowed accounts', async (t) => {
   const env = { OAUTH_FLOWS: 'client', CLIENT_FLUX_ALLOWED: '*', WAC_ALLOWED: 'DEMO' }
@@ -52,23 +49,20 @@ t.test('without the client flow every read needs a session', async (t) => {
   t.equal(sandbox.journal.entries().length, 0)
 })
 
-t.test(
-  "a session's own token is used while the session lasts, and the application's afterwards",
-  async (t) => {
-    const { sandbox, browser } = await signedIn(PERMITTED)
-    await browser.fetch('/flux/open')
-    await browser.fetch('/flux/open')
-    const users = () => sandbox.journal.entries({ endpoint: 'resource' }).map(({ username }) => username)
-    t.strictSame(users(), ['alice', 'alice'])
+t.test("a session's own token is used while it lasts, and the application's afterwards", async (t) => {
+  const { sandbox, browser } = await signedIn(PERMITTED)
+  await browser.fetch('/flux/open')
+  await browser.fetch('/flux/open')
+  const users = () => sandbox.journal.entries({ endpoint: 'resource' }).map(({ username }) => username)
+  t.strictSame(users(), ['alice', 'alice'])
 
-    const kept = new Map(browser.cookies)
-    await browser.fetch('/auth/logout', { method: 'POST' })
-    for (const [name, cookie] of kept) browser.cookies.set(name, cookie)
-    t.equal((await browser.fetch('/flux/open')).status, 200, 'with the cookie of a session that has ended')
-    t.strictSame(users(), ['alice', 'alice', null])
-    isProblem(t, await browser.fetch('/flux/other'), 401, 'login_required', 'what is not permitted')
-  },
-)
+  const kept = new Map(browser.cookies)
+  await browser.fetch('/auth/logout', { method: 'POST' })
+  for (const [name, cookie] of kept) browser.cookies.set(name, cookie)
+  t.equal((await browser.fetch('/flux/open')).status, 200, 'with the cookie of a session that has ended')
+  t.strictSame(users(), ['alice', 'alice', null])
+  isProblem(t, await browser.fetch('/flux/other'), 401, 'login_required', 'what is not permitted')
+})
 
 t.test('a new token that expires on its way is replaced once more', async (t) => {
   const sandbox = await startSandbox(t)

@@ -403,34 +403,31 @@ t.test('metrics, log and OpenAPI know an operation by its name', async (t) => {
   t.match(document.components.schemas.SendReplyBody, { properties: { wac: { type: 'string' } } })
 })
 
-t.test(
-  'OpenAPI has the schema of each body, whatever the operation is called and however it refers to itself',
-  async (t) => {
-    const tree = { ...OBJECT, properties: { child: { $ref: '#/$defs/tree' } } }
-    const operations = {
-      // As the schemas of UpdateSite.
-      SiteUpdate: {
-        ...OBJECT,
-        properties: { name: { $ref: '#/definitions/name' } },
-        definitions: { name: TEXT },
-      },
-      SiteUpdateIn: { ...OBJECT, properties: { tree: { $ref: '#/$defs/tree' } }, $defs: { tree } },
-      SiteUpdateWithTarget: { ...OBJECT, properties: { again: { $ref: '#' } } },
-    }
-    const declared = Object.entries(operations).map(([name, schema]) => [
-      name,
-      { method: 'PUT', path: `/{wac}/${name}`, body: { schema } },
-    ])
-    const { port } = await shared({ OPERATIONS_FILE: declare(Object.fromEntries(declared)) })
-    const text = (await ask(port, { target: '/openapi.json' })).body
-    const document = JSON.parse(text)
-    for (const name of Object.keys(operations)) t.ok(document.components.schemas[`${name}Body`], name)
-    const lost = [...text.matchAll(/"\$ref":"#\/([^"]+)"/g)].filter(
-      ([, path]) => path!.split('/').reduce((part, key) => part?.[key], document) === undefined,
-    )
-    t.strictSame(lost, [])
-  },
-)
+t.test('OpenAPI has the schema of each body, however named and if it refers to itself', async (t) => {
+  const tree = { ...OBJECT, properties: { child: { $ref: '#/$defs/tree' } } }
+  const operations = {
+    // As the schemas of UpdateSite.
+    SiteUpdate: {
+      ...OBJECT,
+      properties: { name: { $ref: '#/definitions/name' } },
+      definitions: { name: TEXT },
+    },
+    SiteUpdateIn: { ...OBJECT, properties: { tree: { $ref: '#/$defs/tree' } }, $defs: { tree } },
+    SiteUpdateWithTarget: { ...OBJECT, properties: { again: { $ref: '#' } } },
+  }
+  const declared = Object.entries(operations).map(([name, schema]) => [
+    name,
+    { method: 'PUT', path: `/{wac}/${name}`, body: { schema } },
+  ])
+  const { port } = await shared({ OPERATIONS_FILE: declare(Object.fromEntries(declared)) })
+  const text = (await ask(port, { target: '/openapi.json' })).body
+  const document = JSON.parse(text)
+  for (const name of Object.keys(operations)) t.ok(document.components.schemas[`${name}Body`], name)
+  const lost = [...text.matchAll(/"\$ref":"#\/([^"]+)"/g)].filter(
+    ([, path]) => path!.split('/').reduce((part, key) => part?.[key], document) === undefined,
+  )
+  t.strictSame(lost, [])
+})
 
 t.test('without operations /data belongs to the page, except as a return address', async (t) => {
   const folder = t.testdir({ 'index.html': '<p>page</p>', data: { 'a.json': '{}' } })

@@ -253,22 +253,19 @@ t.test('a response that ends with its connection is relayed whole', async (t) =>
   t.same(await outcome(0), { kind: 'finished', status: 200 })
 })
 
-t.test(
-  'the head reaches the browser before the body exists, and each part as soon as it arrives',
-  async (t) => {
-    const { upstream, port } = await start(
-      t,
-      'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n',
-    )
-    const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a', 'Connection: close'])
-    await browser.sees('content-type: text/csv\r\n')
-    const socket = upstream.sockets[0]!
-    socket.write('3\r\nabc\r\n')
-    await browser.sees('abc')
-    socket.write('3\r\ndef\r\n0\r\n\r\n')
-    t.equal((await browser.answer).raw, '3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n')
-  },
-)
+t.test('the head reaches the browser before the body, and each part as soon as it arrives', async (t) => {
+  const { upstream, port } = await start(
+    t,
+    'HTTP/1.1 200 OK\r\nContent-Type: text/csv\r\nTransfer-Encoding: chunked\r\n\r\n',
+  )
+  const browser = rawBrowser(t, port, ['GET /x HTTP/1.1', 'Host: a', 'Connection: close'])
+  await browser.sees('content-type: text/csv\r\n')
+  const socket = upstream.sockets[0]!
+  socket.write('3\r\nabc\r\n')
+  await browser.sees('abc')
+  socket.write('3\r\ndef\r\n0\r\n\r\n')
+  t.equal((await browser.answer).raw, '3\r\nabc\r\n3\r\ndef\r\n0\r\n\r\n')
+})
 
 t.test('many requests on one browser connection each get their own response', async (t) => {
   const { port } = await start(t, (socket, { path }) =>

@@ -15,97 +15,90 @@ const ours = (url: string, ...more: string[]): string[] =>
     ...more,
   ].toSorted()
 
-t.test(
-  'a read carries our own headers and those of the browser that are on the list, and no others',
-  async (t) => {
-    const { upstream, port } = await start(t)
-    const answer = await get(
-      t,
-      port,
-      '/WAC1/flux/a?format=JSON',
-      'Cookie: session=secret',
-      'Authorization: Bearer of-the-browser',
-      'X-Forwarded-For: 10.0.0.1',
-      'X-Forwarded-Host: evil.test',
-      'X_Forwarded_User: root',
-      'Forwarded: for=10.0.0.1',
-      'X-HTTP-Method-Override: DELETE',
-      'X-CSRF: 1',
-      'Origin: https://app.test',
-      'Referer: https://app.test/secret',
-      'Sec-Fetch-Site: same-origin',
-      'User-Agent: Mozilla/5.0',
-      'Proxy-Authorization: Basic eA==',
-      'TE: trailers',
-      'Expect-CT: x',
-      'Accept: text/html',
-      'Content-Type: text/evil',
-      'Via: 1.1 edge',
-      'If-Match: "a"',
-      'If-None-Match: "b"',
-      'If-Modified-Since: Mon, 02 Nov 2026 10:00:00 GMT',
-      'If-Unmodified-Since: Tue, 03 Nov 2026 10:00:00 GMT',
-      'If-Range: "c"',
-      'Range: bytes=0-1',
-      'Accept-Encoding: gzip, br',
-      'Accept-Language: fr',
+t.test('a read carries our own headers and the listed ones of the browser, and no others', async (t) => {
+  const { upstream, port } = await start(t)
+  const answer = await get(
+    t,
+    port,
+    '/WAC1/flux/a?format=JSON',
+    'Cookie: session=secret',
+    'Authorization: Bearer of-the-browser',
+    'X-Forwarded-For: 10.0.0.1',
+    'X-Forwarded-Host: evil.test',
+    'X_Forwarded_User: root',
+    'Forwarded: for=10.0.0.1',
+    'X-HTTP-Method-Override: DELETE',
+    'X-CSRF: 1',
+    'Origin: https://app.test',
+    'Referer: https://app.test/secret',
+    'Sec-Fetch-Site: same-origin',
+    'User-Agent: Mozilla/5.0',
+    'Proxy-Authorization: Basic eA==',
+    'TE: trailers',
+    'Expect-CT: x',
+    'Accept: text/html',
+    'Content-Type: text/evil',
+    'Via: 1.1 edge',
+    'If-Match: "a"',
+    'If-None-Match: "b"',
+    'If-Modified-Since: Mon, 02 Nov 2026 10:00:00 GMT',
+    'If-Unmodified-Since: Tue, 03 Nov 2026 10:00:00 GMT',
+    'If-Range: "c"',
+    'Range: bytes=0-1',
+    'Accept-Encoding: gzip, br',
+    'Accept-Language: fr',
+    'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
+    'tracestate: a=b',
+  )
+  t.equal(answer.status, 200)
+  t.match(upstream.received[0]?.text, /^GET \/WAC1\/flux\/a\?format=JSON HTTP\/1\.1\r\n/)
+  t.same(
+    upstream.received[0]?.lines.toSorted(),
+    ours(
+      upstream.url,
+      'accept-encoding: gzip, br',
+      'accept-language: fr',
+      'connection: keep-alive',
+      'if-match: "a"',
+      'if-modified-since: Mon, 02 Nov 2026 10:00:00 GMT',
+      'if-none-match: "b"',
+      'if-range: "c"',
+      'if-unmodified-since: Tue, 03 Nov 2026 10:00:00 GMT',
+      'range: bytes=0-1',
       'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
-      'tracestate: a=b',
-    )
-    t.equal(answer.status, 200)
-    t.match(upstream.received[0]?.text, /^GET \/WAC1\/flux\/a\?format=JSON HTTP\/1\.1\r\n/)
-    t.same(
-      upstream.received[0]?.lines.toSorted(),
-      ours(
-        upstream.url,
-        'accept-encoding: gzip, br',
-        'accept-language: fr',
-        'connection: keep-alive',
-        'if-match: "a"',
-        'if-modified-since: Mon, 02 Nov 2026 10:00:00 GMT',
-        'if-none-match: "b"',
-        'if-range: "c"',
-        'if-unmodified-since: Tue, 03 Nov 2026 10:00:00 GMT',
-        'range: bytes=0-1',
-        'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
-        'via: 1.1 edge, 1.1 bff',
-      ),
-    )
-  },
-)
+      'via: 1.1 edge, 1.1 bff',
+    ),
+  )
+})
 
-t.test(
-  'headers that the browser names in Connection are not sent, and ours are sent all the same',
-  async (t) => {
-    const { upstream, port } = await start(t)
-    const named =
-      'Authorization, accept, Content-Type, RANGE, if-none-match,via , accept-language, traceparent'
-    await rawBrowser(t, port, [
-      'GET /x HTTP/1.1',
-      'Host: bff.test',
-      `Connection: close, ${named}`,
-      'Connection: accept-encoding',
-      'Authorization: Bearer of-the-browser',
-      'Range: bytes=0-1',
-      'If-None-Match: "b"',
-      'Via: 1.1 edge',
-      'Accept-Language: fr',
-      'Accept-Encoding: br',
-      'If-Match: "kept"',
-      'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
-    ]).answer
-    t.same(
-      upstream.received[0]?.lines.toSorted(),
-      ours(
-        upstream.url,
-        'accept-encoding: identity',
-        'connection: keep-alive',
-        'if-match: "kept"',
-        'via: 1.1 bff',
-      ),
-    )
-  },
-)
+t.test('headers that the browser names in Connection are not sent, unless they are ours', async (t) => {
+  const { upstream, port } = await start(t)
+  const named = 'Authorization, accept, Content-Type, RANGE, if-none-match,via , accept-language, traceparent'
+  await rawBrowser(t, port, [
+    'GET /x HTTP/1.1',
+    'Host: bff.test',
+    `Connection: close, ${named}`,
+    'Connection: accept-encoding',
+    'Authorization: Bearer of-the-browser',
+    'Range: bytes=0-1',
+    'If-None-Match: "b"',
+    'Via: 1.1 edge',
+    'Accept-Language: fr',
+    'Accept-Encoding: br',
+    'If-Match: "kept"',
+    'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
+  ]).answer
+  t.same(
+    upstream.received[0]?.lines.toSorted(),
+    ours(
+      upstream.url,
+      'accept-encoding: identity',
+      'connection: keep-alive',
+      'if-match: "kept"',
+      'via: 1.1 bff',
+    ),
+  )
+})
 
 t.test('a header that the browser repeats is sent as one line', async (t) => {
   const { upstream, port } = await start(t)
@@ -118,34 +111,28 @@ t.test('a header that the browser repeats is sent as one line', async (t) => {
   ])
 })
 
-t.test(
-  'the Via entry of a request over HTTP/1.0 says 1.0, and a malformed traceparent is dropped',
-  async (t) => {
-    const { upstream, port } = await start(t)
-    await rawBrowser(t, port, ['GET /x HTTP/1.0', 'traceparent: 00-xyz-01']).answer
-    t.ok(upstream.received[0]?.lines.includes('via: 1.0 bff'))
-    t.notMatch(upstream.received[0]?.text, /traceparent/)
-  },
-)
+t.test('Via of a request over HTTP/1.0 says 1.0, and a malformed traceparent is dropped', async (t) => {
+  const { upstream, port } = await start(t)
+  await rawBrowser(t, port, ['GET /x HTTP/1.0', 'traceparent: 00-xyz-01']).answer
+  t.ok(upstream.received[0]?.lines.includes('via: 1.0 bff'))
+  t.notMatch(upstream.received[0]?.text, /traceparent/)
+})
 
-t.test(
-  'with UPSTREAM_TOKEN_IN=query the token is one query parameter, and no Authorization is sent',
-  async (t) => {
-    const { upstream, port } = await start(
-      t,
-      undefined,
-      { tokenIn: 'query' },
-      { authorization: 'Bearer a+b/c=&d' },
-    )
-    await get(t, port, '/x?format=JSON')
-    await get(t, port, '/y')
-    t.strictSame(upstream.paths(), [
-      '/x?format=JSON&access_token=a%2Bb%2Fc%3D%26d',
-      '/y?access_token=a%2Bb%2Fc%3D%26d',
-    ])
-    t.notMatch(upstream.received[0]?.text, /authorization/i)
-  },
-)
+t.test('UPSTREAM_TOKEN_IN=query sends the token as one parameter, and no Authorization', async (t) => {
+  const { upstream, port } = await start(
+    t,
+    undefined,
+    { tokenIn: 'query' },
+    { authorization: 'Bearer a+b/c=&d' },
+  )
+  await get(t, port, '/x?format=JSON')
+  await get(t, port, '/y')
+  t.strictSame(upstream.paths(), [
+    '/x?format=JSON&access_token=a%2Bb%2Fc%3D%26d',
+    '/y?access_token=a%2Bb%2Fc%3D%26d',
+  ])
+  t.notMatch(upstream.received[0]?.text, /authorization/i)
+})
 
 t.test('the path prefix of the base URL is kept', async (t) => {
   const upstream = await rawUpstream(t, (socket) => socket.write(OK))
@@ -154,46 +141,43 @@ t.test('the path prefix of the base URL is kept', async (t) => {
   t.equal(upstream.received[0]?.path, '/api/v1/WAC1/flux/a')
 })
 
-t.test(
-  'a write sends the given bytes with their length and preconditions, but no header for reads',
-  async (t) => {
-    const body = '{"name":"é"}'
-    const conditions = [
-      'If-Match: "a"',
-      'If-Unmodified-Since: Tue, 03 Nov 2026 10:00:00 GMT',
-      'If-None-Match: "b"',
+t.test('a write sends the given bytes, its length and preconditions, no header for reads', async (t) => {
+  const body = '{"name":"é"}'
+  const conditions = [
+    'If-Match: "a"',
+    'If-Unmodified-Since: Tue, 03 Nov 2026 10:00:00 GMT',
+    'If-None-Match: "b"',
+  ]
+  const ofReads = ['If-Modified-Since: Tue, 03 Nov 2026 10:00:00 GMT', 'If-Range: "c"', 'Range: bytes=0-1']
+  for (const method of ['PUT', 'POST', 'PATCH']) {
+    const { upstream, port } = await start(t)
+    const head = [
+      `${method} /site HTTP/1.1`,
+      'Host: bff.test',
+      'Connection: close',
+      'Transfer-Encoding: chunked',
     ]
-    const ofReads = ['If-Modified-Since: Tue, 03 Nov 2026 10:00:00 GMT', 'If-Range: "c"', 'Range: bytes=0-1']
-    for (const method of ['PUT', 'POST', 'PATCH']) {
-      const { upstream, port } = await start(t)
-      const head = [
-        `${method} /site HTTP/1.1`,
-        'Host: bff.test',
-        'Connection: close',
-        'Transfer-Encoding: chunked',
-      ]
-      const chunks = `${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`
-      const { answer } = rawBrowser(t, port, [...head, ...conditions, ...ofReads], chunks)
-      t.equal((await answer).status, 200, method)
-      const [request] = upstream.received
-      t.equal(request?.body, body, method)
-      t.same(
-        request?.lines.toSorted(),
-        ours(
-          upstream.url,
-          'accept-encoding: identity',
-          'connection: close',
-          `content-length: ${body.length}`,
-          'if-match: "a"',
-          'if-none-match: "b"',
-          'if-unmodified-since: Tue, 03 Nov 2026 10:00:00 GMT',
-          'via: 1.1 bff',
-        ),
-        method,
-      )
-    }
-  },
-)
+    const chunks = `${body.length.toString(16)}\r\n${body}\r\n0\r\n\r\n`
+    const { answer } = rawBrowser(t, port, [...head, ...conditions, ...ofReads], chunks)
+    t.equal((await answer).status, 200, method)
+    const [request] = upstream.received
+    t.equal(request?.body, body, method)
+    t.same(
+      request?.lines.toSorted(),
+      ours(
+        upstream.url,
+        'accept-encoding: identity',
+        'connection: close',
+        `content-length: ${body.length}`,
+        'if-match: "a"',
+        'if-none-match: "b"',
+        'if-unmodified-since: Tue, 03 Nov 2026 10:00:00 GMT',
+        'via: 1.1 bff',
+      ),
+      method,
+    )
+  }
+})
 
 t.test('HEAD is sent as HEAD, and its response keeps the length and has no body', async (t) => {
   const { upstream, port, outcome } = await start(

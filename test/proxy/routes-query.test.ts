@@ -116,25 +116,22 @@ t.test('an Accept header without any of the formats is 406', async (t) => {
   t.equal(sandbox.journal.entries().length, 0)
 })
 
-t.test(
-  'a parameter that would carry a token or ask for a script is 400, however it is written',
-  async (t) => {
-    const { get, refused } = await proxyCaller()
-    const hex = (char: string): string => `%${char.charCodeAt(0).toString(16)}`
-    for (const name of ['access_token', 'oauth_token', 'callback']) {
-      for (const written of [
-        name,
-        name.toUpperCase(),
-        `${hex(name[0]!)}${name.slice(1)}`,
-        name.replace('_', '%5F'),
-        [...name].map(hex).join(''),
-      ]) {
-        for (const query of [`${written}=x`, written, `a=1&${written}=x`, `${written}=x&${written}=y`])
-          refused(t, await get(`/flux/a?${query}`), new RegExp(name), query)
-      }
+t.test('a parameter that carries a token or asks for a script is 400, in any spelling', async (t) => {
+  const { get, refused } = await proxyCaller()
+  const hex = (char: string): string => `%${char.charCodeAt(0).toString(16)}`
+  for (const name of ['access_token', 'oauth_token', 'callback']) {
+    for (const written of [
+      name,
+      name.toUpperCase(),
+      `${hex(name[0]!)}${name.slice(1)}`,
+      name.replace('_', '%5F'),
+      [...name].map(hex).join(''),
+    ]) {
+      for (const query of [`${written}=x`, written, `a=1&${written}=x`, `${written}=x&${written}=y`])
+        refused(t, await get(`/flux/a?${query}`), new RegExp(name), query)
     }
-  },
-)
+  }
+})
 
 t.test('a parameter that would change method or path is 400, however it is written', async (t) => {
   const { get, sent, refused } = await proxyCaller()

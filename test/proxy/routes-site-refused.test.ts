@@ -1,4 +1,3 @@
-import { gzipSync } from 'node:zlib'
 import t from 'tap'
 import { problemOf } from '../http/wire.ts'
 import { JSON_TYPE, proxyCaller } from './proxy-caller.ts'
@@ -50,6 +49,8 @@ t.test('an invalid body is 400 and the problem names the member, and nothing is 
   const { put, post, refused } = await proxyCaller()
   for (const [body, names] of BAD_BODIES) refused(t, await put(body), names, `PUT ${body}`)
   for (const [body, names] of BAD_POSTS) refused(t, await post(body), names, `POST ${body}`)
+  const { status, body } = await put(JSON.stringify({ ['x'.repeat(10_000)]: 1 }))
+  t.ok(status === 400 && body.length < 500, 'an unknown name is cut')
 })
 
 t.test('a body that is not UTF-8 is 400 and never changed', async (t) => {
@@ -63,19 +64,13 @@ t.test('a body that is not UTF-8 is 400 and never changed', async (t) => {
   t.match(sandbox.journal.entries()[0]?.body, '"name":"ÿ"')
 })
 
-t.test('an unknown name is cut in the problem', async (t) => {
-  const { put } = await proxyCaller()
-  const answer = await put(JSON.stringify({ ['x'.repeat(10_000)]: 1 }))
-  t.equal(answer.status, 400)
-  t.ok(answer.body.length < 500)
-})
-
 t.test('a body is JSON in UTF-8 without compression, else 415', async (t) => {
   const { sandbox, send } = await proxyCaller()
   const json = 'application/json'
+  const ofLength = (length: number) => `${json};${'charset=utf-8'.padStart(length - json.length - 1)}`
   for (const type of [
     ...[json, 'Application/JSON', `${json}; charset=utf-8`, `${json};charset=UTF-8`],
-    ...[`${json}; charset="utf-8"`, `${json} ;charset=utf-8`, `${json};`],
+    ...[`${json}; charset="utf-8"`, `${json} ;charset=utf-8`, `${json};`, ofLength(100)],
   ]) {
     const site = { method: 'PUT', target: '/site/42', body: '{}', headers: [['Content-Type', type]] as const }
     t.equal((await send(site)).status, 200, type)
@@ -85,6 +80,8 @@ t.test('a body is JSON in UTF-8 without compression, else 415', async (t) => {
     ...['', 'text/plain', 'text/plain;charset=UTF-8', 'application/x-www-form-urlencoded', 'text/json'],
     ...['multipart/form-data; boundary=x', 'application/jsonx', `${json} garbage`, `${json}; charset=utf-16`],
     ...[`${json}; charset=latin1`, 'application/ld+json', 'application/problem+json', `text/plain, ${json}`],
+    // So long that no pattern searches it.
+    ofLength(101),
   ]
   const codings = ['gzip', 'br', 'identity, gzip']
   for (const headers of [
@@ -98,9 +95,6 @@ t.test('a body is JSON in UTF-8 without compression, else 415', async (t) => {
       t.match(problemOf(answer), { status: 415, code: 'unsupported_media_type' }, what)
     }
   }
-  const body = gzipSync('{}').toString('latin1')
-  const headers = [JSON_TYPE, ['Content-Encoding', 'gzip']] as const
-  t.equal((await send({ method: 'PUT', target: '/site/42', body, headers })).status, 415)
   t.equal(sandbox.journal.entries().length, 0)
 })
 
@@ -138,28 +132,12 @@ t.test('an unknown parameter or an invalid callback is 400', async (t) => {
       t.notMatch(answer.body, /<script/, query)
     }
   }
-})
-
-t.test('an unknown parameter is named only if its name is safe to show, else by its position', async (t) => {
-  const { put } = await proxyCaller()
   for (const [query, named] of [
     ['a=1', 'The parameter a'],
     ['format=json&%3Cscript%3E=1', 'Parameter 2 of the query'],
     ['callback=a&format=json&=x', 'Parameter 3 of the query'],
   ] as const) {
-    const { detail } = problemOf(await put('{}', `/site/42?${query}`))
+    const { detail } = problemOf(await send({ method: 'PUT', target: `/site/42?${query}`, body: '{}' }))
     t.equal(detail, `${named} is not known here, or is repeated.`, query)
-  }
-})
-
-t.test('a Content-Type of more than 100 characters is 415, so that no pattern searches it', async (t) => {
-  const { send } = await proxyCaller()
-  for (const [length, status] of [
-    [100, 200],
-    [101, 415],
-  ] as const) {
-    const type = `application/json;${'charset=utf-8'.padStart(length - 'application/json;'.length)}`
-    const headers = [['Content-Type', type]] as const
-    t.equal((await send({ method: 'PUT', target: '/site/1', headers, body: '{}' })).status, status)
   }
 })

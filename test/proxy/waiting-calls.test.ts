@@ -1,15 +1,16 @@
+import type { Socket } from 'node:net'
 import t, { type Test } from 'tap'
 import { problem } from '../../src/errors.ts'
 import { createLog } from '../../src/log.ts'
 import { createForward, type ForwardOptions } from '../../src/proxy/forward.ts'
 import type { Call } from '../../src/proxy/outgoing-request.ts'
 import type { Outcome } from '../../src/proxy/resource-server.ts'
-import { bff, browse, get, OK, outgoing, type RawUpstream, rawUpstream } from './resource-server-harness.ts'
+import { browse, changes, get, OK, outgoing, type Received, start } from './resource-server-harness.ts'
 
 /** The store as calls ask it: it shows what the test lets it show, when the test lets it. */
 function gatedStore() {
   const asked: { resolve: (goesOn: boolean) => void; reject: (error: Error) => void }[] = []
-  const waiting: (() => void)[] = []
+  const { changed, until } = changes()
   const state = { proven: true }
   return {
     state,
@@ -19,12 +20,12 @@ function gatedStore() {
       prove: () =>
         new Promise<boolean>((resolve, reject) => {
           asked.push({ resolve, reject })
-          for (const wake of waiting.splice(0)) wake()
+          changed()
         }),
     },
     /** Resolves when a call has asked for the nth time. */
     async question(index: number) {
-      while (asked.length <= index) await new Promise<void>((wake) => waiting.push(wake))
+      await until(() => asked.length > index)
       return asked[index]!
     },
   }
@@ -33,10 +34,10 @@ function gatedStore() {
 /** An upstream whose one place, of a kind, the first request holds until it is released. */
 async function busy(t: Test, limit: { share: number } | { connections: number } = { connections: 1 }) {
   const store = gatedStore()
-  const upstream: RawUpstream = await rawUpstream(t, (socket, { path }) => {
+  const answer = (socket: Socket, { path }: Received) => {
     if (path !== '/first') socket.write(OK)
-  })
-  const server = await bff(t, { baseUrl: upstream.url, ...limit }, store.call)
+  }
+  const { upstream, ...server } = await start(t, answer, limit, store.call)
   const first = get(t, server.port, '/first')
   const { socket } = await upstream.request(0)
   store.state.proven = false
@@ -65,16 +66,6 @@ t.test('a call that has waited for a connection asks the store before it is sent
   t.equal(store.asked.length, 1)
 })
 
-t.test('a call that has waited less than SESSION_CACHE_MS is sent without asking', async (t) => {
-  const { store, server, release } = await busy(t)
-  store.state.proven = true
-  const second = get(t, server.port, '/second')
-  await server.sends(2)
-  await release()
-  t.equal((await second).status, 200)
-  t.equal(store.asked.length, 0)
-})
-
 t.test('a call whose session has ended while it waited is not sent, and the next one is', async (t) => {
   const { store, upstream, server, release } = await busy(t)
   const second = get(t, server.port, '/second')
@@ -100,25 +91,23 @@ t.test('a call whose browser has left while it waited gives its place away', asy
   store.state.proven = true
   await release()
   t.equal((await third).status, 200)
+  t.equal(store.asked.length, 0, 'nor does one ask that has waited less than SESSION_CACHE_MS')
   t.strictSame(upstream.paths(), ['/first', '/third'])
 })
 
-t.test(
-  'a call that has waited for its share asks the store, and is not sent if the store fails',
-  async (t) => {
-    const { store, upstream, server, release } = await busy(t, { share: 1 })
-    const second = get(t, server.port, '/second')
-    await server.sends(2)
-    await release()
-    const question = await store.question(0)
-    t.strictSame(upstream.paths(), ['/first'])
-    const error = new Error('the store is down')
-    question.reject(error)
-    t.equal((await second).status, 599)
-    t.strictSame(await server.outcome(1), { kind: 'withdrawn', error })
-    t.strictSame(upstream.paths(), ['/first'])
-  },
-)
+t.test('a call that has waited for its share is not sent if the store fails', async (t) => {
+  const { store, upstream, server, release } = await busy(t, { share: 1 })
+  const second = get(t, server.port, '/second')
+  await server.sends(2)
+  await release()
+  const question = await store.question(0)
+  t.strictSame(upstream.paths(), ['/first'])
+  const error = new Error('the store is down')
+  question.reject(error)
+  t.equal((await second).status, 599)
+  t.strictSame(await server.outcome(1), { kind: 'withdrawn', error })
+  t.strictSame(upstream.paths(), ['/first'])
+})
 
 t.test('a call whose browser leaves while it asks gives its place away', async (t) => {
   const { store, server, release } = await busy(t)
@@ -136,8 +125,7 @@ t.test('a call whose browser leaves while it asks gives its place away', async (
 t.test('a call that has waited until its connection was established asks before it is sent', async (t) => {
   const store = gatedStore()
   store.state.proven = false
-  const upstream = await rawUpstream(t, (socket) => void socket.write(OK))
-  const server = await bff(t, { baseUrl: upstream.url, connections: 1 }, store.call)
+  const { upstream, ...server } = await start(t, OK, { connections: 1 }, store.call)
   const first = get(t, server.port, '/first')
   ;(await store.question(0)).resolve(false)
   t.equal((await first).status, 599, 'its session ended before')
@@ -191,15 +179,12 @@ t.test('a withdrawn call is sent with the token that its session has now, and is
   t.strictSame(observed, [401, 200])
 })
 
-t.test(
-  'a withdrawn call of a session that has ended, or that cannot be read, gets the problem',
-  async (t) => {
-    const ended = problem('login_required')
-    const one = forwarded([{ kind: 'withdrawn', error: null }], () => Promise.reject(ended))
-    t.equal(await one.reply, ended)
-    const down = problem('store_unavailable')
-    const other = forwarded([{ kind: 'withdrawn', error: down }], () => Promise.reject(ended))
-    t.equal(await other.reply, down)
-    t.strictSame([...one.sent, ...other.sent], ['Bearer old', 'Bearer old'])
-  },
-)
+t.test('a withdrawn call whose session has ended or cannot be read gets the problem', async (t) => {
+  const ended = problem('login_required')
+  const one = forwarded([{ kind: 'withdrawn', error: null }], () => Promise.reject(ended))
+  t.equal(await one.reply, ended)
+  const down = problem('store_unavailable')
+  const other = forwarded([{ kind: 'withdrawn', error: down }], () => Promise.reject(ended))
+  t.equal(await other.reply, down)
+  t.strictSame([...one.sent, ...other.sent], ['Bearer old', 'Bearer old'])
+})

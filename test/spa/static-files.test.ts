@@ -86,68 +86,62 @@ t.test('a browser that stops reading a file does not hold its connection for eve
   reader.destroy()
 })
 
-t.test(
-  'browsers keep a file with a content hash in its name for a year, and ask for any other',
-  async (t) => {
-    const hashed = `app-3f9c2b1a.js static/js/main.3f9c2b1a.chunk.js main.3f9c2b1a.chunk.js.map
+t.test('browsers keep a file with a hash in its name for a year, and ask for any other', async (t) => {
+  const hashed = `app-3f9c2b1a.js static/js/main.3f9c2b1a.chunk.js main.3f9c2b1a.chunk.js.map
     styles.0123456789abcdef0123.css chunk-KZ3JQ2A7.js assets/index-DiwrgTd4.js assets/vendor-D_x-3fAb.css
     nested/assets/logo-B1a2C3d4.svg`
-    const plain = `index.html main.js my-document.pdf report-20240101.pdf hero-iPhone15.png apple-touch-icon.png
+  const plain = `index.html main.js my-document.pdf report-20240101.pdf hero-iPhone15.png apple-touch-icon.png
     polyfill-facedeed.js assets/background.png assets/hero-background.png app-3f9c2b1.js
     font-v12-latin-regular.woff2 3f9c2b1a`
-    for (const path of hashed.split(/\s+/))
-      t.equal(cacheControlFor(path), 'public, max-age=31536000, immutable', path)
-    for (const path of plain.split(/\s+/)) t.equal(cacheControlFor(path), 'no-cache', path)
-  },
-)
+  for (const path of hashed.split(/\s+/))
+    t.equal(cacheControlFor(path), 'public, max-age=31536000, immutable', path)
+  for (const path of plain.split(/\s+/)) t.equal(cacheControlFor(path), 'no-cache', path)
+})
 
-t.test(
-  'the form of a file that the client prefers is sent, with its type and the headers of a page',
-  async (t) => {
-    const { bff } = await shared({ STATIC_DIR })
-    for (const [path, accepted, coding] of [
-      ['/app.js', 'gzip, deflate, br, zstd', 'br'],
-      ['/app.js', 'BR', 'br'],
-      ['/app.js', 'gzip, br;q=0.9', 'gzip'],
-      ['/app.js', 'gzip;q=0.5, br;q=0.50', 'br'],
-      ['/app.js', 'x-gzip', 'gzip'],
-      ['/app.js', '*', 'br'],
-      ['/app.js', 'br;q=0, *;q=0.1', 'gzip'],
-      ['/app.js', 'br;q=0, gzip;q=0', undefined],
-      ['/app.js', 'identity, gzip;q=0.5', undefined],
-      ['/app.js', 'deflate, zstd', undefined],
-      ['/app.js', 'br;q=x', undefined],
-      ['/app.js', '', undefined],
-      ['/app.js', undefined, undefined],
-      ['/site.css', 'gzip, br', 'gzip'],
-      ['/site.css', 'br', undefined],
-      ['/site.css', 'br, identity;q=0', undefined],
-      ['/plain.svg', 'gzip, br', undefined],
-    ] as const) {
-      const answer = await get(bff, path, accepted === undefined ? {} : { 'accept-encoding': accepted })
-      const what = `${path} with ${accepted}`
-      t.equal(answer.status, 200, what)
-      t.equal(decoded(answer), FILES[path].text, what)
-      const { 'content-length': length, 'content-encoding': sent, ...headers } = answer.headers
-      t.strictSame([Number(length), sent], [answer.body.length, coding], what)
-      const expected = {
-        'content-type': FILES[path].type,
-        'cache-control': 'no-cache',
-        etag: /./,
-        vary: /accept-encoding/i,
-        'x-content-type-options': 'nosniff',
-        'referrer-policy': 'no-referrer',
-        'cross-origin-opener-policy': 'same-origin',
-        'cross-origin-resource-policy': 'same-origin',
-        'permissions-policy': /camera=\(\)/,
-        'content-security-policy': /^default-src 'self'; script-src 'self';.* frame-ancestors 'none'/,
-      }
-      t.match(headers, expected, what)
-      t.notMatch(headers['content-security-policy'], 'unsafe-eval', what)
-      t.notOk('set-cookie' in headers, what)
+t.test('the form that the client prefers is sent, with its type and the headers of a page', async (t) => {
+  const { bff } = await shared({ STATIC_DIR })
+  for (const [path, accepted, coding] of [
+    ['/app.js', 'gzip, deflate, br, zstd', 'br'],
+    ['/app.js', 'BR', 'br'],
+    ['/app.js', 'gzip, br;q=0.9', 'gzip'],
+    ['/app.js', 'gzip;q=0.5, br;q=0.50', 'br'],
+    ['/app.js', 'x-gzip', 'gzip'],
+    ['/app.js', '*', 'br'],
+    ['/app.js', 'br;q=0, *;q=0.1', 'gzip'],
+    ['/app.js', 'br;q=0, gzip;q=0', undefined],
+    ['/app.js', 'identity, gzip;q=0.5', undefined],
+    ['/app.js', 'deflate, zstd', undefined],
+    ['/app.js', 'br;q=x', undefined],
+    ['/app.js', '', undefined],
+    ['/app.js', undefined, undefined],
+    ['/site.css', 'gzip, br', 'gzip'],
+    ['/site.css', 'br', undefined],
+    ['/site.css', 'br, identity;q=0', undefined],
+    ['/plain.svg', 'gzip, br', undefined],
+  ] as const) {
+    const answer = await get(bff, path, accepted === undefined ? {} : { 'accept-encoding': accepted })
+    const what = `${path} with ${accepted}`
+    t.equal(answer.status, 200, what)
+    t.equal(decoded(answer), FILES[path].text, what)
+    const { 'content-length': length, 'content-encoding': sent, ...headers } = answer.headers
+    t.strictSame([Number(length), sent], [answer.body.length, coding], what)
+    const expected = {
+      'content-type': FILES[path].type,
+      'cache-control': 'no-cache',
+      etag: /./,
+      vary: /accept-encoding/i,
+      'x-content-type-options': 'nosniff',
+      'referrer-policy': 'no-referrer',
+      'cross-origin-opener-policy': 'same-origin',
+      'cross-origin-resource-policy': 'same-origin',
+      'permissions-policy': /camera=\(\)/,
+      'content-security-policy': /^default-src 'self'; script-src 'self';.* frame-ancestors 'none'/,
     }
-  },
-)
+    t.match(headers, expected, what)
+    t.notMatch(headers['content-security-policy'], 'unsafe-eval', what)
+    t.notOk('set-cookie' in headers, what)
+  }
+})
 
 t.test('each form of a file has its validator, its HEAD and its ranges', async (t) => {
   const { bff } = await shared({ STATIC_DIR })
@@ -177,56 +171,45 @@ t.test('each form of a file has its validator, its HEAD and its ranges', async (
   t.equal((await get(bff, '/app.js', { 'if-match': '"other"' })).status, 400, 'an unsupported precondition')
 })
 
-t.test(
-  'the root and a navigation to an unknown path get the start page, and other requests 404',
-  async (t) => {
-    const { bff } = await shared({ STATIC_DIR })
-    const accept = 'text/html,application/xhtml+xml'
-    const unknown = ['/sites/7', '/empty/', '/empty', '/authors', '/fluxes/1', '/gone.js', '//other.test/x']
-    for (const headers of [NAVIGATE, { ...NAVIGATE, accept: '*/*' }, { accept }] as Record<
-      string,
-      string
-    >[]) {
-      for (const path of ['/', '/?login_error=access_denied', '/index.html', ...unknown]) {
-        const answer = await get(bff, path, { ...headers, 'accept-encoding': 'gzip, br' })
-        const {
-          'content-encoding': coding,
-          'content-type': type,
-          'cache-control': kept,
-          vary,
-        } = answer.headers
-        t.strictSame([answer.status, coding, kept], [200, 'br', 'no-cache'], path)
-        t.equal(type, 'text/html; charset=utf-8', path)
-        t.equal(decoded(answer), PAGE, path)
-        t.match(
-          vary,
-          unknown.includes(path) ? /sec-fetch-mode, accept, accept-encoding/ : /accept-encoding/i,
-          path,
-        )
-      }
+t.test('the root and navigations to unknown paths get the start page, other requests 404', async (t) => {
+  const { bff } = await shared({ STATIC_DIR })
+  const accept = 'text/html,application/xhtml+xml'
+  const unknown = ['/sites/7', '/empty/', '/empty', '/authors', '/fluxes/1', '/gone.js', '//other.test/x']
+  for (const headers of [NAVIGATE, { ...NAVIGATE, accept: '*/*' }, { accept }] as Record<string, string>[]) {
+    for (const path of ['/', '/?login_error=access_denied', '/index.html', ...unknown]) {
+      const answer = await get(bff, path, { ...headers, 'accept-encoding': 'gzip, br' })
+      const { 'content-encoding': coding, 'content-type': type, 'cache-control': kept, vary } = answer.headers
+      t.strictSame([answer.status, coding, kept], [200, 'br', 'no-cache'], path)
+      t.equal(type, 'text/html; charset=utf-8', path)
+      t.equal(decoded(answer), PAGE, path)
+      t.match(
+        vary,
+        unknown.includes(path) ? /sec-fetch-mode, accept, accept-encoding/ : /accept-encoding/i,
+        path,
+      )
     }
-    for (const headers of [{}, { accept: '*/*' }, { 'sec-fetch-mode': 'cors', accept }] as Record<
-      string,
-      string
-    >[])
-      t.equal((await get(bff, '/gone.js', headers)).status, 404)
-    t.equal((await get(bff, '/gone.js', { accept }, 'POST')).status, 404)
-    for (const path of ['/app.js', '/'])
-      for (const method of ['POST', 'PUT'] as const) {
-        const { status, headers } = await get(bff, path, {}, method)
-        t.strictSame([status, headers.allow], [405, 'GET, HEAD'], `${method} ${path}`)
-      }
-    for (const [path, text] of [
-      ['/docs/', 'docs page'],
-      ['/alias.svg', PICTURE],
-      ['/with%20space.txt', 'spaced'],
-    ] as const)
-      t.equal(decoded(await get(bff, path)), text, path)
-    mkdirSync(join(STATIC_DIR, 'late'))
-    writeFileSync(join(STATIC_DIR, 'late', 'new.txt'), 'new')
-    t.equal(decoded(await get(bff, '/late/new.txt')), 'new', 'added while the server runs')
-  },
-)
+  }
+  for (const headers of [{}, { accept: '*/*' }, { 'sec-fetch-mode': 'cors', accept }] as Record<
+    string,
+    string
+  >[])
+    t.equal((await get(bff, '/gone.js', headers)).status, 404)
+  t.equal((await get(bff, '/gone.js', { accept }, 'POST')).status, 404)
+  for (const path of ['/app.js', '/'])
+    for (const method of ['POST', 'PUT'] as const) {
+      const { status, headers } = await get(bff, path, {}, method)
+      t.strictSame([status, headers.allow], [405, 'GET, HEAD'], `${method} ${path}`)
+    }
+  for (const [path, text] of [
+    ['/docs/', 'docs page'],
+    ['/alias.svg', PICTURE],
+    ['/with%20space.txt', 'spaced'],
+  ] as const)
+    t.equal(decoded(await get(bff, path)), text, path)
+  mkdirSync(join(STATIC_DIR, 'late'))
+  writeFileSync(join(STATIC_DIR, 'late', 'new.txt'), 'new')
+  t.equal(decoded(await get(bff, '/late/new.txt')), 'new', 'added while the server runs')
+})
 
 t.test('a folder without a start page is refused at start', async (t) => {
   const app = fastify()
