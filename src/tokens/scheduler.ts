@@ -33,6 +33,8 @@ interface SchedulerOptions {
   events: Pick<RefreshEvents, 'lagged' | 'endedByOperator'>
 }
 
+type Times = Pick<SchedulerOptions, 'timing' | 'clock' | 'random'>
+
 /** When the session ends if its browser stays away. */
 type IdleLimit = Pick<SessionRecord, 'idleEndsAt'>
 
@@ -59,7 +61,7 @@ const LOOK_AGAIN_MS = 1_000
  * of when to look; the record decides.
  */
 export function createScheduler(options: SchedulerOptions): Scheduler {
-  const { store, sessions, joinAttempt, gate, timing, clock, random, log, events } = options
+  const { store, sessions, gate, clock, random, log, events } = options
   let pollAt = clock.monotonic() + random() * FIRST_POLL_WITHIN_MS
   const working = new Set<Promise<void>>()
   /** Sessions that were claimed and have not reached the breaker yet. */
@@ -137,10 +139,13 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
         return await store.schedule(key, UNREADABLE_PAUSE_MS)
       case 'live': {
         const { session } = found
-        if (msUntilDue(session, storeNow, 0) <= 0) return await refresh(session, lateMs)
-        // Spread as by `schedule`: sessions that were put back together must not come due together.
-        const inMs = Math.min(msUntilDue(session, storeNow, random()), msUntilIdleEnd(session.record))
-        return await put(key, Math.max(inMs, LOOK_AGAIN_MS))
+        const inMs = msUntilLook(session, storeNow, options)
+        if (inMs > 0) return await put(key, inMs)
+        // This process stops: another replica refreshes the session.
+        if (stopped) return await store.schedule(key, 0)
+        events.lagged(lateMs / 1_000)
+        const againInMs = await refresh(session, options)
+        if (againInMs !== null) await put(key, againInMs)
       }
     }
   }
@@ -148,61 +153,6 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
   /** The entry may come back, and another replica may claim it: one of them counts. */
   async function countOperatorEnd(key: RecordKey): Promise<void> {
     if (await store.claimNonce(`operator end ${key}`, randomUUID(), END_KEPT_MS)) events.endedByOperator()
-  }
-
-  async function refresh(session: LiveSession, lateMs: number): Promise<void> {
-    // This process stops: another replica refreshes the session.
-    if (stopped) return await store.schedule(session.key, 0)
-    events.lagged(lateMs / 1_000)
-    const result = await refreshResult(session)
-    switch (result.kind) {
-      case 'ended':
-        // Its entry is claimed once more, which shows why it ended.
-        return
-      case 'wait': {
-        const retryInMs = result.ms + random() * Math.min(result.ms / 4, 500)
-        // Not later than the end of the session, so that the end is counted.
-        return await put(
-          session.key,
-          Math.max(LOOK_AGAIN_MS, Math.min(retryInMs, msUntilIdleEnd(session.record))),
-        )
-      }
-      case 'changed':
-        return await put(session.key, LOOK_AGAIN_MS)
-      // The session was scheduled when its tokens were stored.
-      case 'granted':
-    }
-  }
-
-  async function refreshResult(session: LiveSession): Promise<RefreshResult> {
-    try {
-      return await joinAttempt(session, 'schedule').result
-    } catch (error) {
-      if (!(error instanceof StoreUnavailable)) throw error
-      return { kind: 'wait', ms: LOOK_AGAIN_MS, why: 'unavailable' }
-    }
-  }
-
-  /**
-   * Until the background refresh, by this process's clock or by the store's, whichever is earlier: a clock that is
-   * wrong then delays no refresh. `spread` is in [0, 1).
-   */
-  function msUntilDue({ tokens, record }: LiveSession, storeNow: number, spread: number): number {
-    if (tokens.refreshToken === null) return Number.POSITIVE_INFINITY
-    const byOwnClock = dueAt(tokens, timing, spread) - clock.wall()
-    if (record.replacedAt === 0) return byOwnClock
-    return Math.min(byOwnClock, dueAfterMs(tokens, timing, spread) - (storeNow - record.replacedAt))
-  }
-
-  function msUntilIdleEnd(record: IdleLimit): number {
-    return Math.max(0, record.idleEndsAt - clock.wall())
-  }
-
-  /** A session is looked at once more at its end, so that the end is counted. */
-  function nextLookMs(tokens: TokenSet, record: IdleLimit): number {
-    const refreshAt =
-      tokens.refreshToken === null ? Number.POSITIVE_INFINITY : dueAt(tokens, timing, random())
-    return Math.max(0, Math.min(refreshAt - clock.wall(), msUntilIdleEnd(record)))
   }
 
   /** As `store.schedule`. This process polls in time for the entry. */
@@ -219,7 +169,7 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       stopped = false
       sleep()
     },
-    schedule: (key, tokens, record) => put(key, nextLookMs(tokens, record)),
+    schedule: (key, tokens, record) => put(key, msUntilFirstLook(tokens, record, options)),
     async stop() {
       stopped = true
       clearTimeout(timer)
@@ -227,4 +177,57 @@ export function createScheduler(options: SchedulerOptions): Scheduler {
       while (working.size > 0) await Promise.all(working)
     },
   }
+}
+
+/** Refreshes a session. Returns when to look at it again; null where its entry is right already. */
+async function refresh(session: LiveSession, options: SchedulerOptions): Promise<number | null> {
+  const { joinAttempt, clock, random } = options
+  let result: RefreshResult
+  try {
+    result = await joinAttempt(session, 'schedule').result
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable)) throw error
+    result = { kind: 'wait', ms: LOOK_AGAIN_MS, why: 'unavailable' }
+  }
+  switch (result.kind) {
+    // The session was scheduled when its tokens were stored.
+    case 'granted':
+    // Its entry is claimed once more, which shows why it ended.
+    case 'ended':
+      return null
+    case 'changed':
+      return LOOK_AGAIN_MS
+    case 'wait': {
+      const retryInMs = result.ms + random() * Math.min(result.ms / 4, 500)
+      // Not later than the end of the session, so that the end is counted.
+      return Math.max(LOOK_AGAIN_MS, Math.min(retryInMs, msUntilIdleEnd(session.record, clock)))
+    }
+  }
+}
+
+/** 0 if the session is due. Else spread as at first: sessions that were put back together must not come due together. */
+function msUntilLook(
+  { tokens, record }: LiveSession,
+  storeNow: number,
+  { timing, clock, random }: Times,
+): number {
+  // By this process's clock or by the store's, whichever is earlier: a clock that is wrong then delays no refresh.
+  const msUntilDue = (spread: number): number => {
+    if (tokens.refreshToken === null) return Number.POSITIVE_INFINITY
+    const byOwnClock = dueAt(tokens, timing, spread) - clock.wall()
+    if (record.replacedAt === 0) return byOwnClock
+    return Math.min(byOwnClock, dueAfterMs(tokens, timing, spread) - (storeNow - record.replacedAt))
+  }
+  if (msUntilDue(0) <= 0) return 0
+  return Math.max(Math.min(msUntilDue(random()), msUntilIdleEnd(record, clock)), LOOK_AGAIN_MS)
+}
+
+/** A session is looked at once more at its end, so that the end is counted. */
+function msUntilFirstLook(tokens: TokenSet, record: IdleLimit, { timing, clock, random }: Times): number {
+  const refreshAt = tokens.refreshToken === null ? Number.POSITIVE_INFINITY : dueAt(tokens, timing, random())
+  return Math.max(0, Math.min(refreshAt - clock.wall(), msUntilIdleEnd(record, clock)))
+}
+
+function msUntilIdleEnd({ idleEndsAt }: IdleLimit, clock: Clock): number {
+  return Math.max(0, idleEndsAt - clock.wall())
 }
