@@ -2,16 +2,13 @@ import t from 'tap'
 import { runCampaign } from '../../tools/chaos/campaign.ts'
 import { check } from '../../tools/chaos/checks.ts'
 import { describeViolations, summarize } from '../../tools/chaos/describe.ts'
-import { KINDS, planRound } from '../../tools/chaos/faults.ts'
 import {
   type Call,
   createHistory,
-  type Fault,
   type History,
   type Session,
   type TokenRequest,
 } from '../../tools/chaos/history.ts'
-import { withPorts } from '../../tools/chaos/redis.ts'
 
 const USER = 'u00001'
 
@@ -31,51 +28,10 @@ t.test('faults in every component over one Redis break no promise', async (t) =>
     print: (line) => lines.push(line),
   })
   const described = [...describeViolations(verdict), ...summarize(history, verdict), ...lines]
-  t.strictSame(
-    verdict.violations.map(({ what }) => what),
-    [],
-    described.join('\n'),
-  )
-  t.ok(
-    history.calls.some(({ status }) => status === 200),
-    'calls were served',
-  )
+  t.equal(verdict.violations.length, 0, described.join('\n'))
+  t.ok(history.calls.filter(({ status }) => status === 200).length > 0, 'calls were served')
   const struck = new Set(history.faults.map(({ strikes }) => strikes))
   t.strictSame([...struck].sort(), ['Redis', 'network to Redis', 'process', 'token endpoint'])
-})
-
-t.test('a seed determines one plan, which matches its mode and duration', async (t) => {
-  for (const mode of ['single', 'sentinel', 'cluster'] as const) {
-    const options = { seed: 1, mode, round: 1, replicas: 3, lengthMs: 20_000 }
-    t.strictSame(planRound(options), planRound(options))
-    t.notSame(planRound(options), planRound({ ...options, seed: 2 }))
-    const planned = new Set<string>()
-    for (let round = 1; round <= 50; round += 1) {
-      for (const { name, atMs, lastsMs } of planRound({ ...options, round })) {
-        planned.add(name)
-        if (atMs + lastsMs > options.lengthMs) t.fail(`${mode}, round ${round}: ${name} lasts too long`)
-      }
-    }
-    const known = Object.keys(KINDS).filter((name) => KINDS[name]!.modes?.includes(mode) ?? true)
-    t.strictSame([...planned].sort(), known.sort(), `${mode}: every fault of the mode and no other`)
-  }
-})
-
-t.test('addresses that Redis announces lead to the links', async (t) => {
-  const ports = new Map([
-    [15_001, 25_001],
-    [15_002, 25_002],
-  ])
-  for (const [reply, wanted] of [
-    ['*2\r\n$9\r\n127.0.0.1\r\n$5\r\n15001\r\n', '*2\r\n$9\r\n127.0.0.1\r\n$5\r\n25001\r\n'],
-    ['-MOVED 3999 127.0.0.1:15002\r\n', '-MOVED 3999 127.0.0.1:25002\r\n'],
-    ['$4\r\nport\r\n$5\r\n15002\r\n', '$4\r\nport\r\n$5\r\n25002\r\n'],
-    ['$9\r\n127.0.0.1\r\n:15001\r\n', '$9\r\n127.0.0.1\r\n:25001\r\n'],
-    ['chaos 127.0.0.1 15001 127.0.0.1 15002\r\n', 'chaos 127.0.0.1 25001 127.0.0.1 25002\r\n'],
-    ['$5\r\n15001\r\n', '$5\r\n15001\r\n'],
-  ] as const) {
-    t.equal(withPorts(Buffer.from(reply, 'latin1'), ports).toString('latin1'), wanted)
-  }
 })
 
 t.test('the checks find what must not happen in a history', async (t) => {
@@ -112,15 +68,6 @@ t.test('the checks find what must not happen in a history', async (t) => {
     t.match(found(history), [/a session that was never ended was refused/])
   })
 
-  t.test('a refresh token that is presented again although its response was delivered', async (t) => {
-    const history = withSession({ lostAt: at + 5_000 })
-    history.tokenRequests.push(
-      presented({ arrivedAt: at }),
-      presented({ arrivedAt: at + 4_000, outcome: 'invalid_grant' }),
-    )
-    t.match(found(history), [/presented again/, /a session that was never ended was refused/])
-  })
-
   t.test('a refresh token that is presented again while its response may still arrive', async (t) => {
     const history = withSession({})
     history.tokenRequests.push(
@@ -148,9 +95,15 @@ t.test('the checks find what must not happen in a history', async (t) => {
 
   t.test('a response that was lost on purpose explains a lost session', async (t) => {
     const history = withSession({ lostAt: at + 5_000 })
-    history.faults.push(
-      fault({ kind: 'cut a replica off from the token endpoint', from: at, until: at + 500 }),
-    )
+    const kind = 'cut a replica off from the token endpoint'
+    history.faults.push({
+      kind,
+      strikes: 'token endpoint',
+      replica: 0,
+      detail: '',
+      from: at,
+      until: at + 500,
+    })
     history.tokenRequests.push(
       presented({ arrivedAt: at, deliveredAt: null, closedAt: at + 10 }),
       presented({ arrivedAt: at + 4_000, outcome: 'invalid_grant', status: 400 }),
@@ -158,15 +111,6 @@ t.test('the checks find what must not happen in a history', async (t) => {
     const { losses, violations } = check(history)
     t.strictSame(violations, [])
     t.match(losses, [{ cause: 'a response was lost, on purpose' }])
-  })
-
-  t.test('a stop that does not exit with 0', async (t) => {
-    const history = withSession({})
-    history.processes.push({ replica: 0, at, what: 'terminated', code: null })
-    history.processes.push({ replica: 0, at: at + 3_000, what: 'exited', code: 1 })
-    t.match(found(history), [/exited with 1/])
-    history.faults.push(fault({ strikes: 'Redis', from: at, until: at + 1_000 }))
-    t.strictSame(found(history), [], 'Redis did not take its tokens')
   })
 
   t.test('a session that is not served after the faults', async (t) => {
@@ -191,18 +135,6 @@ t.test('the checks find what must not happen in a history', async (t) => {
       ...{ sentAt, respondedAt: sentAt + 5, replica: 1, session: USER, what: 'flux', status: 200, code: '' },
       ...{ dataOf: USER, ...changes },
     }
-  }
-
-  function fault(changes: Partial<Fault>): Fault {
-    const common = {
-      kind: '',
-      strikes: 'token endpoint',
-      replica: 0,
-      detail: '',
-      from: at,
-      until: null,
-    } as const
-    return { ...common, ...changes }
   }
 
   function presented(changes: Partial<TokenRequest> & { arrivedAt: number }): TokenRequest {

@@ -6,11 +6,9 @@ import { decideOnPage, showsState } from '../browser/demo.ts'
 import { waitForOutput } from '../helpers/child.ts'
 import { launchChromium } from '../helpers/chromium.ts'
 import { startBuilt } from '../helpers/server-process.ts'
-import { until } from '../helpers/wait.ts'
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
 const DESKTOP = { width: 1280, height: 900 }
-const PHONE = { width: 390, height: 844 }
 
 // WCAG 2.2, 2.5.8, without its exceptions. A radio button or checkbox has its label as a target.
 const SMALL_TARGETS = `[...document.querySelectorAll('a[href], button, summary, input, textarea, select')]
@@ -22,27 +20,11 @@ const SMALL_TARGETS = `[...document.querySelectorAll('a[href], button, summary, 
   })
   .map(({ outerHTML }) => outerHTML)`
 
-// The padding of a card hides a few pixels from a look at the width of the document.
-const WIDER_THAN_ITS_CARD = `[...document.querySelectorAll('.card button')]
-  .filter((button) => button.checkVisibility())
-  .filter((button) => {
-    const card = button.closest('.card')
-    const end = card.getBoundingClientRect().right - parseFloat(getComputedStyle(card).paddingRight)
-    return button.getBoundingClientRect().right > end
-  })
-  .map(({ id, outerHTML }) => id || outerHTML)`
-
 const SHOWN_THOUGH_HIDDEN = `[...document.querySelectorAll('[hidden]')]
   .filter((element) => getComputedStyle(element).display !== 'none')
   .map(({ outerHTML }) => outerHTML)`
 
 const STEAL = '[aria-labelledby="steal-title"]'
-
-/** Whether no part of an element lies outside of the window or under the header. */
-const IN_VIEW = `((selector) => {
-  const { top, bottom } = document.querySelector(selector).getBoundingClientRect()
-  return top >= document.getElementById('top').getBoundingClientRect().bottom && bottom <= innerHeight
-})`
 
 const browser = await launchChromium(t)
 
@@ -52,10 +34,7 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
   const open = await waitForOutput(demo, (text) => /Open +(\S+)[\s\S]*Ctrl-C/.exec(text))
   const home = open?.[1] ?? ''
   const sandboxUrl = /platform is at (\S+)/.exec(demo.output())?.[1] ?? ''
-  const context = await browser.newContext({
-    permissions: ['clipboard-read', 'clipboard-write'],
-    reducedMotion: 'reduce',
-  })
+  const context = await browser.newContext({ reducedMotion: 'reduce' })
   t.teardown(() => context.close())
   context.setDefaultTimeout(30_000)
   const page = await context.newPage()
@@ -90,17 +69,9 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
   await page.locator('#scenario-claim').waitFor()
   t.equal(await page.locator('[data-scenario][aria-disabled="true"]').count(), 6)
   t.match(await page.locator('#scenario-claim').innerText(), /^Sign in first\./)
-  await page.locator('[data-scenario="revoked"]').click({ force: true })
-  await page.locator('#scenario-result', { hasText: 'Sign in first.' }).waitFor()
 
   await page.locator('#flux-read').click()
   await page.locator('#flux-problem .problem-code', { hasText: 'login_required' }).waitFor()
-  t.equal(
-    (await page.locator('#stage-sent').textContent())?.trim(),
-    'GET /flux/temperature?format=JSON',
-    'no cookie is shown where there is none',
-  )
-
   await page.locator('#steal-run').click()
   await page.locator('#steal-verdict[data-found="0"]').waitFor()
   await page.locator('#steal-plant').click()
@@ -133,44 +104,16 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
   await showsState(page, 'in')
   // The page reads once by itself, so that the sandbox learns which session it shows.
   await page.locator('#stage-held', { hasText: 'access token #1' }).waitFor()
-  t.equal(await page.locator('[data-scenario][aria-disabled="true"]').count(), 0)
-  t.match(await page.locator('#scenario-outcome').innerText(), /^Each button breaks/)
   await page.locator('#flux-chart polyline.line').waitFor()
-  const received = page.locator('#stage-received .chip', { hasText: /^access token #1 ••••$/ })
-  await received.first().waitFor()
   t.match(await page.locator('#session-pill').textContent(), 'Signed in as alice')
-  await page.locator('#flux-ids option[value="water"]').waitFor({ state: 'attached' })
-  t.match(await page.locator('#stage-sent').textContent(), 'GET /flux/temperature?format=JSON session cookie')
   const exact = (await page.locator('#flux-exact-rows').textContent()) ?? ''
   const integer = /\d{16}/.exec(exact)?.[0] ?? ''
   t.not(String(Number(integer)), integer, 'an integer that JavaScript would change is shown')
   await state('signed-in')
-  await page.locator('#flux-cursor').focus()
-  await page.keyboard.press('Home')
-  t.match(await page.locator('#flux-readout').textContent(), /°C at /, 'the chart answers to the keyboard')
-
-  await page.locator('#flux-copy button', { hasText: 'fetch' }).click()
-  const copied = await page.evaluate<string>('navigator.clipboard.readText()')
-  t.match(
-    await page.evaluate<string>(`(async () => ${copied.replace('await (await', '(await')})()`),
-    '"wType":"Flux"',
-  )
 
   const line = page.locator('#stage-refresh', { hasText: /This browser took no part/ })
   const [, from, to] = /#(\d+) by #(\d+)/.exec((await line.textContent()) ?? '') ?? []
   t.equal(Number(to), Number(from) + 1, 'each refresh makes one token')
-  // By the time of the read there may be a newer one.
-  await until('a read brings the newest token', async () => {
-    const newest = /by (#\d+)/.exec((await line.textContent()) ?? '')?.[1]
-    await page.locator('#stage-read').click()
-    const received = page.locator('#stage-received li:first-child .chip', {
-      hasText: new RegExp(`access token ${newest} `),
-    })
-    return await received.waitFor({ timeout: 1_000 }).then(
-      () => true,
-      () => false,
-    )
-  })
   await state('token-replaced', '#stage')
 
   await page.locator('#steal-run').click()
@@ -191,88 +134,39 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
   t.equal(await page.locator('#flux-chart polyline.line').count(), 1, 'the last good answer stays')
   await state('platform-error', '[aria-labelledby="flux-title"]')
   await page.locator('#flux-id').fill('temperature')
-  await page.locator('#flux-wac').fill('OTHER')
-  await page.locator('#flux-read').click()
-  await page.locator('#flux-problem .problem-code', { hasText: 'wac_not_allowed' }).waitFor()
-  await page.locator('#flux-wac').fill('')
 
   await page.locator('#site-save').click()
   await page.locator('#site-saved', { hasText: 'Saved at' }).waitFor()
   t.match(await page.locator('#site-body').textContent(), 'half-typed')
   await state('site-saved', '[aria-labelledby="site-title"]')
-  await page.locator('#site-name').fill('of another time')
-  await page.locator('#site-load').click()
-  await page.locator('#site-saved', { hasText: 'Loaded as it is now.' }).waitFor()
-  t.match(await page.locator('#site-name').inputValue(), 'half-typed')
 
-  const scenario = async (name: string, result: RegExp, photo = false): Promise<void> => {
+  const scenario = async (name: string, result: RegExp): Promise<void> => {
     await page.locator(`[data-scenario="${name}"]`).click()
-    if (photo) {
-      // The page scrolls to the outcome meanwhile, so a click by coordinates could miss.
-      await page.locator('[data-scenario="revoked"]').dispatchEvent('click')
-      await page.locator('#scenario-result', { hasText: 'Wait: “Platform down” is not over yet.' }).waitFor()
+    if (name === 'platform-down') {
       await page.locator('#notice[data-kind="outage"]', { hasText: 'You are still signed in' }).waitFor()
-      await state(`${name}-during`)
+      await state('platform-down-during')
+    } else if (name === 'token-endpoint-down') {
+      const text = 'gives no new token (503). The server tries again.'
+      await page.locator('#stage-refresh[data-tone="warn"]', { hasText: text }).waitFor()
+      await state('refresh-fails', '#stage')
     }
     const text = page.locator(`#scenario-result[data-result="${name}"][data-kept]`)
     await text.waitFor({ timeout: 70_000 })
     t.match(await text.textContent(), result, name)
     t.equal(await text.getAttribute('data-kept'), String(name !== 'revoked'), `${name}: who is signed in`)
-    if (name === 'revoked') return
-    await page.locator('#stage-refresh[data-tone="good"]').waitFor()
-    const [line = '', held = ''] = await page.evaluate<string[]>(
-      `['stage-refresh', 'stage-held'].map((id) => document.getElementById(id).textContent)`,
-    )
-    t.match(
-      line,
-      `by ${held.replace('access token ', '')}.`,
-      `${name}: the line names the token that is held`,
-    )
   }
-  await scenario(
-    'platform-down',
-    /[1-9]\d* failed: the platform did not answer \(upstream_unavailable\).*\. Still signed in\.$/,
-    true,
-  )
+  await scenario('platform-down', /[1-9]\d* failed: .* \(upstream_unavailable\).*\. Still signed in\.$/)
   await setFaults(sandboxUrl, { tokenLifeSeconds: 14 })
-  await page.setViewportSize(PHONE)
   await scenario('expired', /^1 read answered, none failed\. Still signed in\.$/)
-  for (const part of ['#stage-life', '#stage-received', '#scenario-claim', '#scenario-result']) {
-    t.ok(
-      await page.evaluate(`${IN_VIEW}('${part}')`),
-      `${part} is in view on a phone where the button is pressed`,
-    )
-  }
-  await page.setViewportSize(DESKTOP)
   await scenario('crowd', /^100 answers\. .* Still signed in\.$/)
-  t.match(
-    await page.locator('#stage-held').textContent(),
-    /^access token #\d+$/,
-    'a hundred reads hide no token',
-  )
   await setFaults(sandboxUrl, { tokenLifeSeconds: 5 })
-  const tokensDown = scenario(
-    'token-endpoint-down',
-    /failed: the platform gave no new token \(authorization_server_unavailable\)\. Still signed in\.$/,
-  )
-  await page
-    .locator('#stage-refresh[data-tone="warn"]', {
-      hasText: 'gives no new token (503). The server tries again.',
-    })
-    .waitFor()
-  await state('refresh-fails', '#stage')
-  await tokensDown
+  await scenario('token-endpoint-down', /\(authorization_server_unavailable\)\. Still signed in\.$/)
   await scenario('answer-lost', /none failed\. Still signed in\.$/)
   await state('scenario-over', '#stage')
 
   await scenario('revoked', /Signed out\.$/)
   await page.locator('#notice[data-kind="ended"]', { hasText: 'access was withdrawn' }).waitFor()
   t.equal(await page.locator('#flux-body').textContent(), '', 'the data is off the page')
-  await page.setViewportSize(PHONE)
-  await page.locator('#site-save').scrollIntoViewIfNeeded()
-  const box = await page.locator('#notice').boundingBox()
-  t.ok(box !== null && box.y >= 0 && box.y < 200, 'the reason is in view on a phone, wherever it is scrolled')
-  await page.setViewportSize(DESKTOP)
   await state('ended')
 
   const tab = await context.newPage()
@@ -282,8 +176,6 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
     ['fault-flux', '/flux/temperature'],
   ] as const) {
     await tab.goto(home + path)
-    const [title = '', text = ''] = await tab.locator('h1, h1 + p').allTextContents()
-    t.not(`${title}.`, text, `${name}: the page does not say its title twice`)
     await state(name, 'html', tab)
   }
   await tab.goto(`${sandboxUrl}/`)
@@ -298,9 +190,6 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
   await page.locator('#sign-out').click()
   await showsState(page, 'out')
   t.equal(await page.evaluate('document.activeElement.id'), 'sign-in', 'the focus is where one goes on')
-  t.match(demo.output(), 'Next: docs/getting-started.md')
-  const terminal = demo.output().slice(demo.output().indexOf('Ctrl-C'))
-  t.notMatch(terminal, /undefined/)
   t.equal((await demo.stop('SIGTERM')).code, 0)
   await page.locator('#notice[data-kind="server"]', { hasText: 'cannot be reached' }).waitFor()
   await state('server-stopped', '#top')
@@ -308,15 +197,9 @@ t.test('npm run demo reaches every state of its page, and axe finds nothing in a
 
 /** What axe cannot see (WCAG 2.2 AA): 320 pixels, focus below the sticky header. */
 async function byHand(t: Test, page: Page): Promise<void> {
-  // As browsers do off https and localhost.
-  await page.evaluate(`Object.defineProperty(window, 'caches', { value: undefined })`)
-  await page.locator('#steal-run').click()
-  await page.locator('#steal-verdict', { hasText: '0 tokens found in 7 places.' }).waitFor()
-  t.match(await page.locator('#steal-tries').textContent(), 'Cache storagenot available here')
   for (const width of [390, 320]) {
     await page.setViewportSize({ width, height: 640 })
     t.equal(await page.evaluate('document.documentElement.scrollWidth'), width, 'nothing scrolls sideways')
-    t.strictSame(await page.evaluate(WIDER_THAN_ITS_CARD), [], 'no button is wider than its card')
   }
   await page.setViewportSize({ width: 1280, height: 500 })
   await page.locator('#site-save').focus()
@@ -332,7 +215,6 @@ async function byHand(t: Test, page: Page): Promise<void> {
     if (found !== '') covered.push(found)
   }
   t.strictSame(covered, [], 'nothing that has focus lies under the header')
-
   await page.setViewportSize(DESKTOP)
 }
 

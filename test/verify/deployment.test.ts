@@ -6,9 +6,7 @@ import { parseEnv } from 'node:util'
 import t from 'tap'
 import { parse, parseAllDocuments } from 'yaml'
 import { parseConfig } from '../../src/config/config.ts'
-import { createCertificate } from '../helpers/certificate.ts'
 import { codeBlock, codeBlocks } from '../helpers/documentation.ts'
-import { freePort } from '../helpers/ports.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 import { findTool } from '../setup/tools.mjs'
 
@@ -72,14 +70,6 @@ t.test(
     t.match(stdout, /Overall exposure level for \S+: [\d.]+ OK/)
   },
 )
-
-t.test('the page names the ports, files and folders of the unit', async (t) => {
-  t.match(unit, /^Environment=PORT=300%i OPS_PORT=946%i$/m)
-  for (const port of [3001, 3002, 9461, 9462]) t.ok(page.includes(`127.0.0.1:${port}`), `port ${port}`)
-  for (const path of ['/etc/token-handler-bff/env', '/opt/token-handler-bff']) {
-    t.ok(unit.includes(path) && page.includes(path), path)
-  }
-})
 
 /** The commands of the shell blocks below a heading, without comments. A command on two lines becomes one. */
 function commandsBelow(heading: string): string[] {
@@ -158,34 +148,6 @@ t.test(
     t.ok(writers.length > 0)
     for (const { code } of writers) t.match(code, /^(umask 077|mkdir -m 700 secrets)$/m)
     t.end()
-  },
-)
-
-const nginx = findTool('nginx')
-
-t.test(
-  'nginx accepts its files, with the limits that are comments',
-  { skip: nginx === null && 'nginx is not installed (Debian: the package nginx)' },
-  async (t) => {
-    const folder = makeFolder('nginx')
-    const { certFile, keyFile } = await createCertificate(folder, 'DNS:app.example.com')
-    const conf = read('deploy/nginx/token-handler-bff.conf')
-    const changed = conf
-      .replace(/^( *)#(?=limit_)/gm, '$1')
-      .replace('/etc/nginx/tls/app.example.com.crt', certFile)
-      .replace('/etc/nginx/tls/app.example.com.key', keyFile)
-      .replace('/var/log/nginx/access.log', join(folder, 'access.log'))
-      .replace(/^ *listen \[::\].*\n/gm, '')
-    t.match(changed, /limit_conn connections_of_client[\s\S]*proxy_pass/)
-    let servers = `${changed}\n${read('deploy/nginx/ops.conf')}`
-    for (const listen of servers.match(/listen [\d.:]+/g) ?? [])
-      servers = servers.replace(listen, `listen 127.0.0.1:${await freePort()}`)
-    const places = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi']
-    const temporary = places.map((place) => `${place}_temp_path ${folder}/${place};`).join(' ')
-    const path = join(folder, 'main.conf')
-    writeFileSync(path, `pid ${folder}/pid; events {} http { access_log off; ${temporary}\n${servers} }`)
-    const { status, stderr } = spawnSync(nginx!, ['-t', '-e', 'stderr', '-c', path], { encoding: 'utf8' })
-    t.equal(status, 0, stderr)
   },
 )
 
@@ -271,15 +233,10 @@ t.test(
 )
 
 t.test('docker and kubectl commands of all pages name services, images and objects that exist', async (t) => {
-  const pages = [
-    'README.md',
-    ...readdirSync(`${ROOT}/docs`)
-      .filter((name) => name.endsWith('.md'))
-      .map((name) => `docs/${name}`),
-  ]
-  const text = pages.map(read).join('\n')
-  const commands = [...text.matchAll(/\b(?:docker|kubectl) [^`\n]+/g)].map(([command]) =>
-    command.replace(/ +#.*$/, ''),
+  const names = readdirSync(`${ROOT}/docs`).filter((name) => name.endsWith('.md'))
+  const text = ['README.md', ...names.map((name) => `docs/${name}`)].map(read).join('\n')
+  const commands = [...text.matchAll(/\b(?:docker|kubectl) [^`\n]+/g)].map(([line]) =>
+    line.replace(/ +#.*$/, ''),
   )
   const { services } = parse(read('docker-compose.yml'), { merge: true })
   const { images } = parse(read('deploy/kubernetes/kustomization.yaml'))
@@ -316,13 +273,4 @@ t.test('docker and kubectl commands of all pages name services, images and objec
     t.equal(name, services.server.image)
   })
   t.ok(checked >= 12, `${checked} commands`)
-  for (const path of ['/app/compiled', '/app']) {
-    t.ok(page.includes(`\`${path}\``) && dockerfile.includes(path), path)
-  }
-  t.match(page, /service `token-handler-bff`, port 80\./)
-  t.ok(
-    kubernetes('service').some(
-      ({ metadata, spec }) => metadata.name === 'token-handler-bff' && spec.ports[0].port === 80,
-    ),
-  )
 })

@@ -55,35 +55,20 @@ t.test('both workflows run .ci/run, and every npm script that they name exists',
 })
 
 t.test(
-  'a release is tested first, built for two architectures, with SBOM, provenance, signature',
+  'a release is tested first, and its image signed; only actions of GitHub write to the repository',
   async (t) => {
-    const { publish } = release.jobs
+    const { publish, ...others } = release.jobs
     t.equal(publish?.needs, 'test')
     const build = publish?.steps.find((step) => step.uses?.startsWith('docker/build-push-action@'))
-    t.match(build?.with, {
-      platforms: 'linux/amd64,linux/arm64',
-      push: true,
-      provenance: 'mode=max',
-      sbom: true,
-    })
-    const commands = publish?.steps.map((step) => step.run ?? '').join('\n')
-    t.match(commands, /npm run --silent sbom > sbom\.cdx\.json/)
-    t.match(commands, /cosign sign --yes "\$IMAGE@\$DIGEST"/)
-    t.match(commands, /cosign attest --yes --type cyclonedx --predicate sbom\.cdx\.json/)
-    t.equal(publish?.permissions?.['id-token'], 'write')
+    t.match(build?.with, { platforms: 'linux/amd64,linux/arm64', provenance: 'mode=max', sbom: true })
+    t.match(publish?.steps.map((step) => step.run ?? '').join('\n'), /cosign sign --yes "\$IMAGE@\$DIGEST"/)
+    t.equal(publish?.permissions?.contents, undefined)
+    for (const { permissions, steps } of Object.values(others)) {
+      if (permissions?.contents !== 'write') continue
+      for (const { uses = 'actions/' } of steps) t.match(uses, /^actions\//)
+    }
   },
 )
-
-t.test('a job that runs actions of others than GitHub cannot write to the repository', async (t) => {
-  const jobs = Object.values(release.jobs)
-  const writing = jobs.filter(({ permissions }) => permissions?.contents === 'write')
-  t.equal(writing.length, 1)
-  for (const { steps } of writing) {
-    for (const { uses = 'actions/' } of steps) t.match(uses, /^actions\//)
-    t.notOk(steps.some(({ run = '' }) => /\b(?:npm (?:ci|install)|docker)\b/.test(run)))
-  }
-  t.match(release.jobs.release, { needs: 'publish', steps: [{}, { run: /^gh release create / }] })
-})
 
 t.test('dist.tgz of a release runs where nothing but Node is installed', async (t) => {
   const pack = release.jobs.publish?.steps.find(({ run = '' }) => run.startsWith('tar '))?.run ?? ''

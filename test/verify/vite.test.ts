@@ -1,7 +1,7 @@
 import { cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import type { Page } from 'playwright-core'
+import type { BrowserContext, Page } from 'playwright-core'
 import t, { type Test } from 'tap'
 import { decideOnPage, openTab, startDemo } from '../browser/demo.ts'
 import { type Child, startChild, waitForOutput } from '../helpers/child.ts'
@@ -31,6 +31,13 @@ function npm(t: Test, folder: string, script: string, env: Record<string, string
   return startChild(t, 'npm', ['run', script], { cwd: folder, env: { PATH, HOME, ...env } })
 }
 
+async function newTab(t: Test): Promise<{ context: BrowserContext; tab: Page }> {
+  const context = await browser.newContext()
+  t.teardown(() => context.close())
+  context.setDefaultTimeout(PATIENCE_MS)
+  return { context, tab: await context.newPage() }
+}
+
 async function says(tab: Page, text: string): Promise<void> {
   await tab.locator('#status', { hasText: text }).waitFor()
 }
@@ -52,10 +59,7 @@ t.test(
     t.teardown(() => dev.stop('SIGTERM'))
     await waitForOutput(dev, (output) => /Ctrl-C/.exec(output), 60_000)
 
-    const context = await browser.newContext()
-    t.teardown(() => context.close())
-    context.setDefaultTimeout(PATIENCE_MS)
-    const tab = await context.newPage()
+    const { context, tab } = await newTab(t)
     const signIns: string[] = []
     tab.on('request', (request) => {
       if (request.url().includes('/auth/login')) signIns.push(request.url())
@@ -105,37 +109,6 @@ t.test('npm run build of examples/vite makes a page that STATIC_DIR serves under
   t.strictSame(demo.complaints, [])
 })
 
-t.test('a copy of examples/vite outside the repository runs after the steps of its README', async (t) => {
-  const steps = readFileSync(join(ROOT, 'examples/vite/README.md'), 'utf8').split('To start your own page')[1]
-  t.match(steps, '1. Copy `client/bff-client.ts` into its `src/`.')
-  t.match(steps, 'Change the imports in `main.ts` and `words.ts` to `./bff-client.ts`.')
-  t.match(steps, '2. Remove `fs` from `vite.config.ts`.')
-  t.match(steps, '3. Set `demo` in `dev.mjs` to `dist/demo.js` of the checkout.')
-  t.match(steps, '4. Run `npm install`, then `npm run dev`.')
-
-  const own = join(makeFolder('own-page'), 'page')
-  const ours = (path: string) => !/\/(node_modules|dist)$/.test(path)
-  cpSync(join(ROOT, 'examples/vite'), own, { recursive: true, filter: ours })
-  cpSync(join(ROOT, 'client/bff-client.ts'), join(own, 'src/bff-client.ts'))
-  for (const name of ['main.ts', 'words.ts'])
-    edit(join(own, 'src', name), '../../../client/bff-client.ts', './bff-client.ts')
-  edit(join(own, 'vite.config.ts'), "    fs: { allow: ['.', '../../client'] },\n", '')
-  const dev = join(own, 'dev.mjs')
-  const [demo = ''] = /fileURLToPath\(.*demo\.js.*\)/.exec(readFileSync(dev, 'utf8')) ?? []
-  edit(dev, demo, JSON.stringify(join(ROOT, 'dist/demo.js')))
-  const { devDependencies } = JSON.parse(readFileSync(join(own, 'package.json'), 'utf8'))
-  t.strictSame(Object.keys(devDependencies), ['typescript', 'vite'], 'what `npm install` installs')
-  symlinkSync(join(ROOT, 'node_modules'), join(own, 'node_modules'))
-
-  const publicUrl = `http://localhost:${await freePort()}`
-  const running = npm(t, own, 'dev', { PUBLIC_URL: publicUrl, PORT: String(await freePort()) })
-  t.teardown(() => running.stop('SIGTERM'))
-  await waitForOutput(running, (output) => /Ctrl-C/.exec(output), 60_000)
-  t.equal((await fetch(`${publicUrl}/src/bff-client.ts`)).status, 200)
-  t.equal((await fetch(`${publicUrl}/auth/session`)).status, 200)
-  t.equal((await npm(t, own, 'build').ended).code, 0)
-})
-
 t.test('the commands and the page of docs/getting-started.md work as printed', async (t) => {
   const page = 'docs/getting-started.md'
   const root = makeFolder('getting-started')
@@ -158,10 +131,7 @@ t.test('the commands and the page of docs/getting-started.md work as printed', a
   t.teardown(() => demo.stop('SIGTERM'))
   await waitForOutput(demo, (output) => /Ctrl-C/.exec(output), 60_000)
 
-  const context = await browser.newContext()
-  t.teardown(() => context.close())
-  context.setDefaultTimeout(PATIENCE_MS)
-  const tab = await context.newPage()
+  const { context, tab } = await newTab(t)
   await tab.goto(`http://localhost:${port}/`)
   await says(tab, 'You are signed out.')
   await tab.locator('#sign').click()
@@ -221,10 +191,7 @@ t.test('a Vite project of your own works as docs/getting-started.md says', async
   const vite = startChild(t, join(ROOT, 'node_modules/.bin/vite'), [], { cwd: app })
   await waitForOutput(vite, (output) => (output.includes(vitePort) ? true : null), 60_000)
 
-  const context = await browser.newContext()
-  t.teardown(() => context.close())
-  context.setDefaultTimeout(PATIENCE_MS)
-  const tab = await context.newPage()
+  const { tab } = await newTab(t)
   await tab.goto(publicUrl)
   await tab.locator('#sign').click()
   await decideOnPage(tab, publicUrl)
