@@ -83,17 +83,13 @@ t.test('the question is asked once, with the bearer and the headers of every cal
   })
 })
 
-t.test('the token goes into the query where UPSTREAM_TOKEN_IN says so', async (t) => {
-  const { asked, user } = await signInWith(t, json('{"id":"a"}'), { UPSTREAM_TOKEN_IN: 'query' })
+t.test('the question passes the egress proxy, with the token where UPSTREAM_TOKEN_IN says', async (t) => {
+  const proxy = await startConnectProxy(t)
+  const env = { UPSTREAM_TOKEN_IN: 'query', HTTP_PROXY: proxy.url }
+  const { asked, user } = await signInWith(t, json('{"id":"a"}'), env)
   t.strictSame(user, { id: 'a', name: null })
   t.match(asked[0]!.url, /^\/DEMO\/User\/me\?format=JSON&access_token=./)
   t.equal(asked[0]!.headers.authorization, undefined)
-})
-
-t.test('the question passes the egress proxy', async (t) => {
-  const proxy = await startConnectProxy(t)
-  const { asked, user } = await signInWith(t, json('{"id":"a"}'), { HTTP_PROXY: proxy.url })
-  t.strictSame(user, { id: 'a', name: null })
   t.ok(proxy.targets.includes(asked[0]!.headers.host!))
 })
 

@@ -132,18 +132,12 @@ t.test('foreign login cookies are cleared and prevent no sign-in', async (t) => 
   })
   t.equal(back.headers.location, '/app#_')
   for (const name of garbage.keys()) t.notOk(browser.cookies.has(name), `${name} is dropped`)
-})
 
-t.test('hundreds of foreign login cookies are cleared in several responses', async (t) => {
-  const { bff } = await shared()
-  const browser = bff.browser()
   for (let i = 0; i < 300; i += 1) browser.cookies.set(`login-${i}`, { value: 'x', strict: false })
-  const start = await browser.navigate('/auth/login')
-  t.equal(start.status, 303)
-  t.ok(start.setCookies.join().length < 4_096, `${start.setCookies.length} lines`)
-  t.ok(browser.cookies.size < 300)
+  const { setCookies } = await browser.navigate('/auth/login')
+  t.ok(setCookies.join().length < 4_096, 'hundreds are cleared in several responses')
   for (let i = 0; i < 40; i += 1) await browser.navigate('/auth/login')
-  t.equal(browser.cookies.size, 5)
+  t.equal([...browser.cookies.keys()].filter((name) => name.startsWith('login-')).length, 5)
 })
 
 t.test('a login cookie of another sign-in, of another name, or altered does not count', async (t) => {

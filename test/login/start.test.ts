@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import t from 'tap'
 import { isProblem } from '../helpers/browser.ts'
 import { shared } from '../helpers/shared.ts'
-import { CLIENT, signIn, startBff, startSandbox } from '../helpers/system.ts'
+import { CLIENT, signIn } from '../helpers/system.ts'
 import { ask, field, problemOf } from '../http/wire.ts'
 
 t.test('sign-in sends the browser to the authorization server with each parameter once', async (t) => {
@@ -120,29 +120,6 @@ t.test('a request that does not navigate gets 403 and no cookie', async (t) => {
   }
 })
 
-t.test('a navigation gets a problem as a page, any other request as JSON', async (t) => {
-  const { port } = await shared()
-  const target = '/auth/login?returnTo=//evil.test'
-  const navigate = ['Sec-Fetch-Mode', 'navigate'] as const
-  const accept = (type: string) => ['Accept', type] as const
-  for (const headers of [
-    [navigate],
-    [accept('text/html,application/xhtml+xml')],
-    [navigate, accept('application/json')],
-  ]) {
-    const answer = await ask(port, { target, headers })
-    t.equal(answer.status, 400)
-    t.match(field(answer, 'content-type'), /^text\/html/)
-    t.notMatch(answer.body, /evil/)
-    t.match(answer.body, field(answer, 'x-request-id')!)
-  }
-  for (const headers of [[], [accept('application/json')], [accept('*/*')]]) {
-    const answer = await ask(port, { target, headers })
-    t.match(field(answer, 'content-type'), /^application\/problem\+json/)
-    t.match(problemOf(answer), { code: 'invalid_return_to' })
-  }
-})
-
 t.test('a flow that OAUTH_FLOWS does not name gets 400', async (t) => {
   const { port } = await shared()
   t.equal((await ask(port, { target: '/auth/login?flow=code' })).status, 303)
@@ -150,13 +127,6 @@ t.test('a flow that OAUTH_FLOWS does not name gets 400', async (t) => {
     const answer = await ask(port, { target: `/auth/login?${query}` })
     t.match(problemOf(answer), { status: 400, code: 'invalid_request', detail: /flow/ }, query)
   }
-})
-
-t.test('a sign-in starts while the store is down', async (t) => {
-  const bff = await startBff(t, await startSandbox(t), { REDIS_URL: 'redis://127.0.0.1:9' })
-  const answer = await bff.browser().navigate('/auth/login')
-  t.equal(answer.status, 303)
-  t.equal(answer.setCookies.length, 1)
 })
 
 t.test('a sign-in does not start in a frame', async (t) => {

@@ -37,19 +37,6 @@ function postFragment(
   return browser.fetch(path, { method: 'POST', body: JSON.stringify(members), ...options, headers })
 }
 
-t.test('the token flow is served only if OAUTH_FLOWS names it', async (t) => {
-  const { bff } = await shared()
-  const browser = bff.browser()
-  const refused = await browser.navigate('/auth/login?flow=token', { headers: { accept: '*/*' } })
-  t.equal(refused.status, 400)
-  t.notOk(refused.headers.location)
-  t.strictSame(refused.setCookies, [])
-  const path = `/auth/callback/${'A'.repeat(43)}`
-  const posted = await postFragment(browser, { path, members: { access_token: 'x' } })
-  isProblem(t, posted, 405, 'method_not_allowed', 'its route is not there')
-  t.equal(posted.headers.allow, 'GET')
-})
-
 t.test('flow=token requests a token without a code challenge', async (t) => {
   const { sandbox, bff } = await shared(PERMITTED)
   const ask = async (query: string) => {
@@ -255,13 +242,4 @@ t.test('a token that cannot be stored is revoked and starts no session', async (
   await redis.restart()
   await untilReady(bff)
   t.equal((await postFragment(browser, await comeBack(browser, sandbox))).status, 200, 'once it is back')
-})
-
-t.test('a session of the token flow ends if the resource server refuses its token', async (t) => {
-  const { sandbox, bff } = await shared(PERMITTED)
-  const browser = bff.browser()
-  await postFragment(browser, await comeBack(browser, sandbox))
-  sandbox.faults.set({ resource: { mode: 'invalid-token', times: 1 } })
-  isProblem(t, await browser.fetch('/flux/a'), 401, 'login_required', 'it has no refresh token')
-  t.equal((await browser.fetch('/auth/session')).json().authenticated, false)
 })

@@ -54,18 +54,6 @@ for (const hadSession of [true, false]) {
   )
 }
 
-t.test('a new sign-in ends the session that the session of this browser was replaced by', async (t) => {
-  const { sandbox, bff, port } = await shared()
-  const browser = bff.browser()
-  const sessions = await comeBackTwice(t, sandbox, browser)
-  const alive = await Promise.all(sessions.map((session) => lives(port, session)))
-  const tab = bff.browser()
-  tab.cookies.set('session', { value: sessions[alive.indexOf(false)]!, strict: false })
-  const next = sessionOf(await signIn(tab, sandbox))
-  t.notOk(await lives(port, sessions[alive.indexOf(true)]!))
-  t.ok(await lives(port, next))
-})
-
 t.test('a session that a sign-in replaces is not revoked: a token may be one for each user', async (t) => {
   const { authUrl } = (await shared()).sandbox
   const { sandbox, browser } = await signedIn({ OAUTH_REVOCATION_URL: `${authUrl}/oauth/revoke` })

@@ -2,7 +2,6 @@ import { spawnSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { parse } from 'yaml'
 import { parseConfig } from '../../src/config/config.ts'
 import { parseArguments } from '../../src/operator/cli.ts'
 import { parseDoctorArguments } from '../../src/operator/doctor.ts'
@@ -120,15 +119,6 @@ t.test('the demo prints what the README shows', async (t) => {
   const source = read('demo/main.ts').replaceAll(`\${at.publicUrl}`, 'http://localhost:3000')
   const lines = codeBlock('README.md', 'Quick start', 'text').split('\n')
   for (const line of lines.filter((text) => text.trim() !== '')) t.ok(source.includes(`\n${line}\n`), line)
-})
-
-t.test('the scrape configuration names the rules and the job of the alerts', async (t) => {
-  const scrape = parse(read('deploy/prometheus/prometheus.yml')) as {
-    rule_files: string[]
-    scrape_configs: { job_name: string }[]
-  }
-  const rules = read(`deploy/prometheus/${scrape.rule_files[0]}`)
-  t.ok(rules.includes(`job="${scrape.scrape_configs[0]?.job_name}"`))
 })
 
 for (const [name, heading] of [

@@ -12,14 +12,8 @@ const ACCEPTED: Record<string, { count: number; why: string }> = {
   'src/config/kinds.ts': { count: 1, why: 'reads a setting of the operator' },
   'src/http/body.ts': { count: 1, why: 'reads at most MAX_TYPE_LENGTH characters' },
   'src/proxy/invalid-token.ts': { count: 1, why: 'reads at most MAX_CHALLENGE characters' },
-  'demo/page/flux-parse.ts': {
-    count: 1,
-    why: 'runs in the browser of the demo, on values of its own platform',
-  },
-  'demo/page/flux-xml.ts': {
-    count: 2,
-    why: 'runs in the browser of the demo, on documents of its own platform',
-  },
+  'demo/page/flux-parse.ts': { count: 1, why: 'runs in the browser, on values of the demo' },
+  'demo/page/flux-xml.ts': { count: 2, why: 'runs in the browser, on documents of the demo' },
 }
 
 function sources(folder: string): string[] {
