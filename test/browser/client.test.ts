@@ -117,19 +117,15 @@ t.test('the client in a page', async (t) => {
       )
       t.match(changed, { id: 42, name: 'Bench 2', description: 'D', parentInfrastructureID: 7 })
       const updates = () => sandbox.journal.entries({ kind: 'UpdateSite' })
-      t.strictSame(
-        updates().map(({ body }) => Object.keys(JSON.parse(body ?? '')).sort()),
-        updates().map(() => [
-          'code',
-          'description',
-          'name',
-          'parentInfrastructureID',
-          'siteID',
-          'wType',
-          'wac',
-        ]),
-        'all members are sent',
-      )
+      const members = 'code description name parentInfrastructureID siteID wType wac'
+      for (const { body } of updates())
+        t.equal(
+          Object.keys(JSON.parse(body ?? ''))
+            .sort()
+            .join(' '),
+          members,
+          'all members are sent',
+        )
       await first.evaluate('bff.updateSite(42, { name: "Part" }, { partial: true })')
       t.match(JSON.parse(updates().at(-1)?.body ?? ''), { name: 'Part', description: undefined })
 

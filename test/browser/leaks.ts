@@ -1,5 +1,4 @@
 import type { Page } from 'playwright-core'
-import type { Passed } from '../helpers/reverse-proxy.ts'
 import { CLIENT } from '../helpers/system.ts'
 import type { Demo } from './demo.ts'
 
@@ -22,12 +21,12 @@ export function secretsOf({ sandbox }: Demo): Map<string, string> {
 
 /** Where secrets are in what the browser sent, was sent and keeps; a code in a callback's address is none. */
 export async function findLeaks(demo: Demo, pages: readonly Page[]): Promise<string[]> {
-  const secrets = formsOfAll(secretsOf(demo))
+  const secrets = [...secretsOf(demo)].map(([secret, name]) => ({ secret, name, forms: formsOf(secret) }))
   const leaks: string[] = []
   for (const exchange of demo.reverseProxy.passed) {
     const where = `${exchange.method} ${exchange.path.split('?')[0]}`
-    const { address, rest } = textOf(exchange)
-    const inAddress = secretsIn(address, secrets)
+    const rest = [JSON.stringify(exchange.requestHeaders), ...exchange.headers, exchange.body].join('\n')
+    const inAddress = secretsIn(exchange.url, secrets)
     const allowed = exchange.path.startsWith('/auth/callback/') ? ['code', 'unused code'] : []
     leaks.push(...inAddress.filter((name) => !allowed.includes(name)).map((name) => `${name}: ${where}`))
     leaks.push(...secretsIn(rest, secrets).map((name) => `${name}: ${where}`))
@@ -44,19 +43,11 @@ export async function findLeaks(demo: Demo, pages: readonly Page[]): Promise<str
   return leaks
 }
 
-function textOf({ url, requestHeaders, headers, body }: Passed): { address: string; rest: string } {
-  return { address: url, rest: [JSON.stringify(requestHeaders), ...headers, body].join('\n') }
-}
-
 /** A secret by its name, and the texts that betray it. */
 interface Wanted {
   secret: string
   name: string
   forms: readonly string[]
-}
-
-function formsOfAll(secrets: ReadonlyMap<string, string>): Wanted[] {
-  return [...secrets].map(([secret, name]) => ({ secret, name, forms: formsOf(secret) }))
 }
 
 /** Names of the secrets in a text, in clear, percent-encoded or in base64. */
