@@ -37,8 +37,6 @@ export interface ReverseProxy {
   readonly passed: readonly Passed[]
   /** Sets the ports of the server on 127.0.0.1: its replicas take turns. */
   forwardTo(...ports: number[]): void
-  /** Sends this `Host` instead of the browser's. */
-  sendHost(host: string): void
 }
 
 export interface TlsReverseProxy extends ReverseProxy {
@@ -94,13 +92,12 @@ function createRelay(scheme: 'http' | 'https') {
   const passed: Passed[] = []
   let ports: readonly number[] = []
   let turn = 0
-  let serverHost: string | undefined
 
   function handle(incoming: IncomingMessage, response: ServerResponse): void {
     const { method = '', url: path = '', rawHeaders, headers: requestHeaders } = incoming
     const serverPort = ports[turn++ % ports.length] ?? 0
     const forwarded = ['X-Forwarded-For', incoming.socket.remoteAddress ?? '', 'X-Forwarded-Proto', scheme]
-    const headers = [...withHost(endToEnd(rawHeaders), serverHost), ...forwarded]
+    const headers = [...endToEnd(rawHeaders), ...forwarded]
     const outgoing = request(
       { host: '127.0.0.1', port: serverPort, method, path, headers, agent: false },
       (answer) => {
@@ -131,17 +128,9 @@ function createRelay(scheme: 'http' | 'https') {
     forwardTo(...next: number[]): void {
       ports = next
     },
-    sendHost(host: string): void {
-      serverHost = host
-    },
   }
 }
 
 function endToEnd(rawHeaders: readonly string[]): string[] {
   return rawHeaders.filter((_text, at) => !HOP_BY_HOP.has(rawHeaders[at - (at % 2)]!.toLowerCase()))
-}
-
-function withHost(headers: string[], host: string | undefined): string[] {
-  if (host === undefined) return headers
-  return headers.map((text, at) => (at % 2 === 1 && /^host$/i.test(headers[at - 1]!) ? host : text))
 }

@@ -1,7 +1,6 @@
 import { createServer } from 'node:http'
 import t, { type Test } from 'tap'
 import { DOCTOR_HELP, examine, parseDoctorArguments, toLine } from '../../src/operator/doctor.ts'
-import { fault } from '../../src/operator/verdict.ts'
 import { type Teardown, waitForOutput } from '../helpers/child.ts'
 import { startConnectProxy } from '../helpers/connect-proxy.ts'
 import { freePort, listenOnLoopback } from '../helpers/ports.ts'
@@ -169,7 +168,6 @@ t.test('a sound deployment', async (t) => {
       { client: /invalid_client: CLIENT_SECRET or CLIENT_ID is wrong$/ },
     ],
     ['a client secret in quotes', { CLIENT_SECRET: `"${CLIENT.clientSecret}"` }, quoted],
-    ['one with a blank behind them', { CLIENT_SECRET: `"${CLIENT.clientSecret}" ` }, quoted],
     [
       'a callback on a host that is not registered',
       { PUBLIC_URL: env.PUBLIC_URL.replace('localhost', '127.0.0.1') },
@@ -195,12 +193,6 @@ t.test('a sound deployment', async (t) => {
   ]
   for (const [what, change, faults] of cases)
     await t.test(`finds ${what}`, async (t) => finds(t, await doctor({ ...env, ...change }), faults))
-
-  await t.test('warns of a session secret in quotes', async (t) => {
-    const { code, lines } = await doctor({ ...env, SESSION_SECRET: `"${SESSION_SECRET}"` })
-    t.equal(code, 0)
-    t.match(lines[0], /^warn {2}configuration {3}SESSION_SECRET begins and ends with a quote/)
-  })
 
   await t.test('finds Redis down and refused credentials', async (t) => {
     const down = await doctor({ ...env, REDIS_URL: `redis://:pa55word@127.0.0.1:${await freePort()}` })
@@ -334,14 +326,6 @@ t.test('every form of Redis is checked, over all masters of a Cluster', async (t
     })
   })
 
-  await t.test('finds an ACL user of a Sentinel group without a command', async (t) => {
-    const as = async (...rules: string[]) => {
-      await group.master.cli('ACL', 'SETUSER', 'probe', 'reset', 'on', '>pa55word', '~bff:*', ...rules)
-      return await doctor({ ...env, REDIS_URL: group.url.replace('://', '://probe:pa55word@') })
-    }
-    finds(t, await as('+@all', '-zrem'), { rights: /may not run ZREM: add \+zrem to its ACL$/ })
-  })
-
   await t.test('finds a Cluster and a Sentinel group that are down', async (t) => {
     const nodes = [...cluster.nodes, group.master, group.replica]
     await Promise.all(nodes.map(async (node) => await node.stop()))
@@ -359,12 +343,6 @@ t.test('a faulty environment ends with code 2, and each fault names its variable
   t.match(report, { code: 2, stderr: '' })
   for (const name of 'SESSION_SECRET PORT AUTH_URL BASE_URL CLIENT_ID CLIENT_SECRET REDIS_URL'.split(' '))
     t.equal(report.lines.filter((line) => line.startsWith(`FAULT configuration   ${name} `)).length, 1, name)
-})
-
-t.test('a line of the doctor holds nothing that moves a terminal', async (t) => {
-  const verdict = fault('Redis', 'ERR \u001b[2J\u009b31m\r\n')
-  t.match(toLine(verdict), /^FAULT Redis +ERR \?\[2J\?31m\?\?$/)
-  t.notMatch(JSON.stringify(verdict), /\\u00|[^\x20-\x7e]/)
 })
 
 t.test('the doctor explains itself', async (t) => {
