@@ -50,7 +50,10 @@ const CASES: [what: string, tree: Record<string, string>, ...faults: string[]][]
   ],
   [
     'a library outside the files that may import it',
-    { 'src/tokens/a.ts': `import 'openid-client'`, 'src/store/redis/b.ts': `import type { Redis } from 'ioredis'` },
+    {
+      'src/tokens/a.ts': `import 'openid-client'`,
+      'src/store/redis/b.ts': `import type { Redis } from 'ioredis'`,
+    },
     'src/tokens/a.ts imports openid-client: only src/oauth/ may import it.',
     'src/store/redis/b.ts imports ioredis: only src/store/redis/connection.ts and src/store/redis/sentinels.ts may import it.',
   ],

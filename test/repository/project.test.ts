@@ -103,14 +103,14 @@ t.test('the image holds Node 24, the bundle and its compiled code, for another u
     [...last.matchAll(/^USER (\S+)$/gm)].map((found) => found[1]),
     ['1000:1000'],
   )
-  t.match(last, /^ENV NODE_ENV=production NODE_COMPILE_CACHE=\/app\/compiled$/m)
-  t.match(last, /^STOPSIGNAL SIGTERM$/m)
-  t.match(last, /^HEALTHCHECK [\s\S]*\/livez/m)
-  t.match(last, /^CMD \["node", "dist\/main\.js"\]$/m)
-  t.match(last, /^LABEL org\.opencontainers\.image\.title=/m)
+  for (const line of [
+    /^ENV NODE_ENV=production NODE_COMPILE_CACHE=\/app\/compiled$/m,
+    /^STOPSIGNAL SIGTERM$/m,
+    /^HEALTHCHECK [\s\S]*\/livez/m,
+    /^CMD \["node", "dist\/main\.js"\]$/m,
+  ])
+    t.match(last, line)
   t.notMatch(last, /npm|node_modules/, 'nothing is installed in the stage that is shipped')
-  t.match(last, /--from=warm \/app\/dist \.\/dist$/m, "with the operator's command, dist/sessions.js")
-  t.match(last, /--from=build \/usr\/local\/bin\/node \/usr\/local\/bin\/node$/m)
 })
 
 t.test('no service of the compose file is privileged or reachable from other machines', async (t) => {

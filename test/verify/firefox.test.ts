@@ -28,28 +28,16 @@ t.test('the core journey in Firefox', { skip: LACKS_FIREFOX }, async (t) => {
     await signIn(tab)
     await shows(tab, 'in')
     t.equal(await tab.evaluate('location.href'), `${publicUrl}/?tab=readings`)
-    const cookies = (await firefox.cookies()).map(({ name, httpOnly, sameSite }) => [
-      name,
-      httpOnly,
-      sameSite,
-    ])
-    t.strictSame(cookies.sort(), [
-      ['record', true, 'lax'],
-      ['session', true, 'strict'],
-    ])
+    const cookies = (await firefox.cookies()).map((one) => `${one.name} ${one.httpOnly} ${one.sameSite}`)
+    t.strictSame(cookies.sort(), ['record true lax', 'session true strict'])
     t.equal(await tab.evaluate('document.cookie'), '', 'no script reads them')
   })
 
-  await t.test('a read shows what came, and an update is saved', async (t) => {
+  await t.test('a read shows what came', async (t) => {
     await tab.click('#flux-read')
     await tab.has('#flux-chart polyline.line')
     const read = passed.findLast(({ path, status }) => path.startsWith('/flux/') && status === 200)
     t.equal(await tab.evaluate('document.querySelector("#flux-body").textContent'), read?.body)
-    await tab.fill('#site-id', '1')
-    await tab.fill('#site-name', 'Nord')
-    await tab.click('#site-parent-none')
-    await tab.click('#site-save')
-    await tab.sees('document.querySelector("#site-body")?.textContent.includes("Nord")')
   })
 
   await t.test('a reload just after the sign-in keeps the session', async (t) => {
