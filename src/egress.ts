@@ -1,8 +1,8 @@
 import http from 'node:http'
 import net, { isIP, isIPv6, type Socket } from 'node:net'
 import tls from 'node:tls'
-import type { buildConnector } from 'undici'
-import { type EgressProxy, withoutBrackets } from './config/egress.ts'
+import { buildConnector } from 'undici'
+import { type Egress, type EgressProxy, proxyFor, withoutBrackets } from './config/egress.ts'
 
 /** The proxy gave no connection, so nothing of the request has left. The message may be logged. */
 export class EgressFailure extends Error {
@@ -13,6 +13,25 @@ export class EgressFailure extends Error {
     this.name = timedOut ? 'EgressTimeoutError' : 'EgressFailure'
     this.code = timedOut ? 'UND_ERR_CONNECT_TIMEOUT' : 'ERR_EGRESS_PROXY'
   }
+}
+
+/** Connects to the host of this URL, through its proxy if it has one. No environment variable of Node turns TLS checks off. */
+export function connectorTo(url: string, egress: Egress, timeoutMs: number): buildConnector.connector {
+  const connector = buildConnector({ rejectUnauthorized: true, timeout: timeoutMs })
+  const proxy = proxyFor(egress, url)
+  return proxy === null ? connector : throughProxy(proxy, connector, timeoutMs)
+}
+
+/** The first bytes of a body; `isWhole`: there are not more than `maxBytes`. */
+export async function readStart(body: AsyncIterable<Buffer>, maxBytes: number) {
+  const parts: Buffer[] = []
+  let size = 0
+  for await (const part of body) {
+    parts.push(part)
+    size += part.length
+    if (size > maxBytes) break
+  }
+  return { bytes: Buffer.concat(parts), isWhole: size <= maxBytes }
 }
 
 /** Like a connector of undici. Returns the TCP connection to the proxy at once, for a reset. */

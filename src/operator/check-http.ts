@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
-import { Agent, buildConnector, type Dispatcher } from 'undici'
+import { Agent, type buildConnector, type Dispatcher } from 'undici'
 import { SYSTEM_CLOCK } from '../clock.ts'
 import type { Config } from '../config/config.ts'
-import { type EgressProxy, proxyFor } from '../config/egress.ts'
+import { type Egress, type EgressProxy, proxyFor } from '../config/egress.ts'
 import { copyFault } from '../config/secrets.ts'
-import { EgressFailure, throughProxy } from '../egress.ts'
+import { connectorTo, EgressFailure, readStart, throughProxy } from '../egress.ts'
 import { jsonObject } from '../json.ts'
 import { createAuthorizationServer } from '../oauth/client.ts'
 import { DATA, folderOf, PATHS } from '../paths.ts'
@@ -14,6 +14,7 @@ import { fault, ok, type Verdict, warning } from './verdict.ts'
 
 const TIMEOUT_MS = 5_000
 const MAX_BODY_BYTES = 262_144
+const DIRECT: Egress = { https: null, http: null, exempt: [] }
 /** A flux and an account that no check needs to exist. */
 const NOBODY = 'doctor'
 
@@ -31,13 +32,11 @@ interface Response {
 async function get(
   url: string,
   accept: string,
-  proxy: EgressProxy | null = null,
+  egress: Egress = DIRECT,
   fixed: Config['upstream']['headers'] = [],
 ): Promise<Response | string> {
   const own = Object.fromEntries(fixed.map(({ name, value }) => [name, value.reveal()]))
-  const connector = buildConnector({ rejectUnauthorized: true, timeout: TIMEOUT_MS })
-  const connect = proxy === null ? connector : throughProxy(proxy, connector, TIMEOUT_MS)
-  const dispatcher: Dispatcher = new Agent({ connect })
+  const dispatcher: Dispatcher = new Agent({ connect: connectorTo(url, egress, TIMEOUT_MS) })
   try {
     const signal = AbortSignal.timeout(TIMEOUT_MS)
     const { origin, pathname, search } = new URL(url)
@@ -48,13 +47,6 @@ async function get(
       headers: { accept, 'user-agent': USER_AGENT, ...own },
       signal,
     })
-    const chunks: Buffer[] = []
-    let size = 0
-    for await (const chunk of body as AsyncIterable<Buffer>) {
-      size += chunk.length
-      if (size > MAX_BODY_BYTES) break
-      chunks.push(chunk)
-    }
     const field = (name: string): string | null => {
       const value = headers[name]
       return (Array.isArray(value) ? value[0] : value) ?? null
@@ -66,7 +58,7 @@ async function get(
       date: Number.isNaN(date) ? null : date,
       contentType: field('content-type') ?? '',
       server: field('server') ?? '',
-      body: Buffer.concat(chunks).toString('utf8'),
+      body: String((await readStart(body, MAX_BODY_BYTES)).bytes),
     }
   } catch (error) {
     if (error instanceof EgressFailure) return error.message
@@ -158,7 +150,7 @@ export async function checkSignInPage({ oauth, egress, publicUrl }: Config): Pro
   const verifier = oauth.pkce && responseType === 'code' ? `${nonce}${nonce}` : null
   try {
     const url = await server.authorizeUrl({ responseType, redirectUri, state: nonce, verifier })
-    const response = await get(url, 'text/html', proxyFor(egress, url))
+    const response = await get(url, 'text/html', egress)
     if (typeof response === 'string') {
       return {
         verdict: fault('sign-in page', unreachable('sign-in page', response, PAGE_VARIABLES)),
@@ -219,7 +211,7 @@ export async function checkResourceServer({
 }: Config): Promise<PlatformCheck> {
   const check = 'resource server'
   const url = `${baseUrl}/${wac.default ?? NOBODY}/flux/${NOBODY}`
-  const response = await get(url, 'application/json', proxyFor(egress, url), upstream.headers)
+  const response = await get(url, 'application/json', egress, upstream.headers)
   if (typeof response === 'string')
     return { verdict: fault(check, unreachable('resource server', response, 'BASE_URL')), clockAheadMs: null }
   return { verdict: judgeResourceServer(check, response.status), clockAheadMs: aheadOf(response.date) }

@@ -1,76 +1,36 @@
-import { buildConnector, Pool } from 'undici'
 import type { Config } from '../config/config.ts'
-import { proxyFor } from '../config/egress.ts'
 import { pathOfOperation } from '../config/operation.ts'
 import type { Identity } from '../config/operations-file.ts'
-import { throughProxy } from '../egress.ts'
 import { jsonPointer, jsonScalarAt } from '../json.ts'
-import type { Secret } from '../secret.ts'
 import type { Identify } from '../session/user.ts'
-import { fixedHeaders } from './headers.ts'
+import { createOwnCalls } from './own-calls.ts'
 
 type Identified = Awaited<ReturnType<Identify>>
 
 const TIMEOUT_MS = 3_000
-const MAX_BYTES = 64 * 1024
 const MAX_LENGTH = 256
-const CONNECTIONS = 32
+const LIMITS = { connections: 32, connectMs: TIMEOUT_MS, timeoutMs: TIMEOUT_MS, maxBytes: 64 * 1024 }
 
-/** `identity` of `OPERATIONS_FILE`: one request, which is not repeated, over connections of its own. */
+/** `identity` of `OPERATIONS_FILE`: one request, which is not repeated. */
 export function createIdentify(
   identity: Identity,
-  { baseUrl, egress, upstream, wac }: Pick<Config, 'baseUrl' | 'egress' | 'upstream' | 'wac'>,
+  config: Pick<Config, 'baseUrl' | 'egress' | 'upstream' | 'wac'>,
 ): { identify: Identify; close(): Promise<void> } {
-  const base = new URL(baseUrl)
-  const proxy = proxyFor(egress, baseUrl)
-  const connect = buildConnector({ timeout: TIMEOUT_MS, rejectUnauthorized: true })
-  const pool = new Pool(base.origin, {
-    connections: CONNECTIONS,
-    connect: proxy === null ? connect : throughProxy(proxy, connect, TIMEOUT_MS),
-  })
-  const path = pathOfOperation(identity.operation).replace('{wac}', String(wac.default))
-  const target = `${base.pathname.replace(/\/$/, '')}${path}?format=JSON`
-  const fixed = fixedHeaders(upstream.headers)
-
-  async function ask(accessToken: Secret, requestId: string): Promise<string> {
-    const token = accessToken.reveal()
-    const inQuery = upstream.tokenIn === 'query'
-    const response = await pool.request({
-      method: 'GET',
-      path: inQuery ? `${target}&access_token=${encodeURIComponent(token)}` : target,
-      headers: [
-        ...[...fixed, 'x-request-id', requestId, 'accept', 'application/json', 'accept-encoding', 'identity'],
-        ...['content-type', 'application/json'],
-        ...(inQuery ? [] : ['authorization', `Bearer ${token}`]),
-      ],
-      signal: AbortSignal.timeout(TIMEOUT_MS),
-    })
-    if (response.statusCode !== 200) {
-      await response.body.dump().catch(() => {})
-      throw new Error(`status ${response.statusCode}`)
-    }
-    const parts: Buffer[] = []
-    let size = 0
-    for await (const part of response.body as AsyncIterable<Buffer>) {
-      parts.push(part)
-      size += part.length
-      if (size > MAX_BYTES) throw new Error('more than 64 KiB')
-    }
-    return Buffer.concat(parts).toString()
-  }
+  const calls = createOwnCalls(config, LIMITS)
+  const path = pathOfOperation(identity.operation).replace('{wac}', String(config.wac.default))
 
   return {
     async identify(accessToken, requestId) {
-      let text: string
       try {
-        text = await ask(accessToken, requestId)
+        const { status, bytes, isWhole } = await calls.call(accessToken, { method: 'GET', path, requestId })
+        if (status !== 200) return unknown(`status ${status}`)
+        return isWhole ? read(String(bytes), identity) : unknown('more than 64 KiB')
       } catch (error) {
         const { name, message } = error as Error
         return unknown(name === 'TimeoutError' ? 'no answer in 3 seconds' : message)
       }
-      return read(text, identity)
     },
-    close: () => pool.destroy(),
+    close: calls.close,
   }
 }
 

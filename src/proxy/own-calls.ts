@@ -1,0 +1,63 @@
+import { Pool } from 'undici'
+import type { Config } from '../config/config.ts'
+import type { Format } from '../config/operation.ts'
+import { connectorTo, readStart } from '../egress.ts'
+import type { Secret } from '../secret.ts'
+import { MEDIA_TYPE } from './formats.ts'
+import { fixedHeaders } from './headers.ts'
+
+/** A call of the resource server that this server makes for itself. */
+interface OwnCall {
+  readonly method: 'GET' | 'PUT'
+  /** Below `BASE_URL`. */
+  readonly path: string
+  /** Of a GET. Default JSON. */
+  readonly format?: Format
+  readonly body?: object
+  readonly requestId: string
+}
+
+interface Limits {
+  readonly connections: number
+  readonly connectMs: number
+  readonly timeoutMs: number
+  /** Of a body; what is longer is cut off. */
+  readonly maxBytes: number
+}
+
+/** Calls that are not forwarded: they are not repeated, and have connections of their own. */
+export function createOwnCalls(
+  { baseUrl, egress, upstream }: Pick<Config, 'baseUrl' | 'egress' | 'upstream'>,
+  { connections, connectMs, timeoutMs, maxBytes }: Limits,
+) {
+  const { origin, pathname } = new URL(baseUrl)
+  const pool = new Pool(origin, { connections, connect: connectorTo(baseUrl, egress, connectMs) })
+  const fixed = fixedHeaders(upstream.headers)
+
+  return {
+    /** Rejects with undici's error, or a `TimeoutError`. */
+    async call(token: Secret, { method, path, format = 'JSON', body, requestId }: OwnCall) {
+      const secret = token.reveal()
+      const inQuery = upstream.tokenIn === 'query'
+      const query = [
+        ...(method === 'GET' ? [`format=${format}`] : []),
+        ...(inQuery ? [`access_token=${encodeURIComponent(secret)}`] : []),
+      ].join('&')
+      const response = await pool.request({
+        method,
+        path: `${pathname.replace(/\/$/, '')}${path}${query === '' ? '' : `?${query}`}`,
+        headers: [
+          ...[...fixed, 'x-request-id', requestId, 'accept', MEDIA_TYPE[format]],
+          ...['content-type', MEDIA_TYPE[format], 'accept-encoding', 'identity'],
+          ...(inQuery ? [] : ['authorization', `Bearer ${secret}`]),
+        ],
+        body: body === undefined ? null : JSON.stringify(body),
+        signal: AbortSignal.timeout(timeoutMs),
+      })
+      const { statusCode: status, headers } = response
+      const field = (name: string): string | null => headers[name]?.toString() ?? null
+      return { status, field, ...(await readStart(response.body, maxBytes)) }
+    },
+    close: () => pool.destroy(),
+  }
+}
